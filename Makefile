@@ -1,0 +1,152 @@
+# Everything here works from a fresh clone with go, make, git and a POSIX shell: what else is needed
+# is built from pinned Go modules into bin/.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+BIN := $(CURDIR)/bin
+GOLANGCI_LINT := $(BIN)/golangci-lint
+CONTROLLER_GEN := $(BIN)/controller-gen
+GINKGO := $(BIN)/ginkgo
+
+# Modules that carry Go code of ours, and those that only pin tools.
+EXAMPLE_MODULES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
+MODULES := . hack/controlplane $(EXAMPLE_MODULES)
+TOOL_MODULES := hack/tools hack/tools/golangci-lint
+
+# The race detector needs cgo; the go command switches cgo off where there is no C compiler.
+RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+TESTFLAGS ?=
+FUZZTIME ?= 10s
+
+##@ To begin with
+
+.PHONY: help
+help: ## This list
+	@awk 'BEGIN { FS = ":.*## "; print "make <target>" } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo
+demo: controlplane ## An operator at work on a real API server; KEEP=1 leaves it running
+	go run ./hack/demo $(if $(filter-out 0 no false,$(KEEP)),-keep)
+
+##@ Tests
+
+.PHONY: test
+test: controlplane note-race ## All tests, those on a real API server too; TESTFLAGS="-count=20 -run X" adds flags
+	@status=0; for module in $(EXAMPLE_MODULES) .; do \
+		echo "cd $$module && go test $(RACE) -shuffle=on -timeout 20m $(TESTFLAGS) ./..."; \
+		(cd $$module && go test $(RACE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...) || status=1; \
+	done; exit $$status
+
+.PHONY: test-unit
+test-unit: note-race ## Only the tests that need no API server: seconds, once compiled
+	go test $(RACE) -short -shuffle=on -timeout 5m $(TESTFLAGS) ./pkg/... ./internal/... ./test/layering/...
+
+.PHONY: note-race
+note-race:
+	@$(if $(RACE),:,echo "note: the tests run without the race detector: it needs a C compiler (gcc), and none was found")
+
+.PHONY: fuzz
+fuzz: ## Each fuzz test for a short while; FUZZTIME=10m for a long one
+	@set -e; listing=$$(go test -list '^Fuzz' ./pkg/... ./internal/...); \
+	echo "$$listing" | awk '/^Fuzz/ { names[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, names[i]; n = 0 }' | \
+	while read -r package name; do \
+		echo "$$package $$name"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" || exit 1; \
+	done
+
+##@ Code
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## What .golangci.yml asks for, in all modules
+	@status=0; for module in $(MODULES); do \
+		echo "cd $$module && golangci-lint run"; \
+		(cd $$module && $(GOLANGCI_LINT) run ./...) || status=1; \
+	done; exit $$status
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## Format the code and sort its imports
+	$(GOLANGCI_LINT) fmt ./...
+
+# Folders with API types are found by controller-gen's own markers.
+api-folders = find $(1) -name '*.go' -exec grep -l '^// *+kubebuilder:object:' {} + | sed 's|/[^/]*$$||' | sort -u
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Write the DeepCopy methods of the API types
+	@set -e; for folder in $$($(call api-folders,$(wildcard pkg examples test))); do \
+		echo "controller-gen object: $$folder"; \
+		(cd $$folder && $(CONTROLLER_GEN) object paths=.); \
+	done
+
+.PHONY: manifests
+manifests: $(CONTROLLER_GEN) ## Write the CRDs of the examples into their config/crd
+	@set -e; for example in $(wildcard examples/*); do \
+		if [ -n "$$($(call api-folders,$$example))" ]; then \
+			echo "controller-gen crd: $$example/config/crd"; \
+			(cd $$example && $(CONTROLLER_GEN) crd paths=./... output:crd:dir=config/crd); \
+		fi; \
+	done
+
+##@ Checks
+
+.PHONY: verify
+verify: verify-fmt verify-tidy verify-generated ## Fail when formatting, go.mod files or generated files are out of date
+
+.PHONY: verify-fmt
+verify-fmt: $(GOLANGCI_LINT)
+	@if $(GOLANGCI_LINT) fmt --diff ./...; then echo "verify: the formatting is up to date"; \
+	else echo "verify: the files above are not formatted; run 'make fmt' and commit the result" >&2; exit 1; fi
+
+.PHONY: verify-tidy
+verify-tidy:
+	@status=0; for module in $(MODULES) $(TOOL_MODULES); do \
+		(cd $$module && go mod tidy -diff) || { echo "verify: $$module/go.mod is not tidy; run 'cd $$module && go mod tidy' and commit the result" >&2; status=1; }; \
+	done; \
+	if [ $$status = 0 ]; then echo "verify: the go.mod files are up to date"; else exit 1; fi
+
+# Compares the work tree before and after, whatever of it is committed; git's own index is not touched.
+.PHONY: verify-generated
+verify-generated: $(CONTROLLER_GEN)
+	@set -e; \
+	if ! git rev-parse --is-inside-work-tree >/dev/null; then \
+		echo "verify: needs a git clone, to see which files change" >&2; exit 1; \
+	fi; \
+	snapshot() { rm -f $(BIN)/verify.index; GIT_INDEX_FILE=$(BIN)/verify.index git add -A . && GIT_INDEX_FILE=$(BIN)/verify.index git write-tree; }; \
+	before=$$(snapshot); \
+	$(MAKE) --no-print-directory generate manifests; \
+	after=$$(snapshot); rm -f $(BIN)/verify.index; \
+	if [ "$$before" = "$$after" ]; then echo "verify: the generated files are up to date"; \
+	else git --no-pager diff "$$before" "$$after"; \
+		echo "verify: the generated files were out of date and have just been written again; commit them" >&2; exit 1; fi
+
+##@ What the others need; they call for it themselves
+
+.PHONY: controlplane
+controlplane: ## Build etcd and kube-apiserver into bin/controlplane, or use those in KUBEBUILDER_ASSETS
+	@cd hack/controlplane && go run . -out ../../bin/controlplane
+
+.PHONY: tools
+tools: $(GOLANGCI_LINT) $(CONTROLLER_GEN) $(GINKGO) ## Build the pinned tools into bin/
+
+# $(call build-tool,package): in the module of the first prerequisite.
+define build-tool
+	@echo "building bin/$(@F) from $(<D)$(if $(filter golangci-lint,$(@F)), (about 2 minutes on two cores when nothing is cached))"
+	@GOWORK=off GOFLAGS=-mod=readonly go build -C $(<D) -buildvcs=false -o $@ $(1)
+	@touch $@
+endef
+
+$(GOLANGCI_LINT): hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
+	$(call build-tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+$(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
+	$(call build-tool,sigs.k8s.io/controller-tools/cmd/controller-gen)
+
+$(GINKGO): hack/tools/go.mod hack/tools/go.sum
+	$(call build-tool,github.com/onsi/ginkgo/v2/ginkgo)
+
+.PHONY: clean
+clean: ## Remove what was built here
+	rm -rf bin .cache

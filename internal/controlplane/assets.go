@@ -1,0 +1,69 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+const envAssets = "KUBEBUILDER_ASSETS"
+
+// Assets names the folder with the binaries of etcd and kube-apiserver: the one of the
+// environment variable KUBEBUILDER_ASSETS if that is set, otherwise the bin/controlplane nearest
+// above the current directory, otherwise the one nearest above this source file.
+func Assets() (string, error) {
+	if dir := os.Getenv(envAssets); dir != "" {
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			return "", fmt.Errorf("control plane: %s: %w", envAssets, err)
+		}
+		if err := complete(dir); err != nil {
+			return "", fmt.Errorf("control plane: %s is set, but of no use: %w "+
+				"(correct it, or unset it and run `make controlplane`)", envAssets, err)
+		}
+		return dir, nil
+	}
+	var starts []string
+	if dir, err := os.Getwd(); err == nil {
+		starts = append(starts, dir)
+	}
+	// With -trimpath the file has no absolute name, and nothing can be found from there.
+	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
+		starts = append(starts, filepath.Dir(file))
+	}
+	return findAssets(starts...)
+}
+
+// findAssets looks in every start folder and in all those above it.
+func findAssets(starts ...string) (string, error) {
+	for _, start := range starts {
+		for dir := start; ; dir = filepath.Dir(dir) {
+			if assets := filepath.Join(dir, "bin", "controlplane"); complete(assets) == nil {
+				return assets, nil
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return "", fmt.Errorf("control plane: no bin/controlplane with etcd and kube-apiserver in or above any of %q: "+
+		"run `make controlplane` in the root of the repository, "+
+		"or set %s to a folder with both binaries", starts, envAssets)
+}
+
+// complete reports what is missing for the folder to be of use.
+func complete(dir string) error {
+	var errs []error
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		path := filepath.Join(dir, name)
+		switch info, err := os.Stat(path); {
+		case err != nil:
+			errs = append(errs, err)
+		case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
+			errs = append(errs, fmt.Errorf("%s is not a program", path))
+		}
+	}
+	return errors.Join(errs...)
+}

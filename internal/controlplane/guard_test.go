@@ -1,0 +1,112 @@
+//go:build linux || darwin
+
+package controlplane
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestGuard(t *testing.T) {
+	for name, test := range map[string]struct {
+		serving bool // or still starting
+		end     func(cmd *exec.Cmd, stdin io.Closer)
+	}{
+		"after SIGKILL": {true, func(cmd *exec.Cmd, _ io.Closer) {
+			_ = cmd.Process.Kill()
+		}},
+		"after SIGKILL during the start": {false, func(cmd *exec.Cmd, _ io.Closer) {
+			_ = cmd.Process.Kill()
+		}},
+		"after Ctrl-C": {true, func(cmd *exec.Cmd, _ io.Closer) {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // to the process group, as a terminal does
+		}},
+		"after an exit without Stop": {true, func(_ *exec.Cmd, stdin io.Closer) {
+			_ = stdin.Close()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			tmp := needServers(t)
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), envChild+"=1")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			stdin, err := cmd.StdinPipe()
+			g.Expect(err).NotTo(HaveOccurred())
+			stdout, err := cmd.StdoutPipe()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(cmd.Start()).To(Succeed())
+			t.Cleanup(func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			})
+
+			if test.serving {
+				line, err := bufio.NewReader(stdout).ReadString('\n')
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(line).To(HavePrefix("serving https://"))
+				g.Expect(processes(t, tmp)).To(HaveLen(3), "etcd, kube-apiserver and the guard")
+			} else {
+				g.Eventually(func() map[int]string { return processes(t, tmp) }, patience, interval).
+					Should(ContainElement(ContainSubstring("--data-dir=")))
+			}
+			test.end(cmd, stdin)
+			g.Eventually(func() map[int]string { return processes(t, tmp) }, patience, interval).Should(BeEmpty())
+			g.Eventually(func() []string { return entries(t, tmp) }, patience, interval).Should(BeEmpty())
+		})
+	}
+}
+
+func TestGuardSparesStrangers(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	guard, err := newGuard(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	// A process that got the number of a server which is gone.
+	stranger := exec.Command("cat")
+	stdin, err := stranger.StdinPipe()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(stranger.Start()).To(Succeed())
+	g.Expect(os.WriteFile(dir+"/pids", fmt.Appendln(nil, stranger.Process.Pid), 0o600)).To(Succeed())
+
+	guard.release()
+	g.Expect(dir).NotTo(BeADirectory())
+	g.Expect(stdin.Close()).To(Succeed())
+	g.Expect(stranger.Wait()).To(Succeed(), "it ended by itself")
+}
+
+func TestServersStartOnlyUnderAGuard(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir() + "/it's here"
+	g.Expect(os.Mkdir(dir, 0o700)).To(Succeed())
+	guard, err := newGuard(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	echo, err := exec.LookPath("echo")
+	g.Expect(err).NotTo(HaveOccurred())
+	program, err := guard.wrap(echo)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	cmd := exec.Command(program, "two  words", "'")
+	out, err := cmd.Output()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(out)).To(Equal("two  words '\n"))
+	g.Expect(os.ReadFile(dir + "/pids")).To(BeEquivalentTo(fmt.Sprintln(cmd.Process.Pid)))
+	g.Expect(exec.Command(program, "--help").Run()).To(Succeed())
+	g.Expect(os.ReadFile(dir + "/pids")).To(BeEquivalentTo(fmt.Sprintln(cmd.Process.Pid)))
+
+	g.Expect(os.Remove(dir + "/open")).To(Succeed()) // as the guard does first
+	out, err = exec.Command(program, "late").Output()
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(strings.TrimSpace(string(out))).To(BeEmpty())
+	guard.release()
+	g.Expect(dir).NotTo(BeADirectory())
+}

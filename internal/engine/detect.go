@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+)
+
+// detect compares the essence as last handled with the present one, and concludes the cause.
+func (e *Engine) detect(ctx context.Context, c *cycle) {
+	c.now = essence.Build(c.content, e.cleaners()...)
+	stored := e.Baseline.Fetch(c.before)
+	same := isText(stored, c.now)
+	switch {
+	case same:
+		c.then = c.now
+	case stored != nil:
+		c.then = e.recall(ctx, stored)
+	}
+	c.facts = causation.Facts{
+		Deleting: c.before.GetDeletionTimestamp() != nil,
+		Held:     e.holds(c.before),
+		Known:    c.then != nil,
+		Changed:  c.then != nil && !same && !diff.Equal(c.then, c.now),
+		Initial:  c.memory.Listed && !c.memory.Handled,
+	}
+	c.reason = causation.Detect(c.facts)
+	c.memory.Alive = c.memory.Alive || !c.facts.Deleting
+	if c.reason.Handled() && !same {
+		var then any
+		if c.then != nil {
+			then = c.then
+		}
+		c.diff = diff.Of(then, c.now)
+	}
+}
+
+// isText is a short cut: mostly nothing has changed and we wrote the text ourselves, so that it is
+// the same to the letter and need not be read.
+func isText(stored []byte, now map[string]any) bool {
+	if stored == nil {
+		return false
+	}
+	text, err := essence.Encode(now)
+	return err == nil && bytes.Equal(stored, text)
+}
+
+// cleaners keep what we write ourselves out of every essence.
+func (e *Engine) cleaners() []essence.Cleaner {
+	return []essence.Cleaner{e.Baseline, e.Store}
+}
+
+// recall reads the stored essence. One that cannot be read is taken as absent, with a warning.
+func (e *Engine) recall(ctx context.Context, stored []byte) map[string]any {
+	then, err := essence.Decode(stored, e.cleaners()...)
+	if err != nil {
+		metrics.Unreadable.WithLabelValues(e.Name).Inc()
+		log.FromContext(ctx).Info("Warning: the last handled configuration is unreadable and taken as absent", "error", err.Error())
+		return nil
+	}
+	typed, err := e.reshaped(then)
+	if err != nil {
+		// Written by a version with another Go type: then there is only the JSON to compare.
+		log.FromContext(ctx).V(1).Info("The last handled configuration does not fit the Go type", "error", err.Error())
+		return then
+	}
+	return typed
+}
+
+// reshaped takes an essence through the Go type of the kind, as the object itself was: a field that
+// a new version of the type has added is thereby no change (B-32).
+func (e *Engine) reshaped(then map[string]any) (map[string]any, error) {
+	obj, err := e.revived(then)
+	if err != nil {
+		return nil, err
+	}
+	if _, raw := obj.(*unstructured.Unstructured); raw {
+		return then, nil
+	}
+	content, err := patching.Content(obj)
+	if err != nil {
+		return nil, err
+	}
+	return essence.Build(content, e.cleaners()...), nil
+}
+
+// revived makes an object of an essence.
+func (e *Engine) revived(then map[string]any) (client.Object, error) {
+	obj := e.New()
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		copied := (&unstructured.Unstructured{Object: then}).DeepCopy()
+		u.Object = copied.Object
+	} else {
+		text, err := json.Marshal(then)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, obj); err != nil {
+			return nil, err
+		}
+	}
+	e.identify(obj)
+	return obj, nil
+}
+
+// old is the object as it was last handled, for handlers; nil if it never was.
+func (e *Engine) old(c *cycle) client.Object {
+	if c.then == nil {
+		return nil
+	}
+	obj, err := e.revived(c.then)
+	if err != nil {
+		return nil
+	}
+	obj.SetNamespace(c.before.GetNamespace())
+	obj.SetName(c.before.GetName())
+	return obj
+}

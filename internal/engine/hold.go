@@ -1,0 +1,28 @@
+package engine
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+)
+
+// hold puts the finalizer on the object before the first handler that needs it, and takes it off
+// when none does any more. Either takes a pass of its own: the next one sees it done.
+func (e *Engine) hold(ctx context.Context, c *cycle) (took bool, err error) {
+	needed := len(e.Handlers.Select(func(h Handler) bool { return h.Holds() })) > 0
+	change := patching.Change{Before: c.before, Content: c.content}
+	switch causation.Holding(c.facts, needed) {
+	case causation.HoldAdd:
+		change.Acquire = e.Finalizer
+	case causation.HoldRelease:
+		change.Release = e.Finalizer
+	default:
+		return false, nil
+	}
+	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.Acquire, "remove", change.Release)
+	_, err = e.send(ctx, c, change)
+	return true, err
+}

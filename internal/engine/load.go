@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+)
+
+// load reads the object; nil if there is none.
+func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, error) {
+	obj, err := e.read(ctx, e.Cache, key)
+	if obj == nil || err != nil {
+		return nil, err
+	}
+	c := &cycle{memory: e.memories.Recall(obj.GetUID())}
+	return c, c.begin(obj)
+}
+
+func (e *Engine) read(ctx context.Context, from client.Reader, key types.NamespacedName) (client.Object, error) {
+	obj := e.New()
+	if err := from.Get(ctx, key, obj); err != nil {
+		if err = client.IgnoreNotFound(err); err != nil {
+			err = fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, err)
+		}
+		return nil, err
+	}
+	e.identify(obj)
+	return obj, nil
+}
+
+// identify restores what typed clients drop: which kind it is.
+func (e *Engine) identify(obj client.Object) { obj.GetObjectKind().SetGroupVersionKind(e.GVK) }
+
+// begin puts the cycle on a state of the object.
+func (c *cycle) begin(obj client.Object) error {
+	content, err := patching.Content(obj)
+	if err != nil {
+		return fmt.Errorf("the object has no JSON form: %w", err)
+	}
+	c.before, c.content = obj, content
+	c.object = obj.DeepCopyObject().(client.Object)
+	c.seen = obj
+	return nil
+}

@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+)
+
+// match selects the handlers that want to be called for the cause.
+func (e *Engine) match(ctx context.Context, c *cycle) {
+	if !c.reason.Handled() {
+		return
+	}
+	situation := match.Situation{
+		Reason:   string(c.reason),
+		Initial:  causation.Initial(c.reason, c.facts),
+		Deleting: c.facts.Deleting,
+	}
+	refusals := log.FromContext(ctx).V(4)
+	for _, id := range e.Handlers.IDs() {
+		handler, _ := e.Handlers.Get(id)
+		ok, why := handler.Match(situation)
+		if ok {
+			c.selected = append(c.selected, id)
+		} else if refusals.Enabled() {
+			refusals.Info("Handler not selected", "handler", id, "reason", c.reason, "why", why)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+)
+
+// patience is how long the cache may take to show our own write, before the object is read from
+// the API server instead. kopf: settings.persistence.consistency_timeout.
+const patience = 5 * time.Second
+
+// settle makes sure that the object is not older than our own last write (B-10): on an older one,
+// handlers that are done would seem not to be. If the cache lags, the object comes back when the
+// cache moves, and no worker waits; if it lags for long, the API server is asked. Returns how long
+// to wait; 0: go on.
+func (e *Engine) settle(ctx context.Context, c *cycle) (time.Duration, error) {
+	if unwritten, ok := c.memory.Unwritten.(*cycle); ok {
+		return e.catchUp(ctx, c, unwritten)
+	}
+	if !e.stale(c) {
+		c.memory.Written = ""
+		return 0, nil
+	}
+	if left := time.Until(c.memory.Deadline); left > 0 {
+		return left, nil
+	}
+	metrics.StaleCaches.WithLabelValues(e.Name).Inc()
+	log.FromContext(ctx).Info("The cache does not show our last write; reading the object from the API server")
+	obj, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(c.before))
+	if err != nil {
+		return 0, err
+	}
+	if obj == nil || obj.GetUID() != c.before.GetUID() {
+		return patience, nil // it is gone; the cache will say so
+	}
+	return 0, c.begin(obj)
+}
+
+// stale reports whether our last write is missing in what was read.
+func (e *Engine) stale(c *cycle) bool {
+	if c.memory.Released && c.before.GetDeletionTimestamp() != nil && e.holds(c.before) {
+		return true // the server does not count the version up when the last finalizer goes
+	}
+	return c.memory.Written != "" && older(c.before.GetResourceVersion(), c.memory.Written)
+}
+
+// older compares versions; those that are not numbers can only be the same or not.
+func older(version, written string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, written)
+	if err != nil {
+		return version != written
+	}
+	return order < 0
+}
+
+func (e *Engine) holds(obj client.Object) bool {
+	return slices.Contains(obj.GetFinalizers(), e.Finalizer)
+}
+
+// catchUp writes what could not be written in an earlier pass: its handlers have been called, and
+// are not called again for it.
+func (e *Engine) catchUp(ctx context.Context, c, unwritten *cycle) (time.Duration, error) {
+	if _, err := e.write(ctx, unwritten); err != nil {
+		return 0, err
+	}
+	log.FromContext(ctx).V(1).Info("Wrote what could not be written before")
+	// Now the object in hand is older than our last write.
+	return max(time.Millisecond, time.Until(c.memory.Deadline)), nil
+}
+
+// wrote remembers the version of a write, to recognise an older cache by it.
+func (e *Engine) wrote(c *cycle, obj client.Object) {
+	c.memory.Deadline = time.Now().Add(patience)
+	if version := obj.GetResourceVersion(); version != c.before.GetResourceVersion() {
+		c.memory.Written = version
+	}
+}

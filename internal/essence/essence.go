@@ -1,0 +1,93 @@
+package essence
+
+import (
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+const (
+	lastApplied   = "kubectl.kubernetes.io/last-applied-configuration"
+	markerSuffix  = "/kopf-managed"
+	managedDomain = "." + progress.DefaultPrefix
+)
+
+// A Cleaner removes from an essence what it writes itself: the progress store and the baseline.
+type Cleaner interface{ Clear(essence map[string]any) }
+
+// Build reduces the JSON form of an object to what is essential: everything but its identity, its
+// system metadata, its status, and the annotations of kopf-like operators (ESS-01 to ESS-08).
+//
+// Nothing of the content is changed; below the second level the result shares its values.
+func Build(content map[string]any, cleaners ...Cleaner) map[string]any {
+	out := make(map[string]any, len(content))
+	for key, value := range content {
+		switch key {
+		case "apiVersion", "kind", "metadata", "status":
+		default:
+			out[key] = value
+		}
+	}
+	if meta := buildMetadata(content); len(meta) > 0 {
+		out["metadata"] = meta
+	}
+	for _, c := range cleaners {
+		c.Clear(out)
+	}
+	return out
+}
+
+func buildMetadata(content map[string]any) map[string]any {
+	original, _ := content["metadata"].(map[string]any)
+	meta := map[string]any{}
+	if labels, _ := original["labels"].(map[string]any); len(labels) > 0 {
+		meta["labels"] = maps.Clone(labels)
+	}
+	all, _ := original["annotations"].(map[string]any)
+	kept := make(map[string]any, len(all))
+	for key, value := range all {
+		if key != lastApplied && !isManaged(key, all) {
+			kept[key] = value
+		}
+	}
+	if len(kept) > 0 {
+		meta["annotations"] = kept
+	}
+	return meta
+}
+
+// isManaged recognises the annotations of kopf-like operators, ours or others': by their prefix, or
+// by the marker that stands beside them (KEY-22).
+func isManaged(key string, all map[string]any) bool {
+	prefix, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return false
+	}
+	if prefix == progress.DefaultPrefix || strings.HasSuffix(prefix, managedDomain) {
+		return true
+	}
+	_, marked := all[prefix+markerSuffix]
+	return marked
+}
+
+// Encode writes an essence as the text that is stored.
+func Encode(essence map[string]any) ([]byte, error) { return progress.EncodeJSON(essence) }
+
+// Decode reads a stored text. What an earlier version stored and would not store today is cleaned
+// off by the caller's cleaners, so that both sides of a comparison are of one shape (ESS-08).
+func Decode(text []byte, cleaners ...Cleaner) (map[string]any, error) {
+	var out map[string]any
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil, err
+	}
+	if out == nil {
+		out = map[string]any{}
+	}
+	for _, c := range cleaners {
+		c.Clear(out)
+	}
+	return out, nil
+}

@@ -1,0 +1,98 @@
+package inventory
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A Memory is what one process remembers of one object. It is gone with the process, and nothing
+// is lost by that.
+//
+// Apart from the inventory's own bookkeeping it is used by the one worker that handles the object.
+type Memory struct {
+	// Listed: the object was there when the operator started.
+	Listed bool
+	// Handled: a cause of the object was handled to its end in this process, so it has resumed.
+	Handled bool
+	// Deleting: the object was seen alive in this process, and then being deleted.
+	Alive, Deleting bool
+	// Farewelled: the optional delete handlers were called.
+	Farewelled bool
+	// Released: our finalizer was taken off in this process. It is never put on again.
+	Released bool
+	// Written is the version that our last write made, until it is seen; and until when to wait.
+	Written  string
+	Deadline time.Time
+	// Unwritten is work whose write has failed: to be written before anything else is decided.
+	Unwritten any
+}
+
+// An Inventory keeps the memories of the objects of one kind, bound to their uids: an object that
+// is created again under an old name is another object.
+type Inventory struct {
+	mu       sync.Mutex
+	memories map[types.UID]*Memory
+	buried   map[types.NamespacedName][]client.Object
+}
+
+// New returns an empty inventory.
+func New() *Inventory {
+	return &Inventory{memories: map[types.UID]*Memory{}, buried: map[types.NamespacedName][]client.Object{}}
+}
+
+// Observe takes note of an object that exists; listed: it is part of the listing at the start.
+func (i *Inventory) Observe(obj client.Object, listed bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, known := i.memories[obj.GetUID()]; !known {
+		i.memories[obj.GetUID()] = &Memory{Listed: listed}
+	}
+}
+
+// Bury takes note of an object that exists no more, with its last known state.
+func (i *Inventory) Bury(obj client.Object) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, known := i.memories[obj.GetUID()]; known {
+		key := client.ObjectKeyFromObject(obj)
+		i.buried[key] = append(i.buried[key], obj)
+	}
+}
+
+// Exhume hands out the objects that were buried under a name, once.
+func (i *Inventory) Exhume(key types.NamespacedName) []client.Object {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	buried := i.buried[key]
+	delete(i.buried, key)
+	return buried
+}
+
+// Recall returns the memory of an object, a new one if there is none.
+func (i *Inventory) Recall(uid types.UID) *Memory {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	memory, known := i.memories[uid]
+	if !known {
+		memory = &Memory{}
+		i.memories[uid] = memory
+	}
+	return memory
+}
+
+// Forget drops the memory of an object.
+func (i *Inventory) Forget(uid types.UID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.memories, uid)
+}
+
+// Len counts the objects that are remembered.
+func (i *Inventory) Len() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.memories)
+}

@@ -1,0 +1,131 @@
+package patching
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+)
+
+// A Document is a JSON merge patch (RFC 7386): nulls remove, maps recurse, all else replaces.
+type Document map[string]any
+
+// Between returns the patch that makes one JSON form of an object into the other.
+func Between(before, after map[string]any) Document {
+	doc := Document{}
+	for key, value := range after {
+		old, had := before[key]
+		if had && diff.Equal(old, value) && !hidesEmpty(old, value) {
+			continue
+		}
+		oldMap, wasMap := old.(map[string]any)
+		newMap, isMap := value.(map[string]any)
+		switch {
+		case wasMap && isMap:
+			if inner := Between(oldMap, newMap); len(inner) > 0 {
+				doc[key] = map[string]any(inner)
+			}
+		case value != nil || had:
+			doc[key] = value
+		}
+	}
+	for key := range before {
+		if _, kept := after[key]; !kept {
+			doc[key] = nil
+		}
+	}
+	return doc
+}
+
+// hidesEmpty tells an explicit null from a value that a comparison takes for the same.
+func hidesEmpty(old, value any) bool { return (old == nil) != (value == nil) }
+
+// Merged joins patches of different origin; where they meet, the later one counts.
+func Merged(docs ...Document) Document {
+	out := Document{}
+	for _, doc := range docs {
+		mergeInto(out, doc)
+	}
+	return out
+}
+
+func mergeInto(target, doc map[string]any) {
+	for key, value := range doc {
+		inner, isMap := value.(map[string]any)
+		if !isMap {
+			target[key] = value
+			continue
+		}
+		if existing, ok := target[key].(map[string]any); ok {
+			copied := maps.Clone(existing)
+			mergeInto(copied, inner)
+			target[key] = copied
+			continue
+		}
+		copied := map[string]any{}
+		mergeInto(copied, inner)
+		target[key] = copied
+	}
+}
+
+// Essential drops what belongs to the server, so that a handler which has updated the object with
+// its own client does not seem to have changed it.
+func (d Document) Essential() Document {
+	out := maps.Clone(d)
+	delete(out, "apiVersion")
+	delete(out, "kind")
+	meta, ok := out["metadata"].(map[string]any)
+	if !ok {
+		return out
+	}
+	meta = maps.Clone(meta)
+	for _, field := range []string{
+		"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink",
+		"managedFields", "deletionTimestamp", "deletionGracePeriodSeconds",
+	} {
+		delete(meta, field)
+	}
+	out["metadata"] = meta
+	if len(meta) == 0 {
+		delete(out, "metadata")
+	}
+	return out
+}
+
+// splitStatus takes the status out of a patch.
+func (d Document) splitStatus() (rest, status Document) {
+	value, ok := d["status"]
+	if !ok {
+		return d, nil
+	}
+	rest = maps.Clone(d)
+	delete(rest, "status")
+	return rest, Document{"status": value}
+}
+
+// lists returns the paths at which the patch replaces whole lists: what somebody else has put into
+// them meanwhile would be lost, so such a patch has to be sent with the version it was made for.
+func (d Document) lists(original map[string]any) [][]string {
+	var paths [][]string
+	var walk func(doc map[string]any, path []string)
+	walk = func(doc map[string]any, path []string) {
+		for _, key := range slices.Sorted(maps.Keys(doc)) {
+			at := append(slices.Clone(path), key)
+			if inner, ok := doc[key].(map[string]any); ok {
+				walk(inner, at)
+				continue
+			}
+			old, _ := diff.Lookup(original, at...)
+			if isList(doc[key]) || isList(old) {
+				paths = append(paths, at)
+			}
+		}
+	}
+	walk(d, nil)
+	return paths
+}
+
+func isList(value any) bool {
+	return value != nil && reflect.TypeOf(value).Kind() == reflect.Slice
+}

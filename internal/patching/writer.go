@@ -1,0 +1,240 @@
+package patching
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+)
+
+// maxConflicts is how often one write is made again because others keep writing.
+const maxConflicts = 10
+
+// A Change is all that is to be written of one object at once.
+type Change struct {
+	// Before is the object as it was when the change was made, and Content its JSON form.
+	Before  client.Object
+	Content map[string]any
+	// Ours is what the framework changes: fields that nobody else writes. It cannot conflict.
+	Ours Document
+	// Theirs is what handlers have changed. Where it replaces lists, it is sent only if nobody
+	// else has touched those.
+	Theirs Document
+	// Acquire and Release put our finalizer on the object, or take it off.
+	Acquire, Release string
+}
+
+// A Writer sends changes of the objects of one kind.
+type Writer struct {
+	Client client.Client
+	// Live reads from the API server, not from the cache.
+	Live client.Reader
+	// New returns an empty object of the kind.
+	New func() client.Object
+	// HasStatus: the kind has the status subresource.
+	HasStatus bool
+	// OnConflict is called for every conflict.
+	OnConflict func()
+}
+
+var (
+	// ErrGone says that the object does not exist any more, or is another one by now.
+	ErrGone = errors.New("the object is gone")
+	// ErrContested says that somebody else has changed a list which a handler has changed too.
+	// Nothing but the status may have been written.
+	ErrContested = errors.New("a list was changed by somebody else at the same time")
+)
+
+// A RejectedError says that the API server does not accept the content of a change, however often it is sent.
+type RejectedError struct{ Err error }
+
+func (e *RejectedError) Error() string { return "the API server rejects the change: " + e.Err.Error() }
+func (e *RejectedError) Unwrap() error { return e.Err }
+
+// Write sends a change in as few requests as possible, and returns the object as the server has it
+// then; nil if nothing was to be sent.
+//
+// The status goes first, where it has a request of its own: if the process dies in between, a
+// handler is called once more rather than its result lost.
+func (w *Writer) Write(ctx context.Context, change Change) (client.Object, error) {
+	doc := Merged(change.Theirs, change.Ours)
+	guarded := change.Theirs.lists(change.Content)
+	version := change.Before.GetResourceVersion()
+
+	var latest client.Object
+	if w.HasStatus {
+		var status Document
+		doc, status = doc.splitStatus()
+		if len(status) > 0 {
+			written, err := w.send(ctx, change, "status", request{doc: status, guarded: within(guarded, "status"), version: version})
+			if err != nil {
+				return nil, err
+			}
+			latest, version = written, written.GetResourceVersion()
+			guarded = slices.DeleteFunc(guarded, func(path []string) bool { return path[0] == "status" })
+		}
+	}
+	if len(doc) == 0 && change.Acquire == "" && change.Release == "" {
+		return latest, nil
+	}
+	r := request{doc: doc, guarded: guarded, version: version, acquire: change.Acquire, release: change.Release}
+	r.finalizers = change.Before.GetFinalizers()
+	if latest != nil {
+		r.finalizers = latest.GetFinalizers()
+	}
+	if theirs, ok := diff.Lookup(map[string]any(doc), "metadata", "finalizers"); ok {
+		r.finalizers, r.chosen = stringsOf(theirs), true
+	}
+	return w.send(ctx, change, "", r)
+}
+
+// A request is one patch, made for one version of the object.
+type request struct {
+	doc              Document
+	guarded          [][]string // lists that must be as they were
+	version          string
+	acquire, release string
+	finalizers       []string // of that version ...
+	chosen           bool     // ... or as handlers want to have them
+}
+
+func (w *Writer) send(ctx context.Context, change Change, subresource string, r request) (client.Object, error) {
+	var conflict error
+	for range maxConflicts {
+		obj := w.New()
+		obj.SetNamespace(change.Before.GetNamespace())
+		obj.SetName(change.Before.GetName())
+		data, err := json.Marshal(r.body(change.Before.GetUID()))
+		if err != nil {
+			return nil, &RejectedError{fmt.Errorf("it cannot be written as JSON: %w", err)}
+		}
+		patch := client.RawPatch(types.MergePatchType, data)
+		if subresource == "" {
+			err = w.Client.Patch(ctx, obj, patch)
+		} else {
+			err = w.Client.SubResource(subresource).Patch(ctx, obj, patch)
+		}
+		switch {
+		case err == nil:
+			return obj, nil
+		case apierrors.IsNotFound(err), refusesUID(err):
+			return nil, ErrGone
+		case apierrors.IsConflict(err):
+			conflict = err
+			if r, err = w.rebase(ctx, change, r); err != nil {
+				return nil, err
+			}
+		case isRejection(err):
+			return nil, &RejectedError{err}
+		default:
+			return nil, err
+		}
+	}
+	return nil, conflict
+}
+
+// rebase makes the request for the version that the object has now, if it still means the same there.
+func (w *Writer) rebase(ctx context.Context, change Change, r request) (request, error) {
+	if w.OnConflict != nil {
+		w.OnConflict()
+	}
+	live := w.New()
+	err := w.Live.Get(ctx, client.ObjectKeyFromObject(change.Before), live)
+	if apierrors.IsNotFound(err) || err == nil && live.GetUID() != change.Before.GetUID() {
+		return r, ErrGone
+	}
+	if err != nil {
+		return r, err
+	}
+	content, err := Content(live)
+	if err != nil {
+		return r, err
+	}
+	for _, path := range r.guarded {
+		was, _ := diff.Lookup(change.Content, path...)
+		is, _ := diff.Lookup(content, path...)
+		wanted, _ := diff.Lookup(map[string]any(r.doc), path...)
+		// Handlers may have written the list with their client already.
+		if !diff.Equal(was, is) && !diff.Equal(wanted, is) {
+			return r, fmt.Errorf("%s: %w", strings.Join(path, "."), ErrContested)
+		}
+	}
+	r.version = live.GetResourceVersion()
+	if !r.chosen {
+		r.finalizers = live.GetFinalizers()
+	}
+	return r, nil
+}
+
+// body is the patch with its guards: the uid always, the version where others could lose something.
+func (r request) body(uid types.UID) Document {
+	meta := map[string]any{"uid": string(uid)}
+	if len(r.guarded) > 0 || r.acquire != "" || r.release != "" {
+		meta["resourceVersion"] = r.version
+	}
+	if r.acquire != "" || r.release != "" {
+		finalizers := slices.DeleteFunc(slices.Clone(r.finalizers), func(f string) bool {
+			return f == r.release || f == r.acquire
+		})
+		if r.acquire != "" {
+			finalizers = append(finalizers, r.acquire)
+		}
+		meta["finalizers"] = finalizers
+	}
+	return Merged(r.doc, Document{"metadata": meta})
+}
+
+func stringsOf(list any) []string {
+	var out []string
+	values, _ := list.([]any)
+	for _, value := range values {
+		if s, ok := value.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func within(paths [][]string, first string) [][]string {
+	var out [][]string
+	for _, path := range paths {
+		if path[0] == first {
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
+// refusesUID recognises the answer to a patch that was meant for a former object of the same name.
+func refusesUID(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Field == "metadata.uid"
+	}) || apierrors.IsConflict(err) && strings.Contains(err.Error(), "UID in precondition")
+}
+
+// isRejection tells the answers that come again, however often one asks, from passing troubles.
+func isRejection(err error) bool {
+	if apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err) {
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError
+}

@@ -1,0 +1,183 @@
+package diff
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// number is a numeric value stripped of its Go type. Converting everything to
+// one common type would be simpler, but float64 loses integers beyond 2^53,
+// and big numbers cost allocations.
+type number struct {
+	form     form
+	negative bool    // for smallInteger and bigInteger; false for zero
+	size     uint64  // the magnitude of a smallInteger
+	digits   string  // the magnitude of a bigInteger, without leading zeros
+	float    float64 // for floating
+}
+
+// form tells which fields of a number are in use. An integer has only one form it
+// can be in, so numbers of different integer forms are never equal.
+type form int
+
+const (
+	smallInteger form = iota // magnitude fits 64 bits
+	bigInteger               // magnitude does not fit 64 bits
+	floating
+)
+
+// numberOf recognizes the values that compare as numbers.
+func numberOf(value any) (number, bool) {
+	switch value := value.(type) {
+	case int:
+		return signed(int64(value)), true
+	case int8:
+		return signed(int64(value)), true
+	case int16:
+		return signed(int64(value)), true
+	case int32:
+		return signed(int64(value)), true
+	case int64:
+		return signed(value), true
+	case uint:
+		return unsigned(uint64(value)), true
+	case uint8:
+		return unsigned(uint64(value)), true
+	case uint16:
+		return unsigned(uint64(value)), true
+	case uint32:
+		return unsigned(uint64(value)), true
+	case uint64:
+		return unsigned(value), true
+	case uintptr:
+		return unsigned(uint64(value)), true
+	case float32:
+		return number{form: floating, float: float64(value)}, true
+	case float64:
+		return number{form: floating, float: value}, true
+	case json.Number:
+		return literal(string(value)), true
+	default:
+		return number{}, false
+	}
+}
+
+func signed(value int64) number {
+	if value < 0 {
+		// Negating after the conversion is right even for the lowest int64,
+		// which has no positive counterpart of its own type.
+		return number{form: smallInteger, negative: true, size: -uint64(value)}
+	}
+	return number{form: smallInteger, size: uint64(value)}
+}
+
+func unsigned(value uint64) number {
+	return number{form: smallInteger, size: value}
+}
+
+// literal reads the text of a JSON number the way decoders do: integers by their
+// syntax, everything else as floats. It follows that the same document compares
+// as equal whether or not it was decoded with json.Number.
+func literal(text string) number {
+	integer, valid := scanLiteral(text)
+	switch {
+	case !valid:
+		return number{form: floating, float: math.NaN()}
+	case !integer:
+		// The only possible error is the range, with an infinity as the value.
+		float, _ := strconv.ParseFloat(text, 64)
+		return number{form: floating, float: float}
+	}
+
+	digits, negative := text, text[0] == '-'
+	if negative {
+		digits = text[1:]
+	}
+	// Checked beforehand because a failed parsing allocates its error.
+	const highest = "18446744073709551615"
+	if len(digits) > len(highest) || len(digits) == len(highest) && digits > highest {
+		return number{form: bigInteger, negative: negative, digits: digits}
+	}
+	size, _ := strconv.ParseUint(digits, 10, 64)
+	return number{form: smallInteger, negative: negative && size != 0, size: size}
+}
+
+// scanLiteral checks the text against the JSON grammar, which is stricter than
+// the number parsers of strconv, and tells integers from the rest.
+func scanLiteral(text string) (integer, valid bool) {
+	rest := text
+	if rest != "" && rest[0] == '-' {
+		rest = rest[1:]
+	}
+	whole := leadingDigits(rest)
+	if whole == 0 || whole > 1 && rest[0] == '0' {
+		return false, false
+	}
+	rest = rest[whole:]
+	if rest == "" {
+		return true, true
+	}
+	if rest[0] == '.' {
+		fraction := leadingDigits(rest[1:])
+		if fraction == 0 {
+			return false, false
+		}
+		rest = rest[1+fraction:]
+	}
+	if rest != "" && (rest[0] == 'e' || rest[0] == 'E') {
+		rest = rest[1:]
+		if rest != "" && (rest[0] == '+' || rest[0] == '-') {
+			rest = rest[1:]
+		}
+		exponent := leadingDigits(rest)
+		if exponent == 0 {
+			return false, false
+		}
+		rest = rest[exponent:]
+	}
+	return false, rest == ""
+}
+
+func leadingDigits(text string) int {
+	count := 0
+	for count < len(text) && '0' <= text[count] && text[count] <= '9' {
+		count++
+	}
+	return count
+}
+
+func (n number) equal(other number) bool {
+	switch {
+	case n.form == floating && other.form == floating:
+		return n.float == other.float
+	case n.form == floating:
+		return other.equalFloat(n.float)
+	case other.form == floating:
+		return n.equalFloat(other.float)
+	default:
+		return n == other
+	}
+}
+
+// equalFloat compares an integer with a float. It goes from the float to the
+// integer, as this direction is exact for those floats that are integers at all.
+func (n number) equalFloat(float float64) bool {
+	size := math.Abs(float)
+	if size != math.Trunc(size) || math.IsInf(size, 0) { // also catches NaN
+		return false
+	}
+	if size != 0 && n.negative != (float < 0) {
+		return false
+	}
+	const limit = 1 << 64
+	if n.form == smallInteger {
+		return size < limit && uint64(size) == n.size
+	}
+	if size < limit {
+		return false
+	}
+	// The highest float64 has 309 digits, so that the buffer stays on the stack.
+	var buffer [320]byte
+	return string(strconv.AppendFloat(buffer[:0], size, 'f', 0, 64)) == n.digits
+}

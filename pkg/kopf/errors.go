@@ -1,0 +1,28 @@
+package kopf
+
+import (
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Temporary makes an error that says: call me again after the delay (0: at once).
+//
+// kopf: raise TemporaryError(..., delay=...).
+func Temporary(err error, delay time.Duration) error { return progress.Temporary(err, delay) }
+
+// Permanent makes an error that says: never call me again for this cause. controller-runtime's
+// reconcile.TerminalError means the same.
+//
+// kopf: raise PermanentError(...).
+func Permanent(err error) error { return progress.Permanent(err) }
+
+// ErrorMode says what an error means that is neither temporary nor permanent.
+type ErrorMode = progress.ErrorMode
+
+// The modes for [Errors].
+const (
+	ErrorsTemporary = progress.ErrorsTemporary // call the handler again after its backoff; the default
+	ErrorsPermanent = progress.ErrorsPermanent // the handler has failed
+	ErrorsIgnored   = progress.ErrorsIgnored   // the handler is done; the error is logged
+)

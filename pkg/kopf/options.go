@@ -1,0 +1,87 @@
+package kopf
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+const (
+	// DefaultFinalizer is kopf's. [wire]
+	DefaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
+	// DefaultCheckpoint is how much finished work a crash can repeat, at the most.
+	DefaultCheckpoint = 100 * time.Millisecond
+)
+
+// An Option configures an operator. Every [Resource] is one.
+type Option interface{ applyTo(*Operator) }
+
+type optionFunc func(*Operator)
+
+func (f optionFunc) applyTo(o *Operator) { f(o) }
+
+// WithProgress sets where the progress of handlers is kept. Default: [progress.Smart].
+//
+// kopf: settings.persistence.progress_storage.
+func WithProgress(store progress.Store) Option {
+	return optionFunc(func(o *Operator) {
+		if store == nil {
+			o.mistake(errors.New("WithProgress(nil): give it a store, or leave it out for the default"))
+		}
+		o.settings.Store = store
+	})
+}
+
+// WithBaseline sets where the last handled essence is kept. Default: kopf's annotation.
+//
+// kopf: settings.persistence.diffbase_storage.
+func WithBaseline(baseline progress.Baseline) Option {
+	return optionFunc(func(o *Operator) {
+		if baseline == nil {
+			o.mistake(errors.New("WithBaseline(nil): give it a baseline, or leave it out for the default"))
+		}
+		o.settings.Baseline = baseline
+	})
+}
+
+// WithFinalizer sets the finalizer that holds objects until their delete handlers are done. Two
+// operators on one kind need different ones. Default: [DefaultFinalizer].
+//
+// kopf: settings.persistence.finalizer.
+func WithFinalizer(name string) Option {
+	return optionFunc(func(o *Operator) {
+		if problems := validation.IsQualifiedName(name); len(problems) > 0 || !strings.Contains(name, "/") {
+			problems = append(problems, `it needs the form "domain/name", such as "example.com/finalizer"`)
+			o.mistake(fmt.Errorf("WithFinalizer(%q): %s", name, strings.Join(problems, "; ")))
+		}
+		o.settings.Finalizer = name
+	})
+}
+
+// WithLifecycle sets which of the due handlers are called in one pass. Default: [progress.AllAtOnce].
+//
+// kopf: lifecycle=.
+func WithLifecycle(lifecycle progress.Lifecycle) Option {
+	return optionFunc(func(o *Operator) {
+		if lifecycle == nil {
+			o.mistake(errors.New("WithLifecycle(nil): give it a lifecycle, or leave it out for the default"))
+		}
+		o.settings.Lifecycle = lifecycle
+	})
+}
+
+// WithCheckpoint sets how long the handlers of one object work before what they have achieved is
+// written; at the end of a pass it always is. 0 writes after every handler. Default: [DefaultCheckpoint].
+func WithCheckpoint(work time.Duration) Option {
+	return optionFunc(func(o *Operator) {
+		if work < 0 {
+			o.mistake(fmt.Errorf("WithCheckpoint is negative (%s): use 0 to write after every handler", work))
+		}
+		o.settings.Checkpoint = work
+	})
+}

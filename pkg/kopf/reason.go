@@ -1,0 +1,21 @@
+package kopf
+
+import "github.com/kopf-runtime/kopf-runtime/pkg/progress"
+
+// A Reason is what has happened to an object, concluded from its state: the last handled essence
+// against the present one. kopf: reason.
+type Reason string
+
+const (
+	// ReasonCreate: the object was never handled.
+	ReasonCreate Reason = "create"
+	// ReasonUpdate: its essence differs from the last handled one.
+	ReasonUpdate Reason = "update"
+	// ReasonDelete: it is being deleted.
+	ReasonDelete Reason = "delete"
+	// ReasonResume: it was handled before, and the operator has started anew.
+	ReasonResume Reason = "resume"
+)
+
+// An Attempt tells a handler which of its attempts is being made. It survives restarts.
+type Attempt = progress.Attempt

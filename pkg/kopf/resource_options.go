@@ -1,0 +1,72 @@
+package kopf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+)
+
+// A ResourceOption is an option of [For].
+type ResourceOption func(*resourceOptions)
+
+// DefaultConcurrency is how many objects of one kind are handled at the same time.
+const DefaultConcurrency = 16
+
+// WithName names the kind's controller in logs and metrics. Default: the kind in lower case.
+func WithName(name string) ResourceOption {
+	return func(o *resourceOptions) {
+		if name == "" {
+			o.mistakes = append(o.mistakes, fmt.Errorf("WithName is empty: leave it out for the default"))
+		}
+		o.name = name
+	}
+}
+
+// WithConcurrency sets how many objects are handled at the same time; one object is never handled
+// twice at a time. Default: the manager's Controller.MaxConcurrentReconciles if set, else
+// [DefaultConcurrency].
+func WithConcurrency(n int) ResourceOption {
+	return func(o *resourceOptions) {
+		if n < 1 {
+			o.mistakes = append(o.mistakes, fmt.Errorf("WithConcurrency(%d): at least one object must be handled at a time", n))
+		}
+		o.concurrency = n
+	}
+}
+
+// WithControllerOptions sets options of the underlying controller; those unset come from the
+// manager. The Reconciler must not be set: the handlers take its place.
+func WithControllerOptions(opts controller.Options) ResourceOption {
+	return func(o *resourceOptions) {
+		if opts.Reconciler != nil {
+			o.mistakes = append(o.mistakes, fmt.Errorf("WithControllerOptions sets a Reconciler: leave it out, the handlers take its place"))
+		}
+		o.controller = opts
+	}
+}
+
+// WithPredicates keeps events that do not pass from waking the operator for an object. Deletions
+// always do. Default: everything wakes.
+func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
+	return func(o *resourceOptions) {
+		if slices.Contains(predicates, nil) {
+			o.mistakes = append(o.mistakes, fmt.Errorf("WithPredicates has a nil predicate: leave it out"))
+		}
+		o.predicates = append(o.predicates, predicates...)
+	}
+}
+
+// WithResults sets the field below which the results of handlers are kept, as a dotted path.
+// Default: "status", so that a result stands in status.<handler id>.
+func WithResults(path string) ResourceOption {
+	return func(o *resourceOptions) {
+		fields := strings.Split(path, ".")
+		if slices.Contains(fields, "") || fields[0] == "metadata" {
+			o.mistakes = append(o.mistakes, fmt.Errorf("WithResults(%q): name a field such as \"status\" or \"status.results\"", path))
+		}
+		o.results = path
+	}
+}

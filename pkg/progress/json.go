@@ -1,0 +1,43 @@
+package progress
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// EncodeJSON writes a value as kopf does: compact and in ASCII alone, so that what either side
+// writes passes unchanged through any tool. The characters < > & stay as they are.
+func EncodeJSON(value any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return escapeNonASCII(bytes.TrimSuffix(out.Bytes(), []byte("\n"))), nil
+}
+
+// escapeNonASCII works on JSON text, where anything beyond ASCII can only stand inside a string.
+func escapeNonASCII(text []byte) []byte {
+	first := bytes.IndexFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
+	if first < 0 {
+		return text
+	}
+	out := append(make([]byte, 0, 2*len(text)), text[:first]...)
+	for rest := text[first:]; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		rest = rest[size:]
+		switch {
+		case r < utf8.RuneSelf:
+			out = append(out, byte(r))
+		case r <= 0xFFFF:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		default:
+			r -= 0x10000
+			out = fmt.Appendf(out, `\u%04x\u%04x`, 0xD800+(r>>10), 0xDC00+(r&0x3FF))
+		}
+	}
+	return out
+}

@@ -1,0 +1,183 @@
+package progress
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"golang.org/x/crypto/blake2b"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// DefaultPrefix is the annotation prefix of kopf.
+	DefaultPrefix = "kopf.zalando.org"
+
+	markerName   = "kopf-managed"
+	baselineName = "last-handled-configuration"
+	touchName    = "touch-dummy"
+
+	maxNameLength = 63 // of the part of an annotation's key behind the slash
+)
+
+// annotationKeys computes the keys of one prefix.
+type annotationKeys struct{ prefix string }
+
+// of returns the keys for an id, the preferred one first. Two generations of kopf have shortened
+// long ids differently: both keys are written and purged, the first with a value is read.
+func (k annotationKeys) of(obj client.Object, id string) []string {
+	if isOwnedReplicaSet(obj) {
+		id += "-ofDRS"
+	}
+	v2 := k.prefix + "/" + shortened(safeName(id), []rune(id), maxNameLength)
+	safe := safeName(id)
+	v1 := k.prefix + "/" + shortened(safe, []rune(safe), maxNameLength-len([]rune(k.prefix))-1)
+	if v1 == v2 {
+		return []string{v2}
+	}
+	return []string{v2, v1}
+}
+
+// check says whether the API server would take the keys of an id, and returns the main one.
+func (k annotationKeys) check(id string) (string, error) {
+	if id == "" {
+		return "", fmt.Errorf("the id is empty: give it a name, it is stored on the objects")
+	}
+	key := k.of(nil, id)[0]
+	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+		return "", fmt.Errorf("the id %q cannot be stored as the annotation %q: %s; "+
+			"use letters, digits, '-', '_', '.' and '/' within", id, key, strings.Join(problems, "; "))
+	}
+	switch strings.TrimPrefix(key, k.prefix+"/") {
+	case markerName, baselineName, touchName:
+		return "", fmt.Errorf("the id %q is the name of an annotation of the framework's own: choose another", id)
+	}
+	return key, nil
+}
+
+// mark says on the object whose annotations with this prefix are, unless the prefix says so itself.
+func (k annotationKeys) mark(annotations map[string]string) {
+	if strings.HasPrefix(k.prefix, "kopf.") {
+		return
+	}
+	key := k.prefix + "/" + markerName
+	if _, ok := annotations[key]; !ok {
+		annotations[key] = "yes"
+	}
+}
+
+// read returns the first value under the keys of an id that is not a null.
+func (k annotationKeys) read(obj client.Object, id string) (key, value string) {
+	annotations := obj.GetAnnotations()
+	for _, key := range k.of(obj, id) {
+		if value, ok := annotations[key]; ok && strings.TrimSpace(value) != "null" {
+			return key, value
+		}
+	}
+	return "", ""
+}
+
+func (k annotationKeys) write(obj client.Object, id, value string) {
+	annotations := cloned(obj.GetAnnotations())
+	for _, key := range k.of(obj, id) {
+		annotations[key] = value
+	}
+	k.mark(annotations)
+	k.untouch(obj, annotations)
+	obj.SetAnnotations(annotations)
+}
+
+func (k annotationKeys) remove(obj client.Object, id string) {
+	annotations := cloned(obj.GetAnnotations())
+	for _, key := range k.of(obj, id) {
+		delete(annotations, key)
+	}
+	k.untouch(obj, annotations)
+	obj.SetAnnotations(annotations)
+}
+
+// untouch drops what kopf leaves to wake itself up. It rides on other changes: nothing here needs it.
+func (k annotationKeys) untouch(obj client.Object, annotations map[string]string) {
+	for _, key := range k.of(obj, touchName) {
+		delete(annotations, key)
+	}
+}
+
+// clear removes everything under the prefix from an essence.
+func (k annotationKeys) clear(essence map[string]any) {
+	clearAnnotations(essence, func(key string) bool { return strings.HasPrefix(key, k.prefix+"/") })
+}
+
+func clearAnnotations(essence map[string]any, own func(key string) bool) {
+	meta, _ := essence["metadata"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	for key := range annotations {
+		if own(key) {
+			delete(annotations, key)
+		}
+	}
+	if annotations != nil && len(annotations) == 0 {
+		delete(meta, "annotations")
+	}
+	if meta != nil && len(meta) == 0 {
+		delete(essence, "metadata")
+	}
+}
+
+// cloned copies the annotations: the map of a cached object is not ours to change.
+func cloned(annotations map[string]string) map[string]string {
+	out := make(map[string]string, len(annotations)+2)
+	for key, value := range annotations {
+		out[key] = value
+	}
+	return out
+}
+
+var unsafeInNames = strings.NewReplacer("/", ".", "<", "_", ">", "_")
+
+func safeName(id string) string { return unsafeInNames.Replace(id) }
+
+// shortened fits a name into a budget of characters, ending it with a hash if it does not fit.
+// The reference text is both what is measured and what is hashed.
+func shortened(name string, reference []rune, budget int) string {
+	if len(reference) <= budget {
+		return name
+	}
+	suffix := hashSuffix(string(reference))
+	return head(name, budget-len(suffix)) + suffix
+}
+
+func hashSuffix(text string) string {
+	hash, err := blake2b.New(4, nil)
+	if err != nil {
+		panic(err) // the size is a constant that the algorithm takes
+	}
+	hash.Write([]byte(text))
+	encoded := base64.StdEncoding.EncodeToString(hash.Sum(nil))
+	encoded = strings.NewReplacer("+", "-", "/", ".").Replace(encoded)
+	return "-" + strings.TrimRight(encoded, "=-.")
+}
+
+// head cuts as kopf's language does: a negative length counts from the end.
+func head(name string, length int) string {
+	runes := []rune(name)
+	if length < 0 {
+		length = max(0, len(runes)+length)
+	}
+	return string(runes[:min(length, len(runes))])
+}
+
+// isOwnedReplicaSet recognises the objects to which Kubernetes copies the annotations of their
+// owners: without a mark of its own, a ReplicaSet would take its Deployment's progress for its own.
+func isOwnedReplicaSet(obj client.Object) bool {
+	if obj == nil || obj.GetObjectKind().GroupVersionKind().Kind != "ReplicaSet" {
+		return false
+	}
+	for _, owner := range obj.GetOwnerReferences() {
+		if owner.Kind == "Deployment" {
+			return true
+		}
+	}
+	return false
+}

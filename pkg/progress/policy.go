@@ -1,0 +1,155 @@
+package progress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// DefaultBackoff is how long after an unknown error the next attempt is made.
+//
+// kopf: settings.execution.default_backoff.
+const DefaultBackoff = time.Minute
+
+// ErrorMode says what an unknown error means: one that is neither temporary nor permanent by its type.
+//
+// kopf: errors=ErrorsMode....
+type ErrorMode int
+
+const (
+	// ErrorsTemporary calls the handler again after its backoff. The default.
+	ErrorsTemporary ErrorMode = iota
+	// ErrorsPermanent takes the handler for failed.
+	ErrorsPermanent
+	// ErrorsIgnored takes the handler for done, after logging the error.
+	ErrorsIgnored
+)
+
+// An Attempt tells a handler which of its attempts is being made. It survives restarts.
+type Attempt struct {
+	// Number of the attempt; 0 is the first. kopf: retry.
+	Number int
+	// Started is when the handler was selected for this cause. kopf: started.
+	Started time.Time
+	// Last is the text of the previous attempt's error, empty if there was none.
+	Last string
+}
+
+// Runtime is how long ago the handler was selected for this cause. kopf: runtime.
+func (a Attempt) Runtime() time.Duration { return time.Since(a.Started) }
+
+// A Policy says how often, how long, and at what pace a handler is tried. The zero value tries
+// for ever, with [DefaultBackoff] between the attempts.
+type Policy struct {
+	// Retries is the greatest number of attempts; nil: no limit; 0: not even one. kopf: retries=.
+	Retries *int
+	// Timeout is for how long after it was selected a handler is tried; nil: no limit. It is
+	// looked at between attempts, and does not interrupt one. kopf: timeout=.
+	Timeout *time.Duration
+	// Backoff is the pause after an unknown error; nil: [DefaultBackoff]. kopf: backoff=.
+	Backoff *time.Duration
+	// BackoffFunc computes the pause instead, from the attempt that failed and its error.
+	BackoffFunc func(a Attempt, err error) time.Duration
+	// AttemptTimeout is the deadline of one attempt's context; 0: none.
+	AttemptTimeout time.Duration
+	// Errors says what an unknown error means. kopf: errors=.
+	Errors ErrorMode
+}
+
+// An Outcome is how one attempt ended, and what follows from it.
+type Outcome struct {
+	// Err is the error of the attempt; nil if it succeeded.
+	Err error
+	// Final: there will be no further attempt. Otherwise the next one comes after Delay.
+	Final bool
+	Delay time.Duration
+	// Success: the handler is done. Only final outcomes are.
+	Success bool
+	// Attempted is false when the handler was given up without calling it once more.
+	Attempted bool
+	// Interrupted: the attempt was cut off from outside (the process is stopping) and does not
+	// count. It will be made again.
+	Interrupted bool
+}
+
+// Attempt makes one attempt at a function: checks the limits, calls it, catches a panic, and tells
+// what follows. The time is the one at which the attempt begins.
+func (p Policy) Attempt(ctx context.Context, record Record, now time.Time, fn func(context.Context) error) Outcome {
+	if err := p.exhausted(record, now); err != nil {
+		return Outcome{Err: err, Final: true}
+	}
+	attempt := ctx
+	if p.AttemptTimeout > 0 {
+		var cancel context.CancelFunc
+		attempt, cancel = context.WithTimeout(ctx, p.AttemptTimeout)
+		defer cancel()
+	}
+	began := time.Now()
+	err := recovered(attempt, fn)
+	if err != nil && ctx.Err() != nil && !Expected(err) {
+		return Outcome{Err: err, Interrupted: true}
+	}
+	return p.Outcome(record, now.Add(time.Since(began)), err)
+}
+
+func recovered(ctx context.Context, fn func(context.Context) error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return fn(ctx)
+}
+
+// exhausted says which limit forbids another attempt, if one does.
+func (p Policy) exhausted(record Record, now time.Time) error {
+	if p.Timeout != nil && !record.Started.IsZero() && now.Sub(record.Started) >= *p.Timeout {
+		return &LimitError{Limit: fmt.Sprintf("timed out after %s", *p.Timeout)}
+	}
+	if p.Retries != nil && record.Retries >= *p.Retries {
+		return &LimitError{Limit: fmt.Sprintf("gave up after %d attempts", record.Retries)}
+	}
+	return nil
+}
+
+// Outcome judges an error, nil included, of an attempt that ended at the given time.
+func (p Policy) Outcome(record Record, now time.Time, err error) Outcome {
+	var temporary *TemporaryError
+	switch {
+	case err == nil:
+		return Outcome{Final: true, Success: true, Attempted: true}
+	case isPermanent(err):
+		return Outcome{Err: err, Final: true, Attempted: true}
+	case errors.As(err, &temporary):
+		return p.again(record, now, err, temporary.Delay)
+	case p.Errors == ErrorsIgnored:
+		return Outcome{Err: err, Final: true, Success: true, Attempted: true}
+	case p.Errors == ErrorsPermanent:
+		return Outcome{Err: err, Final: true, Attempted: true}
+	default:
+		return p.again(record, now, err, p.backoff(record, err))
+	}
+}
+
+func (p Policy) backoff(record Record, err error) time.Duration {
+	switch {
+	case p.BackoffFunc != nil:
+		return max(0, p.BackoffFunc(record.Attempt(), err))
+	case p.Backoff != nil:
+		return *p.Backoff
+	default:
+		return DefaultBackoff
+	}
+}
+
+// again looks ahead: an attempt that the limits will not allow is not waited for.
+func (p Policy) again(record Record, now time.Time, err error, delay time.Duration) Outcome {
+	next := record
+	next.Retries++
+	if limit := p.exhausted(next, now.Add(delay)); limit != nil {
+		return Outcome{Err: &LimitError{Limit: limit.Error(), Err: err}, Final: true, Attempted: true}
+	}
+	return Outcome{Err: err, Delay: delay, Attempted: true}
+}

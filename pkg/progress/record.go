@@ -1,0 +1,165 @@
+package progress
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Record is what is remembered of one handler while its cause is being handled. It lives on the
+// object, under a key of its own, and is wire-compatible with kopf's: each side can continue what
+// the other began.
+//
+// The zero value is the record of a handler that nothing is known of.
+type Record struct {
+	// Started is when the handler was first selected for the cause.
+	Started time.Time
+	// Stopped is when it succeeded or failed for good; zero until then.
+	Stopped time.Time
+	// Delayed is the moment before which it must not be called again; zero when it may be called now.
+	Delayed time.Time
+	// Purpose is the cause the record belongs to ("create", "update", "delete", "resume", or any
+	// word of a caller of [Run]). Empty in records of very old operators: they fit every cause.
+	Purpose string
+	// Retries counts the attempts that were made, the successful one included.
+	Retries int
+	// Success and Failure say how it ended; both are false while it has not.
+	Success, Failure bool
+	// Message is the text of the last attempt's error.
+	Message string
+	// Subrefs names the sub-handlers of any depth that were ever seen below this handler.
+	Subrefs []string
+}
+
+// Finished reports whether the handler succeeded or failed for good.
+func (r Record) Finished() bool { return r.Success || r.Failure }
+
+// Due reports whether the handler is to be called at the given time.
+func (r Record) Due(now time.Time) bool { return !r.Finished() && !r.Delayed.After(now) }
+
+// Attempt tells the handler where it stands.
+func (r Record) Attempt() Attempt {
+	return Attempt{Number: r.Retries, Started: r.Started, Last: r.Message}
+}
+
+// wireRecord is a [Record] as it is written: the order of the fields is kopf's.
+type wireRecord struct {
+	Started *string  `json:"started,omitempty"`
+	Stopped *string  `json:"stopped,omitempty"`
+	Delayed *string  `json:"delayed,omitempty"`
+	Purpose *string  `json:"purpose,omitempty"`
+	Retries *float64 `json:"retries"`
+	Success *bool    `json:"success"`
+	Failure *bool    `json:"failure"`
+	Message *string  `json:"message,omitempty"`
+	Subrefs []string `json:"subrefs,omitempty"`
+}
+
+// MarshalJSON writes the record in kopf's form: compact, empty fields left out, times in UTC with
+// six fractional digits.
+func (r Record) MarshalJSON() ([]byte, error) {
+	wire := wireRecord{
+		Started: wireTime(r.Started),
+		Stopped: wireTime(r.Stopped),
+		Delayed: wireTime(r.Delayed),
+		Purpose: wireString(r.Purpose),
+		Retries: new(float64(r.Retries)),
+		Success: &r.Success,
+		Failure: &r.Failure,
+		Message: wireString(r.Message),
+		Subrefs: slices.Compact(slices.Sorted(slices.Values(r.Subrefs))),
+	}
+	return EncodeJSON(wire)
+}
+
+// UnmarshalJSON reads a record of any version of kopf: unknown keys are passed over, nulls are
+// absent, times may have any offset and mean UTC without one.
+func (r *Record) UnmarshalJSON(text []byte) error {
+	var wire wireRecord
+	if err := json.Unmarshal(text, &wire); err != nil {
+		return err
+	}
+	var out Record
+	for _, at := range []struct {
+		from *string
+		to   *time.Time
+	}{{wire.Started, &out.Started}, {wire.Stopped, &out.Stopped}, {wire.Delayed, &out.Delayed}} {
+		if at.from == nil {
+			continue
+		}
+		t, err := parseTime(*at.from)
+		if err != nil {
+			return err
+		}
+		*at.to = t
+	}
+	out.Purpose = valueOf(wire.Purpose)
+	out.Retries = int(valueOf(wire.Retries))
+	out.Success = valueOf(wire.Success)
+	out.Failure = valueOf(wire.Failure)
+	out.Message = valueOf(wire.Message)
+	out.Subrefs = wire.Subrefs
+	*r = out
+	return nil
+}
+
+// decodeRecord reads a stored record; nil for a stored null.
+func decodeRecord(text []byte) (*Record, error) {
+	if bytes.Equal(bytes.TrimSpace(text), []byte("null")) {
+		return nil, nil
+	}
+	var r Record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+const wireTimeLayout = "2006-01-02T15:04:05.000000-07:00"
+
+func wireTime(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC().Format(wireTimeLayout))
+}
+
+// The forms of ISO 8601 that appear in records; those without an offset are read as UTC.
+// A fraction of a second is accepted after the seconds of any of them.
+var timeLayouts = []string{
+	time.RFC3339,
+	"2006-01-02T15:04:05Z0700",
+	"2006-01-02T15:04:05",
+	"2006-01-02 15:04:05Z07:00",
+	"2006-01-02 15:04:05",
+	"20060102T150405Z0700",
+	"20060102T150405",
+	"2006-01-02T15:04Z07:00",
+	"2006-01-02T15:04",
+	"2006-01-02",
+}
+
+func parseTime(text string) (time.Time, error) {
+	for _, layout := range timeLayouts {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is not an ISO 8601 time", text)
+}
+
+func wireString(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func valueOf[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

@@ -1,0 +1,219 @@
+package progress
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A State is what is known of the handlers of one object while a cause is being handled: which
+// were selected, which are due, how far they are. It is a calculation: the store it is loaded from
+// and saved to changes the object in memory only.
+type State struct {
+	purpose  string
+	handlers []handler
+}
+
+type handler struct {
+	id     string
+	record Record
+	stored bool // something of it, if only an unreadable one, is on the object
+	active bool // selected for the cause
+}
+
+// A Summary counts the selected handlers of a state by how far they are.
+type Summary struct{ Succeeded, Failed, Left int }
+
+// Load reads the records of all ids that could have one. The error tells of unreadable records; the
+// state is good all the same, these records are taken as absent.
+func Load(store Store, obj client.Object, ids []string) (*State, error) {
+	state := &State{handlers: make([]handler, 0, len(ids))}
+	var problems []error
+	for _, id := range ids {
+		record, err := store.Fetch(obj, id)
+		h := handler{id: id, stored: record != nil || err != nil}
+		if record != nil {
+			h.record = *record
+		}
+		state.handlers = append(state.handlers, h)
+		if err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return state, errors.Join(problems...)
+}
+
+// Begin selects the handlers of a cause, in their order. Handlers without a record begin at the
+// given time. Records that belong to another cause are taken over: unfinished ones keep their
+// attempts and delays, so that no change of the cause shortens a backoff; finished ones begin anew,
+// so that no success stands for a call that was never made. What was left of other causes is returned.
+func (s *State) Begin(purpose string, ids []string, now time.Time) (superseded map[string]Summary) {
+	s.purpose = purpose
+	for i := range s.handlers {
+		h := &s.handlers[i]
+		if foreign := h.record.Purpose; foreign != "" && foreign != purpose {
+			if superseded == nil {
+				superseded = map[string]Summary{}
+			}
+			superseded[foreign] = superseded[foreign].plus(h.record)
+		}
+		h.active = slices.Contains(ids, h.id)
+		if !h.active {
+			continue
+		}
+		if h.record.Purpose != "" && h.record.Purpose != purpose && h.record.Finished() {
+			h.record = Record{}
+		}
+		if h.record.Started.IsZero() {
+			h.record.Started = now
+		}
+		h.record.Purpose = purpose
+	}
+	return superseded
+}
+
+// Due returns the selected handlers that can be called at the given time.
+func (s *State) Due(now time.Time) []string {
+	var ids []string
+	for _, h := range s.handlers {
+		if h.active && h.record.Due(now) {
+			ids = append(ids, h.id)
+		}
+	}
+	return ids
+}
+
+// Record returns what is known of a handler.
+func (s *State) Record(id string) Record {
+	for _, h := range s.handlers {
+		if h.id == id {
+			return h.record
+		}
+	}
+	return Record{}
+}
+
+// Settle takes in the outcome of an attempt that ended at the given time.
+func (s *State) Settle(id string, outcome Outcome, now time.Time) {
+	for i := range s.handlers {
+		if h := &s.handlers[i]; h.id == id {
+			h.record = h.record.after(outcome, now)
+		}
+	}
+}
+
+// Reset puts a handler back to an earlier record.
+func (s *State) Reset(id string, record Record) {
+	for i := range s.handlers {
+		if s.handlers[i].id == id {
+			s.handlers[i].record = record
+		}
+	}
+}
+
+func (r Record) after(outcome Outcome, now time.Time) Record {
+	if outcome.Interrupted {
+		return r
+	}
+	if outcome.Attempted {
+		r.Retries++
+	}
+	r.Message, r.Delayed = "", time.Time{}
+	if outcome.Err != nil && !outcome.Success {
+		r.Message = outcome.Err.Error()
+	}
+	switch {
+	case outcome.Final:
+		r.Stopped, r.Success, r.Failure = now, outcome.Success, !outcome.Success
+	default:
+		r.Delayed = now.Add(outcome.Delay)
+	}
+	return r
+}
+
+// Done reports whether all selected handlers have succeeded or failed for good.
+func (s *State) Done() bool {
+	for _, h := range s.handlers {
+		if h.active && !h.record.Finished() {
+			return false
+		}
+	}
+	return true
+}
+
+// Delay tells how long after the given time the next selected handler is due: 0 when one is due
+// already, false when none is left.
+func (s *State) Delay(now time.Time) (delay time.Duration, ok bool) {
+	for _, h := range s.handlers {
+		if !h.active || h.record.Finished() {
+			continue
+		}
+		left := max(0, h.record.Delayed.Sub(now))
+		if !ok || left < delay {
+			delay, ok = left, true
+		}
+	}
+	return delay, ok
+}
+
+// Summary counts the selected handlers.
+func (s *State) Summary() (sum Summary) {
+	for _, h := range s.handlers {
+		if h.active {
+			sum = sum.plus(h.record)
+		}
+	}
+	return sum
+}
+
+func (sum Summary) plus(r Record) Summary {
+	switch {
+	case r.Success:
+		sum.Succeeded++
+	case r.Failure:
+		sum.Failed++
+	default:
+		sum.Left++
+	}
+	return sum
+}
+
+// Stored reports whether any record is on the object.
+func (s *State) Stored() bool {
+	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored })
+}
+
+// Save puts the records of the selected handlers on the object, and removes those of other causes.
+func (s *State) Save(store Store, obj client.Object) error {
+	var problems []error
+	for _, h := range s.handlers {
+		switch foreign := h.record.Purpose != "" && h.record.Purpose != s.purpose; {
+		case h.active:
+			problems = append(problems, store.Store(obj, h.id, h.record))
+		case h.stored && foreign:
+			problems = append(problems, purge(store, obj, h))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Purge removes all records from the object: their cause is over.
+func (s *State) Purge(store Store, obj client.Object) error {
+	var problems []error
+	for _, h := range s.handlers {
+		if h.stored {
+			problems = append(problems, purge(store, obj, h))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func purge(store Store, obj client.Object, h handler) error {
+	problems := []error{store.Purge(obj, h.id)}
+	for _, id := range h.record.Subrefs {
+		problems = append(problems, store.Purge(obj, id))
+	}
+	return errors.Join(problems...)
+}
