@@ -173,7 +173,7 @@ func TestStartTriesAgainWhenAPortIsTaken(t *testing.T) {
 	tmp := needServers(t)
 	assets := t.TempDir()
 	count := filepath.Join(t.TempDir(), "count")
-	script := "#!/bin/sh\n[ \"$1\" = --help ] && exit\necho try >>" + quote(count) +
+	script := "#!/bin/sh\n[ \"$1\" = --help ] && exit\necho try >>" + "'" + count + "'" +
 		"\necho 'listen tcp 127.0.0.1:1: bind: address already in use'\nexit 1\n"
 	for _, name := range []string{"etcd", "kube-apiserver"} {
 		g.Expect(os.WriteFile(filepath.Join(assets, name), []byte(script), 0o755)).To(Succeed())

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var _ = Describe("Causes", func() {
+	type W = *v1.Widget
+
+	all := func(seen *calls) *kopf.Resource[W] {
+		return kopf.For(&v1.Widget{}).
+			OnCreate("created", ok[W](seen, "created")).
+			OnUpdate("updated", ok[W](seen, "updated")).
+			OnResume("resumed", ok[W](seen, "resumed")).
+			OnDelete("deleted", ok[W](seen, "deleted"))
+	}
+
+	It("creates, updates, deletes (CAUSE-04, CAUSE-07, CAUSE-03, CAUSE-06)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(all(seen)))
+
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(seen.all()).To(Equal([]string{"created:create"}))
+		Consistently(seen.all).Should(HaveLen(1))
+
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		Eventually(seen.all).Should(Equal([]string{"created:create", "updated:update"}))
+		handled(ctx, obj)
+		edit(ctx, obj, func(w W) { w.Finalizers = append(w.Finalizers, "foreign.example.com/keep") })
+		Consistently(seen.all).Should(HaveLen(2), "metadata that does not count has changed")
+
+		remove(ctx, obj)
+		Eventually(seen.all).Should(Equal([]string{"created:create", "updated:update", "deleted:delete"}))
+		Eventually(func() []string { w, _ := fresh(ctx, obj)(); return w.Finalizers }).
+			Should(Equal([]string{"foreign.example.com/keep"}))
+		Consistently(seen.all).Should(HaveLen(3), "CAUSE-02: what is not held is not handled")
+		edit(ctx, obj, func(w W) { w.Finalizers = nil })
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Consistently(seen.all).Should(HaveLen(3), "CAUSE-01")
+	}, SpecTimeout(minute))
+
+	It("resumes what was handled by an earlier process (CAUSE-05, CAUSE-23)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		first := start(ns, options(all(seen)))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		first.stop()
+
+		start(ns, options(all(seen)))
+		Eventually(seen.all).Should(Equal([]string{"created:create", "resumed:resume"}))
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		Eventually(seen.all).Should(Equal([]string{"created:create", "resumed:resume", "updated:update"}))
+		Consistently(seen.all).Should(HaveLen(3), "it resumes once a process")
+	}, SpecTimeout(minute))
+})

@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// A running operator is a manager with kopf operators in it, for one namespace.
+type running struct {
+	manager.Manager
+	log  *logBook
+	stop func()
+}
+
+// A setup changes how an operator is started.
+type setup func(*rest.Config)
+
+// through puts a transport between the operator and the server.
+func through(wrap func(http.RoundTripper) http.RoundTripper) setup {
+	return func(c *rest.Config) { c.Wrap(wrap) }
+}
+
+// newManager makes a manager for one namespace.
+func newManager(namespace string, book *logBook, setups ...setup) manager.Manager {
+	config := rest.CopyConfig(cp.Config)
+	for _, s := range setups {
+		s(config)
+	}
+	mgr, err := manager.New(config, manager.Options{
+		Scheme:  scheme,
+		Logger:  book.Logger(),
+		Metrics: server.Options{BindAddress: "0"},
+		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return mgr
+}
+
+// start runs an operator until it is stopped, at the latest at the end of the spec.
+func start(namespace string, options []kopf.Option, setups ...setup) *running {
+	GinkgoHelper()
+	book := &logBook{}
+	mgr := newManager(namespace, book, setups...)
+	Expect(mgr.Add(kopf.New(mgr, options...))).To(Succeed())
+	return launch(mgr, book)
+}
+
+func launch(mgr manager.Manager, book *logBook) *running {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		defer GinkgoRecover()
+		ended <- mgr.Start(ctx)
+	}()
+	r := &running{Manager: mgr, log: book}
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		var err error
+		Eventually(ended).Should(Receive(&err), "the manager does not stop")
+		Expect(err).NotTo(HaveOccurred())
+		if t, ok := mgr.GetHTTPClient().Transport.(interface{ CloseIdleConnections() }); ok {
+			t.CloseIdleConnections()
+		}
+		mgr.GetHTTPClient().CloseIdleConnections()
+	})
+	DeferCleanup(r.stop)
+	return r
+}
+
+// options is short for a list of options.
+func options(opts ...kopf.Option) []kopf.Option { return opts }
+

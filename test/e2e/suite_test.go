@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var (
+	cp     *controlplane.ControlPlane
+	k8s    client.Client // straight to the server, not through a cache
+	scheme = runtime.NewScheme()
+)
+
+func TestMain(m *testing.M) {
+	must(clientgoscheme.AddToScheme(scheme))
+	must(v1.AddToScheme(scheme))
+	if os.Getenv(childEnv) != "" {
+		os.Exit(child()) // the process that crash_test.go kills
+	}
+	os.Exit(m.Run())
+}
+
+func TestEndToEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	log.SetLogger(GinkgoLogr)
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	SetDefaultConsistentlyDuration(700 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "End to end")
+}
+
+var _ = BeforeSuite(func() {
+	var err error
+	cp, err = controlplane.Start(controlplane.Options{CRDs: crds()})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(cp.Stop)
+	k8s, err = client.New(cp.Config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+
+	known := goleak.IgnoreCurrent()
+	DeferCleanup(func() {
+		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "goroutines are left behind")
+	})
+})
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+const minute = time.Minute
