@@ -105,7 +105,7 @@ func (e *Engine) change(c *cycle) (patching.Change, map[string]any, error) {
 	}
 	change.Ours = ours
 	if len(c.results) > 0 {
-		change.Ours = patching.Merged(ours, nested(e.Results, c.results))
+		change.Ours = patching.Merged(ours, nested(e.Results, c.results).Missing(c.content))
 	}
 	if c.closed() && c.reason == causation.Delete {
 		change.Release = e.Finalizer

@@ -41,6 +41,26 @@ func Between(before, after map[string]any) Document {
 // hidesEmpty tells an explicit null from a value that a comparison takes for the same.
 func hidesEmpty(old, value any) bool { return (old == nil) != (value == nil) }
 
+// Missing returns the part of the patch that the JSON form of an object does not have already.
+func (d Document) Missing(content map[string]any) Document {
+	out := Document{}
+	for key, value := range d {
+		old, had := content[key]
+		oldMap, wasMap := old.(map[string]any)
+		newMap, isMap := value.(map[string]any)
+		switch {
+		case wasMap && isMap:
+			if inner := Document(newMap).Missing(oldMap); len(inner) > 0 {
+				out[key] = map[string]any(inner)
+			}
+		case value == nil && !had, had && value != nil && diff.Equal(old, value):
+		default:
+			out[key] = value
+		}
+	}
+	return out
+}
+
 // Merged joins patches of different origin; where they meet, the later one counts.
 func Merged(docs ...Document) Document {
 	out := Document{}

@@ -1,5 +1,207 @@
 package e2e
 
-const childEnv = "KOPF_E2E_CHILD"
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
 
-func child() int { return 0 }
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// The child process is this test binary with these variables: an operator that kills itself.
+const (
+	childEnv     = "KOPF_E2E_CHILD"         // the namespace to work in
+	childDiary   = "KOPF_E2E_CHILD_DIARY"   // the file where handlers note their calls
+	childBefore  = "KOPF_E2E_KILL_BEFORE"   // SIGKILL instead of sending this write, counted from 1
+	childAfter   = "KOPF_E2E_KILL_AFTER"    // SIGKILL when this write was answered
+	childResults = "KOPF_E2E_CHILD_RESULTS" // handlers have results: one more write each
+)
+
+var fiveHandlers = []string{"h1", "h2", "h3", "h4", "h5"}
+
+// child is the operator that gets killed. It has its own process, so that nothing is cleaned up.
+func child() int {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	must(err)
+	before, _ := strconv.Atoi(os.Getenv(childBefore))
+	after, _ := strconv.Atoi(os.Getenv(childAfter))
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &deadly{next: next, before: int64(before), after: int64(after)}
+	})
+	book := &logBook{}
+	log.SetLogger(book.Logger())
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"},
+		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{os.Getenv(childEnv): {}}},
+	})
+	must(err)
+	widgets := kopf.For(kopf.Unstructured(widgetGVK))
+	for _, id := range fiveHandlers {
+		widgets.OnCreate(id, func(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
+			diary(id)
+			if os.Getenv(childResults) != "" {
+				req.SetResult(map[string]any{"done": true})
+			}
+			return nil
+		})
+	}
+	widgets.OnDelete("bye", func(context.Context, *kopf.Request[*unstructured.Unstructured]) error {
+		diary("bye")
+		return nil
+	})
+	must(kopf.SetupWithManager(mgr, widgets, kopf.WithCheckpoint(0)))
+	must(mgr.Start(context.Background()))
+	return 0
+}
+
+func diary(id string) {
+	f, err := os.OpenFile(os.Getenv(childDiary), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	must(err)
+	_, err = fmt.Fprintln(f, id)
+	must(err)
+	must(f.Close())
+}
+
+// deadly is a transport that kills its own process at a write.
+type deadly struct {
+	next          http.RoundTripper
+	before, after int64
+	writes        atomic.Int64
+}
+
+func (d *deadly) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch {
+		return d.next.RoundTrip(r)
+	}
+	n := d.writes.Add(1)
+	if n == d.before {
+		must(syscall.Kill(os.Getpid(), syscall.SIGKILL))
+	}
+	response, err := d.next.RoundTrip(r)
+	if n == d.after {
+		must(syscall.Kill(os.Getpid(), syscall.SIGKILL))
+	}
+	return response, err
+}
+
+var _ = Describe("SIGKILL", func() {
+	var namespace, folder string
+
+	BeforeEach(func(ctx context.Context) {
+		namespace, folder = newNamespace(ctx), GinkgoT().TempDir()
+		Expect(cp.WriteKubeconfig(filepath.Join(folder, "kubeconfig"))).To(Succeed())
+	})
+
+	// called counts the calls of each handler so far, in all processes.
+	called := func() map[string]int {
+		GinkgoHelper()
+		text, err := os.ReadFile(filepath.Join(folder, "diary"))
+		if !os.IsNotExist(err) {
+			Expect(err).NotTo(HaveOccurred())
+		}
+		counts := map[string]int{}
+		for _, id := range strings.Fields(string(text)) {
+			counts[id]++
+		}
+		return counts
+	}
+
+	// live runs a process until it is killed by itself, or the condition is met. It reports whether it was.
+	live := func(done func() bool, env ...string) (killed bool) {
+		GinkgoHelper()
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), append(env,
+			"KUBECONFIG="+filepath.Join(folder, "kubeconfig"),
+			childEnv+"="+namespace, childDiary+"="+filepath.Join(folder, "diary"))...)
+		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
+		Expect(cmd.Start()).To(Succeed())
+		exited := make(chan error, 1)
+		go func() { exited <- cmd.Wait() }()
+		defer func() { _ = cmd.Process.Kill() }()
+		Eventually(func() bool {
+			select {
+			case err := <-exited:
+				Expect(err).To(MatchError(ContainSubstring("killed")), "the child has failed by itself")
+				killed = true
+			default:
+			}
+			return killed || done()
+		}).Should(BeTrue())
+		return killed
+	}
+
+	// succeeded are the handlers whose success is written on the object.
+	succeeded := func(obj *unstructured.Unstructured) []string {
+		var ids []string
+		for _, id := range fiveHandlers {
+			var record progress.Record
+			text, ok := obj.GetAnnotations()[progress.DefaultPrefix+"/"+id]
+			if ok && json.Unmarshal([]byte(text), &record) == nil && record.Success {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+
+	DescribeTable("at each write of a cycle of five handlers (B-14)",
+		func(ctx context.Context, fatal string, extra ...string) {
+			obj := untyped(widgetGVK, namespace, "one")
+			create(ctx, obj)
+			read := fresh(ctx, obj)
+			over := func() bool {
+				now, err := read()
+				return err == nil && now.GetAnnotations()[baselineKey] != "" && len(records(now)) == 0
+			}
+			kills := 0
+			for !over() {
+				if !live(over, append(extra, fatal)...) {
+					break
+				}
+				kills++
+				Expect(kills).To(BeNumerically("<", 40), "no progress from life to life")
+
+				// What is written stays done: it was called before, and will not be again.
+				now, err := read()
+				Expect(err).NotTo(HaveOccurred())
+				finished := succeeded(now)
+				before := called()
+				if over() {
+					finished = fiveHandlers
+				}
+				DeferCleanup(func() {
+					for _, id := range finished {
+						Expect(called()[id]).To(Equal(before[id]), "%s was done at kill %d, and was called again", id, kills)
+					}
+				})
+			}
+			Expect(kills).To(BeNumerically(">=", 5))
+			for _, id := range fiveHandlers {
+				Expect(called()[id]).To(And(BeNumerically(">=", 1), BeNumerically("<=", 2)), id)
+			}
+			Expect(called()).NotTo(HaveKey("bye"))
+			AddReportEntry("kills and calls", fmt.Sprint(kills, called()))
+		},
+		Entry("after it was answered", SpecTimeout(3*minute), childAfter+"=1"),
+		Entry("before the one after it is sent", SpecTimeout(3*minute), childBefore+"=2"),
+		Entry("after it was answered, with results", SpecTimeout(3*minute), childAfter+"=1", childResults+"=1"),
+		Entry("before the one after it is sent, with results", SpecTimeout(3*minute), childBefore+"=3", childResults+"=1"),
+	)
+})

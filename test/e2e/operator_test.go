@@ -80,4 +80,3 @@ func launch(mgr manager.Manager, book *logBook) *running {
 
 // options is short for a list of options.
 func options(opts ...kopf.Option) []kopf.Option { return opts }
-

@@ -65,4 +65,7 @@ func must(err error) {
 	}
 }
 
-const minute = time.Minute
+const (
+	minute      = time.Minute
+	millisecond = time.Millisecond
+)

@@ -1,0 +1,20 @@
+// Package program builds a command of this module and runs it as a process of its own: the operator
+// of the demo, and those of the examples in their tests.
+//
+//	file := filepath.Join(dir, "operator")
+//	if err := program.Build(ctx, "github.com/kopf-runtime/kopf-runtime/examples/01-minimal", file); err != nil {
+//		return err
+//	}
+//	p, err := program.Start(file, "KUBECONFIG="+kubeconfig)
+//	if err != nil {
+//		return err
+//	}
+//	defer p.Stop(10 * time.Second)
+//	fmt.Println(p.Lines()) // its output so far
+//
+// # Guarantees
+//
+// On systems with /bin/sh, the program does not outlive this process, whatever ends that: a guard
+// reads from a pipe of this process, and kills the program when the pipe breaks. The program is not
+// hit by Ctrl-C, so that this process can end it in good order.
+package program

@@ -1,0 +1,202 @@
+package progress_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+const (
+	kopfPrefix = "kopf.zalando.org"
+	ownPrefix  = "my-operator.example.com"
+)
+
+// storedNames stores a record of an id on an object, and returns the names of the annotations it is in.
+func storedNames(t *testing.T, obj client.Object, prefix, id string) []string {
+	t.Helper()
+	mustStore(t, progress.Annotations(prefix), obj, id, progress.Record{Retries: 1})
+	return namesOf(obj, prefix)
+}
+
+func repeat(s string, n int) string { return strings.Repeat(s, n) }
+
+// The golden vectors of kopf 1.44.6: one name if both generations of kopf agree, else the newer first.
+func TestKeysAreThoseOfKopf(t *testing.T) {
+	const long = "handler_with_a_really_long_name_that_exceeds_the_limit/spec.field.sub"
+	for _, test := range []struct {
+		name, prefix, id string
+		want             []string
+	}{
+		{"KEY-04 KEY-10 a short id has one key", kopfPrefix, "create_fn", []string{"create_fn"}},
+		{"KEY-04 slashes become dots", kopfPrefix, "create_fn/sub1", []string{"create_fn.sub1"}},
+		{"KEY-04 dots of fields stay", kopfPrefix, "fn/spec.field", []string{"fn.spec.field"}},
+		{"KEY-04 angle brackets become underscores", kopfPrefix, "outer.<locals>.inner", []string{"outer._locals_.inner"}},
+		{"KEY-04 nothing else is replaced", kopfPrefix, "lambda:/a/b.py:12", []string{"lambda:.a.b.py:12"}},
+
+		{"KEY-12 up to 46 characters one key", kopfPrefix, repeat("a", 46), []string{repeat("a", 46)}},
+		{"KEY-12 47 characters are shortened in v1", kopfPrefix, repeat("a", 47), []string{repeat("a", 47), repeat("a", 39) + "-L2I79Q"}},
+		{"KEY-12 63 characters are shortened in v1", kopfPrefix, repeat("a", 63), []string{repeat("a", 63), repeat("a", 39) + "-LcrRHA"}},
+		{"KEY-12 64 characters are shortened in both", kopfPrefix, repeat("a", 64), []string{repeat("a", 56) + "-5Keq3A", repeat("a", 39) + "-5Keq3A"}},
+		{"KEY-12 63 characters, another letter", kopfPrefix, repeat("x", 63), []string{repeat("x", 63), repeat("x", 39) + "-GINbRg"}},
+		{"KEY-12 64 characters, another letter", kopfPrefix, repeat("x", 64), []string{repeat("x", 56) + "-SItAqA", repeat("x", 39) + "-SItAqA"}},
+
+		{"KEY-05 KEY-06 v2 hashes the raw id, v1 the safe name", kopfPrefix, repeat("b/", 32), []string{
+			repeat("b.", 28) + "-6vSfIQ", repeat("b.", 19) + "b" + "-1D6S2w"}},
+		{"KEY-05 KEY-06 a long id with a field", kopfPrefix, long, []string{
+			"handler_with_a_really_long_name_that_exceeds_the_limit.s-9VPZQA",
+			"handler_with_a_really_long_name_that_ex-sxrJZw"}},
+		{"KEY-06 brackets count in v1 as what they become", kopfPrefix, "outer.<locals>." + repeat("x", 40), []string{
+			"outer._locals_." + repeat("x", 40), "outer._locals_." + repeat("x", 24) + "-VkbZ9g"}},
+		{"KEY-09 characters count, not bytes", kopfPrefix, repeat("é", 47), []string{repeat("é", 47), repeat("é", 39) + "-xD7SQA"}},
+		{"KEY-09 cuts go between characters", kopfPrefix, repeat("é", 64), []string{repeat("é", 56) + "-L1FX4A", repeat("é", 39) + "-L1FX4A"}},
+
+		{"KEY-06 a custom prefix leaves another budget", ownPrefix, repeat("x", 40), []string{repeat("x", 40), repeat("x", 32) + "-tEokcg"}},
+		{"KEY-06 a custom prefix, another letter", ownPrefix, repeat("y", 40), []string{repeat("y", 40), repeat("y", 32) + "-VZlvhw"}},
+		{"KEY-07 slashes of base64 become dots", ownPrefix, repeat("fn", 323), []string{repeat("fn", 28) + "-Az-r.g", repeat("fn", 16) + "-Az-r.g"}},
+		{"KEY-06 a long prefix and an id that just fits", "lengthy-operator-name-to-hit-63-chars.example.com", "update/sub1", []string{"update.sub1"}},
+
+		{"KEY-15 prefix of 54: one character is left", prefixOf(54), "create_fn", []string{"create_fn", "c-AZjFuA"}},
+		{"KEY-15 prefix of 56: cut from the end", prefixOf(56), "create_fn", []string{"create_fn", "create_f-AZjFuA"}},
+		{"KEY-15 prefix of 60: cut from the end", prefixOf(60), "create_fn", []string{"create_fn", "crea-AZjFuA"}},
+		{"KEY-15 prefix of 70: cut from the end", prefixOf(70), repeat("a", 20), []string{repeat("a", 20), "aaaaa-TJFdIg"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			slices.Sort(test.want)
+			equal(t, "names", storedNames(t, configMap(), test.prefix, test.id), test.want)
+		})
+	}
+}
+
+// prefixOf is a prefix of so many characters.
+func prefixOf(length int) string { return repeat("p", length-len(".com")) + ".com" }
+
+func TestKeysOfOwnedReplicaSets(t *testing.T) {
+	typed := ownedReplicaSet("", "Deployment") // clients drop the kind of typed objects
+	second := ownedReplicaSet("ReplicaSet", "Node")
+	second.OwnerReferences = append(second.OwnerReferences, metav1.OwnerReference{Kind: "Deployment"})
+	for _, test := range []struct {
+		name string
+		obj  client.Object
+		id   string
+		want []string
+	}{
+		{"KEY-13 a ReplicaSet of a Deployment is marked", ownedReplicaSet("ReplicaSet", "Deployment"), "create_fn", []string{"create_fn-ofDRS"}},
+		{"KEY-13 any of its owners will do", second, "create_fn", []string{"create_fn-ofDRS"}},
+		{"KEY-13 the mark comes before the shortening", ownedReplicaSet("ReplicaSet", "Deployment"), repeat("a", 57), []string{
+			repeat("a", 39) + "-wb2AsA", repeat("a", 57) + "-ofDRS"}},
+		{"KEY-13 also when a client has dropped the kind of the typed object", typed, "create_fn", []string{"create_fn-ofDRS"}},
+		{"KEY-14 not a ReplicaSet of another owner", ownedReplicaSet("ReplicaSet", "Rollout"), "create_fn", []string{"create_fn"}},
+		{"KEY-14 not another kind of a Deployment", ownedReplicaSet("Pod", "Deployment"), "create_fn", []string{"create_fn"}},
+		{"KEY-14 the case of the kind counts", ownedReplicaSet("replicaset", "Deployment"), "create_fn", []string{"create_fn"}},
+		{"KEY-14 the case of the owner's kind counts", ownedReplicaSet("ReplicaSet", "deployment"), "create_fn", []string{"create_fn"}},
+		{"KEY-14 not a ReplicaSet of its own", &appsv1.ReplicaSet{TypeMeta: metav1.TypeMeta{Kind: "ReplicaSet"}}, "create_fn", []string{"create_fn"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			equal(t, "names", storedNames(t, test.obj, kopfPrefix, test.id), test.want)
+		})
+	}
+}
+
+func TestKeysForAnOwnedReplicaSetAreNotItsDeployments(t *testing.T) {
+	store := progress.Annotations("")
+	set := ownedReplicaSet("ReplicaSet", "Deployment")
+	set.SetAnnotations(map[string]string{kopfPrefix + "/fn": `{"retries":3}`}) // copied by Kubernetes from its owner
+	if record := mustFetch(t, store, set, "fn"); record != nil {
+		t.Errorf("KEY-13: the progress of the Deployment was taken for that of the ReplicaSet: %+v", *record)
+	}
+	mustPurge(t, store, set, "fn")
+	equal(t, "KEY-13: what was copied stays", keysOf(set), []string{kopfPrefix + "/fn"})
+}
+
+func TestKeyOfADefaultPrefix(t *testing.T) {
+	obj := configMap()
+	mustStore(t, progress.Annotations(""), obj, "fn", progress.Record{})
+	equal(t, "KEY-01 annotations", keysOf(obj), []string{"kopf.zalando.org/fn"})
+}
+
+func TestKeyChecker(t *testing.T) {
+	for _, test := range []struct {
+		name, prefix, id string
+		want             string // the key
+		problem          string // part of the error
+	}{
+		{name: "KEY-01 an id", id: "fn/spec.a", want: kopfPrefix + "/fn.spec.a"},
+		{name: "KEY-05 a long id", id: repeat("a", 64), want: kopfPrefix + "/" + repeat("a", 56) + "-5Keq3A"},
+		{name: "KEY-01 a custom prefix", prefix: ownPrefix, id: "fn", want: ownPrefix + "/fn"},
+		{name: "B-21 an empty id", id: "", problem: "empty"},
+		{name: "B-21 KEY-04 a character that annotations cannot have", id: "lambda:fn", problem: `"lambda:fn"`},
+		{name: "B-21 KEY-04 a letter that annotations cannot have", id: "größe", problem: "annotation"},
+		{name: "B-21 a slash at the end", id: "fn/", problem: "annotation"},
+		{name: "B-21 the name of the baseline", id: "last-handled-configuration", problem: "own"},
+		{name: "B-21 the name of the marker", prefix: ownPrefix, id: "kopf-managed", problem: "own"},
+		{name: "B-21 the name of kopf's touch", id: "touch-dummy", problem: "own"},
+		{name: "KEY-03 a prefix that annotations cannot have", prefix: repeat("p", 250) + ".com", id: "fn", problem: "annotation"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			key, err := progress.Annotations(test.prefix).(progress.KeyChecker).Key(test.id)
+			if test.problem == "" {
+				if err != nil {
+					t.Errorf("Key(%q) = %v", test.id, err)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), test.problem) {
+				t.Errorf("Key(%q) = %v, want an error with %q", test.id, err, test.problem)
+			}
+			if key != test.want {
+				t.Errorf("Key(%q) = %q, want %q", test.id, key, test.want)
+			}
+		})
+	}
+}
+
+func TestKeyOfTheSmartStore(t *testing.T) {
+	checker := progress.Smart().(progress.KeyChecker)
+	if key, err := checker.Key("fn/a"); key != kopfPrefix+"/fn.a" || err != nil {
+		t.Errorf("Key = %q, %v", key, err)
+	}
+	if _, err := checker.Key("a:b"); err == nil {
+		t.Error("B-21: an id was accepted that cannot be stored")
+	}
+}
+
+// One key that the API server refuses makes it refuse the object, and with it all progress.
+func TestKeysThatWereCheckedAreAccepted(t *testing.T) {
+	for _, length := range []int{16, 40, 54, 55, 56, 60, 63, 70, 100} {
+		for _, id := range []string{"fn", "create_fn", repeat("a", 46), repeat("a", 63), repeat("a", 80), repeat("a/b", 60)} {
+			prefix := prefixOf(length)
+			store := progress.Annotations(prefix)
+			if _, err := store.(progress.KeyChecker).Key(id); err != nil {
+				continue // told beforehand: that is as good
+			}
+			var refused []string
+			for _, name := range storedNames(t, configMap(), prefix, id) {
+				if len(validation.IsQualifiedName(prefix+"/"+name)) > 0 {
+					refused = append(refused, name)
+				}
+			}
+			if len(refused) > 0 {
+				t.Errorf("KEY-03 KEY-15 prefix of %d, id of %d: Key has accepted the id, the API server would refuse the names %q", length, len(id), refused)
+			}
+		}
+	}
+}
+
+func TestKeysMayCollide(t *testing.T) {
+	checker := progress.Annotations("").(progress.KeyChecker)
+	one, _ := checker.Key("a/b")
+	other, _ := checker.Key("a.b")
+	if one != other {
+		t.Errorf("KEY-04: %q and %q, want one key", one, other)
+	}
+	one, _ = checker.Key(repeat("a/", 40) + "z")
+	other, _ = checker.Key(repeat("a.", 40) + "z")
+	if one == other {
+		t.Errorf("KEY-05: %q for two long ids, want two keys, as the raw ids are hashed", one)
+	}
+}

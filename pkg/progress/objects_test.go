@@ -1,0 +1,94 @@
+package progress_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// t0 is the moment at which most tests begin. It is as exact as a stored time can be.
+var t0 = time.Date(2020, 12, 31, 23, 59, 59, 123456000, time.UTC)
+
+// configMap is an object with annotations, given as key, value, key, value...
+func configMap(annotations ...string) *corev1.ConfigMap {
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cm", UID: "1"}}
+	for pair := range slices.Chunk(annotations, 2) {
+		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, pair[0], pair[1])
+	}
+	return obj
+}
+
+// ownedReplicaSet is what Kubernetes makes of a Deployment, as it comes in a watch event.
+func ownedReplicaSet(kind, ownerKind string) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: kind},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "rs", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: ownerKind, Name: "d"}},
+		},
+	}
+}
+
+// withStatus is an untyped object with a status.
+func withStatus(status map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget",
+		"metadata": map[string]any{"name": "w", "uid": "1"},
+		"status":   status,
+	}}
+}
+
+// namesOf returns the names of an object's annotations under a prefix, sorted, the marker left out.
+func namesOf(obj client.Object, prefix string) []string {
+	var names []string
+	for key := range obj.GetAnnotations() {
+		if name, ok := strings.CutPrefix(key, prefix+"/"); ok && name != "kopf-managed" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func keysOf(obj client.Object) []string { return slices.Sorted(maps.Keys(obj.GetAnnotations())) }
+
+func mustStore(t testing.TB, store progress.Store, obj client.Object, id string, record progress.Record) {
+	t.Helper()
+	if err := store.Store(obj, id, record); err != nil {
+		t.Fatalf("Store(%q): %v", id, err)
+	}
+}
+
+func mustFetch(t testing.TB, store progress.Store, obj client.Object, id string) *progress.Record {
+	t.Helper()
+	record, err := store.Fetch(obj, id)
+	if err != nil {
+		t.Fatalf("Fetch(%q): %v", id, err)
+	}
+	return record
+}
+
+func mustPurge(t testing.TB, store progress.Store, obj client.Object, id string) {
+	t.Helper()
+	if err := store.Purge(obj, id); err != nil {
+		t.Fatalf("Purge(%q): %v", id, err)
+	}
+}
+
+// equal fails the test with the difference.
+func equal(t testing.TB, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
