@@ -6,56 +6,52 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// example is the operator that is shown.
-const example = "github.com/kopf-runtime/kopf-runtime/examples/01-minimal"
-
-var errInterrupted = errors.New("interrupted")
-
 // A demo is what the steps work with.
 type demo struct {
-	screen *screen
-	folder string // of the example
-	temp   string
-
+	screen   *screen
 	cp       *controlplane.ControlPlane
 	operator *program.Program
-	you      client.Client // what the person in front of the screen would do with kubectl
-	requests *controlplane.AuditTail
-
-	logged int // lines of the operator's log that were looked at
+	you      client.Client // does what the person in front of the screen would do with kubectl
+	log      *logTail
+	requests *requestTail
+	sample   *unstructured.Unstructured
+	temp     string // folder
 }
 
+var errInterrupted = errors.New("interrupted; what was started is stopped")
+
 // run is the whole demo.
-func run(ctx context.Context, s *screen, keep bool) (err error) {
+func run(ctx context.Context, s *screen, keep bool) error {
 	d := &demo{screen: s}
-	defer func() {
-		err = errors.Join(err, d.cleanUp())
-		if ctx.Err() != nil && !errors.Is(err, errEnough) {
-			err = errInterrupted // whatever else went wrong, went wrong because of it
-		}
-	}()
+	err := d.show(ctx, keep)
+	if err != nil && ctx.Err() != nil {
+		err = errInterrupted // whatever failed, failed because of it
+	}
+	return errors.Join(err, d.cleanUp())
+}
+
+func (d *demo) show(ctx context.Context, keep bool) error {
 	if err := d.setUp(ctx); err != nil {
 		return err
 	}
-	sample, err := d.sample()
-	if err != nil {
-		return err
-	}
-	for i, step := range steps(d, sample) {
+	for i, step := range d.steps() {
 		if err := d.take(ctx, i+1, step); err != nil {
 			return err
 		}
 	}
 	if keep {
-		return d.keep(ctx, sample)
+		return d.keep(ctx)
 	}
-	d.screen.say("\nThat was it. The operator: examples/01-minimal/main.go. To try it out yourself: make demo KEEP=1")
+	d.screen.heading("That was it")
+	d.screen.say("The operator is examples/01-minimal/main.go.")
+	d.screen.say("To try it out yourself, with kubectl: make demo KEEP=1")
 	return nil
 }
 

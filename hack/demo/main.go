@@ -36,7 +36,7 @@ func main() {
 	err := run(ctx, newScreen(os.Stdout), *keep)
 	switch {
 	case errors.Is(err, errInterrupted):
-		fmt.Fprintln(os.Stderr, "\ndemo: interrupted; all that was started is stopped")
+		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
 		os.Exit(130)
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "\ndemo: FAILED: %v\n", err)

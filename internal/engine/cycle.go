@@ -7,6 +7,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -39,7 +40,9 @@ type cycle struct {
 	stopped bool          // the pass ends here, the rest is for the next one
 
 	// finish
-	final bool // nothing is left to call in this pass
+	final   bool             // nothing is left to call in this pass
+	change  *patching.Change // what is being written; nil: nothing is
+	handled map[string]any   // the essence that is handled when it is
 }
 
 // changed remembers a handler that has changed the object, in case the server does not accept it.

@@ -46,11 +46,14 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 // write sends all that has changed since the last write, ours and the handlers'. If the server does
 // not accept what handlers have changed, their attempts have failed, and the rest is written alone.
 func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
-	change, handled, err := e.change(c)
-	if err != nil {
-		return nil, err
+	if c.change == nil {
+		change, handled, err := e.gather(c)
+		if err != nil {
+			return nil, err
+		}
+		c.change, c.handled = change, handled
 	}
-	written, err := e.send(ctx, c, change)
+	written, err := e.send(ctx, c, c.change)
 	var rejected *patching.RejectedError
 	switch contested := errors.Is(err, patching.ErrContested); {
 	case (contested || errors.As(err, &rejected)) && len(c.changes) > 0:
@@ -68,13 +71,14 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 	if written == nil {
 		written = c.before
 	}
-	c.now, c.results, c.changes, c.worked = handled, nil, nil, 0
+	c.now, c.change = c.handled, nil
+	c.results, c.changes, c.worked = nil, nil, 0
 	return written, c.begin(written)
 }
 
 // send is the only way to the writer. It remembers the version, for the cache to catch up with. A
 // stopping operator still writes what its handlers have done.
-func (e *Engine) send(ctx context.Context, c *cycle, change patching.Change) (client.Object, error) {
+func (e *Engine) send(ctx context.Context, c *cycle, change *patching.Change) (client.Object, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	written, err := e.writer.Write(ctx, change)
@@ -87,21 +91,21 @@ func (e *Engine) send(ctx context.Context, c *cycle, change patching.Change) (cl
 	return written, nil
 }
 
-// change gathers what is to be written, and the essence that is handled by then.
-func (e *Engine) change(c *cycle) (patching.Change, map[string]any, error) {
-	change := patching.Change{Before: c.before, Content: c.content}
+// gather puts together what is to be written, and the essence that is handled by then.
+func (e *Engine) gather(c *cycle) (*patching.Change, map[string]any, error) {
+	change := &patching.Change{Before: c.before, Content: c.content}
 	handled := c.now
 	if len(c.changes) > 0 {
 		content, err := patching.Content(c.object)
 		if err != nil {
-			return change, nil, fmt.Errorf("the object has no JSON form: %w", err)
+			return nil, nil, fmt.Errorf("the object has no JSON form: %w", err)
 		}
 		change.Theirs = patching.Between(c.content, content).Essential()
 		handled = essence.Fold(c.now, change.Theirs, e.cleaners()...)
 	}
 	ours, err := e.record(c, handled)
 	if err != nil {
-		return change, nil, err
+		return nil, nil, err
 	}
 	change.Ours = ours
 	if len(c.results) > 0 {
@@ -130,7 +134,7 @@ func (e *Engine) withhold(ctx context.Context, c *cycle, err error, contested bo
 		c.state.Settle(change.id, outcome, time.Now())
 		logger.Error(err, "Handler's change of the object was rejected", "handler", change.id, "final", outcome.Final)
 	}
-	c.changes, c.stopped = nil, true
+	c.change, c.changes, c.stopped = nil, nil, true
 	c.object = c.before.DeepCopyObject().(client.Object)
 	c.seen = c.before
 }

@@ -13,7 +13,7 @@ import (
 // when none does any more. Either takes a pass of its own: the next one sees it done.
 func (e *Engine) hold(ctx context.Context, c *cycle) (took bool, err error) {
 	needed := len(e.Handlers.Select(func(h Handler) bool { return h.Holds() })) > 0
-	change := patching.Change{Before: c.before, Content: c.content}
+	change := &patching.Change{Before: c.before, Content: c.content}
 	switch causation.Holding(c.facts, needed) {
 	case causation.HoldAdd:
 		change.Acquire = e.Finalizer

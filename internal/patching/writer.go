@@ -32,6 +32,10 @@ type Change struct {
 	Theirs Document
 	// Acquire and Release put our finalizer on the object, or take it off.
 	Acquire, Release string
+
+	// status is the answer to the part that went to the status subresource: a change that is
+	// written again, after the other part has failed, goes on from there.
+	status client.Object
 }
 
 // A Writer sends changes of the objects of one kind.
@@ -66,31 +70,32 @@ func (e *RejectedError) Unwrap() error { return e.Err }
 //
 // The status goes first, where it has a request of its own: if the process dies in between, a
 // handler is called once more rather than its result lost.
-func (w *Writer) Write(ctx context.Context, change Change) (client.Object, error) {
-	doc := Merged(change.Theirs, change.Ours)
-	guarded := change.Theirs.lists(change.Content)
-	version := change.Before.GetResourceVersion()
-
-	var latest client.Object
+func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, error) {
+	doc, guarded := Merged(change.Theirs, change.Ours), change.Theirs.lists(change.Content)
 	if w.HasStatus {
-		var status Document
-		doc, status = doc.splitStatus()
-		if len(status) > 0 {
-			written, err := w.send(ctx, change, "status", request{doc: status, guarded: within(guarded, "status"), version: version})
+		rest, status := doc.splitStatus()
+		restGuarded, statusGuarded := splitStatusPaths(guarded)
+		if len(status) > 0 && change.status == nil {
+			written, err := w.send(ctx, change, "status", request{
+				doc: status, guarded: statusGuarded, version: change.Before.GetResourceVersion(),
+			})
 			if err != nil {
 				return nil, err
 			}
-			latest, version = written, written.GetResourceVersion()
-			guarded = slices.DeleteFunc(guarded, func(path []string) bool { return path[0] == "status" })
+			change.status = written
 		}
+		doc, guarded = rest, restGuarded
 	}
 	if len(doc) == 0 && change.Acquire == "" && change.Release == "" {
-		return latest, nil
+		return change.status, nil
 	}
-	r := request{doc: doc, guarded: guarded, version: version, acquire: change.Acquire, release: change.Release}
-	r.finalizers = change.Before.GetFinalizers()
-	if latest != nil {
-		r.finalizers = latest.GetFinalizers()
+	from := change.Before
+	if change.status != nil {
+		from = change.status
+	}
+	r := request{
+		doc: doc, guarded: guarded, version: from.GetResourceVersion(),
+		acquire: change.Acquire, release: change.Release, finalizers: from.GetFinalizers(),
 	}
 	if theirs, ok := diff.Lookup(map[string]any(doc), "metadata", "finalizers"); ok {
 		r.finalizers, r.chosen = stringsOf(theirs), true
@@ -108,7 +113,7 @@ type request struct {
 	chosen           bool     // ... or as handlers want to have them
 }
 
-func (w *Writer) send(ctx context.Context, change Change, subresource string, r request) (client.Object, error) {
+func (w *Writer) send(ctx context.Context, change *Change, subresource string, r request) (client.Object, error) {
 	var conflict error
 	for range maxConflicts {
 		obj := w.New()
@@ -131,8 +136,9 @@ func (w *Writer) send(ctx context.Context, change Change, subresource string, r 
 			return nil, ErrGone
 		case apierrors.IsConflict(err):
 			conflict = err
-			if r, err = w.rebase(ctx, change, r); err != nil {
-				return nil, err
+			done, err := w.rebase(ctx, change, &r)
+			if done != nil || err != nil {
+				return done, err
 			}
 		case isRejection(err):
 			return nil, &RejectedError{err}
@@ -143,22 +149,23 @@ func (w *Writer) send(ctx context.Context, change Change, subresource string, r 
 	return nil, conflict
 }
 
-// rebase makes the request for the version that the object has now, if it still means the same there.
-func (w *Writer) rebase(ctx context.Context, change Change, r request) (request, error) {
+// rebase makes the request for the version that the object has now, if it still means the same
+// there. If everything is there already (only the reply was lost), the object is returned instead.
+func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done client.Object, err error) {
 	if w.OnConflict != nil {
 		w.OnConflict()
 	}
 	live := w.New()
-	err := w.Live.Get(ctx, client.ObjectKeyFromObject(change.Before), live)
+	err = w.Live.Get(ctx, client.ObjectKeyFromObject(change.Before), live)
 	if apierrors.IsNotFound(err) || err == nil && live.GetUID() != change.Before.GetUID() {
-		return r, ErrGone
+		return nil, ErrGone
 	}
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	content, err := Content(live)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	for _, path := range r.guarded {
 		was, _ := diff.Lookup(change.Content, path...)
@@ -166,14 +173,17 @@ func (w *Writer) rebase(ctx context.Context, change Change, r request) (request,
 		wanted, _ := diff.Lookup(map[string]any(r.doc), path...)
 		// Handlers may have written the list with their client already.
 		if !diff.Equal(was, is) && !diff.Equal(wanted, is) {
-			return r, fmt.Errorf("%s: %w", strings.Join(path, "."), ErrContested)
+			return nil, fmt.Errorf("%s: %w", strings.Join(path, "."), ErrContested)
 		}
 	}
 	r.version = live.GetResourceVersion()
 	if !r.chosen {
 		r.finalizers = live.GetFinalizers()
 	}
-	return r, nil
+	if len(r.body(live.GetUID()).Missing(content)) == 0 {
+		return live, nil
+	}
+	return nil, nil
 }
 
 // body is the patch with its guards: the uid always, the version where others could lose something.
@@ -189,7 +199,11 @@ func (r request) body(uid types.UID) Document {
 		if r.acquire != "" {
 			finalizers = append(finalizers, r.acquire)
 		}
-		meta["finalizers"] = finalizers
+		list := make([]any, len(finalizers))
+		for i, finalizer := range finalizers {
+			list[i] = finalizer
+		}
+		meta["finalizers"] = list
 	}
 	return Merged(r.doc, Document{"metadata": meta})
 }
@@ -205,14 +219,15 @@ func stringsOf(list any) []string {
 	return out
 }
 
-func within(paths [][]string, first string) [][]string {
-	var out [][]string
+func splitStatusPaths(paths [][]string) (rest, status [][]string) {
 	for _, path := range paths {
-		if path[0] == first {
-			out = append(out, path)
+		if path[0] == "status" {
+			status = append(status, path)
+		} else {
+			rest = append(rest, path)
 		}
 	}
-	return out
+	return rest, status
 }
 
 // refusesUID recognises the answer to a patch that was meant for a former object of the same name.

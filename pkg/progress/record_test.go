@@ -125,6 +125,7 @@ func TestRecordOfBrokenTextIsAnError(t *testing.T) {
 	for _, test := range []struct{ name, text string }{
 		{"B-30 no JSON", `{"retries":`},
 		{"B-30 no object", `[1]`},
+		{"B-30 something behind it", `{"retries":1} {}`},
 		{"B-30 a string", `"retries"`},
 		{"B-30 no time", `{"started":"yesterday"}`},
 		{"B-30 an empty time", `{"delayed":""}`},

@@ -3,8 +3,10 @@ package program
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // Folder returns the folder of a package, given by its import path.
@@ -22,6 +24,8 @@ func Build(ctx context.Context, pkg, file string, flags ...string) error {
 // goCommand runs the go command, and returns what it prints. It has to be called within the module.
 func goCommand(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it has processes of its own to end
+	cmd.WaitDelay = 5 * time.Second
 	var out, problems strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {

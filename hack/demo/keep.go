@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// keep stays up until it is told to end, with the sample there again, and shows what goes on.
+func (d *demo) keep(ctx context.Context) error {
+	err := d.take(ctx, 4, step{
+		title:   "Creating it again, for you",
+		about:   "All this stays up until Ctrl-C.",
+		command: "kubectl create -f examples/01-minimal/config/samples/database.yaml",
+		do:      d.create,
+		reason:  "create",
+	})
+	if err != nil {
+		return err
+	}
+	d.screen.heading("Your turn")
+	d.screen.say("In another terminal:\n\n" +
+		"  export KUBECONFIG=" + d.kubeconfig() + "\n" +
+		"  kubectl get databases\n" +
+		"  kubectl get database orders -o yaml\n" +
+		"  kubectl patch database orders --type=merge -p '{\"spec\":{\"sizeGiB\":30}}'\n" +
+		"  kubectl delete database orders\n\n" +
+		"What the operator logs, and which requests are made, goes on here. Ctrl-C ends it all.\n")
+	_ = wait.PollUntilContextCancel(ctx, 300*time.Millisecond, true, func(context.Context) (bool, error) {
+		if err = d.news(); err == nil && d.operatorEnded() {
+			err = errOperatorEnded
+		}
+		return err != nil, nil
+	})
+	if err == nil {
+		d.screen.say("\nThe end: stopping it all.")
+	}
+	return err
+}
+
+// news shows what has happened since the last look.
+func (d *demo) news() error {
+	requests, err := d.requests.next()
+	for _, line := range append(shortened(d.log.next()), requests...) {
+		d.screen.say("  " + line)
+	}
+	return err
+}

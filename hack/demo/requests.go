@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+)
+
+// A requestTail tells of the write requests on databases, from one look to the next.
+type requestTail struct{ tail *controlplane.AuditTail }
+
+func (t *requestTail) next() ([]string, error) {
+	requests, err := t.tail.Next()
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, r := range requests {
+		if r.Resource == "databases" {
+			lines = append(lines, describe(r))
+		}
+	}
+	return lines, nil
+}
+
+// methods are those of HTTP by the verbs of Kubernetes.
+var methods = map[string]string{
+	"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch,
+	"delete": http.MethodDelete, "deletecollection": http.MethodDelete,
+}
+
+func describe(r controlplane.Request) string {
+	who := "you"
+	if strings.HasPrefix(r.UserAgent, operatorName+"/") {
+		who = "operator"
+	}
+	what := r.Resource
+	for _, name := range []string{r.Name, r.Subresource} {
+		if name != "" {
+			what += "/" + name
+		}
+	}
+	var body bytes.Buffer
+	if err := json.Compact(&body, r.Body); err != nil { // of a delete, there is none
+		body.Reset()
+	}
+	return strings.TrimSpace(fmt.Sprintf("%-8s  %-6s  %-23s  %d  %s", who, methods[r.Verb], what, r.Code, body.String()))
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+)
+
+const (
+	// example is the operator that is shown, and operatorName its file and its user agent.
+	example      = "github.com/kopf-runtime/kopf-runtime/examples/01-minimal"
+	operatorName = "01-minimal"
+
+	buildLimit = 15 * time.Minute // nothing may be cached, and the machine may be small
+	startLimit = 3 * time.Minute  // the control plane has its own limits, and better errors
+)
+
+// setUp gets everything running that the steps need.
+func (d *demo) setUp(ctx context.Context) error {
+	folder, err := program.Folder(ctx, example)
+	if err != nil {
+		return fmt.Errorf("the demo has to be run within its git clone: %w", err)
+	}
+	if d.sample, err = readSample(filepath.Join(folder, "config", "samples", "database.yaml")); err != nil {
+		return err
+	}
+	if d.temp, err = os.MkdirTemp("", "kopf-demo-"); err != nil {
+		return err
+	}
+	file := filepath.Join(folder, "..", "..", "bin", "demo", operatorName)
+
+	d.screen.heading("Getting ready")
+	if err := d.screen.during(ctx, buildLimit, "Building the operator, examples/01-minimal",
+		"seconds, or 1 to 2 minutes when nothing is cached",
+		func(ctx context.Context) error { return program.Build(ctx, example, file) }); err != nil {
+		return err
+	}
+	if err := d.screen.during(ctx, startLimit, "Starting etcd and kube-apiserver, installing the CRD", "about 10 seconds",
+		func(ctx context.Context) error {
+			return d.startControlPlane(ctx, filepath.Join(folder, "config", "crd"))
+		}); err != nil {
+		return err
+	}
+	return d.screen.during(ctx, stepLimit, "Starting the operator", "a second",
+		func(ctx context.Context) error { return d.startOperator(ctx, file) })
+}
+
+// startControlPlane does not wait for the start when it is interrupted: what was started by then
+// goes with this process.
+func (d *demo) startControlPlane(ctx context.Context, crds string) error {
+	type result struct {
+		cp  *controlplane.ControlPlane
+		err error
+	}
+	started := make(chan result, 1)
+	go func() {
+		cp, err := controlplane.Start(controlplane.Options{CRDPaths: []string{crds}, Audit: true})
+		started <- result{cp, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case r := <-started:
+		if r.err != nil {
+			return r.err
+		}
+		d.cp = r.cp
+	}
+	d.requests = &requestTail{tail: d.cp.Audit()}
+	config := rest.CopyConfig(d.cp.Config)
+	config.UserAgent = "kopf-runtime-demo"
+	var err error
+	d.you, err = client.New(config, client.Options{})
+	return err
+}
+
+func (d *demo) startOperator(ctx context.Context, file string) (err error) {
+	if err := d.cp.WriteKubeconfig(d.kubeconfig()); err != nil {
+		return err
+	}
+	if d.operator, err = program.Start(file, "KUBECONFIG="+d.kubeconfig()); err != nil {
+		return err
+	}
+	d.log = &logTail{program: d.operator}
+	err = d.await(ctx, "the operator says that it is starting its workers", func(context.Context) string {
+		for _, line := range d.log.unseen() {
+			if strings.Contains(line, "Starting workers") {
+				return ""
+			}
+		}
+		return "it did not say so"
+	})
+	d.log.next() // of no interest any more
+	return err
+}
+
+func (d *demo) kubeconfig() string { return filepath.Join(d.temp, "kubeconfig") }

@@ -1,0 +1,60 @@
+// Package kopf gives operators built on controller-runtime the handler style of kopf, the Kubernetes
+// Operator Pythonic Framework: functions for what has happened to an object, whose progress is
+// remembered on the object.
+//
+//	databases := kopf.For(&v1.Database{}).
+//		OnCreate("provision", provision, kopf.Retries(10), kopf.Backoff(30*time.Second)).
+//		OnUpdate("resize", resize).
+//		OnDelete("drop", drop)
+//
+//	mgr.Add(kopf.New(mgr, databases))
+//
+// Start with [For], [Handler] and [New]. The sub-packages are useful by themselves: progress for
+// remembered steps in a reconciler of your own, diff for structural diffs.
+//
+// # Flow
+//
+// The operator watches each kind through the manager's cache. For every object that may need
+// attention it compares the last handled essence, which is kept on the object, with the present one,
+// and concludes what has happened: it was created, updated, deleted, or the operator has started anew.
+// Watch events only wake; what they say does not count, so that missed, merged and repeated events
+// cannot matter. The handlers for the cause are called in the order of their registration, those that
+// fail again later, by their own policy. When all are done, the essence becomes the last handled one.
+//
+// # Guarantees
+//
+// A handler that has returned nil, and whose success is written, is never called again for the same
+// cause: not after a restart, not after an upgrade, not by a stale cache. If the process is killed,
+// at most the work of the last [DefaultCheckpoint] is repeated (see [WithCheckpoint]).
+//
+// One object is handled by one goroutine at a time. Handlers that delete hold the object with a
+// finalizer, which is on it before the first handler is called. Finalizers, lists and fields of others
+// are not overwritten.
+//
+// What is stored has the format of kopf: operators in Python and in Go can take over from each other.
+//
+// # Assumptions
+//
+// The operator may get, list, watch and patch the kinds, and patch their status. Only one operator
+// with the same finalizer and the same progress handles an object: use leader election if there are
+// several replicas.
+//
+// # Caveats
+//
+// Handlers should be idempotent all the same: between the end of a handler and the write of its
+// success, a process can be killed.
+//
+// A handler that does not return keeps its object, and one of the [DefaultConcurrency] workers, busy.
+//
+// The last handled essence is an annotation: objects of more than about 120 KiB do not fit twice
+// into the limits of the API server.
+//
+// Kinds with Go types are compared through their types: fields that a type does not have do not count.
+// To take over from an operator in Python, use [Unstructured], which compares all there is, as kopf does.
+//
+// # Errors
+//
+// Mistakes in a declaration are all told at once, by [Operator.Validate] and by the start, before
+// anything is touched. Errors of handlers are theirs to classify: [Temporary], [Permanent], [Errors].
+// Faults of the API are retried for each object by itself, with backoff, and never stop other objects.
+package kopf

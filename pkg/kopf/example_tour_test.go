@@ -1,0 +1,78 @@
+package kopf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// The tour of the README, which is held against this file by a test.
+
+type metadata = metav1.PartialObjectMetadata
+
+type Database struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	Spec   struct{ Size int }
+	Status struct{ Address string }
+}
+
+func (d *Database) DeepCopyObject() runtime.Object { out := *d; return &out }
+
+type DatabaseRequest = kopf.Request[*Database]
+
+func provision(ctx context.Context, req *DatabaseRequest) error {
+	if req.Object.Spec.Size <= 0 {
+		return kopf.Permanent(errors.New("spec.size must be positive")) // no retries
+	}
+	address, err := cloud.Create(ctx, req.Object.Name)
+	if errors.Is(err, errBusy) {
+		return kopf.Temporary(err, 10*time.Second) // again in ten seconds
+	}
+	if err != nil {
+		return err // again after the backoff
+	}
+	req.Object.Status.Address = address // patched for you
+	return nil
+}
+
+func resize(ctx context.Context, req *DatabaseRequest) error {
+	log.FromContext(ctx).Info("Resizing", "from", req.Old.Spec.Size, "to", req.Object.Spec.Size, "diff", req.Diff)
+	return cloud.Resize(ctx, req.Object.Name, req.Object.Spec.Size)
+}
+
+func drop(ctx context.Context, req *DatabaseRequest) error {
+	return cloud.Drop(ctx, req.Object.Name) // the object stays until this has succeeded
+}
+
+func setup(mgr ctrl.Manager) error {
+	databases := kopf.For(&Database{}).
+		OnCreate("provision", provision, kopf.Backoff(30*time.Second), kopf.Timeout(time.Hour)).
+		OnUpdate("resize", resize, kopf.Retries(5)).
+		OnDelete("drop", drop)
+
+	return mgr.Add(kopf.New(mgr, databases))
+}
+
+func Example() {
+	_ = setup(mgr)
+}
+
+var (
+	cloud   fakeCloud
+	errBusy = errors.New("busy")
+)
+
+type fakeCloud struct{}
+
+func (fakeCloud) Create(context.Context, string) (string, error) { return "10.0.0.1", nil }
+func (fakeCloud) Resize(context.Context, string, int) error      { return nil }
+func (fakeCloud) Drop(context.Context, string) error             { fmt.Println("dropped"); return nil }

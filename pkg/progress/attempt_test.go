@@ -1,0 +1,191 @@
+package progress_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// counted is a function for attempts that counts its calls.
+func counted(calls *int, err error) func(context.Context) error {
+	return func(context.Context) error {
+		*calls++
+		return err
+	}
+}
+
+func TestAttemptChecksTheLimitsFirst(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		policy progress.Policy
+		record progress.Record
+		calls  int
+		text   string // part of the error
+	}{
+		{"ERR-02 in time", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-59 * time.Second)}, 1, ""},
+		{"ERR-02 at the end of time", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Minute)}, 0, "1m0s"},
+		{"ERR-02 too late", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Hour)}, 0, "1m0s"},
+		{"ERR-02 a timeout of 0", progress.Policy{Timeout: new(time.Duration(0))}, progress.Record{Started: t0}, 0, "0s"},
+		{"ERR-02 never started", progress.Policy{Timeout: new(time.Minute)}, progress.Record{}, 1, ""},
+		{"ERR-03 attempts are left", progress.Policy{Retries: new(3)}, progress.Record{Retries: 2}, 1, ""},
+		{"ERR-03 no attempts are left", progress.Policy{Retries: new(3)}, progress.Record{Retries: 3}, 0, "3 attempts"},
+		{"ERR-03 fewer are allowed than before", progress.Policy{Retries: new(3)}, progress.Record{Retries: 5}, 0, "5 attempts"},
+		{"ERR-03 not even one", progress.Policy{Retries: new(0)}, progress.Record{}, 0, "0 attempts"},
+		{"ERR-03 one", progress.Policy{Retries: new(1)}, progress.Record{}, 1, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			calls := 0
+			got := test.policy.Attempt(t.Context(), test.record, t0, counted(&calls, nil))
+			equal(t, "calls", calls, test.calls)
+			want := progress.Outcome{Final: true, Success: true, Attempted: true}
+			if test.calls == 0 {
+				want = progress.Outcome{Final: true}
+				var limit *progress.LimitError
+				if !errors.As(got.Err, &limit) || !strings.Contains(limit.Error(), test.text) {
+					t.Errorf("ERR-05: error = %v, want a limit that tells of %q", got.Err, test.text)
+				}
+				got.Err = nil
+			}
+			equal(t, "outcome", got, want)
+		})
+	}
+}
+
+func TestAttemptCatchesPanics(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		fn   func(context.Context) error
+	}{
+		{"B-23 a value", func(context.Context) error { panic("oh no") }},
+		{"B-23 an error", func(context.Context) error { panic(errors.New("oh no")) }},
+		{"B-23 not even a permanent one", func(context.Context) error { panic(progress.Permanent(errors.New("oh no"))) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := progress.Policy{}.Attempt(t.Context(), progress.Record{}, t0, test.fn)
+			var panicked *progress.PanicError
+			if !errors.As(got.Err, &panicked) {
+				t.Fatalf("error = %v, want a PanicError", got.Err)
+			}
+			if !strings.Contains(panicked.Error(), "oh no") || !strings.Contains(string(panicked.Stack), "attempt_test.go") {
+				t.Errorf("the error %q or its stack does not tell where and what:\n%s", panicked, panicked.Stack)
+			}
+			got.Err = nil
+			equal(t, "B-23 retried as any unknown error", got, progress.Outcome{Delay: time.Minute, Attempted: true})
+		})
+	}
+}
+
+// A test that fails inside of a handler ends its goroutine: this is no panic, and must go on.
+func TestAttemptLetsGoexitPass(t *testing.T) {
+	returned := true
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		returned = false
+		progress.Policy{}.Attempt(t.Context(), progress.Record{}, t0, func(context.Context) error {
+			runtime.Goexit()
+			return nil
+		})
+		returned = true
+	}()
+	<-done
+	if returned {
+		t.Error("ERR-11: what is no error was made one")
+	}
+}
+
+func TestAttemptTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy := progress.Policy{AttemptTimeout: 10 * time.Second, Backoff: new(time.Second)}
+		began := time.Now()
+		got := policy.Attempt(t.Context(), progress.Record{Started: began}, began, func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		equal(t, "B-22 the attempt took", time.Since(began), 10*time.Second)
+		if !errors.Is(got.Err, context.DeadlineExceeded) || got.Interrupted || got.Final || got.Delay != time.Second || !got.Attempted {
+			t.Errorf("B-22: outcome = %+v, want another attempt after the backoff", got)
+		}
+	})
+}
+
+func TestAttemptWithoutTimeoutHasNoDeadline(t *testing.T) {
+	progress.Policy{Timeout: new(time.Minute)}.Attempt(t.Context(), progress.Record{}, t0, func(ctx context.Context) error {
+		if deadline, ok := ctx.Deadline(); ok {
+			t.Errorf("ERR-06: the timeout of the handler became the deadline %s of an attempt", deadline)
+		}
+		return nil
+	})
+}
+
+func TestAttemptTimeoutReleasesItsTimer(t *testing.T) {
+	var inside context.Context
+	progress.Policy{AttemptTimeout: time.Hour}.Attempt(t.Context(), progress.Record{}, t0, func(ctx context.Context) error {
+		inside = ctx
+		return nil
+	})
+	if inside.Err() == nil {
+		t.Error("B-22: the context of the attempt outlives it")
+	}
+}
+
+// The time that the attempt itself takes is part of the look-ahead.
+func TestAttemptLooksAheadFromItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy := progress.Policy{Timeout: new(time.Minute), Backoff: new(10 * time.Second)}
+		attempt := func(took time.Duration) progress.Outcome {
+			now := time.Now()
+			return policy.Attempt(t.Context(), progress.Record{Started: now}, now, func(context.Context) error {
+				time.Sleep(took)
+				return errBoom
+			})
+		}
+		if got := attempt(50*time.Second - 1); got.Final || got.Delay != 10*time.Second {
+			t.Errorf("ERR-04: outcome = %+v, want another attempt", got)
+		}
+		if got := attempt(50 * time.Second); !got.Final || got.Success {
+			t.Errorf("ERR-04: outcome = %+v, want the end: the next attempt would be too late", got)
+		}
+	})
+}
+
+func TestAttemptThatIsCutOff(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		err  error
+		want progress.Outcome
+	}{
+		{"ERR cancellation is no outcome", context.Canceled, progress.Outcome{Interrupted: true}},
+		{"ERR whatever a cancelled handler says", errBoom, progress.Outcome{Interrupted: true}},
+		{"ERR success is success", nil, progress.Outcome{Final: true, Success: true, Attempted: true}},
+		{"ERR a permanent error is meant", progress.Permanent(errBoom), progress.Outcome{Final: true, Attempted: true}},
+		{"ERR a temporary error is meant", progress.Temporary(errBoom, time.Second), progress.Outcome{Delay: time.Second, Attempted: true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, mode := range []progress.ErrorMode{progress.ErrorsTemporary, progress.ErrorsPermanent, progress.ErrorsIgnored} {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				got := progress.Policy{Errors: mode}.Attempt(ctx, progress.Record{}, t0, func(context.Context) error {
+					cancel()
+					return test.err
+				})
+				got.Err = nil
+				equal(t, "outcome", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAttemptRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempt := progress.Attempt{Started: time.Now()}
+		time.Sleep(time.Minute)
+		equal(t, "runtime", attempt.Runtime(), time.Minute)
+	})
+}

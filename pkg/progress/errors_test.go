@@ -1,0 +1,91 @@
+package progress_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+var errBoom = errors.New("boom")
+
+func TestErrorsKeepWhatTheyWrap(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		err        error
+	}{
+		{"ERR-09 temporary", "boom", progress.Temporary(errBoom, time.Second)},
+		{"ERR-09 permanent", "boom", progress.Permanent(errBoom)},
+		{"ERR-05 a limit", "timed out: boom", &progress.LimitError{Limit: "timed out", Err: errBoom}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			equal(t, "text", test.err.Error(), test.text)
+			if !errors.Is(test.err, errBoom) {
+				t.Error("the error within is not found")
+			}
+		})
+	}
+}
+
+func TestErrorsWithoutACause(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		err  error
+	}{
+		{"ERR-09 temporary", progress.Temporary(nil, time.Second)},
+		{"ERR-09 permanent", progress.Permanent(nil)},
+		{"ERR-05 a limit", &progress.LimitError{Limit: "gave up"}},
+		{"B-23 a panic", &progress.PanicError{Value: "oh"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.err == nil || test.err.Error() == "" {
+				t.Errorf("got %v, want an error with a text", test.err)
+			}
+		})
+	}
+}
+
+func TestTemporaryDelay(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		delay, want time.Duration
+	}{
+		{"ERR a delay", time.Minute, time.Minute},
+		{"ERR at once", 0, 0},
+		{"ERR a delay in the past is none", -time.Minute, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var err *progress.TemporaryError
+			if !errors.As(progress.Temporary(errBoom, test.delay), &err) {
+				t.Fatal("not a TemporaryError")
+			}
+			equal(t, "delay", err.Delay, test.want)
+		})
+	}
+}
+
+func TestExpected(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"ERR-07 B-27 temporary", progress.Temporary(errBoom, 0), true},
+		{"ERR-07 B-27 temporary, wrapped", fmt.Errorf("a: %w", progress.Temporary(errBoom, 0)), true},
+		{"ERR-07 B-27 permanent", progress.Permanent(errBoom), true},
+		{"ERR-07 B-27 permanent, wrapped", fmt.Errorf("a: %w", progress.Permanent(errBoom)), true},
+		{"ERR-07 B-27 terminal", reconcile.TerminalError(errBoom), true},
+		{"ERR-07 B-27 a limit", &progress.LimitError{Limit: "timed out", Err: errBoom}, true},
+		{"ERR-07 B-27 anything else", errBoom, false},
+		{"ERR-07 B-23 a panic", &progress.PanicError{Value: "oh"}, false},
+		{"ERR-07 none", nil, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			equal(t, "expected", progress.Expected(test.err), test.want)
+		})
+	}
+}

@@ -1,0 +1,144 @@
+package progress_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// The table of errors and modes: what is raised, in which mode, what follows.
+func TestOutcomeOfAnError(t *testing.T) {
+	const (
+		temporary = progress.ErrorsTemporary
+		permanent = progress.ErrorsPermanent
+		ignored   = progress.ErrorsIgnored
+	)
+	all := []progress.ErrorMode{temporary, permanent, ignored}
+	backoff := progress.Policy{Backoff: new(5 * time.Second)}
+	for _, test := range []struct {
+		name   string
+		policy progress.Policy
+		modes  []progress.ErrorMode
+		err    error
+		want   progress.Outcome // Err and Attempted are set below
+	}{
+		{"ERR nothing: final success", backoff, all, nil, progress.Outcome{Final: true, Success: true}},
+		{"ERR temporary: again after its delay", backoff, all, progress.Temporary(errBoom, time.Hour), progress.Outcome{Delay: time.Hour}},
+		{"ERR temporary without a delay: at once", backoff, all, progress.Temporary(errBoom, 0), progress.Outcome{}},
+		{"ERR temporary, wrapped", backoff, all, fmt.Errorf("a: %w", progress.Temporary(errBoom, time.Hour)), progress.Outcome{Delay: time.Hour}},
+		{"ERR permanent: final failure", backoff, all, progress.Permanent(errBoom), progress.Outcome{Final: true}},
+		{"ERR permanent, wrapped", backoff, all, fmt.Errorf("a: %w", progress.Permanent(errBoom)), progress.Outcome{Final: true}},
+		{"ERR terminal means permanent", backoff, all, reconcile.TerminalError(errBoom), progress.Outcome{Final: true}},
+		{"ERR permanent about a temporary one", backoff, all, progress.Permanent(progress.Temporary(errBoom, 1)), progress.Outcome{Final: true}},
+		{"ERR temporary about a permanent one", backoff, all, progress.Temporary(progress.Permanent(errBoom), time.Hour), progress.Outcome{Delay: time.Hour}},
+		{"ERR temporary about a terminal one", backoff, all, progress.Temporary(reconcile.TerminalError(errBoom), time.Hour), progress.Outcome{Delay: time.Hour}},
+		{"ERR other, temporary mode: again after the backoff", backoff, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{Delay: 5 * time.Second}},
+		{"ERR other, permanent mode: final failure", backoff, []progress.ErrorMode{permanent}, errBoom, progress.Outcome{Final: true}},
+		{"ERR other, ignored mode: final success", backoff, []progress.ErrorMode{ignored}, errBoom, progress.Outcome{Final: true, Success: true}},
+		{"ERR-01 other, by default: again after a minute", progress.Policy{}, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{Delay: time.Minute}},
+		{"ERR-12 a backoff of 0: at once", progress.Policy{Backoff: new(time.Duration(0))}, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{}},
+		{"B-23 a panic is like any other", backoff, []progress.ErrorMode{temporary}, &progress.PanicError{Value: 1}, progress.Outcome{Delay: 5 * time.Second}},
+		{"B-23 a panic may be permanent", backoff, []progress.ErrorMode{permanent}, &progress.PanicError{Value: 1}, progress.Outcome{Final: true}},
+	} {
+		for _, mode := range test.modes {
+			t.Run(fmt.Sprintf("%s/mode %d", test.name, mode), func(t *testing.T) {
+				policy := test.policy
+				policy.Errors = mode
+				got := policy.Outcome(progress.Record{Started: t0}, t0, test.err)
+				if got.Err != test.err {
+					t.Errorf("error = %v, want %v", got.Err, test.err)
+				}
+				got.Err, test.want.Attempted = nil, true
+				equal(t, "outcome", got, test.want)
+			})
+		}
+	}
+}
+
+func TestOutcomeLooksAhead(t *testing.T) {
+	temporary := progress.Temporary(errBoom, 10*time.Second)
+	for _, test := range []struct {
+		name   string
+		policy progress.Policy
+		record progress.Record
+		after  time.Duration // since the start
+		err    error
+		final  bool
+	}{
+		{"ERR-04 the retry would be one too many", progress.Policy{Retries: new(3)}, progress.Record{Retries: 2}, 0, temporary, true},
+		{"ERR-04 one is left", progress.Policy{Retries: new(3)}, progress.Record{Retries: 1}, 0, temporary, false},
+		{"ERR-04 the retry would be too late", progress.Policy{Timeout: new(15 * time.Second)}, progress.Record{}, 6 * time.Second, temporary, true},
+		{"ERR-04 the retry would be at the very end", progress.Policy{Timeout: new(15 * time.Second)}, progress.Record{}, 5 * time.Second, temporary, true},
+		{"ERR-04 the retry is just in time", progress.Policy{Timeout: new(15 * time.Second)}, progress.Record{}, 4 * time.Second, temporary, false},
+		{"ERR-04 ERR-08 the backoff counts as well", progress.Policy{Timeout: new(time.Minute)}, progress.Record{}, 0, errBoom, true},
+		{"ERR-04 no limits", progress.Policy{}, progress.Record{Retries: 1 << 20}, 1000 * time.Hour, temporary, false},
+		{"ERR-08 in ignored mode for temporary errors as well", progress.Policy{Errors: progress.ErrorsIgnored, Retries: new(1)}, progress.Record{}, 0, temporary, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.record.Started = t0
+			got := test.policy.Outcome(test.record, t0.Add(test.after), test.err)
+			if got.Final != test.final || got.Success || !got.Attempted {
+				t.Errorf("outcome = %+v, want final = %t", got, test.final)
+			}
+			var limit *progress.LimitError
+			if isLimit := errors.As(got.Err, &limit); isLimit != test.final {
+				t.Errorf("ERR-05: error = %#v", got.Err)
+			}
+			if !errors.Is(got.Err, errBoom) {
+				t.Errorf("the error %v does not tell of the last one", got.Err)
+			}
+		})
+	}
+}
+
+func TestOutcomeDoesNotLookAheadInOtherModes(t *testing.T) {
+	record := progress.Record{Started: t0, Retries: 5}
+	policy := progress.Policy{Retries: new(1), Timeout: new(time.Second), Errors: progress.ErrorsIgnored}
+	got := policy.Outcome(record, t0.Add(time.Hour), errBoom)
+	if !got.Success || got.Err != errBoom {
+		t.Errorf("ERR-08: outcome = %+v, want the success of an ignored error", got)
+	}
+	policy.Errors = progress.ErrorsPermanent
+	got = policy.Outcome(record, t0.Add(time.Hour), errBoom)
+	if got.Success || !got.Final || got.Err != errBoom {
+		t.Errorf("ERR-08: outcome = %+v, want the failure with its own error", got)
+	}
+}
+
+func TestBackoffFunc(t *testing.T) {
+	record := progress.Record{Started: t0, Retries: 3, Message: "before"}
+	var seen progress.Attempt
+	var seenErr error
+	policy := progress.Policy{
+		Backoff: new(time.Hour),
+		BackoffFunc: func(a progress.Attempt, err error) time.Duration {
+			seen, seenErr = a, err
+			return time.Duration(a.Number) * time.Second
+		},
+	}
+	got := policy.Outcome(record, t0, errBoom)
+	equal(t, "the pause is computed", got.Delay, 3*time.Second)
+	equal(t, "from the attempt that failed", seen, progress.Attempt{Number: 3, Started: t0, Last: "before"})
+	if seenErr != errBoom {
+		t.Errorf("the error = %v, want that of the attempt", seenErr)
+	}
+
+	policy.BackoffFunc = func(progress.Attempt, error) time.Duration { return -time.Second }
+	equal(t, "ERR-12 a negative pause is none", policy.Outcome(record, t0, errBoom).Delay, time.Duration(0))
+
+	policy.BackoffFunc = func(progress.Attempt, error) time.Duration { panic("not for temporary errors") }
+	equal(t, "ERR temporary errors know better", policy.Outcome(record, t0, progress.Temporary(errBoom, time.Minute)).Delay, time.Minute)
+}
+
+func TestPolicyZeroValueTriesForEver(t *testing.T) {
+	record := progress.Record{Started: t0.Add(-1000 * time.Hour), Retries: 1 << 30}
+	if got := (progress.Policy{}).Outcome(record, t0, errBoom); got.Final || got.Delay != progress.DefaultBackoff {
+		t.Errorf("ERR-01: outcome = %+v, want another attempt after %s", got, progress.DefaultBackoff)
+	}
+	equal(t, "ERR-01 kopf's default backoff", progress.DefaultBackoff, 60*time.Second)
+}

@@ -1,0 +1,173 @@
+package progress_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+func TestSaveWritesAllSelected(t *testing.T) {
+	obj := configMap()
+	state := loaded(t, obj, "a", "b", "c")
+	state.Begin("create", []string{"a", "b"}, t0)
+	state.Settle("a", succeeded, t0)
+	if err := state.Save(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "PROG-13 the ended one, the one not attempted, and no other", obj.GetAnnotations(), map[string]string{
+		kopfPrefix + "/a": `{"started":"2020-12-31T23:59:59.123456+00:00","stopped":"2020-12-31T23:59:59.123456+00:00",` +
+			`"purpose":"create","retries":1,"success":true,"failure":false}`,
+		kopfPrefix + "/b": `{"started":"2020-12-31T23:59:59.123456+00:00","purpose":"create","retries":0,"success":false,"failure":false}`,
+	})
+}
+
+func TestSaveNormalises(t *testing.T) {
+	obj := configMap(
+		kopfPrefix+"/a", `{ "purpose": "create", "started": "2021-01-01T00:59:59.123456+01:00", "future": 1 }`,
+		kopfPrefix+"/b", `{"started":"2020-12-31T23:59:59.123456+00:00","purpose":"create","retries":1,"success":true,"failure":false}`,
+	)
+	sound := obj.Annotations[kopfPrefix+"/b"]
+	state := begun(t, obj, "create", "a", "b")
+	if err := state.Save(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "PROG-14 MIG-07 another's form is rewritten", obj.Annotations[kopfPrefix+"/a"],
+		`{"started":"2020-12-31T23:59:59.123456+00:00","purpose":"create","retries":0,"success":false,"failure":false}`)
+	equal(t, "PROG-14 our own is the same to the letter", obj.Annotations[kopfPrefix+"/b"], sound)
+}
+
+func TestSaveReplacesBrokenRecords(t *testing.T) {
+	obj := configMap(kopfPrefix+"/a", `{{{`, kopfPrefix+"/b", `]]]`)
+	state, _ := progress.Load(store, obj, []string{"a", "b"})
+	state.Begin("create", []string{"a"}, t0)
+	if err := state.Save(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "B-30 the record in place of the broken one", *mustFetch(t, store, obj, "a"), progress.Record{Started: t0, Purpose: "create"})
+}
+
+// A cause over several passes, each of which sees only what is on the object.
+func TestSavedProgressIsContinued(t *testing.T) {
+	obj := configMap()
+	state := begun(t, obj, "create", "a", "b")
+	state.Settle("a", succeeded, t0)
+	state.Settle("b", again(time.Minute), t0)
+	if err := state.Save(store, obj); err != nil {
+		t.Fatal(err)
+	}
+
+	later := t0.Add(time.Minute)
+	state = loaded(t, obj, "a", "b")
+	state.Begin("create", []string{"a", "b"}, later)
+	equal(t, "PROG-29 due too early", len(state.Due(later.Add(-time.Second))), 0)
+	equal(t, "PROG-29 due", state.Due(later), []string{"b"})
+	equal(t, "PROG-29 the attempt", state.Record("b").Attempt(), progress.Attempt{Number: 1, Started: t0, Last: "boom"})
+	state.Settle("b", succeeded, later)
+	equal(t, "PROG-19 done", state.Done(), true)
+	if err := state.Purge(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "PROG-20 what is left", len(obj.GetAnnotations()), 0)
+}
+
+func TestPurgeRemovesAllRecords(t *testing.T) {
+	obj := holding(t, map[string]progress.Record{
+		"active":  {Started: t0, Purpose: "create", Success: true, Subrefs: []string{"active/x", "active/x/y"}},
+		"passive": {Started: t0, Purpose: "create", Subrefs: []string{"passive/x"}},
+		"foreign": {Started: t0, Purpose: "update"},
+
+		"active/x": {}, "active/x/y": {}, "passive/x": {}, "stranger": {},
+	})
+	obj.GetAnnotations()[kopfPrefix+"/broken"] = "{"
+	obj.GetAnnotations()["example.com/other"] = "x"
+	state, _ := progress.Load(store, obj, []string{"active", "passive", "foreign", "broken", "none"})
+	state.Begin("create", []string{"active"}, t0)
+	if err := state.Purge(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "PROG-20 SUB-12 B-30 what is left: PROG-11 what is not known", keysOf(obj),
+		[]string{"example.com/other", kopfPrefix + "/stranger"})
+}
+
+func TestPurgeOfNothingChangesNothing(t *testing.T) {
+	obj := configMap()
+	state := begun(t, obj, "create", "a")
+	state.Settle("a", succeeded, t0)
+	if err := state.Purge(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "PROG-21 the object", obj, configMap())
+}
+
+// When a pass writes in between, its own state goes on, and ends with the cause.
+func TestPurgeRemovesWhatTheSameStateHasSaved(t *testing.T) {
+	obj := configMap()
+	state := begun(t, obj, "create", "a", "b")
+	state.Settle("a", succeeded, t0)
+	if err := state.Save(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	state.Settle("b", succeeded, t0)
+	if err := state.Purge(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "PROG-20 what is left", keysOf(obj), nil)
+}
+
+func TestPurgeForgetsSubHandlersOfASupersededCause(t *testing.T) {
+	obj := holding(t, map[string]progress.Record{
+		"a":   {Started: t0, Purpose: "create", Success: true, Subrefs: []string{"a/x"}},
+		"a/x": {Started: t0, Purpose: "create", Success: true},
+	})
+	state := begun(t, obj, "update", "a")
+	state.Settle("a", succeeded, t0)
+	if err := state.Purge(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "PROG-20 SUB-12 what is left", len(obj.GetAnnotations()), 0)
+}
+
+// refusing is a store that fails for some ids.
+type refusing struct {
+	progress.Store
+	ids map[string]error
+}
+
+func (r refusing) Store(obj client.Object, id string, record progress.Record) error {
+	if err := r.ids[id]; err != nil {
+		return err
+	}
+	return r.Store.Store(obj, id, record)
+}
+
+func (r refusing) Purge(obj client.Object, id string) error {
+	if err := r.ids[id]; err != nil {
+		return err
+	}
+	return r.Store.Purge(obj, id)
+}
+
+func TestFailuresOfTheStore(t *testing.T) {
+	errA, errX := errors.New("no a"), errors.New("no x")
+	bad := refusing{store, map[string]error{"a": errA, "b/x": errX}}
+	obj := holding(t, map[string]progress.Record{
+		"a": {Purpose: "create"}, "b": {Purpose: "create", Subrefs: []string{"b/x"}}, "c": {Purpose: "create"},
+	})
+	state := begun(t, obj, "create", "a", "b", "c")
+	state.Settle("c", succeeded, t0)
+
+	if err := state.Save(bad, obj); !errors.Is(err, errA) {
+		t.Errorf("Save = %v, want the error of the store", err)
+	}
+	equal(t, "ERR-10 the records of the others are saved", mustFetch(t, store, obj, "c").Success, true)
+
+	err := state.Purge(bad, obj)
+	if !errors.Is(err, errA) || !errors.Is(err, errX) {
+		t.Errorf("Purge = %v, want both errors of the store", err)
+	}
+	equal(t, "ERR-10 the records of the others are purged", namesOf(obj, kopfPrefix), []string{"a"})
+}

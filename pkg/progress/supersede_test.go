@@ -1,0 +1,117 @@
+package progress_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+func TestBeginTakesOverForeignRecords(t *testing.T) {
+	earlier := t0.Add(-time.Hour)
+	for _, test := range []struct {
+		name         string
+		stored, want progress.Record
+		due          bool
+	}{
+		{
+			name:   "B-02 SE-03 a success of another cause begins anew",
+			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "resume", Retries: 1, Success: true},
+			want:   progress.Record{Started: t0, Purpose: "update"},
+			due:    true,
+		},
+		{
+			name:   "B-02 SE-03 a failure of another cause begins anew",
+			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "resume", Retries: 7, Failure: true, Message: "m"},
+			want:   progress.Record{Started: t0, Purpose: "update"},
+			due:    true,
+		},
+		{
+			name:   "PROG-22 PROG-24 B-11 an unfinished one keeps its attempts and its delay",
+			stored: progress.Record{Started: earlier, Delayed: t0.Add(time.Minute), Purpose: "create", Retries: 3, Message: "m"},
+			want:   progress.Record{Started: earlier, Delayed: t0.Add(time.Minute), Purpose: "update", Retries: 3, Message: "m"},
+		},
+		{
+			name:   "PROG-24 an unfinished one that is due stays due",
+			stored: progress.Record{Started: earlier, Purpose: "create", Retries: 3},
+			want:   progress.Record{Started: earlier, Purpose: "update", Retries: 3},
+			due:    true,
+		},
+		{
+			name:   "SUB-12 an unfinished one keeps its sub-handlers",
+			stored: progress.Record{Started: earlier, Purpose: "create", Subrefs: []string{"a/x"}},
+			want:   progress.Record{Started: earlier, Purpose: "update", Subrefs: []string{"a/x"}},
+			due:    true,
+		},
+		{
+			name:   "SUB-12 PROG-20 one that begins anew keeps the names of its sub-handlers",
+			stored: progress.Record{Started: earlier, Purpose: "create", Success: true, Subrefs: []string{"a/x"}},
+			want:   progress.Record{Started: t0, Purpose: "update", Subrefs: []string{"a/x"}},
+			due:    true,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			state := begun(t, holding(t, map[string]progress.Record{"a": test.stored}), "update", "a")
+			equal(t, "record", state.Record("a"), test.want)
+			equal(t, "due", len(state.Due(t0)) == 1, test.due)
+		})
+	}
+}
+
+func TestBeginTellsWhatWasSuperseded(t *testing.T) {
+	state := loaded(t, holding(t, map[string]progress.Record{
+		"a": {Purpose: "create", Success: true},
+		"b": {Purpose: "create", Failure: true},
+		"c": {Purpose: "create", Retries: 1},
+		"d": {Purpose: "create"},
+		"e": {Purpose: "resume", Success: true},
+		"f": {Purpose: "delete", Retries: 1},
+		"g": {Retries: 1},
+	}), "a", "b", "c", "d", "e", "f", "g", "h")
+	got := state.Begin("delete", []string{"a", "f", "g", "h"}, t0)
+	equal(t, "PROG-22 each foreign purpose, passive handlers included; PROG-25 not those without a purpose", got,
+		map[string]progress.Summary{"create": {Succeeded: 1, Failed: 1, Left: 2}, "resume": {Succeeded: 1}})
+
+	got = state.Begin("delete", []string{"a", "f", "g", "h"}, t0)
+	if _, ok := got["create"]; !ok || got["create"].Succeeded != 0 {
+		t.Errorf("PROG-22: superseded %v, want those that are still of another cause, and not the one that was taken over", got)
+	}
+}
+
+func TestSaveRemovesWhatOtherCausesHaveLeft(t *testing.T) {
+	obj := holding(t, map[string]progress.Record{
+		"active":   {Started: t0, Purpose: "create", Retries: 1},
+		"foreign":  {Started: t0, Purpose: "create", Retries: 1, Subrefs: []string{"foreign/x"}},
+		"own":      {Started: t0, Purpose: "delete", Retries: 1},
+		"wildcard": {Started: t0, Retries: 1},
+		"stranger": {Started: t0, Purpose: "create", Retries: 1},
+	})
+	mustStore(t, store, obj, "foreign/x", progress.Record{Purpose: "create"})
+	state := loaded(t, obj, "active", "foreign", "own", "wildcard", "none")
+	state.Begin("delete", []string{"active"}, t0)
+	if err := state.Save(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "PROG-22 PROG-23 PROG-25 PROG-11 what is left", namesOf(obj, kopfPrefix), []string{"active", "own", "stranger", "wildcard"})
+	equal(t, "PROG-22 the record that was taken over", *mustFetch(t, store, obj, "active"),
+		progress.Record{Started: t0, Purpose: "delete", Retries: 1})
+}
+
+// Deletion during the creation, with one id for both: the trace C-4, mended.
+func TestDeletionSupersedesCreation(t *testing.T) {
+	obj := holding(t, map[string]progress.Record{
+		"fn": {Started: t0.Add(-time.Hour), Purpose: "create", Retries: 1, Message: "m"},
+		"ok": {Started: t0.Add(-time.Hour), Purpose: "create", Retries: 1, Success: true},
+	})
+	state := loaded(t, obj, "fn", "ok")
+	equal(t, "PROG-22 superseded", state.Begin("delete", []string{"fn"}, t0),
+		map[string]progress.Summary{"create": {Succeeded: 1, Left: 1}})
+	equal(t, "PROG-24 the attempt", state.Record("fn").Attempt(),
+		progress.Attempt{Number: 1, Started: t0.Add(-time.Hour), Last: "m"})
+	state.Settle("fn", succeeded, t0)
+	equal(t, "CAUSE-18 done", state.Done(), true)
+	if err := state.Purge(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "PROG-20 CAUSE-18 what is left", len(obj.GetAnnotations()), 0)
+}

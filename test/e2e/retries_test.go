@@ -1,0 +1,288 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var _ = Describe("A failing handler", func() {
+	type W = *v1.Widget
+	const never = time.Hour
+	failure := errors.New("out of order")
+
+	It("is given up at its limits, without waiting for an attempt that they do not allow (ERR-03, ERR-04)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("thrice", fails[W](seen, "thrice", failure), kopf.Retries(3), kopf.Backoff(20*time.Millisecond)).
+			OnCreate("never", fails[W](seen, "never", failure), kopf.Retries(0)).
+			OnCreate("once", fails[W](seen, "once", failure), kopf.Retries(1), kopf.Backoff(never)).
+			OnCreate("timed", fails[W](seen, "timed", failure), kopf.Timeout(never/2), kopf.Backoff(never)).
+			OnCreate("asked", fails[W](seen, "asked", kopf.Temporary(failure, never)), kopf.Timeout(never/2))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		want := ConsistOf("thrice:create#0", "thrice:create#1", "thrice:create#2",
+			"once:create#0", "timed:create#0", "asked:create#0")
+		Consistently(seen.all, awhile).Should(want)
+		Expect(op.log.find(`"handler"="thrice"`, "for good", "gave up after 3 attempts", failure.Error())).To(HaveLen(1))
+		Expect(op.log.find(`"handler"="never"`, "for good", "gave up after 0 attempts")).To(HaveLen(1))
+		Expect(op.log.find(`"handler"="timed"`, "for good", "timed out after 30m0s", failure.Error())).To(HaveLen(1))
+		Expect(op.log.find("Handled", `"succeeded"=0`, `"failed"=5`)).To(HaveLen(1))
+	}, SpecTimeout(minute))
+
+	It("is given up when its time has run out (ERR-02)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		declare := func() []kopf.Option {
+			return options(kopf.For(&v1.Widget{}).
+				OnCreate("quick", fails[W](seen, "quick", failure), kopf.Timeout(500*time.Millisecond), kopf.Backoff(200*time.Millisecond)).
+				OnCreate("late", fails[W](seen, "late", kopf.Temporary(failure, never)), kopf.Timeout(2*never)))
+		}
+		first := start(ns, declare())
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(recordOf(ctx, obj, "quick")).Should(HaveField("Failure", true))
+		Expect(seen.count("quick:create#3")).To(BeZero(), "0, 200 and 400 ms are before the limit, 600 ms is not")
+		Expect(first.log.find(`"handler"="quick"`, "timed out after 500ms")).To(HaveLen(1))
+		first.stop()
+
+		before := seen.all()
+		editRecord(ctx, obj, "late", func(r *progress.Record) {
+			r.Started, r.Delayed = time.Now().Add(-3*never), time.Now().Add(-never)
+		})
+		second := start(ns, declare())
+		handled(ctx, obj)
+		Expect(seen.all()).To(Equal(before), "it is not called once more")
+		Expect(second.log.find(`"handler"="late"`, "timed out after 2h0m0s")).To(HaveLen(1))
+	}, SpecTimeout(minute))
+
+	It("is called again at its own pace (ERR-12, PROG-17)", func(ctx context.Context) {
+		const slack = 3 * time.Second
+		ns := newNamespace(ctx)
+		lines := map[string]*timeline{}
+		resource := kopf.For(&v1.Widget{})
+		failing := func(id string, err error, opts ...kopf.HandlerOption) {
+			lines[id] = &timeline{}
+			resource.OnCreate(id, timed(lines[id], failsUntil[W](&calls{}, id, 3, err)), opts...)
+		}
+		failing("backoff", failure, kopf.Backoff(300*time.Millisecond))
+		failing("none", failure, kopf.Backoff(0))
+		failing("func", failure, kopf.BackoffFunc(func(a kopf.Attempt, err error) time.Duration {
+			if !errors.Is(err, failure) {
+				return never
+			}
+			return time.Duration(a.Number) * 200 * time.Millisecond
+		}))
+		failing("exponential", failure, kopf.BackoffFunc(kopf.Exponential(100*time.Millisecond, 300*time.Millisecond)))
+		failing("temporary", kopf.Temporary(failure, 150*time.Millisecond), kopf.Backoff(never))
+		failing("wrapped", fmt.Errorf("because: %w", kopf.Temporary(failure, 150*time.Millisecond)), kopf.Backoff(never))
+		failing("at-once", kopf.Temporary(failure, 0), kopf.Backoff(never))
+		start(ns, options(resource))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		for id, pauses := range map[string][]time.Duration{
+			"backoff": {300, 300, 300}, "none": {0, 0, 0}, "func": {0, 200, 400}, "exponential": {100, 200, 300},
+			"temporary": {150, 150, 150}, "wrapped": {150, 150, 150}, "at-once": {0, 0, 0},
+		} {
+			var want []any
+			for _, ms := range pauses {
+				pause := ms * time.Millisecond
+				want = append(want, And(BeNumerically(">=", pause-grain), BeNumerically("<", pause+slack)))
+			}
+			Expect(lines[id].gaps()).To(HaveExactElements(want...), id)
+		}
+	}, SpecTimeout(minute))
+
+	It("for good does not keep others, the baseline, or the object (PROG-27, FIN-07)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("permanent", fails[W](seen, "permanent", kopf.Permanent(failure))).
+			OnCreate("wrapped", fails[W](seen, "wrapped", fmt.Errorf("because: %w", kopf.Permanent(failure)))).
+			OnCreate("terminal", fails[W](seen, "terminal", reconcile.TerminalError(failure))).
+			OnCreate("strict", fails[W](seen, "strict", failure), kopf.Errors(kopf.ErrorsPermanent)).
+			OnCreate("ignored", fails[W](seen, "ignored", failure), kopf.Errors(kopf.ErrorsIgnored)).
+			OnCreate("patient", failsUntil[W](seen, "patient", 1, kopf.Temporary(failure, 0)), kopf.Errors(kopf.ErrorsPermanent)).
+			OnCreate("good", ok[W](seen, "good")).
+			OnDelete("delete-bad", fails[W](seen, "delete-bad", kopf.Permanent(failure))).
+			OnDelete("delete-good", ok[W](seen, "delete-good"))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		want := []string{
+			"permanent:create#0", "wrapped:create#0", "terminal:create#0", "strict:create#0", "ignored:create#0",
+			"patient:create#0", "good:create", "patient:create#1",
+		}
+		Consistently(seen.all, awhile).Should(Equal(want))
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.all()).To(Equal(append(want, "delete-bad:delete#0", "delete-good:delete")))
+	}, SpecTimeout(minute))
+
+	It("that panics is retried by its policy, logged once with its stack, and harms nobody else (B-23)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.note("%s#%d", req.Object.Name, req.Attempt.Number)
+				if req.Object.Name == "bad" && req.Attempt.Number == 0 {
+					panicky(nil)
+				}
+				return nil
+			}, kopf.Backoff(500*time.Millisecond)).
+			OnCreate("other", ok[W](seen, "other"))))
+		bad, good := widget(ns, "bad"), widget(ns, "good")
+		create(ctx, bad)
+		Eventually(seen.all).Should(Equal([]string{"bad#0", "other:create"}))
+		create(ctx, good)
+		handled(ctx, good)
+		Expect(seen.all()).To(ConsistOf("bad#0", "other:create", "good#0", "other:create"))
+		handled(ctx, bad)
+		Expect(seen.all()).To(HaveLen(5))
+		Expect(seen.count("bad#1")).To(Equal(1))
+		logged := op.log.find("panic")
+		Expect(logged).To(HaveLen(1))
+		Expect(logged[0]).To(And(ContainSubstring("nil map"), ContainSubstring(`"stack"=`), ContainSubstring("e2e.panicky"),
+			ContainSubstring(`"handler"="created"`), ContainSubstring(`"name"="bad"`)))
+		Expect(op.log.errors()).To(Equal(logged))
+	}, SpecTimeout(minute))
+
+	It("that takes too long is cut off by its context, and retried by its policy (B-22)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
+				seen.note("created#%d", req.Attempt.Number)
+				if req.Attempt.Number > 0 {
+					return nil
+				}
+				<-ctx.Done()
+				seen.note("cut off: %v", ctx.Err())
+				return ctx.Err()
+			}, kopf.AttemptTimeout(200*time.Millisecond), kopf.Backoff(50*time.Millisecond)).
+			OnCreate("other", func(ctx context.Context, _ *kopf.Request[W]) error {
+				_, limited := ctx.Deadline()
+				seen.note("limited: %v", limited)
+				return ctx.Err()
+			})))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(seen.all()).To(Equal([]string{
+			"created#0", "cut off: context deadline exceeded", "limited: false", "created#1",
+		}))
+	}, SpecTimeout(minute))
+
+	It("is not called any more once the object is being deleted (CAUSE-18)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("created", fails[W](seen, "created", kopf.Temporary(failure, 300*time.Millisecond))).
+			OnDelete("deleted", failsUntil[W](seen, "deleted", 2, kopf.Temporary(failure, 300*time.Millisecond)))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(recordOf(ctx, obj, "created")).Should(HaveField("Retries", 1))
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.all()).To(Equal([]string{"created:create#0", "deleted:delete#0", "deleted:delete#1", "deleted:delete#2"}))
+		Expect(op.log.find("superseded", `"cause"="create"`, `"by"="delete"`)).To(HaveLen(1))
+	}, SpecTimeout(minute))
+
+	It("does not make other causes of the same id forgotten (SE-03, PROG-24)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			On("both", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonDelete}, ok[W](seen, "both")).
+			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
+				if req.Object.Name == "fine" {
+					return nil
+				}
+				return kopf.Temporary(failure, never)
+			})))
+		fine, halfway := widget(ns, "fine"), widget(ns, "halfway")
+		create(ctx, fine)
+		handled(ctx, fine)
+		remove(ctx, fine)
+		Eventually(gone(ctx, fine)).Should(BeTrue())
+		Expect(seen.all()).To(Equal([]string{"both:create", "both:delete"}))
+
+		create(ctx, halfway)
+		Eventually(recordOf(ctx, halfway, "both")).Should(HaveField("Success", true))
+		remove(ctx, halfway)
+		Eventually(gone(ctx, halfway)).Should(BeTrue())
+		Expect(seen.all()).To(Equal([]string{"both:create", "both:delete", "both:create", "both:delete"}))
+	}, SpecTimeout(minute))
+
+	It("is logged as an error if nobody expected that (B-27)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		failing := func(id string, err error) kopf.Handler[W] {
+			return failsUntil[W](&calls{}, id, 1, err)
+		}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("temporary", failing("temporary", kopf.Temporary(failure, 0))).
+			OnCreate("permanent", failing("permanent", kopf.Permanent(failure))).
+			OnCreate("terminal", failing("terminal", reconcile.TerminalError(failure))).
+			OnCreate("unknown", failing("unknown", failure), kopf.Backoff(0)).
+			OnCreate("limited", failing("limited", kopf.Temporary(failure, 0)), kopf.Retries(1))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		for _, id := range []string{"temporary", "permanent", "terminal", "unknown", "limited"} {
+			Expect(op.log.find("Handler failed", `"handler"="`+id+`"`, failure.Error())).To(HaveLen(1), id)
+		}
+		Expect(op.log.errors()).To(HaveExactElements(ContainSubstring(`"handler"="unknown"`)))
+	}, SpecTimeout(minute))
+
+	It("does not keep a worker from other objects while it waits", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.note("%s#%d", req.Object.Name, req.Attempt.Number)
+				if req.Object.Name == "good" {
+					return nil
+				}
+				return failure
+			}, kopf.Backoff(time.Second))))
+		bad, good := widget(ns, "bad"), widget(ns, "good")
+		create(ctx, bad)
+		Eventually(recordOf(ctx, bad, "created")).Should(HaveField("Retries", 1))
+		create(ctx, good)
+		handled(ctx, good)
+		Expect(seen.all()).To(HaveLen(2), "the good one was handled while the bad one waited")
+	}, SpecTimeout(minute))
+
+	It("keeps its pace, however often others change the object (B-11)", func(ctx context.Context) {
+		const backoff = time.Second
+		ns, line := newNamespace(ctx), &timeline{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("created", timed(line, failsUntil[W](&calls{}, "created", 2, failure)), kopf.Backoff(backoff))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(line.times).Should(HaveLen(1))
+		for i := range 50 {
+			// In turn what is essential and what is not.
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/edit":"%d"}}}`, i)
+			if i%2 == 0 {
+				patch = fmt.Sprintf(`{"status":{"phase":"phase-%d"}}`, i)
+				Expect(k8s.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+				continue
+			}
+			Expect(k8s.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		}
+		handled(ctx, obj)
+		Expect(line.gaps()).To(HaveExactElements(atLeast(backoff), atLeast(backoff)))
+	}, SpecTimeout(minute))
+})
+
+// panicky writes into a nil map.
+func panicky(m map[string]int) { m["one"]++ }
+
+// atLeast matches a time between two attempts.
+func atLeast(pause time.Duration) OmegaMatcher { return BeNumerically(">=", pause-grain) }
