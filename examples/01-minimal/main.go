@@ -27,8 +27,7 @@ func main() {
 }
 
 func run() error {
-	noMetrics := server.Options{BindAddress: "0"}
-	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{Metrics: noMetrics})
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ func run(ctx context.Context, s *screen, keep bool) error {
 }
 
 func (d *demo) show(ctx context.Context, keep bool) error {
+	d.screen.bold("An operator in less than 60 lines, at work on a real API server on this machine")
 	if err := d.setUp(ctx); err != nil {
 		return err
 	}
@@ -50,8 +51,7 @@ func (d *demo) show(ctx context.Context, keep bool) error {
 		return d.keep(ctx)
 	}
 	d.screen.heading("That was it")
-	d.screen.say("The operator is examples/01-minimal/main.go.")
-	d.screen.say("To try it out yourself, with kubectl: make demo KEEP=1")
+	d.screen.say("The operator is examples/01-minimal/main.go.\nTo try it out yourself, with kubectl: make demo KEEP=1")
 	return nil
 }
 

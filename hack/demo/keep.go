@@ -7,20 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// keep stays up until it is told to end, with the sample there again, and shows what goes on.
+// keep stays up until it is told to end, with the object there again, and shows what goes on.
 func (d *demo) keep(ctx context.Context) error {
-	err := d.take(ctx, 4, step{
-		title:   "Creating it again, for you",
-		about:   "All this stays up until Ctrl-C.",
-		command: "kubectl create -f examples/01-minimal/config/samples/database.yaml",
-		do:      d.create,
-		reason:  "create",
-	})
+	_, err := d.perform(ctx, d.creation())
+	if err == nil {
+		_, err = d.requests.next() // of no interest
+	}
 	if err != nil {
 		return err
 	}
+	d.log.next()
 	d.screen.heading("Your turn")
-	d.screen.say("In another terminal:\n\n" +
+	d.screen.say("The database is there again. In another terminal:\n\n" +
 		"  export KUBECONFIG=" + d.kubeconfig() + "\n" +
 		"  kubectl get databases\n" +
 		"  kubectl get database orders -o yaml\n" +

@@ -50,7 +50,7 @@ func shorten(line string) string {
 		return line // of a stack, or from somebody else
 	}
 	if _, clock, found := strings.Cut(parts[0], "T"); found {
-		parts[0] = strings.TrimSuffix(clock, "Z")
+		parts[0] = clock[:min(len(clock), len("15:04:05.000"))]
 	}
 	last := len(parts) - 1
 	if fields, ok := pairs(parts[last]); ok {
@@ -59,7 +59,7 @@ func shorten(line string) string {
 	return strings.Join(parts, "  ")
 }
 
-var omitted = []string{"controller", "kind", "namespace", "name", "uid"}
+var omitted = []string{"controller", "kind", "namespace", "name", "uid", "reconcileID"}
 
 // pairs writes the fields of a log line as key=value.
 func pairs(text string) (string, bool) {

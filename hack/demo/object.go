@@ -26,10 +26,15 @@ func readSample(path string) (*unstructured.Unstructured, error) {
 // lastHandled is the annotation in which kopf keeps what the handlers are done with.
 const lastHandled = "kopf.zalando.org/last-handled-configuration"
 
-// unhandled says what tells that the operator is not done with an object.
-func unhandled(obj *unstructured.Unstructured) string {
-	if obj == nil {
+// unhandled says by what one can tell that the operator is not done with an object yet.
+func unhandled(obj *unstructured.Unstructured, reason string) string {
+	switch deleted := reason == "delete"; {
+	case deleted && obj == nil:
 		return ""
+	case deleted:
+		return "the object still exists"
+	case obj == nil:
+		return "the object does not exist"
 	}
 	text, found := obj.GetAnnotations()[lastHandled]
 	if !found {

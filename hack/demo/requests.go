@@ -38,15 +38,12 @@ func describe(r controlplane.Request) string {
 	if strings.HasPrefix(r.UserAgent, operatorName+"/") {
 		who = "operator"
 	}
-	what := r.Resource
-	for _, name := range []string{r.Name, r.Subresource} {
-		if name != "" {
-			what += "/" + name
-		}
-	}
+	what := strings.TrimRight(strings.Join([]string{r.Resource, r.Name, r.Subresource}, "/"), "/")
 	var body bytes.Buffer
-	if err := json.Compact(&body, r.Body); err != nil { // of a delete, there is none
-		body.Reset()
+	if r.Verb != "delete" { // whose body has options only, and here none of them
+		if err := json.Compact(&body, r.Body); err != nil {
+			body.Reset() // there is none
+		}
 	}
 	return strings.TrimSpace(fmt.Sprintf("%-8s  %-6s  %-23s  %d  %s", who, methods[r.Verb], what, r.Code, body.String()))
 }

@@ -21,7 +21,9 @@ func newScreen(file *os.File) *screen {
 	return &screen{out: file, rich: terminal && os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == ""}
 }
 
-func (s *screen) say(text string) { fmt.Fprintln(s.out, text) }
+func (s *screen) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
+
+func (s *screen) say(text string) { s.printf("%s\n", text) }
 
 func (s *screen) bold(text string) {
 	if s.rich {
@@ -52,7 +54,7 @@ func (s *screen) part(title string, lines []string, none string) {
 func (s *screen) during(ctx context.Context, limit time.Duration, what, hint string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	fmt.Fprintf(s.out, "%s (%s) ...", what, hint)
+	s.printf("%s (%s) ...", what, hint)
 	began := time.Now()
 	done := make(chan error, 1)
 	go func() { done <- do(ctx) }()
@@ -61,14 +63,14 @@ func (s *screen) during(ctx context.Context, limit time.Duration, what, hint str
 	for {
 		select {
 		case <-sign.C:
-			fmt.Fprintf(s.out, " %ds ...", int(time.Since(began).Seconds()))
+			s.printf(" %ds ...", int(time.Since(began).Seconds()))
 		case err := <-done:
 			took := time.Since(began).Round(100 * time.Millisecond)
 			if err != nil {
-				fmt.Fprintf(s.out, " no, after %s\n", took)
+				s.printf(" no, after %s\n", took)
 				return fmt.Errorf("%s: %w", strings.ToLower(what[:1])+what[1:], err)
 			}
-			fmt.Fprintf(s.out, " done in %s\n", took)
+			s.printf(" done in %s\n", took)
 			return nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -22,18 +23,11 @@ const patch = `{"spec":{"sizeGiB":20}}`
 
 func (d *demo) steps() []step {
 	return []step{
-		{
-			title: "Creating a database",
-			about: "A creation handler logs the new object and has a result, which is kept in the status.\n" +
-				"There is a deletion handler, too, so the object gets a finalizer first.",
-			command: "kubectl create -f examples/01-minimal/config/samples/database.yaml",
-			do:      d.create,
-			reason:  "create",
-		},
+		d.creation(),
 		{
 			title: "Editing it",
-			about: "What was handled last is remembered in an annotation: that is how an update handler knows\n" +
-				"what has changed, even if the operator was down meanwhile.",
+			about: "What was handled last is kept in an annotation. So the update handler can tell what has changed,\n" +
+				"even if the operator was down meanwhile.",
 			command: "kubectl patch database orders --type=merge -p '" + patch + "'",
 			do: func(ctx context.Context) error {
 				return d.you.Patch(ctx, d.sample.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
@@ -52,43 +46,68 @@ func (d *demo) steps() []step {
 	}
 }
 
-func (d *demo) create(ctx context.Context) error { return d.you.Create(ctx, d.sample.DeepCopy()) }
+func (d *demo) creation() step {
+	return step{
+		title: "Creating a database",
+		about: "The creation handler logs the new object and has a result, which is kept in the status. There\n" +
+			"is a deletion handler too, so the object gets a finalizer first.",
+		command: "kubectl create -f examples/01-minimal/config/samples/database.yaml",
+		do: func(ctx context.Context) error {
+			return d.you.Create(ctx, d.sample.DeepCopy())
+		},
+		reason: "create",
+	}
+}
 
 // take goes through one step, and shows what has come of it.
 func (d *demo) take(ctx context.Context, number int, s step) error {
-	ctx, cancel := context.WithTimeout(ctx, stepLimit)
-	defer cancel()
 	d.screen.heading(fmt.Sprintf("%d. %s", number, s.title))
-	d.screen.say(s.about)
-	d.screen.say("\n$ " + s.command)
-
-	if err := s.do(ctx); err != nil {
-		return fmt.Errorf("%s: %w", s.title, err)
-	}
-	obj := d.sample.DeepCopy()
-	if err := d.await(ctx, fmt.Sprintf("the operator has handled the %s", s.reason), func(ctx context.Context) string {
-		err := d.you.Get(ctx, client.ObjectKeyFromObject(d.sample), obj)
-		switch {
-		case apierrors.IsNotFound(err) && s.reason == "delete":
-			obj = nil
-		case err != nil:
-			return err.Error()
-		case s.reason == "delete":
-			return "the object still exists"
-		}
-		if problem := unhandled(obj); problem != "" {
-			return problem
-		}
-		return d.log.missing("Handled", `"reason": "`+s.reason+`"`)
-	}); err != nil {
+	d.screen.say(s.about + "\n\n$ " + s.command)
+	obj, err := d.perform(ctx, s)
+	if err != nil {
 		return err
 	}
 	requests, err := d.requests.next()
 	if err != nil {
 		return err
 	}
-	d.screen.part("What the operator has logged (the lines also name the object):", shortened(d.log.next()), "(nothing)")
+	d.screen.part("The operator's log (each line also names the object):", shortened(d.log.next()), "(nothing)")
 	d.screen.part("The object now:", summary(obj), "(it does not exist any more)")
-	d.screen.part("The requests that were made to change it:", requests, "(none)")
+	d.screen.part("The requests that have changed it:", requests, "(none)")
 	return nil
+}
+
+// perform does what the step is about, and waits until the operator is done with it. It returns the
+// object as it is then, nil if there is none.
+func (d *demo) perform(ctx context.Context, s step) (*unstructured.Unstructured, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	if err := s.do(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.command, err)
+	}
+	var obj *unstructured.Unstructured
+	err := d.await(ctx, "the operator has handled the "+s.reason, func(ctx context.Context) string {
+		var problem string
+		if obj, problem = d.look(ctx); problem != "" {
+			return problem
+		}
+		if problem := unhandled(obj, s.reason); problem != "" {
+			return problem
+		}
+		return d.log.missing("Handled", `"reason": "`+s.reason+`"`)
+	})
+	return obj, err
+}
+
+// look returns the object, nil if there is none, or the problem that it cannot be read.
+func (d *demo) look(ctx context.Context) (*unstructured.Unstructured, string) {
+	obj := d.sample.DeepCopy()
+	err := d.you.Get(ctx, client.ObjectKeyFromObject(d.sample), obj)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, ""
+	case err != nil:
+		return nil, err.Error()
+	}
+	return obj, ""
 }

@@ -22,7 +22,6 @@ func (e *Engine) bury(ctx context.Context, key types.NamespacedName) {
 			continue // it could not be handled either
 		}
 		e.detect(ctx, c)
-		c.memory.Alive = true // it was known, and it is gone
 		e.farewell(ctx, c)
 	}
 }

@@ -17,8 +17,8 @@ type Memory struct {
 	Listed bool
 	// Handled: a cause of the object was handled to its end in this process, so it has resumed.
 	Handled bool
-	// Deleting: the object was seen alive in this process, and then being deleted.
-	Alive, Deleting bool
+	// Alive: the object was seen by this process before it was being deleted.
+	Alive bool
 	// Farewelled: the optional delete handlers were called.
 	Farewelled bool
 	// Released: our finalizer was taken off in this process. It is never put on again.

@@ -115,7 +115,7 @@ func TestPurgeRemovesWhatTheSameStateHasSaved(t *testing.T) {
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-20 what is left", keysOf(obj), nil)
+	equal(t, "PROG-20 what is left", keysOf(obj), []string(nil))
 }
 
 func TestPurgeForgetsSubHandlersOfASupersededCause(t *testing.T) {
@@ -131,9 +131,11 @@ func TestPurgeForgetsSubHandlersOfASupersededCause(t *testing.T) {
 	equal(t, "PROG-20 SUB-12 what is left", len(obj.GetAnnotations()), 0)
 }
 
+type keeper = progress.Store
+
 // refusing is a store that fails for some ids.
 type refusing struct {
-	progress.Store
+	keeper
 	ids map[string]error
 }
 
@@ -141,14 +143,14 @@ func (r refusing) Store(obj client.Object, id string, record progress.Record) er
 	if err := r.ids[id]; err != nil {
 		return err
 	}
-	return r.Store.Store(obj, id, record)
+	return r.keeper.Store(obj, id, record)
 }
 
 func (r refusing) Purge(obj client.Object, id string) error {
 	if err := r.ids[id]; err != nil {
 		return err
 	}
-	return r.Store.Purge(obj, id)
+	return r.keeper.Purge(obj, id)
 }
 
 func TestFailuresOfTheStore(t *testing.T) {

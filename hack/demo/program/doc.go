@@ -14,7 +14,7 @@
 //
 // # Guarantees
 //
-// On systems with /bin/sh, the program does not outlive this process, whatever ends that: a guard
+// On Unix, the program does not outlive this process, whatever ends that: a guard
 // reads from a pipe of this process, and kills the program when the pipe breaks. The program is not
 // hit by Ctrl-C, so that this process can end it in good order.
 package program

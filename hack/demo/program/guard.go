@@ -1,9 +1,12 @@
+//go:build unix
+
 package program
 
 import (
 	"fmt"
 	"os/exec"
 	"strconv"
+	"syscall"
 )
 
 const guardScript = `
@@ -14,13 +17,9 @@ kill -9 "$1"
 
 // guard kills a process when this one has ended without a release.
 func guard(pid int) (release func(), err error) {
-	shell, err := exec.LookPath("/bin/sh")
-	if err != nil {
-		return func() {}, nil // not a system to be guarded
-	}
-	cmd := exec.Command(shell, "-c", guardScript, "kopf-program-guard", strconv.Itoa(pid))
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "kopf-program-guard", strconv.Itoa(pid))
 	cmd.SysProcAttr = apart()
-	stdin, err := cmd.StdinPipe() // never written to; held by release, as long as that is held
+	stdin, err := cmd.StdinPipe() // nothing is written to it; it is held by the release
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -33,3 +32,6 @@ func guard(pid int) (release func(), err error) {
 		_ = stdin.Close()
 	}, nil
 }
+
+// apart keeps a process out of the reach of Ctrl-C.
+func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,107 @@
+package progress_test
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+const baselineKey = kopfPrefix + "/last-handled-configuration"
+
+func TestBaselineStores(t *testing.T) {
+	long := "a-very-long-prefix-of-more-than-36-chars.example.com"
+	for _, test := range []struct {
+		name, prefix string
+		obj          client.Object
+		want         []string // the names
+	}{
+		{"KEY-01 ESS-10 by default", "", configMap(), []string{"last-handled-configuration"}},
+		{"ESS-10 a custom prefix", ownPrefix, configMap(), []string{"last-handled-configuration"}},
+		{"KEY-06 ESS-10 a long prefix", long, configMap(), []string{"las-a.A3qw", "last-handled-configuration"}},
+		{"KEY-13 a ReplicaSet of a Deployment", "", ownedReplicaSet("ReplicaSet", "Deployment"), []string{"last-handled-configuration-ofDRS"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			baseline := progress.AnnotationBaseline(test.prefix)
+			if got := baseline.Fetch(test.obj); got != nil {
+				t.Errorf("there is %q before anything was stored", got)
+			}
+			baseline.Store(test.obj, []byte(`{"spec":{"a":"\u0451<&>"}}`))
+			prefix := test.prefix
+			if prefix == "" {
+				prefix = kopfPrefix
+			}
+			equal(t, "names", namesOf(test.obj, prefix), test.want)
+			for _, name := range test.want {
+				equal(t, "ESS-10 one newline", test.obj.GetAnnotations()[prefix+"/"+name], `{"spec":{"a":"\u0451<&>"}}`+"\n")
+			}
+			equal(t, "ESS-10 fetched", string(baseline.Fetch(test.obj)), `{"spec":{"a":"\u0451<&>"}}`)
+
+			baseline.Store(test.obj, []byte(`{}`))
+			equal(t, "ESS-16 stored over it", string(baseline.Fetch(test.obj)), `{}`)
+		})
+	}
+}
+
+func TestBaselineFetches(t *testing.T) {
+	long := "a-very-long-prefix-of-more-than-36-chars.example.com"
+	for _, test := range []struct {
+		name, prefix string
+		annotations  []string
+		want         string
+		absent       bool
+	}{
+		{name: "ESS-12 spaces and newlines around", annotations: []string{baselineKey, "\n {\"a\": 1}\r\n\n"}, want: `{"a": 1}`},
+		{name: "ESS-12 none around", annotations: []string{baselineKey, `{}`}, want: `{}`},
+		{name: "ESS-12 null", annotations: []string{baselineKey, "null"}, absent: true},
+		{name: "ESS-12 null with a newline", annotations: []string{baselineKey, "null\n"}, absent: true},
+		{name: "CAUSE-28 none", annotations: []string{kopfPrefix + "/fn", "{}"}, absent: true},
+		{name: "ESS-15 B-30 broken: it is for the reader to say so", annotations: []string{baselineKey, "{"}, want: "{"},
+		{name: "B-34 of another prefix", prefix: ownPrefix, annotations: []string{baselineKey, "{}"}, absent: true},
+		{
+			name: "KEY-11 the newer key first", prefix: long,
+			annotations: []string{long + "/las-a.A3qw", `{"v":1}`, long + "/last-handled-configuration", `{"v":2}`}, want: `{"v":2}`,
+		},
+		{name: "KEY-11 MIG-06 the older key", prefix: long, annotations: []string{long + "/las-a.A3qw", `{"v":1}`}, want: `{"v":1}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := progress.AnnotationBaseline(test.prefix).Fetch(configMap(test.annotations...))
+			if (got == nil) != test.absent || string(got) != test.want {
+				t.Errorf("fetched %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestBaselineOfAnOwnedReplicaSetIsNotItsDeployments(t *testing.T) {
+	set := ownedReplicaSet("ReplicaSet", "Deployment")
+	set.SetAnnotations(map[string]string{baselineKey: "{}"})
+	if got := progress.AnnotationBaseline("").Fetch(set); got != nil {
+		t.Errorf("KEY-13: the Deployment's baseline %q was taken for the ReplicaSet's", got)
+	}
+}
+
+func TestBaselineClear(t *testing.T) {
+	long := "a-very-long-prefix-of-more-than-36-chars.example.com"
+	for _, test := range []struct {
+		name, prefix  string
+		essence, want map[string]any
+	}{
+		{"ESS-07 its own key", "", essenceOf(baselineKey, "{}", "a", "b"), essenceOf("a", "b")},
+		{"ESS-07 KEY-13 the key of a ReplicaSet", "", essenceOf(baselineKey+"-ofDRS", "{}", "a", "b"), essenceOf("a", "b")},
+		{
+			"ESS-07 both generations", long,
+			essenceOf(long+"/last-handled-configuration", "", long+"/las-a.A3qw", "", long+"/last-handled-configuration-ofDRS", "", long+"/las-Fut6wg", "", "a", "b"),
+			essenceOf("a", "b"),
+		},
+		{"ESS-07 nothing else under its prefix", ownPrefix, essenceOf(ownPrefix+"/x", "y"), essenceOf(ownPrefix+"/x", "y")},
+		{"ESS-07 not that of others", ownPrefix, essenceOf(baselineKey, "{}"), essenceOf(baselineKey, "{}")},
+		{"ESS-06 emptied parents go", "", essenceOf(baselineKey, "{}"), map[string]any{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			progress.AnnotationBaseline(test.prefix).Clear(test.essence)
+			equal(t, "essence", test.essence, test.want)
+		})
+	}
+}

@@ -1,0 +1,234 @@
+package progress_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// A widget is an object of a Go type whose status has a place for the records of old operators.
+type widget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Status            widgetStatus `json:"status,omitempty"`
+}
+
+type widgetStatus struct {
+	widgetExtras `json:",inline"`
+	Phase        string `json:"phase,omitempty"`
+}
+
+type widgetExtras struct {
+	Kopf *widgetKopf `json:"kopf,omitempty"`
+}
+
+type widgetKopf struct {
+	Progress map[string]widgetRecord `json:"progress,omitempty"`
+	Dummy    string                  `json:"dummy,omitempty"`
+}
+
+type widgetRecord struct {
+	Retries int64  `json:"retries,omitempty"`
+	Purpose string `json:"purpose,omitempty"`
+}
+
+func (w *widget) DeepCopyObject() runtime.Object {
+	out := *w
+	out.ObjectMeta = *w.ObjectMeta.DeepCopy()
+	if w.Status.Kopf != nil {
+		kopf := *w.Status.Kopf
+		kopf.Progress = map[string]widgetRecord{}
+		for id, record := range w.Status.Kopf.Progress {
+			kopf.Progress[id] = record
+		}
+		out.Status.Kopf = &kopf
+	}
+	return &out
+}
+
+// A rawWidget keeps whatever its status has.
+type rawWidget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Status            rawStatus `json:"status,omitempty"`
+}
+
+type rawStatus struct {
+	Kopf *runtime.RawExtension `json:"kopf,omitempty"`
+}
+
+func (w *rawWidget) DeepCopyObject() runtime.Object {
+	out := *w
+	out.ObjectMeta = *w.ObjectMeta.DeepCopy()
+	if w.Status.Kopf != nil {
+		out.Status.Kopf = w.Status.Kopf.DeepCopy()
+	}
+	return &out
+}
+
+// statusOf is a status with records where old operators kept them.
+func statusOf(records map[string]any) map[string]any {
+	return map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d", "progress": records}}
+}
+
+func legacyObjects(id string) map[string]client.Object {
+	return map[string]client.Object{
+		"untyped": withStatus(statusOf(map[string]any{id: map[string]any{"retries": int64(2), "purpose": "create", "message": nil}})),
+		"typed": &widget{
+			ObjectMeta: metav1.ObjectMeta{Name: "w", UID: "1"},
+			Status: widgetStatus{Phase: "up", widgetExtras: widgetExtras{
+				Kopf: &widgetKopf{Dummy: "d", Progress: map[string]widgetRecord{id: {Retries: 2, Purpose: "create"}}},
+			}},
+		},
+		"raw": &rawWidget{
+			ObjectMeta: metav1.ObjectMeta{Name: "w", UID: "1"},
+			Status:     rawStatus{Kopf: &runtime.RawExtension{Raw: []byte(`{"dummy":"d","progress":{"` + id + `":{"retries":2,"purpose":"create"}}}`)}},
+		},
+	}
+}
+
+func TestSmartReadsTheStatus(t *testing.T) {
+	for name, obj := range legacyObjects("a/b") {
+		t.Run("PROG-05 "+name, func(t *testing.T) {
+			record := mustFetch(t, progress.Smart(), obj, "a/b")
+			if record == nil {
+				t.Fatal("the record in the status was not found")
+			}
+			equal(t, "record", *record, progress.Record{Retries: 2, Purpose: "create"})
+			if other := mustFetch(t, progress.Smart(), obj, "a.b"); other != nil {
+				t.Errorf("PROG-07: the ids of the status are raw, but a.b is %+v", *other)
+			}
+		})
+	}
+}
+
+// Trace C-10: a cause that an old operator has begun.
+func TestSmartMovesRecordsToAnnotations(t *testing.T) {
+	smart := progress.Smart()
+	for name, obj := range legacyObjects("a") {
+		t.Run(name, func(t *testing.T) {
+			before := jsonOf(t, obj)["status"]
+			mustStore(t, smart, obj, "a", progress.Record{Retries: 3, Purpose: "create"})
+			equal(t, "PROG-05 written to annotations", namesOf(obj, kopfPrefix), []string{"a"})
+			equal(t, "PROG-05 and not to the status", jsonOf(t, obj)["status"], before)
+			equal(t, "PROG-05 annotations first", mustFetch(t, smart, obj, "a").Retries, 3)
+
+			mustPurge(t, smart, obj, "a")
+			if record := mustFetch(t, smart, obj, "a"); record != nil {
+				t.Errorf("PROG-05: after purging there is %+v", *record)
+			}
+			content := jsonOf(t, obj)
+			equal(t, "PROG-05 all else stays: the name", content["metadata"].(map[string]any)["name"], any("w"))
+			status := content["status"].(map[string]any)
+			equal(t, "PROG-05 all else stays: the phase", status["phase"], before.(map[string]any)["phase"])
+			equal(t, "PROG-05 all else stays: what is beside", status["kopf"].(map[string]any)["dummy"], any("d"))
+			equal(t, "PROG-05 annotations are purged", len(namesOf(obj, kopfPrefix)), 0)
+		})
+	}
+}
+
+func TestSmartPurgesOneOfSeveral(t *testing.T) {
+	smart := progress.Smart()
+	records := map[string]any{"a": map[string]any{"retries": int64(1)}, "b": map[string]any{"retries": int64(2)}}
+	obj := withStatus(statusOf(records))
+	mustPurge(t, smart, obj, "a")
+	equal(t, "PROG-01 the status", obj.Object["status"], any(statusOf(map[string]any{"b": map[string]any{"retries": int64(2)}})))
+
+	typed := &widget{Status: widgetStatus{widgetExtras: widgetExtras{
+		Kopf: &widgetKopf{Progress: map[string]widgetRecord{"a": {Retries: 1}, "b": {Retries: 2}}},
+	}}}
+	mustPurge(t, smart, typed, "a")
+	equal(t, "PROG-01 the typed status", typed.Status.Kopf.Progress, map[string]widgetRecord{"b": {Retries: 2}})
+}
+
+func TestSmartOnObjectsWithoutLegacyRecords(t *testing.T) {
+	for name, obj := range map[string]client.Object{
+		"a type without the field":  configMap(),
+		"a type with it empty":      &widget{},
+		"a type with it raw":        &rawWidget{},
+		"no status":                 withStatus(nil),
+		"a status of another shape": withStatus(map[string]any{"kopf": "x"}),
+		"progress of another shape": withStatus(statusOf(nil)),
+		"a null for a record":       withStatus(statusOf(map[string]any{"a": nil})),
+	} {
+		t.Run("PROG-05 "+name, func(t *testing.T) {
+			if record := mustFetch(t, progress.Smart(), obj, "a"); record != nil {
+				t.Errorf("a record came from nowhere: %+v", *record)
+			}
+			mustPurge(t, progress.Smart(), obj, "a")
+		})
+	}
+}
+
+func TestSmartBrokenRecords(t *testing.T) {
+	broken := map[string]any{"a": map[string]any{"retries": "many"}}
+	sound := map[string]any{"a": map[string]any{"retries": int64(2)}}
+	for _, test := range []struct {
+		name       string
+		status     map[string]any
+		annotation string
+		want       *progress.Record
+		place      string // named in the error; empty: no error
+	}{
+		{"B-30 broken in the status", broken, "", nil, "status.kopf.progress.a"},
+		{"B-30 no object in the status", map[string]any{"a": "x"}, "", nil, "status.kopf.progress.a"},
+		{"B-30 PROG-05 the annotation is sound: the status is not asked", broken, `{"retries":1}`, &progress.Record{Retries: 1}, ""},
+		{"B-30 broken in both", broken, "{", nil, kopfPrefix + "/a"},
+		{"B-30 the annotation is broken and so absent: the status counts, with a word about it", sound, "{", &progress.Record{Retries: 2}, kopfPrefix + "/a"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			obj := withStatus(statusOf(test.status))
+			if test.annotation != "" {
+				obj.SetAnnotations(map[string]string{kopfPrefix + "/a": test.annotation})
+			}
+			record, err := progress.Smart().Fetch(obj, "a")
+			equal(t, "record", record, test.want)
+			var unreadable *progress.UnreadableError
+			switch {
+			case test.place == "" && err != nil:
+				t.Errorf("error = %v, want none", err)
+			case test.place != "" && (!errors.As(err, &unreadable) || !strings.Contains(err.Error(), test.place)):
+				t.Errorf("error = %v, want one that tells of %s", err, test.place)
+			}
+		})
+	}
+}
+
+func TestSmartClear(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		essence, want map[string]any
+	}{
+		{
+			"ESS-08 PROG-05 the annotations and the field, with what is emptied by that",
+			map[string]any{
+				"metadata": essenceOf(kopfPrefix+"/a", "x")["metadata"],
+				"status":   map[string]any{"kopf": map[string]any{"progress": map[string]any{"a": map[string]any{}}}},
+			},
+			map[string]any{},
+		},
+		{
+			"ESS-08 what is beside the field stays; the touch field is not cleaned",
+			map[string]any{"status": statusOf(map[string]any{"a": map[string]any{}})},
+			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d"}}},
+		},
+		{
+			"ESS-08 what is beside the emptied field stays",
+			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"progress": map[string]any{}}}},
+			map[string]any{"status": map[string]any{"phase": "up"}},
+		},
+		{"ESS-08 another shape", map[string]any{"status": map[string]any{"kopf": "x"}}, map[string]any{"status": map[string]any{"kopf": "x"}}},
+		{"ESS-08 nothing to clear", map[string]any{"spec": "x"}, map[string]any{"spec": "x"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			progress.Smart().Clear(test.essence)
+			equal(t, "essence", test.essence, test.want)
+		})
+	}
+}

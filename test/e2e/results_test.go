@@ -1,0 +1,401 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var _ = Describe("Results", func() {
+	type W = *v1.Widget
+	type U = *unstructured.Unstructured
+	failure := errors.New("out of order")
+
+	// returns is a handler with a result.
+	returns := func(seen *calls, id string, result any) kopf.Handler[U] {
+		return func(_ context.Context, req *kopf.Request[U]) error {
+			seen.note("%s:%s", id, req.Reason)
+			req.SetResult(result)
+			return nil
+		}
+	}
+
+	DescribeTable("are kept on the object, and are no change of it (RES-01)",
+		func(ctx context.Context, gvk schema.GroupVersionKind, opts []kopf.ResourceOption, path []string) {
+			ns, seen := newNamespace(ctx), &calls{}
+			start(ns, options(kopf.For(kopf.Unstructured(gvk), opts...).
+				OnCreate("created", returns(seen, "created", map[string]any{"ready": true, "ports": []int{1, 2}})).
+				OnCreate("ns/named", returns(seen, "named", struct {
+					Size  int     `json:"size"`
+					Ratio float64 `json:"ratio"`
+				}{7, 0.5})).
+				OnCreate("nothing", returns(seen, "nothing", nil)).
+				OnUpdate("updated", returns(seen, "updated", "once"))))
+			obj := untyped(gvk, ns, "one")
+			create(ctx, obj)
+			handled(ctx, obj)
+			want := map[string]any{
+				"created":  map[string]any{"ready": true, "ports": []any{int64(1), int64(2)}},
+				"ns/named": map[string]any{"size": int64(7), "ratio": 0.5},
+			}
+			Expect(valueAt(ctx, obj, path...)()).To(Equal(want))
+			Consistently(seen.all, awhile).Should(Equal([]string{"created:create", "named:create", "nothing:create"}))
+
+			edit(ctx, obj, func(u U) { u.SetLabels(map[string]string{"tier": "gold"}) })
+			want["updated"] = "once"
+			Eventually(valueAt(ctx, obj, path...)).Should(Equal(want))
+			handled(ctx, obj)
+			Consistently(func() int { return seen.count("updated:update") }, awhile).Should(Equal(1))
+		},
+		Entry("with the status subresource", SpecTimeout(minute), widgetGVK, nil, []string{"status"}),
+		Entry("without it", SpecTimeout(minute), gadgetGVK, nil, []string{"status"}),
+		Entry("in a field of the status", SpecTimeout(minute), widgetGVK,
+			[]kopf.ResourceOption{kopf.WithResults("status.kept.results")}, []string{"status", "kept", "results"}),
+		Entry("in a field of the spec", SpecTimeout(minute), gadgetGVK,
+			[]kopf.ResourceOption{kopf.WithResults("spec.results")}, []string{"spec", "results"}),
+	)
+
+	It("of typed kinds need not be in their Go type", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
+			req.Object.Status.Phase = "ready"
+			req.SetResult("done")
+			return nil
+		})))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status")()).
+			To(Equal(map[string]any{"phase": "ready", "created": "done"}))
+	}, SpecTimeout(minute))
+
+	It("that are maps are merged into earlier ones, others replace them (RES-02)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		var results = map[string][]any{
+			"map":  {map[string]any{"a": 1, "b": map[string]any{"c": 1}}, map[string]any{"a": nil, "b": map[string]any{"d": 2}}},
+			"list": {[]string{"a", "b"}, []string{"c"}},
+			"text": {"old", "new"},
+			"turn": {map[string]any{"a": 1}, "text"},
+		}
+		resource := kopf.For(kopf.Unstructured(widgetGVK))
+		for _, id := range []string{"map", "list", "text", "turn"} {
+			resource.On(id, []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[U]) error {
+				if req.Reason == kopf.ReasonCreate {
+					req.SetResult(results[id][0])
+				} else {
+					req.SetResult(results[id][1])
+				}
+				return nil
+			})
+		}
+		start(ns, options(resource))
+		obj := untyped(widgetGVK, ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{
+			"map":  map[string]any{"a": int64(1), "b": map[string]any{"c": int64(1)}},
+			"list": []any{"a", "b"}, "text": "old", "turn": map[string]any{"a": int64(1)},
+		}))
+		edit(ctx, obj, func(u U) { u.SetLabels(map[string]string{"tier": "gold"}) })
+		Eventually(valueAt(ctx, obj, "status")).Should(Equal(map[string]any{
+			"map":  map[string]any{"b": map[string]any{"c": int64(1), "d": int64(2)}},
+			"list": []any{"c"}, "text": "new", "turn": "text",
+		}))
+	}, SpecTimeout(minute))
+
+	It("of failed attempts are not kept (RES-05)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		failing := func(err error) kopf.Handler[U] {
+			return func(_ context.Context, req *kopf.Request[U]) error {
+				if req.Attempt.Number > 0 {
+					return nil
+				}
+				req.SetResult("too early")
+				return err
+			}
+		}
+		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
+			OnCreate("retried", failing(kopf.Temporary(failure, 0))).
+			OnCreate("failed", failing(kopf.Permanent(failure))).
+			OnCreate("ignored", failing(failure), kopf.Errors(kopf.ErrorsIgnored)).
+			OnCreate("good", returns(&calls{}, "good", "kept"))))
+		obj := untyped(widgetGVK, ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"good": "kept"}))
+	}, SpecTimeout(minute))
+
+	It("survive that others are still failing, and restarts", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		declare := func(outcome error) []kopf.Option {
+			return options(kopf.For(kopf.Unstructured(widgetGVK)).
+				OnCreate("first", returns(seen, "first", "kept")).
+				OnCreate("second", fails[U](seen, "second", outcome)))
+		}
+		before := start(ns, declare(kopf.Temporary(failure, 100*time.Millisecond)))
+		obj := untyped(widgetGVK, ns, "one")
+		create(ctx, obj)
+		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", BeNumerically(">", 0)))
+		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"first": "kept"}))
+		before.stop()
+		start(ns, declare(nil))
+		handled(ctx, obj)
+		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"first": "kept"}))
+		Expect(seen.count("first:create")).To(Equal(1))
+	}, SpecTimeout(minute))
+
+	It("without a JSON form are failures for good, and say so (RES-07)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
+			OnCreate("channel", returns(seen, "channel", make(chan int))).
+			OnCreate("number", returns(seen, "number", math.NaN())).
+			OnCreate("good", returns(seen, "good", "kept"))))
+		obj := untyped(widgetGVK, ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Consistently(seen.all, awhile).Should(Equal([]string{"channel:create", "number:create", "good:create"}))
+		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"good": "kept"}))
+		Expect(op.log.find("failed for good", `"handler"="channel"`, "the result has no JSON form", "chan int")).To(HaveLen(1))
+		Expect(op.log.find("failed for good", `"handler"="number"`, "the result has no JSON form", "NaN")).To(HaveLen(1))
+	}, SpecTimeout(minute))
+
+	It("that a strict schema does not know are dropped, and nothing else breaks (RES-06)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
+			OnCreate("created", returns(seen, "created", "dropped")).
+			OnCreate("retried", failsUntil[U](seen, "retried", 2, kopf.Temporary(failure, 50*time.Millisecond))).
+			OnUpdate("updated", returns(seen, "updated", "dropped")).
+			OnDelete("deleted", returns(seen, "deleted", "dropped"))))
+		obj := untyped(strictGVK, ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		created := []string{"created:create", "retried:create#0", "retried:create#1", "retried:create#2"}
+		Consistently(seen.all, awhile).Should(Equal(created))
+		Expect(valueAt(ctx, obj, "status")()).To(BeEmpty())
+
+		edit(ctx, obj, func(u U) { u.SetLabels(map[string]string{"tier": "gold"}) })
+		Eventually(seen.all).Should(Equal(append(created, "updated:update")))
+		handled(ctx, obj)
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.all()).To(Equal(append(created, "updated:update", "deleted:delete")))
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+})
+
+var _ = Describe("What handlers change in the object", func() {
+	type W = *v1.Widget
+	type U = *unstructured.Unstructured
+	const never = time.Hour
+	failure := errors.New("out of order")
+
+	change := func(w W) {
+		w.Spec.Color = "blue"
+		w.Spec.Tags = append(w.Spec.Tags, "painted")
+		w.Labels = map[string]string{"painted": "yes"}
+		w.Annotations = map[string]string{"example.com/painted": "yes"}
+		w.Status.Phase = "painted"
+		w.Status.Log = append(w.Status.Log, "painted")
+	}
+	changed := And(
+		HaveField("Spec", v1.WidgetSpec{Size: 1, Color: "blue", Tags: []string{"painted"}}),
+		HaveField("Labels", map[string]string{"painted": "yes"}),
+		HaveField("Annotations", HaveKeyWithValue("example.com/painted", "yes")),
+		HaveField("Status", v1.WidgetStatus{Phase: "painted", Log: []string{"painted"}}),
+	)
+
+	It("lands on the server, and does not come back as an update (B-13)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.note("created")
+				change(req.Object)
+				return nil
+			}).
+			OnUpdate("updated", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.note("updated %s", req.Diff)
+				req.Object.Spec.Size *= 10
+				req.Object.Spec.Tags = nil
+				delete(req.Object.Labels, "painted")
+				req.Object.Status = v1.WidgetStatus{}
+				return nil
+			}).
+			OnDelete("deleted", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.note("deleted")
+				req.Object.Status.Phase = "leaving"
+				req.Object.Finalizers = append(req.Object.Finalizers[:0:0], req.Object.Finalizers...)
+				return nil
+			})))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(changed)
+		Consistently(seen.all, awhile).Should(Equal([]string{"created"}))
+
+		edit(ctx, obj, func(w W) { w.Spec.Size, w.Finalizers = 2, append(w.Finalizers, foreignFinalizer) })
+		Eventually(fresh(ctx, obj)).Should(HaveField("Spec", v1.WidgetSpec{Size: 20, Color: "blue"}))
+		handled(ctx, obj)
+		Consistently(seen.all, awhile).Should(HaveLen(2))
+		Expect(fresh(ctx, obj)()).To(And(HaveField("Labels", BeEmpty()), HaveField("Status", v1.WidgetStatus{})))
+
+		remove(ctx, obj)
+		Eventually(fresh(ctx, obj)).Should(HaveField("Finalizers", ConsistOf(foreignFinalizer)))
+		Expect(fresh(ctx, obj)()).To(HaveField("Status.Phase", "leaving"))
+		edit(ctx, obj, func(w W) { w.Finalizers = nil })
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+	}, SpecTimeout(minute))
+
+	It("of an untyped kind without the status subresource lands too", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
+			OnCreate("created", func(_ context.Context, req *kopf.Request[U]) error {
+				seen.note("created")
+				unstructured.RemoveNestedField(req.Object.Object, "spec", "color")
+				if err := unstructured.SetNestedStringSlice(req.Object.Object, []string{"a"}, "spec", "deep", "list"); err != nil {
+					return err
+				}
+				return unstructured.SetNestedField(req.Object.Object, "ready", "status", "phase")
+			}).
+			OnUpdate("updated", ok[U](seen, "updated"))))
+		obj := untyped(gadgetGVK, ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(valueAt(ctx, obj, "spec")()).To(Equal(map[string]any{"size": int64(1), "deep": map[string]any{"list": []any{"a"}}}))
+		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"phase": "ready"}))
+		Consistently(seen.all, awhile).Should(Equal([]string{"created"}))
+	}, SpecTimeout(minute))
+
+	It("lands also when they fail, now or for good", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
+				change(req.Object)
+				if req.Object.Name == "later" {
+					return kopf.Temporary(failure, never)
+				}
+				return kopf.Permanent(failure)
+			}).
+			OnUpdate("updated", ok[W](seen, "updated"))))
+		later, lost := widget(ns, "later"), widget(ns, "lost")
+		create(ctx, later)
+		create(ctx, lost)
+		handled(ctx, lost)
+		Expect(fresh(ctx, lost)()).To(changed)
+		Eventually(recordOf(ctx, later, "created")).Should(HaveField("Retries", 1))
+		Expect(fresh(ctx, later)()).To(changed)
+		Consistently(seen.all, awhile).Should(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("while resuming is no update, also when a resume handler is to be called again (B-13)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		obj := widget(ns, "one")
+		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created")))
+
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnResume("resumed", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.note("resumed:%s#%d", req.Reason, req.Attempt.Number)
+				req.Object.Spec.Color = "blue"
+				if req.Attempt.Number == 0 {
+					return kopf.Temporary(failure, 100*time.Millisecond)
+				}
+				return nil
+			}).
+			OnUpdate("updated", ok[W](seen, "updated"))))
+		Eventually(seen.all).Should(HaveLen(2))
+		handled(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Color", "blue"))
+		Consistently(seen.all, awhile).Should(Equal([]string{"resumed:resume#0", "resumed:resume#1"}))
+	}, SpecTimeout(minute))
+
+	It("is no update either if the server drops it (B-13)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
+			OnCreate("created", func(_ context.Context, req *kopf.Request[U]) error {
+				seen.note("created")
+				req.Object.SetLabels(map[string]string{"painted": "yes"})
+				return unstructured.SetNestedField(req.Object.Object, "dropped", "spec", "unknown")
+			}).
+			OnUpdate("updated", ok[U](seen, "updated"))))
+		obj := untyped(strictGVK, ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(valueAt(ctx, obj, "spec")()).To(Equal(map[string]any{"size": int64(1), "color": "red"}))
+		Expect(valueAt(ctx, obj, "metadata", "labels")()).To(Equal(map[string]any{"painted": "yes"}))
+		Consistently(seen.all, awhile).Should(Equal([]string{"created"}))
+	}, SpecTimeout(minute))
+
+	It("is the handler's failure if the server does not take it, and nobody else's", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("first", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.note("first")
+				req.SetResult("kept")
+				return nil
+			}).
+			OnCreate("greedy", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.note("greedy#%d %s", req.Attempt.Number, req.Object.Labels["greedy"])
+				req.Object.Spec.Size = 2000
+				req.Object.Labels = map[string]string{"greedy": "yes"}
+				req.SetResult("lost")
+				return nil
+			}, kopf.Retries(3), kopf.Backoff(300*time.Millisecond)).
+			OnCreate("last", ok[W](seen, "last"))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(recordOf(ctx, obj, "greedy")).Should(And(
+			HaveField("Retries", 1), HaveField("Success", false), HaveField("Message", ContainSubstring("1000"))))
+		Expect(recordOf(ctx, obj, "first")()).To(HaveField("Success", true))
+		handled(ctx, obj)
+		Consistently(seen.all, awhile).Should(Equal([]string{"first", "greedy#0 ", "last:create", "greedy#1 ", "greedy#2 "}))
+		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 1), HaveField("Labels", BeEmpty())))
+		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status")()).To(Equal(map[string]any{"first": "kept"}))
+		Expect(op.log.find("rejected", `"handler"="greedy"`, "1000")).To(HaveLen(3))
+	}, SpecTimeout(minute))
+
+	It("is not lost because another handler has changed it to what the server does not take", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("before", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.note("before")
+				req.Object.Spec.Color = "blue"
+				return nil
+			}).
+			OnCreate("greedy", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.note("greedy")
+				req.Object.Spec.Size = 2000
+				return nil
+			}, kopf.Retries(2), kopf.Backoff(100*time.Millisecond)).
+			OnCreate("after", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.note("after")
+				req.Object.Spec.Tags = []string{"after"}
+				return nil
+			})))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(HaveField("Spec", v1.WidgetSpec{Size: 1, Color: "blue", Tags: []string{"after"}}))
+		Expect(seen.count("greedy")).To(Equal(2))
+	}, SpecTimeout(minute))
+})
+
+// valueAt reads a field of an untyped object from the server; nil if it is absent.
+func valueAt(ctx context.Context, obj *unstructured.Unstructured, path ...string) func() (any, error) {
+	return func() (any, error) {
+		now := kopf.Unstructured(obj.GroupVersionKind())
+		if err := k8s.Get(ctx, client.ObjectKeyFromObject(obj), now); err != nil {
+			return nil, err
+		}
+		value, _, err := unstructured.NestedFieldNoCopy(now.Object, path...)
+		return value, err
+	}
+}
