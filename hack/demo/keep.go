@@ -32,7 +32,7 @@ func (d *demo) keep(ctx context.Context) error {
 		return err != nil, nil
 	})
 	if err == nil {
-		d.screen.say("\nThe end: stopping it all.")
+		d.screen.say("\nThe end: all of it is being stopped.")
 	}
 	return err
 }

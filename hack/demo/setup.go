@@ -55,7 +55,7 @@ func (d *demo) setUp(ctx context.Context) error {
 }
 
 // startControlPlane does not wait for the start when it is interrupted: what was started by then
-// goes with this process.
+// goes with this process, if not earlier.
 func (d *demo) startControlPlane(ctx context.Context, crds string) error {
 	type result struct {
 		cp  *controlplane.ControlPlane
@@ -68,6 +68,7 @@ func (d *demo) startControlPlane(ctx context.Context, crds string) error {
 	}()
 	select {
 	case <-ctx.Done():
+		go func() { _ = (<-started).cp.Stop() }()
 		return ctx.Err()
 	case r := <-started:
 		if r.err != nil {

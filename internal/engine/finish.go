@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -141,8 +142,8 @@ func (e *Engine) withhold(ctx context.Context, c *cycle, err error, contested bo
 
 // nested puts values below a path of fields.
 func nested(path []string, values map[string]any) patching.Document {
-	for i := len(path) - 1; i >= 0; i-- {
-		values = map[string]any{path[i]: values}
+	for _, field := range slices.Backward(path) {
+		values = map[string]any{field: values}
 	}
 	return values
 }

@@ -17,8 +17,7 @@ import (
 // repeats more than that.
 func (e *Engine) run(ctx context.Context, c *cycle) error {
 	for i, id := range c.planned {
-		if c.stopped || ctx.Err() != nil {
-			c.stopped = true
+		if c.stopped || isDone(ctx) {
 			return nil
 		}
 		e.call(ctx, c, id)
@@ -30,6 +29,8 @@ func (e *Engine) run(ctx context.Context, c *cycle) error {
 	}
 	return nil
 }
+
+func isDone(ctx context.Context) bool { return ctx.Err() != nil }
 
 // call makes one attempt at one handler.
 func (e *Engine) call(ctx context.Context, c *cycle, id string) {

@@ -1,6 +1,7 @@
 package essence
 
 import (
+	"errors"
 	"maps"
 	"strings"
 
@@ -84,7 +85,7 @@ func Decode(text []byte, cleaners ...Cleaner) (map[string]any, error) {
 		return nil, err
 	}
 	if out == nil {
-		out = map[string]any{}
+		return nil, errors.New("it is null, not an object")
 	}
 	for _, c := range cleaners {
 		c.Clear(out)

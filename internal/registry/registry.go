@@ -11,11 +11,11 @@ type Registry[H any] struct {
 
 // Add takes in a handler. The key is where its progress is stored: two handlers must not share one.
 func (r *Registry[H]) Add(id, key string, handler H) error {
+	if _, taken := r.handlers[id]; taken {
+		return fmt.Errorf("the id %q is used twice: give one of the handlers another id, "+
+			"or use On for one function with several reasons", id)
+	}
 	if owner, taken := r.owners[key]; taken {
-		if owner == id {
-			return fmt.Errorf("the id %q is used twice: give one of the handlers another id, "+
-				"or use On for one function with several reasons", id)
-		}
 		return fmt.Errorf("the ids %q and %q would be stored under one key (%s): rename one", owner, id, key)
 	}
 	if r.handlers == nil {

@@ -19,13 +19,13 @@ type declaration struct {
 	mistakes []error
 }
 
-func (d *declaration) mistake(format string, args ...any) {
+func (d *declaration) mistakef(format string, args ...any) {
 	d.mistakes = append(d.mistakes, fmt.Errorf(format, args...))
 }
 
 func (d *declaration) duration(option string, value time.Duration) {
 	if value < 0 {
-		d.mistake("%s is negative (%s): use a duration of zero or more", option, value)
+		d.mistakef("%s is negative (%s): use a duration of zero or more", option, value)
 	}
 }
 
@@ -37,7 +37,7 @@ func (d *declaration) is(reason Reason) bool { return slices.Contains(d.Reasons,
 func Retries(n int) HandlerOption {
 	return func(d *declaration) {
 		if n < 0 {
-			d.mistake("Retries is negative (%d): leave the option out for no limit", n)
+			d.mistakef("Retries is negative (%d): leave the option out for no limit", n)
 		}
 		d.Policy.Retries = &n
 	}
@@ -77,7 +77,7 @@ func Backoff(pause time.Duration) HandlerOption {
 func BackoffFunc(fn func(a Attempt, err error) time.Duration) HandlerOption {
 	return func(d *declaration) {
 		if fn == nil {
-			d.mistake("BackoffFunc is nil: give it a function, or use Backoff")
+			d.mistakef("BackoffFunc is nil: give it a function, or use Backoff")
 		}
 		d.Policy.BackoffFunc = fn
 	}
@@ -102,7 +102,7 @@ func Exponential(base, limit time.Duration) func(Attempt, error) time.Duration {
 func Errors(mode ErrorMode) HandlerOption {
 	return func(d *declaration) {
 		if mode < ErrorsTemporary || mode > ErrorsIgnored {
-			d.mistake("Errors(%d) is no mode: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", mode)
+			d.mistakef("Errors(%d) is no mode: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", mode)
 		}
 		d.Policy.Errors = mode
 	}
@@ -115,7 +115,7 @@ func Errors(mode ErrorMode) HandlerOption {
 func Optional() HandlerOption {
 	return func(d *declaration) {
 		if !d.is(ReasonDelete) {
-			d.mistake("Optional is for delete handlers: this one is never called for a deletion")
+			d.mistakef("Optional is for delete handlers: this one is never called for a deletion")
 		}
 		d.Criteria.Optional = true
 	}
@@ -128,7 +128,7 @@ func Optional() HandlerOption {
 func EvenIfDeleted() HandlerOption {
 	return func(d *declaration) {
 		if !d.is(ReasonResume) {
-			d.mistake("EvenIfDeleted is for resume handlers: this one never resumes")
+			d.mistakef("EvenIfDeleted is for resume handlers: this one never resumes")
 		}
 		d.Criteria.EvenIfDeleted = true
 	}

@@ -7,13 +7,13 @@ import "github.com/kopf-runtime/kopf-runtime/pkg/progress"
 type Reason string
 
 const (
-	// ReasonCreate: the object was never handled.
+	// ReasonCreate says that the object was never handled.
 	ReasonCreate Reason = "create"
-	// ReasonUpdate: its essence differs from the last handled one.
+	// ReasonUpdate says that its essence differs from the last handled one.
 	ReasonUpdate Reason = "update"
-	// ReasonDelete: it is being deleted.
+	// ReasonDelete says that it is being deleted.
 	ReasonDelete Reason = "delete"
-	// ReasonResume: it was handled before, and the operator has started anew.
+	// ReasonResume says that it was handled before, and the operator has started anew.
 	ReasonResume Reason = "resume"
 )
 

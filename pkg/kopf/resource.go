@@ -79,15 +79,15 @@ func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...Han
 func (r *Resource[T]) add(method, id string, reasons []Reason, fn Handler[T], opts []HandlerOption) *Resource[T] {
 	h := handlerOf[T]{fn: fn, declaration: declaration{id: id, method: method}}
 	if fn == nil {
-		h.mistake("the handler is nil: give it a function")
+		h.mistakef("the handler is nil: give it a function")
 	}
 	if len(reasons) == 0 {
-		h.mistake("it has no reasons: name at least one, such as ReasonCreate")
+		h.mistakef("it has no reasons: name at least one, such as ReasonCreate")
 	}
 	var words []string
 	for _, reason := range reasons {
 		if !slices.Contains(handled, reason) {
-			h.mistake("%q is no reason to call it for: use one of %q", reason, handled)
+			h.mistakef("%q is no reason to call it for: use one of %q", reason, handled)
 		}
 		words = append(words, string(reason))
 	}

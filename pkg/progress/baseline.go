@@ -33,11 +33,10 @@ func AnnotationBaseline(prefix string) Baseline {
 type annotationBaseline struct{ keys annotationKeys }
 
 func (b annotationBaseline) Fetch(obj client.Object) []byte {
-	key, value := b.keys.read(obj, baselineName)
-	if key == "" {
-		return nil
+	for _, value := range b.keys.values(obj, baselineName) {
+		return []byte(strings.TrimSpace(value))
 	}
-	return []byte(strings.TrimSpace(value))
+	return nil
 }
 
 func (b annotationBaseline) Store(obj client.Object, essence []byte) {

@@ -68,15 +68,45 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-func isPermanent(err error) bool {
-	var permanent *PermanentError
-	return errors.As(err, &permanent) || errors.Is(err, reconcile.TerminalError(nil))
+// A class is what an error says about further attempts.
+type class int
+
+const (
+	unknown class = iota
+	temporary
+	permanent
+)
+
+// classify finds what an error says about further attempts: the outermost word counts, in an error
+// that joins several the first.
+func classify(err error) (class, time.Duration) {
+	switch e := err.(type) { //nolint:errorlint // it unwraps step by step
+	case nil:
+		return unknown, 0
+	case *TemporaryError:
+		return temporary, e.Delay
+	case *PermanentError, *LimitError:
+		return permanent, 0
+	}
+	if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(reconcile.TerminalError(nil)) { //nolint:errorlint // likewise
+		return permanent, 0
+	}
+	switch e := err.(type) { //nolint:errorlint // likewise
+	case interface{ Unwrap() error }:
+		return classify(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			if c, delay := classify(inner); c != unknown {
+				return c, delay
+			}
+		}
+	}
+	return unknown, 0
 }
 
 // Expected reports whether an error is part of the plan: temporary, permanent, or a limit that was
 // reached. Such errors are worth a line in the log, but no stack.
 func Expected(err error) bool {
-	var temporary *TemporaryError
-	var limit *LimitError
-	return errors.As(err, &temporary) || errors.As(err, &limit) || isPermanent(err)
+	c, _ := classify(err)
+	return c != unknown
 }

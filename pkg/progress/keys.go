@@ -3,7 +3,11 @@ package progress
 import (
 	"encoding/base64"
 	"fmt"
+	"iter"
+	"maps"
+	"reflect"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/crypto/blake2b"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -30,13 +34,15 @@ func (k annotationKeys) of(obj client.Object, id string) []string {
 	if isOwnedReplicaSet(obj) {
 		id += "-ofDRS"
 	}
-	v2 := k.prefix + "/" + shortened(safeName(id), []rune(id), maxNameLength)
 	safe := safeName(id)
-	v1 := k.prefix + "/" + shortened(safe, []rune(safe), maxNameLength-len([]rune(k.prefix))-1)
-	if v1 == v2 {
-		return []string{v2}
+	v2 := shortened(safe, []rune(id), maxNameLength)
+	v1 := shortened(safe, []rune(safe), maxNameLength-utf8.RuneCountInString(k.prefix)-1)
+	// Long prefixes left the older names no room: no server has ever taken what came out then.
+	impossible := strings.HasPrefix(v1, "-") || utf8.RuneCountInString(v1) > maxNameLength
+	if v1 == v2 || impossible {
+		return []string{k.prefix + "/" + v2}
 	}
-	return []string{v2, v1}
+	return []string{k.prefix + "/" + v2, k.prefix + "/" + v1}
 }
 
 // check says whether the API server would take the keys of an id, and returns the main one.
@@ -67,15 +73,20 @@ func (k annotationKeys) mark(annotations map[string]string) {
 	}
 }
 
-// read returns the first value under the keys of an id that is not a null.
-func (k annotationKeys) read(obj client.Object, id string) (key, value string) {
-	annotations := obj.GetAnnotations()
-	for _, key := range k.of(obj, id) {
-		if value, ok := annotations[key]; ok && strings.TrimSpace(value) != "null" {
-			return key, value
+// values goes through what stands under the keys of an id, nulls left out.
+func (k annotationKeys) values(obj client.Object, id string) iter.Seq2[string, string] {
+	return func(yield func(key, value string) bool) {
+		annotations := obj.GetAnnotations()
+		if len(annotations) == 0 {
+			return
+		}
+		for _, key := range k.of(obj, id) {
+			value, ok := annotations[key]
+			if ok && strings.TrimSpace(value) != "null" && !yield(key, value) {
+				return
+			}
 		}
 	}
-	return "", ""
 }
 
 func (k annotationKeys) write(obj client.Object, id, value string) {
@@ -89,6 +100,9 @@ func (k annotationKeys) write(obj client.Object, id, value string) {
 }
 
 func (k annotationKeys) remove(obj client.Object, id string) {
+	if len(obj.GetAnnotations()) == 0 {
+		return
+	}
 	annotations := cloned(obj.GetAnnotations())
 	for _, key := range k.of(obj, id) {
 		delete(annotations, key)
@@ -128,9 +142,7 @@ func clearAnnotations(essence map[string]any, own func(key string) bool) {
 // cloned copies the annotations: the map of a cached object is not ours to change.
 func cloned(annotations map[string]string) map[string]string {
 	out := make(map[string]string, len(annotations)+2)
-	for key, value := range annotations {
-		out[key] = value
-	}
+	maps.Copy(out, annotations)
 	return out
 }
 
@@ -171,7 +183,7 @@ func head(name string, length int) string {
 // isOwnedReplicaSet recognises the objects to which Kubernetes copies the annotations of their
 // owners: without a mark of its own, a ReplicaSet would take its Deployment's progress for its own.
 func isOwnedReplicaSet(obj client.Object) bool {
-	if obj == nil || obj.GetObjectKind().GroupVersionKind().Kind != "ReplicaSet" {
+	if obj == nil || kindOf(obj) != "ReplicaSet" {
 		return false
 	}
 	for _, owner := range obj.GetOwnerReferences() {
@@ -180,4 +192,12 @@ func isOwnedReplicaSet(obj client.Object) bool {
 		}
 	}
 	return false
+}
+
+// kindOf tells the kind of an object, of a Go type too: typed clients may leave it out.
+func kindOf(obj client.Object) string {
+	if kind := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" {
+		return kind
+	}
+	return reflect.Indirect(reflect.ValueOf(obj)).Type().Name()
 }

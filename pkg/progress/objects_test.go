@@ -1,6 +1,8 @@
 package progress_test
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -103,3 +105,14 @@ func jsonOf(t testing.TB, obj client.Object) map[string]any {
 	}
 	return content
 }
+
+// sameError fails the test if an error is another one, or has become a part of another one.
+func sameError(t testing.TB, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("error = %v, want %v", got, want)
+	}
+}
+
+// pass lets time go by. It is for synctest bubbles, where that takes none.
+func pass(d time.Duration) { <-time.After(d) }

@@ -2,7 +2,6 @@ package progress
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -116,14 +115,14 @@ func (p Policy) exhausted(record Record, now time.Time) error {
 
 // Outcome judges an error, nil included, of an attempt that ended at the given time.
 func (p Policy) Outcome(record Record, now time.Time, err error) Outcome {
-	var temporary *TemporaryError
+	said, delay := classify(err)
 	switch {
 	case err == nil:
 		return Outcome{Final: true, Success: true, Attempted: true}
-	case isPermanent(err):
+	case said == permanent:
 		return Outcome{Err: err, Final: true, Attempted: true}
-	case errors.As(err, &temporary):
-		return p.again(record, now, err, temporary.Delay)
+	case said == temporary:
+		return p.again(record, now, err, delay)
 	case p.Errors == ErrorsIgnored:
 		return Outcome{Err: err, Final: true, Success: true, Attempted: true}
 	case p.Errors == ErrorsPermanent:

@@ -3,7 +3,9 @@ package progress
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -50,9 +52,9 @@ type wireRecord struct {
 	Stopped *string  `json:"stopped,omitempty"`
 	Delayed *string  `json:"delayed,omitempty"`
 	Purpose *string  `json:"purpose,omitempty"`
-	Retries *float64 `json:"retries"`
-	Success *bool    `json:"success"`
-	Failure *bool    `json:"failure"`
+	Retries int      `json:"retries"`
+	Success bool     `json:"success"`
+	Failure bool     `json:"failure"`
 	Message *string  `json:"message,omitempty"`
 	Subrefs []string `json:"subrefs,omitempty"`
 }
@@ -65,9 +67,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		Stopped: wireTime(r.Stopped),
 		Delayed: wireTime(r.Delayed),
 		Purpose: wireString(r.Purpose),
-		Retries: new(float64(r.Retries)),
-		Success: &r.Success,
-		Failure: &r.Failure,
+		Retries: r.Retries,
+		Success: r.Success,
+		Failure: r.Failure,
 		Message: wireString(r.Message),
 		Subrefs: slices.Compact(slices.Sorted(slices.Values(r.Subrefs))),
 	}
@@ -77,32 +79,53 @@ func (r Record) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads a record of any version of kopf: unknown keys are passed over, nulls are
 // absent, times may have any offset and mean UTC without one.
 func (r *Record) UnmarshalJSON(text []byte) error {
-	var wire wireRecord
-	if err := json.Unmarshal(text, &wire); err != nil {
+	// Not into a struct: that would take keys which differ in their case for known ones.
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
 		return err
 	}
 	var out Record
-	for _, at := range []struct {
-		from *string
-		to   *time.Time
-	}{{wire.Started, &out.Started}, {wire.Stopped, &out.Stopped}, {wire.Delayed, &out.Delayed}} {
-		if at.from == nil {
-			continue
-		}
-		t, err := parseTime(*at.from)
-		if err != nil {
-			return err
-		}
-		*at.to = t
+	var retries float64
+	err := errors.Join(
+		readTime(fields["started"], &out.Started),
+		readTime(fields["stopped"], &out.Stopped),
+		readTime(fields["delayed"], &out.Delayed),
+		read(fields["purpose"], &out.Purpose),
+		read(fields["retries"], &retries),
+		read(fields["success"], &out.Success),
+		read(fields["failure"], &out.Failure),
+		read(fields["message"], &out.Message),
+		read(fields["subrefs"], &out.Subrefs),
+	)
+	if err != nil {
+		return err
 	}
-	out.Purpose = valueOf(wire.Purpose)
-	out.Retries = int(valueOf(wire.Retries))
-	out.Success = valueOf(wire.Success)
-	out.Failure = valueOf(wire.Failure)
-	out.Message = valueOf(wire.Message)
-	out.Subrefs = wire.Subrefs
+	if retries < 0 || retries > maxCount || retries != math.Trunc(retries) {
+		return fmt.Errorf("retries: %v is no count", retries)
+	}
+	out.Retries = int(retries)
 	*r = out
 	return nil
+}
+
+// maxCount is the greatest number up to which JSON counts exactly everywhere.
+const maxCount = 1 << 53
+
+func read[T any](text json.RawMessage, into *T) error {
+	if text == nil {
+		return nil
+	}
+	return json.Unmarshal(text, into)
+}
+
+func readTime(text json.RawMessage, into *time.Time) error {
+	var value *string
+	if err := read(text, &value); err != nil || value == nil {
+		return err
+	}
+	t, err := parseTime(*value)
+	*into = t
+	return err
 }
 
 // decodeRecord reads a stored record; nil for a stored null.
@@ -131,6 +154,7 @@ func wireTime(t time.Time) *string {
 var timeLayouts = []string{
 	time.RFC3339,
 	"2006-01-02T15:04:05Z0700",
+	"2006-01-02T15:04:05Z07",
 	"2006-01-02T15:04:05",
 	"2006-01-02 15:04:05Z07:00",
 	"2006-01-02 15:04:05",
@@ -143,8 +167,9 @@ var timeLayouts = []string{
 
 func parseTime(text string) (time.Time, error) {
 	for _, layout := range timeLayouts {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t.UTC(), nil
+		t, err := time.Parse(layout, text)
+		if t = t.UTC(); err == nil && t.Year() >= 1 && t.Year() <= 9999 {
+			return t, nil
 		}
 	}
 	return time.Time{}, fmt.Errorf("%q is not an ISO 8601 time", text)
@@ -155,11 +180,4 @@ func wireString(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-func valueOf[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
 }

@@ -2,6 +2,7 @@ package progress_test
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -43,10 +44,7 @@ func (w *widget) DeepCopyObject() runtime.Object {
 	out.ObjectMeta = *w.ObjectMeta.DeepCopy()
 	if w.Status.Kopf != nil {
 		kopf := *w.Status.Kopf
-		kopf.Progress = map[string]widgetRecord{}
-		for id, record := range w.Status.Kopf.Progress {
-			kopf.Progress[id] = record
-		}
+		kopf.Progress = maps.Clone(kopf.Progress)
 		out.Status.Kopf = &kopf
 	}
 	return &out

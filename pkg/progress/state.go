@@ -64,7 +64,7 @@ func (s *State) Begin(purpose string, ids []string, now time.Time) (superseded m
 			continue
 		}
 		if h.record.Purpose != "" && h.record.Purpose != purpose && h.record.Finished() {
-			h.record = Record{}
+			h.record = Record{Subrefs: h.record.Subrefs}
 		}
 		if h.record.Started.IsZero() {
 			h.record.Started = now
@@ -188,12 +188,14 @@ func (s *State) Stored() bool {
 // Save puts the records of the selected handlers on the object, and removes those of other causes.
 func (s *State) Save(store Store, obj client.Object) error {
 	var problems []error
-	for _, h := range s.handlers {
+	for i := range s.handlers {
+		h := &s.handlers[i]
 		switch foreign := h.record.Purpose != "" && h.record.Purpose != s.purpose; {
 		case h.active:
 			problems = append(problems, store.Store(obj, h.id, h.record))
+			h.stored = true
 		case h.stored && foreign:
-			problems = append(problems, purge(store, obj, h))
+			problems = append(problems, purge(store, obj, *h))
 		}
 	}
 	return errors.Join(problems...)

@@ -27,7 +27,7 @@ func (s statusRecords) Fetch(obj client.Object, id string) (*Record, error) {
 	}
 	value, ok, err := unstructured.NestedFieldNoCopy(content, append(s.path, id)...)
 	if err != nil || !ok || value == nil {
-		return nil, nil // a status of another shape holds no records
+		return nil, nil //nolint:nilerr // a status of another shape holds no records
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s statusRecords) Purge(obj client.Object, id string) error {
 	}
 	field := append(s.path, id)
 	if _, ok, err := unstructured.NestedFieldNoCopy(content, field...); err != nil || !ok {
-		return nil
+		return nil //nolint:nilerr // a status of another shape holds no records
 	}
 	unstructured.RemoveNestedField(content, field...)
 	if _, ok := obj.(*unstructured.Unstructured); ok {
@@ -89,19 +89,22 @@ func (s statusRecords) content(obj client.Object) (map[string]any, error) {
 	return content, nil
 }
 
+var marshaler = reflect.TypeFor[json.Marshaler]()
+
 // hasField reports whether the JSON form of a Go type can have a field at the path.
 func hasField(t reflect.Type, path []string) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if len(path) == 0 || t.Kind() == reflect.Map {
+	freeform := t.Kind() == reflect.Map || t.Kind() == reflect.Interface ||
+		t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler)
+	if len(path) == 0 || freeform {
 		return true
 	}
 	if t.Kind() != reflect.Struct {
 		return false
 	}
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == path[0] && hasField(field.Type, path[1:]) {
 			return true

@@ -12,7 +12,7 @@ import (
 // kopf: settings.persistence.progress_storage.
 type Store interface {
 	// Fetch returns the record of an id, nil if there is none. An error means that something is
-	// stored which cannot be read; callers go on as if there were nothing.
+	// stored which cannot be read; callers go on as if it were not there.
 	Fetch(obj client.Object, id string) (*Record, error)
 	// Store puts the record of an id on the object.
 	Store(obj client.Object, id string, record Record) error
@@ -46,15 +46,15 @@ type annotationStore struct{ keys annotationKeys }
 func (s annotationStore) Key(id string) (string, error) { return s.keys.check(id) }
 
 func (s annotationStore) Fetch(obj client.Object, id string) (*Record, error) {
-	key, value := s.keys.read(obj, id)
-	if key == "" {
-		return nil, nil
+	var problems []error
+	for key, value := range s.keys.values(obj, id) {
+		record, err := decodeRecord([]byte(value))
+		if err == nil {
+			return record, errors.Join(problems...)
+		}
+		problems = append(problems, &UnreadableError{Place: "annotation " + key, Err: err})
 	}
-	record, err := decodeRecord([]byte(value))
-	if err != nil {
-		return nil, &UnreadableError{Place: "annotation " + key, Err: err}
-	}
-	return record, nil
+	return nil, errors.Join(problems...)
 }
 
 func (s annotationStore) Store(obj client.Object, id string, record Record) error {
@@ -91,13 +91,10 @@ func (s smartStore) Key(id string) (string, error) { return s.annotations.Key(id
 func (s smartStore) Fetch(obj client.Object, id string) (*Record, error) {
 	record, err := s.annotations.Fetch(obj, id)
 	if record != nil {
-		return record, nil
+		return record, err
 	}
 	legacy, legacyErr := s.legacy.Fetch(obj, id)
-	if legacy != nil {
-		return legacy, nil
-	}
-	return nil, errors.Join(err, legacyErr)
+	return legacy, errors.Join(err, legacyErr)
 }
 
 func (s smartStore) Store(obj client.Object, id string, record Record) error {

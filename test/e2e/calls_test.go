@@ -16,7 +16,7 @@ type calls struct {
 	list []string
 }
 
-func (c *calls) note(format string, args ...any) {
+func (c *calls) notef(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = append(c.list, fmt.Sprintf(format, args...))
@@ -41,7 +41,7 @@ func (c *calls) count(entry string) int {
 // ok is a handler that notes its call, as "id:reason", and succeeds.
 func ok[T client.Object](c *calls, id string) kopf.Handler[T] {
 	return func(_ context.Context, req *kopf.Request[T]) error {
-		c.note("%s:%s", id, req.Reason)
+		c.notef("%s:%s", id, req.Reason)
 		return nil
 	}
 }
@@ -49,7 +49,7 @@ func ok[T client.Object](c *calls, id string) kopf.Handler[T] {
 // fails is a handler that notes its call, as "id:reason#attempt", and returns an error.
 func fails[T client.Object](c *calls, id string, err error) kopf.Handler[T] {
 	return func(_ context.Context, req *kopf.Request[T]) error {
-		c.note("%s:%s#%d", id, req.Reason, req.Attempt.Number)
+		c.notef("%s:%s#%d", id, req.Reason, req.Attempt.Number)
 		return err
 	}
 }
@@ -57,7 +57,7 @@ func fails[T client.Object](c *calls, id string, err error) kopf.Handler[T] {
 // failsUntil is a handler that fails for its first attempts.
 func failsUntil[T client.Object](c *calls, id string, attempt int, err error) kopf.Handler[T] {
 	return func(_ context.Context, req *kopf.Request[T]) error {
-		c.note("%s:%s#%d", id, req.Reason, req.Attempt.Number)
+		c.notef("%s:%s#%d", id, req.Reason, req.Attempt.Number)
 		if req.Attempt.Number < attempt {
 			return err
 		}

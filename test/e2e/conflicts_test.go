@@ -54,7 +54,7 @@ var _ = Describe("An outside writer", func() {
 		var last atomic.Value
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("tags", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("tags")
+				seen.notef("tags")
 				req.Object.Spec.Tags = []string{"a", "b"} // a list: guarded by the version
 				req.Object.Status.Log = []string{"created"}
 				return nil
@@ -127,7 +127,7 @@ var _ = Describe("An outside writer", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("tags", func(ctx context.Context, req *kopf.Request[W]) error {
-				seen.note("tags#%d", req.Attempt.Number)
+				seen.notef("tags#%d", req.Attempt.Number)
 				if seen.count("tags#0") == 1 { // meanwhile, the first time
 					foreign := &v1.Widget{}
 					must(k8s.Get(ctx, client.ObjectKeyFromObject(req.Object), foreign))

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,7 +22,6 @@ const (
 var _ = Describe("What happens while the operator is down", func() {
 	type W = *v1.Widget
 	const never = time.Hour
-	failure := errors.New("out of order")
 
 	all := func(seen *calls) *kopf.Resource[W] {
 		return kopf.For(&v1.Widget{}).
@@ -123,7 +121,7 @@ var _ = Describe("What happens while the operator is down", func() {
 
 		// A resume handler joins whatever has happened to the object.
 		start(ns, options(kopf.For(&v1.Widget{}).OnResume("resumed", func(_ context.Context, req *kopf.Request[W]) error {
-			seen.note("%s:%s", req.Object.Name, req.Reason)
+			seen.notef("%s:%s", req.Object.Name, req.Reason)
 			return nil
 		})))
 		want := ConsistOf("label:update", "annotation:update", "status:resume", "finalizer:resume", "owner:resume", "field:resume")
@@ -179,7 +177,7 @@ var _ = Describe("What happens while the operator is down", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
-				OnCreate("created", fails[W](seen, "created", kopf.Temporary(failure, 100*time.Millisecond))).
+				OnCreate("created", fails[W](seen, "created", kopf.Temporary(errOutOfOrder, 100*time.Millisecond))).
 				OnDelete("deleted", ok[W](seen, "deleted")))
 		}
 		first := start(ns, declare())
@@ -203,7 +201,7 @@ var _ = Describe("What happens while the operator is down", func() {
 		remove(ctx, obj)
 
 		start(ns, options(all(seen).OnDelete("told", func(_ context.Context, req *kopf.Request[W]) error {
-			seen.note("old: %v", req.Old)
+			seen.notef("old: %v", req.Old)
 			return nil
 		})))
 		Eventually(gone(ctx, obj)).Should(BeTrue())
@@ -247,7 +245,7 @@ var _ = Describe("What happens while the operator is down", func() {
 				OnUpdate("second", fails[W](seen, "second", outcome)))
 		}
 		obj := widget(ns, "one")
-		first := start(ns, declare(kopf.Temporary(failure, never)))
+		first := start(ns, declare(kopf.Temporary(errOutOfOrder, never)))
 		create(ctx, obj)
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
@@ -307,7 +305,7 @@ var _ = Describe("What happens while the operator works", func() {
 		release := make(chan struct{})
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
-				seen.note("created %s", req.Object.UID)
+				seen.notef("created %s", req.Object.UID)
 				select {
 				case <-release:
 				case <-ctx.Done():
@@ -336,7 +334,7 @@ var _ = Describe("What happens while the operator works", func() {
 	It("an object that is created again as soon as its namesake goes is handled from the beginning (B-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		note := func(_ context.Context, req *kopf.Request[W]) error {
-			seen.note("%s %s", req.Reason, req.Object.UID)
+			seen.notef("%s %s", req.Reason, req.Object.UID)
 			return nil
 		}
 		start(ns, options(kopf.For(&v1.Widget{}).

@@ -49,7 +49,7 @@ var _ = Describe("Faults of the API", func() {
 	widgets := func(seen *calls) *kopf.Resource[W] {
 		return kopf.For(&v1.Widget{}).
 			OnCreate("first", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("first")
+				seen.notef("first")
 				req.Object.Spec.Tags = append(req.Object.Spec.Tags, "tag")
 				req.Object.Status.Phase = "Made"
 				return nil
@@ -104,7 +104,7 @@ var _ = Describe("Faults of the API", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(
 			kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("%s", req.Object.Name)
+				seen.notef("%s", req.Object.Name)
 				return nil
 			})), withFaults(
 			func(r *http.Request, _ int64, next http.RoundTripper) (*http.Response, error) {
@@ -130,7 +130,7 @@ var _ = Describe("Faults of the API", func() {
 		obj := widget(ns, "one")
 		var replaced atomic.Bool
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(ctx context.Context, req *kopf.Request[W]) error {
-			seen.note("%s", req.Object.Spec.Color)
+			seen.notef("%s", req.Object.Spec.Color)
 			req.Object.Spec.Size = 500
 			if replaced.CompareAndSwap(false, true) { // while the handler of the first one works
 				must(k8s.Delete(ctx, req.Object.DeepCopy()))

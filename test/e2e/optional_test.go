@@ -18,7 +18,7 @@ var _ = Describe("An optional delete handler (B-25)", func() {
 		return kopf.For(&v1.Widget{}).
 			OnCreate("created", ok[W](seen, "created")).
 			OnDelete("farewell", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("farewell:%s size %d", req.Reason, req.Object.Spec.Size)
+				seen.notef("farewell:%s size %d", req.Reason, req.Object.Spec.Size)
 				return nil
 			}, kopf.Optional())
 	}

@@ -20,7 +20,6 @@ import (
 
 var _ = Describe("A restart", func() {
 	type W = *v1.Widget
-	notYet := errors.New("not yet")
 
 	It("between the finalizer and the first handler loses nothing (FIN-03, PIPE-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
@@ -54,7 +53,7 @@ var _ = Describe("A restart", func() {
 		declare := func() []kopf.Option {
 			return options(kopf.WithCheckpoint(0), kopf.For(&v1.Widget{}).
 				OnCreate("first", ok[W](seen, "first")).
-				OnCreate("second", timed(second, failsUntil[W](seen, "second", 1, notYet)), kopf.Backoff(delay)))
+				OnCreate("second", timed(second, failsUntil[W](seen, "second", 1, errOutOfOrder)), kopf.Backoff(delay)))
 		}
 		before := start(ns, declare())
 		obj := widget(ns, "one")
@@ -69,17 +68,51 @@ var _ = Describe("A restart", func() {
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"first:create", "second:create#0", "second:create#1"}))
 		attempts := second.attempts()
-		Expect(attempts[1].Last).To(Equal("not yet"))
+		Expect(attempts[1].Last).To(Equal("out of order"))
 		Expect(attempts[1].Started).To(BeTemporally("~", attempts[0].Started, time.Millisecond))
 		Expect(second.gaps()).To(HaveExactElements(BeNumerically(">=", delay-grain)))
 		Expect(second.times()[1].Sub(restarted)).To(BeNumerically("<", delay), "the delay has begun anew")
+	}, SpecTimeout(minute))
+
+	It("between the handlers of an update or a deletion continues there; the resume joins (PROG-29, CAUSE-25)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		declare := func(outcome error) *kopf.Resource[W] {
+			return kopf.For(&v1.Widget{}).
+				OnUpdate("update-1", ok[W](seen, "update-1")).
+				OnUpdate("update-2", fails[W](seen, "update-2", outcome)).
+				OnDelete("delete-1", ok[W](seen, "delete-1")).
+				OnDelete("delete-2", fails[W](seen, "delete-2", outcome))
+		}
+		due := func(r *progress.Record) { r.Delayed = time.Now() }
+		failing := kopf.Temporary(errOutOfOrder, time.Hour)
+		obj := widget(ns, "one")
+		handledBefore(ctx, obj, declare(nil))
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		first := start(ns, options(declare(failing)))
+		Eventually(recordOf(ctx, obj, "update-2")).Should(HaveField("Retries", 1))
+		first.stop()
+		editRecord(ctx, obj, "update-2", due)
+
+		second := start(ns, options(declare(nil).OnResume("resumed", ok[W](seen, "resumed"))))
+		handled(ctx, obj)
+		Expect(seen.all()).To(Equal([]string{"update-1:update", "update-2:update#0", "update-2:update#1", "resumed:update"}))
+		second.stop()
+
+		third := start(ns, options(declare(failing)))
+		remove(ctx, obj)
+		Eventually(recordOf(ctx, obj, "delete-2")).Should(HaveField("Retries", 1))
+		third.stop()
+		editRecord(ctx, obj, "delete-2", due)
+		start(ns, options(declare(nil).OnResume("resumed", ok[W](seen, "resumed"))))
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.all()[4:]).To(Equal([]string{"delete-1:delete", "delete-2:delete#0", "delete-2:delete#1"}))
 	}, SpecTimeout(minute))
 
 	It("in a long delay calls nothing; what has become due meanwhile is called at once (DLY-13, B-03)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
-				OnCreate("created", failsUntil[W](seen, "created", 1, kopf.Temporary(notYet, time.Hour))))
+				OnCreate("created", failsUntil[W](seen, "created", 1, kopf.Temporary(errOutOfOrder, time.Hour))))
 		}
 		first := start(ns, declare())
 		obj := widget(ns, "one")
@@ -106,7 +139,7 @@ var _ = Describe("A restart", func() {
 				OnCreate("third", ok[W](seen, "third")))
 		}
 		before := start(ns, declare(func(ctx context.Context, req *kopf.Request[W]) error {
-			seen.note("second:%s#%d", req.Reason, req.Attempt.Number)
+			seen.notef("second:%s#%d", req.Reason, req.Attempt.Number)
 			<-ctx.Done()
 			return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 		}))
@@ -129,7 +162,7 @@ var _ = Describe("A restart", func() {
 				OnCreate("second", ok[W](seen, "second")))
 		}
 		before := start(ns, declare(func(ctx context.Context, req *kopf.Request[W]) error {
-			seen.note("first:%s", req.Reason)
+			seen.notef("first:%s", req.Reason)
 			<-ctx.Done()
 			req.Object.Status.Phase = "done"
 			return nil
@@ -152,7 +185,7 @@ var _ = Describe("A restart", func() {
 
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnResume("first", ok[W](seen, "first")).
-			OnResume("second", failsUntil[W](seen, "second", 2, notYet), kopf.Backoff(50*time.Millisecond))))
+			OnResume("second", failsUntil[W](seen, "second", 2, errOutOfOrder), kopf.Backoff(50*time.Millisecond))))
 		Eventually(seen.all).Should(Equal([]string{"first:resume", "second:resume#0", "second:resume#1", "second:resume#2"}))
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
@@ -167,7 +200,7 @@ var _ = Describe("A restart", func() {
 		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
 				OnResume("first", ok[W](seen, "first")).
-				OnResume("second", failsUntil[W](seen, "second", 1, kopf.Temporary(notYet, time.Second))))
+				OnResume("second", failsUntil[W](seen, "second", 1, kopf.Temporary(errOutOfOrder, time.Second))))
 		}
 		before := start(ns, declare())
 		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", 1))
@@ -179,6 +212,9 @@ var _ = Describe("A restart", func() {
 		Consistently(seen.all, awhile).Should(HaveLen(3))
 	}, SpecTimeout(minute))
 })
+
+// errOutOfOrder is what handlers fail with.
+var errOutOfOrder = errors.New("out of order")
 
 // handledBefore creates the object and lets an operator handle it that is stopped then.
 func handledBefore(ctx context.Context, obj client.Object, opts ...kopf.Option) {

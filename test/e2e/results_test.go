@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"math"
 	"time"
 
@@ -19,12 +18,11 @@ import (
 var _ = Describe("Results", func() {
 	type W = *v1.Widget
 	type U = *unstructured.Unstructured
-	failure := errors.New("out of order")
 
 	// returns is a handler with a result.
 	returns := func(seen *calls, id string, result any) kopf.Handler[U] {
 		return func(_ context.Context, req *kopf.Request[U]) error {
-			seen.note("%s:%s", id, req.Reason)
+			seen.notef("%s:%s", id, req.Reason)
 			req.SetResult(result)
 			return nil
 		}
@@ -125,9 +123,9 @@ var _ = Describe("Results", func() {
 			}
 		}
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
-			OnCreate("retried", failing(kopf.Temporary(failure, 0))).
-			OnCreate("failed", failing(kopf.Permanent(failure))).
-			OnCreate("ignored", failing(failure), kopf.Errors(kopf.ErrorsIgnored)).
+			OnCreate("retried", failing(kopf.Temporary(errOutOfOrder, 0))).
+			OnCreate("failed", failing(kopf.Permanent(errOutOfOrder))).
+			OnCreate("ignored", failing(errOutOfOrder), kopf.Errors(kopf.ErrorsIgnored)).
 			OnCreate("good", returns(&calls{}, "good", "kept"))))
 		obj := untyped(widgetGVK, ns, "one")
 		create(ctx, obj)
@@ -142,7 +140,7 @@ var _ = Describe("Results", func() {
 				OnCreate("first", returns(seen, "first", "kept")).
 				OnCreate("second", fails[U](seen, "second", outcome)))
 		}
-		before := start(ns, declare(kopf.Temporary(failure, 100*time.Millisecond)))
+		before := start(ns, declare(kopf.Temporary(errOutOfOrder, 100*time.Millisecond)))
 		obj := untyped(widgetGVK, ns, "one")
 		create(ctx, obj)
 		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", BeNumerically(">", 0)))
@@ -173,7 +171,7 @@ var _ = Describe("Results", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
 			OnCreate("created", returns(seen, "created", "dropped")).
-			OnCreate("retried", failsUntil[U](seen, "retried", 2, kopf.Temporary(failure, 50*time.Millisecond))).
+			OnCreate("retried", failsUntil[U](seen, "retried", 2, kopf.Temporary(errOutOfOrder, 50*time.Millisecond))).
 			OnUpdate("updated", returns(seen, "updated", "dropped")).
 			OnDelete("deleted", returns(seen, "deleted", "dropped"))))
 		obj := untyped(strictGVK, ns, "one")
@@ -197,7 +195,6 @@ var _ = Describe("What handlers change in the object", func() {
 	type W = *v1.Widget
 	type U = *unstructured.Unstructured
 	const never = time.Hour
-	failure := errors.New("out of order")
 
 	change := func(w W) {
 		w.Spec.Color = "blue"
@@ -207,23 +204,25 @@ var _ = Describe("What handlers change in the object", func() {
 		w.Status.Phase = "painted"
 		w.Status.Log = append(w.Status.Log, "painted")
 	}
-	changed := And(
-		HaveField("Spec", v1.WidgetSpec{Size: 1, Color: "blue", Tags: []string{"painted"}}),
-		HaveField("Labels", map[string]string{"painted": "yes"}),
-		HaveField("Annotations", HaveKeyWithValue("example.com/painted", "yes")),
-		HaveField("Status", v1.WidgetStatus{Phase: "painted", Log: []string{"painted"}}),
-	)
+	beChanged := func() OmegaMatcher {
+		return And(
+			HaveField("Spec", v1.WidgetSpec{Size: 1, Color: "blue", Tags: []string{"painted"}}),
+			HaveField("Labels", map[string]string{"painted": "yes"}),
+			HaveField("Annotations", HaveKeyWithValue("example.com/painted", "yes")),
+			HaveField("Status", v1.WidgetStatus{Phase: "painted", Log: []string{"painted"}}),
+		)
+	}
 
 	It("lands on the server, and does not come back as an update (B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("created")
+				seen.notef("created")
 				change(req.Object)
 				return nil
 			}).
 			OnUpdate("updated", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("updated %s", req.Diff)
+				seen.notef("updated %s", req.Diff)
 				req.Object.Spec.Size *= 10
 				req.Object.Spec.Tags = nil
 				delete(req.Object.Labels, "painted")
@@ -231,7 +230,7 @@ var _ = Describe("What handlers change in the object", func() {
 				return nil
 			}).
 			OnDelete("deleted", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("deleted")
+				seen.notef("deleted")
 				req.Object.Status.Phase = "leaving"
 				req.Object.Finalizers = append(req.Object.Finalizers[:0:0], req.Object.Finalizers...)
 				return nil
@@ -239,7 +238,7 @@ var _ = Describe("What handlers change in the object", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		Expect(fresh(ctx, obj)()).To(changed)
+		Expect(fresh(ctx, obj)()).To(beChanged())
 		Consistently(seen.all, awhile).Should(Equal([]string{"created"}))
 
 		edit(ctx, obj, func(w W) { w.Spec.Size, w.Finalizers = 2, append(w.Finalizers, foreignFinalizer) })
@@ -259,7 +258,7 @@ var _ = Describe("What handlers change in the object", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[U]) error {
-				seen.note("created")
+				seen.notef("created")
 				unstructured.RemoveNestedField(req.Object.Object, "spec", "color")
 				if err := unstructured.SetNestedStringSlice(req.Object.Object, []string{"a"}, "spec", "deep", "list"); err != nil {
 					return err
@@ -281,18 +280,18 @@ var _ = Describe("What handlers change in the object", func() {
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
 				change(req.Object)
 				if req.Object.Name == "later" {
-					return kopf.Temporary(failure, never)
+					return kopf.Temporary(errOutOfOrder, never)
 				}
-				return kopf.Permanent(failure)
+				return kopf.Permanent(errOutOfOrder)
 			}).
 			OnUpdate("updated", ok[W](seen, "updated"))))
 		later, lost := widget(ns, "later"), widget(ns, "lost")
 		create(ctx, later)
 		create(ctx, lost)
 		handled(ctx, lost)
-		Expect(fresh(ctx, lost)()).To(changed)
+		Expect(fresh(ctx, lost)()).To(beChanged())
 		Eventually(recordOf(ctx, later, "created")).Should(HaveField("Retries", 1))
-		Expect(fresh(ctx, later)()).To(changed)
+		Expect(fresh(ctx, later)()).To(beChanged())
 		Consistently(seen.all, awhile).Should(BeEmpty())
 	}, SpecTimeout(minute))
 
@@ -303,10 +302,10 @@ var _ = Describe("What handlers change in the object", func() {
 
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnResume("resumed", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("resumed:%s#%d", req.Reason, req.Attempt.Number)
+				seen.notef("resumed:%s#%d", req.Reason, req.Attempt.Number)
 				req.Object.Spec.Color = "blue"
 				if req.Attempt.Number == 0 {
-					return kopf.Temporary(failure, 100*time.Millisecond)
+					return kopf.Temporary(errOutOfOrder, 100*time.Millisecond)
 				}
 				return nil
 			}).
@@ -321,7 +320,7 @@ var _ = Describe("What handlers change in the object", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[U]) error {
-				seen.note("created")
+				seen.notef("created")
 				req.Object.SetLabels(map[string]string{"painted": "yes"})
 				return unstructured.SetNestedField(req.Object.Object, "dropped", "spec", "unknown")
 			}).
@@ -338,25 +337,24 @@ var _ = Describe("What handlers change in the object", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("first", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("first")
+				seen.notef("first")
 				req.SetResult("kept")
 				return nil
 			}).
 			OnCreate("greedy", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("greedy#%d %s", req.Attempt.Number, req.Object.Labels["greedy"])
+				seen.notef("greedy#%d %s", req.Attempt.Number, req.Object.Labels["greedy"])
 				req.Object.Spec.Size = 2000
 				req.Object.Labels = map[string]string{"greedy": "yes"}
 				req.SetResult("lost")
 				return nil
 			}, kopf.Retries(3), kopf.Backoff(300*time.Millisecond)).
-			OnCreate("last", ok[W](seen, "last"))))
+			OnCreate("last", fails[W](seen, "last", kopf.Temporary(errOutOfOrder, never)))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(recordOf(ctx, obj, "greedy")).Should(And(
-			HaveField("Retries", 1), HaveField("Success", false), HaveField("Message", ContainSubstring("1000"))))
+			HaveField("Retries", 3), HaveField("Failure", true), HaveField("Message", ContainSubstring("1000"))))
 		Expect(recordOf(ctx, obj, "first")()).To(HaveField("Success", true))
-		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"first", "greedy#0 ", "last:create", "greedy#1 ", "greedy#2 "}))
+		Consistently(seen.all, awhile).Should(Equal([]string{"first", "greedy#0 ", "last:create#0", "greedy#1 ", "greedy#2 "}))
 		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 1), HaveField("Labels", BeEmpty())))
 		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status")()).To(Equal(map[string]any{"first": "kept"}))
 		Expect(op.log.find("rejected", `"handler"="greedy"`, "1000")).To(HaveLen(3))
@@ -366,17 +364,17 @@ var _ = Describe("What handlers change in the object", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("before", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("before")
+				seen.notef("before")
 				req.Object.Spec.Color = "blue"
 				return nil
 			}).
 			OnCreate("greedy", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("greedy")
+				seen.notef("greedy")
 				req.Object.Spec.Size = 2000
 				return nil
 			}, kopf.Retries(2), kopf.Backoff(100*time.Millisecond)).
 			OnCreate("after", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("after")
+				seen.notef("after")
 				req.Object.Spec.Tags = []string{"after"}
 				return nil
 			})))
@@ -386,6 +384,43 @@ var _ = Describe("What handlers change in the object", func() {
 		Expect(fresh(ctx, obj)()).To(HaveField("Spec", v1.WidgetSpec{Size: 1, Color: "blue", Tags: []string{"after"}}))
 		Expect(seen.count("greedy")).To(Equal(2))
 	}, SpecTimeout(minute))
+
+	DescribeTable("does not turn their failure into another one if it cannot be written (ERR-10, B-11)",
+		func(ctx context.Context, change func(context.Context, W) error) {
+			ns := newNamespace(ctx)
+			lines := map[string]*timeline{"permanent": {}, "temporary": {}}
+			start(ns, options(kopf.For(&v1.Widget{}).
+				OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
+					return timed(lines[req.Object.Name], func(ctx context.Context, req *kopf.Request[W]) error {
+						if err := change(ctx, req.Object); err != nil {
+							return err
+						}
+						if req.Object.Name == "permanent" {
+							return kopf.Permanent(errOutOfOrder)
+						}
+						return kopf.Temporary(errOutOfOrder, 400*time.Millisecond)
+					})(ctx, req)
+				}, kopf.Retries(2), kopf.Backoff(10*time.Millisecond))))
+			permanent, temporary := widget(ns, "permanent"), widget(ns, "temporary")
+			create(ctx, permanent)
+			create(ctx, temporary)
+			handled(ctx, permanent)
+			handled(ctx, temporary)
+			Expect(lines["permanent"].times()).To(HaveLen(1), "it asked never to be called again")
+			Expect(lines["temporary"].gaps()).To(HaveExactElements(atLeast(400 * time.Millisecond)))
+		},
+		Entry("as the server does not take it", SpecTimeout(minute), func(_ context.Context, w W) error {
+			w.Spec.Size = 2000
+			return nil
+		}),
+		Entry("as somebody else was faster", SpecTimeout(minute), func(ctx context.Context, w W) error {
+			faster := w.DeepCopy()
+			faster.Spec.Tags = []string{"theirs", time.Now().String()}
+			w.Spec.Tags = []string{"ours"}
+			// When this has been written, the handler's own change is for an older version.
+			return k8s.Patch(ctx, faster, client.MergeFrom(w))
+		}),
+	)
 })
 
 // valueAt reads a field of an untyped object from the server; nil if it is absent.

@@ -20,25 +20,24 @@ import (
 var _ = Describe("A failing handler", func() {
 	type W = *v1.Widget
 	const never = time.Hour
-	failure := errors.New("out of order")
 
 	It("is given up at its limits, without waiting for an attempt that they do not allow (ERR-03, ERR-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
-			OnCreate("thrice", fails[W](seen, "thrice", failure), kopf.Retries(3), kopf.Backoff(20*time.Millisecond)).
-			OnCreate("never", fails[W](seen, "never", failure), kopf.Retries(0)).
-			OnCreate("once", fails[W](seen, "once", failure), kopf.Retries(1), kopf.Backoff(never)).
-			OnCreate("timed", fails[W](seen, "timed", failure), kopf.Timeout(never/2), kopf.Backoff(never)).
-			OnCreate("asked", fails[W](seen, "asked", kopf.Temporary(failure, never)), kopf.Timeout(never/2))))
+			OnCreate("thrice", fails[W](seen, "thrice", errOutOfOrder), kopf.Retries(3), kopf.Backoff(20*time.Millisecond)).
+			OnCreate("never", fails[W](seen, "never", errOutOfOrder), kopf.Retries(0)).
+			OnCreate("once", fails[W](seen, "once", errOutOfOrder), kopf.Retries(1), kopf.Backoff(never)).
+			OnCreate("timed", fails[W](seen, "timed", errOutOfOrder), kopf.Timeout(never/2), kopf.Backoff(never)).
+			OnCreate("asked", fails[W](seen, "asked", kopf.Temporary(errOutOfOrder, never)), kopf.Timeout(never/2))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
 		want := ConsistOf("thrice:create#0", "thrice:create#1", "thrice:create#2",
 			"once:create#0", "timed:create#0", "asked:create#0")
 		Consistently(seen.all, awhile).Should(want)
-		Expect(op.log.find(`"handler"="thrice"`, "for good", "gave up after 3 attempts", failure.Error())).To(HaveLen(1))
+		Expect(op.log.find(`"handler"="thrice"`, "for good", "gave up after 3 attempts", errOutOfOrder.Error())).To(HaveLen(1))
 		Expect(op.log.find(`"handler"="never"`, "for good", "gave up after 0 attempts")).To(HaveLen(1))
-		Expect(op.log.find(`"handler"="timed"`, "for good", "timed out after 30m0s", failure.Error())).To(HaveLen(1))
+		Expect(op.log.find(`"handler"="timed"`, "for good", "timed out after 30m0s", errOutOfOrder.Error())).To(HaveLen(1))
 		Expect(op.log.find("Handled", `"succeeded"=0`, `"failed"=5`)).To(HaveLen(1))
 	}, SpecTimeout(minute))
 
@@ -46,8 +45,8 @@ var _ = Describe("A failing handler", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
-				OnCreate("quick", fails[W](seen, "quick", failure), kopf.Timeout(500*time.Millisecond), kopf.Backoff(200*time.Millisecond)).
-				OnCreate("late", fails[W](seen, "late", kopf.Temporary(failure, never)), kopf.Timeout(2*never)))
+				OnCreate("quick", fails[W](seen, "quick", errOutOfOrder), kopf.Timeout(500*time.Millisecond), kopf.Backoff(200*time.Millisecond)).
+				OnCreate("late", fails[W](seen, "late", kopf.Temporary(errOutOfOrder, never)), kopf.Timeout(2*never)))
 		}
 		first := start(ns, declare())
 		obj := widget(ns, "one")
@@ -76,29 +75,29 @@ var _ = Describe("A failing handler", func() {
 			lines[id] = &timeline{}
 			resource.OnCreate(id, timed(lines[id], failsUntil[W](&calls{}, id, 3, err)), opts...)
 		}
-		failing("backoff", failure, kopf.Backoff(300*time.Millisecond))
-		failing("none", failure, kopf.Backoff(0))
-		failing("func", failure, kopf.BackoffFunc(func(a kopf.Attempt, err error) time.Duration {
-			if !errors.Is(err, failure) {
+		failing("backoff", errOutOfOrder, kopf.Backoff(300*time.Millisecond))
+		failing("none", errOutOfOrder, kopf.Backoff(0))
+		failing("func", errOutOfOrder, kopf.BackoffFunc(func(a kopf.Attempt, err error) time.Duration {
+			if !errors.Is(err, errOutOfOrder) {
 				return never
 			}
 			return time.Duration(a.Number) * 200 * time.Millisecond
 		}))
-		failing("exponential", failure, kopf.BackoffFunc(kopf.Exponential(100*time.Millisecond, 300*time.Millisecond)))
-		failing("temporary", kopf.Temporary(failure, 150*time.Millisecond), kopf.Backoff(never))
-		failing("wrapped", fmt.Errorf("because: %w", kopf.Temporary(failure, 150*time.Millisecond)), kopf.Backoff(never))
-		failing("at-once", kopf.Temporary(failure, 0), kopf.Backoff(never))
+		failing("exponential", errOutOfOrder, kopf.BackoffFunc(kopf.Exponential(100*time.Millisecond, 300*time.Millisecond)))
+		failing("temporary", kopf.Temporary(errOutOfOrder, 150*time.Millisecond), kopf.Backoff(never))
+		failing("wrapped", fmt.Errorf("because: %w", kopf.Temporary(errOutOfOrder, 150*time.Millisecond)), kopf.Backoff(never))
+		failing("at-once", kopf.Temporary(errOutOfOrder, 0), kopf.Backoff(never))
 		start(ns, options(resource))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		for id, pauses := range map[string][]time.Duration{
+		for id, pauses := range map[string][]int{
 			"backoff": {300, 300, 300}, "none": {0, 0, 0}, "func": {0, 200, 400}, "exponential": {100, 200, 300},
 			"temporary": {150, 150, 150}, "wrapped": {150, 150, 150}, "at-once": {0, 0, 0},
 		} {
 			var want []any
 			for _, ms := range pauses {
-				pause := ms * time.Millisecond
+				pause := time.Duration(ms) * time.Millisecond
 				want = append(want, And(BeNumerically(">=", pause-grain), BeNumerically("<", pause+slack)))
 			}
 			Expect(lines[id].gaps()).To(HaveExactElements(want...), id)
@@ -108,14 +107,14 @@ var _ = Describe("A failing handler", func() {
 	It("for good does not keep others, the baseline, or the object (PROG-27, FIN-07)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
-			OnCreate("permanent", fails[W](seen, "permanent", kopf.Permanent(failure))).
-			OnCreate("wrapped", fails[W](seen, "wrapped", fmt.Errorf("because: %w", kopf.Permanent(failure)))).
-			OnCreate("terminal", fails[W](seen, "terminal", reconcile.TerminalError(failure))).
-			OnCreate("strict", fails[W](seen, "strict", failure), kopf.Errors(kopf.ErrorsPermanent)).
-			OnCreate("ignored", fails[W](seen, "ignored", failure), kopf.Errors(kopf.ErrorsIgnored)).
-			OnCreate("patient", failsUntil[W](seen, "patient", 1, kopf.Temporary(failure, 0)), kopf.Errors(kopf.ErrorsPermanent)).
+			OnCreate("permanent", fails[W](seen, "permanent", kopf.Permanent(errOutOfOrder))).
+			OnCreate("wrapped", fails[W](seen, "wrapped", fmt.Errorf("because: %w", kopf.Permanent(errOutOfOrder)))).
+			OnCreate("terminal", fails[W](seen, "terminal", reconcile.TerminalError(errOutOfOrder))).
+			OnCreate("strict", fails[W](seen, "strict", errOutOfOrder), kopf.Errors(kopf.ErrorsPermanent)).
+			OnCreate("ignored", fails[W](seen, "ignored", errOutOfOrder), kopf.Errors(kopf.ErrorsIgnored)).
+			OnCreate("patient", failsUntil[W](seen, "patient", 1, kopf.Temporary(errOutOfOrder, 0)), kopf.Errors(kopf.ErrorsPermanent)).
 			OnCreate("good", ok[W](seen, "good")).
-			OnDelete("delete-bad", fails[W](seen, "delete-bad", kopf.Permanent(failure))).
+			OnDelete("delete-bad", fails[W](seen, "delete-bad", kopf.Permanent(errOutOfOrder))).
 			OnDelete("delete-good", ok[W](seen, "delete-good"))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
@@ -134,22 +133,21 @@ var _ = Describe("A failing handler", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("%s#%d", req.Object.Name, req.Attempt.Number)
+				seen.notef("%s#%d", req.Object.Name, req.Attempt.Number)
 				if req.Object.Name == "bad" && req.Attempt.Number == 0 {
 					panicky(nil)
 				}
 				return nil
-			}, kopf.Backoff(500*time.Millisecond)).
+			}, kopf.Backoff(200*time.Millisecond)).
 			OnCreate("other", ok[W](seen, "other"))))
 		bad, good := widget(ns, "bad"), widget(ns, "good")
 		create(ctx, bad)
-		Eventually(seen.all).Should(Equal([]string{"bad#0", "other:create"}))
+		Eventually(seen.all).Should(ContainElements("bad#0", "other:create"))
 		create(ctx, good)
 		handled(ctx, good)
-		Expect(seen.all()).To(ConsistOf("bad#0", "other:create", "good#0", "other:create"))
+		Expect(seen.count("good#0")).To(Equal(1))
 		handled(ctx, bad)
-		Expect(seen.all()).To(HaveLen(5))
-		Expect(seen.count("bad#1")).To(Equal(1))
+		Expect(seen.all()).To(ConsistOf("bad#0", "bad#1", "other:create", "good#0", "other:create"))
 		logged := op.log.find("panic")
 		Expect(logged).To(HaveLen(1))
 		Expect(logged[0]).To(And(ContainSubstring("nil map"), ContainSubstring(`"stack"=`), ContainSubstring("e2e.panicky"),
@@ -161,17 +159,17 @@ var _ = Describe("A failing handler", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
-				seen.note("created#%d", req.Attempt.Number)
+				seen.notef("created#%d", req.Attempt.Number)
 				if req.Attempt.Number > 0 {
 					return nil
 				}
 				<-ctx.Done()
-				seen.note("cut off: %v", ctx.Err())
+				seen.notef("cut off: %v", ctx.Err())
 				return ctx.Err()
 			}, kopf.AttemptTimeout(200*time.Millisecond), kopf.Backoff(50*time.Millisecond)).
 			OnCreate("other", func(ctx context.Context, _ *kopf.Request[W]) error {
 				_, limited := ctx.Deadline()
-				seen.note("limited: %v", limited)
+				seen.notef("limited: %v", limited)
 				return ctx.Err()
 			})))
 		obj := widget(ns, "one")
@@ -185,14 +183,16 @@ var _ = Describe("A failing handler", func() {
 	It("is not called any more once the object is being deleted (CAUSE-18)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
-			OnCreate("created", fails[W](seen, "created", kopf.Temporary(failure, 300*time.Millisecond))).
-			OnDelete("deleted", failsUntil[W](seen, "deleted", 2, kopf.Temporary(failure, 300*time.Millisecond)))))
+			OnCreate("created", fails[W](seen, "created", kopf.Temporary(errOutOfOrder, 200*time.Millisecond))).
+			OnDelete("deleted", failsUntil[W](seen, "deleted", 2, kopf.Temporary(errOutOfOrder, 300*time.Millisecond)))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		Eventually(recordOf(ctx, obj, "created")).Should(HaveField("Retries", 1))
+		Eventually(recordOf(ctx, obj, "created")).Should(HaveField("Retries", BeNumerically(">=", 1)))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Expect(seen.all()).To(Equal([]string{"created:create#0", "deleted:delete#0", "deleted:delete#1", "deleted:delete#2"}))
+		all := seen.all()
+		Expect(all[len(all)-3:]).To(Equal([]string{"deleted:delete#0", "deleted:delete#1", "deleted:delete#2"}))
+		Expect(all[:len(all)-3]).To(HaveEach(HavePrefix("created:")))
 		Expect(op.log.find("superseded", `"cause"="create"`, `"by"="delete"`)).To(HaveLen(1))
 	}, SpecTimeout(minute))
 
@@ -204,7 +204,7 @@ var _ = Describe("A failing handler", func() {
 				if req.Object.Name == "fine" {
 					return nil
 				}
-				return kopf.Temporary(failure, never)
+				return kopf.Temporary(errOutOfOrder, never)
 			})))
 		fine, halfway := widget(ns, "fine"), widget(ns, "halfway")
 		create(ctx, fine)
@@ -226,16 +226,16 @@ var _ = Describe("A failing handler", func() {
 			return failsUntil[W](&calls{}, id, 1, err)
 		}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
-			OnCreate("temporary", failing("temporary", kopf.Temporary(failure, 0))).
-			OnCreate("permanent", failing("permanent", kopf.Permanent(failure))).
-			OnCreate("terminal", failing("terminal", reconcile.TerminalError(failure))).
-			OnCreate("unknown", failing("unknown", failure), kopf.Backoff(0)).
-			OnCreate("limited", failing("limited", kopf.Temporary(failure, 0)), kopf.Retries(1))))
+			OnCreate("temporary", failing("temporary", kopf.Temporary(errOutOfOrder, 0))).
+			OnCreate("permanent", failing("permanent", kopf.Permanent(errOutOfOrder))).
+			OnCreate("terminal", failing("terminal", reconcile.TerminalError(errOutOfOrder))).
+			OnCreate("unknown", failing("unknown", errOutOfOrder), kopf.Backoff(0)).
+			OnCreate("limited", failing("limited", kopf.Temporary(errOutOfOrder, 0)), kopf.Retries(1))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
 		for _, id := range []string{"temporary", "permanent", "terminal", "unknown", "limited"} {
-			Expect(op.log.find("Handler failed", `"handler"="`+id+`"`, failure.Error())).To(HaveLen(1), id)
+			Expect(op.log.find("Handler failed", `"handler"="`+id+`"`, errOutOfOrder.Error())).To(HaveLen(1), id)
 		}
 		Expect(op.log.errors()).To(HaveExactElements(ContainSubstring(`"handler"="unknown"`)))
 	}, SpecTimeout(minute))
@@ -244,25 +244,25 @@ var _ = Describe("A failing handler", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.note("%s#%d", req.Object.Name, req.Attempt.Number)
+				seen.notef("%s#%d", req.Object.Name, req.Attempt.Number)
 				if req.Object.Name == "good" {
 					return nil
 				}
-				return failure
-			}, kopf.Backoff(time.Second))))
+				return errOutOfOrder
+			}, kopf.Backoff(never))))
 		bad, good := widget(ns, "bad"), widget(ns, "good")
 		create(ctx, bad)
 		Eventually(recordOf(ctx, bad, "created")).Should(HaveField("Retries", 1))
 		create(ctx, good)
 		handled(ctx, good)
-		Expect(seen.all()).To(HaveLen(2), "the good one was handled while the bad one waited")
+		Expect(seen.all()).To(Equal([]string{"bad#0", "good#0"}))
 	}, SpecTimeout(minute))
 
 	It("keeps its pace, however often others change the object (B-11)", func(ctx context.Context) {
 		const backoff = time.Second
 		ns, line := newNamespace(ctx), &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).
-			OnCreate("created", timed(line, failsUntil[W](&calls{}, "created", 2, failure)), kopf.Backoff(backoff))))
+			OnCreate("created", timed(line, failsUntil[W](&calls{}, "created", 2, errOutOfOrder)), kopf.Backoff(backoff))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(line.times).Should(HaveLen(1))

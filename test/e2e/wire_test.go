@@ -35,7 +35,7 @@ var _ = Describe("An object that kopf has left mid-cycle", func() {
 			OnCreate("c1", ok[*unstructured.Unstructured](seen, "c1")).
 			OnCreate("c2", func(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
 				message = req.Attempt.Last
-				seen.note("c2#%d %s", req.Attempt.Number, req.Attempt.Started.Format("2006-01-02"))
+				seen.notef("c2#%d %s", req.Attempt.Number, req.Attempt.Started.Format("2006-01-02"))
 				return nil
 			}).
 			OnCreate("c3", fails[*unstructured.Unstructured](seen, "c3", nil)).
@@ -82,7 +82,7 @@ var _ = Describe("An object that kopf has left mid-cycle", func() {
 		create(ctx, changed)
 		note := func(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
 			old, _, _ := unstructured.NestedFieldNoCopy(req.Old.Object, "spec", "size")
-			seen.note("%s:%s %v %s", req.Object.GetName(), req.Reason, old, fmt.Sprint(req.Diff))
+			seen.notef("%s:%s %v %s", req.Object.GetName(), req.Reason, old, fmt.Sprint(req.Diff))
 			return nil
 		}
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).OnUpdate("up", note).OnResume("re", note)))

@@ -30,7 +30,7 @@ var _ = Describe("Writes per object, by the server's own counters", func() {
 
 	withResult := func(seen *calls, id string) untypedHandler {
 		return func(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
-			seen.note("%s", id)
+			seen.notef("%s", id)
 			req.SetResult(map[string]any{"ready": true})
 			return nil
 		}

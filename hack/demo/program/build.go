@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,10 +17,20 @@ func Folder(ctx context.Context, pkg string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// Build compiles a package, given by its import path, into a file. The flags are those of go build.
-func Build(ctx context.Context, pkg, file string, flags ...string) error {
-	_, err := goCommand(ctx, append(append([]string{"build"}, flags...), "-o", file, pkg)...)
+// Build compiles a package, given by its import path, into a file: with the race detector if this
+// process has it, so that most of what is needed is in the cache.
+func Build(ctx context.Context, pkg, file string) error {
+	args := []string{"build", "-o", file, pkg}
+	if racing() {
+		args = slices.Insert(args, 1, "-race")
+	}
+	_, err := goCommand(ctx, args...)
 	return err
+}
+
+func racing() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // goCommand runs the go command, and returns what it prints. It has to be called within the module.

@@ -1,0 +1,123 @@
+// Command 03-exceptions is an operator whose handlers fail, each in its own way.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/03-exceptions/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// Request is what the handlers are given.
+type Request = kopf.Request[*v1.Backup]
+
+func main() {
+	logging()
+	if err := run(); err != nil {
+		ctrl.Log.Error(err, "The operator has failed")
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		Scheme:  scheme,
+		Metrics: server.Options{BindAddress: "0"},
+	})
+	if err != nil {
+		return err
+	}
+	created, changed := kopf.ReasonCreate, kopf.ReasonUpdate
+	backups := kopf.For(&v1.Backup{}).
+		// Not for the time being, and it says when to come back.
+		OnCreate("snapshot", snapshot).
+		// Not ever, unless the spec changes: that is another cause.
+		On("check", []kopf.Reason{created, changed}, check).
+		// Any other error: again after a pause, with some limit ...
+		OnCreate("copy", upload, kopf.Backoff(time.Second), kopf.Retries(3)).
+		OnCreate("announce", announce, kopf.Backoff(2*time.Second), kopf.Timeout(5*time.Second)).
+		// ... or not again, as a failure or as a success.
+		OnCreate("bill", bill, kopf.Errors(kopf.ErrorsPermanent)).
+		OnCreate("tidy", tidy, kopf.Errors(kopf.ErrorsIgnored)).
+		// A panic is an error like any other: the operator goes on.
+		OnCreate("index", index, kopf.Backoff(time.Second))
+	if err := mgr.Add(kopf.New(mgr, backups)); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// logging is for people by default: one line for each message, no stack of the call to the logger with
+// each error. The flags of zap change that.
+func logging() {
+	options := zap.Options{}
+	options.BindFlags(flag.CommandLine)
+	_ = flag.Set("zap-encoder", "console")
+	_ = flag.Set("zap-stacktrace-level", "panic")
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&options)))
+}
+
+// snapshot waits for something that takes its time: a temporary error is no fault.
+func snapshot(ctx context.Context, req *Request) error {
+	if req.Attempt.Number < 2 {
+		return kopf.Temporary(errors.New("the snapshot is not ready yet"), 2*time.Second)
+	}
+	req.Object.Status.Snapshot = req.Object.Spec.Volume + "-snapshot" // written by the framework
+	log.FromContext(ctx).Info("The snapshot is ready", "runtime", req.Attempt.Runtime().Round(time.Second).String())
+	return nil
+}
+
+// check finds a mistake that no further attempt would mend. What it changes in the object is
+// written although it fails.
+func check(_ context.Context, req *Request) error {
+	req.Object.Status.Problem = ""
+	target, err := url.Parse(req.Object.Spec.Target)
+	if err == nil && target.Scheme != "s3" {
+		err = fmt.Errorf("the target is %s, only s3 is supported", target.Scheme)
+	}
+	if err != nil {
+		req.Object.Status.Problem = err.Error()
+		return kopf.Permanent(err)
+	}
+	return nil
+}
+
+// upload never succeeds: it gives up after so many attempts.
+func upload(context.Context, *Request) error { return errors.New("connection refused") }
+
+// announce never succeeds: it gives up after some time.
+func announce(context.Context, *Request) error { return errors.New("the mail server is busy") }
+
+// bill fails once, and that is that.
+func bill(context.Context, *Request) error { return errors.New("no such customer") }
+
+// tidy fails, and nobody minds.
+func tidy(context.Context, *Request) error { return errors.New("nothing to tidy up") }
+
+// index has a defect.
+func index(ctx context.Context, req *Request) error {
+	var entries map[string]string
+	if req.Attempt.Number > 0 {
+		entries = map[string]string{} // it is mended in the meantime
+	}
+	entries[req.Object.Name] = req.Object.Spec.Volume // a nil map: this panics
+	log.FromContext(ctx).Info("The backup is in the index", "after", req.Attempt.Last)
+	return nil
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+)
+
+const patience = 3 * time.Minute // nothing may be cached yet
+
+// start runs the demo until it ends, at the latest when the test does.
+func start(t *testing.T, keep bool) (output *gbytes.Buffer, interrupt func(), ended chan error) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	output, ended = gbytes.NewBuffer(), make(chan error, 1)
+	go func() {
+		ended <- run(ctx, &screen{out: output}, keep)
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		for range ended { // until it is closed
+		}
+	})
+	return output, cancel, ended
+}
+
+func TestDemo(t *testing.T) {
+	g := NewWithT(t)
+	output, interrupt, ended := start(t, true)
+	for _, text := range []string{
+		`=== 1\. Creating a database`,
+		`INFO  A new database  handler=provision reason=create attempt=0 spec={"engine":"postgres","sizeGiB":10}`,
+		`finalizers:`,
+		`host: orders.db.example.com`,
+		`you       POST    databases/orders         201  {.*"sizeGiB":10`,
+		`operator  PATCH   databases/orders         200  {"metadata":{"finalizers":`,
+		`operator  PATCH   databases/orders/status  200  {.*"host":"orders.db.example.com"`,
+		`operator  PATCH   databases/orders         200  {"metadata":{"annotations":`,
+		`=== 2\. Editing it`,
+		`INFO  The database has changed  .*diff="change spec.sizeGiB: 10 -> 20"`,
+		`you       PATCH   databases/orders         200  {"spec":{"sizeGiB":20}}`,
+		`=== 3\. Deleting it`,
+		`INFO  The database is to go`,
+		`it does not exist any more`,
+		`you       DELETE  databases/orders         200`,
+		`operator  PATCH   databases/orders         200  {"metadata":{"finalizers":\[\]`,
+		`=== Your turn`,
+		`export KUBECONFIG=/`,
+	} {
+		g.Eventually(output).WithTimeout(patience).Should(gbytes.Say(text))
+	}
+	g.Consistently(ended).WithTimeout(time.Second).ShouldNot(Receive())
+	interrupt()
+	g.Eventually(ended).WithTimeout(patience).Should(Receive(BeNil()), "that is the regular end")
+}
+
+func TestInterrupted(t *testing.T) {
+	for _, moment := range []string{"Building the operator", "Starting etcd", "Starting the operator", "kubectl create"} {
+		t.Run(moment, func(t *testing.T) {
+			g := NewWithT(t)
+			output, interrupt, ended := start(t, false)
+			g.Eventually(output).WithTimeout(patience).Should(gbytes.Say(moment))
+			interrupt()
+			g.Eventually(ended).WithTimeout(patience).Should(Receive(MatchError(errInterrupted)))
+		})
+	}
+}
+
+func TestShorten(t *testing.T) {
+	g := NewWithT(t)
+	for line, short := range map[string]string{
+		"2026-01-02T15:04:05.678Z\tINFO\tDone\t{\"controller\": \"database\", \"name\": \"x\", \"n\": 1, \"s\": \"a b\", \"o\": {\"k\": [1]}}": `15:04:05.678  INFO  Done  n=1 s="a b" o={"k":[1]}`,
+		"2026-01-02T15:04:05.678+0100\tERROR\tsetup\tBroken": "15:04:05.678  ERROR  setup  Broken",
+		"panic: no more": "panic: no more",
+		"main.run":       "main.run",
+		"\t/main.go:12":  "\t/main.go:12",
+	} {
+		g.Expect(shorten(line)).To(Equal(short))
+	}
+}

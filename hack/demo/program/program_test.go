@@ -1,0 +1,97 @@
+//go:build unix
+
+package program_test
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
+)
+
+// With a program in this variable, the test binary starts it and waits to be killed.
+const childEnv = "KOPF_PROGRAM_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(childEnv); file != "" {
+		p, err := program.Start(file)
+		if err != nil {
+			panic(err)
+		}
+		<-p.Done()
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// script is a program that runs until it is told to end.
+func script(t *testing.T, onTerm string) string {
+	file := filepath.Join(t.TempDir(), "program")
+	text := "#!/bin/sh\ntrap '" + onTerm + "' TERM\n" +
+		"[ ! -p \"$0.alive\" ] || exec 3>\"$0.alive\"\n" +
+		"echo ready $WHAT\nwhile :; do sleep 0.05; done\n"
+	if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestStop(t *testing.T) {
+	for _, c := range []struct {
+		name, onTerm string
+		ends         OmegaMatcher
+	}{
+		{"in good order", "echo bye; exit 0", Succeed()},
+		{"with an error", "exit 3", MatchError(ContainSubstring("exit status 3"))},
+		{"not at all", "", MatchError(ContainSubstring("does not end within 500ms of SIGTERM"))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := NewWithT(t)
+			p, err := program.Start(script(t, c.onTerm), "WHAT=steady")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Eventually(p.Lines).WithTimeout(10 * time.Second).Should(Equal([]string{"ready steady"}))
+			g.Expect(p.Done()).NotTo(BeClosed())
+			g.Expect(p.Stop(500 * time.Millisecond)).To(c.ends)
+			g.Expect(p.Done()).To(BeClosed())
+			if c.name == "in good order" {
+				g.Expect(p.Lines()).To(Equal([]string{"ready steady", "bye"}))
+				g.Expect(p.Stop(time.Second)).To(Succeed(), "once more")
+			}
+		})
+	}
+}
+
+func TestProgramDoesNotOutliveItsStarter(t *testing.T) {
+	g := NewWithT(t)
+	file := script(t, "")
+	g.Expect(syscall.Mkfifo(file+".alive", 0o600)).To(Succeed())
+	starter := exec.Command(os.Args[0])
+	starter.Env = append(os.Environ(), childEnv+"="+file)
+	g.Expect(starter.Start()).To(Succeed())
+	alive, err := os.Open(file + ".alive") // returns when the program holds the other end
+	g.Expect(err).NotTo(HaveOccurred())
+	defer alive.Close()
+
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.ReadAll(alive)
+		ended <- err
+	}()
+	g.Consistently(ended).ShouldNot(Receive())
+	g.Expect(starter.Process.Kill()).To(Succeed())
+	_ = starter.Wait()
+	g.Eventually(ended).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
+}
+
+func TestBuildSaysWhatIsWrong(t *testing.T) {
+	g := NewWithT(t)
+	err := program.Build(t.Context(), "github.com/kopf-runtime/kopf-runtime/examples/no-such", filepath.Join(t.TempDir(), "x"))
+	g.Expect(err).To(MatchError(ContainSubstring("no-such")))
+}

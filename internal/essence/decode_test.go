@@ -1,0 +1,95 @@
+package essence_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+)
+
+func TestDecode(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       map[string]any
+	}{
+		{"ESS-10 as stored", "{\"spec\":{\"a\":1}}\n", map[string]any{"spec": map[string]any{"a": int64(1)}}},
+		{"ESS-12 spaces and newlines around", " \n\t{\"a\": \"b\"}\r\n\n ", map[string]any{"a": "b"}},
+		{"ESS-12 spaces within", `{ "spec" : { } }`, map[string]any{"spec": map[string]any{}}},
+		{"ESS-11 any order", `{"b":1,"a":2}`, map[string]any{"a": int64(2), "b": int64(1)}},
+		{"ESS-10 escaped text", `{"a":"\u0451\ud83d\ude00"}`, map[string]any{"a": "ё\U0001F600"}},
+		{"MIG-04 integers beyond 2^53", `{"a":9007199254740993}`, map[string]any{"a": int64(9007199254740993)}},
+		{"MIG-04 the greatest integer", `{"a":9223372036854775807}`, map[string]any{"a": int64(math.MaxInt64)}},
+		{"MIG-04 fractions", `{"a":1.5,"b":1.0}`, map[string]any{"a": 1.5, "b": 1.0}},
+		{"ESS-24 nulls", `{"a":null,"b":{"c":null}}`, map[string]any{"a": nil, "b": map[string]any{"c": nil}}},
+		{"ESS-06 nothing", `{}`, map[string]any{}},
+		{
+			"ESS-08 what an earlier version has stored and none stores now",
+			`{"metadata":{"labels":{"l":"v"},"annotations":{"kopf.zalando.org/x":"y"}},"status":{"kopf":{"progress":{"a":{}}}}}`,
+			map[string]any{"metadata": map[string]any{"labels": map[string]any{"l": "v"}}},
+		},
+		{
+			"ESS-22 what is stored of the status otherwise",
+			`{"status":{"phase":"up"}}`, map[string]any{"status": map[string]any{"phase": "up"}},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := essence.Decode([]byte(test.text), cleaners()...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "essence", got, test.want)
+		})
+	}
+}
+
+func TestDecodeFails(t *testing.T) {
+	for _, test := range []struct{ name, text string }{
+		{"B-30 nothing", ""},
+		{"B-30 no JSON", "{"},
+		{"B-30 something behind it", "{} {}"},
+		{"B-30 a list", "[]"},
+		{"B-30 a text", `"{}"`},
+		{"B-30 a number", "1"},
+		{"B-30 ESS-12 null, which is none", "null"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got, err := essence.Decode([]byte(test.text), cleaners()...); err == nil {
+				t.Errorf("decoded as %v, want an error", got)
+			}
+		})
+	}
+}
+
+func TestEncodeFailsForWhatIsNoJSON(t *testing.T) {
+	if text, err := essence.Encode(map[string]any{"a": math.Inf(1)}); err == nil {
+		t.Errorf("encoded as %s, want an error", text)
+	}
+}
+
+// Both sides of a comparison: what was stored against what is seen now.
+func TestStoredAgainstSeen(t *testing.T) {
+	for _, test := range []struct {
+		name, stored string
+		seen         map[string]any
+		changed      bool
+	}{
+		{"ESS-23 the order of keys", `{"a":1,"b":2}`, map[string]any{"b": int64(2), "a": int64(1)}, false},
+		{"ESS-23 numbers by value", `{"a":1.0,"b":1}`, map[string]any{"a": int64(1), "b": 1.0}, false},
+		{"ESS-23 other numbers", `{"a":1}`, map[string]any{"a": 1.5}, true},
+		{"MIG-04 integers side by side beyond 2^53", `{"a":9007199254740993}`, map[string]any{"a": int64(9007199254740992)}, true},
+		{"MIG-04 SE-56 true is not 1", `{"a":true}`, map[string]any{"a": int64(1)}, true},
+		{"MIG-04 SE-56 false is not 0", `{"a":0}`, map[string]any{"a": false}, true},
+		{"ESS-24 null is absent", `{"a":null}`, map[string]any{}, false},
+		{"ESS-06 empty is not absent", `{"spec":{}}`, map[string]any{}, true},
+		{"MIG-03 unknown fields count", `{"spec":{"a":1}}`, map[string]any{"spec": map[string]any{"a": int64(1), "future": "x"}}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			then, err := essence.Decode([]byte(test.stored))
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "changed", !diff.Equal(then, essence.Build(test.seen)), test.changed)
+		})
+	}
+}

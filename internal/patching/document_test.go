@@ -1,0 +1,96 @@
+package patching
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+type m = map[string]any
+
+func TestBetween(t *testing.T) {
+	tests := []struct {
+		name          string
+		before, after m
+		want          Document
+	}{
+		{"equal", m{"a": int64(1), "b": m{"c": "d"}}, m{"a": 1.0, "b": m{"c": "d"}}, Document{}},
+		{"added", m{}, m{"a": int64(1)}, Document{"a": int64(1)}},
+		{"changed deep inside", m{"a": m{"b": "x", "c": "y"}}, m{"a": m{"b": "z", "c": "y"}}, Document{"a": m{"b": "z"}}},
+		{"removed", m{"a": m{"b": "x", "c": "y"}}, m{"a": m{"c": "y"}}, Document{"a": m{"b": nil}}},
+		{"a map removed", m{"a": m{"b": "x"}}, m{}, Document{"a": nil}},
+		{"a map becomes a value", m{"a": m{"b": "x"}}, m{"a": "x"}, Document{"a": "x"}},
+		{"a list is a whole", m{"a": []any{"x"}}, m{"a": []any{"x", "y"}}, Document{"a": []any{"x", "y"}}},
+		{"nothing to nothing", m{}, m{"a": nil}, Document{}},
+		{"a value becomes null", m{"a": "x"}, m{"a": nil}, Document{"a": nil}},
+		{"an empty map is added", m{}, m{"a": m{}}, Document{"a": m{}}},
+		{"a map becomes empty", m{"a": m{"b": "x"}}, m{"a": m{}}, Document{"a": m{"b": nil}}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			if d := cmp.Diff(tc.want, Between(tc.before, tc.after)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestMergedPrefersTheLaterAndKeepsItsSources(t *testing.T) {
+	first := Document{"a": m{"x": 1, "y": 1}, "b": "first"}
+	second := Document{"a": m{"y": 2}, "b": nil}
+	want := Document{"a": m{"x": 1, "y": 2}, "b": nil}
+	if d := cmp.Diff(want, Merged(first, second)); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(Document{"a": m{"x": 1, "y": 1}, "b": "first"}, first); d != "" {
+		t.Errorf("a source has changed: %s", d)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	content := m{"status": m{"a": m{"x": int64(1)}}, "spec": m{"list": []any{"x"}}}
+	tests := []struct {
+		name string
+		doc  Document
+		want Document
+	}{
+		{"all there", Document{"status": m{"a": m{"x": 1.0}}, "spec": m{"list": []any{"x"}}}, Document{}},
+		{"a value differs", Document{"status": m{"a": m{"x": 2}}}, Document{"status": m{"a": m{"x": 2}}}},
+		{"removing what is absent", Document{"spec": m{"other": nil}}, Document{}},
+		{"removing what is there", Document{"spec": m{"list": nil}}, Document{"spec": m{"list": nil}}},
+		{"a new map", Document{"new": m{"k": "v"}}, Document{"new": m{"k": "v"}}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			if d := cmp.Diff(tc.want, tc.doc.Missing(content)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestListsAreFoundWhereverTheyAreReplaced(t *testing.T) {
+	original := m{"spec": m{"old": []any{"x"}, "same": "y"}}
+	doc := Document{
+		"spec":     m{"new": []any{"x"}, "old": nil, "same": "z", "deep": m{"er": []any{}}},
+		"metadata": m{"finalizers": []any{"f"}},
+	}
+	want := [][]string{{"metadata", "finalizers"}, {"spec", "deep", "er"}, {"spec", "new"}, {"spec", "old"}}
+	if d := cmp.Diff(want, doc.lists(original)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestEssentialLeavesTheServerItsOwn(t *testing.T) {
+	doc := Document{
+		"kind": "Widget", "spec": m{"size": 1},
+		"metadata": m{"resourceVersion": "7", "managedFields": []any{}, "generation": 2, "labels": m{"a": "b"}},
+	}
+	want := Document{"spec": m{"size": 1}, "metadata": m{"labels": m{"a": "b"}}}
+	if d := cmp.Diff(want, doc.Essential()); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(Document{}, Document{"metadata": m{"resourceVersion": "7"}}.Essential()); d != "" {
+		t.Error(d)
+	}
+}

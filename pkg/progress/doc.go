@@ -1,0 +1,67 @@
+// Package progress remembers on an object what was done for it: which handlers have succeeded for
+// the present cause, which have failed for good, which are to be tried again and when. Nothing of it
+// is lost when the process restarts, and kopf can read it and go on with it. It is what package kopf
+// stands on, and of use without it, in any reconciler:
+//
+//	before := obj.DeepCopy()
+//	cause := fmt.Sprintf("generation-%d", obj.Generation)
+//	report, err := progress.Run(ctx, progress.Annotations("volumes.example.com"), obj, cause,
+//		progress.Step{ID: "create", Do: createVolume},
+//		progress.Step{ID: "announce", Do: announceVolume, Policy: progress.Policy{Retries: new(5)}},
+//	)
+//	if patchErr := r.Patch(ctx, obj, client.MergeFrom(before)); patchErr != nil {
+//		return reconcile.Result{}, errors.Join(err, patchErr)
+//	}
+//	return reconcile.Result{RequeueAfter: report.RequeueAfter}, err
+//
+// # Flow
+//
+// [Load] reads the [Record] of each handler from a [Store] into a [State], and [State.Begin] selects
+// those of a cause. [State.Due] names the ones that may be called now, a [Lifecycle] picks from them.
+// [Policy.Attempt] calls one and judges how it ended; [State.Settle] takes its [Outcome] in. Then
+// [State.Save] puts the records on the object, or [State.Purge] removes them, when [State.Done] says
+// that the cause is over; [State.Delay] says when to come back until then. [Run] is all of this in one
+// call, except that it keeps the records of the last cause, and has no use for a lifecycle.
+//
+// A [Baseline] keeps beside the records what the object was like when it was last handled.
+//
+// # Guarantees
+//
+// A handler whose success or final failure is on the object is not called again for that cause.
+// For another cause it begins anew; but one that is still failing keeps its attempts and its delay,
+// so that no edit of the object shortens a backoff.
+//
+// Keys and values are those of kopf 1.44, in both of its generations of keys: each side continues
+// what the other has begun. All that is written is ASCII, and times are in UTC. Annotations of other
+// prefixes are never touched.
+//
+// A panic of a handler is an error like any other. Outcomes of one handler do not affect another.
+//
+// # Assumptions
+//
+// Stores and baselines work on the object in memory: whoever calls them writes it to the API server,
+// after a failed attempt, too, for that is what the attempt is counted by. One process at a time
+// handles an object, and begins with what was last written, not with an older copy from a cache.
+//
+// Ids stay the same from version to version: another id is another handler. The clocks of machines
+// that handle an object one after the other differ by less than matters for the delays.
+//
+// # Caveats
+//
+// Between an attempt and the write of its record the process can die: that attempt is made again,
+// so handlers have to bear it. [Policy.Timeout] does not interrupt an attempt; [Policy.AttemptTimeout]
+// does, if the handler looks at its context.
+//
+// Records of ids that are not asked for are neither read nor removed. Annotations have a limit of
+// 256 KiB for all of an object together: messages of errors are stored in full. Records in the status,
+// where old operators kept them, are read and purged by [Smart], but not written; those of a Go type
+// without such a field are lost in decoding, before this package sees them.
+//
+// # Errors
+//
+// Handlers say with [Temporary] and [Permanent] what their errors mean; others mean what
+// [Policy.Errors] says. [LimitError] stands for a handler that was given up, [PanicError] for one that
+// panicked, and [Expected] tells planned errors from surprises. Functions of this package that return
+// errors speak of the store: [UnreadableError] is stored state that is broken and therefore taken as
+// absent, never a reason to stop. [Run] refuses ids that clash before it calls anything.
+package progress

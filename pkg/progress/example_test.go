@@ -1,0 +1,115 @@
+package progress_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// A reconciler written by hand: it creates a volume and tells somebody about it, each once for a
+// generation of the object, however often it is called.
+func ExampleRun() {
+	stored := &corev1.ConfigMap{} // stands for the API server
+	store := progress.Annotations("volumes.example.com")
+
+	create := progress.Step{ID: "create", Do: func(context.Context, progress.Attempt) error {
+		fmt.Println("creating the volume")
+		return nil
+	}}
+	announce := progress.Step{ID: "announce", Do: func(_ context.Context, attempt progress.Attempt) error {
+		fmt.Println("announcing it, attempt", attempt.Number)
+		if attempt.Number == 0 {
+			return progress.Temporary(errors.New("nobody listens"), 0)
+		}
+		return nil
+	}}
+	reconciler := reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		obj := stored.DeepCopy() // r.Get(ctx, request.NamespacedName, obj)
+		cause := fmt.Sprintf("generation-%d", obj.Generation)
+		report, err := progress.Run(ctx, store, obj, cause, create, announce)
+		stored = obj // r.Patch(ctx, obj, client.MergeFrom(before)), whatever err is
+		fmt.Println("done:", report.Done)
+		return reconcile.Result{RequeueAfter: report.RequeueAfter}, err
+	})
+
+	for range 3 {
+		if _, err := reconciler.Reconcile(context.Background(), reconcile.Request{}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// creating the volume
+	// announcing it, attempt 0
+	// done: false
+	// announcing it, attempt 1
+	// done: true
+	// done: true
+}
+
+// Records are annotations of the object, in the form of kopf.
+func ExampleAnnotations() {
+	obj := &corev1.ConfigMap{}
+	store := progress.Annotations("volumes.example.com")
+	err := store.Store(obj, "create/announce", progress.Record{
+		Started: time.Date(2020, 12, 31, 23, 59, 59, 0, time.UTC),
+		Purpose: "create", Retries: 2, Message: "nobody listens",
+	})
+	fmt.Println(err)
+	fmt.Println(obj.Annotations["volumes.example.com/create.announce"])
+	fmt.Println(obj.Annotations["volumes.example.com/kopf-managed"])
+
+	record, err := store.Fetch(obj, "create/announce")
+	fmt.Println(record.Retries, record.Finished(), err)
+	// Output:
+	// <nil>
+	// {"started":"2020-12-31T23:59:59.000000+00:00","purpose":"create","retries":2,"success":false,"failure":false,"message":"nobody listens"}
+	// yes
+	// 2 false <nil>
+}
+
+// What an error means is for the policy to say; a temporary one brings its delay along.
+func ExampleTemporary() {
+	policy := progress.Policy{Backoff: new(10 * time.Second), Retries: new(5)}
+	for _, err := range []error{
+		progress.Temporary(errors.New("the volume is being made"), 3*time.Second),
+		errors.New("connection refused"),
+		progress.Permanent(errors.New("no such region")),
+		nil,
+	} {
+		outcome := policy.Outcome(progress.Record{}, time.Now(), err)
+		fmt.Println(outcome.Final, outcome.Success, outcome.Delay, outcome.Err)
+	}
+	// Output:
+	// false false 3s the volume is being made
+	// false false 10s connection refused
+	// true false 0s no such region
+	// true true 0s <nil>
+}
+
+// A baseline keeps on the object what it was like when it was last handled.
+func ExampleBaseline() {
+	obj := &corev1.ConfigMap{Data: map[string]string{"size": "1Gi"}}
+	baseline := progress.AnnotationBaseline("volumes.example.com")
+
+	essence := func() []byte {
+		text, err := progress.EncodeJSON(obj.Data)
+		if err != nil {
+			fmt.Println(err)
+		}
+		return text
+	}
+	fmt.Println("handled before:", baseline.Fetch(obj) != nil)
+	baseline.Store(obj, essence())
+
+	obj.Data["size"] = "2Gi"
+	fmt.Printf("then %s, now %s\n", baseline.Fetch(obj), essence())
+	// Output:
+	// handled before: false
+	// then {"size":"1Gi"}, now {"size":"2Gi"}
+}

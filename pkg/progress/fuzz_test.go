@@ -1,0 +1,108 @@
+package progress_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+func FuzzRecord(f *testing.F) {
+	for _, seed := range []string{
+		`{"started":"2020-12-31T23:59:59.123456+00:00","stopped":"2020-12-31T23:59:59.200000+00:00","purpose":"create","retries":1,"success":true,"failure":false}`,
+		`{"started":"2020-12-31T23:59:59.123456+00:00","delayed":"2021-01-01T00:00:59.123456+00:00","retries":3,"message":"Not ready yet.","subrefs":["p/b","p/a","p/b"]}`,
+		`{"started":"2020-12-31 23:59:59,123456789-05:30","delayed":null,"retries":2.0,"future":{"a":[1]}}`,
+		`{"message":"ё<&>\ud83d\ude00\ud800","subrefs":[]}`,
+		`{"started":"0001-01-01T00:00:00Z","delayed":"2020-12-31"}`,
+		`{"retries":-1}`, `{"retries":9007199254740993}`, `{}`, `null`, `[]`, `{"retries":`, "",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var record progress.Record
+		if err := json.Unmarshal(text, &record); err != nil {
+			return
+		}
+		encoded, err := record.MarshalJSON()
+		if err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		if i := slices.IndexFunc(encoded, func(b byte) bool { return b >= utf8.RuneSelf }); i >= 0 {
+			t.Errorf("beyond ASCII at %d: %q", i, encoded)
+		}
+		var again progress.Record
+		if err := json.Unmarshal(encoded, &again); err != nil {
+			t.Fatalf("what was written cannot be read: %s: %v", encoded, err)
+		}
+		if diff := cmp.Diff(writable(record), again, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("changed by writing it as %s (-want +got):\n%s", encoded, diff)
+		}
+	})
+}
+
+// writable is a record as exact as the form allows: microseconds, and a set of sub-handlers.
+func writable(r progress.Record) progress.Record {
+	for _, at := range []*time.Time{&r.Started, &r.Stopped, &r.Delayed} {
+		*at = at.Truncate(time.Microsecond)
+	}
+	r.Subrefs = slices.Compact(slices.Sorted(slices.Values(r.Subrefs)))
+	return r
+}
+
+func FuzzKeys(f *testing.F) {
+	for _, id := range []string{
+		"", "create_fn", "create_fn/sub1", "outer.<locals>.inner", "lambda:/a/b.py:12", repeat("a", 46), repeat("a", 47),
+		repeat("a", 63), repeat("a", 64), repeat("b/", 32), repeat("é", 63), repeat("日", 64), "\xff\xfe" + repeat("x", 70),
+	} {
+		for _, length := range []int{5, 16, 46, 55, 56, 63, 100} {
+			f.Add(prefixOf(length), id)
+		}
+		f.Add("kopf.dev", id)
+		f.Add(kopfPrefix, id)
+	}
+	record := progress.Record{Started: t0, Purpose: "create", Retries: 2, Message: "ё"}
+	f.Fuzz(func(t *testing.T, prefix, id string) {
+		if prefix == "" || slices.Contains([]string{"kopf-managed", "last-handled-configuration", "touch-dummy"}, id) {
+			t.Skip("the framework's own")
+		}
+		s := progress.Annotations(prefix)
+		obj, twin := configMap(), configMap()
+		mustStore(t, s, obj, id, record)
+		mustStore(t, s, twin, id, record)
+		equal(t, "the same keys each time", keysOf(obj), keysOf(twin))
+
+		names := namesOf(obj, prefix)
+		if len(names) < 1 || len(names) > 2 {
+			t.Errorf("KEY-10: the names are %q, want one or two", names)
+		}
+		for _, name := range names {
+			if length := utf8.RuneCountInString(name); length > 63 && utf8.RuneCountInString(prefix) <= 55 {
+				t.Errorf("KEY-05 KEY-06: the name %q has %d characters", name, length)
+			}
+			if utf8.ValidString(id) && !utf8.ValidString(name) {
+				t.Errorf("KEY-09: the name %q is cut within a character", name)
+			}
+			if strings.ContainsAny(name, "/<>") {
+				t.Errorf("KEY-04: the name %q has characters that were to be replaced", name)
+			}
+		}
+		if fetched := mustFetch(t, s, obj, id); fetched == nil {
+			t.Error("PROG-01: the record was lost")
+		} else {
+			equal(t, "PROG-01 record", *fetched, record)
+		}
+		mustPurge(t, s, obj, id)
+		left := []string{prefix + "/kopf-managed"}
+		if strings.HasPrefix(prefix, "kopf.") {
+			left = nil
+		}
+		equal(t, "PROG-20 KEY-21 what is left", keysOf(obj), left)
+	})
+}

@@ -1,0 +1,213 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var _ = Describe("Mistakes in the declaration", func() {
+	type W = *v1.Widget
+	fn := func(context.Context, *kopf.Request[W]) error { return nil }
+	widgets := func(opts ...kopf.ResourceOption) *kopf.Resource[W] { return kopf.For(&v1.Widget{}, opts...) }
+	good := func(opts ...kopf.ResourceOption) *kopf.Resource[W] { return widgets(opts...).OnCreate("good", fn) }
+	with := func(opts ...kopf.HandlerOption) *kopf.Resource[W] { return widgets().OnCreate("made", fn, opts...) }
+	id := func(id string) *kopf.Resource[W] { return widgets().OnCreate(id, fn) }
+
+	It("are none", func() {
+		Expect(kopf.New(newManager("default", &logBook{}), good()).Validate()).To(Succeed())
+	})
+
+	// Each text says where the mistake is, what is wrong, and what to do: nothing but it is told.
+	DescribeTable("are told with their place and their cure",
+		func(declare func() []kopf.Option, words ...string) {
+			op := kopf.New(newManager("default", &logBook{}), declare()...)
+			err := op.Validate()
+			Expect(err).To(HaveOccurred())
+			lines := strings.Split(err.Error(), "\n")
+			Expect(lines).To(HaveLen(2), "a heading and the mistake: %s", err)
+			Expect(lines[0]).To(Equal("the operator cannot start:"))
+			for _, word := range words {
+				Expect(lines[1]).To(ContainSubstring(word))
+			}
+			Expect(op.Validate()).To(MatchError(err.Error()), "it is told the same twice")
+			Expect(op.Start(context.Background())).To(MatchError(err.Error()), "the start tells the same")
+		},
+		// Ids.
+		Entry("an id twice", just(widgets().OnCreate("made", fn).OnUpdate("made", fn)),
+			`Widget: OnUpdate("made"): `, "used twice", "another id", "On"),
+		Entry("ids that are stored in one place", just(widgets().OnCreate("a/b", fn).OnDelete("a.b", fn)),
+			`Widget: OnDelete("a.b"): `, `"a/b" and "a.b"`, "kopf.zalando.org/a.b", "rename one"),
+		Entry("an empty id", just(id("")), `Widget: OnCreate(""): `, "empty", "give it a name"),
+		Entry("an id with a colon", just(id("a:b")), `Widget: OnCreate("a:b"): `, "cannot be stored", "use letters"),
+		Entry("an id with a space", just(id("a b")), `Widget: OnCreate("a b"): `, "cannot be stored", "use letters"),
+		Entry("an id beyond ASCII", just(id("ü")), `Widget: OnCreate("ü"): `, "cannot be stored", "use letters"),
+		Entry("a reserved id", just(id("last-handled-configuration")),
+			`Widget: OnCreate("last-handled-configuration"): `, "framework's own", "choose another"),
+		Entry("another reserved id", just(id("touch-dummy")), `"touch-dummy"`, "framework's own", "choose another"),
+		// Handlers.
+		Entry("no function", just(widgets().OnResume("back", nil)), `Widget: OnResume("back"): `, "nil", "give it a function"),
+		Entry("no reasons", just(widgets().On("any", nil, fn)), `Widget: On("any"): `, "no reasons", "ReasonCreate"),
+		Entry("an unknown reason", just(widgets().On("any", []kopf.Reason{"whim"}, fn)), `Widget: On("any"): `, `"whim"`, `"create"`),
+		Entry("negative retries", just(with(kopf.Retries(-1))), `Widget: OnCreate("made"): `, "Retries", "-1", "leave the option out"),
+		Entry("a negative timeout", just(with(kopf.Timeout(-time.Second))), `Widget: OnCreate("made"): `, "Timeout", "-1s", "zero or more"),
+		Entry("a negative attempt timeout", just(with(kopf.AttemptTimeout(-time.Second))), `OnCreate("made")`, "AttemptTimeout", "-1s", "zero or more"),
+		Entry("a negative backoff", just(with(kopf.Backoff(-time.Second))), `OnCreate("made")`, "Backoff", "-1s", "zero or more"),
+		Entry("no backoff function", just(with(kopf.BackoffFunc(nil))), `OnCreate("made")`, "BackoffFunc", "give it a function"),
+		Entry("an unknown error mode", just(with(kopf.Errors(7))), `OnCreate("made")`, "Errors(7)", "ErrorsTemporary"),
+		Entry("Optional, but not for deletions", just(with(kopf.Optional())), `Widget: OnCreate("made"): `, "Optional", "delete handlers"),
+		Entry("EvenIfDeleted, but not for resuming", just(with(kopf.EvenIfDeleted())), `OnCreate("made")`, "EvenIfDeleted", "resume handlers"),
+		// Resources.
+		Entry("no resources", just(), "no resources", "For"),
+		Entry("no handlers", just(widgets()), "Widget: ", "no handlers", "OnCreate"),
+		Entry("a nil resource", just(good(), (*kopf.Resource[W])(nil)), "a resource is nil", "For"),
+		Entry("an object that is nil", just(kopf.For[W](nil).OnCreate("made", fn)), "For(nil)", "&v1."),
+		Entry("an object that is nothing", just(kopf.For[client.Object](nil).OnCreate("made", ok[client.Object](&calls{}, ""))), "For(nil)", "&v1."),
+		Entry("a Go type that the scheme does not know",
+			just(kopf.For(&apiextensionsv1.CustomResourceDefinition{}).
+				OnCreate("made", ok[*apiextensionsv1.CustomResourceDefinition](&calls{}, ""))),
+			"CustomResourceDefinition", "scheme does not know", "AddToScheme"),
+		Entry("an untyped object without a kind",
+			just(kopf.For(kopf.Unstructured(schema.GroupVersionKind{})).OnCreate("made", ok[*unstructured.Unstructured](&calls{}, ""))),
+			"Unstructured", "set the kind"),
+		Entry("a kind twice", just(good(), kopf.For(kopf.Unstructured(widgetGVK)).OnCreate("made", ok[*unstructured.Unstructured](&calls{}, ""))),
+			"Widget: ", "two resources", "put the handlers into one"),
+		Entry("an empty name", just(good(kopf.WithName(""))), "Widget: ", "WithName", "leave it out"),
+		Entry("no workers", just(good(kopf.WithConcurrency(0))), "Widget: ", "WithConcurrency(0)", "at least one"),
+		Entry("a nil predicate", just(good(kopf.WithPredicates(nil))), "Widget: ", "WithPredicates", "leave it out"),
+		Entry("a reconciler", just(good(kopf.WithControllerOptions(controller.Options{
+			Reconciler: reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }),
+		}))), "Widget: ", "WithControllerOptions", "Reconciler", "leave it out"),
+		Entry("results nowhere", just(good(kopf.WithResults(""))), "Widget: ", "WithResults", `"status"`),
+		Entry("results with a gap", just(good(kopf.WithResults("status..x"))), "Widget: ", "WithResults", `"status"`),
+		Entry("results in the metadata", just(good(kopf.WithResults("metadata.annotations"))), "Widget: ", "WithResults", `"status"`),
+		// The operator.
+		Entry("a nil option", just(good(), nil), "an option is nil", "leave it out"),
+		Entry("no finalizer", just(good(), kopf.WithFinalizer("")), `WithFinalizer("")`, `"example.com/finalizer"`),
+		Entry("a finalizer without a domain", just(good(), kopf.WithFinalizer("mine")), `WithFinalizer("mine")`, `"example.com/finalizer"`),
+		Entry("a finalizer with a space", just(good(), kopf.WithFinalizer("example.com/my own")), `"example.com/my own"`, `"example.com/finalizer"`),
+		Entry("no store", just(good(), kopf.WithProgress(nil)), "WithProgress(nil)", "leave it out"),
+		Entry("no baseline", just(good(), kopf.WithBaseline(nil)), "WithBaseline(nil)", "leave it out"),
+		Entry("a store that cannot store", just(good(), kopf.WithProgress(progress.Annotations("not a prefix"))), `"not a prefix/good"`),
+		Entry("a baseline that cannot store", just(good(), kopf.WithBaseline(progress.AnnotationBaseline("not a prefix"))), `"not a prefix`),
+		Entry("no lifecycle", just(good(), kopf.WithLifecycle(nil)), "WithLifecycle(nil)", "leave it out"),
+		Entry("a negative checkpoint", just(good(), kopf.WithCheckpoint(-1)), "WithCheckpoint", "use 0"),
+	)
+
+	It("are told all at once", func() {
+		op := kopf.New(newManager("default", &logBook{}),
+			kopf.WithFinalizer("mine"),
+			widgets(kopf.WithConcurrency(-1)).
+				OnCreate("a:b", nil, kopf.Retries(-1), kopf.Backoff(-1)).
+				OnUpdate("made", fn, kopf.Optional()).
+				OnDelete("made", fn),
+			kopf.For[W](nil),
+			kopf.For(kopf.Unstructured(gadgetGVK)),
+			nil,
+		)
+		err := op.Validate()
+		Expect(err).To(HaveOccurred())
+		Expect(strings.Split(err.Error(), "\n")).To(ConsistOf(
+			Equal("the operator cannot start:"),
+			HavePrefix(`WithFinalizer("mine"): `),
+			HavePrefix("an option is nil: "),
+			HavePrefix("Widget: WithConcurrency(-1): "),
+			HavePrefix(`Widget: OnCreate("a:b"): the handler is nil`),
+			HavePrefix(`Widget: OnCreate("a:b"): Retries is negative`),
+			HavePrefix(`Widget: OnCreate("a:b"): Backoff is negative`),
+			HavePrefix(`Widget: OnCreate("a:b"): the id "a:b"`),
+			HavePrefix(`Widget: OnUpdate("made"): Optional `),
+			HavePrefix(`Widget: OnDelete("made"): the id "made" is used twice`),
+			HavePrefix("For(nil): "),
+			HavePrefix("Gadget: it has no handlers"),
+		))
+		Expect(op.Validate()).To(MatchError(err.Error()), "it is told the same twice")
+	})
+
+	It("are told without a manager, too", func() {
+		op := kopf.New(nil, good())
+		Expect(op.Validate()).To(MatchError(ContainSubstring("the manager is nil")))
+		Expect(op.Start(context.Background())).To(MatchError(ContainSubstring("the manager is nil")))
+		Expect(op.NeedLeaderElection()).To(BeTrue())
+	})
+
+	It("keep SetupWithManager from adding anything, and the manager from starting", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		bad := widgets().OnCreate("created", ok[W](seen, "bad")).OnUpdate("a:b", ok[W](seen, "bad"))
+
+		book := &logBook{}
+		mgr := newManager(ns, book)
+		Expect(kopf.SetupWithManager(mgr, bad)).To(MatchError(ContainSubstring(`Widget: OnUpdate("a:b")`)))
+		Expect(kopf.SetupWithManager(mgr, widgets().OnCreate("created", ok[W](seen, "good")))).To(Succeed())
+		op := launch(mgr, book)
+		handled(ctx, obj)
+		Expect(seen.all()).To(Equal([]string{"good:create"}))
+		op.stop()
+
+		mgr = newManager(ns, book)
+		Expect(mgr.Add(kopf.New(mgr, bad))).To(Succeed())
+		Expect(failedStart(ctx, mgr)).To(MatchError(ContainSubstring(`Widget: OnUpdate("a:b")`)))
+		Expect(seen.all()).To(HaveLen(1))
+	}, SpecTimeout(minute))
+
+	It("a kind that is not installed keeps the manager from starting, before anything is touched", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		mgr := newManager(ns, &logBook{})
+		Expect(kopf.SetupWithManager(mgr,
+			kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")).OnDelete("deleted", ok[W](seen, "deleted")),
+			kopf.For(kopf.Unstructured(v1.GroupVersion.WithKind("Missing"))).OnCreate("created", ok[*unstructured.Unstructured](seen, "missing")),
+			kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "nowhere.example.com", Version: "v2", Kind: "Lost"})).
+				OnCreate("created", ok[*unstructured.Unstructured](seen, "lost")),
+		)).To(Succeed(), "without asking the server there is nothing wrong")
+		Expect(failedStart(ctx, mgr)).To(MatchError(And(
+			ContainSubstring("Missing: the API server does not serve e2e.example.com/v1"),
+			ContainSubstring("Lost: the API server does not serve nowhere.example.com/v2"),
+			ContainSubstring("install its CustomResourceDefinition"),
+			Not(ContainSubstring("Widget")))))
+		Expect(fresh(ctx, obj)()).To(HaveField("ResourceVersion", obj.ResourceVersion))
+		Expect(seen.all()).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("a server that cannot be asked is no missing kind", func(ctx context.Context) {
+		mgr := newManager("default", &logBook{})
+		mgr.GetConfig().Host = "127.0.0.1:1"
+		Expect(kopf.SetupWithManager(mgr, good())).To(Succeed())
+		err := failedStart(ctx, mgr)
+		Expect(err).To(MatchError(ContainSubstring("Widget: asking whether the API server serves it")))
+		Expect(err).NotTo(MatchError(ContainSubstring("CustomResourceDefinition")))
+	}, SpecTimeout(minute))
+})
+
+// just is a list of options, for a table.
+func just(opts ...kopf.Option) func() []kopf.Option { return func() []kopf.Option { return opts } }
+
+// failedStart starts a manager that is expected not to, and returns its error.
+func failedStart(ctx context.Context, mgr manager.Manager) error {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	var err error
+	Eventually(ended).Should(Receive(&err))
+	mgr.GetHTTPClient().CloseIdleConnections()
+	return err
+}
