@@ -30,7 +30,8 @@ help: ## This list
 
 .PHONY: demo
 demo: controlplane ## An operator at work on a real API server; KEEP=1 leaves it running
-	go run ./hack/demo $(if $(filter-out 0 no false,$(KEEP)),-keep)
+	go build -o $(BIN)/show-demo ./hack/demo
+	@exec $(BIN)/show-demo $(if $(filter-out 0 no false,$(KEEP)),-keep)
 
 ##@ Tests
 

@@ -29,20 +29,19 @@ func Invoke(ctx context.Context, call Call) progress.Outcome {
 	logger.V(1).Info("Calling the handler")
 	began := time.Now()
 	outcome := call.Policy.Attempt(log.IntoContext(ctx, logger), call.Record, began, call.Do)
-	report(logger.WithValues("took", time.Since(began).Round(time.Millisecond).String()), outcome)
+	report(logger.WithValues("took", time.Since(began).Round(time.Microsecond).String()), outcome)
 	count(call, outcome)
 	return outcome
 }
 
-// report follows one rule for stacks: errors that handlers announce themselves have none, those
-// that nobody expected do (B-27).
+// report follows one rule for stacks: errors that handlers announce themselves, or want ignored, have
+// none; those that nobody expected do (B-27).
 func report(logger logr.Logger, outcome progress.Outcome) {
 	say := func(message string) {
-		var panicked *progress.PanicError
-		switch {
-		case errors.As(outcome.Err, &panicked):
-			logger.Error(outcome.Err, message, "stack", string(panicked.Stack))
-		case progress.Expected(outcome.Err):
+		switch panicked, ok := errors.AsType[*progress.PanicError](outcome.Err); {
+		case ok:
+			logger.Error(outcome.Err, message, "stack", trimmed(panicked.Stack))
+		case progress.Expected(outcome.Err) || outcome.Success:
 			logger.Info(message, "error", outcome.Err.Error())
 		default:
 			logger.Error(outcome.Err, message)
@@ -65,8 +64,7 @@ func report(logger logr.Logger, outcome progress.Outcome) {
 
 func count(call Call, outcome progress.Outcome) {
 	metrics.Handlers.WithLabelValues(call.Kind, call.ID, name(outcome)).Inc()
-	var panicked *progress.PanicError
-	if errors.As(outcome.Err, &panicked) {
+	if _, panicked := errors.AsType[*progress.PanicError](outcome.Err); panicked {
 		metrics.Panics.WithLabelValues(call.Kind, call.ID).Inc()
 	}
 }

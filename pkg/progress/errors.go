@@ -48,7 +48,7 @@ func (e *PermanentError) Unwrap() error { return e.Err }
 // A LimitError says that a handler was given up because of its [Policy].
 type LimitError struct {
 	Limit string // what has run out, for people
-	Err   error  // of the last attempt; nil if there was none in this process
+	Err   error  // of the last attempt; nil if there was none
 }
 
 func (e *LimitError) Error() string {
@@ -107,6 +107,9 @@ func classify(err error) (class, time.Duration) {
 // Expected reports whether an error is part of the plan: temporary, permanent, or a limit that was
 // reached. Such errors are worth a line in the log, but no stack.
 func Expected(err error) bool {
+	if limit, ok := errors.AsType[*LimitError](err); ok && limit.Err != nil {
+		return Expected(limit.Err) // what was tried up to the limit counts
+	}
 	c, _ := classify(err)
 	return c != unknown
 }

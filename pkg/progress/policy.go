@@ -2,6 +2,7 @@ package progress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -76,8 +77,8 @@ type Outcome struct {
 // Attempt makes one attempt at a function: checks the limits, calls it, catches a panic, and tells
 // what follows. The time is the one at which the attempt begins.
 func (p Policy) Attempt(ctx context.Context, record Record, now time.Time, fn func(context.Context) error) Outcome {
-	if err := p.exhausted(record, now); err != nil {
-		return Outcome{Err: err, Final: true}
+	if limit := p.exhausted(record, now); limit != "" {
+		return Outcome{Err: &LimitError{Limit: limit, Err: remembered(record)}, Final: true}
 	}
 	attempt := ctx
 	if p.AttemptTimeout > 0 {
@@ -102,15 +103,23 @@ func recovered(ctx context.Context, fn func(context.Context) error) (err error) 
 	return fn(ctx)
 }
 
-// exhausted says which limit forbids another attempt, if one does.
-func (p Policy) exhausted(record Record, now time.Time) error {
-	if p.Timeout != nil && !record.Started.IsZero() && now.Sub(record.Started) >= *p.Timeout {
-		return &LimitError{Limit: fmt.Sprintf("timed out after %s", *p.Timeout)}
+// exhausted says which limit forbids an attempt at the given time; empty if none does.
+func (p Policy) exhausted(record Record, at time.Time) string {
+	if p.Timeout != nil && !record.Started.IsZero() && at.Sub(record.Started) >= *p.Timeout {
+		return fmt.Sprintf("gave up, as another attempt would exceed the timeout of %s", *p.Timeout)
 	}
 	if p.Retries != nil && record.Retries >= *p.Retries {
-		return &LimitError{Limit: fmt.Sprintf("gave up after %d attempts", record.Retries)}
+		return fmt.Sprintf("gave up after %d attempts", record.Retries)
 	}
-	return nil
+	return ""
+}
+
+// remembered is the error of the last attempt, which may have been made by another process.
+func remembered(record Record) error {
+	if record.Message == "" {
+		return nil
+	}
+	return errors.New(record.Message)
 }
 
 // Outcome judges an error, nil included, of an attempt that ended at the given time.
@@ -147,8 +156,8 @@ func (p Policy) backoff(record Record, err error) time.Duration {
 func (p Policy) again(record Record, now time.Time, err error, delay time.Duration) Outcome {
 	next := record
 	next.Retries++
-	if limit := p.exhausted(next, now.Add(delay)); limit != nil {
-		return Outcome{Err: &LimitError{Limit: limit.Error(), Err: err}, Final: true, Attempted: true}
+	if limit := p.exhausted(next, now.Add(delay)); limit != "" {
+		return Outcome{Err: &LimitError{Limit: limit, Err: err}, Final: true, Attempted: true}
 	}
 	return Outcome{Err: err, Delay: delay, Attempted: true}
 }
