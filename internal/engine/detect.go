@@ -27,21 +27,26 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	case stored != nil:
 		c.then = e.recall(ctx, stored)
 	}
+	onlyDigest, sameDigest := isDigest(c.then, c.now)
+	if onlyDigest {
+		c.then = nil
+	}
 	c.facts = causation.Facts{
+		Gone:     c.gone,
 		Deleting: c.before.GetDeletionTimestamp() != nil,
 		Held:     e.holds(c.before),
-		Known:    c.then != nil,
-		Changed:  c.then != nil && !same && !diff.Equal(c.then, c.now),
+		Known:    c.then != nil || onlyDigest,
+		Changed:  onlyDigest && !sameDigest || c.then != nil && !same && !diff.Equal(c.then, c.now),
 		Initial:  c.memory.Listed && !c.memory.Handled,
 	}
 	c.reason = causation.Detect(c.facts)
 	c.memory.Alive = c.memory.Alive || !c.facts.Deleting
-	if c.reason.Handled() && !same {
-		var then any
-		if c.then != nil {
-			then = c.then
-		}
-		c.diff = diff.Of(then, c.now)
+	switch {
+	case !c.reason.Handled() || same || onlyDigest:
+	case c.then == nil:
+		c.diff = diff.Of(nil, c.now)
+	default:
+		c.diff = diff.Of(c.then, c.now)
 	}
 }
 
@@ -67,6 +72,9 @@ func (e *Engine) recall(ctx context.Context, stored []byte) map[string]any {
 		metrics.Unreadable.WithLabelValues(e.Name).Inc()
 		log.FromContext(ctx).Info("Warning: the last handled configuration is unreadable and taken as absent", "error", err.Error())
 		return nil
+	}
+	if _, isDigest := then[digestKey]; isDigest {
+		return then
 	}
 	typed, err := e.reshaped(then)
 	if err != nil {
@@ -111,18 +119,4 @@ func (e *Engine) revived(then map[string]any) (client.Object, error) {
 	}
 	e.identify(obj)
 	return obj, nil
-}
-
-// old is the object as it was last handled, for handlers; nil if it never was.
-func (e *Engine) old(c *cycle) client.Object {
-	if c.then == nil {
-		return nil
-	}
-	obj, err := e.revived(c.then)
-	if err != nil {
-		return nil
-	}
-	obj.SetNamespace(c.before.GetNamespace())
-	obj.SetName(c.before.GetName())
-	return obj
 }

@@ -59,8 +59,8 @@ func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconci
 	// Essence then and now: the cause.
 	e.detect(ctx, c)
 	// The finalizer, in a pass of its own.
-	if took, err := e.hold(ctx, c); took || err != nil {
-		return none, err
+	if wait, err := e.hold(ctx, c); wait > 0 || err != nil {
+		return requeue(wait), err
 	}
 	// The handlers that want to be called, and those of them that are due.
 	e.match(ctx, c)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -11,7 +12,8 @@ import (
 
 // hold puts the finalizer on the object before the first handler that needs it, and takes it off
 // when none does any more. Either takes a pass of its own: the next one sees it done.
-func (e *Engine) hold(ctx context.Context, c *cycle) (took bool, err error) {
+// Returns how long to wait for that; 0: go on.
+func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
 	needed := len(e.Handlers.Select(func(h Handler) bool { return h.Holds() })) > 0
 	change := &patching.Change{Before: c.before, Content: c.content}
 	switch causation.Holding(c.facts, needed) {
@@ -20,9 +22,9 @@ func (e *Engine) hold(ctx context.Context, c *cycle) (took bool, err error) {
 	case causation.HoldRelease:
 		change.Release = e.Finalizer
 	default:
-		return false, nil
+		return 0, nil
 	}
 	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.Acquire, "remove", change.Release)
-	_, err = e.send(ctx, c, change)
-	return true, err
+	_, err := e.send(ctx, c, change)
+	return patience, err
 }

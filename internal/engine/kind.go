@@ -35,8 +35,8 @@ type Handler struct {
 // A Call is what a handler is told; the facade makes a typed request of it.
 type Call struct {
 	Object client.Object
-	// Old returns the object as it was last handled; nil if it never was.
-	Old     func() client.Object
+	// Old is the object as it was last handled; nil if it never was.
+	Old     client.Object
 	Diff    diff.Diff
 	Reason  string
 	Attempt progress.Attempt

@@ -20,6 +20,7 @@ func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, er
 	return c, c.begin(obj)
 }
 
+// read returns nil for an object that does not exist.
 func (e *Engine) read(ctx context.Context, from client.Reader, key types.NamespacedName) (client.Object, error) {
 	obj := e.New()
 	if err := from.Get(ctx, key, obj); err != nil {
@@ -42,7 +43,6 @@ func (c *cycle) begin(obj client.Object) error {
 		return fmt.Errorf("the object has no JSON form: %w", err)
 	}
 	c.before, c.content = obj, content
-	c.object = obj.DeepCopyObject().(client.Object)
-	c.seen = obj
+	c.object, c.current = obj, content
 	return nil
 }

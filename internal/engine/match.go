@@ -25,6 +25,9 @@ func (e *Engine) match(ctx context.Context, c *cycle) {
 		ok, why := handler.Match(situation)
 		if ok {
 			c.selected = append(c.selected, id)
+			if !handler.Wants(string(c.reason)) {
+				c.joining = append(c.joining, id)
+			}
 		} else if refusals.Enabled() {
 			refusals.Info("Handler not selected", "handler", id, "reason", c.reason, "why", why)
 		}

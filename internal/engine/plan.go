@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"time"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -23,13 +23,25 @@ func (e *Engine) plan(ctx context.Context, c *cycle) {
 	if !c.reason.Handled() {
 		return
 	}
-	now := time.Now()
-	for purpose, sum := range state.Begin(string(c.reason), c.selected, now) {
+	state.Carry(string(c.reason), c.joining)
+	at := now()
+	for purpose, sum := range state.Begin(string(c.reason), c.selected, at) {
 		logger.Info("A cause was superseded before it was handled", "cause", purpose, "by", c.reason,
 			"succeeded", sum.Succeeded, "failed", sum.Failed, "left", sum.Left)
 	}
-	c.planned = e.Lifecycle(state, state.Due(now))
+	c.planned = chosen(e.Lifecycle, state, state.Due(at))
 	if c.reason == causation.Delete {
 		c.memory.Farewelled = true // the optional ones are called with the others
 	}
+}
+
+// chosen asks the lifecycle, which may be anybody's: only what is due is called, and that once.
+func chosen(lifecycle progress.Lifecycle, state *progress.State, due []string) []string {
+	var out []string
+	for _, id := range lifecycle(state, slices.Clone(due)) {
+		if slices.Contains(due, id) && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
@@ -21,9 +22,16 @@ const patience = 5 * time.Second
 // cache moves, and no worker waits; if it lags for long, the API server is asked. Returns how long
 // to wait; 0: go on.
 func (e *Engine) settle(ctx context.Context, c *cycle) (time.Duration, error) {
+	if c.memory.Vanished {
+		return patience, nil // the cache will say so
+	}
 	if unwritten, ok := c.memory.Unwritten.(*cycle); ok {
 		return e.catchUp(ctx, c, unwritten)
 	}
+	return e.awaitCache(ctx, c)
+}
+
+func (e *Engine) awaitCache(ctx context.Context, c *cycle) (time.Duration, error) {
 	if !e.stale(c) {
 		c.memory.Written = ""
 		return 0, nil
@@ -39,6 +47,9 @@ func (e *Engine) settle(ctx context.Context, c *cycle) (time.Duration, error) {
 	}
 	if obj == nil || obj.GetUID() != c.before.GetUID() {
 		return patience, nil // it is gone; the cache will say so
+	}
+	if !comparable(c.memory.Written) {
+		c.memory.Written = "" // there is no telling when the cache has passed it
 	}
 	return 0, c.begin(obj)
 }
@@ -60,25 +71,25 @@ func older(version, written string) bool {
 	return order < 0
 }
 
+func comparable(version string) bool {
+	_, err := resourceversion.CompareResourceVersion(version, version)
+	return err == nil
+}
+
 func (e *Engine) holds(obj client.Object) bool {
 	return slices.Contains(obj.GetFinalizers(), e.Finalizer)
 }
 
 // catchUp writes what could not be written in an earlier pass: its handlers have been called, and
-// are not called again for it.
+// are not called again for it. It does not stand in the way of a deletion, which makes it void.
 func (e *Engine) catchUp(ctx context.Context, c, unwritten *cycle) (time.Duration, error) {
+	if c.before.GetDeletionTimestamp() != nil && unwritten.reason != causation.Delete {
+		c.memory.Unwritten = nil
+		return e.awaitCache(ctx, c)
+	}
 	if _, err := e.write(ctx, unwritten); err != nil {
 		return 0, err
 	}
 	log.FromContext(ctx).V(1).Info("Wrote what could not be written before")
-	// Now the object in hand is older than our last write.
-	return max(time.Millisecond, time.Until(c.memory.Deadline)), nil
-}
-
-// wrote remembers the version of a write, to recognise an older cache by it.
-func (e *Engine) wrote(c *cycle, obj client.Object) {
-	c.memory.Deadline = time.Now().Add(patience)
-	if version := obj.GetResourceVersion(); version != c.before.GetResourceVersion() {
-		c.memory.Written = version
-	}
+	return e.awaitCache(ctx, c)
 }

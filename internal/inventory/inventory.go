@@ -23,11 +23,21 @@ type Memory struct {
 	Farewelled bool
 	// Released: our finalizer was taken off in this process. It is never put on again.
 	Released bool
+	// Vanished: a write has found that the object does not exist any more.
+	Vanished bool
 	// Written is the version that our last write made, until it is seen; and until when to wait.
 	Written  string
 	Deadline time.Time
 	// Unwritten is work whose write has failed: to be written before anything else is decided.
 	Unwritten any
+}
+
+// Await has the object wait until a version, if any is named, is seen; for no longer than that.
+func (m *Memory) Await(version string, atMost time.Duration) {
+	m.Deadline = time.Now().Add(atMost)
+	if version != "" {
+		m.Written = version
+	}
 }
 
 // An Inventory keeps the memories of the objects of one kind, bound to their uids: an object that

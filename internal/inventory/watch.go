@@ -30,7 +30,10 @@ func (i *Inventory) EventHandler(predicates ...predicate.Predicate) handler.Even
 				i.Bury(e.ObjectOld) // the watch has missed a deletion and a creation in between
 			}
 			i.Observe(e.ObjectNew, false)
-			if wakes.Update(e) {
+			// To the predicates a deletion that is held up looks like any other change.
+			replaced := e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+			deleted := e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
+			if replaced || deleted || wakes.Update(e) {
 				q.Add(requestFor(e.ObjectNew))
 			}
 		},

@@ -26,7 +26,7 @@ const (
 
 // Match reports whether a handler is to be called in the situation, and why not if it is not.
 func (c Criteria) Match(s Situation) (ok bool, why string) {
-	if slices.Contains(c.Reasons, s.Reason) && s.Reason != reasonResume {
+	if c.Wants(s.Reason) && s.Reason != reasonResume {
 		return true, ""
 	}
 	if !slices.Contains(c.Reasons, reasonResume) {
@@ -41,6 +41,9 @@ func (c Criteria) Match(s Situation) (ok bool, why string) {
 		return true, ""
 	}
 }
+
+// Wants reports whether a reason is among the handler's own; resume handlers join others, too.
+func (c Criteria) Wants(reason string) bool { return slices.Contains(c.Reasons, reason) }
 
 // Holds reports whether a handler needs the object to stay until it was called for the deletion.
 func (c Criteria) Holds() bool {

@@ -8,10 +8,11 @@
 //
 // # Guarantees
 //
-// Equal documents are not sent. Every patch names the uid: an object that was created again under
-// the same name is not touched. Patches that replace lists, the finalizers among them, name the
-// version they were made for; after a conflict they are made again for the new one, unless somebody
-// else has changed the very list.
+// Equal documents are not sent. An object that was created again under the same name is not touched:
+// patches of the object name its uid, patches of the status, where the server does not look at the
+// uid, its version. Patches that replace lists, the finalizers among them, name the version they were
+// made for; after a conflict they are made again for the new one, unless somebody else has changed
+// the very list.
 //
 // # Assumptions
 //
@@ -23,5 +24,5 @@
 //
 // # Errors
 //
-// [ErrGone], [ErrContested] and [RejectedError] are final for the change; all others may pass.
+// [ErrGone], [ContestedError] and [RejectedError] are final for the change; all others may pass.
 package patching

@@ -16,7 +16,7 @@ func Between(before, after map[string]any) Document {
 	doc := Document{}
 	for key, value := range after {
 		old, had := before[key]
-		if had && diff.Equal(old, value) && !hidesEmpty(old, value) {
+		if had && diff.Equal(old, value) {
 			continue
 		}
 		oldMap, wasMap := old.(map[string]any)
@@ -38,8 +38,41 @@ func Between(before, after map[string]any) Document {
 	return doc
 }
 
-// hidesEmpty tells an explicit null from a value that a comparison takes for the same.
-func hidesEmpty(old, value any) bool { return (old == nil) != (value == nil) }
+// Apply returns the content with the patch applied. Neither is changed, the result shares their values.
+func (d Document) Apply(content map[string]any) map[string]any {
+	out := maps.Clone(content)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for key, value := range d {
+		switch v := value.(type) {
+		case nil:
+			delete(out, key)
+		case map[string]any:
+			inner, _ := out[key].(map[string]any)
+			out[key] = Document(v).Apply(inner)
+		default:
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// Observed returns the patch with the values that stand at its places in the content: what the
+// server has made of it.
+func (d Document) Observed(content map[string]any) Document {
+	out := Document{}
+	for key, value := range d {
+		is := content[key]
+		inner, isMap := value.(map[string]any)
+		if there, ok := is.(map[string]any); ok && isMap {
+			out[key] = map[string]any(Document(inner).Observed(there))
+			continue
+		}
+		out[key] = is
+	}
+	return out
+}
 
 // Missing returns the part of the patch that the JSON form of an object does not have already.
 func (d Document) Missing(content map[string]any) Document {

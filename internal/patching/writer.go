@@ -54,10 +54,18 @@ type Writer struct {
 var (
 	// ErrGone says that the object does not exist any more, or is another one by now.
 	ErrGone = errors.New("the object is gone")
-	// ErrContested says that somebody else has changed a list which a handler has changed too.
-	// Nothing but the status may have been written.
-	ErrContested = errors.New("a list was changed by somebody else at the same time")
 )
+
+// A ContestedError says that somebody else has changed a list which a handler has changed too.
+// Nothing but the status may have been written.
+type ContestedError struct {
+	Path    string // of the list
+	Version string // of the object in which it was seen
+}
+
+func (e *ContestedError) Error() string {
+	return e.Path + " was changed by somebody else at the same time"
+}
 
 // A RejectedError says that the API server does not accept the content of a change, however often it is sent.
 type RejectedError struct{ Err error }
@@ -78,6 +86,7 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 		if len(status) > 0 && change.status == nil {
 			written, err := w.send(ctx, change, "status", request{
 				doc: status, guarded: statusGuarded, version: change.Before.GetResourceVersion(),
+				always: true, // the server does not look at the uid of a status
 			})
 			if err != nil {
 				return nil, err
@@ -91,13 +100,18 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 	}
 	from := change.Before
 	if change.status != nil {
+		// The answer may show edits of others, which its version would make us overwrite.
 		from = change.status
+		if err := uncontested(change, doc, guarded, from); err != nil {
+			return nil, err
+		}
 	}
 	r := request{
 		doc: doc, guarded: guarded, version: from.GetResourceVersion(),
 		acquire: change.Acquire, release: change.Release, finalizers: from.GetFinalizers(),
 	}
-	if theirs, ok := diff.Lookup(map[string]any(doc), "metadata", "finalizers"); ok {
+	meta, _ := doc["metadata"].(map[string]any)
+	if theirs, ok := meta["finalizers"]; ok {
 		r.finalizers, r.chosen = stringsOf(theirs), true
 	}
 	return w.send(ctx, change, "", r)
@@ -107,6 +121,7 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 type request struct {
 	doc              Document
 	guarded          [][]string // lists that must be as they were
+	always           bool       // the version is named, lists or not
 	version          string
 	acquire, release string
 	finalizers       []string // of that version ...
@@ -132,7 +147,9 @@ func (w *Writer) send(ctx context.Context, change *Change, subresource string, r
 		switch {
 		case err == nil:
 			return obj, nil
-		case apierrors.IsNotFound(err), refusesUID(err):
+		case apierrors.IsNotFound(err):
+			return nil, w.whatIsGone(ctx, change, err)
+		case refusesUID(err):
 			return nil, ErrGone
 		case apierrors.IsConflict(err):
 			conflict = err
@@ -149,6 +166,19 @@ func (w *Writer) send(ctx context.Context, change *Change, subresource string, r
 	return nil, conflict
 }
 
+// whatIsGone tells whether the object is not found, or only the subresource.
+func (w *Writer) whatIsGone(ctx context.Context, change *Change, notFound error) error {
+	live := w.New()
+	switch err := w.Live.Get(ctx, client.ObjectKeyFromObject(change.Before), live); {
+	case apierrors.IsNotFound(err), err == nil && live.GetUID() != change.Before.GetUID():
+		return ErrGone
+	case err != nil:
+		return err
+	default:
+		return fmt.Errorf("the object exists, but cannot be written (was its CRD changed? then restart the operator): %w", notFound)
+	}
+}
+
 // rebase makes the request for the version that the object has now, if it still means the same
 // there. If everything is there already (only the reply was lost), the object is returned instead.
 func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done client.Object, err error) {
@@ -161,20 +191,14 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 		return nil, ErrGone
 	}
 	if err != nil {
+		return nil, fmt.Errorf("reading the object after a conflict: %w", err)
+	}
+	if err := uncontested(change, r.doc, r.guarded, live); err != nil {
 		return nil, err
 	}
 	content, err := Content(live)
 	if err != nil {
 		return nil, err
-	}
-	for _, path := range r.guarded {
-		was, _ := diff.Lookup(change.Content, path...)
-		is, _ := diff.Lookup(content, path...)
-		wanted, _ := diff.Lookup(map[string]any(r.doc), path...)
-		// Handlers may have written the list with their client already.
-		if !diff.Equal(was, is) && !diff.Equal(wanted, is) {
-			return nil, fmt.Errorf("%s: %w", strings.Join(path, "."), ErrContested)
-		}
 	}
 	r.version = live.GetResourceVersion()
 	if !r.chosen {
@@ -186,10 +210,31 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 	return nil, nil
 }
 
+// uncontested checks that the lists which the patch replaces are in the object as they were when the
+// change was made, or as the change wants them: handlers may have written them with their client.
+func uncontested(change *Change, doc Document, guarded [][]string, obj client.Object) error {
+	if len(guarded) == 0 {
+		return nil
+	}
+	content, err := Content(obj)
+	if err != nil {
+		return err
+	}
+	for _, path := range guarded {
+		was, _ := diff.Lookup(change.Content, path...)
+		is, _ := diff.Lookup(content, path...)
+		wanted, _ := diff.Lookup(map[string]any(doc), path...)
+		if !diff.Equal(was, is) && !diff.Equal(wanted, is) {
+			return &ContestedError{Path: strings.Join(path, "."), Version: obj.GetResourceVersion()}
+		}
+	}
+	return nil
+}
+
 // body is the patch with its guards: the uid always, the version where others could lose something.
 func (r request) body(uid types.UID) Document {
 	meta := map[string]any{"uid": string(uid)}
-	if len(r.guarded) > 0 || r.acquire != "" || r.release != "" {
+	if r.always || len(r.guarded) > 0 || r.acquire != "" || r.release != "" {
 		meta["resourceVersion"] = r.version
 	}
 	if r.acquire != "" || r.release != "" {
@@ -249,6 +294,9 @@ func isRejection(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
+	}
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource") {
+		return false // a right is missing, and may be granted; webhooks have other words
 	}
 	code := status.Status().Code
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError

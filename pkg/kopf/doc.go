@@ -44,10 +44,17 @@
 // Handlers should be idempotent all the same: between the end of a handler and the write of its
 // success, a process can be killed.
 //
+// Change req.Object, or write the object with a client; a handler that does both in one attempt may
+// find that what it has changed in req.Object is not written, with a warning in the log. What a handler
+// writes with a client comes back as an update; what it changes in req.Object does not.
+//
+// An edit that arrives between two handlers of one update counts as handled when the last one is done,
+// although the first has not seen it, as in kopf.
+//
 // A handler that does not return keeps its object, and one of the [DefaultConcurrency] workers, busy.
 //
-// The last handled essence is an annotation: objects of more than about 120 KiB do not fit twice
-// into the limits of the API server.
+// The last handled essence is an annotation. Objects that are too large for that keep a digest of it
+// instead: changes are noticed, but Old and Diff of an update are empty then.
 //
 // Kinds with Go types are compared through their types: fields that a type does not have do not count.
 // To take over from an operator in Python, use [Unstructured], which compares all there is, as kopf does.

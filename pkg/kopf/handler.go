@@ -58,7 +58,7 @@ func (h Handler[T]) do(c client.Client) func(ctx context.Context, call *engine.C
 		req := &Request[T]{
 			Object: object, Diff: call.Diff, Reason: Reason(call.Reason), Attempt: call.Attempt, Client: c,
 		}
-		if old, ok := call.Old().(T); ok {
+		if old, ok := call.Old.(T); ok {
 			req.Old = old
 		}
 		if err := h(ctx, req); err != nil {

@@ -64,7 +64,7 @@ func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 func WithResults(path string) ResourceOption {
 	return func(o *resourceOptions) {
 		fields := strings.Split(path, ".")
-		if slices.Contains(fields, "") || fields[0] == "metadata" {
+		if slices.Contains(fields, "") || slices.Contains([]string{"metadata", "kind", "apiVersion"}, fields[0]) {
 			o.mistakes = append(o.mistakes, fmt.Errorf("WithResults(%q): name a field such as \"status\" or \"status.results\"", path))
 		}
 		o.results = path

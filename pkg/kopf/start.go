@@ -30,6 +30,11 @@ func (o *Operator) Start(ctx context.Context) error {
 	if err := o.discover(kinds); err != nil {
 		return err
 	}
+	release, err := o.claim(kinds)
+	if err != nil {
+		return err
+	}
+	defer release()
 	settings := o.settings
 	settings.Client, settings.Cache, settings.Live = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
 

@@ -57,6 +57,21 @@ func TestAttemptChecksTheLimitsFirst(t *testing.T) {
 	}
 }
 
+// Another process may have made the attempts: what is given up is explained by what it has noted.
+func TestAttemptGivesUpWithTheLastMessage(t *testing.T) {
+	policy := progress.Policy{Retries: new(3)}
+	got := policy.Attempt(t.Context(), progress.Record{Retries: 3, Message: "not ready"}, t0, func(context.Context) error {
+		t.Error("ERR-03: called once more")
+		return nil
+	})
+	if got.Err == nil || !strings.Contains(got.Err.Error(), "3 attempts") || !strings.Contains(got.Err.Error(), "not ready") {
+		t.Errorf("ERR-05: error = %v, want the limit and the last message", got.Err)
+	}
+	if !progress.Expected(got.Err) {
+		t.Error("ERR-07: a limit is no surprise when nothing was called")
+	}
+}
+
 func TestAttemptCatchesPanics(t *testing.T) {
 	for _, test := range []struct {
 		name string

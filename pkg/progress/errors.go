@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -104,12 +105,12 @@ func classify(err error) (class, time.Duration) {
 	return unknown, 0
 }
 
-// Expected reports whether an error is part of the plan: temporary, permanent, or a limit that was
-// reached. Such errors are worth a line in the log, but no stack.
+// Expected reports whether an error is part of the plan: temporary, permanent, a limit that was
+// reached, or a conflict with another writer. Such errors are worth a line in the log, but no stack.
 func Expected(err error) bool {
 	if limit, ok := errors.AsType[*LimitError](err); ok && limit.Err != nil {
 		return Expected(limit.Err) // what was tried up to the limit counts
 	}
 	c, _ := classify(err)
-	return c != unknown
+	return c != unknown || apierrors.IsConflict(err)
 }

@@ -82,6 +82,8 @@ func TestExpected(t *testing.T) {
 		{"ERR-07 B-27 a limit", &progress.LimitError{Limit: "timed out"}, true},
 		{"ERR-07 B-27 a limit of expected errors", &progress.LimitError{Limit: "timed out", Err: progress.Temporary(errBoom, 0)}, true},
 		{"ERR-07 B-27 a limit of unknown errors", &progress.LimitError{Limit: "timed out", Err: errBoom}, false},
+		{"B-23 a limit of panics", &progress.LimitError{Limit: "timed out", Err: &progress.PanicError{Value: "oh"}}, false},
+		{"ERR-07 B-27 one of several that were joined", errors.Join(errBoom, progress.Permanent(errBoom)), true},
 		{"ERR-07 B-27 anything else", errBoom, false},
 		{"ERR-07 B-23 a panic", &progress.PanicError{Value: "oh"}, false},
 		{"ERR-07 none", nil, false},

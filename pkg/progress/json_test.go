@@ -17,6 +17,7 @@ func TestEncodeJSON(t *testing.T) {
 		{"ESS-10 compact", map[string]any{"a": []any{int64(1), true, nil}, "b": map[string]any{}}, `{"a":[1,true,null],"b":{}}`},
 		{"ESS-10 the characters of HTML as they are", "<a&b>", `"<a&b>"`},
 		{"ESS-10 beyond ASCII", "a\u00e9\u0451\u20acz", `"a\u00e9\u0451\u20acz"`},
+		{"ESS-10 the first and the last of the basic plane", "\u0080\u0080\uffff", `"\u0080\u0080\uffff"`},
 		{"ESS-10 beyond the basic plane", "\U00010000\U0001F600\U0010FFFF", `"\ud800\udc00\ud83d\ude00\udbff\udfff"`},
 		{"ESS-10 keys, too", map[string]any{"ключ": 1}, `{"\u043a\u043b\u044e\u0447":1}`},
 		{"ESS-10 what is no text at all", "a\xffb", `"a\ufffdb"`},

@@ -63,8 +63,11 @@ func TestKeysAreThoseOfKopf(t *testing.T) {
 		{"KEY-06 a long prefix and an id that just fits", "lengthy-operator-name-to-hit-63-chars.example.com", "update/sub1", []string{"update.sub1"}},
 
 		{"KEY-15 prefix of 54: one character is left", prefixOf(54), "create_fn", []string{"create_fn", "c-AZjFuA"}},
+		{"KEY-15 prefix of 55: nothing is left, and no server has ever taken what is no name", prefixOf(55), "create_fn", []string{"create_fn"}},
+		{"KEY-15 prefix of 56: cut from the end, to a name that is too long", prefixOf(56), repeat("a", 63), []string{repeat("a", 63)}},
 		{"KEY-15 prefix of 56: cut from the end", prefixOf(56), "create_fn", []string{"create_fn", "create_f-AZjFuA"}},
 		{"KEY-15 prefix of 60: cut from the end", prefixOf(60), "create_fn", []string{"create_fn", "crea-AZjFuA"}},
+		{"KEY-15 prefix of 70: cut beyond the beginning", prefixOf(70), "create_fn", []string{"create_fn"}},
 		{"KEY-15 prefix of 70: cut from the end", prefixOf(70), repeat("a", 20), []string{repeat("a", 20), "aaaaa-TJFdIg"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -88,7 +88,7 @@ func (p Policy) Attempt(ctx context.Context, record Record, now time.Time, fn fu
 	}
 	began := time.Now()
 	err := recovered(attempt, fn)
-	if err != nil && ctx.Err() != nil && !Expected(err) {
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) && !Expected(err) {
 		return Outcome{Err: err, Interrupted: true}
 	}
 	return p.Outcome(record, now.Add(time.Since(began)), err)
@@ -114,12 +114,13 @@ func (p Policy) exhausted(record Record, at time.Time) string {
 	return ""
 }
 
-// remembered is the error of the last attempt, which may have been made by another process.
+// remembered is the error of the last attempt, which may have been made by another process: it was
+// told then, and is no news.
 func remembered(record Record) error {
 	if record.Message == "" {
 		return nil
 	}
-	return errors.New(record.Message)
+	return &TemporaryError{Err: errors.New(record.Message)}
 }
 
 // Outcome judges an error, nil included, of an attempt that ended at the given time.

@@ -107,7 +107,7 @@ func TestRecordIsReadInAllForms(t *testing.T) {
 		{name: "MIG-07 unknown keys", text: `{"retries":1,"priority":{"a":[1]},"reason":"x"}`, want: progress.Record{Retries: 1}},
 		{name: "MIG-07 unknown keys that differ in case", text: `{"retries":1,"Success":true,"FAILURE":"yes"}`, want: progress.Record{Retries: 1}},
 		{name: "MIG-04 a count as a float", text: `{"retries":2.0}`, want: progress.Record{Retries: 2}},
-		{name: "MIG-04 a great count", text: `{"retries":4503599627370497}`, want: progress.Record{Retries: 4503599627370497}},
+		{name: "MIG-04 a great count", text: `{"retries":9007199254740992}`, want: progress.Record{Retries: 9007199254740992}},
 		{name: "PROG-02 with spaces and newlines", text: " {\"retries\" : 1}\n", want: progress.Record{Retries: 1}},
 		{name: "PROG-02 escaped text", text: `{"message":"\u0451\ud83d\ude00"}`, want: progress.Record{Message: "ё\U0001F600"}},
 	} {
@@ -132,6 +132,9 @@ func TestRecordOfBrokenTextIsAnError(t *testing.T) {
 		{"B-30 a number for a time", `{"stopped":1609459199}`},
 		{"B-30 a text for a count", `{"retries":"3"}`},
 		{"B-30 a count beyond all counting", `{"retries":1e300}`},
+		{"B-30 a count that JSON cannot count exactly", `{"retries":9007199254740994}`},
+		{"B-30 a count below zero", `{"retries":-1}`},
+		{"B-30 half a count", `{"retries":1.5}`},
 		{"B-30 a text for an end", `{"success":"yes"}`},
 		{"B-30 a text for a list", `{"subrefs":"a"}`},
 	} {

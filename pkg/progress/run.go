@@ -38,8 +38,10 @@ type Report struct {
 //
 //	before := obj.DeepCopy()
 //	report, err := progress.Run(ctx, progress.Annotations("example.com"), obj, cause, steps...)
-//	err = errors.Join(err, r.Patch(ctx, obj, client.MergeFrom(before)))
-//	return reconcile.Result{RequeueAfter: report.RequeueAfter}, err
+//	if err := errors.Join(err, r.Patch(ctx, obj, client.MergeFrom(before))); err != nil {
+//		return reconcile.Result{}, err
+//	}
+//	return reconcile.Result{RequeueAfter: report.RequeueAfter}, nil
 //
 // The error is not that of a step: it says that ids clash, or that the store has failed.
 func Run(ctx context.Context, store Store, obj client.Object, cause string, steps ...Step) (Report, error) {

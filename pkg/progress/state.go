@@ -3,6 +3,7 @@ package progress
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,6 +75,16 @@ func (s *State) Begin(purpose string, ids []string, now time.Time) (superseded m
 	return superseded
 }
 
+// Carry takes finished records of any cause into the given one, where they count as they are: for
+// handlers that are selected along with a new cause, but were called for none in particular.
+func (s *State) Carry(purpose string, ids []string) {
+	for i := range s.handlers {
+		if h := &s.handlers[i]; slices.Contains(ids, h.id) && h.record.Finished() && h.record.Purpose != "" {
+			h.record.Purpose = purpose
+		}
+	}
+}
+
 // Due returns the selected handlers that can be called at the given time.
 func (s *State) Due(now time.Time) []string {
 	var ids []string
@@ -122,7 +133,7 @@ func (r Record) after(outcome Outcome, now time.Time) Record {
 	}
 	r.Message, r.Delayed = "", time.Time{}
 	if outcome.Err != nil && !outcome.Success {
-		r.Message = outcome.Err.Error()
+		r.Message = shortenedText(outcome.Err.Error())
 	}
 	switch {
 	case outcome.Final:
@@ -218,4 +229,14 @@ func purge(store Store, obj client.Object, h handler) error {
 		problems = append(problems, store.Purge(obj, id))
 	}
 	return errors.Join(problems...)
+}
+
+// maxMessage is how many bytes of an error are remembered: a record must fit on the object.
+const maxMessage = 1024
+
+func shortenedText(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + "..."
 }

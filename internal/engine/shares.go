@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// changes tells what a handler has changed in its copy of the object.
+func (e *Engine) changes(ctx context.Context, c *cycle, copied client.Object) (patching.Document, error) {
+	if reflect.DeepEqual(c.object, copied) {
+		return nil, nil
+	}
+	after, err := patching.Normal(copied)
+	if err != nil {
+		return nil, progress.Permanent(fmt.Errorf("the handler has put something into the object that has no JSON form: %w", err))
+	}
+	base, err := e.base(ctx, c, copied)
+	if base == nil || err != nil {
+		return nil, err
+	}
+	return e.theirs(patching.Between(base, after).Essential(), base), nil
+}
+
+// base is the state from which the handler has changed its copy: normally the one it was given. If it
+// has read or written the object with a client, the copy has another version; what differs in that is
+// not its change of the copy.
+func (e *Engine) base(ctx context.Context, c *cycle, copied client.Object) (map[string]any, error) {
+	if copied.GetResourceVersion() == c.object.GetResourceVersion() {
+		return c.current, nil
+	}
+	for _, source := range []client.Reader{e.Cache, e.Live} {
+		obj, err := e.read(ctx, source, client.ObjectKeyFromObject(c.before))
+		if err != nil {
+			return nil, err
+		}
+		if obj != nil && obj.GetResourceVersion() == copied.GetResourceVersion() {
+			return patching.Content(obj)
+		}
+	}
+	log.FromContext(ctx).Info("Warning: the handler has read or written the object with a client, and others have too: " +
+		"what it has changed in its copy since is not known, and not written. Either change req.Object, or use a client")
+	return nil, nil
+}
+
+// theirs takes out of a handler's changes what is ours: our annotations and our finalizer stay,
+// also when a handler replaces them all.
+func (e *Engine) theirs(doc patching.Document, base map[string]any) patching.Document {
+	meta, ok := doc["metadata"].(map[string]any)
+	if !ok {
+		for _, cleaner := range e.cleaners() {
+			cleaner.Clear(doc)
+		}
+		return doc
+	}
+	doc, meta = maps.Clone(doc), maps.Clone(meta)
+	doc["metadata"] = meta
+	baseMeta, _ := base["metadata"].(map[string]any)
+	if annotations, changed := meta["annotations"]; changed {
+		each := map[string]any{}
+		if annotations == nil {
+			had, _ := baseMeta["annotations"].(map[string]any)
+			for key := range had {
+				each[key] = nil
+			}
+		} else if set, ok := annotations.(map[string]any); ok {
+			maps.Copy(each, set)
+		}
+		meta["annotations"] = each
+	}
+	if finalizers, changed := meta["finalizers"]; changed {
+		meta["finalizers"] = e.keepFinalizer(finalizers, baseMeta["finalizers"])
+	}
+	for _, cleaner := range e.cleaners() {
+		cleaner.Clear(doc)
+	}
+	return doc
+}
+
+// keepFinalizer has our finalizer in the list exactly if it was in there.
+func (e *Engine) keepFinalizer(wanted, had any) []any {
+	list, _ := wanted.([]any)
+	list = slices.DeleteFunc(slices.Clone(list), func(f any) bool { return f == e.Finalizer })
+	if before, _ := had.([]any); slices.Contains(before, any(e.Finalizer)) {
+		list = append(list, e.Finalizer)
+	}
+	return list
+}
+
+// add takes a share into what is to be written, and shows it to the handlers that follow.
+func (e *Engine) add(c *cycle, s share, changed patching.Document) error {
+	if len(changed) > 0 {
+		current, object := changed.Apply(c.current), e.New()
+		if err := patching.Revive(current, object); err != nil {
+			return progress.Permanent(fmt.Errorf("what the handler has made of the object does not fit its type: %w", err))
+		}
+		e.identify(object)
+		c.current, c.object = current, object
+	}
+	if len(s.doc) > 0 {
+		c.shares = append(c.shares, s)
+	}
+	return nil
+}
+
+// withhold takes a share back that the server does not accept (0005 of the decisions). If its content
+// was rejected, the attempt has failed with that; if somebody else was faster, it does not count.
+func (e *Engine) withhold(ctx context.Context, c *cycle, s share, refusal error) {
+	logger := log.FromContext(ctx).WithValues("handler", s.id)
+	if contested, ok := errors.AsType[*patching.ContestedError](refusal); ok {
+		c.state.Reset(s.id, s.before)
+		c.memory.Await(contested.Version, patience)
+		logger.V(1).Info("The handler's change met another's; it will be called again", "error", refusal.Error())
+		return
+	}
+	if s.outcome.Success {
+		handler, _ := e.Handlers.Get(s.id)
+		c.state.Reset(s.id, s.before)
+		c.state.Settle(s.id, handler.Policy.Outcome(s.before, now(), refusal), now())
+	}
+	logger.Error(refusal, "What the handler wants to write is rejected")
+}

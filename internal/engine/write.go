@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+)
+
+// writeTimeout is how long one write may take. It is the only limit of the writes that are still to
+// be made when the operator is stopping.
+const writeTimeout = 10 * time.Second
+
+// write sends all that has changed since the last write, ours and the handlers'. It returns the object
+// as it is then; nil if it is gone. What cannot be written now is kept, for the next pass to begin with.
+func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
+	if c.change == nil {
+		change, handled, err := e.gather(c)
+		if err != nil {
+			return nil, err
+		}
+		c.change, c.handled = change, handled
+	}
+	written, err := e.send(ctx, c, c.change)
+	switch {
+	case errors.Is(err, patching.ErrGone):
+		c.memory.Unwritten, c.memory.Vanished, c.stopped = nil, true, true
+		return nil, nil
+	case refused(err) && len(c.shares) > 0:
+		if err := e.sort(ctx, c, err); err != nil {
+			return nil, err
+		}
+		return e.write(ctx, c)
+	case refused(err) && c.change.Release != "" && len(c.change.Ours) > 0:
+		c.change.Ours = nil // no object is held because of what else was to be written
+		return e.write(ctx, c)
+	case err != nil:
+		c.memory.Unwritten = c
+		return nil, fmt.Errorf("writing the object: %w", err)
+	}
+	return e.wrote(ctx, c, written)
+}
+
+// wrote goes on from what the server has made of a write.
+func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (client.Object, error) {
+	theirs := c.change.Theirs
+	c.memory.Unwritten, c.change = nil, nil
+	c.memory.Handled = c.memory.Handled || c.reason.Handled() && c.closed()
+	c.edited = c.edited || len(theirs) > 0
+	c.now, c.then = c.handled, e.folded(c.then, theirs) // as it stands on the object by now
+	c.shares, c.worked = nil, 0
+	if written == nil {
+		return c.before, c.begin(c.before)
+	}
+	if err := c.begin(written); err != nil {
+		return nil, err
+	}
+	return written, e.correct(ctx, c, theirs)
+}
+
+// send is the only way to the writer. It remembers the version, for the cache to catch up with. A
+// stopping operator still writes what its handlers have done.
+func (e *Engine) send(ctx context.Context, c *cycle, change *patching.Change) (client.Object, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	written, err := e.writer.Write(ctx, change)
+	if err != nil || written == nil {
+		return nil, err
+	}
+	e.identify(written)
+	version := written.GetResourceVersion()
+	if version == c.before.GetResourceVersion() {
+		version = "" // nothing has changed: no event will tell
+	}
+	c.memory.Await(version, patience)
+	c.memory.Released = c.memory.Released || change.Release != "" && c.facts.Deleting
+	return written, nil
+}
+
+// gather puts together what is to be written, and the essence that is handled by then.
+func (e *Engine) gather(c *cycle) (*patching.Change, map[string]any, error) {
+	change := &patching.Change{Before: c.before, Content: c.content}
+	target := c.content
+	for _, s := range c.shares {
+		target = s.doc.Apply(target)
+	}
+	change.Theirs = patching.Between(c.content, target)
+	handled := e.folded(c.now, change.Theirs)
+	ours, err := e.record(c, change.Theirs, handled)
+	if err != nil {
+		return nil, nil, err
+	}
+	change.Ours = ours
+	if c.closed() && c.reason == causation.Delete {
+		change.Release = e.Finalizer
+	}
+	return change, handled, nil
+}
+
+// folded is an essence with what handlers have changed: it was handled, too (B-13).
+func (e *Engine) folded(then map[string]any, changed patching.Document) map[string]any {
+	if len(changed) == 0 || then == nil {
+		return then
+	}
+	return essence.Build(changed.Apply(then), e.cleaners()...)
+}
+
+// refused reports whether the server does not accept what was sent, now and later.
+func refused(err error) bool {
+	_, rejected := errors.AsType[*patching.RejectedError](err)
+	_, contested := errors.AsType[*patching.ContestedError](err)
+	return rejected || contested
+}
+
+// sort finds out whose share the server does not accept, by sending each alone, and takes that back.
+// Those that are accepted are thereby written; the records follow.
+func (e *Engine) sort(ctx context.Context, c *cycle, refusal error) error {
+	c.change, c.stopped = nil, true
+	if len(c.shares) == 1 {
+		e.withhold(ctx, c, c.shares[0], refusal)
+		c.shares = nil
+		return c.begin(c.before)
+	}
+	for len(c.shares) > 0 {
+		s := c.shares[0]
+		written, err := e.send(ctx, c, &patching.Change{Before: c.before, Content: c.content, Theirs: s.doc})
+		switch {
+		case refused(err):
+			e.withhold(ctx, c, s, err)
+		case err != nil:
+			c.memory.Unwritten = c
+			return fmt.Errorf("writing the object: %w", err)
+		case written != nil:
+			c.now = e.folded(c.now, s.doc)
+			if err := c.begin(written); err != nil {
+				return err
+			}
+		}
+		c.shares = slices.Delete(c.shares, 0, 1)
+	}
+	return c.begin(c.before)
+}
+
+// nested puts values below a path of fields.
+func nested(path []string, values map[string]any) patching.Document {
+	for _, field := range slices.Backward(path) {
+		values = map[string]any{field: values}
+	}
+	return values
+}

@@ -1,0 +1,55 @@
+package kopf
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+)
+
+// claims are what the running operators of this process keep on the objects of which kinds. Two that
+// share a finalizer or a baseline would undo each other's work, for ever.
+var claims sync.Map
+
+type claim struct {
+	mgr  manager.Manager
+	gvk  schema.GroupVersionKind
+	mark any // a finalizer's name, or a place for the baseline
+}
+
+// claim reserves the kinds for the operator, until it is released.
+func (o *Operator) claim(kinds []engine.Kind) (release func(), err error) {
+	var mine []claim
+	release = func() {
+		for _, c := range mine {
+			claims.Delete(c)
+		}
+	}
+	var problems []error
+	take := func(gvk schema.GroupVersionKind, mark any, what, option string) {
+		if !reflect.ValueOf(mark).Comparable() {
+			return // a user's own: there is no telling
+		}
+		c := claim{o.mgr, gvk, mark}
+		if _, taken := claims.LoadOrStore(c, true); taken {
+			problems = append(problems, fmt.Errorf("%s: another operator of this manager has the same %s: "+
+				"put the handlers into one operator, or give them different ones by %s", gvk.Kind, what, option))
+			return
+		}
+		mine = append(mine, c)
+	}
+	for _, kind := range kinds {
+		take(kind.GVK, o.settings.Finalizer, "finalizer", "WithFinalizer")
+		take(kind.GVK, o.settings.Baseline, "place for the baseline", "WithBaseline (and WithProgress)")
+	}
+	if err := errors.Join(problems...); err != nil {
+		release()
+		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
+	}
+	return release, nil
+}
