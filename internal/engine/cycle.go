@@ -43,9 +43,10 @@ type cycle struct {
 	stopped bool           // the pass ends here, the rest is for the next one
 
 	// finish
-	final   bool             // nothing is left to call in this pass
-	change  *patching.Change // what is being written; nil: nothing is
-	handled map[string]any   // the essence that is handled when it is
+	final   bool              // nothing is left to call in this pass
+	undo    patching.Document // takes back what of a refused share was written all the same
+	change  *patching.Change  // what is being written; nil: nothing is
+	handled map[string]any    // the essence that is handled when it is
 }
 
 // A share is what one handler wants to be written.

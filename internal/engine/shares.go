@@ -114,17 +114,20 @@ func (e *Engine) add(c *cycle, s share, changed patching.Document) error {
 
 // withhold takes a share back that the server does not accept (0005 of the decisions). If its content
 // was rejected, the attempt has failed with that; if somebody else was faster, it does not count.
+//
+// An attempt that has failed by itself stays what it is; only its share is lost.
 func (e *Engine) withhold(ctx context.Context, c *cycle, s share, refusal error) {
 	logger := log.FromContext(ctx).WithValues("handler", s.id)
-	if contested, ok := errors.AsType[*patching.ContestedError](refusal); ok {
+	if s.outcome.Success {
 		c.state.Reset(s.id, s.before)
+	}
+	if contested, ok := errors.AsType[*patching.ContestedError](refusal); ok {
 		c.memory.Await(contested.Version, patience)
-		logger.V(1).Info("The handler's change met another's; it will be called again", "error", refusal.Error())
+		logger.V(1).Info("What the handler wants to write meets another's change, and is not written", "error", refusal.Error())
 		return
 	}
 	if s.outcome.Success {
 		handler, _ := e.Handlers.Get(s.id)
-		c.state.Reset(s.id, s.before)
 		c.state.Settle(s.id, handler.Policy.Outcome(s.before, now(), refusal), now())
 	}
 	logger.Error(refusal, "What the handler wants to write is rejected")

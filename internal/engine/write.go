@@ -55,7 +55,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	c.memory.Handled = c.memory.Handled || c.reason.Handled() && c.closed()
 	c.edited = c.edited || len(theirs) > 0
 	c.now, c.then = c.handled, e.folded(c.then, theirs) // as it stands on the object by now
-	c.shares, c.worked = nil, 0
+	c.shares, c.undo, c.worked = nil, nil, 0
 	if written == nil {
 		return c.before, c.begin(c.before)
 	}
@@ -97,7 +97,7 @@ func (e *Engine) gather(c *cycle) (*patching.Change, map[string]any, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	change.Ours = ours
+	change.Ours = patching.Merged(ours, c.undo)
 	if c.closed() && c.reason == causation.Delete {
 		change.Release = e.Finalizer
 	}
@@ -122,18 +122,22 @@ func refused(err error) bool {
 // sort finds out whose share the server does not accept, by sending each alone, and takes that back.
 // Those that are accepted are thereby written; the records follow.
 func (e *Engine) sort(ctx context.Context, c *cycle, refusal error) error {
+	refusedChange, original := c.change, c.content
 	c.change, c.stopped = nil, true
 	if len(c.shares) == 1 {
 		e.withhold(ctx, c, c.shares[0], refusal)
+		c.undo = refusedChange.Undo(c.shares[0].doc, original)
 		c.shares = nil
 		return c.begin(c.before)
 	}
 	for len(c.shares) > 0 {
 		s := c.shares[0]
-		written, err := e.send(ctx, c, &patching.Change{Before: c.before, Content: c.content, Theirs: s.doc})
+		alone := &patching.Change{Before: c.before, Content: c.content, Theirs: s.doc}
+		written, err := e.send(ctx, c, alone)
 		switch {
 		case refused(err):
 			e.withhold(ctx, c, s, err)
+			c.undo = patching.Merged(c.undo, refusedChange.Undo(s.doc, original), alone.Undo(s.doc, original))
 		case err != nil:
 			c.memory.Unwritten = c
 			return fmt.Errorf("writing the object: %w", err)

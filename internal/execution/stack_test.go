@@ -13,8 +13,7 @@ import (
 func TestTheStackOfAPanicEndsWhereTheHandlerBegins(t *testing.T) {
 	// The handler stands in for one of a user: the runtime's functions are nobody's of ours.
 	handler := func(context.Context) error {
-		strings.Map(func(rune) rune { panic("oh") }, "x")
-		return nil
+		return errors.New(strings.Map(func(rune) rune { panic("oh") }, "x"))
 	}
 	outcome := progress.Policy{}.Attempt(t.Context(), progress.Record{}, time.Now(), handler)
 	panicked, ok := errors.AsType[*progress.PanicError](outcome.Err)

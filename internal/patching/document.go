@@ -59,13 +59,13 @@ func (d Document) Apply(content map[string]any) map[string]any {
 }
 
 // Observed returns the patch with the values that stand at its places in the content: what the
-// server has made of it.
+// server has made of it, or what would undo it.
 func (d Document) Observed(content map[string]any) Document {
 	out := Document{}
 	for key, value := range d {
 		is := content[key]
-		inner, isMap := value.(map[string]any)
-		if there, ok := is.(map[string]any); ok && isMap {
+		there, wasMap := is.(map[string]any)
+		if inner, isMap := value.(map[string]any); isMap && (wasMap || is == nil) {
 			out[key] = map[string]any(Document(inner).Observed(there))
 			continue
 		}

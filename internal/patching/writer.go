@@ -38,6 +38,16 @@ type Change struct {
 	status client.Object
 }
 
+// Undo returns what takes a part of the change back of which only the status was accepted; the content
+// is that of the object before it.
+func (c *Change) Undo(part Document, content map[string]any) Document {
+	if c.status == nil {
+		return nil
+	}
+	_, status := part.splitStatus()
+	return status.Observed(content)
+}
+
 // A Writer sends changes of the objects of one kind.
 type Writer struct {
 	Client client.Client

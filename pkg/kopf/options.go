@@ -45,6 +45,11 @@ func WithBaseline(baseline progress.Baseline) Option {
 		if baseline == nil {
 			o.mistake(errors.New("WithBaseline(nil): give it a baseline, or leave it out for the default"))
 		}
+		if checker, ok := baseline.(progress.Checker); ok {
+			if err := checker.Check(); err != nil {
+				o.mistake(fmt.Errorf("WithBaseline: %w", err))
+			}
+		}
 		o.settings.Baseline = baseline
 	})
 }

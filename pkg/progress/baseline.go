@@ -1,8 +1,10 @@
 package progress
 
 import (
+	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -31,6 +33,15 @@ func AnnotationBaseline(prefix string) Baseline {
 }
 
 type annotationBaseline struct{ keys annotationKeys }
+
+// Check implements [Checker].
+func (b annotationBaseline) Check() error {
+	key := b.keys.of(nil, baselineName)[0]
+	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+		return fmt.Errorf("the prefix %q makes no valid annotation %q: %s", b.keys.prefix, key, strings.Join(problems, "; "))
+	}
+	return nil
+}
 
 func (b annotationBaseline) Fetch(obj client.Object) []byte {
 	for _, value := range b.keys.values(obj, baselineName) {

@@ -89,10 +89,10 @@ func classify(err error) (class, time.Duration) {
 	case *PermanentError, *LimitError:
 		return permanent, 0
 	}
-	if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(reconcile.TerminalError(nil)) { //nolint:errorlint // likewise
+	if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(reconcile.TerminalError(nil)) {
 		return permanent, 0
 	}
-	switch e := err.(type) { //nolint:errorlint // likewise
+	switch e := err.(type) {
 	case interface{ Unwrap() error }:
 		return classify(e.Unwrap())
 	case interface{ Unwrap() []error }:

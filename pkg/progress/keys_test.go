@@ -64,6 +64,7 @@ func TestKeysAreThoseOfKopf(t *testing.T) {
 
 		{"KEY-15 prefix of 54: one character is left", prefixOf(54), "create_fn", []string{"create_fn", "c-AZjFuA"}},
 		{"KEY-15 prefix of 55: nothing is left, and no server has ever taken what is no name", prefixOf(55), "create_fn", []string{"create_fn"}},
+		{"KEY-15 prefix of 56: cut from the end, to a name that just fits", prefixOf(56), repeat("a", 57), []string{repeat("a", 57), repeat("a", 56) + "-3v.fnw"}},
 		{"KEY-15 prefix of 56: cut from the end, to a name that is too long", prefixOf(56), repeat("a", 63), []string{repeat("a", 63)}},
 		{"KEY-15 prefix of 56: cut from the end", prefixOf(56), "create_fn", []string{"create_fn", "create_f-AZjFuA"}},
 		{"KEY-15 prefix of 60: cut from the end", prefixOf(60), "create_fn", []string{"create_fn", "crea-AZjFuA"}},

@@ -169,6 +169,8 @@ func TestRecordTimes(t *testing.T) {
 		{"PROG-04 B-30 no offset is UTC", "2020-12-31T23:59:59.123456", t0},
 		{"PROG-04 B-30 no offset, a space between", "2020-12-31 23:59:59.123456", t0},
 		{"PROG-04 B-30 no offset in the basic form", "20201231T235959", second},
+		{"PROG-04 the greatest time of Python", "9999-12-31T23:59:59.999999+00:00", time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)},
+		{"PROG-04 nearly the least time of Python", "0001-01-01T00:00:01+00:00", time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC)},
 		{"PROG-04 a day", "2020-12-31", time.Date(2020, 12, 31, 0, 0, 0, 0, time.UTC)},
 	} {
 		t.Run(test.name, func(t *testing.T) {

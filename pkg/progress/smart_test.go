@@ -70,6 +70,31 @@ func (w *rawWidget) DeepCopyObject() runtime.Object {
 	return &out
 }
 
+// A stubborn object refuses to be turned into JSON.
+type stubborn[S any] struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              refusal `json:"spec"`
+	Status            S       `json:"status"`
+}
+
+type refusal struct{ Reason string }
+
+func (r refusal) MarshalJSON() ([]byte, error) { return nil, errBoom }
+
+func (s *stubborn[S]) DeepCopyObject() runtime.Object {
+	out := *s
+	out.ObjectMeta = *s.ObjectMeta.DeepCopy()
+	return &out
+}
+
+type plainStatus struct {
+	Phase string `json:"phase"`
+	Kopf  struct {
+		Version string `json:"version"`
+	} `json:"kopf"`
+}
+
 // statusOf is a status with records where old operators kept them.
 func statusOf(records map[string]any) map[string]any {
 	return map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d", "progress": records}}
@@ -161,6 +186,23 @@ func TestSmartOnObjectsWithoutLegacyRecords(t *testing.T) {
 			}
 			mustPurge(t, progress.Smart(), obj, "a")
 		})
+	}
+}
+
+func TestSmartAsksOnlyObjectsThatCanHaveRecords(t *testing.T) {
+	without := &stubborn[plainStatus]{}
+	if record, err := progress.Smart().Fetch(without, "a"); record != nil || err != nil {
+		t.Errorf("PROG-05: fetched %v, %v, want nothing: the type has no place for records", record, err)
+	}
+	mustPurge(t, progress.Smart(), without, "a")
+
+	with := &stubborn[widgetStatus]{}
+	var unreadable *progress.UnreadableError
+	if record, err := progress.Smart().Fetch(with, "a"); record != nil || !errors.As(err, &unreadable) || !errors.Is(err, errBoom) {
+		t.Errorf("B-30: fetched %v, %v, want an error that says why", record, err)
+	}
+	if err := progress.Smart().Purge(with, "a"); !errors.Is(err, errBoom) {
+		t.Errorf("Purge = %v, want an error that says why", err)
 	}
 }
 

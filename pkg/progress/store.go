@@ -30,6 +30,12 @@ type KeyChecker interface {
 	Key(id string) (string, error)
 }
 
+// A Checker is a [Store] or a [Baseline] that can tell beforehand that it will not work.
+type Checker interface {
+	// Check returns what is wrong with the way it was made, and what to do.
+	Check() error
+}
+
 // Annotations keeps each record in an annotation of its own, under the prefix (default
 // [DefaultPrefix] if empty).
 //

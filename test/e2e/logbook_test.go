@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 
@@ -21,7 +20,7 @@ func (b *logBook) Logger() logr.Logger {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.lines = append(b.lines, prefix+" "+args)
-		fmt.Fprintln(GinkgoWriter, prefix, args)
+		GinkgoWriter.Println(prefix, args)
 	}, funcr.Options{Verbosity: 1, LogTimestamp: true})
 }
 

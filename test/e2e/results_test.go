@@ -360,6 +360,24 @@ var _ = Describe("What handlers change in the object", func() {
 		Expect(op.log.find("rejected", `"handler"="greedy"`, "1000")).To(HaveLen(3))
 	}, SpecTimeout(minute))
 
+	It("takes the handler's result with it if the server does not take it (RES-05)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
+			OnCreate("greedy", func(_ context.Context, req *kopf.Request[U]) error {
+				req.SetResult("lost")
+				return unstructured.SetNestedField(req.Object.Object, int64(2000), "spec", "size")
+			}, kopf.Errors(kopf.ErrorsPermanent)).
+			OnCreate("modest", func(_ context.Context, req *kopf.Request[U]) error {
+				req.SetResult("kept")
+				return unstructured.SetNestedField(req.Object.Object, "blue", "spec", "color")
+			})))
+		obj := untyped(gadgetGVK, ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(valueAt(ctx, obj, "spec")()).To(Equal(map[string]any{"size": int64(1), "color": "blue"}))
+		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"modest": "kept"}))
+	}, SpecTimeout(minute))
+
 	It("is not lost because another handler has changed it to what the server does not take", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).

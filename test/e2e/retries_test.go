@@ -37,7 +37,7 @@ var _ = Describe("A failing handler", func() {
 		Consistently(seen.all, awhile).Should(want)
 		Expect(op.log.find(`"handler"="thrice"`, "for good", "gave up after 3 attempts", errOutOfOrder.Error())).To(HaveLen(1))
 		Expect(op.log.find(`"handler"="never"`, "for good", "gave up after 0 attempts")).To(HaveLen(1))
-		Expect(op.log.find(`"handler"="timed"`, "for good", "timed out after 30m0s", errOutOfOrder.Error())).To(HaveLen(1))
+		Expect(op.log.find(`"handler"="timed"`, "for good", "exceed the timeout of 30m0s", errOutOfOrder.Error())).To(HaveLen(1))
 		Expect(op.log.find("Handled", `"succeeded"=0`, `"failed"=5`)).To(HaveLen(1))
 	}, SpecTimeout(minute))
 
@@ -53,7 +53,7 @@ var _ = Describe("A failing handler", func() {
 		create(ctx, obj)
 		Eventually(recordOf(ctx, obj, "quick")).Should(HaveField("Failure", true))
 		Expect(seen.count("quick:create#3")).To(BeZero(), "0, 200 and 400 ms are before the limit, 600 ms is not")
-		Expect(first.log.find(`"handler"="quick"`, "timed out after 500ms")).To(HaveLen(1))
+		Expect(first.log.find(`"handler"="quick"`, "exceed the timeout of 500ms")).To(HaveLen(1))
 		first.stop()
 
 		before := seen.all()
@@ -63,7 +63,7 @@ var _ = Describe("A failing handler", func() {
 		second := start(ns, declare())
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal(before), "it is not called once more")
-		Expect(second.log.find(`"handler"="late"`, "timed out after 2h0m0s")).To(HaveLen(1))
+		Expect(second.log.find(`"handler"="late"`, "exceed the timeout of 2h0m0s")).To(HaveLen(1))
 	}, SpecTimeout(minute))
 
 	It("is called again at its own pace (ERR-12, PROG-17)", func(ctx context.Context) {
