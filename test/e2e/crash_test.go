@@ -118,7 +118,7 @@ var _ = Describe("SIGKILL", func() {
 			Expect(err).NotTo(HaveOccurred())
 		}
 		counts := map[string]int{}
-		for _, id := range strings.FieldsSeq(string(text)) {
+		for id := range strings.FieldsSeq(string(text)) {
 			counts[id]++
 		}
 		return counts
