@@ -92,7 +92,7 @@ func classify(err error) (class, time.Duration) {
 	if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(reconcile.TerminalError(nil)) {
 		return permanent, 0
 	}
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it unwraps step by step
 	case interface{ Unwrap() error }:
 		return classify(e.Unwrap())
 	case interface{ Unwrap() []error }:

@@ -2,7 +2,6 @@ package progress_test
 
 import (
 	"errors"
-	"maps"
 	"strings"
 	"testing"
 
@@ -13,62 +12,59 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A widget is an object of a Go type whose status has a place for the records of old operators.
-type widget struct {
+// A widget is an object of a Go type, whose status has a place for the records of old operators.
+type widget[S any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Status            widgetStatus `json:"status,omitempty"`
+	Status            S `json:"status,omitempty"`
 }
 
-type widgetStatus struct {
-	widgetExtras `json:",inline"`
-	Phase        string `json:"phase,omitempty"`
-}
-
-type widgetExtras struct {
-	Kopf *widgetKopf `json:"kopf,omitempty"`
-}
-
-type widgetKopf struct {
-	Progress map[string]widgetRecord `json:"progress,omitempty"`
-	Dummy    string                  `json:"dummy,omitempty"`
-}
-
-type widgetRecord struct {
-	Retries int64  `json:"retries,omitempty"`
-	Purpose string `json:"purpose,omitempty"`
-}
-
-func (w *widget) DeepCopyObject() runtime.Object {
-	out := *w
+func (w *widget[S]) DeepCopyObject() runtime.Object {
+	out := *w // the tests share no statuses
 	out.ObjectMeta = *w.ObjectMeta.DeepCopy()
-	if w.Status.Kopf != nil {
-		kopf := *w.Status.Kopf
-		kopf.Progress = maps.Clone(kopf.Progress)
-		out.Status.Kopf = &kopf
-	}
 	return &out
 }
 
-// A rawWidget keeps whatever its status has.
-type rawWidget struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Status            rawStatus `json:"status,omitempty"`
+func widgetWith[S any](status S) *widget[S] {
+	return &widget[S]{ObjectMeta: metav1.ObjectMeta{Name: "w", UID: "1"}, Status: status}
 }
 
-type rawStatus struct {
-	Kopf *runtime.RawExtension `json:"kopf,omitempty"`
-}
-
-func (w *rawWidget) DeepCopyObject() runtime.Object {
-	out := *w
-	out.ObjectMeta = *w.ObjectMeta.DeepCopy()
-	if w.Status.Kopf != nil {
-		out.Status.Kopf = w.Status.Kopf.DeepCopy()
+type (
+	typedStatus struct {
+		extras `json:",inline"`
+		Phase  string `json:"phase,omitempty"`
 	}
-	return &out
-}
+	extras struct {
+		Kopf *typedKopf `json:"kopf,omitempty"`
+	}
+	typedKopf struct {
+		Progress map[string]typedRecord `json:"progress,omitempty"`
+		Dummy    string                 `json:"dummy,omitempty"`
+	}
+	typedRecord struct {
+		Retries int64  `json:"retries,omitempty"`
+		Purpose string `json:"purpose,omitempty"`
+	}
+
+	mapStatus struct {
+		Kopf map[string]any `json:"kopf,omitempty"`
+	}
+	rawStatus struct {
+		Kopf *runtime.RawExtension `json:"kopf,omitempty"`
+	}
+	ownStatus struct {
+		Kopf *ownJSON `json:"kopf,omitempty"`
+	}
+	otherStatus struct {
+		Kopf string `json:"kopf,omitempty"`
+	}
+)
+
+// ownJSON has a JSON form of its own making.
+type ownJSON struct{ text []byte }
+
+func (j *ownJSON) MarshalJSON() ([]byte, error)    { return j.text, nil }
+func (j *ownJSON) UnmarshalJSON(text []byte) error { j.text = append(j.text[:0], text...); return nil }
 
 // A stubborn object refuses to be turned into JSON.
 type stubborn[S any] struct {
@@ -101,18 +97,17 @@ func statusOf(records map[string]any) map[string]any {
 }
 
 func legacyObjects(id string) map[string]client.Object {
+	text := []byte(`{"dummy":"d","progress":{"` + id + `":{"retries":2,"purpose":"create"}}}`)
 	return map[string]client.Object{
 		"untyped": withStatus(statusOf(map[string]any{id: map[string]any{"retries": int64(2), "purpose": "create", "message": nil}})),
-		"typed": &widget{
-			ObjectMeta: metav1.ObjectMeta{Name: "w", UID: "1"},
-			Status: widgetStatus{Phase: "up", widgetExtras: widgetExtras{
-				Kopf: &widgetKopf{Dummy: "d", Progress: map[string]widgetRecord{id: {Retries: 2, Purpose: "create"}}},
-			}},
-		},
-		"raw": &rawWidget{
-			ObjectMeta: metav1.ObjectMeta{Name: "w", UID: "1"},
-			Status:     rawStatus{Kopf: &runtime.RawExtension{Raw: []byte(`{"dummy":"d","progress":{"` + id + `":{"retries":2,"purpose":"create"}}}`)}},
-		},
+		"typed": widgetWith(typedStatus{Phase: "up", extras: extras{
+			Kopf: &typedKopf{Dummy: "d", Progress: map[string]typedRecord{id: {Retries: 2, Purpose: "create"}}},
+		}}),
+		"a map": widgetWith(mapStatus{map[string]any{
+			"dummy": "d", "progress": map[string]any{id: map[string]any{"retries": int64(2), "purpose": "create"}},
+		}}),
+		"raw":                  widgetWith(rawStatus{&runtime.RawExtension{Raw: text}}),
+		"with JSON of its own": widgetWith(ownStatus{&ownJSON{text}}),
 	}
 }
 
@@ -163,18 +158,18 @@ func TestSmartPurgesOneOfSeveral(t *testing.T) {
 	mustPurge(t, smart, obj, "a")
 	equal(t, "PROG-01 the status", obj.Object["status"], any(statusOf(map[string]any{"b": map[string]any{"retries": int64(2)}})))
 
-	typed := &widget{Status: widgetStatus{widgetExtras: widgetExtras{
-		Kopf: &widgetKopf{Progress: map[string]widgetRecord{"a": {Retries: 1}, "b": {Retries: 2}}},
-	}}}
+	typed := widgetWith(typedStatus{extras: extras{
+		Kopf: &typedKopf{Progress: map[string]typedRecord{"a": {Retries: 1}, "b": {Retries: 2}}},
+	}})
 	mustPurge(t, smart, typed, "a")
-	equal(t, "PROG-01 the typed status", typed.Status.Kopf.Progress, map[string]widgetRecord{"b": {Retries: 2}})
+	equal(t, "PROG-01 the typed status", typed.Status.Kopf.Progress, map[string]typedRecord{"b": {Retries: 2}})
 }
 
 func TestSmartOnObjectsWithoutLegacyRecords(t *testing.T) {
 	for name, obj := range map[string]client.Object{
 		"a type without the field":  configMap(),
-		"a type with it empty":      &widget{},
-		"a type with it raw":        &rawWidget{},
+		"a type with it empty":      widgetWith(typedStatus{}),
+		"a type with it raw":        widgetWith(rawStatus{}),
 		"no status":                 withStatus(nil),
 		"a status of another shape": withStatus(map[string]any{"kopf": "x"}),
 		"progress of another shape": withStatus(statusOf(nil)),
@@ -190,13 +185,14 @@ func TestSmartOnObjectsWithoutLegacyRecords(t *testing.T) {
 }
 
 func TestSmartAsksOnlyObjectsThatCanHaveRecords(t *testing.T) {
-	without := &stubborn[plainStatus]{}
-	if record, err := progress.Smart().Fetch(without, "a"); record != nil || err != nil {
-		t.Errorf("PROG-05: fetched %v, %v, want nothing: the type has no place for records", record, err)
+	for _, without := range []client.Object{&stubborn[plainStatus]{}, &stubborn[otherStatus]{}} {
+		if record, err := progress.Smart().Fetch(without, "a"); record != nil || err != nil {
+			t.Errorf("PROG-05: fetched %v, %v, want nothing: %T has no place for records", record, err, without)
+		}
+		mustPurge(t, progress.Smart(), without, "a")
 	}
-	mustPurge(t, progress.Smart(), without, "a")
 
-	with := &stubborn[widgetStatus]{}
+	with := &stubborn[typedStatus]{}
 	var unreadable *progress.UnreadableError
 	if record, err := progress.Smart().Fetch(with, "a"); record != nil || !errors.As(err, &unreadable) || !errors.Is(err, errBoom) {
 		t.Errorf("B-30: fetched %v, %v, want an error that says why", record, err)
