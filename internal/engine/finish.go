@@ -18,8 +18,8 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 	switch {
 	case c.reason.Handled():
 		c.final = true
-	case c.reason == causation.Noop && c.state.Stored():
-		c.final = true // what a reverted cause has left: its successes must not stand for later ones
+	case c.reason == causation.Noop && c.state.Retirable(now()):
+		c.final = true // there is what a reverted cause has left
 	case c.reason == causation.Free:
 		e.farewell(ctx, c)
 		return nil

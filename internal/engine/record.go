@@ -19,6 +19,8 @@ func (e *Engine) record(c *cycle, changed patching.Document, handled map[string]
 	kept := c.before.DeepCopyObject().(client.Object)
 	var err error
 	switch {
+	case c.reason == causation.Noop:
+		err = c.state.Retire(e.Store, kept, now())
 	case c.closed():
 		err = errors.Join(c.state.Purge(e.Store, kept), e.close(c, kept, handled))
 	case c.reason.Handled():

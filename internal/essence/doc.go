@@ -3,7 +3,7 @@
 // # Flow
 //
 // [Build] makes the essence of an object's JSON form, [Encode] the text that the baseline keeps,
-// [Decode] reads it back, [Fold] adds to an essence what handlers changed themselves.
+// [Decode] reads it back.
 //
 // # Guarantees
 //

@@ -2,8 +2,10 @@ package inventory_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -126,9 +128,8 @@ func TestPredicatesDecideOnlyWhoIsWoken(t *testing.T) {
 	equal(t, "CAUSE-20 those that wake nobody are noted, too", s.Recall("2").Listed, true)
 
 	s.updated(t, object("b", "2", "2"), object("b", "2", "3"))
-	s.updated(t, object("a", "1", "1"), object("a", "9", "2"))
+	s.updated(t, object("a", "1", "1"), object("a", "1", "2"))
 	equal(t, "changes: all predicates have to agree", s.queued(), []string{"ns/b"})
-	equal(t, "B-06 those that wake nobody are noted, too", exhumed(s.Inventory, "a"), []string{"1@1"})
 
 	s.deleted(t, object("b", "2", "2"), false)
 	equal(t, "B-04 deletions wake whatever the predicates say", s.queued(), []string{"ns/b"})
@@ -152,4 +153,35 @@ func TestTheListingAtTheStartQueuesBehindAllElse(t *testing.T) {
 		queue.Done(request)
 	}
 	equal(t, "first", order[0], "new")
+}
+
+// To predicates that compare two states, these are changes like any other, or none at all.
+func TestReplacementsAndHeldUpDeletionsWakeWhateverThePredicatesSay(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		wake predicate.Predicate
+	}{
+		{"generations", predicate.GenerationChangedPredicate{}},
+		{"labels", predicate.LabelChangedPredicate{}},
+		{"nothing", predicate.NewPredicateFuncs(func(client.Object) bool { return false })},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStage(test.wake)
+			s.created(t, object("a", "1", "1"), true)
+			s.queued()
+			s.updated(t, object("a", "1", "1"), object("a", "1", "2"))
+			equal(t, "changes do not wake", len(s.queued()), 0)
+
+			deleted := object("a", "1", "3")
+			deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			s.updated(t, object("a", "1", "2"), deleted)
+			equal(t, "B-04 a deletion that is held up wakes", s.queued(), []string{"ns/a"})
+			s.updated(t, deleted, deleted)
+			equal(t, "once", len(s.queued()), 0)
+
+			s.updated(t, deleted, object("a", "2", "9"))
+			equal(t, "B-06 a replacement wakes", s.queued(), []string{"ns/a"})
+			equal(t, "B-06 the old one is buried", exhumed(s.Inventory, "a"), []string{"1@3"})
+		})
+	}
 }

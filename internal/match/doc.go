@@ -15,7 +15,8 @@
 //
 // # Caveats
 //
-// A resume handler joins the first cause of an object in the process whatever it is, except its creation.
+// A resume handler joins the first cause of an object in the process, whatever it is. That a creation
+// is never the first cause in this sense is up to the caller.
 //
 // # Errors
 //

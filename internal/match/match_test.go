@@ -113,3 +113,12 @@ func TestHoldsAndFarewell(t *testing.T) {
 		})
 	}
 }
+
+func TestWants(t *testing.T) {
+	criteria := evenIfDeleted("create", "resume")
+	for reason, want := range map[string]bool{"create": true, "resume": true, "update": false, "delete": false, "": false} {
+		if got := criteria.Wants(reason); got != want {
+			t.Errorf("HND-16 CAUSE-24: Wants(%q) = %t, want %t", reason, got, want)
+		}
+	}
+}

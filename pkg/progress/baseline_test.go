@@ -1,6 +1,7 @@
 package progress_test
 
 import (
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,6 +80,31 @@ func TestBaselineOfAnOwnedReplicaSetIsNotItsDeployments(t *testing.T) {
 	set.SetAnnotations(map[string]string{baselineKey: "{}"})
 	if got := progress.AnnotationBaseline("").Fetch(set); got != nil {
 		t.Errorf("KEY-13: the Deployment's baseline %q was taken for the ReplicaSet's", got)
+	}
+}
+
+func TestBaselineChecksItsPrefix(t *testing.T) {
+	for _, test := range []struct {
+		name, prefix string
+		fine         bool
+	}{
+		{"KEY-01 the default", "", true},
+		{"KEY-01 a prefix of one's own", ownPrefix, true},
+		{"KEY-15 a long one", prefixOf(100), true},
+		{"KEY-03 one that is too long", prefixOf(254), false},
+		{"KEY-02 a slash", "example.com/a", false},
+		{"KEY-02 a capital letter", "Example.com", false},
+		{"KEY-02 a space", " ", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := progress.AnnotationBaseline(test.prefix).(progress.Checker).Check()
+			if (err == nil) != test.fine {
+				t.Fatalf("Check = %v", err)
+			}
+			if err != nil && !strings.Contains(err.Error(), test.prefix) {
+				t.Errorf("Check = %v, want a word about the prefix", err)
+			}
+		})
 	}
 }
 

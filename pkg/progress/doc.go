@@ -9,10 +9,10 @@
 //		progress.Step{ID: "create", Do: createVolume},
 //		progress.Step{ID: "announce", Do: announceVolume, Policy: progress.Policy{Retries: new(5)}},
 //	)
-//	if patchErr := r.Patch(ctx, obj, client.MergeFrom(before)); patchErr != nil {
-//		return reconcile.Result{}, errors.Join(err, patchErr)
+//	if err := errors.Join(err, r.Patch(ctx, obj, client.MergeFrom(before))); err != nil {
+//		return reconcile.Result{}, err
 //	}
-//	return reconcile.Result{RequeueAfter: report.RequeueAfter}, err
+//	return reconcile.Result{RequeueAfter: report.RequeueAfter}, nil
 //
 // # Flow
 //
@@ -53,9 +53,9 @@
 // does, if the handler looks at its context.
 //
 // Records of ids that are not asked for are neither read nor removed. Annotations have a limit of
-// 256 KiB for all of an object together: messages of errors are stored in full. Records in the status,
-// where old operators kept them, are read and purged by [Smart], but not written; those of a Go type
-// without such a field are lost in decoding, before this package sees them.
+// 256 KiB for all of an object together, so of a long error only the beginning is remembered. Records
+// in the status, where old operators kept them, are read and purged by [Smart], but not written; those
+// of a Go type without such a field are lost in decoding, before this package sees them.
 //
 // # Errors
 //

@@ -147,7 +147,7 @@ func (p Policy) backoff(record Record, err error) time.Duration {
 	case p.BackoffFunc != nil:
 		return max(0, p.BackoffFunc(record.Attempt(), err))
 	case p.Backoff != nil:
-		return *p.Backoff
+		return max(0, *p.Backoff)
 	default:
 		return DefaultBackoff
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // A Step is one piece of work of [Run].
@@ -52,7 +53,10 @@ func Run(ctx context.Context, store Store, obj client.Object, cause string, step
 	for i, step := range steps {
 		ids[i] = step.ID
 	}
-	state, _ := Load(store, obj, ids) // what cannot be read is absent, and written anew below
+	state, unreadable := Load(store, obj, ids)
+	if unreadable != nil { // it is absent, and written anew below
+		log.FromContext(ctx).Info("Warning: stored progress is unreadable and taken as absent", "error", unreadable.Error())
+	}
 	state.Begin(cause, ids, time.Now())
 	for _, step := range steps {
 		record := state.Record(step.ID)

@@ -111,7 +111,7 @@ func TestPurgeRemovesWhatTheSameStateHasSaved(t *testing.T) {
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "stored", state.Stored(), true)
+	equal(t, "stored", state.Retirable(ever), true)
 	state.Settle("b", succeeded, t0)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)

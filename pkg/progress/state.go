@@ -191,11 +191,6 @@ func (sum Summary) plus(r Record) Summary {
 	return sum
 }
 
-// Stored reports whether any record is on the object.
-func (s *State) Stored() bool {
-	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored })
-}
-
 // Save puts the records of the selected handlers on the object, and removes those of other causes.
 func (s *State) Save(store Store, obj client.Object) error {
 	var problems []error
@@ -214,9 +209,27 @@ func (s *State) Save(store Store, obj client.Object) error {
 
 // Purge removes all records from the object: their cause is over.
 func (s *State) Purge(store Store, obj client.Object) error {
+	return s.purge(store, obj, func(handler) bool { return true })
+}
+
+// Retire removes the records that are of no use when there is nothing to handle: no success or failure
+// may stand for a later cause. Delays that are not over yet stay: a change that is made, reverted and
+// made again does not shorten them.
+func (s *State) Retire(store Store, obj client.Object, now time.Time) error {
+	return s.purge(store, obj, func(h handler) bool { return !h.record.delayed(now) })
+}
+
+// Retirable reports whether there is anything to [State.Retire].
+func (s *State) Retirable(now time.Time) bool {
+	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && !h.record.delayed(now) })
+}
+
+func (r Record) delayed(now time.Time) bool { return !r.Finished() && r.Delayed.After(now) }
+
+func (s *State) purge(store Store, obj client.Object, which func(handler) bool) error {
 	var problems []error
 	for _, h := range s.handlers {
-		if h.stored {
+		if h.stored && which(h) {
 			problems = append(problems, purge(store, obj, h))
 		}
 	}

@@ -1,6 +1,7 @@
 package progress_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func TestStateOfAFreshCause(t *testing.T) {
 	equal(t, "the record of a stranger", state.Record("x"), progress.Record{})
 	equal(t, "PROG-15 HND-10 due, in the order of registration", state.Due(t0), []string{"a", "c"})
 	equal(t, "PROG-19 done", state.Done(), false)
-	equal(t, "PROG-10 stored", state.Stored(), false)
+	equal(t, "PROG-10 stored", state.Retirable(ever), false)
 	equal(t, "PROG-22 summary", state.Summary(), progress.Summary{Left: 2})
 }
 
@@ -137,7 +138,7 @@ func TestStateContinuesItsCause(t *testing.T) {
 			}
 			equal(t, "record", state.Record("a"), test.want)
 			equal(t, "due", len(state.Due(t0)) == 1, test.due)
-			equal(t, "PROG-10 stored", state.Stored(), true)
+			equal(t, "PROG-10 stored", state.Retirable(ever), true)
 		})
 	}
 }
@@ -193,6 +194,24 @@ func TestSettle(t *testing.T) {
 			state.Settle("x", succeeded, t0) // a stranger
 			equal(t, "record", state.Record("a"), test.want)
 			equal(t, "ERR-10 PROG-01 the record of the other", state.Record("b"), other)
+		})
+	}
+}
+
+// A record has to fit on the object, beside the others.
+func TestSettleShortensMessages(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{"PROG-18 what is short stays", repeat("a", 1024), repeat("a", 1024)},
+		{"PROG-18 what is long is cut", repeat("a", 1025), repeat("a", 1024) + "..."},
+		{"PROG-18 not within a character", repeat("a", 1023) + "é", repeat("a", 1023) + "..."},
+		{"PROG-18 nor within a longer one", repeat("a", 1021) + "\U0001F600b", repeat("a", 1021) + "..."},
+		{"PROG-18 behind a character", repeat("a", 1022) + "éb", repeat("a", 1022) + "é..."},
+		{"PROG-18 an empty one stays", "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			state := begun(t, configMap(), "create", "a")
+			state.Settle("a", progress.Outcome{Err: errors.New(test.text), Final: true, Attempted: true}, t0)
+			equal(t, "message", state.Record("a").Message, test.want)
 		})
 	}
 }
@@ -270,7 +289,7 @@ func TestLoadTakesBrokenRecordsForAbsent(t *testing.T) {
 	if err == nil {
 		t.Error("B-30: there is no word about the broken records")
 	}
-	equal(t, "B-30 stored", state.Stored(), true)
+	equal(t, "B-30 stored", state.Retirable(ever), true)
 	state.Begin("create", []string{"a", "b", "c", "d"}, t0)
 	fresh := progress.Record{Started: t0, Purpose: "create"}
 	equal(t, "B-30 a broken record", state.Record("a"), fresh)

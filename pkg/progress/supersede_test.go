@@ -58,6 +58,32 @@ func TestBeginTakesOverForeignRecords(t *testing.T) {
 	}
 }
 
+// A handler that joins a cause without being for it, as resume handlers do, is done if it is done.
+func TestCarry(t *testing.T) {
+	earlier := t0.Add(-time.Hour)
+	done := func(purpose string) progress.Record {
+		return progress.Record{Started: earlier, Stopped: earlier, Purpose: purpose, Retries: 1, Success: true}
+	}
+	state := loaded(t, holding(t, map[string]progress.Record{
+		"joins":    done("resume"),
+		"failed":   {Started: earlier, Purpose: "resume", Retries: 1, Failure: true, Message: "m"},
+		"left":     {Started: earlier, Purpose: "resume", Retries: 2},
+		"own":      done("resume"),
+		"wildcard": done(""),
+	}), "joins", "failed", "left", "own", "wildcard", "none")
+	state.Carry("update", []string{"joins", "failed", "left", "wildcard", "none"})
+	equal(t, "CAUSE-23 B-12 a success counts as it is", state.Record("joins"), done("update"))
+	equal(t, "CAUSE-23 B-12 a failure counts as it is", state.Record("failed"),
+		progress.Record{Started: earlier, Purpose: "update", Retries: 1, Failure: true, Message: "m"})
+	equal(t, "PROG-22 what is unfinished is for Begin", state.Record("left"), progress.Record{Started: earlier, Purpose: "resume", Retries: 2})
+	equal(t, "PROG-25 what fits any cause goes on to do so", state.Record("wildcard"), done(""))
+	equal(t, "what is not known stays so", state.Record("none"), progress.Record{})
+
+	superseded := state.Begin("update", []string{"joins", "failed", "left", "own", "none"}, t0)
+	equal(t, "PROG-22 superseded", superseded, map[string]progress.Summary{"resume": {Succeeded: 1, Left: 1}})
+	equal(t, "B-02 B-12 due: those that were not carried, too", state.Due(t0), []string{"left", "own", "none"})
+}
+
 func TestBeginTellsWhatWasSuperseded(t *testing.T) {
 	state := loaded(t, holding(t, map[string]progress.Record{
 		"a": {Purpose: "create", Success: true},

@@ -286,3 +286,28 @@ func panicky(m map[string]int) { m["one"]++ }
 
 // atLeast matches a time between two attempts.
 func atLeast(pause time.Duration) OmegaMatcher { return BeNumerically(">=", pause-grain) }
+
+var _ = Describe("A change that comes, goes and comes again", func() {
+	type W = *v1.Widget
+
+	It("does not shorten the backoff of a failing handler (B-11), nor lend it a success (B-02)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		line := &timeline{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnUpdate("quick", ok[W](seen, "quick")).
+			OnUpdate("failing", timed(line, failsUntil[W](seen, "failing", 1, kopf.Temporary(errOutOfOrder, 2*time.Second))))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		for range 3 {
+			edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+			Eventually(seen.all).Should(ContainElement("quick:update"))
+			edit(ctx, obj, func(w W) { w.Spec.Size = 1 })
+			Eventually(recordOf(ctx, obj, "quick")).Should(BeNil(), "the reverted update has left no success")
+		}
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		handled(ctx, obj)
+		Expect(seen.count("quick:update")).To(BeNumerically(">=", 2))
+		Expect(line.gaps()).To(HaveExactElements(atLeast(2 * time.Second)))
+	}, SpecTimeout(minute))
+})

@@ -1,0 +1,28 @@
+package inventory_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+)
+
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var memory inventory.Memory
+		memory.Await("7", 5*time.Second)
+		first := inventory.Memory{Written: "7", Deadline: time.Now().Add(5 * time.Second)}
+		equal(t, "CONS-01 a write is awaited", memory, first)
+
+		<-time.After(3 * time.Second)
+		memory.Await("8", 5*time.Second)
+		equal(t, "CONS-01 CONS-08 another write restarts both", memory,
+			inventory.Memory{Written: "8", Deadline: time.Now().Add(5 * time.Second)})
+
+		<-time.After(3 * time.Second)
+		memory.Await("", time.Second)
+		equal(t, "CONS-10 without a version, the former one is still awaited", memory,
+			inventory.Memory{Written: "8", Deadline: time.Now().Add(time.Second)})
+	})
+}

@@ -1,0 +1,48 @@
+package progress_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// ever is later than any delay.
+var ever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestRetireKeepsDelaysAndNothingElse(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	store, obj := progress.Annotations(""), &corev1.ConfigMap{}
+	for id, record := range map[string]progress.Record{
+		"succeeded": {Purpose: "update", Success: true},
+		"failed":    {Purpose: "update", Failure: true},
+		"fresh":     {Purpose: "update"},
+		"overdue":   {Purpose: "update", Retries: 1, Delayed: at.Add(-time.Second)},
+		"delayed":   {Purpose: "update", Retries: 1, Delayed: at.Add(time.Second)},
+	} {
+		if err := store.Store(obj, id, record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ids := []string{"succeeded", "failed", "fresh", "overdue", "delayed"}
+	state, err := progress.Load(store, obj, ids)
+	if err != nil || !state.Retirable(at) {
+		t.Fatalf("retirable: %v, error %v", state.Retirable(at), err)
+	}
+	if err := state.Retire(store, obj, at); err != nil {
+		t.Fatal(err)
+	}
+	left := slices.DeleteFunc(ids, func(id string) bool {
+		record, err := store.Fetch(obj, id)
+		return record == nil || err != nil
+	})
+	if !slices.Equal(left, []string{"delayed"}) {
+		t.Errorf("B-02 B-11 left: %q, want only the one whose delay is not over", left)
+	}
+	if again, _ := progress.Load(store, obj, left); again.Retirable(at) || !again.Retirable(ever) {
+		t.Error("a delay should keep a record until it is over, and no longer")
+	}
+}

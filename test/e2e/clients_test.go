@@ -1,0 +1,227 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var _ = Describe("A handler that uses a client", func() {
+	type W = *v1.Widget
+
+	It("to write the object is called once; its change comes back as an update", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
+				seen.notef("created")
+				req.Object.Spec.Color, req.Object.Spec.Tags = "blue", []string{"tag"}
+				if err := req.Client.Update(ctx, req.Object); err != nil {
+					return err
+				}
+				req.Object.Status = v1.WidgetStatus{Phase: "Ready", Log: []string{"line"}}
+				return req.Client.Status().Update(ctx, req.Object)
+			}).
+			OnUpdate("updated", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("updated %s→%s", req.Old.Spec.Color, req.Object.Spec.Color)
+				return nil
+			}).
+			OnDelete("deleted", ok[W](seen, "deleted"))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		want := []string{"created", "updated red→blue"}
+		Eventually(seen.all).Should(Equal(want))
+		Consistently(seen.all).Should(Equal(want))
+		Expect(fresh(ctx, obj)()).To(And(
+			HaveField("Spec", v1.WidgetSpec{Size: 1, Color: "blue", Tags: []string{"tag"}}),
+			HaveField("Status", v1.WidgetStatus{Phase: "Ready", Log: []string{"line"}})))
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("to write the status does not take what an earlier handler has changed", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("painted", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("painted")
+				req.Object.Spec.Color = "blue"
+				return nil
+			}).
+			OnCreate("ready", func(ctx context.Context, req *kopf.Request[W]) error {
+				seen.notef("ready")
+				req.Object.Status.Phase = "Ready"
+				return req.Client.Status().Update(ctx, req.Object)
+			}).
+			OnUpdate("updated", ok[W](seen, "updated"))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Color", "blue"), HaveField("Status.Phase", "Ready")))
+		Consistently(seen.all, awhile).Should(Equal([]string{"painted", "ready"}))
+	}, SpecTimeout(minute))
+
+	It("to write the status does not make a foreign edit its own", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnUpdate("updated", func(ctx context.Context, req *kopf.Request[W]) error {
+				seen.notef("updated %d", req.Object.Spec.Size)
+				if req.Object.Spec.Size == 2 { // meanwhile, somebody
+					must(k8s.Patch(ctx, req.Object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"size":3}}`))))
+				}
+				before := req.Object.DeepCopy()
+				req.Object.Status.Phase = "Resizing"
+				return req.Client.Status().Patch(ctx, req.Object, client.MergeFrom(before))
+			})))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		Eventually(seen.all).Should(Equal([]string{"updated 2", "updated 3"}))
+		handled(ctx, obj)
+		Consistently(seen.all, awhile).Should(HaveLen(2))
+		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 3), HaveField("Status.Phase", "Resizing")))
+	}, SpecTimeout(minute))
+
+	DescribeTable("to read the object again, from a cache that lags, takes nothing back (B-10)",
+		func(ctx context.Context, annotations map[string]string) {
+			ns, seen := newNamespace(ctx), &calls{}
+			op := start(ns, options(kopf.WithCheckpoint(0), kopf.For(&v1.Widget{}).
+				OnCreate("first", func(_ context.Context, req *kopf.Request[W]) error {
+					seen.notef("first")
+					req.Object.Status.Phase = "Ready"
+					req.Object.Spec.Tags = []string{"first"}
+					return nil
+				}).
+				OnCreate("second", func(ctx context.Context, req *kopf.Request[W]) error {
+					seen.notef("second#%d", req.Attempt.Number)
+					if err := req.Client.Get(ctx, client.ObjectKeyFromObject(req.Object), req.Object); err != nil {
+						return err
+					}
+					if req.Attempt.Number == 0 {
+						return kopf.Temporary(nil, 500*millisecond)
+					}
+					return nil
+				})), through(func(next http.RoundTripper) http.RoundTripper { return &lagging{next, 300 * millisecond} }))
+			obj := widget(ns, "one")
+			obj.Annotations = annotations
+			create(ctx, obj)
+			handled(ctx, obj)
+			Consistently(seen.all).Should(Equal([]string{"first", "second#0", "second#1"}))
+			Expect(fresh(ctx, obj)()).To(And(HaveField("Status.Phase", "Ready"), HaveField("Spec.Tags", ConsistOf("first"))))
+			Expect(op.log.errors()).To(BeEmpty())
+		},
+		Entry("without annotations", SpecTimeout(minute), nil),
+		Entry("with annotations", SpecTimeout(minute), map[string]string{"example.com/note": "note"}),
+	)
+
+	It("and returns its conflict is called again, without an error line (B-27)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
+				seen.notef("created#%d", req.Attempt.Number)
+				if req.Attempt.Number == 0 { // meanwhile, somebody
+					must(k8s.Patch(ctx, req.Object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tier":"gold"}}}`))))
+				}
+				req.Object.Spec.Size = 3
+				return req.Client.Update(ctx, req.Object)
+			}, kopf.Backoff(100*millisecond))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(seen.all()).To(Equal([]string{"created#0", "created#1"}))
+		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 3), HaveField("Labels", HaveKeyWithValue("tier", "gold"))))
+		Expect(op.log.find("Handler failed", "the object has been modified")).To(HaveLen(1))
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+})
+
+var _ = Describe("Another's change of a list", func() {
+	type W = *v1.Widget
+
+	// meanwhile is a handler that, when it is called for the first time, is overtaken by somebody else.
+	meanwhile := func(seen *calls, theirs, ours func(W)) kopf.Handler[W] {
+		return func(ctx context.Context, req *kopf.Request[W]) error {
+			seen.notef("list#%d", req.Attempt.Number)
+			if len(seen.all()) == 1 {
+				foreign := &v1.Widget{}
+				must(k8s.Get(ctx, client.ObjectKeyFromObject(req.Object), foreign))
+				theirs(foreign)
+				must(k8s.Update(ctx, foreign))
+			}
+			ours(req.Object)
+			req.SetResult("done")
+			return nil
+		}
+	}
+
+	const mine = "mine.example.com/keep"
+	tagged := func(tag string) func(W) { return func(w W) { w.Spec.Tags = append(w.Spec.Tags, tag) } }
+	held := func(by string) func(W) { return func(w W) { w.Finalizers = append(w.Finalizers, by) } }
+
+	DescribeTable("is not overwritten either when the status is written in the same pass (0005 of the decisions)",
+		func(ctx context.Context, theirs, ours func(W), field string, want []string) {
+			ns, seen := newNamespace(ctx), &calls{}
+			op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("list", meanwhile(seen, theirs, func(w W) {
+				ours(w)
+				w.Status.Phase = "Done"
+			}))))
+			obj := widget(ns, "one")
+			create(ctx, obj)
+			handled(ctx, obj)
+			now, err := fresh(ctx, obj)()
+			edit(ctx, obj, func(w W) { w.Finalizers = nil })
+			Expect(err).NotTo(HaveOccurred())
+			Expect(now).To(And(HaveField(field, Equal(want)), HaveField("Status.Phase", "Done")))
+			Expect(seen.all()).To(Equal([]string{"list#0", "list#0"}))
+			Expect(op.log.errors()).To(BeEmpty())
+		},
+		Entry("in the spec", SpecTimeout(minute), tagged("theirs"), tagged("ours"), "Spec.Tags", []string{"theirs", "ours"}),
+		Entry("among the finalizers", SpecTimeout(minute), held(foreignFinalizer), held(mine), "Finalizers", []string{foreignFinalizer, mine}),
+	)
+
+	It("is waited for if the cache lags: the handler is called again only on what shows it", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("list", meanwhile(seen, tagged("theirs"), tagged("ours")))),
+			through(func(next http.RoundTripper) http.RoundTripper { return &lagging{next, 2 * time.Second} }))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(seen.all).Should(HaveLen(1))
+		handled(ctx, obj)
+		Expect(seen.all()).To(Equal([]string{"list#0", "list#0"}), "anything more is a hot loop")
+		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Tags", Equal([]string{"theirs", "ours"})))
+	}, SpecTimeout(minute))
+})
+
+var _ = Describe("A status that was meant for an object that is gone", func() {
+	type W = *v1.Widget
+
+	It("does not land on its namesake (B-06)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
+			seen.notef("%s", req.Object.Spec.Color)
+			if req.Object.Spec.Color == "blue" {
+				return nil
+			}
+			must(k8s.Delete(ctx, req.Object.DeepCopy()))
+			namesake := widget(ns, "one")
+			namesake.Spec.Color = "blue"
+			must(k8s.Create(ctx, namesake))
+			req.Object.Status.Phase = "Red" // no list, so it is no list that guards it
+			req.SetResult("red")
+			return nil
+		})))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(seen.all).Should(Equal([]string{"red", "blue"}))
+		handled(ctx, obj)
+		Consistently(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status"), awhile).Should(BeNil())
+		Expect(seen.all()).To(HaveLen(2))
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+})

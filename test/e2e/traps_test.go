@@ -1,0 +1,413 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// What users do to an operator without meaning harm. Each of these has once broken something.
+
+var _ = Describe("What wakes the operator", func() {
+	type W = *v1.Widget
+
+	DescribeTable("may leave out its own writes and deletions that are held up (0003 of the decisions)",
+		func(ctx context.Context, wakes predicate.Predicate) {
+			ns, seen := newNamespace(ctx), &calls{}
+			op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithPredicates(wakes)).
+				OnCreate("created", ok[W](seen, "created")).
+				OnDelete("deleted", ok[W](seen, "deleted"))))
+			obj := widget(ns, "one")
+			create(ctx, obj)
+			handled(ctx, obj)
+			remove(ctx, obj)
+			Eventually(gone(ctx, obj)).Should(BeTrue())
+			Consistently(seen.all, awhile).Should(Equal([]string{"created:create", "deleted:delete"}))
+			Expect(op.log.errors()).To(BeEmpty())
+		},
+		Entry("generations only", SpecTimeout(minute), predicate.GenerationChangedPredicate{}),
+		Entry("labels only", SpecTimeout(minute), predicate.LabelChangedPredicate{}),
+		Entry("no changes at all", SpecTimeout(minute), predicate.Funcs{
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+		}),
+	)
+
+	It("may leave out objects that lose a label: they are not deleted (B-25)", func(ctx context.Context) {
+		ns, seen, book := newNamespace(ctx), &calls{}, &logBook{}
+		gold := map[string]string{"tier": "gold"}
+		mgr, err := manager.New(cp.Config, manager.Options{
+			Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"},
+			Cache: cache.Options{
+				DefaultNamespaces: map[string]cache.Config{ns: {}},
+				ByObject:          map[client.Object]cache.ByObject{&v1.Widget{}: {Label: labels.SelectorFromSet(gold)}},
+			},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}).
+			OnCreate("created", ok[W](seen, "created")).
+			OnUpdate("updated", ok[W](seen, "updated")).
+			OnDelete("farewell", ok[W](seen, "farewell"), kopf.Optional()))).To(Succeed())
+		launch(mgr, book)
+		obj := widget(ns, "one")
+		obj.Labels = gold
+		create(ctx, obj)
+		handled(ctx, obj)
+		edit(ctx, obj, func(w W) { w.Labels = nil })
+		Consistently(seen.all).Should(Equal([]string{"created:create"}))
+
+		edit(ctx, obj, func(w W) { w.Labels, w.Spec.Size = gold, 2 })
+		Eventually(seen.all).Should(Equal([]string{"created:create", "updated:update"}))
+		handled(ctx, obj)
+		remove(ctx, obj)
+		Eventually(seen.all).Should(Equal([]string{"created:create", "updated:update", "farewell:delete"}))
+		Expect(book.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+})
+
+var _ = Describe("What an object cannot take", func() {
+	type W = *v1.Widget
+	const never = time.Hour
+
+	It("as a result is the handler's failure, and holds up neither others nor a deletion (0005 of the decisions)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		// The schema knows fields of these names: one is a string, the other a list.
+		misfit := func(id string, result any) kopf.Handler[W] {
+			return func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("%s#%d", id, req.Attempt.Number)
+				req.SetResult(result)
+				return nil
+			}
+		}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("phase", misfit("phase", map[string]any{"ready": true}), kopf.Backoff(never)).
+			OnCreate("good", misfit("good", "kept")).
+			OnDelete("log", misfit("log", "text"), kopf.Retries(2), kopf.Backoff(50*millisecond))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(recordOf(ctx, obj, "phase")).Should(And(
+			HaveField("Retries", 1), HaveField("Message", ContainSubstring("must be of type string"))))
+		Expect(recordOf(ctx, obj, "good")()).To(HaveField("Success", true))
+		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status")()).To(Equal(map[string]any{"good": "kept"}))
+		Consistently(seen.all, awhile).Should(Equal([]string{"phase#0", "good#0"}))
+
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.all()).To(Equal([]string{"phase#0", "good#0", "log#0", "log#1"}))
+		Expect(op.log.find("is rejected", `"handler"="phase"`)).To(HaveLen(1))
+		Expect(op.log.find("is rejected", `"handler"="log"`)).To(HaveLen(2))
+	}, SpecTimeout(minute))
+
+	It("as the text of an error is shortened", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		long := errors.New("it began with " + strings.Repeat("x", 300<<10))
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("retried", failsUntil[W](seen, "retried", 1, kopf.Temporary(long, 0))).
+			OnCreate("waiting", fails[W](seen, "waiting", kopf.Temporary(long, never))).
+			OnDelete("failed", fails[W](seen, "failed", kopf.Permanent(long)))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(recordOf(ctx, obj, "retried")).Should(HaveField("Success", true))
+		Expect(recordOf(ctx, obj, "waiting")()).To(HaveField("Message", And(
+			HavePrefix("it began with "), WithTransform(func(s string) int { return len(s) }, BeNumerically("<", 2<<10)))))
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.all()).To(Equal([]string{"retried:create#0", "waiting:create#0", "retried:create#1", "failed:delete#0"}))
+	}, SpecTimeout(minute))
+
+	It("as a baseline is kept as a digest: changes are noticed, but not told (B-31)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		resource := kopf.For(&v1.Widget{}).
+			On("any", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonResume},
+				func(_ context.Context, req *kopf.Request[W]) error {
+					seen.notef("%s old %t diff %d", req.Reason, req.Old != nil, len(req.Diff))
+					return nil
+				}).
+			OnDelete("deleted", ok[W](seen, "deleted"))
+		first := start(ns, options(resource))
+		obj := widget(ns, "one")
+		obj.Spec.Color = strings.Repeat("x", 300<<10)
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", HaveKeyWithValue(baselineKey, ContainSubstring("digest"))))
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		want := []string{"create old false diff 1", "update old false diff 0"}
+		Eventually(seen.all).Should(Equal(want))
+		Consistently(seen.all, awhile).Should(Equal(want))
+
+		first.stop()
+		start(ns, options(resource))
+		want = append(want, "resume old true diff 0")
+		Eventually(seen.all).Should(HaveLen(len(want)))
+		edit(ctx, obj, func(w W) { w.Spec.Color = "blue" })
+		want = append(want, "update old false diff 0")
+		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations",
+			HaveKeyWithValue(baselineKey, MatchJSON(`{"spec":{"color":"blue","size":2}}`))), "it fits again")
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.all()).To(Equal(append(want, "deleted:delete")))
+	}, SpecTimeout(minute))
+
+	It("as a baseline does not make an update of what a handler changes while resuming (B-13, B-31)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		obj := widget(ns, "one")
+		obj.Spec.Color = strings.Repeat("x", 300<<10)
+		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created")))
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnResume("resumed", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("resumed:%s#%d", req.Reason, req.Attempt.Number)
+				req.Object.Spec.Size = 2
+				if req.Attempt.Number == 0 {
+					return kopf.Temporary(errOutOfOrder, 100*millisecond)
+				}
+				return nil
+			}).
+			OnUpdate("updated", ok[W](seen, "updated"))))
+		Eventually(seen.all).Should(HaveLen(2))
+		handled(ctx, obj)
+		Consistently(seen.all, awhile).Should(Equal([]string{"resumed:resume#0", "resumed:resume#1"}))
+	}, SpecTimeout(minute))
+
+	It("in the terms of Go is written in the terms of JSON", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
+			OnCreate("created", func(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
+				seen.notef("created#%d", req.Attempt.Number)
+				req.Object.Object["spec"] = map[string]any{"size": 5, "tags": []string{"a"}} // no int64, no []any
+				return nil
+			}).
+			OnUpdate("updated", ok[*unstructured.Unstructured](seen, "updated"))))
+		obj := untyped(gadgetGVK, ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(valueAt(ctx, obj, "spec")()).To(Equal(map[string]any{"size": int64(5), "tags": []any{"a"}}))
+		Consistently(seen.all, awhile).Should(Equal([]string{"created#0"}))
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+})
+
+var _ = Describe("A handler that takes away all there is", func() {
+	type W = *v1.Widget
+
+	DescribeTable("of the annotations does not take what we keep there (0005 of the decisions)",
+		func(ctx context.Context, left map[string]string) {
+			ns, seen := newNamespace(ctx), &calls{}
+			resource := kopf.For(&v1.Widget{}).
+				On("before", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonResume}, ok[W](seen, "before")).
+				On("sweep", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonResume},
+					func(_ context.Context, req *kopf.Request[W]) error {
+						seen.notef("sweep:%s#%d", req.Reason, req.Attempt.Number)
+						req.Object.SetAnnotations(left)
+						if req.Attempt.Number < 2 {
+							return kopf.Temporary(errOutOfOrder, 50*millisecond)
+						}
+						return nil
+					})
+			var want []string
+			settled := func(reason kopf.Reason) {
+				GinkgoHelper()
+				want = append(want, fmt.Sprint("before:", reason))
+				for n := range 3 {
+					want = append(want, fmt.Sprintf("sweep:%s#%d", reason, n))
+				}
+				Eventually(seen.all).Should(Equal(want))
+				handled(ctx, widget(ns, "one"))
+				Consistently(seen.all, awhile).Should(Equal(want))
+			}
+			first := start(ns, options(resource))
+			obj := widget(ns, "one")
+			obj.Annotations = map[string]string{"example.com/old": "old"}
+			create(ctx, obj)
+			settled(kopf.ReasonCreate)
+			edit(ctx, obj, func(w W) { w.Spec.Size, w.Annotations["example.com/old"] = 2, "again" })
+			settled(kopf.ReasonUpdate)
+			first.stop()
+			start(ns, options(resource))
+			settled(kopf.ReasonResume)
+
+			now, err := fresh(ctx, obj)()
+			Expect(err).NotTo(HaveOccurred())
+			delete(now.Annotations, baselineKey)
+			Expect(now.Annotations).To(HaveLen(len(left)))
+			for key, value := range left {
+				Expect(now.Annotations).To(HaveKeyWithValue(key, value))
+			}
+		},
+		Entry("by others", SpecTimeout(minute), map[string]string{"example.com/mine": "yes"}),
+		Entry("by none", SpecTimeout(minute), map[string]string{}),
+		Entry("by nil", SpecTimeout(minute), nil),
+	)
+
+	It("of the finalizers takes those of others, not ours (FIN-14)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		sweep := func(_ context.Context, req *kopf.Request[W]) error {
+			seen.notef("%s", req.Reason)
+			req.Object.SetFinalizers(nil)
+			return nil
+		}
+		op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", sweep).OnDelete("deleted", sweep)))
+		obj := widget(ns, "one")
+		obj.Finalizers = []string{foreignFinalizer}
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(HaveField("Finalizers", ConsistOf(kopf.DefaultFinalizer)))
+		edit(ctx, obj, func(w W) { w.Finalizers = append(w.Finalizers, foreignFinalizer) })
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Consistently(seen.all, awhile).Should(Equal([]string{"create", "delete"}))
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+})
+
+var _ = Describe("A lifecycle", func() {
+	type W = *v1.Widget
+
+	It("that calls nobody is asked again at a leisurely pace", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		var asked atomic.Int64
+		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")),
+			kopf.WithLifecycle(func(_ *progress.State, due []string) []string {
+				if asked.Add(1) < 4 {
+					return nil
+				}
+				return due
+			})))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Consistently(asked.Load).Should(BeNumerically("<", 4), "it would be a hot loop")
+		handled(ctx, obj)
+		Expect(seen.all()).To(Equal([]string{"created:create"}))
+	}, SpecTimeout(minute))
+
+	It("that names a handler twice, or one that is not due, does not have it called", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("first", ok[W](seen, "first")).
+			OnCreate("second", failsUntil[W](seen, "second", 1, kopf.Temporary(nil, 100*millisecond))).
+			OnUpdate("updated", ok[W](seen, "updated")),
+			kopf.WithLifecycle(func(_ *progress.State, due []string) []string {
+				return append(append(due, due...), "first", "updated", "unknown")
+			})))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Consistently(seen.all, awhile).Should(Equal([]string{"first:create", "second:create#0", "second:create#1"}))
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+})
+
+var _ = Describe("Little is done too often:", func() {
+	type W = *v1.Widget
+
+	It("resume handlers that are done are not called again when an update comes (CAUSE-25)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		obj := widget(ns, "one")
+		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created")))
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnResume("first", ok[W](seen, "first")).
+			OnResume("second", failsUntil[W](seen, "second", 1, kopf.Temporary(errOutOfOrder, 2*time.Second))).
+			OnUpdate("updated", ok[W](seen, "updated"))))
+		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", 1))
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		want := []string{"first:resume", "second:resume#0", "updated:update", "second:update#1"}
+		Eventually(seen.all).Should(Equal(want))
+		handled(ctx, obj)
+		Consistently(seen.all, awhile).Should(Equal(want))
+	}, SpecTimeout(minute))
+
+	It("attempts that the controller's own timeout has cut off do count (B-22)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{},
+			kopf.WithControllerOptions(controller.Options{ReconciliationTimeout: 300 * millisecond})).
+			OnCreate("endless", func(ctx context.Context, req *kopf.Request[W]) error {
+				seen.notef("endless#%d", req.Attempt.Number)
+				<-ctx.Done()
+				return ctx.Err()
+			}, kopf.Retries(2), kopf.Backoff(50*millisecond)).
+			OnCreate("other", ok[W](seen, "other"))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(seen.count("other:create")).To(Equal(1))
+		Consistently(seen.all, awhile).Should(ConsistOf("endless#0", "endless#1", "other:create"))
+	}, SpecTimeout(minute))
+
+	It("a lost reply costs neither a call nor the patience with the cache (B-05)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("first", ok[W](seen, "first")).
+			OnCreate("second", failsUntil[W](seen, "second", 1, kopf.Temporary(nil, 10*millisecond)))),
+			withFaults(func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error) {
+				response, err := next.RoundTrip(r)
+				if n == 1 && err == nil {
+					_ = response.Body.Close()
+					return nil, io.ErrUnexpectedEOF
+				}
+				return response, err
+			}))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		began := time.Now()
+		handled(ctx, obj)
+		Expect(time.Since(began)).To(BeNumerically("<", 3*time.Second))
+		Expect(seen.all()).To(Equal([]string{"first:create", "second:create#0", "second:create#1"}))
+	}, SpecTimeout(minute))
+
+	It("a checkpoint after each handler makes one write for each", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		var writes atomic.Int64
+		start(ns, options(kopf.WithCheckpoint(0), kopf.For(&v1.Widget{}).
+			OnCreate("first", ok[W](seen, "first")).
+			OnCreate("second", ok[W](seen, "second"))),
+			withFaults(func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error) {
+				writes.Store(n)
+				return next.RoundTrip(r)
+			}))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Consistently(writes.Load, awhile).Should(BeEquivalentTo(2), "the records of the first; their removal, and the baseline")
+		Expect(seen.all()).To(Equal([]string{"first:create", "second:create"}))
+	}, SpecTimeout(minute))
+
+	DescribeTable("two operators of one manager that would undo each other's work do not start (B-34)",
+		func(ctx context.Context, difference []kopf.Option, words, others string) {
+			ns, seen := newNamespace(ctx), &calls{}
+			mgr := newManager(ns, &logBook{})
+			resource := func() *kopf.Resource[W] {
+				return kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")).OnDelete("deleted", ok[W](seen, "deleted"))
+			}
+			Expect(kopf.SetupWithManager(mgr, resource())).To(Succeed())
+			Expect(kopf.SetupWithManager(mgr, append(difference, resource())...)).To(Succeed())
+			Expect(failedStart(ctx, mgr)).To(MatchError(And(
+				ContainSubstring("the operator cannot start"),
+				ContainSubstring("Widget: another operator of this manager has the same "+words),
+				Not(ContainSubstring("same "+others)))))
+		},
+		Entry("by the same finalizer", SpecTimeout(minute), options(
+			kopf.WithProgress(progress.Annotations("b.example.com")), kopf.WithBaseline(progress.AnnotationBaseline("b.example.com"))),
+			"finalizer", "place"),
+		Entry("by the same baseline", SpecTimeout(minute), options(kopf.WithFinalizer("b.example.com/finalizer")),
+			"place for the baseline", "finalizer"),
+	)
+})
