@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"sync"
 	"time"
 
@@ -248,8 +249,8 @@ func (cp *ControlPlane) Stop() error {
 		// the data any more, the guard does the work, just as if this process had died.
 		cp.guard.release()
 		err := cp.plane.Stop()
-		if errors.Is(err, os.ErrProcessDone) {
-			err = nil
+		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
+			err = nil // the guard was faster
 		}
 		if err = errors.Join(err, os.RemoveAll(cp.dir)); err != nil {
 			cp.stopErr = fmt.Errorf("control plane: not stopped in good order "+
