@@ -28,15 +28,18 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		c.then = e.recall(ctx, stored)
 	}
 	onlyDigest, sameDigest := isDigest(c.then, c.now)
-	if onlyDigest {
-		c.then = nil
+	switch {
+	case sameDigest:
+		c.then = c.now
+	case onlyDigest:
+		c.then = nil // it has changed, and what it was is not known
 	}
 	c.facts = causation.Facts{
 		Gone:     c.gone,
 		Deleting: c.before.GetDeletionTimestamp() != nil,
 		Held:     e.holds(c.before),
 		Known:    c.then != nil || onlyDigest,
-		Changed:  onlyDigest && !sameDigest || c.then != nil && !same && !diff.Equal(c.then, c.now),
+		Changed:  onlyDigest && !sameDigest || c.then != nil && !same && !sameDigest && !diff.Equal(c.then, c.now),
 		Initial:  c.memory.Listed && !c.memory.Handled,
 	}
 	c.reason = causation.Detect(c.facts)
