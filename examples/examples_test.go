@@ -88,7 +88,7 @@ func exceptions(e *example) {
 	e.logs(`"handler": "index"`, `it will be called again`, `panic: assignment to entry in nil map`, `main.go`)
 	e.logs(`The backup is in the index`, `panic: assignment to entry in nil map`)
 	e.logs(`"handler": "copy"`, `failed for good`, `gave up after 3 attempts: connection refused`)
-	e.logs(`"handler": "announce"`, `failed for good`, `timed out after 5s`)
+	e.logs(`"handler": "announce"`, `failed for good`, `exceed the timeout of 5s`)
 	e.logs(`The snapshot is ready`)
 	e.logs(`Handled`, `"reason": "create"`, `"succeeded": 3, "failed": 4`)
 	e.Expect(e.get("status", "snapshot")).To(Equal("orders-snapshot"))

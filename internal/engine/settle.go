@@ -90,6 +90,6 @@ func (e *Engine) catchUp(ctx context.Context, c, unwritten *cycle) (time.Duratio
 	if _, err := e.write(ctx, unwritten); err != nil {
 		return 0, err
 	}
-	log.FromContext(ctx).V(1).Info("Wrote what could not be written before")
+	log.FromContext(ctx).Info("Wrote what could not be written before")
 	return e.awaitCache(ctx, c)
 }

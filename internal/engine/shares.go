@@ -126,9 +126,12 @@ func (e *Engine) withhold(ctx context.Context, c *cycle, s share, refusal error)
 		logger.V(1).Info("What the handler wants to write meets another's change, and is not written", "error", refusal.Error())
 		return
 	}
-	if s.outcome.Success {
+	outcome := s.outcome
+	if outcome.Success {
 		handler, _ := e.Handlers.Get(s.id)
-		c.state.Settle(s.id, handler.Policy.Outcome(s.before, now(), refusal), now())
+		outcome = handler.Policy.Outcome(s.before, now(), refusal)
+		c.state.Settle(s.id, outcome, now())
 	}
-	logger.Error(refusal, "What the handler wants to write is rejected")
+	logger.Error(refusal, "What the handler wants to write is rejected: the attempt has failed",
+		"attempt", s.before.Retries, "forGood", outcome.Final, "retryAfter", outcome.Delay.String())
 }

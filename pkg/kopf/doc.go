@@ -28,8 +28,8 @@
 // at most the work of the last [DefaultCheckpoint] is repeated (see [WithCheckpoint]).
 //
 // One object is handled by one goroutine at a time. Handlers that delete hold the object with a
-// finalizer, which is on it before the first handler is called. Finalizers, lists and fields of others
-// are not overwritten.
+// finalizer, which is on it before the first handler is called. Finalizers and other lists that somebody
+// else has changed meanwhile are not overwritten; of a single field, the last writer wins.
 //
 // What is stored has the format of kopf: operators in Python and in Go can take over from each other.
 //
@@ -44,9 +44,10 @@
 // Handlers should be idempotent all the same: between the end of a handler and the write of its
 // success, a process can be killed.
 //
-// Change req.Object, or write the object with a client; a handler that does both in one attempt may
-// find that what it has changed in req.Object is not written, with a warning in the log. What a handler
-// writes with a client comes back as an update; what it changes in req.Object does not.
+// Change req.Object, or write the object with a client, not both in one attempt: what a client reads or
+// writes into req.Object replaces what was changed there before. What is changed after is written, unless
+// somebody else has written the object meanwhile; then there is a warning in the log instead. What a
+// handler writes with a client comes back as an update; what it changes in req.Object does not.
 //
 // An edit that arrives between two handlers of one update counts as handled when the last one is done,
 // although the first has not seen it, as in kopf.
@@ -57,6 +58,8 @@
 // instead: changes are noticed, but Old and Diff of an update are empty then.
 //
 // Kinds with Go types are compared through their types: fields that a type does not have do not count.
+// If a new version of the operator has such a field in its type, the objects in which it is set are
+// updates to it.
 // To take over from an operator in Python, use [Unstructured], which compares all there is, as kopf does.
 //
 // # Errors

@@ -3,7 +3,6 @@ package kopf_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,9 +30,9 @@ type DatabaseRequest = kopf.Request[*Database]
 
 func provision(ctx context.Context, req *DatabaseRequest) error {
 	if req.Object.Spec.Size <= 0 {
-		return kopf.Permanent(errors.New("spec.size must be positive")) // no retries
+		return kopf.Permanent(errors.New("spec.size must be positive")) // not again, until the spec changes
 	}
-	address, err := cloud.Create(ctx, req.Object.Name)
+	address, err := cloud.Ensure(ctx, req.Object.Name, req.Object.Spec.Size)
 	if errors.Is(err, errBusy) {
 		return kopf.Temporary(err, 10*time.Second) // again in ten seconds
 	}
@@ -44,22 +43,25 @@ func provision(ctx context.Context, req *DatabaseRequest) error {
 	return nil
 }
 
-func resize(ctx context.Context, req *DatabaseRequest) error {
-	log.FromContext(ctx).Info("Resizing", "from", req.Old.Spec.Size, "to", req.Object.Spec.Size, "diff", req.Diff)
-	return cloud.Resize(ctx, req.Object.Name, req.Object.Spec.Size)
+func announce(ctx context.Context, req *DatabaseRequest) error {
+	if req.Diff.Reduce("spec", "size").Empty() {
+		return nil // something else has changed: a label, say
+	}
+	log.FromContext(ctx).Info("Resized", "from", req.Old.Spec.Size, "to", req.Object.Spec.Size)
+	return nil
 }
 
 func drop(ctx context.Context, req *DatabaseRequest) error {
-	return cloud.Drop(ctx, req.Object.Name) // the object stays until this has succeeded
+	return cloud.Drop(ctx, req.Object.Name) // the object stays until this has succeeded, or failed for good
 }
 
 func setup(mgr ctrl.Manager) error {
 	databases := kopf.For(&Database{}).
-		OnCreate("provision", provision, kopf.Backoff(30*time.Second), kopf.Timeout(time.Hour)).
-		OnUpdate("resize", resize, kopf.Retries(5)).
+		On("provision", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, provision, kopf.Backoff(30*time.Second)).
+		OnUpdate("announce", announce, kopf.Retries(5)).
 		OnDelete("drop", drop)
 
-	return mgr.Add(kopf.New(mgr, databases))
+	return kopf.SetupWithManager(mgr, databases)
 }
 
 func Example() {
@@ -73,6 +75,5 @@ var (
 
 type fakeCloud struct{}
 
-func (fakeCloud) Create(context.Context, string) (string, error) { return "10.0.0.1", nil }
-func (fakeCloud) Resize(context.Context, string, int) error      { return nil }
-func (fakeCloud) Drop(context.Context, string) error             { fmt.Println("dropped"); return nil }
+func (fakeCloud) Ensure(context.Context, string, int) (string, error) { return "10.0.0.1", nil }
+func (fakeCloud) Drop(context.Context, string) error                  { return nil }

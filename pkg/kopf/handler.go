@@ -48,6 +48,9 @@ func (r *Request[T]) SetResult(value any) {
 	r.result, r.broken = jsonForm(value)
 }
 
+// Result returns what [Request.SetResult] was given last, in its JSON form: for tests of handlers.
+func (r *Request[T]) Result() any { return r.result }
+
 // do makes the handler one that the engine can call.
 func (h Handler[T]) do(c client.Client) func(ctx context.Context, call *engine.Call) error {
 	return func(ctx context.Context, call *engine.Call) error {

@@ -106,6 +106,9 @@ func (r *Resource[T]) kind(scheme *runtime.Scheme, store progress.Store, c clien
 func register[T client.Object](kind *engine.Kind, store progress.Store, h handlerOf[T], c client.Client) []error {
 	handler, key := h.Handler, h.id
 	handler.Do = h.fn.do(c)
+	if handler.Policy.Backoff != nil && handler.Policy.BackoffFunc != nil {
+		return []error{errors.New("it has both Backoff and BackoffFunc: leave one out")}
+	}
 	if checker, ok := store.(progress.KeyChecker); ok {
 		var err error
 		if key, err = checker.Key(h.id); err != nil {

@@ -283,21 +283,22 @@ var _ = Describe("What happens while the operator is down", func() {
 var _ = Describe("What happens while the operator works", func() {
 	type W = *v1.Widget
 
-	It("a reverted update is forgotten (B-02, CAUSE-17)", func(ctx context.Context) {
+	It("a reverted update is forgotten, but for the delay of a failing handler (B-02, B-11, CAUSE-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", ok[W](&calls{}, "created")).
 			OnUpdate("first", ok[W](seen, "first")).
-			OnUpdate("second", fails[W](seen, "second", kopf.Temporary(nil, time.Hour)))))
+			OnUpdate("second", failsUntil[W](seen, "second", 1, kopf.Temporary(nil, 2*time.Second)))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", 1))
 		edit(ctx, obj, func(w W) { w.Spec.Size = 1 })
-		handled(ctx, obj)
+		Eventually(recordOf(ctx, obj, "first")).Should(BeNil())
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
-		Eventually(seen.all).Should(Equal([]string{"first:update", "second:update#0", "first:update", "second:update#0"}))
+		Eventually(seen.all).Should(Equal([]string{"first:update", "second:update#0", "first:update", "second:update#1"}))
+		handled(ctx, obj)
 	}, SpecTimeout(minute))
 
 	It("an object that is created again while its namesake is being handled gets nothing of it (B-06)", func(ctx context.Context) {
