@@ -15,7 +15,7 @@ import (
 // A widget is an object of a Go type, whose status has a place for the records of old operators.
 type widget[S any] struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 	Status            S `json:"status,omitempty"`
 }
 
@@ -69,7 +69,7 @@ func (j *ownJSON) UnmarshalJSON(text []byte) error { j.text = append(j.text[:0],
 // A stubborn object refuses to be turned into JSON.
 type stubborn[S any] struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 	Spec              refusal `json:"spec"`
 	Status            S       `json:"status"`
 }
