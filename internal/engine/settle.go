@@ -48,7 +48,7 @@ func (e *Engine) awaitCache(ctx context.Context, c *cycle) (time.Duration, error
 	if obj == nil || obj.GetUID() != c.before.GetUID() {
 		return patience, nil // it is gone; the cache will say so
 	}
-	if !comparable(c.memory.Written) {
+	if !isOrdered(c.memory.Written) {
 		c.memory.Written = "" // there is no telling when the cache has passed it
 	}
 	return 0, c.begin(obj)
@@ -71,7 +71,7 @@ func older(version, written string) bool {
 	return order < 0
 }
 
-func comparable(version string) bool {
+func isOrdered(version string) bool {
 	_, err := resourceversion.CompareResourceVersion(version, version)
 	return err == nil
 }
