@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -16,6 +17,7 @@ type Operator struct {
 	mgr       manager.Manager
 	settings  engine.Settings
 	resources []resource
+	wrappers  []func(reconcile.Reconciler) reconcile.Reconciler
 	mistakes  []error
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -88,5 +89,18 @@ func WithCheckpoint(work time.Duration) Option {
 			o.mistake(fmt.Errorf("WithCheckpoint is negative (%s): use 0 to write after every handler", work))
 		}
 		o.settings.Checkpoint = work
+	})
+}
+
+// WithReconcilerWrapper puts something around every cycle of every kind: tracing, a limit, a gate. The
+// last one given is the outermost. The wrapped reconciler's results are to be passed on as they are:
+// they say when the object has to come back.
+func WithReconcilerWrapper(wrap func(reconcile.Reconciler) reconcile.Reconciler) Option {
+	return optionFunc(func(o *Operator) {
+		if wrap == nil {
+			o.mistake(errors.New("WithReconcilerWrapper(nil): give it a function, or leave it out"))
+			return
+		}
+		o.wrappers = append(o.wrappers, wrap)
 	})
 }

@@ -102,6 +102,9 @@ func lookUp(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (s
 func (o *Operator) controller(e *engine.Engine, opts *resourceOptions) (controller.Controller, error) {
 	options := opts.controller
 	options.Reconciler = e
+	for _, wrap := range o.wrappers {
+		options.Reconciler = wrap(options.Reconciler)
+	}
 	if opts.concurrency > 0 {
 		options.MaxConcurrentReconciles = opts.concurrency
 	}
