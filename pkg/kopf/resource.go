@@ -53,8 +53,8 @@ func (r *Resource[T]) OnCreate(id string, fn Handler[T], opts ...HandlerOption) 
 	return r.add("OnCreate", id, []Reason{ReasonCreate}, fn, opts)
 }
 
-// OnUpdate adds a handler for objects whose essence has changed since it was last handled: the spec or
-// any other stanza but the status, labels, annotations. kopf: @kopf.on.update.
+// OnUpdate adds a handler for objects whose essence has changed since it was last handled: the labels,
+// the annotations, the spec or any other stanza except the status. kopf: @kopf.on.update.
 func (r *Resource[T]) OnUpdate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.add("OnUpdate", id, []Reason{ReasonUpdate}, fn, opts)
 }
