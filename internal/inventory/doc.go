@@ -16,7 +16,8 @@
 //
 // # Caveats
 //
-// A memory is a few dozen bytes for every object of the kind; it does not hold the object itself.
+// A memory is a few dozen bytes for every object of the kind. Only while a write has failed and is to be
+// made again does it hold copies of the object.
 //
 // # Errors
 //
