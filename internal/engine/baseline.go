@@ -18,25 +18,34 @@ const annotationBudget = 240 << 10
 const digestKey = "kopf-runtime.dev/digest"
 
 // remember stores an essence as the last handled one. If it is too large for the object to carry, its
-// digest has to do: that still tells changed from unchanged (B-31).
-func (e *Engine) remember(kept client.Object, handled map[string]any) error {
+// digest has to do: that still tells changed from unchanged (B-31). Reports whether that was so.
+func (e *Engine) remember(kept client.Object, handled map[string]any) (shortened bool, err error) {
 	text, err := essence.Encode(handled)
 	if err != nil {
-		return fmt.Errorf("the essence has no JSON form: %w", err)
+		return false, fmt.Errorf("the essence has no JSON form: %w", err)
 	}
 	e.Baseline.Store(kept, text)
-	size := 0
-	for key, value := range kept.GetAnnotations() {
-		size += len(key) + len(value)
+	if sizeOf(kept) <= annotationBudget {
+		return false, nil
 	}
-	if size <= annotationBudget {
-		return nil
-	}
-	if text, err = essence.Encode(map[string]any{digestKey: digest(text)}); err != nil {
+	return true, e.rememberDigest(kept, digest(text))
+}
+
+func (e *Engine) rememberDigest(kept client.Object, digest string) error {
+	text, err := essence.Encode(map[string]any{digestKey: digest})
+	if err != nil {
 		return err
 	}
 	e.Baseline.Store(kept, text)
 	return nil
+}
+
+func sizeOf(obj client.Object) int {
+	size := 0
+	for key, value := range obj.GetAnnotations() {
+		size += len(key) + len(value)
+	}
+	return size
 }
 
 // digest stands for a text of any length. The text is that of [essence.Encode], which sorts all keys.
@@ -45,12 +54,20 @@ func digest(text []byte) string {
 	return base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
+// digestOf is the digest of an essence; empty if it has no JSON form.
+func digestOf(of map[string]any) string {
+	text, err := essence.Encode(of)
+	if err != nil {
+		return ""
+	}
+	return digest(text)
+}
+
 // isDigest reports whether a stored essence is only a digest, and whether it is that of the present one.
 func isDigest(then, now map[string]any) (is, same bool) {
 	stored, ok := then[digestKey].(string)
 	if !ok || len(then) != 1 {
 		return false, false
 	}
-	text, err := essence.Encode(now)
-	return true, err == nil && digest(text) == stored
+	return true, stored == digestOf(now)
 }

@@ -2,12 +2,15 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -15,6 +18,7 @@ import (
 func (e *Engine) bury(ctx context.Context, key types.NamespacedName) {
 	for _, last := range e.memories.Exhume(key) {
 		c := &cycle{memory: e.memories.Recall(last.GetUID()), gone: true}
+		ctx := inventory.IntoContext(ctx, e.memories.Memos(last.GetUID()))
 		e.memories.Forget(last.GetUID())
 		obj := last.DeepCopyObject().(client.Object)
 		e.identify(obj)
@@ -22,7 +26,32 @@ func (e *Engine) bury(ctx context.Context, key types.NamespacedName) {
 			continue // it could not be handled either
 		}
 		e.detect(ctx, c)
+		e.filter(ctx, c)
 		e.farewell(ctx, c)
+		e.tidy(ctx, c)
+	}
+}
+
+// tidy removes what we have left on an object that the cache has lost although it exists: if the watch is
+// restricted to labels which the object has lost, this is the only time we hear of that (FIN-04).
+func (e *Engine) tidy(ctx context.Context, lost *cycle) {
+	if !lost.state.Retirable(now()) && e.Pin.Fetch(lost.before) == nil {
+		return
+	}
+	obj, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(lost.before))
+	if obj == nil || err != nil || obj.GetUID() != lost.before.GetUID() {
+		return
+	}
+	c := &cycle{memory: &inventory.Memory{}}
+	if err := c.begin(obj); err != nil {
+		return
+	}
+	e.detect(ctx, c)
+	if e.filter(ctx, c); len(c.concerned) > 0 {
+		return // it comes back
+	}
+	if err := e.finish(ctx, c); err != nil {
+		log.FromContext(ctx).Info("What is left on an object that is not handled any more cannot be removed", "error", err.Error())
 	}
 }
 
@@ -30,7 +59,10 @@ func (e *Engine) bury(ctx context.Context, key types.NamespacedName) {
 // waited for us: once, as well as it goes, with the last state that was seen (B-25). Deletions that
 // were under way before the operator started are none that it has seen.
 func (e *Engine) farewell(ctx context.Context, c *cycle) {
-	ids := e.Handlers.Select(func(h Handler) bool { return h.Farewell() })
+	ids := slices.DeleteFunc(slices.Clone(c.concerned), func(id string) bool {
+		handler, _ := e.Handlers.Get(id)
+		return !handler.Farewell()
+	})
 	if len(ids) == 0 || c.memory.Farewelled || !c.memory.Alive || c.gone && e.lives(ctx, c) {
 		return
 	}
@@ -38,7 +70,15 @@ func (e *Engine) farewell(ctx context.Context, c *cycle) {
 	c.reason = causation.Delete
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The object goes without waiting for us; calling an optional handler", "handler", id)
-		e.invoke(ctx, c, id, progress.Record{}, nil)
+		handler, _ := e.Handlers.Get(id)
+		policy := handler.Policy
+		policy.Retries = new(1) // nobody comes back to an object that goes
+		execution.Invoke(ctx, execution.Call{
+			Kind: e.Name, ID: id, Reason: string(c.reason), Policy: policy,
+			Do: func(ctx context.Context) error {
+				return handler.Do(ctx, e.told(c, id, handler, progress.Record{Started: now()}))
+			},
+		})
 	}
 }
 

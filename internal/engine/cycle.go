@@ -7,6 +7,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -21,25 +22,36 @@ type cycle struct {
 	gone    bool           // it is the last state of an object that exists no more
 
 	// detect
-	facts  causation.Facts
-	reason causation.Reason
-	then   map[string]any // last handled essence; nil if there is none, or it was too large to keep
-	now    map[string]any // present essence, with what handlers have changed
-	diff   diff.Diff
-	old    client.Object // made of then, when the first handler is called
-
-	// match, plan
-	selected []string
-	joining  []string // those of the selected that resume, while the cause is another
-	planned  []string
 	state    *progress.State
+	facts    causation.Facts
+	reason   causation.Reason
+	then     map[string]any // last handled essence; nil if there is none, or it was too large to keep
+	now      map[string]any // the essence that is being handled, with what handlers have changed
+	live     map[string]any // present essence; another one if it was edited since the cycle began
+	lost     string         // digest of the essence that is being handled, if only that is known
+	unpinned bool           // a pin is on the object that is of no use any more
+	reverted bool           // what the cycle was about is undone
+	diff     diff.Diff
+	old      client.Object // made of then, when the first handler is called
+
+	// filter, match, plan
+	concerned []string // handlers whose filters the object passes
+	view      *Call    // what filters are shown
+	selected  []string
+	joining   []string // those of the selected that resume, while the cause is another
+	planned   []string
+	limited   bool     // the lifecycle has left something for another pass
+	called    []string // in this pass
+	blocked   []string // waiting for others
 
 	// run
 	object  client.Object  // before, with what handlers have changed since
 	current map[string]any // its JSON form
-	shares  []share        // of handlers in what is to be written
+	shares  []*share       // of handlers in what is to be written
 	edited  bool           // handlers have changed the object in this pass
 	worked  time.Duration  // by handlers, since the last write
+	unsaved bool           // handlers were called since then
+	fault   error          // of a write in the middle of the pass
 	stopped bool           // the pass ends here, the rest is for the next one
 
 	// finish
@@ -52,10 +64,17 @@ type cycle struct {
 // A share is what one handler wants to be written.
 type share struct {
 	id      string
+	policy  progress.Policy
 	before  progress.Record // its record before the attempt
 	outcome progress.Outcome
 	doc     patching.Document // what it has changed, and its result
+	level   *levelState       // of a level-triggered handler, which has no record
 }
 
 // closed reports whether the cause is over: all its handlers are done.
-func (c *cycle) closed() bool { return c.final && c.state.Done() }
+func (c *cycle) closed() bool { return c.final && c.reason.Handled() && c.state.Done() }
+
+// subject is what the filters of handlers for causes look at.
+func (c *cycle) subject() match.Subject {
+	return match.Subject{Object: c.content, Caused: true, Old: c.then, New: c.now}
+}

@@ -14,23 +14,27 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// detect compares the essence as last handled with the present one, and concludes the cause.
+// detect compares the essence as last handled with the one to be handled, and concludes the cause. That
+// is the present essence, unless a cycle is under way that has begun with another one.
 func (e *Engine) detect(ctx context.Context, c *cycle) {
-	c.now = essence.Build(c.content, e.cleaners()...)
+	e.recallProgress(ctx, c)
+	c.live = e.shape.Build(c.content)
+	c.now = c.live
 	stored := e.Baseline.Fetch(c.before)
-	same := isText(stored, c.now)
+	same := isText(stored, c.live)
 	switch {
 	case same:
-		c.then = c.now
+		c.then = c.live
 	case stored != nil:
 		c.then = e.recall(ctx, stored)
 	}
-	onlyDigest, sameDigest := isDigest(c.then, c.now)
+	onlyDigest, sameDigest := isDigest(c.then, c.live)
 	switch {
 	case sameDigest:
-		c.then = c.now
+		c.then = c.live
 	case onlyDigest:
 		c.then = nil // it has changed, and what it was is not known
 	}
@@ -39,18 +43,36 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		Deleting: c.before.GetDeletionTimestamp() != nil,
 		Held:     e.holds(c.before),
 		Known:    c.then != nil || onlyDigest,
-		Changed:  onlyDigest && !sameDigest || c.then != nil && !same && !sameDigest && !diff.Equal(c.then, c.now),
 		Initial:  c.memory.Listed && !c.memory.Handled,
+	}
+	e.unpin(ctx, c, stored)
+	switch {
+	case c.lost != "":
+		c.facts.Changed = true
+	case onlyDigest && !sameDigest:
+		c.facts.Changed = true
+	case c.then != nil && !(same || sameDigest) || c.isPinned():
+		c.facts.Changed = c.then != nil && !diff.Equal(c.then, c.now)
 	}
 	c.reason = causation.Detect(c.facts)
 	c.memory.Alive = c.memory.Alive || !c.facts.Deleting
 	switch {
-	case !c.reason.Handled() || same || onlyDigest:
+	case !c.reason.Handled() || c.then == nil && c.facts.Known:
 	case c.then == nil:
 		c.diff = diff.Of(nil, c.now)
-	default:
+	case c.facts.Changed:
 		c.diff = diff.Of(c.then, c.now)
 	}
+}
+
+// recallProgress reads how far the handlers are.
+func (e *Engine) recallProgress(ctx context.Context, c *cycle) {
+	state, err := progress.Load(e.Store, c.before, e.Handlers.IDs())
+	if err != nil {
+		metrics.Unreadable.WithLabelValues(e.Name).Inc()
+		log.FromContext(ctx).Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())
+	}
+	c.state = state
 }
 
 // isText is a short cut: mostly nothing has changed and we wrote the text ourselves, so that it is
@@ -63,14 +85,9 @@ func isText(stored []byte, now map[string]any) bool {
 	return err == nil && bytes.Equal(stored, text)
 }
 
-// cleaners keep what we write ourselves out of every essence.
-func (e *Engine) cleaners() []essence.Cleaner {
-	return []essence.Cleaner{e.Baseline, e.Store}
-}
-
 // recall reads the stored essence. One that cannot be read is taken as absent, with a warning.
 func (e *Engine) recall(ctx context.Context, stored []byte) map[string]any {
-	then, err := essence.Decode(stored, e.cleaners()...)
+	then, err := e.shape.Decode(stored)
 	if err != nil {
 		metrics.Unreadable.WithLabelValues(e.Name).Inc()
 		log.FromContext(ctx).Info("Warning: the last handled configuration is unreadable and taken as absent", "error", err.Error())
@@ -102,7 +119,7 @@ func (e *Engine) reshaped(then map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return essence.Build(content, e.cleaners()...), nil
+	return e.shape.Build(content), nil
 }
 
 // revived makes an object of an essence.

@@ -4,9 +4,14 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
@@ -18,11 +23,18 @@ type Engine struct {
 	Kind
 	memories *inventory.Inventory
 	writer   *patching.Writer
+	shape    essence.Shape
+	vitals   vitals
+	failures failures // of index handlers
 }
 
 // New returns the engine of a kind.
 func New(settings Settings, kind Kind) *Engine {
-	e := &Engine{Settings: settings, Kind: kind, memories: inventory.New()}
+	e := &Engine{Settings: settings, Kind: kind, memories: inventory.New(inventory.Wants{
+		Sights: len(kind.Spies.IDs()) > 0,
+		Stirs:  len(kind.Levels.IDs()) > 0,
+	})}
+	e.shape = essence.Shape{Fields: e.Fields, Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}
 	e.writer = &patching.Writer{
 		Client: e.Client, Live: e.Live, New: e.New, HasStatus: e.HasStatus,
 		OnConflict: metrics.Conflicts.WithLabelValues(e.Name).Inc,
@@ -30,19 +42,35 @@ func New(settings Settings, kind Kind) *Engine {
 	return e
 }
 
-// Inventory is to be fed by the informer of the kind.
-func (e *Engine) Inventory() *inventory.Inventory { return e.memories }
+// EventHandler is to be fed by the informer of the kind.
+func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
+	if len(e.Indexes.IDs()) == 0 {
+		return e.memories.EventHandler(nil, predicates...)
+	}
+	return e.memories.EventHandler(e, predicates...)
+}
+
+// Relatives is to be fed by the informers of kinds that belong to the objects of this one.
+func (e *Engine) Relatives(of func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
+	return e.memories.Relatives(of, predicates...)
+}
 
 // Reconcile takes one object through one cycle. The request only wakes: what happened is concluded
 // from the object, and what is due from its records.
 func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	defer e.takes(req.NamespacedName)()
+	// What was observed, for those who only watch.
+	e.spy(ctx, req.NamespacedName)
 	// The objects of this name that exist no more.
 	e.bury(ctx, req.NamespacedName)
 	result, err := e.cycle(ctx, req)
 	if again, fault := calm(err); again > 0 || fault != nil {
-		return reconcile.Result{RequeueAfter: again}, fault
+		result, err = reconcile.Result{RequeueAfter: again, Priority: new(retrying)}, fault
 	}
-	return result, nil
+	if result.RequeueAfter > 0 {
+		e.memories.Expect(req.NamespacedName, time.Now().Add(result.RequeueAfter))
+	}
+	return result, err
 }
 
 func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconcile.Result, err error) {
@@ -52,12 +80,15 @@ func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconci
 		return none, err
 	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", c.before.GetUID()))
+	ctx = inventory.IntoContext(ctx, e.memories.Memos(c.before.GetUID()))
 	// Not on less than we wrote ourselves.
 	if wait, err := e.settle(ctx, c); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
-	// Essence then and now: the cause.
+	// How far the handlers are; the essence then and now: the cause.
 	e.detect(ctx, c)
+	// The handlers whose business the object is.
+	e.filter(ctx, c)
 	// The finalizer, in a pass of its own.
 	if wait, err := e.hold(ctx, c); wait > 0 || err != nil {
 		return requeue(wait), err
@@ -69,6 +100,7 @@ func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconci
 	if err := e.run(ctx, c); err != nil {
 		return none, err
 	}
+	e.level(ctx, c)
 	if err := e.finish(ctx, c); err != nil {
 		return none, err
 	}

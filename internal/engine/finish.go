@@ -15,17 +15,14 @@ import (
 // finish records and writes what the pass has achieved. If the cause is over, its records go, and
 // what was handled becomes what later changes are told from.
 func (e *Engine) finish(ctx context.Context, c *cycle) error {
-	switch {
-	case c.reason.Handled():
-		c.final = true
-	case c.reason == causation.Noop && c.state.Retirable(now()):
-		c.final = true // there is what a reverted cause has left
-	case c.reason == causation.Free:
+	if c.reason == causation.Free {
 		e.farewell(ctx, c)
-		return nil
-	default:
+	}
+	leftovers := c.reason == causation.Noop && (c.unpinned || c.state.Retirable(now()))
+	if !c.reason.Handled() && !leftovers && len(c.shares) == 0 {
 		return nil
 	}
+	c.final = true
 	written, err := e.write(ctx, c)
 	if err != nil || written == nil {
 		return err
@@ -37,16 +34,19 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 	return nil
 }
 
-// calm turns what is no fault into a quiet return: the object is gone, or others keep writing it.
+// calm turns what is no fault into a quiet return: the object is gone, others keep writing it, or the
+// server asks us to wait.
 func calm(err error) (again time.Duration, fault error) {
-	switch {
-	case errors.Is(err, patching.ErrGone):
+	if errors.Is(err, patching.ErrGone) {
 		return 0, nil
-	case apierrors.IsConflict(err):
-		return conflictPause, nil
-	default:
-		return 0, err
 	}
+	if apierrors.IsConflict(err) {
+		return conflictPause, nil
+	}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 && apierrors.IsTooManyRequests(err) {
+		return time.Duration(seconds) * time.Second, nil
+	}
+	return 0, err
 }
 
 const conflictPause = 100 * time.Millisecond

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -14,7 +15,10 @@ import (
 // when none does any more. Either takes a pass of its own: the next one sees it done.
 // Returns how long to wait for that; 0: go on.
 func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
-	needed := len(e.Handlers.Select(func(h Handler) bool { return h.Holds() })) > 0
+	needed := slices.ContainsFunc(c.concerned, func(id string) bool {
+		handler, _ := e.Handlers.Get(id)
+		return handler.Holds()
+	})
 	change := &patching.Change{Before: c.before, Content: c.content}
 	switch causation.Holding(c.facts, needed) {
 	case causation.HoldAdd:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
@@ -15,10 +16,17 @@ import (
 
 // A Kind is one resource with its handlers, as the facade declares it.
 type Kind struct {
-	Name     string // of the controller: in logs and metrics
-	GVK      schema.GroupVersionKind
-	New      func() client.Object
+	Name string // of the controller: in logs and metrics
+	GVK  schema.GroupVersionKind
+	New  func() client.Object
+	// Handlers are those for what has happened, with progress.
 	Handlers registry.Registry[Handler]
+	// Spies see every observed state, Levels what there is. Neither has progress.
+	Spies, Levels registry.Registry[Handler]
+	// Indexes learn of every state first.
+	Indexes registry.Registry[Indexed]
+	// Fields count as essential, wherever they are.
+	Fields [][]string
 	// Results is the path of fields under which results are kept, by the ids of their handlers.
 	Results []string
 	// HasStatus: the kind has the status subresource.
@@ -28,20 +36,50 @@ type Kind struct {
 // A Handler is one function with what it wants to be called for.
 type Handler struct {
 	match.Criteria
+	// When are tests that the filters cannot express. Each has to pass.
+	When []func(*Call) bool
+	// Changed, if set, tells whether what has happened is a change for the handler.
+	Changed func(*Call) bool
+	// After names the handlers that have to succeed first.
+	After  []string
 	Policy progress.Policy
-	Do     func(ctx context.Context, call *Call) error
+	// Label stands for the id in metrics, if there may be many ids.
+	Label string
+	// Interval is how long after a success a level-triggered handler is called again; 0: never.
+	Interval time.Duration
+	Do       func(ctx context.Context, call *Call) error
 }
 
 // A Call is what a handler is told; the facade makes a typed request of it.
 type Call struct {
+	ID     string
 	Object client.Object
-	// Old is the object as it was last handled; nil if it never was.
-	Old     client.Object
-	Diff    diff.Diff
+	// Old is the object as it was last handled; nil if it never was, or is not known.
+	Old      client.Object
+	OldKnown bool
+	Diff     diff.Diff
+	// Handled is what the diff leads to, if that is not Object any more.
+	Handled client.Object
+	// Field is the value of the handler's own field, before and after; nil if it is absent.
+	Field   [2]any
 	Reason  string
+	Event   string
 	Attempt progress.Attempt
+	// Notify posts an Event about the object.
+	Notify func(eventType, reason, action, note string, args ...any)
+
 	// Result is set by the handler; nil: none.
 	Result any
+	// Subs are handlers that the handler has declared, to be called when it has returned.
+	Subs []Sub
+	// Again is set by a level-triggered handler that wants to be called again after a while, all being well.
+	Again time.Duration
+}
+
+// A Sub is a sub-handler.
+type Sub struct {
+	ID string // the full one
+	Handler
 }
 
 // Settings are those of the operator, the same for all its kinds.
@@ -49,9 +87,12 @@ type Settings struct {
 	Client client.Client
 	Cache  client.Reader
 	Live   client.Reader
+	// Recorder posts Events; nil: none are posted.
+	Recorder events.EventRecorder
 
 	Store      progress.Store
 	Baseline   progress.Baseline
+	Pin        progress.Baseline // where the essence is kept with which a cycle has begun
 	Finalizer  string
 	Lifecycle  progress.Lifecycle
 	Checkpoint time.Duration

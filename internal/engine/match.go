@@ -9,9 +9,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
-// match selects the handlers that want to be called for the cause.
+// match selects the handlers that want to be called for the cause. For a cause that was undone, none is:
+// it is closed, and its undoing is the next cause.
 func (e *Engine) match(ctx context.Context, c *cycle) {
-	if !c.reason.Handled() {
+	if !c.reason.Handled() || c.reverted {
 		return
 	}
 	situation := match.Situation{
@@ -20,12 +21,12 @@ func (e *Engine) match(ctx context.Context, c *cycle) {
 		Deleting: c.facts.Deleting,
 	}
 	refusals := log.FromContext(ctx).V(4)
-	for _, id := range e.Handlers.IDs() {
+	for _, id := range c.concerned {
 		handler, _ := e.Handlers.Get(id)
-		ok, why := handler.Match(situation)
+		ok, why := e.matches(ctx, c, id, handler, situation)
 		if ok {
 			c.selected = append(c.selected, id)
-			if !handler.Wants(string(c.reason)) {
+			if handler.Joins(situation, c.subject()) {
 				c.joining = append(c.joining, id)
 			}
 		} else if refusals.Enabled() {

@@ -2,37 +2,84 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// plan reads how far the handlers are, and picks those to call in this pass.
+// plan begins or continues the cause, and picks the handlers to call in this pass.
 func (e *Engine) plan(ctx context.Context, c *cycle) {
-	logger := log.FromContext(ctx)
-	state, err := progress.Load(e.Store, c.before, e.Handlers.IDs())
-	if err != nil {
-		metrics.Unreadable.WithLabelValues(e.Name).Inc()
-		logger.Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())
-	}
-	c.state = state
-	if !c.reason.Handled() {
+	if !c.reason.Handled() || c.reverted {
 		return
 	}
-	state.Carry(string(c.reason), c.joining)
-	at := now()
-	for purpose, sum := range state.Begin(string(c.reason), c.selected, at) {
-		logger.Info("A cause was superseded before it was handled", "cause", purpose, "by", c.reason,
+	c.state.Carry(string(c.reason), c.joining)
+	for purpose, sum := range c.state.Begin(string(c.reason), c.selected, now()) {
+		log.FromContext(ctx).Info("A cause was superseded before it was handled", "cause", purpose, "by", c.reason,
 			"succeeded", sum.Succeeded, "failed", sum.Failed, "left", sum.Left)
 	}
-	c.planned = chosen(e.Lifecycle, state, state.Due(at))
 	if c.reason == causation.Delete {
 		c.memory.Farewelled = true // the optional ones are called with the others
 	}
+	e.pick(ctx, c)
+}
+
+// pick asks the lifecycle which of the handlers that are due are called next. When it has let all of them
+// pass, those that have waited for them follow in the same pass.
+func (e *Engine) pick(ctx context.Context, c *cycle) {
+	c.planned = nil
+	if c.limited {
+		return
+	}
+	var due []string
+	for _, id := range e.due(ctx, c) {
+		if !slices.Contains(c.called, id) {
+			due = append(due, id)
+		}
+	}
+	c.planned = chosen(e.Lifecycle, c.state, due)
+	c.limited = len(c.planned) < len(due)
+}
+
+// due are the handlers whose time has come, and for which those that they come after have succeeded. If
+// one of those has failed, the handler has failed, too, and is not called (see After of package kopf).
+func (e *Engine) due(ctx context.Context, c *cycle) (due []string) {
+	var skipped bool
+	due, c.blocked = nil, nil
+	for _, id := range c.selected {
+		handler, _ := e.Handlers.Get(id)
+		if c.state.Record(id).Finished() {
+			continue
+		}
+		switch first, failed := e.obstacle(c, handler); {
+		case failed:
+			err := fmt.Errorf("it comes after %q, which has failed", first)
+			log.FromContext(ctx).Info("Handler skipped for good", "handler", id, "reason", c.reason, "error", err.Error())
+			c.state.Settle(id, progress.Outcome{Err: progress.Permanent(err), Final: true}, now())
+			skipped = true
+		case first != "":
+			c.blocked = append(c.blocked, id)
+		case c.state.Record(id).Due(now()):
+			due = append(due, id)
+		}
+	}
+	if skipped {
+		return e.due(ctx, c) // there may be some that come after the skipped ones
+	}
+	return due
+}
+
+// obstacle is the first handler of the cause that has to succeed before another one is called.
+func (e *Engine) obstacle(c *cycle, h Handler) (id string, failed bool) {
+	for _, id := range h.After {
+		if record := c.state.Record(id); slices.Contains(c.selected, id) && !record.Success {
+			return id, record.Failure
+		}
+	}
+	return "", false
 }
 
 // chosen asks the lifecycle, which may be anybody's: only what is due is called, and that once.

@@ -15,16 +15,19 @@ import (
 
 // record makes the framework's part of a write: the records while the cause is being handled; when
 // it is over, their removal and the new baseline.
-func (e *Engine) record(c *cycle, changed patching.Document, handled map[string]any) (patching.Document, error) {
+func (e *Engine) record(ctx context.Context, c *cycle, changed patching.Document, handled map[string]any) (patching.Document, error) {
 	kept := c.before.DeepCopyObject().(client.Object)
 	var err error
 	switch {
-	case c.reason == causation.Noop:
-		err = c.state.Retire(e.Store, kept, now())
+	case c.closed() && c.reverted:
+		err = errors.Join(c.state.Retire(e.Store, kept, now()), e.close(ctx, c, kept, handled))
 	case c.closed():
-		err = errors.Join(c.state.Purge(e.Store, kept), e.close(c, kept, handled))
+		err = errors.Join(c.state.Purge(e.Store, kept), e.close(ctx, c, kept, handled))
 	case c.reason.Handled():
-		err = errors.Join(c.state.Save(e.Store, kept), e.amend(c, kept, changed))
+		err = errors.Join(c.state.Save(e.Store, kept), e.amend(ctx, c, kept, changed), e.pin(c, kept, handled))
+	case c.reason == causation.Noop:
+		err = errors.Join(c.state.Retire(e.Store, kept, now()), e.amend(ctx, c, kept, changed))
+		e.Pin.Store(kept, nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("recording progress: %w", err)
@@ -36,34 +39,52 @@ func (e *Engine) record(c *cycle, changed patching.Document, handled map[string]
 	return patching.Between(c.content, content), nil
 }
 
-// close stores what was handled: the essence that the pass began with, and what the handlers have
+// close stores what was handled: the essence that the cycle began with, and what the handlers have
 // changed themselves; not what others have changed meanwhile. A deleted object needs none.
-func (e *Engine) close(c *cycle, kept client.Object, handled map[string]any) error {
+func (e *Engine) close(ctx context.Context, c *cycle, kept client.Object, handled map[string]any) error {
+	e.Pin.Store(kept, nil)
+	if c.lost != "" && c.reason != causation.Delete {
+		return e.rememberDigest(kept, c.lost)
+	}
 	unchanged := c.facts.Known && !c.facts.Changed && !c.edited && diff.Equal(c.now, handled)
 	if c.reason == causation.Delete || unchanged || c.then != nil && diff.Equal(c.then, handled) {
 		return nil
 	}
-	return e.remember(kept, handled)
+	return e.keep(ctx, c, kept, handled)
+}
+
+// keep remembers an essence, and warns, once, when it is too large for that.
+func (e *Engine) keep(ctx context.Context, c *cycle, kept client.Object, handled map[string]any) error {
+	shortened, err := e.remember(kept, handled)
+	if err != nil || !shortened || c.memory.Warned {
+		return err
+	}
+	c.memory.Warned = true
+	const note = "The object is too large for its last handled configuration to be kept on it: " +
+		"changes are noticed, but handlers are not told the old state"
+	log.FromContext(ctx).Info("Warning: " + note)
+	e.notifier(c)("Warning", "BaselineTooLarge", "Handle", note)
+	return nil
 }
 
 // amend adds what handlers have changed to the last handled essence, before the cause is over: in the
 // next pass it would look like somebody's change.
-func (e *Engine) amend(c *cycle, kept client.Object, changed patching.Document) error {
-	if c.then == nil || c.reason == causation.Delete {
+func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, changed patching.Document) error {
+	if c.then == nil || c.reason == causation.Delete || len(c.concerned) == 0 {
 		return nil
 	}
 	then := e.folded(c.then, changed)
 	if diff.Equal(c.then, then) {
 		return nil
 	}
-	return e.remember(kept, then)
+	return e.keep(ctx, c, kept, then)
 }
 
 // correct makes good for a server that has altered what handlers have changed (it has dropped an
 // unknown field, say): else the difference would be an update, again and again.
 func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document) error {
 	essential := e.folded(map[string]any{}, theirs)
-	if len(essential) == 0 || c.reason == causation.Delete {
+	if len(essential) == 0 || c.reason == causation.Delete || len(c.concerned) == 0 {
 		return nil
 	}
 	altered := patching.Document(essential).Missing(c.content)
@@ -74,16 +95,19 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document
 		"does the schema of the kind know these fields?", "fields", fmt.Sprint(diff.Of(nil, map[string]any(altered))))
 	observed := patching.Document(essential).Observed(c.content)
 	c.now = e.folded(c.now, observed)
-	remembered := c.now
-	if !c.closed() {
-		if c.then == nil {
-			return nil
-		}
-		c.then = e.folded(c.then, observed)
-		remembered = c.then
-	}
 	kept := c.before.DeepCopyObject().(client.Object)
-	if err := e.remember(kept, remembered); err != nil {
+	var err error
+	switch {
+	case c.closed():
+		err = e.keep(ctx, c, kept, c.now)
+	case c.then != nil:
+		c.then = e.folded(c.then, observed)
+		err = e.keep(ctx, c, kept, c.then)
+	}
+	if c.reason.Handled() && !c.closed() {
+		err = errors.Join(err, e.pin(c, kept, c.now))
+	}
+	if err != nil {
 		return err
 	}
 	content, err := patching.Content(kept)

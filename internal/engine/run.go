@@ -8,8 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
 	"github.com/kopf-runtime/kopf-runtime/internal/execution"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -17,16 +19,22 @@ import (
 // pass; earlier, in between, when they have worked for a while since the last write: a crash never
 // repeats more than that.
 func (e *Engine) run(ctx context.Context, c *cycle) error {
-	for i, id := range c.planned {
-		if c.stopped || isDone(ctx) {
-			return nil
-		}
-		e.call(ctx, c, id)
-		if left := len(c.planned) - i - 1; left > 0 && c.worked >= e.Checkpoint {
+	for len(c.planned) > 0 {
+		for _, id := range c.planned {
 			if err := e.checkpoint(ctx, c); err != nil {
 				return err
 			}
+			if c.stopped || c.fault != nil || isDone(ctx) {
+				return c.fault
+			}
+			handler, _ := e.Handlers.Get(id)
+			c.called = append(c.called, id)
+			e.call(ctx, c, id, handler)
 		}
+		if c.fault != nil {
+			return c.fault
+		}
+		e.pick(ctx, c)
 	}
 	return nil
 }
@@ -36,31 +44,56 @@ func isDone(ctx context.Context) bool { return ctx.Err() != nil }
 func now() time.Time { return time.Now() }
 
 // call makes one attempt at one handler, and takes in what it wants to be written.
-func (e *Engine) call(ctx context.Context, c *cycle, id string) {
-	record := c.state.Record(id)
-	began := now()
-	var s share
-	var changed patching.Document
-	outcome := e.invoke(ctx, c, id, record, func(ctx context.Context, call *Call, err error) error {
-		var failed error
-		if changed, failed = e.changes(ctx, c, call.Object); failed != nil {
+func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
+	s := &share{id: id, policy: h.Policy, before: c.state.Record(id)}
+	var result any
+	var subs []Sub
+	do := func(ctx context.Context) error {
+		call := e.told(c, id, h, s.before)
+		err := h.Do(ctx, call)
+		changed, failed := e.changes(ctx, c, call.Object)
+		if failed == nil {
+			failed = e.show(c, changed)
+		}
+		if failed != nil {
 			return first(err, failed)
 		}
-		s = share{id: id, before: record, doc: changed}
-		if err == nil && call.Result != nil {
-			result := nested(e.Results, map[string]any{id: call.Result})
-			s.doc = patching.Merged(changed, result.Missing(c.content))
+		if s.doc = changed; len(changed) > 0 {
+			c.shares = append(c.shares, s) // ahead of those of its sub-handlers
 		}
+		result, subs = call.Result, call.Subs
 		return err
+	}
+	children := func(outcome progress.Outcome) progress.Outcome {
+		if !outcome.Success || outcome.Err != nil || len(subs) == 0 {
+			return outcome
+		}
+		return e.runSubs(ctx, c, id, h, subs)
+	}
+	began, worked := now(), c.worked
+	c.unsaved = true
+	s.outcome = execution.Invoke(ctx, execution.Call{
+		Kind: e.Name, ID: id, Label: h.Label, Reason: string(c.reason), Policy: h.Policy, Record: s.before,
+		Do: do, Then: children,
 	})
-	s.outcome = outcome
-	if err := e.add(c, s, changed); err != nil {
-		handler, _ := e.Handlers.Get(id)
-		outcome = handler.Policy.Outcome(record, now(), err)
+	if s.outcome.Success && s.outcome.Err == nil && result != nil {
+		e.deliver(c, s, result)
 	}
 	ended := now()
-	c.state.Settle(id, outcome, ended)
-	c.worked += ended.Sub(began)
+	c.state.Settle(id, s.outcome, ended)
+	if c.worked == worked { // its sub-handlers have not counted already
+		c.worked += ended.Sub(began)
+	}
+}
+
+// deliver takes in the result of a handler that has succeeded.
+func (e *Engine) deliver(c *cycle, s *share, result any) {
+	doc := nested(e.Results, map[string]any{s.id: result}).Missing(c.content)
+	if slices.Contains(c.shares, s) {
+		s.doc = patching.Merged(s.doc, doc)
+	} else if len(doc) > 0 {
+		c.shares = append(c.shares, &share{id: s.id, policy: s.policy, before: s.before, outcome: s.outcome, doc: doc})
+	}
 }
 
 // first prefers the handler's own error.
@@ -71,30 +104,33 @@ func first(err, other error) error {
 	return other
 }
 
-// invoke calls a handler with a copy of the object. The function sees the copy afterwards, while a
-// panic is still the handler's.
-func (e *Engine) invoke(ctx context.Context, c *cycle, id string, record progress.Record,
-	after func(context.Context, *Call, error) error,
-) progress.Outcome {
-	handler, _ := e.Handlers.Get(id)
-	policy := handler.Policy
-	if after == nil {
-		policy.Retries = new(1) // nobody comes back to an object that goes
+// told is what a handler is told, with a copy of the object that is its own.
+func (e *Engine) told(c *cycle, id string, h Handler, record progress.Record) *Call {
+	call := &Call{
+		ID: id, Object: c.object.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.oldKnown(), Handled: e.pinned(c),
+		Diff: slices.Clone(c.diff), Reason: string(c.reason), Attempt: record.Attempt(),
+		Notify: e.notifier(c),
 	}
-	return execution.Invoke(ctx, execution.Call{
-		Kind: e.Name, ID: id, Reason: string(c.reason), Policy: policy, Record: record,
-		Do: func(ctx context.Context) error {
-			call := &Call{
-				Object: c.object.DeepCopyObject().(client.Object), Old: e.old(c), Diff: slices.Clone(c.diff),
-				Reason: string(c.reason), Attempt: record.Attempt(),
-			}
-			err := handler.Do(ctx, call)
-			if after != nil {
-				err = after(ctx, call, err)
-			}
-			return err
-		},
-	})
+	if h.Field != nil {
+		call.Diff = call.Diff.Reduce(h.Field.Path...)
+		call.Field[0], _ = diff.Lookup(c.then, h.Field.Path...)
+		call.Field[1], _ = diff.Lookup(c.now, h.Field.Path...)
+	}
+	return call
+}
+
+// pinned is what is being handled, if the object was edited since the cycle began; else nil.
+func (e *Engine) pinned(c *cycle) client.Object {
+	if c.reason != causation.Create && c.reason != causation.Update || c.lost != "" || !c.isPinned() {
+		return nil
+	}
+	obj, err := e.revived(c.now)
+	if err != nil {
+		return nil // it does not fit the Go type any more: there is only the object as it is
+	}
+	obj.SetNamespace(c.before.GetNamespace())
+	obj.SetName(c.before.GetName())
+	return obj
 }
 
 // old is the object as it was last handled, a copy for one handler; nil if it never was, or is not known.
@@ -114,9 +150,12 @@ func (e *Engine) old(c *cycle) client.Object {
 	return c.old.DeepCopyObject().(client.Object)
 }
 
-// checkpoint writes what was achieved so far, and goes on with the object as it is then. If the
-// cause is a different one by now, the rest of the pass is off.
+// checkpoint writes what was achieved so far, if handlers have worked for long enough, and goes on with
+// the object as it is then. If the cause is a different one by now, the rest of the pass is off.
 func (e *Engine) checkpoint(ctx context.Context, c *cycle) error {
+	if !c.unsaved || c.worked < e.Checkpoint || c.stopped || c.fault != nil {
+		return nil
+	}
 	written, err := e.write(ctx, c)
 	if err != nil {
 		return err

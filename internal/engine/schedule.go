@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
 )
 
 // idlePause is how long a lifecycle may refuse all that is due before it is asked again.
@@ -12,16 +14,32 @@ const idlePause = time.Second
 // schedule tells when to come back: when the next handler is due. The records remember it, the
 // queue only wakes: the answer is computed anew in every pass (B-03).
 func (e *Engine) schedule(c *cycle) reconcile.Result {
-	if !c.reason.Handled() {
+	at := now()
+	delay, left := e.untilNext(c, at)
+	if level, ok := c.nextLevel(at); ok && (!left || level < delay) {
+		delay, left = level, true
+	}
+	if !left {
 		return reconcile.Result{}
 	}
-	delay, left := c.state.Delay(now())
+	result := requeue(delay)
+	result.Priority = new(retrying)
+	return result
+}
+
+// untilNext tells how long it is until there is something to do for the cause; false if there is nothing.
+func (e *Engine) untilNext(c *cycle, at time.Time) (delay time.Duration, left bool) {
 	switch {
-	case !left:
-		return reconcile.Result{}
-	case delay == 0 && len(c.planned) == 0:
-		return requeue(idlePause)
-	default:
-		return requeue(delay)
+	case c.reason == causation.Noop:
+		return c.state.Left(at) // until what a cause has left can be removed
+	case !c.reason.Handled():
+		return 0, false
+	case c.closed():
+		return 0, c.isPinned() // it was edited meanwhile, and nothing else may wake us
 	}
+	delay, left = c.state.Delay(at, c.blocked...)
+	if left && delay == 0 && len(c.called) == 0 {
+		delay = idlePause
+	}
+	return delay, left
 }

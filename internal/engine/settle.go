@@ -37,6 +37,7 @@ func (e *Engine) awaitCache(ctx context.Context, c *cycle) (time.Duration, error
 		return 0, nil
 	}
 	if left := time.Until(c.memory.Deadline); left > 0 {
+		metrics.OwnWriteWaits.WithLabelValues(e.Name).Inc()
 		return left, nil
 	}
 	metrics.StaleCaches.WithLabelValues(e.Name).Inc()

@@ -57,7 +57,7 @@ func (e *Engine) base(ctx context.Context, c *cycle, copied client.Object) (map[
 func (e *Engine) theirs(doc patching.Document, base map[string]any) patching.Document {
 	meta, ok := doc["metadata"].(map[string]any)
 	if !ok {
-		for _, cleaner := range e.cleaners() {
+		for _, cleaner := range e.shape.Cleaners {
 			cleaner.Clear(doc)
 		}
 		return doc
@@ -80,7 +80,7 @@ func (e *Engine) theirs(doc patching.Document, base map[string]any) patching.Doc
 	if finalizers, changed := meta["finalizers"]; changed {
 		meta["finalizers"] = e.keepFinalizer(finalizers, baseMeta["finalizers"])
 	}
-	for _, cleaner := range e.cleaners() {
+	for _, cleaner := range e.shape.Cleaners {
 		cleaner.Clear(doc)
 	}
 	return doc
@@ -96,19 +96,17 @@ func (e *Engine) keepFinalizer(wanted, had any) []any {
 	return list
 }
 
-// add takes a share into what is to be written, and shows it to the handlers that follow.
-func (e *Engine) add(c *cycle, s share, changed patching.Document) error {
-	if len(changed) > 0 {
-		current, object := changed.Apply(c.current), e.New()
-		if err := patching.Revive(current, object); err != nil {
-			return progress.Permanent(fmt.Errorf("what the handler has made of the object does not fit its type: %w", err))
-		}
-		e.identify(object)
-		c.current, c.object = current, object
+// show applies what a handler has changed, for the handlers that follow.
+func (e *Engine) show(c *cycle, changed patching.Document) error {
+	if len(changed) == 0 {
+		return nil
 	}
-	if len(s.doc) > 0 {
-		c.shares = append(c.shares, s)
+	current, object := changed.Apply(c.current), e.New()
+	if err := patching.Revive(current, object); err != nil {
+		return progress.Permanent(fmt.Errorf("what the handler has made of the object does not fit its type: %w", err))
 	}
+	e.identify(object)
+	c.current, c.object = current, object
 	return nil
 }
 
@@ -116,20 +114,26 @@ func (e *Engine) add(c *cycle, s share, changed patching.Document) error {
 // was rejected, the attempt has failed with that; if somebody else was faster, it does not count.
 //
 // An attempt that has failed by itself stays what it is; only its share is lost.
-func (e *Engine) withhold(ctx context.Context, c *cycle, s share, refusal error) {
+func (e *Engine) withhold(ctx context.Context, c *cycle, s *share, refusal error) {
 	logger := log.FromContext(ctx).WithValues("handler", s.id)
 	if s.outcome.Success {
 		c.state.Reset(s.id, s.before)
 	}
 	if contested, ok := errors.AsType[*patching.ContestedError](refusal); ok {
 		c.memory.Await(contested.Version, patience)
+		if s.level != nil {
+			s.level.stirred = true
+		}
 		logger.V(1).Info("What the handler wants to write meets another's change, and is not written", "error", refusal.Error())
 		return
 	}
 	outcome := s.outcome
 	if outcome.Success {
-		handler, _ := e.Handlers.Get(s.id)
-		outcome = handler.Policy.Outcome(s.before, now(), refusal)
+		outcome = s.policy.Outcome(s.before, now(), refusal)
+		if s.level != nil {
+			s.level.record = s.before
+			s.level.settle(outcome, 0)
+		}
 		c.state.Settle(s.id, outcome, now())
 	}
 	logger.Error(refusal, "What the handler wants to write is rejected: the attempt has failed",

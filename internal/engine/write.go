@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
-	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 )
 
@@ -22,7 +22,7 @@ const writeTimeout = 10 * time.Second
 // as it is then; nil if it is gone. What cannot be written now is kept, for the next pass to begin with.
 func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 	if c.change == nil {
-		change, handled, err := e.gather(c)
+		change, handled, err := e.gather(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -52,17 +52,21 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (client.Object, error) {
 	theirs := c.change.Theirs
 	c.memory.Unwritten, c.change = nil, nil
-	c.memory.Handled = c.memory.Handled || c.reason.Handled() && c.closed()
+	c.memory.Handled = c.memory.Handled || c.closed() && !c.reverted
 	c.edited = c.edited || len(theirs) > 0
 	c.now, c.then = c.handled, e.folded(c.then, theirs) // as it stands on the object by now
-	c.shares, c.undo, c.worked = nil, nil, 0
+	c.shares, c.undo, c.worked, c.unsaved = nil, nil, 0, false
 	if written == nil {
 		return c.before, c.begin(c.before)
 	}
 	if err := c.begin(written); err != nil {
 		return nil, err
 	}
-	return written, e.correct(ctx, c, theirs)
+	if err := e.correct(ctx, c, theirs); err != nil {
+		return nil, err
+	}
+	c.live = e.shape.Build(c.content) // others may have edited it meanwhile
+	return written, nil
 }
 
 // send is the only way to the writer. It remembers the version, for the cache to catch up with. A
@@ -75,17 +79,19 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patching.Change) (c
 		return nil, err
 	}
 	e.identify(written)
+	metrics.StoredBytes.WithLabelValues(e.Name).Observe(float64(sizeOf(written)))
 	version := written.GetResourceVersion()
 	if version == c.before.GetResourceVersion() {
 		version = "" // nothing has changed: no event will tell
 	}
 	c.memory.Await(version, patience)
+	c.memory.Own = append(c.memory.Own, written.GetResourceVersion())
 	c.memory.Released = c.memory.Released || change.Release != "" && c.facts.Deleting
 	return written, nil
 }
 
 // gather puts together what is to be written, and the essence that is handled by then.
-func (e *Engine) gather(c *cycle) (*patching.Change, map[string]any, error) {
+func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[string]any, error) {
 	change := &patching.Change{Before: c.before, Content: c.content}
 	target := c.content
 	for _, s := range c.shares {
@@ -93,7 +99,7 @@ func (e *Engine) gather(c *cycle) (*patching.Change, map[string]any, error) {
 	}
 	change.Theirs = patching.Between(c.content, target)
 	handled := e.folded(c.now, change.Theirs)
-	ours, err := e.record(c, change.Theirs, handled)
+	ours, err := e.record(ctx, c, change.Theirs, handled)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,7 +115,7 @@ func (e *Engine) folded(then map[string]any, changed patching.Document) map[stri
 	if len(changed) == 0 || then == nil {
 		return then
 	}
-	return essence.Build(changed.Apply(then), e.cleaners()...)
+	return e.shape.Build(changed.Apply(then))
 }
 
 // refused reports whether the server does not accept what was sent, now and later.

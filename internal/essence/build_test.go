@@ -102,8 +102,8 @@ func TestBuild(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			equal(t, "essence", essence.Build(test.content, cleaners()...), test.want)
-			equal(t, "essence without cleaners", essence.Build(test.content), test.want)
+			equal(t, "essence", build(test.content, cleaners()...), test.want)
+			equal(t, "essence without cleaners", build(test.content), test.want)
 		})
 	}
 }
@@ -153,8 +153,8 @@ func TestBuildDropsAnnotations(t *testing.T) {
 		{"ESS-06 all of them", annotated("kopf.zalando.org/x", "y"), map[string]any{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			equal(t, "essence", essence.Build(test.content, cleaners()...), test.want)
-			equal(t, "essence without cleaners", essence.Build(test.content), test.want)
+			equal(t, "essence", build(test.content, cleaners()...), test.want)
+			equal(t, "essence without cleaners", build(test.content), test.want)
 		})
 	}
 }
@@ -162,9 +162,9 @@ func TestBuildDropsAnnotations(t *testing.T) {
 func TestBuildIsCleanedByTheStores(t *testing.T) {
 	const prefix = "op.example.com" // without its marker, for somebody has removed it
 	content := annotated(prefix+"/fn", "{}", prefix+"/last-handled-configuration", "{}", prefix+"/last-handled-configuration-ofDRS", "{}", "a", "b")
-	equal(t, "ESS-07 the baseline's own keys", essence.Build(content, progress.AnnotationBaseline(prefix)), without(prefix+"/fn", "{}", "a", "b"))
-	equal(t, "ESS-08 all under the prefix of the progress", essence.Build(content, progress.Annotations(prefix)), without("a", "b"))
-	equal(t, "ESS-07 ESS-08 both", essence.Build(content, progress.AnnotationBaseline(prefix), progress.Annotations(prefix)), without("a", "b"))
+	equal(t, "ESS-07 the baseline's own keys", build(content, progress.AnnotationBaseline(prefix)), without(prefix+"/fn", "{}", "a", "b"))
+	equal(t, "ESS-08 all under the prefix of the progress", build(content, progress.Annotations(prefix)), without("a", "b"))
+	equal(t, "ESS-07 ESS-08 both", build(content, progress.AnnotationBaseline(prefix), progress.Annotations(prefix)), without("a", "b"))
 }
 
 // Progress is no change: that is how an operator does not answer itself.
@@ -173,36 +173,36 @@ func TestBuildDoesNotSeeOurOwnWrites(t *testing.T) {
 		t.Run("ESS-08 PROG-11 "+prefix, func(t *testing.T) {
 			store, baseline := progress.Annotations(prefix), progress.AnnotationBaseline(prefix)
 			obj := widget()
-			before := essence.Build(obj.Object, baseline, store)
+			before := build(obj.Object, baseline, store)
 			for _, id := range []string{"fn", "a-handler-whose-id-is-so-long-that-it-does-not-fit-into-a-key/spec.field"} {
 				if err := store.Store(obj, id, progress.Record{Retries: 1}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			baseline.Store(obj, []byte(`{}`))
-			equal(t, "essence", essence.Build(obj.Object, baseline, store), before)
+			equal(t, "essence", build(obj.Object, baseline, store), before)
 		})
 	}
 }
 
 func TestBuildDoesNotSeeOtherOperators(t *testing.T) {
 	obj := widget()
-	before := essence.Build(obj.Object, cleaners()...)
+	before := build(obj.Object, cleaners()...)
 	if err := progress.Annotations("other.example.com").Store(obj, "fn", progress.Record{Retries: 1}); err != nil {
 		t.Fatal(err)
 	}
 	progress.AnnotationBaseline("other.example.com").Store(obj, []byte(`{}`))
-	equal(t, "B-34 KEY-20 KEY-22 essence", essence.Build(obj.Object, cleaners()...), before)
+	equal(t, "B-34 KEY-20 KEY-22 essence", build(obj.Object, cleaners()...), before)
 }
 
 func TestBuildIsTheSameForItsOwnResult(t *testing.T) {
-	once := essence.Build(widget().Object, cleaners()...)
-	equal(t, "ESS-14 essence of an essence", essence.Build(once, cleaners()...), once)
+	once := build(widget().Object, cleaners()...)
+	equal(t, "ESS-14 essence of an essence", build(once, cleaners()...), once)
 }
 
 func TestBuildLeavesItsArgumentAlone(t *testing.T) {
 	content, before := widget(), widget()
-	got := essence.Build(content.Object, cleaners()...)
+	got := build(content.Object, cleaners()...)
 	equal(t, "object", content.Object, before.Object)
 	got["metadata"].(map[string]any)["labels"].(map[string]any)["new"] = "x"
 	got["metadata"].(map[string]any)["annotations"].(map[string]any)["new"] = "x"

@@ -34,7 +34,7 @@ func TestDecode(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := essence.Decode([]byte(test.text), cleaners()...)
+			got, err := decode([]byte(test.text), cleaners()...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +54,7 @@ func TestDecodeFails(t *testing.T) {
 		{"B-30 ESS-12 null, which is none", "null"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got, err := essence.Decode([]byte(test.text), cleaners()...); err == nil {
+			if got, err := decode([]byte(test.text), cleaners()...); err == nil {
 				t.Errorf("decoded as %v, want an error", got)
 			}
 		})
@@ -85,11 +85,11 @@ func TestStoredAgainstSeen(t *testing.T) {
 		{"MIG-03 unknown fields count", `{"spec":{"a":1}}`, map[string]any{"spec": map[string]any{"a": int64(1), "future": "x"}}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			then, err := essence.Decode([]byte(test.stored))
+			then, err := decode([]byte(test.stored))
 			if err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "changed", !diff.Equal(then, essence.Build(test.seen)), test.changed)
+			equal(t, "changed", !diff.Equal(then, build(test.seen)), test.changed)
 		})
 	}
 }

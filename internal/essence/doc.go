@@ -2,8 +2,8 @@
 //
 // # Flow
 //
-// [Build] makes the essence of an object's JSON form, [Encode] the text that the baseline keeps,
-// [Decode] reads it back.
+// [Shape.Build] makes the essence of an object's JSON form, [Encode] the text that the baseline keeps,
+// [Shape.Decode] reads it back.
 //
 // # Guarantees
 //
@@ -20,5 +20,5 @@
 //
 // # Errors
 //
-// [Decode] fails for a text that is not a JSON object.
+// [Shape.Decode] fails for a text that is not a JSON object.
 package essence

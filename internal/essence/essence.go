@@ -5,8 +5,10 @@ import (
 	"maps"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -19,11 +21,20 @@ const (
 // A Cleaner removes from an essence what it writes itself: the progress store and the baseline.
 type Cleaner interface{ Clear(essence map[string]any) }
 
+// A Shape is what the essences of one kind are made of.
+type Shape struct {
+	// Fields of which handlers want to know, wherever they are: in the status, too (ESS-04).
+	Fields [][]string
+	// Cleaners take out what is ours.
+	Cleaners []Cleaner
+}
+
 // Build reduces the JSON form of an object to what is essential: everything but its identity, its
-// system metadata, its status, and the annotations of kopf-like operators (ESS-01 to ESS-08).
+// system metadata, its status, and the annotations of kopf-like operators (ESS-01 to ESS-08); and the
+// fields of the shape, whatever else they are.
 //
 // Nothing of the content is changed; below the second level the result shares its values.
-func Build(content map[string]any, cleaners ...Cleaner) map[string]any {
+func (s Shape) Build(content map[string]any) map[string]any {
 	out := make(map[string]any, len(content))
 	for key, value := range content {
 		switch key {
@@ -35,10 +46,31 @@ func Build(content map[string]any, cleaners ...Cleaner) map[string]any {
 	if meta := buildMetadata(content); len(meta) > 0 {
 		out["metadata"] = meta
 	}
-	for _, c := range cleaners {
-		c.Clear(out)
+	for _, path := range s.Fields {
+		if value, ok := diff.Lookup(content, path...); ok {
+			put(out, path, value)
+		}
 	}
+	s.clean(out)
 	return out
+}
+
+// put sets a field. The maps on the way are copied, since they may be the object's own.
+func put(content map[string]any, path []string, value any) {
+	for _, key := range path[:len(path)-1] {
+		inner, _ := content[key].(map[string]any)
+		if inner = maps.Clone(inner); inner == nil {
+			inner = map[string]any{}
+		}
+		content[key], content = inner, inner
+	}
+	content[path[len(path)-1]] = runtime.DeepCopyJSONValue(value) // ours may be taken out of it
+}
+
+func (s Shape) clean(essence map[string]any) {
+	for _, c := range s.Cleaners {
+		c.Clear(essence)
+	}
 }
 
 func buildMetadata(content map[string]any) map[string]any {
@@ -78,8 +110,8 @@ func isManaged(key string, all map[string]any) bool {
 func Encode(essence map[string]any) ([]byte, error) { return progress.EncodeJSON(essence) }
 
 // Decode reads a stored text. What an earlier version stored and would not store today is cleaned
-// off by the caller's cleaners, so that both sides of a comparison are of one shape (ESS-08).
-func Decode(text []byte, cleaners ...Cleaner) (map[string]any, error) {
+// off, so that both sides of a comparison are of one shape (ESS-08).
+func (s Shape) Decode(text []byte) (map[string]any, error) {
 	var out map[string]any
 	if err := json.Unmarshal(text, &out); err != nil {
 		return nil, err
@@ -87,8 +119,6 @@ func Decode(text []byte, cleaners ...Cleaner) (map[string]any, error) {
 	if out == nil {
 		return nil, errors.New("it is null, not an object")
 	}
-	for _, c := range cleaners {
-		c.Clear(out)
-	}
+	s.clean(out)
 	return out, nil
 }

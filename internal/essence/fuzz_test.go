@@ -33,9 +33,9 @@ func FuzzEssence(f *testing.F) {
 			return
 		}
 		before := runtime.DeepCopyJSON(content)
-		built := essence.Build(content, all...)
+		built := build(content, all...)
 		equal(t, "the argument of Build", content, before)
-		equal(t, "ESS-14 the essence of an essence", essence.Build(built, all...), built)
+		equal(t, "ESS-14 the essence of an essence", build(built, all...), built)
 
 		stored, err := essence.Encode(built)
 		if err != nil {
@@ -46,13 +46,13 @@ func FuzzEssence(f *testing.F) {
 				t.Fatalf("ESS-10: not in ASCII: %q", stored)
 			}
 		}
-		decoded, err := essence.Decode(stored, all...)
+		decoded, err := decode(stored, all...)
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %s: %v", stored, err)
 		}
 		if !diff.Equal(built, decoded) {
 			t.Errorf("changed by storing it as %s:\n%s", stored, diff.Of(built, decoded))
 		}
-		equal(t, "the argument of Encode", essence.Build(content, all...), built)
+		equal(t, "the argument of Encode", build(content, all...), built)
 	})
 }

@@ -37,7 +37,7 @@ const goldenEssence = `{"spec":{"z":1,"a":"\u0451<&>","e":{}},"data":{"k":"v"},"
 
 func TestGoldenEssence(t *testing.T) {
 	obj := widget()
-	text, err := essence.Encode(essence.Build(obj.Object, cleaners()...))
+	text, err := essence.Encode(build(obj.Object, cleaners()...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestGoldenEssence(t *testing.T) {
 }
 
 func TestGoldenEssenceOfNothing(t *testing.T) {
-	text, err := essence.Encode(essence.Build(map[string]any{"kind": "A", "status": map[string]any{}}, cleaners()...))
+	text, err := essence.Encode(build(map[string]any{"kind": "A", "status": map[string]any{}}, cleaners()...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +69,9 @@ func TestGoldenEssenceOfNothing(t *testing.T) {
 
 // What kopf has stored is what we would have: a migrated object is not an updated one.
 func TestGoldenEssenceIsRead(t *testing.T) {
-	then, err := essence.Decode([]byte(goldenEssence+"\n"), cleaners()...)
+	then, err := decode([]byte(goldenEssence+"\n"), cleaners()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "MIG-03 PROG-30 essence", then, essence.Build(widget().Object, cleaners()...))
+	equal(t, "MIG-03 PROG-30 essence", then, build(widget().Object, cleaners()...))
 }

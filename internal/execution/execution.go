@@ -16,10 +16,15 @@ import (
 type Call struct {
 	Kind   string // the controller's name, for metrics
 	ID     string
+	Label  string // for metrics, where there may be many ids; default: the id
 	Reason string
 	Policy progress.Policy
 	Record progress.Record
 	Do     func(ctx context.Context) error
+	// Then, if set, has the last word about the outcome: sub-handlers come here.
+	Then func(progress.Outcome) progress.Outcome
+	// Quiet: success is no news.
+	Quiet bool
 }
 
 // Invoke makes one attempt, and tells of it in the log and in the metrics. The handler finds its
@@ -29,14 +34,17 @@ func Invoke(ctx context.Context, call Call) progress.Outcome {
 	logger.V(1).Info("Calling the handler")
 	began := time.Now()
 	outcome := call.Policy.Attempt(log.IntoContext(ctx, logger), call.Record, began, call.Do)
-	report(logger.WithValues("took", time.Since(began).Round(time.Microsecond).String()), outcome)
-	count(call, outcome)
+	if call.Then != nil {
+		outcome = call.Then(outcome)
+	}
+	report(logger.WithValues("took", time.Since(began).Round(time.Microsecond).String()), outcome, call.Quiet)
+	count(call, outcome, time.Since(began))
 	return outcome
 }
 
 // report follows one rule for stacks: errors that handlers announce themselves, or want ignored, have
 // none; those that nobody expected do (B-27).
-func report(logger logr.Logger, outcome progress.Outcome) {
+func report(logger logr.Logger, outcome progress.Outcome, quiet bool) {
 	say := func(message string) {
 		switch panicked, ok := errors.AsType[*progress.PanicError](outcome.Err); {
 		case ok:
@@ -50,6 +58,10 @@ func report(logger logr.Logger, outcome progress.Outcome) {
 	switch {
 	case outcome.Interrupted:
 		logger.Info("Handler interrupted; its attempt does not count", "error", outcome.Err.Error())
+	case outcome.Waiting:
+		logger.V(1).Info("Handler waits for its sub-handlers", "again", outcome.Delay.String())
+	case outcome.Success && outcome.Err == nil && quiet:
+		logger.V(1).Info("Handler succeeded")
 	case outcome.Success && outcome.Err == nil:
 		logger.Info("Handler succeeded")
 	case outcome.Success:
@@ -62,10 +74,15 @@ func report(logger logr.Logger, outcome progress.Outcome) {
 	}
 }
 
-func count(call Call, outcome progress.Outcome) {
-	metrics.Handlers.WithLabelValues(call.Kind, call.ID, name(outcome)).Inc()
+func count(call Call, outcome progress.Outcome, took time.Duration) {
+	label := call.Label
+	if label == "" {
+		label = call.ID
+	}
+	metrics.Handlers.WithLabelValues(call.Kind, label, name(outcome)).Inc()
+	metrics.Durations.WithLabelValues(call.Kind, label).Observe(took.Seconds())
 	if _, panicked := errors.AsType[*progress.PanicError](outcome.Err); panicked {
-		metrics.Panics.WithLabelValues(call.Kind, call.ID).Inc()
+		metrics.Panics.WithLabelValues(call.Kind, label).Inc()
 	}
 }
 
@@ -73,6 +90,8 @@ func name(outcome progress.Outcome) string {
 	switch {
 	case outcome.Interrupted:
 		return "interrupted"
+	case outcome.Waiting:
+		return "waiting"
 	case outcome.Success && outcome.Err == nil:
 		return "succeeded"
 	case outcome.Success:

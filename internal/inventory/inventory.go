@@ -25,11 +25,19 @@ type Memory struct {
 	Released bool
 	// Vanished: a write has found that the object does not exist any more.
 	Vanished bool
+	// Warned: it was told that the last handled essence is too large to be kept.
+	Warned bool
 	// Written is the version that our last write made, until it is seen; and until when to wait.
 	Written  string
 	Deadline time.Time
+	// Own are the versions that our writes have made since the object was last reconciled.
+	Own []string
 	// Unwritten is work whose write has failed: to be written before anything else is decided.
 	Unwritten any
+	// Levels is what is known of the level-triggered handlers of the object, by their ids.
+	Levels map[string]any
+	// Memos are what handlers remember of the object.
+	Memos *Memos
 }
 
 // Await has the object wait until a version, if any is named, is seen; for no longer than that.
@@ -41,16 +49,36 @@ func (m *Memory) Await(version string, atMost time.Duration) {
 }
 
 // An Inventory keeps the memories of the objects of one kind, bound to their uids: an object that
-// is created again under an old name is another object.
+// is created again under an old name is another object. What has still to be looked at is noted by name.
 type Inventory struct {
 	mu       sync.Mutex
 	memories map[types.UID]*Memory
 	buried   map[types.NamespacedName][]client.Object
+	waiting  map[types.NamespacedName]time.Time // since when
+	stirred  map[types.NamespacedName][]string  // by which versions
+	sights   map[types.NamespacedName][]Sight
+
+	wants Wants
+}
+
+// Wants are what the inventory is to take note of beyond the objects themselves.
+type Wants struct {
+	// Sights: every observed state, for [Inventory.Sights].
+	Sights bool
+	// Stirs: what has changed objects, for [Inventory.Stirred].
+	Stirs bool
 }
 
 // New returns an empty inventory.
-func New() *Inventory {
-	return &Inventory{memories: map[types.UID]*Memory{}, buried: map[types.NamespacedName][]client.Object{}}
+func New(wants Wants) *Inventory {
+	return &Inventory{
+		wants:    wants,
+		memories: map[types.UID]*Memory{},
+		buried:   map[types.NamespacedName][]client.Object{},
+		waiting:  map[types.NamespacedName]time.Time{},
+		stirred:  map[types.NamespacedName][]string{},
+		sights:   map[types.NamespacedName][]Sight{},
+	}
 }
 
 // Observe takes note of an object that exists; listed: it is part of the listing at the start.
@@ -60,6 +88,7 @@ func (i *Inventory) Observe(obj client.Object, listed bool) {
 	if _, known := i.memories[obj.GetUID()]; !known {
 		i.memories[obj.GetUID()] = &Memory{Listed: listed}
 	}
+	i.stir(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
 }
 
 // Bury takes note of an object that exists no more, with its last known state.

@@ -55,7 +55,7 @@ func TestObserve(t *testing.T) {
 		{"CAUSE-22 MIG-14 a resync changes nothing", []bool{true, false, true}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			i := inventory.New()
+			i := inventory.New(inventory.Wants{})
 			for n, listed := range test.listings {
 				i.Observe(object("a", "1", fmt.Sprint(n)), listed)
 			}
@@ -66,7 +66,7 @@ func TestObserve(t *testing.T) {
 }
 
 func TestAnotherListingDoesNotForget(t *testing.T) {
-	i := inventory.New()
+	i := inventory.New(inventory.Wants{})
 	i.Observe(object("a", "1", "1"), true)
 	i.Recall("1").Handled = true
 	i.Observe(object("a", "1", "1"), true)
@@ -74,7 +74,7 @@ func TestAnotherListingDoesNotForget(t *testing.T) {
 }
 
 func TestRecall(t *testing.T) {
-	i := inventory.New()
+	i := inventory.New(inventory.Wants{})
 	deadline := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	memory := i.Recall("1")
 	equal(t, "a new one", *memory, inventory.Memory{})
@@ -88,7 +88,7 @@ func TestRecall(t *testing.T) {
 }
 
 func TestForget(t *testing.T) {
-	i := inventory.New()
+	i := inventory.New(inventory.Wants{})
 	i.Observe(object("a", "1", "1"), true)
 	i.Observe(object("b", "2", "1"), true)
 	i.Recall("1").Handled = true
@@ -100,7 +100,7 @@ func TestForget(t *testing.T) {
 }
 
 func TestBuryAndExhume(t *testing.T) {
-	i := inventory.New()
+	i := inventory.New(inventory.Wants{})
 	i.Observe(object("a", "1", "1"), false)
 	i.Observe(object("b", "2", "1"), false)
 	i.Recall("1").Handled = true
@@ -114,7 +114,7 @@ func TestBuryAndExhume(t *testing.T) {
 }
 
 func TestBuryNamesakes(t *testing.T) {
-	i := inventory.New()
+	i := inventory.New(inventory.Wants{})
 	other := object("a", "3", "1")
 	other.Namespace = "elsewhere"
 	for _, obj := range []client.Object{object("a", "1", "1"), object("a", "2", "1"), other} {
@@ -127,7 +127,7 @@ func TestBuryNamesakes(t *testing.T) {
 
 // The informer and the workers use it at the same time.
 func TestInventoryIsSafeForConcurrentUse(t *testing.T) {
-	i := inventory.New()
+	i := inventory.New(inventory.Wants{})
 	var wg sync.WaitGroup
 	for worker := range 4 {
 		wg.Go(func() {

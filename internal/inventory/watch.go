@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -13,38 +14,101 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
+// An Indexer learns of every state of every object before anybody is woken for it.
+type Indexer interface {
+	Index(ctx context.Context, obj client.Object)
+	Unindex(obj client.Object)
+}
+
+type noIndex struct{}
+
+func (noIndex) Index(context.Context, client.Object) {}
+func (noIndex) Unindex(client.Object)                {}
+
 // EventHandler feeds the inventory from an informer and wakes the workers. Every event is taken
 // note of; the predicates decide only whether it wakes anybody. Objects of the listing at the start
 // are queued behind everything else.
-func (i *Inventory) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
+func (i *Inventory) EventHandler(indexer Indexer, predicates ...predicate.Predicate) handler.EventHandler {
 	wakes := predicate.And(predicates...)
+	if indexer == nil {
+		indexer = noIndex{}
+	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			i.Observe(e.Object, e.IsInInitialList)
-			if wakes.Create(e) {
-				q.Add(requestFor(e.Object))
+			indexer.Index(ctx, e.Object)
+			if e.IsInInitialList {
+				i.see(e.Object, "")
+			} else {
+				i.see(e.Object, EventAdded)
+			}
+			if wakes.Create(e) || i.wants.Sights {
+				i.add(q, e.Object)
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
-				i.Bury(e.ObjectOld) // the watch has missed a deletion and a creation in between
-			}
-			i.Observe(e.ObjectNew, false)
-			// To the predicates a deletion that is held up looks like any other change.
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			replaced := e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+			if replaced { // the watch has missed a deletion and a creation in between
+				indexer.Unindex(e.ObjectOld)
+				i.Bury(e.ObjectOld)
+				i.see(e.ObjectOld, EventDeleted)
+			}
+			repeated := !replaced && e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
+			if !repeated { // a cache that resyncs tells what is known
+				i.Observe(e.ObjectNew, false)
+				indexer.Index(ctx, e.ObjectNew)
+				i.see(e.ObjectNew, map[bool]string{true: EventAdded, false: EventModified}[replaced])
+			}
+			// To the predicates a deletion that is held up looks like any other change.
 			deleted := e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
-			if replaced || deleted || wakes.Update(e) {
-				q.Add(requestFor(e.ObjectNew))
+			if replaced || deleted || wakes.Update(e) || i.wants.Sights && !repeated {
+				i.add(q, e.ObjectNew)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			// Deletions always wake: what is remembered of the object has to go.
+			indexer.Unindex(e.Object)
 			i.Bury(e.Object)
-			q.Add(requestFor(e.Object))
+			i.see(e.Object, EventDeleted)
+			i.add(q, e.Object)
 		},
 	}
 }
 
-func requestFor(obj client.Object) reconcile.Request {
-	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}
+// Relatives wakes the workers for other objects than the one that an event is about, its owners, say, and
+// takes note that something has changed around them.
+func (i *Inventory) Relatives(of func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
+	wakes := predicate.And(predicates...)
+	stir := func(q queue, objs ...client.Object) {
+		for _, obj := range objs {
+			for _, key := range of(obj) {
+				i.Stir(key)
+				i.wake(key)
+				q.Add(reconcile.Request{NamespacedName: key})
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			if wakes.Create(e) && !e.IsInInitialList { // those they belong to are listed, too
+				stir(q, e.Object)
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if wakes.Update(e) && e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
+				stir(q, e.ObjectOld, e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			if wakes.Delete(e) {
+				stir(q, e.Object)
+			}
+		},
+	}
+}
+
+func (i *Inventory) add(q queue, obj client.Object) {
+	key := client.ObjectKeyFromObject(obj)
+	i.wake(key)
+	q.Add(reconcile.Request{NamespacedName: key})
 }

@@ -33,8 +33,8 @@ type stage struct {
 }
 
 func newStage(predicates ...predicate.Predicate) *stage {
-	i := inventory.New()
-	return &stage{i, i.EventHandler(predicates...), &recorder{}}
+	i := inventory.New(inventory.Wants{})
+	return &stage{i, i.EventHandler(nil, predicates...), &recorder{}}
 }
 
 func (s *stage) created(t *testing.T, obj *corev1.ConfigMap, listed bool) {
@@ -138,8 +138,8 @@ func TestPredicatesDecideOnlyWhoIsWoken(t *testing.T) {
 
 // New work does not wait behind ten thousand objects that were there before.
 func TestTheListingAtTheStartQueuesBehindAllElse(t *testing.T) {
-	i := inventory.New()
-	events := i.EventHandler()
+	i := inventory.New(inventory.Wants{})
+	events := i.EventHandler(nil)
 	queue := priorityqueue.New[reconcile.Request](t.Name())
 	defer queue.ShutDown()
 	for _, name := range []string{"old1", "old2"} {

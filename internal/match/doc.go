@@ -2,8 +2,9 @@
 //
 // # Flow
 //
-// Each handler has its [Criteria]; for each cause the engine describes the [Situation], and calls
-// the handlers for which [Criteria.Match] is true. It logs the refusals, with their reasons, at V(4).
+// Each handler has its [Criteria]. Whether an object is any of its business is for [Filters.Prematch] to
+// say; whether what has happened is, for [Criteria.Match]. The engine calls the handlers for which both are
+// true, and logs the refusals, with their reasons, at V(4).
 //
 // # Guarantees
 //
@@ -11,12 +12,12 @@
 //
 // # Assumptions
 //
-// Reasons are the words of package causation.
+// Reasons are the words of package causation. Objects are decoded JSON. Tests do not change what they are shown.
 //
 // # Caveats
 //
 // A resume handler joins the first cause of an object in the process, whatever it is. That a creation
-// is never the first cause in this sense is up to the caller.
+// is never the first cause in this sense is up to the caller. A test that panics is the caller's to catch.
 //
 // # Errors
 //

@@ -6,10 +6,14 @@ import "slices"
 type Criteria struct {
 	// Reasons for which it is called.
 	Reasons []string
+	// AnyReason: it is called for whatever has happened, provided that its field has changed. Such a
+	// handler holds no object up.
+	AnyReason bool
 	// EvenIfDeleted lets a resume handler join in while the object is being deleted.
 	EvenIfDeleted bool
 	// Optional: it does not keep the object from being deleted (deletions only).
 	Optional bool
+	Filters
 }
 
 // A Situation is what is known of an object when handlers are selected.
@@ -22,15 +26,15 @@ type Situation struct {
 const (
 	reasonResume = "resume"
 	reasonDelete = "delete"
+	reasonUpdate = "update"
 )
 
-// Match reports whether a handler is to be called in the situation, and why not if it is not.
-func (c Criteria) Match(s Situation) (ok bool, why string) {
-	if c.Wants(s.Reason) && s.Reason != reasonResume {
-		return true, ""
-	}
-	if !slices.Contains(c.Reasons, reasonResume) {
-		return false, "it is for other reasons"
+// Match reports whether a handler is to be called in the situation, and why not if it is not. The
+// filters that look at the object alone are not asked: see [Filters.Prematch].
+func (c Criteria) Match(s Situation, o Subject) (ok bool, why string) {
+	ok, why = c.calls(s, o)
+	if ok || c.AnyReason || !slices.Contains(c.Reasons, reasonResume) {
+		return ok, why
 	}
 	switch {
 	case !s.Initial:
@@ -42,8 +46,25 @@ func (c Criteria) Match(s Situation) (ok bool, why string) {
 	}
 }
 
-// Wants reports whether a reason is among the handler's own; resume handlers join others, too.
-func (c Criteria) Wants(reason string) bool { return slices.Contains(c.Reasons, reason) }
+// Joins reports whether a handler that matches is called because it resumes, while the cause is another.
+func (c Criteria) Joins(s Situation, o Subject) bool {
+	ok, _ := c.calls(s, o)
+	return !ok && s.Reason != reasonResume
+}
+
+// calls tells whether what has happened is a reason of the handler's own.
+func (c Criteria) calls(s Situation, o Subject) (ok bool, why string) {
+	switch {
+	case c.AnyReason:
+		return c.changed(o)
+	case s.Reason == reasonResume || !slices.Contains(c.Reasons, s.Reason):
+		return false, "it is for other reasons"
+	case s.Reason == reasonUpdate:
+		return c.changed(o)
+	default:
+		return true, ""
+	}
+}
 
 // Holds reports whether a handler needs the object to stay until it was called for the deletion.
 func (c Criteria) Holds() bool {

@@ -51,7 +51,7 @@ func TestMatch(t *testing.T) {
 		} {
 			t.Run(handler.name+"/"+word, func(t *testing.T) {
 				want := strings.Contains(" "+handler.want+" ", " "+word+" ")
-				got, why := handler.criteria.Match(situation(facts))
+				got, why := handler.criteria.Match(situation(facts), match.Subject{})
 				if got != want {
 					t.Errorf("Match = %t (%s), want %t", got, why, want)
 				}
@@ -82,7 +82,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 		{"HND-18 being deleted", on("resume"), deletedI, "deleted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, why := test.criteria.Match(situation(test.facts)); !strings.Contains(why, test.want) {
+			if _, why := test.criteria.Match(situation(test.facts), match.Subject{}); !strings.Contains(why, test.want) {
 				t.Errorf("the reason is %q, want something with %q", why, test.want)
 			}
 		})
@@ -114,11 +114,21 @@ func TestHoldsAndFarewell(t *testing.T) {
 	}
 }
 
-func TestWants(t *testing.T) {
-	criteria := evenIfDeleted("create", "resume")
-	for reason, want := range map[string]bool{"create": true, "resume": true, "update": false, "delete": false, "": false} {
-		if got := criteria.Wants(reason); got != want {
-			t.Errorf("HND-16 CAUSE-24: Wants(%q) = %t, want %t", reason, got, want)
-		}
+func TestJoins(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		criteria match.Criteria
+		facts    causation.Facts
+		want     bool
+	}{
+		{"CAUSE-23 a resume handler joins an update", on("resume"), updatedI, true},
+		{"CAUSE-23 one that wants updates itself does not", on("update", "resume"), updatedI, false},
+		{"HND-18 nobody joins a resumption", on("resume"), resumedI, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := test.criteria.Joins(situation(test.facts), match.Subject{}); got != test.want {
+				t.Errorf("Joins = %t, want %t", got, test.want)
+			}
+		})
 	}
 }

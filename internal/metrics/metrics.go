@@ -14,6 +14,13 @@ var (
 		Help: "Attempts of handlers by outcome: succeeded, ignored, retried, failed, interrupted.",
 	}, []string{"kind", "handler", "outcome"})
 
+	// Durations are how long the attempts took.
+	Durations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "handler_duration_seconds",
+		Help:    "How long attempts of handlers took.",
+		Buckets: []float64{0.001, 0.01, 0.1, 1, 10, 60, 600, 3600},
+	}, []string{"kind", "handler"})
+
 	// Panics counts the panics of handlers that were caught.
 	Panics = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "handler_panics_total",
@@ -24,6 +31,25 @@ var (
 	Conflicts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "write_conflicts_total",
 		Help: "Writes refused with a conflict and made again on the fresh object.",
+	}, []string{"kind"})
+
+	// Oldest is for how long the first of the waiting objects has waited.
+	Oldest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "oldest_unhandled_seconds",
+		Help: "For how long the first of the objects that wait for a worker has waited.",
+	}, []string{"kind"})
+
+	// OwnWriteWaits counts how often an object had to wait for the cache to show our own write.
+	OwnWriteWaits = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "own_write_waits_total",
+		Help: "Passes put off because the cache did not show our last write yet.",
+	}, []string{"kind"})
+
+	// StoredBytes is how much of an object's annotations are progress and baseline.
+	StoredBytes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "stored_bytes",
+		Help:    "Size of all annotations of an object after a write of ours; the limit is 262144.",
+		Buckets: prometheus.ExponentialBuckets(1024, 4, 5),
 	}, []string{"kind"})
 
 	// StaleCaches counts how often the cache did not show our own write in time.
@@ -40,5 +66,6 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(Handlers, Panics, Conflicts, StaleCaches, Unreadable)
+	metrics.Registry.MustRegister(
+		Handlers, Durations, Panics, Conflicts, Oldest, OwnWriteWaits, StoredBytes, StaleCaches, Unreadable)
 }

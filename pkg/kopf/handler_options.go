@@ -1,41 +1,19 @@
 package kopf
 
 import (
-	"fmt"
 	"slices"
 	"time"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
 // A HandlerOption is one of kopf's keywords for a handler.
 type HandlerOption func(*declaration)
-
-// A declaration is a handler as it is being declared.
-type declaration struct {
-	engine.Handler
-	id       string
-	method   string // by which it was declared
-	mistakes []error
-}
-
-func (d *declaration) mistakef(format string, args ...any) {
-	d.mistakes = append(d.mistakes, fmt.Errorf(format, args...))
-}
-
-func (d *declaration) duration(option string, value time.Duration) {
-	if value < 0 {
-		d.mistakef("%s is negative (%s): use a duration of zero or more", option, value)
-	}
-}
-
-func (d *declaration) is(reason Reason) bool { return slices.Contains(d.Reasons, string(reason)) }
 
 // Retries is the greatest number of attempts; then the handler has failed. Default: no limit.
 //
 // kopf: retries=.
 func Retries(n int) HandlerOption {
 	return func(d *declaration) {
+		d.takes("Retries", handling, leveling, sub, indexed, acting)
 		if n < 0 {
 			d.mistakef("Retries is negative (%d): leave the option out for no limit", n)
 		}
@@ -49,6 +27,7 @@ func Retries(n int) HandlerOption {
 // kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
+		d.takes("Timeout", handling, leveling, sub, indexed, acting)
 		d.duration("Timeout", timeout)
 		d.Policy.Timeout = &timeout
 	}
@@ -57,16 +36,19 @@ func Timeout(timeout time.Duration) HandlerOption {
 // AttemptTimeout is the deadline of one attempt, on its context. Default: none.
 func AttemptTimeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
+		d.takes("AttemptTimeout", handling, spying, leveling, sub, indexed, acting)
 		d.duration("AttemptTimeout", timeout)
 		d.Policy.AttemptTimeout = timeout
 	}
 }
 
-// Backoff is the pause after an unknown error, before the next attempt. Default: one minute.
+// Backoff is the pause after an unknown error, before the next attempt. Default: one minute. If the error
+// is an answer of the API server that asks for a longer pause, that counts.
 //
 // kopf: backoff=.
 func Backoff(pause time.Duration) HandlerOption {
 	return func(d *declaration) {
+		d.takes("Backoff", handling, leveling, sub, indexed, acting)
 		d.duration("Backoff", pause)
 		d.Policy.Backoff = &pause
 	}
@@ -76,6 +58,7 @@ func Backoff(pause time.Duration) HandlerOption {
 // A negative result means zero.
 func BackoffFunc(fn func(a Attempt, err error) time.Duration) HandlerOption {
 	return func(d *declaration) {
+		d.takes("BackoffFunc", handling, leveling, sub, indexed, acting)
 		if fn == nil {
 			d.mistakef("BackoffFunc is nil: give it a function, or use Backoff")
 		}
@@ -96,11 +79,13 @@ func Exponential(base, limit time.Duration) func(Attempt, error) time.Duration {
 	}
 }
 
-// Errors says what an error means that is neither temporary nor permanent. Default: [ErrorsTemporary].
+// Errors says what an error means that is neither temporary nor permanent. Default: [ErrorsTemporary],
+// for indexes [ErrorsIgnored].
 //
 // kopf: errors=.
 func Errors(mode ErrorMode) HandlerOption {
 	return func(d *declaration) {
+		d.takes("Errors", handling, leveling, sub, indexed, acting)
 		if mode < ErrorsTemporary || mode > ErrorsIgnored {
 			d.mistakef("Errors(%d) is no mode: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", mode)
 		}
@@ -131,5 +116,32 @@ func EvenIfDeleted() HandlerOption {
 			d.mistakef("EvenIfDeleted is for resume handlers: this one never resumes")
 		}
 		d.Criteria.EvenIfDeleted = true
+	}
+}
+
+// After has a handler wait until others of its kind, named by their ids, have succeeded for the present
+// cause. If one of them has failed for good, the handler has failed, too, without being called; the log
+// says so. Those that are not called for the cause are not waited for.
+func After(ids ...string) HandlerOption {
+	return func(d *declaration) {
+		d.takes("After", handling)
+		if len(ids) == 0 || slices.Contains(ids, "") {
+			d.mistakef("After needs the ids of handlers: name them, or leave it out")
+		}
+		d.After = append(d.After, ids...)
+	}
+}
+
+// Interval is how long after a success a handler is called again, if nothing else has called it until
+// then. Default: only when something has changed.
+//
+// kopf: interval=.
+func Interval(pause time.Duration) HandlerOption {
+	return func(d *declaration) {
+		d.takes("Interval", leveling)
+		if pause <= 0 {
+			d.mistakef("Interval is %s: use a duration of more than zero", pause)
+		}
+		d.Handler.Interval = pause
 	}
 }

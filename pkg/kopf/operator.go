@@ -2,11 +2,14 @@ package kopf
 
 import (
 	"errors"
+	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -19,6 +22,16 @@ type Operator struct {
 	resources []resource
 	wrappers  []func(reconcile.Reconciler) reconcile.Reconciler
 	mistakes  []error
+
+	startup, cleanup []*activity
+	probes           probes
+	memos            inventory.Memos // of the activities
+	stuckAfter       time.Duration
+
+	mu      sync.Mutex
+	started bool
+	syncing int // caches, and indexes for kinds, that are not complete yet
+	engines []*engine.Engine
 }
 
 var _ interface {
@@ -31,7 +44,7 @@ var _ interface {
 //
 //	mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
 func New(mgr manager.Manager, opts ...Option) *Operator {
-	o := &Operator{mgr: mgr, settings: engine.Settings{
+	o := &Operator{mgr: mgr, stuckAfter: DefaultStuckAfter, settings: engine.Settings{
 		Store:      progress.Smart(),
 		Baseline:   progress.AnnotationBaseline(""),
 		Finalizer:  DefaultFinalizer,
@@ -48,13 +61,38 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 	return o
 }
 
-// SetupWithManager declares an operator, validates it, and adds it to the manager.
+// SetupWithManager declares an operator, validates it, and adds it to the manager, with its checks: liveness
+// ([Operator.Healthz]) and readiness ([Operator.Readyz]), as "kopf-<kind>" with the names of its kinds, and its probes, if it has any, on the
+// metrics server (see [Operator.ServeProbes]). A second operator of one manager is to be added by
+// mgr.Add(kopf.New(...)) if its probes get into the way of the first.
 func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	o := New(mgr, opts...)
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	return mgr.Add(o)
+	if err := mgr.Add(o); err != nil {
+		return err
+	}
+	if len(o.probes.list) > 0 {
+		if err := mgr.AddMetricsServerExtraHandler("/kopf/probes", o.ServeProbes()); err != nil {
+			return err
+		}
+	}
+	name := o.checkName()
+	if err := errors.Join(mgr.AddHealthzCheck(name, o.Healthz), mgr.AddReadyzCheck(name, o.Readyz)); err != nil {
+		// A manager that is running takes operators, but no checks.
+		mgr.GetLogger().Info("The operator has no health checks: they have to be added before the manager is started", "error", err.Error())
+	}
+	return nil
+}
+
+// checkName tells the checks of several operators of one manager apart.
+func (o *Operator) checkName() string {
+	name := "kopf"
+	for _, r := range o.resources {
+		name += "-" + r.controllerName(o.mgr.GetScheme())
+	}
+	return name
 }
 
 // NeedLeaderElection is true unless the manager's controllers are set not to need it: one replica

@@ -1,6 +1,11 @@
 package kopf
 
-import "github.com/kopf-runtime/kopf-runtime/pkg/progress"
+import (
+	"slices"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
 
 // A Reason is what has happened to an object, concluded from its state: the last handled essence
 // against the present one. kopf: reason.
@@ -15,6 +20,23 @@ const (
 	ReasonDelete Reason = "delete"
 	// ReasonResume says that it was handled before, and the operator has started anew.
 	ReasonResume Reason = "resume"
+
+	// ReasonEvent is that of [Resource.OnEvent] handlers.
+	ReasonEvent Reason = "event"
+	// ReasonReconcile is that of [Resource.OnReconcile] handlers.
+	ReasonReconcile Reason = "reconcile"
+)
+
+func (r Reason) handled() bool { return slices.Contains(handled, r) }
+
+// An EventType is how a state of an object has come. kopf: type.
+type EventType string
+
+// The types of events; a state that was listed has none.
+const (
+	EventAdded    EventType = inventory.EventAdded
+	EventModified EventType = inventory.EventModified
+	EventDeleted  EventType = inventory.EventDeleted
 )
 
 // An Attempt tells a handler which of its attempts is being made. It survives restarts.

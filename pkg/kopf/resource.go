@@ -14,14 +14,33 @@ import (
 // A Resource is one kind of objects with its handlers. Make it with [For], add handlers to it, and
 // give it to [New]: it is an [Option] of the operator.
 type Resource[T client.Object] struct {
+	*declared[T]
+	// What holds for the handlers that are added to this view.
+	when []func(*Request[T]) bool
+	use  []Middleware[T]
+}
+
+// declared is what all views of a resource share.
+type declared[T client.Object] struct {
 	obj      T
-	handlers []handlerOf[T]
+	handlers []*handlerOf[T]
+	indexes  []indexOf[T]
+	children []child
 	resourceOptions
 }
 
 type handlerOf[T client.Object] struct {
 	declaration
-	fn Handler[T]
+	fn   Handler[T]
+	when []func(*Request[T]) bool
+	// changed tells whether what has happened is a change for the handler; nil: any is.
+	changed func(*Request[T]) bool
+}
+
+// A child is a kind of which objects are owned.
+type child struct {
+	obj        client.Object
+	predicates []predicate.Predicate
 }
 
 type resourceOptions struct {
@@ -36,7 +55,7 @@ type resourceOptions struct {
 // For declares a kind by an object of it: a pointer to a Go type of the manager's scheme,
 // [Unstructured] or [Metadata].
 func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
-	r := &Resource[T]{obj: obj, resourceOptions: resourceOptions{results: "status"}}
+	r := &Resource[T]{declared: &declared[T]{obj: obj, resourceOptions: resourceOptions{results: "status"}}}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&r.resourceOptions)
@@ -50,59 +69,127 @@ func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
 // The id names the handler on the objects; it must be unique in the kind, and changing it makes it
 // another handler.
 func (r *Resource[T]) OnCreate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
-	return r.add("OnCreate", id, []Reason{ReasonCreate}, fn, opts)
+	return r.on("OnCreate", id, []Reason{ReasonCreate}, fn, opts)
 }
 
 // OnUpdate adds a handler for objects whose essence has changed since it was last handled: the labels,
-// the annotations, the spec or any other stanza except the status. kopf: @kopf.on.update.
+// the annotations, the spec or any other stanza except the status. With [Field], only that field counts,
+// whatever it is. kopf: @kopf.on.update.
 func (r *Resource[T]) OnUpdate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
-	return r.add("OnUpdate", id, []Reason{ReasonUpdate}, fn, opts)
+	return r.on("OnUpdate", id, []Reason{ReasonUpdate}, fn, opts)
 }
 
 // OnDelete adds a handler for objects that are being deleted. They are held by the operator's
 // finalizer until it is done, unless it is [Optional]. kopf: @kopf.on.delete.
 func (r *Resource[T]) OnDelete(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
-	return r.add("OnDelete", id, []Reason{ReasonDelete}, fn, opts)
+	return r.on("OnDelete", id, []Reason{ReasonDelete}, fn, opts)
 }
 
 // OnResume adds a handler that is called once in the life of a process for each object that was
 // handled by an earlier one; not for new objects. kopf: @kopf.on.resume.
 func (r *Resource[T]) OnResume(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
-	return r.add("OnResume", id, []Reason{ReasonResume}, fn, opts)
+	return r.on("OnResume", id, []Reason{ReasonResume}, fn, opts)
 }
 
 // On adds one handler, with one id and one progress, for several reasons: creation and resuming,
 // say. kopf: several decorators on one function.
 func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...HandlerOption) *Resource[T] {
-	return r.add("On", id, reasons, fn, opts)
+	return r.on("On", id, reasons, fn, opts)
 }
 
-func (r *Resource[T]) add(method, id string, reasons []Reason, fn Handler[T], opts []HandlerOption) *Resource[T] {
-	h := handlerOf[T]{fn: fn, declaration: declaration{id: id, method: method}}
-	if fn == nil {
-		h.mistakef("the handler is nil: give it a function")
+// OnField adds a handler for a change of one field, wherever in the object it is, and whatever has
+// happened to the object: it comes with the object, is changed, or goes. Request.Diff and [Request.Field]
+// are about the field. The path is dotted, as for [Field]. kopf: @kopf.on.field.
+//
+// The handler's progress, and its result, are kept under "<id>/<path>", as in kopf.
+func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
+	h := r.handler("OnField", id, fn)
+	h.AnyReason = true
+	return r.add(h, append([]HandlerOption{Field(path)}, opts...))
+}
+
+// OnEvent adds a handler that only watches: it is called for every state of the objects that is observed,
+// with how it came in Request.Event, deleted objects with their last state; in order, before all other
+// handlers. It leaves no trace: what it changes in Request.Object is not written, there are no results,
+// no finalizer and no progress, and an error is logged and forgotten. kopf: @kopf.on.event.
+func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
+	h := r.handler("OnEvent", id, fn)
+	h.role = spying
+	return r.add(h, opts)
+}
+
+// OnReconcile adds a level-triggered handler: it is called when the object, or one that it owns (see
+// [Resource.Owns]), has changed, when the operator has started, and after its [Interval]; it is to make
+// things as they should be, whatever has happened. It has no progress on the object: each process calls it
+// anew. Its own changes of Request.Object do not call it again. After an error it is called again with a
+// backoff, by default from 100 milliseconds to 2 minutes.
+func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
+	h := r.handler("OnReconcile", id, fn)
+	h.role = leveling
+	return r.add(h, opts)
+}
+
+// Owns calls the [Resource.OnReconcile] handlers of an object also when an object that it owns has changed
+// or is gone: one with an owner reference to it. With predicates, only for events that pass them all.
+func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate) *Resource[T] {
+	r.children = append(r.children, child{obj, predicates})
+	return r
+}
+
+// When returns a view of the resource: handlers that are added to it also need the match, which must be
+// quick and without effects; one that panics does not match. What is added to the view belongs to the
+// resource: it need not be given to [New], too. kopf: when=.
+func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
+	if match == nil {
+		r.mistakes = append(r.mistakes, fmt.Errorf("When(nil): give it a function, or leave it out"))
+		return r
 	}
+	return &Resource[T]{declared: r.declared, when: append(slices.Clone(r.when), match), use: r.use}
+}
+
+// Use puts functions around the handlers that are added to this view after it: tracing, a limit, a lock.
+// The first one given is the outermost.
+func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
+	if slices.ContainsFunc(mw, func(m Middleware[T]) bool { return m == nil }) {
+		r.mistakes = append(r.mistakes, fmt.Errorf("Use has a nil middleware: leave it out"))
+		return r
+	}
+	r.use = append(slices.Clone(r.use), mw...)
+	return r
+}
+
+func (r *Resource[T]) on(method, id string, reasons []Reason, fn Handler[T], opts []HandlerOption) *Resource[T] {
+	h := r.handler(method, id, fn)
 	if len(reasons) == 0 {
 		h.mistakef("it has no reasons: name at least one, such as ReasonCreate")
 	}
-	var words []string
 	for _, reason := range reasons {
 		if !slices.Contains(handled, reason) {
 			h.mistakef("%q is no reason to call it for: use one of %q", reason, handled)
 		}
-		words = append(words, string(reason))
+		h.Reasons = append(h.Reasons, string(reason))
 	}
-	h.Criteria = match.Criteria{Reasons: words}
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&h.declaration)
-		}
-	}
-	r.handlers = append(r.handlers, h)
-	return r
+	return r.add(h, opts)
 }
 
 var handled = []Reason{ReasonCreate, ReasonUpdate, ReasonDelete, ReasonResume}
 
-// where names a handler in an error.
-func (h handlerOf[T]) where() string { return fmt.Sprintf("%s(%q)", h.method, h.id) }
+// handler begins the declaration of a handler of this view.
+func (r *Resource[T]) handler(method, id string, fn Handler[T]) *handlerOf[T] {
+	h := &handlerOf[T]{declaration: declaration{id: id, method: method}, fn: fn, when: r.when}
+	h.Criteria = match.Criteria{}
+	if fn == nil {
+		h.mistakef("the handler is nil: give it a function")
+		return h
+	}
+	for _, wrap := range slices.Backward(r.use) {
+		h.fn = wrap(h.fn)
+	}
+	return h
+}
+
+func (r *Resource[T]) add(h *handlerOf[T], opts []HandlerOption) *Resource[T] {
+	h.apply(opts)
+	r.handlers = append(r.handlers, h)
+	return r
+}

@@ -18,7 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
+
+// recorderName is the source of the Events that are posted about objects.
+const recorderName = "kopf-runtime"
 
 // Start validates the operator, asks the API server for its kinds, and handles their objects until
 // the context ends. The manager calls it.
@@ -27,7 +31,21 @@ func (o *Operator) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.discover(kinds); err != nil {
+	if err := o.perform(ctx, "startup", o.startup); err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped before it has begun
+		}
+		return fmt.Errorf("the operator cannot start:\n%w", err)
+	}
+	err = o.handle(ctx, kinds)
+	cleaned := o.perform(context.WithoutCancel(ctx), "cleanup", o.cleanup)
+	return errors.Join(err, cleaned)
+}
+
+// handle runs a controller for each kind.
+func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
+	scopes, err := o.discover(kinds)
+	if err != nil {
 		return err
 	}
 	release, err := o.claim(kinds)
@@ -37,16 +55,25 @@ func (o *Operator) Start(ctx context.Context) error {
 	defer release()
 	settings := o.settings
 	settings.Client, settings.Cache, settings.Live = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
+	settings.Pin = progress.Pin(settings.Baseline)
+	settings.Recorder = o.mgr.GetEventRecorder(recorderName)
 
-	group, ctx := errgroup.WithContext(ctx)
+	gate := newGate(kinds)
+	engines := make([]*engine.Engine, len(kinds))
+	controllers := make([]controller.Controller, len(kinds))
 	for i, kind := range kinds {
-		c, err := o.controller(engine.New(settings, kind), o.resources[i].options())
-		if err != nil {
+		engines[i] = engine.New(settings, kind)
+		if controllers[i], err = o.controller(engines[i], o.resources[i], scopes[i], gate); err != nil {
 			return fmt.Errorf("%s: %w", kind.GVK.Kind, err)
 		}
+	}
+	o.starts(engines)
+	defer o.starts(nil)
+	group, ctx := errgroup.WithContext(ctx)
+	for i, c := range controllers {
 		group.Go(func() error {
 			if err := c.Start(ctx); err != nil {
-				return fmt.Errorf("%s: %w", kind.GVK.Kind, err)
+				return fmt.Errorf("%s: %w", kinds[i].GVK.Kind, err)
 			}
 			return nil
 		})
@@ -54,15 +81,30 @@ func (o *Operator) Start(ctx context.Context) error {
 	return group.Wait()
 }
 
-// discover learns from the API server how it serves the kinds, and tells which it does not.
-func (o *Operator) discover(kinds []engine.Kind) error {
+// starts takes note of what is running; nil: nothing is any more.
+func (o *Operator) starts(engines []*engine.Engine) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.engines, o.started, o.syncing = engines, len(engines) > 0, 2*len(engines)
+}
+
+// synced takes note that a cache, or the indexes for a kind, are complete.
+func (o *Operator) synced() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.syncing--
+}
+
+// discover learns from the API server how it serves the kinds, whether in namespaces, say, and tells which
+// it does not.
+func (o *Operator) discover(kinds []engine.Kind) (namespaced []bool, err error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("discovering the served kinds: %w", err)
+		return nil, fmt.Errorf("discovering the served kinds: %w", err)
 	}
 	var problems []error
 	for i := range kinds {
-		served, hasStatus, err := lookUp(client, kinds[i].GVK)
+		served, hasStatus, inNamespaces, err := lookUp(client, kinds[i].GVK)
 		switch {
 		case err != nil:
 			problems = append(problems, fmt.Errorf("%s: asking whether the API server serves it: %w", kinds[i].GVK.Kind, err))
@@ -71,35 +113,37 @@ func (o *Operator) discover(kinds []engine.Kind) error {
 				kinds[i].GVK.Kind, kinds[i].GVK.GroupVersion()))
 		}
 		kinds[i].HasStatus = hasStatus
+		namespaced = append(namespaced, inNamespaces)
 	}
 	if err := errors.Join(problems...); err != nil {
-		return fmt.Errorf("the operator cannot start:\n%w", err)
+		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
 	}
-	return nil
+	return namespaced, nil
 }
 
-func lookUp(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (served, hasStatus bool, err error) {
+func lookUp(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (served, hasStatus, namespaced bool, err error) {
 	list, err := client.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
-		return false, false, nil
+		return false, false, false, nil
 	}
 	if err != nil {
-		return false, false, err
+		return false, false, false, err
 	}
 	plural := ""
 	for _, r := range list.APIResources {
 		if r.Kind == gvk.Kind && !strings.Contains(r.Name, "/") {
-			plural, served = r.Name, true
+			plural, served, namespaced = r.Name, true, r.Namespaced
 		}
 	}
 	for _, r := range list.APIResources {
 		hasStatus = hasStatus || served && r.Name == plural+"/status"
 	}
-	return served, hasStatus, nil
+	return served, hasStatus, namespaced, nil
 }
 
 // controller builds the controller of one kind; it is not started yet.
-func (o *Operator) controller(e *engine.Engine, opts *resourceOptions) (controller.Controller, error) {
+func (o *Operator) controller(e *engine.Engine, r resource, namespaced bool, g *gate) (controller.Controller, error) {
+	opts := r.options()
 	options := opts.controller
 	options.Reconciler = e
 	for _, wrap := range o.wrappers {
@@ -126,7 +170,17 @@ func (o *Operator) controller(e *engine.Engine, opts *resourceOptions) (controll
 	if err != nil {
 		return nil, err
 	}
-	return c, c.Watch(source.Kind(o.mgr.GetCache(), e.New(), e.Inventory().EventHandler(opts.predicates...)))
+	watched := g.around(e.Name, source.Kind(o.mgr.GetCache(), e.New(), e.EventHandler(opts.predicates...)), o.synced)
+	sources := []source.Source{watched, &closed{g, o.synced}, e.Promoter(options.MaxConcurrentReconciles)}
+	for _, c := range r.owned() {
+		sources = append(sources, source.Kind(o.mgr.GetCache(), c.obj, e.Relatives(owners(&e.Kind, namespaced), c.predicates...)))
+	}
+	for _, src := range sources {
+		if err := c.Watch(src); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 // Faults of the API are retried with these pauses, for each object by itself.

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,16 +22,34 @@ type resource interface {
 	// kind returns what the engine needs; the error joins all mistakes of the declaration.
 	kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error)
 	options() *resourceOptions
+	owned() []child
+	identity() any // the same for all views
+	controllerName(scheme *runtime.Scheme) string
 }
 
 func (r *Resource[T]) options() *resourceOptions { return &r.resourceOptions }
+func (r *Resource[T]) owned() []child            { return r.children }
+func (r *Resource[T]) identity() any             { return r.declared }
+
+func (r *Resource[T]) controllerName(scheme *runtime.Scheme) string {
+	if r.name != "" {
+		return r.name
+	}
+	gvk, err := apiutil.GVKForObject(r.obj, scheme)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(gvk.Kind)
+}
 
 func (r *Resource[T]) applyTo(o *Operator) {
 	if r == nil {
 		o.mistake(errors.New("a resource is nil: make it with For"))
 		return
 	}
-	o.resources = append(o.resources, r)
+	if !slices.ContainsFunc(o.resources, func(other resource) bool { return other.identity() == r.identity() }) {
+		o.resources = append(o.resources, r)
+	}
 }
 
 // Validate tells all mistakes in the declaration of the operator, joined: which handler of which
@@ -69,7 +88,7 @@ func (o *Operator) kinds() ([]engine.Kind, error) {
 }
 
 func (r *Resource[T]) kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error) {
-	if v := reflect.ValueOf(r.obj); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if isNil(r.obj) {
 		return engine.Kind{}, errors.New("For(nil): give it an object of the kind, such as &v1.Database{}")
 	}
 	gvk, err := apiutil.GVKForObject(r.obj, scheme)
@@ -78,49 +97,192 @@ func (r *Resource[T]) kind(scheme *runtime.Scheme, store progress.Store, c clien
 			"add its AddToScheme to the scheme, or set the kind of an unstructured object: %w", r.obj, orUnset(err))
 	}
 	kind := engine.Kind{
-		Name: r.name, GVK: gvk, Results: strings.Split(r.results, "."),
+		GVK: gvk, Results: strings.Split(r.results, "."),
 		New: func() client.Object {
 			obj := reflect.New(reflect.TypeOf(r.obj).Elem()).Interface().(client.Object)
 			obj.GetObjectKind().SetGroupVersionKind(gvk)
 			return obj
 		},
 	}
-	if kind.Name == "" {
-		kind.Name = strings.ToLower(gvk.Kind)
-	}
-	problems := slices.Clone(r.mistakes)
-	if len(r.handlers) == 0 {
-		problems = append(problems, errors.New("it has no handlers: add one, such as OnCreate"))
-	}
-	for _, h := range r.handlers {
-		for _, mistake := range append(h.mistakes, register(&kind, store, h, c)...) {
-			problems = append(problems, fmt.Errorf("%s: %w", h.where(), mistake))
-		}
-	}
+	kind.Name = r.controllerName(scheme)
+	problems := append(slices.Clone(r.mistakes), r.register(&kind, scheme, store, c)...)
 	for i, problem := range problems {
 		problems[i] = fmt.Errorf("%s: %w", gvk.Kind, problem)
 	}
 	return kind, errors.Join(problems...)
 }
 
-func register[T client.Object](kind *engine.Kind, store progress.Store, h handlerOf[T], c client.Client) []error {
-	handler, key := h.Handler, h.id
-	handler.Do = h.fn.do(c)
-	if handler.Policy.Backoff != nil && handler.Policy.BackoffFunc != nil {
-		return []error{errors.New("it has both Backoff and BackoffFunc: leave one out")}
+// register hands the handlers over to the engine, and tells what is wrong with them.
+func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store progress.Store, c client.Client) (problems []error) {
+	if len(r.handlers)+len(r.indexes) == 0 {
+		problems = append(problems, errors.New("it has no handlers: add one, such as OnCreate"))
 	}
+	ids := map[string]bool{}
+	complain := func(h *handlerOf[T], mistakes ...error) {
+		for _, mistake := range mistakes {
+			if mistake != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", h.where(), mistake))
+			}
+		}
+	}
+	all := slices.Clone(r.handlers)
+	for _, x := range r.indexes {
+		all = append(all, x.handlerOf)
+	}
+	for _, h := range all {
+		complain(h, h.mistakes...)
+		complain(h, h.check(r.obj, scheme)...)
+		switch {
+		case h.id == "":
+			complain(h, errors.New("the id is empty: give it a name, it is stored on the objects"))
+		case ids[h.fullID()]:
+			complain(h, fmt.Errorf("the id %q is used twice: give one of the handlers another id, "+
+				"or use On for one function with several reasons", h.fullID()))
+		case h.role == handling:
+			complain(h, addCausal(kind, store, h, c))
+		}
+		ids[h.fullID()] = true
+	}
+	for _, h := range r.handlers {
+		switch h.role {
+		case spying:
+			_ = kind.Spies.Add(h.fullID(), h.fullID(), h.forEngine(c)) // its id was checked
+		case leveling:
+			_ = kind.Levels.Add(h.fullID(), h.fullID(), h.forEngine(c))
+		}
+	}
+	for _, x := range r.indexes {
+		_ = x.register(kind, x.forEngine(c))
+	}
+	kind.Fields = r.fields()
+	if len(r.children) > 0 && len(kind.Levels.IDs()) == 0 {
+		problems = append(problems, errors.New("Owns means nothing without an OnReconcile handler: add one, or leave it out"))
+	}
+	return append(problems, checkAfter(kind)...)
+}
+
+func addCausal[T client.Object](kind *engine.Kind, store progress.Store, h *handlerOf[T], c client.Client) error {
+	id := h.fullID()
+	key := id
 	if checker, ok := store.(progress.KeyChecker); ok {
 		var err error
-		if key, err = checker.Key(h.id); err != nil {
-			return []error{err}
+		if key, err = checker.Key(id); err != nil {
+			return err
 		}
-	} else if h.id == "" {
-		return []error{errors.New("the id is empty: give it a name, it is stored on the objects")}
 	}
-	if err := kind.Handlers.Add(h.id, key, handler); err != nil {
-		return []error{err}
+	return kind.Handlers.Add(id, key, h.forEngine(c))
+}
+
+// forEngine is the handler as the engine needs it.
+func (h *handlerOf[T]) forEngine(c client.Client) engine.Handler {
+	handler := h.Handler
+	handler.Do = h.fn.do(c)
+	if h.role == leveling && handler.Policy.Backoff == nil && handler.Policy.BackoffFunc == nil {
+		handler.Policy.BackoffFunc = Exponential(100*time.Millisecond, 2*time.Minute)
+	}
+	for _, match := range h.when {
+		handler.When = append(handler.When, asked(match, c))
+	}
+	if h.changed != nil {
+		handler.Changed = asked(h.changed, c)
+	}
+	return handler
+}
+
+// asked makes a test of the user's one that the engine can ask.
+func asked[T client.Object](test func(*Request[T]) bool, c client.Client) func(*engine.Call) bool {
+	return func(call *engine.Call) bool {
+		req, err := requestOf[T](call)
+		if err != nil {
+			return false
+		}
+		req.Client = c
+		return test(req)
+	}
+}
+
+// check tells what is wrong with a handler that needs to know the kind, and resolves what does.
+func (h *handlerOf[T]) check(obj T, scheme *runtime.Scheme) (mistakes []error) {
+	if h.Policy.Backoff != nil && h.Policy.BackoffFunc != nil {
+		mistakes = append(mistakes, errors.New("it has both Backoff and BackoffFunc: leave one out"))
+	}
+	if h.Criteria.Field != nil {
+		if unknown := unknownField(reflect.TypeOf(obj), h.Criteria.Field.Path); unknown != "" {
+			mistakes = append(mistakes, fmt.Errorf("Field(%q): the Go type %T has no field %s: correct the path",
+				strings.Join(h.Criteria.Field.Path, "."), obj, unknown))
+		}
+	}
+	h.Owners = nil
+	for _, owner := range h.owners {
+		gvk, err := apiutil.GVKForObject(owner, scheme)
+		if err != nil || gvk.Empty() {
+			mistakes = append(mistakes, fmt.Errorf("OwnedBy(%T): the manager's scheme does not know the kind: "+
+				"add its AddToScheme to the scheme: %w", owner, orUnset(err)))
+			continue
+		}
+		h.Owners = append(h.Owners, gvk.GroupKind())
+	}
+	return mistakes
+}
+
+// fields are those that handlers want to know of, as far as they are not essential anyway. Indexes see the
+// objects themselves.
+func (r *Resource[T]) fields() (paths [][]string) {
+	for _, h := range r.handlers {
+		if f := h.Criteria.Field; f != nil && slices.Contains([]string{"status", "metadata"}, f.Path[0]) {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
+}
+
+// checkAfter resolves the ids in After, and finds those that do not exist, and circles.
+func checkAfter(kind *engine.Kind) (problems []error) {
+	waits := map[string][]string{}
+	for _, id := range kind.Handlers.IDs() {
+		handler, _ := kind.Handlers.Get(id)
+		for i, first := range handler.After {
+			if _, ok := kind.Handlers.Get(first); ok {
+				continue
+			}
+			// Handlers for fields may be named without them.
+			named := slices.DeleteFunc(slices.Clone(kind.Handlers.IDs()), func(other string) bool {
+				h, _ := kind.Handlers.Get(other)
+				return h.Field == nil || other != first+"/"+strings.Join(h.Field.Path, ".")
+			})
+			if len(named) != 1 {
+				problems = append(problems, fmt.Errorf("handler %q comes after %q, which is no handler of this kind: correct the id", id, first))
+				continue
+			}
+			handler.After[i] = named[0]
+		}
+		waits[id] = handler.After
+	}
+	for _, id := range kind.Handlers.IDs() {
+		if circle := circleFrom(waits, id, nil); circle != nil && circle[0] == id && slices.Min(circle) == id {
+			problems = append(problems, fmt.Errorf("the handlers %s come after each other in a circle: leave out one After",
+				strings.Join(append(circle, id), " → ")))
+		}
+	}
+	return problems
+}
+
+// circleFrom follows the handlers that one comes after, back to itself.
+func circleFrom(waits map[string][]string, id string, path []string) []string {
+	if i := slices.Index(path, id); i >= 0 {
+		return path[i:]
+	}
+	for _, first := range waits[id] {
+		if circle := circleFrom(waits, first, append(slices.Clone(path), id)); circle != nil {
+			return circle
+		}
 	}
 	return nil
+}
+
+func isNil(obj client.Object) bool {
+	v := reflect.ValueOf(obj)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func orUnset(err error) error {

@@ -56,7 +56,7 @@ func (k annotationKeys) check(id string) (string, error) {
 			"use letters, digits, '-', '_', '.' and '/' within", id, key, strings.Join(problems, "; "))
 	}
 	switch strings.TrimPrefix(key, k.prefix+"/") {
-	case markerName, baselineName, touchName:
+	case markerName, baselineName, touchName, pinName:
 		return "", fmt.Errorf("the id %q is the name of an annotation of the framework's own: choose another", id)
 	}
 	return key, nil
@@ -64,7 +64,7 @@ func (k annotationKeys) check(id string) (string, error) {
 
 // mark says on the object whose annotations with this prefix are, unless the prefix says so itself.
 func (k annotationKeys) mark(annotations map[string]string) {
-	if strings.HasPrefix(k.prefix, "kopf.") {
+	if strings.HasPrefix(k.prefix, "kopf.") || k.prefix == pinPrefix {
 		return
 	}
 	key := k.prefix + "/" + markerName

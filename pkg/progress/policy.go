@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // DefaultBackoff is how long after an unknown error the next attempt is made.
@@ -48,7 +50,8 @@ type Policy struct {
 	// Timeout is for how long after it was selected a handler is tried; nil: no limit. It is
 	// looked at between attempts, and does not interrupt one. kopf: timeout=.
 	Timeout *time.Duration
-	// Backoff is the pause after an unknown error; nil: [DefaultBackoff]. kopf: backoff=.
+	// Backoff is the pause after an unknown error; nil: [DefaultBackoff]. If the error is an answer of
+	// the API server that asks for a longer one, that counts. kopf: backoff=.
 	Backoff *time.Duration
 	// BackoffFunc computes the pause instead, from the attempt that failed and its error.
 	BackoffFunc func(a Attempt, err error) time.Duration
@@ -69,6 +72,9 @@ type Outcome struct {
 	Success bool
 	// Attempted is false when the handler was given up without calling it once more.
 	Attempted bool
+	// Waiting: the handler has done its part and waits for its sub-handlers. That is no attempt that
+	// counts, and no error.
+	Waiting bool
 	// Interrupted: the attempt was cut off from outside (the process is stopping) and does not
 	// count. It will be made again.
 	Interrupted bool
@@ -138,7 +144,7 @@ func (p Policy) Outcome(record Record, now time.Time, err error) Outcome {
 	case p.Errors == ErrorsPermanent:
 		return Outcome{Err: err, Final: true, Attempted: true}
 	default:
-		return p.again(record, now, err, p.backoff(record, err))
+		return p.again(record, now, err, max(p.backoff(record, err), suggested(err)))
 	}
 }
 
@@ -151,6 +157,15 @@ func (p Policy) backoff(record Record, err error) time.Duration {
 	default:
 		return DefaultBackoff
 	}
+}
+
+// suggested is the pause that the API server asks for in an answer (its Retry-After).
+func suggested(err error) time.Duration {
+	seconds, ok := apierrors.SuggestsClientDelay(err)
+	if !ok {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 // again looks ahead: an attempt that the limits will not allow is not waited for.

@@ -19,6 +19,7 @@ type State struct {
 
 type handler struct {
 	id     string
+	parent string // the id of the handler that has declared it; empty for those of [Load]
 	record Record
 	stored bool // something of it, if only an unreadable one, is on the object
 	active bool // selected for the cause
@@ -64,15 +65,49 @@ func (s *State) Begin(purpose string, ids []string, now time.Time) (superseded m
 		if !h.active {
 			continue
 		}
-		if h.record.Purpose != "" && h.record.Purpose != purpose && h.record.Finished() {
-			h.record = Record{Subrefs: h.record.Subrefs}
-		}
-		if h.record.Started.IsZero() {
-			h.record.Started = now
-		}
-		h.record.Purpose = purpose
+		h.enter(purpose, now)
 	}
 	return superseded
+}
+
+// enter makes the record one of the cause.
+func (h *handler) enter(purpose string, now time.Time) {
+	if h.record.Purpose != "" && h.record.Purpose != purpose && h.record.Finished() {
+		h.record = Record{Subrefs: h.record.Subrefs}
+	}
+	if h.record.Started.IsZero() {
+		h.record.Started = now
+	}
+	h.record.Purpose = purpose
+}
+
+// Adopt selects handlers that another one has declared while it was called: its sub-handlers. Their
+// records are loaded; the handlers above remember their ids, to purge them when the cause is over, even
+// if they are not declared again by then.
+func (s *State) Adopt(store Store, obj client.Object, parent string, ids []string, now time.Time) error {
+	var problems []error
+	for _, id := range ids {
+		i := slices.IndexFunc(s.handlers, func(h handler) bool { return h.id == id })
+		if i < 0 {
+			record, err := store.Fetch(obj, id)
+			h := handler{id: id, parent: parent, stored: record != nil || err != nil}
+			if record != nil {
+				h.record = *record
+			}
+			problems = append(problems, err)
+			i, s.handlers = len(s.handlers), append(s.handlers, h)
+		}
+		s.handlers[i].active = true
+		s.handlers[i].enter(s.purpose, now)
+		for above := parent; above != ""; {
+			h := &s.handlers[slices.IndexFunc(s.handlers, func(h handler) bool { return h.id == above })]
+			if !slices.Contains(h.record.Subrefs, id) {
+				h.record.Subrefs = append(slices.Clone(h.record.Subrefs), id)
+			}
+			above = h.parent
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // Carry takes finished records of any cause into the given one, where they count as they are: for
@@ -85,11 +120,14 @@ func (s *State) Carry(purpose string, ids []string) {
 	}
 }
 
-// Due returns the selected handlers that can be called at the given time.
-func (s *State) Due(now time.Time) []string {
+// Due returns the selected handlers that can be called at the given time; sub-handlers not included.
+func (s *State) Due(now time.Time) []string { return s.DueBelow("", now) }
+
+// DueBelow returns the sub-handlers of a handler that can be called at the given time.
+func (s *State) DueBelow(parent string, now time.Time) []string {
 	var ids []string
 	for _, h := range s.handlers {
-		if h.active && h.record.Due(now) {
+		if h.active && h.parent == parent && h.record.Due(now) {
 			ids = append(ids, h.id)
 		}
 	}
@@ -110,7 +148,7 @@ func (s *State) Record(id string) Record {
 func (s *State) Settle(id string, outcome Outcome, now time.Time) {
 	for i := range s.handlers {
 		if h := &s.handlers[i]; h.id == id {
-			h.record = h.record.after(outcome, now)
+			h.record = h.record.After(outcome, now)
 		}
 	}
 }
@@ -124,11 +162,12 @@ func (s *State) Reset(id string, record Record) {
 	}
 }
 
-func (r Record) after(outcome Outcome, now time.Time) Record {
+// After is the record after an attempt that ended at the given time.
+func (r Record) After(outcome Outcome, now time.Time) Record {
 	if outcome.Interrupted {
 		return r
 	}
-	if outcome.Attempted {
+	if outcome.Attempted && !outcome.Waiting {
 		r.Retries++
 	}
 	r.Message, r.Delayed = "", time.Time{}
@@ -144,21 +183,27 @@ func (r Record) after(outcome Outcome, now time.Time) Record {
 	return r
 }
 
-// Done reports whether all selected handlers have succeeded or failed for good.
+// Done reports whether all selected handlers have succeeded or failed for good. Sub-handlers do not
+// count: their parents wait for them.
 func (s *State) Done() bool {
-	for _, h := range s.handlers {
-		if h.active && !h.record.Finished() {
-			return false
-		}
-	}
-	return true
+	_, left := s.Delay(time.Time{})
+	return !left
 }
 
 // Delay tells how long after the given time the next selected handler is due: 0 when one is due
-// already, false when none is left.
-func (s *State) Delay(now time.Time) (delay time.Duration, ok bool) {
+// already, false when none is left. Handlers that cannot be called, due or not, are to be named.
+func (s *State) Delay(now time.Time, except ...string) (delay time.Duration, ok bool) {
+	return s.delayBelow("", now, except)
+}
+
+// DelayBelow is [State.Delay] for the sub-handlers of a handler.
+func (s *State) DelayBelow(parent string, now time.Time) (delay time.Duration, ok bool) {
+	return s.delayBelow(parent, now, nil)
+}
+
+func (s *State) delayBelow(parent string, now time.Time, except []string) (delay time.Duration, ok bool) {
 	for _, h := range s.handlers {
-		if !h.active || h.record.Finished() {
+		if !h.active || h.parent != parent || h.record.Finished() || slices.Contains(except, h.id) {
 			continue
 		}
 		left := max(0, h.record.Delayed.Sub(now))
@@ -169,10 +214,10 @@ func (s *State) Delay(now time.Time) (delay time.Duration, ok bool) {
 	return delay, ok
 }
 
-// Summary counts the selected handlers.
+// Summary counts the selected handlers, without sub-handlers.
 func (s *State) Summary() (sum Summary) {
 	for _, h := range s.handlers {
-		if h.active {
+		if h.active && h.parent == "" {
 			sum = sum.plus(h.record)
 		}
 	}
@@ -217,6 +262,29 @@ func (s *State) Purge(store Store, obj client.Object) error {
 // made again does not shorten them.
 func (s *State) Retire(store Store, obj client.Object, now time.Time) error {
 	return s.purge(store, obj, func(h handler) bool { return !h.record.delayed(now) })
+}
+
+// Left tells how long after the given time the last of the delays is over that [State.Retire] leaves: then
+// there is more to retire. False when there is none.
+func (s *State) Left(now time.Time) (delay time.Duration, ok bool) {
+	for _, h := range s.handlers {
+		if h.stored && h.record.delayed(now) {
+			delay, ok = max(delay, h.record.Delayed.Sub(now)), true
+		}
+	}
+	return delay, ok
+}
+
+// Started reports whether anything of a cause is on the object: records of handlers that were selected for it.
+func (s *State) Started(purpose string) bool {
+	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && h.record.Purpose == purpose })
+}
+
+// Acted reports whether a handler has come to an end for a cause, so that it has to be told when the cause is undone.
+func (s *State) Acted(purpose string) bool {
+	return slices.ContainsFunc(s.handlers, func(h handler) bool {
+		return h.stored && h.record.Purpose == purpose && h.record.Finished()
+	})
 }
 
 // Retirable reports whether there is anything to [State.Retire].

@@ -299,15 +299,11 @@ var _ = Describe("A change that comes, goes and comes again", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		for range 3 {
-			edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
-			Eventually(seen.all).Should(ContainElement("quick:update"))
-			edit(ctx, obj, func(w W) { w.Spec.Size = 1 })
-			Eventually(recordOf(ctx, obj, "quick")).Should(BeNil(), "the reverted update has left no success")
+		for i := range 7 {
+			edit(ctx, obj, func(w W) { w.Spec.Size = 2 - i%2 })
+			Eventually(func() int { return seen.count("quick:update") }).Should(BeNumerically(">", i), "whoever has acted is told")
 		}
-		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		handled(ctx, obj)
-		Expect(seen.count("quick:update")).To(BeNumerically(">=", 2))
 		Expect(line.gaps()).To(HaveExactElements(atLeast(2 * time.Second)))
 	}, SpecTimeout(minute))
 })

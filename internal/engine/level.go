@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// reasonReconcile is the reason of level-triggered handlers.
+const reasonReconcile = "reconcile"
+
+// A levelState is what is known of one level-triggered handler of one object. It is not kept on the
+// object: after a restart, all of them are called.
+type levelState struct {
+	record  progress.Record // of the attempts since the last success
+	due     time.Time       // when it is to be called, whatever happens; zero: not by itself
+	stirred bool            // something has happened since it was called
+}
+
+// level calls the level-triggered handlers if something has happened to the object or around it, or if
+// their time has come. What they change is written at the end of the pass.
+func (e *Engine) level(ctx context.Context, c *cycle) {
+	if len(e.Levels.IDs()) == 0 || c.stopped || c.fault != nil || isDone(ctx) {
+		return
+	}
+	if e.memories.Stirred(client.ObjectKeyFromObject(c.before), c.memory) {
+		for _, st := range c.memory.Levels {
+			st.(*levelState).stirred = true
+		}
+	}
+	for _, id := range e.Levels.IDs() {
+		handler, _ := e.Levels.Get(id)
+		if ok, why := e.passes(ctx, c, id, handler, match.Subject{Object: c.content}); !ok {
+			delete(c.memory.Levels, id)
+			log.FromContext(ctx).V(4).Info("Handler not concerned", "handler", id, "why", why)
+			continue
+		}
+		if st := c.levelState(id); st.isDue(now()) {
+			e.callLevel(ctx, c, id, handler, st)
+		}
+	}
+}
+
+// levelState is what is known of a handler; at first sight, it is to be called.
+func (c *cycle) levelState(id string) *levelState {
+	if st, ok := c.memory.Levels[id]; ok {
+		return st.(*levelState)
+	}
+	if c.memory.Levels == nil {
+		c.memory.Levels = map[string]any{}
+	}
+	st := &levelState{stirred: true}
+	c.memory.Levels[id] = st
+	return st
+}
+
+// isDue respects the delay of a handler that has failed, whatever has happened since (B-11).
+func (st *levelState) isDue(at time.Time) bool {
+	return !st.record.Delayed.After(at) && (st.stirred || !st.due.IsZero() && !st.due.After(at))
+}
+
+// next is when it is to be called, if nothing happens until then; zero: not by itself.
+func (st *levelState) next() time.Time {
+	if st.stirred && !st.record.Delayed.IsZero() {
+		return st.record.Delayed
+	}
+	return st.due
+}
+
+func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, st *levelState) {
+	st.stirred, st.due = false, time.Time{}
+	if st.record.Started.IsZero() {
+		st.record.Started = now()
+	}
+	s := &share{id: id, policy: h.Policy, before: st.record, level: st}
+	var again time.Duration
+	do := func(ctx context.Context) error {
+		call := e.told(c, id, h, st.record)
+		call.Reason, call.Old, call.Diff = reasonReconcile, nil, nil
+		err := h.Do(ctx, call)
+		again = call.Again
+		changed, failed := e.changes(ctx, c, call.Object)
+		if failed == nil {
+			failed = e.show(c, changed)
+		}
+		if failed != nil {
+			return first(err, failed)
+		}
+		s.doc = changed
+		if err == nil && call.Result != nil {
+			s.doc = patching.Merged(changed, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))
+		}
+		return err
+	}
+	s.outcome = execution.Invoke(ctx, execution.Call{
+		Kind: e.Name, ID: id, Reason: reasonReconcile, Policy: h.Policy, Record: st.record, Do: do, Quiet: true,
+	})
+	if len(s.doc) > 0 {
+		c.shares = append(c.shares, s)
+	}
+	if again == 0 {
+		again = h.Interval
+	}
+	st.settle(s.outcome, again)
+}
+
+// settle takes in how an attempt has ended; a handler that has succeeded, or failed for good, is called
+// again when something happens, or after a while, if it wants to be.
+func (st *levelState) settle(outcome progress.Outcome, again time.Duration) {
+	at := now()
+	st.record = st.record.After(outcome, at)
+	switch {
+	case outcome.Interrupted:
+		st.stirred = true
+	case !outcome.Final:
+		st.due = st.record.Delayed
+	default:
+		st.record = progress.Record{}
+		if again > 0 {
+			st.due = at.Add(again)
+		}
+	}
+}
+
+// nextLevel tells how long it is until a level-triggered handler is due by itself; false if none is.
+func (c *cycle) nextLevel(at time.Time) (time.Duration, bool) {
+	var all []time.Time
+	for _, st := range c.memory.Levels {
+		if next := st.(*levelState).next(); !next.IsZero() {
+			all = append(all, next)
+		}
+	}
+	if len(all) == 0 {
+		return 0, false
+	}
+	return max(0, slices.MinFunc(all, time.Time.Compare).Sub(at)), true
+}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// reasonEvent is the reason of handlers that only watch.
+const reasonEvent = "event"
+
+// spy shows the observed states of a name to the handlers that only watch, each of them, in order, the
+// last state of a deleted object included. It leaves no trace on the object.
+func (e *Engine) spy(ctx context.Context, key types.NamespacedName) {
+	for _, sight := range e.memories.Sights(key) {
+		obj := sight.Object.DeepCopyObject().(client.Object)
+		e.identify(obj)
+		content, err := patching.Content(obj)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "The object has no JSON form")
+			continue
+		}
+		ctx := inventory.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
+		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", obj.GetUID()))
+		c := &cycle{before: obj, content: content, reason: reasonEvent, view: &Call{
+			Object: obj, Reason: reasonEvent, Event: sight.Event,
+		}}
+		for _, id := range e.Spies.IDs() {
+			handler, _ := e.Spies.Get(id)
+			if ok, why := e.passes(ctx, c, id, handler, match.Subject{Object: content}); !ok {
+				log.FromContext(ctx).V(4).Info("Handler not concerned", "handler", id, "why", why)
+				continue
+			}
+			e.callSpy(ctx, id, handler, obj, sight.Event)
+		}
+	}
+}
+
+func (e *Engine) callSpy(ctx context.Context, id string, h Handler, obj client.Object, event string) {
+	policy := h.Policy
+	policy.Retries = new(1) // the next state has another call
+	execution.Invoke(ctx, execution.Call{
+		Kind: e.Name, ID: id, Reason: reasonEvent, Policy: policy, Record: progress.Record{Started: now()}, Quiet: true,
+		Do: func(ctx context.Context) error {
+			return h.Do(ctx, &Call{
+				ID: id, Object: obj.DeepCopyObject().(client.Object), Reason: reasonEvent, Event: event,
+				Attempt: progress.Attempt{Started: now()}, Notify: e.notifierFor(obj),
+			})
+		},
+	})
+}

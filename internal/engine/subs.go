@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// runSubs calls the sub-handlers that a handler has declared, those that are due, and tells how its
+// attempt has ended: when all are done, it is; until then it waits, and is called again to declare them
+// anew. Waiting is no attempt of its own, and nothing that it could swallow (B-24).
+func (e *Engine) runSubs(ctx context.Context, c *cycle, parent string, h Handler, subs []Sub) progress.Outcome {
+	ids, handlers, err := e.selectSubs(ctx, c, parent, h, subs)
+	if err != nil {
+		e.notifier(c)("Warning", "HandlerMistake", "Handle", "%s: %s", parent, err.Error())
+		return h.Policy.Outcome(c.state.Record(parent), now(), progress.Permanent(err))
+	}
+	if err := c.state.Adopt(e.Store, c.before, parent, ids, now()); err != nil {
+		log.FromContext(ctx).Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())
+	}
+	for _, id := range chosen(e.Lifecycle, c.state, c.state.DueBelow(parent, now())) {
+		if err := e.checkpoint(ctx, c); err != nil {
+			c.fault = err
+		}
+		if c.stopped || c.fault != nil || isDone(ctx) {
+			return progress.Outcome{Waiting: true} // the next pass goes on
+		}
+		e.call(ctx, c, id, handlers[id])
+	}
+	delay, left := c.state.DelayBelow(parent, now())
+	if !left {
+		return progress.Outcome{Final: true, Success: true, Attempted: true}
+	}
+	return progress.Outcome{Waiting: true, Delay: delay}
+}
+
+// selectSubs checks the declarations, and applies their filters. Sub-handlers are for whatever their
+// parent is for (HND-23).
+func (e *Engine) selectSubs(ctx context.Context, c *cycle, parent string, h Handler, subs []Sub) ([]string, map[string]Handler, error) {
+	var ids []string
+	var mistakes []error
+	keys, handlers := map[string]string{}, map[string]Handler{}
+	checker, _ := e.Store.(progress.KeyChecker)
+	for _, sub := range subs {
+		key := sub.ID
+		if checker != nil {
+			var err error
+			if key, err = checker.Key(sub.ID); err != nil {
+				mistakes = append(mistakes, err)
+				continue
+			}
+		}
+		if taken, ok := keys[key]; ok || slices.Contains(e.Handlers.IDs(), sub.ID) {
+			mistakes = append(mistakes, fmt.Errorf("the sub-handler %q has the id of another one (%s): give each its own", sub.ID, orSelf(taken, sub.ID)))
+			continue
+		}
+		sub.Label = strings.TrimSuffix(orSelf(h.Label, parent), "/*") + "/*"
+		keys[key], handlers[sub.ID] = sub.ID, sub.Handler
+		if ok, why := e.subMatches(ctx, c, sub); ok {
+			ids = append(ids, sub.ID)
+		} else {
+			log.FromContext(ctx).V(4).Info("Sub-handler not selected", "handler", sub.ID, "why", why)
+		}
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, nil, fmt.Errorf("the sub-handlers of %q: %w", parent, err)
+	}
+	return ids, handlers, nil
+}
+
+func orSelf(taken, id string) string {
+	if taken == "" {
+		return id
+	}
+	return taken
+}
+
+func (e *Engine) subMatches(ctx context.Context, c *cycle, sub Sub) (ok bool, why string) {
+	h := sub.Handler
+	h.Reasons, h.EvenIfDeleted = []string{string(c.reason)}, true
+	if ok, why = e.passes(ctx, c, sub.ID, h, c.subject()); !ok {
+		return false, why
+	}
+	return e.matches(ctx, c, sub.ID, h, match.Situation{Reason: string(c.reason), Initial: true, Deleting: c.facts.Deleting})
+}

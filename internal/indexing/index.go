@@ -1,0 +1,97 @@
+package indexing
+
+import (
+	"iter"
+	"sync"
+)
+
+// An Index is values by keys, each of them from an object, which is known by its id.
+type Index[K comparable, V any, ID comparable] struct {
+	mu     sync.RWMutex
+	values map[K]map[ID]V
+	keys   map[ID][]K // of the values that an object has
+}
+
+// New returns an empty index.
+func New[K comparable, V any, ID comparable]() *Index[K, V, ID] {
+	return &Index[K, V, ID]{values: map[K]map[ID]V{}, keys: map[ID][]K{}}
+}
+
+// Set replaces the values of an object.
+func (x *Index[K, V, ID]) Set(id ID, values map[K]V) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, key := range x.keys[id] {
+		if _, stays := values[key]; !stays {
+			x.drop(id, key)
+		}
+	}
+	if len(values) == 0 {
+		delete(x.keys, id)
+		return
+	}
+	keys := make([]K, 0, len(values))
+	for key, value := range values {
+		if x.values[key] == nil {
+			x.values[key] = map[ID]V{}
+		}
+		x.values[key][id] = value
+		keys = append(keys, key)
+	}
+	x.keys[id] = keys
+}
+
+// Remove drops the values of an object.
+func (x *Index[K, V, ID]) Remove(id ID) { x.Set(id, nil) }
+
+func (x *Index[K, V, ID]) drop(id ID, key K) {
+	delete(x.values[key], id)
+	if len(x.values[key]) == 0 {
+		delete(x.values, key)
+	}
+}
+
+// Get returns the values of a key, in no particular order; nil if there are none.
+func (x *Index[K, V, ID]) Get(key K) []V {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if len(x.values[key]) == 0 {
+		return nil
+	}
+	out := make([]V, 0, len(x.values[key]))
+	for _, value := range x.values[key] {
+		out = append(out, value)
+	}
+	return out
+}
+
+// Has reports whether a key has values.
+func (x *Index[K, V, ID]) Has(key K) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return len(x.values[key]) > 0
+}
+
+// Len counts the keys.
+func (x *Index[K, V, ID]) Len() int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return len(x.values)
+}
+
+// All goes through the keys, in no particular order, and their values, as they are when it begins with them.
+func (x *Index[K, V, ID]) All() iter.Seq2[K, []V] {
+	return func(yield func(K, []V) bool) {
+		x.mu.RLock()
+		keys := make([]K, 0, len(x.values))
+		for key := range x.values {
+			keys = append(keys, key)
+		}
+		x.mu.RUnlock()
+		for _, key := range keys {
+			if values := x.Get(key); values != nil && !yield(key, values) {
+				return
+			}
+		}
+	}
+}

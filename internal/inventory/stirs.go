@@ -1,0 +1,42 @@
+package inventory
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// fromOutside stands for a stir that no version of the object tells of.
+const fromOutside = ""
+
+// maxStirs is how many versions are told apart.
+const maxStirs = 32
+
+// Stir takes note that something has changed around the objects of a name: an owned one, say.
+func (i *Inventory) Stir(key types.NamespacedName) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.stir(key, fromOutside)
+}
+
+func (i *Inventory) stir(key types.NamespacedName, version string) {
+	if !i.wants.Stirs {
+		return
+	}
+	if len(i.stirred[key]) >= maxStirs {
+		version = fromOutside
+		i.stirred[key] = nil
+	}
+	i.stirred[key] = append(i.stirred[key], version)
+}
+
+// Stirred reports, once, whether anything but our own writes has changed an object or its surroundings
+// since it was last asked for.
+func (i *Inventory) Stirred(key types.NamespacedName, memory *Memory) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	by, own := i.stirred[key], memory.Own
+	delete(i.stirred, key)
+	memory.Own = nil
+	return slices.ContainsFunc(by, func(version string) bool { return !slices.Contains(own, version) })
+}

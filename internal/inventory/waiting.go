@@ -1,0 +1,60 @@
+package inventory
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// wake takes note that a name is queued.
+func (i *Inventory) wake(key types.NamespacedName) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if since, waits := i.waiting[key]; !waits || since.After(time.Now()) {
+		i.waiting[key] = time.Now()
+	}
+}
+
+// Expect takes note that a name waits from a moment on: it is to be queued then.
+func (i *Inventory) Expect(key types.NamespacedName, from time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, waits := i.waiting[key]; !waits {
+		i.waiting[key] = from
+	}
+}
+
+// Take takes note that a worker has begun with a name.
+func (i *Inventory) Take(key types.NamespacedName) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.waiting, key)
+}
+
+// Waiting tells how many names wait for a worker, and for how long the first of them has.
+func (i *Inventory) Waiting() (n int, longest time.Duration) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	now := time.Now()
+	for _, since := range i.waiting {
+		if waits := now.Sub(since); waits >= 0 {
+			n, longest = n+1, max(longest, waits)
+		}
+	}
+	return n, longest
+}
+
+// Longest returns the names, at most so many, that have waited for longer than that, the first ones first.
+func (i *Inventory) Longest(atMost int, than time.Duration) []types.NamespacedName {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var keys []types.NamespacedName
+	for key, since := range i.waiting {
+		if time.Since(since) >= than {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return i.waiting[a].Compare(i.waiting[b]) })
+	return keys[:min(atMost, len(keys))]
+}

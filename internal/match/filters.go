@@ -1,0 +1,136 @@
+package match
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+)
+
+// A Test is asked about one value; an absent one is nil.
+type Test func(value any) bool
+
+// Filters are what the object of a handler has to be like. All of them have to pass.
+type Filters struct {
+	Labels, Annotations []Key
+	Owners              []schema.GroupKind // at least one owner is of one of these kinds
+	Field               *Field
+}
+
+// A Key is one label or annotation with its tests.
+type Key struct {
+	Name  string
+	Tests []Test
+}
+
+// A Field is one field with its tests.
+type Field struct {
+	Path []string
+	// Tests of the value. None: it has to be there.
+	Tests []Test
+	// From and To are tests of the value before and after a change.
+	From, To []Test
+}
+
+// A Subject is what filters look at.
+type Subject struct {
+	// Object is the JSON form of the object as it is.
+	Object map[string]any
+	// Old and New are the essences between which something has happened, for handlers of causes. Without
+	// a cause there is only the object.
+	Caused   bool
+	Old, New map[string]any
+}
+
+// Prematch asks all filters but those about changes: whether the object is any of the handler's business
+// (FLT-12).
+func (f Filters) Prematch(o Subject) (ok bool, why string) {
+	meta, _ := o.Object["metadata"].(map[string]any)
+	for _, stanza := range []struct {
+		name string
+		keys []Key
+	}{{"labels", f.Labels}, {"annotations", f.Annotations}} {
+		values, _ := meta[stanza.name].(map[string]any)
+		for _, key := range stanza.keys {
+			if !passes(key.Tests, values[key.Name]) {
+				return false, fmt.Sprintf("metadata.%s[%q] does not match", stanza.name, key.Name)
+			}
+		}
+	}
+	if len(f.Owners) > 0 && !f.owned(meta) {
+		return false, "it has no owner of the wanted kind"
+	}
+	if f.Field != nil && !f.Field.concerns(o) {
+		return false, "the field " + strings.Join(f.Field.Path, ".") + " does not match"
+	}
+	return true, ""
+}
+
+// concerns asks about the value of the field. Where something has happened to the object, it may be the
+// old one or the new one: a handler is told, too, when a value that it wants goes away (FLT-04, FLT-05).
+func (f *Field) concerns(o Subject) bool {
+	values := []any{f.of(o.Object)}
+	if o.Caused {
+		values = []any{f.of(o.New), f.of(o.Old)}
+	}
+	for _, value := range values {
+		if len(f.Tests) == 0 && value != nil || len(f.Tests) > 0 && passes(f.Tests, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// changed asks whether the field has changed, and as wanted (FLT-07, FLT-08). A handler without a field
+// is content with any change.
+func (f Filters) changed(o Subject) (ok bool, why string) {
+	if f.Field == nil {
+		return true, ""
+	}
+	before, after := f.Field.of(o.Old), f.Field.of(o.New)
+	switch name := strings.Join(f.Field.Path, "."); {
+	case diff.Equal(before, after):
+		return false, "the field " + name + " has not changed"
+	case !passes(f.Field.From, before):
+		return false, "the field " + name + " has changed from another value than wanted"
+	case !passes(f.Field.To, after):
+		return false, "the field " + name + " has changed to another value than wanted"
+	default:
+		return true, ""
+	}
+}
+
+func (f *Field) of(content map[string]any) any {
+	value, _ := diff.Lookup(content, f.Path...)
+	return value
+}
+
+func passes(tests []Test, value any) bool {
+	for _, test := range tests {
+		if !test(value) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f Filters) owned(meta map[string]any) bool {
+	owners, _ := meta["ownerReferences"].([]any)
+	for _, entry := range owners {
+		owner, _ := entry.(map[string]any)
+		version, _ := owner["apiVersion"].(string)
+		kind, _ := owner["kind"].(string)
+		gv, err := schema.ParseGroupVersion(version)
+		if err != nil {
+			continue
+		}
+		for _, wanted := range f.Owners {
+			if wanted == (schema.GroupKind{Group: gv.Group, Kind: kind}) {
+				return true
+			}
+		}
+	}
+	return false
+}

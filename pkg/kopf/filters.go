@@ -1,0 +1,133 @@
+package kopf
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+)
+
+// Label calls the handler only for objects with the label; with matchers, only if all of them pass.
+//
+// kopf: labels=.
+func Label(key string, m ...Matcher) HandlerOption {
+	return func(d *declaration) {
+		d.takes("Label", handling, spying, leveling, indexed, sub)
+		d.Labels = append(d.Labels, d.key("Label", key, m))
+		d.require(key, m)
+	}
+}
+
+// Annotation calls the handler only for objects with the annotation; with matchers, only if all of them pass.
+//
+// kopf: annotations=.
+func Annotation(key string, m ...Matcher) HandlerOption {
+	return func(d *declaration) {
+		d.takes("Annotation", handling, spying, leveling, indexed, sub)
+		d.Annotations = append(d.Annotations, d.key("Annotation", key, m))
+	}
+}
+
+func (d *declaration) key(option, key string, m []Matcher) match.Key {
+	where := fmt.Sprintf("%s(%q)", option, key)
+	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+		d.mistakef("%s can never match: no object has such a key: %s", where, strings.Join(problems, "; "))
+	}
+	for _, one := range matchersOf(m) {
+		text, isText := one.equal.(string)
+		switch {
+		case one.side != now:
+			d.mistakef("%s: From and To are for fields: use Field(\"metadata...\")", where)
+		case one.hasEqual && !isText:
+			d.mistakef("%s can never match: its values are texts, and %v is none", where, one.equal)
+		case one.hasEqual && option == "Label":
+			if problems := validation.IsValidLabelValue(text); len(problems) > 0 {
+				d.mistakef("%s can never match: no label has the value %q: %s", where, text, strings.Join(problems, "; "))
+			}
+		}
+	}
+	return match.Key{Name: key, Tests: d.tests(where, m, now, true)}
+}
+
+// Field makes the handler one for a field, given by its dotted path, such as "spec.size"; a dot within a
+// key is written as "\.", as in "metadata.labels.example\.com/tier". The path may lead anywhere in the
+// object, also into the status: what it leads to counts as essential.
+//
+// Without matchers, the field has to be there, before or after. With matchers, all have to pass, for the
+// value before or the one after. A handler for updates is called if the field has changed, and then only
+// if its From and To pass, too. Request.Diff and [Request.Field] are about the field. The handler's full
+// id is "<id>/<path>".
+//
+// kopf: field=, value=, old=, new=.
+func Field(path string, m ...Matcher) HandlerOption {
+	return func(d *declaration) {
+		d.takes("Field", handling, spying, leveling, indexed, sub)
+		where := fmt.Sprintf("Field(%q)", path)
+		keys, err := parsePath(path)
+		if err != nil {
+			d.mistakef("%s: %w", where, err)
+			return
+		}
+		if d.Criteria.Field == nil {
+			d.Criteria.Field = &match.Field{Path: keys}
+		} else if !reflect.DeepEqual(d.Criteria.Field.Path, keys) {
+			d.mistakef("%s: it has another field already (%s): a handler is for one", where, strings.Join(d.Criteria.Field.Path, "."))
+			return
+		}
+		f := d.Criteria.Field
+		f.Tests = append(f.Tests, d.tests(where, m, now, false)...)
+		f.From = append(f.From, d.tests(where, m, before, false)...)
+		f.To = append(f.To, d.tests(where, m, after, false)...)
+		if len(f.From)+len(f.To) > 0 && !d.seesChanges() {
+			d.mistakef("%s: From and To are for handlers that are told of changes (OnUpdate, OnField): this one has no old state", where)
+		}
+	}
+}
+
+// seesChanges reports whether a handler knows what was before. A sub-handler's parent decides.
+func (d *declaration) seesChanges() bool {
+	return d.role == sub || d.role == handling && (d.AnyReason || d.is(ReasonUpdate))
+}
+
+// OwnedBy calls the handler only for objects that are owned by one of the kind of the given object, which
+// may be empty. With several, one of the kinds is enough.
+func OwnedBy(owner client.Object) HandlerOption {
+	return func(d *declaration) {
+		d.takes("OwnedBy", handling, spying, leveling, indexed, sub)
+		if v := reflect.ValueOf(owner); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+			d.mistakef("OwnedBy(nil): give it an object of the owners' kind, such as &appsv1.Deployment{}")
+			return
+		}
+		d.owners = append(d.owners, owner)
+	}
+}
+
+// tests are the matchers for one side, with what cannot be true of any value told as a mistake.
+func (d *declaration) tests(where string, m []Matcher, s side, presenceByDefault bool) []match.Test {
+	var tests []match.Test
+	var chosen []matcher
+	for _, one := range matchersOf(m) {
+		if one.err != nil {
+			d.mistakef("%s: %w", where, one.err)
+		}
+		if one.side == s {
+			chosen = append(chosen, one)
+			tests = append(tests, one.test)
+		}
+	}
+	for i, one := range chosen {
+		for _, other := range chosen[:i] {
+			if contradict(one, other) {
+				d.mistakef("%s can never match: %s and %s exclude each other", where, other.text, one.text)
+			}
+		}
+	}
+	if len(m) == 0 && presenceByDefault {
+		tests = append(tests, Present.matcher().test)
+	}
+	return tests
+}

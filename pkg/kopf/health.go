@@ -1,0 +1,57 @@
+package kopf
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+)
+
+// DefaultStuckAfter is for how long nothing may be finished while objects wait, before the operator counts
+// as stuck.
+const DefaultStuckAfter = 10 * time.Minute
+
+// WithStuckAfter sets for how long nothing may be finished while objects wait, before [Operator.Healthz]
+// fails. It has to be more than the longest handler takes. Default: [DefaultStuckAfter].
+func WithStuckAfter(pause time.Duration) Option {
+	return optionFunc(func(o *Operator) {
+		if pause <= 0 {
+			o.mistake(fmt.Errorf("WithStuckAfter(%s): use a duration of more than zero", pause))
+		}
+		o.stuckAfter = pause
+	})
+}
+
+// Healthz fails if the operator is stuck: objects wait, and nothing has been finished for a long time (see
+// [WithStuckAfter]). It is a healthz.Checker, for a liveness probe: mgr.AddHealthzCheck("kopf", op.Healthz).
+func (o *Operator) Healthz(*http.Request) error {
+	var problems []error
+	for _, e := range o.running() {
+		p := e.Pulse()
+		if p.Waiting > 0 && p.Longest >= o.stuckAfter && p.Unfinished >= o.stuckAfter {
+			problems = append(problems, fmt.Errorf("%s: %d objects wait, the first for %s, and none of the %d that are being handled has been finished for %s",
+				e.Name, p.Waiting, p.Longest.Round(time.Second), p.Running, p.Unfinished.Round(time.Second)))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Readyz fails while the operator is starting: until its caches and indexes are complete. One that is
+// waiting to become the leader is ready to do so. It is a healthz.Checker, for a readiness probe:
+// mgr.AddReadyzCheck("kopf", op.Readyz).
+func (o *Operator) Readyz(*http.Request) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.started && o.syncing > 0 {
+		return errors.New("the operator is starting: its caches are not complete yet")
+	}
+	return nil
+}
+
+func (o *Operator) running() []*engine.Engine {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.engines
+}

@@ -1,0 +1,113 @@
+package kopf
+
+import (
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+)
+
+// A Request is what a handler is told.
+type Request[T client.Object] struct {
+	// Object is a private copy, shared by the handlers of one pass. What they change in it is
+	// patched at the end of the pass, also when they fail; the request need not be made by hand.
+	//
+	// It is the object as it is. If it was edited while its cause is being handled, it is newer than
+	// what Diff leads to: the edit is the next cause, with a Diff of its own.
+	Object T
+	// Old is the object as it was last handled: its essential stanzas (the spec and the like),
+	// labels and annotations. The zero value (nil) on creation, and if it is not known: see
+	// [Request.OldKnown]. kopf: old.
+	Old T
+	// Diff leads from Old to what is being handled; for handlers with a [Field], below the field. kopf: diff.
+	Diff diff.Diff
+	// Reason is what has happened. A resume handler that joins another cause sees that cause. kopf: reason.
+	Reason Reason
+	// Event is how a state of the object has come, for [Resource.OnEvent]; empty if it was listed. kopf: type.
+	Event EventType
+	// Attempt counts the calls for this cause. kopf: retry, started.
+	Attempt Attempt
+	// Client is the manager's: it reads from the cache.
+	Client client.Client
+
+	call     *engine.Call
+	handled  T // what Diff leads to
+	result   any
+	broken   error
+	subs     []engine.Sub
+	again    again
+	mistakes []error
+}
+
+// SetResult keeps a value in the object's status, under the handler's id (see [WithResults]), if the
+// handler succeeds. It must have a JSON form; nil means no result. A structural schema must know the
+// field, or preserve unknown ones, else the API server drops it.
+//
+// kopf: the value that a handler returns.
+func (r *Request[T]) SetResult(value any) {
+	r.result, r.broken = jsonForm(value)
+}
+
+// Result returns what [Request.SetResult] was given last, in its JSON form: for tests of handlers.
+func (r *Request[T]) Result() any { return r.result }
+
+// Field returns the value of the handler's own field (see [Field]), in its JSON form, as it was last
+// handled and as it is being handled; nil if it is absent. kopf: old, new of a handler with field=.
+func (r *Request[T]) Field() (old, new any) {
+	if r.call == nil {
+		return nil, nil
+	}
+	return r.call.Field[0], r.call.Field[1]
+}
+
+// OldKnown is false for an object that is too large for its last handled configuration to be kept on it:
+// it has changed, but Old and Diff are empty.
+func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
+
+// Eventf posts a Kubernetes Event about the object. The type is "Normal" or "Warning"; the reason is why,
+// in one word, as "Resized"; the action is what was done, in one word, as "Resize"; the note is for
+// people, a format with its arguments. It does not wait for the API server, and does not fail.
+//
+// kopf: kopf.event, kopf.info, kopf.warn.
+func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any) {
+	if r.call != nil && r.call.Notify != nil {
+		r.call.Notify(eventType, reason, action, note, args...)
+	}
+}
+
+// Sub declares a sub-handler, which is called when this handler has returned nil, with retries, a progress
+// and a result of its own, under the id "<handler>/<id>". The handler itself is done when all its
+// sub-handlers are, be it that they have failed; until then it is called again, and has to declare the same
+// ones, which costs none of its own [Retries]. Sub-handlers may declare others.
+//
+// kopf: @kopf.subhandler, kopf.register.
+func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
+	h := handlerOf[T]{declaration: declaration{id: id, method: "Sub", role: sub}, fn: fn}
+	h.apply(opts)
+	if id == "" {
+		h.mistakef("the id is empty: give it a name, it is stored on the objects")
+	}
+	if fn == nil {
+		h.mistakef("the handler is nil: give it a function")
+	}
+	if f := h.Criteria.Field; f != nil && len(f.From)+len(f.To) > 0 && r.Reason != ReasonUpdate {
+		h.mistakef("From and To are for sub-handlers of handlers for updates")
+	}
+	if r.call == nil {
+		return // a test of the handler: nobody will call it
+	}
+	if !Reason(r.call.Reason).handled() {
+		h.mistakef("there are no sub-handlers of %s handlers, which have no progress", r.call.Reason)
+	}
+	for _, mistake := range h.mistakes {
+		r.mistakes = append(r.mistakes, Permanent(fmt.Errorf("%s: %w", h.where(), mistake)))
+	}
+	handler := h.Handler
+	handler.Do = fn.do(r.Client)
+	r.subs = append(r.subs, engine.Sub{ID: r.call.ID + "/" + id, Handler: handler})
+}
+
+var errNoHandler = errors.New("this is for the contexts of handlers")

@@ -1,0 +1,81 @@
+package kopf
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ByObject restricts the watches of a manager on the server, for kinds all whose handlers agree on labels:
+// objects without them are neither sent nor cached.
+//
+//	mgr, err := ctrl.NewManager(config, ctrl.Options{Cache: cache.Options{ByObject: kopf.ByObject(databases)}})
+//
+// A restricted watch cannot tell an object that has lost its labels from one that is deleted, nor does it
+// tell of objects that have lost them while the operator was down. So kinds are left out which have handlers
+// that need to know: those for deletions that hold objects with a finalizer, and OnEvent. Only Present,
+// Absent and Equal can be asked of the server. All clients of the manager see only those objects, too.
+func ByObject(resources ...Option) map[client.Object]cache.ByObject {
+	out := map[client.Object]cache.ByObject{}
+	for _, option := range resources {
+		r, ok := option.(interface {
+			agreed() (client.Object, []labels.Requirement)
+		})
+		if !ok {
+			continue
+		}
+		if obj, requirements := r.agreed(); len(requirements) > 0 {
+			out[obj] = cache.ByObject{Label: labels.NewSelector().Add(requirements...)}
+		}
+	}
+	return out
+}
+
+// agreed are the labels that all handlers ask for; none if the watch must not be restricted.
+func (r *Resource[T]) agreed() (client.Object, []labels.Requirement) {
+	all := slices.Clone(r.handlers)
+	for _, x := range r.indexes {
+		all = append(all, x.handlerOf)
+	}
+	var common []labels.Requirement
+	for i, h := range all {
+		if h.role == spying || h.Holds() {
+			return r.obj, nil
+		}
+		if i == 0 {
+			common = h.requirements
+		}
+		common = slices.DeleteFunc(slices.Clone(common), func(one labels.Requirement) bool {
+			return !slices.ContainsFunc(h.requirements, func(other labels.Requirement) bool { return one.Equal(other) })
+		})
+	}
+	return r.obj, common
+}
+
+// require notes what can be asked of the server about a label.
+func (d *declaration) require(key string, m []Matcher) {
+	all := matchersOf(m)
+	if len(all) == 0 {
+		all = append(all, Present.matcher())
+	}
+	for _, one := range all {
+		var requirement *labels.Requirement
+		var err error
+		switch text, isText := one.equal.(string); {
+		case one.presence != nil && *one.presence == Present:
+			requirement, err = labels.NewRequirement(key, selection.Exists, nil)
+		case one.presence != nil:
+			requirement, err = labels.NewRequirement(key, selection.DoesNotExist, nil)
+		case one.hasEqual && isText:
+			requirement, err = labels.NewRequirement(key, selection.Equals, []string{text})
+		default:
+			continue
+		}
+		if err == nil {
+			d.requirements = append(d.requirements, *requirement)
+		}
+	}
+}
