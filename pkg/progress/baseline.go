@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -25,12 +26,13 @@ type Baseline interface {
 // (prefix: default [DefaultPrefix] if empty).
 //
 // kopf: AnnotationsDiffBaseStorage.
-func AnnotationBaseline(prefix string) Baseline {
-	if prefix == "" {
-		prefix = DefaultPrefix
-	}
-	return annotationBaseline{annotationKeys{prefix}}
-}
+func AnnotationBaseline(prefix string) Baseline { return annotationBaseline{keysOf(prefix)} }
+
+// AnnotationBaselineV2 is [AnnotationBaseline] without the second key that it has with prefixes of more
+// than 36 characters, as [AnnotationsV2] is for records.
+//
+// kopf: AnnotationsDiffBaseStorage(v1=False).
+func AnnotationBaselineV2(prefix string) Baseline { return annotationBaseline{keysOf(prefix).onlyV2()} }
 
 type annotationBaseline struct{ keys annotationKeys }
 
@@ -57,10 +59,57 @@ func (b annotationBaseline) Store(obj client.Object, essence []byte) {
 func (b annotationBaseline) Clear(essence map[string]any) {
 	// The keys depend on what the object is, the essence does not say: both forms go.
 	own := map[string]bool{}
-	for _, id := range []string{baselineName, baselineName + "-ofDRS"} {
+	for _, id := range []string{baselineName, baselineName + ownedSuffix} {
 		for _, key := range b.keys.of(nil, id) {
 			own[key] = true
 		}
 	}
 	clearAnnotations(essence, func(key string) bool { return own[key] })
 }
+
+// StatusBaseline keeps the essence in a field of the object (a dotted path; default
+// "status.kopf.last-handled-configuration" if empty), as a string of JSON. The kind must have the field,
+// as a string: on an object whose Go type has none nothing is stored, see [CheckType] and [CheckSchema].
+//
+// kopf: StatusDiffBaseStorage.
+func StatusBaseline(field string) Baseline {
+	if field == "" {
+		field = defaultBaselineField
+	}
+	return statusBaseline{objectField(field)}
+}
+
+type statusBaseline struct{ field objectField }
+
+// Check implements [Checker].
+func (b statusBaseline) Check() error { return b.field.check() }
+
+// Fields implements [FieldUser].
+func (b statusBaseline) Fields() []string { return []string{string(b.field)} }
+
+func (b statusBaseline) Fetch(obj client.Object) []byte {
+	value, err := b.field.read(obj)
+	if err != nil || value == nil {
+		return nil
+	}
+	text, isString := value.(string)
+	if !isString {
+		// Nobody writes this: whether it is an essence is for the reader to say.
+		other, err := json.Marshal(value)
+		if err != nil {
+			return nil
+		}
+		return other
+	}
+	if text = strings.TrimSpace(text); text == "" || text == "null" {
+		return nil
+	}
+	return []byte(text)
+}
+
+func (b statusBaseline) Store(obj client.Object, essence []byte) {
+	// What could fail is told by CheckType before the first object is handled.
+	_ = b.field.write(obj, strings.TrimSpace(string(essence)))
+}
+
+func (b statusBaseline) Clear(essence map[string]any) { b.field.clear(essence) }

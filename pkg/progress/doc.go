@@ -25,6 +25,19 @@
 //
 // A [Baseline] keeps beside the records what the object was like when it was last handled.
 //
+// # Places
+//
+//	Smart, AnnotationBaseline   annotations of kopf's prefix, and older records of the status: the default
+//	Annotations                 annotations of a prefix of one's own
+//	AnnotationsV2               the same without the keys for older versions of kopf
+//	Status, StatusBaseline      fields of the object, which its Go type and its schema must have
+//	Multi, MultiBaseline        several of these at once, to move from one to another
+//	IgnoringFields              a baseline that does not look at some fields
+//
+// A place of one's own is any type with the four methods of [Store], or the three of [Baseline]. What else it
+// can do is told by further methods: [Checker], [KeyChecker], [FieldUser]. A type that embeds one of
+// the interfaces Store or Baseline hides them.
+//
 // # Guarantees
 //
 // A handler whose success or final failure is on the object is not called again for that cause.
@@ -32,8 +45,8 @@
 // so that no edit of the object shortens a backoff.
 //
 // Keys and values are those of kopf 1.44, in both of its generations of keys: each side continues
-// what the other has begun. All that is written is ASCII, and times are in UTC. Annotations of other
-// prefixes are never touched.
+// what the other has begun. All annotations that are written are ASCII, and times are in UTC. Annotations
+// of other prefixes are never touched, nor are the maps that an object shares with its copy in a cache.
 //
 // A panic of a handler is an error like any other. Outcomes of one handler do not affect another.
 //
@@ -52,10 +65,15 @@
 // so handlers have to bear it. [Policy.Timeout] does not interrupt an attempt; [Policy.AttemptTimeout]
 // does, if the handler looks at its context.
 //
-// Records of ids that are not asked for are neither read nor removed. Annotations have a limit of
-// 256 KiB for all of an object together, so of a long error only the beginning is remembered. Records
-// in the status, where old operators kept them, are read and purged by [Smart], but not written; those
-// of a Go type without such a field are lost in decoding, before this package sees them.
+// Records of ids that are not asked for are neither read nor removed.
+// Annotations have a limit of 256 KiB for all of an object together, so of a long error only the beginning
+// is remembered. The status has a limit, too, that of the request.
+//
+// Fields that the Go type of an object does not have are lost in decoding, before this package sees them,
+// and those that the schema of a custom resource does not have are dropped by the API server: with [Status]
+// and [StatusBaseline] call [CheckType] and [CheckSchema] at the start. A status of a Go type is converted at
+// each call; annotations are cheaper. [Smart] reads and purges records in the status where it finds the field,
+// and does without where it does not.
 //
 // # Errors
 //
@@ -63,5 +81,6 @@
 // [Policy.Errors] says. [LimitError] stands for a handler that was given up, [PanicError] for one that
 // panicked, and [Expected] tells planned errors from surprises. Functions of this package that return
 // errors speak of the store: [UnreadableError] is stored state that is broken and therefore taken as
-// absent, never a reason to stop. [Run] refuses ids that clash before it calls anything.
+// absent, never a reason to stop. [Checker] and [KeyChecker], [CheckType] and [CheckSchema] tell mistakes
+// before anything is touched, and what to do. [Run] refuses ids that clash before it calls anything.
 package progress

@@ -22,33 +22,51 @@ const (
 	baselineName = "last-handled-configuration"
 	touchName    = "touch-dummy"
 
+	ownedSuffix = "-ofDRS" // of ids on objects whose annotations are copied by Kubernetes
+
 	maxNameLength = 63 // of the part of an annotation's key behind the slash
 )
 
 // annotationKeys computes the keys of one prefix.
-type annotationKeys struct{ prefix string }
+type annotationKeys struct {
+	prefix string
+	v2     bool // only the newer generation
+}
+
+func keysOf(prefix string) annotationKeys {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	return annotationKeys{prefix: prefix}
+}
+
+func (k annotationKeys) onlyV2() annotationKeys { return annotationKeys{prefix: k.prefix, v2: true} }
 
 // of returns the keys for an id, the preferred one first. Two generations of kopf have shortened
-// long ids differently: both keys are written and purged, the first with a value is read.
+// long ids differently: both keys are written and purged, the first with a value is read, unless the
+// older generation is not wanted.
 func (k annotationKeys) of(obj client.Object, id string) []string {
 	if isOwnedReplicaSet(obj) {
-		id += "-ofDRS"
+		id += ownedSuffix
 	}
 	safe := safeName(id)
 	v2 := shortened(safe, []rune(id), maxNameLength)
-	v1 := shortened(safe, []rune(safe), maxNameLength-utf8.RuneCountInString(k.prefix)-1)
+	v1 := shortened(safe, []rune(safe), k.v1Budget())
 	// Long prefixes left the older names no room: no server has ever taken what came out then.
 	impossible := strings.HasPrefix(v1, "-") || utf8.RuneCountInString(v1) > maxNameLength
-	if v1 == v2 || impossible {
+	if k.v2 || v1 == v2 || impossible {
 		return []string{k.prefix + "/" + v2}
 	}
 	return []string{k.prefix + "/" + v2, k.prefix + "/" + v1}
 }
 
+// v1Budget is how long the older names may be; not positive for long prefixes.
+func (k annotationKeys) v1Budget() int { return maxNameLength - utf8.RuneCountInString(k.prefix) - 1 }
+
 // check says whether the API server would take the keys of an id, and returns the main one.
 func (k annotationKeys) check(id string) (string, error) {
 	if id == "" {
-		return "", fmt.Errorf("the id is empty: give it a name, it is stored on the objects")
+		return "", errEmptyID
 	}
 	key := k.of(nil, id)[0]
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {

@@ -119,6 +119,59 @@ func TestKeysForAnOwnedReplicaSetAreNotItsDeployments(t *testing.T) {
 	equal(t, "KEY-13: what was copied stays", keysOf(set), []string{kopfPrefix + "/fn"})
 }
 
+func TestKeysWithoutTheOlderGeneration(t *testing.T) {
+	id := repeat("a", 47)
+	v2, v1 := kopfPrefix+"/"+id, kopfPrefix+"/"+repeat("a", 39)+"-L2I79Q"
+	s := progress.AnnotationsV2("")
+	obj := configMap(v1, `{"retries":1}`)
+	if record := mustFetch(t, s, obj, id); record != nil {
+		t.Errorf("KEY-16: the record under the older key was read: %+v", *record)
+	}
+	mustStore(t, s, obj, id, progress.Record{Retries: 2})
+	equal(t, "KEY-16 the newer key is written", mustFetch(t, s, obj, id).Retries, 2)
+	equal(t, "KEY-16 the older one is not", obj.Annotations[v1], `{"retries":1}`)
+	equal(t, "KEY-16 both are read by others, the newer first", mustFetch(t, store, obj, id).Retries, 2)
+	mustPurge(t, s, obj, id)
+	equal(t, "KEY-16 the older one is not purged", keysOf(obj), []string{v1})
+
+	key, err := s.(progress.KeyChecker).Key(id)
+	if key != v2 || err != nil {
+		t.Errorf("KEY-16: Key = %q, %v", key, err)
+	}
+	equal(t, "KEY-16 a short id is kept as ever", storedBy(t, s, "fn"), storedBy(t, store, "fn"))
+	equal(t, "KEY-16 KEY-20 a prefix of one's own", storedBy(t, progress.AnnotationsV2(ownPrefix), repeat("x", 40)),
+		[]string{ownPrefix + "/kopf-managed", ownPrefix + "/" + repeat("x", 40)})
+	essence := essenceOf(v1, "{}", v2, "{}")
+	s.Clear(essence)
+	equal(t, "KEY-16 ESS-08 whatever is under the prefix is no change", essence, map[string]any{})
+}
+
+func storedBy(t *testing.T, s progress.Store, id string) []string {
+	t.Helper()
+	obj := configMap()
+	mustStore(t, s, obj, id, progress.Record{})
+	return keysOf(obj)
+}
+
+func TestBaselineWithoutTheOlderGeneration(t *testing.T) {
+	prefix := "a-very-long-prefix-of-more-than-36-chars.example.com"
+	v2, v1 := prefix+"/last-handled-configuration", prefix+"/las-a.A3qw"
+	baseline := progress.AnnotationBaselineV2(prefix)
+	obj := configMap(v1, `{"v":1}`)
+	if got := baseline.Fetch(obj); got != nil {
+		t.Errorf("KEY-16: %q under the older key was read", got)
+	}
+	baseline.Store(obj, []byte(`{"v":2}`))
+	equal(t, "KEY-16 the newer key is written", obj.Annotations[v2], `{"v":2}`+"\n")
+	equal(t, "KEY-16 the older one is not", obj.Annotations[v1], `{"v":1}`)
+	if err := baseline.(progress.Checker).Check(); err != nil {
+		t.Errorf("KEY-16: Check = %v", err)
+	}
+	essence := essenceOf(v2, "{}", "a", "b")
+	baseline.Clear(essence)
+	equal(t, "KEY-16 ESS-07 cleared", essence, essenceOf("a", "b"))
+}
+
 func TestKeyOfADefaultPrefix(t *testing.T) {
 	obj := configMap()
 	mustStore(t, progress.Annotations(""), obj, "fn", progress.Record{})

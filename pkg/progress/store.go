@@ -40,12 +40,14 @@ type Checker interface {
 // [DefaultPrefix] if empty).
 //
 // kopf: AnnotationsProgressStorage.
-func Annotations(prefix string) Store {
-	if prefix == "" {
-		prefix = DefaultPrefix
-	}
-	return annotationStore{annotationKeys{prefix}}
-}
+func Annotations(prefix string) Store { return annotationStore{keysOf(prefix)} }
+
+// AnnotationsV2 is [Annotations] without the second key that long ids have for the sake of older versions
+// of kopf: such keys are neither written nor read nor purged. It is for operators without that past: a
+// record that is left under an older key counts again as soon as [Annotations], or kopf, reads it.
+//
+// kopf: AnnotationsProgressStorage(v1=False).
+func AnnotationsV2(prefix string) Store { return annotationStore{keysOf(prefix).onlyV2()} }
 
 type annotationStore struct{ keys annotationKeys }
 
@@ -84,12 +86,12 @@ func (s annotationStore) Clear(essence map[string]any) { s.keys.clear(essence) }
 //
 // kopf: SmartProgressStorage.
 func Smart() Store {
-	return smartStore{annotationStore{annotationKeys{DefaultPrefix}}, statusRecords{[]string{"status", "kopf", "progress"}}}
+	return smartStore{annotationStore{keysOf("")}, statusStore{defaultProgressField}}
 }
 
 type smartStore struct {
 	annotations annotationStore
-	legacy      statusRecords
+	legacy      statusStore
 }
 
 func (s smartStore) Key(id string) (string, error) { return s.annotations.Key(id) }

@@ -1,0 +1,200 @@
+package progress_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+func TestMultiWritesToAll(t *testing.T) {
+	annotations, status := progress.Annotations(ownPrefix), progress.Status("")
+	multi := progress.Multi(annotations, status)
+	for name, obj := range fieldObjects() {
+		t.Run(name, func(t *testing.T) {
+			mustStore(t, multi, obj, "fn/a", full)
+			equal(t, "PROG-08 in the one", mustFetch(t, annotations, obj, "fn/a"), &full)
+			equal(t, "PROG-08 in the other", mustFetch(t, status, obj, "fn/a"), &full)
+			equal(t, "PROG-08 fetched", mustFetch(t, multi, obj, "fn/a"), &full)
+			mustPurge(t, multi, obj, "fn/a")
+			for _, s := range []progress.Store{multi, annotations, status} {
+				if record := mustFetch(t, s, obj, "fn/a"); record != nil {
+					t.Errorf("PROG-08: after purging, %T has %+v", s, *record)
+				}
+			}
+		})
+	}
+}
+
+func TestMultiReadsTheFirst(t *testing.T) {
+	one, other := progress.Annotations("one.example.com"), progress.Annotations("other.example.com")
+	const broken, first, second = "{", `{"retries":1}`, `{"retries":2}`
+	for _, test := range []struct {
+		name       string
+		one, other string
+		want       int // retries; -1: no record
+		unreadable []string
+	}{
+		{"PROG-08 both", first, second, 1, nil},
+		{"PROG-08 the first alone", first, "null", 1, nil},
+		{"PROG-08 the second alone", "null", second, 2, nil},
+		{"PROG-08 none", "null", "null", -1, nil},
+		{"B-30 the first is broken and so absent", broken, second, 2, []string{"one."}},
+		{"B-30 the second is not asked", first, broken, 1, nil},
+		{"B-30 both are broken", broken, broken, -1, []string{"one.", "other."}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			obj := configMap("one.example.com/a", test.one, "other.example.com/a", test.other)
+			record, err := progress.Multi(one, other).Fetch(obj, "a")
+			got := -1
+			if record != nil {
+				got = record.Retries
+			}
+			equal(t, "retries", got, test.want)
+			if (err == nil) != (test.unreadable == nil) {
+				t.Errorf("error = %v", err)
+			}
+			for _, part := range test.unreadable {
+				if !strings.Contains(fmt.Sprint(err), part) {
+					t.Errorf("error = %v, want one that tells of %s", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestMultiTellsAllErrors(t *testing.T) {
+	errA, errB := errors.New("no a"), errors.New("no b")
+	multi := progress.Multi(refusing{store, map[string]error{"a": errA}}, refusing{store, map[string]error{"a": errB}}, progress.Status(""))
+	obj := withStatus(nil)
+	for what, err := range map[string]error{"Store": multi.Store(obj, "a", full), "Purge": multi.Purge(withStatus(nil), "a")} {
+		if !errors.Is(err, errA) || !errors.Is(err, errB) {
+			t.Errorf("PROG-08: %s = %v, want the errors of both", what, err)
+		}
+	}
+	equal(t, "PROG-08 the last store is written all the same", mustFetch(t, progress.Status(""), obj, "a"), &full)
+}
+
+func TestMultiClear(t *testing.T) {
+	essence := map[string]any{
+		"metadata": essenceOf(ownPrefix+"/a", "x", "example.com/a", "x")["metadata"], "status": statusOf(map[string]any{"a": fullFields}),
+	}
+	progress.Multi(progress.Annotations(ownPrefix), progress.Status("")).Clear(essence)
+	equal(t, "ESS-08 PROG-08 essence", essence, map[string]any{
+		"metadata": essenceOf("example.com/a", "x")["metadata"], "status": map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d"}},
+	})
+}
+
+// silent is a store without the optional methods.
+type silent struct{ keeper }
+
+func TestMultiKeys(t *testing.T) {
+	annotations, status := progress.Annotations(ownPrefix), progress.Status("")
+	for _, test := range []struct {
+		name    string
+		multi   progress.Store
+		id      string
+		want    string
+		problem string
+	}{
+		{"B-21 the key of the annotations", progress.Multi(annotations, status), "fn/a", ownPrefix + "/fn.a", ""},
+		{"B-21 whatever comes first: it is there that ids clash", progress.Multi(status, annotations), "fn/a", ownPrefix + "/fn.a", ""},
+		{"B-21 one within another", progress.Multi(progress.Multi(status), progress.Multi(annotations)), "fn/a", ownPrefix + "/fn.a", ""},
+		{"B-21 the status alone", progress.Multi(status), "fn/a", "fn/a", ""},
+		{"B-21 a store that does not tell", progress.Multi(silent{store}), "fn/a", "fn/a", ""},
+		{"B-21 an id that one of them cannot keep", progress.Multi(status, silent{store}, annotations), "fn:a", "", "fn:a"},
+		{"B-21 an empty id", progress.Multi(silent{store}), "", "", "empty"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			key, err := test.multi.(progress.KeyChecker).Key(test.id)
+			equal(t, "key", key, test.want)
+			if (err == nil) != (test.problem == "") || !strings.Contains(fmt.Sprint(err), test.problem) {
+				t.Errorf("error = %v, want one with %q", err, test.problem)
+			}
+		})
+	}
+}
+
+func TestMultiIsChecked(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		it       any
+		problems []string
+	}{
+		{"PROG-08 two stores", progress.Multi(progress.Annotations(""), progress.Status("")), nil},
+		{"PROG-08 a store that cannot tell", progress.Multi(silent{store}), nil},
+		{"PROG-08 no store", progress.Multi(), []string{"Multi", "at least one"}},
+		{"PROG-08 a nil store", progress.Multi(progress.Smart(), nil), []string{"number 2", "nil"}},
+		{"PROG-08 wrong stores", progress.Multi(progress.Status("status"), progress.Status("metadata.x")), []string{`"status"`, `"metadata.x"`}},
+		{"ESS-14 two baselines", progress.MultiBaseline(progress.AnnotationBaseline(""), progress.StatusBaseline("")), nil},
+		{"ESS-14 no baseline", progress.MultiBaseline(), []string{"MultiBaseline", "at least one"}},
+		{"ESS-14 a nil baseline", progress.MultiBaseline(nil), []string{"number 1", "nil"}},
+		{"ESS-14 wrong baselines", progress.MultiBaseline(progress.AnnotationBaseline(" "), progress.StatusBaseline("status")), []string{`" "`, `"status"`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := test.it.(progress.Checker).Check()
+			if (err == nil) != (test.problems == nil) {
+				t.Errorf("Check = %v", err)
+			}
+			for _, problem := range test.problems {
+				if !strings.Contains(fmt.Sprint(err), problem) {
+					t.Errorf("Check = %v, want a word about %s", err, problem)
+				}
+			}
+		})
+	}
+}
+
+func TestMultiKeepsItsStores(t *testing.T) {
+	stores := []progress.Store{progress.Annotations(ownPrefix)}
+	baselines := []progress.Baseline{progress.AnnotationBaseline(ownPrefix)}
+	multi, multiBaseline := progress.Multi(stores...), progress.MultiBaseline(baselines...)
+	stores[0], baselines[0] = nil, nil
+	obj := configMap()
+	mustStore(t, multi, obj, "a", full)
+	multiBaseline.Store(obj, []byte("{}"))
+	equal(t, "names", namesOf(obj, ownPrefix), []string{"a", "last-handled-configuration"})
+}
+
+func TestMultiBaseline(t *testing.T) {
+	annotation, status := progress.AnnotationBaseline(ownPrefix), progress.StatusBaseline("")
+	multi := progress.MultiBaseline(annotation, status)
+	obj := withStatus(nil)
+	if got := multi.Fetch(obj); got != nil {
+		t.Errorf("ESS-14: there is %q before anything was stored", got)
+	}
+	status.Store(obj, []byte(`{"v":2}`))
+	equal(t, "ESS-14 the second has one", string(multi.Fetch(obj)), `{"v":2}`)
+	annotation.Store(obj, []byte(`{"v":1}`))
+	equal(t, "ESS-14 both have one", string(multi.Fetch(obj)), `{"v":1}`)
+	multi.Store(obj, []byte(`{"v":3}`))
+	equal(t, "ESS-14 stored in both", []string{string(annotation.Fetch(obj)), string(status.Fetch(obj))}, []string{`{"v":3}`, `{"v":3}`})
+
+	content := jsonOf(t, obj)
+	multi.Clear(content)
+	for name, baseline := range map[string]progress.Baseline{"annotation": annotation, "status": status} {
+		if got := baseline.Fetch(&unstructured.Unstructured{Object: content}); got != nil {
+			t.Errorf("ESS-07 ESS-14: %s has %q in the essence", name, got)
+		}
+	}
+}
+
+func TestMultiNeedsTheFieldsOfAll(t *testing.T) {
+	for name, it := range map[string]any{
+		"PROG-08": progress.Multi(progress.Annotations(""), progress.Status("status.one"), progress.Multi(progress.Status("status.two"))),
+		"ESS-14": progress.MultiBaseline(progress.AnnotationBaseline(""), progress.StatusBaseline("status.one"),
+			progress.IgnoringFields(progress.StatusBaseline("status.two"))),
+	} {
+		fields := it.(progress.FieldUser).Fields()
+		for _, part := range []string{"status.one", "status.two"} {
+			if !slices.ContainsFunc(fields, func(field string) bool { return strings.HasPrefix(field, part) }) {
+				t.Errorf("%s B-33: the fields are %q, want some of %s", name, fields, part)
+			}
+		}
+	}
+}

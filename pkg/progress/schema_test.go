@@ -1,0 +1,189 @@
+package progress_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// lacking fails the test if an error does not name all the fields, or is there without any.
+func lacking(t *testing.T, err error, fields []string) {
+	t.Helper()
+	if (err == nil) != (fields == nil) {
+		t.Fatalf("error = %v, want one about the fields %q", err, fields)
+	}
+	if err != nil && !strings.Contains(err.Error(), " has no field "+strings.Join(fields, ", ")+": ") {
+		t.Errorf("error = %v, want one about the fields %q", err, fields)
+	}
+	if err != nil && !strings.Contains(err.Error(), "or use Annotations") {
+		t.Errorf("error = %v, want a word about what to do", err)
+	}
+}
+
+func TestCheckType(t *testing.T) {
+	records, baseline := progress.Status(""), progress.StatusBaseline("")
+	for _, test := range []struct {
+		name  string
+		obj   client.Object
+		store any
+		lacks []string
+	}{
+		{"B-33 annotations need no field", &corev1.ConfigMap{}, progress.Annotations(""), nil},
+		{"B-33 the default needs no field", &corev1.ConfigMap{}, progress.Smart(), nil},
+		{"B-33 the baseline in an annotation needs none", &corev1.ConfigMap{}, progress.AnnotationBaseline(""), nil},
+		{"B-33 a store of one's own that does not tell", &corev1.ConfigMap{}, silent{store}, nil},
+		{"B-33 an unstructured object", withStatus(nil), records, nil},
+		{"B-33 no status", &corev1.ConfigMap{}, records, []string{"status"}},
+		{"B-33 an object of metadata alone", &metav1.PartialObjectMetadata{}, records, []string{"status"}},
+		{"B-33 a status of others", &corev1.Pod{}, records, []string{"status.kopf"}},
+		{"B-33 a field without a place for records", widgetWith(plainStatus{}), records, []string{"status.kopf.progress"}},
+		{"B-33 a field of another shape", widgetWith(otherStatus{}), records, []string{"status.kopf.progress"}},
+		{"B-33 records without some fields", widgetWith(typedStatus{}), records, []string{
+			"status.kopf.progress.*.started", "status.kopf.progress.*.stopped", "status.kopf.progress.*.delayed",
+			"status.kopf.progress.*.success", "status.kopf.progress.*.failure", "status.kopf.progress.*.message", "status.kopf.progress.*.subrefs",
+		}},
+		{"B-33 records of strings", widgetWith(struct {
+			Kopf map[string]map[string]string `json:"kopf"`
+		}{}), records, []string{
+			"status.kopf.progress.*.started", "status.kopf.progress.*.stopped", "status.kopf.progress.*.delayed",
+			"status.kopf.progress.*.purpose", "status.kopf.progress.*.retries", "status.kopf.progress.*.success",
+			"status.kopf.progress.*.failure", "status.kopf.progress.*.message", "status.kopf.progress.*.subrefs",
+		}},
+		{"B-33 whole records", widgetWith(wholeStatus{}), records, nil},
+		{"B-33 a map", widgetWith(mapStatus{}), records, nil},
+		{"B-33 a raw field", widgetWith(rawStatus{}), records, nil},
+		{"B-33 a field with JSON of its own", widgetWith(ownStatus{}), records, nil},
+		{"B-33 a status that is a map", widgetWith(map[string]any{}), records, nil},
+		{"B-33 the baseline", widgetWith(typedStatus{}), baseline, []string{"status.kopf.last-handled-configuration"}},
+		{"B-33 the baseline has its field", widgetWith(wholeStatus{}), baseline, nil},
+		{"B-33 another field", widgetWith(wholeStatus{}), progress.StatusBaseline("status.mine"), []string{"status.mine"}},
+		{"B-33 several stores", widgetWith(wholeStatus{}), progress.Multi(records, progress.Status("status.mine")), []string{"status.mine"}},
+		{"B-33 a baseline with ignored fields", &corev1.Pod{}, progress.IgnoringFields(baseline), []string{"status.kopf"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := progress.CheckType(test.obj, test.store)
+			lacking(t, err, test.lacks)
+			if err != nil && !strings.Contains(err.Error(), fmt.Sprintf("the Go type %T ", test.obj)) {
+				t.Errorf("error = %v, want the name of the type", err)
+			}
+		})
+	}
+}
+
+// The fields that are asked for are those that are written.
+func TestStatusNeedsTheFieldsOfARecord(t *testing.T) {
+	want := map[string]bool{}
+	for name := range fullFields {
+		want["status.kopf.progress.*."+name] = true
+	}
+	got := map[string]bool{}
+	for _, field := range progress.Status("").(progress.FieldUser).Fields() {
+		got[field] = true
+	}
+	equal(t, "B-33 PROG-07 fields", got, want)
+}
+
+const (
+	recordSchema = `{properties: {started: {type: string}, stopped: {type: string}, delayed: {type: string}, purpose: {type: string},
+		retries: {type: integer}, success: {type: boolean}, failure: {type: boolean}, message: {type: string},
+		subrefs: {type: array, items: {type: string}}}, type: object}`
+	recordsSchema = `{type: object, additionalProperties: ` + recordSchema + `}`
+	open          = `{type: object, x-kubernetes-preserve-unknown-fields: true}`
+)
+
+// objectSchema is the schema of a kind with such a status.
+func objectSchema(t *testing.T, status string) *apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	var schema apiextensionsv1.JSONSchemaProps
+	text := `{type: object, properties: {spec: {type: object}, status: ` + strings.ReplaceAll(status, "\t", " ") + `}}`
+	if err := yaml.UnmarshalStrict([]byte(text), &schema); err != nil {
+		t.Fatal(err)
+	}
+	return &schema
+}
+
+func TestCheckSchema(t *testing.T) {
+	object := func(properties string) string { return `{type: object, properties: {` + properties + `}}` }
+	records, baseline := progress.Status(""), progress.StatusBaseline("")
+	for _, test := range []struct {
+		name, status string
+		store        any
+		lacks        []string
+	}{
+		{"B-33 annotations need no field", object(""), progress.Annotations(""), nil},
+		{"B-33 the default needs no field", object(""), progress.Smart(), nil},
+		{"B-33 nothing in the status", object(""), records, []string{"status.kopf"}},
+		{"B-33 something else in the status", object("phase: {type: string}"), records, []string{"status.kopf"}},
+		{"B-33 an empty field", object("kopf: {type: object}"), records, []string{"status.kopf.progress"}},
+		{"B-33 an empty field for the records", object("kopf: " + object("progress: {type: object}")), records, []string{"status.kopf.progress.*"}},
+		{"B-33 records of no fields", object("kopf: " + object("progress: {type: object, additionalProperties: {type: object}}")), records, []string{
+			"status.kopf.progress.*.started", "status.kopf.progress.*.stopped", "status.kopf.progress.*.delayed",
+			"status.kopf.progress.*.purpose", "status.kopf.progress.*.retries", "status.kopf.progress.*.success",
+			"status.kopf.progress.*.failure", "status.kopf.progress.*.message", "status.kopf.progress.*.subrefs",
+		}},
+		{"B-33 records without one field", object("kopf: " + object("progress: "+strings.Replace(recordsSchema, "message:", "msg:", 1))), records,
+			[]string{"status.kopf.progress.*.message"}},
+		{"B-33 whole records", object("kopf: " + object("progress: "+recordsSchema)), records, nil},
+		{"B-33 open records", object("kopf: " + object("progress: {type: object, additionalProperties: "+open+"}")), records, nil},
+		{"B-33 an open field for the records", object("kopf: " + object("progress: "+open)), records, nil},
+		{"B-33 an open field for all", object("kopf: " + open), records, nil},
+		{"B-33 an open status", open, records, nil},
+		{"B-33 an open status with a field that is not", `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {kopf: {type: object}}}`,
+			records, []string{"status.kopf.progress"}},
+		{"B-33 an open status with another field that is not", `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {other: {type: object}}}`,
+			records, nil},
+		{"B-33 additional fields of any type", object("kopf: {type: object, additionalProperties: true}"), records, []string{"status.kopf.progress.*"}},
+		{"B-33 fields known by other means than properties", `{type: object, allOf: [` + object("kopf: "+open) + `]}`, records, []string{"status.kopf"}},
+
+		{"B-33 no field for the baseline", object("kopf: " + object("progress: "+open)), baseline, []string{"status.kopf.last-handled-configuration"}},
+		{"B-33 a field for the baseline", object("kopf: " + object("last-handled-configuration: {type: string}")), baseline, nil},
+		{"B-33 fields of strings", object("kopf: {type: object, additionalProperties: {type: string}}"), baseline, nil},
+		{"B-33 fields of any type", object("kopf: {type: object, additionalProperties: true}"), baseline, nil},
+		{"B-33 both baselines", object("mine: {type: string}"), progress.MultiBaseline(progress.StatusBaseline("status.mine"), baseline), []string{"status.kopf"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			schema := objectSchema(t, test.status)
+			lacking(t, progress.CheckSchema(schema, test.store), test.lacks)
+			equal(t, "what the API server does: it is lost", pruned(t, schema, test.store), test.lacks != nil)
+		})
+	}
+	if err := progress.CheckSchema(nil, records); err != nil {
+		t.Errorf("B-33 a kind without a schema: %v", err)
+	}
+}
+
+// pruned reports whether the API server would take something away from what a store has written.
+func pruned(t *testing.T, schema *apiextensionsv1.JSONSchemaProps, store any) bool {
+	t.Helper()
+	obj := &unstructured.Unstructured{Object: map[string]any{}}
+	switch s := store.(type) {
+	case progress.Store:
+		mustStore(t, s, obj, "fn", full)
+	case progress.Baseline:
+		s.Store(obj, []byte(someEssence))
+	}
+	var internal apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	structural, err := structuralschema.NewStructural(&internal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := obj.DeepCopy()
+	pruning.Prune(obj.Object, structural, true)
+	return !reflect.DeepEqual(obj, before)
+}

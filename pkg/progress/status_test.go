@@ -1,0 +1,308 @@
+package progress_test
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+var (
+	full = progress.Record{
+		Started: t0, Stopped: t0.Add(time.Second), Delayed: t0.Add(time.Minute), Purpose: "update", Retries: 3,
+		Success: true, Failure: true, Message: "ё<&>", Subrefs: []string{"fn/a", "fn/b"},
+	}
+	fullFields = map[string]any{
+		"started": "2020-12-31T23:59:59.123456+00:00", "stopped": "2021-01-01T00:00:00.123456+00:00",
+		"delayed": "2021-01-01T00:00:59.123456+00:00", "purpose": "update", "retries": int64(3),
+		"success": true, "failure": true, "message": "ё<&>", "subrefs": []any{"fn/a", "fn/b"},
+	}
+)
+
+type (
+	wholeStatus struct {
+		Phase string     `json:"phase,omitempty"`
+		Kopf  *wholeKopf `json:"kopf,omitempty"`
+	}
+	wholeKopf struct {
+		Progress    map[string]wholeRecord `json:"progress,omitempty"`
+		LastHandled string                 `json:"last-handled-configuration,omitempty"`
+	}
+	wholeRecord struct {
+		Started *metav1.MicroTime `json:"started,omitempty"`
+		Stopped string            `json:"stopped,omitempty"`
+		Delayed *string           `json:"delayed,omitempty"`
+		Purpose string            `json:"purpose,omitempty"`
+		Retries int32             `json:"retries"`
+		Success bool              `json:"success"`
+		Failure bool              `json:"failure"`
+		Message string            `json:"message,omitempty"`
+		Subrefs []string          `json:"subrefs,omitempty"`
+	}
+)
+
+// fieldObjects are objects of all the sorts that can have fields of ours in their status.
+func fieldObjects() map[string]client.Object {
+	return map[string]client.Object{
+		"untyped":                  withStatus(map[string]any{"phase": "up"}),
+		"untyped, without any":     withStatus(nil),
+		"typed":                    widgetWith(wholeStatus{Phase: "up"}),
+		"a map":                    widgetWith(mapStatus{}),
+		"raw":                      widgetWith(rawStatus{}),
+		"raw, with something else": widgetWith(rawStatus{&runtime.RawExtension{Raw: []byte(`{"dummy":"d"}`)}}),
+		"with JSON of its own":     widgetWith(ownStatus{&ownJSON{[]byte(`{"dummy":"d"}`)}}),
+	}
+}
+
+func TestStatusKeepsRecords(t *testing.T) {
+	for name, obj := range fieldObjects() {
+		t.Run("PROG-07 "+name, func(t *testing.T) {
+			s := progress.Status("")
+			empty := jsonOf(t, obj)
+			other := progress.Record{Started: t0, Purpose: "create"}
+			mustStore(t, s, obj, "fn", full)
+			mustStore(t, s, obj, "fn/spec.a", other)
+			equal(t, "PROG-01 the one", mustFetch(t, s, obj, "fn"), &full)
+			equal(t, "PROG-07 the other, under its id as it is", mustFetch(t, s, obj, "fn/spec.a"), &other)
+			if record := mustFetch(t, s, obj, "fn.spec.a"); record != nil {
+				t.Errorf("a record came from nowhere: %+v", *record)
+			}
+			equal(t, "no annotations", len(obj.GetAnnotations()), 0)
+
+			mustStore(t, s, obj, "fn", progress.Record{Retries: 4})
+			equal(t, "PROG-07 what a record has no more is gone", mustFetch(t, s, obj, "fn"), &progress.Record{Retries: 4})
+
+			mustPurge(t, s, obj, "fn")
+			if record := mustFetch(t, s, obj, "fn"); record != nil {
+				t.Errorf("PROG-20: after purging there is %+v", *record)
+			}
+			equal(t, "PROG-20 the other stays", mustFetch(t, s, obj, "fn/spec.a"), &other)
+			mustPurge(t, s, obj, "fn/spec.a")
+			left := jsonOf(t, obj)
+			s.Clear(left)
+			s.Clear(empty)
+			equal(t, "all else stays", left, empty)
+		})
+	}
+}
+
+func TestStatusIsOfKopfsForm(t *testing.T) {
+	for _, test := range []struct {
+		name, field string
+		record      progress.Record
+		want        map[string]any // the status
+	}{
+		{"PROG-07 all fields", "", full, statusOf(map[string]any{"a/b": fullFields})},
+		{"PROG-07 only those that are set", "", progress.Record{Started: t0, Purpose: "create"}, statusOf(map[string]any{"a/b": map[string]any{
+			"started": "2020-12-31T23:59:59.123456+00:00", "purpose": "create", "retries": int64(0), "success": false, "failure": false,
+		}})},
+		{"PROG-07 another field", "status.my.own.place", progress.Record{Retries: 1}, map[string]any{
+			"phase": "up", "kopf": map[string]any{"dummy": "d", "progress": map[string]any{}},
+			"my": map[string]any{"own": map[string]any{"place": map[string]any{
+				"a/b": map[string]any{"retries": int64(1), "success": false, "failure": false},
+			}}},
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			obj := withStatus(statusOf(map[string]any{}))
+			mustStore(t, progress.Status(test.field), obj, "a/b", test.record)
+			equal(t, "status", obj.Object["status"], any(test.want))
+		})
+	}
+}
+
+func TestStatusReplacesNulls(t *testing.T) {
+	obj := withStatus(map[string]any{"kopf": nil})
+	mustStore(t, progress.Status(""), obj, "a", full)
+	equal(t, "PROG-07 status", obj.Object["status"], any(map[string]any{"kopf": map[string]any{"progress": map[string]any{"a": fullFields}}}))
+	bare := &unstructured.Unstructured{}
+	mustStore(t, progress.Status("status.mine"), bare, "a", full)
+	equal(t, "PROG-07 an object of nothing", bare.Object, map[string]any{"status": map[string]any{"mine": map[string]any{"a": fullFields}}})
+}
+
+// kopf writes nulls for what is not set. A patch of ours has them where there is something to remove.
+func TestStatusAsPatch(t *testing.T) {
+	s := progress.Status("")
+	for name, obj := range map[string]client.Object{"untyped": withStatus(nil), "typed": widgetWith(wholeStatus{})} {
+		t.Run(name, func(t *testing.T) {
+			delayed := progress.Record{Retries: 1, Delayed: t0, Message: "boom"}
+			mustStore(t, s, obj, "a", delayed)
+			mustStore(t, s, obj, "b", delayed)
+			before := obj.DeepCopyObject().(client.Object)
+			if w, ok := before.(*widget[wholeStatus]); ok { // the copies of widgets share their status
+				w.Status.Kopf = new(*w.Status.Kopf)
+				w.Status.Kopf.Progress = maps.Clone(w.Status.Kopf.Progress)
+			}
+			mustStore(t, s, obj, "a", progress.Record{Retries: 2, Success: true})
+			mustPurge(t, s, obj, "b")
+			text, err := client.MergeFrom(before).Data(obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var patch any
+			if err := json.Unmarshal(text, &patch); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "PROG-07 PROG-20 patch", patch, any(map[string]any{"status": map[string]any{"kopf": map[string]any{"progress": map[string]any{
+				"a": map[string]any{"delayed": nil, "message": nil, "retries": 2.0, "success": true},
+				"b": nil,
+			}}}}))
+		})
+	}
+}
+
+func TestStatusRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		obj     client.Object
+		problem string
+	}{
+		{"B-33 a Go type without the field", configMap("a", "b"), "*v1.ConfigMap has no field status:"},
+		{"B-33 a Go type without a part of it", widgetWith(plainStatus{Phase: "up"}), "has no field status.kopf.progress:"},
+		{"B-33 an object of metadata alone", &metav1.PartialObjectMetadata{}, "*v1.PartialObjectMetadata has no field status:"},
+		{"a Go type whose field is of another type", widgetWith(struct {
+			Kopf struct {
+				Progress map[string]int `json:"progress"`
+			} `json:"kopf"`
+		}{}), "does not fit"},
+		{"another value in its place", withStatus(map[string]any{"kopf": "x"}), "status.kopf: another value"},
+		{"an object that has no JSON form", &stubborn[typedStatus]{}, "boom"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := test.obj.DeepCopyObject()
+			err := progress.Status("").Store(test.obj, "fn", full)
+			if err == nil || !strings.Contains(err.Error(), test.problem) || !strings.Contains(err.Error(), `"fn"`) {
+				t.Errorf("Store = %v, want an error about the handler, with %q", err, test.problem)
+			}
+			if !reflect.DeepEqual(test.obj, before) {
+				t.Errorf("the object has changed, to %+v", test.obj)
+			}
+		})
+	}
+}
+
+func TestStatusBrokenRecords(t *testing.T) {
+	for name, value := range map[string]any{
+		"no object": "x", "a field of another type": map[string]any{"retries": "many"}, "no JSON": map[string]any{"retries": func() {}},
+	} {
+		t.Run("B-30 "+name, func(t *testing.T) {
+			obj := withStatus(statusOf(map[string]any{"a": value}))
+			record, err := progress.Status("").Fetch(obj, "a")
+			var unreadable *progress.UnreadableError
+			if record != nil || !errors.As(err, &unreadable) || unreadable.Place != "status.kopf.progress.a" {
+				t.Errorf("fetched %v, %v, want an error that tells of status.kopf.progress.a", record, err)
+			}
+			mustStore(t, progress.Status(""), obj, "a", full)
+			equal(t, "B-30 replaced", mustFetch(t, progress.Status(""), obj, "a"), &full)
+		})
+	}
+}
+
+// Objects of a cache are copied, but not always deeply: their maps are not ours to change.
+func TestStatusDoesNotChangeSharedMaps(t *testing.T) {
+	shared := withStatus(statusOf(map[string]any{"a": fullFields, "b": fullFields}))
+	before := shared.DeepCopy()
+	shallow := func() *unstructured.Unstructured { return &unstructured.Unstructured{Object: shared.Object} }
+	s := progress.Status("")
+	mustStore(t, s, shallow(), "a", progress.Record{})
+	mustPurge(t, s, shallow(), "a")
+	progress.StatusBaseline("").Store(shallow(), []byte("{}"))
+	s.Clear(maps.Clone(shared.Object))
+	progress.StatusBaseline("status.phase").Clear(maps.Clone(shared.Object))
+	equal(t, "the object of the cache", shared, before)
+}
+
+func TestFieldsAreChecked(t *testing.T) {
+	for _, test := range []struct {
+		name, field string
+		fine        bool
+	}{
+		{"PROG-07 ESS-13 the default", "", true},
+		{"PROG-07 ESS-13 a field of one's own", "status.my-operator.place", true},
+		{"a field beside the status", "spec.place", true},
+		{"the whole status", "status", false},
+		{"an empty element", "status..place", false},
+		{"an empty element at the end", "status.", false},
+		{"the metadata", "metadata.annotations", false},
+		{"the kind", "kind.place", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, it := range []any{progress.Status(test.field), progress.StatusBaseline(test.field)} {
+				err := it.(progress.Checker).Check()
+				if (err == nil) != test.fine || err != nil && !strings.Contains(err.Error(), `"`+test.field+`"`) {
+					t.Errorf("%T: Check = %v", it, err)
+				}
+			}
+		})
+	}
+}
+
+func TestStatusKeys(t *testing.T) {
+	checker := progress.Status("").(progress.KeyChecker)
+	for _, id := range []string{"fn", "fn/spec.a", "lambda:/a/b.py:12", repeat("é", 100)} {
+		if key, err := checker.Key(id); key != id || err != nil {
+			t.Errorf("PROG-07: Key(%q) = %q, %v, want the id as it is", id, key, err)
+		}
+	}
+	if _, err := checker.Key(""); err == nil || !strings.Contains(err.Error(), "empty") {
+		t.Errorf("B-21: Key of an empty id = %v", err)
+	}
+}
+
+func TestStatusClear(t *testing.T) {
+	for _, test := range []struct {
+		name, field   string
+		essence, want map[string]any
+	}{
+		{
+			"ESS-08 the field, with what is emptied by that", "",
+			map[string]any{"spec": "x", "status": map[string]any{"kopf": map[string]any{"progress": map[string]any{"a": fullFields}}}},
+			map[string]any{"spec": "x"},
+		},
+		{
+			"ESS-08 what is beside it stays", "", map[string]any{"status": statusOf(map[string]any{"a": fullFields})},
+			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d"}}},
+		},
+		{
+			"ESS-08 another field", "status.mine", map[string]any{"status": map[string]any{"mine": map[string]any{}, "kopf": "x"}},
+			map[string]any{"status": map[string]any{"kopf": "x"}},
+		},
+		{"ESS-08 another shape", "", map[string]any{"status": "x"}, map[string]any{"status": "x"}},
+		{"ESS-08 nothing to clear", "", map[string]any{"spec": "x"}, map[string]any{"spec": "x"}},
+		{"ESS-08 annotations are others'", "", essenceOf(kopfPrefix+"/a", "x"), essenceOf(kopfPrefix+"/a", "x")},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			progress.Status(test.field).Clear(test.essence)
+			equal(t, "essence", test.essence, test.want)
+		})
+	}
+}
+
+// Operators tell from the values whether two of them keep their state in one place.
+func TestStoresAreComparable(t *testing.T) {
+	made := func() []any {
+		return []any{
+			progress.Annotations(""), progress.Annotations("a.b"), progress.AnnotationsV2(""), progress.Smart(),
+			progress.Status(""), progress.Status("status.a"),
+			progress.AnnotationBaseline(""), progress.AnnotationBaseline("a.b"), progress.AnnotationBaselineV2(""),
+			progress.StatusBaseline(""), progress.StatusBaseline("status.a"),
+		}
+	}
+	again := made()
+	for i, one := range made() {
+		if !reflect.ValueOf(one).Comparable() || slices.Index(again, one) != i {
+			t.Errorf("%T %d: it does not compare equal to its like, and to it alone", one, i)
+		}
+	}
+}
