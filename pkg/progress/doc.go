@@ -35,7 +35,7 @@
 //	IgnoringFields              a baseline that does not look at some fields
 //
 // A place of one's own is any type with the four methods of [Store], or the three of [Baseline]. What else it
-// can do is told by further methods: [Checker], [KeyChecker], [FieldUser]. A type that embeds one of
+// can do is told by further methods: [Checker], [KeyChecker], [FieldUser], [Sweeper]. A type that embeds one of
 // the interfaces Store or Baseline hides them.
 //
 // # Guarantees
@@ -65,7 +65,8 @@
 // so handlers have to bear it. [Policy.Timeout] does not interrupt an attempt; [Policy.AttemptTimeout]
 // does, if the handler looks at its context.
 //
-// Records of ids that are not asked for are neither read nor removed.
+// Records of ids that are not asked for are neither read nor removed, except by a [Sweeper]: that one must
+// not be used where others keep records, too, and by default all operators share the prefix of kopf.
 // Annotations have a limit of 256 KiB for all of an object together, so of a long error only the beginning
 // is remembered. The status has a limit, too, that of the request.
 //

@@ -120,3 +120,27 @@ func ExampleIgnoringFields() {
 	// Output:
 	// map[spec:map[size:1Gi]]
 }
+
+// What handlers have left that are no longer in the code is removed; what is known, or something else, stays.
+func ExampleSweeper() {
+	store := progress.Annotations("volumes.example.com")
+	obj := &corev1.ConfigMap{}
+	obj.Annotations = map[string]string{"volumes.example.com/size": "1Gi"}
+	for _, id := range []string{"create", "create/announce", "removed-from-the-code"} {
+		if err := store.Store(obj, id, progress.Record{Purpose: "create", Retries: 1}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	if sweeper, ok := store.(progress.Sweeper); ok {
+		fmt.Println(sweeper.Sweep(obj, []string{"create", "delete"}))
+	}
+	for _, key := range keysOf(obj) {
+		fmt.Println(key)
+	}
+	// Output:
+	// <nil>
+	// volumes.example.com/create
+	// volumes.example.com/create.announce
+	// volumes.example.com/kopf-managed
+	// volumes.example.com/size
+}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -105,4 +107,37 @@ func FuzzKeys(f *testing.F) {
 		}
 		equal(t, "PROG-20 KEY-21 what is left", keysOf(obj), left)
 	})
+}
+
+func FuzzSweep(f *testing.F) {
+	for _, id := range []string{"fn", "fn.a", "outer.<locals>.inner", repeat("a", 39), repeat("a", 56), repeat("a", 64), repeat("b/", 32), repeat("é", 63)} {
+		for _, sub := range []string{"a", "spec.field", repeat("x", 20), repeat("c/", 40)} {
+			for _, length := range []int{5, 16, 46, 55, 56, 63, 100} {
+				f.Add(prefixOf(length), id, sub)
+			}
+		}
+	}
+	record := progress.Record{Started: t0, Purpose: "create"}
+	f.Fuzz(func(t *testing.T, prefix, id, sub string) {
+		if prefix == "" || id == "" || !utf8.ValidString(id) {
+			t.Skip("the default, or an id that is refused beforehand")
+		}
+		for _, s := range []progress.Store{progress.Annotations(prefix), progress.AnnotationsV2(prefix), progress.Status("")} {
+			for _, empty := range []client.Object{withStatus(nil), unstructuredReplicaSet()} {
+				obj := empty.DeepCopyObject().(client.Object)
+				mustStore(t, s, obj, id, record)
+				mustStore(t, s, obj, id+"/"+sub, record)
+				before := obj.DeepCopyObject().(client.Object)
+				sweep(t, s, obj, "another", id)
+				equal(t, "B-29 SE-20 what is known, and below it, stays", jsonOf(t, obj), jsonOf(t, before))
+			}
+		}
+	})
+}
+
+func unstructuredReplicaSet() client.Object {
+	obj := withStatus(nil)
+	obj.SetKind("ReplicaSet")
+	obj.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "d"}})
+	return obj
 }

@@ -25,6 +25,7 @@ const (
 	ownedSuffix = "-ofDRS" // of ids on objects whose annotations are copied by Kubernetes
 
 	maxNameLength = 63 // of the part of an annotation's key behind the slash
+	hashLength    = 7  // of the end of a name that was too long
 )
 
 // annotationKeys computes the keys of one prefix.

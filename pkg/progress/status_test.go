@@ -217,6 +217,9 @@ func TestStatusDoesNotChangeSharedMaps(t *testing.T) {
 	s := progress.Status("")
 	mustStore(t, s, shallow(), "a", progress.Record{})
 	mustPurge(t, s, shallow(), "a")
+	if err := s.(progress.Sweeper).Sweep(shallow(), nil); err != nil {
+		t.Fatal(err)
+	}
 	progress.StatusBaseline("").Store(shallow(), []byte("{}"))
 	s.Clear(maps.Clone(shared.Object))
 	progress.StatusBaseline("status.phase").Clear(maps.Clone(shared.Object))
