@@ -11,6 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // record makes the framework's part of a write: the records while the cause is being handled; when
@@ -22,7 +23,7 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patching.Document
 	case c.closed() && c.reverted:
 		err = errors.Join(c.state.Retire(e.Store, kept, now()), e.close(ctx, c, kept, handled))
 	case c.closed():
-		err = errors.Join(c.state.Purge(e.Store, kept), e.close(ctx, c, kept, handled))
+		err = errors.Join(c.state.Purge(e.Store, kept), e.sweep(kept), e.close(ctx, c, kept, handled))
 	case c.reason.Handled():
 		err = errors.Join(c.state.Save(e.Store, kept), e.amend(ctx, c, kept, changed), e.pin(c, kept, handled))
 	case c.reason == causation.Noop:
@@ -37,6 +38,14 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patching.Document
 		return nil, fmt.Errorf("recording progress: %w", err)
 	}
 	return patching.Between(c.content, content), nil
+}
+
+// sweep removes the records of handlers that the operator has no more (B-29).
+func (e *Engine) sweep(kept client.Object) error {
+	if sweeper, ok := e.Store.(progress.Sweeper); ok {
+		return sweeper.Sweep(kept, e.Handlers.IDs())
+	}
+	return nil
 }
 
 // close stores what was handled: the essence that the cycle began with, and what the handlers have

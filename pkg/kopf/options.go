@@ -34,6 +34,11 @@ func WithProgress(store progress.Store) Option {
 		if store == nil {
 			o.mistake(errors.New("WithProgress(nil): give it a store, or leave it out for the default"))
 		}
+		if checker, ok := store.(progress.Checker); ok {
+			if err := checker.Check(); err != nil {
+				o.mistake(fmt.Errorf("WithProgress: %w", err))
+			}
+		}
 		o.settings.Store = store
 	})
 }

@@ -44,7 +44,7 @@ func (o *Operator) Start(ctx context.Context) error {
 
 // handle runs a controller for each kind.
 func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
-	scopes, err := o.discover(kinds)
+	scopes, err := o.discover(ctx, kinds)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (o *Operator) synced() {
 
 // discover learns from the API server how it serves the kinds, whether in namespaces, say, and tells which
 // it does not.
-func (o *Operator) discover(kinds []engine.Kind) (namespaced []bool, err error) {
+func (o *Operator) discover(ctx context.Context, kinds []engine.Kind) (namespaced []bool, err error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("discovering the served kinds: %w", err)
@@ -111,6 +111,9 @@ func (o *Operator) discover(kinds []engine.Kind) (namespaced []bool, err error) 
 		case !served:
 			problems = append(problems, fmt.Errorf("%s: the API server does not serve %s: install its CustomResourceDefinition first",
 				kinds[i].GVK.Kind, kinds[i].GVK.GroupVersion()))
+		}
+		if served {
+			problems = append(problems, o.checkSchema(ctx, client, kinds[i].GVK))
 		}
 		kinds[i].HasStatus = hasStatus
 		namespaced = append(namespaced, inNamespaces)

@@ -80,6 +80,14 @@ func (o *Operator) kinds() ([]engine.Kind, error) {
 		}
 		seen[kind.GVK] = true
 		kinds = append(kinds, kind)
+		if kind.New == nil {
+			continue
+		}
+		for _, place := range []any{o.settings.Store, o.settings.Baseline} {
+			if err := progress.CheckType(kind.New(), place); err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", kind.GVK.Kind, err))
+			}
+		}
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("the operator cannot start:\n%w", err)

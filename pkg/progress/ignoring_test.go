@@ -27,7 +27,7 @@ func TestIgnoringFieldsGolden(t *testing.T) {
 		t.Run("ESS-09 Appendix B "+name, func(t *testing.T) {
 			baseline := progress.IgnoringFields(inner, "spec.e", "metadata.labels.l")
 			content := decoded(t, object)
-			built := essence.Build(content, baseline, progress.Smart())
+			built := shape(baseline).Build(content)
 			text, err := essence.Encode(built)
 			if err != nil {
 				t.Fatal(err)
@@ -37,11 +37,11 @@ func TestIgnoringFieldsGolden(t *testing.T) {
 			equal(t, "ESS-09 the object itself keeps the fields", content, decoded(t, object))
 
 			// What was stored before the fields were ignored has them still.
-			old, err := essence.Encode(essence.Build(content, inner, progress.Smart()))
+			old, err := essence.Encode(shape(inner).Build(content))
 			if err != nil {
 				t.Fatal(err)
 			}
-			then, err := essence.Decode(old, baseline, progress.Smart())
+			then, err := shape(baseline).Decode(old)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,4 +125,8 @@ func TestIgnoringFieldsIsChecked(t *testing.T) {
 			}
 		})
 	}
+}
+
+func shape(baseline progress.Baseline) essence.Shape {
+	return essence.Shape{Cleaners: []essence.Cleaner{baseline, progress.Smart()}}
 }

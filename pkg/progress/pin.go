@@ -22,14 +22,25 @@ func Pin(b Baseline) Baseline {
 	if p, ok := b.(pinner); ok {
 		return p.pin()
 	}
-	return pin{annotationKeys{pinPrefix}}
+	return pin{annotationKeys{prefix: pinPrefix}}
 }
 
 func (b annotationBaseline) pin() Baseline {
 	if b.keys.prefix == DefaultPrefix {
-		return pin{annotationKeys{pinPrefix}}
+		return pin{annotationKeys{prefix: pinPrefix}}
 	}
 	return pin{b.keys}
+}
+
+func (b ignoringBaseline) pin() Baseline { return Pin(b.Baseline) }
+
+func (m multiBaseline) pin() Baseline {
+	for _, part := range m {
+		if p, ok := part.(pinner); ok {
+			return p.pin()
+		}
+	}
+	return pin{annotationKeys{prefix: pinPrefix}}
 }
 
 // A pin is no handler's record and no baseline, but is kept like them.
