@@ -124,30 +124,31 @@ func (e *Engine) pinned(c *cycle) client.Object {
 	if c.reason != causation.Create && c.reason != causation.Update || c.lost != "" || !c.isPinned() {
 		return nil
 	}
-	obj, err := e.revived(c.now)
-	if err != nil {
-		return nil // it does not fit the Go type any more: there is only the object as it is
-	}
-	obj.SetNamespace(c.before.GetNamespace())
-	obj.SetName(c.before.GetName())
-	return obj
+	return e.objectOf(c, c.now)
 }
 
 // old is the object as it was last handled, a copy for one handler; nil if it never was, or is not known.
 func (e *Engine) old(c *cycle) client.Object {
 	if c.old == nil && c.then != nil {
-		obj, err := e.revived(c.then)
-		if err != nil {
-			return nil // it does not fit the Go type, as detect has told
-		}
-		obj.SetNamespace(c.before.GetNamespace())
-		obj.SetName(c.before.GetName())
-		c.old = obj
+		c.old = e.objectOf(c, c.then)
 	}
 	if c.old == nil {
 		return nil
 	}
 	return c.old.DeepCopyObject().(client.Object)
+}
+
+// objectOf makes an object of one of its essences; nil if that does not fit the Go type (any more), as
+// detect has told.
+func (e *Engine) objectOf(c *cycle, essence map[string]any) client.Object {
+	obj, err := e.revived(essence)
+	if err != nil {
+		obj = nil
+	} else {
+		obj.SetNamespace(c.before.GetNamespace())
+		obj.SetName(c.before.GetName())
+	}
+	return obj
 }
 
 // checkpoint writes what was achieved so far, if handlers have worked for long enough, and goes on with

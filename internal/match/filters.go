@@ -2,6 +2,7 @@ package match
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -126,10 +127,8 @@ func (f Filters) owned(meta map[string]any) bool {
 		if err != nil {
 			continue
 		}
-		for _, wanted := range f.Owners {
-			if wanted == (schema.GroupKind{Group: gv.Group, Kind: kind}) {
-				return true
-			}
+		if slices.Contains(f.Owners, schema.GroupKind{Group: gv.Group, Kind: kind}) {
+			return true
 		}
 	}
 	return false

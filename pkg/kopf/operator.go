@@ -2,6 +2,7 @@ package kopf
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -88,11 +89,11 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 
 // checkName tells the checks of several operators of one manager apart.
 func (o *Operator) checkName() string {
-	name := "kopf"
+	names := []string{"kopf"}
 	for _, r := range o.resources {
-		name += "-" + r.controllerName(o.mgr.GetScheme())
+		names = append(names, r.controllerName(o.mgr.GetScheme()))
 	}
-	return name
+	return strings.Join(names, "-")
 }
 
 // NeedLeaderElection is true unless the manager's controllers are set not to need it: one replica

@@ -1,7 +1,6 @@
 package kopf
 
 import (
-	"errors"
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -109,5 +108,3 @@ func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
 	handler.Do = fn.do(r.Client)
 	r.subs = append(r.subs, engine.Sub{ID: r.call.ID + "/" + id, Handler: handler})
 }
-
-var errNoHandler = errors.New("this is for the contexts of handlers")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -61,10 +62,8 @@ func publishedSchema(client discovery.DiscoveryInterface, gvk schema.GroupVersio
 		return nil, err
 	}
 	for _, kind := range spec.Components.Schemas {
-		for _, one := range kind.Kinds {
-			if one == (groupVersionKind{gvk.Group, gvk.Version, gvk.Kind}) {
-				return resolved(kind.JSONSchemaProps, spec.Components.Schemas), nil
-			}
+		if slices.Contains(kind.Kinds, groupVersionKind{gvk.Group, gvk.Version, gvk.Kind}) {
+			return resolved(kind.JSONSchemaProps, spec.Components.Schemas), nil
 		}
 	}
 	return nil, nil

@@ -31,10 +31,11 @@ func (o *Operator) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.perform(ctx, "startup", o.startup); err != nil {
-		if ctx.Err() != nil {
-			return nil // stopped before it has begun
-		}
+	err = o.perform(ctx, "startup", o.startup)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // stopped before it has begun
+	}
+	if err != nil {
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
 	err = o.handle(ctx, kinds)

@@ -152,10 +152,10 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		ids[h.fullID()] = true
 	}
 	for _, h := range r.handlers {
-		switch h.role {
-		case spying:
+		if h.role == spying {
 			_ = kind.Spies.Add(h.fullID(), h.fullID(), h.forEngine(c)) // its id was checked
-		case leveling:
+		}
+		if h.role == leveling {
 			_ = kind.Levels.Add(h.fullID(), h.fullID(), h.forEngine(c))
 		}
 	}

@@ -21,7 +21,6 @@ const (
 
 var _ = Describe("What happens while the operator is down", func() {
 	type W = *v1.Widget
-	const never = time.Hour
 
 	all := func(seen *calls) *kopf.Resource[W] {
 		return kopf.For(&v1.Widget{}).
