@@ -154,7 +154,10 @@ func (e *Engine) objectOf(c *cycle, essence map[string]any) client.Object {
 // checkpoint writes what was achieved so far, if handlers have worked for long enough, and goes on with
 // the object as it is then. If the cause is a different one by now, the rest of the pass is off.
 func (e *Engine) checkpoint(ctx context.Context, c *cycle) error {
-	if !c.unsaved || c.worked < e.Checkpoint || c.stopped || c.fault != nil {
+	if c.fault != nil {
+		return c.fault
+	}
+	if !c.unsaved || c.worked < e.Checkpoint || c.stopped {
 		return nil
 	}
 	written, err := e.write(ctx, c)
