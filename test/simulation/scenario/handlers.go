@@ -1,0 +1,174 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// A post is a world as the handlers of one life of the operator see it.
+type post struct {
+	*world
+	operator *operator
+}
+
+// declared makes the resource with the handlers of the plan.
+func declared[T client.Object](p post, obj T) kopf.Option {
+	resource := kopf.For(obj)
+	for i := range p.plan.Handlers {
+		h := &p.plan.Handlers[i]
+		options := []kopf.HandlerOption{kopf.Backoff(h.Backoff), kopf.Errors(h.Errors)}
+		if h.Retries > 0 {
+			options = append(options, kopf.Retries(h.Retries))
+		}
+		if h.Optional {
+			options = append(options, kopf.Optional())
+		}
+		resource.On(h.ID, h.Reasons, func(ctx context.Context, req *kopf.Request[T]) error {
+			var old map[string]any
+			if any(req.Old) != any(*new(T)) {
+				old = content(req.Old)
+			}
+			return p.handle(ctx, h, req.Object, old, req.Reason, req.Attempt.Number, func() { req.SetResult(map[string]any{"done": true}) })
+		}, options...)
+	}
+	return resource
+}
+
+// handle is what every handler does: note the call, work for a while, change the object, succeed or fail.
+func (p post) handle(ctx context.Context, h *Handler, obj client.Object, old map[string]any,
+	reason kopf.Reason, attempt int, setResult func(),
+) error {
+	if p.operator.link.dead() {
+		return errors.New("this operator has crashed: nobody sees what it does")
+	}
+	c := p.enter(h, obj, old, reason, attempt)
+	if h.Deaf {
+		pause(context.WithoutCancel(ctx), h.Work)
+	} else if !pause(ctx, h.Work) {
+		p.leave(c, verdict{err: ctx.Err()})
+		return ctx.Err()
+	}
+	edit(h, obj, attempt)
+	if h.Result {
+		setResult()
+	}
+	v := p.judge(h, c)
+	if ctx.Err() != nil && !v.counts {
+		v.final = false // an interrupted attempt is made again
+	}
+	p.leave(c, v)
+	if errors.Is(v.err, errPanic) {
+		panic(v.err)
+	}
+	return v.err
+}
+
+// A verdict is how an attempt ends.
+type verdict struct {
+	err    error
+	final  bool          // there will be no other
+	counts bool          // even if the operator is stopping
+	delay  time.Duration // before the next one
+}
+
+var (
+	errTrouble = errors.New("trouble")
+	errPanic   = errors.New("panic")
+)
+
+// judge draws the end of an attempt. Nobody fails for ever.
+func (p post) judge(h *Handler, c *call) (v verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := h.ID + " " + c.name
+	if p.failed[key] >= h.Fails || p.rand.Float64() >= h.FailRate {
+		return verdict{final: true, counts: true}
+	}
+	p.failed[key]++
+	last := h.Retries > 0 && c.attempt+1 >= h.Retries
+	switch p.rand.IntN(8) {
+	case 0:
+		return verdict{err: kopf.Permanent(errTrouble), final: true, counts: true}
+	case 1, 2, 3:
+		delay := time.Duration(p.rand.IntN(20)) * p.Tick
+		return verdict{err: kopf.Temporary(errTrouble, delay), final: last, counts: true, delay: delay}
+	case 4:
+		v.err = errPanic
+	default:
+		v.err = errTrouble
+	}
+	v.final, v.delay = last || h.Errors != kopf.ErrorsTemporary, h.Backoff
+	return v
+}
+
+// edit changes the object as the handler is used to.
+func edit(h *Handler, obj client.Object, attempt int) {
+	value := strconv.Itoa(attempt)
+	switch h.Edits {
+	case EditNothing:
+	case EditLabel:
+		labels := obj.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[ownPrefix+h.ID] = value
+		obj.SetLabels(labels)
+	case EditAnnotation:
+		annotations := obj.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[ownPrefix+h.ID] = value
+		obj.SetAnnotations(annotations)
+	case EditTags:
+		change(obj, func(content map[string]any) {
+			tags, _, _ := unstructured.NestedStringSlice(content, "spec", "tags")
+			if !slices.Contains(tags, h.ID) {
+				_ = unstructured.SetNestedStringSlice(content, append(tags, h.ID), "spec", "tags")
+			}
+		})
+	case EditStatus:
+		change(obj, func(content map[string]any) {
+			_ = unstructured.SetNestedField(content, h.ID+" "+value, "status", "phase")
+		})
+	}
+}
+
+// enter takes note of a call, and checks what can be told already.
+func (p post) enter(h *Handler, obj client.Object, old map[string]any, reason kopf.Reason, attempt int) *call {
+	version, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
+	c := &call{
+		handler: h, uid: obj.GetUID(), name: obj.GetName(), life: p.operator.life, reason: reason, attempt: attempt,
+		version: version, state: stateOf(content(obj)), start: time.Now(),
+	}
+	if old != nil {
+		c.old = new(stateOf(old))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.began = p.moment()
+	p.note("(%d) → %s, version %d, %s → %s", c.life, c, c.version, c.old, c.state)
+	p.checkEntry(c)
+	p.calls = append(p.calls, c)
+	return c
+}
+
+// leave takes note of the end of a call, unless the operator has crashed in the meantime.
+func (p post) leave(c *call, v verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.operator.link.dead() {
+		p.note("(%d) ← %s, too late", c.life, c)
+		return
+	}
+	c.end, c.ended, c.verdict = time.Now(), p.moment(), v
+	p.note("(%d) ← %s: error %v, final: %t, next after %s", c.life, c, v.err, v.final, v.delay)
+}

@@ -1,0 +1,92 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// A Kind is what the operator of a scenario handles, and how: with a Go type or without.
+type Kind struct {
+	Name string
+	GVK  schema.GroupVersionKind
+	// declare makes the resource with the handlers of a plan.
+	declare func(post) kopf.Option
+}
+
+// Kinds are those of the end-to-end suites: widgets have the status subresource and a Go type, gadgets neither.
+func Kinds() []Kind {
+	widgets, gadgets := v1.GroupVersion.WithKind("Widget"), v1.GroupVersion.WithKind("Gadget")
+	return []Kind{
+		{"typed widgets", widgets, func(p post) kopf.Option { return declared(p, &v1.Widget{}) }},
+		{"untyped widgets", widgets, func(p post) kopf.Option { return declared(p, kopf.Unstructured(widgets)) }},
+		{"untyped gadgets", gadgets, func(p post) kopf.Option { return declared(p, kopf.Unstructured(gadgets)) }},
+	}
+}
+
+// content is the JSON form of an object, not to be changed.
+func content(obj client.Object) map[string]any {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return u.Object
+	}
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		panic("scenario: an object has no JSON form: " + err.Error())
+	}
+	return out
+}
+
+// change lets a function change the JSON form of an object.
+func change(obj client.Object, by func(content map[string]any)) {
+	changed := runtime.DeepCopyJSON(content(obj))
+	by(changed)
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		u.Object = changed
+		return
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(changed, obj); err != nil {
+		panic("scenario: an object does not fit its type: " + err.Error())
+	}
+}
+
+// A State is that part of an object which is the users' alone: handlers change other fields.
+type State struct {
+	Size  int64
+	Color string
+	Tier  string // a label
+	Note  string // an annotation
+	Tags  string // those of the list that begin with the users' prefix, in alphabetical order
+}
+
+const (
+	tierLabel = "example.com/tier"
+	noteKey   = "example.com/note"
+	ownPrefix = "by.example.com/" // of labels and annotations of handlers
+	tagPrefix = "user-"
+)
+
+// stateOf reads the state from an object or an essence, in its JSON form.
+func stateOf(content map[string]any) (s State) {
+	s.Size, _, _ = unstructured.NestedInt64(content, "spec", "size")
+	s.Color, _, _ = unstructured.NestedString(content, "spec", "color")
+	s.Tier, _, _ = unstructured.NestedString(content, "metadata", "labels", tierLabel)
+	s.Note, _, _ = unstructured.NestedString(content, "metadata", "annotations", noteKey)
+	tags, _, _ := unstructured.NestedStringSlice(content, "spec", "tags")
+	tags = slices.DeleteFunc(tags, func(tag string) bool { return !strings.HasPrefix(tag, tagPrefix) })
+	slices.Sort(tags)
+	s.Tags = strings.Join(tags, ",")
+	return s
+}
+
+// String is short, for the log.
+func (s State) String() string {
+	return fmt.Sprintf("{%d %s tier=%s note=%s tags=%s}", s.Size, s.Color, s.Tier, s.Note, s.Tags)
+}

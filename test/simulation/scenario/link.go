@@ -1,0 +1,224 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A link is the way of one operator to the server: with the faults of the plan, and its end.
+type link struct {
+	world *world
+	life  int
+	next  http.RoundTripper
+
+	under  sync.RWMutex  // held for reading while a request is under way
+	gone   chan struct{} // closed when the operator has crashed
+	mu     sync.Mutex    // guards what follows
+	rand   *rand.Rand
+	plan   Action // of a crash to come
+	closed bool
+}
+
+var (
+	errCut  = errors.New("the operator has crashed, says the scenario")
+	errLost = errors.New("the answer is lost, says the scenario")
+)
+
+func newLink(w *world, life int) *link {
+	return &link{world: w, life: life, gone: make(chan struct{}), rand: rand.New(rand.NewPCG(w.plan.Seed, 100+uint64(life)))}
+}
+
+// over puts the link on a transport.
+func (l *link) over(next http.RoundTripper) http.RoundTripper {
+	l.next = next
+	return l
+}
+
+// RoundTrip sends a request, or has its way with it.
+func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
+	pause(r.Context(), l.upTo(l.world.plan.Faults.Latency))
+	if l.dead() {
+		return refuse(r, errCut)
+	}
+	if r.Method == http.MethodPatch && l.hit(CrashUnsent) {
+		return refuse(r, errCut)
+	}
+	if code, reason := l.fault(r); code != 0 {
+		return answered(r, code, reason), nil
+	}
+	if isWatch(r) {
+		return l.watch(r)
+	}
+	return l.send(r)
+}
+
+// fault decides whether a request fails in another way than by a crash.
+func (l *link) fault(r *http.Request) (code int, reason metav1.StatusReason) {
+	f := l.world.plan.Faults
+	switch {
+	case r.Method == http.MethodPatch && l.chance(f.Conflict):
+		return http.StatusConflict, metav1.StatusReasonConflict
+	case r.Method == http.MethodPatch && l.chance(f.Failing):
+		return http.StatusInternalServerError, metav1.StatusReasonInternalError
+	case r.Method == http.MethodPatch && l.chance(f.Busy):
+		return http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
+	case r.Method == http.MethodGet && isObject(r) && l.chance(f.Unreadable):
+		return http.StatusInternalServerError, metav1.StatusReasonInternalError
+	case isWatch(r) && l.chance(f.Expired):
+		return http.StatusGone, metav1.StatusReasonExpired
+	default:
+		return 0, ""
+	}
+}
+
+// send lets a request through. What a write has made of the object is seen before anybody else sees it.
+func (l *link) send(r *http.Request) (*http.Response, error) {
+	l.under.RLock()
+	if l.dead() {
+		l.under.RUnlock()
+		return refuse(r, errCut)
+	}
+	response, err := l.next.RoundTrip(r)
+	wrote := err == nil && r.Method == http.MethodPatch && response.StatusCode < http.StatusMultipleChoices
+	if wrote {
+		err = l.see(response)
+	}
+	l.under.RUnlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case wrote && l.hit(CrashUntold):
+		_ = response.Body.Close()
+		return nil, errCut
+	case wrote && l.chance(l.world.plan.Faults.Lost):
+		l.world.logf("(%d) the answer is lost", l.life)
+		_ = response.Body.Close()
+		return nil, errLost
+	case l.dead():
+		_ = response.Body.Close()
+		return nil, errCut
+	}
+	return response, nil
+}
+
+// see shows the answer to a write to the world.
+func (l *link) see(response *http.Response) error {
+	text, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil {
+		return err
+	}
+	response.Body = io.NopCloser(bytes.NewReader(text))
+	return l.world.wrote(l.life, text)
+}
+
+// crash ends all traffic: now, or with the next write, if there is one before long.
+func (l *link) crash(ctx context.Context, action Action, atMost time.Duration) {
+	if action != Crash {
+		l.mu.Lock()
+		l.plan = action
+		l.mu.Unlock()
+		timer := time.NewTimer(atMost)
+		defer timer.Stop()
+		select {
+		case <-l.gone:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	l.cut()
+}
+
+// hit ends all traffic if such a crash is planned.
+func (l *link) hit(action Action) bool {
+	l.mu.Lock()
+	planned := l.plan == action
+	l.mu.Unlock()
+	if planned {
+		l.cut()
+	}
+	return planned
+}
+
+// cut returns when what is under way has ended: nothing of the dead comes later.
+func (l *link) cut() {
+	l.mu.Lock()
+	if !l.closed {
+		close(l.gone)
+	}
+	l.closed = true
+	l.mu.Unlock()
+	l.under.Lock()
+	defer l.under.Unlock()
+}
+
+func (l *link) dead() bool {
+	select {
+	case <-l.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *link) chance(p float64) bool {
+	if p == 0 || l.world.calm.Load() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rand.Float64() < p
+}
+
+func (l *link) upTo(most time.Duration) time.Duration {
+	if most == 0 {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Duration(l.rand.Int64N(int64(most) + 1))
+}
+
+func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+
+// isObject tells requests for one object by their path, /apis/<group>/<version>/namespaces/<namespace>/<plural>/<name>.
+func isObject(r *http.Request) bool {
+	return len(strings.Split(strings.Trim(r.URL.Path, "/"), "/")) == 7
+}
+
+// refuse fails a request without sending it.
+func refuse(r *http.Request, err error) (*http.Response, error) {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+	return nil, err
+}
+
+// answered makes an answer of its own.
+func answered(r *http.Request, code int, reason metav1.StatusReason) *http.Response {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+	text, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: string(reason) + ", says the scenario",
+	})
+	if err != nil {
+		panic("scenario: a status has no JSON form: " + err.Error())
+	}
+	return &http.Response{
+		Status: http.StatusText(code), StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)),
+	}
+}

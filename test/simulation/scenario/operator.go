@@ -1,0 +1,96 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// An operator is one life of the operator: a manager with its own way to the server.
+type operator struct {
+	life  int
+	link  *link
+	stop  context.CancelFunc
+	ended chan error
+}
+
+var lifecycles = map[string]progress.Lifecycle{
+	"all": progress.AllAtOnce, "one by one": progress.OneByOne, "asap": progress.Asap,
+	"shuffled": progress.Shuffled, "randomized": progress.Randomized,
+}
+
+// launch starts the next life of the operator.
+func (w *world) launch(ctx context.Context) error {
+	w.life++
+	if err := w.expectResumption(ctx); err != nil {
+		return err
+	}
+	o := &operator{life: w.life, ended: make(chan error, 1)}
+	o.link = newLink(w, w.life)
+	config := rest.CopyConfig(w.Config)
+	config.Wrap(o.link.over)
+	mgr, err := manager.New(config, manager.Options{
+		Scheme:  w.scheme,
+		Logger:  funcr.New(func(prefix, args string) { w.logf("    (%d) %s %s", o.life, prefix, args) }, funcr.Options{Verbosity: 1}),
+		Metrics: server.Options{BindAddress: "0"},
+		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{w.Namespace: {}}},
+	})
+	if err != nil {
+		return fmt.Errorf("making a manager: %w", err)
+	}
+	err = kopf.SetupWithManager(mgr, w.plan.Kind.declare(post{w, o}),
+		kopf.WithLifecycle(lifecycles[w.plan.Lifecycle]), kopf.WithCheckpoint(w.plan.Checkpoint))
+	if err != nil {
+		return fmt.Errorf("setting up the operator: %w", err)
+	}
+	ctx, o.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		o.ended <- mgr.Start(ctx)
+		mgr.GetHTTPClient().CloseIdleConnections()
+	}()
+	w.current = o
+	w.logf("operator %d starts", o.life)
+	return nil
+}
+
+// restart ends the operator in the way of an action, and starts it again after a while.
+func (w *world) restart(ctx context.Context, action Action, down time.Duration) error {
+	o := w.current
+	switch action {
+	case Restart:
+		w.logf("operator %d stops", o.life)
+		o.stop()
+		if err := <-o.ended; err != nil {
+			return fmt.Errorf("stopping the operator: %w", err)
+		}
+	default:
+		o.link.crash(ctx, action, 20*w.Tick)
+		w.logf("operator %d has crashed", o.life)
+		o.stop()
+		w.former = append(w.former, o)
+	}
+	pause(ctx, down)
+	return w.launch(ctx)
+}
+
+// end stops all operators, and waits for them.
+func (w *world) end() {
+	if w.current != nil {
+		w.current.stop()
+		if err := <-w.current.ended; err != nil {
+			w.violate(Runs, "stopping the operator: %v", err)
+		}
+	}
+	for _, o := range w.former {
+		<-o.ended // it fails as the server is out of its reach
+	}
+}

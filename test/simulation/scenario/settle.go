@@ -1,0 +1,112 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// How long it may take until everything is at rest, and for how long it has to stay so, in ticks.
+const (
+	settleWithin = 3000
+	restFor      = 60
+)
+
+// settle waits until nothing happens any more, and takes note of the objects that are left.
+func (w *world) settle(ctx context.Context) error {
+	deadline := time.Now().Add(settleWithin * w.Tick)
+	restless, before := time.Now(), -1
+	for pause(ctx, 5*w.Tick) {
+		problem, err := w.unsettled(ctx)
+		if err != nil {
+			return err
+		}
+		now := w.activity()
+		if problem != "" || now != before {
+			restless, before = time.Now(), now
+		}
+		switch {
+		case time.Since(restless) >= restFor*w.Tick:
+			return nil
+		case time.Now().After(deadline) && problem != "":
+			w.violate(Settles, "%s", problem)
+			return nil
+		case time.Now().After(deadline):
+			w.violate(Settles, "handlers are called again and again")
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// unsettled tells which object is not at rest, and why; nothing if all are.
+func (w *world) unsettled(ctx context.Context) (string, error) {
+	w.alive = map[types.UID]State{}
+	var problems []string
+	for i := range w.plan.Objects {
+		obj, err := w.read(ctx, i)
+		if err != nil {
+			return "", err
+		}
+		if obj == nil {
+			continue
+		}
+		w.alive[obj.GetUID()] = stateOf(obj.Object)
+		if problem := restlessness(obj); problem != "" {
+			problems = append(problems, fmt.Sprintf("%s %s", obj.GetName(), problem))
+		}
+	}
+	return strings.Join(problems, "; "), nil
+}
+
+// restlessness tells why an object is not at rest.
+func restlessness(obj *unstructured.Unstructured) string {
+	v := view{obj}
+	switch {
+	case obj.GetDeletionTimestamp() != nil:
+		return "is being deleted: " + v.String()
+	case v.text() == "":
+		return "has no baseline: " + v.String()
+	case len(v.leftovers()) > 0:
+		return "has records: " + v.String()
+	}
+	var then map[string]any
+	if err := json.Unmarshal([]byte(v.text()), &then); err != nil {
+		return "has an unreadable baseline: " + err.Error()
+	}
+	now := essence.Build(obj.DeepCopy().Object, progress.Smart(), progress.AnnotationBaseline(""))
+	if !reflect.DeepEqual(then, now) {
+		return fmt.Sprintf("has a baseline that is not its essence: %v, not %v", then, now)
+	}
+	return ""
+}
+
+// expectResumption takes note of the objects that the next life of the operator has to resume.
+func (w *world) expectResumption(ctx context.Context) error {
+	for i := range w.plan.Objects {
+		obj, err := w.read(ctx, i)
+		if err != nil {
+			return err
+		}
+		if obj != nil && obj.GetDeletionTimestamp() == nil && (view{obj}).text() != "" {
+			w.listed[resumption{w.life, obj.GetUID()}] = true
+		}
+	}
+	return nil
+}
+
+// activity counts what the operator has done so far.
+func (w *world) activity() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.calls) + w.writes
+}

@@ -1,0 +1,103 @@
+package scenario
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// A view is an object as the operator has written it last: its records and its baseline are nobody else's
+// business, so that this is how they are. The zero view is that of an object that was never written.
+type view struct{ obj *unstructured.Unstructured }
+
+// wrote takes note of what a write of the operator has made of an object.
+func (w *world) wrote(life int, text []byte) error {
+	obj := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, &obj.Object); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was, is := w.view(obj.GetUID()), view{obj}
+	w.views[obj.GetUID()] = is
+	w.writes++
+	w.note("(%d) has written %s in version %s: %s", life, obj.GetName(), obj.GetResourceVersion(), is)
+	if is.text() != was.text() && is.text() != "" {
+		state, _ := is.baseline()
+		h := w.of(obj.GetUID())
+		h.baselines = append(h.baselines, baseline{w.moment(), state})
+	}
+	if obj.GetDeletionTimestamp() != nil && was.held() && !is.held() {
+		w.checkRelease(obj)
+	}
+	return nil
+}
+
+func (w *world) view(uid types.UID) view { return w.views[uid] }
+
+func (v view) annotations() map[string]string {
+	if v.obj == nil {
+		return nil
+	}
+	return v.obj.GetAnnotations()
+}
+
+func (v view) held() bool {
+	return v.obj != nil && slices.Contains(v.obj.GetFinalizers(), kopf.DefaultFinalizer)
+}
+
+// record is what is stored of a handler.
+func (v view) record(id string) (progress.Record, bool) {
+	if v.obj == nil {
+		return progress.Record{}, false
+	}
+	record, err := progress.Smart().Fetch(v.obj, id)
+	if record == nil || err != nil {
+		return progress.Record{}, false
+	}
+	return *record, true
+}
+
+const baselineKey = progress.DefaultPrefix + "/last-handled-configuration"
+
+func (v view) text() string { return strings.TrimSpace(v.annotations()[baselineKey]) }
+
+// baseline is the state that is stored as handled.
+func (v view) baseline() (State, bool) {
+	var essence map[string]any
+	if v.text() == "" || json.Unmarshal([]byte(v.text()), &essence) != nil {
+		return State{}, false
+	}
+	return stateOf(essence), true
+}
+
+// leftovers are the annotations that have no place on an object that has come to rest.
+func (v view) leftovers() []string {
+	var keys []string
+	for key := range v.annotations() {
+		if key != noteKey && key != baselineKey && !strings.HasPrefix(key, ownPrefix) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// String is short, for the log.
+func (v view) String() string {
+	state, known := v.baseline()
+	text := "no baseline"
+	if known {
+		text = "baseline " + state.String()
+	}
+	for _, key := range v.leftovers() {
+		text += ", " + key + ": " + v.annotations()[key]
+	}
+	return text
+}

@@ -1,0 +1,99 @@
+package scenario
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// An Environment is where scenarios are run.
+type Environment struct {
+	// Config leads to the API server. Faults are put on the way of the operator only.
+	Config *rest.Config
+	// Namespace exists, and is empty.
+	Namespace string
+	// Tick is the measure of time of the plans.
+	Tick time.Duration
+}
+
+// A world is one run of a plan.
+type world struct {
+	Environment
+	journal
+	plan   Plan
+	scheme *runtime.Scheme
+	users  client.Client // straight to the server
+	calm   atomic.Bool   // no more faults
+
+	life    int // of the operator; they are counted from 1
+	current *operator
+	former  []*operator // those that have crashed may still have something to do, in vain
+
+	edits  int            // of users, so far
+	failed map[string]int // attempts, by handler and object
+	rand   *rand.Rand     // of the handlers
+	views  map[types.UID]view
+	writes int
+	listed map[resumption]bool // what is to be resumed
+	alive  map[types.UID]State // in the end
+}
+
+// Run runs a plan to its end, and checks the properties.
+func Run(ctx context.Context, env Environment, plan Plan) Report {
+	w := &world{
+		Environment: env, plan: plan, scheme: runtime.NewScheme(),
+		failed: map[string]int{}, rand: rand.New(rand.NewPCG(plan.Seed, 1)),
+		views: map[types.UID]view{}, listed: map[resumption]bool{},
+	}
+	w.began, w.histories = time.Now(), map[types.UID]*history{}
+	if err := w.run(ctx); err != nil {
+		w.violate(Runs, "%v", err)
+	}
+	w.conclude()
+	return Report{Plan: plan, Violations: w.violations, Log: w.text(), Calls: len(w.calls), Writes: w.writes}
+}
+
+func (w *world) run(ctx context.Context) (err error) {
+	if err := v1.AddToScheme(w.scheme); err != nil {
+		return err
+	}
+	if w.users, err = client.New(w.Config, client.Options{Scheme: w.scheme}); err != nil {
+		return err
+	}
+	defer w.end()
+	if err := w.launch(ctx); err != nil {
+		return err
+	}
+	for _, step := range w.plan.Steps {
+		pause(ctx, step.After)
+		if err := w.take(ctx, step); err != nil {
+			return err
+		}
+	}
+	w.calm.Store(true)
+	w.logf("from here on nothing happens but lags")
+	return w.settle(ctx)
+}
+
+// pause waits; it reports whether the context has let it.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
