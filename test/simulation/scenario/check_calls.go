@@ -18,6 +18,14 @@ func (w *world) checkEntry(c *call) {
 	if c.handler.Optional && c.reason == kopf.ReasonDelete && !v.held() {
 		return // a farewell: nothing is stored of it
 	}
+	if v.released() {
+		w.blame(NothingAfter, "%s: the object is released already", c)
+		return
+	}
+	if w.removed[c.uid] {
+		w.checkRemoved(c)
+		return
+	}
 	w.checkBaseline(c, v)
 	record, stored := v.record(c.handler.ID)
 	own := record.Purpose == string(c.reason) || !c.handler.wants(c.reason)
@@ -33,7 +41,19 @@ func (w *world) checkEntry(c *call) {
 		w.blame(KeepsBackoff, "%s: it is recorded that it is delayed for another %s", c, time.Until(record.Delayed))
 	}
 	if last := w.lastOf(c); last != nil && !last.final && c.start.Sub(last.end) < last.delay-precision {
-		w.blame(KeepsBackoff, "%s: only %s after an attempt that wanted %s", c, c.start.Sub(last.end), last.delay)
+		property := KeepsBackoff
+		if c.attempt == 0 {
+			property = DelaysOutlive // it has begun anew
+		}
+		w.blame(property, "%s: only %s after an attempt that wanted %s", c, c.start.Sub(last.end), last.delay)
+	}
+}
+
+// checkRemoved holds a call against the last one, if the object does not exist any more: the operator may not know
+// that yet, but must not begin the same attempt again.
+func (w *world) checkRemoved(c *call) {
+	if last := w.lastOf(c); last != nil && !last.final && last.attempt == c.attempt {
+		w.blame(NothingAfter, "%s: it is made again for an object that is gone", c)
 	}
 }
 
@@ -46,7 +66,7 @@ func (w *world) checkBaseline(c *call, v view) {
 			w.blame(NeverStale, "%s: its creation is handled already", c)
 		}
 	case kopf.ReasonUpdate:
-		if !known || c.old == nil || *c.old != stored {
+		if !known || c.old == nil || c.old.withoutTags() != stored.withoutTags() {
 			w.blame(NeverStale, "%s: it is told that %v was handled last, stored is %v", c, c.old, stored)
 		}
 	case kopf.ReasonDelete:
@@ -60,10 +80,12 @@ func (w *world) checkBaseline(c *call, v view) {
 	}
 }
 
-// lastOf is the call of the same handler for the same object before this one, by the same life of the operator.
+// lastOf is the call of the same handler for the same object and reason before this one, by the same life of the
+// operator. What an attempt for another reason wanted is to be found in its record; if that could not be written
+// before a deletion, it is void (0002 of the decisions).
 func (w *world) lastOf(c *call) *call {
 	for _, other := range slices.Backward(w.calls) {
-		if other.uid == c.uid && other.handler == c.handler && other.life == c.life && other.ended != 0 {
+		if other.uid == c.uid && other.handler == c.handler && other.life == c.life && other.reason == c.reason && other.ended != 0 {
 			return other
 		}
 	}

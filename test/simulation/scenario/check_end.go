@@ -3,6 +3,7 @@ package scenario
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -21,38 +22,62 @@ func (w *world) conclude() {
 			w.blame(Settles, "an object that nobody has made: %s", uid)
 			continue
 		}
-		w.checkBaselines(h, byObject[uid])
-		w.checkCalls(h, byObject[uid])
-		if state, alive := w.alive[uid]; alive {
-			w.checkLast(h, byObject[uid], state)
+		j := judgement{w, h, byObject[uid], w.alive[uid] != nil}
+		if !j.changes(NeverLost, State.withoutTags) {
+			j.changes(NeverLostLists, func(s State) State { return s })
+		}
+		j.ownEdits()
+		if obj := w.alive[uid]; obj != nil {
+			j.remains(obj)
 		}
 	}
 	w.checkResumptions(byObject)
 }
 
-// checkBaselines makes sure that what was stored as handled was seen by all that it concerns: when it is
+// A judgement is about one object.
+type judgement struct {
+	*world
+	*history
+	calls []*call
+	alive bool
+}
+
+// changes makes sure that no change is lost, looking at a part of the state only. It reports whether one is.
+func (j judgement) changes(p Property, part func(State) State) (lost bool) {
+	states := make([]State, len(j.states))
+	for i, s := range j.states {
+		states[i] = part(s)
+	}
+	before := len(j.violations)
+	j.baselinesAreSeen(p, states, part)
+	j.updatesJoin(p, states, part)
+	j.lastIsSeen(p, states)
+	return len(j.violations) > before
+}
+
+// baselinesAreSeen makes sure that what was stored as handled was seen by all that it concerns: when it is
 // stored, each handler for the cause has finished with that state, or a later one (B-01).
-func (w *world) checkBaselines(h *history, calls []*call) {
+func (j judgement) baselinesAreSeen(p Property, states []State, part func(State) State) {
 	reason, at := kopf.ReasonCreate, 0
-	for _, b := range h.baselines {
-		next := slices.Index(h.states[at:], b.state)
+	for _, b := range j.baselines {
+		next := slices.Index(states[at:], part(b.state))
 		if next < 0 {
-			w.blame(NeverLost, "the baseline of %s becomes %s, which it never was after %s", h.name, b.state, h.states[at])
+			j.blame(p, "the baseline of %s becomes %s, which it never was after %s", j.name, b.state, j.states[at])
 			return
 		}
 		next += at
 		if next == at && reason == kopf.ReasonUpdate {
 			continue // only what handlers have changed themselves was added
 		}
-		for i := range w.plan.Handlers {
-			handler := &w.plan.Handlers[i]
+		for i := range j.plan.Handlers {
+			handler := &j.plan.Handlers[i]
 			if !handler.wants(reason) {
 				continue
 			}
-			if last := lastFinal(calls, handler, b.moment); last == nil {
-				w.blame(NeverLost, "the baseline of %s becomes %s, but %s was never done", h.name, b.state, handler.ID)
-			} else if seen := h.index(last.version); seen < next {
-				w.blame(NeverLost, "the baseline of %s becomes %s, but %s has only seen %s", h.name, b.state, handler.ID, h.states[seen])
+			if last := j.lastFinal(handler, b.moment); last == nil {
+				j.blame(p, "the baseline of %s becomes %s, but %s was never done", j.name, b.state, handler.ID)
+			} else if seen := j.index(last.version); seen < next {
+				j.blame(p, "the baseline of %s becomes %s, but %s has only seen %s", j.name, b.state, handler.ID, j.states[seen])
 			}
 		}
 		reason, at = kopf.ReasonUpdate, next
@@ -60,8 +85,8 @@ func (w *world) checkBaselines(h *history, calls []*call) {
 }
 
 // lastFinal is the last call of a handler that was done with it, before a moment.
-func lastFinal(calls []*call, h *Handler, before int) *call {
-	for _, c := range slices.Backward(calls) {
+func (j judgement) lastFinal(h *Handler, before int) *call {
+	for _, c := range slices.Backward(j.calls) {
 		if c.handler == h && c.final && c.ended < before {
 			return c
 		}
@@ -69,43 +94,64 @@ func lastFinal(calls []*call, h *Handler, before int) *call {
 	return nil
 }
 
-// checkCalls makes sure that the updates of each handler join: the next begins where the last has ended, or
-// before (B-01); and that somebody else than the handlers has changed something (B-13).
-func (w *world) checkCalls(h *history, calls []*call) {
-	for _, c := range calls {
-		if c.reason != kopf.ReasonUpdate || c.old == nil {
+// updatesJoin makes sure that the updates of each handler join: the next begins where the last has ended, or before
+// (B-01). Handlers that resume along with an update are told only of this one.
+func (j judgement) updatesJoin(p Property, states []State, part func(State) State) {
+	for _, c := range j.calls {
+		if c.reason != kopf.ReasonUpdate || c.old == nil || !c.handler.wants(c.reason) {
 			continue
 		}
-		seen := h.index(c.version)
-		from := slices.Index(h.states, *c.old)
-		if from < 0 || from > seen {
-			w.blame(NeverLost, "%s: it is told that the object was %s, which it never was", c, c.old)
-			continue
-		}
-		if !slices.ContainsFunc(h.states[from:seen+1], func(s State) bool { return s != *c.old }) {
-			w.blame(OwnEdits, "%s: nobody has changed anything since %s", c, c.old)
-		}
-		if last := lastFinal(calls, c.handler, c.began); last != nil && from > h.index(last.version) {
-			w.blame(NeverLost, "%s: it is told what has changed since %s, but has only seen %s", c, c.old, last.state)
+		from := slices.Index(states, part(*c.old))
+		if from < 0 || from > j.index(c.version) {
+			j.blame(p, "%s: it is told that the object was %s, which it never was", c, c.old)
+		} else if last := j.lastFinal(c.handler, c.began); last != nil && from > j.index(last.version) {
+			j.blame(p, "%s: it is told what has changed since %s, but has only seen %s", c, c.old, last.state)
 		}
 	}
 }
 
-// checkLast makes sure that everybody has seen the last state of an object that is still there (B-01), and
-// that it is what users have made of it.
-func (w *world) checkLast(h *history, calls []*call, is State) {
-	last := h.states[len(h.states)-1]
-	if is != last {
-		w.blame(KeepsEdits, "%s is %s, and should be %s", h.name, is, last)
-	}
-	for i := range w.plan.Handlers {
-		handler := &w.plan.Handlers[i]
-		updated := slices.ContainsFunc(calls, func(c *call) bool {
+// lastIsSeen makes sure that the last thing that everybody has seen of updates is the last state (B-01).
+func (j judgement) lastIsSeen(p Property, states []State) {
+	for i := range j.plan.Handlers {
+		handler := &j.plan.Handlers[i]
+		updated := slices.ContainsFunc(j.calls, func(c *call) bool {
 			return c.handler == handler && c.reason == kopf.ReasonUpdate && c.final
 		})
-		if c := lastFinal(calls, handler, w.moments+1); updated && c.state != last {
-			w.blame(NeverLost, "%s has seen %s at last, but %s is %s", handler.ID, c.state, h.name, last)
+		if !j.alive || !updated || !handler.wants(kopf.ReasonUpdate) {
+			continue
 		}
+		c := j.lastFinal(handler, j.moments+1)
+		if states[j.index(c.version)] != states[len(states)-1] {
+			j.blame(p, "%s has seen %s at last, but %s is %s", handler.ID, c.state, j.name, j.states[len(states)-1])
+		}
+	}
+}
+
+// ownEdits makes sure that each update has something that others than the handlers have changed (B-13).
+func (j judgement) ownEdits() {
+	for _, c := range j.calls {
+		if c.reason != kopf.ReasonUpdate || c.old == nil {
+			continue
+		}
+		seen := j.index(c.version)
+		from := max(0, slices.Index(j.states[:seen+1], *c.old))
+		if !slices.ContainsFunc(j.states[from:seen+1], func(s State) bool { return s != *c.old }) {
+			j.blame(OwnEdits, "%s: nobody has changed anything since %s", c, c.old)
+		}
+	}
+}
+
+// remains looks at what is left of the object in the end: it is what users have made of it, without records.
+func (j judgement) remains(obj *unstructured.Unstructured) {
+	is, last := stateOf(obj.Object), j.states[len(j.states)-1]
+	switch {
+	case is.withoutTags() != last.withoutTags():
+		j.blame(KeepsEdits, "%s is %s, and should be %s", j.name, is, last)
+	case is != last:
+		j.blame(KeepsLists, "%s is %s, and should be %s", j.name, is, last)
+	}
+	if left := (view{obj}).leftovers(); len(left) > 0 {
+		j.blame(Leftovers, "%s has still %s", j.name, left)
 	}
 }
 
@@ -131,7 +177,7 @@ func (w *world) checkResumptions(byObject map[types.UID][]*call) {
 			}
 			for life, n := range count {
 				if n > 1 {
-					w.blame(Resumes, "%s has resumed %s %d times in life %d", handler.ID, w.of(uid).name, n, life)
+					w.blame(ResumesAgain, "%s has resumed %s %d times in life %d", handler.ID, w.of(uid).name, n, life)
 				}
 			}
 		}

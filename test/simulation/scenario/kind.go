@@ -86,6 +86,12 @@ func stateOf(content map[string]any) (s State) {
 	return s
 }
 
+// withoutTags leaves out the list that handlers change, too: what one of them has made of it counts as handled as a whole.
+func (s State) withoutTags() State {
+	s.Tags = ""
+	return s
+}
+
 // String is short, for the log.
 func (s State) String() string {
 	return fmt.Sprintf("{%d %s tier=%s note=%s tags=%s}", s.Size, s.Color, s.Tier, s.Note, s.Tags)

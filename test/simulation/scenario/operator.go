@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -40,7 +41,7 @@ func (w *world) launch(ctx context.Context) error {
 	config.Wrap(o.link.over)
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:  w.scheme,
-		Logger:  funcr.New(func(prefix, args string) { w.logf("    (%d) %s %s", o.life, prefix, args) }, funcr.Options{Verbosity: 1}),
+		Logger:  w.logger(o.life),
 		Metrics: server.Options{BindAddress: "0"},
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{w.Namespace: {}}},
 	})
@@ -93,4 +94,21 @@ func (w *world) end() {
 	for _, o := range w.former {
 		<-o.ended // it fails as the server is out of its reach
 	}
+}
+
+// logger puts what the operator tells into the journal, without the words that are the same in every line.
+func (w *world) logger(life int) logr.Logger {
+	terse := func(pairs []any) (kept []any) {
+		for i := 0; i+1 < len(pairs); i += 2 {
+			switch pairs[i] {
+			case "level", "controller", "kind", "namespace", "reconcileID", "uid", "stack", "source":
+			default:
+				kept = append(kept, pairs[i], pairs[i+1])
+			}
+		}
+		return kept
+	}
+	return funcr.New(func(_, args string) { w.logf("(%d)   says %s", life, args) }, funcr.Options{
+		RenderBuiltinsHook: terse, RenderValuesHook: terse, RenderArgsHook: terse,
+	})
 }

@@ -18,6 +18,7 @@ type Plan struct {
 	Checkpoint time.Duration
 	Handlers   []Handler
 	Objects    int
+	Patient    bool // users change nothing while something is being handled
 	Steps      []Step
 	Faults     Faults
 }
@@ -118,6 +119,7 @@ func NewPlan(seed uint64, tick time.Duration, objects int) Plan {
 	if d.chance(0.8) {
 		p.Faults = d.faults()
 	}
+	p.Patient = d.chance(0.2)
 	return p
 }
 
@@ -220,7 +222,8 @@ func (d dice) faults() Faults {
 // String is the plan as it stands in the log of a failure.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d %s, lifecycle %q, checkpoint %s\n", p.Seed, p.Objects, p.Kind.Name, p.Lifecycle, p.Checkpoint)
+	fmt.Fprintf(&b, "seed %d: %d %s, lifecycle %q, checkpoint %s, patient users: %t\n",
+		p.Seed, p.Objects, p.Kind.Name, p.Lifecycle, p.Checkpoint, p.Patient)
 	for _, h := range p.Handlers {
 		fmt.Fprintf(&b, "  %+v\n", h)
 	}

@@ -12,6 +12,8 @@ type Property string
 const (
 	// NeverLost: what is remembered as handled was seen by every handler that it concerns (B-01).
 	NeverLost Property = "no change is lost"
+	// NeverLostLists is NeverLost where the list is concerned that handlers change, too.
+	NeverLostLists Property = "no change of a list is lost"
 	// NeverTwice: a handler that is recorded as done is not called again for its cause.
 	NeverTwice Property = "what is done is not done again"
 	// NeverStale: no handler is called for what an object was before the operator's own last write (B-10).
@@ -28,6 +30,16 @@ const (
 	Resumes Property = "objects resume once"
 	// HoldsDeletion: an object that is held goes only when its delete handlers are done.
 	HoldsDeletion Property = "deletion waits for its handlers"
+	// NothingAfter is NeverStale once the finalizer was taken off a deleted object.
+	NothingAfter Property = "nothing is called after the release"
+	// KeepsLists is KeepsEdits where the list is concerned that handlers change, too.
+	KeepsLists Property = "lists are not overwritten"
+	// DelaysOutlive is KeepsBackoff where the record with the delay went with another cause.
+	DelaysOutlive Property = "delays outlive other causes"
+	// ResumesAgain is Resumes where an update came in between, and was taken back.
+	ResumesAgain Property = "objects resume once, whatever comes in between"
+	// Leftovers is Settles where nothing but the record of a delay that is over is left of a change that was taken back.
+	Leftovers Property = "no record outlives its cause"
 	// Runs: the operator does not end by itself.
 	Runs Property = "the operator runs"
 )

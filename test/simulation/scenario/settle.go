@@ -15,14 +15,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// How long it may take until everything is at rest, and for how long it has to stay so, in ticks.
+// How long it may take until everything is at rest, and for how long it has to stay so in the end, in ticks.
 const (
 	settleWithin = 3000
 	restFor      = 60
 )
 
-// settle waits until nothing happens any more, and takes note of the objects that are left.
-func (w *world) settle(ctx context.Context) error {
+// settle waits until nothing has happened for so many ticks, and takes note of the objects that are left.
+func (w *world) settle(ctx context.Context, rest time.Duration) error {
 	deadline := time.Now().Add(settleWithin * w.Tick)
 	restless, before := time.Now(), -1
 	for pause(ctx, 5*w.Tick) {
@@ -35,7 +35,7 @@ func (w *world) settle(ctx context.Context) error {
 			restless, before = time.Now(), now
 		}
 		switch {
-		case time.Since(restless) >= restFor*w.Tick:
+		case time.Since(restless) >= rest*w.Tick:
 			return nil
 		case time.Now().After(deadline) && problem != "":
 			w.violate(Settles, "%s", problem)
@@ -50,7 +50,7 @@ func (w *world) settle(ctx context.Context) error {
 
 // unsettled tells which object is not at rest, and why; nothing if all are.
 func (w *world) unsettled(ctx context.Context) (string, error) {
-	w.alive = map[types.UID]State{}
+	w.alive = map[types.UID]*unstructured.Unstructured{}
 	var problems []string
 	for i := range w.plan.Objects {
 		obj, err := w.read(ctx, i)
@@ -60,7 +60,7 @@ func (w *world) unsettled(ctx context.Context) (string, error) {
 		if obj == nil {
 			continue
 		}
-		w.alive[obj.GetUID()] = stateOf(obj.Object)
+		w.alive[obj.GetUID()] = obj
 		if problem := restlessness(obj); problem != "" {
 			problems = append(problems, fmt.Sprintf("%s %s", obj.GetName(), problem))
 		}
@@ -76,7 +76,7 @@ func restlessness(obj *unstructured.Unstructured) string {
 		return "is being deleted: " + v.String()
 	case v.text() == "":
 		return "has no baseline: " + v.String()
-	case len(v.leftovers()) > 0:
+	case !v.forgotten():
 		return "has records: " + v.String()
 	}
 	var then map[string]any
@@ -90,14 +90,15 @@ func restlessness(obj *unstructured.Unstructured) string {
 	return ""
 }
 
-// expectResumption takes note of the objects that the next life of the operator has to resume.
+// expectResumption takes note of the objects that the next life of the operator has to resume. Where a cause
+// is under way, handlers that are done with it are not called again, resuming ones neither.
 func (w *world) expectResumption(ctx context.Context) error {
 	for i := range w.plan.Objects {
 		obj, err := w.read(ctx, i)
 		if err != nil {
 			return err
 		}
-		if obj != nil && obj.GetDeletionTimestamp() == nil && (view{obj}).text() != "" {
+		if obj != nil && obj.GetDeletionTimestamp() == nil && (view{obj}).text() != "" && len(view{obj}.leftovers()) == 0 {
 			w.listed[resumption{w.life, obj.GetUID()}] = true
 		}
 	}

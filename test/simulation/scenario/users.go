@@ -26,8 +26,7 @@ func (w *world) take(ctx context.Context, step Step) error {
 	case obj == nil:
 		return w.create(ctx, step.Object)
 	case step.Action == Delete:
-		w.logf("users: %s %s", step.Action, obj.GetName())
-		return client.IgnoreNotFound(w.users.Delete(ctx, obj))
+		return w.delete(ctx, obj)
 	default:
 		return w.edit(ctx, step, obj)
 	}
@@ -58,6 +57,17 @@ func (w *world) create(ctx context.Context, object int) error {
 		return fmt.Errorf("creating an object: %w", err)
 	}
 	w.made(obj)
+	return nil
+}
+
+func (w *world) delete(ctx context.Context, obj *unstructured.Unstructured) error {
+	w.logf("users: delete %s", obj.GetName())
+	if err := w.users.Delete(ctx, obj); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting an object: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.removed[obj.GetUID()] = len(obj.GetFinalizers()) == 0
 	return nil
 }
 

@@ -3,6 +3,7 @@ package scenario
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +34,7 @@ func (w *world) wrote(life int, text []byte) error {
 		h := w.of(obj.GetUID())
 		h.baselines = append(h.baselines, baseline{w.moment(), state})
 	}
-	if obj.GetDeletionTimestamp() != nil && was.held() && !is.held() {
+	if is.released() && was.held() {
 		w.checkRelease(obj)
 	}
 	return nil
@@ -50,6 +51,10 @@ func (v view) annotations() map[string]string {
 
 func (v view) held() bool {
 	return v.obj != nil && slices.Contains(v.obj.GetFinalizers(), kopf.DefaultFinalizer)
+}
+
+func (v view) released() bool {
+	return v.obj != nil && v.obj.GetDeletionTimestamp() != nil && !v.held()
 }
 
 // record is what is stored of a handler.
@@ -87,6 +92,14 @@ func (v view) leftovers() []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// forgotten reports whether all that is left over are the records of delays that are over: nobody will look at them.
+func (v view) forgotten() bool {
+	return !slices.ContainsFunc(v.leftovers(), func(key string) bool {
+		record, stored := v.record(strings.TrimPrefix(key, progress.DefaultPrefix+"/"))
+		return !stored || record.Finished() || record.Delayed.IsZero() || record.Delayed.After(time.Now())
+	})
 }
 
 // String is short, for the log.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -37,13 +38,14 @@ type world struct {
 	current *operator
 	former  []*operator // those that have crashed may still have something to do, in vain
 
-	edits  int            // of users, so far
-	failed map[string]int // attempts, by handler and object
-	rand   *rand.Rand     // of the handlers
-	views  map[types.UID]view
-	writes int
-	listed map[resumption]bool // what is to be resumed
-	alive  map[types.UID]State // in the end
+	edits   int            // of users, so far
+	failed  map[string]int // attempts, by handler and object
+	rand    *rand.Rand     // of the handlers
+	views   map[types.UID]view
+	removed map[types.UID]bool // deleted while nothing held them
+	writes  int
+	listed  map[resumption]bool                      // what is to be resumed
+	alive   map[types.UID]*unstructured.Unstructured // in the end
 }
 
 // Run runs a plan to its end, and checks the properties.
@@ -51,7 +53,7 @@ func Run(ctx context.Context, env Environment, plan Plan) Report {
 	w := &world{
 		Environment: env, plan: plan, scheme: runtime.NewScheme(),
 		failed: map[string]int{}, rand: rand.New(rand.NewPCG(plan.Seed, 1)),
-		views: map[types.UID]view{}, listed: map[resumption]bool{},
+		views: map[types.UID]view{}, removed: map[types.UID]bool{}, listed: map[resumption]bool{},
 	}
 	w.began, w.histories = time.Now(), map[types.UID]*history{}
 	if err := w.run(ctx); err != nil {
@@ -74,13 +76,18 @@ func (w *world) run(ctx context.Context) (err error) {
 	}
 	for _, step := range w.plan.Steps {
 		pause(ctx, step.After)
+		if w.plan.Patient && !step.Action.concernsOperator() {
+			if err := w.settle(ctx, 5); err != nil {
+				return err
+			}
+		}
 		if err := w.take(ctx, step); err != nil {
 			return err
 		}
 	}
 	w.calm.Store(true)
 	w.logf("from here on nothing happens but lags")
-	return w.settle(ctx)
+	return w.settle(ctx, restFor)
 }
 
 // pause waits; it reports whether the context has let it.
