@@ -29,7 +29,11 @@ func (w *world) checkEntry(c *call) {
 	w.checkBaseline(c, v)
 	record, stored := v.record(c.handler.ID)
 	own := record.Purpose == string(c.reason) || !c.handler.wants(c.reason)
+	void := c.reason == kopf.ReasonDelete && record.Purpose != string(c.reason)
 	switch {
+	case void && !record.Finished() && c.attempt != record.Retries:
+		w.blame(DelaysOutlive, "%s: it is recorded that there were %d attempts", c, record.Retries)
+		return
 	case !stored && c.attempt != 0:
 		w.blame(NeverStale, "%s: there is no record of it", c)
 	case stored && record.Finished() && own:

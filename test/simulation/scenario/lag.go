@@ -100,5 +100,3 @@ func (s *lagging) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	return s.Closer.Close()
 }
-
-var _ http.RoundTripper = (*link)(nil)

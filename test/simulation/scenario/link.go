@@ -18,7 +18,7 @@ import (
 // A link is the way of one operator to the server: with the faults of the plan, and its end.
 type link struct {
 	world *world
-	life  int
+	life  int // of the operator
 	next  http.RoundTripper
 
 	under  sync.RWMutex  // held for reading while a request is under way
@@ -60,6 +60,13 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 		return l.watch(r)
 	}
 	return l.send(r)
+}
+
+// CloseIdleConnections passes on what HTTP clients ask their transports for.
+func (l *link) CloseIdleConnections() {
+	if t, ok := l.next.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
 }
 
 // fault decides whether a request fails in another way than by a crash.

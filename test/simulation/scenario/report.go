@@ -2,7 +2,7 @@ package scenario
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 )
 
 // A Property is one of those that every run must have.
@@ -61,16 +61,12 @@ type Report struct {
 	Writes     int // of the operator, that were accepted
 }
 
-// Except are the violations of all but some properties.
-func (r Report) Except(known ...Property) []Violation {
-	return slices.DeleteFunc(slices.Clone(r.Violations), func(v Violation) bool { return slices.Contains(known, v.Property) })
-}
-
 // String is the whole story, to find out what went wrong.
 func (r Report) String() string {
-	text := r.Plan.String() + r.Log + "\n"
+	var b strings.Builder
+	b.WriteString(r.Plan.String() + r.Log + "\n")
 	for _, v := range r.Violations {
-		text += fmt.Sprintf("VIOLATION: %s\n", v)
+		fmt.Fprintf(&b, "VIOLATION: %s\n", v)
 	}
-	return text
+	return b.String()
 }

@@ -21,9 +21,12 @@ const (
 	restFor      = 60
 )
 
+// settleAtLeast gives client-go its own pauses, which do not know of ticks.
+const settleAtLeast = 2 * time.Minute
+
 // settle waits until nothing has happened for so many ticks, and takes note of the objects that are left.
 func (w *world) settle(ctx context.Context, rest time.Duration) error {
-	deadline := time.Now().Add(settleWithin * w.Tick)
+	deadline := time.Now().Add(max(settleWithin*w.Tick, settleAtLeast))
 	restless, before := time.Now(), -1
 	for pause(ctx, 5*w.Tick) {
 		problem, err := w.unsettled(ctx)

@@ -1,0 +1,6 @@
+// Package simulation runs whole operators by the thousand on a simulated API server, in virtual time: nothing in
+// it but tests. The same scenarios run by the hundred on a real API server, in test/e2e.
+//
+//	go test ./test/simulation -simulations=5000     # more of them
+//	go test ./test/simulation -seed=17 -v           # this one again, with its log
+package simulation
