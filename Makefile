@@ -19,6 +19,8 @@ TOOL_MODULES := hack/tools hack/tools/golangci-lint
 RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 TESTFLAGS ?=
 FUZZTIME ?= 10s
+SIMULATIONS ?= 5000
+SEED ?=
 
 ##@ To begin with
 
@@ -44,7 +46,11 @@ test: controlplane note-race ## All tests, those on a real API server too; TESTF
 
 .PHONY: test-unit
 test-unit: note-race ## Only the tests that need no API server: seconds, once compiled
-	go test $(RACE) -short -shuffle=on -timeout 5m $(TESTFLAGS) ./pkg/... ./internal/... ./test/layering/...
+	go test $(RACE) -short -shuffle=on -timeout 5m $(TESTFLAGS) ./pkg/... ./internal/... ./test/layering/... ./test/simulation/...
+
+.PHONY: simulate
+simulate: ## Random scenarios in virtual time; SIMULATIONS=20000 for more of them, SEED=17 for this one again with its log
+	go test -timeout 60m ./test/simulation -run '^TestSimulations$$' -simulations=$(SIMULATIONS) $(if $(SEED),-seed=$(SEED) -v)
 
 .PHONY: note-race
 note-race:

@@ -62,8 +62,9 @@ var levels = map[string]int{
 }
 
 const (
-	top          = 6
-	controlPlane = "internal/controlplane"
+	top             = 6
+	controlPlane    = "internal/controlplane"
+	simulatedServer = "test/simulation/apiserver"
 )
 
 // A rule forbids some imports. Packages of this module are named by their folders, all others by their paths.
@@ -98,6 +99,12 @@ var rules = []rule{
 		"the library does not import what is built on it or around it",
 		func(from, to string) bool {
 			return shipped(from) && (under(to, "examples") || under(to, "hack") || under(to, "test"))
+		},
+	},
+	{
+		"the simulated API server knows nothing of what is tested on it",
+		func(from, to string) bool {
+			return from == simulatedServer && (shipped(to) || under(to, "test"))
 		},
 	},
 	{
@@ -275,6 +282,9 @@ func TestChecker(t *testing.T) {
 		{"the control plane on the library", controlPlane, ours("pkg/progress"), "an import points to a lower level"},
 		{"the demo on the control plane", "hack/demo", ours(controlPlane, "pkg/kopf"), ""},
 		{"the suites on everything", "test/e2e", ours(controlPlane, "pkg/kopf", "internal/engine"), ""},
+		{"the simulations on everything", "test/simulation/scenario", ours("pkg/kopf", "internal/essence", "test/e2e/api/v1"), ""},
+		{"the simulated server on the library", simulatedServer, ours("pkg/progress"), "knows nothing of what is tested on it"},
+		{"the library on the simulated server", "pkg/kopf", ours(simulatedServer), "built on it or around it"},
 		{"the library on an example", "pkg/kopf", ours("examples/01-minimal/api"), "built on it or around it"},
 		{"an example on the facade", "examples/01-minimal", ours("pkg/kopf", "examples/01-minimal/api"), ""},
 		{"an example on the insides", "examples/01-minimal", ours("internal/match"), "an example uses what its readers can use"},

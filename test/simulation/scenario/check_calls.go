@@ -19,7 +19,7 @@ func (w *world) checkEntry(c *call) {
 		return // a farewell: nothing is stored of it
 	}
 	if v.released() {
-		w.blame(NothingAfter, "%s: the object is released already", c)
+		w.blamef(NothingAfter, "%s: the object is released already", c)
 		return
 	}
 	if w.removed[c.uid] {
@@ -32,24 +32,24 @@ func (w *world) checkEntry(c *call) {
 	void := c.reason == kopf.ReasonDelete && record.Purpose != string(c.reason)
 	switch {
 	case void && !record.Finished() && c.attempt != record.Retries:
-		w.blame(DelaysOutlive, "%s: it is recorded that there were %d attempts", c, record.Retries)
+		w.blamef(DelaysOutlive, "%s: it is recorded that there were %d attempts", c, record.Retries)
 		return
 	case !stored && c.attempt != 0:
-		w.blame(NeverStale, "%s: there is no record of it", c)
+		w.blamef(NeverStale, "%s: there is no record of it", c)
 	case stored && record.Finished() && own:
-		w.blame(NeverTwice, "%s: it is recorded as done", c)
+		w.blamef(NeverTwice, "%s: it is recorded as done", c)
 	case stored && !record.Finished() && c.attempt != record.Retries:
-		w.blame(NeverStale, "%s: it is recorded that there were %d attempts", c, record.Retries)
+		w.blamef(NeverStale, "%s: it is recorded that there were %d attempts", c, record.Retries)
 	}
 	if stored && !record.Finished() && record.Delayed.After(time.Now()) {
-		w.blame(KeepsBackoff, "%s: it is recorded that it is delayed for another %s", c, time.Until(record.Delayed))
+		w.blamef(KeepsBackoff, "%s: it is recorded that it is delayed for another %s", c, time.Until(record.Delayed))
 	}
 	if last := w.lastOf(c); last != nil && !last.final && c.start.Sub(last.end) < last.delay-precision {
 		property := KeepsBackoff
 		if c.attempt == 0 {
 			property = DelaysOutlive // it has begun anew
 		}
-		w.blame(property, "%s: only %s after an attempt that wanted %s", c, c.start.Sub(last.end), last.delay)
+		w.blamef(property, "%s: only %s after an attempt that wanted %s", c, c.start.Sub(last.end), last.delay)
 	}
 }
 
@@ -57,7 +57,7 @@ func (w *world) checkEntry(c *call) {
 // that yet, but must not begin the same attempt again.
 func (w *world) checkRemoved(c *call) {
 	if last := w.lastOf(c); last != nil && !last.final && last.attempt == c.attempt {
-		w.blame(NothingAfter, "%s: it is made again for an object that is gone", c)
+		w.blamef(NothingAfter, "%s: it is made again for an object that is gone", c)
 	}
 }
 
@@ -67,19 +67,19 @@ func (w *world) checkBaseline(c *call, v view) {
 	switch c.reason {
 	case kopf.ReasonCreate:
 		if known {
-			w.blame(NeverStale, "%s: its creation is handled already", c)
+			w.blamef(NeverStale, "%s: its creation is handled already", c)
 		}
 	case kopf.ReasonUpdate:
 		if !known || c.old == nil || c.old.withoutTags() != stored.withoutTags() {
-			w.blame(NeverStale, "%s: it is told that %v was handled last, stored is %v", c, c.old, stored)
+			w.blamef(NeverStale, "%s: it is told that %v was handled last, stored is %v", c, c.old, stored)
 		}
 	case kopf.ReasonDelete:
 		if !v.held() {
-			w.blame(NeverStale, "%s: the object is released already", c)
+			w.blamef(NeverStale, "%s: the object is released already", c)
 		}
 	case kopf.ReasonResume:
 		if !known {
-			w.blame(NeverStale, "%s: its creation is not handled yet", c)
+			w.blamef(NeverStale, "%s: its creation is not handled yet", c)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (w *world) checkRelease(obj *unstructured.Unstructured) {
 			return c.uid == obj.GetUID() && c.handler == h && c.reason == kopf.ReasonDelete && c.final
 		}
 		if h.wants(kopf.ReasonDelete) && !h.Optional && !slices.ContainsFunc(w.calls, done) {
-			w.blame(HoldsDeletion, "%s is released before %s was done", obj.GetName(), h.ID)
+			w.blamef(HoldsDeletion, "%s is released before %s was done", obj.GetName(), h.ID)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func (w *world) conclude() {
 	}
 	for uid, h := range w.histories {
 		if len(h.states) == 0 {
-			w.blame(Settles, "an object that nobody has made: %s", uid)
+			w.blamef(Settles, "an object that nobody has made: %s", uid)
 			continue
 		}
 		j := judgement{w, h, byObject[uid], w.alive[uid] != nil}
@@ -62,7 +62,7 @@ func (j judgement) baselinesAreSeen(p Property, states []State, part func(State)
 	for _, b := range j.baselines {
 		next := slices.Index(states[at:], part(b.state))
 		if next < 0 {
-			j.blame(p, "the baseline of %s becomes %s, which it never was after %s", j.name, b.state, j.states[at])
+			j.blamef(p, "the baseline of %s becomes %s, which it never was after %s", j.name, b.state, j.states[at])
 			return
 		}
 		next += at
@@ -75,9 +75,9 @@ func (j judgement) baselinesAreSeen(p Property, states []State, part func(State)
 				continue
 			}
 			if last := j.lastFinal(handler, b.moment); last == nil {
-				j.blame(p, "the baseline of %s becomes %s, but %s was never done", j.name, b.state, handler.ID)
+				j.blamef(p, "the baseline of %s becomes %s, but %s was never done", j.name, b.state, handler.ID)
 			} else if seen := j.index(last.version); seen < next {
-				j.blame(p, "the baseline of %s becomes %s, but %s has only seen %s", j.name, b.state, handler.ID, j.states[seen])
+				j.blamef(p, "the baseline of %s becomes %s, but %s has only seen %s", j.name, b.state, handler.ID, j.states[seen])
 			}
 		}
 		reason, at = kopf.ReasonUpdate, next
@@ -103,9 +103,9 @@ func (j judgement) updatesJoin(p Property, states []State, part func(State) Stat
 		}
 		from := slices.Index(states, part(*c.old))
 		if from < 0 || from > j.index(c.version) {
-			j.blame(p, "%s: it is told that the object was %s, which it never was", c, c.old)
+			j.blamef(p, "%s: it is told that the object was %s, which it never was", c, c.old)
 		} else if last := j.lastFinal(c.handler, c.began); last != nil && from > j.index(last.version) {
-			j.blame(p, "%s: it is told what has changed since %s, but has only seen %s", c, c.old, last.state)
+			j.blamef(p, "%s: it is told what has changed since %s, but has only seen %s", c, c.old, last.state)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (j judgement) lastIsSeen(p Property, states []State) {
 		}
 		c := j.lastFinal(handler, j.moments+1)
 		if states[j.index(c.version)] != states[len(states)-1] {
-			j.blame(p, "%s has seen %s at last, but %s is %s", handler.ID, c.state, j.name, j.states[len(states)-1])
+			j.blamef(p, "%s has seen %s at last, but %s is %s", handler.ID, c.state, j.name, j.states[len(states)-1])
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (j judgement) ownEdits() {
 		seen := j.index(c.version)
 		from := max(0, slices.Index(j.states[:seen+1], *c.old))
 		if !slices.ContainsFunc(j.states[from:seen+1], func(s State) bool { return s != *c.old }) {
-			j.blame(OwnEdits, "%s: nobody has changed anything since %s", c, c.old)
+			j.blamef(OwnEdits, "%s: nobody has changed anything since %s", c, c.old)
 		}
 	}
 }
@@ -146,12 +146,12 @@ func (j judgement) remains(obj *unstructured.Unstructured) {
 	is, last := stateOf(obj.Object), j.states[len(j.states)-1]
 	switch {
 	case is.withoutTags() != last.withoutTags():
-		j.blame(KeepsEdits, "%s is %s, and should be %s", j.name, is, last)
+		j.blamef(KeepsEdits, "%s is %s, and should be %s", j.name, is, last)
 	case is != last:
-		j.blame(KeepsLists, "%s is %s, and should be %s", j.name, is, last)
+		j.blamef(KeepsLists, "%s is %s, and should be %s", j.name, is, last)
 	}
 	if left := (view{obj}).leftovers(); len(left) > 0 {
-		j.blame(Leftovers, "%s has still %s", j.name, left)
+		j.blamef(Leftovers, "%s has still %s", j.name, left)
 	}
 }
 
@@ -177,7 +177,7 @@ func (w *world) checkResumptions(byObject map[types.UID][]*call) {
 			}
 			for life, n := range count {
 				if n > 1 {
-					w.blame(ResumesAgain, "%s has resumed %s %d times in life %d", handler.ID, w.of(uid).name, n, life)
+					w.blamef(ResumesAgain, "%s has resumed %s %d times in life %d", handler.ID, w.of(uid).name, n, life)
 				}
 			}
 		}
@@ -186,7 +186,7 @@ func (w *world) checkResumptions(byObject map[types.UID][]*call) {
 				return c.handler == handler && c.final && c.life == r.life
 			})
 			if _, alive := w.alive[r.uid]; alive && r.life == w.life && !called {
-				w.blame(Resumes, "%s has not resumed %s in life %d", handler.ID, w.of(r.uid).name, r.life)
+				w.blamef(Resumes, "%s has not resumed %s in life %d", handler.ID, w.of(r.uid).name, r.life)
 			}
 		}
 	}

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
@@ -21,7 +24,9 @@ type post struct {
 
 // declared makes the resource with the handlers of the plan.
 func declared[T client.Object](p post, obj T) kopf.Option {
-	resource := kopf.For(obj)
+	// The pauses after faults of the API keep to the pace of the scenario, too.
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](p.Tick/100, 10*p.Tick)
+	resource := kopf.For(obj, kopf.WithControllerOptions(controller.Options{RateLimiter: limiter}))
 	for i := range p.plan.Handlers {
 		h := &p.plan.Handlers[i]
 		options := []kopf.HandlerOption{kopf.Backoff(h.Backoff), kopf.Errors(h.Errors)}
@@ -155,7 +160,7 @@ func (p post) enter(h *Handler, obj client.Object, old map[string]any, reason ko
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.began = p.moment()
-	p.note("(%d) → %s, version %d, %s → %s", c.life, c, c.version, c.old, c.state)
+	p.notef("(%d) → %s, version %d, %s → %s", c.life, c, c.version, c.old, c.state)
 	p.checkEntry(c)
 	p.calls = append(p.calls, c)
 	return c
@@ -166,9 +171,9 @@ func (p post) leave(c *call, v verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.operator.link.dead() {
-		p.note("(%d) ← %s, too late", c.life, c)
+		p.notef("(%d) ← %s, too late", c.life, c)
 		return
 	}
 	c.end, c.ended, c.verdict = time.Now(), p.moment(), v
-	p.note("(%d) ← %s: error %v, final: %t, next after %s", c.life, c, v.err, v.final, v.delay)
+	p.notef("(%d) ← %s: error %v, final: %t, next after %s", c.life, c, v.err, v.final, v.delay)
 }

@@ -70,24 +70,24 @@ func (h *history) index(version int64) int {
 func (j *journal) logf(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.note(format, args...)
+	j.notef(format, args...)
 }
 
-func (j *journal) note(format string, args ...any) {
+func (j *journal) notef(format string, args ...any) {
 	j.lines = append(j.lines, fmt.Sprintf("%10.3fs  %s", time.Since(j.began).Seconds(), fmt.Sprintf(format, args...)))
 }
 
-func (j *journal) violate(p Property, format string, args ...any) {
+func (j *journal) violatef(p Property, format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.blame(p, format, args...)
+	j.blamef(p, format, args...)
 }
 
-// blame is violate for those who hold the lock.
-func (j *journal) blame(p Property, format string, args ...any) {
+// blamef is violatef for those who hold the lock.
+func (j *journal) blamef(p Property, format string, args ...any) {
 	v := Violation{p, fmt.Sprintf(format, args...)}
 	j.violations = append(j.violations, v)
-	j.note("VIOLATION: %s", v)
+	j.notef("VIOLATION: %s", v)
 }
 
 func (j *journal) moment() int {

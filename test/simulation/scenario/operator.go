@@ -88,11 +88,13 @@ func (w *world) end() {
 	if w.current != nil {
 		w.current.stop()
 		if err := <-w.current.ended; err != nil {
-			w.violate(Runs, "stopping the operator: %v", err)
+			w.violatef(Runs, "stopping the operator: %v", err)
 		}
 	}
 	for _, o := range w.former {
-		<-o.ended // it fails as the server is out of its reach
+		if err := <-o.ended; err != nil {
+			w.logf("operator %d has ended with: %v", o.life, err) // the server is out of its reach
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package scenario
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -180,10 +181,8 @@ func (d dice) handler(i int) Handler {
 }
 
 func withUpdate(reasons []kopf.Reason) []kopf.Reason {
-	for _, reason := range reasons {
-		if reason == kopf.ReasonUpdate {
-			return reasons
-		}
+	if slices.Contains(reasons, kopf.ReasonUpdate) {
+		return reasons
 	}
 	return append([]kopf.Reason{kopf.ReasonUpdate}, reasons...)
 }

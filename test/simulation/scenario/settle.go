@@ -24,7 +24,7 @@ const (
 // settleAtLeast gives client-go its own pauses, which do not know of ticks.
 const settleAtLeast = 2 * time.Minute
 
-// settle waits until nothing has happened for so many ticks, and takes note of the objects that are left.
+// settle waits until nothing has happened for a while, and takes note of the objects that are left.
 func (w *world) settle(ctx context.Context, rest time.Duration) error {
 	deadline := time.Now().Add(max(settleWithin*w.Tick, settleAtLeast))
 	restless, before := time.Now(), -1
@@ -38,13 +38,13 @@ func (w *world) settle(ctx context.Context, rest time.Duration) error {
 			restless, before = time.Now(), now
 		}
 		switch {
-		case time.Since(restless) >= rest*w.Tick:
+		case time.Since(restless) >= rest:
 			return nil
 		case time.Now().After(deadline) && problem != "":
-			w.violate(Settles, "%s", problem)
+			w.violatef(Settles, "%s", problem)
 			return nil
 		case time.Now().After(deadline):
-			w.violate(Settles, "handlers are called again and again")
+			w.violatef(Settles, "handlers are called again and again")
 			return nil
 		}
 	}

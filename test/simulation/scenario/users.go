@@ -78,7 +78,7 @@ func (w *world) edit(ctx context.Context, step Step, obj *unstructured.Unstructu
 		if err != nil {
 			return err
 		}
-		var to client.Patch = client.RawPatch(types.MergePatchType, patch)
+		to := client.RawPatch(types.MergePatchType, patch)
 		if step.Action == SetStatus && w.plan.Kind.GVK.Kind == "Widget" {
 			err = w.users.Status().Patch(ctx, obj, to)
 		} else {
@@ -157,7 +157,7 @@ func (w *world) made(obj *unstructured.Unstructured) {
 	defer w.mu.Unlock()
 	h, state := w.of(obj.GetUID()), stateOf(obj.Object)
 	h.name = obj.GetName()
-	w.note("users: %s is %s in version %d", h.name, state, version)
+	w.notef("users: %s is %s in version %d", h.name, state, version)
 	if n := len(h.states); n == 0 || h.states[n-1] != state {
 		h.states, h.versions = append(h.states, state), append(h.versions, version)
 	}

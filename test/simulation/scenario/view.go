@@ -28,7 +28,7 @@ func (w *world) wrote(life int, text []byte) error {
 	was, is := w.view(obj.GetUID()), view{obj}
 	w.views[obj.GetUID()] = is
 	w.writes++
-	w.note("(%d) has written %s in version %s: %s", life, obj.GetName(), obj.GetResourceVersion(), is)
+	w.notef("(%d) has written %s in version %s: %s", life, obj.GetName(), obj.GetResourceVersion(), is)
 	if is.text() != was.text() && is.text() != "" {
 		state, _ := is.baseline()
 		h := w.of(obj.GetUID())

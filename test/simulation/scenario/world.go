@@ -57,7 +57,7 @@ func Run(ctx context.Context, env Environment, plan Plan) Report {
 	}
 	w.began, w.histories = time.Now(), map[types.UID]*history{}
 	if err := w.run(ctx); err != nil {
-		w.violate(Runs, "%v", err)
+		w.violatef(Runs, "%v", err)
 	}
 	w.conclude()
 	return Report{Plan: plan, Violations: w.violations, Log: w.text(), Calls: len(w.calls), Writes: w.writes}
@@ -77,7 +77,7 @@ func (w *world) run(ctx context.Context) (err error) {
 	for _, step := range w.plan.Steps {
 		pause(ctx, step.After)
 		if w.plan.Patient && !step.Action.concernsOperator() {
-			if err := w.settle(ctx, 5); err != nil {
+			if err := w.settle(ctx, 5*w.Tick); err != nil {
 				return err
 			}
 		}
@@ -87,7 +87,7 @@ func (w *world) run(ctx context.Context) (err error) {
 	}
 	w.calm.Store(true)
 	w.logf("from here on nothing happens but lags")
-	return w.settle(ctx, restFor)
+	return w.settle(ctx, restFor*w.Tick)
 }
 
 // pause waits; it reports whether the context has let it.

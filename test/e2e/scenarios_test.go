@@ -1,0 +1,45 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kopf-runtime/kopf-runtime/test/simulation/scenario"
+)
+
+// The scenarios of test/simulation, where the API server is real: less of them, more objects in each, at a pace
+// that leaves client-go its own pauses. To see one again, focus on it with the -ginkgo.seed of its failure.
+var _ = Describe("Random scenarios", func() {
+	const (
+		scenarios = 10
+		objects   = 12
+		pace      = 20 * millisecond
+	)
+
+	It("lose no change and do nothing twice (B-01, B-10, B-11, B-13, B-14)", func(ctx context.Context) {
+		reports := make(chan scenario.Report, scenarios)
+		first := uint64(GinkgoRandomSeed()) * scenarios
+		for n := range uint64(scenarios) {
+			env := scenario.Environment{Config: cp.Config, Namespace: newNamespace(ctx), Tick: pace}
+			go func() {
+				defer GinkgoRecover()
+				reports <- scenario.Run(ctx, env, scenario.NewPlan(first+n, pace, objects))
+			}()
+		}
+		calls, writes := 0, 0
+		for range scenarios {
+			var report scenario.Report
+			Eventually(ctx, reports).WithTimeout(8 * minute).Should(Receive(&report))
+			calls, writes = calls+report.Calls, writes+report.Writes
+			bad := report.Unexpected(false)
+			if len(bad) > 0 {
+				AddReportEntry(fmt.Sprint("the story of scenario ", report.Plan.Seed), report.String(), ReportEntryVisibilityFailureOrVerbose)
+			}
+			Expect(bad).To(BeEmpty(), "scenario %d", report.Plan.Seed)
+		}
+		AddReportEntry("seen", fmt.Sprintf("%d objects, %d calls of handlers, %d writes", scenarios*objects, calls, writes))
+	}, SpecTimeout(9*minute))
+})

@@ -1,0 +1,115 @@
+package simulation
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kopf-runtime/kopf-runtime/test/simulation/scenario"
+)
+
+const root = "../.." // of the module
+
+// An edit replaces one piece of text in one file of the module.
+type edit struct{ file, old, new string }
+
+// A planted bug is what the simulations must find.
+type planted struct {
+	name  string
+	edits []edit
+	flags []string
+	shows scenario.Property
+}
+
+// Each entry takes away what a promise rests on. Where the code has changed, the entry has to follow.
+var bugs = []planted{
+	{
+		// Nothing is planted: cycles are not pinned yet, so that the engine as it is has this bug. Once they are,
+		// the edit has to make it close a cycle with the newest essence again.
+		name: "B-01 an unpinned baseline", flags: []string{"-pinned"}, shows: scenario.NeverLost,
+	},
+	{
+		name:  "B-10 no guard for our own writes",
+		shows: scenario.NeverStale,
+		edits: []edit{{"internal/engine/settle.go", "if !e.stale(c) {", "if true || !e.stale(c) {"}},
+	},
+	{
+		name:  "B-11 a delay that stands in the queue only",
+		shows: scenario.KeepsBackoff,
+		edits: []edit{
+			{"internal/engine/cycle.go", "worked  time.Duration", "queued  time.Duration\n\tworked  time.Duration"},
+			{"internal/engine/run.go", "c.state.Settle(id, outcome, ended)",
+				"c.queued = max(c.queued, outcome.Delay)\n\toutcome.Delay = 0\n\tc.state.Settle(id, outcome, ended)"},
+			{"internal/engine/schedule.go", "delay, left := c.state.Delay(now())",
+				"delay, left := c.state.Delay(now())\n\tdelay = max(delay, c.queued)"},
+		},
+	},
+	{
+		name:  "B-03 a due time that is not computed anew",
+		shows: scenario.Settles,
+		edits: []edit{{"internal/engine/schedule.go", "if !c.reason.Handled() {", "if !c.reason.Handled() || len(c.planned) == 0 {"}},
+	},
+}
+
+func TestPlantedBugsAreFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the test once more for each bug")
+	}
+	for _, bug := range bugs {
+		t.Run(bug.name, func(t *testing.T) {
+			binary := filepath.Join(t.TempDir(), "simulation.test")
+			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-o", binary, "-overlay", overlay(t, bug.edits), ".")
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("the bug does not compile: %v\n%s", err, out)
+			}
+			run := exec.CommandContext(t.Context(), binary,
+				append(bug.flags, "-test.run=^TestSimulations$", "-test.failfast", "-simulations=100", "-test.timeout=10m")...)
+			out, err := run.CombinedOutput()
+			if err == nil {
+				t.Fatalf("it is not found")
+			}
+			if !strings.Contains(string(out), string(bug.shows)+": ") {
+				t.Errorf("it does not show by %q:\n%.2000s", bug.shows, out)
+			}
+		})
+	}
+}
+
+// overlay writes the changed files, and what the go command has to know of them.
+func overlay(t *testing.T, edits []edit) string {
+	t.Helper()
+	folder := t.TempDir()
+	replaced := map[string]string{}
+	for _, e := range edits {
+		path, err := filepath.Abs(filepath.Join(root, e.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatalf("the file of a planted bug is not there any more: make the entry fit the code as it is now: %v", err)
+		}
+		if n := strings.Count(string(text), e.old); n != 1 {
+			t.Fatalf("%s has %d times the text %q, not once: make the entry fit the code as it is now", e.file, n, e.old)
+		}
+		if replaced[path] != "" {
+			t.Fatalf("%s is to be changed twice: put both into one edit", e.file)
+		}
+		replaced[path] = filepath.Join(folder, filepath.Base(e.file))
+		if err := os.WriteFile(replaced[path], []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "overlay.json")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
