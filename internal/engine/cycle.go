@@ -30,9 +30,13 @@ type cycle struct {
 	live     map[string]any // present essence; another one if it was edited since the cycle began
 	lost     string         // digest of the essence that is being handled, if only that is known
 	unpinned bool           // a pin is on the object that is of no use any more
-	reverted bool           // what the cycle was about is undone
-	diff     diff.Diff
-	old      client.Object // made of then, when the first handler is called
+	turned   bool           // what the cycle was about was undone: it is about that now
+	origin   string         // digest of the last handled essence of such a cycle, if only that is known
+	seen     *kept          // what a handler was done with, if that is not what it was called for
+
+	turnedBefore bool // in an earlier pass: some handlers may be behind, so that it cannot be dropped
+	diff         diff.Diff
+	old          client.Object // made of then, when the first handler is called
 
 	// filter, match, plan
 	concerned []string // handlers whose filters the object passes
@@ -41,6 +45,7 @@ type cycle struct {
 	joining   []string // those of the selected that resume, while the cause is another
 	planned   []string
 	limited   bool     // the lifecycle has left something for another pass
+	refused   bool     // it has left everything
 	called    []string // in this pass
 	blocked   []string // waiting for others
 

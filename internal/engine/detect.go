@@ -47,7 +47,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	}
 	e.unpin(ctx, c, stored)
 	switch {
-	case c.lost != "":
+	case c.lost != "", c.turned:
 		c.facts.Changed = true
 	case onlyDigest && !sameDigest:
 		c.facts.Changed = true

@@ -32,7 +32,7 @@ func (e *Engine) filter(ctx context.Context, c *cycle) {
 	if c.reason.Handled() && c.reason != causation.Delete {
 		c.reason = causation.Noop
 	}
-	c.reverted, c.unpinned = false, c.unpinned || e.Pin.Fetch(c.before) != nil
+	c.unpinned = c.unpinned || e.Pin.Fetch(c.before) != nil
 }
 
 // passes asks all tests of a handler that are about the object alone.

@@ -9,10 +9,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
-// match selects the handlers that want to be called for the cause. For a cause that was undone, none is:
-// it is closed, and its undoing is the next cause.
+// match selects the handlers that want to be called for the cause.
 func (e *Engine) match(ctx context.Context, c *cycle) {
-	if !c.reason.Handled() || c.reverted {
+	if !c.reason.Handled() {
 		return
 	}
 	situation := match.Situation{

@@ -19,8 +19,18 @@ import (
 type pin struct {
 	// Since tells the stored baseline that the cycle is counted from: after another one it means nothing.
 	Since string `json:"since,omitempty"`
-	// Digest tells whether the object was edited since; Essence, if it fits on the object, what it was before.
-	Digest  string          `json:"digest"`
+	kept
+	// Turned: it is the undoing of what it was about before. Some handlers may be behind.
+	Turned bool `json:"turned,omitempty"`
+	// Seen is what a handler was done with last, if that is not what it was called for: the object was edited
+	// by then. It has to be told, whatever the object is in the end.
+	Seen *kept `json:"seen,omitempty"`
+}
+
+// A kept essence: the digest tells whether another one is the same. The essence itself is there if it fits
+// on the object.
+type kept struct {
+	Digest  string          `json:"digest,omitempty"`
 	Essence json.RawMessage `json:"essence,omitempty"`
 }
 
@@ -41,31 +51,54 @@ func (e *Engine) unpin(ctx context.Context, c *cycle, stored []byte) {
 	if c.facts.Known {
 		reason = causation.Update
 	}
-	if c.facts.Deleting || p.Since != mark(stored) || !c.state.Started(string(reason)) {
+	begun := c.state.Started(string(reason))
+	if c.facts.Deleting || p.Since != mark(stored) || !begun && p.Seen == nil {
 		return // it is from another cycle
 	}
-	if p.Digest == digestOf(c.live) {
-		c.unpinned = false
-		return
-	}
+	c.turnedBefore, c.seen = p.Turned, p.Seen
 	undone := c.then != nil && diff.Equal(c.then, c.live)
-	if undone && !c.state.Acted(string(reason)) {
-		return // nobody has to be told
+	switch {
+	case begun && p.Digest == digestOf(c.live):
+		c.unpinned = false
+	case undone && begun && (c.state.Acted(string(reason)) || p.Turned || p.Seen != nil):
+		e.turn(c, p.kept)
+	case undone && begun:
+		// Nobody has to be told.
+	case undone:
+		e.turn(c, *p.Seen)
+	case begun:
+		c.unpinned = false
+		if c.now = e.essenceOf(p.kept); c.now == nil {
+			c.now, c.lost = c.live, p.Digest
+		}
+	default:
+		// The next cycle begins with what there is. It must not be dropped when that is undone.
+		c.unpinned, c.turnedBefore, c.seen = false, true, nil
 	}
-	c.unpinned, c.reverted = false, undone
-	if p.Essence == nil {
-		c.lost = p.Digest
-		return
+}
+
+// turn makes an update that was undone one of its undoing: those who are done with it have to be told.
+func (e *Engine) turn(c *cycle, from kept) {
+	c.unpinned, c.turned, c.seen = false, true, nil
+	if c.then = e.essenceOf(from); c.then == nil {
+		c.origin = from.Digest
 	}
-	then, err := e.shape.Decode(p.Essence)
+	c.state.Renew(string(causation.Update))
+}
+
+// essenceOf reads a kept essence; nil if only its digest is known.
+func (e *Engine) essenceOf(k kept) map[string]any {
+	if k.Essence == nil {
+		return nil
+	}
+	essence, err := e.shape.Decode(k.Essence)
 	if err != nil {
-		c.lost = p.Digest
-		return
+		return nil
 	}
-	if typed, err := e.reshaped(then); err == nil {
-		then = typed
+	if typed, err := e.reshaped(essence); err == nil {
+		essence = typed
 	}
-	c.now = then
+	return essence
 }
 
 // isPinned reports whether the object was edited since the cycle began.
@@ -74,29 +107,59 @@ func (c *cycle) isPinned() bool {
 	return c.lost != "" || !same && !diff.Equal(c.now, c.live)
 }
 
+// sees takes note of what a handler was done with, if that is not what it was called for.
+func (e *Engine) sees(c *cycle) {
+	if (c.reason != causation.Create && c.reason != causation.Update) || !c.isPinned() {
+		return
+	}
+	if text, err := essence.Encode(c.live); err == nil {
+		c.seen = &kept{Digest: digest(text), Essence: text}
+	}
+}
+
 // pin keeps the essence that is being handled for the passes to come.
-func (e *Engine) pin(c *cycle, kept client.Object, handled map[string]any) error {
+func (e *Engine) pin(c *cycle, obj client.Object, handled map[string]any) error {
 	if c.reason != causation.Create && c.reason != causation.Update {
-		e.Pin.Store(kept, nil)
+		e.Pin.Store(obj, nil)
 		return nil
 	}
-	if c.lost != "" {
-		return nil // it stands there already
-	}
-	text, err := essence.Encode(handled)
-	if err != nil {
-		return err
-	}
-	p := pin{Since: mark(e.Baseline.Fetch(kept)), Digest: digest(text), Essence: text}
-	for range 2 {
-		if text, err = json.Marshal(p); err != nil {
+	p := pin{kept: kept{Digest: c.lost}, Turned: c.turned || c.turnedBefore, Seen: c.seen}
+	if c.lost == "" {
+		text, err := essence.Encode(handled)
+		if err != nil {
 			return err
 		}
-		e.Pin.Store(kept, text)
-		if sizeOf(kept) <= annotationBudget {
+		p.kept = kept{digest(text), text}
+	}
+	return e.storePin(obj, p)
+}
+
+// unfinished leaves a pin behind when a cycle is over but has shown a handler more than it was about: should
+// that be undone, the handler has to be told.
+func (e *Engine) unfinished(c *cycle, obj client.Object, handled map[string]any) error {
+	if c.seen == nil || c.reason == causation.Delete || c.seen.Digest == digestOf(handled) && c.lost == "" {
+		e.Pin.Store(obj, nil)
+		return nil
+	}
+	return e.storePin(obj, pin{Seen: c.seen})
+}
+
+// storePin keeps as much of a pin as the object can carry.
+func (e *Engine) storePin(obj client.Object, p pin) error {
+	p.Since = mark(e.Baseline.Fetch(obj))
+	for range 2 {
+		text, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		e.Pin.Store(obj, text)
+		if sizeOf(obj) <= annotationBudget {
 			break
 		}
-		p.Essence = nil // the digest has to do
+		p.Essence = nil // the digests have to do
+		if p.Seen != nil {
+			p.Seen = &kept{Digest: p.Seen.Digest}
+		}
 	}
 	return nil
 }

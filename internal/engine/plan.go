@@ -13,7 +13,7 @@ import (
 
 // plan begins or continues the cause, and picks the handlers to call in this pass.
 func (e *Engine) plan(ctx context.Context, c *cycle) {
-	if !c.reason.Handled() || c.reverted {
+	if !c.reason.Handled() {
 		return
 	}
 	c.state.Carry(string(c.reason), c.joining)
@@ -24,7 +24,9 @@ func (e *Engine) plan(ctx context.Context, c *cycle) {
 	if c.reason == causation.Delete {
 		c.memory.Farewelled = true // the optional ones are called with the others
 	}
-	e.pick(ctx, c)
+	if !c.turned { // that is written before anybody is called
+		e.pick(ctx, c)
+	}
 }
 
 // pick asks the lifecycle which of the handlers that are due are called next. When it has let all of them
@@ -42,6 +44,7 @@ func (e *Engine) pick(ctx context.Context, c *cycle) {
 	}
 	c.planned = chosen(e.Lifecycle, c.state, due)
 	c.limited = len(c.planned) < len(due)
+	c.refused = len(c.planned) == 0 && len(due) > 0
 }
 
 // due are the handlers whose time has come, and for which those that they come after have succeeded. If

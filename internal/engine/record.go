@@ -20,8 +20,6 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patching.Document
 	kept := c.before.DeepCopyObject().(client.Object)
 	var err error
 	switch {
-	case c.closed() && c.reverted:
-		err = errors.Join(c.state.Retire(e.Store, kept, now()), e.close(ctx, c, kept, handled))
 	case c.closed():
 		err = errors.Join(c.state.Purge(e.Store, kept), e.sweep(kept), e.close(ctx, c, kept, handled))
 	case c.reason.Handled():
@@ -51,15 +49,14 @@ func (e *Engine) sweep(kept client.Object) error {
 // close stores what was handled: the essence that the cycle began with, and what the handlers have
 // changed themselves; not what others have changed meanwhile. A deleted object needs none.
 func (e *Engine) close(ctx context.Context, c *cycle, kept client.Object, handled map[string]any) error {
-	e.Pin.Store(kept, nil)
 	if c.lost != "" && c.reason != causation.Delete {
-		return e.rememberDigest(kept, c.lost)
+		return errors.Join(e.rememberDigest(kept, c.lost), e.unfinished(c, kept, handled))
 	}
-	unchanged := c.facts.Known && !c.facts.Changed && !c.edited && diff.Equal(c.now, handled)
-	if c.reason == causation.Delete || unchanged || c.then != nil && diff.Equal(c.then, handled) {
-		return nil
+	unchanged := c.facts.Known && (!c.facts.Changed || c.turned) && !c.edited && diff.Equal(c.now, handled)
+	if c.reason == causation.Delete || unchanged || c.then != nil && !c.turned && diff.Equal(c.then, handled) {
+		return e.unfinished(c, kept, handled)
 	}
-	return e.keep(ctx, c, kept, handled)
+	return errors.Join(e.keep(ctx, c, kept, handled), e.unfinished(c, kept, handled))
 }
 
 // keep remembers an essence, and warns, once, when it is too large for that.
@@ -79,11 +76,14 @@ func (e *Engine) keep(ctx context.Context, c *cycle, kept client.Object, handled
 // amend adds what handlers have changed to the last handled essence, before the cause is over: in the
 // next pass it would look like somebody's change.
 func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, changed patching.Document) error {
+	if c.origin != "" {
+		return e.rememberDigest(kept, c.origin)
+	}
 	if c.then == nil || c.reason == causation.Delete || len(c.concerned) == 0 {
 		return nil
 	}
 	then := e.folded(c.then, changed)
-	if diff.Equal(c.then, then) {
+	if diff.Equal(c.then, then) && !c.turned {
 		return nil
 	}
 	return e.keep(ctx, c, kept, then)

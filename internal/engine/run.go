@@ -81,6 +81,9 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	}
 	ended := now()
 	c.state.Settle(id, s.outcome, ended)
+	if s.outcome.Final {
+		e.sees(c)
+	}
 	if c.worked == worked { // its sub-handlers have not counted already
 		c.worked += ended.Sub(began)
 	}

@@ -34,11 +34,13 @@ func (e *Engine) untilNext(c *cycle, at time.Time) (delay time.Duration, left bo
 		return c.state.Left(at) // until what a cause has left can be removed
 	case !c.reason.Handled():
 		return 0, false
+	case c.closed() && c.isPinned():
+		return 0, true // it was edited meanwhile, and nothing else may wake us
 	case c.closed():
-		return 0, c.isPinned() // it was edited meanwhile, and nothing else may wake us
+		return c.state.Left(at)
 	}
 	delay, left = c.state.Delay(at, c.blocked...)
-	if left && delay == 0 && len(c.called) == 0 {
+	if left && delay == 0 && c.refused {
 		delay = idlePause
 	}
 	return delay, left

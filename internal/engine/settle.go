@@ -88,8 +88,8 @@ func (e *Engine) catchUp(ctx context.Context, c, unwritten *cycle) (time.Duratio
 		c.memory.Unwritten = nil
 		return e.awaitCache(ctx, c)
 	}
-	if _, err := e.write(ctx, unwritten); err != nil {
-		return 0, err
+	if written, err := e.write(ctx, unwritten); err != nil || written == nil {
+		return patience, err // it is gone; the cache will say so
 	}
 	log.FromContext(ctx).Info("Wrote what could not be written before")
 	return e.awaitCache(ctx, c)

@@ -52,10 +52,11 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (client.Object, error) {
 	theirs := c.change.Theirs
 	c.memory.Unwritten, c.change = nil, nil
-	c.memory.Handled = c.memory.Handled || c.closed() && !c.reverted
+	c.memory.Handled = c.memory.Handled || c.closed()
 	c.edited = c.edited || len(theirs) > 0
 	c.now, c.then = c.handled, e.folded(c.then, theirs) // as it stands on the object by now
 	c.shares, c.undo, c.worked, c.unsaved = nil, nil, 0, false
+	c.turned, c.origin = false, "" // it stands on the object by now
 	if written == nil {
 		return c.before, c.begin(c.before)
 	}
@@ -85,7 +86,7 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patching.Change) (c
 		version = "" // nothing has changed: no event will tell
 	}
 	c.memory.Await(version, patience)
-	c.memory.Own = append(c.memory.Own, written.GetResourceVersion())
+	c.memory.Own = append(append(c.memory.Own, change.Versions...), written.GetResourceVersion())
 	c.memory.Released = c.memory.Released || change.Release != "" && c.facts.Deleting
 	return written, nil
 }

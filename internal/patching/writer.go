@@ -33,6 +33,9 @@ type Change struct {
 	// Acquire and Release put our finalizer on the object, or take it off.
 	Acquire, Release string
 
+	// Versions are those that the parts have made which were accepted, but for the last one.
+	Versions []string
+
 	// status is the answer to the part that went to the status subresource: a change that is
 	// written again, after the other part has failed, goes on from there.
 	status client.Object
@@ -102,6 +105,7 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 				return nil, err
 			}
 			change.status = written
+			change.Versions = append(change.Versions, written.GetResourceVersion())
 		}
 		doc, guarded = rest, restGuarded
 	}

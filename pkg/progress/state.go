@@ -15,6 +15,7 @@ import (
 type State struct {
 	purpose  string
 	handlers []handler
+	renewed  []string // ids of sub-handlers that begin anew with their parents
 }
 
 type handler struct {
@@ -91,7 +92,7 @@ func (s *State) Adopt(store Store, obj client.Object, parent string, ids []strin
 		if i < 0 {
 			record, err := store.Fetch(obj, id)
 			h := handler{id: id, parent: parent, stored: record != nil || err != nil}
-			if record != nil {
+			if record != nil && !slices.Contains(s.renewed, id) {
 				h.record = *record
 			}
 			problems = append(problems, err)
@@ -255,6 +256,17 @@ func (s *State) Save(store Store, obj client.Object) error {
 // Purge removes all records from the object: their cause is over.
 func (s *State) Purge(store Store, obj client.Object) error {
 	return s.purge(store, obj, func(handler) bool { return true })
+}
+
+// Renew has the handlers that have come to their ends for a cause begin anew, with their sub-handlers: what
+// they are done with was undone, and they have to be told. The others keep their attempts and delays.
+func (s *State) Renew(purpose string) {
+	for i := range s.handlers {
+		if h := &s.handlers[i]; h.stored && h.record.Purpose == purpose && h.record.Finished() {
+			s.renewed = append(s.renewed, h.record.Subrefs...)
+			h.record = Record{Purpose: purpose, Subrefs: h.record.Subrefs}
+		}
+	}
 }
 
 // Retire removes the records that are of no use when there is nothing to handle: no success or failure

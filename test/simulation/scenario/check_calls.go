@@ -15,6 +15,7 @@ const precision = time.Microsecond
 // checkEntry holds a call that begins against what is stored on the server at this moment. The lock is held.
 func (w *world) checkEntry(c *call) {
 	v := w.view(c.uid)
+	c.turned = v.turned()
 	if c.handler.Optional && c.reason == kopf.ReasonDelete && !v.held() {
 		return // a farewell: nothing is stored of it
 	}

@@ -56,7 +56,7 @@ func (j judgement) changes(p Property, part func(State) State) (lost bool) {
 }
 
 // baselinesAreSeen makes sure that what was stored as handled was seen by all that it concerns: when it is
-// stored, each handler for the cause has finished with that state, or a later one (B-01).
+// stored, each handler for the cause has finished with that state, with a later one, or with one like it (B-01).
 func (j judgement) baselinesAreSeen(p Property, states []State, part func(State) State) {
 	reason, at := kopf.ReasonCreate, 0
 	for _, b := range j.baselines {
@@ -74,9 +74,16 @@ func (j judgement) baselinesAreSeen(p Property, states []State, part func(State)
 			if !handler.wants(reason) {
 				continue
 			}
-			if last := j.lastFinal(handler, b.moment); last == nil {
+			last := j.lastFinal(handler, b.moment)
+			if last == nil && reason == kopf.ReasonCreate {
 				j.blamef(p, "the baseline of %s becomes %s, but %s was never done", j.name, b.state, handler.ID)
-			} else if seen := j.index(last.version); seen < next {
+				continue
+			}
+			seen := 0 // what was handled when the object was new
+			if last != nil {
+				seen = j.index(last.version)
+			}
+			if seen < next && states[seen] != states[next] {
 				j.blamef(p, "the baseline of %s becomes %s, but %s has only seen %s", j.name, b.state, handler.ID, j.states[seen])
 			}
 		}
@@ -94,11 +101,23 @@ func (j judgement) lastFinal(h *Handler, before int) *call {
 	return nil
 }
 
+// lastWritten is the last call of a handler that was done with it, as far as its operator has written anything
+// after. What a crash has cut off is not known to the next one: it calls again, unless all was undone meanwhile.
+func (j judgement) lastWritten(h *Handler) *call {
+	for _, c := range slices.Backward(j.calls) {
+		if c.handler == h && c.final && c.ended < j.lastWrites[c.life] {
+			return c
+		}
+	}
+	return nil
+}
+
 // updatesJoin makes sure that the updates of each handler join: the next begins where the last has ended, or before
-// (B-01). Handlers that resume along with an update are told only of this one.
+// (B-01). Handlers that resume along with an update are told only of this one; and of what was undone midway, those
+// that have failed for it are told with the others (0007 of the decisions).
 func (j judgement) updatesJoin(p Property, states []State, part func(State) State) {
 	for _, c := range j.calls {
-		if c.reason != kopf.ReasonUpdate || c.old == nil || !c.handler.wants(c.reason) {
+		if c.reason != kopf.ReasonUpdate || c.old == nil || !c.handler.wants(c.reason) || c.turned {
 			continue
 		}
 		from := slices.Index(states, part(*c.old))
@@ -120,7 +139,10 @@ func (j judgement) lastIsSeen(p Property, states []State) {
 		if !j.alive || !updated || !handler.wants(kopf.ReasonUpdate) {
 			continue
 		}
-		c := j.lastFinal(handler, j.moments+1)
+		c := j.lastWritten(handler)
+		if c == nil {
+			continue
+		}
 		if states[j.index(c.version)] != states[len(states)-1] {
 			j.blamef(p, "%s has seen %s at last, but %s is %s", handler.ID, c.state, j.name, j.states[len(states)-1])
 		}
@@ -130,7 +152,7 @@ func (j judgement) lastIsSeen(p Property, states []State) {
 // ownEdits makes sure that each update has something that others than the handlers have changed (B-13).
 func (j judgement) ownEdits() {
 	for _, c := range j.calls {
-		if c.reason != kopf.ReasonUpdate || c.old == nil {
+		if c.reason != kopf.ReasonUpdate || c.old == nil || c.turned {
 			continue
 		}
 		seen := j.index(c.version)

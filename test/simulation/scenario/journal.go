@@ -20,10 +20,12 @@ type journal struct {
 	moments    int // counts what is ordered
 	calls      []*call
 	histories  map[types.UID]*history
+	lastWrites map[int]int // the moment of the last write of each life of the operator
 }
 
 // A call is one call of a handler.
 type call struct {
+	turned       bool // it is told of an update that was undone
 	handler      *Handler
 	uid          types.UID
 	name         string

@@ -27,9 +27,10 @@ func (w *world) wrote(life int, text []byte) error {
 	defer w.mu.Unlock()
 	was, is := w.view(obj.GetUID()), view{obj}
 	w.views[obj.GetUID()] = is
+	w.lastWrites[life] = w.moment()
 	w.writes++
 	w.notef("(%d) has written %s in version %s: %s", life, obj.GetName(), obj.GetResourceVersion(), is)
-	if is.text() != was.text() && is.text() != "" {
+	if is.text() != was.text() && is.text() != "" && !is.turned() {
 		state, _ := is.baseline()
 		h := w.of(obj.GetUID())
 		h.baselines = append(h.baselines, baseline{w.moment(), state})
@@ -81,6 +82,16 @@ func (v view) baseline() (State, bool) {
 	}
 	return stateOf(essence), true
 }
+
+// turned reports whether the baseline stands for an update that is being undone: nothing was handled by that.
+func (v view) turned() bool {
+	var pin struct {
+		Turned bool `json:"turned"`
+	}
+	return json.Unmarshal([]byte(v.annotations()[pinKey]), &pin) == nil && pin.Turned
+}
+
+const pinKey = "runtime." + progress.DefaultPrefix + "/pinned-configuration"
 
 // leftovers are the annotations that have no place on an object that has come to rest.
 func (v view) leftovers() []string {
