@@ -21,6 +21,7 @@ type declaration struct {
 	owners   []client.Object
 	mistakes []error
 
+	judged       map[string][]matcher // of each key and field
 	requirements []labels.Requirement // of labels, as far as the server can be asked
 }
 

@@ -44,6 +44,9 @@ func fieldType(t reflect.Type, key string) (field reflect.Type, open bool) {
 	}
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" && !f.Anonymous {
+			name = f.Name
+		}
 		if name == key && f.IsExported() {
 			return f.Type, false
 		}

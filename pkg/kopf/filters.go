@@ -37,9 +37,11 @@ func (d *declaration) key(option, key string, m []Matcher) match.Key {
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
 		d.mistakef("%s can never match: no object has such a key: %s", where, strings.Join(problems, "; "))
 	}
+	d.judge(where, m)
 	for _, one := range matchersOf(m) {
 		text, isText := one.equal.(string)
 		switch {
+		case one.err != nil: // it was told
 		case one.side != now:
 			d.mistakef("%s: From and To are for fields: use Field(\"metadata...\")", where)
 		case one.hasEqual && !isText:
@@ -50,7 +52,10 @@ func (d *declaration) key(option, key string, m []Matcher) match.Key {
 			}
 		}
 	}
-	return match.Key{Name: key, Tests: d.tests(where, m, now, true)}
+	if len(m) == 0 {
+		m = []Matcher{Present}
+	}
+	return match.Key{Name: key, Tests: testsOf(m, now)}
 }
 
 // Field makes the handler one for a field, given by its dotted path, such as "spec.size"; a dot within a
@@ -78,10 +83,11 @@ func Field(path string, m ...Matcher) HandlerOption {
 			d.mistakef("%s: it has another field already (%s): a handler is for one", where, strings.Join(d.Criteria.Field.Path, "."))
 			return
 		}
+		d.judge(where, m)
 		f := d.Criteria.Field
-		f.Tests = append(f.Tests, d.tests(where, m, now, false)...)
-		f.From = append(f.From, d.tests(where, m, before, false)...)
-		f.To = append(f.To, d.tests(where, m, after, false)...)
+		f.Tests = append(f.Tests, testsOf(m, now)...)
+		f.From = append(f.From, testsOf(m, before)...)
+		f.To = append(f.To, testsOf(m, after)...)
 		if len(f.From)+len(f.To) > 0 && !d.seesChanges() {
 			d.mistakef("%s: From and To are for handlers that are told of changes (OnUpdate, OnField): this one has no old state", where)
 		}
@@ -106,28 +112,32 @@ func OwnedBy(owner client.Object) HandlerOption {
 	}
 }
 
-// tests are the matchers for one side, with what cannot be true of any value told as a mistake.
-func (d *declaration) tests(where string, m []Matcher, s side, presenceByDefault bool) []match.Test {
-	var tests []match.Test
-	var chosen []matcher
+// judge tells what is wrong with the matchers of a key or a field, and what no object can pass, also
+// together with those that an earlier option has named.
+func (d *declaration) judge(where string, m []Matcher) {
+	if d.judged == nil {
+		d.judged = map[string][]matcher{}
+	}
 	for _, one := range matchersOf(m) {
 		if one.err != nil {
 			d.mistakef("%s: %w", where, one.err)
+			continue
 		}
-		if one.side == s {
-			chosen = append(chosen, one)
-			tests = append(tests, one.test)
-		}
-	}
-	for i, one := range chosen {
-		for _, other := range chosen[:i] {
+		for _, other := range d.judged[where] {
 			if contradict(one, other) {
 				d.mistakef("%s can never match: %s and %s exclude each other", where, other.text, one.text)
 			}
 		}
+		d.judged[where] = append(d.judged[where], one)
 	}
-	if len(m) == 0 && presenceByDefault {
-		tests = append(tests, Present.matcher().test)
+}
+
+// testsOf are the tests of the matchers for one side.
+func testsOf(m []Matcher, s side) (tests []match.Test) {
+	for _, one := range matchersOf(m) {
+		if one.side == s {
+			tests = append(tests, one.test)
+		}
 	}
 	return tests
 }

@@ -127,6 +127,7 @@ func After(ids ...string) HandlerOption {
 		d.takes("After", handling)
 		if len(ids) == 0 || slices.Contains(ids, "") {
 			d.mistakef("After needs the ids of handlers: name them, or leave it out")
+			return
 		}
 		d.After = append(d.After, ids...)
 	}

@@ -21,7 +21,10 @@ const (
 // Equal passes if the value is the same in its JSON form. kopf: a literal.
 func Equal(value any) Matcher {
 	form, err := jsonForm(value)
-	if err == nil && form == nil {
+	switch {
+	case err != nil:
+		err = fmt.Errorf("Equal(%T) is given what has no JSON form: %w", value, err)
+	case form == nil:
 		err = fmt.Errorf("Equal(nil) is no value to be equal to: use Absent")
 	}
 	return matcher{
@@ -149,12 +152,19 @@ func combined(name string, all []Matcher, verdict func(passed int) bool) Matcher
 	return out
 }
 
-// contradict reports whether no value can pass both.
+// contradict reports whether no value can pass both; or no change, if they are about its two sides.
 func contradict(a, b matcher) bool {
 	present := func(m matcher) bool { return m.hasEqual || m.presence != nil && *m.presence == Present }
 	absent := func(m matcher) bool { return m.presence != nil && *m.presence == Absent }
-	return absent(a) && present(b) || present(a) && absent(b) ||
-		a.hasEqual && b.hasEqual && !diff.Equal(a.equal, b.equal)
+	switch {
+	case a.side == b.side:
+		return absent(a) && present(b) || present(a) && absent(b) ||
+			a.hasEqual && b.hasEqual && !diff.Equal(a.equal, b.equal)
+	case a.side != now && b.side != now:
+		return absent(a) && absent(b) || a.hasEqual && b.hasEqual && diff.Equal(a.equal, b.equal)
+	default:
+		return false
+	}
 }
 
 // parsePath splits a dotted path into its keys.

@@ -47,7 +47,12 @@ type Request[T client.Object] struct {
 //
 // kopf: the value that a handler returns.
 func (r *Request[T]) SetResult(value any) {
-	r.result, r.broken = jsonForm(value)
+	var err error
+	if r.result, err = jsonForm(value); err != nil {
+		r.broken = Permanent(fmt.Errorf("the result has no JSON form: %w", err))
+		return
+	}
+	r.broken = nil
 }
 
 // Result returns what [Request.SetResult] was given last, in its JSON form: for tests of handlers.

@@ -183,7 +183,10 @@ func (r *Resource[T]) handler(method, id string, fn Handler[T]) *handlerOf[T] {
 		return h
 	}
 	for _, wrap := range slices.Backward(r.use) {
-		h.fn = wrap(h.fn)
+		if h.fn = wrap(h.fn); h.fn == nil {
+			h.mistakef("a middleware has made a nil handler of it: have it return one")
+			return h
+		}
 	}
 	return h
 }

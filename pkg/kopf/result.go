@@ -2,7 +2,6 @@ package kopf
 
 import (
 	stdjson "encoding/json"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/json"
 )
@@ -11,11 +10,11 @@ import (
 func jsonForm(value any) (any, error) {
 	text, err := stdjson.Marshal(value)
 	if err != nil {
-		return nil, Permanent(fmt.Errorf("the result has no JSON form: %w", err))
+		return nil, err
 	}
 	var out any
 	if err := json.Unmarshal(text, &out); err != nil {
-		return nil, Permanent(fmt.Errorf("the result has no JSON form: %w", err))
+		return nil, err
 	}
 	return out, nil
 }
