@@ -1,0 +1,295 @@
+package match_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+)
+
+type m = map[string]any
+
+// The tests that the facade makes of its matchers, in their simplest form.
+func present(value any) bool { return value != nil }
+func absent(value any) bool  { return value == nil }
+func never(any) bool         { return false }
+
+func is(want any) match.Test { return func(value any) bool { return value == want } }
+
+func labels(kv ...string) m      { return m{"metadata": m{"labels": texts(kv)}} }
+func annotations(kv ...string) m { return m{"metadata": m{"annotations": texts(kv)}} }
+
+func texts(kv []string) m {
+	out := m{}
+	for i := 0; i < len(kv); i += 2 {
+		out[kv[i]] = kv[i+1]
+	}
+	return out
+}
+
+func label(name string, tests ...match.Test) match.Filters {
+	return match.Filters{Labels: []match.Key{{Name: name, Tests: tests}}}
+}
+
+func annotation(name string, tests ...match.Test) match.Filters {
+	return match.Filters{Annotations: []match.Key{{Name: name, Tests: tests}}}
+}
+
+func field(path string, tests ...match.Test) match.Filters {
+	return match.Filters{Field: &match.Field{Path: strings.Split(path, "."), Tests: tests}}
+}
+
+func spec(key string, value any) m { return m{"spec": m{key: value}} }
+
+// Whether an object is any of a handler's business.
+func TestPrematch(t *testing.T) {
+	none := m{}
+	size := func(value any) m { return spec("size", value) }
+	caused := func(before, after m) match.Subject {
+		return match.Subject{Object: after, Caused: true, Old: before, New: after}
+	}
+	plain := func(content m) match.Subject { return match.Subject{Object: content} }
+	ownedBy := func(refs ...any) m { return m{"metadata": m{"ownerReferences": refs}} }
+	deployment := schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	pod := schema.GroupKind{Kind: "Pod"}
+	owners := func(kinds ...schema.GroupKind) match.Filters { return match.Filters{Owners: kinds} }
+
+	for _, test := range []struct {
+		name    string
+		filters match.Filters
+		subject match.Subject
+		want    bool
+	}{
+		{"FLT-01 no filters", match.Filters{}, plain(labels("a", "b")), true},
+		{"FLT-01 no filters, no object", match.Filters{}, match.Subject{}, true},
+		{
+			"FLT-01 all have to pass, and do",
+			match.Filters{
+				Labels:      []match.Key{{Name: "a", Tests: []match.Test{is("b")}}, {Name: "c", Tests: []match.Test{present}}},
+				Annotations: []match.Key{{Name: "d", Tests: []match.Test{absent}}},
+				Field:       &match.Field{Path: []string{"spec"}},
+			},
+			plain(m{"metadata": m{"labels": m{"a": "b", "c": ""}}, "spec": m{}}), true,
+		},
+		{
+			"FLT-01 one of them does not",
+			match.Filters{
+				Labels:      []match.Key{{Name: "a", Tests: []match.Test{is("b")}}, {Name: "c", Tests: []match.Test{present}}},
+				Annotations: []match.Key{{Name: "d", Tests: []match.Test{absent}}},
+				Field:       &match.Field{Path: []string{"spec"}},
+			},
+			plain(m{"metadata": m{"labels": m{"a": "b"}}, "spec": m{}}), false,
+		},
+		{"FLT-01 all tests of one key", label("a", present, is("b")), plain(labels("a", "b")), true},
+		{"FLT-01 one test of a key fails", label("a", present, is("c")), plain(labels("a", "b")), false},
+
+		{"FLT-02 a label of that value", label("a", is("b")), plain(labels("a", "b")), true},
+		{"FLT-02 a label of another value", label("a", is("b")), plain(labels("a", "B")), false},
+		{"FLT-02 another label", label("a", is("b")), plain(labels("b", "b")), false},
+		{"FLT-02 no labels at all", label("a", is("b")), plain(none), false},
+		{"FLT-02 PRESENT, empty", label("a", present), plain(labels("a", "")), true},
+		{"FLT-02 PRESENT, but it is not", label("a", present), plain(labels("b", "")), false},
+		{"FLT-02 ABSENT", label("a", absent), plain(labels("b", "")), true},
+		{"FLT-02 ABSENT, no labels at all", label("a", absent), plain(none), true},
+		{"FLT-02 ABSENT, but it is there, empty", label("a", absent), plain(labels("a", "")), false},
+		{"FLT-02 an annotation is no label", label("a", present), plain(annotations("a", "b")), false},
+		{"FLT-02 an annotation of that value", annotation("example.com/a", is("b")), plain(annotations("example.com/a", "b")), true},
+		{"FLT-02 a label is no annotation", annotation("a", present), plain(labels("a", "b")), false},
+
+		{
+			"FLT-03 labels of the object as it is, not as it was", label("a", present),
+			match.Subject{Object: labels("a", "b"), Caused: true, Old: none, New: none}, true,
+		},
+		{
+			"FLT-03 labels that were there do not count", label("a", present),
+			match.Subject{Object: none, Caused: true, Old: labels("a", "b"), New: labels("a", "b")}, false,
+		},
+		{
+			"FLT-03 annotations of the object as it is", annotation("a", present),
+			match.Subject{Object: none, Caused: true, Old: annotations("a", "b"), New: annotations("a", "b")}, false,
+		},
+
+		{"FLT-04 a field that is there", field("spec.size"), plain(size(int64(0))), true},
+		{"FLT-04 a field that is not there", field("spec.size"), plain(none), false},
+		{"FLT-04 a field that is null is not there (ESS-24)", field("spec.size"), plain(size(nil)), false},
+		{"FLT-04 below what is no mapping", field("spec.size.x"), plain(size("x")), false},
+		{"FLT-04 a field that was there", field("spec.size"), caused(size(int64(1)), none), true},
+		{"FLT-04 a field that has come", field("spec.size"), caused(none, size(int64(1))), true},
+		{"FLT-04 a field of a new object", field("spec.size"), caused(nil, size(int64(1))), true},
+		{"FLT-04 neither before nor after", field("spec.size"), caused(none, none), false},
+
+		{"FLT-05 without a cause, the value as it is", field("spec.size", is(int64(1))), plain(size(int64(1))), true},
+		{
+			"FLT-05 without a cause, what was does not count", field("spec.size", is(int64(1))),
+			match.Subject{Object: size(int64(2)), Old: size(int64(1)), New: size(int64(1))}, false,
+		},
+		{"FLT-05 the new value", field("spec.size", is(int64(2))), caused(size(int64(1)), size(int64(2))), true},
+		{"FLT-05 the old value", field("spec.size", is(int64(1))), caused(size(int64(1)), size(int64(2))), true},
+		{"FLT-05 neither", field("spec.size", is(int64(3))), caused(size(int64(1)), size(int64(2))), false},
+		{"FLT-05 all tests for the same value", field("spec.size", present, is(int64(1))), caused(size(int64(1)), none), true},
+		{
+			"FLT-05 not one for the one value, one for the other", field("spec.size", is(int64(1)), is(int64(2))),
+			caused(size(int64(1)), size(int64(2))), false,
+		},
+		{"FLT-05 ABSENT before", field("spec.size", absent), caused(none, size(int64(1))), true},
+		{"FLT-05 ABSENT after", field("spec.size", absent), caused(size(int64(1)), none), true},
+		{"FLT-05 ABSENT, but it was always there", field("spec.size", absent), caused(size(int64(1)), size(int64(1))), false},
+		{
+			"FLT-05 B-01 what is being handled, not an edit that came later", field("spec.size", is(int64(3))),
+			match.Subject{Object: size(int64(3)), Caused: true, Old: size(int64(1)), New: size(int64(2))}, false,
+		},
+
+		{
+			"FLT-12 what was and will be is not asked",
+			match.Filters{Field: &match.Field{Path: []string{"spec", "size"}, From: []match.Test{never}, To: []match.Test{never}}},
+			caused(size(int64(1)), size(int64(1))), true,
+		},
+
+		{"OwnedBy: an owner of the kind", owners(deployment), plain(ownedBy(m{"apiVersion": "apps/v1", "kind": "Deployment"})), true},
+		{"OwnedBy: of any version", owners(deployment), plain(ownedBy(m{"apiVersion": "apps/v2beta1", "kind": "Deployment"})), true},
+		{"OwnedBy: of another group", owners(deployment), plain(ownedBy(m{"apiVersion": "v1", "kind": "Deployment"})), false},
+		{"OwnedBy: of another kind", owners(deployment), plain(ownedBy(m{"apiVersion": "apps/v1", "kind": "ReplicaSet"})), false},
+		{"OwnedBy: of the core group", owners(pod), plain(ownedBy(m{"apiVersion": "v1", "kind": "Pod"})), true},
+		{
+			"OwnedBy: one of several owners", owners(pod),
+			plain(ownedBy(m{"apiVersion": "apps/v1", "kind": "Deployment"}, m{"apiVersion": "v1", "kind": "Pod"})), true,
+		},
+		{"OwnedBy: one of several kinds", owners(deployment, pod), plain(ownedBy(m{"apiVersion": "v1", "kind": "Pod"})), true},
+		{"OwnedBy: nobody's", owners(pod), plain(none), false},
+		{"OwnedBy: a broken reference", owners(pod), plain(ownedBy("x", m{"apiVersion": "a/b/c", "kind": "Pod"})), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, why := test.filters.Prematch(test.subject)
+			if got != test.want {
+				t.Errorf("Prematch = %t (%s), want %t", got, why, test.want)
+			}
+			if (why == "") != got {
+				t.Errorf("Prematch = %t, but the reason is %q", got, why)
+			}
+		})
+	}
+}
+
+// FLT-01: the order is labels, annotations, owners, the field; and the first mismatch is the last test.
+func TestPrematchStopsAtTheFirstMismatch(t *testing.T) {
+	var asked []string
+	test := func(name string, verdict bool) []match.Test {
+		return []match.Test{func(any) bool { asked = append(asked, name); return verdict }}
+	}
+	filters := func(failing string) match.Filters {
+		return match.Filters{
+			Labels:      []match.Key{{Name: "a", Tests: test("label", failing != "label")}},
+			Annotations: []match.Key{{Name: "a", Tests: test("annotation", failing != "annotation")}},
+			Field:       &match.Field{Path: []string{"spec"}, Tests: test("field", failing != "field")},
+		}
+	}
+	for failing, want := range map[string]string{
+		"label": "label", "annotation": "label annotation", "field": "label annotation field", "none": "label annotation field",
+	} {
+		t.Run("FLT-01 failing: "+failing, func(t *testing.T) {
+			asked = nil
+			ok, why := filters(failing).Prematch(match.Subject{Object: m{}})
+			if got := strings.Join(asked, " "); got != want {
+				t.Errorf("asked %q, want %q", got, want)
+			}
+			if ok != (failing == "none") || !ok && !strings.Contains(why, map[string]string{
+				"label": `metadata.labels["a"]`, "annotation": `metadata.annotations["a"]`, "field": "field spec",
+			}[failing]) {
+				t.Errorf("Prematch = %t, %q", ok, why)
+			}
+		})
+	}
+}
+
+// Whether a change of a field is what a handler wants to be called for.
+func TestMatchOfFields(t *testing.T) {
+	size := func(value any) m { return spec("size", value) }
+	change := func(from, to []match.Test) match.Filters {
+		return match.Filters{Field: &match.Field{Path: []string{"spec", "size"}, From: from, To: to}}
+	}
+	tests := func(all ...match.Test) []match.Test { return all }
+	update := match.Situation{Reason: "update"}
+	onUpdate := func(f match.Filters) match.Criteria { return match.Criteria{Reasons: []string{"update"}, Filters: f} }
+	onField := func(f match.Filters) match.Criteria { return match.Criteria{AnyReason: true, Filters: f} }
+	one, two := int64(1), int64(2)
+
+	for _, test := range []struct {
+		name      string
+		criteria  match.Criteria
+		situation match.Situation
+		old, new  m
+		want      bool
+	}{
+		{"HND-16 an update without a field: anything", onUpdate(match.Filters{}), update, size(one), size(one), true},
+		{"HND-16 FLT-07 an update of the field", onUpdate(field("spec.size")), update, size(one), size(two), true},
+		{"HND-16 FLT-07 an update of something else", onUpdate(field("spec.size")), update, size(one), m{"spec": m{"size": one, "x": one}}, false},
+		{"FLT-07 ESS-23 the same number", onUpdate(field("spec.size")), update, size(one), size(1.0), false},
+		{"FLT-07 the field has come", onUpdate(field("spec.size")), update, m{}, size(one), true},
+		{"FLT-07 the field has gone", onUpdate(field("spec.size")), update, size(one), m{}, true},
+		{"FLT-07 something below the field", onUpdate(field("spec")), update, size(one), size(two), true},
+		{"FLT-07 absent before and after", onUpdate(field("spec.size")), update, m{}, spec("x", one), false},
+
+		{"FLT-08 from", onUpdate(change(tests(is(one)), nil)), update, size(one), size(two), true},
+		{"FLT-08 from another value", onUpdate(change(tests(is(two)), nil)), update, size(one), size(two), false},
+		{"FLT-08 to", onUpdate(change(nil, tests(is(two)))), update, size(one), size(two), true},
+		{"FLT-08 to another value", onUpdate(change(nil, tests(is(one)))), update, size(one), size(two), false},
+		{"FLT-08 from and to", onUpdate(change(tests(is(one)), tests(is(two)))), update, size(one), size(two), true},
+		{"FLT-08 both sides must pass", onUpdate(change(tests(is(one)), tests(is(one)))), update, size(one), size(two), false},
+		{"FLT-08 from ABSENT", onUpdate(change(tests(absent), nil)), update, m{}, size(two), true},
+		{"FLT-08 to ABSENT", onUpdate(change(nil, tests(absent))), update, size(one), m{}, true},
+		{"FLT-08 to PRESENT", onUpdate(change(nil, tests(present))), update, size(one), m{}, false},
+		{"FLT-07 FLT-08 from and to, but unchanged", onUpdate(change(tests(is(one)), tests(is(one)))), update, size(one), size(one), false},
+
+		{"HND-17 a creation with the field", onField(field("spec.size")), match.Situation{Reason: "create"}, nil, size(one), true},
+		{"HND-17 a creation without the field", onField(field("spec.size")), match.Situation{Reason: "create"}, nil, m{}, false},
+		{"HND-17 an update of the field", onField(field("spec.size")), update, size(one), size(two), true},
+		{"HND-17 an update of something else", onField(field("spec.size")), update, size(one), size(one), false},
+		{"HND-17 a deletion, changed since", onField(field("spec.size")), match.Situation{Reason: "delete", Deleting: true}, size(one), size(two), true},
+		{"HND-17 a deletion, unchanged", onField(field("spec.size")), match.Situation{Reason: "delete", Deleting: true}, size(one), size(one), false},
+		{"HND-17 a resumption, in which nothing can have changed", onField(field("spec.size")), match.Situation{Reason: "resume", Initial: true}, size(one), size(one), false},
+		{"HND-17 FLT-08 a creation, from another value", onField(change(tests(present), nil)), match.Situation{Reason: "create"}, nil, size(one), false},
+		{"HND-17 FLT-08 a creation, from ABSENT", onField(change(tests(absent), nil)), match.Situation{Reason: "create"}, nil, size(one), true},
+
+		{"HND-16 a creation need not have changed the field", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, match.Situation{Reason: "create"}, size(one), size(one), true},
+		{"HND-16 nor a deletion", match.Criteria{Reasons: []string{"delete"}, Filters: field("spec.size")}, match.Situation{Reason: "delete", Deleting: true}, size(one), size(one), true},
+		{"HND-18 nor a resumption", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Situation{Reason: "resume", Initial: true}, size(one), size(one), true},
+		{"HND-18 CAUSE-23 a resume handler joins an update of something else", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Situation{Reason: "update", Initial: true}, size(one), size(one), true},
+		{"HND-16 one for creation and update: an update of something else is none", match.Criteria{Reasons: []string{"create", "update"}, Filters: field("spec.size")}, update, size(one), size(one), false},
+		{"FLT-13 a handler that is for something else", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, update, size(one), size(two), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, why := test.criteria.Match(test.situation, match.Subject{Object: test.new, Caused: true, Old: test.old, New: test.new})
+			if got != test.want {
+				t.Errorf("Match = %t (%s), want %t", got, why, test.want)
+			}
+			if (why == "") != got {
+				t.Errorf("Match = %t, but the reason is %q", got, why)
+			}
+		})
+	}
+}
+
+// The refusals of changes name the field, for people who ask why their handler did not run.
+func TestRefusalsOfChangesSayWhy(t *testing.T) {
+	criteria := match.Criteria{Reasons: []string{"update"}, Filters: match.Filters{Field: &match.Field{
+		Path: []string{"spec", "size"}, From: []match.Test{is(int64(1))}, To: []match.Test{is(int64(2))},
+	}}}
+	for _, test := range []struct {
+		name     string
+		old, new any
+		want     string
+	}{
+		{"FLT-07 unchanged", int64(1), int64(1), "spec.size has not changed"},
+		{"FLT-08 from", int64(3), int64(2), "spec.size has changed from"},
+		{"FLT-08 to", int64(1), int64(3), "spec.size has changed to"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			subject := match.Subject{Caused: true, Old: spec("size", test.old), New: spec("size", test.new)}
+			if _, why := criteria.Match(match.Situation{Reason: "update"}, subject); !strings.Contains(why, test.want) {
+				t.Errorf("the reason is %q, want something with %q", why, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,71 @@
+package kopf_test
+
+import (
+	"testing"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// Which labels the server is asked for: those on which all handlers agree, and none if one of them would
+// miss what it has to know (B-04, FIN-04).
+func TestByObject(t *testing.T) {
+	tier, gold := kopf.Label("tier"), kopf.Label("tier", kopf.Equal("gold"))
+	for _, test := range []struct {
+		name  string
+		given kopf.Option
+		want  string // empty: the watch is not restricted
+	}{
+		{"FLT-16 no filters", created(), ""},
+		{"FLT-02 PRESENT", created(tier), "tier"},
+		{"FLT-02 PRESENT in so many words", created(kopf.Label("tier", kopf.Present)), "tier"},
+		{"FLT-02 ABSENT", created(kopf.Label("tier", kopf.Absent)), "!tier"},
+		{"FLT-02 a value", created(gold), "tier=gold"},
+		{"FLT-02 an empty value", created(kopf.Label("tier", kopf.Equal(""))), "tier="},
+		{"FLT-01 two labels", created(gold, kopf.Label("team")), "team,tier=gold"},
+		{"a function cannot be asked of the server", created(kopf.Label("tier", kopf.Match(func(any) bool { return true }))), ""},
+		{"nor a combination", created(kopf.Label("tier", kopf.Not(kopf.Equal("gold")))), ""},
+		{"but what is beside it can", created(kopf.Label("tier", kopf.Present, kopf.Not(kopf.Equal("gold")))), "tier"},
+		{"annotations and fields cannot", created(kopf.Annotation("a"), kopf.Field("spec.size")), ""},
+
+		{"two handlers agree", created(gold).OnUpdate("g", nothing, gold), "tier=gold"},
+		{"two handlers agree on one of two", created(gold, kopf.Label("team")).OnUpdate("g", nothing, gold), "tier=gold"},
+		{"two handlers do not agree", created(gold).OnUpdate("g", nothing, tier), ""},
+		{"one handler has none", created(gold).OnUpdate("g", nothing), ""},
+		{"a handler in a view counts, too", created(gold).When(func(*kopf.Request[th]) bool { return true }).OnUpdate("g", nothing), ""},
+		{"a view is the resource", created(gold).When(func(*kopf.Request[th]) bool { return true }), "tier=gold"},
+		{"handlers for fields", onField("spec.size", gold), "tier=gold"},
+		{"handlers for changes", onChange(gold), "tier=gold"},
+		{"level-triggered handlers", leveled(gold), "tier=gold"},
+		{"indexes", keyed(gold), "tier=gold"},
+		{"an index that has none", func() kopf.Option {
+			r := keyed()
+			r.OnCreate("g", nothing, gold)
+			return r
+		}(), ""},
+
+		{"FIN-04 a delete handler holds objects, and must know that they have lost the label", deleted(gold), ""},
+		{"FIN-04 also among other reasons", things().On("h", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonDelete}, nothing, gold), ""},
+		{"HND-19 an optional one does not", deleted(gold, kopf.Optional()), "tier=gold"},
+		{"EVT-20 spies are shown every state", observed(gold), ""},
+
+		{"other options of the operator", kopf.WithFinalizer("example.com/f"), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := ""
+			for obj, how := range kopf.ByObject(test.given, nil) {
+				if _, ok := obj.(th); !ok {
+					t.Errorf("it is about %T", obj)
+				}
+				if got += how.Label.String(); got == "" {
+					t.Error("a restriction that asks for nothing")
+				}
+			}
+			if got != test.want {
+				t.Errorf("the server is asked for %q, want %q", got, test.want)
+			}
+		})
+	}
+	if got := kopf.ByObject(); got == nil || len(got) != 0 {
+		t.Errorf("without resources: %v, want an empty map", got)
+	}
+}
