@@ -30,7 +30,8 @@ func (e *Engine) plan(ctx context.Context, c *cycle) {
 }
 
 // pick asks the lifecycle which of the handlers that are due are called next. When it has let all of them
-// pass, those that have waited for them follow in the same pass.
+// pass, those that have waited for them follow in the same pass, if it would have let as many pass at once:
+// one that calls one handler a pass has each outcome written before the next call (LIFE-03).
 func (e *Engine) pick(ctx context.Context, c *cycle) {
 	c.planned = nil
 	if c.limited {
@@ -43,6 +44,10 @@ func (e *Engine) pick(ctx context.Context, c *cycle) {
 		}
 	}
 	c.planned = chosen(e.Lifecycle, c.state, due)
+	if len(c.called) > 0 {
+		room := len(chosen(e.Lifecycle, c.state, slices.Concat(c.called, due))) - len(c.called)
+		c.planned = c.planned[:max(0, min(room, len(c.planned)))]
+	}
 	c.limited = len(c.planned) < len(due)
 	c.refused = len(c.planned) == 0 && len(due) > 0
 }
