@@ -10,9 +10,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 )
 
-// annotationBudget is how much the annotations of an object may take in all; the server's limit is
-// 256 KiB, and others need some, too.
-const annotationBudget = 240 << 10
+// The annotations of an object have a limit of the server's for all of them. Others need some, too: what
+// can do with less, does so when they come to more than the budget.
+const (
+	annotationLimit  = 256 << 10
+	annotationBudget = 240 << 10
+)
 
 // digestKey is the only field of a baseline that is not an essence but the digest of one.
 const digestKey = "kopf-runtime.dev/digest"

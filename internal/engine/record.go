@@ -23,7 +23,7 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patching.Document
 	case c.closed():
 		err = errors.Join(c.state.Purge(e.Store, kept), e.sweep(kept), e.close(ctx, c, kept, handled))
 	case c.reason.Handled():
-		err = errors.Join(c.state.Save(e.Store, kept), e.amend(ctx, c, kept, changed), e.pin(c, kept, handled))
+		err = errors.Join(c.state.Save(e.Store, kept), e.amend(ctx, c, kept, changed), e.pin(c, kept, handled), e.squeeze(c, kept))
 	case c.reason == causation.Noop:
 		err = errors.Join(c.state.Retire(e.Store, kept, now()), e.amend(ctx, c, kept, changed))
 		e.Pin.Store(kept, nil)
@@ -36,6 +36,21 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patching.Document
 		return nil, fmt.Errorf("recording progress: %w", err)
 	}
 	return patching.Between(c.content, content), nil
+}
+
+// squeeze shortens the messages in the records until all of them fit on the object: what handlers have
+// achieved is more than what some of them have said.
+func (e *Engine) squeeze(c *cycle, kept client.Object) error {
+	for _, limit := range []int{256, 32, 0} {
+		if sizeOf(kept) <= annotationLimit {
+			return nil
+		}
+		c.state.Shorten(limit)
+		if err := c.state.Save(e.Store, kept); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweep removes the records of handlers that the operator has no more (B-29).

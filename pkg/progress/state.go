@@ -173,7 +173,7 @@ func (r Record) After(outcome Outcome, now time.Time) Record {
 	}
 	r.Message, r.Delayed = "", time.Time{}
 	if outcome.Err != nil && !outcome.Success {
-		r.Message = shortenedText(outcome.Err.Error())
+		r.Message = shortenedText(outcome.Err.Error(), maxMessage)
 	}
 	switch {
 	case outcome.Final:
@@ -327,9 +327,17 @@ func purge(store Store, obj client.Object, h handler) error {
 // maxMessage is how many bytes of an error are remembered: a record must fit on the object.
 const maxMessage = 1024
 
-func shortenedText(text string) string {
-	if len(text) <= maxMessage {
+// Shorten cuts the messages in all records to a number of bytes, for an object that has no room for more.
+func (s *State) Shorten(limit int) {
+	for i := range s.handlers {
+		record := &s.handlers[i].record
+		record.Message = shortenedText(record.Message, limit)
+	}
+}
+
+func shortenedText(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxMessage], "") + "..."
+	return strings.ToValidUTF8(text[:limit], "") + "..."
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -296,4 +298,28 @@ func TestLoadTakesBrokenRecordsForAbsent(t *testing.T) {
 	equal(t, "B-30 another broken record", state.Record("c"), fresh)
 	equal(t, "B-30 the sound record beside them", state.Record("b"), progress.Record{Started: t0, Purpose: "create", Retries: 2})
 	equal(t, "B-30 due", state.Due(t0), []string{"a", "b", "c", "d"})
+}
+
+// PROG-07 B-31: messages are cut when the object has no room for them, between characters; nothing else is.
+func TestShorten(t *testing.T) {
+	state := begun(t, &metav1.PartialObjectMetadata{}, "create", "a", "b")
+	state.Settle("a", progress.Outcome{Err: errors.New("не работает"), Delay: time.Minute}, t0)
+	before := state.Record("a")
+	for _, test := range []struct {
+		limit int
+		want  string
+	}{{100, "не работает"}, {6, "не ..."}, {0, "..."}} {
+		state.Shorten(test.limit)
+		if got := state.Record("a").Message; got != test.want {
+			t.Errorf("with %d bytes, the message is %q, want %q", test.limit, got, test.want)
+		}
+	}
+	after := state.Record("a")
+	before.Message = after.Message
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("something else has changed:\n%s", diff)
+	}
+	if got := state.Record("b").Message; got != "" {
+		t.Errorf("a record without a message has %q", got)
+	}
 }
