@@ -35,14 +35,15 @@ func (e *Engine) bury(ctx context.Context, key types.NamespacedName) {
 // tidy removes what we have left on an object that the cache has lost although it exists: if the watch is
 // restricted to labels which the object has lost, this is the only time we hear of that (FIN-04).
 func (e *Engine) tidy(ctx context.Context, lost *cycle) {
-	if !lost.state.Retirable(now()) && e.Pin.Fetch(lost.before) == nil {
+	_, delayed := lost.state.Left(now())
+	if !lost.state.Retirable(now()) && !delayed && e.Pin.Fetch(lost.before) == nil {
 		return
 	}
 	obj, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(lost.before))
 	if obj == nil || err != nil || obj.GetUID() != lost.before.GetUID() {
 		return
 	}
-	c := &cycle{memory: &inventory.Memory{}}
+	c := &cycle{memory: &inventory.Memory{}, parting: true}
 	if err := c.begin(obj); err != nil {
 		return
 	}

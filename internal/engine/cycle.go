@@ -20,6 +20,7 @@ type cycle struct {
 	before  client.Object  // as it was read, or as our last write has left it; never changed
 	content map[string]any // its JSON form; never changed
 	gone    bool           // it is the last state of an object that exists no more
+	parting bool           // the object goes out of sight: nobody will come back to it
 
 	// detect
 	state    *progress.State

@@ -18,7 +18,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 	if c.reason == causation.Free {
 		e.farewell(ctx, c)
 	}
-	leftovers := c.reason == causation.Noop && (c.unpinned || c.state.Retirable(now()))
+	leftovers := c.reason == causation.Noop && (c.unpinned || c.parting || c.state.Retirable(now()))
 	if !c.reason.Handled() && !leftovers && len(c.shares) == 0 {
 		return nil
 	}

@@ -24,6 +24,9 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patching.Document
 		err = errors.Join(c.state.Purge(e.Store, kept), e.sweep(kept), e.close(ctx, c, kept, handled))
 	case c.reason.Handled():
 		err = errors.Join(c.state.Save(e.Store, kept), e.amend(ctx, c, kept, changed), e.pin(c, kept, handled), e.squeeze(c, kept))
+	case c.parting:
+		e.Pin.Store(kept, nil)
+		err = c.state.Purge(e.Store, kept) // nobody waits for a delay to be over
 	case c.reason == causation.Noop:
 		err = errors.Join(c.state.Retire(e.Store, kept, now()), e.amend(ctx, c, kept, changed))
 		e.Pin.Store(kept, nil)
