@@ -1,0 +1,186 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// A complaint book keeps what the server has answered with a 4xx.
+type complaints struct {
+	next http.RoundTripper
+	book *complaintBook
+}
+
+type complaintBook struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (c complaints) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(r)
+	if err == nil && response.StatusCode >= 400 && response.StatusCode < 500 {
+		c.book.mu.Lock()
+		defer c.book.mu.Unlock()
+		c.book.list = append(c.book.list, fmt.Sprintf("%s %s: %s", r.Method, r.URL.Path, response.Status))
+	}
+	return response, err
+}
+
+func (b *complaintBook) all() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.list...)
+}
+
+func complaining(book *complaintBook) setup {
+	return through(func(next http.RoundTripper) http.RoundTripper { return complaints{next, book} })
+}
+
+// apply puts into the object what kubectl apply would: the last applied configuration.
+func apply(w *v1.Widget) {
+	GinkgoHelper()
+	const key = "kubectl.kubernetes.io/last-applied-configuration"
+	var text bytes.Buffer
+	Expect(json.NewEncoder(&text).Encode(map[string]any{
+		"apiVersion": v1.GroupVersion.String(), "kind": "Widget", "spec": w.Spec,
+		"metadata": map[string]any{"annotations": map[string]any{}, "name": w.Name, "namespace": w.Namespace},
+	})).To(Succeed())
+	if w.Annotations == nil {
+		w.Annotations = map[string]string{}
+	}
+	w.Annotations[key] = text.String()
+}
+
+var _ = Describe("A large object", func() {
+	type W = *v1.Widget
+	changes := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
+
+	// warnings are the Events about the object that its baseline is too large.
+	warnings := func(ctx context.Context, obj W) func() ([]eventsv1.Event, error) {
+		return func() (found []eventsv1.Event, err error) {
+			var list eventsv1.EventList
+			err = k8s.List(ctx, &list, client.InNamespace(obj.Namespace))
+			for _, event := range list.Items {
+				if event.Regarding.UID == obj.UID {
+					found = append(found, event)
+				}
+			}
+			return found, err
+		}
+	}
+
+	It("is handled without its old state, and a warning is posted, once (B-31)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			On("any", changes, func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("%s known %t old %t diff %d", req.Reason, req.OldKnown(), req.Old != nil, len(req.Diff))
+				return nil
+			})))
+		obj := widget(ns, "one")
+		obj.Spec.Color = strings.Repeat("x", 250<<10)
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", HaveKeyWithValue(baselineKey, ContainSubstring("digest"))))
+		want := []string{"create known true old false diff 1"}
+		for n := range 3 {
+			edit(ctx, obj, func(w W) { w.Spec.Size = n + 10 })
+			want = append(want, "update known false old false diff 0")
+			Eventually(seen.all).Should(Equal(want))
+			handled(ctx, obj)
+		}
+		Consistently(seen.all, awhile).Should(Equal(want))
+		Eventually(warnings(ctx, obj)).Should(ConsistOf(And(
+			HaveField("Type", "Warning"), HaveField("Reason", "BaselineTooLarge"), HaveField("Action", "Handle"),
+			HaveField("ReportingController", "kopf-runtime"), HaveField("Series", BeNil()),
+			HaveField("Note", ContainSubstring("too large")))))
+		Consistently(warnings(ctx, obj), awhile).Should(HaveLen(1))
+		Expect(op.log.find("Warning: ", "too large", `"name"="one"`)).To(HaveLen(1))
+	}, SpecTimeout(minute))
+
+	It("is pinned by its digest: an edit between two handlers is not lost (B-01, B-31)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		var open atomic.Bool
+		start(ns, options(kopf.For(&v1.Widget{}).
+			On("first", changes, func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("first:%s %d", req.Reason, req.Object.Spec.Size)
+				return nil
+			}).
+			On("second", changes, func(_ context.Context, req *kopf.Request[W]) error {
+				if !open.Load() {
+					return kopf.Temporary(errOutOfOrder, 200*millisecond)
+				}
+				seen.notef("second:%s %d", req.Reason, req.Object.Spec.Size)
+				return nil
+			})))
+		obj := widget(ns, "one")
+		obj.Spec.Color = strings.Repeat("x", 250<<10)
+		create(ctx, obj)
+		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", BeNumerically(">", 0)))
+		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", HaveKeyWithValue(pinKey, Not(ContainSubstring("xxx")))))
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		open.Store(true)
+		Eventually(seen.all).Should(Equal([]string{"first:create 1", "second:create 2", "first:update 2", "second:update 2"}))
+		handled(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", Not(HaveKey(pinKey))))
+	}, SpecTimeout(minute))
+
+	DescribeTable("with all its specification in an annotation of kubectl is handled without a single 4xx (B-31)",
+		func(ctx context.Context, handlers int, text string) {
+			ns, seen := newNamespace(ctx), &calls{}
+			var err error
+			if text != "" {
+				err = kopf.Temporary(errors.New(strings.Repeat(text, 500)), 50*millisecond)
+			}
+			resource := kopf.For(&v1.Widget{})
+			for n := range handlers {
+				id := fmt.Sprintf("h%d", n)
+				resource.On(id, []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete}, func(_ context.Context, req *kopf.Request[W]) error {
+					if err != nil && req.Attempt.Number < 2 {
+						return err
+					}
+					seen.notef("%s:%s", id, req.Reason)
+					return nil
+				})
+			}
+			book := &complaintBook{}
+			op := start(ns, options(resource), complaining(book))
+			obj := widget(ns, "one")
+			obj.Spec.Color = ""
+			for range 250 { // KiB
+				obj.Spec.Tags = append(obj.Spec.Tags, strings.Repeat("x", 1<<10-3))
+			}
+			apply(obj)
+			create(ctx, obj)
+			handled(ctx, obj)
+			Expect(seen.all()).To(HaveLen(handlers))
+			edit(ctx, obj, func(w W) { w.Spec.Size = 2; apply(w) })
+			Eventually(seen.all).Should(HaveLen(2 * handlers))
+			handled(ctx, obj)
+			remove(ctx, obj)
+			Eventually(gone(ctx, obj)).Should(BeTrue())
+			Expect(seen.all()).To(HaveLen(3 * handlers))
+			Expect(book.all()).To(BeEmpty())
+			Expect(op.log.errors()).To(BeEmpty())
+		},
+		Entry("by a handler that succeeds", SpecTimeout(minute), 1, ""),
+		Entry("by a handler that fails at first, with a long message", SpecTimeout(minute), 1, "it is out of order; "),
+		Entry("by a handler that fails at first, with a long message beyond ASCII", SpecTimeout(minute), 1, "не работает, 壊れている 💥 "),
+		Entry("by ten handlers that succeed", SpecTimeout(minute), 10, ""),
+		Entry("by ten handlers that fail at first, with long messages beyond ASCII", SpecTimeout(minute), 10, "не работает, 壊れている 💥 "),
+	)
+})

@@ -1,0 +1,363 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var _ = Describe("A cycle of several passes", func() {
+	type W = *v1.Widget
+	const pause = 100 * millisecond
+	changes := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
+
+	// tells notes what a handler is told of the size: by the diff, and in the object as it is.
+	tells := func(seen *calls, id string, err func() error) kopf.Handler[W] {
+		return func(_ context.Context, req *kopf.Request[W]) error {
+			what := fmt.Sprint(req.Diff)
+			if req.Reason == kopf.ReasonCreate {
+				what = fmt.Sprint(req.Diff.Reduce("spec", "size"))
+			}
+			outcome := "ok"
+			defer func() { seen.notef("%s:%s %s, now %d: %s", id, req.Reason, what, req.Object.Spec.Size, outcome) }()
+			if err == nil {
+				return nil
+			}
+			if err := err(); err != nil {
+				outcome = "failed"
+				return err
+			}
+			return nil
+		}
+	}
+	// unless fails until the gate is open.
+	unless := func(open *atomic.Bool) func() error {
+		return func() error {
+			if open.Load() {
+				return nil
+			}
+			return kopf.Temporary(errOutOfOrder, pause)
+		}
+	}
+	size := func(n int) func(W) { return func(w W) { w.Spec.Size = n } }
+	is := func(id string, from, to, now int) string {
+		return fmt.Sprintf("%s:update %s, now %d: ok", id, changed(from, to, "spec", "size"), now)
+	}
+	// told leaves out the attempts that have failed.
+	told := func(seen *calls) func() []string {
+		return func() (out []string) {
+			for _, entry := range seen.all() {
+				if !strings.HasSuffix(entry, ": failed") {
+					out = append(out, entry)
+				}
+			}
+			return out
+		}
+	}
+	clean := func(ctx context.Context, obj W, n int) {
+		GinkgoHelper()
+		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations",
+			And(HaveLen(1), HaveKeyWithValue(baselineKey, ContainSubstring(fmt.Sprintf(`"size":%d`, n))))))
+	}
+
+	DescribeTable("tells an edit that comes between two handlers to both, as a second update (B-01, CAUSE-15, CAUSE-16)",
+		func(ctx context.Context, restart bool) {
+			ns, seen := newNamespace(ctx), &calls{}
+			var open atomic.Bool
+			declare := func() []kopf.Option {
+				return options(kopf.For(&v1.Widget{}).
+					OnUpdate("first", tells(seen, "first", nil)).
+					OnUpdate("second", tells(seen, "second", unless(&open))))
+			}
+			obj := widget(ns, "one")
+			handledBefore(ctx, obj, declare()...)
+			op := start(ns, declare())
+
+			edit(ctx, obj, size(2))
+			Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", BeNumerically(">", 0)))
+			Expect(fresh(ctx, obj)()).To(HaveField("Annotations", HaveKey(pinKey)))
+			if restart {
+				op.stop()
+			}
+			edit(ctx, obj, size(3))
+			edit(ctx, obj, size(4))
+			if restart {
+				start(ns, declare())
+			}
+			failed := "second:update " + changed(1, 2, "spec", "size") + ", now 4: failed"
+			Eventually(seen.all).Should(ContainElement(failed), "the diff is that of the cycle, the object is the newest")
+			open.Store(true)
+			Eventually(told(seen)).Should(Equal([]string{is("first", 1, 2, 2), is("second", 1, 2, 4), is("first", 2, 4, 4), is("second", 2, 4, 4)}))
+			clean(ctx, obj, 4)
+			Consistently(told(seen), awhile).Should(HaveLen(4))
+		},
+		Entry("in one process", SpecTimeout(minute), false),
+		Entry("over a restart", SpecTimeout(minute), true),
+	)
+
+	DescribeTable("of a creation makes an update of an edit (B-01, CAUSE-14)",
+		func(ctx context.Context, deletes bool) {
+			ns, seen := newNamespace(ctx), &calls{}
+			var open atomic.Bool
+			resource := kopf.For(&v1.Widget{}).
+				On("first", changes, tells(seen, "first", nil)).
+				On("second", changes, tells(seen, "second", unless(&open)))
+			if deletes {
+				resource.OnDelete("deleted", ok[W](seen, "deleted"))
+			}
+			start(ns, options(resource))
+			obj := widget(ns, "one")
+			create(ctx, obj)
+			Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", BeNumerically(">", 0)))
+			edit(ctx, obj, size(2))
+			Eventually(seen.all).Should(ContainElement("second:create add: 1, now 2: failed"))
+			Expect(fresh(ctx, obj)()).To(HaveField("Annotations", Not(HaveKey(baselineKey))))
+			open.Store(true)
+			want := []string{"first:create add: 1, now 1: ok", "second:create add: 1, now 2: ok", is("first", 1, 2, 2), is("second", 1, 2, 2)}
+			Eventually(told(seen)).Should(Equal(want))
+			clean(ctx, obj, 2)
+			remove(ctx, obj)
+			Eventually(gone(ctx, obj)).Should(BeTrue())
+			if deletes {
+				want = append(want, "deleted:delete")
+			}
+			Expect(told(seen)()).To(Equal(want))
+		},
+		Entry("without a finalizer", SpecTimeout(minute), false),
+		Entry("with a finalizer", SpecTimeout(minute), true),
+	)
+
+	It("that is reverted midway is told to those who were called (B-02, CAUSE-17)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		var open atomic.Bool
+		obj := widget(ns, "one")
+		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnUpdate("first", tells(seen, "first", nil)).
+			OnUpdate("second", tells(seen, "second", unless(&open)))))
+		edit(ctx, obj, size(2))
+		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", BeNumerically(">", 0)))
+		edit(ctx, obj, size(1))
+		open.Store(true)
+		Eventually(told(seen)).Should(ContainElement(is("first", 2, 1, 1)), "who has acted on it hears that it is undone")
+		clean(ctx, obj, 1)
+		n := len(told(seen)())
+		Consistently(told(seen), awhile).Should(HaveLen(n))
+
+		By("updating again: nobody is taken for done")
+		edit(ctx, obj, size(2))
+		Eventually(told(seen)).Should(HaveLen(n + 2))
+		Expect(told(seen)()[n:]).To(Equal([]string{is("first", 1, 2, 2), is("second", 1, 2, 2)}))
+		clean(ctx, obj, 2)
+	}, SpecTimeout(minute))
+
+	It("ends with the deletion, and holds nothing up (CAUSE-18)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		var open atomic.Bool
+		obj := widget(ns, "one")
+		resource := kopf.For(&v1.Widget{}).
+			OnUpdate("first", tells(seen, "first", nil)).
+			OnUpdate("second", tells(seen, "second", unless(&open))).
+			OnDelete("deleted", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("deleted, old %d, now %d, %s", req.Old.Spec.Size, req.Object.Spec.Size, req.Diff)
+				return nil
+			})
+		handledBefore(ctx, obj, resource)
+		start(ns, options(resource))
+		edit(ctx, obj, size(2))
+		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", BeNumerically(">", 0)))
+		edit(ctx, obj, size(3))
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(told(seen)()).To(Equal([]string{is("first", 1, 2, 2), "deleted, old 1, now 3, " + changed(1, 3, "spec", "size")}))
+	}, SpecTimeout(minute))
+
+	It("tells handlers for fields and changes what it is about, not what came later (B-01, FLT-05)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		var open atomic.Bool
+		obj := widget(ns, "one")
+		gate := func() error {
+			if open.Load() {
+				return nil
+			}
+			return kopf.Temporary(errOutOfOrder, pause)
+		}
+		resource := kopf.For(&v1.Widget{}).
+			OnField("field", "spec.size", func(_ context.Context, req *kopf.Request[W]) error {
+				old, now := req.Field()
+				if err := gate(); err != nil {
+					return err
+				}
+				seen.notef("field %v→%v", old, now)
+				return nil
+			}).
+			OnUpdate("to-two", func(_ context.Context, req *kopf.Request[W]) error {
+				if err := gate(); err != nil {
+					return err
+				}
+				seen.notef("to-two")
+				return nil
+			}, kopf.Field("spec.size", kopf.To(2)))
+		kopf.OnChange(resource, "change", func(w W) int { return w.Spec.Size * 10 },
+			func(_ context.Context, _ *kopf.Request[W], old, now int) error {
+				if err := gate(); err != nil {
+					return err
+				}
+				seen.notef("change %d→%d", old, now)
+				return nil
+			})
+		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
+		start(ns, options(resource))
+		edit(ctx, obj, size(2))
+		Eventually(recordOf(ctx, obj, "change")).Should(HaveField("Retries", BeNumerically(">", 0)))
+		edit(ctx, obj, size(3))
+		open.Store(true)
+		Eventually(seen.all).Should(ConsistOf("field 1→2", "to-two", "change 10→20", "field 2→3", "change 20→30"))
+		clean(ctx, obj, 3)
+	}, SpecTimeout(minute))
+
+	It("keeps what handlers change in it, and does not take it for an edit (B-01, B-13)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		var open atomic.Bool
+		obj := widget(ns, "one")
+		start(ns, options(kopf.For(&v1.Widget{}).
+			On("paint", changes, func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("paint %s %s", req.Reason, req.Diff.Reduce("spec", "size"))
+				req.Object.Spec.Color = fmt.Sprintf("color-%d", req.Object.Spec.Size)
+				return nil
+			}).
+			On("second", changes, func(_ context.Context, req *kopf.Request[W]) error {
+				if !open.Load() {
+					return kopf.Temporary(errOutOfOrder, pause)
+				}
+				seen.notef("second %s %s", req.Reason, req.Diff.Reduce("spec", "size"))
+				return nil
+			})))
+		create(ctx, obj)
+		Eventually(fresh(ctx, obj)).Should(HaveField("Spec.Color", "color-1"))
+		edit(ctx, obj, size(2))
+		open.Store(true)
+		want := []string{"paint create add: 1", "second create add: 1", "paint update change: 1 -> 2", "second update change: 1 -> 2"}
+		Eventually(seen.all).Should(Equal(want))
+		clean(ctx, obj, 2)
+		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Color", "color-2"))
+		Consistently(seen.all, awhile).Should(Equal(want))
+	}, SpecTimeout(minute))
+
+	It("of one pass writes no pin, and no more than before (B-01)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		var mu sync.Mutex
+		var bodies []string
+		start(ns, options(kopf.For(&v1.Widget{}).
+			On("first", changes, ok[W](seen, "first")).
+			On("second", changes, ok[W](seen, "second")).
+			OnDelete("deleted", ok[W](seen, "deleted"))), withFaults(
+			func(r *http.Request, _ int64, next http.RoundTripper) (*http.Response, error) {
+				body, err := r.GetBody()
+				if err != nil {
+					return nil, err
+				}
+				text, err := io.ReadAll(body)
+				mu.Lock()
+				bodies = append(bodies, string(text))
+				mu.Unlock()
+				if err != nil {
+					return nil, err
+				}
+				return next.RoundTrip(r)
+			}))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		edit(ctx, obj, size(2))
+		clean(ctx, obj, 2)
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		mu.Lock()
+		defer mu.Unlock()
+		Expect(bodies).To(HaveLen(4), "finalizer, creation, update, deletion")
+		Expect(bodies).NotTo(ContainElement(ContainSubstring("pinned-configuration")))
+		Expect(seen.all()).To(Equal([]string{"first:create", "second:create", "first:update", "second:update", "deleted:delete"}))
+	}, SpecTimeout(minute))
+
+	It("never loses a change, however edits and failures fall together (B-01)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		const objects, edits = 4, 25
+		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
+		var mu sync.Mutex
+		roll := func(n int) int {
+			mu.Lock()
+			defer mu.Unlock()
+			return random.IntN(n)
+		}
+		// last is the size that a handler was told last of an object, by the diff and by the object.
+		last := map[string][2]int{}
+		work := func(id string) kopf.Handler[W] {
+			return func(ctx context.Context, req *kopf.Request[W]) error {
+				switch roll(4) {
+				case 0:
+					return kopf.Temporary(errOutOfOrder, time.Duration(roll(60))*millisecond)
+				case 1:
+					select { // other edits come meanwhile
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(time.Duration(roll(30)) * millisecond):
+					}
+				}
+				told := 0
+				if req.Old != nil {
+					told = req.Old.Spec.Size
+				}
+				for _, item := range req.Diff.Reduce("spec", "size") {
+					if n, isNumber := item.New.(int64); isNumber {
+						told = int(n)
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				last[req.Object.Name+"/"+id] = [2]int{told, req.Object.Spec.Size}
+				return nil
+			}
+		}
+		resource := kopf.For(&v1.Widget{})
+		ids := []string{"a", "b", "c"}
+		for _, id := range ids {
+			resource.On(id, changes, work(id))
+		}
+		op := start(ns, options(resource, kopf.WithCheckpoint(0)))
+		all := make([]W, objects)
+		for i := range all {
+			all[i] = widget(ns, fmt.Sprintf("w%d", i))
+			create(ctx, all[i])
+		}
+		for range edits {
+			for _, obj := range all {
+				edit(ctx, obj, size(roll(3)+1)) // few values: many edits are undone, or none
+			}
+		}
+		for _, obj := range all {
+			edit(ctx, obj, size(4))
+			clean(ctx, obj, 4)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, obj := range all {
+			for _, id := range ids {
+				Expect(last).To(HaveKeyWithValue(obj.Name+"/"+id, [2]int{4, 4}))
+			}
+		}
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(2*minute))
+})

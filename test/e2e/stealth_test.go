@@ -1,0 +1,234 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// pinKey is the annotation with the essence that a cycle has begun with.
+const pinKey = "runtime.kopf.zalando.org/pinned-configuration"
+
+// counting is a transport that counts the writes.
+func counting(n *atomic.Int64) setup {
+	return withFaults(func(r *http.Request, _ int64, next http.RoundTripper) (*http.Response, error) {
+		n.Add(1)
+		return next.RoundTrip(r)
+	})
+}
+
+var _ = Describe("An object that nobody wants", func() {
+	type W = *v1.Widget
+	mine := kopf.Label("mine")
+	label := func(w W) { w.Labels = map[string]string{"mine": "yes"} }
+	unlabel := func(w W) { w.Labels = nil }
+
+	It("stays as it is: no write, no word about it (PIPE-12, PIPE-21, ESS-20)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		var writes atomic.Int64
+		resource := kopf.For(&v1.Widget{}).
+			OnCreate("created", ok[W](seen, "created"), mine).
+			OnUpdate("updated", ok[W](seen, "updated"), mine).
+			OnDelete("deleted", ok[W](seen, "deleted"), kopf.Field("spec.tags"))
+		resource.When(func(req *kopf.Request[W]) bool { return req.Object.Name != "foreign" }).
+			OnField("color", "spec.color", ok[W](seen, "color")).
+			OnResume("resumed", ok[W](seen, "resumed"))
+		obj, ours := widget(ns, "foreign"), widget(ns, "ours")
+		create(ctx, obj) // before the start, too
+		op := start(ns, options(resource), counting(&writes))
+		edit(ctx, obj, func(w W) { w.Spec.Size, w.Spec.Color = 2, "blue" })
+		before := obj.ResourceVersion
+		label(ours)
+		create(ctx, ours)
+		handled(ctx, ours)
+		Consistently(seen.all, awhile).Should(Equal([]string{"created:create", "color:create"}))
+		Expect(fresh(ctx, obj)()).To(And(HaveField("ResourceVersion", before), HaveField("Annotations", BeEmpty()), HaveField("Finalizers", BeEmpty())))
+		Expect(writes.Load()).To(Equal(int64(1)), "for the other one")
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Consistently(seen.all, awhile).Should(HaveLen(2))
+		Expect(op.log.find(`"name"="foreign"`, `"level"=0`)).To(BeEmpty())
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("but for its deletion is remembered all the same (ESS-20, FIN-02)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).OnDelete("deleted", ok[W](seen, "deleted"), mine)))
+		obj := widget(ns, "one")
+		label(obj)
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(HaveField("Finalizers", Equal([]string{kopf.DefaultFinalizer})))
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.all()).To(Equal([]string{"deleted:delete"}))
+	}, SpecTimeout(minute))
+
+	It("any more is released, keeps what it was, and comes back as one update (C-8, FIN-04, ESS-21, FLT-12)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		var heldThen atomic.Bool
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnUpdate("updated", func(_ context.Context, req *kopf.Request[W]) error {
+				heldThen.Store(len(req.Object.Finalizers) == 1)
+				seen.notef("updated %s", req.Diff)
+				return nil
+			}, mine).
+			OnDelete("deleted", ok[W](seen, "deleted"), mine)))
+		obj := widget(ns, "one")
+		label(obj)
+		create(ctx, obj)
+		handled(ctx, obj)
+		baseline := obj.DeepCopy()
+		Expect(fresh(ctx, obj)()).To(HaveField("Finalizers", HaveLen(1)))
+
+		edit(ctx, obj, unlabel)
+		Eventually(fresh(ctx, obj)).Should(HaveField("Finalizers", BeEmpty()))
+		lines := len(op.log.find(`"level"=0`))
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		edit(ctx, obj, func(w W) { w.Spec.Size = 3 })
+		Consistently(seen.all, awhile).Should(BeEmpty())
+		now, err := fresh(ctx, obj)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(now.ResourceVersion).To(Equal(obj.ResourceVersion), "nothing was written since")
+		Expect(now.Annotations).To(And(HaveLen(1), HaveKeyWithValue(baselineKey, And(ContainSubstring(`"size":1`), ContainSubstring(`"mine":"yes"`)))))
+		Expect(op.log.find(`"level"=0`)).To(HaveLen(lines))
+		Expect(baseline.Spec.Size).To(Equal(1))
+
+		edit(ctx, obj, label)
+		Eventually(seen.all).Should(Equal([]string{"updated " + changed(1, 3, "spec", "size")}))
+		Expect(heldThen.Load()).To(BeTrue(), "PIPE-23: the finalizer was there first")
+		handled(ctx, obj)
+
+		edit(ctx, obj, unlabel)
+		Eventually(fresh(ctx, obj)).Should(HaveField("Finalizers", BeEmpty()))
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Consistently(seen.all, awhile).Should(HaveLen(1))
+	}, SpecTimeout(minute))
+
+	It("any more is released while it is being deleted (FIN-04)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).OnDelete("deleted", fails[W](seen, "deleted", kopf.Temporary(errOutOfOrder, 200*millisecond)), mine)))
+		obj := widget(ns, "one")
+		label(obj)
+		create(ctx, obj)
+		handled(ctx, obj)
+		remove(ctx, obj)
+		Eventually(seen.all).ShouldNot(BeEmpty())
+		edit(ctx, obj, unlabel)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+	}, SpecTimeout(minute))
+
+	DescribeTable("any more loses the records of what was being handled (FIN-04, B-02)",
+		func(ctx context.Context, delay time.Duration, handledOnce bool) {
+			ns, seen := newNamespace(ctx), &calls{}
+			obj := widget(ns, "one")
+			label(obj)
+			resource := func() *kopf.Resource[W] {
+				return kopf.For(&v1.Widget{}).
+					On("done", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, ok[W](seen, "done"), mine).
+					On("failing", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, fails[W](seen, "failing", kopf.Temporary(errOutOfOrder, delay)), mine)
+			}
+			if handledOnce {
+				handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
+				edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+			} else {
+				create(ctx, obj)
+			}
+			first := start(ns, options(resource()))
+			Eventually(recordOf(ctx, obj, "failing")).Should(HaveField("Retries", BeNumerically(">", 0)))
+			Expect(fresh(ctx, obj)()).To(HaveField("Annotations", And(HaveKey("kopf.zalando.org/done"), HaveKey(pinKey))))
+			edit(ctx, obj, unlabel)
+			Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", And(
+				Not(HaveKey("kopf.zalando.org/done")), Not(HaveKey("kopf.zalando.org/failing")), Not(HaveKey(pinKey)))))
+			n := len(seen.all())
+			Consistently(seen.all, awhile).Should(HaveLen(n))
+			first.stop()
+
+			By("coming back: everybody is called, also who was done")
+			reason := "create"
+			if handledOnce {
+				reason = "update"
+			}
+			seen = &calls{}
+			again := seen
+			start(ns, options(kopf.For(&v1.Widget{}).
+				On("done", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, ok[W](again, "done"), mine).
+				On("failing", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, fails[W](again, "failing", nil), mine)))
+			edit(ctx, obj, label)
+			Eventually(again.all).Should(Equal([]string{"done:" + reason, fmt.Sprintf("failing:%s#0", reason)}))
+			handled(ctx, obj)
+		},
+		Entry("of a creation", SpecTimeout(minute), 300*millisecond, false),
+		Entry("of an update", SpecTimeout(minute), 300*millisecond, true),
+	)
+
+	It("any more loses its records also when the watch is restricted to labels (FIN-04, FLT-16)", func(ctx context.Context) {
+		ns, seen, book := newNamespace(ctx), &calls{}, &logBook{}
+		resource := kopf.For(&v1.Widget{}).
+			OnCreate("done", ok[W](seen, "done"), mine).
+			OnCreate("failing", fails[W](seen, "failing", kopf.Temporary(errOutOfOrder, 300*millisecond)), mine)
+		mgr, err := manager.New(cp.Config, manager.Options{
+			Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"},
+			Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}, ByObject: kopf.ByObject(resource)},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(mgr.Add(kopf.New(mgr, resource))).To(Succeed())
+		launch(mgr, book)
+		obj, other := widget(ns, "one"), widget(ns, "other")
+		label(obj)
+		create(ctx, other)
+		create(ctx, obj)
+		Eventually(recordOf(ctx, obj, "failing")).Should(HaveField("Retries", 1))
+		var listed v1.WidgetList
+		Expect(mgr.GetCache().List(ctx, &listed)).To(Succeed())
+		Expect(listed.Items).To(HaveLen(1), "the server does not send the other one")
+
+		edit(ctx, obj, unlabel)
+		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", BeEmpty()))
+		Expect(seen.count("done:create")).To(Equal(1))
+		Expect(book.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("at the start resumes when it is wanted (CAUSE-26)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		obj := widget(ns, "one")
+		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
+		other := widget(ns, "other")
+		op := start(ns, options(kopf.For(&v1.Widget{}).OnResume("resumed", ok[W](seen, "resumed"), mine)))
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		label(other)
+		create(ctx, other)
+		handled(ctx, other)
+		Consistently(seen.all, awhile).Should(BeEmpty())
+		edit(ctx, obj, label)
+		Eventually(seen.all).Should(Equal([]string{"resumed:update"}), "CAUSE-23, CAUSE-25")
+		handled(ctx, obj)
+		edit(ctx, obj, func(w W) { w.Spec.Size = 3 })
+		Consistently(seen.all, awhile).Should(HaveLen(1), "CAUSE-21")
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("is created, if the baseline is taken off by hand (CAUSE-27, CAUSE-28)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created"), mine).OnUpdate("updated", ok[W](seen, "updated"), mine)))
+		obj := widget(ns, "one")
+		label(obj)
+		create(ctx, obj)
+		handled(ctx, obj)
+		edit(ctx, obj, func(w W) { delete(w.Annotations, baselineKey) })
+		Eventually(seen.all).Should(Equal([]string{"created:create", "created:create"}))
+		handled(ctx, obj)
+	}, SpecTimeout(minute))
+})
