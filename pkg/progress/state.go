@@ -292,10 +292,11 @@ func (s *State) Started(purpose string) bool {
 	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && h.record.Purpose == purpose })
 }
 
-// Acted reports whether a handler has come to an end for a cause, so that it has to be told when the cause is undone.
+// Acted reports whether a handler was called for a cause, be it that it has only failed so far, so that it has
+// to be told when the cause is undone.
 func (s *State) Acted(purpose string) bool {
 	return slices.ContainsFunc(s.handlers, func(h handler) bool {
-		return h.stored && h.record.Purpose == purpose && h.record.Finished()
+		return h.stored && h.record.Purpose == purpose && (h.record.Finished() || h.record.Retries > 0)
 	})
 }
 
