@@ -49,8 +49,8 @@
 // somebody else has written the object meanwhile; then there is a warning in the log instead. What a
 // handler writes with a client comes back as an update; what it changes in req.Object does not.
 //
-// An edit that arrives between two handlers of one update counts as handled when the last one is done,
-// although the first has not seen it, as in kopf.
+// An edit that arrives while a cause is being handled is the next cause, with a Diff of its own.
+// Request.Object shows it already.
 //
 // A handler that does not return keeps its object, and one of the [DefaultConcurrency] workers, busy.
 //
