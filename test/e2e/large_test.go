@@ -68,7 +68,6 @@ func apply(w *v1.Widget) {
 
 var _ = Describe("A large object", func() {
 	type W = *v1.Widget
-	changes := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
 
 	// warnings are the Events about the object that its baseline is too large.
 	warnings := func(ctx context.Context, obj W) func() ([]eventsv1.Event, error) {
@@ -87,7 +86,7 @@ var _ = Describe("A large object", func() {
 	It("is handled without its old state, and a warning is posted, once (B-31)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
-			On("any", changes, func(_ context.Context, req *kopf.Request[W]) error {
+			On("any", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s known %t old %t diff %d", req.Reason, req.OldKnown(), req.Old != nil, len(req.Diff))
 				return nil
 			})))
@@ -116,11 +115,11 @@ var _ = Describe("A large object", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
 		start(ns, options(kopf.For(&v1.Widget{}).
-			On("first", changes, func(_ context.Context, req *kopf.Request[W]) error {
+			On("first", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("first:%s %d", req.Reason, req.Object.Spec.Size)
 				return nil
 			}).
-			On("second", changes, func(_ context.Context, req *kopf.Request[W]) error {
+			On("second", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
 				if !open.Load() {
 					return kopf.Temporary(errOutOfOrder, 200*millisecond)
 				}

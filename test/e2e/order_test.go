@@ -13,10 +13,12 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
+// errHopeless is what handlers fail with for good.
+var errHopeless = kopf.Permanent(errOutOfOrder)
+
 var _ = Describe("After", func() {
 	type W = *v1.Widget
 	const pause = 150 * millisecond
-	hopeless := kopf.Permanent(errOutOfOrder)
 
 	DescribeTable("brings handlers into an order, whatever that of their registration (HND-10, B-20, LIFE-02)",
 		func(ctx context.Context, lifecycle progress.Lifecycle, patches int) {
@@ -63,7 +65,7 @@ var _ = Describe("After", func() {
 			op := start(ns, options(kopf.WithLifecycle(lifecycle), kopf.For(&v1.Widget{}).
 				OnCreate("last", ok[W](seen, "last"), kopf.After("middle")).
 				OnCreate("middle", ok[W](seen, "middle"), kopf.After("first")).
-				OnCreate("first", fails[W](seen, "first", hopeless)).
+				OnCreate("first", fails[W](seen, "first", errHopeless)).
 				OnCreate("free", func(context.Context, *kopf.Request[W]) error {
 					if open.Load() {
 						return nil
@@ -117,7 +119,7 @@ var _ = Describe("After", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).
 			On("any", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, ok[W](seen, "any"), kopf.After("updated", "labeled")).
 			OnUpdate("updated", ok[W](seen, "updated")).
-			OnCreate("labeled", fails[W](seen, "labeled", hopeless), kopf.Label("tier"))))
+			OnCreate("labeled", fails[W](seen, "labeled", errHopeless), kopf.Label("tier"))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -134,7 +136,7 @@ var _ = Describe("After", func() {
 				OnCreate("first", ok[W](seen, "first")))
 		}
 		obj := widget(ns, "one")
-		before := start(ns, declare(kopf.Temporary(errOutOfOrder, pause)), counting(&atomic.Int64{}))
+		before := start(ns, declare(kopf.Temporary(errOutOfOrder, pause)))
 		create(ctx, obj)
 		Eventually(recordOf(ctx, obj, "middle")).Should(HaveField("Retries", 1))
 		before.stop()
@@ -148,25 +150,25 @@ var _ = Describe("After", func() {
 	It("remembers across restarts what has failed", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
-		declare := func(after ...kopf.HandlerOption) []kopf.Option {
+		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
-				OnCreate("first", fails[W](seen, "first", hopeless)).
+				OnCreate("first", fails[W](seen, "first", errHopeless)).
 				OnCreate("waiting", func(context.Context, *kopf.Request[W]) error {
 					if open.Load() {
 						return nil
 					}
 					return kopf.Temporary(errOutOfOrder, pause)
 				}).
-				OnCreate("new", ok[W](seen, "new"), after...))
+				OnCreate("new", ok[W](seen, "new"), kopf.After("first")))
 		}
 		obj := widget(ns, "one")
 		before := start(ns, options(kopf.For(&v1.Widget{}).
-			OnCreate("first", fails[W](seen, "first", hopeless)).
+			OnCreate("first", fails[W](seen, "first", errHopeless)).
 			OnCreate("waiting", fails[W](&calls{}, "", kopf.Temporary(errOutOfOrder, pause)))))
 		create(ctx, obj)
 		Eventually(recordOf(ctx, obj, "first")).Should(HaveField("Failure", true))
 		before.stop()
-		start(ns, declare(kopf.After("first")))
+		start(ns, declare())
 		Eventually(recordOf(ctx, obj, "new")).Should(HaveField("Failure", true), "it has come with a new version")
 		open.Store(true)
 		handled(ctx, obj)
@@ -177,7 +179,7 @@ var _ = Describe("After", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnDelete("second", ok[W](seen, "second"), kopf.After("first")).
-			OnDelete("first", fails[W](seen, "first", hopeless))))
+			OnDelete("first", fails[W](seen, "first", errHopeless))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -274,7 +276,7 @@ var _ = Describe("When", func() {
 		for _, obj := range []W{small, big, held, blue} {
 			now, err := fresh(ctx, obj)()
 			Expect(err).NotTo(HaveOccurred())
-			Expect(len(now.Finalizers)).To(Equal(map[string]int{"held": 1}[obj.Name]), obj.Name)
+			Expect(now.Finalizers).To(HaveLen(map[string]int{"held": 1}[obj.Name]), obj.Name)
 			remove(ctx, obj)
 			Eventually(gone(ctx, obj)).Should(BeTrue())
 		}

@@ -18,10 +18,11 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
+var createOrUpdate = []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
+
 var _ = Describe("A cycle of several passes", func() {
 	type W = *v1.Widget
 	const pause = 100 * millisecond
-	changes := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
 
 	// tells notes what a handler is told of the size: by the diff, and in the object as it is.
 	tells := func(seen *calls, id string, err func() error) kopf.Handler[W] {
@@ -112,8 +113,8 @@ var _ = Describe("A cycle of several passes", func() {
 			ns, seen := newNamespace(ctx), &calls{}
 			var open atomic.Bool
 			resource := kopf.For(&v1.Widget{}).
-				On("first", changes, tells(seen, "first", nil)).
-				On("second", changes, tells(seen, "second", unless(&open)))
+				On("first", createOrUpdate, tells(seen, "first", nil)).
+				On("second", createOrUpdate, tells(seen, "second", unless(&open)))
 			if deletes {
 				resource.OnDelete("deleted", ok[W](seen, "deleted"))
 			}
@@ -161,6 +162,24 @@ var _ = Describe("A cycle of several passes", func() {
 		Eventually(told(seen)).Should(HaveLen(n + 2))
 		Expect(told(seen)()[n:]).To(Equal([]string{is("first", 1, 2, 2), is("second", 1, 2, 2)}))
 		clean(ctx, obj, 2)
+	}, SpecTimeout(minute))
+
+	It("that is reverted midway is told to those who were called, also if they have only failed (B-01)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		obj := widget(ns, "one")
+		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnUpdate("half", tells(seen, "half", func() error {
+				if len(seen.all()) == 0 { // it has changed something already, say, and then it fails
+					return kopf.Temporary(errOutOfOrder, pause)
+				}
+				return nil
+			}))))
+		edit(ctx, obj, size(2))
+		Eventually(seen.all).Should(HaveLen(1))
+		edit(ctx, obj, size(1))
+		Eventually(told(seen)).Should(Equal([]string{is("half", 2, 1, 1)}))
+		clean(ctx, obj, 1)
 	}, SpecTimeout(minute))
 
 	It("ends with the deletion, and holds nothing up (CAUSE-18)", func(ctx context.Context) {
@@ -233,12 +252,12 @@ var _ = Describe("A cycle of several passes", func() {
 		var open atomic.Bool
 		obj := widget(ns, "one")
 		start(ns, options(kopf.For(&v1.Widget{}).
-			On("paint", changes, func(_ context.Context, req *kopf.Request[W]) error {
+			On("paint", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("paint %s %s", req.Reason, req.Diff.Reduce("spec", "size"))
 				req.Object.Spec.Color = fmt.Sprintf("color-%d", req.Object.Spec.Size)
 				return nil
 			}).
-			On("second", changes, func(_ context.Context, req *kopf.Request[W]) error {
+			On("second", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
 				if !open.Load() {
 					return kopf.Temporary(errOutOfOrder, pause)
 				}
@@ -261,8 +280,8 @@ var _ = Describe("A cycle of several passes", func() {
 		var mu sync.Mutex
 		var bodies []string
 		start(ns, options(kopf.For(&v1.Widget{}).
-			On("first", changes, ok[W](seen, "first")).
-			On("second", changes, ok[W](seen, "second")).
+			On("first", createOrUpdate, ok[W](seen, "first")).
+			On("second", createOrUpdate, ok[W](seen, "second")).
 			OnDelete("deleted", ok[W](seen, "deleted"))), withFaults(
 			func(r *http.Request, _ int64, next http.RoundTripper) (*http.Response, error) {
 				body, err := r.GetBody()
@@ -334,7 +353,7 @@ var _ = Describe("A cycle of several passes", func() {
 		resource := kopf.For(&v1.Widget{})
 		ids := []string{"a", "b", "c"}
 		for _, id := range ids {
-			resource.On(id, changes, work(id))
+			resource.On(id, createOrUpdate, work(id))
 		}
 		op := start(ns, options(resource, kopf.WithCheckpoint(0)))
 		all := make([]W, objects)
