@@ -85,7 +85,7 @@ var _ = Describe("After", func() {
 			for _, id := range []string{"middle", "last"} {
 				Expect(op.log.find("skipped for good", fmt.Sprintf(`"handler"=%q`, id), "which has failed")).To(HaveLen(1))
 			}
-			Expect(op.log.find(`"msg"="Handled"`, `"succeeded"=1`, `"failed"=3`)).To(HaveLen(1))
+			Eventually(op.log.find).WithArguments(`"msg"="Handled"`, `"succeeded"=1`, `"failed"=3`).Should(HaveLen(1))
 		},
 		Entry("all at once", SpecTimeout(minute), progress.Lifecycle(progress.AllAtOnce)),
 		Entry("one by one", SpecTimeout(minute), progress.Lifecycle(progress.OneByOne)),
