@@ -96,6 +96,42 @@ func TestDetectInWords(t *testing.T) {
 	}
 }
 
+// CAUSE-27: the causes that can follow an unfinished one, with what has happened in between.
+func TestSupersedings(t *testing.T) {
+	creating := causation.Facts{Held: true}
+	updating := causation.Facts{Held: true, Known: true, Changed: true}
+	resuming := causation.Facts{Held: true, Known: true, Initial: true}
+	edited := func(f *causation.Facts) { f.Changed = true }
+	reverted := func(f *causation.Facts) { f.Changed, f.Initial = false, true }
+	deleted := func(f *causation.Facts) { f.Deleting = true }
+	forgotten := func(f *causation.Facts) { f.Known = false }
+	for _, test := range []struct {
+		name     string
+		facts    causation.Facts
+		happens  func(*causation.Facts)
+		from, to causation.Reason
+	}{
+		{"edited while resuming", resuming, edited, causation.Resume, causation.Update},
+		{"deleted while being created", creating, deleted, causation.Create, causation.Delete},
+		{"deleted while being updated", updating, deleted, causation.Update, causation.Delete},
+		{"deleted while resuming", resuming, deleted, causation.Resume, causation.Delete},
+		{"an update that was reverted while the operator was down", updating, reverted, causation.Update, causation.Resume},
+		{"the baseline is taken off while resuming", resuming, forgotten, causation.Resume, causation.Create},
+		{"the baseline is taken off while being updated", updating, forgotten, causation.Update, causation.Create},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			facts := test.facts
+			if got := causation.Detect(facts); got != test.from {
+				t.Errorf("Detect = %q before, want %q", got, test.from)
+			}
+			test.happens(&facts)
+			if got := causation.Detect(facts); got != test.to {
+				t.Errorf("Detect = %q afterwards, want %q", got, test.to)
+			}
+		})
+	}
+}
+
 func TestHandled(t *testing.T) {
 	for reason, want := range map[causation.Reason]bool{
 		causation.Create: true, causation.Update: true, causation.Delete: true, causation.Resume: true,

@@ -124,7 +124,7 @@ func TestBuildDropsAnnotations(t *testing.T) {
 			annotated("deployment.kubernetes.io/revision", "1"), without("deployment.kubernetes.io/revision", "1"),
 		},
 		{
-			"KEY-22 the prefix of kopf",
+			"KEY-22 DLY-10 the prefix of kopf",
 			annotated("kopf.zalando.org/create_fn", "{}", "kopf.zalando.org/touch-dummy", "now", "kopf.zalando.org/last-handled-configuration", "{}", "a", "b"),
 			without("a", "b"),
 		},

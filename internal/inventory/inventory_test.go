@@ -48,8 +48,8 @@ func TestObserve(t *testing.T) {
 		listings []bool // for each sight: was it in the listing at the start?
 		want     bool
 	}{
-		{"CAUSE-20 listed at the start", []bool{true}, true},
-		{"CAUSE-20 appeared later", []bool{false}, false},
+		{"CAUSE-20 PIPE-01 listed at the start", []bool{true}, true},
+		{"CAUSE-20 PIPE-01 appeared later", []bool{false}, false},
 		{"CAUSE-20 listed, then changed", []bool{true, false, false}, true},
 		{"CAUSE-22 known objects do not become initial by another listing", []bool{false, true}, false},
 		{"CAUSE-22 MIG-14 a resync changes nothing", []bool{true, false, true}, true},
@@ -94,7 +94,7 @@ func TestForget(t *testing.T) {
 	i.Recall("1").Handled = true
 	i.Forget("1")
 	i.Forget("3") // a stranger
-	equal(t, "MEMO-05 count", i.Len(), 1)
+	equal(t, "MEMO-05 PIPE-02 count", i.Len(), 1)
 	equal(t, "MEMO-05 the memory", *i.Recall("1"), inventory.Memory{})
 	equal(t, "the other's memory", i.Recall("2").Listed, true)
 }
@@ -108,7 +108,7 @@ func TestBuryAndExhume(t *testing.T) {
 	i.Bury(object("x", "9", "5"))
 	equal(t, "B-04 nothing is buried under another name", len(exhumed(i, "b")), 0)
 	equal(t, "B-04 nothing is buried that was never known", len(exhumed(i, "x")), 0)
-	equal(t, "B-04 it is still remembered, for the farewell", i.Recall("1").Handled, true)
+	equal(t, "B-04 PIPE-02 it is still remembered, for the farewell", i.Recall("1").Handled, true)
 	equal(t, "B-04 the last known state", exhumed(i, "a"), []string{"1@5"})
 	equal(t, "B-04 once", len(exhumed(i, "a")), 0)
 }

@@ -47,6 +47,7 @@ func TestMergedPrefersTheLaterAndKeepsItsSources(t *testing.T) {
 	}
 }
 
+// DIFF-10: only what the patch has is compared, whatever else the object has.
 func TestMissing(t *testing.T) {
 	content := m{"status": m{"a": m{"x": int64(1)}}, "spec": m{"list": []any{"x"}}}
 	tests := []struct {

@@ -201,6 +201,6 @@ func TestAttemptRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempt := progress.Attempt{Started: time.Now()}
 		pass(time.Minute)
-		equal(t, "runtime", attempt.Runtime(), time.Minute)
+		equal(t, "KW-06 runtime", attempt.Runtime(), time.Minute)
 	})
 }

@@ -34,7 +34,7 @@ var _ = Describe("What happens while the operator is down", func() {
 		return kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created"))
 	}
 
-	It("a creation is a creation, not a resume (CAUSE-04, CAUSE-24)", func(ctx context.Context) {
+	It("a creation is a creation, not a resume (CAUSE-04, CAUSE-12, CAUSE-24)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
@@ -44,7 +44,7 @@ var _ = Describe("What happens while the operator is down", func() {
 		Consistently(seen.all, awhile).Should(Equal([]string{"created:create", "both:create"}))
 	}, SpecTimeout(minute))
 
-	It("changes are one update, told from what was handled last; the resume joins it (CAUSE-07, CAUSE-25)", func(ctx context.Context) {
+	It("changes are one update, told from what was handled last; the resume joins it (CAUSE-07, CAUSE-12, CAUSE-25, KW-08, PIPE-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, all(&calls{}))

@@ -240,7 +240,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(op.log.errors()).To(HaveExactElements(ContainSubstring(`"handler"="unknown"`)))
 	}, SpecTimeout(minute))
 
-	It("does not keep a worker from other objects while it waits", func(ctx context.Context) {
+	It("does not keep a worker from other objects while it waits (DLY-12)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {

@@ -1,0 +1,91 @@
+package execution_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+var errBoom = errors.New("boom")
+
+// What is told of an attempt: errors that were to be expected are news, those that were not are errors.
+func TestReport(t *testing.T) {
+	returns := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+	for _, test := range []struct {
+		name   string
+		policy progress.Policy
+		do     func(context.Context) error
+		then   func(progress.Outcome) progress.Outcome
+		quiet  bool
+		want   []string // of the line about the outcome
+		isErr  bool
+	}{
+		{name: "ERR-07 success", do: returns(nil), want: []string{`"level"=0`, `"Handler succeeded"`}},
+		{name: "ERR-07 success of one that is quiet", do: returns(nil), quiet: true, want: []string{`"level"=1`, `"Handler succeeded"`}},
+		{
+			name: "ERR-07 B-27 temporary", do: returns(progress.Temporary(errBoom, time.Second)),
+			want: []string{`"level"=0`, `"Handler failed; it will be called again"`, `"error"="boom"`, `"retryAfter"="1s"`},
+		},
+		{
+			name: "ERR-07 B-27 permanent", do: returns(progress.Permanent(errBoom)),
+			want: []string{`"level"=0`, `"Handler failed for good"`, `"error"="boom"`},
+		},
+		{
+			name: "ERR-07 B-27 a limit", do: returns(nil), policy: progress.Policy{Retries: new(0)},
+			want: []string{`"level"=0`, `"Handler failed for good"`, "0 attempts"},
+		},
+		{
+			name: "ERR-07 B-27 anything else", do: returns(errBoom),
+			want: []string{`"Handler failed; it will be called again"`, `"error"="boom"`}, isErr: true,
+		},
+		{
+			name: "ERR-07 B-27 anything else, for good", do: returns(errBoom), policy: progress.Policy{Errors: progress.ErrorsPermanent},
+			want: []string{`"Handler failed for good"`, `"error"="boom"`}, isErr: true,
+		},
+		{
+			name: "ERR-07 B-27 anything else, ignored", do: returns(errBoom), policy: progress.Policy{Errors: progress.ErrorsIgnored},
+			want: []string{`"level"=0`, "ignored", `"error"="boom"`},
+		},
+		{
+			name: "ERR-07 B-23 a panic, with its stack", do: func(context.Context) error { panic("oh") },
+			want: []string{`"Handler failed; it will be called again"`, `"error"="panic: oh"`, `"stack"=`, "invoke_test.go"}, isErr: true,
+		},
+		{
+			name: "ERR-07 waiting for sub-handlers", do: returns(nil),
+			then: func(progress.Outcome) progress.Outcome { return progress.Outcome{Waiting: true, Delay: time.Minute} },
+			want: []string{`"level"=1`, "waits for its sub-handlers", `"1m0s"`},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var lines []string
+			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 1})
+			execution.Invoke(log.IntoContext(t.Context(), logger), execution.Call{
+				Kind: "widget", ID: "fn", Reason: "create", Policy: test.policy, Quiet: test.quiet,
+				Record: progress.Record{Started: time.Now()}, Do: test.do, Then: test.then,
+			})
+			if len(lines) != 2 || !strings.Contains(lines[0], `"level"=1`) || !strings.Contains(lines[0], "Calling the handler") {
+				t.Fatalf("ERR-07: the call is to be told, for those who debug, and then its outcome:\n%s", strings.Join(lines, "\n"))
+			}
+			told := lines[1]
+			for _, part := range append(test.want, `"handler"="fn"`, `"reason"="create"`, `"attempt"=0`) {
+				if !strings.Contains(told, part) {
+					t.Errorf("%s is missing in:\n%s", part, told)
+				}
+			}
+			if isErr := !strings.Contains(told, `"level"=`); isErr != test.isErr {
+				t.Errorf("logged as an error: %t, want %t:\n%s", isErr, test.isErr, told)
+			}
+			if hasStack := strings.Contains(told, `"stack"=`); hasStack != strings.Contains(test.name, "stack") {
+				t.Errorf("logged with a stack: %t:\n%s", hasStack, told)
+			}
+		})
+	}
+}

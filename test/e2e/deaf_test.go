@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// deaf leaves out of the watches what has changed: what comes and what goes is heard of.
+type deaf struct{ next http.RoundTripper }
+
+func (d *deaf) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := d.next.RoundTrip(r)
+	if err != nil || r.URL.Query().Get("watch") == "" {
+		return response, err
+	}
+	response.Body = &deafBody{Closer: response.Body, lines: bufio.NewReader(response.Body)}
+	return response, nil
+}
+
+// deafBody hands out the lines of a watch, one JSON object each, but for the changes.
+type deafBody struct {
+	io.Closer
+	lines *bufio.Reader
+	rest  []byte
+}
+
+func (b *deafBody) Read(p []byte) (int, error) {
+	for len(b.rest) == 0 {
+		line, err := b.lines.ReadBytes('\n')
+		if !bytes.Contains(line, []byte(`"type":"MODIFIED"`)) {
+			b.rest = line
+		}
+		if err != nil && len(b.rest) == 0 {
+			return 0, err
+		}
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+var _ = Describe("A watch that does not tell of changes", func() {
+	type W = *v1.Widget
+
+	It("keeps the end of an object from nobody, though our own write was not seen (CONS-06, 0003 of the decisions)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		operator := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("made", ok[W](seen, "made")).
+			OnDelete("deleted", ok[W](seen, "deleted"), kopf.Optional())),
+			through(func(next http.RoundTripper) http.RoundTripper { return &deaf{next} }))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		cached := &v1.Widget{}
+		Expect(operator.GetCache().Get(ctx, client.ObjectKeyFromObject(obj), cached)).To(Succeed())
+		Expect(cached.ResourceVersion).To(Equal(obj.ResourceVersion), "the cache has not seen our write")
+		remove(ctx, obj)
+		Eventually(seen.all).WithTimeout(2 * time.Second).Should(Equal([]string{"made:create", "deleted:delete"}))
+		Expect(operator.log.find("cache does not show")).To(BeEmpty(), "it was not waited for")
+		Expect(operator.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+})

@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var _ = Describe("The patches that are sent", func() {
+	type W = *v1.Widget
+	type U = *unstructured.Unstructured
+	const finalizer = "kopf.zalando.org/KopfFinalizerMarker"
+
+	places := func(ns, plural string) (main, status string) {
+		main = "/apis/" + v1.GroupVersion.String() + "/namespaces/" + ns + "/" + plural + "/one"
+		return main, main + "/status"
+	}
+	// common is what all of them have in common.
+	common := func(box *postbox, obj client.Object) {
+		GinkgoHelper()
+		for _, patch := range box.all() {
+			Expect(patch.contentType).To(Equal("application/merge-patch+json"), "PATCH-06: no other kind of patch")
+			Expect(patch.query).NotTo(Or(ContainSubstring("fieldManager"), ContainSubstring("force")), "PATCH-06")
+			Expect(patch.part("metadata", "uid")).To(Equal(string(obj.GetUID())), "B-06")
+		}
+	}
+
+	It("are a finalizer, the status, the rest; and no more than needed (PIPE-10, PIPE-13, PIPE-14)", func(ctx context.Context) {
+		ns, seen, box := newNamespace(ctx), &calls{}, &postbox{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("made#%d", req.Attempt.Number)
+				if req.Old != nil || len(req.Diff) != 1 || req.Diff[0].Op != diff.Add || len(req.Diff[0].Path) > 0 {
+					return kopf.Permanent(errors.New("KW-09 DIFF-05: a creation is one addition to nothing"))
+				}
+				if req.Attempt.Number == 0 {
+					return kopf.Temporary(errors.New("not yet"), 100*millisecond)
+				}
+				req.Object.Labels = map[string]string{"made": "yes"}
+				req.SetResult("well")
+				return nil
+			}).
+			OnUpdate("updated", ok[W](seen, "updated")).
+			OnDelete("deleted", failsUntil[W](seen, "deleted", 1, kopf.Temporary(errors.New("not yet"), 100*millisecond)))), box.noting())
+		main, status := places(ns, "widgets")
+
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(box.paths()).To(Equal([]string{main, main, status, main}), "PATCH-03 PATCH-04 PATCH-25 0001 of the decisions")
+		held, tried, result, made := box.all()[0], box.all()[1], box.all()[2], box.all()[3]
+
+		Expect(held.part("metadata")).To(And(HaveLen(3), HaveKeyWithValue("finalizers", []any{finalizer})),
+			"FIN-01 FIN-03 FIN-10 PIPE-10: alone, before any handler is called")
+		Expect(held.part("metadata", "resourceVersion")).To(Equal(obj.ResourceVersion), "FIN-10: only on what was seen")
+		Expect(tried.part("metadata", "annotations")).To(And(HaveKey(progress.DefaultPrefix+"/made"), Not(HaveKey(baselineKey))),
+			"PIPE-13 ESS-16: while a handler is left, its record alone")
+		Expect(tried.part("metadata", "resourceVersion")).To(BeNil(), "PATCH-07: what is ours alone needs no version")
+		Expect(result.part("status")).To(Equal(map[string]any{"made": "well"}), "PATCH-04")
+		Expect(made.part("metadata", "annotations")).To(And(
+			HaveKeyWithValue(progress.DefaultPrefix+"/made", BeNil()), HaveKeyWithValue(baselineKey, ContainSubstring(`"made":"yes"`))),
+			"PIPE-13 ESS-16: at the end no record, but what was handled")
+		Expect(made.part("metadata", "labels")).To(Equal(map[string]any{"made": "yes"}))
+		Expect(made.part("metadata", "resourceVersion")).To(BeNil(), "PATCH-07: no list is touched")
+		Expect(made.part("status")).To(BeNil(), "PATCH-04")
+
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		Eventually(seen.count).WithArguments("updated:update").Should(Equal(1))
+		handled(ctx, obj)
+		Eventually(box.paths).Should(HaveLen(5))
+		Consistently(box.paths).Should(HaveExactElements(main, main, status, main, main),
+			"PATCH-05 RES-03: no result, no request to the status")
+
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.all()).To(Equal([]string{"made#0", "made#1", "updated:update", "deleted:delete#0", "deleted:delete#1"}))
+		Expect(box.all()).To(HaveLen(7))
+		waits, gone := box.all()[5], box.all()[6]
+		Expect(waits.part("metadata")).NotTo(HaveKey("finalizers"), "PIPE-14: a handler is left")
+		Expect(gone.part("metadata", "finalizers")).To(BeEmpty(), "PIPE-14 FIN-10")
+		Expect(gone.part("metadata", "resourceVersion")).NotTo(BeNil(), "FIN-10")
+		Expect(gone.part("metadata", "annotations")).NotTo(HaveKey(baselineKey), "ESS-19 0006 of the decisions")
+		common(box, obj)
+	}, SpecTimeout(minute))
+
+	It("go to one place for a kind without the status subresource (PATCH-04)", func(ctx context.Context) {
+		ns, box := newNamespace(ctx), &postbox{}
+		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).OnCreate("made", func(_ context.Context, req *kopf.Request[U]) error {
+			req.SetResult("well")
+			return nil
+		})), box.noting())
+		obj := untyped(gadgetGVK, ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		main, _ := places(ns, "gadgets")
+		Expect(box.paths()).To(Equal([]string{main}))
+		Expect(box.all()[0].part("status")).To(Equal(map[string]any{"made": "well"}))
+		common(box, obj)
+	}, SpecTimeout(minute))
+
+	It("carry the version where they replace a list (PATCH-07, 0005 of the decisions)", func(ctx context.Context) {
+		ns, box := newNamespace(ctx), &postbox{}
+		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
+			req.Object.Spec.Tags = append(req.Object.Spec.Tags, "tag")
+			return nil
+		})), box.noting())
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(box.all()).To(HaveLen(1))
+		Expect(box.all()[0].part("metadata", "resourceVersion")).To(Equal(obj.ResourceVersion))
+	}, SpecTimeout(minute))
+
+	It("for an object that has gone meanwhile are nobody's trouble (PATCH-20)", func(ctx context.Context) {
+		ns, seen, box := newNamespace(ctx), &calls{}, &postbox{}
+		operator := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(ctx context.Context, req *kopf.Request[W]) error {
+			seen.notef("made")
+			must(k8s.Delete(ctx, req.Object.DeepCopy()))
+			req.SetResult("too late")
+			return nil
+		})), box.noting())
+		create(ctx, widget(ns, "one"))
+		Eventually(box.paths).ShouldNot(BeEmpty())
+		Consistently(seen.all).Should(Equal([]string{"made"}))
+		Expect(box.paths()).To(HaveLen(1))
+		Expect(operator.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("are not repeated where they have succeeded, if the rest fails (PATCH-21, 0002 of the decisions)", func(ctx context.Context) {
+		ns, seen, box := newNamespace(ctx), &calls{}, &postbox{}
+		var failures atomic.Int32
+		operator := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
+			seen.notef("made")
+			req.SetResult("well")
+			return nil
+		})), withFaults(func(r *http.Request, _ int64, next http.RoundTripper) (*http.Response, error) {
+			if err := box.note(r); err != nil {
+				return nil, err
+			}
+			if !strings.HasSuffix(r.URL.Path, "/status") && failures.Add(1) <= 2 {
+				return unsent(r, "connection refused, says the test")
+			}
+			return next.RoundTrip(r)
+		}))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		main, status := places(ns, "widgets")
+		Expect(box.paths()).To(Equal([]string{status, main, main, main}))
+		Consistently(seen.all).Should(Equal([]string{"made"}))
+		Expect(operator.log.errors()).To(HaveLen(2), "faults are told")
+	}, SpecTimeout(minute))
+
+	It("that the server has not taken in full are told of (PATCH-30, RES-06)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		operator := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).OnCreate("made", func(_ context.Context, req *kopf.Request[U]) error {
+			req.Object.SetLabels(map[string]string{"painted": "yes"})
+			req.SetResult("well")
+			return unstructured.SetNestedField(req.Object.Object, "dropped", "spec", "unknown")
+		})))
+		obj := untyped(strictGVK, ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(operator.log.find("Warning", "has not taken all", "unknown", "dropped")).To(HaveLen(1))
+		Expect(operator.log.find("has not taken all", "painted")).To(BeEmpty(), "what was taken is no news")
+		Expect(operator.log.find("unknown field", "status.made")).NotTo(BeEmpty(), "RES-06: a result, by the server itself")
+	}, SpecTimeout(minute))
+})
