@@ -46,7 +46,7 @@ test: controlplane note-race ## All tests, those on a real API server too; TESTF
 
 .PHONY: test-unit
 test-unit: note-race ## Only the tests that need no API server: seconds, once compiled
-	go test $(RACE) -short -shuffle=on -timeout 5m $(TESTFLAGS) ./pkg/... ./internal/... ./test/layering/... ./test/simulation/...
+	go test $(RACE) -short -shuffle=on -timeout 5m $(TESTFLAGS) ./pkg/... ./internal/... ./test/layering/... ./test/parity/... ./test/simulation/...
 
 .PHONY: simulate
 simulate: ## Random scenarios in virtual time; SIMULATIONS=20000 for more of them, SEED=17 for this one again with its log
