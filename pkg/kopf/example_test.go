@@ -54,6 +54,14 @@ func ExampleMetadata() {
 	_ = mgr.Add(kopf.New(mgr, resource))
 }
 
+func ExampleResource_OnCreate() {
+	databases := kopf.For(&Database{}).
+		OnCreate("provision", provision).
+		OnDelete("drop", drop)
+
+	_ = kopf.SetupWithManager(mgr, databases)
+}
+
 func ExampleResource_OnUpdate() {
 	kopf.For(&corev1.ConfigMap{}).
 		OnUpdate("changed", func(ctx context.Context, req *kopf.Request[*corev1.ConfigMap]) error {

@@ -18,10 +18,16 @@ import (
 type metadata = metav1.PartialObjectMetadata
 
 type Database struct {
-	metav1.TypeMeta
-	metav1.ObjectMeta
-	Spec   struct{ Size int }
-	Status struct{ Address string }
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Size int `json:"size"`
+	} `json:"spec"`
+	Status struct {
+		Phase   string `json:"phase,omitempty"`
+		Address string `json:"address,omitempty"`
+	} `json:"status"`
 }
 
 func (d *Database) DeepCopyObject() runtime.Object { out := *d; return &out }

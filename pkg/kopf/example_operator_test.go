@@ -1,0 +1,126 @@
+package kopf_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+func ExampleOperator() {
+	operator := kopf.New(mgr, kopf.For(&Database{}).OnCreate("provision", provision))
+
+	// What SetupWithManager does, with names and places of your own.
+	_ = mgr.Add(operator)
+	_ = mgr.AddHealthzCheck("databases", operator.Healthz)
+	_ = mgr.AddReadyzCheck("databases", operator.Readyz)
+	_ = mgr.AddMetricsServerExtraHandler("/databases", operator.ServeProbes())
+}
+
+func ExampleOperator_Validate() {
+	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{})
+	if err != nil {
+		panic(err)
+	}
+	configMaps := kopf.For(&corev1.ConfigMap{}).
+		OnCreate("copy", nil, kopf.Retries(-1)).
+		OnUpdate("copy", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }, kopf.Optional())
+
+	// Mistakes are told all at once, with what to do about them.
+	fmt.Println(kopf.New(mgr, configMaps, kopf.WithFinalizer("mine")).Validate())
+	// Output:
+	// the operator cannot start:
+	// WithFinalizer("mine"): it needs the form "domain/name", such as "example.com/finalizer"
+	// ConfigMap: OnCreate("copy"): the handler is nil: give it a function
+	// ConfigMap: OnCreate("copy"): Retries is negative (-1): leave the option out for no limit
+	// ConfigMap: OnUpdate("copy"): Optional is for delete handlers: this one is never called for a deletion
+	// ConfigMap: OnUpdate("copy"): the id "copy" is used twice: give one of the handlers another id, or use On for one function with several reasons
+}
+
+func ExampleOperator_Healthz() {
+	operator := kopf.New(mgr, kopf.For(&Database{}).OnCreate("provision", provision),
+		kopf.WithStuckAfter(time.Hour)) // provisioning takes up to half an hour
+
+	http.HandleFunc("/alive", func(w http.ResponseWriter, req *http.Request) {
+		if err := operator.Healthz(req); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	})
+}
+
+func ExampleWithStuckAfter() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision, kopf.AttemptTimeout(30*time.Minute))
+
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithStuckAfter(time.Hour))
+}
+
+func ExampleWithFinalizer() {
+	databases := kopf.For(&Database{}).OnDelete("drop", drop)
+
+	// All that it leaves on objects has a name of its own.
+	_ = mgr.Add(kopf.New(mgr, databases,
+		kopf.WithFinalizer("databases.example.com/finalizer"),
+		kopf.WithProgress(progress.Annotations("databases.example.com")),
+		kopf.WithBaseline(progress.AnnotationBaseline("databases.example.com"))))
+}
+
+func ExampleWithProgress() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision)
+
+	// Records in the status, where annotations are not wanted. The kind must have the field.
+	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithProgress(progress.Status("status.progress"))))
+}
+
+func ExampleWithBaseline() {
+	databases := kopf.For(&Database{}).OnUpdate("announce", announce)
+
+	// An autoscaler changes this field all the time: that is no update.
+	_ = mgr.Add(kopf.New(mgr, databases,
+		kopf.WithBaseline(progress.IgnoringFields(progress.AnnotationBaseline(""), "spec.size"))))
+}
+
+func ExampleWithLifecycle() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision).OnCreate("announce", announce)
+
+	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithLifecycle(progress.OneByOne)))
+}
+
+func ExampleWithCheckpoint() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision).OnCreate("announce", announce)
+
+	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithCheckpoint(0))) // a write after every handler
+}
+
+func ExampleWithReconcilerWrapper() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision)
+
+	counted := func(inner reconcile.Reconciler) reconcile.Reconciler {
+		return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			fmt.Println("a cycle of", req.Name)
+			return inner.Reconcile(ctx, req) // its result says when the object has to come back
+		})
+	}
+	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithReconcilerWrapper(counted)))
+}
+
+func ExampleReason() {
+	converge := func(_ context.Context, req *DatabaseRequest) error {
+		switch req.Reason {
+		case kopf.ReasonCreate, kopf.ReasonResume:
+			fmt.Println("making sure that it is there")
+		default:
+			fmt.Println("adapting it")
+		}
+		return nil
+	}
+	kopf.For(&Database{}).
+		On("converge", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonResume}, converge)
+}

@@ -1,0 +1,93 @@
+package kopf_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+func ExampleRetries() {
+	kopf.For(&Database{}).
+		OnCreate("provision", provision, kopf.Retries(5), kopf.Backoff(10*time.Second))
+}
+
+func ExampleTimeout() {
+	kopf.For(&Database{}).
+		// For an hour, however many attempts that are; each of them has a minute.
+		OnCreate("provision", provision, kopf.Timeout(time.Hour), kopf.AttemptTimeout(time.Minute))
+}
+
+func ExampleAttemptTimeout() {
+	kopf.For(&Database{}).
+		OnCreate("provision", func(ctx context.Context, req *DatabaseRequest) error {
+			_, err := cloud.Ensure(ctx, req.Object.Name, req.Object.Spec.Size) // ends with the context
+			return err
+		}, kopf.AttemptTimeout(30*time.Second))
+}
+
+func ExampleBackoff() {
+	kopf.For(&Database{}).
+		OnCreate("provision", provision, kopf.Backoff(10*time.Second)).
+		OnUpdate("announce", announce, kopf.BackoffFunc(kopf.Exponential(time.Second, 5*time.Minute)))
+}
+
+func ExampleBackoffFunc() {
+	patient := func(a kopf.Attempt, err error) time.Duration {
+		if apierrors.IsServiceUnavailable(err) {
+			return time.Minute
+		}
+		return kopf.Exponential(time.Second, 5*time.Minute)(a, err)
+	}
+	kopf.For(&Database{}).OnCreate("provision", provision, kopf.BackoffFunc(patient))
+}
+
+func ExampleAttempt() {
+	kopf.For(&Database{}).
+		OnCreate("provision", func(ctx context.Context, req *DatabaseRequest) error {
+			if req.Attempt.Number > 0 {
+				req.Eventf("Warning", "Retry", "Provision", "attempt %d, after %s: %s",
+					req.Attempt.Number+1, req.Attempt.Runtime().Round(time.Second), req.Attempt.Last)
+			}
+			return provision(ctx, req)
+		})
+}
+
+func ExampleErrorMode() {
+	kopf.For(&Database{}).
+		OnCreate("provision", provision, kopf.Errors(kopf.ErrorsTemporary)). // again after the backoff: the default
+		OnUpdate("announce", announce, kopf.Errors(kopf.ErrorsIgnored)).     // logged, and done
+		OnDelete("drop", drop, kopf.Errors(kopf.ErrorsPermanent))            // logged, and failed
+}
+
+func ExampleAfter() {
+	kopf.For(&Database{}).
+		OnCreate("provision", provision).
+		OnCreate("announce", announce, kopf.After("provision"))
+}
+
+func ExampleOptional() {
+	kopf.For(&Database{}).
+		OnDelete("goodbye", announce, kopf.Optional()) // the object goes without waiting for it
+}
+
+func ExampleEvenIfDeleted() {
+	kopf.For(&Database{}).
+		OnResume("reconnect", announce, kopf.EvenIfDeleted()).
+		OnDelete("drop", drop)
+}
+
+// A failure that is to be seen on the object: what a handler changes is written, also when it fails.
+func ExampleRequest() {
+	kopf.For(&Database{}).
+		OnCreate("provision", func(_ context.Context, req *DatabaseRequest) error {
+			if req.Object.Spec.Size > 1000 {
+				req.Object.Status.Address = "none: too large"
+				return kopf.Permanent(errors.New("spec.size must be 1000 or less"))
+			}
+			return nil
+		})
+}

@@ -1,0 +1,50 @@
+package kopf_test
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+func ExampleHandler() {
+	var greet kopf.Handler[*Database] = func(ctx context.Context, req *DatabaseRequest) error {
+		log.FromContext(ctx).Info("Hello") // with the kind, the name, the handler, the reason, the attempt
+		return nil                         // done: never again for this cause
+	}
+	kopf.For(&Database{}).OnCreate("greet", greet)
+}
+
+func ExampleWithName() {
+	kopf.For(&Database{}, kopf.WithName("orders-databases")).OnCreate("provision", provision)
+}
+
+func ExampleWithConcurrency() {
+	kopf.For(&Database{}, kopf.WithConcurrency(4)).OnCreate("provision", provision) // four databases at a time
+}
+
+func ExampleWithResults() {
+	kopf.For(&Database{}, kopf.WithResults("status.results")).
+		OnCreate("provision", func(_ context.Context, req *DatabaseRequest) error {
+			req.SetResult("10.0.0.1") // in status.results.provision
+			return nil
+		})
+}
+
+func ExampleWithPredicates() {
+	// What changes only labels or the status of a database wakes nobody.
+	kopf.For(&Database{}, kopf.WithPredicates(predicate.GenerationChangedPredicate{})).OnUpdate("announce", announce)
+}
+
+func ExampleWithControllerOptions() {
+	// Faults of the API are retried more slowly than by default.
+	kopf.For(&Database{}, kopf.WithControllerOptions(controller.Options{
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 5*time.Minute),
+	})).OnCreate("provision", provision)
+}
