@@ -9,7 +9,7 @@
 //
 //	mgr.Add(kopf.New(mgr, databases))
 //
-// Start with [For], [Handler] and [New]. The sub-packages are useful by themselves: progress for
+// Start with [For], [Handler] and [New]. Two packages beside it are useful by themselves: progress for
 // remembered steps in a reconciler of your own, diff for structural diffs.
 //
 // # Flow
@@ -19,7 +19,12 @@
 // and concludes what has happened: it was created, updated, deleted, or the operator has started anew.
 // Watch events only wake; what they say does not count, so that missed, merged and repeated events
 // cannot matter. The handlers for the cause are called in the order of their registration, those that
-// fail again later, by their own policy. When all are done, the essence becomes the last handled one.
+// fail again later, by their own policy. When all are done, the essence that they were called for becomes
+// the last handled one. An edit that comes in between is the next cause, for all handlers.
+//
+// Beside these handlers with progress there are some without: [Resource.OnEvent], which only watches,
+// [Resource.OnReconcile], which makes things as they should be, and [IndexBy]. [Label], [Field] and others
+// filter; [Resource.When] and [Resource.Use] group.
 //
 // # Guarantees
 //
@@ -35,9 +40,9 @@
 //
 // # Assumptions
 //
-// The operator may get, list, watch and patch the kinds, and patch their status. Only one operator
-// with the same finalizer and the same progress handles an object: use leader election if there are
-// several replicas.
+// The operator may get, list, watch and patch the kinds, patch their status, and create and patch Events
+// (of events.k8s.io). Only one operator with the same finalizer, progress and baseline handles an object:
+// use leader election if there are several replicas.
 //
 // # Caveats
 //
@@ -49,8 +54,13 @@
 // somebody else has written the object meanwhile; then there is a warning in the log instead. What a
 // handler writes with a client comes back as an update; what it changes in req.Object does not.
 //
-// An edit that arrives while a cause is being handled is the next cause, with a Diff of its own.
-// Request.Object shows it already.
+// req.Object is the object as it is. After an edit in the middle of a cause it is newer than what req.Diff
+// leads to, which is about the state that the cause has begun with.
+//
+// Filters decide whose business an object is, not only what is called for it: an object that no handler's
+// filters match is not held, nor is its state remembered.
+//
+// A field of the status that a handler is for counts as essential, for all handlers of the kind.
 //
 // A handler that does not return keeps its object, and one of the [DefaultConcurrency] workers, busy.
 //

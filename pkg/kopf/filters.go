@@ -60,7 +60,7 @@ func (d *declaration) key(option, key string, m []Matcher) match.Key {
 
 // Field makes the handler one for a field, given by its dotted path, such as "spec.size"; a dot within a
 // key is written as "\.", as in "metadata.labels.example\.com/tier". The path may lead anywhere in the
-// object, also into the status: what it leads to counts as essential.
+// object, also into the status: what it leads to counts as essential, for all handlers of the kind.
 //
 // Without matchers, the field has to be there, before or after. With matchers, all have to pass, for the
 // value before or the one after. A handler for updates is called if the field has changed, and then only

@@ -133,8 +133,8 @@ func After(ids ...string) HandlerOption {
 	}
 }
 
-// Interval is how long after a success a handler is called again, if nothing else has called it until
-// then. Default: only when something has changed.
+// Interval is how long after a success, or a failure for good, a level-triggered handler is called again,
+// if nothing else has called it until then. Default: only when something has changed.
 //
 // kopf: interval=.
 func Interval(pause time.Duration) HandlerOption {

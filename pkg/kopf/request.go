@@ -11,8 +11,8 @@ import (
 
 // A Request is what a handler is told.
 type Request[T client.Object] struct {
-	// Object is a private copy, shared by the handlers of one pass. What they change in it is
-	// patched at the end of the pass, also when they fail; the request need not be made by hand.
+	// Object is a private copy, with what the handlers before this one have changed in the pass. What is
+	// changed in it is patched at the end of the pass, also when the handler fails.
 	//
 	// It is the object as it is. If it was edited while its cause is being handled, it is newer than
 	// what Diff leads to: the edit is the next cause, with a Diff of its own.

@@ -120,8 +120,8 @@ func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *
 
 // OnReconcile adds a level-triggered handler: it is called when the object, or one that it owns (see
 // [Resource.Owns]), has changed, when the operator has started, and after its [Interval]; it is to make
-// things as they should be, whatever has happened. It has no progress on the object: each process calls it
-// anew. Its own changes of Request.Object do not call it again. After an error it is called again with a
+// things as they should be, whatever has happened. Objects that are being deleted are no exception, as long
+// as they exist. It has no progress on the object: each process calls it anew. Its own changes of Request.Object do not call it again. After an error it is called again with a
 // backoff, by default from 100 milliseconds to 2 minutes.
 func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.handler("OnReconcile", id, fn)
@@ -137,7 +137,8 @@ func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate)
 }
 
 // When returns a view of the resource: handlers that are added to it also need the match, which must be
-// quick and without effects; one that panics does not match. What is added to the view belongs to the
+// quick and without effects; one that panics does not match. It is asked in every pass, and says whose
+// business the object is: it should look at the object, and not at what has happened to it. What is added to the view belongs to the
 // resource: it need not be given to [New], too. kopf: when=.
 func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
 	if match == nil {
@@ -148,7 +149,7 @@ func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
 }
 
 // Use puts functions around the handlers that are added to this view after it: tracing, a limit, a lock.
-// The first one given is the outermost.
+// The first one given is the outermost. Sub-handlers and indexes are not wrapped.
 func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
 	if slices.ContainsFunc(mw, func(m Middleware[T]) bool { return m == nil }) {
 		r.mistakes = append(r.mistakes, fmt.Errorf("Use has a nil middleware: leave it out"))
