@@ -1,53 +1,90 @@
-// Package readme holds the README against the code.
+// Package readme holds the README and the pages of docs/ against the code.
 package readme
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// The code that readers of the README copy is compiled somewhere: here.
-const tour = "../../pkg/kopf/example_tour_test.go"
+const root = "../.."
 
-func TestTheCodeOfTheReadmeIsCompiled(t *testing.T) {
-	compiled := read(t, tour)
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "../../README.md"), -1)
+var block = regexp.MustCompile("(?sm)^```go\n(.*?)^```")
+
+// What readers copy is compiled somewhere: each block of Go stands, line by line, in one of the sources.
+func TestTheCodeOfTheDocsIsCompiled(t *testing.T) {
+	compiled := compiledSources(t)
 	found := 0
-	for _, block := range blocks {
-		code := block[1]
-		if strings.HasPrefix(code, "// +kubebuilder:") {
-			continue // markers are comments
-		}
-		found++
-		if !strings.Contains(compiled, code) {
-			t.Errorf("this code of the README is not in %s:\n%s", tour, code)
+	for _, page := range pages(t) {
+		for _, match := range block.FindAllStringSubmatch(read(t, page), -1) {
+			code := match[1]
+			if strings.HasPrefix(code, "// +kubebuilder:") {
+				continue // markers are comments
+			}
+			found++
+			if !stands(lines(code), compiled) {
+				t.Errorf("%s: this code is in no test file of pkg/ or test/guide; put it into an Example:\n%s", page, code)
+			}
 		}
 	}
 	if found == 0 {
-		t.Error("the README has no code")
+		t.Error("the docs have no code")
 	}
 }
 
-func TestTheCommandsOfTheReadmeExist(t *testing.T) {
-	makefile := read(t, "../../Makefile")
-	targets := regexp.MustCompile(`(?m)make ([a-z-]+)`).FindAllStringSubmatch(read(t, "../../README.md")+read(t, "../../CONTRIBUTING.md"), -1)
-	if len(targets) < 2 {
-		t.Error("the README names no commands")
-	}
-	for _, target := range targets {
-		if !strings.Contains(makefile, "\n"+target[1]+":") {
-			t.Errorf("the Makefile has no target %q", target[1])
+// The check itself: a block that was changed by a word is found out, one that is only indented is not.
+func TestCodeThatIsNotCompiledIsFound(t *testing.T) {
+	sources := [][]string{lines("func f() {\n\ta := 1\n\n\tb  := 2 // two\n}\n")}
+	for code, want := range map[string]bool{
+		"a := 1\nb := 2 // two\n": true,
+		"\t\ta := 1\n":            true,
+		"a := 1\n}\n":             false,
+		"a := 2\n":                false,
+		"a :=\n":                  false,
+		"\n":                      false,
+	} {
+		if got := stands(lines(code), sources); got != want {
+			t.Errorf("stands(%q) = %t", code, got)
 		}
 	}
 }
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+func TestTheLinksOfTheDocsLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, page := range pages(t) {
+		for _, match := range link.FindAllStringSubmatch(prose(read(t, page)), -1) {
+			file, anchor, _ := strings.Cut(match[1], "#")
+			if strings.Contains(file, "://") {
+				continue
+			}
+			target := page
+			if file != "" {
+				target = filepath.Join(filepath.Dir(page), file)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", page, match[1])
+			} else if anchor != "" && !slices.Contains(anchors(prose(read(t, target))), anchor) {
+				t.Errorf("%s: %s has no heading for the link %s", page, target, match[1])
+			}
+		}
 	}
-	return string(text)
+}
+
+func TestTheCommandsOfTheDocsExist(t *testing.T) {
+	makefile := read(t, filepath.Join(root, "Makefile"))
+	found := 0
+	for _, page := range append(pages(t), filepath.Join(root, "CONTRIBUTING.md")) {
+		for _, target := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(read(t, page), -1) {
+			found++
+			if !strings.Contains(makefile, "\n"+target[1]+":") {
+				t.Errorf("%s: the Makefile has no target %q", page, target[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("the docs name no commands")
+	}
 }

@@ -1,0 +1,34 @@
+package guide
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+)
+
+// The access to the API server: that of envtest.Environment.Start in a project of one's own.
+var cfg *rest.Config
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(withControlPlane(m.Run))
+}
+
+func withControlPlane(run func() int) int {
+	if testing.Short() {
+		return run()
+	}
+	cp, err := controlplane.Start(controlplane.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer func() { _ = cp.Stop() }()
+	cfg = cp.Config
+	return run()
+}

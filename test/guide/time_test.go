@@ -1,0 +1,47 @@
+package guide
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+type ConfigMapRequest = kopf.Request[*corev1.ConfigMap]
+
+// patient gives up by itself when it has been tried for a day.
+func patient(_ context.Context, req *ConfigMapRequest) error {
+	if req.Attempt.Runtime() > 24*time.Hour {
+		return kopf.Permanent(errors.New("nobody has answered for a day"))
+	}
+	return kopf.Temporary(errors.New("no answer"), time.Hour)
+}
+
+func TestItIsTriedForADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the clock moves when everybody waits
+		obj, attempts := &corev1.ConfigMap{}, 0
+		step := progress.Step{ID: "patient", Do: func(ctx context.Context, attempt progress.Attempt) error {
+			attempts++
+			return patient(ctx, &ConfigMapRequest{Object: obj, Reason: kopf.ReasonCreate, Attempt: attempt})
+		}}
+		for {
+			report, err := progress.Run(t.Context(), progress.Annotations("example.com"), obj, "create", step)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report.Done {
+				break
+			}
+			<-time.After(report.RequeueAfter)
+		}
+		if attempts != 26 {
+			t.Errorf("it was called %d times", attempts)
+		}
+	})
+}
