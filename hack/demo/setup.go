@@ -88,7 +88,7 @@ func (d *demo) startOperator(ctx context.Context, file string) (err error) {
 	if err := d.cp.WriteKubeconfig(d.kubeconfig()); err != nil {
 		return err
 	}
-	if d.operator, err = program.Start(file, "KUBECONFIG="+d.kubeconfig()); err != nil {
+	if d.operator, err = program.Start(file, nil, "KUBECONFIG="+d.kubeconfig()); err != nil {
 		return err
 	}
 	d.log = &logTail{program: d.operator}

@@ -5,7 +5,7 @@
 //	if err := program.Build(ctx, "github.com/kopf-runtime/kopf-runtime/examples/01-minimal", file); err != nil {
 //		return err
 //	}
-//	p, err := program.Start(file, "KUBECONFIG="+kubeconfig)
+//	p, err := program.Start(file, nil, "KUBECONFIG="+kubeconfig)
 //	if err != nil {
 //		return err
 //	}

@@ -19,10 +19,10 @@ type Program struct {
 	err    error // how it ended; valid when done
 }
 
-// Start starts a program, with additions to the environment of this process as in KEY=value.
-// It has to be stopped.
-func Start(file string, env ...string) (*Program, error) {
-	p := &Program{name: filepath.Base(file), cmd: exec.Command(file), done: make(chan struct{})}
+// Start starts a program with arguments, and with additions to the environment of this process as in
+// KEY=value. It has to be stopped.
+func Start(file string, args []string, env ...string) (*Program, error) {
+	p := &Program{name: filepath.Base(file), cmd: exec.Command(file, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.SysProcAttr = apart()

@@ -21,7 +21,7 @@ const childEnv = "KOPF_PROGRAM_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if file := os.Getenv(childEnv); file != "" {
-		p, err := program.Start(file)
+		p, err := program.Start(file, nil)
 		if err != nil {
 			panic(err)
 		}
@@ -36,7 +36,7 @@ func script(t *testing.T, onTerm string) string {
 	file := filepath.Join(t.TempDir(), "program")
 	text := "#!/bin/sh\ntrap '" + onTerm + "' TERM\n" +
 		"[ ! -p \"$0.alive\" ] || exec 3>\"$0.alive\"\n" +
-		"echo ready $WHAT\nwhile :; do sleep 0.05; done\n"
+		"echo ready $WHAT $1\nwhile :; do sleep 0.05; done\n"
 	if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +54,14 @@ func TestStop(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewWithT(t)
-			p, err := program.Start(script(t, c.onTerm), "WHAT=steady")
+			p, err := program.Start(script(t, c.onTerm), []string{"on"}, "WHAT=steady")
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Eventually(p.Lines).WithTimeout(10 * time.Second).Should(Equal([]string{"ready steady"}))
+			g.Eventually(p.Lines).WithTimeout(10 * time.Second).Should(Equal([]string{"ready steady on"}))
 			g.Expect(p.Done()).NotTo(BeClosed())
 			g.Expect(p.Stop(500 * time.Millisecond)).To(c.ends)
 			g.Expect(p.Done()).To(BeClosed())
 			if c.name == "in good order" {
-				g.Expect(p.Lines()).To(Equal([]string{"ready steady", "bye"}))
+				g.Expect(p.Lines()).To(Equal([]string{"ready steady on", "bye"}))
 				g.Expect(p.Stop(time.Second)).To(Succeed(), "once more")
 			}
 		})

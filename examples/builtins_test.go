@@ -1,0 +1,38 @@
+package examples
+
+import (
+	. "github.com/onsi/gomega"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func builtins(e *example) {
+	e.apply()
+	// There is no kubelet here, and nobody else who would run the pod.
+	once := e.sample("once")
+	e.logs(`The pod has another phase`, `"now": "Pending"`)
+	once.patchStatus(`{"status":{"phase":"Running"}}`)
+	e.logs(`The pod has another phase`, `"now": "Running"`)
+	once.patchStatus(`{"status":{"phase":"Failed"}}`)
+	e.Eventually(once.events).Should(ConsistOf("PodFailed: The pod was Running, and has failed"))
+	e.Eventually(once.field("metadata", "annotations", lastHandled)).Should(ContainSubstring(`"status":{"phase":"Failed"}`))
+
+	policy := object{e, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": networkingv1.SchemeGroupVersion.String(), "kind": "NetworkPolicy",
+		"metadata": map[string]any{"namespace": "vault", "name": "isolated"},
+	}}}
+	vault := e.sample("vault")
+	e.Eventually(policy.field("metadata", "ownerReferences")).Should(HaveLen(1))
+	old := policy.get("metadata", "uid")
+	e.Expect(e.client.Delete(e.t.Context(), policy.is.DeepCopy())).To(Succeed())
+	e.Eventually(policy.field("metadata", "uid")).ShouldNot(Equal(old))
+	policy.patch(`{"spec":{"policyTypes":["Egress"]}}`)
+	e.Eventually(policy.field("spec", "policyTypes")).Should(Equal([]any{"Ingress"}))
+	e.Expect(vault.get("metadata", "annotations")).To(BeNil())
+
+	e.silent(`"name": "unwatched"`)
+	e.Expect(e.sample("unwatched").get("metadata", "annotations")).To(BeNil())
+	once.delete()
+	e.sample("unwatched").delete()
+	e.silent("forbidden")
+}

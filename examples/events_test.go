@@ -1,0 +1,25 @@
+package examples
+
+import (
+	. "github.com/onsi/gomega"
+)
+
+func events(e *example) {
+	orders := e.sample("orders")
+	e.stop() // the example begins with an object that is there before the operator
+	orders.create()
+	e.start()
+	e.logs(`none, it was there before`)
+
+	orders.patch(`{"spec":{"sizeGiB":20}}`)
+	e.logs(`The size is another one`, `"before": 10, "now": 20`)
+	e.Expect(orders.get("metadata", "annotations")).To(BeNil())
+	e.Expect(orders.get("metadata", "finalizers")).To(BeNil())
+	e.Expect(orders.get("status")).To(BeNil())
+
+	orders.delete()
+	orders.create()
+	e.logs(`"event": "ADDED"`)
+	e.silent(`The size is another one`, `"before": 20`)
+	orders.delete()
+}

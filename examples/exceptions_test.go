@@ -1,0 +1,25 @@
+package examples
+
+import (
+	. "github.com/onsi/gomega"
+)
+
+func exceptions(e *example) {
+	nightly := e.sample("nightly")
+	nightly.create()
+	e.Eventually(nightly.field("status", "problem")).Should(ContainSubstring("only s3 is supported"))
+	e.Eventually(nightly.field("metadata", "annotations")).Should(And(
+		HaveKeyWithValue("kopf.zalando.org/check", ContainSubstring(`"failure":true`)),
+		HaveKeyWithValue("kopf.zalando.org/snapshot", And(
+			ContainSubstring(`"success":false,"failure":false`), ContainSubstring(`"message":"the snapshot is not ready yet"`)))))
+
+	e.logs(`"handler": "index"`, `it will be called again`, `panic: assignment to entry in nil map`, `main.go`)
+	e.logs(`Handled`, `"reason": "create"`, `"succeeded": 3, "failed": 4`)
+	e.Expect(nightly.get("status", "snapshot")).To(Equal("orders-snapshot"))
+	e.Expect(nightly.get("metadata", "annotations")).To(And(HaveLen(1), HaveKey(lastHandled)), "the records are gone")
+
+	nightly.patch(`{"spec":{"target":"s3://archive/orders"}}`)
+	e.logs(`Handled`, `"reason": "update"`, `"succeeded": 1, "failed": 0`)
+	e.Expect(nightly.get("status", "problem")).To(BeNil())
+	nightly.delete()
+}

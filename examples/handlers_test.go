@@ -1,0 +1,29 @@
+package examples
+
+import (
+	. "github.com/onsi/gomega"
+)
+
+func handlers(e *example) {
+	shop := e.sample("shop")
+	shop.create()
+	e.logs(`Handled`, `"reason": "create"`)
+	e.Expect(shop.get("status", "url")).To(Equal("https://shop.example.com"))
+	e.silent(`"handler": "review"`)
+
+	shop.patch(`{"spec":{"replicas":3}}`)
+	e.logs(`Handled`, `"reason": "update", "succeeded": 2`)
+
+	e.stop()
+	e.start()
+	e.logs(`Handled`, `"reason": "resume", "succeeded": 1`)
+
+	e.stop()
+	shop.patch(`{"spec":{"domain":"shop.example.org"}}`)
+	e.start()
+	e.Eventually(shop.field("status", "url")).Should(Equal("https://shop.example.org"))
+	e.logs(`Handled`, `"reason": "update", "succeeded": 3`)
+
+	shop.delete()
+	e.logs(`Handled`, `"reason": "delete"`)
+}

@@ -1,0 +1,21 @@
+package examples
+
+import (
+	. "github.com/onsi/gomega"
+)
+
+func minimal(e *example) {
+	orders := e.sample("orders")
+	orders.create()
+	e.logs(`Handled`, `"reason": "create"`)
+	e.Expect(orders.get("status", "provision", "host")).To(Equal("orders.db.example.com"))
+	e.Expect(orders.get("metadata", "finalizers")).To(HaveLen(1))
+	e.Expect(orders.get("metadata", "annotations", lastHandled)).To(ContainSubstring(`"sizeGiB":10`))
+
+	orders.patch(`{"spec":{"sizeGiB":20}}`)
+	e.logs(`Handled`, `"reason": "update"`)
+	e.Expect(orders.get("metadata", "annotations", lastHandled)).To(ContainSubstring(`"sizeGiB":20`))
+
+	orders.delete()
+	e.logs(`Handled`, `"reason": "delete"`)
+}

@@ -1,0 +1,119 @@
+package examples
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// An object is one of the samples of an example.
+type object struct {
+	*example
+	is *unstructured.Unstructured // at first
+}
+
+// sample finds one by its name.
+func (e *example) sample(name string) object {
+	e.t.Helper()
+	for _, obj := range manifests(e.t, e.name, "samples") {
+		if obj.GetName() == name {
+			return object{e, obj}
+		}
+	}
+	e.t.Fatalf("%s has no sample %q", e.name, name)
+	panic("unreachable")
+}
+
+// apply creates all samples.
+func (e *example) apply() {
+	e.t.Helper()
+	for _, obj := range manifests(e.t, e.name, "samples") {
+		object{e, obj}.create()
+	}
+}
+
+func (o object) create() {
+	o.t.Helper()
+	o.Expect(o.client.Create(o.t.Context(), o.is.DeepCopy())).To(Succeed())
+}
+
+func (o object) patch(document string) {
+	o.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(document))
+	o.Expect(o.client.Patch(o.t.Context(), o.is.DeepCopy(), patch)).To(Succeed())
+}
+
+func (o object) patchStatus(document string) {
+	o.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(document))
+	o.Expect(o.client.Status().Patch(o.t.Context(), o.is.DeepCopy(), patch)).To(Succeed())
+}
+
+// delete waits until the object is gone.
+func (o object) delete() {
+	o.t.Helper()
+	o.Expect(o.client.Delete(o.t.Context(), o.is.DeepCopy(), client.GracePeriodSeconds(0))).To(Succeed())
+	o.Eventually(func() bool {
+		err := o.client.Get(o.t.Context(), client.ObjectKeyFromObject(o.is), o.is.DeepCopy())
+		return apierrors.IsNotFound(err)
+	}).Should(BeTrue(), "it still exists")
+}
+
+// get reads a field of the object, nil if there is none.
+func (o object) get(path ...string) any {
+	o.t.Helper()
+	value, err := o.field(path...)()
+	o.Expect(err).NotTo(HaveOccurred())
+	return value
+}
+
+func (o object) field(path ...string) func() (any, error) {
+	return func() (any, error) {
+		obj := o.is.DeepCopy()
+		if err := o.client.Get(o.t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+			return nil, err
+		}
+		value, _, err := unstructured.NestedFieldNoCopy(obj.Object, path...)
+		return value, err
+	}
+}
+
+// events are the notes of the Kubernetes Events about the object, after their reasons.
+func (o object) events() ([]string, error) {
+	var list eventsv1.EventList
+	if err := o.client.List(o.t.Context(), &list, client.InNamespace("default")); err != nil {
+		return nil, err
+	}
+	var notes []string
+	for _, event := range list.Items {
+		if event.Regarding.Kind == o.is.GetKind() && event.Regarding.Name == o.is.GetName() {
+			notes = append(notes, event.Reason+": "+event.Note)
+		}
+	}
+	return notes, nil
+}
+
+// decode reads the documents of a manifest.
+func decode(t *testing.T, text string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	for decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096); ; {
+		obj := &unstructured.Unstructured{}
+		err := decoder.Decode(&obj.Object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, obj)
+	}
+}

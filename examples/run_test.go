@@ -1,0 +1,137 @@
+package examples
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+)
+
+const (
+	module = "github.com/kopf-runtime/kopf-runtime/"
+	// patience is for all that is awaited.
+	patience = 30 * time.Second
+)
+
+// An example is running.
+type example struct {
+	Gomega
+	t      *testing.T
+	name   string
+	client client.Client
+
+	file, kubeconfig string
+	args             []string
+	operator         *program.Program
+	earlier          []string // what it had logged when it was stopped
+}
+
+// run builds an example, and runs it until the end of the test; with the rights that its manifests give,
+// if there are any.
+func run(t *testing.T, cp *controlplane.ControlPlane, name string, args ...string) *example {
+	e := &example{
+		Gomega: NewWithT(t), t: t, name: name, args: args,
+		file: filepath.Join(t.TempDir(), name), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"),
+	}
+	e.SetDefaultEventuallyTimeout(patience)
+	e.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	var err error
+	e.client, err = client.New(cp.Config, client.Options{})
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(cp.WriteKubeconfig(e.kubeconfig)).To(Succeed())
+	for _, obj := range manifests(t, name, "rbac") {
+		e.Expect(e.client.Create(t.Context(), obj)).To(Succeed())
+		if obj.GetKind() == rbacv1.ServiceAccountKind {
+			e.impersonate("system:serviceaccount:" + obj.GetNamespace() + ":" + obj.GetName())
+		}
+	}
+	e.Expect(program.Build(t.Context(), module+"examples/"+name, e.file)).To(Succeed())
+	t.Cleanup(func() {
+		e.stop()
+		if t.Failed() {
+			for _, line := range e.lines() {
+				t.Log(line)
+			}
+		}
+	})
+	e.start()
+	return e
+}
+
+func (e *example) impersonate(user string) {
+	config, err := clientcmd.LoadFromFile(e.kubeconfig)
+	e.Expect(err).NotTo(HaveOccurred())
+	for _, access := range config.AuthInfos {
+		access.Impersonate = user
+	}
+	e.Expect(clientcmd.WriteToFile(*config, e.kubeconfig)).To(Succeed())
+}
+
+// start returns when the operator is at work: before, it would not end in good order.
+func (e *example) start() {
+	e.t.Helper()
+	var err error
+	e.operator, err = program.Start(e.file, e.args, "KUBECONFIG="+e.kubeconfig)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Eventually(e.operator.Lines).Should(ContainElement(ContainSubstring("Starting workers")))
+}
+
+// stop ends the operator, which may be started again.
+func (e *example) stop() {
+	e.t.Helper()
+	if e.operator == nil {
+		return
+	}
+	if err := e.operator.Stop(10 * time.Second); err != nil {
+		e.t.Error(err)
+	}
+	e.earlier, e.operator = append(e.earlier, e.operator.Lines()...), nil
+}
+
+// lines are all that the operator has logged so far.
+func (e *example) lines() []string {
+	if e.operator == nil {
+		return e.earlier
+	}
+	return append(slices.Clip(e.earlier), e.operator.Lines()...)
+}
+
+// manifests are the objects in a folder below config, none if there is no such folder.
+func manifests(t *testing.T, name, folder string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(name, "config", folder, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		objects = append(objects, decode(t, read(t, file))...)
+	}
+	return objects
+}
+
+// watch looks at each source file. The go command notes what a test looks at, but not what its children
+// read; without this, the result of the last run would be taken from the cache after a change.
+func watch(t *testing.T) {
+	for _, folder := range []string{".", "../pkg", "../internal", "../go.mod"} {
+		if err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			_, err = os.Stat(path)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

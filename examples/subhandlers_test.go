@@ -1,0 +1,25 @@
+package examples
+
+import (
+	. "github.com/onsi/gomega"
+)
+
+func subhandlers(e *example) {
+	web := e.sample("web")
+	web.create()
+	e.Eventually(web.field("metadata", "annotations")).Should(And(
+		HaveKeyWithValue("kopf.zalando.org/roll", ContainSubstring(`"subrefs":["roll/amsterdam","roll/atlantis","roll/mumbai","roll/tokyo"]`)),
+		HaveKeyWithValue("kopf.zalando.org/roll.amsterdam", ContainSubstring(`"success":true`)),
+		HaveKeyWithValue("kopf.zalando.org/roll.atlantis", ContainSubstring(`"failure":true,"message":"there is no region \"atlantis\""`)),
+		HaveKeyWithValue("kopf.zalando.org/roll.tokyo", ContainSubstring(`"success":false,"failure":false,"message":"the servers are still booting"`))))
+
+	e.logs(`Handled`, `"reason": "create"`)
+	deployed := map[string]any{"amsterdam": "web:1.0", "mumbai": "web:1.0", "tokyo": "web:1.0"}
+	e.Expect(web.get("status", "regions")).To(Equal(deployed))
+	e.Expect(web.get("metadata", "annotations")).To(HaveLen(1), "the records are gone")
+
+	web.patch(`{"spec":{"image":"web:1.1","regions":["amsterdam"]}}`)
+	e.logs(`Handled`, `"reason": "update"`)
+	e.Expect(web.get("status", "regions", "amsterdam")).To(Equal("web:1.1"))
+	web.delete()
+}
