@@ -23,6 +23,8 @@ var walks = map[string]func(*example){
 	"03-exceptions":  exceptions,
 	"05-handlers":    handlers,
 	"07-subhandlers": subhandlers,
+	"08-events":      events,
+	"10-builtins":    builtins,
 }
 
 // flags are what an example is started with, if its README says so.

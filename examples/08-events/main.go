@@ -1,0 +1,69 @@
+// Command 08-events is an operator that only watches: it leaves no trace on the objects.
+package main
+
+import (
+	"context"
+	"os"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// Request is what the handlers are given.
+type Request = kopf.Request[*unstructured.Unstructured]
+
+func main() {
+	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
+	if err := run(); err != nil {
+		ctrl.Log.Error(err, "The operator has failed")
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
+	if err != nil {
+		return err
+	}
+	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
+	databases := kopf.For(kopf.Unstructured(database)).
+		OnEvent("observe", observe).
+		OnEvent("follow", follow)
+	if err := kopf.SetupWithManager(mgr, databases); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// observe is called for each state of each object, also for the last one of an object that is gone.
+func observe(ctx context.Context, req *Request) error {
+	event := req.Event
+	if event == "" {
+		event = "none, it was there before" // found when the operator started
+	}
+	log.FromContext(ctx).Info("A state of a database", "event", event, "generation", req.Object.GetGeneration())
+	return nil
+}
+
+// sizes are remembered for each object, in this process alone. They are forgotten with the object.
+var sizes = kopf.NewMemo[int64]("sizes")
+
+// follow finds out what is new. There is neither req.Old nor req.Diff: they would have to be kept on the
+// object.
+func follow(ctx context.Context, req *Request) error {
+	size, _, err := unstructured.NestedInt64(req.Object.Object, "spec", "sizeGiB")
+	if err != nil {
+		return err // logged, and that is all: the next state is another call
+	}
+	if before, ok := sizes.Load(ctx); ok && before != size {
+		log.FromContext(ctx).Info("The size is another one", "before", before, "now", size)
+	}
+	sizes.Store(ctx, size)
+	return nil
+}

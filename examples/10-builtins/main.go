@@ -1,0 +1,83 @@
+// Command 10-builtins is an operator for kinds that every cluster has: pods and namespaces.
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// Labels by which the objects ask for it. A cluster has many pods, and most are none of our business.
+const (
+	watched  = "builtins.example.com/watched"
+	isolated = "builtins.example.com/isolated"
+)
+
+func main() {
+	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
+	if err := run(); err != nil {
+		ctrl.Log.Error(err, "The operator has failed")
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	pods := kopf.For(&corev1.Pod{}).
+		// A field of the status, which others write.
+		OnField("phase", "status.phase", announce, kopf.Label(watched))
+	namespaces := kopf.For(&corev1.Namespace{}).
+		// Not for what has happened, but for what has to be: also when somebody touches the policy.
+		OnReconcile("isolate", isolate, kopf.Label(isolated, kopf.Equal("true")), kopf.Interval(time.Hour)).
+		Owns(&networkingv1.NetworkPolicy{})
+
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		Metrics: server.Options{BindAddress: "0"},
+		// The API server sends those with the labels, and no others.
+		Cache: cache.Options{ByObject: kopf.ByObject(pods, namespaces)},
+	})
+	if err != nil {
+		return err
+	}
+	if err := kopf.SetupWithManager(mgr, pods, namespaces); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// announce tells of the phases of a pod, also in an Event, for `kubectl describe`.
+func announce(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
+	before, now := req.Field()
+	log.FromContext(ctx).Info("The pod has another phase", "before", before, "now", now)
+	if now == string(corev1.PodFailed) {
+		req.Eventf(corev1.EventTypeWarning, "PodFailed", "Watch", "The pod was %v, and has failed", before)
+	}
+	return nil
+}
+
+// isolate sees to it that nobody from outside reaches the pods of a namespace.
+func isolate(ctx context.Context, req *kopf.Request[*corev1.Namespace]) error {
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Name, Name: "isolated"}}
+	done, err := controllerutil.CreateOrUpdate(ctx, req.Client, policy, func() error {
+		policy.Spec = networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}
+		return controllerutil.SetControllerReference(req.Object, policy, req.Client.Scheme()) // this is what Owns goes by
+	})
+	if err != nil {
+		return err // again after a backoff
+	}
+	if done != controllerutil.OperationResultNone {
+		log.FromContext(ctx).Info("The namespace is isolated", "policy", done)
+	}
+	return nil
+}
