@@ -7,6 +7,7 @@ import (
 )
 
 func builtins(e *example) {
+	e.start()
 	e.apply()
 	// There is no kubelet here, and nobody else who would run the pod.
 	once := e.sample("once")

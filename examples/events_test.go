@@ -6,7 +6,6 @@ import (
 
 func events(e *example) {
 	orders := e.sample("orders")
-	e.stop() // the example begins with an object that is there before the operator
 	orders.create()
 	e.start()
 	e.logs(`none, it was there before`)

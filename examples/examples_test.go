@@ -25,10 +25,9 @@ var walks = map[string]func(*example){
 	"07-subhandlers": subhandlers,
 	"08-events":      events,
 	"10-builtins":    builtins,
+	"11-filtering":   filtering,
+	"13-hooks":       hooks,
 }
-
-// flags are what an example is started with, if its README says so.
-var flags = map[string][]string{}
 
 func TestExamples(t *testing.T) {
 	if testing.Short() {
@@ -50,7 +49,7 @@ func TestExamples(t *testing.T) {
 	})
 	for _, name := range slices.Sorted(maps.Keys(walks)) {
 		t.Run(name, func(t *testing.T) {
-			e := run(t, cp, name, flags[name]...)
+			e := prepare(t, cp, name)
 			walks[name](e)
 			e.readme()
 		})

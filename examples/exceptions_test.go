@@ -5,6 +5,7 @@ import (
 )
 
 func exceptions(e *example) {
+	e.start()
 	nightly := e.sample("nightly")
 	nightly.create()
 	e.Eventually(nightly.field("status", "problem")).Should(ContainSubstring("only s3 is supported"))

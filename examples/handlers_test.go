@@ -5,6 +5,7 @@ import (
 )
 
 func handlers(e *example) {
+	e.start()
 	shop := e.sample("shop")
 	shop.create()
 	e.logs(`Handled`, `"reason": "create"`)

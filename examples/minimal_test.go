@@ -5,6 +5,7 @@ import (
 )
 
 func minimal(e *example) {
+	e.start()
 	orders := e.sample("orders")
 	orders.create()
 	e.logs(`Handled`, `"reason": "create"`)

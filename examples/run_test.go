@@ -24,7 +24,7 @@ const (
 	patience = 30 * time.Second
 )
 
-// An example is running.
+// An example is what the readers of its README have before them.
 type example struct {
 	Gomega
 	t      *testing.T
@@ -32,16 +32,15 @@ type example struct {
 	client client.Client
 
 	file, kubeconfig string
-	args             []string
 	operator         *program.Program
 	earlier          []string // what it had logged when it was stopped
 }
 
-// run builds an example, and runs it until the end of the test; with the rights that its manifests give,
-// if there are any.
-func run(t *testing.T, cp *controlplane.ControlPlane, name string, args ...string) *example {
+// prepare builds an example. Once it is started, it runs until the end of the test: with the rights that its
+// manifests give, if there are any.
+func prepare(t *testing.T, cp *controlplane.ControlPlane, name string) *example {
 	e := &example{
-		Gomega: NewWithT(t), t: t, name: name, args: args,
+		Gomega: NewWithT(t), t: t, name: name,
 		file: filepath.Join(t.TempDir(), name), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"),
 	}
 	e.SetDefaultEventuallyTimeout(patience)
@@ -65,7 +64,6 @@ func run(t *testing.T, cp *controlplane.ControlPlane, name string, args ...strin
 			}
 		}
 	})
-	e.start()
 	return e
 }
 
@@ -78,11 +76,11 @@ func (e *example) impersonate(user string) {
 	e.Expect(clientcmd.WriteToFile(*config, e.kubeconfig)).To(Succeed())
 }
 
-// start returns when the operator is at work: before, it would not end in good order.
-func (e *example) start() {
+// start runs the operator. It returns when that is at work: before, it would not end in good order.
+func (e *example) start(args ...string) {
 	e.t.Helper()
 	var err error
-	e.operator, err = program.Start(e.file, e.args, "KUBECONFIG="+e.kubeconfig)
+	e.operator, err = program.Start(e.file, args, "KUBECONFIG="+e.kubeconfig)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Eventually(e.operator.Lines).Should(ContainElement(ContainSubstring("Starting workers")))
 }

@@ -5,6 +5,7 @@ import (
 )
 
 func subhandlers(e *example) {
+	e.start()
 	web := e.sample("web")
 	web.create()
 	e.Eventually(web.field("metadata", "annotations")).Should(And(

@@ -1,0 +1,115 @@
+// Command 13-hooks is an operator with something around its handlers: things to do at the start and at
+// the end, checks and probes, and traces.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// Database is the kind. It has no Go type.
+type Database = *unstructured.Unstructured
+
+func main() {
+	metrics := flag.String("metrics-bind-address", "localhost:8080", "where metrics and probes are served")
+	health := flag.String("health-probe-bind-address", "localhost:8081", "where the checks are served")
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
+	if err := run(*metrics, *health); err != nil {
+		ctrl.Log.Error(err, "The operator has failed")
+		os.Exit(1)
+	}
+}
+
+func run(metrics, health string) error {
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		Metrics:                server.Options{BindAddress: metrics},
+		HealthProbeBindAddress: health,
+	})
+	if err != nil {
+		return err
+	}
+	tracer := newTracer()
+	databases := kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"})).
+		Use(traced[Database](tracer), counted). // around the handlers that follow, the first one outermost
+		OnCreate("provision", provision)
+
+	var cloud session
+	// SetupWithManager adds the checks /healthz and /readyz to the manager, and the probes to its metrics server.
+	if err := kopf.SetupWithManager(mgr, databases,
+		kopf.OnStartup("login", cloud.login, kopf.Retries(5), kopf.Backoff(time.Second)), // before any handler
+		kopf.OnCleanup("logout", cloud.logout, kopf.Timeout(5*time.Second)),              // after the last one
+		kopf.OnProbe("provisioned", func(context.Context) (any, error) { return provisioned.Load(), nil }),
+		kopf.OnProbe("cloud", cloud.probe),
+		kopf.WithStuckAfter(5*time.Minute), // what /healthz calls stuck: no handler here takes so long
+		kopf.WithReconcilerWrapper(tracedCycle(tracer)),
+	); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// provision fails once, so that there is something to be seen.
+func provision(ctx context.Context, req *kopf.Request[Database]) error {
+	if req.Attempt.Number == 0 {
+		return kopf.Temporary(errors.New("no capacity"), 100*time.Millisecond)
+	}
+	log.FromContext(ctx).Info("Provisioning")
+	return nil
+}
+
+var provisioned atomic.Int64
+
+// counted is a middleware: it makes a handler of a handler.
+func counted(next kopf.Handler[Database]) kopf.Handler[Database] {
+	return func(ctx context.Context, req *kopf.Request[Database]) error {
+		err := next(ctx, req)
+		if err == nil {
+			provisioned.Add(1)
+		}
+		return err // as it is: the framework has to see what it means
+	}
+}
+
+// A session is something that the operator needs as a whole.
+type session struct {
+	attempts int
+	open     atomic.Bool
+}
+
+// login fails once. The operator does not start until it has succeeded, and ends if it fails for good.
+func (s *session) login(ctx context.Context) error {
+	if s.attempts++; s.attempts == 1 {
+		return kopf.Temporary(errors.New("the cloud is not there yet"), 100*time.Millisecond)
+	}
+	log.FromContext(ctx).Info("Logged in")
+	s.open.Store(true)
+	return nil
+}
+
+func (s *session) logout(ctx context.Context) error {
+	log.FromContext(ctx).Info("Logged out")
+	s.open.Store(false)
+	return nil
+}
+
+// probe is asked when somebody asks for the probes; its error makes their answer an error.
+func (s *session) probe(context.Context) (any, error) {
+	if !s.open.Load() {
+		return nil, errors.New("there is no session")
+	}
+	return "connected", nil
+}
