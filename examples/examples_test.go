@@ -27,6 +27,7 @@ var walks = map[string]func(*example){
 	"10-builtins":    builtins,
 	"11-filtering":   filtering,
 	"13-hooks":       hooks,
+	"16-indexing":    indexing,
 }
 
 func TestExamples(t *testing.T) {

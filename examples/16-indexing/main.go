@@ -1,0 +1,91 @@
+// Command 16-indexing is an operator that finds objects by what is in them, without asking the API server.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/16-indexing/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+const (
+	// restarts is the label of config maps whose apps are to be started again when they change.
+	restarts = "indexing.example.com/restarts"
+	// restartedFor is the annotation of apps with the version of their config map.
+	restartedFor = "indexing.example.com/restarted-for"
+)
+
+func main() {
+	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
+	if err := run(); err != nil {
+		ctrl.Log.Error(err, "The operator has failed")
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	if err := v1.AddToScheme(clientgoscheme.Scheme); err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
+	if err != nil {
+		return err
+	}
+	apps := kopf.For(&v1.App{})
+	// The index is complete before the first handler is called, and follows the apps from then on.
+	byConfig := kopf.IndexBy(apps, "by-config", func(_ context.Context, req *kopf.Request[*v1.App]) (map[types.NamespacedName]string, error) {
+		app := req.Object
+		return map[types.NamespacedName]string{{Namespace: app.Namespace, Name: app.Spec.Config}: app.Name}, nil
+	}, kopf.Field("spec.config")) // apps without it are not in the index
+	apps.OnCreate("start", start).
+		OnUpdate("restart", restart, kopf.Field(`metadata.annotations.indexing\.example\.com/restarted-for`))
+
+	configs := kopf.For(&corev1.ConfigMap{}).
+		OnUpdate("spread", spread(byConfig), kopf.Label(restarts), kopf.Field("data"))
+
+	if err := kopf.SetupWithManager(mgr, apps, configs); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// spread makes a handler that tells the apps of a config map that it has changed.
+func spread(byConfig *kopf.Index[types.NamespacedName, string]) kopf.Handler[*corev1.ConfigMap] {
+	return func(ctx context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
+		names := byConfig.Get(client.ObjectKeyFromObject(req.Object))
+		slices.Sort(names)
+		log.FromContext(ctx).Info("The config map has changed", "diff", req.Diff.String(), "apps", names)
+		for _, name := range names {
+			app := &v1.App{}
+			app.Namespace, app.Name = req.Object.Namespace, name
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, restartedFor, req.Object.ResourceVersion)
+			// It may have gone meanwhile. Any other error has this called again, for all of them.
+			if err := req.Client.Patch(ctx, app, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func start(ctx context.Context, req *kopf.Request[*v1.App]) error {
+	log.FromContext(ctx).Info("Starting the app", "image", req.Object.Spec.Image)
+	return nil
+}
+
+func restart(ctx context.Context, req *kopf.Request[*v1.App]) error {
+	log.FromContext(ctx).Info("Starting the app again", "image", req.Object.Spec.Image)
+	return nil
+}
