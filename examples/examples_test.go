@@ -28,6 +28,7 @@ var walks = map[string]func(*example){
 	"11-filtering":   filtering,
 	"13-hooks":       hooks,
 	"16-indexing":    indexing,
+	"99-all-at-once": allAtOnce,
 }
 
 func TestExamples(t *testing.T) {

@@ -1,0 +1,72 @@
+// Package v1 has the kinds of the example: Cluster.
+//
+// +kubebuilder:object:generate=true
+// +groupName=all.example.com
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is that of the kinds.
+var GroupVersion = schema.GroupVersion{Group: "all.example.com", Version: "v1"}
+
+// AddToScheme makes the kinds known to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &Cluster{}, &ClusterList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
+
+// Cluster asks for a cluster of database servers.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.spec.nodes`
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.address`
+type Cluster struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ClusterSpec   `json:"spec"`
+	Status ClusterStatus `json:"status,omitempty"`
+}
+
+// ClusterSpec is what its author wants.
+type ClusterSpec struct {
+	// Version of the servers.
+	Version string `json:"version"`
+	// Nodes is how many servers there are.
+	//
+	// +kubebuilder:validation:Minimum=1
+	Nodes int32 `json:"nodes"`
+	// Users who may log in.
+	//
+	// +listType=set
+	Users []string `json:"users,omitempty"`
+}
+
+// ClusterStatus is how far the operator has come.
+type ClusterStatus struct {
+	// Address under which the servers are found.
+	Address string `json:"address,omitempty"`
+	// Users who can log in.
+	Users map[string]bool `json:"users,omitempty"`
+	// Results of handlers, by their ids.
+	//
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Results *runtime.RawExtension `json:"results,omitempty"`
+}
+
+// ClusterList is a list of clusters.
+//
+// +kubebuilder:object:root=true
+type ClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Cluster `json:"items"`
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/99-all-at-once/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// provision has a result, which is kept under status.results.provision.
+func provision(ctx context.Context, req *Request) error {
+	if req.Attempt.Number == 0 {
+		return kopf.Temporary(errors.New("no capacity"), 0) // again, at once
+	}
+	req.Object.Status.Address = req.Object.Name + ".db.example.com"
+	req.SetResult(map[string]any{"attempts": req.Attempt.Number + 1})
+	req.Eventf(corev1.EventTypeNormal, "Provisioned", "Provision", "There are %d nodes", req.Object.Spec.Nodes)
+	log.FromContext(ctx).Info("Provisioned")
+	return nil
+}
+
+// connections are remembered for each cluster, in this process.
+var connections = kopf.NewMemo[string]("connections")
+
+func connect(ctx context.Context, req *Request) error {
+	connections.Store(ctx, "tcp://"+req.Object.Status.Address)
+	log.FromContext(ctx).Info("Connected")
+	return nil
+}
+
+// users declares one sub-handler for each user.
+func users(_ context.Context, req *Request) error {
+	for _, user := range req.Object.Spec.Users {
+		req.Sub(user, func(ctx context.Context, req *Request) error {
+			if user == "root" {
+				return kopf.Permanent(errors.New("root is not for everybody"))
+			}
+			if req.Object.Status.Users == nil {
+				req.Object.Status.Users = map[string]bool{}
+			}
+			req.Object.Status.Users[user] = true
+			log.FromContext(ctx).Info("A user may log in", "user", user)
+			return nil
+		}, kopf.Retries(3))
+	}
+	return nil
+}
+
+// upgrade knows the other clusters with the same version.
+func upgrade(versions *kopf.Index[string, string]) kopf.Handler[*v1.Cluster] {
+	return func(ctx context.Context, req *Request) error {
+		before, now := req.Field()
+		alike := slices.Sorted(slices.Values(versions.Get(req.Object.Spec.Version)))
+		log.FromContext(ctx).Info("Upgrading", "from", before, "to", now, "alike", alike)
+		return nil
+	}
+}
+
+func byVersion(_ context.Context, req *Request) (map[string]string, error) {
+	return map[string]string{req.Object.Spec.Version: req.Object.Name}, nil
+}
+
+func scale(ctx context.Context, req *Request) error {
+	connection, connected := connections.Load(ctx)
+	log.FromContext(ctx).Info("Scaling", "diff", req.Diff.String(), "connected", connected, "to", connection)
+	return nil
+}
+
+func greet(context.Context, *Request) error { return errors.New("nobody is listening") }
+
+func tier(cluster *v1.Cluster) string { return cluster.Labels["tier"] }
+
+func move(ctx context.Context, _ *Request, before, now string) error {
+	log.FromContext(ctx).Info("Moving", "from", before, "to", now)
+	return nil
+}
+
+func backup(ctx context.Context, _ *Request) error {
+	log.FromContext(ctx).Info("Backing up")
+	return nil
+}
+
+func farewell(ctx context.Context, _ *Request) error {
+	log.FromContext(ctx).Info("Farewell")
+	return nil
+}
+
+// addressBook keeps a config map for those who use the cluster.
+func addressBook(ctx context.Context, req *Request) error {
+	book := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Namespace, Name: req.Object.Name + "-address"}}
+	done, err := controllerutil.CreateOrUpdate(ctx, req.Client, book, func() error {
+		book.Data = map[string]string{"address": req.Object.Status.Address}
+		return controllerutil.SetControllerReference(req.Object, book, req.Client.Scheme())
+	})
+	if done != controllerutil.OperationResultNone {
+		log.FromContext(ctx).Info("The address book is written", "config map", done)
+	}
+	return err
+}
+
+// An auditor is a reconciler as there are many. Each may stay as it is.
+type auditor struct{}
+
+func (auditor) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	log.FromContext(ctx).Info("Audited", "cluster", req.String())
+	return reconcile.Result{}, nil
+}
+
+func observe(ctx context.Context, req *Request) error {
+	log.FromContext(ctx).Info("Observed", "event", req.Event)
+	return nil
+}
+
+func notice(ctx context.Context, req *kopf.Request[*Metadata]) error {
+	log.FromContext(ctx).Info("A secret of a cluster", "event", req.Event)
+	return nil
+}

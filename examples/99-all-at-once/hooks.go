@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/99-all-at-once/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// began is a memo of the operator as a whole.
+var began = kopf.NewMemo[time.Time]("began")
+
+func open(ctx context.Context) error {
+	began.Store(ctx, time.Now())
+	log.FromContext(ctx).Info("Open")
+	return nil
+}
+
+func closeAll(ctx context.Context) error {
+	since, _ := began.Load(ctx)
+	log.FromContext(ctx).Info("Closed", "after", time.Since(since).String())
+	return nil
+}
+
+// timed is a middleware: it tells of handlers that are slow.
+func timed(next kopf.Handler[*v1.Cluster]) kopf.Handler[*v1.Cluster] {
+	return func(ctx context.Context, req *Request) error {
+		start := time.Now()
+		err := next(ctx, req)
+		if took := time.Since(start); took > time.Second {
+			log.FromContext(ctx).Info("A slow handler", "took", took.String())
+		}
+		return err
+	}
+}
+
+// slow tells of cycles that are.
+func slow(next reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		start := time.Now()
+		result, err := next.Reconcile(ctx, req)
+		if took := time.Since(start); took > 5*time.Second {
+			log.FromContext(ctx).Info("A slow cycle", "took", took.String())
+		}
+		return result, err
+	})
+}

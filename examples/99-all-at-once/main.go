@@ -1,0 +1,104 @@
+// Command 99-all-at-once is an operator with all that there is. No operator needs all of it: look here for
+// how things are written, and in the other examples for what they do.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/99-all-at-once/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// What handlers are given, and what stands for a kind of which only the metadata is of interest.
+type (
+	Request  = kopf.Request[*v1.Cluster]
+	Metadata = metav1.PartialObjectMetadata
+)
+
+func main() {
+	metrics := flag.String("metrics-bind-address", "localhost:8080", "where metrics and probes are served")
+	health := flag.String("health-probe-bind-address", "localhost:8081", "where the checks are served")
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
+	if err := run(*metrics, *health); err != nil {
+		ctrl.Log.Error(err, "The operator has failed")
+		os.Exit(1)
+	}
+}
+
+func run(metrics, health string) error {
+	if err := v1.AddToScheme(clientgoscheme.Scheme); err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		Metrics:                server.Options{BindAddress: metrics},
+		HealthProbeBindAddress: health,
+	})
+	if err != nil {
+		return err
+	}
+	clusters, versions := clusters()
+	if err := kopf.SetupWithManager(mgr, clusters, secrets(),
+		kopf.OnStartup("open", open, kopf.Retries(3), kopf.Backoff(time.Second)),
+		kopf.OnCleanup("close", closeAll),
+		kopf.OnProbe("versions", func(context.Context) (any, error) { return versions.Len(), nil }),
+
+		// Where things are kept: apart from those of another operator for the same kind.
+		kopf.WithFinalizer("all.example.com/finalizer"),
+		kopf.WithProgress(progress.Annotations("all.example.com")),
+		kopf.WithBaseline(progress.AnnotationBaseline("all.example.com")),
+		// How things are done.
+		kopf.WithLifecycle(progress.OneByOne), // one handler in each pass ...
+		kopf.WithCheckpoint(0),                // ... and a write after each of them
+		kopf.WithStuckAfter(5*time.Minute),
+		kopf.WithReconcilerWrapper(slow),
+	); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
+	always := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
+	clusters := kopf.For(&v1.Cluster{}, kopf.WithConcurrency(4), kopf.WithResults("status.results"))
+	versions := kopf.IndexBy(clusters, "by-version", byVersion)
+
+	clusters.Use(timed).
+		// For what has happened.
+		OnCreate("provision", provision, kopf.Retries(10), kopf.BackoffFunc(kopf.Exponential(time.Second, time.Minute)),
+			kopf.Timeout(time.Hour), kopf.AttemptTimeout(time.Minute)).
+		On("connect", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, connect, kopf.After("provision")).
+		On("users", always, users, kopf.Field("spec.users")). // declares sub-handlers
+		OnUpdate("upgrade", upgrade(versions), kopf.Field("spec.version", kopf.From(kopf.Present))).
+		OnField("scale", "spec.nodes", scale, kopf.Errors(kopf.ErrorsPermanent)).
+		OnUpdate("greet", greet, kopf.Annotation("example.com/greet"), kopf.Errors(kopf.ErrorsIgnored)).
+		OnDelete("farewell", farewell, kopf.Optional()). // nothing waits for it
+		// For what has to be.
+		OnReconcile("address-book", addressBook, kopf.Interval(time.Hour)).
+		Owns(&corev1.ConfigMap{}).
+		OnReconcile("audit", kopf.FromReconciler[*v1.Cluster](auditor{}), kopf.Label("tier", kopf.Any(kopf.Equal("gold"), kopf.Equal("silver")))).
+		// For what is to be seen.
+		OnEvent("observe", observe)
+	kopf.OnChange(clusters, "move", tier, move)
+
+	clusters.When(func(req *Request) bool { return tier(req.Object) == "gold" }).
+		OnDelete("backup", backup) // gold clusters wait for it, others get no finalizer
+	return clusters, versions
+}
+
+// secrets are watched without what is in them.
+func secrets() *kopf.Resource[*Metadata] {
+	return kopf.For(kopf.Metadata(corev1.SchemeGroupVersion.WithKind("Secret")), kopf.WithName("all-secrets")).
+		OnEvent("notice", notice, kopf.OwnedBy(&v1.Cluster{}))
+}
