@@ -1,0 +1,152 @@
+package indexing_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/indexing"
+)
+
+type index = indexing.Index[string, int, string]
+
+func newIndex() *index { return indexing.New[string, int, string]() }
+
+// content is all that an index has, sorted.
+func content(x *index) map[string][]int {
+	all := maps.Collect(x.All())
+	for _, values := range all {
+		slices.Sort(values)
+	}
+	return all
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestIndex(t *testing.T) {
+	type values = map[string]int
+	type step struct {
+		id     string
+		values values
+	}
+	for _, test := range []struct {
+		name  string
+		steps []step
+		want  map[string][]int
+	}{
+		{"IDX-01 it is empty at first", nil, map[string][]int{}},
+		{"IDX-02 several objects under one key", []step{{"1", values{"a": 1}}, {"2", values{"a": 2}}}, map[string][]int{"a": {1, 2}}},
+		{"IDX-20 the same value of several objects is there several times", []step{{"1", values{"a": 7}}, {"2", values{"a": 7}}}, map[string][]int{"a": {7, 7}}},
+		{"IDX-02 one object under several keys", []step{{"1", values{"a": 1, "b": 2}}}, map[string][]int{"a": {1}, "b": {2}}},
+		{"IDX-05 one value for each key of an object", []step{{"1", values{"a": 1}}, {"1", values{"a": 3}}}, map[string][]int{"a": {3}}},
+		{"IDX-05 keys that are not named again are left", []step{{"1", values{"a": 1, "b": 2}}, {"1", values{"b": 3, "c": 4}}}, map[string][]int{"b": {3}, "c": {4}}},
+		{"IDX-05 the values of others stay", []step{{"1", values{"a": 1}}, {"2", values{"a": 2}}, {"1", values{"b": 3}}}, map[string][]int{"a": {2}, "b": {3}}},
+		{"IDX-02 keys without values are none", []step{{"1", values{"a": 1}}, {"1", values{}}}, map[string][]int{}},
+		{"IDX-12 what is removed is gone from all keys", []step{{"1", values{"a": 1, "b": 2}}, {"2", values{"b": 3}}, {"1", nil}}, map[string][]int{"b": {3}}},
+		{"IDX-12 a stranger that is removed harms nobody", []step{{"1", values{"a": 1}}, {"2", nil}}, map[string][]int{"a": {1}}},
+		{"IDX-12 it can come again", []step{{"1", values{"a": 1}}, {"1", nil}, {"1", values{"a": 2}}}, map[string][]int{"a": {2}}},
+		{"IDX-03 the zero key and the zero value are values", []step{{"1", values{"": 0}}}, map[string][]int{"": {0}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			x := newIndex()
+			for _, s := range test.steps {
+				if s.values == nil {
+					x.Remove(s.id)
+				} else {
+					x.Set(s.id, s.values)
+				}
+			}
+			equal(t, "content", content(x), test.want)
+			equal(t, "IDX-20 count of keys", x.Len(), len(test.want))
+			for _, key := range []string{"", "a", "b", "c"} {
+				got := x.Get(key)
+				slices.Sort(got)
+				equal(t, "IDX-20 the values of "+key, got, test.want[key])
+				equal(t, "IDX-20 membership of "+key, x.Has(key), len(test.want[key]) > 0)
+			}
+		})
+	}
+}
+
+// IDX-02: what users get is theirs; what they gave stays theirs, too.
+func TestIndexIsReadOnly(t *testing.T) {
+	x := newIndex()
+	given := map[string]int{"a": 1}
+	x.Set("1", given)
+	given["a"], given["b"] = 9, 9
+	x.Get("a")[0] = 9
+	for _, values := range x.All() {
+		values[0] = 9
+	}
+	equal(t, "content", content(x), map[string][]int{"a": {1}})
+}
+
+func TestAllCanBeLeftAndWrittenTo(t *testing.T) {
+	x := newIndex()
+	for n := range 5 {
+		x.Set(fmt.Sprint(n), map[string]int{fmt.Sprint(n): n})
+	}
+	seen := 0
+	for range x.All() {
+		if seen++; seen == 2 {
+			break
+		}
+	}
+	equal(t, "IDX-20 seen before the break", seen, 2)
+	for key, values := range x.All() { // it holds no lock meanwhile, and keys that have gone are left out
+		for n := range 5 {
+			if id := fmt.Sprint(n); id != key {
+				x.Remove(id)
+			}
+		}
+		equal(t, "IDX-20 the values of the first one", len(values), 1)
+	}
+	equal(t, "IDX-20 what is left", x.Len(), 1)
+}
+
+// IDX-19: the informer writes while handlers look up.
+func TestIndexIsSafeForConcurrentUse(t *testing.T) {
+	const objects, rounds = 8, 200
+	x := newIndex()
+	var wg sync.WaitGroup
+	for object := range objects {
+		id := fmt.Sprint(object)
+		wg.Go(func() {
+			for n := range rounds {
+				x.Set(id, map[string]int{"all": n, "own-" + id: n, fmt.Sprint("parity-", n%2): n})
+				if n%10 == 9 {
+					x.Remove(id)
+				}
+			}
+			x.Set(id, map[string]int{"all": object})
+		})
+		wg.Go(func() {
+			for range rounds {
+				if got := x.Get("all"); len(got) > objects {
+					t.Errorf("IDX-05: %d values of %d objects", len(got), objects)
+				}
+				if got := x.Get("own-" + id); len(got) > 1 {
+					t.Errorf("IDX-05: %d values of one object", len(got))
+				}
+				for key, values := range x.All() {
+					if len(values) == 0 {
+						t.Errorf("IDX-02: the key %s has no values", key)
+					}
+				}
+				x.Has("all")
+				x.Len()
+			}
+		})
+	}
+	wg.Wait()
+	equal(t, "content in the end", content(x), map[string][]int{"all": {0, 1, 2, 3, 4, 5, 6, 7}})
+}

@@ -1,0 +1,63 @@
+package inventory_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+)
+
+func TestStirred(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		seen []string // versions of the object, in order
+		own  []string // versions of our own writes
+		from int      // how often something was stirred from outside
+		want bool
+	}{
+		{"nothing has happened", nil, nil, 0, false},
+		{"B-28 somebody's write", []string{"1"}, nil, 0, true},
+		{"B-28 our own write", []string{"2"}, []string{"2"}, 0, false},
+		{"B-28 only our own writes", []string{"2", "3"}, []string{"2", "3"}, 0, false},
+		{"B-28 somebody's write between ours", []string{"2", "3", "4"}, []string{"2", "4"}, 0, true},
+		{"B-28 our own write that is not seen yet", nil, []string{"2"}, 0, false},
+		{"B-28 a child has changed", nil, nil, 1, true},
+		{"B-28 a child has changed beside our own write", []string{"2"}, []string{"2"}, 1, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			i := inventory.New(inventory.Wants{Stirs: true})
+			for _, version := range test.seen {
+				i.Observe(object("a", "1", version), false)
+			}
+			for range test.from {
+				i.Stir(nameOf("a"))
+			}
+			memory := i.Recall("1")
+			memory.Own = test.own
+			equal(t, "stirred", i.Stirred(nameOf("a"), memory), test.want)
+			equal(t, "stirred again", i.Stirred(nameOf("a"), memory), false)
+			equal(t, "stirred elsewhere", i.Stirred(nameOf("b"), &inventory.Memory{}), false)
+		})
+	}
+}
+
+// Many versions may come and go before a worker looks: what is kept of them is bounded, and nothing is lost.
+func TestStirsDoNotPileUp(t *testing.T) {
+	for _, n := range []int{31, 32, 33, 34, 1000} {
+		i := inventory.New(inventory.Wants{Stirs: true})
+		memory := i.Recall("1")
+		i.Observe(object("a", "1", "somebody's"), false)
+		for version := range n {
+			i.Observe(object("a", "1", fmt.Sprint(version)), false)
+			memory.Own = append(memory.Own, fmt.Sprint(version))
+		}
+		equal(t, fmt.Sprintf("B-28 somebody's write before %d of ours", n), i.Stirred(nameOf("a"), memory), true)
+	}
+}
+
+func TestNobodyWantsStirs(t *testing.T) {
+	i := inventory.New(inventory.Wants{})
+	i.Observe(object("a", "1", "1"), false)
+	i.Stir(nameOf("a"))
+	equal(t, "stirred", i.Stirred(nameOf("a"), i.Recall("1")), false)
+}
