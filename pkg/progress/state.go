@@ -15,12 +15,11 @@ import (
 type State struct {
 	purpose  string
 	handlers []handler
-	renewed  []string // ids of sub-handlers that begin anew with their parents
 }
 
 type handler struct {
 	id     string
-	parent string // the id of the handler that has declared it; empty for those of [Load]
+	parent string // the id of a handler above it; empty for those that are no sub-handlers
 	record Record
 	stored bool // something of it, if only an unreadable one, is on the object
 	active bool // selected for the cause
@@ -29,23 +28,42 @@ type handler struct {
 // A Summary counts the selected handlers of a state by how far they are.
 type Summary struct{ Succeeded, Failed, Left int }
 
-// Load reads the records of all ids that could have one. The error tells of unreadable records; the
-// state is good all the same, these records are taken as absent.
+// Load reads the records of all ids that could have one, and of the sub-handlers that those have had. The
+// error tells of unreadable records; the state is good all the same, these records are taken as absent.
 func Load(store Store, obj client.Object, ids []string) (*State, error) {
 	state := &State{handlers: make([]handler, 0, len(ids))}
 	var problems []error
 	for _, id := range ids {
-		record, err := store.Fetch(obj, id)
-		h := handler{id: id, stored: record != nil || err != nil}
-		if record != nil {
-			h.record = *record
-		}
-		state.handlers = append(state.handlers, h)
-		if err != nil {
-			problems = append(problems, err)
+		problems = append(problems, state.load(store, obj, "", id))
+	}
+	for _, h := range state.handlers {
+		for _, id := range h.record.Subrefs {
+			if state.find(id) == nil {
+				problems = append(problems, state.load(store, obj, h.id, id))
+			}
 		}
 	}
 	return state, errors.Join(problems...)
+}
+
+func (s *State) load(store Store, obj client.Object, parent, id string) error {
+	record, err := store.Fetch(obj, id)
+	h := handler{id: id, parent: parent, stored: record != nil || err != nil}
+	if record != nil {
+		h.record = *record
+	}
+	s.handlers = append(s.handlers, h)
+	return err
+}
+
+// find returns nil for an id that was not loaded.
+func (s *State) find(id string) *handler {
+	for i := range s.handlers {
+		if s.handlers[i].id == id {
+			return &s.handlers[i]
+		}
+	}
+	return nil
 }
 
 // Begin selects the handlers of a cause, in their order. Handlers without a record begin at the
@@ -56,7 +74,7 @@ func (s *State) Begin(purpose string, ids []string, now time.Time) (superseded m
 	s.purpose = purpose
 	for i := range s.handlers {
 		h := &s.handlers[i]
-		if foreign := h.record.Purpose; foreign != "" && foreign != purpose {
+		if foreign := h.record.Purpose; foreign != "" && foreign != purpose && h.parent == "" {
 			if superseded == nil {
 				superseded = map[string]Summary{}
 			}
@@ -88,20 +106,17 @@ func (h *handler) enter(purpose string, now time.Time) {
 func (s *State) Adopt(store Store, obj client.Object, parent string, ids []string, now time.Time) error {
 	var problems []error
 	for _, id := range ids {
-		i := slices.IndexFunc(s.handlers, func(h handler) bool { return h.id == id })
-		if i < 0 {
-			record, err := store.Fetch(obj, id)
-			h := handler{id: id, parent: parent, stored: record != nil || err != nil}
-			if record != nil && !slices.Contains(s.renewed, id) {
-				h.record = *record
-			}
-			problems = append(problems, err)
-			i, s.handlers = len(s.handlers), append(s.handlers, h)
+		if known := s.find(id); known == nil {
+			problems = append(problems, s.load(store, obj, parent, id))
+		} else { // in the order of their declaration
+			moved := *known
+			s.handlers = append(slices.DeleteFunc(s.handlers, func(h handler) bool { return h.id == id }), moved)
 		}
-		s.handlers[i].active = true
-		s.handlers[i].enter(s.purpose, now)
+		sub := &s.handlers[len(s.handlers)-1]
+		sub.parent, sub.active = parent, true
+		sub.enter(s.purpose, now)
 		for above := parent; above != ""; {
-			h := &s.handlers[slices.IndexFunc(s.handlers, func(h handler) bool { return h.id == above })]
+			h := s.find(above)
 			if !slices.Contains(h.record.Subrefs, id) {
 				h.record.Subrefs = append(slices.Clone(h.record.Subrefs), id)
 			}
@@ -242,7 +257,8 @@ func (s *State) Save(store Store, obj client.Object) error {
 	var problems []error
 	for i := range s.handlers {
 		h := &s.handlers[i]
-		switch foreign := h.record.Purpose != "" && h.record.Purpose != s.purpose; {
+		// Sub-handlers that are not declared in this pass may be yet: they stay while their parent does.
+		switch foreign := h.record.Purpose != "" && h.record.Purpose != s.purpose && h.parent == ""; {
 		case h.active:
 			problems = append(problems, store.Store(obj, h.id, h.record))
 			h.stored = true
@@ -263,7 +279,6 @@ func (s *State) Purge(store Store, obj client.Object) error {
 func (s *State) Renew(purpose string) {
 	for i := range s.handlers {
 		if h := &s.handlers[i]; h.stored && h.record.Purpose == purpose && h.record.Finished() {
-			s.renewed = append(s.renewed, h.record.Subrefs...)
 			h.record = Record{Purpose: purpose, Subrefs: h.record.Subrefs}
 		}
 	}
@@ -273,7 +288,7 @@ func (s *State) Renew(purpose string) {
 // may stand for a later cause. Delays that are not over yet stay: a change that is made, reverted and
 // made again does not shorten them.
 func (s *State) Retire(store Store, obj client.Object, now time.Time) error {
-	return s.purge(store, obj, func(h handler) bool { return !h.record.delayed(now) })
+	return s.purge(store, obj, func(h handler) bool { return !s.delayed(h, now) })
 }
 
 // Left tells how long after the given time the last of the delays is over that [State.Retire] leaves: then
@@ -302,7 +317,14 @@ func (s *State) Acted(purpose string) bool {
 
 // Retirable reports whether there is anything to [State.Retire].
 func (s *State) Retirable(now time.Time) bool {
-	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && !h.record.delayed(now) })
+	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && !s.delayed(h, now) })
+}
+
+// delayed reports whether the delay of a handler, or of one below it, is not over.
+func (s *State) delayed(h handler, now time.Time) bool {
+	return !h.record.Finished() && (h.record.delayed(now) || slices.ContainsFunc(s.handlers, func(sub handler) bool {
+		return slices.Contains(h.record.Subrefs, sub.id) && sub.record.delayed(now)
+	}))
 }
 
 func (r Record) delayed(now time.Time) bool { return !r.Finished() && r.Delayed.After(now) }
