@@ -1,0 +1,225 @@
+package progress_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// waiting is the outcome of a parent that has to be called again for its sub-handlers.
+func waiting(delay time.Duration) progress.Outcome {
+	return progress.Outcome{Waiting: true, Delay: delay, Attempted: true}
+}
+
+// adopted is the state of a parent "p" for which sub-handlers were declared.
+func adopted(t *testing.T, records map[string]progress.Record, ids ...string) *progress.State {
+	t.Helper()
+	obj := holding(t, records)
+	state := begun(t, obj, "create", "p", "q")
+	mustAdopt(t, state, records, "p", ids...)
+	return state
+}
+
+func mustAdopt(t *testing.T, state *progress.State, records map[string]progress.Record, parent string, ids ...string) {
+	t.Helper()
+	if err := state.Adopt(store, holding(t, records), parent, ids, t0); err != nil {
+		t.Fatalf("Adopt(%s): %v", parent, err)
+	}
+}
+
+func TestAdoptFreshSubHandlers(t *testing.T) {
+	state := adopted(t, nil, "p/b", "p/a")
+	fresh := progress.Record{Started: t0, Purpose: "create"}
+	equal(t, "SUB-07 the record of a sub-handler", state.Record("p/a"), fresh)
+	equal(t, "SUB-12 the parent remembers them", slices.Sorted(slices.Values(state.Record("p").Subrefs)), []string{"p/a", "p/b"})
+	equal(t, "the other one does not", len(state.Record("q").Subrefs), 0)
+	equal(t, "SUB-07 due, in the order of declaration", state.DueBelow("p", t0), []string{"p/b", "p/a"})
+	equal(t, "SUB-10 they are not called by themselves", state.Due(t0), []string{"p", "q"})
+	equal(t, "nothing is below the other one", len(state.DueBelow("q", t0)), 0)
+	equal(t, "SUB-16 summary", state.Summary(), progress.Summary{Left: 2})
+}
+
+func TestAdoptContinues(t *testing.T) {
+	earlier := t0.Add(-time.Hour)
+	for _, test := range []struct {
+		name   string
+		stored progress.Record
+		want   progress.Record
+		due    bool
+	}{
+		{
+			name:   "SUB-07 a finished one is not called again",
+			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "create", Retries: 1, Success: true},
+			want:   progress.Record{Started: earlier, Stopped: earlier, Purpose: "create", Retries: 1, Success: true},
+		},
+		{
+			name:   "SUB-07 SUB-11 one that failed for good is not called again",
+			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "create", Retries: 1, Failure: true, Message: "m"},
+			want:   progress.Record{Started: earlier, Stopped: earlier, Purpose: "create", Retries: 1, Failure: true, Message: "m"},
+		},
+		{
+			name:   "SUB-07 B-11 a delayed one keeps its delay and its attempts",
+			stored: progress.Record{Started: earlier, Delayed: t0.Add(time.Second), Purpose: "create", Retries: 2, Message: "m"},
+			want:   progress.Record{Started: earlier, Delayed: t0.Add(time.Second), Purpose: "create", Retries: 2, Message: "m"},
+		},
+		{
+			name:   "B-02 PROG-24 a success for another cause begins anew",
+			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "update", Retries: 1, Success: true},
+			want:   progress.Record{Started: t0, Purpose: "create"},
+			due:    true,
+		},
+		{
+			name:   "B-11 a delay of another cause stays",
+			stored: progress.Record{Started: earlier, Delayed: t0.Add(time.Second), Purpose: "update", Retries: 2, Message: "m"},
+			want:   progress.Record{Started: earlier, Delayed: t0.Add(time.Second), Purpose: "create", Retries: 2, Message: "m"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			records := map[string]progress.Record{
+				"p":   {Started: earlier, Purpose: test.stored.Purpose, Subrefs: []string{"p/a"}},
+				"p/a": test.stored,
+			}
+			state := adopted(t, records, "p/a")
+			equal(t, "record", state.Record("p/a"), test.want)
+			equal(t, "due", len(state.DueBelow("p", t0)) == 1, test.due)
+		})
+	}
+}
+
+func TestAdoptAnyDepth(t *testing.T) {
+	state := adopted(t, nil, "p/a", "p/b")
+	mustAdopt(t, state, nil, "p/a", "p/a/x")
+	mustAdopt(t, state, nil, "p/a/x", "p/a/x/1", "p/a/x/2")
+	all := []string{"p/a", "p/a/x", "p/a/x/1", "p/a/x/2", "p/b"}
+	equal(t, "SUB-12 the one on top remembers all", slices.Sorted(slices.Values(state.Record("p").Subrefs)), all)
+	equal(t, "SUB-12 so does each for those below it", slices.Sorted(slices.Values(state.Record("p/a").Subrefs)), all[1:4])
+	equal(t, "SUB-12 the others do not", len(state.Record("p/b").Subrefs), 0)
+	equal(t, "SUB-07 due on the lowest level", state.DueBelow("p/a/x", t0), []string{"p/a/x/1", "p/a/x/2"})
+	equal(t, "SUB-07 due in the middle", state.DueBelow("p/a", t0), []string{"p/a/x"})
+	equal(t, "SUB-16 summary", state.Summary(), progress.Summary{Left: 2})
+}
+
+func TestAdoptKeepsTheOrderOfDeclaration(t *testing.T) {
+	records := map[string]progress.Record{"p": {Started: t0, Purpose: "create", Subrefs: []string{"p/a", "p/b", "p/c"}}}
+	for _, id := range []string{"p/a", "p/b", "p/c"} {
+		records[id] = progress.Record{Started: t0, Purpose: "create"}
+	}
+	state := adopted(t, records, "p/c", "p/a", "p/b")
+	equal(t, "SUB-07 due in a later pass", state.DueBelow("p", t0), []string{"p/c", "p/a", "p/b"})
+}
+
+// SUB-08: the nearest of the delays is that of the parent.
+func TestDelayBelow(t *testing.T) {
+	state := adopted(t, nil, "p/a", "p/b")
+	for _, step := range []struct {
+		name    string
+		id      string
+		outcome progress.Outcome
+		want    time.Duration
+		left    bool
+	}{
+		{"SUB-08 one fails, the other is due", "p/a", again(time.Hour), 0, true},
+		{"SUB-08 the nearest of two delays", "p/b", again(time.Minute), time.Minute, true},
+		{"SUB-10 SUB-11 one has failed for good", "p/b", failed, time.Hour, true},
+		{"SUB-10 all are finished", "p/a", succeeded, 0, false},
+	} {
+		state.Settle(step.id, step.outcome, t0)
+		delay, left := state.DelayBelow("p", t0)
+		equal(t, step.name, delay, step.want)
+		equal(t, step.name+": left", left, step.left)
+	}
+	equal(t, "SUB-10 the parent is not done by that", state.Done(), false)
+}
+
+// B-24, SE-06: kopf counts each iteration as an attempt of the parent.
+func TestWaitingIsNoAttempt(t *testing.T) {
+	state := adopted(t, nil, "p/a")
+	state.Settle("p", waiting(time.Minute), t0)
+	equal(t, "B-24 SUB-08 the record of one that waits", state.Record("p"),
+		progress.Record{Started: t0, Delayed: t0.Add(time.Minute), Purpose: "create", Subrefs: []string{"p/a"}})
+	state.Settle("p", succeeded, t0)
+	equal(t, "B-24 its own attempt counts", state.Record("p").Retries, 1)
+}
+
+func TestSavePurgeOfSubHandlers(t *testing.T) {
+	earlier := map[string]progress.Record{
+		"p":       {Started: t0, Purpose: "create", Subrefs: []string{"p/a", "p/old", "p/old/x"}},
+		"p/a":     {Started: t0, Stopped: t0, Purpose: "create", Retries: 1, Success: true},
+		"p/old":   {Started: t0, Purpose: "create", Retries: 1, Subrefs: []string{"p/old/x"}},
+		"p/old/x": {Started: t0, Purpose: "create", Retries: 1},
+		"other":   {Started: t0, Purpose: "create"},
+	}
+	obj := holding(t, earlier)
+	state := loaded(t, obj, "p", "q")
+	state.Begin("create", []string{"p", "q"}, t0)
+	if err := state.Adopt(store, obj, "p", []string{"p/a", "p/new"}, t0); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "SUB-12 what was ever declared is remembered", slices.Sorted(slices.Values(state.Record("p").Subrefs)),
+		[]string{"p/a", "p/new", "p/old", "p/old/x"})
+	equal(t, "SUB-10 what is not declared any more is not waited for", state.DueBelow("p", t0), []string{"p/new"})
+	if err := state.Save(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "SUB-13 records while the cause lasts", namesOf(obj, kopfPrefix),
+		[]string{"other", "p", "p.a", "p.new", "p.old", "p.old.x", "q"})
+	equal(t, "SUB-12 [wire] sub-references", mustFetch(t, store, obj, "p").Subrefs, []string{"p/a", "p/new", "p/old", "p/old/x"})
+	if err := state.Purge(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "PROG-20 SUB-12 all go with the cause, undeclared ones too", namesOf(obj, kopfPrefix), []string{"other"})
+}
+
+func TestAdoptTakesBrokenRecordsForAbsent(t *testing.T) {
+	obj := configMap(kopfPrefix+"/p.a", `{"retries":`)
+	state := begun(t, obj, "create", "p")
+	if err := state.Adopt(store, obj, "p", []string{"p/a"}, t0); err == nil {
+		t.Error("B-30: there is no word about the broken record")
+	}
+	equal(t, "B-30 it begins anew", state.Record("p/a"), progress.Record{Started: t0, Purpose: "create"})
+}
+
+// What is left when an update is undone: who has acted is told, who waits goes on waiting, and no success
+// stands for a call that was never made.
+func TestRetireSubHandlers(t *testing.T) {
+	done := progress.Record{Started: t0, Stopped: t0, Purpose: "update", Retries: 1, Success: true}
+	late := func(delay time.Duration) progress.Record {
+		return progress.Record{Started: t0, Delayed: t0.Add(delay), Purpose: "update", Retries: 1, Message: "m"}
+	}
+	parent := func(delay time.Duration) progress.Record {
+		return progress.Record{Started: t0, Delayed: t0.Add(delay), Purpose: "update", Subrefs: []string{"p/a", "p/b"}}
+	}
+	for _, test := range []struct {
+		name    string
+		records map[string]progress.Record
+		acted   bool
+		left    time.Duration
+		kept    []string
+	}{
+		{"B-02 a sub-handler has acted", map[string]progress.Record{"p": parent(time.Minute), "p/a": done, "p/b": late(time.Minute)}, true, time.Minute, []string{"p", "p.b"}},
+		{"B-11 the longest delay counts", map[string]progress.Record{"p": parent(-time.Second), "p/a": late(-time.Second), "p/b": late(time.Hour)}, false, time.Hour, []string{"p", "p.b"}},
+		{"B-02 all are over", map[string]progress.Record{"p": parent(-time.Second), "p/a": done, "p/b": late(-time.Second)}, true, 0, nil},
+		{"B-02 the parent has ended", map[string]progress.Record{"p": {Started: t0, Purpose: "update", Retries: 1, Failure: true, Subrefs: []string{"p/b"}}, "p/b": late(time.Hour)}, true, 0, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			obj := holding(t, test.records)
+			state := loaded(t, obj, "p")
+			equal(t, "started", state.Started("update"), true)
+			equal(t, "started for another cause", state.Started("create"), false)
+			equal(t, "acted", state.Acted("update"), test.acted)
+			equal(t, "acted for another cause", state.Acted("create"), false)
+			if err := state.Retire(store, obj, t0); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "kept", namesOf(obj, kopfPrefix), test.kept)
+			rest := loaded(t, obj, "p")
+			delay, left := rest.Left(t0)
+			equal(t, "left", delay, test.left)
+			equal(t, "any left", left, test.left > 0)
+			equal(t, "nothing more to retire", rest.Retirable(t0), false)
+			equal(t, "more to retire when the delay is over", rest.Retirable(t0.Add(test.left)), len(test.kept) > 0)
+		})
+	}
+}
