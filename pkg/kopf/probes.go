@@ -82,6 +82,9 @@ func (p *probes) ask(ctx context.Context) (map[string]any, error) {
 		}
 	}
 	p.asked = time.Now()
+	if ctx.Err() != nil {
+		p.asked = time.Time{} // nobody waits for the answer any more, and it may be due to that
+	}
 	return p.answer, p.failed
 }
 

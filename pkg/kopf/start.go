@@ -31,6 +31,8 @@ func (o *Operator) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.begins()
+	defer o.starts(nil)
 	err = o.perform(ctx, "startup", o.startup)
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // stopped before it has begun
@@ -69,7 +71,7 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
 		}
 	}
 	o.starts(engines)
-	defer o.starts(nil)
+	defer o.starts(nil) // what is cleaned up after that is no work that could be stuck
 	group, ctx := errgroup.WithContext(ctx)
 	for i, c := range controllers {
 		group.Go(func() error {
@@ -80,6 +82,13 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
 		})
 	}
 	return group.Wait()
+}
+
+// begins takes note that the operator is on its way to run something.
+func (o *Operator) begins() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.started, o.syncing = true, 1
 }
 
 // starts takes note of what is running; nil: nothing is any more.
