@@ -1,0 +1,230 @@
+package kopf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+var errBroken = errors.New("broken")
+
+func nothing(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }
+
+// A clock notes what is called, and when.
+type clock struct {
+	began time.Time
+	notes []string
+}
+
+func newClock() *clock { return &clock{began: time.Now()} }
+
+// does is an activity that ends with these errors, in turn, and then well.
+func (c *clock) does(id string, errs ...error) func(context.Context) error {
+	return func(context.Context) error {
+		c.notes = append(c.notes, fmt.Sprintf("%s after %s", id, time.Since(c.began)))
+		if len(errs) == 0 {
+			return nil
+		}
+		err := errs[0]
+		errs = errs[1:]
+		return err
+	}
+}
+
+func TestActivities(t *testing.T) {
+	type check struct {
+		name    string
+		options func(*clock) []kopf.Option
+		notes   []string
+		asked   bool // the API server
+		errors  []string
+	}
+	for _, test := range []check{
+		{
+			name: "ACT-01 ACT-04 in order, before the API server is asked",
+			options: func(c *clock) []kopf.Option {
+				return []kopf.Option{kopf.OnStartup("one", c.does("one")), kopf.OnStartup("two", c.does("two"))}
+			},
+			notes: []string{"one after 0s", "two after 0s"}, asked: true,
+		},
+		{
+			name: "ACT-03 an error delays the start by a minute",
+			options: func(c *clock) []kopf.Option {
+				return []kopf.Option{kopf.OnStartup("one", c.does("one", errBroken, errBroken))}
+			},
+			notes: []string{"one after 0s", "one after 1m0s", "one after 2m0s"}, asked: true,
+		},
+		{
+			name: "ACT-01 each at its own pace, until all are finished",
+			options: func(c *clock) []kopf.Option {
+				return []kopf.Option{
+					kopf.OnStartup("slow", c.does("slow", errBroken), kopf.Backoff(10*time.Second)),
+					kopf.OnStartup("quick", c.does("quick", kopf.Temporary(errBroken, time.Second), kopf.Temporary(errBroken, 3*time.Second))),
+					kopf.OnStartup("good", c.does("good")),
+				}
+			},
+			notes: []string{"slow after 0s", "quick after 0s", "good after 0s", "quick after 1s", "quick after 4s", "slow after 10s"}, asked: true,
+		},
+		{
+			name: "ACT-02 ACT-04 ACT-07 a failure for good stops the operator, after all have finished",
+			options: func(c *clock) []kopf.Option {
+				return []kopf.Option{
+					kopf.OnStartup("bad", c.does("bad", kopf.Permanent(errBroken))),
+					kopf.OnStartup("late", c.does("late", errBroken), kopf.Backoff(time.Second)),
+					kopf.OnCleanup("cleanup", c.does("cleanup")),
+				}
+			},
+			notes:  []string{"bad after 0s", "late after 0s", "late after 1s"},
+			errors: []string{"cannot start", `OnStartup("bad")`, "broken"},
+		},
+		{
+			name: "ACT-02 all that have failed are told",
+			options: func(c *clock) []kopf.Option {
+				return []kopf.Option{
+					kopf.OnStartup("limited", c.does("limited", errBroken, errBroken, errBroken), kopf.Retries(2), kopf.Backoff(time.Second)),
+					kopf.OnStartup("strict", c.does("strict", errBroken), kopf.Errors(kopf.ErrorsPermanent)),
+					kopf.OnStartup("timed", c.does("timed", errBroken, errBroken), kopf.Timeout(5*time.Second), kopf.Backoff(4*time.Second)),
+					kopf.OnStartup("panics", func(context.Context) error { panic("oh") }, kopf.Retries(1)),
+					kopf.OnStartup("ignored", c.does("ignored", errBroken), kopf.Errors(kopf.ErrorsIgnored)),
+				}
+			},
+			notes: []string{
+				"limited after 0s", "strict after 0s", "timed after 0s", "ignored after 0s", "limited after 1s", "timed after 4s",
+			},
+			errors: []string{`OnStartup("limited")`, "gave up after 2 attempts", `OnStartup("strict")`, `OnStartup("timed")`, "5s", `OnStartup("panics")`, "oh"},
+		},
+		{
+			name: "ACT-06 the cleanup, in order, whatever has ended the operator",
+			options: func(c *clock) []kopf.Option {
+				return []kopf.Option{
+					kopf.OnCleanup("one", c.does("one", errBroken), kopf.Backoff(time.Second)),
+					kopf.OnCleanup("two", c.does("two", kopf.Permanent(errBroken))),
+				}
+			},
+			notes: []string{"one after 0s", "two after 0s", "one after 1s"}, asked: true,
+			errors: []string{`OnCleanup("two")`, "broken"},
+		},
+		{
+			name: "ACT-02 an attempt is cut off by its own limit",
+			options: func(*clock) []kopf.Option {
+				return []kopf.Option{kopf.OnStartup("hangs", func(ctx context.Context) error {
+					<-ctx.Done()
+					return ctx.Err()
+				}, kopf.AttemptTimeout(time.Second), kopf.Retries(1))}
+			},
+			errors: []string{`OnStartup("hangs")`, "deadline"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, mgr := newClock(), &standIn{}
+				err := newOperator(mgr, test.options(c)...).Start(t.Context())
+				equal(t, "calls", c.notes, test.notes)
+				equal(t, "is the API server asked?", mgr.asked > 0, test.asked)
+				equal(t, "has that ended it?", errors.Is(err, errNoServer), test.asked)
+				for _, text := range test.errors {
+					if err == nil || !strings.Contains(err.Error(), text) {
+						t.Errorf("error = %v, want one with %q", err, text)
+					}
+				}
+			})
+		})
+	}
+}
+
+// ACT-07: one that is stopped while it starts has nothing to clean up, and has not failed.
+func TestStoppedWhileStarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, mgr := newClock(), &standIn{}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := newOperator(mgr,
+			kopf.OnStartup("never", c.does("never", errBroken)),
+			kopf.OnCleanup("cleanup", c.does("cleanup")),
+		).Start(ctx)
+		equal(t, "error", err, error(nil))
+		equal(t, "calls", c.notes, []string{"never after 0s"})
+		equal(t, "it has stopped at once", time.Since(c.began), 10*time.Second)
+		equal(t, "requests", mgr.asked, 0)
+	})
+}
+
+// ACT-06: the cleanup may still talk to others.
+func TestCleanupHasTime(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var stopped, cleaning error
+	err := newOperator(&standIn{},
+		kopf.OnStartup("stop", func(context.Context) error { cancel(); return nil }),
+		kopf.OnCleanup("cleanup", func(inner context.Context) error {
+			stopped, cleaning = ctx.Err(), inner.Err()
+			return nil
+		}),
+	).Start(ctx)
+	equal(t, "the operator has ended", errors.Is(err, errNoServer), true)
+	equal(t, "its context is done", stopped, context.Canceled)
+	equal(t, "that of the cleanup is not", cleaning, error(nil))
+}
+
+// MEMO-02, ACT-05: activities share a memo; it is the operator's.
+func TestMemoOfTheOperator(t *testing.T) {
+	memo, other := kopf.NewMemo[int]("one"), kopf.NewMemo[int]("one")
+	var got int
+	var known, otherKnown bool
+	_ = newOperator(&standIn{},
+		kopf.OnStartup("store", func(ctx context.Context) error { memo.Store(ctx, 7); return nil }),
+		kopf.OnCleanup("load", func(ctx context.Context) error {
+			got, known = memo.Load(ctx)
+			_, otherKnown = other.Load(ctx)
+			return nil
+		}),
+	).Start(t.Context())
+	equal(t, "MEMO-02 the value", got, 7)
+	equal(t, "MEMO-02 it is known", known, true)
+	equal(t, "MEMO-02 a memo of the same name is another one", otherKnown, false)
+}
+
+func TestMemoOutsideOfHandlers(t *testing.T) {
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "the-memo") || !strings.Contains(said, "context") {
+			t.Errorf("MEMO-01: it says %q, want which memo, and what to do", said)
+		}
+	}()
+	kopf.NewMemo[int]("the-memo").Load(t.Context())
+}
+
+func TestMistakesOfActivities(t *testing.T) {
+	fine := func(context.Context) error { return nil }
+	for _, test := range []struct {
+		name   string
+		option kopf.Option
+		want   string
+	}{
+		{"ACT-01 no id", kopf.OnStartup("", fine), "the id is empty"},
+		{"ACT-01 no function", kopf.OnCleanup("a", nil), `OnCleanup("a")`},
+		{"ACT-01 a negative limit", kopf.OnStartup("a", fine, kopf.Retries(-1)), "negative"},
+		{"ACT-01 an option that means nothing", kopf.OnStartup("a", fine, kopf.Field("spec")), `OnStartup("a")`},
+		{"PROBE-02 no id", kopf.OnProbe("", func(context.Context) (any, error) { return nil, nil }), "the id is empty"},
+		{"PROBE-02 no function", kopf.OnProbe("a", nil), `OnProbe("a")`},
+		{"SE-16 no time to be stuck", kopf.WithStuckAfter(0), "WithStuckAfter"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if err := newOperator(&standIn{}, test.option).Validate(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error = %v, want one with %q", err, test.want)
+			}
+		})
+	}
+	twice := newOperator(&standIn{}, kopf.OnStartup("a", fine), kopf.OnStartup("a", fine)).Validate()
+	if twice == nil || !strings.Contains(twice.Error(), "twice") {
+		t.Errorf("ACT-01: error = %v, want one that says that an id is used twice", twice)
+	}
+	both := newOperator(&standIn{}, kopf.OnStartup("a", fine), kopf.OnCleanup("a", fine)).Validate()
+	equal(t, "ACT-01 one id at the start and at the end", both, error(nil))
+}
