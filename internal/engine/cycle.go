@@ -75,6 +75,8 @@ type share struct {
 	outcome progress.Outcome
 	doc     patching.Document // what it has changed, and its result
 	level   *levelState       // of a level-triggered handler, which has no record
+	open    bool              // its sub-handlers are being called: how it ends is not known yet
+	refusal error             // what was told about it meanwhile
 }
 
 // closed reports whether the cause is over: all its handlers are done.

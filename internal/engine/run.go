@@ -45,7 +45,10 @@ func now() time.Time { return time.Now() }
 
 // call makes one attempt at one handler, and takes in what it wants to be written.
 func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
-	s := &share{id: id, policy: h.Policy, before: c.state.Record(id)}
+	s := &share{id: id, policy: h.Policy, before: c.state.Record(id), open: true}
+	if s.before.Waits() {
+		s.policy.Timeout = nil // it is only to declare its sub-handlers once more (B-24)
+	}
 	var result any
 	var subs []Sub
 	do := func(ctx context.Context) error {
@@ -68,14 +71,19 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 		if !outcome.Success || outcome.Err != nil || len(subs) == 0 {
 			return outcome
 		}
-		return e.runSubs(ctx, c, id, h, subs)
+		outcome = e.runSubs(ctx, c, id, h, subs)
+		if s.refusal != nil {
+			return s.refused(now())
+		}
+		return outcome
 	}
 	began, worked := now(), c.worked
 	c.unsaved = true
 	s.outcome = execution.Invoke(ctx, execution.Call{
-		Kind: e.Name, ID: id, Label: h.Label, Reason: string(c.reason), Policy: h.Policy, Record: s.before,
+		Kind: e.Name, ID: id, Label: h.Label, Reason: string(c.reason), Policy: s.policy, Record: s.before,
 		Do: do, Then: children,
 	})
+	s.open = false
 	if s.outcome.Success && s.outcome.Err == nil && result != nil {
 		e.deliver(c, s, result)
 	}

@@ -41,6 +41,11 @@ func (r Record) Finished() bool { return r.Success || r.Failure }
 // Due reports whether the handler is to be called at the given time.
 func (r Record) Due(now time.Time) bool { return !r.Finished() && !r.Delayed.After(now) }
 
+// Waits reports whether the handler has done its part, and waits for its sub-handlers.
+func (r Record) Waits() bool {
+	return !r.Finished() && len(r.Subrefs) > 0 && !r.Delayed.IsZero() && r.Message == ""
+}
+
 // Attempt tells the handler where it stands.
 func (r Record) Attempt() Attempt {
 	return Attempt{Number: r.Retries, Started: r.Started, Last: r.Message}

@@ -178,6 +178,18 @@ func (s *State) Reset(id string, record Record) {
 	}
 }
 
+// Reopen has the handlers above one wait for it again, which have succeeded as if it had, but it has not.
+func (s *State) Reopen(id string) {
+	below := s.find(id)
+	if below == nil || below.record.Finished() {
+		return
+	}
+	for h := s.find(below.parent); h != nil && h.record.Success; h = s.find(h.parent) {
+		h.record.Success, h.record.Stopped, h.record.Delayed = false, time.Time{}, below.record.Delayed
+		h.record.Retries--
+	}
+}
+
 // After is the record after an attempt that ended at the given time.
 func (r Record) After(outcome Outcome, now time.Time) Record {
 	if outcome.Interrupted {

@@ -143,6 +143,46 @@ func TestWaitingIsNoAttempt(t *testing.T) {
 	equal(t, "B-24 its own attempt counts", state.Record("p").Retries, 1)
 }
 
+func TestWaits(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		record progress.Record
+		want   bool
+	}{
+		{"B-24 for its sub-handlers", progress.Record{Started: t0, Delayed: t0, Subrefs: []string{"p/a"}}, true},
+		{"B-24 not for its backoff", progress.Record{Started: t0, Delayed: t0, Subrefs: []string{"p/a"}, Retries: 1, Message: "m"}, false},
+		{"B-24 not before its first attempt", progress.Record{Started: t0, Subrefs: []string{"p/a"}}, false},
+		{"B-24 not without any", progress.Record{Started: t0, Delayed: t0}, false},
+		{"B-24 not when it is finished", progress.Record{Started: t0, Delayed: t0, Subrefs: []string{"p/a"}, Success: true}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) { equal(t, "waits", test.record.Waits(), test.want) })
+	}
+}
+
+// 0005: a change of a sub-handler may be refused after its parents have succeeded.
+func TestReopen(t *testing.T) {
+	state := adopted(t, nil, "p/a", "p/b")
+	mustAdopt(t, state, nil, "p/a", "p/a/x")
+	before := state.Record("p/a/x")
+	for _, id := range []string{"p/a/x", "p/a", "p/b", "p"} {
+		state.Settle(id, succeeded, t0)
+	}
+	state.Reopen("p/a/x")
+	equal(t, "SUB-10 nothing to reopen for one that is finished", state.Record("p").Success, true)
+	state.Reset("p/a/x", before)
+	state.Settle("p/a/x", again(time.Minute), t0)
+	state.Reopen("p/a/x")
+	for _, id := range []string{"p", "p/a"} {
+		record := state.Record(id)
+		equal(t, "SUB-10 B-24 it waits again: "+id, record, progress.Record{
+			Started: t0, Delayed: t0.Add(time.Minute), Purpose: "create", Subrefs: record.Subrefs,
+		})
+	}
+	equal(t, "SUB-10 the others are finished", state.Record("p/b").Success, true)
+	state.Reopen("x") // a stranger
+	state.Reopen("q") // it has no parent
+}
+
 func TestSavePurgeOfSubHandlers(t *testing.T) {
 	earlier := map[string]progress.Record{
 		"p":       {Started: t0, Purpose: "create", Subrefs: []string{"p/a", "p/old", "p/old/x"}},
