@@ -76,6 +76,10 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patching.Change) (c
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	written, err := e.writer.Write(ctx, change)
+	if len(e.Levels.IDs()) > 0 {
+		c.memory.Own = append(c.memory.Own, change.Versions...)
+		change.Versions = nil
+	}
 	if err != nil || written == nil {
 		return nil, err
 	}
@@ -86,7 +90,6 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patching.Change) (c
 		version = "" // nothing has changed: no event will tell
 	}
 	c.memory.Await(version, patience)
-	c.memory.Own = append(append(c.memory.Own, change.Versions...), written.GetResourceVersion())
 	c.memory.Released = c.memory.Released || change.Release != "" && c.facts.Deleting
 	return written, nil
 }

@@ -30,7 +30,7 @@ type Memory struct {
 	// Written is the version that our last write made, until it is seen; and until when to wait.
 	Written  string
 	Deadline time.Time
-	// Own are the versions that our writes have made since the object was last reconciled.
+	// Own are the versions that our writes have made, until they are seen.
 	Own []string
 	// Unwritten is work whose write has failed: to be written before anything else is decided.
 	Unwritten any

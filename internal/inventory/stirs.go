@@ -37,6 +37,7 @@ func (i *Inventory) Stirred(key types.NamespacedName, memory *Memory) bool {
 	defer i.mu.Unlock()
 	by, own := i.stirred[key], memory.Own
 	delete(i.stirred, key)
-	memory.Own = nil
+	memory.Own = slices.DeleteFunc(slices.Clone(own), func(version string) bool { return slices.Contains(by, version) })
+	memory.Own = memory.Own[max(0, len(memory.Own)-maxStirs):] // the watch may pass over some
 	return slices.ContainsFunc(by, func(version string) bool { return !slices.Contains(own, version) })
 }

@@ -41,6 +41,30 @@ func TestStirred(t *testing.T) {
 	}
 }
 
+// The watch may lag, and pass over some versions altogether.
+func TestOwnWritesThatAreSeenLate(t *testing.T) {
+	i := inventory.New(inventory.Wants{Stirs: true})
+	memory := i.Recall("1")
+	memory.Own = []string{"2", "3"}
+	equal(t, "B-28 not seen yet", i.Stirred(nameOf("a"), memory), false)
+	i.Observe(object("a", "1", "2"), false)
+	equal(t, "B-28 the first is seen", i.Stirred(nameOf("a"), memory), false)
+	memory.Own = append(memory.Own, "4")
+	i.Observe(object("a", "1", "3"), false)
+	i.Observe(object("a", "1", "4"), false)
+	equal(t, "B-28 the others are seen", i.Stirred(nameOf("a"), memory), false)
+	equal(t, "what is seen is forgotten", len(memory.Own), 0)
+	for version := range 1000 {
+		memory.Own = append(memory.Own, fmt.Sprint(version))
+		i.Stirred(nameOf("a"), memory)
+	}
+	if len(memory.Own) > 100 {
+		t.Errorf("%d versions are kept that are never seen", len(memory.Own))
+	}
+	i.Observe(object("a", "1", "999"), false)
+	equal(t, "B-28 the last is seen", i.Stirred(nameOf("a"), memory), false)
+}
+
 // Many versions may come and go before a worker looks: what is kept of them is bounded, and nothing is lost.
 func TestStirsDoNotPileUp(t *testing.T) {
 	for _, n := range []int{31, 32, 33, 34, 1000} {

@@ -33,7 +33,7 @@ type Change struct {
 	// Acquire and Release put our finalizer on the object, or take it off.
 	Acquire, Release string
 
-	// Versions are those that the parts have made which were accepted, but for the last one.
+	// Versions are those that the object got by the requests that were made for the change.
 	Versions []string
 
 	// status is the answer to the part that went to the status subresource: a change that is
@@ -105,7 +105,6 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 				return nil, err
 			}
 			change.status = written
-			change.Versions = append(change.Versions, written.GetResourceVersion())
 		}
 		doc, guarded = rest, restGuarded
 	}
@@ -160,6 +159,7 @@ func (w *Writer) send(ctx context.Context, change *Change, subresource string, r
 		}
 		switch {
 		case err == nil:
+			change.Versions = append(change.Versions, obj.GetResourceVersion())
 			return obj, nil
 		case apierrors.IsNotFound(err):
 			return nil, w.whatIsGone(ctx, change, err)

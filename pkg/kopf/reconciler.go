@@ -14,12 +14,18 @@ import (
 // again is when a level-triggered handler wants to be called again.
 type again = time.Duration
 
+var errAgain = errors.New("the reconciler wants to be called again")
+
+// levelBackoff is that of level-triggered handlers without one of their own.
+var levelBackoff = Exponential(100*time.Millisecond, 2*time.Minute)
+
 // FromReconciler makes a handler of a reconciler, to keep the one you have:
 //
 //	databases.OnReconcile("main", kopf.FromReconciler[*v1.Database](reconciler))
 //
-// It gets the object's name, and reads the object itself. Its RequeueAfter is respected, its errors are
-// retried with the handler's backoff; reconcile.TerminalError is not. It is not called for objects that
+// It gets the object's name, and reads the object itself. Its RequeueAfter is respected; if it sets only the
+// deprecated Requeue, it is called again with pauses that grow from 100 milliseconds to 2 minutes. Its errors
+// are retried with the handler's backoff; reconcile.TerminalError is not. It is not called for objects that
 // are gone.
 func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 	if r == nil {
@@ -30,9 +36,12 @@ func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 		if err != nil {
 			return err
 		}
+		if result.Requeue && result.RequeueAfter <= 0 { //nolint:staticcheck // it is deprecated, but reconcilers that set it exist
+			return Temporary(errAgain, levelBackoff(req.Attempt, nil))
+		}
 		req.again = result.RequeueAfter
 		if req.Reason != ReasonReconcile && req.again > 0 {
-			return Temporary(errors.New("the reconciler wants to be called again"), req.again)
+			return Temporary(errAgain, req.again)
 		}
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -186,7 +185,7 @@ func (h *handlerOf[T]) forEngine(c client.Client) engine.Handler {
 	handler := h.Handler
 	handler.Do = h.fn.do(c)
 	if h.role == leveling && handler.Policy.Backoff == nil && handler.Policy.BackoffFunc == nil {
-		handler.Policy.BackoffFunc = Exponential(100*time.Millisecond, 2*time.Minute)
+		handler.Policy.BackoffFunc = levelBackoff
 	}
 	for _, match := range h.when {
 		handler.When = append(handler.When, asked(match, c))
