@@ -78,5 +78,11 @@ func launch(mgr manager.Manager, book *logBook) *running {
 	return r
 }
 
+// working waits until the operator has listed what there is.
+func working(r *running) {
+	GinkgoHelper()
+	Eventually(func() []string { return r.log.find("Starting workers") }).ShouldNot(BeEmpty())
+}
+
 // options is short for a list of options.
 func options(opts ...kopf.Option) []kopf.Option { return opts }

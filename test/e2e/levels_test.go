@@ -1,0 +1,354 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// ownedMap is a config map that belongs to an object, if to any.
+func ownedMap(namespace, name string, owner *v1.Widget) *corev1.ConfigMap {
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if owner != nil {
+		obj.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: v1.GroupVersion.String(), Kind: "Widget", Name: owner.Name, UID: owner.UID,
+		}}
+	}
+	return obj
+}
+
+var _ = Describe("Level-triggered handlers (B-28)", func() {
+	type W = *v1.Widget
+	const never = time.Hour
+
+	sized := func(seen *calls) kopf.Handler[W] {
+		return func(_ context.Context, req *kopf.Request[W]) error {
+			seen.notef("%s %s %d", req.Reason, req.Object.Name, req.Object.Spec.Size)
+			return nil
+		}
+	}
+
+	It("are called at the start of each process, and for every change, and leave no trace", func(ctx context.Context) {
+		ns, seen, wire := newNamespace(ctx), &calls{}, &writing{}
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		first := start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", sized(seen))), wire.setup())
+		Eventually(seen.all).Should(Equal([]string{"reconcile one 1"}))
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		Eventually(seen.all).Should(Equal([]string{"reconcile one 1", "reconcile one 2"}))
+		Expect(k8s.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"x"}}`)))).To(Succeed())
+		Eventually(seen.all).Should(HaveLen(3), "it looks at the actual state, not at what is essential")
+		Consistently(seen.all, awhile).Should(HaveLen(3))
+		first.stop()
+		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", sized(seen))), wire.setup())
+		Eventually(seen.all).Should(HaveLen(4))
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Consistently(seen.all, awhile).Should(HaveLen(4))
+		Expect(wire.all()).To(BeEmpty(), "no baseline, no records, no finalizer")
+	}, SpecTimeout(minute))
+
+	It("are called for what happens to owned objects, and not to others", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		obj, other := widget(ns, "one"), widget(ns, "other")
+		create(ctx, obj)
+		create(ctx, other)
+		old := ownedMap(ns, "old", obj)
+		create(ctx, old)
+		start(ns, options(kopf.For(&v1.Widget{}).Owns(&corev1.ConfigMap{}).OnReconcile("level", sized(seen))))
+		Eventually(seen.all).Should(ConsistOf("reconcile one 1", "reconcile other 1"))
+		Consistently(seen.all, awhile).Should(HaveLen(2), "what is listed calls nobody twice")
+
+		count := 1
+		called := func(what string) {
+			GinkgoHelper()
+			count++
+			Eventually(seen.count).WithArguments("reconcile one 1").Should(Equal(count), what)
+			Consistently(seen.count, awhile).WithArguments("reconcile one 1").Should(Equal(count), what)
+		}
+		edit(ctx, old, func(m *corev1.ConfigMap) { m.Data = map[string]string{"a": "b"} })
+		called("changed")
+		child := ownedMap(ns, "child", obj)
+		create(ctx, child)
+		called("created")
+		remove(ctx, child)
+		called("deleted")
+		edit(ctx, old, func(m *corev1.ConfigMap) { m.OwnerReferences = nil })
+		called("left")
+		create(ctx, ownedMap(ns, "stranger", nil))
+		remove(ctx, old)
+		Consistently(seen.all, awhile).Should(HaveLen(2 + 4))
+		Expect(seen.count("reconcile other 1")).To(Equal(1))
+	}, SpecTimeout(minute))
+
+	It("are called for owned objects as far as the predicates let them", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		start(ns, options(kopf.For(&v1.Widget{}).
+			Owns(&corev1.ConfigMap{}, predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == "loud" })).
+			OnReconcile("level", sized(seen))))
+		Eventually(seen.all).Should(HaveLen(1))
+		create(ctx, ownedMap(ns, "quiet", obj))
+		Consistently(seen.all, awhile).Should(HaveLen(1))
+		create(ctx, ownedMap(ns, "loud", obj))
+		Eventually(seen.all).Should(HaveLen(2))
+	}, SpecTimeout(minute))
+
+	It("notice owned objects whose deletion the watch has missed (B-04)", func(ctx context.Context) {
+		ns, seen, line := newNamespace(ctx), &calls{}, &cable{}
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		child := ownedMap(ns, "child", obj)
+		create(ctx, child)
+		start(ns, options(kopf.For(&v1.Widget{}).Owns(&corev1.ConfigMap{}).OnReconcile("level", sized(seen))), line.setup())
+		Eventually(seen.all).Should(HaveLen(1))
+		line.cut()
+		remove(ctx, child)
+		line.mend()
+		Eventually(seen.all).Should(HaveLen(2))
+		Consistently(seen.all, awhile).Should(HaveLen(2))
+	}, SpecTimeout(minute))
+
+	It("are called again after their interval, counted from the last call", func(ctx context.Context) {
+		const interval = 700 * time.Millisecond
+		ns, line := newNamespace(ctx), &timeline{}
+		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", timed(line, sized(&calls{})), kopf.Interval(interval))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(line.times).Should(HaveLen(3))
+		Expect(line.gaps()).To(HaveEach(And(atLeast(interval), BeNumerically("<", 3*interval))))
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		Eventually(line.times).Should(HaveLen(5))
+		gaps := line.gaps()
+		Expect(gaps[2]).To(BeNumerically("<", interval), "the edit calls it at once")
+		Expect(gaps[3]).To(atLeast(interval))
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		n := len(line.times())
+		Consistently(line.times, 2*interval).Should(HaveLen(n))
+	}, SpecTimeout(minute))
+
+	It("are tried again with a backoff that nothing shortens (B-11)", func(ctx context.Context) {
+		ns, line := newNamespace(ctx), &timeline{}
+		var slow timeline
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnReconcile("default", timed(line, failsUntil[W](&calls{}, "default", 3, errOutOfOrder))).
+			OnReconcile("slow", timed(&slow, failsUntil[W](&calls{}, "slow", 1, errOutOfOrder)), kopf.Backoff(2*time.Second))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(slow.times).Should(HaveLen(1))
+		for i := range 20 {
+			edit(ctx, obj, func(w W) { w.Spec.Size = i + 2 })
+		}
+		Eventually(slow.times).Should(HaveLen(2))
+		Expect(slow.gaps()).To(HaveExactElements(atLeast(2 * time.Second)))
+		gaps := line.gaps()
+		Expect(len(gaps)).To(BeNumerically(">=", 3))
+		for i, pause := range []time.Duration{100, 200, 400} {
+			Expect(gaps[i]).To(atLeast(pause * time.Millisecond))
+		}
+		Consistently(slow.times, awhile).Should(HaveLen(2))
+	}, SpecTimeout(minute))
+
+	It("that have failed for good are called again when something happens", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnReconcile("permanent", fails[W](seen, "permanent", kopf.Permanent(errOutOfOrder))).
+			OnReconcile("limited", fails[W](seen, "limited", errOutOfOrder), kopf.Retries(2), kopf.Backoff(10*time.Millisecond)).
+			OnReconcile("terminal", kopf.FromReconciler[W](reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+				seen.notef("terminal")
+				return reconcile.Result{}, reconcile.TerminalError(errOutOfOrder)
+			})))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		round := []string{"permanent:reconcile#0", "limited:reconcile#0", "terminal", "limited:reconcile#1"}
+		Eventually(seen.all).Should(Equal(round))
+		Consistently(seen.all, awhile).Should(Equal(round))
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		Eventually(seen.all).Should(Equal(append(round, round...)))
+		Expect(op.log.find(`"handler"="limited"`, "for good", "gave up after 2 attempts")).To(HaveLen(2))
+		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", BeEmpty()))
+	}, SpecTimeout(minute))
+
+	DescribeTable("are not called again for what they have changed themselves (B-13)",
+		func(ctx context.Context, change func(n int, w *v1.Widget), perCall int) {
+			ns, seen, wire := newNamespace(ctx), &calls{}, &writing{}
+			start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("called")
+				change(len(seen.all()), req.Object)
+				return nil
+			})), wire.setup())
+			obj := widget(ns, "one")
+			create(ctx, obj)
+			for n := 1; n < 4; n++ {
+				Eventually(seen.all).Should(HaveLen(n))
+				Consistently(seen.all, awhile).Should(HaveLen(n), "a hot loop")
+				Expect(wire.all()).To(HaveLen(n * perCall))
+				edit(ctx, obj, func(w W) { w.Spec.Color = fmt.Sprint(n) })
+			}
+		},
+		Entry("in the labels", SpecTimeout(minute), func(n int, w *v1.Widget) { w.Labels = map[string]string{"n": fmt.Sprint(n)} }, 1),
+		Entry("in the status", SpecTimeout(minute), func(n int, w *v1.Widget) { w.Status.Phase = fmt.Sprint(n) }, 1),
+		Entry("in both, which takes two requests", SpecTimeout(minute), func(n int, w *v1.Widget) {
+			w.Spec.Size, w.Status.Phase = 10+n, fmt.Sprint(n)
+		}, 2),
+	)
+
+	It("are not called again for their own changes, however much the watch lags (B-10, B-13)", func(ctx context.Context) {
+		ns, line := newNamespace(ctx), &timeline{}
+		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", timed(line, func(_ context.Context, req *kopf.Request[W]) error {
+			req.Object.Status.Phase = fmt.Sprint(len(line.times()))
+			return nil
+		}), kopf.Interval(7*time.Second))), through(func(next http.RoundTripper) http.RoundTripper { return &lagging{next, 8 * time.Second} }))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(line.times).WithTimeout(minute).Should(HaveLen(4))
+		Expect(line.gaps()).To(HaveEach(atLeast(7*time.Second)), "only its interval calls it")
+	}, SpecTimeout(2*minute))
+
+	It("are called again for what others change while they work", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		entered, release := make(chan struct{}, 10), make(chan struct{})
+		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", func(ctx context.Context, req *kopf.Request[W]) error {
+			entered <- struct{}{}
+			<-release
+			req.Object.Status.Phase = fmt.Sprint("for ", req.Object.Spec.Size)
+			return sized(seen)(ctx, req)
+		})))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(entered).Should(Receive())
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		close(release)
+		Eventually(seen.all).Should(Equal([]string{"reconcile one 1", "reconcile one 2"}))
+		Eventually(fresh(ctx, obj)).Should(HaveField("Status.Phase", "for 2"))
+		Consistently(seen.all, awhile).Should(HaveLen(2))
+	}, SpecTimeout(minute))
+
+	It("work beside handlers for causes, whose writes do not call them", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
+			OnCreate("created", func(_ context.Context, req untypedRequest) error {
+				seen.notef("created")
+				req.SetResult("done")
+				if req.Attempt.Number == 0 {
+					return kopf.Temporary(errOutOfOrder, 300*time.Millisecond)
+				}
+				return nil
+			}).
+			OnUpdate("updated", ok[untypedObject](seen, "updated")).
+			OnDelete("deleted", ok[untypedObject](seen, "deleted")).
+			OnReconcile("level", func(_ context.Context, req untypedRequest) error {
+				seen.notef("level")
+				req.SetResult(map[string]any{"calls": seen.count("level")})
+				return nil
+			})))
+		obj := untyped(widgetGVK, ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Consistently(seen.all, awhile).Should(ConsistOf("created", "level", "created"))
+		Expect(valueAt(ctx, obj, "status", "level")()).To(Equal(map[string]any{"calls": int64(1)}), "RES-04")
+		edit(ctx, obj, func(u untypedObject) { u.SetLabels(map[string]string{"a": "b"}) })
+		Eventually(seen.all).Should(HaveLen(5))
+		Consistently(seen.all, awhile).Should(ConsistOf("created", "level", "created", "updated:update", "level"))
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.count("deleted:delete")).To(Equal(1))
+	}, SpecTimeout(minute))
+
+	It("whose change is rejected have failed, and are called again (0005)", func(ctx context.Context) {
+		ns, line := newNamespace(ctx), &timeline{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", timed(line, func(_ context.Context, req *kopf.Request[W]) error {
+			if req.Object.Spec.Size = 5000; req.Attempt.Number == 2 {
+				req.Object.Spec.Size = 50
+			}
+			return nil
+		}), kopf.Backoff(300*time.Millisecond))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(fresh(ctx, obj)).Should(HaveField("Spec.Size", 50))
+		Consistently(line.times, awhile).Should(HaveLen(3))
+		Expect(line.gaps()).To(HaveEach(atLeast(300 * time.Millisecond)))
+		Expect(op.log.find("rejects the change", `"handler"="level"`)).To(HaveLen(2))
+	}, SpecTimeout(minute))
+
+	It("take filters, and begin anew for an object that passes them again", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", sized(seen), kopf.Label("on"), kopf.Interval(200*time.Millisecond))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Consistently(seen.all, awhile).Should(BeEmpty())
+		edit(ctx, obj, func(w W) { w.Labels = map[string]string{"on": ""} })
+		Eventually(seen.all).Should(HaveLen(3))
+		edit(ctx, obj, func(w W) { w.Labels = nil })
+		Eventually(func() bool {
+			n := len(seen.all())
+			<-time.After(500 * time.Millisecond)
+			return len(seen.all()) == n
+		}).Should(BeTrue())
+		n := len(seen.all())
+		edit(ctx, obj, func(w W) { w.Labels = map[string]string{"on": ""} })
+		Eventually(seen.all).Should(HaveLen(n + 1))
+	}, SpecTimeout(minute))
+})
+
+var _ = Describe("A reconciler as a handler (B-28)", func() {
+	type W = *v1.Widget
+
+	It("comes back when it wants to, and is told of what happens", func(ctx context.Context) {
+		ns, line, seen := newNamespace(ctx), &timeline{}, &calls{}
+		var broken atomic.Bool
+		results := []reconcile.Result{{RequeueAfter: 400 * time.Millisecond}, {RequeueAfter: time.Second}, {}}
+		start(ns, options(kopf.For(&v1.Widget{}).Owns(&corev1.ConfigMap{}).OnReconcile("main",
+			timed(line, kopf.FromReconciler[W](reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+				n := len(line.times())
+				seen.notef("%s", strings.TrimPrefix(req.String(), ns+"/"))
+				if broken.Load() {
+					return reconcile.Result{RequeueAfter: time.Hour}, errOutOfOrder
+				}
+				return results[min(n, len(results))-1], nil
+			}))))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(line.times).Should(HaveLen(3))
+		Expect(line.gaps()).To(HaveExactElements(
+			And(atLeast(400*time.Millisecond), BeNumerically("<", time.Second)), atLeast(time.Second)))
+		Consistently(line.times, awhile).Should(HaveLen(3))
+		broken.Store(true)
+		create(ctx, ownedMap(ns, "child", obj))
+		Eventually(line.times).Should(HaveLen(6))
+		broken.Store(false)
+		gaps := line.gaps()
+		Expect(gaps[3]).To(atLeast(100*time.Millisecond), "an error counts more than the wish to come back")
+		Expect(gaps[4]).To(atLeast(200 * time.Millisecond))
+		Expect(seen.all()).To(HaveEach("one"))
+	}, SpecTimeout(minute))
+
+	It("may ask to be called again without saying when", func(ctx context.Context) {
+		ns, line := newNamespace(ctx), &timeline{}
+		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("main",
+			timed(line, kopf.FromReconciler[W](reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+				return reconcile.Result{Requeue: len(line.times()) < 3}, nil //nolint:staticcheck // reconcilers of old do so
+			}))))))
+		create(ctx, widget(ns, "one"))
+		Eventually(line.times).Should(HaveLen(3))
+		Consistently(line.times, awhile).Should(HaveLen(3))
+		Expect(line.gaps()).To(HaveExactElements(atLeast(100*time.Millisecond), atLeast(200*time.Millisecond)))
+	}, SpecTimeout(minute))
+})
