@@ -39,6 +39,10 @@ func New(settings Settings, kind Kind) *Engine {
 		Client: e.Client, Live: e.Live, New: e.New, HasStatus: e.HasStatus,
 		OnConflict: metrics.Conflicts.WithLabelValues(e.Name).Inc,
 	}
+	for _, id := range e.Indexes.IDs() {
+		index, _ := e.Indexes.Get(id)
+		index.Clear() // an operator before this one may have filled it
+	}
 	return e
 }
 

@@ -22,6 +22,8 @@ type Indexed struct {
 	Handler
 	// Remove takes an object out of the index.
 	Remove func(types.UID)
+	// Clear takes all out.
+	Clear func()
 }
 
 // failures are the attempts of index handlers that have not succeeded yet.
@@ -35,19 +37,18 @@ type failures struct {
 func (e *Engine) Index(ctx context.Context, seen client.Object) {
 	obj := seen.DeepCopyObject().(client.Object)
 	e.identify(obj)
+	ctx = log.IntoContext(ctx, e.Log.WithValues(
+		"controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID()))
 	content, err := patching.Content(obj)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The object has no JSON form")
 		return
 	}
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues(
-		"kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID()))
 	ctx = inventory.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
 	c := &cycle{before: obj, content: content, view: &Call{Object: obj, Reason: reasonIndex}}
 	for _, id := range e.Indexes.IDs() {
 		handler, _ := e.Indexes.Get(id)
 		if ok, _ := e.passes(ctx, c, id, handler.Handler, match.Subject{Object: content}); !ok {
-			e.failures.set(obj.GetUID(), id, progress.Record{})
 			handler.Remove(obj.GetUID())
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,6 +88,8 @@ type Settings struct {
 	Client client.Client
 	Cache  client.Reader
 	Live   client.Reader
+	// Log is for what happens outside of cycles.
+	Log logr.Logger
 	// Recorder posts Events; nil: none are posted.
 	Recorder events.EventRecorder
 

@@ -30,9 +30,6 @@ const (
 func (e *Engine) Promoter(workers int) source.Source {
 	return source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
-		if !ok {
-			return nil // without priorities, nobody is passed over
-		}
 		go func() {
 			tick := time.NewTicker(promotionPause)
 			defer tick.Stop()
@@ -41,6 +38,10 @@ func (e *Engine) Promoter(workers int) source.Source {
 				case <-ctx.Done():
 					return
 				case <-tick.C:
+					e.Pulse() // for the metrics
+					if !ok {
+						continue // without priorities, nobody is passed over
+					}
 					for _, key := range e.memories.Longest(max(1, workers/4), promotionAge) {
 						prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(promoted)}, reconcile.Request{NamespacedName: key})
 					}

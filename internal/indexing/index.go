@@ -44,6 +44,14 @@ func (x *Index[K, V, ID]) Set(id ID, values map[K]V) {
 // Remove drops the values of an object.
 func (x *Index[K, V, ID]) Remove(id ID) { x.Set(id, nil) }
 
+// Clear drops the values of all objects.
+func (x *Index[K, V, ID]) Clear() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.values)
+	clear(x.keys)
+}
+
 func (x *Index[K, V, ID]) drop(id ID, key K) {
 	delete(x.values[key], id)
 	if len(x.values[key]) == 0 {

@@ -90,6 +90,15 @@ func TestIndexIsReadOnly(t *testing.T) {
 	equal(t, "content", content(x), map[string][]int{"a": {1}})
 }
 
+func TestClear(t *testing.T) {
+	x := newIndex()
+	x.Set("1", map[string]int{"a": 1, "b": 2})
+	x.Clear()
+	equal(t, "IDX-01 it is empty again", content(x), map[string][]int{})
+	x.Set("1", map[string]int{"b": 3})
+	equal(t, "IDX-05 nothing is left of what was", content(x), map[string][]int{"b": {3}})
+}
+
 func TestAllCanBeLeftAndWrittenTo(t *testing.T) {
 	x := newIndex()
 	for n := range 5 {

@@ -11,7 +11,7 @@ var (
 	// Handlers counts the attempts of handlers, by how they ended.
 	Handlers = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "handler_attempts_total",
-		Help: "Attempts of handlers by outcome: succeeded, ignored, retried, failed, interrupted.",
+		Help: "Attempts of handlers by outcome: succeeded, ignored, retried, failed, interrupted, waiting (for sub-handlers).",
 	}, []string{"kind", "handler", "outcome"})
 
 	// Durations are how long the attempts took.

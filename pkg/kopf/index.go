@@ -57,15 +57,16 @@ func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	}
 	h.Policy.Errors = ErrorsIgnored
 	h.apply(opts)
-	r.indexes = append(r.indexes, indexOf[T]{h, x.values.Remove})
+	r.indexes = append(r.indexes, indexOf[T]{h, x.values.Remove, x.values.Clear})
 	return x
 }
 
 type indexOf[T client.Object] struct {
 	*handlerOf[T]
 	remove func(types.UID)
+	clear  func()
 }
 
 func (x indexOf[T]) register(kind *engine.Kind, handler engine.Handler) error {
-	return kind.Indexes.Add(x.id, x.id, engine.Indexed{Handler: handler, Remove: x.remove})
+	return kind.Indexes.Add(x.id, x.id, engine.Indexed{Handler: handler, Remove: x.remove, Clear: x.clear})
 }

@@ -59,6 +59,7 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
 	settings := o.settings
 	settings.Client, settings.Cache, settings.Live = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
 	settings.Pin = progress.Pin(settings.Baseline)
+	settings.Log = o.mgr.GetLogger()
 	settings.Recorder = o.mgr.GetEventRecorder(recorderName)
 
 	gate := newGate(kinds)
