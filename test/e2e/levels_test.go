@@ -34,7 +34,6 @@ func ownedMap(namespace, name string, owner *v1.Widget) *corev1.ConfigMap {
 
 var _ = Describe("Level-triggered handlers (B-28)", func() {
 	type W = *v1.Widget
-	const never = time.Hour
 
 	sized := func(seen *calls) kopf.Handler[W] {
 		return func(_ context.Context, req *kopf.Request[W]) error {
@@ -160,8 +159,8 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		Expect(slow.gaps()).To(HaveExactElements(atLeast(2 * time.Second)))
 		gaps := line.gaps()
 		Expect(len(gaps)).To(BeNumerically(">=", 3))
-		for i, pause := range []time.Duration{100, 200, 400} {
-			Expect(gaps[i]).To(atLeast(pause * time.Millisecond))
+		for i, pause := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
+			Expect(gaps[i]).To(atLeast(pause))
 		}
 		Consistently(slow.times, awhile).Should(HaveLen(2))
 	}, SpecTimeout(minute))

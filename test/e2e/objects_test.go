@@ -102,3 +102,5 @@ func handled(ctx context.Context, obj client.Object) {
 		g.Expect(records(now)).To(BeEmpty())
 	}).Should(Succeed())
 }
+
+func keyOf(obj client.Object) client.ObjectKey { return client.ObjectKeyFromObject(obj) }

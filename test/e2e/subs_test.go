@@ -167,7 +167,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.count("c#0")).To(Equal(1))
 		Expect(seen.count("beside:create")).To(Equal(1))
 		all := slices.DeleteFunc(seen.all(), func(entry string) bool { return !strings.HasPrefix(entry, "b#") })
-		Expect(len(all)).To(Equal(tried+1), "attempts are counted on")
+		Expect(all).To(HaveLen(tried+1), "attempts are counted on")
 		Expect(op.log.find("Handled", `"succeeded"=2`, `"failed"=0`)).To(HaveLen(1))
 	}, SpecTimeout(minute))
 

@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var _ = Describe("Mixed loads", func() {
+	type W = *v1.Widget
+
+	// many makes objects, side by side.
+	many := func(ctx context.Context, ns, prefix string, n int) {
+		GinkgoHelper()
+		failed := make(chan error, n)
+		slots := make(chan struct{}, 8)
+		for i := range n {
+			slots <- struct{}{}
+			go func() {
+				failed <- k8s.Create(ctx, widget(ns, fmt.Sprint(prefix, i)))
+				<-slots
+			}()
+		}
+		for range n {
+			Expect(<-failed).To(Succeed())
+		}
+	}
+
+	It("serve what users change ahead of what is tried again, and that ahead of the listing at the start", func(ctx context.Context) {
+		const objects = 200
+		ns, seen := newNamespace(ctx), &calls{}
+		many(ctx, ns, "w", objects)
+		entered, release := make(chan struct{}), make(chan struct{})
+		var first atomic.Bool
+		op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("%s %d", req.Object.Name, req.Object.Spec.Size)
+				if first.CompareAndSwap(false, true) {
+					close(entered)
+					<-release
+					return kopf.Temporary(errOutOfOrder, 0)
+				}
+				return nil
+			})))
+		Eventually(entered).Should(BeClosed())
+		for i := range 3 {
+			create(ctx, widget(ns, fmt.Sprint("new", i)))
+		}
+		changed := widget(ns, fmt.Sprint("w", objects-1))
+		if strings.HasPrefix(seen.all()[0], changed.Name+" ") {
+			changed = widget(ns, "w0")
+		}
+		edit(ctx, changed, func(w W) { w.Spec.Size = 7 })
+		Eventually(func() (int, error) {
+			err := op.GetCache().Get(ctx, keyOf(changed), changed)
+			return changed.Spec.Size, err
+		}).Should(Equal(7))
+		close(release)
+		Eventually(seen.all).Should(HaveLen(objects + 3 + 1))
+		all := seen.all()
+		again := 1 + slices.Index(all[1:], all[0])
+		Expect(again).To(BeNumerically("<", 20), "what is tried again has to wait for the list")
+		for _, name := range []string{"new0 1", "new1 1", "new2 1", changed.Name + " 7"} {
+			Expect(slices.Index(all, name)).To(BeNumerically("<", 20), "%s has to wait for the list", name)
+		}
+	}, SpecTimeout(minute))
+
+	It("do not let a storm of edits of one object starve the listing at the start", func(ctx context.Context) {
+		const objects = 20
+		ns, seen := newNamespace(ctx), &calls{}
+		many(ctx, ns, "w", objects)
+		stormy := widget(ns, "stormy")
+		create(ctx, stormy)
+		slow := func(_ context.Context, req *kopf.Request[W]) error {
+			seen.notef("%s", req.Object.Name)
+			<-time.After(100 * time.Millisecond) // longer than it takes to make the next edit
+			return nil
+		}
+		_, stop := storm(ctx, stormy, func(n int64, w *v1.Widget) { w.Spec.Size = 1 + int(n%900) })
+		defer stop()
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+			OnCreate("created", slow).OnUpdate("updated", slow)))
+		Eventually(func() int {
+			return len(slices.DeleteFunc(seen.all(), func(name string) bool { return name == "stormy" }))
+		}).WithTimeout(50 * time.Second).Should(Equal(objects))
+		Expect(seen.count("stormy")).To(BeNumerically(">", 1), "it gets its share, too")
+	}, SpecTimeout(2*minute))
+
+	It("lose less than a tenth of the throughput to 1 % of objects that hang", func(ctx context.Context) {
+		const objects, hanging, workers = 200, 2, 32
+		// run tells how long the others take from the first call on.
+		run := func(ns string, hangs bool) (took <-chan time.Duration) {
+			GinkgoHelper()
+			many(ctx, ns, "w", objects)
+			left, ended := atomic.Int64{}, make(chan time.Duration, 1)
+			left.Store(objects)
+			if hangs {
+				left.Add(-hanging)
+			}
+			began := sync.OnceValue(time.Now)
+			op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(workers)).
+				OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
+					began()
+					if name := req.Object.Name; hangs && (name == "w0" || name == "w1") {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					<-time.After(200 * time.Millisecond)
+					if left.Add(-1) == 0 {
+						ended <- time.Since(began())
+					}
+					return nil
+				})))
+			DeferCleanup(op.stop)
+			return ended
+		}
+		ratio := 0.0
+		for range 3 { // others may be at work on this machine: both run side by side, and noise is not the rule
+			one, other := run(newNamespace(ctx), true), run(newNamespace(ctx), false)
+			var with, without time.Duration
+			Eventually(one).Should(Receive(&with))
+			Eventually(other).Should(Receive(&without))
+			ratio = with.Seconds() / without.Seconds()
+			AddReportEntry("time for all the others", fmt.Sprint("with ", with, ", without ", without))
+			if ratio < 1.1 {
+				break
+			}
+		}
+		Expect(ratio).To(BeNumerically("<", 1.1))
+	}, SpecTimeout(2*minute))
+
+	It("keep the backoff of a failing handler within a tenth, at fifty edits a second of others (B-11)", func(ctx context.Context) {
+		const backoff = 2 * time.Second
+		ns, line := newNamespace(ctx), &timeline{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("failing", timed(line, fails[W](&calls{}, "failing", errOutOfOrder)), kopf.Backoff(backoff)).
+			OnEvent("spy", ok[W](&calls{}, "spy")).
+			OnReconcile("level", ok[W](&calls{}, "level"))))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(line.times).Should(HaveLen(1))
+		edits, tick := 0, time.NewTicker(20*time.Millisecond)
+		defer tick.Stop()
+		for len(line.times()) < 5 {
+			<-tick.C
+			edits++
+			patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}},"spec":{"size":%d}}`, edits, edits%900)
+			Expect(k8s.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		}
+		took := line.times()[4].Sub(line.times()[0])
+		AddReportEntry("edits a second and pauses", fmt.Sprint(float64(edits)/took.Seconds(), " ", line.gaps()))
+		Expect(float64(edits)/took.Seconds()).To(BeNumerically(">", 25), "this machine is too slow to tell")
+		Expect(line.gaps()).To(HaveEach(And(atLeast(backoff), BeNumerically("<", backoff+backoff/10))))
+	}, SpecTimeout(minute))
+})
