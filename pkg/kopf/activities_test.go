@@ -16,7 +16,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-func nothing(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }
+func doNothing(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }
 
 // A clock notes what is called, and when.
 type clock struct {

@@ -41,7 +41,7 @@ func (s *standIn) RoundTrip(*http.Request) (*http.Response, error) {
 
 // newOperator is one for config maps, with options.
 func newOperator(mgr manager.Manager, opts ...kopf.Option) *kopf.Operator {
-	return kopf.New(mgr, append(opts, kopf.For(&corev1.ConfigMap{}).OnEvent("watched", nothing))...)
+	return kopf.New(mgr, append(opts, kopf.For(&corev1.ConfigMap{}).OnEvent("watched", doNothing))...)
 }
 
 func equal(t *testing.T, what string, got, want any) {

@@ -239,7 +239,7 @@ func TestRetireSubHandlers(t *testing.T) {
 		kept    []string
 	}{
 		{"B-02 a sub-handler has acted", map[string]progress.Record{"p": parent(time.Minute), "p/a": done, "p/b": late(time.Minute)}, true, time.Minute, []string{"p", "p.b"}},
-		{"B-11 the longest delay counts", map[string]progress.Record{"p": parent(-time.Second), "p/a": late(-time.Second), "p/b": late(time.Hour)}, false, time.Hour, []string{"p", "p.b"}},
+		{"B-01 B-11 who has tried has acted; the longest delay counts", map[string]progress.Record{"p": parent(-time.Second), "p/a": late(-time.Second), "p/b": late(time.Hour)}, true, time.Hour, []string{"p", "p.b"}},
 		{"B-02 all are over", map[string]progress.Record{"p": parent(-time.Second), "p/a": done, "p/b": late(-time.Second)}, true, 0, nil},
 		{"B-02 the parent has ended", map[string]progress.Record{"p": {Started: t0, Purpose: "update", Retries: 1, Failure: true, Subrefs: []string{"p/b"}}, "p/b": late(time.Hour)}, true, 0, nil},
 	} {
