@@ -37,7 +37,7 @@ func TestLifecycles(t *testing.T) {
 		{"LIFE-02 asap: the least tried", progress.Asap, map[string]int{"a": 2, "b": 1, "c": 3}, []string{"a", "b", "c"}, []string{"b"}},
 		{"LIFE-02 asap: one never tried before all others", progress.Asap, map[string]int{"a": 1, "b": 1}, []string{"a", "b", "c"}, []string{"c"}},
 		{"LIFE-02 asap: the first of equals", progress.Asap, map[string]int{"a": 1, "b": 1, "c": 1}, []string{"c", "a", "b"}, []string{"c"}},
-		{"LIFE-02 asap: only among the due", progress.Asap, map[string]int{"a": 0, "b": 1, "c": 2}, []string{"c", "b"}, []string{"b"}},
+		{"LIFE-01 LIFE-02 asap: only among the due", progress.Asap, map[string]int{"a": 0, "b": 1, "c": 2}, []string{"c", "b"}, []string{"b"}},
 		{"LIFE-02 asap: none", progress.Asap, nil, nil, nil},
 		{"LIFE-02 shuffled: none", progress.Shuffled, nil, nil, nil},
 		{"LIFE-02 randomized: none", progress.Randomized, nil, nil, nil},

@@ -33,7 +33,7 @@ var _ = Describe("Indexes", func() {
 		return map[string]int{req.Object.Spec.Color: req.Object.Spec.Size}, nil
 	}
 
-	It("are complete before the first handler of any kind is called, however many objects there are (IDX-14, IDX-15, IDX-23, SE-43)", func(ctx context.Context) {
+	It("are complete before the first handler of any kind is called, however many objects there are (PIPE-05, IDX-14, IDX-15, IDX-23, SE-43)", func(ctx context.Context) {
 		const objects = 50
 		ns, seen := newNamespace(ctx), &calls{}
 		for i := range objects {
@@ -63,7 +63,7 @@ var _ = Describe("Indexes", func() {
 		Expect(seen.count(fmt.Sprint("map ", objects))).To(BeNumerically(">=", 1))
 	}, SpecTimeout(minute))
 
-	It("follow the objects: changed, un-matched, deleted ones; a deletion that is held up changes nothing (IDX-05, IDX-11, IDX-12)", func(ctx context.Context) {
+	It("follow the objects: changed, un-matched, deleted ones; a deletion that is held up changes nothing (IDX-05, IDX-11, IDX-12, IDX-13)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		widgets := kopf.For(&v1.Widget{})
 		index := kopf.IndexBy(widgets, "colors", byColor, kopf.Label("on"))

@@ -20,7 +20,7 @@ var _ = Describe("After", func() {
 	type W = *v1.Widget
 	const pause = 150 * millisecond
 
-	DescribeTable("brings handlers into an order, whatever that of their registration (HND-10, B-20, LIFE-02)",
+	DescribeTable("brings handlers into an order, whatever that of their registration (HND-10, B-20, LIFE-02, LIFE-06)",
 		func(ctx context.Context, lifecycle progress.Lifecycle, patches int) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var writes atomic.Int64

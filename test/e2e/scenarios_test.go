@@ -34,7 +34,7 @@ var _ = Describe("Random scenarios", func() {
 			var report scenario.Report
 			Eventually(ctx, reports).WithTimeout(8 * minute).Should(Receive(&report))
 			calls, writes = calls+report.Calls, writes+report.Writes
-			bad := report.Unexpected(false)
+			bad := report.Unexpected()
 			if len(bad) > 0 {
 				AddReportEntry(fmt.Sprint("the story of scenario ", report.Plan.Seed), report.String(), ReportEntryVisibilityFailureOrVerbose)
 			}

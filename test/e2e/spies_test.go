@@ -51,7 +51,7 @@ var _ = Describe("Spies", func() {
 		}
 	}
 
-	It("are told of every state, in order, and of the last one; how it came is said, but for what was listed (EVT-01, EVT-11, EVT-20, KW-07)", func(ctx context.Context) {
+	It("are told of every state, in order, and of the last one; how it came is said, but for what was listed (PIPE-07, EVT-01, EVT-11, EVT-20, KW-07)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		listed, added := widget(ns, "listed"), widget(ns, "added")
 		create(ctx, listed)

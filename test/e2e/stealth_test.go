@@ -35,7 +35,7 @@ var _ = Describe("An object that nobody wants", func() {
 	label := func(w W) { w.Labels = map[string]string{"mine": "yes"} }
 	unlabel := func(w W) { w.Labels = nil }
 
-	It("stays as it is: no write, no word about it (PIPE-12, PIPE-21, ESS-20)", func(ctx context.Context) {
+	It("stays as it is: no write, no word about it (PIPE-09, PIPE-12, PIPE-21, ESS-20)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var writes atomic.Int64
 		resource := kopf.For(&v1.Widget{}).

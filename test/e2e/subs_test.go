@@ -45,7 +45,7 @@ var _ = Describe("Sub-handlers", func() {
 	type W = *v1.Widget
 	const never = time.Hour
 
-	It("of a parent, one of which fails once, take their results and their turns (C-6, SUB-01, SUB-08, SUB-10, RES-01)", func(ctx context.Context) {
+	It("of a parent, one of which fails once, take their results and their turns (C-6, SUB-01, SUB-08, SUB-09, SUB-10, RES-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := untyped(widgetGVK, ns, "one")
 		sub := func(until int) untypedHandler {
@@ -92,7 +92,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("are called one by one, if the lifecycle says so (C-6, SUB-07)", func(ctx context.Context) {
+	It("are called one by one, if the lifecycle says so (C-6, SUB-07, LIFE-08)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		start(ns, options(kopf.WithLifecycle(progress.Asap), kopf.For(&v1.Widget{}).

@@ -22,7 +22,6 @@ import (
 var (
 	simulations = flag.Int("simulations", 300, "how many scenarios to simulate")
 	seed        = flag.Uint64("seed", 0, "replay this scenario, some times over, and show the log")
-	pinned      = flag.Bool("pinned", false, "expect that cycles are pinned to the state that they began with (B-01)")
 )
 
 // replays is how often one scenario is run again: the order of goroutines is another each time.
@@ -60,7 +59,7 @@ func TestSimulations(t *testing.T) {
 			t.Parallel()
 			report := simulate(t, scenario.NewPlan(s, time.Second, 0))
 			all.add(report)
-			if bad := report.Unexpected(*pinned); len(bad) > 0 {
+			if bad := report.Unexpected(); len(bad) > 0 {
 				t.Errorf("%s\nTo see it again: go test ./test/simulation -run TestSimulations -seed=%d\n%s", bad[0], s, report)
 			}
 		})
@@ -72,7 +71,7 @@ func replay(t *testing.T) {
 	var report scenario.Report
 	for range replays {
 		report = simulate(t, scenario.NewPlan(*seed, time.Second, 0))
-		if bad := report.Unexpected(*pinned); len(bad) > 0 {
+		if bad := report.Unexpected(); len(bad) > 0 {
 			t.Errorf("%s", bad[0])
 			break
 		}

@@ -23,12 +23,7 @@ var known = []Property{
 	Leftovers,
 }
 
-// Unexpected are the violations that fail a test. As long as cycles are not pinned to the state that they began
-// with (B-01), changes can be lost where users do not wait.
-func (r Report) Unexpected(pinned bool) []Violation {
-	except := known
-	if !pinned && !r.Plan.Patient {
-		except = append(slices.Clone(except), NeverLost)
-	}
-	return slices.DeleteFunc(slices.Clone(r.Violations), func(v Violation) bool { return slices.Contains(except, v.Property) })
+// Unexpected are the violations that fail a test.
+func (r Report) Unexpected() []Violation {
+	return slices.DeleteFunc(slices.Clone(r.Violations), func(v Violation) bool { return slices.Contains(known, v.Property) })
 }
