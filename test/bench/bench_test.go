@@ -1,0 +1,189 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
+)
+
+// patience is how long anything may take.
+const patience = 10 * time.Minute
+
+var scheme = runtime.NewScheme()
+
+func TestMain(m *testing.M) {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err)
+		}
+	}
+	if text := os.Getenv(childEnv); text != "" {
+		if err := child(text); err != nil {
+			fmt.Fprintln(os.Stderr, "operator:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// A bench is one run of all scenarios on one control plane.
+type bench struct {
+	sizes
+	t          *testing.T
+	cp         *controlplane.ControlPlane
+	k8s        client.WithWatch
+	kubeconfig string
+	report     *report
+	round      int
+	stock      map[side]stock
+	patched    atomic.Int64 // by the benchmark itself
+}
+
+func TestBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	s, err := chosen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, s)
+	began, machine := time.Now(), describe(b)
+	for b.round = range b.rounds {
+		b.scenarios()
+	}
+	if *measure {
+		b.report.print(os.Stdout, fmt.Sprintf("%s, %s after", machine, load()), time.Since(began))
+		return
+	}
+	// Times say nothing in a round so small. Writes are counted, and are the same on any machine.
+	for _, missed := range b.report.missedCounts() {
+		t.Error(missed)
+	}
+}
+
+func newBench(t *testing.T, s sizes) *bench {
+	b := &bench{sizes: s, t: t, report: &report{}, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), stock: map[side]stock{}}
+	ctrl.SetLogger(logr.Discard())
+	var err error
+	b.cp, err = controlplane.Start(controlplane.Options{CRDs: crds()})
+	b.ok(err)
+	t.Cleanup(func() {
+		if err := b.cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.ok(b.cp.WriteKubeconfig(b.kubeconfig))
+	b.k8s, err = client.NewWithWatch(b.cp.Config, client.Options{Scheme: scheme})
+	b.ok(err)
+	return b
+}
+
+func (b *bench) ok(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// scenarios is one round. Who goes first changes from round to round.
+func (b *bench) scenarios() {
+	sides := []side{library, plain}
+	if b.round%2 == 1 {
+		slices.Reverse(sides)
+	}
+	wanted := func(name string) bool { return b.only.MatchString(name) }
+	for _, v := range variants() {
+		if wanted("life") {
+			b.inTurn("life "+v.String(), sides, func(s side) { b.life(v, s) })
+		}
+	}
+	if wanted("backlog") {
+		b.inTurn("backlog", sides, b.waited)
+	}
+	if wanted("latency") {
+		b.inTurn("latency", sides[:1], func(side) { b.latency(sides) })
+	}
+	if wanted("standing") {
+		b.inTurn("standing", sides, b.restart)
+	}
+}
+
+func (b *bench) inTurn(name string, sides []side, run func(side)) {
+	for _, s := range sides {
+		began := time.Now()
+		run(s)
+		b.t.Logf("round %d: %s, %s: %s", b.round+1, name, s, time.Since(began).Round(100*time.Millisecond))
+	}
+}
+
+func (b *bench) namespace() string {
+	b.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
+	b.ok(b.k8s.Create(b.t.Context(), ns))
+	return ns.Name
+}
+
+// flood makes requests for all objects, as fast as the server takes them.
+func (b *bench) flood(ctx context.Context, objects []v1.Object, do func(context.Context, client.Object) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(b.workers)
+	for _, obj := range objects {
+		group.Go(func() error { return do(ctx, obj) })
+	}
+	return group.Wait()
+}
+
+func (b *bench) create(ctx context.Context, obj client.Object) error { return b.k8s.Create(ctx, obj) }
+func (b *bench) remove(ctx context.Context, obj client.Object) error { return b.k8s.Delete(ctx, obj) }
+
+// resize changes the spec.
+func (b *bench) resize(size int) func(context.Context, client.Object) error {
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"size":%d}}`, size))
+	return func(ctx context.Context, obj client.Object) error {
+		b.patched.Add(1)
+		return b.k8s.Patch(ctx, obj.DeepCopyObject().(client.Object), patch)
+	}
+}
+
+// clear removes what a scenario has left.
+func (b *bench) clear(k kind, namespace string) {
+	b.t.Helper()
+	b.ok(b.k8s.DeleteAllOf(b.t.Context(), k.empty(), client.InNamespace(namespace)))
+}
+
+// patches asks the server how many patches of a kind it has answered so far, refused ones and those of
+// the status included. The operators write in no other way; the benchmark knows of its own.
+func (b *bench) patches(k kind) int {
+	b.t.Helper()
+	total := -int(b.patched.Load())
+	for _, subresource := range []string{"", "status"} {
+		counts, err := b.cp.Writes(b.t.Context(), k.plural, subresource)
+		b.ok(err)
+		for key, n := range counts {
+			if strings.HasPrefix(key, "PATCH ") {
+				total += n
+			}
+		}
+	}
+	return total
+}

@@ -1,0 +1,84 @@
+package bench
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
+)
+
+// A kind is what a scenario works on.
+type kind struct {
+	name, plural string
+	hasStatus    bool // the subresource
+	empty        func() v1.Object
+	list         func() client.ObjectList
+}
+
+var (
+	widgets = kind{
+		name: "Widget", plural: "widgets", hasStatus: true,
+		empty: func() v1.Object { return &v1.Widget{} },
+		list:  func() client.ObjectList { return &v1.WidgetList{} },
+	}
+	gadgets = kind{
+		name: "Gadget", plural: "gadgets",
+		empty: func() v1.Object { return &v1.Gadget{} },
+		list:  func() client.ObjectList { return &v1.GadgetList{} },
+	}
+	kinds = map[string]kind{widgets.name: widgets, gadgets.name: gadgets}
+)
+
+// object is a new one, as users make it.
+func (k kind) object(namespace, name string) v1.Object {
+	obj := k.empty()
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	obj.SetLabels(map[string]string{"app.kubernetes.io/name": "shop", "app.kubernetes.io/part-of": "market"})
+	spec, _ := obj.Content()
+	*spec = v1.Spec{
+		Size: 1, Image: "registry.example.com/team/app:v1.2.3",
+		Args:     []string{"--verbose", "--listen=:8080", "--workers=4"},
+		Settings: map[string]string{"region": "north", "tier": "gold", "backup": "daily", "zone": "a"},
+	}
+	return obj
+}
+
+func crds() []*apiextensionsv1.CustomResourceDefinition {
+	return []*apiextensionsv1.CustomResourceDefinition{crd(widgets), crd(gadgets)}
+}
+
+func crd(k kind) *apiextensionsv1.CustomResourceDefinition {
+	text, number := apiextensionsv1.JSONSchemaProps{Type: "string"}, apiextensionsv1.JSONSchemaProps{Type: "integer"}
+	out := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: k.plural + "." + v1.GroupVersion.Group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: v1.GroupVersion.Group,
+			Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: k.name, ListKind: k.name + "List", Plural: k.plural},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: v1.GroupVersion.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object",
+					Properties: map[string]apiextensionsv1.JSONSchemaProps{
+						"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+							"size": number, "image": text,
+							"args":     {Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &text}},
+							"settings": {Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: &text}},
+						}},
+						"status": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+							"phase": text, "size": number, "address": text, "owner": text,
+						}},
+					},
+				}},
+			}},
+		},
+	}
+	if k.hasStatus {
+		out.Spec.Versions[0].Subresources = &apiextensionsv1.CustomResourceSubresources{
+			Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+		}
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
+)
+
+// A variant is a way to declare an operator.
+type variant struct {
+	kind      kind
+	handlers  int
+	finalizer bool
+}
+
+// variants are all there are; to see whether the benchmark works, the least and the most do.
+func variants() []variant {
+	if !*measure {
+		return []variant{{gadgets, 1, false}, {widgets, len(steps), true}}
+	}
+	var all []variant
+	for _, k := range []kind{gadgets, widgets} {
+		for _, finalizer := range []bool{false, true} {
+			for _, n := range []int{1, len(steps)} {
+				all = append(all, variant{k, n, finalizer})
+			}
+		}
+	}
+	return all
+}
+
+func (v variant) String() string {
+	text := fmt.Sprintf("%d handler", v.handlers)
+	if v.handlers > 1 {
+		text += "s"
+	}
+	if v.finalizer {
+		text += " +finalizer"
+	}
+	if v.kind.hasStatus {
+		text += " +status"
+	}
+	return text
+}
+
+func (v variant) role(s side, namespace string) role {
+	return role{Side: s, Kind: v.kind.name, Namespace: namespace, Handlers: v.handlers, Finalizer: v.finalizer}
+}
+
+// writes is how many requests it takes to handle a change.
+func (v variant) writes() int {
+	if v.kind.hasStatus {
+		return 2
+	}
+	return 1
+}
+
+func (v variant) objects(namespace, name string, n int) []v1.Object {
+	objects := make([]v1.Object, n)
+	for i := range objects {
+		objects[i] = v.kind.object(namespace, fmt.Sprintf("%s-%d", name, i))
+	}
+	return objects
+}
+
+// warm is how many objects an operator handles before it is measured, so that its connections are made.
+const warm = 10
+
+// life is that of some objects with an operator: all are created, all are changed, all are deleted.
+func (b *bench) life(v variant, s side) {
+	namespace := b.namespace()
+	p := b.begin(v.role(s, namespace), "life")
+	defer b.stop(p)
+	o := b.observe(v.kind, namespace)
+	defer o.events.Stop()
+	b.storm(o, v.objects(namespace, "warm", warm), b.create, s.handledAt(1))
+
+	objects := v.objects(namespace, "object", b.objects)
+	creation := v.writes()
+	if v.finalizer {
+		creation++
+	}
+	b.measured("create, "+v.String(), s, v.kind, p, creation, func() time.Duration {
+		return b.storm(o, objects, b.create, s.handledAt(1))
+	})
+	b.measured("update, "+v.String(), s, v.kind, p, v.writes(), func() time.Duration {
+		return b.storm(o, objects, b.resize(2), s.handledAt(2))
+	})
+	if v.finalizer {
+		b.measured("delete, "+v.String(), s, v.kind, p, 1, func() time.Duration {
+			return b.storm(o, objects, b.remove, gone)
+		})
+	}
+	b.clear(v.kind, namespace)
+	b.calm(p)
+}

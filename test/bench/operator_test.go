@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// An operator has a process of its own, so that its CPU time and memory are not the benchmark's: this
+// test binary with this variable, which has the role. It takes commands, a line each, and answers each
+// with its stats. It ends with its input.
+const childEnv = "KOPF_BENCH_OPERATOR"
+
+const (
+	doStart   = "start"   // the manager
+	doSync    = "sync"    // answered when the cache is filled
+	doCollect = "collect" // garbage, and tell the heap
+	doTell    = "tell"
+)
+
+// Stats are what an operator tells of itself.
+type stats struct {
+	CPU    time.Duration // user and system, of the whole process
+	Passes int64         // calls of the reconciler that have returned
+	Heap   uint64        // bytes in use, after doCollect
+}
+
+func child(text string) error {
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return err
+	}
+	if r.Profile != "" {
+		file, err := os.Create(r.Profile)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	passes := &atomic.Int64{}
+	mgr, err := newManager(r, passes)
+	if err != nil {
+		return err
+	}
+	return obey(mgr, passes)
+}
+
+func newManager(r role, passes *atomic.Int64) (manager.Manager, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	// Logging costs what it costs in production, except for the terminal.
+	logger := zap.New(zap.WriteTo(io.Discard))
+	ctrl.SetLogger(logger)
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: scheme, Logger: logger, Metrics: server.Options{BindAddress: "0"},
+		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{r.Namespace: {}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Asked for before the start, so that doSync waits for it.
+	if _, err := mgr.GetCache().GetInformer(context.Background(), kinds[r.Kind].empty()); err != nil {
+		return nil, err
+	}
+	return mgr, enroll(mgr, r, func(next reconcile.Reconciler) reconcile.Reconciler {
+		return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			defer passes.Add(1)
+			return next.Reconcile(ctx, req)
+		})
+	})
+}
+
+func obey(mgr manager.Manager, passes *atomic.Int64) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	started := false
+	answers := json.NewEncoder(os.Stdout)
+	for commands := bufio.NewScanner(os.Stdin); commands.Scan(); {
+		told := stats{}
+		switch commands.Text() {
+		case doStart:
+			started = true
+			go func() { ended <- mgr.Start(ctx) }()
+		case doSync:
+			mgr.GetCache().WaitForCacheSync(ctx)
+		case doCollect:
+			told.Heap = heap()
+		case doTell:
+		default:
+			return fmt.Errorf("%q is no command", commands.Text())
+		}
+		told.CPU, told.Passes = cpu(), passes.Load()
+		if err := answers.Encode(told); err != nil {
+			return err
+		}
+	}
+	cancel()
+	if !started {
+		return nil
+	}
+	return <-ended
+}
+
+func cpu() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err) // it cannot fail for this process
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what the first one has put into pools goes with the second
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return memory.HeapAlloc
+}

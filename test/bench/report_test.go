@@ -1,0 +1,184 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"k8s.io/client-go/discovery"
+)
+
+// A budget is what a figure is held to.
+type budget struct {
+	text  string
+	exact bool // it is about a count, which is the same on any machine
+	met   func(kopf, ratios []float64) bool
+}
+
+var open = budget{text: "-", met: func(_, _ []float64) bool { return true }}
+
+// exactly is for counts: in every round.
+func exactly(want float64) budget {
+	return budget{text: fmt.Sprintf("= %g", want), exact: true, met: func(kopf, _ []float64) bool {
+		return !slices.ContainsFunc(kopf, func(is float64) bool { return is != want })
+	}}
+}
+
+// below is for the library's own figure.
+func below(limit float64) budget {
+	return budget{text: fmt.Sprintf("<= %g", limit), met: func(kopf, _ []float64) bool { return median(kopf) <= limit }}
+}
+
+// atLeast and atMost are for the ratio to the plain reconciler's figure.
+func atLeast(ratio float64) budget {
+	return budget{text: fmt.Sprintf(">= %g x", ratio), met: func(_, ratios []float64) bool { return median(ratios) >= ratio }}
+}
+
+func atMost(ratio float64) budget {
+	return budget{text: fmt.Sprintf("<= %g x", ratio), met: func(_, ratios []float64) bool { return median(ratios) <= ratio }}
+}
+
+// A report is a table with a line for each figure, in the order in which they came.
+type report struct{ lines []*line }
+
+type line struct {
+	what, figure string
+	budget       budget
+	samples      map[side][]float64 // one for each round
+}
+
+func (r *report) add(what, figure string, s side, value float64, b budget) {
+	for _, l := range r.lines {
+		if l.what == what && l.figure == figure {
+			l.samples[s] = append(l.samples[s], value)
+			return
+		}
+	}
+	r.lines = append(r.lines, &line{what, figure, b, map[side][]float64{s: {value}}})
+}
+
+// ratios are those of each round by itself: what slows the machine down slows both sides down.
+func (l *line) ratios() []float64 {
+	var ratios []float64
+	for i, value := range l.samples[library] {
+		if i < len(l.samples[plain]) && l.samples[plain][i] != 0 {
+			ratios = append(ratios, value/l.samples[plain][i])
+		}
+	}
+	return ratios
+}
+
+func (l *line) verdict() string {
+	switch {
+	case l.budget.text == open.text:
+		return ""
+	case l.budget.met(l.samples[library], l.ratios()):
+		return "met"
+	default:
+		return "MISSED"
+	}
+}
+
+func (r *report) print(out io.Writer, machine string, took time.Duration) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(out, "\n%s\n", machine)
+	fmt.Fprintf(out, "Medians of the rounds; ratios kopf/plain of each round: median (least..greatest). It took %s.\n\n", took.Round(time.Second))
+	fmt.Fprintln(table, "WHAT\tFIGURE\tKOPF\tPLAIN\tRATIO\tBUDGET\tVERDICT")
+	last, met, missed := "", 0, 0
+	for _, l := range r.lines {
+		what := l.what
+		if what == last {
+			what = ""
+		}
+		last = l.what
+		switch l.verdict() {
+		case "met":
+			met++
+		case "MISSED":
+			missed++
+		}
+		fmt.Fprintln(table, strings.Join([]string{
+			what, l.figure, rounded(median(l.samples[library])), rounded(median(l.samples[plain])),
+			spread(l.ratios()), l.budget.text, l.verdict(),
+		}, "\t"))
+	}
+	_ = table.Flush()
+	fmt.Fprintf(out, "\n%d of %d budgets are met.\n\n", met, met+missed)
+}
+
+// missedCounts are the budgets that are missed and have nothing to do with time.
+func (r *report) missedCounts() []string {
+	var missed []string
+	for _, l := range r.lines {
+		if l.budget.exact && l.verdict() == "MISSED" {
+			missed = append(missed, fmt.Sprintf("%s: %s: %v, want %s", l.what, l.figure, l.samples[library], l.budget.text))
+		}
+	}
+	return missed
+}
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 0 {
+		return (sorted[middle-1] + sorted[middle]) / 2
+	}
+	return sorted[middle]
+}
+
+func spread(ratios []float64) string {
+	switch len(ratios) {
+	case 0:
+		return "-"
+	case 1:
+		return fmt.Sprintf("%.2f", ratios[0])
+	default:
+		return fmt.Sprintf("%.2f (%.2f..%.2f)", median(ratios), slices.Min(ratios), slices.Max(ratios))
+	}
+}
+
+func rounded(value float64) string {
+	switch abs := math.Abs(value); {
+	case math.IsNaN(value):
+		return "-"
+	case value == math.Trunc(value) || abs >= 100:
+		return fmt.Sprintf("%.0f", value)
+	case abs >= 10:
+		return fmt.Sprintf("%.1f", value)
+	default:
+		return fmt.Sprintf("%.3f", value)
+	}
+}
+
+// describe tells on what was measured, and how much.
+func describe(b *bench) string {
+	version := "an unknown kube-apiserver"
+	if client, err := discovery.NewDiscoveryClientForConfig(b.cp.Config); err == nil {
+		if v, err := client.ServerVersion(); err == nil {
+			version = "kube-apiserver " + v.GitVersion
+		}
+	}
+	return fmt.Sprintf("%s %s/%s, %d CPUs, %s, %s before\n"+
+		"rounds %d, objects %d, backlog %d, standing %d, changes %d, workers %d",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), version, load(),
+		b.rounds, b.objects, b.backlog, b.standing, b.changes, b.workers)
+}
+
+// load is what else the machine has to do.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "load unknown"
+	}
+	one, _, _ := strings.Cut(string(text), " ")
+	return "load " + one
+}

@@ -1,0 +1,99 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
+)
+
+// A side is one way to do the work.
+type side string
+
+const (
+	library side = "kopf"
+	plain   side = "plain"
+	bare    side = "bare" // only the informer, nothing is handled
+)
+
+// A step is the work of one handler. It is next to nothing: what is measured is all that goes on around it.
+type step struct {
+	id string
+	do func(*v1.Spec, *v1.Status)
+}
+
+var steps = []step{
+	{"provision", func(spec *v1.Spec, status *v1.Status) { status.Phase, status.Size = "Ready", spec.Size }},
+	{"announce", func(spec *v1.Spec, status *v1.Status) { status.Address = fmt.Sprintf("10.0.0.%d", spec.Size) }},
+	{"register", func(spec *v1.Spec, status *v1.Status) { status.Owner = spec.Settings["region"] }},
+}
+
+// A role is what an operator process is to do.
+type role struct {
+	Side      side
+	Kind      string
+	Namespace string
+	Handlers  int
+	Finalizer bool
+	Workers   int
+	Profile   string // the file for a CPU profile; empty: none
+}
+
+// enroll adds the operator of a role to a manager; each of its passes goes through the wrapper.
+func enroll(mgr manager.Manager, r role, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
+	switch {
+	case r.Side == bare:
+		return nil
+	case r.Side == plain:
+		return reconciler(mgr, r, wrap)
+	case r.Kind == widgets.name:
+		return kopf.SetupWithManager(mgr, handlers(&v1.Widget{}, r), kopf.WithReconcilerWrapper(wrap))
+	default:
+		return kopf.SetupWithManager(mgr, handlers(&v1.Gadget{}, r), kopf.WithReconcilerWrapper(wrap))
+	}
+}
+
+// handlers are the library's side.
+func handlers[T v1.Object](obj T, r role) *kopf.Resource[T] {
+	resource := kopf.For(obj, kopf.WithConcurrency(r.Workers))
+	for _, s := range steps[:r.Handlers] {
+		resource.On(s.id, []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[T]) error {
+			s.do(req.Object.Content())
+			return nil
+		})
+	}
+	if r.Finalizer {
+		resource.OnDelete("drop", func(context.Context, *kopf.Request[T]) error { return nil })
+	}
+	return resource
+}
+
+// handled reports whether all that a side writes for the present spec is on the object.
+func (s side) handled(obj v1.Object) bool {
+	spec, status := obj.Content()
+	if status.Phase != "Ready" || status.Size != spec.Size {
+		return false
+	}
+	if s == plain {
+		return obj.GetAnnotations()[observedKey] == observed(spec)
+	}
+	var last struct{ Spec v1.Spec }
+	text := obj.GetAnnotations()[progress.DefaultPrefix+"/last-handled-configuration"]
+	return json.Unmarshal([]byte(text), &last) == nil && last.Spec.Size == spec.Size
+}
+
+// marked is the annotation by which a side knows what it has handled.
+func (s side) marked(obj client.Object) map[string]string {
+	key := observedKey
+	if s == library {
+		key = progress.DefaultPrefix + "/last-handled-configuration"
+	}
+	return map[string]string{key: obj.GetAnnotations()[key]}
+}

@@ -1,0 +1,77 @@
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// Sizes say how much is done.
+type sizes struct {
+	rounds   int
+	objects  int           // of one storm
+	backlog  int           // objects that waited for the operator
+	standing int           // objects that are handled when it starts
+	changes  int           // one by one, for the latency
+	idle     time.Duration // with the standing objects
+	workers  int           // of the operators, and of the load
+	profiles string
+	only     *regexp.Regexp
+}
+
+var (
+	measure = flag.Bool("measure", false, "measure; else there is only a tiny round, to show that the benchmark works")
+	quick   = flag.Bool("quick", false, "with -measure: small sizes and one round, about a minute")
+
+	given struct {
+		sizes
+		only string
+	}
+)
+
+func init() {
+	flag.IntVar(&given.rounds, "rounds", 0, "rounds (default 3)")
+	flag.IntVar(&given.objects, "objects", 0, "objects of one storm (default 300)")
+	flag.IntVar(&given.backlog, "backlog", 0, "objects that waited for the operator (default 2000)")
+	flag.IntVar(&given.standing, "standing", 0, "handled objects that the operator starts over (default 10000)")
+	flag.IntVar(&given.changes, "changes", 0, "single changes, for the latency (default 300)")
+	flag.DurationVar(&given.idle, "idle", 0, "how long the operator is watched doing nothing (default 10s)")
+	flag.IntVar(&given.workers, "workers", 16, "objects handled at a time, and requests made at a time by the load")
+	flag.StringVar(&given.profiles, "profiles", "", "the `folder` for a CPU profile of each operator process; it must exist")
+	flag.StringVar(&given.only, "only", "", "run only the scenarios whose names match this `expression`: "+
+		"life, backlog, latency, standing")
+}
+
+// chosen returns the sizes that the flags ask for.
+func chosen() (sizes, error) {
+	s := sizes{rounds: 1, objects: 4, backlog: 8, standing: 16, changes: 3, idle: 100 * time.Millisecond}
+	switch {
+	case *measure && *quick:
+		s = sizes{rounds: 1, objects: 60, backlog: 400, standing: 1000, changes: 50, idle: 2 * time.Second}
+	case *measure:
+		s = sizes{rounds: 3, objects: 300, backlog: 2000, standing: 10000, changes: 300, idle: 10 * time.Second}
+	case *quick:
+		return s, fmt.Errorf("-quick is a way to measure: give -measure too")
+	}
+	for _, n := range []struct{ flag, size *int }{
+		{&given.rounds, &s.rounds}, {&given.objects, &s.objects}, {&given.backlog, &s.backlog},
+		{&given.standing, &s.standing}, {&given.changes, &s.changes}, {&given.workers, &s.workers},
+	} {
+		if *n.flag < 0 {
+			return s, fmt.Errorf("a number of %d makes no benchmark: give a positive one", *n.flag)
+		}
+		if *n.flag > 0 {
+			*n.size = *n.flag
+		}
+	}
+	if given.idle > 0 {
+		s.idle = given.idle
+	}
+	s.profiles = given.profiles
+	var err error
+	if s.only, err = regexp.Compile(given.only); err != nil {
+		return s, fmt.Errorf("-only: %w", err)
+	}
+	return s, nil
+}
