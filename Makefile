@@ -18,6 +18,7 @@ TOOL_MODULES := hack/tools hack/tools/golangci-lint
 # The race detector needs cgo; the go command switches cgo off where there is no C compiler.
 RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 TESTFLAGS ?=
+BENCHFLAGS ?=
 FUZZTIME ?= 10s
 SIMULATIONS ?= 5000
 SEED ?=
@@ -64,6 +65,11 @@ fuzz: ## Each fuzz test for a short while; FUZZTIME=10m for a long one
 		echo "$$package $$name"; \
 		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" || exit 1; \
 	done
+
+.PHONY: bench
+bench: controlplane ## Measure against a plain reconciler, some ten minutes; BENCHFLAGS=-quick for one minute
+	go test -count=1 -v -timeout 2h -run '^TestBench$$' ./test/bench -measure $(BENCHFLAGS)
+	go test -run '^$$' -bench . -benchmem ./internal/engine ./internal/essence ./internal/match ./pkg/kopf/diff
 
 ##@ Code
 

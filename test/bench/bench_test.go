@@ -54,6 +54,7 @@ type bench struct {
 	kubeconfig string
 	report     *report
 	round      int
+	totals     totals // of the round
 	stock      map[side]stock
 	patched    atomic.Int64 // by the benchmark itself
 }
@@ -67,12 +68,12 @@ func TestBench(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newBench(t, s)
-	began, machine := time.Now(), describe(b)
+	began, machine, before := time.Now(), describe(b), load()
 	for b.round = range b.rounds {
 		b.scenarios()
 	}
 	if *measure {
-		b.report.print(os.Stdout, fmt.Sprintf("%s, %s after", machine, load()), time.Since(began))
+		fmt.Printf("\n%s\n", b.report.text(fmt.Sprintf("%s\n%s before, %s after", machine, before, load()), time.Since(began)))
 		return
 	}
 	// Times say nothing in a round so small. Writes are counted, and are the same on any machine.
@@ -111,12 +112,14 @@ func (b *bench) scenarios() {
 	if b.round%2 == 1 {
 		slices.Reverse(sides)
 	}
+	b.totals = totals{}
 	wanted := func(name string) bool { return b.only.MatchString(name) }
 	for _, v := range variants() {
 		if wanted("life") {
 			b.inTurn("life "+v.String(), sides, func(s side) { b.life(v, s) })
 		}
 	}
+	b.recordTotals(b.totals)
 	if wanted("backlog") {
 		b.inTurn("backlog", sides, b.waited)
 	}

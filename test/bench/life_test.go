@@ -81,14 +81,14 @@ func (b *bench) life(v variant, s side) {
 	if v.finalizer {
 		creation++
 	}
-	b.measured("create, "+v.String(), s, v.kind, p, creation, func() time.Duration {
+	b.measured("create", v, s, p, creation, func() time.Duration {
 		return b.storm(o, objects, b.create, s.handledAt(1))
 	})
-	b.measured("update, "+v.String(), s, v.kind, p, v.writes(), func() time.Duration {
+	b.measured("update", v, s, p, v.writes(), func() time.Duration {
 		return b.storm(o, objects, b.resize(2), s.handledAt(2))
 	})
 	if v.finalizer {
-		b.measured("delete, "+v.String(), s, v.kind, p, 1, func() time.Duration {
+		b.measured("delete", v, s, p, 1, func() time.Duration {
 			return b.storm(o, objects, b.remove, gone)
 		})
 	}

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,18 +13,48 @@ import (
 )
 
 // measured runs a step of as many objects as a storm has, and records what it took.
-func (b *bench) measured(what string, s side, k kind, p *process, writes int, run func() time.Duration) {
+func (b *bench) measured(storm string, v variant, s side, p *process, writes int, run func() time.Duration) {
 	b.t.Helper()
-	before, written := b.calm(p), b.patches(k)
+	what := storm + ", " + v.String()
+	before, written := b.calm(p), b.patches(v.kind)
 	took := run()
-	after := b.calm(p)
-	b.recordWork(what, s, b.objects, took, after.CPU-before.CPU)
-	b.report.add(what, "writes per object", s, float64(b.patches(k)-written)/float64(b.objects), exactly(float64(writes)))
+	done := work{b.objects, took, b.calm(p).CPU - before.CPU}
+	b.recordWork(what, s, done)
+	b.totals.add(storm, s, done)
+	b.report.add(what, "writes per object", s, float64(b.patches(v.kind)-written)/float64(b.objects), exactly(float64(writes)))
 }
 
-func (b *bench) recordWork(what string, s side, n int, took, cpu time.Duration) {
-	b.report.add(what, "objects per second", s, float64(n)/took.Seconds(), atLeast(0.95))
-	b.report.add(what, "CPU ms per object", s, milliseconds(cpu)/float64(n), atMost(1.25))
+// A work is what it took to handle some objects.
+type work struct {
+	objects   int
+	took, cpu time.Duration
+}
+
+func (w work) plus(other work) work {
+	return work{w.objects + other.objects, w.took + other.took, w.cpu + other.cpu}
+}
+
+func (b *bench) recordWork(what string, s side, w work) {
+	b.report.add(what, "objects per second", s, float64(w.objects)/w.took.Seconds(), atLeast(0.95))
+	b.report.add(what, "CPU ms per object", s, milliseconds(w.cpu)/float64(w.objects), atMost(1.25))
+}
+
+// Totals are the work of a round in all variants together, by storms: less of that is chance.
+type totals map[string]map[side]work
+
+func (t totals) add(storm string, s side, w work) {
+	if t[storm] == nil {
+		t[storm] = map[side]work{}
+	}
+	t[storm][s] = t[storm][s].plus(w)
+}
+
+func (b *bench) recordTotals(all totals) {
+	for _, storm := range slices.Sorted(maps.Keys(all)) {
+		for s, w := range all[storm] {
+			b.recordWork(storm+", all variants", s, w)
+		}
+	}
 }
 
 // waited: objects were created while there was no operator.
@@ -47,7 +78,7 @@ func (b *bench) waited(s side) {
 	last, err := o.each(b.t.Context(), objects, s.handledAt(1))
 	b.ok(err)
 	after := b.calm(p)
-	b.recordWork(what, s, b.backlog, last.Sub(began), after.CPU-before.CPU)
+	b.recordWork(what, s, work{b.backlog, last.Sub(began), after.CPU - before.CPU})
 	b.report.add(what, "writes per object", s, float64(b.patches(v.kind)-written)/float64(b.backlog), exactly(float64(v.writes())))
 }
 

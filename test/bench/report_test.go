@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"runtime"
@@ -85,11 +84,10 @@ func (l *line) verdict() string {
 	}
 }
 
-func (r *report) print(out io.Writer, machine string, took time.Duration) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "\n%s\n", machine)
-	fmt.Fprintf(out, "Medians of the rounds; ratios kopf/plain of each round: median (least..greatest). It took %s.\n\n", took.Round(time.Second))
-	fmt.Fprintln(table, "WHAT\tFIGURE\tKOPF\tPLAIN\tRATIO\tBUDGET\tVERDICT")
+// text is the whole report, for people.
+func (r *report) text(machine string, took time.Duration) string {
+	var rows, out strings.Builder
+	fmt.Fprintln(&rows, "WHAT\tFIGURE\tKOPF\tPLAIN\tRATIO\tBUDGET\tVERDICT")
 	last, met, missed := "", 0, 0
 	for _, l := range r.lines {
 		what := l.what
@@ -103,13 +101,17 @@ func (r *report) print(out io.Writer, machine string, took time.Duration) {
 		case "MISSED":
 			missed++
 		}
-		fmt.Fprintln(table, strings.Join([]string{
+		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
 			what, l.figure, rounded(median(l.samples[library])), rounded(median(l.samples[plain])),
-			spread(l.ratios()), l.budget.text, l.verdict(),
-		}, "\t"))
+			spread(l.ratios()), l.budget.text, l.verdict())
 	}
+	fmt.Fprintf(&out, "%s\n", machine)
+	fmt.Fprintf(&out, "Medians of the rounds; ratios kopf/plain of each round: median (least..greatest). It took %s.\n\n", took.Round(time.Second))
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	_, _ = table.Write([]byte(rows.String())) // to memory: it cannot fail
 	_ = table.Flush()
-	fmt.Fprintf(out, "\n%d of %d budgets are met.\n\n", met, met+missed)
+	fmt.Fprintf(&out, "\n%d of %d budgets are met.\n", met, met+missed)
+	return out.String()
 }
 
 // missedCounts are the budgets that are missed and have nothing to do with time.
@@ -167,9 +169,9 @@ func describe(b *bench) string {
 			version = "kube-apiserver " + v.GitVersion
 		}
 	}
-	return fmt.Sprintf("%s %s/%s, %d CPUs, %s, %s before\n"+
+	return fmt.Sprintf("%s %s/%s, %d CPUs, %s\n"+
 		"rounds %d, objects %d, backlog %d, standing %d, changes %d, workers %d",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), version, load(),
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), version,
 		b.rounds, b.objects, b.backlog, b.standing, b.changes, b.workers)
 }
 

@@ -31,12 +31,12 @@ var (
 )
 
 func init() {
-	flag.IntVar(&given.rounds, "rounds", 0, "rounds (default 3)")
-	flag.IntVar(&given.objects, "objects", 0, "objects of one storm (default 300)")
+	flag.IntVar(&given.rounds, "rounds", 0, "rounds (default 5)")
+	flag.IntVar(&given.objects, "objects", 0, "objects of one storm (default 200)")
 	flag.IntVar(&given.backlog, "backlog", 0, "objects that waited for the operator (default 2000)")
 	flag.IntVar(&given.standing, "standing", 0, "handled objects that the operator starts over (default 10000)")
-	flag.IntVar(&given.changes, "changes", 0, "single changes, for the latency (default 300)")
-	flag.DurationVar(&given.idle, "idle", 0, "how long the operator is watched doing nothing (default 10s)")
+	flag.IntVar(&given.changes, "changes", 0, "single changes, for the latency (default 200)")
+	flag.DurationVar(&given.idle, "idle", 0, "how long the operator is watched doing nothing (default 5s)")
 	flag.IntVar(&given.workers, "workers", 16, "objects handled at a time, and requests made at a time by the load")
 	flag.StringVar(&given.profiles, "profiles", "", "the `folder` for a CPU profile of each operator process; it must exist")
 	flag.StringVar(&given.only, "only", "", "run only the scenarios whose names match this `expression`: "+
@@ -50,7 +50,7 @@ func chosen() (sizes, error) {
 	case *measure && *quick:
 		s = sizes{rounds: 1, objects: 60, backlog: 400, standing: 1000, changes: 50, idle: 2 * time.Second}
 	case *measure:
-		s = sizes{rounds: 3, objects: 300, backlog: 2000, standing: 10000, changes: 300, idle: 10 * time.Second}
+		s = sizes{rounds: 5, objects: 200, backlog: 2000, standing: 10000, changes: 200, idle: 5 * time.Second}
 	case *quick:
 		return s, fmt.Errorf("-quick is a way to measure: give -measure too")
 	}

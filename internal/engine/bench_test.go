@@ -1,0 +1,223 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strconv"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
+)
+
+// BenchmarkCycle takes one object through one whole cycle: one that was just created, one that is as it
+// was last handled, one that was changed since. The API is an object in memory, so what remains is the
+// engine's own work, the decoding of answers, and the log.
+func BenchmarkCycle(b *testing.B) {
+	for _, form := range []struct {
+		name  string
+		empty func() client.Object
+		edit  func(client.Object, int) // of the spec
+		do    func(client.Object)      // what the handler does
+	}{
+		{
+			name:  "typed",
+			empty: func() client.Object { return &v1.Widget{} },
+			edit:  func(obj client.Object, size int) { obj.(*v1.Widget).Spec.Size = size },
+			do:    func(obj client.Object) { obj.(*v1.Widget).Status.Phase = "Ready" },
+		},
+		{
+			name:  "unstructured",
+			empty: func() client.Object { return &unstructured.Unstructured{Object: map[string]any{}} },
+			edit: func(obj client.Object, size int) {
+				obj.(*unstructured.Unstructured).Object["spec"].(map[string]any)["size"] = int64(size)
+			},
+			do: func(obj client.Object) {
+				obj.(*unstructured.Unstructured).Object["status"] = map[string]any{"phase": "Ready"}
+			},
+		},
+	} {
+		s := newServer(b, form.empty)
+		created := s.stored
+		e := newEngine(b, s, form.do)
+		pass := func(b *testing.B, writes int) {
+			b.Helper()
+			s.writes = 0
+			if _, err := e.Reconcile(b.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.stored)}); err != nil {
+				b.Fatal(err)
+			}
+			if s.writes != writes {
+				b.Fatalf("%d writes, want %d", s.writes, writes)
+			}
+		}
+		pass(b, 2)
+		handled := s.stored
+		b.Run(form.name+"/create", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				s.put(created)
+				pass(b, 2)
+			}
+		})
+		s.put(handled)
+		b.Run(form.name+"/noop", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				pass(b, 0)
+			}
+		})
+		b.Run(form.name+"/update", func(b *testing.B) {
+			changed := handled.DeepCopyObject().(client.Object)
+			form.edit(changed, 2)
+			b.ReportAllocs()
+			for b.Loop() {
+				s.put(changed)
+				pass(b, 1) // the status is as it was
+			}
+		})
+	}
+}
+
+func newEngine(b *testing.B, s *server, do func(client.Object)) *engine.Engine {
+	log.SetLogger(zap.New(zap.WriteTo(io.Discard)))
+	kind := engine.Kind{Name: "widget", GVK: widgetGVK, New: s.empty, Results: []string{"status"}, HasStatus: true}
+	handler := engine.Handler{
+		Criteria: match.Criteria{Reasons: []string{string(causation.Create), string(causation.Update)}},
+		Do: func(_ context.Context, call *engine.Call) error {
+			do(call.Object)
+			return nil
+		},
+	}
+	if err := kind.Handlers.Add("provision", "provision", handler); err != nil {
+		b.Fatal(err)
+	}
+	return engine.New(engine.Settings{
+		Client: s, Cache: s, Live: s,
+		Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""), Finalizer: "example.com/finalizer",
+		Lifecycle: progress.AllAtOnce, Checkpoint: time.Minute,
+	}, kind)
+}
+
+var widgetGVK = v1.GroupVersion.WithKind("Widget")
+
+// A server has one object. It reads and patches it as the real one does, and does nothing else.
+type server struct {
+	client.Client
+	stored  client.Object
+	empty   func() client.Object
+	version int
+	writes  int
+}
+
+const manifest = `{
+	"apiVersion": "bench.example.com/v1", "kind": "Widget",
+	"metadata": {
+		"name": "one", "namespace": "default", "uid": "6a4ff5f2-7c1e-4a7e-9d3b-0f1f0a2b3c4d", "generation": 1,
+		"creationTimestamp": "2026-01-01T00:00:00Z",
+		"labels": {"app.kubernetes.io/name": "shop", "app.kubernetes.io/part-of": "market"}
+	},
+	"spec": {
+		"size": 1, "image": "registry.example.com/team/app:v1.2.3",
+		"args": ["--verbose", "--listen=:8080", "--workers=4"],
+		"settings": {"region": "north", "tier": "gold", "backup": "daily", "zone": "a"}
+	}
+}`
+
+func newServer(b *testing.B, empty func() client.Object) *server {
+	s := &server{empty: func() client.Object {
+		obj := empty()
+		obj.GetObjectKind().SetGroupVersionKind(widgetGVK)
+		return obj
+	}}
+	obj := s.empty()
+	if err := json.Unmarshal([]byte(manifest), obj); err != nil {
+		b.Fatal(err)
+	}
+	s.put(obj)
+	return s
+}
+
+// put makes an object the present one, in a version of its own.
+func (s *server) put(obj client.Object) {
+	s.version++
+	s.stored = obj.DeepCopyObject().(client.Object)
+	s.stored.SetResourceVersion(strconv.Itoa(s.version))
+}
+
+func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if key != client.ObjectKeyFromObject(s.stored) {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "widgets"}, key.Name)
+	}
+	assign(into, s.stored.DeepCopyObject())
+	return nil
+}
+
+func (s *server) Patch(_ context.Context, into client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(into)
+	if err != nil {
+		return err
+	}
+	if patch.Type() != types.MergePatchType {
+		return apierrors.NewBadRequest("not a merge patch")
+	}
+	patched := s.stored.DeepCopyObject().(client.Object)
+	if u, ok := patched.(*unstructured.Unstructured); ok {
+		var doc map[string]any
+		if err := json.Unmarshal(data, &doc); err != nil {
+			return err
+		}
+		merge(u.Object, doc)
+	} else if err := json.Unmarshal(data, patched); err != nil { // which merges: none of these patches removes anything
+		return err
+	}
+	s.put(patched)
+	s.writes++
+	assign(into, s.stored.DeepCopyObject())
+	return nil
+}
+
+func merge(into, doc map[string]any) {
+	for key, value := range doc {
+		inner, isMap := value.(map[string]any)
+		if old, wasMap := into[key].(map[string]any); isMap && wasMap {
+			merge(old, inner)
+			continue
+		}
+		into[key] = value
+	}
+}
+
+func assign(into client.Object, from runtime.Object) {
+	switch into := into.(type) {
+	case *v1.Widget:
+		*into = *from.(*v1.Widget)
+	case *unstructured.Unstructured:
+		into.Object = from.(*unstructured.Unstructured).Object
+	}
+}
+
+func (s *server) SubResource(string) client.SubResourceClient { return status{server: s} }
+
+type status struct {
+	client.SubResourceClient
+	server *server
+}
+
+func (s status) Patch(ctx context.Context, into client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return s.server.Patch(ctx, into, patch)
+}

@@ -1,0 +1,18 @@
+package match_test
+
+import (
+	"testing"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+)
+
+func BenchmarkMatch(b *testing.B) {
+	criteria := match.Criteria{Reasons: []string{"create", "update", "resume"}}
+	situation := match.Situation{Reason: "update", Initial: true}
+	b.ReportAllocs()
+	for b.Loop() {
+		if ok, why := criteria.Match(situation); !ok {
+			b.Fatal(why)
+		}
+	}
+}
