@@ -50,7 +50,7 @@ type bench struct {
 	sizes
 	t          *testing.T
 	cp         *controlplane.ControlPlane
-	k8s        client.WithWatch
+	k8s        client.Client
 	kubeconfig string
 	report     *report
 	round      int
@@ -94,7 +94,7 @@ func newBench(t *testing.T, s sizes) *bench {
 		}
 	})
 	b.ok(b.cp.WriteKubeconfig(b.kubeconfig))
-	b.k8s, err = client.NewWithWatch(b.cp.Config, client.Options{Scheme: scheme})
+	b.k8s, err = client.New(b.cp.Config, client.Options{Scheme: scheme})
 	b.ok(err)
 	return b
 }
@@ -112,31 +112,33 @@ func (b *bench) scenarios() {
 	if b.round%2 == 1 {
 		slices.Reverse(sides)
 	}
-	b.totals = totals{}
-	wanted := func(name string) bool { return b.only.MatchString(name) }
-	for _, v := range variants() {
-		if wanted("life") {
-			b.inTurn("life "+v.String(), sides, func(s side) { b.life(v, s) })
+	inTurn := func(name string, run func(side)) {
+		for _, s := range sides {
+			b.timed(fmt.Sprintf("%s, %s", name, s), func() { run(s) })
 		}
 	}
-	b.recordTotals(b.totals)
-	if wanted("backlog") {
-		b.inTurn("backlog", sides, b.waited)
+	if b.only.MatchString("life") {
+		b.totals = totals{}
+		for _, v := range variants() {
+			inTurn("life, "+v.String(), func(s side) { b.life(v, s) })
+		}
+		b.recordTotals(b.totals)
 	}
-	if wanted("latency") {
-		b.inTurn("latency", sides[:1], func(side) { b.latency(sides) })
+	if b.only.MatchString("backlog") {
+		inTurn("backlog", b.waited)
 	}
-	if wanted("standing") {
-		b.inTurn("standing", sides, b.restart)
+	if b.only.MatchString("latency") {
+		b.timed("latency", func() { b.latency(sides) })
+	}
+	if b.only.MatchString("standing") {
+		inTurn("standing", b.restart)
 	}
 }
 
-func (b *bench) inTurn(name string, sides []side, run func(side)) {
-	for _, s := range sides {
-		began := time.Now()
-		run(s)
-		b.t.Logf("round %d: %s, %s: %s", b.round+1, name, s, time.Since(began).Round(100*time.Millisecond))
-	}
+func (b *bench) timed(what string, run func()) {
+	began := time.Now()
+	run()
+	b.t.Logf("round %d: %s: %s", b.round+1, what, time.Since(began).Round(100*time.Millisecond))
 }
 
 func (b *bench) namespace() string {

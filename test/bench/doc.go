@@ -15,7 +15,7 @@
 // In each round every scenario is run by both sides in turn, on one API server, in namespaces of their own;
 // who goes first changes from round to round. An operator is a process of its own, this test binary started
 // again, with nothing in it but a manager and one controller: so its CPU time and its heap are those of the
-// operator alone. The benchmark makes the load, and sees by a watch of its own when an object is handled.
+// operator alone. The benchmark makes the load, and sees by an informer of its own when an object is handled.
 //
 //	life      a storm of creations, then of changes, then of deletions; for one and three handlers, with
 //	          and without finalizer, with and without the status subresource; each operator is warm

@@ -3,7 +3,6 @@ package bench
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
@@ -13,19 +12,16 @@ type kind struct {
 	name, plural string
 	hasStatus    bool // the subresource
 	empty        func() v1.Object
-	list         func() client.ObjectList
 }
 
 var (
 	widgets = kind{
 		name: "Widget", plural: "widgets", hasStatus: true,
 		empty: func() v1.Object { return &v1.Widget{} },
-		list:  func() client.ObjectList { return &v1.WidgetList{} },
 	}
 	gadgets = kind{
 		name: "Gadget", plural: "gadgets",
 		empty: func() v1.Object { return &v1.Gadget{} },
-		list:  func() client.ObjectList { return &v1.GadgetList{} },
 	}
 	kinds = map[string]kind{widgets.name: widgets, gadgets.name: gadgets}
 )

@@ -72,8 +72,8 @@ func (b *bench) life(v variant, s side) {
 	namespace := b.namespace()
 	p := b.begin(v.role(s, namespace), "life")
 	defer b.stop(p)
-	o := b.observe(v.kind, namespace)
-	defer o.events.Stop()
+	o := b.observe(v.kind, namespace, "")
+	defer o.stop()
 	b.storm(o, v.objects(namespace, "warm", warm), b.create, s.handledAt(1))
 
 	objects := v.objects(namespace, "object", b.objects)

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
@@ -65,8 +63,8 @@ func (b *bench) waited(s side) {
 	defer b.clear(v.kind, namespace)
 	objects := v.objects(namespace, "object", b.backlog)
 	b.ok(b.flood(b.t.Context(), objects, b.create))
-	o := b.observe(v.kind, namespace)
-	defer o.events.Stop()
+	o := b.observe(v.kind, namespace, "")
+	defer o.stop()
 	_, err := o.each(b.t.Context(), objects, seen)
 	b.ok(err)
 
@@ -99,8 +97,8 @@ func (b *bench) latency(sides []side) {
 		defer b.clear(v.kind, namespace)
 		p := b.begin(v.role(s, namespace), "latency")
 		defer b.stop(p)
-		l := &lane{side: s, obj: v.kind.object(namespace, "object"), o: b.observe(v.kind, namespace)}
-		defer l.o.events.Stop()
+		l := &lane{side: s, obj: v.kind.object(namespace, "object"), o: b.observe(v.kind, namespace, "")}
+		defer l.o.stop()
 		b.storm(l.o, []v1.Object{l.obj}, b.create, s.handledAt(1))
 		lanes = append(lanes, l)
 	}
@@ -139,8 +137,8 @@ func (b *bench) stocked(s side, v variant) stock {
 	}
 	made := stock{namespace: b.namespace()}
 	p := b.begin(v.role(s, made.namespace), "stock")
-	o := b.observe(v.kind, made.namespace)
-	defer o.events.Stop()
+	o := b.observe(v.kind, made.namespace, "")
+	defer o.stop()
 	var pattern v1.Object
 	b.storm(o, v.objects(made.namespace, "pattern", 1), b.create, func(seen sight) bool {
 		pattern = seen.obj
@@ -171,8 +169,8 @@ func (b *bench) restart(s side) {
 	restart := fmt.Sprintf("restart over %d", b.standing)
 	idle := fmt.Sprintf("idle with %d", b.standing)
 	fresh := v.objects(stock.namespace, fmt.Sprintf("fresh-%d", b.round), 1)
-	o := b.observe(v.kind, stock.namespace, client.MatchingFields{"metadata.name": fresh[0].GetName()})
-	defer o.events.Stop()
+	o := b.observe(v.kind, stock.namespace, fresh[0].GetName())
+	defer o.stop()
 
 	p := b.launch(v.role(s, stock.namespace), "restart")
 	defer b.stop(p)

@@ -2,32 +2,61 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"k8s.io/apimachinery/pkg/watch"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// A sight is an object as the watch shows it.
+// A sight is an object as the informer shows it.
 type sight struct {
 	obj  v1.Object
 	gone bool
 	at   time.Time
 }
 
-// An observer sees by a watch of its own what an operator does, whichever it is.
-type observer struct{ events watch.Interface }
+// An observer sees by an informer of its own what an operator does, whichever it is.
+type observer struct {
+	events chan sight
+	stop   context.CancelFunc
+}
 
-// observe begins with the objects that are there already.
-func (b *bench) observe(k kind, namespace string, opts ...client.ListOption) *observer {
+// observe begins with the objects that are there already. If a name is given, it sees that one only.
+func (b *bench) observe(k kind, namespace, name string) *observer {
 	b.t.Helper()
-	events, err := b.k8s.Watch(b.t.Context(), k.list(), append(opts, client.InNamespace(namespace))...)
+	ctx, stop := context.WithCancel(b.t.Context())
+	o := &observer{make(chan sight, 1<<16), stop} // room enough for one who looks late
+	options := cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}}
+	if name != "" {
+		options.DefaultFieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+	}
+	c, err := cache.New(b.cp.Config, options)
 	b.ok(err)
-	b.t.Cleanup(events.Stop)
-	return &observer{events}
+	informer, err := c.GetInformer(ctx, k.empty())
+	b.ok(err)
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { o.see(obj, false) },
+		UpdateFunc: func(_, obj any) { o.see(obj, false) },
+		DeleteFunc: func(obj any) { o.see(obj, true) },
+	})
+	b.ok(err)
+	go func() { _ = c.Start(ctx) }() // without it there would be no sync
+	if !c.WaitForCacheSync(ctx) {
+		b.t.Fatal("the informer of the benchmark does not start")
+	}
+	return o
+}
+
+func (o *observer) see(what any, gone bool) {
+	if lost, ok := what.(toolscache.DeletedFinalStateUnknown); ok {
+		what = lost.Obj
+	}
+	o.events <- sight{what.(v1.Object), gone, time.Now()}
 }
 
 // until looks on until enough was seen.
@@ -36,12 +65,8 @@ func (o *observer) until(ctx context.Context, enough func(sight) bool) error {
 	defer cancel()
 	for {
 		select {
-		case event, open := <-o.events.ResultChan():
-			obj, ok := event.Object.(v1.Object)
-			if !open || !ok {
-				return errors.New("the watch of the benchmark has ended")
-			}
-			if enough(sight{obj, event.Type == watch.Deleted, time.Now()}) {
+		case s := <-o.events:
+			if enough(s) {
 				return nil
 			}
 		case <-ctx.Done():
