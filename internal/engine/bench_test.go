@@ -124,12 +124,28 @@ type server struct {
 	writes  int
 }
 
+// Its managedFields are what the server makes of it: converting an object is mostly that.
 const manifest = `{
 	"apiVersion": "bench.example.com/v1", "kind": "Widget",
 	"metadata": {
 		"name": "one", "namespace": "default", "uid": "6a4ff5f2-7c1e-4a7e-9d3b-0f1f0a2b3c4d", "generation": 1,
 		"creationTimestamp": "2026-01-01T00:00:00Z",
-		"labels": {"app.kubernetes.io/name": "shop", "app.kubernetes.io/part-of": "market"}
+		"labels": {"app.kubernetes.io/name": "shop", "app.kubernetes.io/part-of": "market"},
+		"managedFields": [{
+			"manager": "kubectl-create", "operation": "Update", "apiVersion": "bench.example.com/v1",
+			"time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": {
+				"f:metadata": {"f:labels": {".": {}, "f:app.kubernetes.io/name": {}, "f:app.kubernetes.io/part-of": {}}},
+				"f:spec": {
+					".": {}, "f:args": {}, "f:image": {}, "f:size": {},
+					"f:settings": {".": {}, "f:backup": {}, "f:region": {}, "f:tier": {}, "f:zone": {}}
+				}
+			}
+		}, {
+			"manager": "operator", "operation": "Update", "apiVersion": "bench.example.com/v1",
+			"time": "2026-01-01T00:00:01Z", "fieldsType": "FieldsV1", "fieldsV1": {
+				"f:metadata": {"f:annotations": {".": {}, "f:kopf.zalando.org/last-handled-configuration": {}}}
+			}
+		}]
 	},
 	"spec": {
 		"size": 1, "image": "registry.example.com/team/app:v1.2.3",

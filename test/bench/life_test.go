@@ -14,10 +14,11 @@ type variant struct {
 	finalizer bool
 }
 
-// variants are all there are; to see whether the benchmark works, the least and the most do.
+// variants are all there are. To see whether the benchmark works two do, and with one handler: between two
+// of them a busy machine may lose so much time that what was achieved is written early.
 func variants() []variant {
 	if !*measure {
-		return []variant{{gadgets, 1, false}, {widgets, len(steps), true}}
+		return []variant{{gadgets, 1, false}, {widgets, 1, true}}
 	}
 	var all []variant
 	for _, k := range []kind{gadgets, widgets} {

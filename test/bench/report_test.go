@@ -73,6 +73,14 @@ func (l *line) ratios() []float64 {
 	return ratios
 }
 
+// shown is the median, and for counts the greatest: one write too many is one too many.
+func (l *line) shown(s side) float64 {
+	if values := l.samples[s]; l.budget.exact && len(values) > 0 {
+		return slices.Max(values)
+	}
+	return median(l.samples[s])
+}
+
 func (l *line) verdict() string {
 	switch {
 	case l.budget.text == open.text:
@@ -102,11 +110,11 @@ func (r *report) text(machine string, took time.Duration) string {
 			missed++
 		}
 		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			what, l.figure, rounded(median(l.samples[library])), rounded(median(l.samples[plain])),
+			what, l.figure, rounded(l.shown(library)), rounded(l.shown(plain)),
 			spread(l.ratios()), l.budget.text, l.verdict())
 	}
 	fmt.Fprintf(&out, "%s\n", machine)
-	fmt.Fprintf(&out, "Medians of the rounds; ratios kopf/plain of each round: median (least..greatest). It took %s.\n\n", took.Round(time.Second))
+	fmt.Fprintf(&out, "Medians of the rounds, of writes the most; ratios kopf/plain of each round: median (least..greatest). It took %s.\n\n", took.Round(time.Second))
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	_, _ = table.Write([]byte(rows.String())) // to memory: it cannot fail
 	_ = table.Flush()
