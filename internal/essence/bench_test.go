@@ -31,7 +31,7 @@ func handled(b *testing.B) (content map[string]any, stored []byte) {
 	if err := json.Unmarshal([]byte(text), &content); err != nil {
 		b.Fatal(err)
 	}
-	stored, err := essence.Encode(essence.Build(content, cleaners()...))
+	stored, err := essence.Encode(build(content, cleaners()...))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func BenchmarkBuildAndEncode(b *testing.B) {
 	content, stored := handled(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		text, err := essence.Encode(essence.Build(content, cleaners()...))
+		text, err := essence.Encode(build(content, cleaners()...))
 		if err != nil || !bytes.Equal(text, stored) {
 			b.Fatal("the essence has changed: ", err)
 		}
@@ -54,7 +54,7 @@ func BenchmarkDecode(b *testing.B) {
 	_, stored := handled(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := essence.Decode(stored, cleaners()...); err != nil {
+		if _, err := decode(stored, cleaners()...); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -11,7 +11,7 @@ func BenchmarkMatch(b *testing.B) {
 	situation := match.Situation{Reason: "update", Initial: true}
 	b.ReportAllocs()
 	for b.Loop() {
-		if ok, why := criteria.Match(situation); !ok {
+		if ok, why := criteria.Match(situation, match.Subject{Caused: true}); !ok {
 			b.Fatal(why)
 		}
 	}
