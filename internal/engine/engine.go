@@ -15,6 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // An Engine handles the objects of one kind: it is a reconciler, and this file is its table of contents.
@@ -30,6 +31,7 @@ type Engine struct {
 
 // New returns the engine of a kind.
 func New(settings Settings, kind Kind) *Engine {
+	settings.Pin = progress.Pin(settings.Baseline)
 	e := &Engine{Settings: settings, Kind: kind, memories: inventory.New(inventory.Wants{
 		Sights: len(kind.Spies.IDs()) > 0,
 		Stirs:  len(kind.Levels.IDs()) > 0,

@@ -93,9 +93,10 @@ type Settings struct {
 	// Recorder posts Events; nil: none are posted.
 	Recorder events.EventRecorder
 
-	Store      progress.Store
-	Baseline   progress.Baseline
-	Pin        progress.Baseline // where the essence is kept with which a cycle has begun
+	Store    progress.Store
+	Baseline progress.Baseline
+	// Pin is where the essence is kept with which a cycle has begun: beside the baseline.
+	Pin        progress.Baseline
 	Finalizer  string
 	Lifecycle  progress.Lifecycle
 	Checkpoint time.Duration

@@ -27,27 +27,35 @@ const (
 
 // Promoter is a source without events of its own. It lets nothing starve: every second, a few of those that
 // have waited longest are put before all others, so that they get a share of the workers whatever else comes.
-func (e *Engine) Promoter(workers int) source.Source {
-	return source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
-		go func() {
-			tick := time.NewTicker(promotionPause)
-			defer tick.Stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
-					e.Pulse() // for the metrics
-					if !ok {
-						continue // without priorities, nobody is passed over
-					}
-					for _, key := range e.memories.Longest(max(1, workers/4), promotionAge) {
-						prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(promoted)}, reconcile.Request{NamespacedName: key})
-					}
+func (e *Engine) Promoter(workers int) source.Source { return &promoter{e, workers} }
+
+type promoter struct {
+	*Engine
+	workers int
+}
+
+func (*promoter) String() string { return "promoter" }
+
+// Start implements [source.Source].
+func (p *promoter) Start(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
+	go func() {
+		tick := time.NewTicker(promotionPause)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				p.Pulse() // for the metrics
+				if !ok {
+					continue // without priorities, nobody is passed over
+				}
+				for _, key := range p.memories.Longest(max(1, p.workers/4), promotionAge) {
+					prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(promoted)}, reconcile.Request{NamespacedName: key})
 				}
 			}
-		}()
-		return nil
-	})
+		}
+	}()
+	return nil
 }

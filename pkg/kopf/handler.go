@@ -46,7 +46,7 @@ func requestOf[T client.Object](call *engine.Call) (*Request[T], error) {
 		return nil, errors.New("the object is of another Go type than the handler expects: this is a defect of the library")
 	}
 	req := &Request[T]{
-		Object: object, Diff: call.Diff, Reason: Reason(call.Reason), Event: EventType(call.Event), Attempt: call.Attempt,
+		Object: object, Diff: call.Diff, Handler: call.ID, Reason: Reason(call.Reason), Event: EventType(call.Event), Attempt: call.Attempt,
 		call: call, handled: object,
 	}
 	if old, ok := call.Old.(T); ok {

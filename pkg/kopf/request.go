@@ -23,6 +23,8 @@ type Request[T client.Object] struct {
 	Old T
 	// Diff leads from Old to what is being handled; for handlers with a [Field], below the field. kopf: diff.
 	Diff diff.Diff
+	// Handler is the handler's full id.
+	Handler string
 	// Reason is what has happened. A resume handler that joins another cause sees that cause. kopf: reason.
 	Reason Reason
 	// Event is how a state of the object has come, for [Resource.OnEvent]; empty if it was listed. kopf: type.

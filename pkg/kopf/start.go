@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // recorderName is the source of the Events that are posted about objects.
@@ -58,7 +57,6 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
 	defer release()
 	settings := o.settings
 	settings.Client, settings.Cache, settings.Live = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
-	settings.Pin = progress.Pin(settings.Baseline)
 	settings.Log = o.mgr.GetLogger()
 	settings.Recorder = o.mgr.GetEventRecorder(recorderName)
 
