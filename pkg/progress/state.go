@@ -23,6 +23,8 @@ type handler struct {
 	record Record
 	stored bool // something of it, if only an unreadable one, is on the object
 	active bool // selected for the cause
+
+	renewed bool // what is stored of it does not count any more
 }
 
 // A Summary counts the selected handlers of a state by how far they are.
@@ -276,6 +278,8 @@ func (s *State) Save(store Store, obj client.Object) error {
 			h.stored = true
 		case h.stored && foreign:
 			problems = append(problems, purge(store, obj, *h))
+		case h.renewed:
+			problems = append(problems, store.Purge(obj, h.id))
 		}
 	}
 	return errors.Join(problems...)
@@ -287,11 +291,17 @@ func (s *State) Purge(store Store, obj client.Object) error {
 }
 
 // Renew has the handlers that have come to their ends for a cause begin anew, with their sub-handlers: what
-// they are done with was undone, and they have to be told. The others keep their attempts and delays.
+// they are done with was undone, and they have to be told. The others keep their attempts and delays; only
+// those that wait for sub-handlers are called at once.
 func (s *State) Renew(purpose string) {
 	for i := range s.handlers {
-		if h := &s.handlers[i]; h.stored && h.record.Purpose == purpose && h.record.Finished() {
-			h.record = Record{Purpose: purpose, Subrefs: h.record.Subrefs}
+		h := &s.handlers[i]
+		switch {
+		case !h.stored || h.record.Purpose != purpose:
+		case h.record.Finished():
+			h.record, h.renewed = Record{Purpose: purpose, Subrefs: h.record.Subrefs}, true
+		case h.record.Waits():
+			h.record.Delayed = time.Time{}
 		}
 	}
 }

@@ -254,12 +254,12 @@ var _ = Describe("What happens while the operator is down", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Size = 1 })
 
 		start(ns, declare(nil))
-		Eventually(seen.all).Should(Equal([]string{"first:update", "second:update#0", "first:update"}))
+		Eventually(seen.all).Should(Equal([]string{"first:update", "second:update#0", "first:update", "second:update#1"}))
 		handled(ctx, obj)
 
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
-		Eventually(seen.all).Should(HaveLen(5))
-		Expect(seen.all()[3:]).To(Equal([]string{"first:update", "second:update#0"}))
+		Eventually(seen.all).Should(HaveLen(6))
+		Expect(seen.all()[4:]).To(Equal([]string{"first:update", "second:update#0"}))
 		handled(ctx, obj)
 	}, SpecTimeout(minute))
 

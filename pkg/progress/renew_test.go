@@ -1,0 +1,31 @@
+package progress_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// An update that is undone midway is one of its undoing: who is done with it begins anew (B-01, B-02).
+func TestRenew(t *testing.T) {
+	done := progress.Record{Started: t0, Stopped: t0, Purpose: "update", Retries: 1, Success: true}
+	late := progress.Record{Started: t0, Delayed: t0.Add(time.Hour), Purpose: "update", Retries: 2, Message: "trouble"}
+	parent := progress.Record{Started: t0, Delayed: t0.Add(time.Hour), Purpose: "update", Subrefs: []string{"p/a", "p/b"}}
+	other := progress.Record{Started: t0, Stopped: t0, Purpose: "create", Retries: 1, Success: true}
+	obj := holding(t, map[string]progress.Record{"a": done, "b": late, "p": parent, "p/a": done, "p/b": late, "o": other})
+	state := loaded(t, obj, "a", "b", "p", "o")
+	state.Renew("update")
+	equal(t, "B-02 who is done begins anew", state.Record("a"), progress.Record{Purpose: "update"})
+	equal(t, "B-11 who is not keeps attempts and delay", state.Record("b"), late)
+	equal(t, "B-24 who only waits is called at once", state.Record("p").Due(t0), true)
+	equal(t, "SUB-07 sub-handlers alike", state.Record("p/a"), progress.Record{Purpose: "update"})
+	equal(t, "B-11 and their delays", state.Record("p/b"), late)
+	equal(t, "records of other causes are none of it", state.Record("o"), other)
+
+	state.Begin("update", []string{"b", "p"}, t0)
+	if err := state.Save(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "B-02 no success that does not count stays on the object", namesOf(obj, kopfPrefix), []string{"b", "p", "p.b"})
+}
