@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -96,49 +95,6 @@ var _ = Describe("Mixed loads", func() {
 			return len(slices.DeleteFunc(seen.all(), func(name string) bool { return name == "stormy" }))
 		}).WithTimeout(50 * time.Second).Should(Equal(objects))
 		Expect(seen.count("stormy")).To(BeNumerically(">", 1), "it gets its share, too")
-	}, SpecTimeout(2*minute))
-
-	It("lose less than a tenth of the throughput to 1 % of objects that hang", func(ctx context.Context) {
-		const objects, hanging, workers = 200, 2, 32
-		// run tells how long the others take from the first call on.
-		run := func(ns string, hangs bool) (took <-chan time.Duration) {
-			GinkgoHelper()
-			many(ctx, ns, "w", objects)
-			left, ended := atomic.Int64{}, make(chan time.Duration, 1)
-			left.Store(objects)
-			if hangs {
-				left.Add(-hanging)
-			}
-			began := sync.OnceValue(time.Now)
-			op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(workers)).
-				OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
-					began()
-					if name := req.Object.Name; hangs && (name == "w0" || name == "w1") {
-						<-ctx.Done()
-						return ctx.Err()
-					}
-					<-time.After(200 * time.Millisecond)
-					if left.Add(-1) == 0 {
-						ended <- time.Since(began())
-					}
-					return nil
-				})))
-			DeferCleanup(op.stop)
-			return ended
-		}
-		ratio := 0.0
-		for range 3 { // others may be at work on this machine: both run side by side, and noise is not the rule
-			one, other := run(newNamespace(ctx), true), run(newNamespace(ctx), false)
-			var with, without time.Duration
-			Eventually(one).Should(Receive(&with))
-			Eventually(other).Should(Receive(&without))
-			ratio = with.Seconds() / without.Seconds()
-			AddReportEntry("time for all the others", fmt.Sprint("with ", with, ", without ", without))
-			if ratio < 1.1 {
-				break
-			}
-		}
-		Expect(ratio).To(BeNumerically("<", 1.1))
 	}, SpecTimeout(2*minute))
 
 	It("keep the backoff of a failing handler within a tenth, at fifty edits a second of others (B-11)", func(ctx context.Context) {

@@ -18,7 +18,7 @@ var _ = Describe("Those who only look", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		spy := func(id string) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
-				seen.notef("%s:%s %t", id, req.Event, len(req.Object.Finalizers) > 0)
+				seen.notef("%s, held: %t", id, len(req.Object.Finalizers) > 0)
 				return nil
 			}
 		}
@@ -32,7 +32,7 @@ var _ = Describe("Those who only look", func() {
 		op := start(ns, options(widgets, kopf.WithLifecycle(progress.OneByOne)))
 		create(ctx, widget(ns, "a"))
 		// The pass that puts the finalizer on the object does nothing else.
-		Eventually(seen.all).Should(ContainElements("one:ADDED false", "two:ADDED false", "one:MODIFIED true", "two:MODIFIED true"))
+		Eventually(seen.all).Should(ContainElements("one, held: false", "two, held: false", "one, held: true", "two, held: true"))
 		Expect(bySize.Get(1)).To(Equal([]string{"a"}))
 		for _, id := range []string{"one", "two", "size"} {
 			Expect(op.log.find("Handler succeeded", `"handler"="`+id+`"`, `"level"=0`)).To(BeEmpty())

@@ -1,0 +1,72 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+const (
+	crowd   = 200 // objects
+	hanging = crowd / 100
+)
+
+// B-05: 1 % of the objects hang, and keep their workers. The others lose less than a tenth of the throughput.
+func TestHangingObjectsDoNotSlowDownTheOthers(t *testing.T) {
+	without, with := handleCrowd(t, 0), handleCrowd(t, hanging)
+	t.Logf("all others are handled after %s; after %s if %d of %d objects hang", without, with, hanging, crowd)
+	if without <= 0 || with.Seconds()/(crowd-hanging) > 1.1*without.Seconds()/crowd {
+		t.Errorf("%d of %d objects hang: the others took %s, and without them %s", hanging, crowd, with, without)
+	}
+}
+
+// handleCrowd tells how long it takes until all objects are handled, but for those that hang.
+func handleCrowd(t *testing.T, hangs int) (took time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		scheme, config := runtime.NewScheme(), simulated()
+		must(t, v1.AddToScheme(scheme))
+		users, err := client.New(config, client.Options{Scheme: scheme})
+		must(t, err)
+		for i := range crowd {
+			obj := &v1.Widget{Spec: v1.WidgetSpec{Size: i}}
+			obj.Namespace, obj.Name = namespace, fmt.Sprintf("w%d", i)
+			must(t, users.Create(t.Context(), obj))
+		}
+		mgr, err := manager.New(config, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
+		must(t, err)
+		left, all := atomic.Int64{}, make(chan struct{})
+		left.Store(crowd - int64(hangs))
+		must(t, kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithConcurrency(32)).
+			OnCreate("created", func(ctx context.Context, req *kopf.Request[*v1.Widget]) error {
+				if req.Object.Spec.Size < hangs {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				<-time.After(200 * time.Millisecond)
+				if left.Add(-1) == 0 {
+					close(all)
+				}
+				return nil
+			})))
+		ctx, stop := context.WithCancel(t.Context())
+		ended, began := make(chan error, 1), time.Now()
+		go func() { ended <- mgr.Start(ctx) }()
+		<-all
+		took = time.Since(began)
+		stop()
+		must(t, <-ended)
+	})
+	return took
+}
