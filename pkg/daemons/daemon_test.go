@@ -1,0 +1,212 @@
+package daemons_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// DAE-01 DAE-02: one run for a key, however often it is asked for; other keys have their own.
+func TestEnsureIsIdempotent(t *testing.T) {
+	play(t, daemons.Options{}, func(s *scene) {
+		task := daemons.Task{Run: s.noting(untilStopped)}
+		for range 3 {
+			s.ensure(task)
+		}
+		s.same("DAE-01 DAE-02 runs of one key", len(s.seen()), 1)
+		for _, other := range []daemons.Key{{UID: key.UID, ID: "other"}, {UID: "uid-2", ID: key.ID}} {
+			if err := s.Ensure(other, task); err != nil {
+				s.Fatal(err)
+			}
+		}
+		pass(time.Hour)
+		s.same("runs of three keys", len(s.seen()), 3)
+	})
+}
+
+// DAE-10 to DAE-16: how daemons run, are tried again, and come to an end.
+func TestDaemonRuns(t *testing.T) {
+	boom := func(context.Context, int) error { return errBoom }
+	returns := func(errs ...error) func(context.Context, int) error {
+		return func(_ context.Context, n int) error { return errs[min(n, len(errs)-1)] }
+	}
+	for _, test := range []struct {
+		name  string
+		task  daemons.Task
+		do    func(context.Context, int) error
+		want  []call
+		ended bool
+	}{
+		{"DAE-14 returns: it stays down", daemons.Task{}, nil, []call{{0, 0}}, true},
+		{"DAE-10 after its initial delay", daemons.Task{InitialDelay: time.Minute}, nil, []call{{time.Minute, 0}}, true},
+		{"TIM-10 a one-shot is a daemon that returns", daemons.Task{InitialDelay: time.Hour}, nil, []call{{time.Hour, 0}}, true},
+		{"DAE-12 a temporary error: again after its delay", daemons.Task{},
+			returns(progress.Temporary(errBoom, time.Second), progress.Temporary(errBoom, 3*time.Second), nil),
+			[]call{{0, 0}, {time.Second, 1}, {4 * time.Second, 2}}, true},
+		{"DAE-12 another error: again after the backoff", daemons.Task{}, returns(errBoom, nil), []call{{0, 0}, {time.Minute, 1}}, true},
+		{"DAE-12 retries", daemons.Task{Policy: progress.Policy{Retries: new(2), Backoff: new(time.Second)}}, boom,
+			[]call{{0, 0}, {time.Second, 1}}, true},
+		{"DAE-12 no retries at all", daemons.Task{Policy: progress.Policy{Retries: new(0)}}, boom, nil, true},
+		{"DAE-12 the timeout begins after the initial delay",
+			daemons.Task{InitialDelay: time.Hour, Policy: progress.Policy{Timeout: new(25 * time.Second), Backoff: new(10 * time.Second)}}, boom,
+			[]call{{time.Hour, 0}, {time.Hour + 10*time.Second, 1}, {time.Hour + 20*time.Second, 2}}, true},
+		{"DAE-12 errors are permanent", daemons.Task{Policy: progress.Policy{Errors: progress.ErrorsPermanent}}, boom, []call{{0, 0}}, true},
+		{"DAE-12 errors are ignored", daemons.Task{Policy: progress.Policy{Errors: progress.ErrorsIgnored}}, boom, []call{{0, 0}}, true},
+		{"DAE-14 a permanent error", daemons.Task{}, returns(progress.Permanent(errBoom)), []call{{0, 0}}, true},
+		{"DAE-16 no delay: at once", daemons.Task{}, returns(progress.Temporary(errBoom, 0), progress.Temporary(errBoom, 0), nil),
+			[]call{{0, 0}, {0, 1}, {0, 2}}, true},
+		{"a panic is an error", daemons.Task{Policy: progress.Policy{Backoff: new(time.Second)}},
+			func(_ context.Context, n int) error {
+				if n == 0 {
+					panic("oh no")
+				}
+				return nil
+			}, []call{{0, 0}, {time.Second, 1}}, true},
+		{"a panic of the backoff is an error", daemons.Task{Policy: progress.Policy{
+			BackoffFunc: func(progress.Attempt, error) time.Duration { panic("oh no") }}},
+			returns(errBoom, nil), []call{{0, 0}, {progress.DefaultBackoff, 1}}, true},
+		{"a goroutine that is left is an error", daemons.Task{},
+			func(_ context.Context, n int) error {
+				if n == 0 {
+					runtime.Goexit()
+				}
+				return nil
+			}, []call{{0, 0}, {progress.DefaultBackoff, 1}}, true},
+		{"runs on", daemons.Task{}, untilStopped, []call{{0, 0}}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			play(t, daemons.Options{}, func(s *scene) {
+				test.task.Run = s.noting(test.do)
+				s.ensure(test.task)
+				pass(2 * time.Hour)
+				s.same("invocations", s.seen(), test.want)
+				s.same("DAE-03 ended", s.Ended(key), test.ended)
+				s.same("the owner is told", s.ended() == 1, test.ended)
+				s.ensure(test.task)
+				pass(2 * time.Hour)
+				s.same("DAE-14 it stays as it is", len(s.seen()), len(test.want))
+			})
+		})
+	}
+}
+
+// DAE-14: what has ended stays down over stops and pauses, until its object is forgotten.
+func TestEndedStaysDown(t *testing.T) {
+	play(t, daemons.Options{}, func(s *scene) {
+		task := daemons.Task{Run: s.noting(nil)}
+		s.ensure(task)
+		s.Stop(key, daemons.ErrFilteredOut)
+		s.Pause()
+		s.Resume()
+		s.Touch(key.UID)
+		s.ensure(task)
+		pass(time.Hour)
+		s.same("DAE-14 invocations", len(s.seen()), 1)
+		s.Forget(key.UID)
+		s.same("forgotten", s.Ended(key), false)
+		s.ensure(task)
+		s.same("invocations of a new life", len(s.seen()), 2)
+	})
+}
+
+// DAE-11: each start begins with a fresh record.
+func TestStartIsFresh(t *testing.T) {
+	play(t, daemons.Options{}, func(s *scene) {
+		task := daemons.Task{Run: s.noting(func(_ context.Context, n int) error {
+			return progress.Temporary(errBoom, time.Second)
+		})}
+		s.ensure(task)
+		pass(1500 * time.Millisecond)
+		s.Stop(key, daemons.ErrFilteredOut)
+		s.ensure(task)
+		s.same("DAE-11 attempts", s.seen(), []call{{0, 0}, {time.Second, 1}, {1500 * time.Millisecond, 0}})
+	})
+}
+
+// The attempt tells what went before.
+func TestAttemptIsTold(t *testing.T) {
+	play(t, daemons.Options{}, func(s *scene) {
+		var told []progress.Attempt
+		s.ensure(daemons.Task{InitialDelay: time.Second, Run: func(_ context.Context, attempt progress.Attempt) error {
+			told = append(told, attempt)
+			if attempt.Number == 0 {
+				return progress.Temporary(errBoom, time.Second)
+			}
+			return nil
+		}})
+		pass(time.Minute)
+		if len(told) != 2 {
+			s.Fatalf("DAE-12: %d attempts, want 2", len(told))
+		}
+		s.same("the last error", told[1].Last, "boom")
+		s.same("started", told[1].Started.Sub(s.began), time.Second)
+	})
+}
+
+// B-40: what is done when a daemon has come to an end by itself.
+func TestRestart(t *testing.T) {
+	fails := func(context.Context, int) error { return progress.Permanent(errBoom) }
+	for _, test := range []struct {
+		name   string
+		policy daemons.RestartPolicy
+		do     func(context.Context, int) error
+		want   []time.Duration // in the first ten seconds
+	}{
+		{"never, success", daemons.Never, nil, seconds(0)},
+		{"never, failure", daemons.Never, fails, seconds(0)},
+		{"on error, success", daemons.OnError, nil, seconds(0)},
+		{"on error, failure", daemons.OnError, fails, seconds(0, 1, 3, 7)},
+		{"always, success", daemons.Always, nil, seconds(0, 1, 3, 7)},
+		{"always, failure", daemons.Always, fails, seconds(0, 1, 3, 7)},
+	} {
+		t.Run("B-40 "+test.name, func(t *testing.T) {
+			play(t, daemons.Options{}, func(s *scene) {
+				s.ensure(daemons.Task{Restart: test.policy, Run: s.noting(test.do)})
+				pass(10 * time.Second)
+				s.same("B-40 runs", s.times(), test.want)
+				s.same("B-40 ended", s.Ended(key), len(test.want) == 1)
+			})
+		})
+	}
+}
+
+// B-40: the pause grows up to the backoff, and is short again after a long run.
+func TestRestartPause(t *testing.T) {
+	play(t, daemons.Options{}, func(s *scene) {
+		s.ensure(daemons.Task{
+			Restart: daemons.Always, Policy: progress.Policy{Backoff: new(3 * time.Second)},
+			Run: s.noting(func(_ context.Context, n int) error {
+				if n == 4 {
+					<-time.After(time.Minute)
+				}
+				return nil
+			}),
+		})
+		pass(75 * time.Second)
+		s.same("B-40 runs", s.times(), seconds(0, 1, 3, 6, 9, 70, 72, 75))
+	})
+}
+
+// A daemon's context: the deadline of an attempt is not the end of the daemon.
+func TestAttemptTimeout(t *testing.T) {
+	play(t, daemons.Options{}, func(s *scene) {
+		s.ensure(daemons.Task{
+			Policy: progress.Policy{AttemptTimeout: time.Second, Backoff: new(time.Second)},
+			Run: s.noting(func(ctx context.Context, _ int) error {
+				<-ctx.Done()
+				if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+					return nil
+				}
+				return ctx.Err()
+			}),
+		})
+		pass(3 * time.Second)
+		s.same("runs", s.seen(), []call{{0, 0}, {2 * time.Second, 1}})
+		s.same("ended", s.Ended(key), false)
+	})
+}

@@ -1,0 +1,2 @@
+// Package daemons runs daemons and timers.
+package daemons

@@ -1,0 +1,147 @@
+package daemons_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+var (
+	errBoom = errors.New("boom")
+	key     = daemons.Key{UID: "uid-1", ID: "watch"}
+)
+
+// A scene is a supervisor that runs under a clock that only moves when everybody waits.
+type scene struct {
+	*testing.T
+	*daemons.Supervisor
+	began time.Time
+	stop  func() // ends the context of the supervisor
+	done  chan error
+
+	mu    sync.Mutex
+	ends  []daemons.Key
+	calls []call
+}
+
+// A call is an invocation: when it began, since the beginning of the scene, and which attempt it was.
+type call struct {
+	At      time.Duration
+	Attempt int
+}
+
+// play runs a scene with a supervisor that is started; afterwards it is shut down, and no goroutine may be left.
+func play(t *testing.T, options daemons.Options, act func(*scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{T: t, began: time.Now(), done: make(chan error, 1)}
+		options.OnEnd = s.onEnd
+		s.Supervisor = daemons.New(options)
+		ctx, cancel := context.WithCancel(t.Context())
+		s.stop = cancel
+		go func() { s.done <- s.Start(ctx) }()
+		synctest.Wait()
+		act(s)
+		s.stop()
+		if err := <-s.done; err != nil {
+			t.Errorf("Start: %v", err)
+		}
+		s.done <- nil
+	})
+}
+
+func (s *scene) onEnd(key daemons.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends = append(s.ends, key)
+}
+
+// ended tells how often the owner was told of an end since the last time.
+func (s *scene) ended() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.ends)
+	s.ends = nil
+	return n
+}
+
+// pass lets time go by, and everything happen that happens then.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (s *scene) ensure(task daemons.Task) {
+	s.Helper()
+	if err := s.Ensure(key, task); err != nil {
+		s.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// noting is a function for tasks that notes its invocations, and then does something; nil for nothing.
+func (s *scene) noting(do func(ctx context.Context, n int) error) func(context.Context, progress.Attempt) error {
+	return func(ctx context.Context, attempt progress.Attempt) error {
+		s.mu.Lock()
+		n := len(s.calls)
+		s.calls = append(s.calls, call{time.Since(s.began), attempt.Number})
+		s.mu.Unlock()
+		if do == nil {
+			return nil
+		}
+		return do(ctx, n)
+	}
+}
+
+// times are those of the invocations so far.
+func (s *scene) times() (times []time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		times = append(times, c.At)
+	}
+	return times
+}
+
+func (s *scene) seen() []call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+func (s *scene) same(what string, got, want any) {
+	s.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// untilStopped is a daemon that does as it is told.
+func untilStopped(ctx context.Context, _ int) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// deaf ignores its context for so long.
+func deaf(d time.Duration) func(context.Context, int) error {
+	return func(context.Context, int) error {
+		<-time.After(d)
+		return nil
+	}
+}
+
+func seconds(n ...float64) (times []time.Duration) {
+	for _, s := range n {
+		times = append(times, time.Duration(s*float64(time.Second)))
+	}
+	return times
+}

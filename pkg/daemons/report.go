@@ -1,0 +1,129 @@
+package daemons
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// noun is what the job is called in the log.
+func (j *job) noun() string {
+	if j.task.Timer != nil {
+		return "Timer"
+	}
+	return "Daemon"
+}
+
+// logger is the one of the manager, with what the job is.
+func (s *Supervisor) logger(j *job) logr.Logger {
+	base := s.base
+	if base == nil {
+		base = context.Background()
+	}
+	return log.FromContext(base).WithValues("kind", j.task.Kind, "namespace", j.task.Object.Namespace,
+		"name", j.task.Object.Name, "uid", j.key.UID, "handler", j.key.ID)
+}
+
+// report tells how an attempt has ended. Errors that are announced, or ignored as asked, have no stack in the log;
+// those that nobody expected do.
+func report(logger logr.Logger, j *job, outcome progress.Outcome, took time.Duration) {
+	kind, label := j.task.Kind, j.task.label(j.key)
+	metrics.Handlers.WithLabelValues(kind, label, name(outcome)).Inc()
+	metrics.Durations.WithLabelValues(kind, label).Observe(took.Seconds())
+	panicked, hasPanicked := errors.AsType[*progress.PanicError](outcome.Err)
+	if hasPanicked {
+		metrics.Panics.WithLabelValues(kind, label).Inc()
+	}
+	message := j.noun() + " " + consequence(outcome)
+	logger = logger.WithValues("took", took.Round(time.Microsecond).String())
+	if !outcome.Final && !outcome.Interrupted {
+		logger = logger.WithValues("retryAfter", outcome.Delay.String())
+	}
+	switch {
+	case outcome.Err == nil && j.task.Timer != nil:
+		logger.V(1).Info(message)
+	case outcome.Err == nil:
+		logger.Info(message)
+	case hasPanicked:
+		logger.Error(outcome.Err, message, "stack", strings.TrimSpace(string(panicked.Stack)))
+	case outcome.Interrupted || outcome.Success || progress.Expected(outcome.Err):
+		logger.Info(message, "error", outcome.Err.Error())
+	default:
+		logger.Error(outcome.Err, message)
+	}
+}
+
+func consequence(outcome progress.Outcome) string {
+	switch {
+	case outcome.Interrupted:
+		return "stopped as it was told"
+	case outcome.Success && outcome.Err == nil:
+		return "succeeded"
+	case outcome.Success:
+		return "failed; its error is ignored as asked"
+	case outcome.Final:
+		return "failed for good"
+	default:
+		return "failed; it will be called again"
+	}
+}
+
+func name(outcome progress.Outcome) string {
+	switch {
+	case outcome.Interrupted:
+		return "interrupted"
+	case outcome.Success && outcome.Err == nil:
+		return "succeeded"
+	case outcome.Success:
+		return "ignored"
+	case outcome.Final:
+		return "failed"
+	default:
+		return "retried"
+	}
+}
+
+// unheeding tells of a run that goes on though its context has ended.
+func (s *Supervisor) unheeding(j *job, consequence string) {
+	r := j.run
+	if !r.unstopped {
+		r.unstopped = true
+		metrics.Unstopped.WithLabelValues(j.task.Kind, j.task.label(j.key)).Inc()
+	}
+	logger := s.logger(j).WithValues("cause", text(r.cause), "since", time.Since(r.told).Round(time.Millisecond).String())
+	message := "Warning: " + j.noun() + " does not stop though its context has ended: let it return when ctx is done. " + consequence
+	s.after = append(s.after, func() { logger.Info(message) })
+}
+
+// heeded is for a run that has ended at last.
+func (s *Supervisor) heeded(j *job, r *run) {
+	if !r.unstopped {
+		return
+	}
+	metrics.Unstopped.WithLabelValues(j.task.Kind, j.task.label(j.key)).Dec()
+	logger := s.logger(j).WithValues("since", time.Since(r.told).Round(time.Millisecond).String())
+	message := j.noun() + " has stopped at last"
+	s.after = append(s.after, func() { logger.Info(message) })
+}
+
+// complain tells of a schedule that cannot be used.
+func (s *Supervisor) complain(j *job, err error) {
+	logger := s.logger(j)
+	s.after = append(s.after, func() {
+		logger.Error(err, "Timer has no next time; it waits for a change of the object")
+	})
+}
+
+func text(err error) string {
+	if err == nil {
+		return "none"
+	}
+	return err.Error()
+}
