@@ -9,7 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -29,6 +33,7 @@ type scene struct {
 	done  chan error
 
 	mu    sync.Mutex
+	lines []string // of the log
 	ends  []daemons.Key
 	calls []call
 }
@@ -46,7 +51,7 @@ func play(t *testing.T, options daemons.Options, act func(*scene)) {
 		s := &scene{T: t, began: time.Now(), done: make(chan error, 1)}
 		options.OnEnd = s.onEnd
 		s.Supervisor = daemons.New(options)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), funcr.New(s.log, funcr.Options{Verbosity: 1})))
 		s.stop = cancel
 		go func() { s.done <- s.Start(ctx) }()
 		synctest.Wait()
@@ -55,8 +60,24 @@ func play(t *testing.T, options daemons.Options, act func(*scene)) {
 		if err := <-s.done; err != nil {
 			t.Errorf("Start: %v", err)
 		}
+		pass(24 * time.Hour) // for those that were abandoned
 		s.done <- nil
 	})
+}
+
+func (s *scene) log(_, line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, line)
+}
+
+// logged are the lines of the log since the last time.
+func (s *scene) logged() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lines := s.lines
+	s.lines = nil
+	return lines
 }
 
 func (s *scene) onEnd(key daemons.Key) {
@@ -144,4 +165,28 @@ func seconds(n ...float64) (times []time.Duration) {
 		times = append(times, time.Duration(s*float64(time.Second)))
 	}
 	return times
+}
+
+type attempt = progress.Attempt
+
+// epoch is when each scene begins.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// value is that of a counter or gauge.
+func value(t *testing.T, m prometheus.Metric) float64 {
+	t.Helper()
+	var out dto.Metric
+	if err := m.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
+}
+
+func histogram(t *testing.T, o prometheus.Observer) (count uint64, sum float64) {
+	t.Helper()
+	var out dto.Metric
+	if err := o.(prometheus.Metric).Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.GetHistogram().GetSampleCount(), out.GetHistogram().GetSampleSum()
 }

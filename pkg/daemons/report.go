@@ -1,13 +1,11 @@
 package daemons
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -23,17 +21,13 @@ func (j *job) noun() string {
 
 // logger is the one of the manager, with what the job is.
 func (s *Supervisor) logger(j *job) logr.Logger {
-	base := s.base
-	if base == nil {
-		base = context.Background()
-	}
-	return log.FromContext(base).WithValues("kind", j.task.Kind, "namespace", j.task.Object.Namespace,
+	return s.log.WithValues("kind", j.task.Kind, "namespace", j.task.Object.Namespace,
 		"name", j.task.Object.Name, "uid", j.key.UID, "handler", j.key.ID)
 }
 
 // report tells how an attempt has ended. Errors that are announced, or ignored as asked, have no stack in the log;
 // those that nobody expected do.
-func report(logger logr.Logger, j *job, outcome progress.Outcome, took time.Duration) {
+func (s *Supervisor) report(j *job, record progress.Record, outcome progress.Outcome, took time.Duration) {
 	kind, label := j.task.Kind, j.task.label(j.key)
 	metrics.Handlers.WithLabelValues(kind, label, name(outcome)).Inc()
 	metrics.Durations.WithLabelValues(kind, label).Observe(took.Seconds())
@@ -42,12 +36,16 @@ func report(logger logr.Logger, j *job, outcome progress.Outcome, took time.Dura
 		metrics.Panics.WithLabelValues(kind, label).Inc()
 	}
 	message := j.noun() + " " + consequence(outcome)
-	logger = logger.WithValues("took", took.Round(time.Microsecond).String())
+	quiet := outcome.Err == nil && j.task.Timer != nil
+	if quiet && !s.log.V(1).Enabled() {
+		return // there are many of them
+	}
+	logger := s.logger(j).WithValues("attempt", record.Retries, "took", took.Round(time.Microsecond).String())
 	if !outcome.Final && !outcome.Interrupted {
 		logger = logger.WithValues("retryAfter", outcome.Delay.String())
 	}
 	switch {
-	case outcome.Err == nil && j.task.Timer != nil:
+	case quiet:
 		logger.V(1).Info(message)
 	case outcome.Err == nil:
 		logger.Info(message)

@@ -47,12 +47,11 @@ func (s *Supervisor) launch(j *job, now time.Time) {
 
 // invoke is the goroutine of a run. Nothing else changes the task meanwhile.
 func (s *Supervisor) invoke(ctx context.Context, j *job, record progress.Record) {
-	logger := s.logger(j)
 	began := time.Now()
 	// This is how it has ended if the goroutine is left without returning.
 	outcome := progress.Outcome{Err: errExited, Delay: progress.DefaultBackoff, Attempted: true}
 	defer func() {
-		report(logger.WithValues("attempt", record.Retries), j, outcome, time.Since(began))
+		s.report(j, record, outcome, time.Since(began))
 		s.finish(j, outcome)
 	}()
 	outcome = attempt(ctx, &j.task, record, began)

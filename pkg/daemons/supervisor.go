@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -44,6 +45,7 @@ type Supervisor struct {
 
 	mu       sync.Mutex
 	base     context.Context // of all runs; nil before the start
+	log      logr.Logger     // of the manager, from the start on
 	objects  map[types.UID]*object
 	groups   map[groupID]*group
 	schedule queue    // due times: of attempts and invocations, or of reports and abandonments
@@ -69,6 +71,7 @@ func New(options Options) *Supervisor {
 	return &Supervisor{
 		options: options,
 		wake:    make(chan struct{}, 1),
+		log:     log.Log,
 		objects: map[types.UID]*object{},
 		groups:  map[groupID]*group{},
 	}
@@ -116,7 +119,7 @@ func (s *Supervisor) open(ctx context.Context) error {
 		return errors.New("the supervisor was started before: make a new one")
 	}
 	// The cause of its end is for us to tell.
-	s.base = log.IntoContext(context.WithoutCancel(ctx), log.FromContext(ctx))
+	s.base, s.log = context.WithoutCancel(ctx), log.FromContext(ctx)
 	return nil
 }
 

@@ -85,12 +85,16 @@ func (t *Timer) after(from time.Time) (time.Time, error) {
 	if t.Schedule != nil {
 		return t.ask(from)
 	}
-	beyond := from.Sub(t.Anchor) % t.Interval
+	beyond := t.phase(from) - t.phase(t.Anchor)
 	if beyond < 0 {
 		beyond += t.Interval
 	}
-	return from.Add(t.Interval - beyond).Round(0), nil
+	return from.Round(0).Add(t.Interval - beyond), nil
 }
+
+// phase is how long before a time the last multiple of the interval was, since the beginning of all times:
+// anchors that are longer ago than a duration can tell are fine.
+func (t *Timer) phase(at time.Time) time.Duration { return at.Round(0).Sub(at.Truncate(t.Interval)) }
 
 // ask does not trust the schedule, which is not ours.
 func (t *Timer) ask(from time.Time) (point time.Time, err error) {

@@ -1,0 +1,84 @@
+package daemons_test
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+func TestCheck(t *testing.T) {
+	var (
+		negative = new(-time.Second)
+		zero     = new(time.Duration(0))
+		second   = time.Second
+	)
+	timer := func(timer daemons.Timer) daemons.Task { return daemons.Task{Timer: &timer} }
+	policy := func(policy progress.Policy) daemons.Task { return daemons.Task{Policy: policy} }
+	backoff := func(progress.Attempt, error) time.Duration { return 0 }
+	for _, test := range []struct {
+		name string
+		task daemons.Task
+		want []string // parts of the error; none: it is fine
+	}{
+		{"a daemon", daemons.Task{}, nil},
+		{"a daemon with everything", daemons.Task{InitialDelay: 1, Restart: daemons.Always, CancellationBackoff: zero, CancellationTimeout: zero}, nil},
+		{"a negative initial delay", daemons.Task{InitialDelay: -1}, []string{"InitialDelay is negative (-1ns)"}},
+		{"a restart policy that is none", daemons.Task{Restart: 7}, []string{"use Never, OnError or Always"}},
+		{"negative cancellation", daemons.Task{CancellationBackoff: negative, CancellationTimeout: negative},
+			[]string{"CancellationBackoff is negative", "CancellationTimeout is negative"}},
+		{"negative limits", policy(progress.Policy{Retries: new(-1), Timeout: negative, Backoff: negative, AttemptTimeout: -1}),
+			[]string{"Retries is negative (-1)", "Policy.Timeout", "Policy.Backoff", "Policy.AttemptTimeout"}},
+		{"two backoffs", policy(progress.Policy{Backoff: zero, BackoffFunc: backoff}), []string{"leave one out"}},
+		{"a mode that is none", policy(progress.Policy{Errors: -1}), []string{"Policy.Errors (-1)"}},
+		{"an interval", timer(daemons.Timer{Interval: second, Sharp: true, Anchor: epoch, Idle: second, Jitter: 1, MaxParallel: 1, Last: epoch}), nil},
+		{"a schedule", timer(daemons.Timer{Schedule: minutely, Idle: second, Jitter: 0.5}), nil},
+		{"idle", timer(daemons.Timer{Idle: second}), nil},
+		{"no timing", timer(daemons.Timer{}), []string{"no Interval, no Idle and no Schedule"}},
+		{"a negative interval", timer(daemons.Timer{Interval: -second}), []string{"Timer.Interval is negative (-1s)"}},
+		{"a negative idle time", timer(daemons.Timer{Idle: -second}), []string{"Timer.Idle is negative"}},
+		{"an interval and a schedule", timer(daemons.Timer{Interval: second, Schedule: minutely}), []string{"leave one out"}},
+		{"sharp without an interval", timer(daemons.Timer{Idle: second, Sharp: true}), []string{"Sharp needs an Interval"}},
+		{"sharp with a schedule", timer(daemons.Timer{Schedule: minutely, Sharp: true}), []string{"Sharp needs an Interval"}},
+		{"an anchor for nothing", timer(daemons.Timer{Interval: second, Anchor: epoch}), []string{"set Sharp"}},
+		{"negative jitter", timer(daemons.Timer{Interval: second, Jitter: -0.1}), []string{"Jitter is -0.1"}},
+		{"too much jitter", timer(daemons.Timer{Interval: second, Jitter: 1.1}), []string{"Jitter is 1.1"}},
+		{"jitter that is no number", timer(daemons.Timer{Interval: second, Jitter: math.NaN()}), []string{"Jitter is NaN"}},
+		{"jitter of nothing", timer(daemons.Timer{Idle: second, Jitter: 0.1}), []string{"leave Jitter out"}},
+		{"negative limit", timer(daemons.Timer{Interval: second, MaxParallel: -1}), []string{"MaxParallel is negative (-1)"}},
+		{"TIM-18 options of daemons", daemons.Task{Timer: &daemons.Timer{Interval: second}, Restart: daemons.Always, CancellationTimeout: zero},
+			[]string{"Restart is for daemons", "CancellationTimeout are for daemons"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.task.Run = func(context.Context, attempt) error { return nil }
+			err := test.task.Check()
+			if (err != nil) != (len(test.want) > 0) {
+				t.Fatalf("error = %v, want %q", err, test.want)
+			}
+			for _, part := range test.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error = %v, want one with %q", err, part)
+				}
+			}
+			if err != nil && len(strings.Split(err.Error(), "\n")) != len(test.want) {
+				t.Errorf("error = %v, want %d lines", err, len(test.want))
+			}
+		})
+	}
+}
+
+// Ensure refuses what Check does, and says of what it speaks.
+func TestEnsureChecks(t *testing.T) {
+	s := daemons.New(daemons.Options{})
+	err := s.Ensure(key, daemons.Task{})
+	if err == nil || !strings.Contains(err.Error(), "Run is nil") || !strings.Contains(err.Error(), key.ID) {
+		t.Errorf("error = %v, want one that tells of Run and of the handler", err)
+	}
+	if daemons.Jobs(s) != 0 {
+		t.Error("the task was taken")
+	}
+}

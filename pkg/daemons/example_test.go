@@ -1,0 +1,127 @@
+package daemons_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// A reconciler written by hand: each object has a daemon, and is released when that has ended.
+func ExampleSupervisor_daemon() {
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "0001", Finalizers: []string{"example.com/watch"}}} // the API server's
+
+	ended := make(chan daemons.Key, 1)
+	supervisor := daemons.New(daemons.Options{
+		OnEnd: func(key daemons.Key) { ended <- key }, // in an operator: an event in a source.Channel of the controller
+	})
+
+	watching := make(chan struct{})
+	watch := func(ctx context.Context, _ progress.Attempt) error {
+		fmt.Println("watching")
+		close(watching)
+		<-ctx.Done()
+		fmt.Println("stopping, as", context.Cause(ctx))
+		return nil
+	}
+	reconciler := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		if obj.DeletionTimestamp.IsZero() {
+			return reconcile.Result{}, supervisor.Ensure(daemons.Key{UID: obj.UID, ID: "watch"}, daemons.Task{
+				Run:                 watch,
+				Policy:              progress.Policy{Backoff: new(10 * time.Second)},
+				Restart:             daemons.OnError,
+				CancellationTimeout: new(time.Minute),
+			})
+		}
+		supervisor.StopAll(obj.UID, daemons.ErrDeleted)
+		if supervisor.Busy(obj.UID) {
+			return reconcile.Result{}, nil // the finalizer stays; OnEnd brings the object back
+		}
+		supervisor.Forget(obj.UID)
+		obj.Finalizers = nil
+		return reconcile.Result{}, nil
+	})
+
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan error)
+	go func() { stopped <- supervisor.Start(ctx) }() // in an operator: mgr.Add(supervisor)
+
+	happens := func() {
+		if _, err := reconciler.Reconcile(ctx, reconcile.Request{}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	happens()
+	<-watching
+	happens() // it is there already
+
+	obj.DeletionTimestamp = new(metav1.Now())
+	happens()
+	<-ended
+	happens()
+	fmt.Println("finalizers:", len(obj.Finalizers))
+
+	cancel()
+	fmt.Println(<-stopped)
+	// Output:
+	// watching
+	// stopping, as the object is deleted
+	// finalizers: 0
+	// <nil>
+}
+
+// A timer for each object: at fixed points, spread over objects by the times of their creation, so that
+// a restart of the operator moves nothing.
+func ExampleSupervisor_timer() {
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "0001", CreationTimestamp: metav1.Now()}}
+	supervisor := daemons.New(daemons.Options{})
+
+	polled := make(chan struct{})
+	poll := func(_ context.Context, attempt progress.Attempt) error {
+		fmt.Println("polling, attempt", attempt.Number)
+		if attempt.Number == 0 {
+			return progress.Temporary(fmt.Errorf("nobody answers"), time.Millisecond)
+		}
+		close(polled)
+		return nil
+	}
+	reconciler := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{}, supervisor.Ensure(daemons.Key{UID: obj.UID, ID: "poll"}, daemons.Task{
+			Run: poll,
+			Timer: &daemons.Timer{
+				Interval: time.Hour, Sharp: true, Anchor: obj.CreationTimestamp.Time,
+				Last:        obj.CreationTimestamp.Add(-1), // so the time of its creation is a point that is due
+				MaxParallel: 4,
+			},
+		})
+	})
+
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan error)
+	go func() { stopped <- supervisor.Start(ctx) }()
+	if _, err := reconciler.Reconcile(ctx, reconcile.Request{}); err != nil {
+		fmt.Println(err)
+	}
+	<-polled
+	cancel()
+	fmt.Println(<-stopped)
+	// Output:
+	// polling, attempt 0
+	// polling, attempt 1
+	// <nil>
+}
+
+// Mistakes are told all at once, with what to do about them.
+func ExampleTask_Check() {
+	fmt.Println(daemons.Task{Timer: &daemons.Timer{Interval: -time.Second, Jitter: 2}}.Check())
+	// Output:
+	// Run is nil: give the task a function
+	// Timer.Interval is negative (-1s): use a duration of more than zero
+	// Timer.Jitter is 2: use a fraction from 0 to 1
+}

@@ -1,0 +1,210 @@
+package daemons_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// FuzzSupervisor does random things to a supervisor, and looks after each of them whether all is as it has to be.
+func FuzzSupervisor(f *testing.F) {
+	chance := rand.New(rand.NewPCG(1, 2))
+	for range 150 {
+		script := make([]byte, 150)
+		for i := range script {
+			script[i] = byte(chance.Uint32())
+		}
+		f.Add(script)
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		play(t, daemons.Options{}, func(s *scene) {
+			g := &game{scene: s, script: script, running: map[daemons.Key]int{}, touched: map[types.UID]time.Time{}}
+			for len(g.script) > 0 && !t.Failed() {
+				g.move()
+				synctest.Wait()
+				g.check()
+			}
+			g.over()
+		})
+		for _, gauge := range []float64{
+			value(t, metrics.Daemons.WithLabelValues("game", "game")), value(t, metrics.Timers.WithLabelValues("game", "game")),
+			value(t, metrics.TimersDue.WithLabelValues("game", "game")), value(t, metrics.Unstopped.WithLabelValues("game", "game")),
+		} {
+			if gauge != 0 {
+				t.Errorf("a gauge is left at %v", gauge)
+			}
+		}
+	})
+}
+
+// A game is a scene with a script.
+type game struct {
+	*scene
+	script  []byte
+	moves   []string
+	running map[daemons.Key]int
+	paused  bool
+	touched map[types.UID]time.Time
+}
+
+// draw takes a number below n from the script.
+func (g *game) draw(n int) int {
+	if len(g.script) == 0 {
+		return 0
+	}
+	drawn := int(g.script[0]) % n
+	g.script = g.script[1:]
+	return drawn
+}
+
+func (g *game) move() {
+	k := daemons.Key{UID: types.UID(fmt.Sprint("uid-", g.draw(3))), ID: fmt.Sprint("id-", g.draw(3))}
+	switch what := g.draw(16); what {
+	case 0, 1, 2, 3, 4:
+		g.note("ensure %v", k)
+		if err := g.Ensure(k, g.task(k)); err != nil {
+			g.Error(err)
+		}
+	case 5:
+		g.note("stop %v", k)
+		g.Stop(k, daemons.ErrFilteredOut)
+	case 6:
+		g.note("stop all of %s", k.UID)
+		g.StopAll(k.UID, daemons.ErrDeleted)
+	case 7, 8:
+		g.note("touch %s", k.UID)
+		g.mu.Lock()
+		g.touched[k.UID] = time.Now()
+		g.mu.Unlock()
+		g.Touch(k.UID)
+	case 9:
+		g.note("pause")
+		g.Pause()
+		g.mu.Lock()
+		g.paused = true
+		g.mu.Unlock()
+	case 10:
+		g.note("resume")
+		g.mu.Lock()
+		g.paused = false
+		g.mu.Unlock()
+		g.Resume()
+	case 11:
+		g.note("forget %s", k.UID)
+		g.Forget(k.UID)
+	default:
+		d := []time.Duration{time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Hour}[g.draw(5)]
+		g.note("%s pass", d)
+		<-time.After(d)
+	}
+}
+
+func (g *game) note(format string, args ...any) {
+	g.moves = append(g.moves, fmt.Sprintf(format, args...))
+}
+
+// task makes any daemon or timer; what it does is drawn, too.
+func (g *game) task(k daemons.Key) daemons.Task {
+	seconds := func(n ...int) time.Duration { return time.Duration(n[g.draw(len(n))]) * time.Second }
+	task := daemons.Task{Kind: "game", Label: "game", InitialDelay: seconds(0, 0, 0, 5)}
+	switch g.draw(6) {
+	case 0:
+		task.Timer = &daemons.Timer{Interval: seconds(5, 60, 300), MaxParallel: 2}
+	case 1:
+		task.Timer = &daemons.Timer{Interval: seconds(10, 60, 300), Sharp: true, Anchor: epoch.Add(seconds(0, 1)), Idle: seconds(0, 20), MaxParallel: 1}
+	case 2:
+		task.Timer = &daemons.Timer{Idle: seconds(1, 20), MaxParallel: 1, Group: "idle"}
+	case 3:
+		task.Timer = &daemons.Timer{Schedule: minutely, Idle: seconds(0, 20), Jitter: 0.1, Last: epoch}
+	default:
+		task.Restart = daemons.RestartPolicy(g.draw(3))
+		if g.draw(2) == 0 {
+			task.CancellationBackoff = new(seconds(0, 3))
+		}
+		if g.draw(2) == 0 {
+			task.CancellationTimeout = new(seconds(0, 5))
+		}
+	}
+	idle := time.Duration(0)
+	if task.Timer != nil {
+		idle = task.Timer.Idle
+	}
+	ends, takes, result := g.draw(2) == 0, seconds(0, 0, 1, 10, 3600), g.draw(6)
+	task.Run = func(ctx context.Context, _ attempt) error {
+		g.enter(k, idle)
+		defer g.leave(k)
+		switch {
+		case ends:
+			<-time.After(takes) // deaf
+		case task.Timer == nil:
+			<-ctx.Done()
+		default:
+			select {
+			case <-time.After(takes):
+			case <-ctx.Done():
+			}
+		}
+		switch result {
+		case 0:
+			return errBoom
+		case 1:
+			return progress.Temporary(errBoom, time.Second)
+		case 2:
+			return progress.Permanent(errBoom)
+		case 3:
+			panic("oh no")
+		default:
+			return context.Cause(ctx)
+		}
+	}
+	return task
+}
+
+func (g *game) enter(k daemons.Key, idle time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running[k]++; g.running[k] > 1 {
+		g.Errorf("DAE-02 TIM-16: two runs of %v: %q", k, g.moves)
+	}
+	if g.paused {
+		g.Errorf("DAE-40: %v was started during a pause: %q", k, g.moves)
+	}
+	if since := time.Since(g.touched[k.UID]); since > 0 && since < idle {
+		g.Errorf("TIM-05: %v was started %s after a touch: %q", k, since, g.moves)
+	}
+}
+
+func (g *game) leave(k daemons.Key) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running[k]--
+}
+
+func (g *game) check() {
+	if wrong := daemons.Invariants(g.Supervisor); wrong != nil {
+		g.Errorf("%q after %q", wrong, g.moves)
+	}
+}
+
+// over ends all: nothing may be left but runs that ignore their contexts.
+func (g *game) over() {
+	for _, uid := range []types.UID{"uid-0", "uid-1", "uid-2"} {
+		g.Forget(uid)
+		if err := g.Wait(g.Context(), uid); err != nil {
+			g.Error(err)
+		}
+		g.same("busy", g.Busy(uid), false)
+	}
+	pass(2 * time.Hour)
+	g.check()
+	g.same("jobs that are left", daemons.Jobs(g.Supervisor), 0)
+}

@@ -1,0 +1,107 @@
+package daemons
+
+import (
+	"fmt"
+	"time"
+)
+
+// Jobs is how many daemons and timers are known, for tests.
+func Jobs(s *Supervisor) (n int) {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, o := range s.objects {
+		n += len(o.jobs)
+	}
+	return n
+}
+
+// NextPoint is the point of a timer after another.
+func NextPoint(t Timer, point, end time.Time) time.Time {
+	next, err := t.next(point, end)
+	if err != nil {
+		panic(err)
+	}
+	return next
+}
+
+// Invariants tells what is wrong inside of a supervisor that has nothing to do at the moment.
+func Invariants(s *Supervisor) (wrong []string) {
+	s.mu.Lock()
+	defer s.unlock()
+	complain := func(j *job, format string, args ...any) {
+		wrong = append(wrong, fmt.Sprintf("%s/%s in phase %d: ", j.key.UID, j.key.ID, j.phase)+fmt.Sprintf(format, args...))
+	}
+	scheduled, awaited := 0, 0
+	running, inLine, members := map[*group]int{}, map[*group]int{}, map[*group]int{}
+	for uid, o := range s.objects {
+		if len(o.jobs) == 0 {
+			wrong = append(wrong, fmt.Sprintf("object %s has no jobs", uid))
+		}
+		for _, j := range o.jobs {
+			if j.group != nil {
+				members[j.group]++
+				if s.groups[j.group.id] != j.group {
+					complain(j, "its group is not known")
+				}
+			}
+			if j.run != nil && !j.run.abandoned {
+				awaited++
+				running[j.group]++
+			}
+			if j.queue == &s.schedule {
+				scheduled++
+			} else if j.queue != nil {
+				inLine[j.group]++
+			}
+			if j.queue != nil && j.queue.jobs[j.index] != j {
+				complain(j, "it is not at its index")
+			}
+			consistent(s, j, complain)
+		}
+	}
+	if scheduled != len(s.schedule.jobs) || awaited != s.awaited {
+		wrong = append(wrong, fmt.Sprintf("%d of %d are scheduled, %d of %d are awaited", scheduled, len(s.schedule.jobs), awaited, s.awaited))
+	}
+	for _, g := range s.groups {
+		if g.running != running[g] || g.members != members[g] || len(g.waiting.jobs) != inLine[g] {
+			wrong = append(wrong, fmt.Sprintf("group %v counts wrong", g.id))
+		}
+		if g.running > g.limit || len(g.waiting.jobs) > 0 && g.running < g.limit {
+			wrong = append(wrong, fmt.Sprintf("group %v: %d wait while %d of %d run", g.id, len(g.waiting.jobs), g.running, g.limit))
+		}
+	}
+	return wrong
+}
+
+// consistent checks one job: one that lives has exactly one thing to wait for.
+func consistent(s *Supervisor, j *job, complain func(*job, string, ...any)) {
+	has := func(run bool, q *queue) {
+		if (j.run != nil) != run || j.queue != q {
+			complain(j, "it has a run: %t; it is in a queue: %t", j.run != nil, j.queue != nil)
+		}
+	}
+	switch j.phase {
+	case waiting:
+		has(false, &s.schedule)
+		if !j.due.After(time.Now()) && s.base != nil {
+			complain(j, "it was due at %s, which is in the past", j.due)
+		}
+	case queued:
+		has(false, &j.group.waiting)
+	case active:
+		has(true, nil)
+	case stopping:
+		if j.run.abandoned {
+			has(true, nil)
+		} else {
+			has(true, &s.schedule)
+		}
+	case held, dormant, ended:
+		has(false, nil)
+	case absent:
+		complain(j, "it should not be there")
+	}
+	if (j.phase == held) && !s.paused || s.paused && (j.phase == waiting || j.phase == queued || j.phase == active) {
+		complain(j, "paused: %t", s.paused)
+	}
+}
