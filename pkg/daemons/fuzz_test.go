@@ -70,45 +70,45 @@ func (g *game) move() {
 	k := daemons.Key{UID: types.UID(fmt.Sprint("uid-", g.draw(3))), ID: fmt.Sprint("id-", g.draw(3))}
 	switch what := g.draw(16); what {
 	case 0, 1, 2, 3, 4:
-		g.note("ensure %v", k)
+		g.notef("ensure %v", k)
 		if err := g.Ensure(k, g.task(k)); err != nil {
 			g.Error(err)
 		}
 	case 5:
-		g.note("stop %v", k)
+		g.notef("stop %v", k)
 		g.Stop(k, daemons.ErrFilteredOut)
 	case 6:
-		g.note("stop all of %s", k.UID)
+		g.notef("stop all of %s", k.UID)
 		g.StopAll(k.UID, daemons.ErrDeleted)
 	case 7, 8:
-		g.note("touch %s", k.UID)
+		g.notef("touch %s", k.UID)
 		g.mu.Lock()
 		g.touched[k.UID] = time.Now()
 		g.mu.Unlock()
 		g.Touch(k.UID)
 	case 9:
-		g.note("pause")
+		g.notef("pause")
 		g.Pause()
 		g.mu.Lock()
 		g.paused = true
 		g.mu.Unlock()
 	case 10:
-		g.note("resume")
+		g.notef("resume")
 		g.mu.Lock()
 		g.paused = false
 		g.mu.Unlock()
 		g.Resume()
 	case 11:
-		g.note("forget %s", k.UID)
+		g.notef("forget %s", k.UID)
 		g.Forget(k.UID)
 	default:
 		d := []time.Duration{time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Hour}[g.draw(5)]
-		g.note("%s pass", d)
+		g.notef("%s pass", d)
 		<-time.After(d)
 	}
 }
 
-func (g *game) note(format string, args ...any) {
+func (g *game) notef(format string, args ...any) {
 	g.moves = append(g.moves, fmt.Sprintf(format, args...))
 }
 

@@ -35,9 +35,8 @@ func TestMaxParallel(t *testing.T) {
 		t.Run("B-43 "+test.name, func(t *testing.T) {
 			play(t, daemons.Options{}, func(s *scene) {
 				running, most := 0, 0
-				kind := "parallel " + test.name
 				crowd(s, 100, daemons.Task{
-					Kind: kind, Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: test.limit},
+					Kind: s.kind, Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: test.limit},
 					Run: s.noting(func(context.Context, int) error {
 						s.mu.Lock()
 						running++
@@ -50,12 +49,12 @@ func TestMaxParallel(t *testing.T) {
 						return nil
 					}),
 				})
-				s.same("due", value(t, metrics.TimersDue.WithLabelValues(kind, key.ID)), float64(100-test.want))
-				s.same("timers", value(t, metrics.Timers.WithLabelValues(kind, key.ID)), 100.0)
+				s.same("due", value(t, metrics.TimersDue.WithLabelValues(s.kind, key.ID)), float64(100-test.want))
+				s.same("timers", value(t, metrics.Timers.WithLabelValues(s.kind, key.ID)), 100.0)
 				pass(30 * time.Minute)
 				s.same("B-43 at the same time", most, test.want)
 				s.same("invocations", len(s.seen()), 100)
-				s.same("due at the end", value(t, metrics.TimersDue.WithLabelValues(kind, key.ID)), 0.0)
+				s.same("due at the end", value(t, metrics.TimersDue.WithLabelValues(s.kind, key.ID)), 0.0)
 			})
 		})
 	}

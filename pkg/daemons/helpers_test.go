@@ -3,8 +3,10 @@ package daemons_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +31,7 @@ type scene struct {
 	*testing.T
 	*daemons.Supervisor
 	began time.Time
+	kind  string // its own in the metrics, which all tests share
 	stop  func() // ends the context of the supervisor
 	done  chan error
 
@@ -44,11 +47,13 @@ type call struct {
 	Attempt int
 }
 
+var scenes atomic.Int64
+
 // play runs a scene with a supervisor that is started; afterwards it is shut down, and no goroutine may be left.
 func play(t *testing.T, options daemons.Options, act func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{T: t, began: time.Now(), done: make(chan error, 1)}
+		s := &scene{T: t, began: time.Now(), kind: fmt.Sprint("kind-", scenes.Add(1)), done: make(chan error, 1)}
 		options.OnEnd = s.onEnd
 		s.Supervisor = daemons.New(options)
 		ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), funcr.New(s.log, funcr.Options{Verbosity: 1})))

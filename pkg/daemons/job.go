@@ -69,7 +69,7 @@ type run struct {
 	report    time.Time // when, next
 	unstopped bool      // was reported
 	abandoned bool
-	forgotten bool      // nobody asks about it any more
+	forgotten bool // nobody asks about it any more
 }
 
 // A phase is where a job is.

@@ -30,12 +30,12 @@ func TestDeafRunsAreReported(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			play(t, test.options, func(s *scene) {
 				s.ensure(daemons.Task{
-					Kind: "deaf", Object: types.NamespacedName{Namespace: "ns", Name: "obj"},
+					Kind: s.kind, Object: types.NamespacedName{Namespace: "ns", Name: "obj"},
 					CancellationBackoff: test.backoff, CancellationTimeout: test.timeout,
 					Run: s.noting(deaf(200 * time.Second)),
 				})
 				s.StopAll(key.UID, daemons.ErrDeleted)
-				unstopped := metrics.Unstopped.WithLabelValues("deaf", key.ID)
+				unstopped := metrics.Unstopped.WithLabelValues(s.kind, key.ID)
 				s.same("not stopped, at first", value(t, unstopped), 0.0)
 				pass(100 * time.Second)
 				s.same("not stopped", value(t, unstopped), 1.0)
@@ -77,7 +77,7 @@ func TestAttemptsAreReported(t *testing.T) {
 	} {
 		t.Run("ERR-07 "+test.name, func(t *testing.T) {
 			play(t, daemons.Options{}, func(s *scene) {
-				test.task.Kind, test.task.Label = "reports "+test.name, "label"
+				test.task.Kind, test.task.Label = s.kind, "label"
 				test.task.Run = s.noting(test.do)
 				s.ensure(test.task)
 				if test.stop {
@@ -98,13 +98,13 @@ func TestAttemptsAreReported(t *testing.T) {
 // What there is, is counted.
 func TestGauges(t *testing.T) {
 	play(t, daemons.Options{}, func(s *scene) {
-		daemonsGauge, timersGauge := metrics.Daemons.WithLabelValues("gauged", "label"), metrics.Timers.WithLabelValues("gauged", "label")
+		daemonsGauge, timersGauge := metrics.Daemons.WithLabelValues(s.kind, "label"), metrics.Timers.WithLabelValues(s.kind, "label")
 		expect := func(when string, daemons, timers float64) {
 			s.Helper()
 			s.same("daemons "+when, value(t, daemonsGauge), daemons)
 			s.same("timers "+when, value(t, timersGauge), timers)
 		}
-		task := daemons.Task{Kind: "gauged", Label: "label", Run: s.noting(func(ctx context.Context, n int) error {
+		task := daemons.Task{Kind: s.kind, Label: "label", Run: s.noting(func(ctx context.Context, n int) error {
 			if n > 0 {
 				return untilStopped(ctx, n)
 			}
@@ -133,9 +133,9 @@ func TestGauges(t *testing.T) {
 // TIM-03: how late timers are is measured.
 func TestDriftIsMeasured(t *testing.T) {
 	play(t, daemons.Options{}, func(s *scene) {
-		crowd(s, 2, daemons.Task{Kind: "late", Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: 1}, Run: s.noting(deaf(20 * time.Second))})
+		crowd(s, 2, daemons.Task{Kind: s.kind, Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: 1}, Run: s.noting(deaf(20 * time.Second))})
 		pass(time.Minute)
-		count, sum := histogram(t, metrics.TimerDrift.WithLabelValues("late", key.ID))
+		count, sum := histogram(t, metrics.TimerDrift.WithLabelValues(s.kind, key.ID))
 		s.same("invocations", count, uint64(2))
 		s.same("seconds of drift", sum, 20.0)
 	})

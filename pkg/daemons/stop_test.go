@@ -85,9 +85,8 @@ func TestStages(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			play(t, daemons.Options{}, func(s *scene) {
-				kind := "stages " + test.name
 				s.ensure(daemons.Task{
-					Kind: kind, CancellationBackoff: test.backoff, CancellationTimeout: test.timeout,
+					Kind: s.kind, CancellationBackoff: test.backoff, CancellationTimeout: test.timeout,
 					Run: s.noting(func(ctx context.Context, _ int) error {
 						<-ctx.Done()
 						<-time.After(test.takes)
@@ -103,7 +102,7 @@ func TestStages(t *testing.T) {
 				synctest.Wait()
 				s.same("busy", s.Busy(key.UID), false)
 				s.same("the owner is told", s.ended(), 1)
-				s.same("B-42 counted", value(t, metrics.Abandoned.WithLabelValues(kind, key.ID)), test.abandoned)
+				s.same("B-42 counted", value(t, metrics.Abandoned.WithLabelValues(s.kind, key.ID)), test.abandoned)
 				pass(2 * time.Hour)
 				s.same("the owner is told once", s.ended(), 0)
 				s.same("not ended by itself", s.Ended(key), false)
@@ -280,13 +279,13 @@ func TestShutdown(t *testing.T) {
 // A run of an object that is gone is nobody's to wait for: it is counted, and that is all.
 func TestForget(t *testing.T) {
 	play(t, daemons.Options{}, func(s *scene) {
-		s.ensure(daemons.Task{Kind: "forgotten", Run: s.noting(deaf(time.Hour))})
+		s.ensure(daemons.Task{Kind: s.kind, Run: s.noting(deaf(time.Hour))})
 		s.Forget(key.UID)
 		pass(4 * time.Second)
 		s.same("busy", s.Busy(key.UID), true)
 		pass(time.Second)
 		s.same("busy after the grace period", s.Busy(key.UID), false)
-		s.same("abandoned", value(t, metrics.Abandoned.WithLabelValues("forgotten", key.ID)), 1.0)
+		s.same("abandoned", value(t, metrics.Abandoned.WithLabelValues(s.kind, key.ID)), 1.0)
 		pass(time.Hour)
 		s.same("left", daemons.Jobs(s.Supervisor), 0)
 		s.same("the owner is not told", s.ended(), 0)

@@ -25,7 +25,7 @@ type Timer struct {
 	// Schedule has invocations begin at the times it tells, instead of an Interval: one after the given time,
 	// or zero when there is none any more. It must be quick, and not use the [Supervisor].
 	Schedule interface{ Next(time.Time) time.Time }
-	// Idle is how long an object must not have been touched before an invocation; without an Interval or
+	// Idle is how long an object must have been known and not touched before an invocation; without an Interval or
 	// Schedule there is one for each such period. With an Anchor or a Schedule, points that come too early are left
 	// out; otherwise they are put off. kopf: idle=.
 	Idle time.Duration

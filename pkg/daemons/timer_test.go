@@ -301,7 +301,9 @@ func TestJitter(t *testing.T) {
 		least func(i int, times []time.Duration) time.Duration
 	}{
 		{"sharp", daemons.Timer{Interval: time.Minute, Sharp: true, Jitter: 0.5},
-			func(i int, times []time.Duration) time.Duration { return times[0].Truncate(time.Minute) + time.Duration(i)*time.Minute }},
+			func(i int, times []time.Duration) time.Duration {
+				return times[0].Truncate(time.Minute) + time.Duration(i)*time.Minute
+			}},
 		{"a schedule", daemons.Timer{Schedule: minutely, Jitter: 0.5},
 			func(i int, _ []time.Duration) time.Duration { return time.Duration(i) * time.Minute }},
 		{"an interval", daemons.Timer{Interval: time.Minute, Jitter: 0.5},
