@@ -27,7 +27,7 @@ func FuzzSupervisor(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		play(t, daemons.Options{}, func(s *scene) {
-			g := &game{scene: s, script: script, running: map[daemons.Key]int{}, touched: map[types.UID]time.Time{}}
+			g := &game{scene: s, script: script[:min(len(script), 200)], running: map[daemons.Key]int{}, touched: map[types.UID]time.Time{}}
 			for len(g.script) > 0 && !t.Failed() {
 				g.move()
 				synctest.Wait()
@@ -118,9 +118,9 @@ func (g *game) task(k daemons.Key) daemons.Task {
 	task := daemons.Task{Kind: "game", Label: "game", InitialDelay: seconds(0, 0, 0, 5)}
 	switch g.draw(6) {
 	case 0:
-		task.Timer = &daemons.Timer{Interval: seconds(5, 60, 300), MaxParallel: 2}
+		task.Timer = &daemons.Timer{Interval: seconds(5, 60, 300), MaxParallel: 2, Group: "plain"}
 	case 1:
-		task.Timer = &daemons.Timer{Interval: seconds(10, 60, 300), Sharp: true, Anchor: epoch.Add(seconds(0, 1)), Idle: seconds(0, 20), MaxParallel: 1}
+		task.Timer = &daemons.Timer{Interval: seconds(10, 60, 300), Sharp: true, Anchor: epoch.Add(seconds(0, 1)), Idle: seconds(0, 20), MaxParallel: 1, Group: "sharp"}
 	case 2:
 		task.Timer = &daemons.Timer{Idle: seconds(1, 20), MaxParallel: 1, Group: "idle"}
 	case 3:
@@ -157,7 +157,7 @@ func (g *game) task(k daemons.Key) daemons.Task {
 		case 0:
 			return errBoom
 		case 1:
-			return progress.Temporary(errBoom, time.Second)
+			return progress.Temporary(errBoom, 20*time.Second)
 		case 2:
 			return progress.Permanent(errBoom)
 		case 3:
