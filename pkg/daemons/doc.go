@@ -11,6 +11,7 @@
 //		if supervisor.Busy(obj.UID) {
 //			return reconcile.Result{}, nil // the finalizer stays; OnEnd brings us back
 //		}
+//		supervisor.Forget(obj.UID)
 //		return reconcile.Result{}, r.removeFinalizer(ctx, obj)
 //	}
 //	return reconcile.Result{}, supervisor.Ensure(key, daemons.Task{Run: watch})
