@@ -82,6 +82,8 @@ func (w *world) checkBaseline(c *call, v view) {
 		if !known {
 			w.blamef(NeverStale, "%s: its creation is not handled yet", c)
 		}
+	case kopf.ReasonEvent, kopf.ReasonReconcile:
+		// Not among the handlers of scenarios.
 	}
 }
 
