@@ -148,12 +148,12 @@ func (b *bench) namespace() string {
 	return ns.Name
 }
 
-// flood makes requests for all objects, as fast as the server takes them.
+// flood makes requests for copies of all objects, as fast as the server takes them.
 func (b *bench) flood(ctx context.Context, objects []v1.Object, do func(context.Context, client.Object) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.workers)
 	for _, obj := range objects {
-		group.Go(func() error { return do(ctx, obj) })
+		group.Go(func() error { return do(ctx, obj.DeepCopyObject().(client.Object)) })
 	}
 	return group.Wait()
 }
@@ -166,7 +166,7 @@ func (b *bench) resize(size int) func(context.Context, client.Object) error {
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"size":%d}}`, size))
 	return func(ctx context.Context, obj client.Object) error {
 		b.patched.Add(1)
-		return b.k8s.Patch(ctx, obj.DeepCopyObject().(client.Object), patch)
+		return b.k8s.Patch(ctx, obj, patch)
 	}
 }
 
