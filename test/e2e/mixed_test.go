@@ -107,17 +107,28 @@ var _ = Describe("Mixed loads", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(line.times).Should(HaveLen(1))
-		edits, tick := 0, time.NewTicker(20*time.Millisecond)
+		var edits atomic.Int64
+		var writers sync.WaitGroup
+		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
-		for len(line.times()) < 5 {
-			<-tick.C
-			edits++
-			patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}},"spec":{"size":%d}}`, edits, edits%900)
-			Expect(k8s.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		for range 4 {
+			writers.Go(func() {
+				defer GinkgoRecover()
+				for len(line.times()) < 6 {
+					<-tick.C
+					n := edits.Add(1)
+					patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}},"spec":{"size":%d}}`, n, n%900)
+					Expect(k8s.Patch(ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+				}
+			})
 		}
-		took := line.times()[4].Sub(line.times()[0])
-		AddReportEntry("edits a second and pauses", fmt.Sprint(float64(edits)/took.Seconds(), " ", line.gaps()))
-		Expect(float64(edits)/took.Seconds()).To(BeNumerically(">", 25), "this machine is too slow to tell")
-		Expect(line.gaps()).To(HaveEach(And(atLeast(backoff), BeNumerically("<", backoff+backoff/10))))
+		writers.Wait()
+		took := line.times()[5].Sub(line.times()[0])
+		rate := float64(edits.Load()) / took.Seconds()
+		AddReportEntry("edits a second and pauses", fmt.Sprint(rate, " ", line.gaps()))
+		Expect(rate).To(BeNumerically(">", 25), "this machine is too slow to tell")
+		Expect(line.gaps()).To(HaveEach(atLeast(backoff)))
+		gaps := slices.Sorted(slices.Values(line.gaps()))
+		Expect(gaps[2]).To(BeNumerically("<", backoff+backoff/10), "the median: a machine that stalls makes some late")
 	}, SpecTimeout(minute))
 })
