@@ -85,7 +85,7 @@ func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconci
 	if c == nil || err != nil {
 		return none, err
 	}
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", c.before.GetUID()))
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(c.before.GetUID())))
 	ctx = inventory.IntoContext(ctx, e.memories.Memos(c.before.GetUID()))
 	// Not on less than we wrote ourselves.
 	if wait, err := e.settle(ctx, c); wait > 0 || err != nil {

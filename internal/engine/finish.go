@@ -23,6 +23,10 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 		return nil
 	}
 	c.final = true
+	if c.reason == causation.Resume && c.idle() {
+		c.memory.Handled = true
+		return nil
+	}
 	written, err := e.write(ctx, c)
 	if err != nil || written == nil {
 		return err
@@ -32,6 +36,13 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 		log.FromContext(ctx).Info("Handled", "reason", c.reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
 	}
 	return nil
+}
+
+// idle reports whether there is nothing to write, and without a look at the object's content: at a start,
+// that is so for most objects.
+func (c *cycle) idle() bool {
+	_, delayed := c.state.Left(now())
+	return len(c.selected)+len(c.shares) == 0 && !c.unpinned && !delayed && !c.state.Retirable(now())
 }
 
 // calm turns what is no fault into a quiet return: the object is gone, others keep writing it, or the

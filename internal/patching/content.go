@@ -3,6 +3,7 @@ package patching
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -10,12 +11,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Content returns the JSON form of an object: that of an unstructured one is its own, not a copy.
+// Content returns the JSON form of an object: that of an unstructured one is its own, not a copy. That of a
+// Go type comes without its managed fields: nobody here needs them, and converting them takes most of the time.
 func Content(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
 	}
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj))
+}
+
+// withoutManagedFields returns a shallow copy, if there are any: the object is not ours to change.
+func withoutManagedFields(obj client.Object) client.Object {
+	if len(obj.GetManagedFields()) == 0 {
+		return obj
+	}
+	shallow := reflect.New(reflect.TypeOf(obj).Elem())
+	shallow.Elem().Set(reflect.ValueOf(obj).Elem())
+	copied := shallow.Interface().(client.Object)
+	copied.SetManagedFields(nil)
+	return copied
 }
 
 // Normal returns the JSON form of an object in the types that decoding gives, whatever a handler has
