@@ -66,6 +66,8 @@ type Call struct {
 	Reason  string
 	Event   string
 	Attempt progress.Attempt
+	// Changes: the handler is one that is told what has changed.
+	Changes bool
 	// Notify posts an Event about the object.
 	Notify func(eventType, reason, action, note string, args ...any)
 

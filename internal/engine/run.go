@@ -120,7 +120,7 @@ func (e *Engine) told(c *cycle, id string, h Handler, record progress.Record) *C
 	call := &Call{
 		ID: id, Object: c.object.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.oldKnown(), Handled: e.pinned(c),
 		Diff: slices.Clone(c.diff), Reason: string(c.reason), Attempt: record.Attempt(),
-		Notify: e.notifier(c),
+		Notify: e.notifier(c), Changes: h.TellsChanges(string(c.reason)),
 	}
 	if h.Field != nil {
 		call.Diff = call.Diff.Reduce(h.Field.Path...)

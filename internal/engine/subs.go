@@ -63,7 +63,7 @@ func (e *Engine) selectSubs(ctx context.Context, c *cycle, parent string, h Hand
 		}
 		sub.Label = strings.TrimSuffix(orSelf(h.Label, parent), "/*") + "/*"
 		keys[key], handlers[sub.ID] = sub.ID, sub.Handler
-		if ok, why := e.subMatches(ctx, c, sub); ok {
+		if ok, why := e.subMatches(ctx, c, h, sub); ok {
 			ids = append(ids, sub.ID)
 		} else {
 			log.FromContext(ctx).V(4).Info("Sub-handler not selected", "handler", sub.ID, "why", why)
@@ -82,11 +82,13 @@ func orSelf(taken, id string) string {
 	return taken
 }
 
-func (e *Engine) subMatches(ctx context.Context, c *cycle, sub Sub) (ok bool, why string) {
-	h := sub.Handler
-	h.Reasons, h.EvenIfDeleted = []string{string(c.reason)}, true
-	if ok, why = e.passes(ctx, c, sub.ID, h, c.subject()); !ok {
-		return false, why
+// subMatches asks the filters. Below a handler that is told of changes, a field has to have changed (SUB-15).
+func (e *Engine) subMatches(ctx context.Context, c *cycle, parent Handler, sub Sub) (ok bool, why string) {
+	ok, why = e.passes(ctx, c, sub.ID, sub.Handler, c.subject())
+	if !ok || !parent.TellsChanges(string(c.reason)) {
+		return ok, why
 	}
-	return e.matches(ctx, c, sub.ID, h, match.Situation{Reason: string(c.reason), Initial: true, Deleting: c.facts.Deleting})
+	h := sub.Handler
+	h.AnyReason = true
+	return e.matches(ctx, c, sub.ID, h, match.Situation{Reason: string(c.reason), Deleting: c.facts.Deleting})
 }

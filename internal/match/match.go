@@ -66,6 +66,11 @@ func (c Criteria) calls(s Situation, o Subject) (ok bool, why string) {
 	}
 }
 
+// TellsChanges reports whether a handler is told what has changed when it is called for a reason.
+func (c Criteria) TellsChanges(reason string) bool {
+	return c.AnyReason || reason == reasonUpdate && slices.Contains(c.Reasons, reasonUpdate)
+}
+
 // Holds reports whether a handler needs the object to stay until it was called for the deletion.
 func (c Criteria) Holds() bool {
 	return slices.Contains(c.Reasons, reasonDelete) && !c.Optional

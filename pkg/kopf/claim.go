@@ -44,6 +44,9 @@ func (o *Operator) claim(kinds []engine.Kind) (release func(), err error) {
 		mine = append(mine, c)
 	}
 	for _, kind := range kinds {
+		if len(kind.Handlers.IDs()) == 0 {
+			continue // nothing is kept on its objects
+		}
 		take(kind.GVK, o.settings.Finalizer, "finalizer", "WithFinalizer")
 		take(kind.GVK, o.settings.Baseline, "place for the baseline", "WithBaseline (and WithProgress)")
 	}

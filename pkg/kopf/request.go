@@ -99,11 +99,11 @@ func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
 	if fn == nil {
 		h.mistakef("the handler is nil: give it a function")
 	}
-	if f := h.Criteria.Field; f != nil && len(f.From)+len(f.To) > 0 && r.Reason != ReasonUpdate {
-		h.mistakef("From and To are for sub-handlers of handlers for updates")
-	}
 	if r.call == nil {
 		return // a test of the handler: nobody will call it
+	}
+	if f := h.Criteria.Field; f != nil && len(f.From)+len(f.To) > 0 && !r.call.Changes {
+		h.mistakef("From and To are for sub-handlers of handlers that are told of changes (OnUpdate, OnField)")
 	}
 	if !Reason(r.call.Reason).handled() {
 		h.mistakef("there are no sub-handlers of %s handlers, which have no progress", r.call.Reason)

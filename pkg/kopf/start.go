@@ -32,11 +32,10 @@ func (o *Operator) Start(ctx context.Context) error {
 	}
 	o.begins()
 	defer o.starts(nil)
-	err = o.perform(ctx, "startup", o.startup)
-	if ctx.Err() != nil {
-		return nil // stopped before it has begun
-	}
-	if err != nil {
+	if err := o.perform(ctx, "startup", o.startup); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // stopped before it has begun
+		}
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
 	err = o.handle(ctx, kinds)
