@@ -109,7 +109,7 @@ func (c *cycle) isPinned() bool {
 
 // sees takes note of what a handler was done with, if that is not what it was called for.
 func (e *Engine) sees(c *cycle) {
-	if (c.reason != causation.Create && c.reason != causation.Update) || !c.isPinned() {
+	if c.reason == causation.Delete || !c.isPinned() {
 		return
 	}
 	if text, err := essence.Encode(c.live); err == nil {
@@ -120,8 +120,7 @@ func (e *Engine) sees(c *cycle) {
 // pin keeps the essence that is being handled for the passes to come.
 func (e *Engine) pin(c *cycle, obj client.Object, handled map[string]any) error {
 	if c.reason != causation.Create && c.reason != causation.Update {
-		e.Pin.Store(obj, nil)
-		return nil
+		return e.unfinished(c, obj, handled) // what resumes has nothing to be pinned to
 	}
 	p := pin{kept: kept{Digest: c.lost}, Turned: c.turned || c.turnedBefore, Seen: c.seen}
 	if c.lost == "" {

@@ -34,7 +34,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	defer o.starts(nil)
 	if err := o.perform(ctx, "startup", o.startup); err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // stopped before it has begun
+			return nil // stopped before it has begun
 		}
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
