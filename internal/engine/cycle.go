@@ -62,9 +62,17 @@ type cycle struct {
 
 	// finish
 	final   bool              // nothing is left to call in this pass
+	sorting *sorting          // the shares are being sent one by one; nil: they are not
 	undo    patching.Document // takes back what of a refused share was written all the same
 	change  *patching.Change  // what is being written; nil: nothing is
 	handled map[string]any    // the essence that is handled when it is
+}
+
+// sorting is what has to be known while the shares of a refused change are sent one by one.
+type sorting struct {
+	refused *patching.Change
+	seen    client.Object // as the handlers have been shown it
+	content map[string]any
 }
 
 // A share is what one handler wants to be written.
@@ -74,6 +82,7 @@ type share struct {
 	before  progress.Record // its record before the attempt
 	outcome progress.Outcome
 	doc     patching.Document // what it has changed, and its result
+	base    map[string]any    // the JSON form of what it was shown
 	level   *levelState       // of a level-triggered handler, which has no record
 	open    bool              // its sub-handlers are being called: how it ends is not known yet
 	refusal error             // what was told about it meanwhile

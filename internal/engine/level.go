@@ -85,6 +85,7 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 	do := func(ctx context.Context) error {
 		call := e.told(c, id, h, st.record)
 		call.Reason, call.Old, call.Diff = reasonReconcile, nil, nil
+		s.base = c.current
 		err := h.Do(ctx, call)
 		again = call.Again
 		changed, failed := e.changes(ctx, c, call.Object)

@@ -100,7 +100,7 @@ func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, change
 	if c.then == nil || c.reason == causation.Delete || len(c.concerned) == 0 {
 		return nil
 	}
-	then := e.folded(c.then, changed)
+	then := e.folded(c.content, c.then, changed)
 	if diff.Equal(c.then, then) && !c.turned {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, change
 // correct makes good for a server that has altered what handlers have changed (it has dropped an
 // unknown field, say): else the difference would be an update, again and again.
 func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document) error {
-	essential := e.folded(map[string]any{}, theirs)
+	essential := e.shape.Build(theirs.Apply(nil))
 	if len(essential) == 0 || c.reason == causation.Delete || len(c.concerned) == 0 {
 		return nil
 	}
@@ -121,14 +121,14 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document
 	log.FromContext(ctx).Info("Warning: the API server has not taken all that handlers have changed; "+
 		"does the schema of the kind know these fields?", "fields", fmt.Sprint(diff.Of(nil, map[string]any(altered))))
 	observed := patching.Document(essential).Observed(c.content)
-	c.now = e.folded(c.now, observed)
+	c.now = e.shape.Build(observed.Apply(c.now))
 	kept := c.before.DeepCopyObject().(client.Object)
 	var err error
 	switch {
 	case c.closed():
 		err = e.keep(ctx, c, kept, c.now)
 	case c.then != nil:
-		c.then = e.folded(c.then, observed)
+		c.then = e.shape.Build(observed.Apply(c.then))
 		err = e.keep(ctx, c, kept, c.then)
 	}
 	if c.reason.Handled() && !c.closed() {

@@ -53,6 +53,7 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	var subs []Sub
 	do := func(ctx context.Context) error {
 		call := e.told(c, id, h, s.before)
+		s.base = c.current
 		err := h.Do(ctx, call)
 		changed, failed := e.changes(ctx, c, call.Object)
 		if failed == nil {
@@ -103,7 +104,7 @@ func (e *Engine) deliver(c *cycle, s *share, result any) {
 	if slices.Contains(c.shares, s) {
 		s.doc = patching.Merged(s.doc, doc)
 	} else if len(doc) > 0 {
-		c.shares = append(c.shares, &share{id: s.id, policy: s.policy, before: s.before, outcome: s.outcome, doc: doc})
+		c.shares = append(c.shares, &share{id: s.id, policy: s.policy, before: s.before, outcome: s.outcome, doc: doc, base: s.base})
 	}
 }
 

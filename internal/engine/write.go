@@ -21,6 +21,11 @@ const writeTimeout = 10 * time.Second
 // write sends all that has changed since the last write, ours and the handlers'. It returns the object
 // as it is then; nil if it is gone. What cannot be written now is kept, for the next pass to begin with.
 func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
+	if c.sorting != nil {
+		if err := e.sortRest(ctx, c); err != nil {
+			return nil, err
+		}
+	}
 	if c.change == nil {
 		change, handled, err := e.gather(ctx, c)
 		if err != nil {
@@ -54,7 +59,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	c.memory.Unwritten, c.change = nil, nil
 	c.memory.Handled = c.memory.Handled || c.closed()
 	c.edited = c.edited || len(theirs) > 0
-	c.now, c.then = c.handled, e.folded(c.then, theirs) // as it stands on the object by now
+	c.now, c.then = c.handled, e.folded(c.content, c.then, theirs) // as it stands on the object by now
 	c.shares, c.undo, c.worked, c.unsaved = nil, nil, 0, false
 	c.turned, c.origin = false, "" // it stands on the object by now
 	if written == nil {
@@ -102,7 +107,7 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[st
 		target = s.doc.Apply(target)
 	}
 	change.Theirs = patching.Between(c.content, target)
-	handled := e.folded(c.now, change.Theirs)
+	handled := e.folded(c.content, c.now, change.Theirs)
 	ours, err := e.record(ctx, c, change.Theirs, handled)
 	if err != nil {
 		return nil, nil, err
@@ -114,12 +119,13 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[st
 	return change, handled, nil
 }
 
-// folded is an essence with what handlers have changed: it was handled, too (B-13).
-func (e *Engine) folded(then map[string]any, changed patching.Document) map[string]any {
+// folded is an essence with what handlers have changed in the content: it was handled, too (B-13). What others
+// have put into the same lists was not.
+func (e *Engine) folded(content, then map[string]any, changed patching.Document) map[string]any {
 	if len(changed) == 0 || then == nil {
 		return then
 	}
-	return e.shape.Build(changed.Apply(then))
+	return e.shape.Build(changed.Onto(content, then).Apply(then))
 }
 
 // refused reports whether the server does not accept what was sent, now and later.
@@ -132,33 +138,42 @@ func refused(err error) bool {
 // sort finds out whose share the server does not accept, by sending each alone, and takes that back.
 // Those that are accepted are thereby written; the records follow.
 func (e *Engine) sort(ctx context.Context, c *cycle, refusal error) error {
-	refusedChange, original := c.change, c.content
+	refused, seen, content := c.change, c.before, c.content
 	c.change, c.stopped = nil, true
 	if len(c.shares) == 1 {
 		e.withhold(ctx, c, c.shares[0], refusal)
-		c.undo = refusedChange.Undo(c.shares[0].doc, original)
+		c.undo = refused.Undo(c.shares[0].doc, content)
 		c.shares = nil
 		return c.begin(c.before)
 	}
+	c.sorting = &sorting{refused, seen, content}
+	return e.sortRest(ctx, c)
+}
+
+// sortRest goes on where it was interrupted.
+func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 	for len(c.shares) > 0 {
 		s := c.shares[0]
-		alone := &patching.Change{Before: c.before, Content: c.content, Theirs: s.doc}
+		// As if nothing had been written yet: lists are held against what the handler has seen.
+		alone := &patching.Change{Before: c.sorting.seen, Content: s.base, Theirs: s.doc}
 		written, err := e.send(ctx, c, alone)
 		switch {
 		case refused(err):
 			e.withhold(ctx, c, s, err)
-			c.undo = patching.Merged(c.undo, refusedChange.Undo(s.doc, original), alone.Undo(s.doc, original))
+			content := c.sorting.content
+			c.undo = patching.Merged(c.undo, c.sorting.refused.Undo(s.doc, content), alone.Undo(s.doc, content))
 		case err != nil:
 			c.memory.Unwritten = c
 			return fmt.Errorf("writing the object: %w", err)
 		case written != nil:
-			c.now = e.folded(c.now, s.doc)
+			c.now = e.folded(s.base, c.now, s.doc)
 			if err := c.begin(written); err != nil {
 				return err
 			}
 		}
 		c.shares = slices.Delete(c.shares, 0, 1)
 	}
+	c.sorting = nil
 	return c.begin(c.before)
 }
 

@@ -182,3 +182,47 @@ func (d Document) lists(original map[string]any) [][]string {
 func isList(value any) bool {
 	return value != nil && reflect.TypeOf(value).Kind() == reflect.Slice
 }
+
+// Onto fits a patch that was made for one content to another one. A merge patch replaces lists as a whole;
+// here only what it has added to them, and taken from them, is carried over.
+func (d Document) Onto(base, other map[string]any) Document {
+	out := Document{}
+	for key, value := range d {
+		switch v := value.(type) {
+		case map[string]any:
+			was, _ := base[key].(map[string]any)
+			is, _ := other[key].(map[string]any)
+			out[key] = map[string]any(Document(v).Onto(was, is))
+		case []any:
+			was, _ := base[key].([]any)
+			is, _ := other[key].([]any)
+			out[key] = carried(was, v, is)
+		default:
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// carried makes of a list what one change has made of another list.
+func carried(was, wanted, is []any) []any {
+	if diff.Equal(was, is) {
+		return wanted
+	}
+	removed, added := without(was, wanted), without(wanted, was)
+	return append(without(is, removed), added...)
+}
+
+// without returns the items of a list that are not in another one; each of those takes away one.
+func without(list, others []any) []any {
+	others = slices.Clone(others)
+	out := make([]any, 0, len(list))
+	for _, item := range list {
+		if i := slices.IndexFunc(others, func(other any) bool { return diff.Equal(item, other) }); i >= 0 {
+			others = slices.Delete(others, i, i+1)
+			continue
+		}
+		out = append(out, item)
+	}
+	return out
+}

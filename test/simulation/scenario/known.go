@@ -5,12 +5,6 @@ import "slices"
 // known are the properties that the engine does not have in rare cases, each with its case. They are counted, but
 // fail no test; a line goes when its case is mended.
 var known = []Property{
-	// Written alone, after another share was refused, a list is held against an object that is newer than what its
-	// handler has seen: what users have added to it in between is overwritten.
-	KeepsLists,
-	// A list that a handler has added to is folded into the baseline as a whole, with what users have added to it:
-	// handlers that are called later are not told of that, nor called at all if there is nothing else.
-	NeverLostLists,
 	// A write that could not be made is tried again, and finds the object gone: then it is handled once more as the
 	// cache still has it. The same when the cache is older than the deletion, and our last write has made no version.
 	NothingAfter,
@@ -19,8 +13,6 @@ var known = []Property{
 	DelaysOutlive,
 	// Resuming handlers that are done join an update, which is taken back before it is over: they begin anew.
 	ResumesAgain,
-	// A delay of an update that was taken back stays on the object (0004 of the decisions) until something else happens.
-	Leftovers,
 }
 
 // Unexpected are the violations that fail a test.
