@@ -97,19 +97,18 @@ func TestEssentialLeavesTheServerItsOwn(t *testing.T) {
 }
 
 func TestOnto(t *testing.T) {
-	type m = map[string]any
 	list := func(items ...any) []any { return items }
 	base := m{"spec": m{"size": int64(1), "tags": list("user", "old")}}
 	for _, test := range []struct {
 		name        string
-		doc         patching.Document
+		doc         Document
 		other, want m
 	}{
-		{"B-13 the same list", patching.Document{"spec": m{"tags": list("user", "old", "mine")}}, base, m{"spec": m{"tags": list("user", "old", "mine")}}},
-		{"B-01 B-13 what was added, to another list", patching.Document{"spec": m{"tags": list("user", "old", "mine")}}, m{"spec": m{"tags": list("old")}}, m{"spec": m{"tags": list("old", "mine")}}},
-		{"B-01 B-13 what was taken away, from another list", patching.Document{"spec": m{"tags": list("user")}}, m{"spec": m{"tags": list("old", "more")}}, m{"spec": m{"tags": list("more")}}},
-		{"B-13 a list that the other has not", patching.Document{"spec": m{"tags": list("user", "old", "mine")}}, m{}, m{"spec": m{"tags": list("mine")}}},
-		{"B-13 anything else is as it is", patching.Document{"spec": m{"size": int64(2), "gone": nil}}, m{}, m{"spec": m{"size": int64(2), "gone": nil}}},
+		{"B-13 the same list", Document{"spec": m{"tags": list("user", "old", "mine")}}, base, m{"spec": m{"tags": list("user", "old", "mine")}}},
+		{"B-01 B-13 what was added, to another list", Document{"spec": m{"tags": list("user", "old", "mine")}}, m{"spec": m{"tags": list("old")}}, m{"spec": m{"tags": list("old", "mine")}}},
+		{"B-01 B-13 what was taken away, from another list", Document{"spec": m{"tags": list("user")}}, m{"spec": m{"tags": list("old", "more")}}, m{"spec": m{"tags": list("more")}}},
+		{"B-13 a list that the other has not", Document{"spec": m{"tags": list("user", "old", "mine")}}, m{}, m{"spec": m{"tags": list("mine")}}},
+		{"B-13 anything else is as it is", Document{"spec": m{"size": int64(2), "gone": nil}}, m{}, m{"spec": m{"size": int64(2), "gone": nil}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(m(test.want), m(test.doc.Onto(base, test.other))); diff != "" {
