@@ -41,8 +41,8 @@ demo: controlplane ## An operator at work on a real API server; KEEP=1 leaves it
 .PHONY: test
 test: controlplane note-race ## All tests, those on a real API server too; TESTFLAGS="-count=20 -run X" adds flags
 	@status=0; for module in $(EXAMPLE_MODULES) .; do \
-		echo "cd $$module && go test $(RACE) -shuffle=on -timeout 20m $(TESTFLAGS) ./..."; \
-		(cd $$module && go test $(RACE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...) || status=1; \
+		echo "cd $$module && go test $(RACE) -shuffle=on -timeout 40m $(TESTFLAGS) ./..."; \
+		(cd $$module && go test $(RACE) -shuffle=on -timeout 40m $(TESTFLAGS) ./...) || status=1; \
 	done; exit $$status
 
 .PHONY: test-unit
