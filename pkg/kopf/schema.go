@@ -6,14 +6,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/openapi3"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+const (
+	schemaPause    = 200 * time.Millisecond
+	schemaPatience = 10 * time.Second
 )
 
 // checkSchema finds stores that would lose all that is put into them, because the schema of the kind does
@@ -29,7 +36,12 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 	if len(users) == 0 {
 		return nil
 	}
-	published, err := publishedSchema(client, gvk)
+	var published *apiextensionsv1.JSONSchemaProps
+	// The schema of a new kind is published a moment after the kind is served.
+	err := wait.PollUntilContextTimeout(ctx, schemaPause, schemaPatience, true, func(context.Context) (found bool, err error) {
+		published, err = publishedSchema(client, gvk)
+		return published != nil, err
+	})
 	if err != nil {
 		log.FromContext(ctx).Info("Warning: cannot check whether the kind has the fields in which progress is to be kept",
 			"kind", gvk.Kind, "error", err.Error())
