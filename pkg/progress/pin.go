@@ -1,7 +1,6 @@
 package progress
 
 import (
-	"fmt"
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,5 +66,3 @@ func (p pin) Clear(essence map[string]any) {
 		return strings.HasPrefix(key, p.keys.prefix+"/"+pinName)
 	})
 }
-
-func (p pin) String() string { return fmt.Sprintf("%s/%s", p.keys.prefix, pinName) }

@@ -15,7 +15,8 @@ import (
 // removed from the code, or renamed, while an object was being handled.
 //
 // It cannot tell whose they were. Where another operator keeps its records in the same place (by default
-// all use the prefix of kopf), they look like leftovers: sweep only a place of your own.
+// all use the prefix of kopf), they look like leftovers: sweep only a place of your own. Package kopf
+// sweeps when a cycle ends: two of its operators on one kind need places of their own in any case.
 type Sweeper interface {
 	// Sweep removes from the object what is clearly the record of an id that is neither known nor a
 	// sub-handler of a known one (the known id, "/", and more). Records of other causes than create,
