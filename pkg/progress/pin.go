@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"fmt"
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,3 +67,5 @@ func (p pin) Clear(essence map[string]any) {
 		return strings.HasPrefix(key, p.keys.prefix+"/"+pinName)
 	})
 }
+
+func (p pin) String() string { return fmt.Sprintf("%s/%s", p.keys.prefix, pinName) }
