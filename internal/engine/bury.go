@@ -20,6 +20,7 @@ func (e *Engine) bury(ctx context.Context, key types.NamespacedName) {
 		c := &cycle{memory: e.memories.Recall(last.GetUID()), gone: true}
 		ctx := inventory.IntoContext(ctx, e.memories.Memos(last.GetUID()))
 		e.memories.Forget(last.GetUID())
+		e.supervisor.Forget(last.GetUID()) // it may have been started since it was lost
 		obj := last.DeepCopyObject().(client.Object)
 		e.identify(obj)
 		if err := c.begin(obj); err != nil {

@@ -35,6 +35,9 @@ type cycle struct {
 	origin   string         // digest of the last handled essence of such a cycle, if only that is known
 	seen     *kept          // what a handler was done with, if that is not what it was called for
 
+	absorbed []*edit // of background work, for which it is no update; the baseline is to have them
+	folds    []edit  // what they are
+
 	turnedBefore bool // in an earlier pass: some handlers may be behind, so that it cannot be dropped
 	diff         diff.Diff
 	old          client.Object // made of then, when the first handler is called
@@ -42,6 +45,7 @@ type cycle struct {
 	// filter, match, plan
 	concerned []string // handlers whose filters the object passes
 	view      *Call    // what filters are shown
+	attended  []string // daemons and timers whose filters the object passes
 	selected  []string
 	joining   []string // those of the selected that resume, while the cause is another
 	planned   []string
@@ -62,6 +66,7 @@ type cycle struct {
 
 	// finish
 	final   bool              // nothing is left to call in this pass
+	waits   bool              // it is being deleted, and what accompanies it has not ended yet
 	sorting *sorting          // the shares are being sent one by one; nil: they are not
 	undo    patching.Document // takes back what of a refused share was written all the same
 	change  *patching.Change  // what is being written; nil: nothing is
@@ -88,8 +93,9 @@ type share struct {
 	refusal error             // what was told about it meanwhile
 }
 
-// closed reports whether the cause is over: all its handlers are done.
-func (c *cycle) closed() bool { return c.final && c.reason.Handled() && c.state.Done() }
+// closed reports whether the cause is over: all its handlers are done, and nothing accompanies an object that
+// goes.
+func (c *cycle) closed() bool { return c.final && !c.waits && c.reason.Handled() && c.state.Done() }
 
 // subject is what the filters of handlers for causes look at.
 func (c *cycle) subject() match.Subject {

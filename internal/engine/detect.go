@@ -31,6 +31,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	case stored != nil:
 		c.then = e.recall(ctx, stored)
 	}
+	e.absorb(c)
 	onlyDigest, sameDigest := isDigest(c.then, c.live)
 	switch {
 	case sameDigest:
@@ -46,12 +47,13 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		Initial:  c.memory.Listed && !c.memory.Handled,
 	}
 	e.unpin(ctx, c, stored)
+	e.absorbPinned(c)
 	switch {
 	case c.lost != "", c.turned:
 		c.facts.Changed = true
 	case onlyDigest && !sameDigest:
 		c.facts.Changed = true
-	case c.then != nil && !(same || sameDigest) || c.isPinned():
+	case c.then != nil && !(same && len(c.absorbed) == 0 || sameDigest) || c.isPinned():
 		c.facts.Changed = c.then != nil && !diff.Equal(c.then, c.now)
 	}
 	c.reason = causation.Detect(c.facts)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -27,6 +29,10 @@ type Engine struct {
 	shape    essence.Shape
 	vitals   vitals
 	failures failures // of index handlers
+
+	supervisor *daemons.Supervisor // of daemons and timers
+	waker      waker
+	closed     atomic.Bool // the operator has ended: nothing is written any more
 }
 
 // New returns the engine of a kind.
@@ -36,6 +42,7 @@ func New(settings Settings, kind Kind) *Engine {
 		Sights: len(kind.Spies.IDs()) > 0,
 		Stirs:  len(kind.Levels.IDs()) > 0,
 	})}
+	e.supervisor = daemons.New(daemons.Options{OnEnd: func(key daemons.Key) { e.wake(key.UID) }})
 	e.shape = essence.Shape{Fields: e.Fields, Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}
 	e.writer = &patching.Writer{
 		Client: e.Client, Live: e.Live, New: e.New, HasStatus: e.HasStatus,
@@ -50,10 +57,7 @@ func New(settings Settings, kind Kind) *Engine {
 
 // EventHandler is to be fed by the informer of the kind.
 func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
-	if len(e.Indexes.IDs()) == 0 {
-		return e.memories.EventHandler(nil, predicates...)
-	}
-	return e.memories.EventHandler(e, predicates...)
+	return e.memories.EventHandler(witness{e}, predicates...)
 }
 
 // Relatives is to be fed by the informers of kinds that belong to the objects of this one.
@@ -93,12 +97,15 @@ func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconci
 	}
 	// How far the handlers are; the essence then and now: the cause.
 	e.detect(ctx, c)
-	// The handlers whose business the object is.
+	// The handlers whose business the object is, and the daemons and timers; others are stopped.
 	e.filter(ctx, c)
+	e.attend(ctx, c)
 	// The finalizer, in a pass of its own.
 	if wait, err := e.hold(ctx, c); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
+	// Daemons and timers that are not there yet.
+	e.accompany(ctx, c)
 	// The handlers that want to be called, and those of them that are due.
 	e.match(ctx, c)
 	e.plan(ctx, c)

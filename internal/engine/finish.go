@@ -18,11 +18,12 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 	if c.reason == causation.Free {
 		e.farewell(ctx, c)
 	}
-	leftovers := c.reason == causation.Noop && (c.unpinned || c.parting || c.state.Retirable(now()))
+	leftovers := c.reason == causation.Noop && (c.unpinned || len(c.absorbed) > 0 || c.parting || c.state.Retirable(now()))
 	if !c.reason.Handled() && !leftovers && len(c.shares) == 0 {
 		return nil
 	}
 	c.final = true
+	c.waits = c.reason == causation.Delete && e.supervisor.Busy(c.before.GetUID())
 	if c.reason == causation.Resume && c.idle() {
 		c.memory.Handled = true
 		return nil
@@ -42,7 +43,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 // that is so for most objects.
 func (c *cycle) idle() bool {
 	_, delayed := c.state.Left(now())
-	return len(c.selected)+len(c.shares) == 0 && !c.unpinned && !delayed && !c.state.Retirable(now())
+	return len(c.selected)+len(c.shares)+len(c.absorbed) == 0 && !c.unpinned && !delayed && !c.state.Retirable(now())
 }
 
 // calm turns what is no fault into a quiet return: the object is gone, others keep writing it, or the

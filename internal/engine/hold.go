@@ -15,7 +15,7 @@ import (
 // when none does any more. Either takes a pass of its own: the next one sees it done.
 // Returns how long to wait for that; 0: go on.
 func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
-	needed := slices.ContainsFunc(c.concerned, func(id string) bool {
+	needed := e.isHeld(c) || slices.ContainsFunc(c.concerned, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.Holds()
 	})

@@ -32,9 +32,9 @@ type failures struct {
 	records map[types.UID]map[string]progress.Record
 }
 
-// Index shows a state of an object to the indexes, on the informer's time: no worker is needed for it, and
+// index shows a state of an object to the indexes, on the informer's time: no worker is needed for it, and
 // whoever is woken for the object finds it done.
-func (e *Engine) Index(ctx context.Context, seen client.Object) {
+func (e *Engine) index(ctx context.Context, seen client.Object) {
 	obj := seen.DeepCopyObject().(client.Object)
 	e.identify(obj)
 	ctx = log.IntoContext(ctx, e.Log.WithValues(
@@ -82,8 +82,8 @@ func (e *Engine) indexBy(ctx context.Context, id string, h Indexed, obj client.O
 	e.failures.set(uid, id, record.After(outcome, now()))
 }
 
-// Unindex takes an object that is gone out of the indexes.
-func (e *Engine) Unindex(obj client.Object) {
+// unindex takes an object that is gone out of the indexes.
+func (e *Engine) unindex(obj client.Object) {
 	for _, id := range e.Indexes.IDs() {
 		handler, _ := e.Indexes.Get(id)
 		handler.Remove(obj.GetUID())

@@ -26,6 +26,8 @@ type Kind struct {
 	Spies, Levels registry.Registry[Handler]
 	// Indexes learn of every state first.
 	Indexes registry.Registry[Indexed]
+	// Backgrounds accompany the objects.
+	Backgrounds registry.Registry[Background]
 	// Fields count as essential, wherever they are.
 	Fields [][]string
 	// Results is the path of fields under which results are kept, by the ids of their handlers.
@@ -48,7 +50,9 @@ type Handler struct {
 	Label string
 	// Interval is how long after a success a level-triggered handler is called again; 0: never.
 	Interval time.Duration
-	Do       func(ctx context.Context, call *Call) error
+	// CancelOnDelete ends the context of an attempt when the object is being deleted.
+	CancelOnDelete bool
+	Do             func(ctx context.Context, call *Call) error
 }
 
 // A Call is what a handler is told; the facade makes a typed request of it.
@@ -68,6 +72,8 @@ type Call struct {
 	Attempt progress.Attempt
 	// Changes: the handler is one that is told what has changed.
 	Changes bool
+	// Latest returns a copy of the newest known state of the object.
+	Latest func() client.Object
 	// Notify posts an Event about the object.
 	Notify func(eventType, reason, action, note string, args ...any)
 

@@ -101,6 +101,8 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 		}
 		return err
 	}
+	ctx, cancel := e.untilDeleted(ctx, c, h)
+	defer cancel()
 	s.outcome = execution.Invoke(ctx, execution.Call{
 		Kind: e.Name, ID: id, Reason: reasonReconcile, Policy: h.Policy, Record: st.record, Do: do, Quiet: true,
 	})

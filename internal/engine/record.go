@@ -70,8 +70,8 @@ func (e *Engine) close(ctx context.Context, c *cycle, kept client.Object, handle
 	if c.lost != "" && c.reason != causation.Delete {
 		return errors.Join(e.rememberDigest(kept, c.lost), e.unfinished(c, kept, handled))
 	}
-	unchanged := c.facts.Known && (!c.facts.Changed || c.turned) && !c.edited && diff.Equal(c.now, handled)
-	if c.reason == causation.Delete || unchanged || c.then != nil && !c.turned && diff.Equal(c.then, handled) {
+	unchanged := len(c.absorbed) == 0 && c.facts.Known && (!c.facts.Changed || c.turned) && !c.edited && diff.Equal(c.now, handled)
+	if c.reason == causation.Delete || unchanged || len(c.absorbed) == 0 && c.then != nil && !c.turned && diff.Equal(c.then, handled) {
 		return e.unfinished(c, kept, handled)
 	}
 	return errors.Join(e.keep(ctx, c, kept, handled), e.unfinished(c, kept, handled))
@@ -101,7 +101,7 @@ func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, change
 		return nil
 	}
 	then := e.folded(c.content, c.then, changed)
-	if diff.Equal(c.then, then) && !c.turned {
+	if diff.Equal(c.then, then) && !c.turned && len(c.absorbed) == 0 {
 		return nil
 	}
 	return e.keep(ctx, c, kept, then)

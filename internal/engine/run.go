@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
 	"github.com/kopf-runtime/kopf-runtime/internal/execution"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -80,6 +82,8 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	}
 	began, worked := now(), c.worked
 	c.unsaved = true
+	ctx, done := e.untilDeleted(ctx, c, h)
+	defer done()
 	s.outcome = execution.Invoke(ctx, execution.Call{
 		Kind: e.Name, ID: id, Label: h.Label, Reason: string(c.reason), Policy: s.policy, Record: s.before,
 		Do: do, Then: children,
@@ -121,7 +125,7 @@ func (e *Engine) told(c *cycle, id string, h Handler, record progress.Record) *C
 	call := &Call{
 		ID: id, Object: c.object.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.oldKnown(), Handled: e.pinned(c),
 		Diff: slices.Clone(c.diff), Reason: string(c.reason), Attempt: record.Attempt(),
-		Notify: e.notifier(c), Changes: h.TellsChanges(string(c.reason)),
+		Notify: e.notifier(c), Latest: e.latest(c.before), Changes: h.TellsChanges(string(c.reason)),
 	}
 	if h.Field != nil {
 		call.Diff = call.Diff.Reduce(h.Field.Path...)
@@ -181,4 +185,19 @@ func (e *Engine) checkpoint(ctx context.Context, c *cycle) error {
 		c.stopped = true
 	}
 	return nil
+}
+
+// untilDeleted ends the context of a handler that wants it when the object is being deleted, whoever has to tell
+// that (SE-53). The rest of the pass is off then.
+func (e *Engine) untilDeleted(ctx context.Context, c *cycle, h Handler) (context.Context, func()) {
+	if !h.CancelOnDelete || c.facts.Deleting {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	end := e.memories.OnRemoval(c.before.GetUID(), func() { cancel(daemons.ErrDeleted) })
+	return ctx, func() {
+		end()
+		c.stopped = c.stopped || errors.Is(context.Cause(ctx), daemons.ErrDeleted)
+		cancel(nil)
+	}
 }

@@ -56,6 +56,10 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 // wrote goes on from what the server has made of a write.
 func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (client.Object, error) {
 	theirs := c.change.Theirs
+	if a, ok := c.memory.Background.(*companion); ok && len(theirs) > 0 {
+		a.expects(digestOf(c.live), digestOf(e.folded(c.content, c.live, theirs)))
+	}
+	c.isAbsorbed()
 	c.memory.Unwritten, c.change = nil, nil
 	c.memory.Handled = c.memory.Handled || c.closed()
 	c.edited = c.edited || len(theirs) > 0
@@ -89,6 +93,7 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patching.Change) (c
 		return nil, err
 	}
 	e.identify(written)
+	e.memories.Learn(written)
 	metrics.StoredBytes.WithLabelValues(e.Name).Observe(float64(sizeOf(written)))
 	version := written.GetResourceVersion()
 	if version == c.before.GetResourceVersion() {

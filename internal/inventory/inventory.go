@@ -38,6 +38,11 @@ type Memory struct {
 	Levels map[string]any
 	// Memos are what handlers remember of the object.
 	Memos *Memos
+	// Background is what is known of the daemons and timers of the object.
+	Background any
+
+	newest    client.Object // the newest known state; nil after it is gone
+	onRemoval func()        // called when the object is being deleted, or is gone
 }
 
 // Await has the object wait until a version, if any is named, is seen; for no longer than that.
@@ -85,8 +90,14 @@ func New(wants Wants) *Inventory {
 func (i *Inventory) Observe(obj client.Object, listed bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if _, known := i.memories[obj.GetUID()]; !known {
-		i.memories[obj.GetUID()] = &Memory{Listed: listed}
+	memory, known := i.memories[obj.GetUID()]
+	if !known {
+		memory = &Memory{Listed: listed}
+		i.memories[obj.GetUID()] = memory
+	}
+	memory.learn(obj)
+	if obj.GetDeletionTimestamp() != nil {
+		memory.removed()
 	}
 	i.stir(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
 }
@@ -95,9 +106,11 @@ func (i *Inventory) Observe(obj client.Object, listed bool) {
 func (i *Inventory) Bury(obj client.Object) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if _, known := i.memories[obj.GetUID()]; known {
+	if memory, known := i.memories[obj.GetUID()]; known {
 		key := client.ObjectKeyFromObject(obj)
 		i.buried[key] = append(i.buried[key], obj)
+		memory.newest = nil
+		memory.removed()
 	}
 }
 

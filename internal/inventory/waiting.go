@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// wake takes note that a name is queued.
-func (i *Inventory) wake(key types.NamespacedName) {
+// Wake takes note that a name is queued.
+func (i *Inventory) Wake(key types.NamespacedName) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if since, waits := i.waiting[key]; !waits || since.After(time.Now()) {

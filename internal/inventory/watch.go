@@ -14,29 +14,29 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// An Indexer learns of every state of every object before anybody is woken for it.
-type Indexer interface {
-	Index(ctx context.Context, obj client.Object)
-	Unindex(obj client.Object)
+// A Witness learns of every state of every object before anybody is woken for it, on the informer's time.
+type Witness interface {
+	Sees(ctx context.Context, obj client.Object)
+	Loses(obj client.Object)
 }
 
-type noIndex struct{}
+type nobody struct{}
 
-func (noIndex) Index(context.Context, client.Object) {}
-func (noIndex) Unindex(client.Object)                {}
+func (nobody) Sees(context.Context, client.Object) {}
+func (nobody) Loses(client.Object)                 {}
 
 // EventHandler feeds the inventory from an informer and wakes the workers. Every event is taken
 // note of; the predicates decide only whether it wakes anybody. Objects of the listing at the start
 // are queued behind everything else.
-func (i *Inventory) EventHandler(indexer Indexer, predicates ...predicate.Predicate) handler.EventHandler {
+func (i *Inventory) EventHandler(witness Witness, predicates ...predicate.Predicate) handler.EventHandler {
 	wakes := predicate.And(predicates...)
-	if indexer == nil {
-		indexer = noIndex{}
+	if witness == nil {
+		witness = nobody{}
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			i.Observe(e.Object, e.IsInInitialList)
-			indexer.Index(ctx, e.Object)
+			witness.Sees(ctx, e.Object)
 			if e.IsInInitialList {
 				i.see(e.Object, "")
 			} else {
@@ -49,14 +49,16 @@ func (i *Inventory) EventHandler(indexer Indexer, predicates ...predicate.Predic
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			replaced := e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 			if replaced { // the watch has missed a deletion and a creation in between
-				indexer.Unindex(e.ObjectOld)
+				witness.Loses(e.ObjectOld)
 				i.Bury(e.ObjectOld)
 				i.see(e.ObjectOld, EventDeleted)
 			}
 			repeated := !replaced && e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
-			if !repeated { // a cache that resyncs tells what is known
+			if repeated { // a cache that resyncs tells what is known
+				i.Learn(e.ObjectNew)
+			} else {
 				i.Observe(e.ObjectNew, false)
-				indexer.Index(ctx, e.ObjectNew)
+				witness.Sees(ctx, e.ObjectNew)
 				i.see(e.ObjectNew, map[bool]string{true: EventAdded, false: EventModified}[replaced])
 			}
 			// To the predicates a deletion that is held up looks like any other change.
@@ -67,7 +69,7 @@ func (i *Inventory) EventHandler(indexer Indexer, predicates ...predicate.Predic
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			// Deletions always wake: what is remembered of the object has to go.
-			indexer.Unindex(e.Object)
+			witness.Loses(e.Object)
 			i.Bury(e.Object)
 			i.see(e.Object, EventDeleted)
 			i.add(q, e.Object)
@@ -83,7 +85,7 @@ func (i *Inventory) Relatives(of func(client.Object) []types.NamespacedName, pre
 		for _, obj := range objs {
 			for _, key := range of(obj) {
 				i.Stir(key)
-				i.wake(key)
+				i.Wake(key)
 				q.Add(reconcile.Request{NamespacedName: key})
 			}
 		}
@@ -109,6 +111,6 @@ func (i *Inventory) Relatives(of func(client.Object) []types.NamespacedName, pre
 
 func (i *Inventory) add(q queue, obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
-	i.wake(key)
+	i.Wake(key)
 	q.Add(reconcile.Request{NamespacedName: key})
 }

@@ -35,6 +35,14 @@ func (s *Supervisor) Ensure(key Key, task Task) error {
 	return nil
 }
 
+// Lacks reports whether [Supervisor.Ensure] would do anything, to make tasks only for those that need one.
+func (s *Supervisor) Lacks(key Key) bool {
+	s.mu.Lock()
+	defer s.unlock()
+	j := s.objects[key.UID].find(key.ID)
+	return !s.closed && (j == nil || j.phase == stopping && j.next == nil || j.phase == held)
+}
+
 func (s *Supervisor) add(key Key) *job {
 	o := s.objects[key.UID]
 	if o == nil {

@@ -44,10 +44,13 @@ func (o *Operator) claim(kinds []engine.Kind) (release func(), err error) {
 		mine = append(mine, c)
 	}
 	for _, kind := range kinds {
-		if len(kind.Handlers.IDs()) == 0 {
+		if len(kind.Handlers.IDs())+len(kind.Backgrounds.IDs()) == 0 {
 			continue // nothing is kept on its objects
 		}
 		take(kind.GVK, o.settings.Finalizer, "finalizer", "WithFinalizer")
+		if len(kind.Handlers.IDs()) == 0 {
+			continue
+		}
 		take(kind.GVK, o.settings.Baseline, "place for the baseline", "WithBaseline (and WithProgress)")
 	}
 	if err := errors.Join(problems...); err != nil {

@@ -10,11 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
 // A declaration is a handler as it is being declared.
 type declaration struct {
 	engine.Handler
+	task     daemons.Task // of a daemon or a timer
+	delay    func(client.Object) time.Duration
 	id       string
 	method   string // by which it was declared
 	role     role
@@ -33,13 +36,15 @@ const (
 	spying               // what is observed
 	leveling             // what there is
 	indexed              // what there is, before all others
+	daemon               // the object, all the time
+	timer                // the object, again and again
 	sub                  // what its parent is called for
 	acting               // the operator itself
 )
 
 func (r role) String() string {
 	return [...]string{
-		"a handler for causes", "an OnEvent handler", "an OnReconcile handler", "an index", "a sub-handler", "an activity",
+		"a handler for causes", "an OnEvent handler", "an OnReconcile handler", "an index", "a daemon", "a timer", "a sub-handler", "an activity",
 	}[r]
 }
 
@@ -73,7 +78,7 @@ func (d *declaration) is(reason Reason) bool { return slices.Contains(d.Reasons,
 // fullID is what the handler is known by on the objects: that of a handler for a field ends with it, as
 // in kopf (HND-03).
 func (d *declaration) fullID() string {
-	if d.Field == nil || d.role == sub || d.role == indexed || d.id == "" {
+	if d.Field == nil || d.id == "" || slices.Contains([]role{sub, indexed}, d.role) {
 		return d.id
 	}
 	return d.id + "/" + strings.Join(d.Field.Path, ".")

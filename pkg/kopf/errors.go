@@ -3,7 +3,22 @@ package kopf
 import (
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Why the context of a daemon, a timer, or a handler with [CancelOnDelete] has ended: what [context.Cause] tells.
+//
+// kopf: stopped.reason.
+var (
+	// ErrDeleted says that the object is being deleted, or is gone.
+	ErrDeleted = daemons.ErrDeleted
+	// ErrFilteredOut says that the object does not pass the filters of the handler any more.
+	ErrFilteredOut = daemons.ErrFilteredOut
+	// ErrPaused says that the operator is paused.
+	ErrPaused = daemons.ErrPaused
+	// ErrShutdown says that the operator is shutting down, or is not the leader any more.
+	ErrShutdown = daemons.ErrShutdown
 )
 
 // Temporary makes an error that says: call me again after the delay (0: at once).

@@ -16,7 +16,7 @@ import (
 // kopf: labels=.
 func Label(key string, m ...Matcher) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Label", handling, spying, leveling, indexed, sub)
+		d.takes("Label", handling, spying, leveling, daemon, timer, indexed, sub)
 		d.Labels = append(d.Labels, d.key("Label", key, m))
 		d.require(key, m)
 	}
@@ -27,7 +27,7 @@ func Label(key string, m ...Matcher) HandlerOption {
 // kopf: annotations=.
 func Annotation(key string, m ...Matcher) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Annotation", handling, spying, leveling, indexed, sub)
+		d.takes("Annotation", handling, spying, leveling, daemon, timer, indexed, sub)
 		d.Annotations = append(d.Annotations, d.key("Annotation", key, m))
 	}
 }
@@ -70,7 +70,7 @@ func (d *declaration) key(option, key string, m []Matcher) match.Key {
 // kopf: field=, value=, old=, new=.
 func Field(path string, m ...Matcher) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Field", handling, spying, leveling, indexed, sub)
+		d.takes("Field", handling, spying, leveling, daemon, timer, indexed, sub)
 		where := fmt.Sprintf("Field(%q)", path)
 		keys, err := parsePath(path)
 		if err != nil {
@@ -103,7 +103,7 @@ func (d *declaration) seesChanges() bool {
 // may be empty. With several, one of the kinds is enough.
 func OwnedBy(owner client.Object) HandlerOption {
 	return func(d *declaration) {
-		d.takes("OwnedBy", handling, spying, leveling, indexed, sub)
+		d.takes("OwnedBy", handling, spying, leveling, daemon, timer, indexed, sub)
 		if v := reflect.ValueOf(owner); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 			d.mistakef("OwnedBy(nil): give it an object of the owners' kind, such as &appsv1.Deployment{}")
 			return

@@ -13,7 +13,7 @@ type HandlerOption func(*declaration)
 // kopf: retries=.
 func Retries(n int) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Retries", handling, leveling, sub, indexed, acting)
+		d.takes("Retries", handling, leveling, daemon, timer, sub, indexed, acting)
 		if n < 0 {
 			d.mistakef("Retries is negative (%d): leave the option out for no limit", n)
 		}
@@ -27,7 +27,7 @@ func Retries(n int) HandlerOption {
 // kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Timeout", handling, leveling, sub, indexed, acting)
+		d.takes("Timeout", handling, leveling, daemon, timer, sub, indexed, acting)
 		d.duration("Timeout", timeout)
 		d.Policy.Timeout = &timeout
 	}
@@ -36,7 +36,7 @@ func Timeout(timeout time.Duration) HandlerOption {
 // AttemptTimeout is the deadline of one attempt, on its context. Default: none.
 func AttemptTimeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("AttemptTimeout", handling, spying, leveling, sub, indexed, acting)
+		d.takes("AttemptTimeout", handling, spying, leveling, daemon, timer, sub, indexed, acting)
 		d.duration("AttemptTimeout", timeout)
 		d.Policy.AttemptTimeout = timeout
 	}
@@ -48,7 +48,7 @@ func AttemptTimeout(timeout time.Duration) HandlerOption {
 // kopf: backoff=.
 func Backoff(pause time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Backoff", handling, leveling, sub, indexed, acting)
+		d.takes("Backoff", handling, leveling, daemon, timer, sub, indexed, acting)
 		d.duration("Backoff", pause)
 		d.Policy.Backoff = &pause
 	}
@@ -58,7 +58,7 @@ func Backoff(pause time.Duration) HandlerOption {
 // A negative result means zero.
 func BackoffFunc(fn func(a Attempt, err error) time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("BackoffFunc", handling, leveling, sub, indexed, acting)
+		d.takes("BackoffFunc", handling, leveling, daemon, timer, sub, indexed, acting)
 		if fn == nil {
 			d.mistakef("BackoffFunc is nil: give it a function, or use Backoff")
 		}
@@ -85,7 +85,7 @@ func Exponential(base, limit time.Duration) func(Attempt, error) time.Duration {
 // kopf: errors=.
 func Errors(mode ErrorMode) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Errors", handling, leveling, sub, indexed, acting)
+		d.takes("Errors", handling, leveling, daemon, timer, sub, indexed, acting)
 		if mode < ErrorsTemporary || mode > ErrorsIgnored {
 			d.mistakef("Errors(%d) is no mode: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", mode)
 		}
@@ -136,13 +136,32 @@ func After(ids ...string) HandlerOption {
 // Interval is how long after a success, or a failure for good, a level-triggered handler is called again,
 // if nothing else has called it until then. Default: only when something has changed.
 //
+// For a timer it stands in the declaration: see [Resource.Timer].
+//
 // kopf: interval=.
 func Interval(pause time.Duration) HandlerOption {
 	return func(d *declaration) {
+		if d.role == timer {
+			d.mistakef("Interval is for OnReconcile handlers: give Timer its interval as its second argument")
+			return
+		}
 		d.takes("Interval", leveling)
 		if pause <= 0 {
 			d.mistakef("Interval is %s: use a duration of more than zero", pause)
 		}
 		d.Handler.Interval = pause
+	}
+}
+
+// CancelOnDelete ends the context of a handler that is working when its object is being deleted, with
+// [ErrDeleted] as its cause: the deletion need not wait for it. What it returns then is no attempt that counts. For
+// handlers that are called for anything but the deletion.
+func CancelOnDelete() HandlerOption {
+	return func(d *declaration) {
+		d.takes("CancelOnDelete", handling, leveling)
+		if d.role == handling && !d.AnyReason && slices.Equal(d.Reasons, []string{string(ReasonDelete)}) {
+			d.mistakef("CancelOnDelete means nothing to a delete handler: leave it out")
+		}
+		d.Handler.CancelOnDelete = true
 	}
 }

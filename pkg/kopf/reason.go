@@ -25,6 +25,10 @@ const (
 	ReasonEvent Reason = "event"
 	// ReasonReconcile is that of [Resource.OnReconcile] handlers.
 	ReasonReconcile Reason = "reconcile"
+	// ReasonDaemon is that of a [Resource.Daemon].
+	ReasonDaemon Reason = "daemon"
+	// ReasonTimer is that of a [Resource.Timer].
+	ReasonTimer Reason = "timer"
 )
 
 func (r Reason) handled() bool { return slices.Contains(handled, r) }

@@ -60,8 +60,21 @@ func (r *Request[T]) SetResult(value any) {
 // Result returns what [Request.SetResult] was given last, in its JSON form: for tests of handlers.
 func (r *Request[T]) Result() any { return r.result }
 
+// Latest returns the newest known state of the object, without a request to the API server: what the cache has
+// seen last, or what a write of this operator has made of it since. It is a copy. Daemons use it to see
+// how their object changes while they run; when it is gone, they get the last state that they have seen.
+func (r *Request[T]) Latest() T {
+	if r.call != nil && r.call.Latest != nil {
+		if latest, ok := r.call.Latest().(T); ok {
+			return latest
+		}
+	}
+	return r.Object
+}
+
 // Field returns the value of the handler's own field (see [Field]), in its JSON form, as it was last
-// handled and as it is being handled; nil if it is absent. kopf: old, new of a handler with field=.
+// handled and as it is being handled; nil if it is absent. For daemons and timers both are what it was
+// when they were called. kopf: old, new of a handler with field=.
 func (r *Request[T]) Field() (old, new any) {
 	if r.call == nil {
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 //
 // A restricted watch cannot tell an object that has lost its labels from one that is deleted, nor does it
 // tell of objects that have lost them while the operator was down. So kinds are left out which have handlers
-// that need to know: those for deletions that hold objects with a finalizer, and OnEvent. Only Present,
+// that need to know: those for deletions that hold objects with a finalizer, daemons and timers, and OnEvent. Only Present,
 // Absent and Equal can be asked of the server. All clients of the manager see only those objects, too.
 func ByObject(resources ...Option) map[client.Object]cache.ByObject {
 	out := map[client.Object]cache.ByObject{}
@@ -42,7 +42,7 @@ func (r *Resource[T]) agreed() (client.Object, []labels.Requirement) {
 	}
 	var common []labels.Requirement
 	for i, h := range all {
-		if h.role == spying || h.Holds() {
+		if slices.Contains([]role{spying, daemon, timer}, h.role) || h.Holds() {
 			return r.obj, nil
 		}
 		if i == 0 {

@@ -72,6 +72,8 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
 	defer o.starts(nil) // what is cleaned up after that is no work that could be stuck
 	group, ctx := errgroup.WithContext(ctx)
 	for i, c := range controllers {
+		defer engines[i].Close()
+		group.Go(func() error { return engines[i].Background(ctx) })
 		group.Go(func() error {
 			if err := c.Start(ctx); err != nil {
 				return fmt.Errorf("%s: %w", kinds[i].GVK.Kind, err)
@@ -182,7 +184,7 @@ func (o *Operator) controller(e *engine.Engine, r resource, namespaced bool, g *
 		return nil, err
 	}
 	watched := g.around(e.Name, source.Kind(o.mgr.GetCache(), e.New(), e.EventHandler(opts.predicates...)), o.synced)
-	sources := []source.Source{watched, &closed{g, o.synced}, e.Promoter(options.MaxConcurrentReconciles)}
+	sources := []source.Source{watched, &closed{g, o.synced}, e.Promoter(options.MaxConcurrentReconciles), e.Waker()}
 	for _, c := range r.owned() {
 		sources = append(sources, source.Kind(o.mgr.GetCache(), c.obj, e.Relatives(owners(&e.Kind, namespaced), c.predicates...)))
 	}

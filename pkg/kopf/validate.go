@@ -142,7 +142,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		switch {
 		case h.id == "":
 			complain(h, errors.New("the id is empty: give it a name, it is stored on the objects"))
-		case ids[h.fullID()]:
+		case ids[h.fullID()]: // daemons and timers share the ids with all others (HND-20)
 			complain(h, fmt.Errorf("the id %q is used twice: give one of the handlers another id, "+
 				"or use On for one function with several reasons", h.fullID()))
 		case h.role == handling:
@@ -156,6 +156,9 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		}
 		if h.role == leveling {
 			_ = kind.Levels.Add(h.fullID(), h.fullID(), h.forEngine(c))
+		}
+		if h.role == daemon || h.role == timer {
+			_ = kind.Backgrounds.Add(h.fullID(), h.fullID(), engine.Background{Handler: h.forEngine(c), Task: h.task, Delay: h.delay})
 		}
 	}
 	for _, x := range r.indexes {
@@ -212,6 +215,9 @@ func asked[T client.Object](test func(*Request[T]) bool, c client.Client) func(*
 func (h *handlerOf[T]) check(obj T, scheme *runtime.Scheme) (mistakes []error) {
 	if h.Policy.Backoff != nil && h.Policy.BackoffFunc != nil {
 		mistakes = append(mistakes, errors.New("it has both Backoff and BackoffFunc: leave one out"))
+	}
+	if h.role == timer {
+		mistakes = append(mistakes, h.checkTimer()...)
 	}
 	if h.Criteria.Field != nil {
 		if unknown := unknownField(reflect.TypeOf(obj), h.Criteria.Field.Path); unknown != "" {

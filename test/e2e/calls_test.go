@@ -28,6 +28,12 @@ func (c *calls) all() []string {
 	return append([]string(nil), c.list...)
 }
 
+func (c *calls) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = nil
+}
+
 func (c *calls) count(entry string) int {
 	n := 0
 	for _, other := range c.all() {

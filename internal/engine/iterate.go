@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// iterate calls a daemon or a timer once, with the newest state of its object, and writes what it has changed in
+// that, also if it has failed. It is on a goroutine of its own, beside the worker of the object: it writes nothing
+// that the worker does.
+func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Background, a *companion, attempt progress.Attempt) error {
+	shared := e.memories.Newest(uid)
+	if shared == nil {
+		return nil // it is gone, and whoever runs this is about to learn it
+	}
+	obj := shared.DeepCopyObject().(client.Object)
+	e.identify(obj)
+	c := &cycle{memory: &inventory.Memory{}}
+	if err := c.begin(obj); err != nil {
+		return err
+	}
+	ctx = inventory.IntoContext(ctx, e.memories.Memos(uid))
+	ctx = log.IntoContext(ctx, e.Log.WithValues(
+		"controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", uid,
+		"handler", id, "reason", b.reason(), "attempt", attempt.Number))
+	call := &Call{
+		ID: id, Object: obj.DeepCopyObject().(client.Object), OldKnown: true, Reason: b.reason(), Attempt: attempt,
+		Notify: e.notifierFor(obj), Latest: e.latest(obj),
+	}
+	if b.Field != nil {
+		call.Field[1], _ = diff.Lookup(c.content, b.Field.Path...)
+		call.Field[0] = call.Field[1]
+	}
+	failed := b.Do(ctx, call)
+	doc, err := e.changes(ctx, c, call.Object)
+	if failed == nil && call.Result != nil {
+		doc = patching.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))
+	}
+	if len(doc) > 0 && err == nil {
+		err = e.deposit(ctx, c, doc, a)
+	}
+	return first(failed, err)
+}
+
+// latest finds the newest state of an object, as a copy; when it is gone, the last one that is known here.
+func (e *Engine) latest(obj client.Object) func() client.Object {
+	return func() client.Object {
+		newest := e.memories.Newest(obj.GetUID())
+		if newest == nil {
+			newest = obj
+		}
+		copied := newest.DeepCopyObject().(client.Object)
+		e.identify(copied)
+		return copied
+	}
+}
+
+// The pauses between the attempts at one write of background work.
+const (
+	firstDepositPause = 100 * time.Millisecond
+	lastDepositPause  = 30 * time.Second
+)
+
+// deposit writes what background work has changed. Faults of the API are waited out for as long as the work may go
+// on (SE-40); when it has to stop, there is one more attempt. The error says that the server does not
+// accept it, or that it could not be written in the end.
+func (e *Engine) deposit(ctx context.Context, c *cycle, doc patching.Document, a *companion) error {
+	pause := firstDepositPause
+	for {
+		stopping := ctx.Err() != nil
+		err := e.depositOnce(ctx, c, doc, a)
+		switch {
+		case err == nil, errors.Is(err, patching.ErrGone):
+			return nil
+		case stopping || errors.Is(err, errClosed):
+			return fmt.Errorf("what was changed last could not be written: %w", err)
+		}
+		wait := pause
+		if _, contested := errors.AsType[*patching.ContestedError](err); contested {
+			doc, err = e.refit(ctx, c, doc)
+			wait = conflictPause
+		}
+		switch {
+		case errors.Is(err, patching.ErrGone):
+			return nil
+		case refused(err):
+			return err
+		case err != nil:
+			log.FromContext(ctx).Info("What was changed cannot be written now; it is tried again", "error", err.Error(), "retryAfter", pause.String())
+			if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+				wait = max(wait, time.Duration(seconds)*time.Second)
+			}
+			pause = min(2*pause, lastDepositPause)
+		}
+		sleep(ctx, wait)
+	}
+}
+
+// depositOnce makes one attempt. An essential change is told to the worker first, for which it is no update.
+func (e *Engine) depositOnce(ctx context.Context, c *cycle, doc patching.Document, a *companion) error {
+	if e.closed.Load() {
+		return errClosed
+	}
+	var made *edit
+	before, after := e.shape.Build(c.content), e.shape.Build(doc.Apply(c.content))
+	if !diff.Equal(before, after) {
+		made = &edit{base: c.content, doc: doc}
+		a.begin(made)
+		a.expects(digestOf(before), digestOf(after))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc}
+	written, err := e.writer.Write(ctx, change)
+	if err != nil || written == nil {
+		if made != nil {
+			a.drop(made)
+			a.expects(digestOf(after), digestOf(before))
+		}
+		if undo := change.Undo(doc, c.content); refused(err) && len(undo) > 0 {
+			_, failed := e.writer.Write(ctx, &patching.Change{Before: c.before, Content: c.content, Ours: undo})
+			err = errors.Join(err, failed)
+		}
+		return err
+	}
+	e.identify(written)
+	if made != nil {
+		content, err := patching.Content(written)
+		if err != nil {
+			return err
+		}
+		a.settle(made, doc.Observed(content), written.GetResourceVersion())
+	}
+	e.memories.Learn(written)
+	return nil
+}
+
+// refit makes a change that meets another's, in a list, one of the object as it is now.
+func (e *Engine) refit(ctx context.Context, c *cycle, doc patching.Document) (patching.Document, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	live, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(c.before))
+	if err != nil {
+		return doc, err
+	}
+	if live == nil || live.GetUID() != c.before.GetUID() {
+		return doc, patching.ErrGone
+	}
+	base := c.content
+	if err := c.begin(live); err != nil {
+		return doc, err
+	}
+	return doc.Onto(base, c.content).Missing(c.content), nil
+}
+
+// sleep ends with the context, too.
+func sleep(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

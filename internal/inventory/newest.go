@@ -1,0 +1,66 @@
+package inventory
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Newest returns the newest known state of an object: what was observed last, or what a write of ours has made
+// of it since. nil if it is gone, or was never seen. It is shared, and must not be changed.
+func (i *Inventory) Newest(uid types.UID) client.Object {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if memory, known := i.memories[uid]; known {
+		return memory.newest
+	}
+	return nil
+}
+
+// Learn takes note of a state of an object that is known to exist.
+func (i *Inventory) Learn(obj client.Object) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if memory, known := i.memories[obj.GetUID()]; known && memory.newest != nil {
+		memory.learn(obj)
+	}
+}
+
+// learn keeps a state unless a newer one is known. Of the same one it keeps the last copy, which is that of the
+// cache: it need not be kept twice.
+func (m *Memory) learn(obj client.Object) {
+	if m.newest != nil {
+		order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), m.newest.GetResourceVersion())
+		if err == nil && order < 0 {
+			return
+		}
+	}
+	m.newest = obj
+}
+
+// OnRemoval has a function called, once, when an object is seen to be being deleted, or gone; at once if it is
+// already. One function of an object at a time; it must be quick. The result ends that.
+func (i *Inventory) OnRemoval(uid types.UID, call func()) (end func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	memory, known := i.memories[uid]
+	if !known || memory.newest == nil {
+		return func() {} // it was not observed yet, or is gone: nobody will tell
+	}
+	memory.onRemoval = call
+	if memory.newest.GetDeletionTimestamp() != nil {
+		memory.removed()
+	}
+	return func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		memory.onRemoval = nil
+	}
+}
+
+func (m *Memory) removed() {
+	if call := m.onRemoval; call != nil {
+		m.onRemoval = nil
+		call()
+	}
+}

@@ -1,0 +1,203 @@
+package kopf
+
+import (
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+)
+
+// Daemon adds a function that runs for as long as the object is there, on a goroutine of its own: it watches a
+// socket, say, or polls at a pace of its own. It is started when the operator first sees an object that
+// passes the filters, and has to return soon when its context ends; context.Cause tells why: [ErrDeleted],
+// [ErrFilteredOut], [ErrPaused], [ErrShutdown]. The object is held by the finalizer until it has returned.
+//
+// Request.Object is the object when it was called, [Request.Latest] the newest state of it. What the daemon has
+// changed in Request.Object is written when it returns, also when it fails. An error means what it means
+// everywhere: it is called again. If it returns nil, it has done its work, and stays down for this object until
+// the operator is restarted, unless [Restart] says otherwise. It has no progress on the object: each process starts it anew.
+//
+// kopf: @kopf.daemon.
+func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
+	h := r.handler("Daemon", id, fn)
+	h.role = daemon
+	return r.add(h, opts)
+}
+
+// Timer adds a function that is called again and again for as long as the object is there: so long after the end of the
+// last call; with [Sharp], so long after its beginning. The first call is at once, or after the [InitialDelay].
+// 0 is for timers with a [Schedule] or [Idle]. The object is held by the finalizer while a call is under way.
+//
+// Request.Object is the newest state of the object; what is changed in it is written after each call, also when
+// that has failed. An error is retried like everywhere, before the interval counts again; a permanent one stops
+// the timer for the object until its essence changes. Timers cost no goroutine between their calls.
+//
+// kopf: @kopf.timer.
+func (r *Resource[T]) Timer(id string, every time.Duration, fn Handler[T], opts ...HandlerOption) *Resource[T] {
+	h := r.handler("Timer", id, fn)
+	h.role = timer
+	h.task.Timer = &daemons.Timer{Interval: every}
+	if every < 0 {
+		h.mistakef("the interval is negative (%s): use a duration of more than zero", every)
+	}
+	return r.add(h, opts)
+}
+
+// RestartPolicy says whether a daemon is started again when it has come to an end by itself.
+type RestartPolicy = daemons.RestartPolicy
+
+// The policies for [Restart].
+const (
+	Never   = daemons.Never   // it stays down until the operator is restarted; the default, as in kopf
+	OnError = daemons.OnError // it is started again when it has failed for good
+	Always  = daemons.Always  // it is started again also when it has returned nil
+)
+
+// Restart says whether a daemon is started again when it has come to an end by itself: after a second, then after
+// twice that each time, up to its [Backoff]. Default: [Never].
+func Restart(policy RestartPolicy) HandlerOption {
+	return func(d *declaration) {
+		d.takes("Restart", daemon)
+		if policy < Never || policy > Always {
+			d.mistakef("Restart(%d) is no policy: use Never, OnError or Always", policy)
+		}
+		d.task.Restart = policy
+	}
+}
+
+// InitialDelay is waited for whenever a daemon or a timer is started: at first sight of the object, also after a
+// restart of the operator, or a pause. Default: 0.
+//
+// kopf: initial_delay=.
+func InitialDelay(delay time.Duration) HandlerOption {
+	return func(d *declaration) {
+		d.takes("InitialDelay", daemon, timer)
+		d.duration("InitialDelay", delay)
+		d.task.InitialDelay, d.delay = delay, nil
+	}
+}
+
+// InitialDelayFunc computes the [InitialDelay] for an object, which it must not change. A negative result means
+// zero.
+//
+// kopf: initial_delay= with a function.
+func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
+	return func(d *declaration) {
+		d.takes("InitialDelayFunc", daemon, timer)
+		if fn == nil {
+			d.mistakef("InitialDelayFunc is nil: give it a function, or use InitialDelay")
+		}
+		d.delay = fn
+	}
+}
+
+// CancellationBackoff is how long after the end of its context a daemon is first said to ignore it, in the log.
+// Default: once a minute.
+//
+// kopf: cancellation_backoff=.
+func CancellationBackoff(pause time.Duration) HandlerOption {
+	return func(d *declaration) {
+		d.takes("CancellationBackoff", daemon)
+		d.duration("CancellationBackoff", pause)
+		d.task.CancellationBackoff = &pause
+	}
+}
+
+// CancellationTimeout is how long after the [CancellationBackoff] a daemon that has not returned is abandoned: its
+// goroutine goes on, but the object is free to go. Default: it is waited for as long as it takes.
+//
+// kopf: cancellation_timeout=.
+func CancellationTimeout(timeout time.Duration) HandlerOption {
+	return func(d *declaration) {
+		d.takes("CancellationTimeout", daemon)
+		d.duration("CancellationTimeout", timeout)
+		d.task.CancellationTimeout = &timeout
+	}
+}
+
+// Sharp has a timer called at points that are its interval apart, counted from the creation of the object,
+// however long its calls take, and whenever the operator was started. Points that pass during a call, or while
+// the operator is down, are left out.
+//
+// kopf: sharp=True.
+func Sharp() HandlerOption {
+	return timing("Sharp", func(_ *declaration, t *daemons.Timer) { t.Sharp = true })
+}
+
+// Idle has a timer wait until the essence of its object has not changed for so long. Without an interval it is
+// called once for each such period; with one, again and again until the next change. Changes that the
+// operator's own handlers make do not count.
+//
+// kopf: idle=.
+func Idle(pause time.Duration) HandlerOption {
+	return timing("Idle", func(d *declaration, t *daemons.Timer) {
+		if pause <= 0 {
+			d.mistakef("Idle is %s: use a duration of more than zero", pause)
+		}
+		t.Idle = pause
+	})
+}
+
+// Jitter puts the calls of a timer off by a random part of its interval, at most by this fraction of it, so that
+// those of many objects spread. 0 to 1; default 0.
+func Jitter(fraction float64) HandlerOption {
+	return timing("Jitter", func(d *declaration, t *daemons.Timer) {
+		if !(fraction >= 0 && fraction <= 1) { // not a number is neither
+			d.mistakef("Jitter is %v: use a fraction from 0 to 1", fraction)
+		}
+		t.Jitter = fraction
+	})
+}
+
+// MaxParallel is for how many objects at a time a timer is called; others wait, and who is due first goes first.
+// Default: [daemons.DefaultMaxParallel].
+func MaxParallel(n int) HandlerOption {
+	return timing("MaxParallel", func(d *declaration, t *daemons.Timer) {
+		if n < 1 {
+			d.mistakef("MaxParallel is %d: use one or more", n)
+		}
+		t.MaxParallel = n
+	})
+}
+
+// Schedule has a timer called at the times that it tells, instead of an interval: Next returns the first one after
+// the given time, or zero if there is none any more. The schedules of github.com/robfig/cron fit. It must be quick,
+// and is used for all objects.
+func Schedule(s interface{ Next(time.Time) time.Time }) HandlerOption {
+	return timing("Schedule", func(d *declaration, t *daemons.Timer) {
+		if s == nil {
+			d.mistakef("Schedule is nil: give it a schedule, or leave it out")
+		}
+		t.Schedule = s
+	})
+}
+
+// timing is an option that only timers have.
+func timing(option string, set func(*declaration, *daemons.Timer)) HandlerOption {
+	return func(d *declaration) {
+		if d.takes(option, timer); d.role == timer {
+			set(d, d.task.Timer)
+		}
+	}
+}
+
+// checkTimer tells what does not go together.
+func (d *declaration) checkTimer() (mistakes []error) {
+	t := d.task.Timer
+	mistakef := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
+	if t.Interval == 0 && t.Idle == 0 && t.Schedule == nil {
+		mistakef("it has no interval, no Idle and no Schedule: give it one; for a single call use a Daemon with an InitialDelay")
+	}
+	if t.Interval != 0 && t.Schedule != nil {
+		mistakef("it has both an interval and a Schedule: make the interval 0, or leave the Schedule out")
+	}
+	if t.Sharp && t.Interval == 0 {
+		mistakef("Sharp needs an interval: give it one, or leave Sharp out")
+	}
+	if t.Jitter != 0 && t.Interval == 0 && t.Schedule == nil {
+		mistakef("Jitter is a fraction of an interval: give it one or a Schedule, or leave Jitter out")
+	}
+	return mistakes
+}

@@ -1,0 +1,372 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// stays is a daemon that notes how it begins, and why it ends.
+func stays[T client.Object](c *calls, id string) kopf.Handler[T] {
+	return func(ctx context.Context, req *kopf.Request[T]) error {
+		c.notef("%s begins for %s", id, req.Object.GetName())
+		<-ctx.Done()
+		c.notef("%s ends for %s: %v", id, req.Object.GetName(), context.Cause(ctx))
+		return nil
+	}
+}
+
+var _ = Describe("Daemons", func() {
+	type W = *v1.Widget
+
+	It("run for each object until it is deleted, which waits for them (DAE-01, DAE-02, DAE-05, DAE-08, FIN-02, B-42)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a, b := widget(ns, "a"), widget(ns, "b")
+		create(ctx, a)
+		leave := make(chan struct{})
+		start(ns, options(kopf.For(&v1.Widget{}).
+			Daemon("watch", func(ctx context.Context, req *kopf.Request[W]) error {
+				seen.notef("begins for %s: %s", req.Object.Name, req.Reason)
+				<-ctx.Done()
+				seen.notef("is told for %s: %v", req.Object.Name, context.Cause(ctx))
+				<-leave
+				seen.notef("ends for %s", req.Object.Name)
+				return nil
+			}).
+			OnDelete("bye", ok[W](seen, "bye"))))
+		create(ctx, b)
+		Eventually(seen.all).Should(ConsistOf("begins for a: daemon", "begins for b: daemon"))
+		Expect(fresh(ctx, a)()).To(HaveField("ObjectMeta.Finalizers", ConsistOf(kopf.DefaultFinalizer)))
+		edit(ctx, a, func(w W) { w.Spec.Size++ })
+		handled(ctx, a)
+		remove(ctx, a)
+		Eventually(seen.all).Should(HaveLen(4))
+		Expect(seen.all()[2:]).To(Equal([]string{"is told for a: " + kopf.ErrDeleted.Error(), "bye:delete"}), "first told, then deleted")
+		Consistently(gone(ctx, a)).Should(BeFalse(), "the finalizer waits for the daemon")
+		Expect(seen.count("bye:delete")).To(Equal(1), "the handlers are not called again meanwhile")
+		close(leave)
+		Eventually(gone(ctx, a)).Should(BeTrue())
+		Expect(seen.all()[4:]).To(Equal([]string{"ends for a"}))
+	}, SpecTimeout(minute))
+
+	It("need no other handlers, and leave nothing on the object but the finalizer", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", stays[W](seen, "watch"))))
+		Eventually(seen.all).Should(HaveLen(1))
+		now, err := fresh(ctx, a)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(now.Annotations).To(BeEmpty())
+		remove(ctx, a)
+		Eventually(gone(ctx, a)).Should(BeTrue())
+		Expect(seen.all()[1:]).To(Equal([]string{"watch ends for a: " + kopf.ErrDeleted.Error()}))
+	}, SpecTimeout(minute))
+
+	It("end when the object does not pass their filters any more, and begin when it does again (DAE-04, DAE-15, FIN-04, FLT-17)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", stays[W](seen, "watch"), kopf.Label("on"))))
+		Consistently(seen.all).Should(BeEmpty())
+		for range 3 {
+			edit(ctx, a, func(w W) { w.Labels = map[string]string{"on": ""} })
+			Eventually(seen.all).Should(HaveLen(1))
+			edit(ctx, a, func(w W) { w.Labels = nil })
+			Eventually(seen.all).Should(Equal([]string{"watch begins for a", "watch ends for a: " + kopf.ErrFilteredOut.Error()}))
+			Eventually(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()))
+			seen.clear()
+		}
+	}, SpecTimeout(minute))
+
+	It("begin again when the old run has ended, if the object passes again while it is stopping (DAE-09, SE-12, B-40)", func(ctx context.Context) {
+		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
+		a := widget(ns, "a")
+		a.Labels = map[string]string{"on": ""}
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, _ *kopf.Request[W]) error {
+			seen.notef("begins")
+			<-ctx.Done()
+			seen.notef("told")
+			<-leave
+			return nil
+		}, kopf.Label("on"))))
+		Eventually(seen.all).Should(Equal([]string{"begins"}))
+		edit(ctx, a, func(w W) { w.Labels = nil })
+		Eventually(seen.all).Should(Equal([]string{"begins", "told"}))
+		Consistently(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", ConsistOf(kopf.DefaultFinalizer)), "it still runs")
+		edit(ctx, a, func(w W) { w.Labels = map[string]string{"on": ""} })
+		Consistently(seen.all).Should(HaveLen(2), "never two of them")
+		close(leave)
+		Eventually(seen.all).Should(Equal([]string{"begins", "told", "begins"}))
+	}, SpecTimeout(minute))
+
+	It("stay down when they have returned, and do not hold the object then (DAE-03, DAE-14, FIN-13)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("once", ok[W](seen, "once"))))
+		Eventually(seen.all).Should(HaveLen(1))
+		Eventually(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()), "nobody else has to do anything")
+		edit(ctx, a, func(w W) { w.Spec.Size++ })
+		Consistently(seen.all).Should(HaveLen(1))
+		r.stop()
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("once", ok[W](seen, "once"))))
+		Eventually(seen.all).Should(HaveLen(2), "another process starts it anew")
+	}, SpecTimeout(minute))
+
+	It("are tried again with their policy, and told so (DAE-11, DAE-12, DAE-16)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		create(ctx, widget(ns, "a"))
+		start(ns, options(kopf.For(&v1.Widget{}).
+			Daemon("tries", failsUntil[W](seen, "tries", 2, errors.New("no luck")), kopf.Backoff(0)).
+			Daemon("gives-up", fails[W](seen, "gives-up", kopf.Temporary(errors.New("no luck"), 0)), kopf.Retries(2))))
+		Eventually(seen.all).Should(ConsistOf("tries:daemon#0", "tries:daemon#1", "tries:daemon#2", "gives-up:daemon#0", "gives-up:daemon#1"))
+		Consistently(seen.all).Should(HaveLen(5))
+	}, SpecTimeout(minute))
+
+	It("that do not stop are reported, abandoned after their timeout, and do not hold the object then (DAE-23, FIN-08, B-42)", func(ctx context.Context) {
+		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
+		a := widget(ns, "a")
+		create(ctx, a)
+		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("deaf", func(context.Context, *kopf.Request[W]) error {
+			seen.notef("begins")
+			<-leave
+			seen.notef("ends")
+			return nil
+		}, kopf.CancellationBackoff(10*time.Millisecond), kopf.CancellationTimeout(200*time.Millisecond))))
+		Eventually(seen.all).Should(HaveLen(1))
+		remove(ctx, a)
+		Eventually(gone(ctx, a)).Should(BeTrue())
+		Expect(r.log.find("is abandoned")).NotTo(BeEmpty())
+		Expect(seen.all()).To(Equal([]string{"begins"}))
+		close(leave)
+		Eventually(seen.all).Should(HaveLen(2))
+	}, SpecTimeout(minute))
+
+	It("see the object change while they run, without a request (KW-05)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, req *kopf.Request[W]) error {
+			last := 0
+			for ctx.Err() == nil {
+				if latest := req.Latest(); latest.Spec.Size != last {
+					last = latest.Spec.Size
+					seen.notef("%d", last)
+				}
+				if !wait(ctx, 5*time.Millisecond) {
+					break
+				}
+			}
+			return nil
+		})))
+		for size := 2; size < 5; size++ {
+			Eventually(seen.all).Should(HaveLen(size - 1))
+			edit(ctx, a, func(w W) { w.Spec.Size = size })
+		}
+		Eventually(seen.all).Should(Equal([]string{"1", "2", "3", "4"}))
+	}, SpecTimeout(minute))
+
+	It("have what they changed written when they return, also when they fail, and their results (DAE-13, B-13)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := untyped(widgetGVK, ns, "a")
+		create(ctx, a)
+		type U = *unstructured.Unstructured
+		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
+			OnUpdate("update", ok[U](seen, "update")).
+			OnCreate("create", ok[U](seen, "create")).
+			Daemon("writes", func(_ context.Context, req *kopf.Request[U]) error {
+				seen.notef("writes#%d", req.Attempt.Number)
+				Expect(unstructured.SetNestedField(req.Object.Object, fmt.Sprint("attempt ", req.Attempt.Number), "status", "phase")).To(Succeed())
+				Expect(unstructured.SetNestedField(req.Object.Object, int64(10+req.Attempt.Number), "spec", "size")).To(Succeed())
+				req.SetResult(map[string]any{"done": true})
+				if req.Attempt.Number < 2 {
+					return kopf.Temporary(errors.New("not yet"), 0)
+				}
+				return nil
+			})))
+		Eventually(valueAt(ctx, a, "status")).Should(Equal(map[string]any{"phase": "attempt 2", "writes": map[string]any{"done": true}}))
+		handled(ctx, a)
+		Expect(valueAt(ctx, a, "spec", "size")()).To(BeEquivalentTo(12))
+		Consistently(func() int { return seen.count("update:update") }).Should(BeZero(), "its own edits are no updates")
+		edit(ctx, a, func(u U) { Expect(unstructured.SetNestedField(u.Object, "green", "spec", "color")).To(Succeed()) })
+		Eventually(func() int { return seen.count("update:update") }).Should(Equal(1), "those of others are")
+	}, SpecTimeout(minute))
+
+	It("stop when the operator does, and write what they have done until then (DAE-41, DAE-44, RUN-22)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		r := start(ns, options(
+			kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, req *kopf.Request[W]) error {
+				seen.notef("begins")
+				<-ctx.Done()
+				seen.notef("%v", context.Cause(ctx))
+				req.Object.Status.Phase = "stopped"
+				return nil
+			}),
+			kopf.OnCleanup("cleanup", func(context.Context) error { seen.notef("cleanup"); return nil })))
+		Eventually(seen.all).Should(HaveLen(1))
+		r.stop()
+		Expect(seen.all()).To(Equal([]string{"begins", kopf.ErrShutdown.Error(), "cleanup"}))
+		now, err := fresh(ctx, a)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(now.Status.Phase).To(Equal("stopped"))
+		Expect(controllerutil.ContainsFinalizer(now, kopf.DefaultFinalizer)).To(BeTrue(), "it is there for the next process")
+	}, SpecTimeout(minute))
+
+	It("begin after their delay, which may depend on the object (DAE-10)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		r := start(ns, options(kopf.For(&v1.Widget{}).
+			Daemon("at-once", ok[W](seen, "at-once"), kopf.InitialDelayFunc(func(obj client.Object) time.Duration {
+				return -time.Duration(obj.(W).Spec.Size)
+			})).
+			Daemon("never", ok[W](seen, "never"), kopf.InitialDelay(time.Hour)).
+			Daemon("broken", ok[W](seen, "broken"), kopf.InitialDelayFunc(func(client.Object) time.Duration { panic("oops") }))))
+		Eventually(seen.all).Should(Equal([]string{"at-once:daemon"}))
+		Consistently(seen.all).Should(HaveLen(1))
+		Expect(r.log.find("InitialDelayFunc panicked: oops")).NotTo(BeEmpty())
+		remove(ctx, a)
+		Eventually(gone(ctx, a)).Should(BeTrue(), "what has not begun is not waited for")
+	}, SpecTimeout(minute))
+
+	It("are told of a deletion at once, even if all workers are busy (SE-53, DAE-08)", func(ctx context.Context) {
+		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+			Daemon("watch", stays[W](seen, "watch")).
+			OnUpdate("hangs", func(context.Context, *kopf.Request[W]) error {
+				seen.notef("hangs")
+				<-leave
+				return nil
+			})))
+		handled(ctx, a)
+		edit(ctx, a, func(w W) { w.Spec.Size++ })
+		Eventually(seen.all).Should(Equal([]string{"watch begins for a", "hangs"}))
+		remove(ctx, a)
+		Eventually(seen.all).Should(HaveLen(3))
+		Expect(seen.all()[2]).To(Equal("watch ends for a: " + kopf.ErrDeleted.Error()))
+		close(leave)
+		Eventually(gone(ctx, a)).Should(BeTrue())
+	}, SpecTimeout(minute))
+
+	It("end also for objects that go without waiting for anybody (SE-18, B-04)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", stays[W](seen, "watch"))))
+		Eventually(seen.all).Should(HaveLen(1))
+		edit(ctx, a, func(w W) { w.Finalizers = nil })
+		remove(ctx, a)
+		Eventually(seen.all).Should(HaveLen(2))
+		Expect(seen.all()[1]).To(Equal("watch ends for a: " + kopf.ErrDeleted.Error()))
+	}, SpecTimeout(minute))
+
+	It("write to no other object that has their object's name by now (B-06)", func(ctx context.Context) {
+		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("late", func(ctx context.Context, req *kopf.Request[W]) error {
+			if req.Object.Spec.Color != "red" {
+				return nil
+			}
+			seen.notef("begins")
+			<-leave
+			req.Object.Status.Phase = "from the past"
+			req.Object.Labels = map[string]string{"from": "the-past"}
+			return nil
+		}, kopf.CancellationTimeout(0))))
+		Eventually(seen.all).Should(HaveLen(1))
+		remove(ctx, a)
+		Eventually(gone(ctx, a)).Should(BeTrue())
+		b := widget(ns, "a")
+		b.Spec.Color = "blue"
+		create(ctx, b)
+		close(leave)
+		Consistently(fresh(ctx, b)).Should(And(HaveField("Status.Phase", BeEmpty()), HaveField("ObjectMeta.Labels", BeEmpty())))
+	}, SpecTimeout(minute))
+
+	It("have a logger that says what they are (DAE-19, LOG)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		create(ctx, widget(ns, "a"))
+		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, _ *kopf.Request[W]) error {
+			log.FromContext(ctx).Info("Here I am")
+			seen.notef("said")
+			return nil
+		})))
+		Eventually(seen.all).Should(HaveLen(1))
+		Expect(r.log.find("Here I am")).To(ConsistOf(And(
+			ContainSubstring(`"handler"="watch"`), ContainSubstring(`"reason"="daemon"`), ContainSubstring(`"attempt"=0`),
+			ContainSubstring(`"name"="a"`), ContainSubstring(`"kind"="Widget"`))))
+	}, SpecTimeout(minute))
+})
+
+// wait returns false if the context has ended.
+func wait(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+var _ = Describe("Handlers with CancelOnDelete", func() {
+	type W = *v1.Widget
+
+	It("are told when their object is being deleted, and do not hold that up (SE-53)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		var once sync.Once
+		works := func(ctx context.Context, req *kopf.Request[W]) error {
+			seen.notef("%s begins", req.Handler)
+			<-ctx.Done()
+			once.Do(func() { seen.notef("%s: %v", req.Handler, context.Cause(ctx)) })
+			return context.Cause(ctx)
+		}
+		r := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+			OnCreate("long", works, kopf.CancelOnDelete()).
+			OnCreate("next", ok[W](seen, "next")).
+			OnDelete("bye", ok[W](seen, "bye"))))
+		Eventually(seen.all).Should(Equal([]string{"long begins"}))
+		remove(ctx, a)
+		Eventually(gone(ctx, a)).Should(BeTrue())
+		Expect(seen.all()).To(Equal([]string{"long begins", "long: " + kopf.ErrDeleted.Error(), "bye:delete"}))
+		Expect(r.log.find("interrupted")).NotTo(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("are told also if they are level-triggered", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+			OnReconcile("level", func(ctx context.Context, _ *kopf.Request[W]) error {
+				seen.notef("begins")
+				<-ctx.Done()
+				seen.notef("%v", context.Cause(ctx))
+				return nil
+			}, kopf.CancelOnDelete(), kopf.Field("metadata.deletionTimestamp", kopf.Absent))))
+		Eventually(seen.all).Should(HaveLen(1))
+		remove(ctx, a)
+		Eventually(seen.all).Should(Equal([]string{"begins", kopf.ErrDeleted.Error()}))
+	}, SpecTimeout(minute))
+})

@@ -1,0 +1,240 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// soon is a schedule with a time every so often, counted from midnight.
+type soon time.Duration
+
+func (s soon) Next(from time.Time) time.Time {
+	return from.Truncate(time.Duration(s)).Add(time.Duration(s))
+}
+
+var _ = Describe("Timers", func() {
+	type W = *v1.Widget
+	tick := 50 * time.Millisecond
+	calledFor := func(seen *calls, entry string) func() int { return func() int { return seen.count(entry) } }
+
+	It("are called again and again, with the newest state, until the object is deleted (TIM-01, TIM-02, TIM-03, TIM-11)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).Timer("poll", tick, func(_ context.Context, req *kopf.Request[W]) error {
+			seen.notef("%s %d #%d", req.Reason, req.Object.Spec.Size, req.Attempt.Number)
+			return nil
+		})))
+		Eventually(calledFor(seen, "timer 1 #0")).Should(BeNumerically(">", 3))
+		Expect(fresh(ctx, a)()).To(HaveField("ObjectMeta.Finalizers", ConsistOf(kopf.DefaultFinalizer)))
+		edit(ctx, a, func(w W) { w.Spec.Size = 2 })
+		Eventually(calledFor(seen, "timer 2 #0")).Should(BeNumerically(">", 3))
+		remove(ctx, a)
+		Eventually(gone(ctx, a)).Should(BeTrue())
+		n := len(seen.all())
+		Consistently(seen.all).Should(HaveLen(n))
+	}, SpecTimeout(minute))
+
+	It("write what they have changed after each call, which is no update, and does not begin their idle time anew (DAE-13, TIM-06, TIM-07, SE-11, B-13)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		var n atomic.Int64
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("create", ok[W](seen, "create")).
+			OnUpdate("update", ok[W](seen, "update")).
+			Timer("counts", tick, func(_ context.Context, req *kopf.Request[W]) error {
+				req.Object.Spec.Size = int(n.Add(1))
+				req.Object.Spec.Tags = []string{fmt.Sprint(req.Object.Spec.Size)}
+				req.Object.Status.Phase = fmt.Sprint(req.Object.Spec.Size)
+				return nil
+			}, kopf.Idle(2*tick))))
+		Eventually(fresh(ctx, a)).Should(HaveField("Spec.Size", BeNumerically(">", 5)))
+		Expect(seen.count("update:update")).To(BeZero())
+		edit(ctx, a, func(w W) { w.Spec.Color = "blue" })
+		Eventually(seen.all).Should(ContainElement("update:update"))
+		size := n.Load()
+		Eventually(n.Load).Should(BeNumerically(">", size+3))
+		Expect(seen.count("update:update")).To(Equal(1))
+		Eventually(func(g Gomega) {
+			now, err := fresh(ctx, a)()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(now.Annotations[baselineKey]).To(ContainSubstring(`"color":"blue"`))
+		}).Should(Succeed())
+	}, SpecTimeout(minute))
+
+	It("go on while a handler of their object is busy or fails, which goes on while they are (TIM-16)", func(ctx context.Context) {
+		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("hangs", func(context.Context, *kopf.Request[W]) error { seen.notef("hangs"); <-leave; return nil }).
+			OnUpdate("fails", fails[W](seen, "fails", errors.New("no luck")), kopf.Backoff(tick)).
+			Timer("poll", tick, ok[W](seen, "poll")).
+			Timer("slow", tick, func(ctx context.Context, _ *kopf.Request[W]) error {
+				seen.notef("slow")
+				<-ctx.Done()
+				return nil
+			})))
+		Eventually(seen.all).Should(ContainElement("hangs"))
+		n := seen.count("poll:timer")
+		Eventually(calledFor(seen, "poll:timer")).Should(BeNumerically(">", n+3))
+		close(leave)
+		handled(ctx, a)
+		edit(ctx, a, func(w W) { w.Spec.Size = 2 })
+		Eventually(seen.all).Should(ContainElement("fails:update#3"))
+		n = seen.count("poll:timer")
+		Eventually(calledFor(seen, "poll:timer")).Should(BeNumerically(">", n+3))
+		Expect(seen.count("slow")).To(Equal(1), "a timer does not overlap with itself")
+	}, SpecTimeout(minute))
+
+	It("that fail are tried again, and with their limits; after a permanent error they wait for a change of the essence (TIM-12, TIM-13, TIM-14, B-41)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).
+			Timer("chain", tick, failsUntil[W](seen, "chain", 2, errors.New("no luck")), kopf.Backoff(time.Millisecond)).
+			Timer("dead", tick, func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("dead %d", req.Object.Spec.Size)
+				return kopf.Permanent(errors.New("never"))
+			})))
+		Eventually(calledFor(seen, "chain:timer#2")).Should(BeNumerically(">", 2))
+		Expect(seen.count("chain:timer#3")).To(BeZero())
+		Expect(seen.count("dead 1")).To(Equal(1))
+		edit(ctx, a, func(w W) { w.Status.Phase = "no matter" })
+		Expect(k8s.Status().Update(ctx, a)).To(Succeed())
+		Consistently(calledFor(seen, "dead 1")).Should(Equal(1))
+		edit(ctx, a, func(w W) { w.Spec.Size = 2 })
+		Eventually(calledFor(seen, "dead 2")).Should(Equal(1))
+		Consistently(calledFor(seen, "dead 2")).Should(Equal(1))
+	}, SpecTimeout(minute))
+
+	It("with Idle wait for their object to be left alone; those without an interval are called once for each such time (TIM-05, TIM-08, TIM-09, SE-13)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).
+			Timer("once", 0, func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("once %d", req.Object.Spec.Size)
+				return nil
+			}, kopf.Idle(10*tick)).
+			Timer("again", tick, func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("again %d", req.Object.Spec.Size)
+				return nil
+			}, kopf.Idle(10*tick))))
+		Eventually(seen.all).Should(ContainElements("once 1", "again 1"))
+		for size := 2; size < 5; size++ {
+			edit(ctx, a, func(w W) { w.Spec.Size = size })
+		}
+		Eventually(seen.all).Should(ContainElements("once 4", "again 4"))
+		Eventually(calledFor(seen, "again 4")).Should(BeNumerically(">", 3))
+		Expect(seen.count("once 1")).To(Equal(1))
+		Expect(seen.count("once 4")).To(Equal(1))
+		remove(ctx, a)
+		Eventually(gone(ctx, a)).Should(BeTrue(), "waiting for a change does not hold it up")
+	}, SpecTimeout(minute))
+
+	It("follow schedules", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		create(ctx, widget(ns, "a"))
+		points := make(chan time.Duration, 100)
+		start(ns, options(kopf.For(&v1.Widget{}).Timer("cron", 0, func(context.Context, *kopf.Request[W]) error {
+			points <- time.Since(time.Now().Truncate(200 * time.Millisecond))
+			return nil
+		}, kopf.Schedule(soon(200*time.Millisecond)))))
+		for range 3 {
+			Eventually(points).Should(Receive(BeNumerically("<", 150*time.Millisecond)))
+		}
+	}, SpecTimeout(minute))
+
+	It("wait out the faults of the API server for what they have changed (SE-40, DAE-17)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		var broken atomic.Bool
+		broken.Store(true)
+		r := start(ns, options(kopf.For(&v1.Widget{}).Timer("writes", tick, func(_ context.Context, req *kopf.Request[W]) error {
+			seen.notef("called")
+			req.Object.Status.Phase = "written"
+			return nil
+		})), through(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(req *http.Request) (*http.Response, error) {
+				if broken.Load() && strings.HasSuffix(req.URL.Path, "/status") {
+					return nil, errors.New("the line is dead")
+				}
+				return next.RoundTrip(req)
+			})
+		}))
+		create(ctx, a)
+		Eventually(func() []string { return r.log.find("it is tried again", "the line is dead") }).ShouldNot(BeEmpty())
+		Expect(seen.all()).To(HaveLen(1), "it is not called again before that is written")
+		broken.Store(false)
+		Eventually(fresh(ctx, a)).Should(HaveField("Status.Phase", "written"))
+		Eventually(seen.all).Should(ContainElement("called"))
+	}, SpecTimeout(minute))
+
+	It("fail with what the API server does not accept", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		r := start(ns, options(kopf.For(&v1.Widget{}).Timer("asks", tick, func(_ context.Context, req *kopf.Request[W]) error {
+			seen.notef("#%d", req.Attempt.Number)
+			req.Object.Spec.Size = 5000
+			req.Object.Status.Phase = "half"
+			return nil
+		}, kopf.Backoff(tick), kopf.Retries(3))))
+		Eventually(seen.all).Should(Equal([]string{"#0", "#1", "#2"}))
+		Eventually(func() []string { return r.log.find("Timer failed for good", "rejects") }).ShouldNot(BeEmpty())
+		Expect(fresh(ctx, a)()).To(HaveField("Status.Phase", BeEmpty()), "nothing of it was written")
+	}, SpecTimeout(minute))
+
+	It("keep what others add to a list at the same time", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		a := widget(ns, "a")
+		create(ctx, a)
+		working, leave := make(chan struct{}), make(chan struct{})
+		start(ns, options(kopf.For(&v1.Widget{}).Timer("adds", time.Hour, func(_ context.Context, req *kopf.Request[W]) error {
+			req.Object.Spec.Tags = append(req.Object.Spec.Tags, "ours")
+			close(working)
+			<-leave
+			return nil
+		})))
+		Eventually(working).Should(BeClosed())
+		edit(ctx, a, func(w W) { w.Spec.Tags = append(w.Spec.Tags, "theirs") })
+		close(leave)
+		Eventually(fresh(ctx, a)).Should(HaveField("Spec.Tags", ConsistOf("ours", "theirs")))
+	}, SpecTimeout(minute))
+
+	It("are called for no more objects at a time than they may", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		for i := range 10 {
+			create(ctx, widget(ns, fmt.Sprint("w", i)))
+		}
+		var running, most, total atomic.Int64
+		start(ns, options(kopf.For(&v1.Widget{}).Timer("poll", time.Millisecond, func(ctx context.Context, _ *kopf.Request[W]) error {
+			defer running.Add(-1)
+			if n := running.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			total.Add(1)
+			wait(ctx, 5*time.Millisecond)
+			return nil
+		}, kopf.MaxParallel(2), kopf.Jitter(0.5))))
+		Eventually(total.Load).Should(BeNumerically(">", 40))
+		Expect(most.Load()).To(BeEquivalentTo(2))
+	}, SpecTimeout(minute))
+})
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
