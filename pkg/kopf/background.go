@@ -1,7 +1,7 @@
 package kopf
 
 import (
-	"fmt"
+	"errors"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -186,18 +186,18 @@ func timing(option string, set func(*declaration, *daemons.Timer)) HandlerOption
 // checkTimer tells what does not go together.
 func (d *declaration) checkTimer() (mistakes []error) {
 	t := d.task.Timer
-	mistakef := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
 	if t.Interval == 0 && t.Idle == 0 && t.Schedule == nil {
-		mistakef("it has no interval, no Idle and no Schedule: give it one; for a single call use a Daemon with an InitialDelay")
+		mistakes = append(mistakes, errors.New("it has no interval, no Idle and no Schedule: give it one; "+
+			"for a single call use a Daemon with an InitialDelay"))
 	}
 	if t.Interval != 0 && t.Schedule != nil {
-		mistakef("it has both an interval and a Schedule: make the interval 0, or leave the Schedule out")
+		mistakes = append(mistakes, errors.New("it has both an interval and a Schedule: make the interval 0, or leave the Schedule out"))
 	}
 	if t.Sharp && t.Interval == 0 {
-		mistakef("Sharp needs an interval: give it one, or leave Sharp out")
+		mistakes = append(mistakes, errors.New("Sharp needs an interval: give it one, or leave Sharp out"))
 	}
 	if t.Jitter != 0 && t.Interval == 0 && t.Schedule == nil {
-		mistakef("Jitter is a fraction of an interval: give it one or a Schedule, or leave Jitter out")
+		mistakes = append(mistakes, errors.New("Jitter is a fraction of an interval: give it one or a Schedule, or leave Jitter out"))
 	}
 	return mistakes
 }

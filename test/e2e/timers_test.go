@@ -25,7 +25,7 @@ func (s soon) Next(from time.Time) time.Time {
 
 var _ = Describe("Timers", func() {
 	type W = *v1.Widget
-	tick := 50 * time.Millisecond
+	const tick = 50 * time.Millisecond
 	calledFor := func(seen *calls, entry string) func() int { return func() int { return seen.count(entry) } }
 
 	It("are called again and again, with the newest state, until the object is deleted (TIM-01, TIM-02, TIM-03, TIM-11)", func(ctx context.Context) {
