@@ -92,14 +92,14 @@ func (e *Engine) touch(c *cycle) {
 }
 
 // absorb takes what background work has changed in the essence for handled: it is no update (B-13).
-func (e *Engine) absorb(c *cycle) {
+func (e *Engine) absorb(c *cycle, same bool) {
 	known, ok := c.memory.Background.(*companion)
 	if !ok {
 		return
 	}
 	edits, copies := known.visible(c.before, c.content)
-	if c.then == nil {
-		known.drop(edits...) // there is nothing that it could be held against
+	if c.then == nil || same {
+		known.drop(edits...) // there is nothing that it could be held against, or it is there
 		return
 	}
 	for _, one := range copies {
@@ -108,16 +108,19 @@ func (e *Engine) absorb(c *cycle) {
 	c.absorbed, c.folds = edits, copies
 }
 
-// absorbPinned does it for the essence that the cycle has begun with.
-func (e *Engine) absorbPinned(c *cycle) {
-	for _, one := range c.folds {
-		if c.isPinned() && c.lost == "" {
-			c.now = e.folded(one.base, c.now, one.doc)
-		}
+// refolded does it for an essence that is kept besides.
+func (e *Engine) refolded(c *cycle, k kept) kept {
+	essence := e.essenceOf(k)
+	if essence == nil || len(c.folds) == 0 {
+		return k
 	}
+	for _, one := range c.folds {
+		essence = e.folded(one.base, essence, one.doc)
+	}
+	return keptOf(essence, k)
 }
 
-// absorbed is for what stands in the stored baseline by now.
+// isAbsorbed is for what stands in the stored baseline by now.
 func (c *cycle) isAbsorbed() {
 	if known, ok := c.memory.Background.(*companion); ok && len(c.absorbed) > 0 {
 		known.drop(c.absorbed...)

@@ -31,7 +31,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	case stored != nil:
 		c.then = e.recall(ctx, stored)
 	}
-	e.absorb(c)
+	e.absorb(c, same)
 	onlyDigest, sameDigest := isDigest(c.then, c.live)
 	switch {
 	case sameDigest:
@@ -47,7 +47,6 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		Initial:  c.memory.Listed && !c.memory.Handled,
 	}
 	e.unpin(ctx, c, stored)
-	e.absorbPinned(c)
 	switch {
 	case c.lost != "", c.turned:
 		c.facts.Changed = true

@@ -47,6 +47,10 @@ func (e *Engine) unpin(ctx context.Context, c *cycle, stored []byte) {
 		log.FromContext(ctx).Info("Warning: the pinned configuration is unreadable and taken as absent", "error", err.Error())
 		return
 	}
+	p.kept = e.refolded(c, p.kept)
+	if p.Seen != nil {
+		p.Seen = new(e.refolded(c, *p.Seen))
+	}
 	reason := causation.Create
 	if c.facts.Known {
 		reason = causation.Update
@@ -112,9 +116,18 @@ func (e *Engine) sees(c *cycle) {
 	if c.reason == causation.Delete || !c.isPinned() {
 		return
 	}
-	if text, err := essence.Encode(c.live); err == nil {
-		c.seen = &kept{Digest: digest(text), Essence: text}
+	if seen := keptOf(c.live, kept{}); seen.Digest != "" {
+		c.seen = &seen
 	}
+}
+
+// keptOf is an essence to be kept; something else if it has no JSON form.
+func keptOf(of map[string]any, otherwise kept) kept {
+	text, err := essence.Encode(of)
+	if err != nil {
+		return otherwise
+	}
+	return kept{Digest: digest(text), Essence: text}
 }
 
 // pin keeps the essence that is being handled for the passes to come.

@@ -210,6 +210,7 @@ func carried(was, wanted, is []any) []any {
 		return wanted
 	}
 	removed, added := without(was, wanted), without(wanted, was)
+	added = without(added, without(is, was)) // it may be there already
 	return append(without(is, removed), added...)
 }
 

@@ -1,0 +1,265 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+type widget = *v1.Widget
+
+// An era is the life of one process.
+type era struct{ from, to time.Time }
+
+// live runs an operator for a while.
+func live(t *testing.T, config *rest.Config, scheme *runtime.Scheme, for_ time.Duration, options ...kopf.Option) era {
+	t.Helper()
+	mgr, err := manager.New(config, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
+	must(t, err)
+	must(t, kopf.SetupWithManager(mgr, options...))
+	one := era{from: time.Now()}
+	ctx, stop := context.WithTimeout(t.Context(), for_)
+	defer stop()
+	must(t, mgr.Start(ctx))
+	one.to = time.Now()
+	return one
+}
+
+func newWorld(t *testing.T) (*rest.Config, *runtime.Scheme, client.Client) {
+	t.Helper()
+	scheme, config := runtime.NewScheme(), simulated()
+	must(t, v1.AddToScheme(scheme))
+	users, err := client.New(config, client.Options{Scheme: scheme})
+	must(t, err)
+	return config, scheme, users
+}
+
+func makeWidget(t *testing.T, users client.Client, name string) widget {
+	t.Helper()
+	obj := &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}
+	obj.Namespace, obj.Name = namespace, name
+	must(t, users.Create(t.Context(), obj))
+	return obj
+}
+
+// A diary notes when something happened to which object.
+type diary struct {
+	mu    sync.Mutex
+	times map[string][]time.Time
+}
+
+func (d *diary) note(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.times == nil {
+		d.times = map[string][]time.Time{}
+	}
+	d.times[name] = append(d.times[name], time.Now())
+}
+
+func (d *diary) within(name string, one era) (all []time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, at := range d.times[name] {
+		if !at.Before(one.from) && !at.After(one.to) {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// TIM-01, TIM-04, DAE-11: an operator is restarted twenty times while users and its own handlers keep changing the
+// objects. No timer is lost, none doubled, and sharp ones keep their points.
+func TestTimersInAStormOfRestarts(t *testing.T) {
+	const sharp, plain = 10 * time.Second, 7 * time.Second
+	for seed := range uint64(5) {
+		synctest.Test(t, func(t *testing.T) {
+			dice := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // it has to be the same again
+			config, scheme, users := newWorld(t)
+			objects := map[string]time.Time{}
+			for i := range 20 {
+				obj := makeWidget(t, users, fmt.Sprint("w", i))
+				objects[obj.Name] = obj.CreationTimestamp.Time
+				<-time.After(time.Duration(dice.Int64N(int64(3 * time.Second))))
+			}
+			points, beats, watches := &diary{}, &diary{}, &diary{}
+			databases := func() kopf.Option {
+				return kopf.For(&v1.Widget{}).
+					Timer("sharp", sharp, func(_ context.Context, req *kopf.Request[widget]) error {
+						points.note(req.Object.Name)
+						req.Object.Status.Phase = time.Now().String()
+						return nil
+					}, kopf.Sharp()).
+					Timer("plain", plain, func(_ context.Context, req *kopf.Request[widget]) error {
+						beats.note(req.Object.Name)
+						return nil
+					}).
+					Daemon("watch", func(ctx context.Context, req *kopf.Request[widget]) error {
+						watches.note(req.Object.Name)
+						<-ctx.Done()
+						return nil
+					}).
+					OnUpdate("fails", func(context.Context, *kopf.Request[widget]) error { return errors.New("no luck") },
+						kopf.Backoff(3*time.Second))
+			}
+			ctx, quiet := context.WithCancel(t.Context())
+			var crowd sync.WaitGroup
+			crowd.Go(func() {
+				for n := 2; ctx.Err() == nil; n++ {
+					obj := &v1.Widget{}
+					obj.Namespace, obj.Name = namespace, fmt.Sprint("w", n%20)
+					patch(ctx, t, users, obj, fmt.Sprintf(`{"spec":{"size":%d}}`, n))
+					select {
+					case <-ctx.Done():
+					case <-time.After(500 * time.Millisecond):
+					}
+				}
+			})
+			var eras []era
+			for range 20 {
+				eras = append(eras, live(t, config, scheme, time.Second+time.Duration(dice.Int64N(int64(40*time.Second))), databases()))
+				<-time.After(time.Duration(dice.Int64N(int64(15 * time.Second))))
+			}
+			quiet()
+			crowd.Wait()
+
+			for name, created := range objects {
+				for i, one := range eras {
+					checkSharp(t, fmt.Sprintf("seed %d, process %d, %s", seed, i, name), points.within(name, one), created, sharp, one)
+					checkPlain(t, fmt.Sprintf("seed %d, process %d, %s", seed, i, name), beats.within(name, one), plain, one)
+					if n := len(watches.within(name, one)); n != 1 {
+						t.Errorf("seed %d, process %d, %s: its daemon was started %d times", seed, i, name, n)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A start takes that long until all timers are there, in virtual time: the finalizers are written.
+const settled = 500 * time.Millisecond
+
+func checkSharp(t *testing.T, what string, seen []time.Time, created time.Time, interval time.Duration, one era) {
+	t.Helper()
+	used := map[int64]bool{}
+	for _, at := range seen {
+		since := at.Sub(created)
+		if since%interval > 10*time.Millisecond {
+			t.Errorf("%s: the timer was called %s after a point", what, since%interval)
+		}
+		if k := int64(since / interval); used[k] {
+			t.Errorf("%s: point %d was used twice", what, k)
+		} else {
+			used[k] = true
+		}
+	}
+	first := one.from.Add(settled).Sub(created)/interval + 1
+	for k := int64(first); created.Add(time.Duration(k) * interval).Before(one.to); k++ {
+		if !used[k] {
+			t.Errorf("%s: point %d was not used", what, k)
+		}
+	}
+}
+
+func checkPlain(t *testing.T, what string, seen []time.Time, interval time.Duration, one era) {
+	t.Helper()
+	if len(seen) == 0 || seen[0].Sub(one.from) > settled {
+		t.Errorf("%s: the timer was not called at the start: %v", what, seen)
+		return
+	}
+	for i := 1; i < len(seen); i++ {
+		if pause := seen[i].Sub(seen[i-1]); pause < interval || pause > interval+10*time.Millisecond {
+			t.Errorf("%s: the timer was called after %s", what, pause)
+		}
+	}
+	if left := one.to.Sub(seen[len(seen)-1]); left > interval+10*time.Millisecond {
+		t.Errorf("%s: the timer was lost %s before the end", what, left)
+	}
+}
+
+// B-01, B-13: what timers and daemons change in the essence of an object is no update, whatever its handlers are in the
+// middle of; what users change is, and each handler has seen it in the end.
+func TestEditsInTheBackgroundAreNoUpdates(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			dice := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // it has to be the same again
+			config, scheme, users := newWorld(t)
+			obj := makeWidget(t, users, "one")
+			var mu sync.Mutex
+			ticks, updates, last := 0, 0, map[string]int{}
+			fails := func() bool { mu.Lock(); defer mu.Unlock(); return dice.IntN(3) == 0 }
+			update := func(id string) kopf.Handler[widget] {
+				return func(_ context.Context, req *kopf.Request[widget]) error {
+					<-time.After(time.Duration(dice.Int64N(int64(2 * time.Second))))
+					if fails() {
+						return kopf.Temporary(errors.New("no luck"), time.Second)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					for _, item := range req.Diff {
+						if item.Path[0] == "spec" && len(item.Path) > 1 && item.Path[1] == "size" {
+							last[id] = int(item.New.(int64))
+						}
+						if len(item.Path) > 1 && (item.Path[1] == "tags" || item.Path[1] == "labels") {
+							t.Errorf("seed %d: the edit of a timer came as an update: %v", seed, req.Diff)
+						}
+					}
+					updates++
+					return nil
+				}
+			}
+			ended := make(chan era, 1)
+			go func() {
+				ended <- live(t, config, scheme, 5*time.Minute, kopf.For(&v1.Widget{}).
+					OnUpdate("first", update("first")).
+					OnUpdate("second", update("second")).
+					Timer("tags", 700*time.Millisecond, func(_ context.Context, req *kopf.Request[widget]) error {
+						mu.Lock()
+						defer mu.Unlock()
+						if ticks++; ticks > 200 {
+							return nil
+						}
+						req.Object.Spec.Tags = append(req.Object.Spec.Tags, fmt.Sprint(ticks))
+						req.Object.Labels = map[string]string{"tick": fmt.Sprint(ticks)}
+						req.Object.Status.Phase = fmt.Sprint(ticks)
+						if len(req.Object.Spec.Tags) > 5 {
+							req.Object.Spec.Tags = req.Object.Spec.Tags[3:]
+						}
+						return nil
+					}))
+			}()
+			size := 1
+			for range 15 {
+				<-time.After(time.Duration(dice.Int64N(int64(8 * time.Second))))
+				size++
+				patch(t.Context(), t, users, obj, fmt.Sprintf(`{"spec":{"size":%d}}`, size))
+			}
+			<-ended
+			if last["first"] != size || last["second"] != size {
+				t.Errorf("seed %d: the handlers have seen %v last, and the size is %d", seed, last, size)
+			}
+			now := &v1.Widget{}
+			must(t, users.Get(t.Context(), client.ObjectKeyFromObject(obj), now))
+			if now.Spec.Size != size || now.Status.Phase != "200" || now.Labels["tick"] != "200" {
+				t.Errorf("seed %d: it is %+v in the end, with %v", seed, now.Spec, now.Labels)
+			}
+			if updates > 40 {
+				t.Errorf("seed %d: %d updates of 2 handlers were handled for 15 edits", seed, updates)
+			}
+		})
+	}
+}
