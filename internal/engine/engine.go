@@ -42,7 +42,10 @@ func New(settings Settings, kind Kind) *Engine {
 		Sights: len(kind.Spies.IDs()) > 0,
 		Stirs:  len(kind.Levels.IDs()) > 0,
 	})}
-	e.supervisor = daemons.New(daemons.Options{OnEnd: func(key daemons.Key) { e.wake(key.UID) }})
+	e.supervisor = daemons.New(daemons.Options{
+		OnEnd:       func(key daemons.Key) { e.wake(key.UID) },
+		GracePeriod: daemons.DefaultGracePeriod + writeTimeout, // they have something to write when they have ended
+	})
 	e.shape = essence.Shape{Fields: e.Fields, Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}
 	e.writer = &patching.Writer{
 		Client: e.Client, Live: e.Live, New: e.New, HasStatus: e.HasStatus,

@@ -73,38 +73,38 @@ const (
 	lastDepositPause  = 30 * time.Second
 )
 
+// maxContests is how often a change is fitted anew to lists that others keep changing.
+const maxContests = 10
+
 // deposit writes what background work has changed. Faults of the API are waited out for as long as the work may go
 // on (SE-40); when it has to stop, there is one more attempt. The error says that the server does not
 // accept it, or that it could not be written in the end.
 func (e *Engine) deposit(ctx context.Context, c *cycle, doc patching.Document, a *companion) error {
-	pause := firstDepositPause
+	pause, contests := firstDepositPause, 0
 	for {
-		stopping := ctx.Err() != nil
+		last := ctx.Err() != nil
 		err := e.depositOnce(ctx, c, doc, a)
+		if _, contested := errors.AsType[*patching.ContestedError](err); contested && contests < maxContests {
+			contests++
+			if doc, err = e.refit(ctx, c, doc); err == nil {
+				continue
+			}
+		}
 		switch {
 		case err == nil, errors.Is(err, patching.ErrGone):
 			return nil
-		case stopping || errors.Is(err, errClosed):
-			return fmt.Errorf("what was changed last could not be written: %w", err)
-		}
-		wait := pause
-		if _, contested := errors.AsType[*patching.ContestedError](err); contested {
-			doc, err = e.refit(ctx, c, doc)
-			wait = conflictPause
-		}
-		switch {
-		case errors.Is(err, patching.ErrGone):
-			return nil
 		case refused(err):
 			return err
-		case err != nil:
-			log.FromContext(ctx).Info("What was changed cannot be written now; it is tried again", "error", err.Error(), "retryAfter", pause.String())
-			if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-				wait = max(wait, time.Duration(seconds)*time.Second)
-			}
-			pause = min(2*pause, lastDepositPause)
+		case last, errors.Is(err, errClosed):
+			return fmt.Errorf("what was changed last could not be written: %w", err)
+		}
+		log.FromContext(ctx).Info("What was changed cannot be written now; it is tried again", "error", err.Error(), "retryAfter", pause.String())
+		wait := pause
+		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+			wait = max(wait, time.Duration(seconds)*time.Second)
 		}
 		sleep(ctx, wait)
+		pause = min(2*pause, lastDepositPause)
 	}
 }
 

@@ -13,12 +13,16 @@ import (
 type logBook struct {
 	mu    sync.Mutex
 	lines []string
+	empty bool // it is left empty, to keep no memory
 }
 
 func (b *logBook) Logger() logr.Logger {
 	return funcr.New(func(prefix, args string) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		if b.empty {
+			return
+		}
 		b.lines = append(b.lines, prefix+" "+args)
 		GinkgoWriter.Println(prefix, args)
 	}, funcr.Options{Verbosity: 1, LogTimestamp: true})

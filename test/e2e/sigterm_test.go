@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// childBusy makes the child process one that has so many handlers and daemons at work until it is told to stop.
+const childBusy = "KOPF_E2E_CHILD_BUSY"
+
+func busyChild() int {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	must(err)
+	config.QPS = -1 // as ctrl.GetConfig has it
+	n, err := strconv.Atoi(os.Getenv(childBusy))
+	must(err)
+	ctrl.SetLogger((&logBook{}).Logger())
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{os.Getenv(childEnv): {}}},
+	})
+	must(err)
+	works := func(what string) kopf.Handler[*v1.Widget] {
+		return func(ctx context.Context, req *kopf.Request[*v1.Widget]) error {
+			diary(what + " begins")
+			<-ctx.Done()
+			if what == "daemon" {
+				req.Object.Status.Phase = what
+			} else {
+				req.Object.Spec.Tags = []string{what}
+			}
+			diary(what + " ends")
+			return context.Cause(ctx)
+		}
+	}
+	must(kopf.SetupWithManager(mgr,
+		kopf.For(&v1.Widget{}, kopf.WithConcurrency(n)).Daemon("daemon", works("daemon")).OnCreate("handler", works("handler")),
+		kopf.OnCleanup("cleanup", func(context.Context) error { diary("cleanup"); return nil })))
+	must(mgr.Start(ctrl.SetupSignalHandler()))
+	return 0
+}
+
+var _ = Describe("SIGTERM", func() {
+	It("ends a hundred daemons and a hundred handlers within the grace period; nothing is written afterwards, and OnCleanup is last (DAE-41, DAE-44, ACT-06, RUN-22)", func(ctx context.Context) {
+		const crowd = 100
+		ns, folder := newNamespace(ctx), GinkgoT().TempDir()
+		Expect(cp.WriteKubeconfig(filepath.Join(folder, "kubeconfig"))).To(Succeed())
+		for i := range crowd {
+			create(ctx, widget(ns, fmt.Sprint("w", i)))
+		}
+		lines := func() []string {
+			text, err := os.ReadFile(filepath.Join(folder, "diary"))
+			if os.IsNotExist(err) {
+				return nil
+			}
+			Expect(err).NotTo(HaveOccurred())
+			return strings.Split(strings.TrimSpace(string(text)), "\n")
+		}
+		count := func(entry string) func() int {
+			return func() (n int) {
+				for _, line := range lines() {
+					if line == entry {
+						n++
+					}
+				}
+				return n
+			}
+		}
+		cmd := exec.Command(os.Args[0]) //nolint:gosec // it is this test itself
+		cmd.Env = append(os.Environ(), childEnv+"="+ns, childBusy+"="+strconv.Itoa(crowd),
+			childDiary+"="+filepath.Join(folder, "diary"), "KUBECONFIG="+filepath.Join(folder, "kubeconfig"))
+		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
+		Expect(cmd.Start()).To(Succeed())
+		DeferCleanup(func() { _ = cmd.Process.Kill() }) // if it is still there
+		Eventually(count("daemon begins")).WithTimeout(time.Minute).Should(Equal(crowd))
+		Eventually(count("handler begins")).WithTimeout(time.Minute).Should(Equal(crowd))
+
+		told := time.Now()
+		Expect(cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+		Expect(cmd.Wait()).To(Succeed(), "it exits by itself, with 0")
+		GinkgoWriter.Printf("it took %s to stop\n", time.Since(told))
+		Expect(time.Since(told)).To(BeNumerically("<", 30*time.Second), "the manager's grace period")
+		Expect(count("daemon ends")()).To(Equal(crowd))
+		Expect(count("handler ends")()).To(Equal(crowd))
+		all := lines()
+		Expect(all[len(all)-1]).To(Equal("cleanup"))
+
+		versions := func() map[string]string {
+			var list v1.WidgetList
+			Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
+			out := map[string]string{}
+			for _, w := range list.Items {
+				Expect(w.Status.Phase).To(Equal("daemon"), "what it has done was written")
+				Expect(w.Spec.Tags).To(ConsistOf("handler"), "what it has done was written")
+				out[w.Name] = w.ResourceVersion
+			}
+			return out
+		}
+		before := versions()
+		Expect(before).To(HaveLen(crowd))
+		Consistently(versions).Should(Equal(before))
+	}, SpecTimeout(3*minute))
+})
