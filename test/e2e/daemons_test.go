@@ -61,6 +61,27 @@ var _ = Describe("Daemons", func() {
 		Expect(seen.all()[4:]).To(Equal([]string{"ends for a"}))
 	}, SpecTimeout(minute))
 
+	It("begin before the handlers of their object (PIPE-08, DAE-08)", func(ctx context.Context) {
+		ns, began := newNamespace(ctx), make(chan struct{})
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("waits", func(ctx context.Context, _ *kopf.Request[W]) error {
+				select {
+				case <-began:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}).
+			Daemon("watch", func(ctx context.Context, _ *kopf.Request[W]) error {
+				close(began)
+				<-ctx.Done()
+				return nil
+			})))
+		handled(ctx, a)
+	}, SpecTimeout(minute))
+
 	It("need no other handlers, and leave nothing on the object but the finalizer", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")

@@ -42,6 +42,8 @@ var areas = []struct {
 	{"IDX", [][2]int{{1, 23}}},
 	{"MEMO", [][2]int{{1, 7}}},
 	{"ACT", [][2]int{{1, 8}}},
+	{"DAE", [][2]int{{1, 30}, {40, 44}, {50, 52}}},
+	{"TIM", [][2]int{{1, 19}}},
 }
 
 // ids are all rows of the areas, in order.

@@ -65,7 +65,7 @@ func (w *world) checkRemoved(c *call) {
 // checkBaseline holds the cause of a call against the stored baseline.
 func (w *world) checkBaseline(c *call, v view) {
 	stored, known := v.baseline()
-	switch c.reason {
+	switch c.reason { //nolint:exhaustive // there are none of the others
 	case kopf.ReasonCreate:
 		if known {
 			w.blamef(NeverStale, "%s: its creation is handled already", c)
