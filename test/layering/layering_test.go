@@ -50,8 +50,12 @@ var levels = map[string]int{
 	"pkg/peering":  2,
 	"pkg/webhooks": 2,
 
+	// For the tests of users.
+	"pkg/kopf/conditions/conditionstest": 2,
+
 	// Leaves.
 	"internal/metrics":    1,
+	"pkg/kopf/children":   1,
 	"pkg/kopf/conditions": 1,
 	"pkg/kopf/diff":       1,
 	"pkg/peering/v1":      1,
