@@ -1,0 +1,82 @@
+package children
+
+import (
+	"encoding/base64"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// intentOf returns what is to be applied of a child: what the server fills in, and nulls, are no intent.
+func intentOf(c child) (*unstructured.Unstructured, error) {
+	var content map[string]any
+	if u, ok := c.Object.(*unstructured.Unstructured); ok {
+		content = runtime.DeepCopyJSON(u.Object)
+	} else {
+		var err error
+		if content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(c.Object); err != nil {
+			return nil, fmt.Errorf("it cannot be written as JSON: %w", err)
+		}
+	}
+	dropNulls(content)
+	delete(content, "status")
+	if meta, ok := content["metadata"].(map[string]any); ok {
+		for _, name := range []string{
+			"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generateName", "generation",
+			"managedFields", "resourceVersion", "selfLink", "uid",
+		} {
+			delete(meta, name)
+		}
+	}
+	if c.gvk.Group == "" && c.gvk.Kind == "Secret" {
+		storeSecrets(content)
+	}
+	intent := &unstructured.Unstructured{Object: content}
+	intent.SetGroupVersionKind(c.gvk)
+	return intent, nil
+}
+
+func dropNulls(content map[string]any) {
+	for key, value := range content {
+		switch value := value.(type) {
+		case nil:
+			delete(content, key)
+		case map[string]any:
+			dropNulls(value)
+		case []any:
+			for _, item := range value {
+				if item, ok := item.(map[string]any); ok {
+					dropNulls(item)
+				}
+			}
+		}
+	}
+}
+
+// storeSecrets does what the server does with stringData: a field that is never stored cannot be compared.
+func storeSecrets(content map[string]any) {
+	texts, ok := content["stringData"].(map[string]any)
+	if !ok {
+		return
+	}
+	data, _ := content["data"].(map[string]any)
+	if data == nil {
+		data = map[string]any{}
+	}
+	for key, value := range texts {
+		text, ok := value.(string)
+		if !ok {
+			return // the server will say what it thinks of it
+		}
+		data[key] = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	content["data"] = data
+	delete(content, "stringData")
+}
+
+func newOf(obj client.Object) client.Object {
+	return reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)
+}
