@@ -48,7 +48,9 @@ func ReadWith(reader client.Reader) Option {
 	return func(o *options) { o.reader = reader }
 }
 
-// WithoutSubresource is for [Write], and for kinds whose status is no subresource: the object itself is patched.
+// WithoutSubresource is for kinds whose status is no subresource: [Write] patches the object itself. As each write
+// raises the generation there, that of the status too, observedGeneration is not set unless it is given: it would be
+// out of date at once, and each pass would be a write.
 func WithoutSubresource() Option {
 	return func(o *options) { o.whole = true }
 }

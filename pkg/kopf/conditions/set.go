@@ -24,11 +24,16 @@ type Set struct {
 // the type has both, otherwise in status.conditions; options name other places and shapes. The error tells why the
 // object cannot have conditions there. Nothing is changed yet: null or no conditions, or no status, is an empty set.
 func For(obj client.Object, opts ...Option) (*Set, error) {
-	fields, err := optionsOf(opts).fields(obj)
+	o := optionsOf(opts)
+	fields, err := o.fields(obj)
 	if err != nil {
 		return nil, fmt.Errorf("conditions: %w", err)
 	}
-	return &Set{fields: fields, generation: obj.GetGeneration(), before: fields.List()}, nil
+	s := &Set{fields: fields, before: fields.List()}
+	if !o.whole {
+		s.generation = obj.GetGeneration()
+	}
+	return s, nil
 }
 
 // List returns all conditions, those of others too, in the order in which they stand; in a map, sorted by type.
@@ -81,6 +86,10 @@ func (s *Set) Set(c metav1.Condition) {
 	}
 	c.ObservedGeneration = max(c.ObservedGeneration, old.ObservedGeneration)
 	if exists && saysTheSame(old, c) {
+		return
+	}
+	if first, existed := find(s.before, c.Type); existed && saysTheSame(first, c) {
+		s.fields.Put(first) // there and back
 		return
 	}
 	c.LastTransitionTime = s.transitionTime(c, old)

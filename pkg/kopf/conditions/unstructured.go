@@ -172,7 +172,10 @@ func (e looseEntry) read() metav1.Condition {
 func (e looseEntry) write(c metav1.Condition) {
 	old := e.read()
 	e["status"], e["reason"], e["message"] = string(c.Status), c.Reason, c.Message
-	if c.ObservedGeneration != old.ObservedGeneration {
+	switch {
+	case c.ObservedGeneration == 0:
+		delete(e, "observedGeneration")
+	case c.ObservedGeneration != old.ObservedGeneration:
 		e["observedGeneration"] = c.ObservedGeneration
 	}
 	if !c.LastTransitionTime.Equal(&old.LastTransitionTime) {

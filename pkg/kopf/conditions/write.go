@@ -3,6 +3,7 @@ package conditions
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +20,8 @@ var patience = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, Jitter:
 // change is made to the object as it is here; if somebody else has written it meanwhile, the object is read again,
 // and the change is made anew: it may be called several times, and must do nothing else.
 //
-// The object is as the server has it afterwards. What else was changed in it is not written, and lost with the write.
+// The object is as the server has it after a write. What else was changed in it is not written, and lost with the
+// write. Without one it is as it was, or as it was read again.
 //
 // Lists of conditions are written as a whole, which is why the write insists on the version that was read: that
 // way nothing of other controllers is lost, whatever the schema of the kind is.
@@ -56,12 +58,13 @@ func Write(ctx context.Context, c client.Client, obj client.Object, change func(
 	return err
 }
 
+// writeOnce leaves the object as it is unless the write succeeds: who tries again begins with what was read.
 func (o options) writeOnce(ctx context.Context, c client.Client, obj client.Object, change func(*Set), opts []Option) error {
-	base, ok := obj.DeepCopyObject().(client.Object)
+	work, ok := obj.DeepCopyObject().(client.Object)
 	if !ok {
 		return fmt.Errorf("conditions: a copy of %T is no object", obj)
 	}
-	s, err := For(obj, opts...)
+	s, err := For(work, opts...)
 	if err != nil {
 		return err
 	}
@@ -69,12 +72,16 @@ func (o options) writeOnce(ctx context.Context, c client.Client, obj client.Obje
 	if err := s.Err(); err != nil || !s.Changed() {
 		return err
 	}
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	patch := client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{})
 	if o.whole {
-		return c.Patch(ctx, obj, patch)
+		err = c.Patch(ctx, work, patch)
+	} else {
+		err = c.Status().Patch(ctx, work, patch)
 	}
-	err = c.Status().Patch(ctx, obj, patch)
-	if apierrors.IsNotFound(err) && c.Get(ctx, client.ObjectKeyFromObject(obj), base) == nil {
+	switch {
+	case err == nil:
+		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(work).Elem())
+	case apierrors.IsNotFound(err) && !o.whole && c.Get(ctx, client.ObjectKeyFromObject(obj), work) == nil && work.GetUID() == obj.GetUID():
 		return fmt.Errorf("conditions: the object exists, but its status does not: give the kind the status subresource, "+
 			"or use WithoutSubresource: %v", err) // not wrapped: whoever ignores what is not found is to see this
 	}
