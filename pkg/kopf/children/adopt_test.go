@@ -48,7 +48,9 @@ func owner() *corev1.ConfigMap {
 	}}
 }
 
-func clusterOwner() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u2"}} }
+func clusterOwner() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u2"}}
+}
 
 func pod(change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{}
@@ -193,7 +195,6 @@ func TestNestedLabels(t *testing.T) {
 	must(t, children.Of(owner(), kinds{}, children.Nested("spec.nodeName", "spec.no", "metadata")).Label(pod()))
 }
 
-
 // HIER-07, HIER-08: a name is given where there is none, or if forced; whole if strict, else as a prefix.
 func TestNaming(t *testing.T) {
 	named := func(name, generate string) *corev1.Pod {
@@ -272,8 +273,8 @@ func TestRefusals(t *testing.T) {
 		`the object "" of the type *children_test.stranger has no kind: add its type to the sc`: {children.Of(owner(), kinds{}), &stranger{}},
 		`has no kind: add its type to the scheme of the client, or set apiVersion and kind`:     {children.Of(owner(), kinds{}), noKind},
 		`the owner: the object "" of the type *children_test.stranger has no kind`:              {children.Of(&stranger{}, kinds{}), pod()},
-		`the owner is nil`:    {children.Of((*corev1.Pod)(nil), kinds{}), pod()},
-		`has no client: give`: {children.Of(owner(), nil), pod()},
+		`the owner is nil`:                               {children.Of((*corev1.Pod)(nil), kinds{}), pod()},
+		`has no client: give`:                            {children.Of(owner(), nil), pod()},
 		`the nested path "spec..x" is none: name fields`: {children.Of(owner(), kinds{}, children.Nested("spec..x")), pod()},
 	} {
 		before, innocent := c.child.DeepCopyObject(), pod()

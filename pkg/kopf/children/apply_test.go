@@ -299,8 +299,7 @@ func TestWhatIsThereAlready(t *testing.T) {
 				t.Errorf("%s: got %v, want %q", name, err, want)
 			}
 		}
-		var owned *controllerutil.AlreadyOwnedError
-		if !errors.As(err, &owned) {
+		if _, ok := errors.AsType[*controllerutil.AlreadyOwnedError](err); !ok {
 			t.Errorf("%s: the other owner is not to be had: %v", name, err)
 		}
 		equal(t, name, operations(results), []string{"unchanged", "unchanged", "unchanged", "created"})

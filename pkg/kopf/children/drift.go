@@ -54,7 +54,7 @@ func ownedFields(managed []metav1.ManagedFieldsEntry, owner, apiVersion string) 
 	for _, entry := range managed {
 		if entry.Manager == owner && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" &&
 			entry.APIVersion == apiVersion && entry.FieldsV1 != nil {
-			_ = json.Unmarshal(entry.FieldsV1.Raw, &fields) // what cannot be read is not known
+			_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) // what cannot be read is not known
 		}
 	}
 	return fields

@@ -40,7 +40,7 @@ func labelNested(obj client.Object, path []string, change func(map[string]string
 	if v = reflect.Indirect(v); !v.IsValid() {
 		return
 	}
-	if meta, ok := v.Addr().Interface().(*metav1.ObjectMeta); ok {
+	if meta, ok := reflect.TypeAssert[*metav1.ObjectMeta](v.Addr()); ok {
 		meta.Labels = change(meta.Labels)
 	}
 }
