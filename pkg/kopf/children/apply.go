@@ -150,10 +150,7 @@ func (o *Owner) createOne(ctx context.Context, c child) (Result, error) {
 
 // read returns the child as it is, or nil if it is not there. It refuses what is not the owner's.
 func (o *Owner) read(ctx context.Context, c child) (client.Object, error) {
-	live, err := like(c.Object, &unstructured.Unstructured{})
-	if err != nil {
-		return nil, err
-	}
+	live := newOf(c.Object)
 	live.GetObjectKind().SetGroupVersionKind(c.gvk)
 	var reader client.Reader = o.client
 	if o.reader != nil {
