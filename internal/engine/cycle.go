@@ -64,6 +64,12 @@ type cycle struct {
 	fault   error          // of a write in the middle of the pass
 	stopped bool           // the pass ends here, the rest is for the next one
 
+	// report
+	told       []told   // how level-triggered handlers with conditions have ended
+	leveled    bool     // the object is the business of one of those
+	explicit   []string // conditions that handlers have set themselves
+	unreported bool     // the server does not take what was to be reported
+
 	// finish
 	final   bool              // nothing is left to call in this pass
 	waits   bool              // it is being deleted, and what accompanies it has not ended yet
@@ -89,6 +95,7 @@ type share struct {
 	doc     patching.Document // what it has changed, and its result
 	base    map[string]any    // the JSON form of what it was shown
 	level   *levelState       // of a level-triggered handler, which has no record
+	report  bool              // it is no handler's, but what conditions say about them
 	open    bool              // its sub-handlers are being called: how it ends is not known yet
 	refusal error             // what was told about it meanwhile
 }

@@ -120,7 +120,11 @@ func (e *Engine) reshaped(then map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.shape.Build(content), nil
+	typed := e.shape.Build(content)
+	if statuses, ok := then[essence.ConditionsKey]; ok { // no Go type has them
+		typed[essence.ConditionsKey] = statuses
+	}
+	return typed, nil
 }
 
 // revived makes an object of an essence.
@@ -128,6 +132,7 @@ func (e *Engine) revived(then map[string]any) (client.Object, error) {
 	obj := e.New()
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		copied := (&unstructured.Unstructured{Object: then}).DeepCopy()
+		delete(copied.Object, essence.ConditionsKey)
 		u.Object = copied.Object
 	} else {
 		text, err := json.Marshal(then)

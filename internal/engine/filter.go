@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -63,6 +62,9 @@ func (e *Engine) matches(ctx context.Context, c *cycle, id string, h Handler, s 
 	if ok, why = h.Match(s, c.subject()); !ok {
 		return false, why
 	}
+	if h.Field == nil && isOnlyOfConditions(s, c) {
+		return false, "only conditions have changed, and it is not for them"
+	}
 	if h.Changed != nil && !h.Changed(e.shown(c)) {
 		return false, "what it looks at has not changed"
 	}
@@ -81,7 +83,7 @@ func (e *Engine) shown(c *cycle) *Call {
 	if c.view == nil {
 		c.view = &Call{
 			Object: c.before.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.oldKnown(), Handled: e.pinned(c),
-			Diff: slices.Clone(c.diff), Reason: string(c.reason),
+			Diff: withoutConditions(c.diff), Reason: string(c.reason),
 		}
 	}
 	return c.view

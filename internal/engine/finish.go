@@ -18,6 +18,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 	if c.reason == causation.Free {
 		e.farewell(ctx, c)
 	}
+	e.report(ctx, c)
 	leftovers := c.reason == causation.Noop && (c.unpinned || len(c.absorbed) > 0 || c.parting || c.state.Retirable(now()))
 	if !c.reason.Handled() && !leftovers && len(c.shares) == 0 {
 		return nil

@@ -37,8 +37,9 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 		"handler", id, "reason", b.reason(), "attempt", attempt.Number))
 	call := &Call{
 		ID: id, Object: obj.DeepCopyObject().(client.Object), OldKnown: true, Reason: b.reason(), Attempt: attempt,
-		Notify: e.notifierFor(obj), Latest: e.latest(obj),
+		Notify: e.notifierFor(obj), Latest: e.latest(obj), ConditionOptions: e.conditionOptions(),
 	}
+	call.Flush = e.flusher(c, call)
 	if b.Field != nil {
 		call.Field[1], _ = diff.Lookup(c.content, b.Field.Path...)
 		call.Field[0] = call.Field[1]
@@ -48,7 +49,7 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 	if failed == nil && call.Result != nil {
 		doc = patching.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))
 	}
-	if len(doc) > 0 && err == nil {
+	if doc = doc.Missing(c.content); len(doc) > 0 && err == nil {
 		err = e.deposit(ctx, c, doc, a)
 	}
 	return first(failed, err)

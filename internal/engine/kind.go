@@ -11,6 +11,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -30,6 +31,12 @@ type Kind struct {
 	Backgrounds registry.Registry[Background]
 	// Fields count as essential, wherever they are.
 	Fields [][]string
+	// Conditions are the types whose transitions handlers want to know.
+	Conditions []string
+	// Declared are the types of conditions that each object has from the first visit on.
+	Declared []string
+	// Root sums up others; nil: none does.
+	Root *conditions.Root
 	// Results is the path of fields under which results are kept, by the ids of their handlers.
 	Results []string
 	// HasStatus: the kind has the status subresource.
@@ -52,7 +59,9 @@ type Handler struct {
 	Interval time.Duration
 	// CancelOnDelete ends the context of an attempt when the object is being deleted.
 	CancelOnDelete bool
-	Do             func(ctx context.Context, call *Call) error
+	// Reports is the type of the condition that says how far the handler is; empty: none does.
+	Reports string
+	Do      func(ctx context.Context, call *Call) error
 }
 
 // A Call is what a handler is told; the facade makes a typed request of it.
@@ -72,6 +81,10 @@ type Call struct {
 	Attempt progress.Attempt
 	// Changes: the handler is one that is told what has changed.
 	Changes bool
+	// ConditionOptions say where its conditions are.
+	ConditionOptions []conditions.Option
+	// Flush writes what the handler has changed in the status until now.
+	Flush func(ctx context.Context) error
 	// Latest returns a copy of the newest known state of the object.
 	Latest func() client.Object
 	// Notify posts an Event about the object.
@@ -100,6 +113,8 @@ type Settings struct {
 	Log logr.Logger
 	// Recorder posts Events; nil: none are posted.
 	Recorder events.EventRecorder
+	// Events are those that are posted without being asked for.
+	Events Events
 
 	Store    progress.Store
 	Baseline progress.Baseline

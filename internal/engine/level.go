@@ -43,6 +43,7 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 			log.FromContext(ctx).V(4).Info("Handler not concerned", "handler", id, "why", why)
 			continue
 		}
+		c.leveled = true
 		if st := c.levelState(id); st.isDue(now()) {
 			e.callLevel(ctx, c, id, handler, st)
 		}
@@ -85,6 +86,7 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 	do := func(ctx context.Context) error {
 		call := e.told(c, id, h, st.record)
 		call.Reason, call.Old, call.Diff = reasonReconcile, nil, nil
+		call.Flush = e.flusher(c, call)
 		s.base = c.current
 		err := h.Do(ctx, call)
 		again = call.Again
@@ -108,6 +110,10 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 	})
 	if len(s.doc) > 0 {
 		c.shares = append(c.shares, s)
+	}
+	if h.Reports != "" {
+		c.listen(s.base, h)
+		c.told = append(c.told, told{h.Reports, s.outcome})
 	}
 	if again == 0 {
 		again = h.Interval

@@ -55,6 +55,7 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	var subs []Sub
 	do := func(ctx context.Context) error {
 		call := e.told(c, id, h, s.before)
+		call.Flush = e.flusher(c, call)
 		s.base = c.current
 		err := h.Do(ctx, call)
 		changed, failed := e.changes(ctx, c, call.Object)
@@ -89,6 +90,8 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 		Do: do, Then: children,
 	})
 	s.open = false
+	c.listen(s.base, h)
+	e.announce(c, id, s.before, s.outcome)
 	if s.outcome.Success && s.outcome.Err == nil && result != nil {
 		e.deliver(c, s, result)
 	}
@@ -124,11 +127,11 @@ func first(err, other error) error {
 func (e *Engine) told(c *cycle, id string, h Handler, record progress.Record) *Call {
 	call := &Call{
 		ID: id, Object: c.object.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.oldKnown(), Handled: e.pinned(c),
-		Diff: slices.Clone(c.diff), Reason: string(c.reason), Attempt: record.Attempt(),
-		Notify: e.notifier(c), Latest: e.latest(c.before), Changes: h.TellsChanges(string(c.reason)),
+		Diff: withoutConditions(c.diff), Reason: string(c.reason), Attempt: record.Attempt(),
+		Notify: e.notifier(c), Latest: e.latest(c.before), ConditionOptions: e.conditionOptions(), Changes: h.TellsChanges(string(c.reason)),
 	}
 	if h.Field != nil {
-		call.Diff = call.Diff.Reduce(h.Field.Path...)
+		call.Diff = slices.Clone(c.diff).Reduce(h.Field.Path...)
 		call.Field[0], _ = diff.Lookup(c.then, h.Field.Path...)
 		call.Field[1], _ = diff.Lookup(c.now, h.Field.Path...)
 	}

@@ -117,6 +117,11 @@ func (e *Engine) show(c *cycle, changed patching.Document) error {
 // An attempt that has failed by itself stays what it is; only its share is lost.
 func (e *Engine) withhold(ctx context.Context, c *cycle, s *share, refusal error) {
 	logger := log.FromContext(ctx).WithValues("handler", s.id)
+	if s.report {
+		c.unreported = true
+		logger.Error(refusal, "The conditions cannot be told")
+		return
+	}
 	if s.open {
 		s.refusal = refusal
 	}

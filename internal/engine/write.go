@@ -106,6 +106,7 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patching.Change) (c
 
 // gather puts together what is to be written, and the essence that is handled by then.
 func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[string]any, error) {
+	e.report(ctx, c)
 	change := &patching.Change{Before: c.before, Content: c.content}
 	target := c.content
 	for _, s := range c.shares {
@@ -130,7 +131,8 @@ func (e *Engine) folded(content, then map[string]any, changed patching.Document)
 	if len(changed) == 0 || then == nil {
 		return then
 	}
-	return e.shape.Build(changed.Onto(content, then).Apply(then))
+	// Transitions of conditions are news whoever makes them.
+	return e.shape.Build(changed.Without("status", "conditions").Onto(content, then).Apply(then))
 }
 
 // refused reports whether the server does not accept what was sent, now and later.

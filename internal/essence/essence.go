@@ -25,6 +25,8 @@ type Cleaner interface{ Clear(essence map[string]any) }
 type Shape struct {
 	// Fields of which handlers want to know, wherever they are: in the status, too (ESS-04).
 	Fields [][]string
+	// Conditions are the types of those whose transitions handlers want to know.
+	Conditions []string
 	// Cleaners take out what is ours.
 	Cleaners []Cleaner
 }
@@ -50,6 +52,9 @@ func (s Shape) Build(content map[string]any) map[string]any {
 		if value, ok := diff.Lookup(content, path...); ok {
 			put(out, path, value)
 		}
+	}
+	if statuses := s.statuses(content); len(statuses) > 0 {
+		out[ConditionsKey] = statuses
 	}
 	s.clean(out)
 	return out

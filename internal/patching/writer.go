@@ -98,7 +98,7 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 		restGuarded, statusGuarded := splitStatusPaths(guarded)
 		if len(status) > 0 && change.status == nil {
 			written, err := w.send(ctx, change, "status", request{
-				doc: status, guarded: statusGuarded, version: change.Before.GetResourceVersion(),
+				doc: status, wanted: status, guarded: statusGuarded, version: change.Before.GetResourceVersion(),
 				always: true, // the server does not look at the uid of a status
 			})
 			if err != nil {
@@ -111,16 +111,17 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 	if len(doc) == 0 && change.Acquire == "" && change.Release == "" {
 		return change.status, nil
 	}
-	from := change.Before
+	from, wanted := change.Before, doc
 	if change.status != nil {
 		// The answer may show edits of others, which its version would make us overwrite.
 		from = change.status
-		if err := uncontested(change, doc, guarded, from); err != nil {
+		var err error
+		if doc, err = fitted(change, doc, guarded, from); err != nil {
 			return nil, err
 		}
 	}
 	r := request{
-		doc: doc, guarded: guarded, version: from.GetResourceVersion(),
+		doc: doc, wanted: wanted, guarded: guarded, version: from.GetResourceVersion(),
 		acquire: change.Acquire, release: change.Release, finalizers: from.GetFinalizers(),
 	}
 	meta, _ := doc["metadata"].(map[string]any)
@@ -133,6 +134,7 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 // A request is one patch, made for one version of the object.
 type request struct {
 	doc              Document
+	wanted           Document   // doc, before it was fitted to what others have made of the object
 	guarded          [][]string // lists that must be as they were
 	always           bool       // the version is named, lists or not
 	version          string
@@ -207,7 +209,7 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 	if err != nil {
 		return nil, fmt.Errorf("reading the object after a conflict: %w", err)
 	}
-	if err := uncontested(change, r.doc, r.guarded, live); err != nil {
+	if r.doc, err = fitted(change, r.wanted, r.guarded, live); err != nil {
 		return nil, err
 	}
 	content, err := Content(live)
@@ -224,25 +226,32 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 	return nil, nil
 }
 
-// uncontested checks that the lists which the patch replaces are in the object as they were when the
-// change was made, or as the change wants them: handlers may have written them with their client.
-func uncontested(change *Change, doc Document, guarded [][]string, obj client.Object) error {
+// fitted checks that the lists which the patch replaces are in the object as they were when the
+// change was made, or as the change wants them: handlers may have written them with their client. Lists of
+// conditions are fitted to what others have made of theirs.
+func fitted(change *Change, doc Document, guarded [][]string, obj client.Object) (Document, error) {
 	if len(guarded) == 0 {
-		return nil
+		return doc, nil
 	}
 	content, err := Content(obj)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, path := range guarded {
 		was, _ := diff.Lookup(change.Content, path...)
 		is, _ := diff.Lookup(content, path...)
 		wanted, _ := diff.Lookup(map[string]any(doc), path...)
-		if !diff.Equal(was, is) && !diff.Equal(wanted, is) {
-			return &ContestedError{Path: strings.Join(path, "."), Version: obj.GetResourceVersion()}
+		if diff.Equal(was, is) || diff.Equal(wanted, is) {
+			continue
 		}
+		if !isConditions(path, was, is, wanted) || wanted == nil {
+			return nil, &ContestedError{Path: strings.Join(path, "."), Version: obj.GetResourceVersion()}
+		}
+		before, _ := was.([]any)
+		now, _ := is.([]any)
+		doc = doc.with(path, mergedConditions(before, wanted.([]any), now))
 	}
-	return nil
+	return doc, nil
 }
 
 // body is the patch with its guards: the uid always, the version where others could lose something.

@@ -78,7 +78,7 @@ func (d *declaration) is(reason Reason) bool { return slices.Contains(d.Reasons,
 // fullID is what the handler is known by on the objects: that of a handler for a field ends with it, as
 // in kopf (HND-03).
 func (d *declaration) fullID() string {
-	if d.Field == nil || d.id == "" || slices.Contains([]role{sub, indexed}, d.role) {
+	if d.Field == nil || d.id == "" || d.isTransition() || slices.Contains([]role{sub, indexed}, d.role) {
 		return d.id
 	}
 	return d.id + "/" + strings.Join(d.Field.Path, ".")

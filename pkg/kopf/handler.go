@@ -28,7 +28,9 @@ func (h Handler[T]) do(c client.Client) func(ctx context.Context, call *engine.C
 			return err
 		}
 		req.Client = c
-		if err := h(ctx, req); err != nil {
+		err = h(ctx, req)
+		req.settleConditions(err)
+		if err != nil {
 			return err
 		}
 		call.Result, call.Subs, call.Again = req.result, req.subs, req.again

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 )
 
@@ -41,6 +42,8 @@ type Request[T client.Object] struct {
 	subs     []engine.Sub
 	again    again
 	mistakes []error
+
+	conditions *conditions.Set
 }
 
 // SetResult keeps a value in the object's status, under the handler's id (see [WithResults]), if the

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
 )
 
 // A Resource is one kind of objects with its handlers. Make it with [For], add handlers to it, and
@@ -49,6 +50,8 @@ type resourceOptions struct {
 	controller  controller.Options
 	predicates  []predicate.Predicate
 	results     string
+	conditions  []string
+	root        *conditions.Root
 	mistakes    []error
 }
 

@@ -164,7 +164,11 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	for _, x := range r.indexes {
 		_ = x.register(kind, x.forEngine(c))
 	}
-	kind.Fields = r.fields()
+	kind.Fields, kind.Conditions = r.fields(), r.transitions()
+	kind.Declared, kind.Root = r.resourceOptions.conditions, r.summary()
+	if err := r.checkConditions(kind.New()); err != nil {
+		problems = append(problems, err)
+	}
 	if len(r.children) > 0 && len(kind.Levels.IDs()) == 0 {
 		problems = append(problems, errors.New("Owns means nothing without an OnReconcile handler: add one, or leave it out"))
 	}
@@ -219,7 +223,7 @@ func (h *handlerOf[T]) check(obj T, scheme *runtime.Scheme) (mistakes []error) {
 	if h.role == timer {
 		mistakes = append(mistakes, h.checkTimer()...)
 	}
-	if h.Criteria.Field != nil {
+	if h.Criteria.Field != nil && !h.isTransition() {
 		if unknown := unknownField(reflect.TypeOf(obj), h.Criteria.Field.Path); unknown != "" {
 			mistakes = append(mistakes, fmt.Errorf("Field(%q): the Go type %T has no field %s: correct the path",
 				strings.Join(h.Criteria.Field.Path, "."), obj, unknown))

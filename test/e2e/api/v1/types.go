@@ -42,6 +42,8 @@ type WidgetSpec struct {
 type WidgetStatus struct {
 	Phase string   `json:"phase,omitempty"`
 	Log   []string `json:"log,omitempty"`
+
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // WidgetList is a list of widgets.

@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Why a condition that reports of a handler is what it is.
+const (
+	reasonRunning   = "Running"   // it was not done yet
+	reasonSucceeded = "Succeeded" // it is done
+	reasonRetrying  = "Retrying"  // it has failed, and will be called again
+	reasonFailed    = "Failed"    // it has failed for good
+)
+
+// report adds what conditions are to say about the handlers, and the root that sums them up, to what is written
+// at once: the declared ones from the first visit on, those that report of a handler when that was called.
+func (e *Engine) report(ctx context.Context, c *cycle) {
+	if c.unreported || len(e.Declared) == 0 && e.Root == nil && !e.reporting(c) || c.gone || c.parting {
+		return
+	}
+	if len(c.concerned)+len(c.attended) == 0 && !c.leveled {
+		return // the object is nobody's business
+	}
+	obj := c.object.DeepCopyObject().(client.Object)
+	set, err := conditions.For(obj, e.conditionOptions()...)
+	if err == nil {
+		e.describe(c, set)
+		err = set.Err()
+	}
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The conditions cannot be told")
+		return
+	}
+	if !set.Changed() {
+		return
+	}
+	s := &share{report: true, base: c.current}
+	if s.doc, err = e.changes(ctx, c, obj); err == nil && len(s.doc) > 0 {
+		err = e.show(c, s.doc)
+		c.shares = append(c.shares, s)
+	}
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The conditions cannot be told")
+	}
+}
+
+// conditionOptions say where the conditions of the kind are.
+func (e *Kind) conditionOptions() []conditions.Option {
+	if e.HasStatus {
+		return nil
+	}
+	return []conditions.Option{conditions.WithoutSubresource()}
+}
+
+// reporting reports whether a handler that takes part in the cause has a condition.
+func (e *Engine) reporting(c *cycle) bool {
+	return len(c.told) > 0 || slices.ContainsFunc(c.selected, func(id string) bool {
+		handler, _ := e.Handlers.Get(id)
+		return handler.Reports != ""
+	})
+}
+
+func (e *Engine) describe(c *cycle, set *conditions.Set) {
+	if !c.facts.Deleting {
+		set.Declare(e.Declared...)
+	}
+	if c.reason.Handled() {
+		for _, id := range c.selected {
+			handler, _ := e.Handlers.Get(id)
+			if handler.Reports == "" || c.said(handler.Reports) {
+				continue
+			}
+			record := c.state.Record(id)
+			if slices.Contains(c.called, id) || !record.Finished() && record.Retries == 0 {
+				set.Set(conditionOf(handler.Reports, record))
+			}
+		}
+	}
+	for _, one := range c.told {
+		if c.said(one.condition) {
+			continue
+		}
+		if o := one.outcome; !o.Interrupted {
+			record := progress.Record{Success: o.Success, Failure: o.Final && !o.Success}
+			if o.Err != nil {
+				record.Message = o.Err.Error()
+			}
+			set.Set(conditionOf(one.condition, record))
+		}
+	}
+	if e.Root != nil && !c.facts.Deleting {
+		set.Summarize(*e.Root)
+	}
+}
+
+// said reports whether a handler has set the condition itself in this pass: that is more than we know.
+func (c *cycle) said(kind string) bool { return slices.Contains(c.explicit, kind) }
+
+func conditionOf(kind string, record progress.Record) metav1.Condition {
+	out := metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: reasonRunning}
+	switch {
+	case record.Success:
+		out.Status, out.Reason = metav1.ConditionTrue, reasonSucceeded
+	case record.Failure:
+		out.Status, out.Reason, out.Message = metav1.ConditionFalse, reasonFailed, record.Message
+	case record.Message != "":
+		out.Status, out.Reason, out.Message = metav1.ConditionFalse, reasonRetrying, record.Message
+	}
+	return out
+}
+
+// A told outcome is that of a level-triggered handler with a condition.
+type told struct {
+	condition string
+	outcome   progress.Outcome
+}
+
+// listen takes note of the condition of a handler if that has set it itself: then it is not for us to say.
+func (c *cycle) listen(before map[string]any, h Handler) {
+	if h.Reports != "" && !diff.Equal(conditionIn(before, h.Reports), conditionIn(c.current, h.Reports)) {
+		c.explicit = append(c.explicit, h.Reports)
+	}
+}
+
+func conditionIn(content map[string]any, kind string) any {
+	status, _ := content["status"].(map[string]any)
+	switch all := status["conditions"].(type) {
+	case []any:
+		for _, one := range all {
+			if fields, ok := one.(map[string]any); ok && fields["type"] == kind {
+				return fields
+			}
+		}
+	case map[string]any:
+		return all[kind]
+	}
+	return nil
+}
+
+// withoutConditions are the changes of what objects really have.
+func withoutConditions(d diff.Diff) diff.Diff {
+	out := slices.DeleteFunc(slices.Clone(d), isOfConditions)
+	for i, item := range out {
+		if whole, ok := item.New.(map[string]any); ok && len(item.Path) == 0 && whole[essence.ConditionsKey] != nil {
+			whole = maps.Clone(whole)
+			delete(whole, essence.ConditionsKey)
+			out[i].New = whole
+		}
+	}
+	return out
+}
+
+func isOfConditions(item diff.Item) bool {
+	return len(item.Path) > 0 && item.Path[0] == essence.ConditionsKey
+}
+
+// isOnlyOfConditions reports whether nothing but conditions has changed, which is for those alone who ask.
+func isOnlyOfConditions(s match.Situation, c *cycle) bool {
+	return s.Reason == string(causation.Update) && len(c.diff) > 0 &&
+		!slices.ContainsFunc(c.diff, func(item diff.Item) bool { return !isOfConditions(item) })
+}
+
+// flusher writes what a handler has changed in the status until now. It is part of the pass like any other change:
+// at the end there is nothing left to write of it.
+func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
+	return func(ctx context.Context) error {
+		changed, err := e.changes(ctx, c, call.Object)
+		if err != nil {
+			return err
+		}
+		status, _ := changed["status"].(map[string]any)
+		doc := patching.Document{"status": status}.Missing(c.content)
+		if len(doc) == 0 {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		written, err := e.writer.Write(ctx, &patching.Change{Before: c.before, Content: c.content, Theirs: doc})
+		if err != nil || written == nil {
+			return err
+		}
+		e.identify(written)
+		content, err := patching.Content(written)
+		if err != nil {
+			return err
+		}
+		e.memories.Learn(written)
+		c.memory.Await(written.GetResourceVersion(), patience)
+		c.before, c.content = written, content
+		return nil
+	}
+}

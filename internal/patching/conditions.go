@@ -1,0 +1,93 @@
+package patching
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+)
+
+// isConditions reports whether a list is one of conditions: by their types they are a map, in which several
+// controllers have their own.
+func isConditions(path []string, lists ...any) bool {
+	if path[len(path)-1] != "conditions" {
+		return false
+	}
+	for _, list := range lists {
+		if list != nil && typesOf(list) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// typesOf returns the types of all items; nil if not all have one, or two have the same.
+func typesOf(list any) []string {
+	items, ok := list.([]any)
+	if !ok {
+		return nil
+	}
+	types := make([]string, 0, len(items))
+	for _, item := range items {
+		fields, _ := item.(map[string]any)
+		kind, ok := fields["type"].(string)
+		if !ok || slices.Contains(types, kind) {
+			return nil
+		}
+		types = append(types, kind)
+	}
+	return types
+}
+
+// mergedConditions makes of a list of conditions what one change has made of another one.
+func mergedConditions(was, wanted, is []any) []any {
+	out := slices.Clone(is)
+	at := func(list []any, kind any) int {
+		return slices.IndexFunc(list, func(item any) bool { return item.(map[string]any)["type"] == kind })
+	}
+	for _, item := range was {
+		kind := item.(map[string]any)["type"]
+		if at(wanted, kind) < 0 {
+			out = slices.DeleteFunc(out, func(one any) bool { return one.(map[string]any)["type"] == kind })
+		}
+	}
+	for _, item := range wanted {
+		kind := item.(map[string]any)["type"]
+		if i := at(was, kind); i >= 0 && diff.Equal(was[i], item) {
+			continue
+		}
+		if i := at(out, kind); i >= 0 {
+			out[i] = item
+		} else {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+// with returns the patch with another value at a path that it has.
+func (d Document) with(path []string, value any) Document {
+	for _, key := range slices.Backward(path) {
+		value = map[string]any{key: value}
+	}
+	return Merged(d, value.(map[string]any))
+}
+
+// Without returns the patch without a field.
+func (d Document) Without(path ...string) Document {
+	value, ok := d[path[0]]
+	if !ok {
+		return d
+	}
+	out := maps.Clone(d)
+	inner, isMap := value.(map[string]any)
+	if len(path) == 1 || !isMap {
+		delete(out, path[0])
+		return out
+	}
+	rest := Document(inner).Without(path[1:]...)
+	if out[path[0]] = map[string]any(rest); len(rest) == 0 {
+		delete(out, path[0])
+	}
+	return out
+}

@@ -1,0 +1,185 @@
+package kopf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+)
+
+// Conditions returns status.conditions of Object. What is set there is written with all that the handlers change in
+// the pass, in one write of the status; conditions of others that are written meanwhile stay what they
+// are. Mistakes, such as a type that is no name, fail the handler for good. If the kind has no such conditions,
+// they are lost, and the handler fails, too.
+//
+// A handler that returns a [conditions.Error] sets that condition, too.
+func (r *Request[T]) Conditions() *conditions.Set {
+	if r.conditions != nil {
+		return r.conditions
+	}
+	var opts []conditions.Option
+	if r.call != nil && r.call.ConditionOptions != nil {
+		opts = r.call.ConditionOptions
+	}
+	set, err := conditions.For(r.Object, opts...)
+	if err != nil {
+		r.mistakes = append(r.mistakes, Permanent(fmt.Errorf("the object cannot have conditions: %w", err)))
+		set, _ = conditions.For(&unstructured.Unstructured{Object: map[string]any{}})
+	}
+	r.conditions = set
+	return set
+}
+
+// Flush writes what the handler has changed in the status of Object until now, its conditions included, instead of at the end
+// of the pass: for handlers that work for long, and for daemons. It waits for the API server. The error is that of the write;
+// what could not be written is still part of what is written at the end.
+func (r *Request[T]) Flush(ctx context.Context) error {
+	if r.call == nil || r.call.Flush == nil {
+		return nil // a test of the handler: there is nowhere to write to
+	}
+	return r.call.Flush(ctx)
+}
+
+// settleConditions takes in what the handler has said by its error, and by mistakes.
+func (r *Request[T]) settleConditions(err error) {
+	if len(conditions.Carried(err)) > 0 {
+		r.Conditions().Carry(err)
+	}
+	if r.conditions != nil {
+		if mistake := r.conditions.Err(); mistake != nil {
+			r.mistakes = append(r.mistakes, Permanent(mistake))
+		}
+	}
+}
+
+// WithConditions declares conditions of the kind: each object has them from the first visit on, Unknown until
+// somebody says more. If "Ready" is among them beside others, it is a root that sums these up: it is True when all of
+// them are, and otherwise tells the first reason why not; see [WithRoot] for another one. To set Ready yourself, do not
+// declare it here.
+func WithConditions(types ...string) ResourceOption {
+	return func(o *resourceOptions) {
+		if len(types) == 0 {
+			o.mistakes = append(o.mistakes, errors.New("WithConditions names none: name some, such as \"Ready\", or leave it out"))
+		}
+		for i, kind := range types {
+			if err := conditions.CheckType(kind); err != nil {
+				o.mistakes = append(o.mistakes, fmt.Errorf("WithConditions: %w", err))
+			}
+			if slices.Contains(types[:i], kind) {
+				o.mistakes = append(o.mistakes, fmt.Errorf("WithConditions names %q twice: leave out one", kind))
+			}
+		}
+		o.conditions = types
+	}
+}
+
+// WithRoot says which condition sums up others, and which: also those of which False is good.
+// Default: see [WithConditions].
+func WithRoot(root conditions.Root) ResourceOption {
+	return func(o *resourceOptions) {
+		if len(root.Of)+len(root.Not) == 0 {
+			o.mistakes = append(o.mistakes, errors.New("WithRoot sums up nothing: name conditions in Of or Not, or leave it out"))
+		}
+		o.root = &root
+	}
+}
+
+const ready = "Ready"
+
+// summary is the root of the declared conditions; nil if there is none.
+func (o *resourceOptions) summary() *conditions.Root {
+	if o.root != nil {
+		return o.root
+	}
+	if !slices.Contains(o.conditions, ready) || len(o.conditions) == 1 {
+		return nil
+	}
+	others := slices.DeleteFunc(slices.Clone(o.conditions), func(kind string) bool { return kind == ready })
+	return &conditions.Root{Type: ready, Of: others}
+}
+
+// ReportsCondition has a condition say how far the handler is: Unknown with the reason Running before it is
+// done, False with Retrying and the error while it is tried again, True with Succeeded, or False with Failed and the
+// error. If the handler sets the condition itself, that is what it says until it is called again.
+func ReportsCondition(conditionType string) HandlerOption {
+	return func(d *declaration) {
+		d.takes("ReportsCondition", handling, leveling)
+		if err := conditions.CheckType(conditionType); err != nil {
+			d.mistakef("ReportsCondition: %w", err)
+		}
+		d.Reports = conditionType
+	}
+}
+
+// WhenCondition calls the handler only for objects with a condition of this status; one that is not there is
+// Unknown. It is a filter like [Label]: it says whose business the object is. To be called when a condition changes,
+// see [Resource.OnCondition].
+func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerOption {
+	return func(d *declaration) {
+		d.takes("WhenCondition", handling, spying, leveling, daemon, timer, indexed, sub)
+		if err := conditions.CheckType(conditionType); err != nil {
+			d.mistakef("WhenCondition: %w", err)
+		}
+		if !slices.Contains([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}, status) {
+			d.mistakef("WhenCondition: %q is no status: use True, False or Unknown of metav1", status)
+		}
+		d.Handler.When = append(d.Handler.When, func(call *engine.Call) bool {
+			return conditions.Is(call.Object, conditionType, status)
+		})
+	}
+}
+
+// OnCondition adds a handler for transitions of a condition, whoever makes them: it is called when the status of the
+// condition is another one than when the object was last handled, or when the object is new and has the condition. It works for
+// kinds of others, too. [Request.Field] returns the status before and now, as texts; nil if the condition was or is
+// not there. Its progress is kept like that of all handlers: no transition is lost, though one that was undone
+// before it was handled is none.
+//
+// It makes what these conditions say part of the last handled configuration. Handlers of updates are not called for
+// it.
+func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
+	h := r.handler("OnCondition", id, fn)
+	h.AnyReason = true
+	if err := conditions.CheckType(conditionType); err != nil {
+		h.mistakef("%w", err)
+	}
+	h.Criteria.Field = &match.Field{Path: []string{essence.ConditionsKey, conditionType}}
+	return r.add(h, opts)
+}
+
+// isTransition reports whether the handler is one for a condition.
+func (d *declaration) isTransition() bool {
+	return d.Criteria.Field != nil && d.Criteria.Field.Path[0] == essence.ConditionsKey
+}
+
+// transitions are the types of conditions for which there are handlers.
+func (r *Resource[T]) transitions() (types []string) {
+	for _, h := range r.handlers {
+		if h.isTransition() && !slices.Contains(types, h.Criteria.Field.Path[1]) {
+			types = append(types, h.Criteria.Field.Path[1])
+		}
+	}
+	return types
+}
+
+// checkConditions tells if the kind cannot have the conditions that it is to have.
+func (r *Resource[T]) checkConditions(obj client.Object) error {
+	declares := len(r.resourceOptions.conditions) > 0 || r.root != nil
+	reports := slices.ContainsFunc(r.handlers, func(h *handlerOf[T]) bool { return h.Reports != "" })
+	if !declares && !reports {
+		return nil
+	}
+	if _, err := conditions.For(obj); err != nil {
+		return fmt.Errorf("it is to have conditions, and cannot: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,291 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions/conditionstest"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// says changes a condition on the server as another controller would.
+func says(ctx context.Context, obj client.Object, kind string, status metav1.ConditionStatus) {
+	GinkgoHelper()
+	Eventually(func() error {
+		if err := k8s.Get(ctx, keyOf(obj), obj); err != nil {
+			return err
+		}
+		return conditions.Write(ctx, k8s, obj, func(s *conditions.Set) {
+			s.Set(metav1.Condition{Type: kind, Status: status, Reason: "Said", Message: time.Now().String()})
+		})
+	}).Should(Succeed())
+}
+
+func is(kind string, status metav1.ConditionStatus, reason string) gomegatypes.GomegaMatcher {
+	return conditionstest.HaveCondition(kind, status).WithReason(reason)
+}
+
+var _ = Describe("Conditions", func() {
+	type W = *v1.Widget
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+
+	It("that are declared are there from the first visit on, are summed up, and cost one write (B-60, B-61)", func(ctx context.Context) {
+		ns, wire := newNamespace(ctx), &writing{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Synced", "Checked")).
+			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
+				req.Conditions().True("Synced", "UpToDate", "all is well")
+				req.Object.Status.Phase = "made"
+				return nil
+			})), wire.setup())
+		handled(ctx, a)
+		now, err := fresh(ctx, a)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(now).To(And(is("Synced", yes, "UpToDate"), is("Checked", unknown, "NotReported"), conditionstest.HaveCondition("Ready", unknown)))
+		Expect(now.Status.Phase).To(Equal("made"))
+		Expect(now.Status.Conditions[0].ObservedGeneration).To(Equal(now.Generation))
+		statuses := 0
+		for _, request := range wire.all() {
+			if strings.HasSuffix(request, "/status") {
+				statuses++
+			}
+		}
+		Expect(statuses).To(Equal(1), "%v", wire.all())
+		says(ctx, a, "Checked", yes)
+		edit(ctx, a, func(w W) { w.Spec.Size++ })
+		Eventually(fresh(ctx, a)).Should(conditionstest.HaveCondition("Ready", yes))
+	}, SpecTimeout(minute))
+
+	It("tell how far a handler is (B-61)", func(ctx context.Context) {
+		ns, let := newNamespace(ctx), make(chan struct{})
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("first", func(_ context.Context, req *kopf.Request[W]) error {
+				select {
+				case <-let:
+					return nil
+				default:
+					return errors.New("not yet")
+				}
+			}, kopf.Backoff(100*time.Millisecond), kopf.ReportsCondition("Created")).
+			OnCreate("second", func(context.Context, *kopf.Request[W]) error { return nil },
+				kopf.After("first"), kopf.ReportsCondition("Second")).
+			OnCreate("never", func(context.Context, *kopf.Request[W]) error { return kopf.Permanent(errors.New("no way")) },
+				kopf.ReportsCondition("Possible"))))
+		Eventually(fresh(ctx, a)).Should(And(
+			is("Created", no, "Retrying"), is("Second", unknown, "Running"), is("Possible", no, "Failed")))
+		close(let)
+		Eventually(fresh(ctx, a)).Should(And(is("Created", yes, "Succeeded"), is("Second", yes, "Succeeded")))
+		handled(ctx, a)
+	}, SpecTimeout(minute))
+
+	It("come out of handlers with their errors, and what handlers say themselves counts more than how far they are (B-62)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("connects", func(context.Context, *kopf.Request[W]) error {
+			return fmt.Errorf("at the door: %w", conditions.Error{Type: "Connected", Reason: "Refused", Err: errors.New("closed")})
+		}, kopf.ReportsCondition("Connected"), kopf.Backoff(time.Hour))))
+		Eventually(fresh(ctx, a)).Should(is("Connected", no, "Refused"))
+		edit(ctx, a, func(w W) { w.Spec.Size++ })
+		Consistently(fresh(ctx, a)).Should(is("Connected", no, "Refused"))
+	}, SpecTimeout(minute))
+
+	It("of others are kept, however often they write theirs (B-60)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		a := untyped(widgetGVK, ns, "a")
+		create(ctx, a)
+		type U = *unstructured.Unstructured
+		seen := &calls{}
+		r := start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
+			Timer("ours", time.Millisecond, func(_ context.Context, req *kopf.Request[U]) error {
+				seen.notef("called")
+				req.Conditions().Set(metav1.Condition{Type: "Ours", Status: yes, Reason: fmt.Sprint("R", len(seen.all()))})
+				return nil
+			}).
+			OnUpdate("update", func(_ context.Context, req *kopf.Request[U]) error {
+				seen.notef("updated")
+				req.Conditions().Set(metav1.Condition{Type: "Updated", Status: yes, Reason: fmt.Sprint("R", len(seen.all()))})
+				return nil
+			})))
+		for n := range 50 {
+			says(ctx, a, "Theirs", []metav1.ConditionStatus{yes, no}[n%2])
+			Expect(k8s.Get(ctx, keyOf(a), a)).To(Succeed())
+			Expect(a).To(conditionstest.HaveCondition("Theirs", []metav1.ConditionStatus{yes, no}[n%2]))
+			edit(ctx, a, func(u U) { Expect(unstructured.SetNestedField(u.Object, int64(n), "spec", "size")).To(Succeed()) })
+		}
+		Eventually(func() int { return seen.count("updated") }).Should(BeNumerically(">", 5))
+		Eventually(fresh(ctx, a)).Should(And(conditionstest.HaveCondition("Ours", yes), conditionstest.HaveCondition("Updated", yes),
+			conditionstest.HaveCondition("Theirs", no)))
+		Expect(r.log.errors()).To(BeEmpty())
+	}, SpecTimeout(2*minute))
+
+	It("call handlers when they change, whoever changes them, and no handlers of updates (OnCondition)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnUpdate("update", ok[W](seen, "update")).
+			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
+				req.Conditions().True("Ours", "Made", "")
+				return nil
+			}).
+			OnCondition("theirs", "Theirs", func(_ context.Context, req *kopf.Request[W]) error {
+				old, now := req.Field()
+				seen.notef("theirs %v → %v", old, now)
+				Expect(req.Old == nil || req.Old.Spec.Size == 1).To(BeTrue())
+				if seen.count(fmt.Sprintf("theirs %v → %v", old, now)) == 1 {
+					return kopf.Temporary(errors.New("no luck"), 0)
+				}
+				return nil
+			}).
+			OnCondition("ours", "Ours", func(_ context.Context, req *kopf.Request[W]) error {
+				old, now := req.Field()
+				seen.notef("ours %v → %v", old, now)
+				return nil
+			})))
+		Eventually(seen.all).Should(Equal([]string{"ours <nil> → True"}))
+		handled(ctx, a)
+		says(ctx, a, "Theirs", yes)
+		Eventually(seen.all).Should(HaveLen(3))
+		handled(ctx, a)
+		says(ctx, a, "Theirs", yes) // with another message
+		Consistently(seen.all).Should(HaveLen(3))
+		says(ctx, a, "Theirs", no)
+		Eventually(seen.all).Should(Equal([]string{
+			"ours <nil> → True", "theirs <nil> → True", "theirs <nil> → True", "theirs True → False", "theirs True → False",
+		}))
+		edit(ctx, a, func(w W) { w.Spec.Size = 2 })
+		Eventually(seen.all).Should(ContainElement("update:update"))
+		Consistently(seen.all).Should(HaveLen(6))
+	}, SpecTimeout(minute))
+
+	It("call handlers of kinds of others, too", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		labels := map[string]string{"app": "a"}
+		a := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "c", Image: "c"}},
+			}},
+		}}
+		create(ctx, a)
+		start(ns, options(kopf.For(&appsv1.Deployment{}).OnCondition("available", "Available",
+			func(_ context.Context, req *kopf.Request[*appsv1.Deployment]) error {
+				old, now := req.Field()
+				seen.notef("%v → %v", old, now)
+				return nil
+			})))
+		for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {
+			Eventually(func() error {
+				if err := k8s.Get(ctx, keyOf(a), a); err != nil {
+					return err
+				}
+				a.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: status, LastUpdateTime: metav1.Now()}}
+				return k8s.Status().Update(ctx, a)
+			}).Should(Succeed())
+			Eventually(seen.all).Should(ContainElement(HaveSuffix("→ " + string(status))))
+		}
+		Expect(seen.all()).To(Equal([]string{"<nil> → False", "False → True"}))
+	}, SpecTimeout(minute))
+
+	It("filter handlers (B-62)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnReconcile("yes", ok[W](seen, "yes"), kopf.WhenCondition("Ready", yes)).
+			Daemon("no", stays[W](seen, "no"), kopf.WhenCondition("Ready", no))))
+		Consistently(seen.all).Should(BeEmpty())
+		says(ctx, a, "Ready", no)
+		Eventually(seen.all).Should(Equal([]string{"no begins for a"}))
+		says(ctx, a, "Ready", yes)
+		Eventually(seen.all).Should(ConsistOf("no begins for a", "no ends for a: "+kopf.ErrFilteredOut.Error(), "yes:reconcile"))
+	}, SpecTimeout(minute))
+
+	It("can be written before a handler ends (Flush)", func(ctx context.Context) {
+		ns, let := newNamespace(ctx), make(chan struct{})
+		a, b := widget(ns, "a"), widget(ns, "b")
+		create(ctx, a)
+		works := func(ctx context.Context, req *kopf.Request[W]) error {
+			for n, step := range []string{"Begun", "Halfway"} {
+				req.Conditions().Set(metav1.Condition{Type: "Done", Status: no, Reason: step})
+				req.Object.Status.Log = append(req.Object.Status.Log, step)
+				if err := req.Flush(ctx); err != nil {
+					return err
+				}
+				if n == 0 {
+					Expect(req.Flush(ctx)).To(Succeed(), "there is nothing to write")
+				}
+			}
+			<-let
+			req.Conditions().True("Done", "Made", "")
+			req.Object.Status.Log = append(req.Object.Status.Log, "end")
+			return nil
+		}
+		r := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("works", works, kopf.Field("metadata.name", kopf.Equal("a"))).
+			Daemon("works-too", works, kopf.Field("metadata.name", kopf.Equal("b")))))
+		create(ctx, b)
+		for _, obj := range []W{a, b} {
+			Eventually(fresh(ctx, obj)).Should(And(is("Done", no, "Halfway"), HaveField("Status.Log", Equal([]string{"Begun", "Halfway"}))))
+		}
+		close(let)
+		for _, obj := range []W{a, b} {
+			Eventually(fresh(ctx, obj)).Should(And(is("Done", yes, "Made"), HaveField("Status.Log", Equal([]string{"Begun", "Halfway", "end"}))))
+		}
+		Expect(r.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("that are no valid ones are mistakes of the handler", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		a := widget(ns, "a")
+		create(ctx, a)
+		r := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("wrong", func(_ context.Context, req *kopf.Request[W]) error {
+			req.Conditions().True("not a name", "Reason", "")
+			return nil
+		})))
+		handled(ctx, a)
+		Expect(r.log.find("failed for good", "not a name")).NotTo(BeEmpty())
+	}, SpecTimeout(minute))
+})
+
+var _ = Describe("Children", func() {
+	type W = *v1.Widget
+
+	It("are adopted by the object of a handler (HIER-01, HIER-02)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		a := widget(ns, "a")
+		a.Labels = map[string]string{"team": "blue"}
+		create(ctx, a)
+		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("makes", func(ctx context.Context, req *kopf.Request[W]) error {
+			child := &corev1.ConfigMap{Data: map[string]string{"a": "b"}}
+			if err := req.Adopt(child); err != nil {
+				return err
+			}
+			return req.Client.Create(ctx, child)
+		})))
+		handled(ctx, a)
+		var list corev1.ConfigMapList
+		Expect(k8s.List(ctx, &list, client.InNamespace(ns), client.MatchingLabels{"team": "blue"})).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+		Expect(list.Items[0].Name).To(HavePrefix("a-"))
+		Expect(metav1.IsControlledBy(&list.Items[0], a)).To(BeTrue())
+	}, SpecTimeout(minute))
+})
