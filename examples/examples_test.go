@@ -27,6 +27,8 @@ var walks = map[string]func(*example){
 	"10-builtins":    builtins,
 	"11-filtering":   filtering,
 	"13-hooks":       hooks,
+	"14-daemons":     daemons,
+	"15-timers":      timers,
 	"16-indexing":    indexing,
 	"99-all-at-once": allAtOnce,
 }

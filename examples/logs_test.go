@@ -22,10 +22,24 @@ func (e *example) silent(words ...string) {
 	e.Expect(e.hasLogged(words...)).To(BeFalse(), "the operator has logged a line with %q", words)
 }
 
+// count is for how many lines there are with all the words.
+func (e *example) count(words ...string) func() int {
+	return func() (n int) {
+		for _, line := range e.lines() {
+			if hasAll(line, words) {
+				n++
+			}
+		}
+		return n
+	}
+}
+
 func (e *example) hasLogged(words ...string) bool {
-	return slices.ContainsFunc(e.lines(), func(line string) bool {
-		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
-	})
+	return slices.ContainsFunc(e.lines(), func(line string) bool { return hasAll(line, words) })
+}
+
+func hasAll(line string, words []string) bool {
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
 }
 
 // readme waits until the operator has logged each line that the README shows. A line of the README may

@@ -18,11 +18,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-const (
-	module = "github.com/kopf-runtime/kopf-runtime/"
-	// patience is for all that is awaited.
-	patience = 30 * time.Second
-)
+// patience is for all that is awaited.
+const patience = 30 * time.Second
 
 // An example is what the readers of its README have before them.
 type example struct {
@@ -55,7 +52,7 @@ func prepare(t *testing.T, cp *controlplane.ControlPlane, name string) *example 
 			e.impersonate("system:serviceaccount:" + obj.GetNamespace() + ":" + obj.GetName())
 		}
 	}
-	e.Expect(program.Build(t.Context(), module+"examples/"+name, e.file)).To(Succeed())
+	e.Expect(program.Build(t.Context(), name, e.file)).To(Succeed())
 	t.Cleanup(func() {
 		e.stop()
 		if t.Failed() {

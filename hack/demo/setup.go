@@ -41,7 +41,7 @@ func (d *demo) setUp(ctx context.Context) error {
 	d.screen.heading("Getting ready")
 	if err := d.screen.during(ctx, buildLimit, "Building the operator, examples/01-minimal",
 		"seconds, or 1 to 2 minutes when nothing is cached",
-		func(ctx context.Context) error { return program.Build(ctx, example, file) }); err != nil {
+		func(ctx context.Context) error { return program.Build(ctx, folder, file) }); err != nil {
 		return err
 	}
 	if err := d.screen.during(ctx, startLimit, "Starting etcd and kube-apiserver, installing the CRD", "about 10 seconds",

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Folder returns the folder of a package, given by its import path.
+// Folder returns the folder of a package, given by its import path. It has to be called within the module.
 func Folder(ctx context.Context, pkg string) (string, error) {
 	out, err := goCommand(ctx, "list", "-f", "{{.Dir}}", pkg)
 	return strings.TrimSpace(out), err
 }
 
-// Build compiles a package, given by its import path, into a file: with the race detector if this
-// process has it, so that most of what is needed is in the cache.
-func Build(ctx context.Context, pkg, file string) error {
-	args := []string{"build", "-o", file, pkg}
+// Build compiles the package in a folder, which may be of another module, into a file, given by its absolute
+// path: with the race detector if this process has it, so that most of what is needed is in the cache.
+func Build(ctx context.Context, folder, file string) error {
+	args := []string{"build", "-C", folder, "-o", file}
 	if racing() {
-		args = slices.Insert(args, 1, "-race")
+		args = append(args, "-race")
 	}
 	_, err := goCommand(ctx, args...)
 	return err
@@ -33,7 +33,7 @@ func racing() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// goCommand runs the go command, and returns what it prints. It has to be called within the module.
+// goCommand runs the go command, and returns what it prints.
 func goCommand(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it has processes of its own to end

@@ -1,8 +1,8 @@
-// Package program builds a command of this module and runs it as a process of its own: the operator
+// Package program builds a command of ours and runs it as a process of its own: the operator
 // of the demo, and those of the examples in their tests.
 //
 //	file := filepath.Join(dir, "operator")
-//	if err := program.Build(ctx, "github.com/kopf-runtime/kopf-runtime/examples/01-minimal", file); err != nil {
+//	if err := program.Build(ctx, "examples/01-minimal", file); err != nil {
 //		return err
 //	}
 //	p, err := program.Start(file, nil, "KUBECONFIG="+kubeconfig)

@@ -92,6 +92,6 @@ func TestProgramDoesNotOutliveItsStarter(t *testing.T) {
 
 func TestBuildSaysWhatIsWrong(t *testing.T) {
 	g := NewWithT(t)
-	err := program.Build(t.Context(), "github.com/kopf-runtime/kopf-runtime/examples/no-such", filepath.Join(t.TempDir(), "x"))
+	err := program.Build(t.Context(), "no-such", filepath.Join(t.TempDir(), "x"))
 	g.Expect(err).To(MatchError(ContainSubstring("no-such")))
 }

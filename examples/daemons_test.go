@@ -1,0 +1,33 @@
+package examples
+
+import (
+	. "github.com/onsi/gomega"
+)
+
+func daemons(e *example) {
+	e.start()
+	orders := e.sample("orders")
+	orders.create()
+	e.logs(`Watching`, `"size": 10`)
+	e.logs(`Warmed up`)
+	e.Eventually(orders.field("status", "warm")).Should(BeTrue())
+	e.Expect(orders.get("metadata", "finalizers")).To(HaveLen(1))
+
+	orders.patch(`{"metadata":{"labels":{"unwatched":""}}}`)
+	e.logs(`Watching no more`, `does not match`)
+	e.Eventually(orders.field("status", "watch", "rounds")).Should(BeNumerically(">", 0))
+	orders.patch(`{"metadata":{"labels":{"unwatched":null}}}`)
+	e.Eventually(e.count(`Watching`, `"size": 10`)).Should(Equal(2))
+
+	e.stop()
+	e.logs(`Watching no more`, `shutting down`)
+	e.start()
+	e.Eventually(e.count(`Watching`, `"size": 10`)).Should(Equal(3))
+
+	orders.patch(`{"spec":{"sizeGiB":20}}`)
+	e.logs(`The size is another one`, `"before": 10, "now": 20`)
+	e.logs(`Moving the data`)
+	orders.delete()
+	e.logs(`Handled`, `"reason": "delete"`)
+	e.logs(`Hung up at last`)
+}

@@ -1,0 +1,46 @@
+package examples
+
+import (
+	"slices"
+
+	. "github.com/onsi/gomega"
+)
+
+func timers(e *example) {
+	e.start()
+	orders := e.sample("orders")
+	orders.create()
+	e.Eventually(orders.field("status", "seen")).ShouldNot(BeNil())
+	e.Eventually(orders.field("status", "backup")).Should(Equal("done"))
+	seen := orders.get("status", "seen")
+	e.Eventually(orders.field("status", "seen")).ShouldNot(Equal(seen))
+	e.logs(`Replicated`, `"attempt": 1, "size": 10`)
+	e.Eventually(orders.field("metadata", "annotations", lastHandled)).Should(ContainSubstring(`"demo.example.com/compacted"`))
+	e.silent(`Somebody has changed it`)
+
+	orders.patch(`{"spec":{"sizeGiB":200}}`)
+	e.logs(`Somebody has changed it`, `10 -> 200`)
+	e.logs(`Timer failed for good`, `200 GiB are too many`)
+	e.Eventually(e.count(`Nobody has changed it`)).Should(Equal(2))
+	orders.patch(`{"spec":{"sizeGiB":20}}`)
+	e.logs(`Replicated`, `"size": 20`)
+	e.Expect(e.count(`too many`)()).To(Equal(1), "it has waited for the change")
+
+	e.stop()
+	bills := len(e.bills())
+	e.start()
+	e.Eventually(func() int { return len(e.bills()) }).Should(BeNumerically(">=", bills+2))
+	e.Expect(slices.IsSorted(e.bills())).To(BeTrue())
+	e.Expect(slices.Compact(e.bills())).To(HaveLen(len(e.bills())), "no second is paid twice")
+	orders.delete()
+}
+
+// bills are the seconds that were to be paid.
+func (e *example) bills() (seconds []float64) {
+	for _, line := range e.logged() {
+		if line.message == "To be paid" {
+			seconds = append(seconds, line.fields["seconds"].(float64))
+		}
+	}
+	return seconds
+}
