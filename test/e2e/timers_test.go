@@ -120,6 +120,30 @@ var _ = Describe("Timers", func() {
 		Consistently(calledFor(seen, "dead 2")).Should(Equal(1))
 	}, SpecTimeout(minute))
 
+	It("that wait for a change, or for no change, do not take our own edits for one, whatever else is written at the time (TIM-06, B-13, B-41)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		var n atomic.Int64
+		start(ns, options(kopf.For(&v1.Widget{}).
+			Timer("dead", tick, func(context.Context, *kopf.Request[W]) error {
+				seen.notef("dead")
+				return kopf.Permanent(errors.New("never"))
+			}).
+			Timer("once", 0, ok[W](seen, "once"), kopf.Idle(4*tick)).
+			Timer("status", time.Millisecond, func(_ context.Context, req *kopf.Request[W]) error {
+				req.Object.Status.Phase = fmt.Sprint("at ", time.Now().UnixNano()) // each brings the object to the worker
+				return nil
+			}).
+			Timer("edits", tick/5, func(_ context.Context, req *kopf.Request[W]) error {
+				req.Object.Spec.Size = int(n.Add(1))
+				return nil
+			})))
+		Eventually(fresh(ctx, a)).Should(HaveField("Spec.Size", BeNumerically(">", 100)))
+		Expect(seen.count("dead")).To(Equal(1))
+		Expect(seen.count("once:timer")).To(Equal(1))
+	}, SpecTimeout(minute))
+
 	It("with Idle wait for their object to be left alone; those without an interval are called once for each such time (TIM-05, TIM-08, TIM-09, SE-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
