@@ -251,29 +251,7 @@ func TestMistakes(t *testing.T) {
 			[]string{`Thing: OnCreate("h"): `, "middleware", "nil"},
 		},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			op := kopf.New(manage(), withResource(test.given)...)
-			err := op.Validate()
-			if err == nil {
-				t.Fatal("it is valid")
-			}
-			lines := strings.Split(err.Error(), "\n")
-			if len(lines) != 2 || lines[0] != "the operator cannot start:" {
-				t.Fatalf("want a heading and one mistake, got:\n%s", err)
-			}
-			rest := lines[1]
-			for _, word := range test.words {
-				i := strings.Index(rest, word)
-				if i < 0 {
-					t.Errorf("%q is missing in: %s", word, lines[1])
-					continue
-				}
-				rest = rest[i:]
-			}
-			if again := op.Validate(); again == nil || again.Error() != err.Error() {
-				t.Errorf("when asked again, it is told otherwise: %v", again)
-			}
-		})
+		t.Run(test.name, func(t *testing.T) { isTold(t, test.given, test.words) })
 	}
 
 	for _, test := range []struct {
@@ -314,15 +292,44 @@ func TestMistakes(t *testing.T) {
 		{"an option that is nil does nothing", created(nil)},
 		{"a view and its resource", created().When(func(*kopf.Request[th]) bool { return true })},
 	} {
-		t.Run("no mistake: "+test.name, func(t *testing.T) {
-			op := kopf.New(manage(), test.given)
-			if err := op.Validate(); err != nil {
-				t.Error(err)
-			}
-			if err := op.Validate(); err != nil {
-				t.Errorf("when asked again: %s", err)
-			}
-		})
+		t.Run("no mistake: "+test.name, func(t *testing.T) { isNoMistake(t, test.given) })
+	}
+}
+
+// isTold sees to it that there is one mistake, which is told with the words, in this order.
+func isTold(t *testing.T, given kopf.Option, words []string) {
+	t.Helper()
+	op := kopf.New(manage(), withResource(given)...)
+	err := op.Validate()
+	if err == nil {
+		t.Fatal("it is valid")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != 2 || lines[0] != "the operator cannot start:" {
+		t.Fatalf("want a heading and one mistake, got:\n%s", err)
+	}
+	rest := lines[1]
+	for _, word := range words {
+		i := strings.Index(rest, word)
+		if i < 0 {
+			t.Errorf("%q is missing in: %s", word, lines[1])
+			continue
+		}
+		rest = rest[i:]
+	}
+	if again := op.Validate(); again == nil || again.Error() != err.Error() {
+		t.Errorf("when asked again, it is told otherwise: %v", again)
+	}
+}
+
+func isNoMistake(t *testing.T, given kopf.Option) {
+	t.Helper()
+	op := kopf.New(manage(), given)
+	if err := op.Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := op.Validate(); err != nil {
+		t.Errorf("when asked again: %s", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package kopf_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
@@ -46,6 +47,8 @@ func TestByObject(t *testing.T) {
 		{"FIN-04 a delete handler holds objects, and must know that they have lost the label", deleted(gold), ""},
 		{"FIN-04 also among other reasons", things().On("h", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonDelete}, nothing, gold), ""},
 		{"HND-19 an optional one does not", deleted(gold, kopf.Optional()), "tier=gold"},
+		{"DAE-04 daemons end when their object has lost the label", accompanied(gold), ""},
+		{"TIM-01 timers, too", repeated(time.Second, gold), ""},
 		{"EVT-20 spies are shown every state", observed(gold), ""},
 
 		{"other options of the operator", kopf.WithFinalizer("example.com/f"), ""},

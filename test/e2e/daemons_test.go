@@ -323,6 +323,20 @@ var _ = Describe("Daemons", func() {
 		Consistently(fresh(ctx, b)).Should(And(HaveField("Status.Phase", BeEmpty()), HaveField("ObjectMeta.Labels", BeEmpty())))
 	}, SpecTimeout(minute))
 
+	It("have no sub-handlers, and fail for good if they declare one", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		create(ctx, widget(ns, "a"))
+		declares := func(_ context.Context, req *kopf.Request[W]) error {
+			seen.notef("%s", req.Handler)
+			req.Sub("sub", ok[W](seen, "sub"))
+			return nil
+		}
+		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("daemon", declares).Timer("timer", time.Millisecond, declares)))
+		Eventually(func() []string { return r.log.find("Daemon failed for good", "no sub-handlers of daemon handlers") }).ShouldNot(BeEmpty())
+		Eventually(func() []string { return r.log.find("Timer failed for good", "no sub-handlers of timer handlers") }).ShouldNot(BeEmpty())
+		Expect(seen.all()).To(ConsistOf("daemon", "timer"))
+	}, SpecTimeout(minute))
+
 	It("have a logger that says what they are (DAE-19, LOG)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		create(ctx, widget(ns, "a"))

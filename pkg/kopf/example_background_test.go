@@ -1,0 +1,143 @@
+package kopf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+func ExampleResource_Daemon() {
+	kopf.For(&Database{}).
+		Daemon("watch", func(ctx context.Context, req *DatabaseRequest) error {
+			ticker := time.NewTicker(10 * time.Second)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-ticker.C:
+					log.FromContext(ctx).Info("Still there", "size", req.Latest().Spec.Size)
+				case <-ctx.Done():
+					log.FromContext(ctx).Info("Watching no more", "why", context.Cause(ctx).Error())
+					req.Object.Status.Phase = "unwatched" // written when it has returned
+					return nil
+				}
+			}
+		})
+}
+
+// What is to be done at the end depends on why it has come.
+func ExampleResource_Daemon_cause() {
+	kopf.For(&Database{}).
+		Daemon("session", func(ctx context.Context, req *DatabaseRequest) error {
+			<-ctx.Done()
+			if errors.Is(context.Cause(ctx), kopf.ErrDeleted) {
+				return cloud.Drop(context.WithoutCancel(ctx), req.Object.Name) // ctx has ended
+			}
+			return nil // ErrFilteredOut, ErrPaused, ErrShutdown: it may begin again
+		}, kopf.Label("session"))
+}
+
+func ExampleRestart() {
+	kopf.For(&Database{}).
+		// The first failure is for good, and then it is started again, after a second at first, then after up to a minute.
+		Daemon("stream", provision, kopf.Restart(kopf.OnError), kopf.Errors(kopf.ErrorsPermanent), kopf.Backoff(time.Minute)).
+		// Also when it has returned nil.
+		Daemon("poll", provision, kopf.Restart(kopf.Always))
+}
+
+func ExampleInitialDelay() {
+	kopf.For(&Database{}).
+		Daemon("watch", provision, kopf.InitialDelay(10*time.Second)).
+		Timer("check", time.Minute, announce, kopf.InitialDelay(time.Minute)) // not at once
+}
+
+func ExampleInitialDelayFunc() {
+	kopf.For(&Database{}).
+		Timer("check", time.Minute, announce, kopf.InitialDelayFunc(func(obj client.Object) time.Duration {
+			if obj.(*Database).Spec.Size > 1000 {
+				return 10 * time.Minute // large ones take their time to start
+			}
+			return 0
+		}))
+}
+
+func ExampleCancellationTimeout() {
+	kopf.For(&Database{}).
+		// After 5 seconds it is reported, after 30 more the object goes without it.
+		Daemon("stubborn", provision, kopf.CancellationBackoff(5*time.Second), kopf.CancellationTimeout(30*time.Second))
+}
+
+func ExampleResource_Timer() {
+	kopf.For(&Database{}).
+		Timer("check", 30*time.Second, func(ctx context.Context, req *DatabaseRequest) error {
+			address, err := cloud.Ensure(ctx, req.Object.Name, req.Object.Spec.Size)
+			req.Object.Status.Address = address // written after each call
+			return err
+		}, kopf.AttemptTimeout(10*time.Second), kopf.Jitter(0.1), kopf.MaxParallel(4))
+}
+
+func ExampleSharp() {
+	kopf.For(&Database{}).
+		// For each full hour of its life, and never twice.
+		Timer("bill", time.Hour, announce, kopf.Sharp())
+}
+
+func ExampleIdle() {
+	kopf.For(&Database{}).
+		Timer("compact", 0, announce, kopf.Idle(10*time.Minute)).         // once, when it was left alone for so long
+		Timer("rescale", time.Minute, announce, kopf.Idle(5*time.Minute)) // every minute, but not while it is being edited
+}
+
+// nightly is a schedule: each midnight. Those of github.com/robfig/cron/v3 fit as well:
+//
+//	nightly, err := cron.ParseStandard("CRON_TZ=Europe/Berlin 30 3 * * *")
+type nightly struct{}
+
+func (nightly) Next(after time.Time) time.Time {
+	year, month, day := after.Date()
+	return time.Date(year, month, day+1, 0, 0, 0, 0, after.Location())
+}
+
+func ExampleSchedule() {
+	kopf.For(&Database{}).
+		Timer("backup", 0, provision, kopf.Schedule(nightly{}), kopf.Retries(3), kopf.Backoff(10*time.Minute))
+
+	fmt.Println(nightly{}.Next(time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC)))
+	// Output: 2026-03-01 00:00:00 +0000 UTC
+}
+
+func ExampleCancelOnDelete() {
+	kopf.For(&Database{}).
+		OnCreate("restore", func(ctx context.Context, req *DatabaseRequest) error {
+			select {
+			case <-time.After(time.Hour):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx) // ErrDeleted: the deletion goes on at once
+			}
+		}, kopf.CancelOnDelete()).
+		OnDelete("drop", drop)
+}
+
+func ExampleRequest_Latest() {
+	kopf.For(&Database{}).
+		Daemon("follow", func(ctx context.Context, req *DatabaseRequest) error {
+			size := req.Object.Spec.Size // when it was called
+			for ctx.Err() == nil {
+				if now := req.Latest().Spec.Size; now != size {
+					log.FromContext(ctx).Info("Resized", "from", size, "to", now)
+					size = now
+				}
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+				}
+			}
+			return nil
+		})
+}
