@@ -169,6 +169,24 @@ var _ = Describe("Timers", func() {
 		Eventually(gone(ctx, a)).Should(BeTrue(), "waiting for a change does not hold it up")
 	}, SpecTimeout(minute))
 
+	It("that are sharp keep their points when their object does not pass their filters for a while (TIM-04, DAE-04)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a, b := widget(ns, "a"), widget(ns, "b")
+		a.Labels, b.Labels = map[string]string{"on": ""}, map[string]string{"off": ""}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			Timer("sharp", time.Hour, ok[W](seen, "sharp"), kopf.Sharp(), kopf.Label("on")).
+			Daemon("seen", stays[W](seen, "seen"), kopf.Label("off"))))
+		create(ctx, b)
+		Eventually(seen.all).Should(ContainElement("seen begins for b"), "the operator is at work")
+		create(ctx, a)
+		Eventually(calledFor(seen, "sharp:timer")).Should(Equal(1), "its creation is the first point")
+		edit(ctx, a, func(w W) { w.Labels = b.Labels })
+		Eventually(seen.all).Should(ContainElement("seen begins for a"))
+		edit(ctx, a, func(w W) { w.Labels = map[string]string{"on": ""} })
+		Eventually(seen.all).Should(ContainElement(HavePrefix("seen ends for a")))
+		Consistently(calledFor(seen, "sharp:timer")).Should(Equal(1), "the next point is in an hour")
+	}, SpecTimeout(minute))
+
 	It("follow schedules", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		create(ctx, widget(ns, "a"))
