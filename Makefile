@@ -47,7 +47,7 @@ test: controlplane note-race ## All tests, those on a real API server too; TESTF
 
 .PHONY: test-unit
 test-unit: note-race ## Only the tests that need no API server: seconds, once compiled
-	go test $(RACE) -short -shuffle=on -timeout 5m $(TESTFLAGS) ./pkg/... ./internal/... ./test/layering/... ./test/parity/... ./test/simulation/...
+	go test $(RACE) -short -shuffle=on -timeout 5m $(TESTFLAGS) ./pkg/... ./internal/... ./cmd/... ./test/layering/... ./test/parity/... ./test/simulation/...
 
 .PHONY: simulate
 simulate: ## Random scenarios in virtual time; SIMULATIONS=20000 for more of them, SEED=17 for this one again with its log
@@ -95,8 +95,10 @@ generate: $(CONTROLLER_GEN) ## Write the DeepCopy methods of the API types
 	done
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Write the CRDs of the examples into their config/crd
-	@set -e; for example in $(wildcard examples/*); do \
+manifests: $(CONTROLLER_GEN) ## Write the CRDs of peering and of the examples into config/crd
+	@set -e; echo "controller-gen crd: config/crd"; \
+	$(CONTROLLER_GEN) crd paths=./pkg/peering/v1 output:crd:dir=config/crd; \
+	for example in $(wildcard examples/*); do \
 		if [ -n "$$($(call api-folders,$$example))" ]; then \
 			echo "controller-gen crd: $$example/config/crd"; \
 			(cd $$example && $(CONTROLLER_GEN) crd paths=./... output:crd:dir=config/crd); \

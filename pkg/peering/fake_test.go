@@ -1,0 +1,246 @@
+package peering
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
+)
+
+// A fakeServer has peering objects in memory, for tests in virtual time. What it does is also tried on a real one.
+type fakeServer struct {
+	mu       sync.Mutex
+	kinds    map[string]bool // group/plural
+	objects  map[string]*unstructured.Unstructured
+	version  int
+	watchers []*fakeWatcher
+	patches  []fakePatch
+	asked    int                      // what is served
+	fail     func(verb string) error  // of kind, list and patch
+}
+
+type fakePatch struct {
+	at        time.Time
+	key, body string
+	code      int
+}
+
+type fakeWatcher struct {
+	key   string
+	looks chan look
+}
+
+func newFakeServer(plurals ...string) *fakeServer {
+	s := &fakeServer{kinds: map[string]bool{}, objects: map[string]*unstructured.Unstructured{}}
+	for _, plural := range plurals {
+		s.kinds[plural] = true
+	}
+	return s
+}
+
+const (
+	clusterPeerings    = v1.Group + "/" + v1.ClusterPlural
+	namespacedPeerings = v1.Group + "/" + v1.NamespacedPlural
+	legacyPeerings     = v1.LegacyGroup + "/" + v1.ClusterPlural
+)
+
+func (s *fakeServer) failing(verb string) error {
+	if s.fail == nil {
+		return nil
+	}
+	return s.fail(verb)
+}
+
+func (s *fakeServer) kind(_ context.Context, group string, namespaced bool) (*kind, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	if err := s.failing("kind"); err != nil {
+		return nil, err
+	}
+	resource := plural(namespaced)
+	if !s.kinds[group+"/"+resource] {
+		return nil, nil
+	}
+	return &kind{
+		resource: schema.GroupVersionResource{Group: group, Version: v1.Version, Resource: resource}, name: "Peering", namespaced: namespaced,
+	}, nil
+}
+
+func keyOf(k kind, namespace, name string) string {
+	return k.resource.Group + "/" + k.resource.Resource + "/" + namespace + "/" + name
+}
+
+func (s *fakeServer) follow(ctx context.Context, k kind, namespace, name string, tell func(look)) error {
+	key := keyOf(k, namespace, name)
+	s.mu.Lock()
+	if err := s.failing("list"); err != nil || !s.kinds[k.resource.Group+"/"+k.resource.Resource] {
+		s.mu.Unlock()
+		if err == nil {
+			err = errUnserved
+		}
+		return err
+	}
+	w := &fakeWatcher{key: key, looks: make(chan look, 10000)}
+	w.looks <- look{object: s.objects[key].DeepCopy()}
+	s.watchers = append(s.watchers, w)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.watchers = slices.DeleteFunc(s.watchers, func(one *fakeWatcher) bool { return one == w })
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case l, open := <-w.looks:
+			if !open {
+				return nil
+			}
+			tell(l)
+		}
+	}
+}
+
+func (s *fakeServer) patch(ctx context.Context, k kind, namespace, name string, body []byte) (*unstructured.Unstructured, error) {
+	return s.patchKey(ctx, keyOf(k, namespace, name), body)
+}
+
+func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (result *unstructured.Unstructured, err error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() {
+		code := 200
+		if err != nil {
+			code = 500
+			if status := apierrors.APIStatus(nil); asStatus(err, &status) {
+				code = int(status.Status().Code)
+			}
+		}
+		s.patches = append(s.patches, fakePatch{at: time.Now(), key: key, body: string(body), code: code})
+	}()
+	resource := schema.GroupResource{Group: v1.Group, Resource: "peerings"}
+	if err := s.failing("patch"); err != nil {
+		return nil, err
+	}
+	object := s.objects[key]
+	if object == nil {
+		return nil, apierrors.NewNotFound(resource, key)
+	}
+	var change struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	if err := json.Unmarshal(body, &change); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if v := change.Metadata.ResourceVersion; v != "" && v != object.GetResourceVersion() {
+		return nil, apierrors.NewConflict(resource, key, fmt.Errorf("it is %s", object.GetResourceVersion()))
+	}
+	before, err := object.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	after, err := jsonpatch.MergePatch(before, body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	patched := &unstructured.Unstructured{}
+	if err := patched.UnmarshalJSON(after); err != nil {
+		return nil, err
+	}
+	s.store(key, patched)
+	return patched.DeepCopy(), nil
+}
+
+// store tells the watchers, too. It is called with the lock.
+func (s *fakeServer) store(key string, object *unstructured.Unstructured) {
+	s.version++
+	object.SetResourceVersion(strconv.Itoa(s.version))
+	s.objects[key] = object
+	s.publish(key, look{object: object.DeepCopy()})
+}
+
+func (s *fakeServer) publish(key string, l look) {
+	for _, w := range s.watchers {
+		if w.key == key {
+			w.looks <- l
+		}
+	}
+}
+
+// create makes an object, with a status.
+func (s *fakeServer) create(key string, status map[string]any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kopf.dev/v1", "kind": "Peering", "status": status}}
+	object.SetName("default")
+	object.SetUID(types.UID(fmt.Sprint("uid-", s.version)))
+	s.store(key, object)
+}
+
+func (s *fakeServer) delete(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	object := s.objects[key]
+	delete(s.objects, key)
+	s.publish(key, look{gone: object.GetUID()})
+}
+
+// put writes a record of somebody else, or removes it if it is nil.
+func (s *fakeServer) put(key, identity string, record any) {
+	body, err := json.Marshal(map[string]any{"status": map[string]any{identity: record}})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := s.patchKey(context.Background(), key, body); err != nil {
+		panic(err)
+	}
+}
+
+func (s *fakeServer) status(key string) map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status, _ := s.objects[key].Object["status"].(map[string]any)
+	return status
+}
+
+// breakWith has requests fail; nil: no longer.
+func (s *fakeServer) breakWith(fail func(verb string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = fail
+}
+
+// cut ends all watches.
+func (s *fakeServer) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.watchers {
+		close(w.looks)
+	}
+	s.watchers = nil
+}
+
+// log returns the patches so far, and forgets them.
+func (s *fakeServer) log() []fakePatch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.patches
+	s.patches = nil
+	return all
+}

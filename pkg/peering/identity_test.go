@@ -1,0 +1,64 @@
+package peering
+
+import (
+	"os"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// PEER-10: the variable counts, also if it is empty.
+func TestTheIdentityOfAPod(t *testing.T) {
+	for _, id := range []string{"some-pod-x7", ""} {
+		t.Setenv(podID, id)
+		if got := newIdentity(time.Now()); got != id {
+			t.Errorf("%q, not %q", got, id)
+		}
+	}
+}
+
+// PEER-11: user, host, time and chance; PEER-12: user and host for people.
+func TestTheIdentityOfAProcess(t *testing.T) {
+	t.Setenv(podID, "")
+	if err := os.Unsetenv(podID); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LOGNAME", "somebody")
+	form := regexp.MustCompile(`^somebody@([^/@]+)/20201231225959/[a-fh-z0-9]{3}$`)
+	now := time.Date(2020, 12, 31, 23, 59, 59, 0, time.FixedZone("east", 3600))
+	seen := map[string]bool{}
+	for range 20 {
+		id := newIdentity(now)
+		if !form.MatchString(id) {
+			t.Fatalf("%q has another form", id)
+		}
+		seen[id] = true
+	}
+	if len(seen) < 10 {
+		t.Errorf("chance has %d faces", len(seen))
+	}
+	if got, want := Whoami(), "somebody@"+hostName(); got != want {
+		t.Errorf("PEER-12: %q, not %q", got, want)
+	}
+}
+
+// PEER-13: the name that tells most.
+func TestHosts(t *testing.T) {
+	for _, test := range []struct {
+		want, hostname string
+		names          []string
+	}{
+		{"box.example.com", "box", []string{"box", "localhost", "box.example.com.", "10.0.0.1"}},
+		{"box.example.com", "localhost", []string{"1.0.0.10.in-addr.arpa", "10.0.0.1", "::1", "box.example.com", "b.example.com"}},
+		{"box", "localhost", []string{"localhost", "box", "10.0.0.1"}},
+		{"localhost", "localhost", []string{"localhost", "127.0.0.1"}},
+		{"raw", "raw", nil},
+		{"mac", "x", []string{"mac.local"}},
+		{"mac", "x", []string{"mac.localdomain.local.local"}},
+		{"10.0.0.1", "10.0.0.1", []string{"10.0.0.1", "::1"}},
+	} {
+		if got := bestHost(test.hostname, test.names); got != test.want {
+			t.Errorf("%q of %v: %q, not %q", test.hostname, test.names, got, test.want)
+		}
+	}
+}

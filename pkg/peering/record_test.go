@@ -1,0 +1,171 @@
+package peering_test
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+)
+
+var moment = time.Date(2026, 11, 20, 15, 15, 4, 360514000, time.UTC)
+
+// PEER-04, PEER-05, PEER-08, MIG-10, MIG-11: what is written is kopf's, to the byte.
+func TestRecordsAreWrittenAsKopfDoes(t *testing.T) {
+	for want, record := range map[string]peering.Record{
+		`{"priority":0,"lifetime":60,"lastseen":"2026-11-20T15:15:04.360514+00:00"}`: {Lifetime: time.Minute, LastSeen: moment},
+		// Six digits, and none if they are zero; less than a microsecond is not told.
+		`{"priority":-5,"lifetime":1,"lastseen":"2026-11-20T15:15:04.000010+00:00"}`: {
+			Priority: -5, Lifetime: time.Second, LastSeen: moment.Truncate(time.Second).Add(10999 * time.Nanosecond),
+		},
+		`{"priority":666,"lifetime":3600,"lastseen":"2026-11-20T15:15:04+00:00"}`: {
+			Priority: 666, Lifetime: time.Hour, LastSeen: moment.Truncate(time.Second).Add(999 * time.Nanosecond),
+		},
+		// Always UTC.
+		`{"priority":1,"lifetime":60,"lastseen":"2026-11-20T15:15:04.360514+00:00" }`: {
+			Priority: 1, Lifetime: time.Minute, LastSeen: moment.In(time.FixedZone("far", 5*3600)),
+		},
+		// What only we have comes last, and is there only if it says something.
+		`{"priority":0,"lifetime":60,"lastseen":"2026-11-20T15:15:04.360514+00:00","candidate":"2026-11-20T15:15:04.360514+00:00","message":"why"}`: {
+			Lifetime: time.Minute, LastSeen: moment, Candidate: moment, Message: "why",
+		},
+	} {
+		got, err := json.Marshal(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := strings.ReplaceAll(want, " ", ""); string(got) != want {
+			t.Errorf("%+v is written as\n%s, not\n%s", record, got, want)
+		}
+	}
+}
+
+// PEER-06, MIG-11: reading takes what kopf may have written.
+func TestRecordsAreReadGenerously(t *testing.T) {
+	second := moment.Truncate(time.Second)
+	for text, want := range map[string]peering.Record{
+		`{"priority":7,"lifetime":90,"lastseen":"2026-11-20T15:15:04.360514+00:00"}`: {Priority: 7, Lifetime: 90 * time.Second, LastSeen: moment},
+		// Defaults; no moment is "now".
+		`{}`:                {Lifetime: time.Minute},
+		`{"lastseen":null}`: {Lifetime: time.Minute},
+		`{"priority":3,"unknown":{"a":[1]},"version":"x"}`: {Priority: 3, Lifetime: time.Minute},
+		// Without an offset it is UTC, and Z is UTC as well.
+		`{"lastseen":"2026-11-20T15:15:04"}`:              {Lifetime: time.Minute, LastSeen: second},
+		`{"lastseen":"2026-11-20 15:15:04.360514"}`:       {Lifetime: time.Minute, LastSeen: moment},
+		`{"lastseen":"2026-11-20T15:15:04Z"}`:             {Lifetime: time.Minute, LastSeen: second},
+		`{"lastseen":"2026-11-20T15:15:04+00:00"}`:        {Lifetime: time.Minute, LastSeen: second},
+		`{"lastseen":"2026-11-20T18:15:04.360514+03:00"}`: {Lifetime: time.Minute, LastSeen: moment},
+		`{"lastseen":"2026-11-20T18:15:04.360514+0300"}`:  {Lifetime: time.Minute, LastSeen: moment},
+		// Numbers of any kind, within what a number can be here.
+		`{"lifetime":"90","priority":"-4"}`:    {Priority: -4, Lifetime: 90 * time.Second},
+		`{"lifetime":" 90 "}`:                  {Lifetime: 90 * time.Second},
+		`{"lifetime":90.9,"priority":1.5}`:     {Priority: 1, Lifetime: 90 * time.Second},
+		`{"lifetime":-1.5,"priority":-1.5}`:    {Priority: -2, Lifetime: -time.Second},
+		`{"lifetime":6e1,"priority":1e3}`:      {Priority: 1000, Lifetime: time.Minute},
+		`{"lifetime":1e999,"priority":-1e999}`: {Priority: math.MinInt64, Lifetime: math.MaxInt64 / time.Second * time.Second},
+		`{"priority":99999999999999999999,"lifetime":-99999999999999999999}`: {
+			Priority: math.MaxInt64, Lifetime: -(math.MaxInt64 / time.Second * time.Second),
+		},
+		// What only we write, and somebody has broken, is not there.
+		`{"candidate":5,"message":{"a":1}}`: {Lifetime: time.Minute},
+	} {
+		var got peering.Record
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", text, diff)
+		}
+	}
+}
+
+// Garbage is told by its key, and leaves the target as it is.
+func TestGarbageIsNoRecord(t *testing.T) {
+	for text, key := range map[string]string{
+		`null`: "no object", `"text"`: "no object", `[1]`: "no object", `7`: "no object", `true`: "no object",
+		`{"priority":null}`: "priority", `{"priority":"high"}`: "priority", `{"priority":{}}`: "priority",
+		`{"priority":true}`: "priority", `{"priority":"1.5"}`: "priority", `{"priority":""}`: "priority",
+		`{"priority":"inf"}`: "priority", `{"priority":"1_000"}`: "priority",
+		`{"lifetime":null}`: "lifetime", `{"lifetime":"long"}`: "lifetime", `{"lifetime":[60]}`: "lifetime",
+		`{"lastseen":"yesterday"}`: "lastseen", `{"lastseen":1605885304}`: "lastseen", `{"lastseen":""}`: "lastseen",
+		`{"lastseen":"2026-13-20T15:15:04"}`: "lastseen",
+	} {
+		got := peering.Record{Priority: 42}
+		err := json.Unmarshal([]byte(text), &got)
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: the error is %v, and does not tell of %s", text, err, key)
+		}
+		if got != (peering.Record{Priority: 42}) {
+			t.Errorf("%s: half of it was taken: %+v", text, got)
+		}
+	}
+}
+
+// PEER-07: dead at the very moment at which the lifetime ends.
+func TestExpiryByTheWallClock(t *testing.T) {
+	record := peering.Record{Lifetime: time.Minute, LastSeen: moment}
+	for after, want := range map[time.Duration]bool{
+		-time.Hour: false, 0: false, time.Minute - 1: false, time.Minute: true, time.Minute + 1: true,
+	} {
+		if got := record.Expired(moment.Add(after)); got != want {
+			t.Errorf("after %s: %t", after, got)
+		}
+	}
+	if (peering.Record{Lifetime: time.Minute}).Expired(moment) {
+		t.Error("PEER-06: a record that does not tell when it was written counts as written now")
+	}
+	for _, lifetime := range []time.Duration{0, -time.Minute} {
+		if !(peering.Record{Lifetime: lifetime, LastSeen: moment}).Expired(moment) {
+			t.Errorf("a lifetime of %s is over at once", lifetime)
+		}
+	}
+}
+
+// Whatever there is in a status, it is read without harm, and what is read can be written and read again.
+func FuzzRecords(f *testing.F) {
+	for _, seed := range []string{
+		`{"priority":0,"lifetime":60,"lastseen":"2026-11-20T15:15:04.360514+00:00"}`, `{}`, `null`, `[]`, `"x"`,
+		`{"priority":1e999,"lifetime":-1e999}`, `{"lifetime":"9223372036854775807"}`, `{"lastseen":"0000-01-01"}`,
+		`{"priority":"-0","candidate":"9999-12-31T23:59:59.999999999-23:59","message":"\ud800"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var value any
+		if json.Unmarshal(raw, &value) != nil {
+			t.Skip("the API server takes JSON only")
+		}
+		now := time.Now()
+		var sightings peering.Sightings
+		// Neither alone in the status, nor as the status, nor beside a good one.
+		sightings.See(value, now)
+		good := map[string]any{"lifetime": int64(60), "priority": int64(1)}
+		peers, unreadable := sightings.See(map[string]any{"good": good, "fuzz": value}, now)
+		if len(peers)+len(unreadable) != 2 || !peers[len(peers)-1].Since.Equal(now) {
+			t.Fatalf("%s: %v, %v", raw, peers, unreadable)
+		}
+		verdict := peering.Self{Identity: "self"}.Judge(peers, now)
+		if !verdict.Paused {
+			t.Fatalf("%s hides the good record beside it: %+v", raw, verdict)
+		}
+		for _, p := range peers {
+			if p.Identity != "fuzz" || p.LastSeen.Year() < 1 || p.LastSeen.Year() > 9998 || p.Candidate.Year() < 1 || p.Candidate.Year() > 9998 {
+				continue
+			}
+			again, err := json.Marshal(p.Record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var read peering.Record
+			if err := json.Unmarshal(again, &read); err != nil {
+				t.Fatalf("%s is written as %s, and that is not understood: %v", raw, again, err)
+			}
+			if read.Priority != p.Priority || read.Lifetime != p.Lifetime || !read.LastSeen.Equal(p.LastSeen.Truncate(time.Microsecond)) {
+				t.Fatalf("%s is written as %s, and read as %+v", raw, again, read)
+			}
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package peering_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+)
+
+func record(priority int, lifetime time.Duration, seen time.Time) map[string]any {
+	return map[string]any{
+		"priority": int64(priority), "lifetime": int64(lifetime / time.Second),
+		"lastseen": seen.UTC().Format("2006-01-02T15:04:05.000000+00:00"),
+	}
+}
+
+func names(peers []peering.Peer) string {
+	var all []string
+	for _, p := range peers {
+		all = append(all, p.Identity)
+	}
+	return fmt.Sprint(all)
+}
+
+// PEER-14, PEER-30, PEER-32: who counts, and what follows.
+func TestVerdicts(t *testing.T) {
+	now := time.Now()
+	live := func(priority int) map[string]any { return record(priority, time.Minute, now) }
+	dead := func(priority int) map[string]any { return record(priority, time.Minute, now.Add(-time.Hour)) }
+	for _, test := range []struct {
+		name                      string
+		priority                  int
+		status                    map[string]any
+		paused                    bool
+		higher, same, lower, dead string
+	}{
+		{name: "alone", status: nil},
+		{name: "PEER-14: only itself, of whatever priority", status: map[string]any{"self": live(1000)}},
+		{name: "PEER-30, PEER-32: higher", status: map[string]any{"a": live(1)}, paused: true, higher: "a"},
+		{name: "PEER-32: equal", status: map[string]any{"a": live(0)}, paused: true, same: "a"},
+		{name: "PEER-32: lower", status: map[string]any{"a": live(-1)}, lower: "a"},
+		{name: "PEER-30: the dead do not count", status: map[string]any{"a": dead(1), "b": dead(0), "c": dead(-1)}, dead: "a b c"},
+		{name: "no lifetime", status: map[string]any{"a": record(1, 0, now), "b": record(1, -time.Hour, now)}, dead: "a b"},
+		{
+			name: "PEER-30: all kinds", priority: 5, paused: true, higher: "b", same: "c", lower: "a", dead: "d",
+			status: map[string]any{"a": live(4), "b": live(6), "c": live(5), "d": dead(7), "self": live(5)},
+		},
+		{name: "the highest there is", priority: math.MaxInt, status: map[string]any{"a": live(math.MaxInt - 1)}, lower: "a"},
+		{name: "the lowest there is", priority: math.MinInt, status: map[string]any{"a": live(math.MinInt + 1)}, paused: true, higher: "a"},
+		{
+			name:   "garbage beside a good one",
+			status: map[string]any{"a": "text", "b": nil, "c": []any{}, "d": live(1), "e": dead(3)}, paused: true, higher: "d", dead: "e",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var sightings peering.Sightings
+			peers, _ := sightings.See(test.status, now)
+			got := peering.Self{Identity: "self", Priority: test.priority}.Judge(peers, now)
+			want := []string{"[" + test.higher + "]", "[" + test.same + "]", "[" + test.lower + "]", "[" + test.dead + "]"}
+			if diff := cmp.Diff(want, []string{names(got.Higher), names(got.Same), names(got.Lower), names(got.Dead)}); diff != "" {
+				t.Error(diff)
+			}
+			if got.Paused != test.paused || got.Next.IsZero() == test.paused {
+				t.Errorf("paused: %t, and to look again at %s", got.Paused, got.Next)
+			}
+		})
+	}
+}
+
+// PEER-34: the first of those that block decides when to look again; others do not.
+func TestTheNextLook(t *testing.T) {
+	now := time.Now()
+	var sightings peering.Sightings
+	peers, _ := sightings.See(map[string]any{
+		"low": record(-1, time.Second, now), "late": record(2, time.Hour, now),
+		"first": record(1, 20*time.Second, now), "equal": record(0, 30*time.Second, now),
+	}, now)
+	if got := (peering.Self{}).Judge(peers, now).Next.Sub(now); got != 20*time.Second {
+		t.Errorf("in %s", got)
+	}
+}
+
+// B-51, PEER-07: alive is whose record changes; the clocks of others do not matter, within ten minutes.
+func TestLivenessDespiteOfClocks(t *testing.T) {
+	for _, skew := range []time.Duration{-10 * time.Minute, -5 * time.Minute, -61 * time.Second, 0, time.Minute, 10 * time.Minute} {
+		t.Run(skew.String(), func(t *testing.T) {
+			began := time.Now()
+			var sightings peering.Sightings
+			at := func(now time.Duration, seen time.Duration) peering.Verdict {
+				status := map[string]any{"a": record(1, time.Minute, began.Add(seen+skew))}
+				peers, _ := sightings.See(status, began.Add(now))
+				return peering.Self{Identity: "self"}.Judge(peers, began.Add(now))
+			}
+			step := 50 * time.Second
+			for i := range 5 { // it lives for a while
+				if v := at(time.Duration(i)*step+time.Millisecond, time.Duration(i)*step+time.Millisecond); !v.Paused {
+					t.Fatalf("the living is taken for dead at sign %d", i)
+				}
+				if v := at(time.Duration(i)*step+49*time.Second, time.Duration(i)*step+time.Millisecond); !v.Paused {
+					t.Fatalf("the living is taken for dead after sign %d", i)
+				}
+			}
+			last := 4*step + time.Millisecond
+			if v := at(last+time.Minute-time.Millisecond, last); !v.Paused {
+				t.Error("dead too soon")
+			}
+			if v := at(last+time.Minute, last); v.Paused || len(v.Dead) != 1 {
+				t.Errorf("it should be dead, a lifetime after its last sign: %+v", v)
+			}
+		})
+	}
+}
+
+// B-51: what was left behind long ago does not have to be watched for a lifetime; what may be skewed has to.
+func TestWhatWasLeftBehind(t *testing.T) {
+	now := time.Now()
+	for age, dead := range map[time.Duration]bool{
+		time.Minute: false, 10 * time.Minute: false, 11*time.Minute - time.Second: false, 11 * time.Minute: true, 24 * time.Hour: true,
+	} {
+		var sightings peering.Sightings
+		peers, _ := sightings.See(map[string]any{"a": record(1, time.Minute, now.Add(-age))}, now)
+		if got := peers[0].Dead(now); got != dead {
+			t.Errorf("first seen %s after it was written: dead is %t", age, got)
+		}
+	}
+}
+
+// A record that does not tell its time lives for its lifetime from when it was seen, not for ever.
+func TestARecordWithoutATime(t *testing.T) {
+	now := time.Now()
+	var sightings peering.Sightings
+	status := map[string]any{"a": map[string]any{"priority": int64(1)}}
+	sightings.See(status, now)
+	peers, _ := sightings.See(status, now.Add(time.Minute))
+	if !peers[0].Dead(now.Add(time.Minute)) || peers[0].Dead(now.Add(time.Minute-1)) {
+		t.Error("it should be dead after a minute")
+	}
+}
+
+// Any change is a sign of life; one of another record is not.
+func TestChangesAreSignsOfLife(t *testing.T) {
+	now := time.Now()
+	var sightings peering.Sightings
+	sightings.See(map[string]any{"a": map[string]any{"x": int64(1)}, "b": map[string]any{"x": int64(1)}}, now)
+	peers, _ := sightings.See(map[string]any{"a": map[string]any{"x": int64(2)}, "b": map[string]any{"x": int64(1)}}, now.Add(time.Second))
+	if got := []time.Duration{peers[0].Since.Sub(now), peers[1].Since.Sub(now)}; !slices.Equal(got, []time.Duration{time.Second, 0}) {
+		t.Errorf("%v", got)
+	}
+	// One that comes back is new.
+	sightings.See(map[string]any{}, now.Add(2*time.Second))
+	peers, _ = sightings.See(map[string]any{"b": map[string]any{"x": int64(1)}}, now.Add(3*time.Second))
+	if got := peers[0].Since.Sub(now); got != 3*time.Second {
+		t.Errorf("%s", got)
+	}
+}
+
+// B-53: among equals that all take part, one is elected, by all in the same way: who was first.
+func TestElections(t *testing.T) {
+	now := time.Now()
+	candidate := func(since time.Duration) map[string]any {
+		r := record(0, time.Minute, now)
+		r["candidate"] = now.Add(since).UTC().Format("2006-01-02T15:04:05.000000+00:00")
+		return r
+	}
+	outcome := func(status map[string]any) (working []string) {
+		for identity := range status {
+			var sightings peering.Sightings
+			peers, _ := sightings.See(status, now)
+			self := peering.Self{Identity: identity}
+			for _, p := range peers {
+				if p.Identity == identity {
+					self.Priority, self.Candidate = p.Priority, p.Candidate
+				}
+			}
+			if !self.Judge(peers, now).Paused {
+				working = append(working, identity)
+			}
+		}
+		return working
+	}
+	for name, test := range map[string]struct {
+		status map[string]any
+		want   []string
+	}{
+		"the first":                     {map[string]any{"a": candidate(2), "b": candidate(-time.Hour), "c": candidate(0)}, []string{"b"}},
+		"of one moment, by name":        {map[string]any{"c": candidate(0), "b": candidate(0)}, []string{"b"}},
+		"one that does not take part":   {map[string]any{"a": candidate(0), "b": candidate(-time.Hour), "kopf": record(0, time.Minute, now)}, nil},
+		"a lower one is not in the way": {map[string]any{"a": candidate(0), "b": candidate(-time.Hour), "kopf": record(-1, time.Minute, now)}, []string{"b"}},
+		"a higher one is":               {map[string]any{"a": candidate(0), "b": candidate(-time.Hour), "kopf": record(1, time.Minute, now)}, []string{"kopf"}},
+		"PEER-32, PEER-35: kopf's rule": {map[string]any{"a": record(0, time.Minute, now), "b": record(0, time.Minute, now)}, nil},
+		"the dead are not elected":      {map[string]any{"a": candidate(0), "b": record(0, time.Minute, now.Add(-time.Hour))}, []string{"a"}},
+	} {
+		if got := outcome(test.status); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v work, not %v", name, got, test.want)
+		}
+	}
+}
