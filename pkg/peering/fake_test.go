@@ -3,17 +3,18 @@ package peering
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
@@ -26,8 +27,8 @@ type fakeServer struct {
 	version  int
 	watchers []*fakeWatcher
 	patches  []fakePatch
-	asked    int                      // what is served
-	fail     func(verb string) error  // of kind, list and patch
+	asked    int                     // what is served
+	fail     func(verb string) error // of kind, list and patch
 }
 
 type fakePatch struct {
@@ -128,7 +129,7 @@ func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (res
 		code := 200
 		if err != nil {
 			code = 500
-			if status := apierrors.APIStatus(nil); asStatus(err, &status) {
+			if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 				code = int(status.Status().Code)
 			}
 		}
@@ -143,25 +144,27 @@ func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (res
 		return nil, apierrors.NewNotFound(resource, key)
 	}
 	var change struct {
-		Metadata struct{ ResourceVersion string }
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+		Status map[string]any `json:"status"`
 	}
-	if err := json.Unmarshal(body, &change); err != nil {
+	if err := utiljson.Unmarshal(body, &change); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if v := change.Metadata.ResourceVersion; v != "" && v != object.GetResourceVersion() {
 		return nil, apierrors.NewConflict(resource, key, fmt.Errorf("it is %s", object.GetResourceVersion()))
 	}
-	before, err := object.MarshalJSON()
-	if err != nil {
-		return nil, err
+	patched := object.DeepCopy()
+	status, _ := patched.Object["status"].(map[string]any)
+	if status == nil {
+		status = map[string]any{}
+		patched.Object["status"] = status
 	}
-	after, err := jsonpatch.MergePatch(before, body)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	patched := &unstructured.Unstructured{}
-	if err := patched.UnmarshalJSON(after); err != nil {
-		return nil, err
+	for identity, value := range change.Status {
+		if status[identity] = value; value == nil {
+			delete(status, identity)
+		}
 	}
 	s.store(key, patched)
 	return patched.DeepCopy(), nil
