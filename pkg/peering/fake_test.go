@@ -28,6 +28,8 @@ type fakeServer struct {
 	watchers []*fakeWatcher
 	patches  []fakePatch
 	asked    int                     // what is served
+	drops    bool                    // what it does not know in a status
+	before   func(body string)       // a patch, with the lock
 	fail     func(verb string) error // of kind, list and patch
 }
 
@@ -139,6 +141,9 @@ func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (res
 	if err := s.failing("patch"); err != nil {
 		return nil, err
 	}
+	if s.before != nil {
+		s.before(string(body))
+	}
 	object := s.objects[key]
 	if object == nil {
 		return nil, apierrors.NewNotFound(resource, key)
@@ -162,6 +167,9 @@ func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (res
 		patched.Object["status"] = status
 	}
 	for identity, value := range change.Status {
+		if s.drops {
+			continue
+		}
 		if status[identity] = value; value == nil {
 			delete(status, identity)
 		}
@@ -213,6 +221,13 @@ func (s *fakeServer) put(key, identity string, record any) {
 	if _, err := s.patchKey(context.Background(), key, body); err != nil {
 		panic(err)
 	}
+}
+
+// refresh writes a record with the lock held.
+func (s *fakeServer) refresh(key, identity string, record map[string]any) {
+	object := s.objects[key].DeepCopy()
+	object.Object["status"].(map[string]any)[identity] = record
+	s.store(key, object)
 }
 
 func (s *fakeServer) status(key string) map[string]any {

@@ -24,7 +24,7 @@ func TestSignsOfLife(t *testing.T) {
 		for i, p := range patches {
 			want := `{"status":{"a":{"priority":3,"lifetime":60,"lastseen":"` + timestamp(p.at) + `"}}}`
 			if p.body != want || p.code != 200 {
-				t.Fatalf("%d: %s, not %s", p.code, p.body, want)
+				s.Fatalf("%d: %s, not %s", p.code, p.body, want)
 			}
 			if i > 0 {
 				steps[p.at.Sub(patches[i-1].at)] = true
@@ -32,14 +32,14 @@ func TestSignsOfLife(t *testing.T) {
 		}
 		for step := range steps {
 			if step < 50*time.Second || step > 55*time.Second || step%time.Second != 0 {
-				t.Errorf("a step of %s", step)
+				s.Errorf("a step of %s", step)
 			}
 		}
 		if len(steps) < 4 {
-			t.Errorf("chance has %d faces", len(steps))
+			s.Errorf("chance has %d faces", len(steps))
 		}
 		if n := len(patches); n < 3600/55 || n > 3600/50+1 {
-			t.Errorf("%d writes an hour", n)
+			s.Errorf("%d writes an hour", n)
 		}
 	})
 }
@@ -68,7 +68,7 @@ func TestLooksCostNothing(t *testing.T) {
 		}
 		for _, p := range s.log() {
 			if !strings.Contains(p.body, `"low"`) {
-				t.Errorf("a write: %s", p.body)
+				s.Errorf("a write: %s", p.body)
 			}
 		}
 		s.expect(a, false, "1 that are alive")
@@ -120,7 +120,7 @@ func TestAMissingObject(t *testing.T) {
 		s.wait(10 * time.Minute)
 		patches := s.log()
 		if n := len(patches); n < 11 || n > 13 {
-			t.Errorf("%d signs of life", n)
+			s.Errorf("%d signs of life", n)
 		}
 		s.equal("told", a.logged("There is no peering object"), 1)
 		s.create(defaultKey, nil)
@@ -149,7 +149,7 @@ func TestSignsOfLifeDuringAPause(t *testing.T) {
 		s.wait(10 * time.Minute)
 		s.expect(a, true, "freeze")
 		if n := len(s.log()); n < 10 || n > 12 {
-			t.Errorf("%d signs of life", n)
+			s.Errorf("%d signs of life", n)
 		}
 	})
 }
@@ -162,7 +162,7 @@ func TestStealth(t *testing.T) {
 			a := s.start(Options{Stealth: stealth})
 			s.wait(2 * time.Minute)
 			if got := a.logged("Sign of life") > 0; got != want {
-				t.Errorf("stealth %t: in the log: %t", stealth, got)
+				s.Errorf("stealth %t: in the log: %t", stealth, got)
 			}
 			s.delete(defaultKey)
 			s.wait(0)
@@ -189,7 +189,7 @@ func TestARemovedRecordComesBack(t *testing.T) {
 			}
 		}
 		if ours < 9 || ours > 13 {
-			t.Errorf("written %d times a minute", ours)
+			s.Errorf("written %d times a minute", ours)
 		}
 		s.wait(5 * time.Second)
 		s.equal("records", s.identities(defaultKey), "[a]")
@@ -230,7 +230,7 @@ func TestAnOutage(t *testing.T) {
 		s.wait(2 * time.Minute)
 		s.expect(a, true, "connection refused")
 		if err := a.Readyz(nil); err == nil || !strings.Contains(err.Error(), "connection refused") {
-			t.Errorf("ready: %v", err)
+			s.Errorf("ready: %v", err)
 		}
 		s.breakWith(nil)
 		s.wait(11 * time.Second)

@@ -19,6 +19,7 @@ func (p *Peering) Readyz(*http.Request) error {
 		switch s.cause {
 		case looking, failing, missing:
 			problems = append(problems, errors.New(prefix+s.why))
+		default: // ready to work, as soon as it may
 		}
 	})
 	return errors.Join(problems...)
@@ -44,7 +45,7 @@ func (p *Peering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.Readyz(r) != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	fmt.Fprintln(w, p.Describe())
+	_, _ = fmt.Fprintln(w, p.Describe()) // who has gone does not read it
 }
 
 func (p *Peering) eachState(visit func(prefix string, s state)) {

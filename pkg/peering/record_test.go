@@ -12,6 +12,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
+// ages are the most whole seconds of a duration.
+const ages = time.Duration(math.MaxInt64 / 1_000_000_000 * 1_000_000_000)
+
 var moment = time.Date(2026, 11, 20, 15, 15, 4, 360514000, time.UTC)
 
 // PEER-04, PEER-05, PEER-08, MIG-10, MIG-11: what is written is kopf's, to the byte.
@@ -66,9 +69,9 @@ func TestRecordsAreReadGenerously(t *testing.T) {
 		`{"lifetime":90.9,"priority":1.5}`:     {Priority: 1, Lifetime: 90 * time.Second},
 		`{"lifetime":-1.5,"priority":-1.5}`:    {Priority: -2, Lifetime: -time.Second},
 		`{"lifetime":6e1,"priority":1e3}`:      {Priority: 1000, Lifetime: time.Minute},
-		`{"lifetime":1e999,"priority":-1e999}`: {Priority: math.MinInt64, Lifetime: math.MaxInt64 / time.Second * time.Second},
+		`{"lifetime":1e999,"priority":-1e999}`: {Priority: math.MinInt64, Lifetime: ages},
 		`{"priority":99999999999999999999,"lifetime":-99999999999999999999}`: {
-			Priority: math.MaxInt64, Lifetime: -(math.MaxInt64 / time.Second * time.Second),
+			Priority: math.MaxInt64, Lifetime: -ages,
 		},
 		// What only we write, and somebody has broken, is not there.
 		`{"candidate":5,"message":{"a":1}}`: {Lifetime: time.Minute},

@@ -73,7 +73,9 @@ func (s *scene) prepare(options Options) *actor {
 func (a *actor) stop() {
 	a.cancel()
 	if a.done != nil {
-		<-a.done
+		if err := <-a.done; err != nil {
+			panic(err)
+		}
 		a.done = nil
 	}
 }

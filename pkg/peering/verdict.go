@@ -3,6 +3,7 @@ package peering
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -88,7 +89,7 @@ func (v Verdict) blockers() []Peer {
 	case !v.Paused:
 		return nil
 	case len(v.Higher) > 0:
-		return append(v.Higher[:len(v.Higher):len(v.Higher)], v.Same...)
+		return append(slices.Clip(v.Higher), v.Same...)
 	default:
 		return v.Same
 	}

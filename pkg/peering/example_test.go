@@ -1,0 +1,127 @@
+package peering_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+)
+
+// A reconciler that somebody has written by hand: it is not called while other operators have precedence.
+func Example() {
+	options := peering.Options{Priority: 100}
+	options.BindFlags(flag.CommandLine)
+	flag.Parse()
+
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{})
+	if err == nil {
+		err = setUp(mgr, options)
+	}
+	if err == nil {
+		err = mgr.Start(ctrl.SetupSignalHandler())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func setUp(mgr manager.Manager, options peering.Options) error {
+	p, err := peering.New(mgr, options)
+	if err != nil {
+		return err
+	}
+	gate := p.Gate(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		log.FromContext(ctx).Info("Nobody else is at work here")
+		return reconcile.Result{}, nil
+	}))
+	return errors.Join(
+		mgr.Add(p),
+		mgr.AddReadyzCheck("peering", p.Readyz),
+		mgr.AddMetricsServerExtraHandler("/peering", p), // why it is paused, for people
+		ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WatchesRawSource(gate).Complete(gate),
+	)
+}
+
+// For anything else than a reconciler: work while nobody has precedence.
+func ExamplePeering_Changed() {
+	var p *peering.Peering // from peering.New
+	loop := func(ctx context.Context) error {
+		for {
+			changed := p.Changed() // before asking, so that nothing is missed
+			work, stop := context.WithCancel(ctx)
+			if paused, why := p.Paused(""); paused {
+				log.FromContext(ctx).Info("Waiting", "why", why)
+			} else {
+				go doWork(work)
+			}
+			select {
+			case <-ctx.Done():
+				stop()
+				return ctx.Err()
+			case <-changed:
+				stop()
+			}
+		}
+	}
+	_ = loop
+}
+
+func doWork(ctx context.Context) { <-ctx.Done() }
+
+// A migration freezes all operators of a namespace for as long as it takes.
+func ExampleClient() {
+	migrate := func(ctx context.Context) error {
+		client, err := peering.NewClient(ctrl.GetConfigOrDie(), nil)
+		if err != nil {
+			return err
+		}
+		target := peering.Target{Namespaces: []string{"shop"}}
+		record := peering.Record{Priority: 1000, Lifetime: time.Hour, Message: "migrating"}
+		if _, err := client.Freeze(ctx, target, "migration", record); err != nil {
+			return err
+		}
+		doWork(ctx)
+		_, err = client.Resume(ctx, target, "migration")
+		return err
+	}
+	_ = migrate
+}
+
+// What operators tell of themselves.
+func ExampleRecord() {
+	seen := time.Date(2020, 12, 31, 23, 59, 59, 123456000, time.UTC)
+	text, _ := json.Marshal(peering.Record{Priority: 100, Lifetime: time.Minute, LastSeen: seen})
+	fmt.Println(string(text))
+
+	var read peering.Record
+	_ = json.Unmarshal([]byte(`{"priority": 7, "lastseen": "2020-12-31T23:59:59Z"}`), &read)
+	fmt.Println(read.Priority, read.Lifetime, read.Expires())
+	// Output:
+	// {"priority":100,"lifetime":60,"lastseen":"2020-12-31T23:59:59.123456+00:00"}
+	// 7 1m0s 2021-01-01 00:00:59 +0000 UTC
+}
+
+// The calculation alone: who has precedence, and for how long.
+func ExampleSelf_Judge() {
+	now := time.Date(2020, 12, 31, 12, 0, 0, 0, time.UTC)
+	var sightings peering.Sightings
+	peers, _ := sightings.See(map[string]any{
+		"laptop": map[string]any{"priority": int64(666), "lastseen": "2020-12-31T12:00:00+00:00"},
+		"other":  map[string]any{"priority": int64(-1)},
+	}, now)
+	verdict := peering.Self{Identity: "cluster"}.Judge(peers, now)
+	fmt.Println(verdict.Paused, verdict.Higher[0].Identity, verdict.Next.Sub(now))
+	// Output: true laptop 1m0s
+}

@@ -1,0 +1,187 @@
+package peering
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// A worked gate has a queue and workers, as a controller has them.
+type worked struct {
+	*Gate
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+	mu    sync.Mutex
+	calls []string
+	busy  time.Duration // how long a call takes
+	wrong int           // calls during a pause
+}
+
+func (s *scene) gate(a *actor, isSource bool) *worked {
+	w := &worked{queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
+	w.Gate = a.Gate(reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
+		w.mu.Lock()
+		w.calls = append(w.calls, request.String())
+		busy := w.busy
+		if paused, _ := a.Paused(request.Namespace); paused {
+			w.wrong++
+		}
+		w.mu.Unlock()
+		<-time.After(busy)
+		return reconcile.Result{}, nil
+	}))
+	ctx, cancel := context.WithCancel(context.Background())
+	if isSource {
+		if err := w.Start(ctx, w.queue); err != nil {
+			s.Fatal(err)
+		}
+	}
+	var workers sync.WaitGroup
+	for range 4 {
+		workers.Go(func() {
+			for {
+				request, shutdown := w.queue.Get()
+				if shutdown {
+					return
+				}
+				result, err := w.Reconcile(ctx, request)
+				if err != nil {
+					panic(err)
+				}
+				w.queue.Forget(request)
+				if result.RequeueAfter > 0 {
+					w.queue.AddAfter(request, result.RequeueAfter)
+				}
+				w.queue.Done(request)
+			}
+		})
+	}
+	s.Cleanup(func() {
+		cancel()
+		w.queue.ShutDown()
+		workers.Wait()
+	})
+	return w
+}
+
+func request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+func (w *worked) taken() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	calls := w.calls
+	w.calls = nil
+	return calls
+}
+
+// A gate calls nobody during a pause, and has each request come once after it.
+func TestAGateHoldsAndReleases(t *testing.T) {
+	for _, isSource := range []bool{true, false} {
+		t.Run(fmt.Sprint("source: ", isSource), func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.create(defaultKey, nil)
+				a := s.start(Options{Identity: "a"})
+				w := s.gate(a, isSource)
+				w.queue.Add(request("ns", "before"))
+				s.wait(time.Second)
+				s.equal("calls", w.taken(), "[ns/before]")
+				s.put(defaultKey, "b", python(1, time.Minute))
+				s.wait(0)
+				for range 100 {
+					w.queue.Add(request("ns", "during"))
+					s.wait(time.Second / 10)
+				}
+				s.equal("calls", w.taken(), "[]")
+				s.put(defaultKey, "b", nil)
+				s.wait(pollPaused)
+				s.equal("calls", w.taken(), "[ns/during]")
+				s.wait(time.Hour)
+				s.equal("calls", w.taken(), "[]")
+			})
+		})
+	}
+}
+
+// Only requests of the namespace that is paused wait, and no worker waits with them.
+func TestAGateHoldsWhatIsPaused(t *testing.T) {
+	play(t, func(s *scene) {
+		one, two := namespacedPeerings+"/one/default", namespacedPeerings+"/two/default"
+		s.create(one, nil)
+		s.create(two, nil)
+		a := s.start(Options{Identity: "a", Namespaces: []string{"one", "two"}})
+		w := s.gate(a, true)
+		s.put(two, "b", python(1, time.Minute))
+		s.wait(0)
+		for i := range 20 {
+			w.queue.Add(request("two", fmt.Sprint(i)))
+		}
+		w.queue.Add(request("one", "x"))
+		w.queue.Add(request("", "cluster-wide"))
+		s.wait(0)
+		s.equal("calls", w.taken(), "[one/x]")
+		s.put(one, "b", python(1, time.Minute))
+		s.wait(0)
+		s.put(two, "b", nil)
+		s.wait(0)
+		s.equal("calls", len(w.taken()), 20)
+		s.put(one, "b", nil)
+		s.wait(0)
+		s.equal("calls", w.taken(), "[/cluster-wide]")
+	})
+}
+
+// Pauses at random moments of a busy operator: nothing begins while it is paused, and nothing is lost after.
+func TestAGateUnderPausesAtAnyMoment(t *testing.T) {
+	for seed := range 20 {
+		play(t, func(s *scene) {
+			random := rand.New(rand.NewPCG(uint64(seed), 1))
+			s.create(defaultKey, nil)
+			a := s.start(Options{Identity: "a"})
+			w := s.gate(a, true)
+			w.busy = 7 * time.Millisecond
+			due := map[string]bool{}
+			for range 300 {
+				switch random.IntN(6) {
+				case 0:
+					s.put(defaultKey, "b", python(1, time.Minute))
+				case 1:
+					s.put(defaultKey, "b", nil)
+				default:
+					r := request("ns", fmt.Sprint(random.IntN(30)))
+					due[r.String()] = true
+					w.queue.Add(r)
+				}
+				s.wait(time.Duration(random.IntN(5)) * time.Millisecond)
+			}
+			s.put(defaultKey, "b", nil)
+			s.wait(time.Minute)
+			for _, call := range w.taken() {
+				delete(due, call)
+			}
+			s.equal("lost", len(due), 0)
+			s.equal("calls during a pause", w.wrong, 0)
+			s.equal("waiting", len(w.waiting), 0)
+		})
+	}
+}
+
+// After the end nothing goes through.
+func TestAGateAfterTheEnd(t *testing.T) {
+	play(t, func(s *scene) {
+		a := s.start(Options{Identity: "a"})
+		w := s.gate(a, true)
+		a.stop()
+		w.queue.Add(request("ns", "late"))
+		s.wait(time.Hour)
+		s.equal("calls", w.taken(), "[]")
+	})
+}
