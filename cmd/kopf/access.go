@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+)
+
+// access is how the cluster is found, and which peering objects are meant in it.
+type access struct {
+	kubeconfig, context string
+	name                string
+	namespaces          []string
+	cluster             bool
+}
+
+func (a *access) bind(fs *pflag.FlagSet) {
+	fs.StringVar(&a.kubeconfig, "kubeconfig", "", "the kubeconfig to use (default: $KUBECONFIG, ~/.kube/config, or the pod's own access)")
+	fs.StringVar(&a.context, "context", "", "the context of the kubeconfig to use")
+	fs.StringVarP(&a.name, "peering", "P", peering.DefaultName, "the name of the peering object")
+	fs.StringSliceVarP(&a.namespaces, "namespace", "n", nil, `the KopfPeering of this namespace, instead of the ClusterKopfPeering; may be repeated, and have patterns: "team-*"`)
+	fs.BoolVarP(&a.cluster, "all-namespaces", "A", false, "the ClusterKopfPeering, which is the default")
+}
+
+func (a *access) target() (peering.Target, error) {
+	switch {
+	case a.cluster && len(a.namespaces) > 0:
+		return peering.Target{}, fmt.Errorf("--all-namespaces and --namespace exclude each other: leave one out")
+	case a.name == "":
+		return peering.Target{}, fmt.Errorf("--peering is empty: give a name, or leave it out for %q", peering.DefaultName)
+	case slices.Contains(a.namespaces, ""):
+		return peering.Target{}, fmt.Errorf("--namespace is empty: give a name, or leave it out for the ClusterKopfPeering")
+	}
+	return peering.Target{Name: a.name, Namespaces: a.namespaces}, nil
+}
+
+func (a *access) client() (*peering.Client, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = a.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: a.context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("no access to a cluster (are --kubeconfig and --context right?): %w", err)
+	}
+	return peering.NewClient(config, nil)
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+)
+
+// output is in which form it is printed.
+type output string
+
+func (o *output) bind(fs *pflag.FlagSet) {
+	fs.StringVarP((*string)(o), "output", "o", "table", "the form: table, json or yaml")
+}
+
+func (o output) check() error {
+	switch o {
+	case "table", "json", "yaml":
+		return nil
+	}
+	return fmt.Errorf("--output is %q: use table, json or yaml", string(o))
+}
+
+// A shown object is what scripts get.
+type shown struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Namespace  string      `json:"namespace,omitempty"`
+	Name       string      `json:"name"`
+	Peers      []shownPeer `json:"peers"`
+}
+
+type shownPeer struct {
+	Identity string `json:"identity"`
+	State    string `json:"state"` // live, dead, unreadable
+	Priority *int   `json:"priority,omitempty"`
+	Lifetime *int64 `json:"lifetimeSeconds,omitempty"`
+	LastSeen string `json:"lastSeen,omitempty"`
+	Message  string `json:"message,omitempty"`
+}
+
+func (o output) print(w io.Writer, objects []peering.Object, now time.Time) error {
+	all := make([]shown, 0, len(objects))
+	for _, object := range objects {
+		all = append(all, show(object, now))
+	}
+	switch o {
+	case "json":
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return e.Encode(all)
+	case "yaml":
+		text, err := yaml.Marshal(all)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	}
+	return table(w, all)
+}
+
+func show(object peering.Object, now time.Time) shown {
+	s := shown{
+		APIVersion: object.Group + "/v1", Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, Peers: []shownPeer{},
+	}
+	for _, p := range object.Peers {
+		seconds := int64(p.Lifetime / time.Second)
+		one := shownPeer{Identity: p.Identity, State: "live", Priority: &p.Priority, Lifetime: &seconds, Message: p.Message}
+		if p.Expired(now) {
+			one.State = "dead"
+		}
+		if !p.LastSeen.IsZero() {
+			one.LastSeen = p.LastSeen.UTC().Format(time.RFC3339)
+		}
+		s.Peers = append(s.Peers, one)
+	}
+	for _, u := range object.Unreadable {
+		s.Peers = append(s.Peers, shownPeer{Identity: u.Identity, State: "unreadable", Message: u.Err.Error()})
+	}
+	return s
+}
+
+func table(w io.Writer, all []shown) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	row := func(cells ...string) { _, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) } // Flush tells the error
+	row("PEERING", "NAMESPACE", "IDENTITY", "PRIORITY", "LIFETIME", "LAST SEEN", "STATE", "MESSAGE")
+	for _, object := range all {
+		name := strings.ToLower(object.Kind) + "." + strings.TrimSuffix(object.APIVersion, "/v1") + "/" + object.Name
+		if len(object.Peers) == 0 {
+			row(name, object.Namespace, "(none)")
+		}
+		for _, p := range object.Peers {
+			priority, lifetime := "", ""
+			if p.Priority != nil {
+				priority, lifetime = fmt.Sprint(*p.Priority), fmt.Sprintf("%ds", *p.Lifetime)
+			}
+			row(name, object.Namespace, oneLine(p.Identity), priority, lifetime, p.LastSeen, p.State, oneLine(p.Message))
+		}
+	}
+	return t.Flush()
+}
+
+// oneLine keeps what somebody else has written from breaking the table.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
