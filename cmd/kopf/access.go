@@ -16,9 +16,11 @@ type access struct {
 	name                string
 	namespaces          []string
 	cluster             bool
+	flags               *pflag.FlagSet
 }
 
 func (a *access) bind(fs *pflag.FlagSet) {
+	a.flags = fs
 	fs.StringVar(&a.kubeconfig, "kubeconfig", "", "the kubeconfig to use (default: $KUBECONFIG, ~/.kube/config, or the pod's own access)")
 	fs.StringVar(&a.context, "context", "", "the context of the kubeconfig to use")
 	fs.StringVarP(&a.name, "peering", "P", peering.DefaultName, "the name of the peering object")
@@ -32,7 +34,7 @@ func (a *access) target() (peering.Target, error) {
 		return peering.Target{}, fmt.Errorf("--all-namespaces and --namespace exclude each other: leave one out")
 	case a.name == "":
 		return peering.Target{}, fmt.Errorf("--peering is empty: give a name, or leave it out for %q", peering.DefaultName)
-	case slices.Contains(a.namespaces, ""):
+	case a.flags.Changed("namespace") && (len(a.namespaces) == 0 || slices.Contains(a.namespaces, "")):
 		return peering.Target{}, fmt.Errorf("--namespace is empty: give a name, or leave it out for the ClusterKopfPeering")
 	}
 	return peering.Target{Name: a.name, Namespaces: a.namespaces}, nil

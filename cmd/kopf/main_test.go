@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
+)
+
+// kopf runs the command.
+func kopf(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	root := newRoot("kopf")
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(args)
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func mustRun(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := kopf(t, args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return out
+}
+
+// CLI-02 and other mistakes are told before anything is done.
+func TestMistakes(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for args, part := range map[string]string{
+		"freeze":                       `required flag(s) "lifetime" not set`,
+		"freeze -t soon":               "use seconds, such as 600, or a duration",
+		"freeze -t 0":                  "give at least one second",
+		"freeze -t -5":                 "give at least one second",
+		"freeze -t 60 --dev -p 5":      "leave one of them out",
+		"freeze -t 60 -p high":         "invalid argument",
+		"freeze -t 60 extra":           `unknown command "extra"`,
+		"list -o xml":                  "use table, json or yaml",
+		"list -A -n x":                 "exclude each other",
+		"list --namespace=":                     "--namespace is empty",
+		"list --peering=":                     "--peering is empty",
+		"resume":                       "no access to a cluster (are --kubeconfig and --context right?)",
+		"resume --kubeconfig /nowhere": "no access to a cluster",
+	} {
+		if out, err := kopf(t, append([]string{"peers"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v, and not %s\n%s", args, err, part, out)
+		}
+	}
+}
+
+// The command knows under which name it is called, and teaches.
+func TestHelp(t *testing.T) {
+	for file, name := range map[string]string{"/bin/kopf": "kopf peers", "/bin/kubectl-kopf": "kubectl kopf peers"} {
+		var out bytes.Buffer
+		root := newRoot(file)
+		root.SetOut(&out)
+		root.SetArgs([]string{"peers", "freeze", "--help"})
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), name+" freeze [flags]") || !strings.Contains(out.String(), "Examples:") {
+			t.Errorf("%s: %s", file, out.String())
+		}
+	}
+}
+
+func TestCommandsOnAServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	cp, err := controlplane.Start(controlplane.Options{Audit: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cp.Stop() })
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cp.WriteKubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", kubeconfig)
+	t.Setenv("LOGNAME", "ann")
+	scheme := runtime.NewScheme()
+	must(t, v1.AddToScheme(scheme))
+	must(t, corev1.AddToScheme(scheme))
+	k8s, err := client.New(cp.Config, client.Options{Scheme: scheme})
+	must(t, err)
+
+	// PEER-62: without the kind, or without an object, it fails.
+	fails(t, "install the CustomResourceDefinitions", "peers", "freeze", "-t", "60")
+	_, err = envtest.InstallCRDs(cp.Config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}})
+	must(t, err)
+	fails(t, `there is no ClusterKopfPeering "default"`, "peers", "list")
+	fails(t, `there is no KopfPeering "ours" in the namespaces a, b`, "peers", "resume", "-P", "ours", "-n", "a,b")
+	fails(t, `neither a namespace nor a pattern`, "peers", "list", "-n", "[")
+
+	must(t, k8s.Create(t.Context(), &v1.ClusterKopfPeering{ObjectMeta: metav1.ObjectMeta{Name: "default"}}))
+	for _, namespace := range []string{"team-a", "team-b", "other"} {
+		must(t, k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+		must(t, k8s.Create(t.Context(), &v1.KopfPeering{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}))
+	}
+
+	// PEER-60, PEER-12: one write, with kopf's defaults, under user@host.
+	tail := cp.Audit()
+	_, err = tail.Next() // what was before
+	must(t, err)
+	mustRun(t, "peers", "freeze", "-t", "60")
+	requests, err := tail.Next()
+	must(t, err)
+	if len(requests) != 1 || requests[0].Verb != "patch" {
+		t.Fatalf("%d requests", len(requests))
+	}
+	var body struct{ Status map[string]peering.Record }
+	must(t, json.Unmarshal(requests[0].Body, &body))
+	record := body.Status[peering.Whoami()]
+	if record.Priority != 100 || record.Lifetime.Seconds() != 60 || record.LastSeen.IsZero() || strings.Contains(string(requests[0].Body), "message") {
+		t.Errorf("PEER-60: %s", requests[0].Body)
+	}
+
+	// Both lifetimes, --dev, --id and --message; the table.
+	table := mustRun(t, "peers", "freeze", "-t", "1h", "--dev", "--id", "x", "-m", "two\nlines")
+	if rows := strings.Split(strings.TrimSpace(table), "\n"); len(rows) != 3 ||
+		!strings.HasPrefix(rows[0], "PEERING ") || !strings.Contains(rows[1], peering.Whoami()) ||
+		!strings.HasPrefix(rows[2], "clusterkopfpeering.kopf.dev/default ") ||
+		!strings.Contains(strings.Join(strings.Fields(rows[2]), " "), "x 666 3600s ") || !strings.HasSuffix(rows[2], "live    two lines") {
+		t.Errorf("%s", table)
+	}
+
+	// PEER-61: resume removes the one record, also if there is none.
+	mustRun(t, "peers", "resume")
+	mustRun(t, "peers", "resume", "-i", "nobody")
+	var objects []shown
+	must(t, json.Unmarshal([]byte(mustRun(t, "peers", "list", "-o", "json")), &objects))
+	if len(objects) != 1 || len(objects[0].Peers) != 1 || objects[0].Peers[0].Identity != "x" || *objects[0].Peers[0].Lifetime != 3600 {
+		t.Errorf("PEER-61: %+v", objects)
+	}
+
+	// PEER-62: in all namespaces that match; in the others nothing.
+	mustRun(t, "peers", "freeze", "-t", "60", "-i", "me", "-n", "team-*")
+	want := map[string]int{"team-a": 1, "team-b": 1, "other": 0}
+	got := map[string]int{}
+	must(t, yaml.Unmarshal([]byte(mustRun(t, "peers", "list", "-n", "*", "-o", "yaml")), &objects))
+	for _, o := range objects {
+		got[o.Namespace] = len(o.Peers)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error("PEER-62:", diff)
+	}
+
+	// What others have left: the dead, and what cannot be read.
+	object := &v1.ClusterKopfPeering{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	must(t, k8s.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"status": {"old": {"lastseen": "2020-01-01T00:00:00Z"}, "junk": 5}}`))))
+	states := map[string]string{}
+	must(t, json.Unmarshal([]byte(mustRun(t, "peers", "list", "-o", "json")), &objects))
+	for _, p := range objects[0].Peers {
+		states[p.Identity] = p.State
+	}
+	if diff := cmp.Diff(map[string]string{"x": "live", "old": "dead", "junk": "unreadable"}, states); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func fails(t *testing.T, part string, args ...string) {
+	t.Helper()
+	if _, err := kopf(t, args...); err == nil || !strings.Contains(err.Error(), part) {
+		t.Errorf("%v: %v, and not %s", args, err, part)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,197 @@
+package peering
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+)
+
+// The child process is this test binary with these variables: an operator that can be killed.
+const (
+	childEnv   = "KOPF_PEERING_CHILD"       // its options, as JSON
+	childLease = "KOPF_PEERING_CHILD_LEASE" // the name of its lease, if it has one
+)
+
+func child() int {
+	log.SetLogger(logr.Discard())
+	var options peering.Options
+	must(json.Unmarshal([]byte(os.Getenv(childEnv)), &options))
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	must(err)
+	lease := os.Getenv(childLease)
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+		LeaderElection: lease != "", LeaderElectionID: lease, LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
+	})
+	must(err)
+	p, err := peering.New(mgr, options)
+	must(err)
+	must(mgr.Add(p))
+	go func() {
+		for last := ""; ; <-time.After(5 * time.Millisecond) {
+			if now := p.Describe(); now != last {
+				fmt.Println(now) // one line: it serves the cluster
+				last = now
+			}
+		}
+	}()
+	must(mgr.Start(ctrl.SetupSignalHandler()))
+	return 0
+}
+
+// A process is an operator of its own.
+type process struct {
+	*exec.Cmd
+	exited chan struct{}
+
+	mu   sync.Mutex
+	last string    // what it said
+	when time.Time // it said so
+}
+
+func launch(options peering.Options, env ...string) *process {
+	GinkgoHelper()
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(cp.WriteKubeconfig(kubeconfig)).To(Succeed())
+	text, err := json.Marshal(options)
+	Expect(err).NotTo(HaveOccurred())
+	p := &process{Cmd: exec.Command(os.Args[0]), exited: make(chan struct{})}
+	p.Env = append(os.Environ(), append(env, childEnv+"="+string(text), "KUBECONFIG="+kubeconfig)...)
+	p.Stderr = GinkgoWriter
+	out, err := p.StdoutPipe()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(p.Start()).To(Succeed())
+	go func() {
+		defer close(p.exited)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.mu.Lock()
+			p.last, p.when = lines.Text(), time.Now()
+			p.mu.Unlock()
+		}
+		_ = p.Wait()
+	}()
+	DeferCleanup(func() {
+		_ = p.Process.Kill() // it may have gone
+		<-p.exited
+	})
+	return p
+}
+
+func (p *process) is() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
+func (p *process) since() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.when
+}
+
+var _ = Describe("Processes", func() {
+	It("pause for a higher one, and go on when it has left (PEER-21, PEER-32)", func(ctx context.Context) {
+		at := cluster(ctx)
+		low := launch(peering.Options{Name: at.name, Identity: "low"})
+		Eventually(low.is).Should(HavePrefix("works"))
+		dev := launch(peering.Options{Name: at.name, Identity: "dev", Priority: peering.DevPriority})
+		Eventually(dev.is).Should(HavePrefix("works"))
+		Eventually(low.is).Should(pausedBecause(`"dev" (priority 666)`))
+
+		before := time.Now()
+		Expect(dev.Process.Signal(syscall.SIGTERM)).To(Succeed())
+		Eventually(dev.exited).Should(BeClosed())
+		Expect(time.Since(before)).To(BeNumerically("<", 2*time.Second), "the exit")
+		Eventually(low.is).Should(HavePrefix("works"))
+		Expect(low.since().Sub(before)).To(BeNumerically("<", 2*time.Second), "the release")
+		Expect(at.identities(ctx)).To(Equal([]string{"low"}))
+	}, SpecTimeout(time.Minute))
+
+	It("go on within the lifetime of one that was killed (PEER-31, PEER-34)", func(ctx context.Context) {
+		at := cluster(ctx)
+		low := launch(peering.Options{Name: at.name, Identity: "low"})
+		Eventually(low.is).Should(HavePrefix("works"))
+		high := launch(peering.Options{Name: at.name, Identity: "high", Priority: 1, Lifetime: 4 * time.Second})
+		Eventually(low.is).Should(HavePrefix("paused"))
+		Eventually(high.is).Should(HavePrefix("works"))
+		before := time.Now()
+		Expect(high.Process.Kill()).To(Succeed())
+		Eventually(low.is).Should(HavePrefix("works"))
+		gap := low.since().Sub(before)
+		AddReportEntry("released after", gap.String())
+		Expect(gap).To(And(BeNumerically(">", 2*time.Second), BeNumerically("<", 4*time.Second+500*time.Millisecond)))
+		Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"low"}), "PEER-31")
+	}, SpecTimeout(time.Minute))
+
+	It("all pause if they are equal, and say so (PEER-35)", func(ctx context.Context) {
+		at := cluster(ctx)
+		var all []*process
+		for i := range 3 {
+			all = append(all, launch(peering.Options{Name: at.name, Identity: fmt.Sprint("p", i), Lifetime: 6 * time.Second}))
+		}
+		for _, p := range all {
+			Eventually(p.is).Should(pausedBecause("the same priority as we have, so all of us pause"))
+		}
+		Consistently(func() (all3 []bool) {
+			for _, p := range all {
+				all3 = append(all3, strings.HasPrefix(p.is(), "paused"))
+			}
+			return all3
+		}).WithTimeout(8 * time.Second).Should(HaveEach(true)) // longer than a lifetime
+	}, SpecTimeout(time.Minute))
+
+	It("are replaced with a gap that is bounded, if they elect a leader", func(ctx context.Context) {
+		at := cluster(ctx)
+		lease := childLease + "=" + at.name
+		var old []*process
+		for i := range 2 {
+			old = append(old, launch(peering.Options{Name: at.name, Identity: fmt.Sprint("old", i)}, lease))
+		}
+		working := func(of []*process) func() (n int) {
+			return func() (n int) {
+				for _, p := range of {
+					if strings.HasPrefix(p.is(), "works") {
+						n++
+					}
+				}
+				return n
+			}
+		}
+		Eventually(working(old)).Should(Equal(1))
+		Expect(at.identities(ctx)).To(HaveLen(1), "one that stands by has no record")
+		// A rolling update: one comes, one goes, and again.
+		var fresh []*process
+		began := time.Now()
+		for i, goes := range old {
+			comes := launch(peering.Options{Name: at.name, Identity: fmt.Sprint("new", i)}, lease)
+			fresh = append(fresh, comes)
+			Eventually(comes.is).Should(pausedBecause("stands by"))
+			began = time.Now()
+			Expect(goes.Process.Signal(syscall.SIGTERM)).To(Succeed())
+			Eventually(goes.exited).Should(BeClosed())
+		}
+		Eventually(working(fresh)).Should(Equal(1))
+		AddReportEntry("gap, from the end of the last old one", time.Since(began).String())
+		Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
+		Eventually(func() []string { return at.identities(ctx) }).Should(ConsistOf(HavePrefix("new")))
+	}, SpecTimeout(2*time.Minute))
+})

@@ -1,0 +1,184 @@
+package peering
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
+)
+
+// A python plays an operator of kopf in one peering object, as the reference says: what it writes, to the byte, and what it
+// makes of what others have written.
+type python struct {
+	at       where
+	identity string
+	priority int
+	lifetime int
+	skew     time.Duration // of its clock
+}
+
+func (p python) now() time.Time { return time.Now().Add(p.skew) }
+
+// touch: PEER-04, PEER-05, PEER-08, PEER-20.
+func (p python) touch(ctx context.Context) {
+	GinkgoHelper()
+	now := p.now().UTC().Truncate(time.Microsecond)
+	lastSeen := now.Format("2006-01-02T15:04:05.000000") + "+00:00"
+	if now.Nanosecond() == 0 {
+		lastSeen = now.Format("2006-01-02T15:04:05") + "+00:00"
+	}
+	p.at.patch(ctx, fmt.Sprintf(`{"status": {"%s": {"priority": %d, "lifetime": %d, "lastseen": "%s"}}}`, p.identity, p.priority, p.lifetime, lastSeen))
+}
+
+// leave: PEER-21.
+func (p python) leave(ctx context.Context) {
+	GinkgoHelper()
+	p.at.patch(ctx, fmt.Sprintf(`{"status": {"%s": null}}`, p.identity))
+}
+
+// paused: PEER-06, PEER-07, PEER-30, PEER-32. It is strict where kopf would raise an exception.
+func (p python) paused(ctx context.Context) bool {
+	GinkgoHelper()
+	for identity, value := range p.at.status(ctx) {
+		record, isMap := value.(map[string]any)
+		Expect(isMap).To(BeTrue(), "kopf understands mappings only")
+		Expect(record).NotTo(HaveKey("identity"), "MIG-10")
+		priority, isInt := record["priority"].(int64)
+		Expect(isInt).To(BeTrue(), "PEER-04")
+		lifetime, isInt := record["lifetime"].(int64)
+		Expect(isInt).To(BeTrue(), "PEER-04")
+		seen, err := time.Parse("2006-01-02T15:04:05-07:00", record["lastseen"].(string))
+		Expect(err).NotTo(HaveOccurred(), "PEER-05")
+		alive := seen.Add(time.Duration(lifetime) * time.Second).After(p.now())
+		if identity != p.identity && alive && int(priority) >= p.priority {
+			return true
+		}
+	}
+	return false
+}
+
+func newPython(at where, priority int) python {
+	suffix := "abc"[rand.IntN(3):][:1] + "x7"
+	return python{at: at, identity: "ann@laptop.example.com/20201231235959/" + suffix, priority: priority, lifetime: 60}
+}
+
+var _ = Describe("Operators in Python and in Go", func() {
+	for _, group := range []string{v1.Group, v1.LegacyGroup} {
+		for _, namespaced := range []bool{false, true} {
+			var options peering.Options
+			// begin makes the peering object, and the options of an operator that meets others there.
+			begin := func(ctx context.Context) where {
+				at := where{group: group, name: unique()}
+				options = peering.Options{Name: at.name, Identity: "gopher@host/20201231235959/abc", Mandatory: true}
+				if namespaced {
+					at.namespace = newNamespace(ctx)
+					options.Namespaces = []string{at.namespace}
+				}
+				return at.create(ctx)
+			}
+			title := fmt.Sprintf("(%s, namespaced: %t)", group, namespaced)
+
+			It("pause for each other "+title+" (PEER-01, PEER-02, PEER-32, PEER-44, MIG-08, MIG-09)", func(ctx context.Context) {
+				at := begin(ctx)
+				kopf := newPython(at, 0)
+				kopf.touch(ctx)
+				Expect(kopf.paused(ctx)).To(BeFalse())
+
+				By("Go above Python")
+				options.Priority = 10
+				o := operate(options)
+				Eventually(o.is(at.namespace)).Should(works())
+				Expect(kopf.paused(ctx)).To(BeTrue())
+				o.stop()
+				Expect(kopf.paused(ctx)).To(BeFalse())
+				Expect(at.identities(ctx)).To(Equal([]string{kopf.identity}))
+
+				By("Python above Go")
+				options.Priority = -10
+				o = operate(options)
+				Eventually(o.is(at.namespace)).Should(pausedBecause(kopf.identity))
+				Expect(kopf.paused(ctx)).To(BeFalse())
+				kopf.leave(ctx)
+				Eventually(o.is(at.namespace)).Should(works())
+				kopf.touch(ctx)
+				Eventually(o.is(at.namespace)).Should(isPaused())
+
+				By("equals")
+				kopf.leave(ctx)
+				kopf.priority = -10
+				kopf.touch(ctx)
+				Eventually(o.is(at.namespace)).Should(pausedBecause("the same priority"))
+				Expect(kopf.paused(ctx)).To(BeTrue())
+				kopf.leave(ctx)
+				Eventually(o.is(at.namespace)).Should(works())
+			}, SpecTimeout(time.Minute))
+
+			It("write what the other would "+title+" (PEER-02, PEER-04, PEER-05, PEER-08)", func(ctx context.Context) {
+				at := begin(ctx)
+				tail := cp.Audit()
+				o := operate(options)
+				Eventually(o.is(at.namespace)).Should(works())
+				o.stop()
+				requests, err := tail.Next()
+				Expect(err).NotTo(HaveOccurred())
+				subresource := ""
+				if group == v1.LegacyGroup {
+					subresource = "status"
+				}
+				var bodies []string
+				for _, r := range requests {
+					if r.Verb != "create" && r.Name == at.name && r.Group == group {
+						Expect([]any{r.Verb, r.Code, r.Subresource, r.Namespace}).To(Equal([]any{"patch", 200, subresource, at.namespace}))
+						bodies = append(bodies, string(r.Body))
+					}
+				}
+				Expect(bodies).To(HaveLen(2))
+				Expect(bodies[0]).To(MatchRegexp(`^` + regexp.QuoteMeta(`{"status":{"gopher@host/20201231235959/abc":{"priority":0,"lifetime":60,"lastseen":"20`) +
+					`\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?` + regexp.QuoteMeta(`+00:00"}}}`) + `$`))
+				Expect(bodies[1]).To(Equal(`{"status":{"gopher@host/20201231235959/abc":null}}`))
+			}, SpecTimeout(time.Minute))
+		}
+	}
+
+	It("do so with clocks that are wrong, too (SE-38)", func(ctx context.Context) {
+		for _, skew := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+			at := cluster(ctx)
+			kopf := newPython(at, 1)
+			kopf.skew, kopf.lifetime = skew, 3
+			kopf.touch(ctx)
+			o := operate(peering.Options{Name: at.name, Identity: "gopher"})
+			Eventually(o.is("")).Should(isPaused())
+			for range 3 {
+				kopf.touch(ctx)
+				Consistently(o.is("")).WithTimeout(2 * time.Second).Should(isPaused())
+			}
+			Eventually(o.is("")).WithTimeout(4 * time.Second).Should(works()) // killed
+			Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"gopher"}))
+			o.stop()
+		}
+	}, SpecTimeout(time.Minute))
+
+	It("keep records of unknown shape (PEER-06)", func(ctx context.Context) {
+		at := cluster(ctx)
+		at.patch(ctx, `{"status": {"text": "x", "list": [1, {"a": null}], "number": 5, "bad": {"priority": "high", "lifetime": 1},
+			"future": {"priority": -9, "lifetime": 3600, "lastseen": "2999-01-01T00:00:00Z", "more": {"a": [1.5]}}}}`)
+		before, err := json.Marshal(at.status(ctx))
+		Expect(err).NotTo(HaveOccurred())
+		dead := newPython(at, 5)
+		dead.skew = -time.Hour
+		dead.touch(ctx)
+		o := operate(peering.Options{Name: at.name, Identity: "gopher"})
+		Eventually(o.is("")).Should(works())
+		Eventually(func() []string { return at.identities(ctx) }).ShouldNot(ContainElement(dead.identity), "garbage is not in the way of cleaning")
+		o.stop()
+		Expect(json.Marshal(at.status(ctx))).To(MatchJSON(before))
+	}, SpecTimeout(time.Minute))
+})
