@@ -54,8 +54,8 @@ func TestMistakes(t *testing.T) {
 		"freeze -t 60 extra":           `unknown command "extra"`,
 		"list -o xml":                  "use table, json or yaml",
 		"list -A -n x":                 "exclude each other",
-		"list --namespace=":                     "--namespace is empty",
-		"list --peering=":                     "--peering is empty",
+		"list --namespace=":            "--namespace is empty",
+		"list --peering=":              "--peering is empty",
 		"resume":                       "no access to a cluster (are --kubeconfig and --context right?)",
 		"resume --kubeconfig /nowhere": "no access to a cluster",
 	} {

@@ -58,6 +58,9 @@ func (s *scene) start(options Options) *actor {
 }
 
 func (s *scene) prepare(options Options) *actor {
+	if options.Identity == "" {
+		options.Identity = "somebody" // otherwise the host would be looked up, and that is outside of virtual time
+	}
 	a := &actor{events: events.NewFakeRecorder(1000), done: make(chan error, 1), cancel: func() {}}
 	log := funcr.New(func(_, args string) {
 		a.mu.Lock()

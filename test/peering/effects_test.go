@@ -3,6 +3,7 @@ package peering
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -137,11 +138,7 @@ var _ = Describe("Operators", func() {
 		counted := func() map[string]int {
 			mu.Lock()
 			defer mu.Unlock()
-			all := map[string]int{}
-			for name, n := range calls {
-				all[name] = n
-			}
-			return all
+			return maps.Clone(calls)
 		}
 		make1 := func(name string) *corev1.ConfigMap {
 			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
