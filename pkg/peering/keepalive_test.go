@@ -225,8 +225,16 @@ func TestAnOutage(t *testing.T) {
 		s.wait(5 * time.Minute)
 		s.breakWith(func(string) error { return errDown })
 		s.cut()
-		s.wait(4 * time.Second)
+		var last time.Time // that our record was written
+		for _, p := range s.log() {
+			if p.code == 200 {
+				last = p.at
+			}
+		}
+		s.wait(time.Until(last.Add(time.Minute - time.Nanosecond)))
 		s.expect(a, false, "")
+		s.wait(time.Nanosecond)
+		s.expect(a, true, "connection refused")
 		s.wait(2 * time.Minute)
 		s.expect(a, true, "connection refused")
 		if err := a.Readyz(nil); err == nil || !strings.Contains(err.Error(), "connection refused") {

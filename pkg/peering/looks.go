@@ -96,7 +96,7 @@ func (m *member) clean(ctx context.Context, now time.Time) {
 	}
 	m.cleanAfter = now.Add(lastRetry) // should it fail
 	version := m.object.GetResourceVersion()
-	object, err := m.write(ctx, requestTimeout, func() ([]byte, error) { return cleaning(dead, version) })
+	object, err := m.write(ctx, m.requestTimeout(), func() ([]byte, error) { return cleaning(dead, version) })
 	switch {
 	case err == nil:
 		m.cleanAfter = time.Time{}

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	requestTimeout = 10 * time.Second
+	longestRequest = 5 * time.Second
 	goodbyeTimeout = 2 * time.Second
 	// How soon a record of ours that was removed by somebody is written again, at most.
 	rewriteAfter = 5 * time.Second
@@ -81,6 +81,9 @@ func (m *member) run(ctx context.Context) error {
 			}
 			m.see(ctx, l)
 		case <-alarm.C:
+			if m.writeErr != nil {
+				m.tell() // before the next try, which may take a while, as the others may take us for dead by now
+			}
 			m.touch(ctx)
 		}
 		if errors.Is(m.writeErr, errUnserved) {
@@ -123,7 +126,7 @@ func (m *member) touch(ctx context.Context) {
 	sent := time.Now()
 	m.tried = true
 	record := Record{Priority: m.self.Priority, Lifetime: m.options.Lifetime, LastSeen: sent, Candidate: m.self.Candidate}
-	object, err := m.write(ctx, requestTimeout, func() ([]byte, error) { return writing(m.self.Identity, record) })
+	object, err := m.write(ctx, m.requestTimeout(), func() ([]byte, error) { return writing(m.self.Identity, record) })
 	if ctx.Err() != nil {
 		return
 	}
@@ -139,7 +142,11 @@ func (m *member) touch(ctx context.Context) {
 	}
 	if err != nil {
 		m.writeErr = explain(err, m.k)
-		m.due = time.Now().Add(m.pause.next())
+		now := time.Now()
+		m.due = now.Add(m.pause.next())
+		if end := m.written.Add(m.options.Lifetime); end.After(now) && end.Before(m.due) {
+			m.due = end
+		}
 		m.log.V(1).Info("The sign of life was not written", "error", m.writeErr.Error())
 		m.tell()
 		return
@@ -157,6 +164,11 @@ func (m *member) touch(ctx context.Context) {
 func (m *member) interval() time.Duration {
 	lifetime := int(m.options.Lifetime / time.Second)
 	return time.Duration(max(1, min(lifetime, max(1, lifetime-5-rand.IntN(6))))) * time.Second
+}
+
+// requestTimeout leaves time for a second try before the others take us for dead.
+func (m *member) requestTimeout() time.Duration {
+	return max(time.Second, min(longestRequest, m.options.Lifetime/4))
 }
 
 func (m *member) write(ctx context.Context, timeout time.Duration, body func() ([]byte, error)) (*unstructured.Unstructured, error) {

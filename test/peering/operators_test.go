@@ -141,8 +141,10 @@ func (o *operator) is(namespace string) func() string {
 	}
 }
 
-func works() types.GomegaMatcher    { return HavePrefix("works") }
-func isPaused() types.GomegaMatcher { return HavePrefix("paused") }
+func works() types.GomegaMatcher { return HavePrefix("works") }
+
+// isPaused: by somebody, and not only for want of a look.
+func isPaused() types.GomegaMatcher { return pausedBecause("precedence over our priority") }
 
 func pausedBecause(part string) types.GomegaMatcher {
 	return And(HavePrefix("paused"), ContainSubstring(part))
