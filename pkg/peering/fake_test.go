@@ -26,6 +26,7 @@ type fakeServer struct {
 	objects  map[string]*unstructured.Unstructured
 	version  int
 	watchers []*fakeWatcher
+	mute     bool // answers neither to patches nor to questions
 	patches  []fakePatch
 	asked    int                     // what is served
 	drops    bool                    // what it does not know in a status
@@ -65,7 +66,27 @@ func (s *fakeServer) failing(verb string) error {
 	return s.fail(verb)
 }
 
-func (s *fakeServer) kind(_ context.Context, group string, namespaced bool) (*kind, error) {
+// answer is waited for in vain if the server is mute.
+func (s *fakeServer) answer(ctx context.Context) error {
+	s.mu.Lock()
+	mute := s.mute
+	s.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+	}
+	return ctx.Err()
+}
+
+func (s *fakeServer) setMute() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mute = true
+}
+
+func (s *fakeServer) kind(ctx context.Context, group string, namespaced bool) (*kind, error) {
+	if err := s.answer(ctx); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
@@ -122,8 +143,8 @@ func (s *fakeServer) patch(ctx context.Context, k kind, namespace, name string, 
 }
 
 func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (result *unstructured.Unstructured, err error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	if err := s.answer(ctx); err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,6 @@
 package peering
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -97,19 +95,12 @@ func TestGoodbyeWithoutAnAnswer(t *testing.T) {
 	play(t, func(s *scene) {
 		s.create(defaultKey, nil)
 		a := s.start(Options{Identity: "a"})
-		a.api = slowPatches{a.api}
+		s.setMute()
 		before := time.Now()
 		a.stop()
 		s.equal("time taken", time.Since(before), 2*time.Second)
 		s.equal("told", a.logged("was not removed"), 1)
 	})
-}
-
-type slowPatches struct{ api }
-
-func (slowPatches) patch(ctx context.Context, _ kind, _, _ string, _ []byte) (*unstructured.Unstructured, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
 }
 
 // PEER-22, PEER-41: without the object, signs of life go on and are in vain; when it appears, we are there at once.
@@ -215,6 +206,21 @@ var errDown = errors.New("connection refused")
 
 func forbidden(verb string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Group: "kopf.dev", Resource: "clusterkopfpeerings"}, "default", fmt.Errorf("no %s", verb))
+}
+
+// A server that does not answer: the pause begins when the others may take us for dead, not when a request gives up.
+func TestAServerThatDoesNotAnswer(t *testing.T) {
+	for range 20 { // moments of chance
+		play(t, func(s *scene) {
+			s.create(defaultKey, nil)
+			a := s.start(Options{Identity: "a"})
+			s.setMute()
+			s.wait(time.Minute - time.Nanosecond)
+			s.expect(a, false, "")
+			s.wait(time.Nanosecond)
+			s.expect(a, true, "deadline exceeded")
+		})
+	}
 }
 
 // When signs of life fail, they are tried again soon; only when the others may take us for dead, we pause.

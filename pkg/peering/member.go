@@ -82,7 +82,7 @@ func (m *member) run(ctx context.Context) error {
 			m.see(ctx, l)
 		case <-alarm.C:
 			if m.writeErr != nil {
-				m.tell() // before the next try, which may take a while, as the others may take us for dead by now
+				m.tell() // the next try may take a while, and the others may take us for dead by now
 			}
 			m.touch(ctx)
 		}
@@ -126,7 +126,11 @@ func (m *member) touch(ctx context.Context) {
 	sent := time.Now()
 	m.tried = true
 	record := Record{Priority: m.self.Priority, Lifetime: m.options.Lifetime, LastSeen: sent, Candidate: m.self.Candidate}
-	object, err := m.write(ctx, m.requestTimeout(), func() ([]byte, error) { return writing(m.self.Identity, record) })
+	timeout := m.requestTimeout()
+	if left := time.Until(m.written.Add(m.options.Lifetime)); left > 0 {
+		timeout = min(timeout, left) // then it is time to pause
+	}
+	object, err := m.write(ctx, timeout, func() ([]byte, error) { return writing(m.self.Identity, record) })
 	if ctx.Err() != nil {
 		return
 	}

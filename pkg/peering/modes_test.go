@@ -60,6 +60,23 @@ func TestFirstLookThenAct(t *testing.T) {
 	})
 }
 
+// An operator that has not had its first look is not ready.
+func TestNotReadyBeforeTheFirstLook(t *testing.T) {
+	play(t, func(s *scene) {
+		a := s.prepare(Options{})
+		s.setMute()
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() { a.done <- a.Start(ctx) }()
+		s.wait(time.Minute)
+		s.expect(a, true, "not been looked at yet")
+		if a.Readyz(nil) == nil {
+			s.Error("it is said to be ready")
+		}
+		cancel()
+		s.equal("the end", <-a.done, nil)
+	})
+}
+
 // PEER-41: automatic: works without the kind, and without the object; and notices when the kind is installed.
 func TestAutomatic(t *testing.T) {
 	play(t, func(s *scene) {
@@ -71,6 +88,11 @@ func TestAutomatic(t *testing.T) {
 		if s.asked > 2*125 {
 			s.Errorf("it has asked %d times", s.asked)
 		}
+		// Later on, it does no harm if nobody can be asked.
+		s.breakWith(func(string) error { return errDown })
+		s.wait(time.Hour)
+		s.expect(a, false, "none is needed")
+		s.breakWith(nil)
 		s.mu.Lock()
 		s.kinds[clusterPeerings] = true
 		s.mu.Unlock()

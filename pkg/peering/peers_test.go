@@ -147,21 +147,79 @@ func TestCleaningThatFails(t *testing.T) {
 	play(t, func(s *scene) {
 		s.create(defaultKey, nil)
 		a := s.start(Options{Identity: "a"})
-		s.put(defaultKey, "dead", raw(Record{Lifetime: time.Minute, LastSeen: time.Now().Add(-time.Hour)}))
-		s.put(defaultKey, "living", python(-1, time.Hour))
-		s.breakWith(func(verb string) error { return forbidden(verb) })
-		s.wait(0)
 		s.log()
+		s.breakWith(forbidden)
+		s.mu.Lock()
+		s.refresh(defaultKey, "dead", map[string]any{"lifetime": int64(0)})
+		s.mu.Unlock()
+		s.wait(0)
+		s.equal("tries", len(s.log()), 1)
 		for i := range 100 {
 			s.mu.Lock()
 			s.refresh(defaultKey, "living", map[string]any{"priority": int64(-1), "x": int64(i)})
 			s.mu.Unlock()
 			s.wait(100 * time.Millisecond)
 		}
-		if n := len(s.log()); n > 3 {
+		if n := len(s.log()); n > 2 {
 			s.Errorf("%d requests in ten seconds", n)
 		}
 		s.expect(a, false, "")
+	})
+}
+
+// An object that was replaced: the end of the old one, when it is told late, is not that of the new one.
+func TestAReplacedObject(t *testing.T) {
+	play(t, func(s *scene) {
+		s.create(defaultKey, nil)
+		a := s.start(Options{Identity: "a", Mandatory: true})
+		s.mu.Lock()
+		watchers := s.watchers
+		s.watchers = nil // who is told later
+		old := s.objects[defaultKey].GetUID()
+		s.mu.Unlock()
+		s.create(defaultKey, nil)
+		s.wait(time.Minute) // a sign of life has found the new one
+		s.expect(a, false, "")
+		for _, w := range watchers {
+			w.looks <- look{gone: old}
+		}
+		s.wait(0)
+		s.expect(a, false, "")
+		s.equal("transitions", len(a.transitions), 1)
+	})
+}
+
+// When it has to be asked again what is served, the members in other namespaces do not say goodbye.
+func TestAskingAgainIsNoGoodbye(t *testing.T) {
+	play(t, func(s *scene) {
+		one, two := namespacedPeerings+"/one/default", namespacedPeerings+"/two/default"
+		s.create(one, nil)
+		s.create(two, nil)
+		a := s.start(Options{Identity: "a", Namespaces: []string{"one", "two"}})
+		s.log()
+		s.breakWith(func(verb string) error {
+			if verb == "list" {
+				return errUnserved
+			}
+			return nil
+		})
+		s.mu.Lock()
+		for _, w := range s.watchers {
+			if w.key == one {
+				close(w.looks)
+			}
+		}
+		s.watchers = nil
+		s.mu.Unlock()
+		s.wait(1500 * time.Millisecond)
+		s.breakWith(nil)
+		s.wait(time.Minute)
+		for _, p := range s.log() {
+			if strings.Contains(p.body, "null") {
+				s.Errorf("%s", p.body)
+			}
+		}
+		s.equal("transitions", len(a.transitions), 2) // the two beginnings
 	})
 }
 
