@@ -200,7 +200,7 @@ var _ = Describe("Operators", func() {
 		const rule = "grant it by a rule with apiGroups: [kopf.dev], resources: [clusterkopfpeerings], verbs: [list, watch, patch]"
 		Eventually(o.is("")).Should(pausedBecause(rule))
 		Expect(o.Readyz(nil)).To(MatchError(ContainSubstring(rule)))
-		Expect(o.Readyz(nil)).To(MatchError(ContainSubstring("apiGroups: [zalando.org], resources: [clusterkopfpeerings, clusterkopfpeerings/status]")))
+		Eventually(func() error { return o.Readyz(nil) }).Should(MatchError(ContainSubstring("apiGroups: [zalando.org], resources: [clusterkopfpeerings, clusterkopfpeerings/status]")))
 		grant("list", "watch")
 		Eventually(o.is("")).Should(pausedBecause("cannot patch resource"))
 		grant("patch")
