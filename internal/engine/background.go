@@ -110,8 +110,8 @@ func (e *Engine) taskFor(c *cycle, id string, b Background) (task daemons.Task, 
 	if t := b.Task.Timer; t != nil && t.Sharp {
 		anchored := *t
 		anchored.Anchor = c.before.GetCreationTimestamp().Time
-		if !c.memory.Listed { // it has come just now, and its creation is the first point
-			anchored.Last = anchored.Anchor.Add(-1)
+		if !c.memory.Listed && companion.begins(id) && now().Sub(anchored.Anchor) < t.Interval {
+			anchored.Last = anchored.Anchor.Add(-1) // it has come just now, and its creation is the first point
 		}
 		task.Timer = &anchored
 	}

@@ -12,8 +12,12 @@ import (
 // A companion is what the worker and the background work of one object know together.
 type companion struct {
 	mu      sync.Mutex
-	essence string  // digest of the essence, as it was last seen or made by ourselves
-	edits   []*edit // of the essence, which the baseline does not have yet
+	essence string   // digest of the essence, as it was last seen or made by ourselves
+	version string   // of the object with it
+	edits   []*edit  // of the essence, which the baseline does not have yet
+	writing int      // edits that are being written: what is seen meanwhile is not judged
+	missed  bool     // something was seen meanwhile
+	begun   []string // timers that were started in this process
 }
 
 // An edit is what background work changes in the essence of its object.
@@ -33,35 +37,75 @@ func (c *cycle) companion() *companion {
 	return known
 }
 
-// sees takes note of an essence, and reports whether somebody else has changed it.
-func (a *companion) sees(digest string) (changed bool) {
+// sees takes note of an essence, and reports whether somebody else has changed it. States that are older than our own
+// last write tell nothing.
+func (a *companion) sees(digest, version string) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.writing > 0 {
+		a.missed = true
+		return false
+	}
+	if a.version != "" && older(version, a.version) {
+		return false
+	}
 	changed = a.essence != "" && a.essence != digest
-	a.essence = digest
+	a.essence, a.version = digest, version
 	return changed
 }
 
-// expects takes note that we change an essence ourselves.
-func (a *companion) expects(from, to string) {
+// made takes note that the worker has changed an essence.
+func (a *companion) made(from, to, version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.essence == from {
-		a.essence = to
+		a.essence, a.version = to, version
 	}
 }
 
-func (a *companion) begin(one *edit) {
+// begin is for an edit that is about to be written, anew if it was fitted to another state.
+func (a *companion) begin(one *edit, base map[string]any, doc patching.Document) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.edits = append(a.edits, one)
+	one.base, one.doc = base, doc
+	if !slices.Contains(a.edits, one) {
+		a.edits = append(a.edits, one)
+		a.writing++
+	}
 }
 
-// settle says what has become of an edit: what the server has made of it, and in which version.
-func (a *companion) settle(one *edit, observed patching.Document, version string) {
+// settle says what the server has made of an edit: that of our own, from one essence to another, and of the object. It
+// reports whether others have changed the essence, too, and whether to look at the object once more.
+func (a *companion) settle(one *edit, from, to string, written edit, is string) (changed, again bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	one.doc, one.version = observed, version
+	one.doc, one.version = written.doc, written.version
+	a.writing--
+	changed = a.essence != from || is != to
+	a.essence, a.version = is, written.version
+	again, a.missed = a.missed, false
+	return changed, again
+}
+
+// abandon is for an edit that is not to be, and reports whether to look at the object once more.
+func (a *companion) abandon(one *edit) (again bool) {
+	a.drop(one)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.writing--
+	again, a.missed = a.missed, false
+	return again
+}
+
+// begins reports, once, that a timer is started for the first time.
+func (a *companion) begins(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if slices.Contains(a.begun, id) {
+		return false
+	}
+	a.begun = append(a.begun, id)
+	return true
 }
 
 func (a *companion) drop(some ...*edit) {
@@ -86,7 +130,7 @@ func (a *companion) visible(obj client.Object, content map[string]any) (edits []
 // touch tells the timers of the object when its essence has changed, and not by ourselves: they wait for
 // it to be idle again, and those that have failed for good have another chance (B-41).
 func (e *Engine) touch(c *cycle) {
-	if c.companion().sees(digestOf(c.live)) {
+	if c.companion().sees(digestOf(c.live), c.before.GetResourceVersion()) {
 		e.supervisor.Touch(c.before.GetUID())
 	}
 }

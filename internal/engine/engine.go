@@ -44,6 +44,7 @@ func New(settings Settings, kind Kind) *Engine {
 	})}
 	e.supervisor = daemons.New(daemons.Options{
 		OnEnd:       func(key daemons.Key) { e.wake(key.UID) },
+		Kind:        kind.GVK.Kind,
 		GracePeriod: daemons.DefaultGracePeriod + writeTimeout, // they have something to write when they have ended
 	})
 	e.shape = essence.Shape{Fields: e.Fields, Conditions: e.Conditions, Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}

@@ -80,11 +80,17 @@ const maxContests = 10
 // deposit writes what background work has changed. Faults of the API are waited out for as long as the work may go
 // on (SE-40); when it has to stop, there is one more attempt. The error says that the server does not
 // accept it, or that it could not be written in the end.
-func (e *Engine) deposit(ctx context.Context, c *cycle, doc patching.Document, a *companion) error {
+func (e *Engine) deposit(ctx context.Context, c *cycle, doc patching.Document, a *companion) (err error) {
+	var own edit
+	defer func() {
+		if own.base != nil && own.version == "" && a.abandon(&own) {
+			e.wake(c.before.GetUID())
+		}
+	}()
 	pause, contests := firstDepositPause, 0
 	for {
 		last := ctx.Err() != nil
-		err := e.depositOnce(ctx, c, doc, a)
+		err = e.depositOnce(ctx, c, doc, a, &own)
 		if _, contested := errors.AsType[*patching.ContestedError](err); contested && contests < maxContests {
 			contests++
 			if doc, err = e.refit(ctx, c, doc); err == nil {
@@ -109,42 +115,44 @@ func (e *Engine) deposit(ctx context.Context, c *cycle, doc patching.Document, a
 	}
 }
 
-// depositOnce makes one attempt. An essential change is told to the worker first, for which it is no update.
-func (e *Engine) depositOnce(ctx context.Context, c *cycle, doc patching.Document, a *companion) error {
+// depositOnce makes one attempt. An essential change is told to the worker first, for which it is no update; it stays
+// told while it is not known whether it was written.
+func (e *Engine) depositOnce(ctx context.Context, c *cycle, doc patching.Document, a *companion, own *edit) error {
 	if e.closed.Load() {
 		return errClosed
 	}
-	var made *edit
 	before, after := e.shape.Build(c.content), e.shape.Build(doc.Apply(c.content))
-	if !diff.Equal(before, after) {
-		made = &edit{base: c.content, doc: doc}
-		a.begin(made)
-		a.expects(digestOf(before), digestOf(after))
+	essential := !diff.Equal(before, after)
+	if essential {
+		a.begin(own, c.content, doc)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc}
 	written, err := e.writer.Write(ctx, change)
+	if undo := change.Undo(doc, c.content); refused(err) && len(undo) > 0 {
+		_, failed := e.writer.Write(ctx, &patching.Change{Before: c.before, Content: c.content, Ours: undo})
+		return errors.Join(err, failed)
+	}
 	if err != nil || written == nil {
-		if made != nil {
-			a.drop(made)
-			a.expects(digestOf(after), digestOf(before))
-		}
-		if undo := change.Undo(doc, c.content); refused(err) && len(undo) > 0 {
-			_, failed := e.writer.Write(ctx, &patching.Change{Before: c.before, Content: c.content, Ours: undo})
-			err = errors.Join(err, failed)
-		}
 		return err
 	}
 	e.identify(written)
-	if made != nil {
-		content, err := patching.Content(written)
-		if err != nil {
-			return err
-		}
-		a.settle(made, doc.Observed(content), written.GetResourceVersion())
+	content, err := patching.Content(written)
+	if err != nil {
+		return err
 	}
 	e.memories.Learn(written)
+	if essential {
+		is := edit{doc: doc.Observed(content), version: written.GetResourceVersion()}
+		changed, again := a.settle(own, digestOf(before), digestOf(after), is, digestOf(e.shape.Build(content)))
+		if changed {
+			e.supervisor.Touch(c.before.GetUID())
+		}
+		if again {
+			e.wake(c.before.GetUID())
+		}
+	}
 	return nil
 }
 

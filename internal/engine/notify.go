@@ -13,11 +13,11 @@ import (
 type Events int
 
 const (
-	// EventsTransitions: when a handler has failed for good, and when it has succeeded after it had failed.
+	// EventsTransitions are for when a handler has failed for good, and when it has succeeded after it had failed.
 	EventsTransitions Events = iota
-	// EventsOff: none.
+	// EventsOff are none.
 	EventsOff
-	// EventsSteps: for each attempt of each handler.
+	// EventsSteps are for each attempt of each handler.
 	EventsSteps
 )
 
@@ -38,9 +38,7 @@ func (e *Engine) notifierFor(obj client.Object) func(eventType, reason, action, 
 		if e.Recorder == nil {
 			return
 		}
-		if len(args) > 0 {
-			note = fmt.Sprintf(note, args...)
-		}
+		note = fmt.Sprintf(note, args...)
 		e.Recorder.Eventf(obj, nil, eventType, shortened(reason, maxReason), shortened(action, maxReason), "%s", shortened(note, maxNote))
 	}
 }

@@ -19,7 +19,6 @@ import (
 func (e *Engine) runSubs(ctx context.Context, c *cycle, parent string, h Handler, subs []Sub) progress.Outcome {
 	ids, handlers, err := e.selectSubs(ctx, c, parent, h, subs)
 	if err != nil {
-		e.notifier(c)("Warning", "HandlerMistake", "Handle", "%s: %s", parent, err.Error())
 		return h.Policy.Outcome(c.state.Record(parent), now(), progress.Permanent(err))
 	}
 	if err := c.state.Adopt(e.Store, c.before, parent, ids, now()); err != nil {

@@ -57,7 +57,11 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (client.Object, error) {
 	theirs := c.change.Theirs
 	if a, ok := c.memory.Background.(*companion); ok && len(theirs) > 0 {
-		a.expects(digestOf(c.live), digestOf(e.folded(c.content, c.live, theirs)))
+		version := c.before.GetResourceVersion()
+		if written != nil {
+			version = written.GetResourceVersion()
+		}
+		a.made(digestOf(c.live), digestOf(e.shape.Build(theirs.Apply(c.content))), version)
 	}
 	c.isAbsorbed()
 	c.memory.Unwritten, c.change = nil, nil

@@ -21,7 +21,11 @@ func (j *job) noun() string {
 
 // logger is the one of the manager, with what the job is.
 func (s *Supervisor) logger(j *job) logr.Logger {
-	return s.log.WithValues("kind", j.task.Kind, "namespace", j.task.Object.Namespace,
+	kind := s.options.Kind
+	if kind == "" {
+		kind = j.task.Kind
+	}
+	return s.log.WithValues("kind", kind, "namespace", j.task.Object.Namespace,
 		"name", j.task.Object.Name, "uid", j.key.UID, "handler", j.key.ID)
 }
 

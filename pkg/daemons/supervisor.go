@@ -26,6 +26,8 @@ type Options struct {
 	//
 	// kopf: settings.background.cancellation_polling.
 	ReportEvery time.Duration
+	// Kind is what the kind of the objects is called in the log. Default: the Kind of their tasks.
+	Kind string
 	// LeaderElection says whether the supervisor runs on the leader only. Default: true.
 	LeaderElection *bool
 }

@@ -28,7 +28,8 @@ func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *R
 
 // Timer adds a function that is called again and again for as long as the object is there: so long after the end of the
 // last call; with [Sharp], so long after its beginning. The first call is at once, or after the [InitialDelay].
-// 0 is for timers with a [Schedule] or [Idle]. The object is held by the finalizer while a call is under way.
+// 0 is for timers with a [Schedule] or [Idle]. The object is held by the finalizer, and goes when
+// no call is under way.
 //
 // Request.Object is the newest state of the object; what is changed in it is written after each call, also when
 // that has failed. An error is retried like everywhere, before the interval counts again; a permanent one stops

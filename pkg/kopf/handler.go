@@ -34,9 +34,6 @@ func (h Handler[T]) do(c client.Client) func(ctx context.Context, call *engine.C
 			return err
 		}
 		call.Result, call.Subs, call.Again = req.result, req.subs, req.again
-		if len(req.mistakes) > 0 && Reason(call.Reason).handled() {
-			req.Eventf("Warning", "HandlerMistake", "Handle", "%s: %s", call.ID, errors.Join(req.mistakes...).Error())
-		}
 		return errors.Join(req.broken, errors.Join(req.mistakes...))
 	}
 }
