@@ -32,6 +32,7 @@ type Engine struct {
 
 	supervisor *daemons.Supervisor // of daemons and timers
 	waker      waker
+	held       held
 	closed     atomic.Bool // the operator has ended: nothing is written any more
 }
 
@@ -75,6 +76,10 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	defer e.takes(req.NamespacedName)()
 	// What was observed, for those who only watch.
 	e.spy(ctx, req.NamespacedName)
+	// Nothing else during a pause.
+	if e.postpone(ctx, req.NamespacedName) {
+		return reconcile.Result{}, nil
+	}
 	// The objects of this name that exist no more.
 	e.bury(ctx, req.NamespacedName)
 	result, err := e.cycle(ctx, req)

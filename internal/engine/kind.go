@@ -41,6 +41,8 @@ type Kind struct {
 	Results []string
 	// HasStatus: the kind has the status subresource.
 	HasStatus bool
+	// OfCluster: its objects are in no namespaces.
+	OfCluster bool
 }
 
 // A Handler is one function with what it wants to be called for.
@@ -111,6 +113,8 @@ type Settings struct {
 	Live   client.Reader
 	// Log is for what happens outside of cycles.
 	Log logr.Logger
+	// Pause says where the operator is paused; nil: nowhere.
+	Pause Pauser
 	// Recorder posts Events; nil: none are posted.
 	Recorder events.EventRecorder
 	// Events are those that are posted without being asked for.

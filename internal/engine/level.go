@@ -44,6 +44,9 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 			continue
 		}
 		c.leveled = true
+		if e.breaksOff(c) {
+			return
+		}
 		if st := c.levelState(id); st.isDue(now()) {
 			e.callLevel(ctx, c, id, handler, st)
 		}

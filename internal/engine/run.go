@@ -26,7 +26,7 @@ func (e *Engine) run(ctx context.Context, c *cycle) error {
 			if err := e.checkpoint(ctx, c); err != nil {
 				return err
 			}
-			if c.stopped || c.fault != nil || isDone(ctx) {
+			if c.stopped || c.fault != nil || isDone(ctx) || e.breaksOff(c) {
 				return c.fault
 			}
 			handler, _ := e.Handlers.Get(id)
@@ -39,6 +39,15 @@ func (e *Engine) run(ctx context.Context, c *cycle) error {
 		e.pick(ctx, c)
 	}
 	return nil
+}
+
+// breaksOff ends the pass, but for its writes, if the operator was paused meanwhile.
+func (e *Engine) breaksOff(c *cycle) bool {
+	if e.paused(c.before.GetNamespace()) {
+		c.stopped = true
+		e.wake(c.before.GetUID()) // to be noted, and handled after the pause
+	}
+	return c.stopped
 }
 
 func isDone(ctx context.Context) bool { return ctx.Err() != nil }

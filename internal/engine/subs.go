@@ -28,7 +28,7 @@ func (e *Engine) runSubs(ctx context.Context, c *cycle, parent string, h Handler
 		if err := e.checkpoint(ctx, c); err != nil {
 			c.fault = err
 		}
-		if c.stopped || c.fault != nil || isDone(ctx) {
+		if c.stopped || c.fault != nil || isDone(ctx) || e.breaksOff(c) {
 			return progress.Outcome{Waiting: true} // the next pass goes on
 		}
 		e.call(ctx, c, id, handlers[id])

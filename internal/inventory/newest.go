@@ -17,6 +17,19 @@ func (i *Inventory) Newest(uid types.UID) client.Object {
 	return nil
 }
 
+// All returns the newest known states of all objects.
+func (i *Inventory) All() []client.Object {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	all := make([]client.Object, 0, len(i.memories))
+	for _, memory := range i.memories {
+		if memory.newest != nil {
+			all = append(all, memory.newest)
+		}
+	}
+	return all
+}
+
 // Learn takes note of a state of an object that is known to exist.
 func (i *Inventory) Learn(obj client.Object) {
 	i.mu.Lock()

@@ -86,7 +86,7 @@ func (s *Supervisor) adopt(j *job, task Task) {
 // start begins anew with a task, or will after the pause.
 func (s *Supervisor) start(j *job, task Task) {
 	s.adopt(j, task)
-	if s.paused {
+	if s.isPaused(j) {
 		j.enter(held)
 		return
 	}
@@ -157,7 +157,7 @@ func (s *Supervisor) Touch(uid types.UID) {
 
 func (s *Supervisor) awaken(j *job) {
 	j.record = progress.Record{}
-	if s.paused {
+	if s.isPaused(j) {
 		j.enter(held)
 		return
 	}

@@ -101,7 +101,8 @@ func consistent(s *Supervisor, j *job, complain func(*job, string, ...any)) {
 	case absent:
 		complain(j, "it should not be there")
 	}
-	if (j.phase == held) && !s.paused || s.paused && (j.phase == waiting || j.phase == queued || j.phase == active) {
-		complain(j, "paused: %t", s.paused)
+	paused := s.isPaused(j)
+	if (j.phase == held) && !paused || paused && (j.phase == waiting || j.phase == queued || j.phase == active) {
+		complain(j, "paused: %t", paused)
 	}
 }

@@ -1,17 +1,33 @@
 package daemons
 
-// Pause stops everything with [ErrPaused]; nothing is started until [Supervisor.Resume]. Timers that wait for their
-// objects to be touched go on waiting.
-func (s *Supervisor) Pause() {
+// A pause is where nothing is started: everywhere, or for the objects of some namespaces.
+type pause struct {
+	everywhere bool
+	namespaces map[string]bool
+}
+
+func (p *pause) is(namespace string) bool { return p.everywhere || p.namespaces[namespace] }
+
+// isPaused reports whether a job is not to be started.
+func (s *Supervisor) isPaused(j *job) bool { return s.paused.is(j.task.Object.Namespace) }
+
+// Pause stops everything with [ErrPaused], or with namespaces, what belongs to the objects in these; nothing is started
+// there until [Supervisor.Resume]. Timers that wait for their objects to be touched go on waiting.
+func (s *Supervisor) Pause(namespaces ...string) {
 	s.mu.Lock()
 	defer s.unlock()
-	if s.paused {
-		return
+	s.paused.everywhere = s.paused.everywhere || len(namespaces) == 0
+	for _, namespace := range namespaces {
+		if s.paused.namespaces == nil {
+			s.paused.namespaces = map[string]bool{}
+		}
+		s.paused.namespaces[namespace] = true
 	}
-	s.paused = true
 	for _, o := range s.objects {
 		for _, j := range o.jobs {
-			s.suspend(j)
+			if s.isPaused(j) {
+				s.suspend(j)
+			}
 		}
 	}
 }
@@ -29,14 +45,20 @@ func (s *Supervisor) suspend(j *job) {
 }
 
 // Resume starts everything again that was stopped by [Supervisor.Pause], or that was to be started meanwhile: anew,
-// with its InitialDelay. What has not ended yet is started when it has.
-func (s *Supervisor) Resume() {
+// with its InitialDelay. What has not ended yet is started when it has. With namespaces it ends the pause in these alone,
+// otherwise all there are.
+func (s *Supervisor) Resume(namespaces ...string) {
 	s.mu.Lock()
 	defer s.unlock()
-	s.paused = false
+	if len(namespaces) == 0 {
+		s.paused = pause{}
+	}
+	for _, namespace := range namespaces {
+		delete(s.paused.namespaces, namespace)
+	}
 	for _, o := range s.objects {
 		for _, j := range o.jobs {
-			if j.phase == held {
+			if j.phase == held && !s.isPaused(j) {
 				s.spawn(j)
 			}
 		}

@@ -52,7 +52,7 @@ type Supervisor struct {
 	groups   map[groupID]*group
 	schedule queue    // due times: of attempts and invocations, or of reports and abandonments
 	awaited  int      // runs that have not ended and are not abandoned
-	paused   bool     //
+	paused   pause    // nothing is started there
 	closed   bool     // shutting down
 	after    []func() // what is to be done when the lock is free
 }

@@ -38,14 +38,19 @@ func (o *Operator) Healthz(*http.Request) error {
 	return errors.Join(problems...)
 }
 
-// Readyz fails while the operator is starting: until its caches and indexes are complete. One that is
+// Readyz fails while the operator is starting: until its caches and indexes are complete, and its peers are known. One that is
+// paused by others is ready. One that is
 // waiting to become the leader is ready to do so. It is a healthz.Checker, for a readiness probe:
 // mgr.AddReadyzCheck("kopf", op.Readyz).
 func (o *Operator) Readyz(*http.Request) error {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.started && o.syncing > 0 {
+	peers, starting := o.peering, o.started && o.syncing > 0
+	o.mu.Unlock()
+	if starting {
 		return errors.New("the operator is starting: its caches are not complete yet")
+	}
+	if peers != nil {
+		return peers.Readyz(nil)
 	}
 	return nil
 }

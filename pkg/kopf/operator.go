@@ -11,6 +11,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -28,11 +29,13 @@ type Operator struct {
 	probes           probes
 	memos            inventory.Memos // of the activities
 	stuckAfter       time.Duration
+	peers            *peering.Options
 
 	mu      sync.Mutex
 	started bool
 	syncing int // caches, and indexes for kinds, that are not complete yet
 	engines []*engine.Engine
+	peering *peering.Peering // while it is running
 }
 
 var _ interface {
@@ -64,7 +67,7 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 
 // SetupWithManager declares an operator, validates it, and adds it to the manager, with its checks: liveness
 // ([Operator.Healthz]) and readiness ([Operator.Readyz]), as "kopf-<kind>" with the names of its kinds, and its probes, if it has any, on the
-// metrics server (see [Operator.ServeProbes]). A second operator of one manager is to be added by
+// metrics server (see [Operator.ServeProbes]), and what its peering says at /kopf/peering. A second operator of one manager is to be added by
 // mgr.Add(kopf.New(...)) if its probes get into the way of the first.
 func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	o := New(mgr, opts...)
@@ -76,6 +79,11 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	}
 	if len(o.probes.list) > 0 {
 		if err := mgr.AddMetricsServerExtraHandler("/kopf/probes", o.ServeProbes()); err != nil {
+			return err
+		}
+	}
+	if o.peers != nil {
+		if err := mgr.AddMetricsServerExtraHandler("/kopf/peering", o.servePeering()); err != nil {
 			return err
 		}
 	}

@@ -58,6 +58,13 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
 	settings.Client, settings.Cache, settings.Live = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
 	settings.Log = o.mgr.GetLogger()
 	settings.Recorder = o.mgr.GetEventRecorder(recorderName)
+	peers, err := o.joins()
+	if err != nil {
+		return err
+	}
+	if peers != nil {
+		settings.Pause = peers
+	}
 
 	gate := newGate(kinds)
 	engines := make([]*engine.Engine, len(kinds))
@@ -71,6 +78,10 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
 	o.starts(engines)
 	defer o.starts(nil) // what is cleaned up after that is no work that could be stuck
 	group, ctx := errgroup.WithContext(ctx)
+	if peers != nil {
+		defer obey(peers, o.peers.Namespaces, engines)()
+		group.Go(func() error { return peers.Start(ctx) })
+	}
 	for i, c := range controllers {
 		defer engines[i].Close()
 		group.Go(func() error { return engines[i].Background(ctx) })
@@ -125,7 +136,7 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind) (namespace
 		if served {
 			problems = append(problems, o.checkSchema(ctx, client, kinds[i].GVK))
 		}
-		kinds[i].HasStatus = hasStatus
+		kinds[i].HasStatus, kinds[i].OfCluster = hasStatus, !inNamespaces
 		namespaced = append(namespaced, inNamespaces)
 	}
 	if err := errors.Join(problems...); err != nil {

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// A Pauser says where the operator is paused, and why.
+type Pauser interface {
+	Paused(namespace string) (paused bool, why string)
+}
+
+// held are the names that were to be handled during a pause.
+type held struct {
+	mu    sync.Mutex
+	names map[types.NamespacedName]bool
+}
+
+func (e *Engine) paused(namespace string) bool {
+	if e.Pause == nil {
+		return false
+	}
+	paused, _ := e.Pause.Paused(namespace)
+	return paused
+}
+
+// postpone takes note of a name if the operator is paused there. It asks and notes in one step: a pause that ends meanwhile
+// finds the name.
+func (e *Engine) postpone(ctx context.Context, key types.NamespacedName) bool {
+	if e.Pause == nil {
+		return false
+	}
+	e.held.mu.Lock()
+	defer e.held.mu.Unlock()
+	paused, why := e.Pause.Paused(key.Namespace)
+	if !paused {
+		return false
+	}
+	log.FromContext(ctx).V(1).Info("The operator is paused; the object is handled later", "why", why)
+	if e.held.names == nil {
+		e.held.names = map[types.NamespacedName]bool{}
+	}
+	e.held.names[key] = true
+	return true
+}
+
+// PauseChanged is to be called when a pause has begun or ended in a namespace; "" means everywhere. What runs in the background
+// is stopped, and started again. At the end of a pause every object is looked at once, first those with news.
+func (e *Engine) PauseChanged(namespace string) {
+	var where []string
+	if namespace != "" {
+		where = append(where, namespace)
+	}
+	if e.paused(namespace) {
+		e.supervisor.Pause(where...)
+		return
+	}
+	e.supervisor.Resume(where...)
+	e.held.mu.Lock()
+	news := map[types.NamespacedName]bool{}
+	for key := range e.held.names {
+		if namespace == "" || key.Namespace == namespace {
+			news[key] = true
+			delete(e.held.names, key)
+		}
+	}
+	e.held.mu.Unlock()
+	e.waker.mu.Lock()
+	defer e.waker.mu.Unlock()
+	if e.waker.queue == nil {
+		return
+	}
+	for key := range news {
+		e.memories.Wake(key)
+		e.waker.queue.Add(reconcile.Request{NamespacedName: key})
+	}
+	for _, obj := range e.memories.All() {
+		key := client.ObjectKeyFromObject(obj)
+		if namespace != "" && key.Namespace != namespace || news[key] {
+			continue
+		}
+		e.memories.Wake(key)
+		if prioritized, ok := e.waker.queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+			prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, reconcile.Request{NamespacedName: key})
+		} else {
+			e.waker.queue.Add(reconcile.Request{NamespacedName: key})
+		}
+	}
+}
