@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -26,6 +27,7 @@ var (
 func TestMain(m *testing.M) {
 	must(clientgoscheme.AddToScheme(scheme))
 	must(v1.AddToScheme(scheme))
+	must(peeringv1.AddToScheme(scheme))
 	if os.Getenv(childEnv) != "" {
 		os.Exit(child()) // the process that crash_test.go kills
 	}
@@ -47,7 +49,7 @@ func TestEndToEnd(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	var err error
-	cp, err = controlplane.Start(controlplane.Options{CRDs: crds()})
+	cp, err = controlplane.Start(controlplane.Options{CRDs: crds(), CRDPaths: []string{"../../config/crd"}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(cp.Stop)
 	k8s, err = client.New(cp.Config, client.Options{Scheme: scheme})

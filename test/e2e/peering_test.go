@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// laptop is a peer of high priority in the peering object of a namespace.
+type laptop struct {
+	*peering.Client
+	target peering.Target
+}
+
+func newLaptop(ctx context.Context, namespace string) *laptop {
+	GinkgoHelper()
+	create(ctx, &peeringv1.KopfPeering{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
+	c, err := peering.NewClient(cp.Config, nil)
+	Expect(err).NotTo(HaveOccurred())
+	return &laptop{c, peering.Target{Name: "default", Namespaces: []string{namespace}}}
+}
+
+func (l *laptop) comes(ctx context.Context) {
+	GinkgoHelper()
+	_, err := l.Freeze(ctx, l.target, "laptop", peering.Record{Priority: 666, Lifetime: time.Minute})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func (l *laptop) goes(ctx context.Context) {
+	GinkgoHelper()
+	_, err := l.Resume(ctx, l.target, "laptop")
+	Expect(err).NotTo(HaveOccurred())
+}
+
+var _ = Describe("Operators among peers", func() {
+	type W = *v1.Widget
+	with := func(namespaces ...string) kopf.Option {
+		return kopf.WithPeering(peering.Options{Namespaces: namespaces, Mandatory: true})
+	}
+
+	It("start nothing while others have precedence, and miss nothing; daemons and timers come back once, and nobody resumes (PEER-50, PEER-51, PEER-53, DAE-40, DAE-06, B-12)", func(ctx context.Context) {
+		const crowd = 5
+		ns, seen := newNamespace(ctx), &calls{}
+		other := newLaptop(ctx, ns)
+		var widgets []W
+		for i := range crowd {
+			widgets = append(widgets, widget(ns, fmt.Sprint("w", i)))
+			create(ctx, widgets[i])
+		}
+		var started, ticks atomic.Int64
+		r := start(ns, options(kopf.For(&v1.Widget{}).
+			OnResume("resume", func(context.Context, *kopf.Request[W]) error { seen.notef("resumed"); return nil }).
+			OnUpdate("first", func(ctx context.Context, req *kopf.Request[W]) error {
+				started.Add(1)
+				wait(ctx, 20*time.Millisecond)
+				if req.Attempt.Number == 0 {
+					return kopf.Temporary(errors.New("no luck"), 30*time.Millisecond)
+				}
+				seen.notef("first %s %d", req.Object.Name, req.Diff[0].New)
+				return nil
+			}).
+			OnUpdate("second", func(_ context.Context, req *kopf.Request[W]) error {
+				started.Add(1)
+				seen.notef("second %s %d", req.Object.Name, req.Diff[0].New)
+				return nil
+			}).
+			Timer("tick", 10*time.Millisecond, func(context.Context, *kopf.Request[W]) error { started.Add(1); ticks.Add(1); return nil }).
+			Daemon("daemon", func(ctx context.Context, req *kopf.Request[W]) error {
+				started.Add(1)
+				seen.notef("daemon begins for %s", req.Object.Name)
+				<-ctx.Done()
+				seen.notef("daemon ends: %v", context.Cause(ctx))
+				return nil
+			}), with(ns)))
+		begins := func() (n int) {
+			for i := range crowd {
+				n += seen.count(fmt.Sprintf("daemon begins for w%d", i))
+			}
+			return n
+		}
+		for round := 1; round <= 4; round++ {
+			Eventually(begins).Should(Equal(round * crowd))
+			for _, w := range widgets {
+				edit(ctx, w, func(w W) { w.Spec.Size = 10 * round })
+			}
+			other.comes(ctx)
+			Eventually(func() int { return seen.count("daemon ends: " + kopf.ErrPaused.Error()) }).Should(Equal(round * crowd))
+			var before int64
+			Eventually(func() bool { // what was at work comes to its end
+				was := before
+				before = started.Load()
+				return was == before
+			}).WithPolling(100 * time.Millisecond).Should(BeTrue())
+			for _, w := range widgets {
+				edit(ctx, w, func(w W) { w.Spec.Size = 10*round + 1 })
+			}
+			Consistently(started.Load).Should(Equal(before), "nothing is started")
+			n := ticks.Load()
+			other.goes(ctx)
+			for _, w := range widgets {
+				Eventually(seen.all).Should(ContainElements(
+					fmt.Sprintf("first %s %d", w.Name, 10*round+1), fmt.Sprintf("second %s %d", w.Name, 10*round+1)))
+				handled(ctx, w)
+			}
+			Eventually(ticks.Load).Should(BeNumerically(">", n))
+		}
+		Expect(begins()).To(Equal(5 * crowd))
+		Expect(seen.count("resumed")).To(BeZero())
+		Expect(r.log.errors()).To(BeEmpty())
+	}, SpecTimeout(2*minute))
+
+	It("go on watching during a pause, and handle deletions after it (PEER-52, PEER-54, B-04)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		other := newLaptop(ctx, ns)
+		old := widget(ns, "old")
+		create(ctx, old)
+		widgets := kopf.For(&v1.Widget{}).
+			OnEvent("spy", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("sees %s %s", req.Object.Name, req.Event)
+				return nil
+			}).
+			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error { seen.notef("creates %s", req.Object.Name); return nil }).
+			OnDelete("delete", func(_ context.Context, req *kopf.Request[W]) error { seen.notef("deletes %s", req.Object.Name); return nil })
+		index := kopf.IndexBy(widgets, "names", func(_ context.Context, req *kopf.Request[W]) (map[string]int, error) {
+			return map[string]int{req.Object.Name: 1}, nil
+		})
+		start(ns, options(widgets, with(ns)))
+		handled(ctx, old)
+		other.comes(ctx)
+		Eventually(func() float64 { return metric("kopf_paused", nil) }).Should(BeNumerically(">", 0))
+		new := widget(ns, "new")
+		create(ctx, new)
+		Eventually(seen.all).Should(ContainElement("sees new ADDED"))
+		Eventually(func() bool { return index.Has("new") }).Should(BeTrue())
+		remove(ctx, old)
+		Consistently(gone(ctx, old)).Should(BeFalse())
+		Expect(seen.all()).NotTo(Or(ContainElement("creates new"), ContainElement("deletes old")))
+		other.goes(ctx)
+		Eventually(gone(ctx, old)).Should(BeTrue())
+		handled(ctx, new)
+		Expect(seen.count("creates new")).To(Equal(1))
+		Expect(seen.count("deletes old")).To(Equal(1))
+	}, SpecTimeout(minute))
+
+	It("of several namespaces are paused only where others are (PEER-33, PEER-44)", func(ctx context.Context) {
+		one, two, seen := newNamespace(ctx), newNamespace(ctx), &calls{}
+		other := newLaptop(ctx, one)
+		newLaptop(ctx, two)
+		mgr, err := manager.New(cp.Config, manager.Options{
+			Scheme: scheme, Logger: (&logBook{}).Logger(), Metrics: server.Options{BindAddress: "0"},
+			Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{one: {}, two: {}}},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).
+			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("creates in %s", req.Object.Namespace)
+				return nil
+			}).
+			Daemon("daemon", func(ctx context.Context, req *kopf.Request[W]) error {
+				seen.notef("begins in %s", req.Object.Namespace)
+				<-ctx.Done()
+				seen.notef("ends in %s", req.Object.Namespace)
+				return nil
+			}), with(one, two)))).To(Succeed())
+		launch(mgr, &logBook{})
+		create(ctx, widget(one, "a"))
+		create(ctx, widget(two, "a"))
+		Eventually(seen.all).Should(ConsistOf("creates in "+one, "creates in "+two, "begins in "+one, "begins in "+two))
+		other.comes(ctx)
+		Eventually(seen.all).Should(ContainElement("ends in " + one))
+		create(ctx, widget(one, "b"))
+		create(ctx, widget(two, "b"))
+		Eventually(func() int { return seen.count("creates in " + two) }).Should(Equal(2))
+		Consistently(func() int { return seen.count("creates in " + one) }).Should(Equal(1))
+		Expect(seen.count("ends in " + two)).To(BeZero())
+		other.goes(ctx)
+		Eventually(func() int { return seen.count("creates in " + one) }).Should(Equal(2))
+		Eventually(func() int { return seen.count("begins in " + one) }).Should(Equal(3))
+	}, SpecTimeout(minute))
+
+	It("that have to have peers wait for the peering object, and say what to create (PEER-43)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		create(ctx, widget(ns, "a"))
+		mgr := newManager(ns, &logBook{})
+		op := kopf.New(mgr, kopf.For(&v1.Widget{}).OnCreate("create", ok[W](seen, "create")), with(ns))
+		Expect(mgr.Add(op)).To(Succeed())
+		launch(mgr, &logBook{})
+		Eventually(func() error { return op.Readyz(nil) }).Should(MatchError(ContainSubstring("KopfPeering")))
+		Consistently(seen.all).Should(BeEmpty())
+		newLaptop(ctx, ns)
+		Eventually(seen.all).Should(HaveLen(1))
+		Eventually(func() error { return op.Readyz(nil) }).Should(Succeed())
+	}, SpecTimeout(minute))
+})
