@@ -73,7 +73,7 @@ func (o *Operator) servePeering() http.Handler {
 		p := o.peering
 		o.mu.Unlock()
 		if p == nil {
-			fmt.Fprintln(w, "the operator does not run here, or is standalone")
+			_, _ = fmt.Fprintln(w, "the operator does not run here, or is standalone") // nobody is left to be told of an error
 			return
 		}
 		p.ServeHTTP(w, r)

@@ -133,8 +133,14 @@ var _ = Describe("Operators among peers", func() {
 				seen.notef("sees %s %s", req.Object.Name, req.Event)
 				return nil
 			}).
-			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error { seen.notef("creates %s", req.Object.Name); return nil }).
-			OnDelete("delete", func(_ context.Context, req *kopf.Request[W]) error { seen.notef("deletes %s", req.Object.Name); return nil })
+			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("creates %s", req.Object.Name)
+				return nil
+			}).
+			OnDelete("delete", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("deletes %s", req.Object.Name)
+				return nil
+			})
 		index := kopf.IndexBy(widgets, "names", func(_ context.Context, req *kopf.Request[W]) (map[string]int, error) {
 			return map[string]int{req.Object.Name: 1}, nil
 		})
