@@ -50,18 +50,22 @@ func (e *Engine) announce(c *cycle, id string, before progress.Record, outcome p
 	if e.Events == EventsOff || outcome.Interrupted || outcome.Waiting || !outcome.Final && !steps {
 		return
 	}
-	notify := e.notifier(c)
+	post := e.notifier(c)
+	// Events of one object, reason and action are counted as one: those of different handlers must not be.
+	notify := func(eventType, reason, note string, args ...any) {
+		post(eventType, reason, id, "%s: "+note, append([]any{id}, args...)...)
+	}
 	switch {
 	case !outcome.Final:
-		notify("Warning", "HandlerRetries", "Handle", "%s: %v", id, outcome.Err)
+		notify("Warning", "HandlerRetries", "%v", outcome.Err)
 	case !outcome.Success:
-		notify("Warning", "HandlerFailed", "Handle", "%s: %v", id, outcome.Err)
+		notify("Warning", "HandlerFailed", "%v", outcome.Err)
 	case outcome.Err != nil && steps:
-		notify("Warning", "HandlerIgnored", "Handle", "%s: %v", id, outcome.Err)
+		notify("Warning", "HandlerIgnored", "%v", outcome.Err)
 	case before.Message != "":
-		notify("Normal", "HandlerRecovered", "Handle", "%s has succeeded after %d failed attempts", id, before.Retries)
+		notify("Normal", "HandlerRecovered", "it has succeeded after %d failed attempts", before.Retries)
 	case steps:
-		notify("Normal", "HandlerSucceeded", "Handle", "%s", id)
+		notify("Normal", "HandlerSucceeded", "it has succeeded")
 	}
 }
 

@@ -36,8 +36,12 @@ var _ = Describe("Daemons", func() {
 		a, b := widget(ns, "a"), widget(ns, "b")
 		create(ctx, a)
 		leave := make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(leave) })
+		DeferCleanup(letGo)
+		var running sync.Map // the contexts of the daemons
 		start(ns, options(kopf.For(&v1.Widget{}).
 			Daemon("watch", func(ctx context.Context, req *kopf.Request[W]) error {
+				running.Store(req.Object.Name, ctx)
 				seen.notef("begins for %s: %s", req.Object.Name, req.Reason)
 				<-ctx.Done()
 				seen.notef("is told for %s: %v", req.Object.Name, context.Cause(ctx))
@@ -45,7 +49,11 @@ var _ = Describe("Daemons", func() {
 				seen.notef("ends for %s", req.Object.Name)
 				return nil
 			}).
-			OnDelete("bye", ok[W](seen, "bye"))))
+			OnDelete("bye", func(_ context.Context, req *kopf.Request[W]) error {
+				daemon, _ := running.Load(req.Object.Name)
+				seen.notef("bye: %v", context.Cause(daemon.(context.Context)))
+				return nil
+			})))
 		create(ctx, b)
 		Eventually(seen.all).Should(ConsistOf("begins for a: daemon", "begins for b: daemon"))
 		Expect(fresh(ctx, a)()).To(HaveField("ObjectMeta.Finalizers", ConsistOf(kopf.DefaultFinalizer)))
@@ -53,10 +61,10 @@ var _ = Describe("Daemons", func() {
 		handled(ctx, a)
 		remove(ctx, a)
 		Eventually(seen.all).Should(HaveLen(4))
-		Expect(seen.all()[2:]).To(Equal([]string{"is told for a: " + kopf.ErrDeleted.Error(), "bye:delete"}), "first told, then deleted")
+		Expect(seen.all()[2:]).To(ConsistOf("is told for a: "+kopf.ErrDeleted.Error(), "bye: "+kopf.ErrDeleted.Error()), "first told, then deleted")
 		Consistently(gone(ctx, a)).Should(BeFalse(), "the finalizer waits for the daemon")
-		Expect(seen.count("bye:delete")).To(Equal(1), "the handlers are not called again meanwhile")
-		close(leave)
+		Expect(seen.all()).To(HaveLen(4), "the handlers are not called again meanwhile")
+		letGo()
 		Eventually(gone(ctx, a)).Should(BeTrue())
 		Expect(seen.all()[4:]).To(Equal([]string{"ends for a"}))
 	}, SpecTimeout(minute))

@@ -33,6 +33,9 @@ type complaintBook struct {
 
 func (c complaints) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := c.next.RoundTrip(r)
+	if strings.Contains(r.URL.Path, "/events.k8s.io/") {
+		return response, err // client-go looks there for what it may continue
+	}
 	if err == nil && r.Method != http.MethodGet && response.StatusCode >= 400 && response.StatusCode < 500 {
 		c.book.mu.Lock()
 		defer c.book.mu.Unlock()

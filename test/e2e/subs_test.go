@@ -168,7 +168,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.count("beside:create")).To(Equal(1))
 		all := slices.DeleteFunc(seen.all(), func(entry string) bool { return !strings.HasPrefix(entry, "b#") })
 		Expect(all).To(HaveLen(tried+1), "attempts are counted on")
-		Expect(op.log.find("Handled", `"succeeded"=2`, `"failed"=0`)).To(HaveLen(1))
+		Eventually(func() []string { return op.log.find("Handled", `"succeeded"=2`, `"failed"=0`) }).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
 	It("that are waited for cost their parent neither retries nor its time (B-24, SE-06)", func(ctx context.Context) {
