@@ -52,10 +52,10 @@ type bench struct {
 	cp         *controlplane.ControlPlane
 	k8s        client.Client
 	kubeconfig string
-	report     *report
+	report     report
 	round      int
 	totals     totals // of the round
-	stock      map[side]stock
+	stock      map[pile]stock
 	patched    atomic.Int64 // by the benchmark itself
 }
 
@@ -83,7 +83,7 @@ func TestBench(t *testing.T) {
 }
 
 func newBench(t *testing.T, s sizes) *bench {
-	b := &bench{sizes: s, t: t, report: &report{}, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), stock: map[side]stock{}}
+	b := &bench{sizes: s, t: t, report: newReport(), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), stock: map[pile]stock{}}
 	ctrl.SetLogger(logr.Discard())
 	var err error
 	b.cp, err = controlplane.Start(controlplane.Options{CRDs: crds()})
@@ -132,6 +132,13 @@ func (b *bench) scenarios() {
 	}
 	if b.only.MatchString("standing") {
 		inTurn("standing", b.restart)
+	}
+	if b.only.MatchString("timers") {
+		b.timed("timers", b.timers)
+		b.timed("timers that write", b.writing)
+	}
+	if b.only.MatchString("daemons") {
+		b.timed("daemons", b.accompanied)
 	}
 }
 

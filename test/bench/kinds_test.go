@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"fmt"
+
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -39,6 +41,14 @@ func (k kind) object(namespace, name string) v1.Object {
 		Settings: map[string]string{"region": "north", "tier": "gold", "backup": "daily", "zone": "a"},
 	}
 	return obj
+}
+
+func (k kind) objects(namespace, name string, n int) []v1.Object {
+	objects := make([]v1.Object, n)
+	for i := range objects {
+		objects[i] = k.object(namespace, fmt.Sprintf("%s-%d", name, i))
+	}
+	return objects
 }
 
 func crds() []*apiextensionsv1.CustomResourceDefinition {

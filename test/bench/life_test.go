@@ -3,8 +3,6 @@ package bench
 import (
 	"fmt"
 	"time"
-
-	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
 // A variant is a way to declare an operator.
@@ -57,14 +55,6 @@ func (v variant) writes() int {
 	return 1
 }
 
-func (v variant) objects(namespace, name string, n int) []v1.Object {
-	objects := make([]v1.Object, n)
-	for i := range objects {
-		objects[i] = v.kind.object(namespace, fmt.Sprintf("%s-%d", name, i))
-	}
-	return objects
-}
-
 // warm is how many objects an operator handles before it is measured, so that its connections are made.
 const warm = 10
 
@@ -75,9 +65,9 @@ func (b *bench) life(v variant, s side) {
 	defer b.stop(p)
 	o := b.observe(v.kind, namespace, "")
 	defer o.stop()
-	b.storm(o, v.objects(namespace, "warm", warm), b.create, s.handledAt(1))
+	b.storm(o, v.kind.objects(namespace, "warm", warm), b.create, s.handledAt(1))
 
-	objects := v.objects(namespace, "object", b.objects)
+	objects := v.kind.objects(namespace, "object", b.objects)
 	creation := v.writes()
 	if v.finalizer {
 		creation++

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
 // measured runs a step of as many objects as a storm has, and records what it took.
@@ -61,7 +59,7 @@ func (b *bench) waited(s side) {
 	v := variant{kind: widgets, handlers: 1}
 	namespace := b.namespace()
 	defer b.clear(v.kind, namespace)
-	objects := v.objects(namespace, "object", b.backlog)
+	objects := v.kind.objects(namespace, "object", b.backlog)
 	b.ok(b.flood(b.t.Context(), objects, b.create))
 	o := b.observe(v.kind, namespace, "")
 	defer o.stop()
@@ -80,95 +78,14 @@ func (b *bench) waited(s side) {
 	b.report.add(what, "writes per object", s, float64(b.patches(v.kind)-written)/float64(b.backlog), exactly(float64(v.writes())))
 }
 
-// latency is that of single changes, with nothing else to do: from the event that shows the change to
-// the one that shows that it is handled. Both operators run, and have their turns.
-func (b *bench) latency(sides []side) {
-	const what = "one change, 1 handler +status"
-	v := variant{kind: widgets, handlers: 1}
-	type lane struct {
-		side
-		obj  v1.Object
-		o    *observer
-		took []float64
-	}
-	var lanes []*lane
-	for _, s := range sides {
-		namespace := b.namespace()
-		defer b.clear(v.kind, namespace)
-		p := b.begin(v.role(s, namespace), "latency")
-		defer b.stop(p)
-		l := &lane{side: s, obj: v.kind.object(namespace, "object"), o: b.observe(v.kind, namespace, "")}
-		defer l.o.stop()
-		b.storm(l.o, []v1.Object{l.obj}, b.create, s.handledAt(1))
-		lanes = append(lanes, l)
-	}
-	for size := 2; size < b.changes+2; size++ {
-		for _, l := range lanes {
-			b.ok(b.resize(size)(b.t.Context(), l.obj))
-			var shown time.Time
-			b.ok(l.o.until(b.t.Context(), func(s sight) bool {
-				if spec, _ := s.obj.Content(); spec.Size == size && shown.IsZero() {
-					shown = s.at
-				}
-				if !l.handledAt(size)(s) {
-					return false
-				}
-				l.took = append(l.took, milliseconds(s.at.Sub(shown)))
-				return true
-			}))
-		}
-	}
-	for _, l := range lanes {
-		b.report.add(what, "latency ms, p50", l.side, percentile(l.took, 50), atMost(1.1))
-		b.report.add(what, "latency ms, p99", l.side, percentile(l.took, 99), atMost(1.1))
-	}
-}
-
-// A stock is what stands in a namespace: objects that a side has handled, and that it starts over.
-type stock struct {
-	namespace string
-	bare      uint64 // the heap of a process that has only the informer
-}
-
-// stocked makes the objects as their side would have left them, after the pattern of one that it has handled.
-func (b *bench) stocked(s side, v variant) stock {
-	if made, ok := b.stock[s]; ok {
-		return made
-	}
-	made := stock{namespace: b.namespace()}
-	p := b.begin(v.role(s, made.namespace), "stock")
-	o := b.observe(v.kind, made.namespace, "")
-	defer o.stop()
-	var pattern v1.Object
-	b.storm(o, v.objects(made.namespace, "pattern", 1), b.create, func(seen sight) bool {
-		pattern = seen.obj
-		return s.handledAt(1)(seen)
-	})
-	b.stop(p)
-	objects := v.objects(made.namespace, "object", b.standing-1)
-	for _, obj := range objects {
-		obj.SetAnnotations(s.marked(pattern))
-		_, to := obj.Content()
-		_, from := pattern.Content()
-		*to = *from
-	}
-	b.ok(b.flood(b.t.Context(), objects, b.create))
-
-	p = b.begin(v.role(bare, made.namespace), "stock")
-	made.bare = b.order(p, doCollect).Heap
-	b.stop(p)
-	b.stock[s] = made
-	return made
-}
-
 // restart is over handled objects; a new one comes when the operator has just begun. Afterwards its
 // memory is taken, and it is watched doing nothing.
 func (b *bench) restart(s side) {
 	v := variant{kind: gadgets, handlers: 1}
-	stock := b.stocked(s, v)
+	stock := b.stocked(v.role(s, ""), b.standing)
 	restart := fmt.Sprintf("restart over %d", b.standing)
 	idle := fmt.Sprintf("idle with %d", b.standing)
-	fresh := v.objects(stock.namespace, fmt.Sprintf("fresh-%d", b.round), 1)
+	fresh := v.kind.objects(stock.namespace, fmt.Sprintf("fresh-%d", b.round), 1)
 	o := b.observe(v.kind, stock.namespace, fresh[0].GetName())
 	defer o.stop()
 
@@ -179,7 +96,7 @@ func (b *bench) restart(s side) {
 	b.order(p, doSync)
 	served := b.storm(o, fresh, b.create, s.handledAt(1))
 	passed := b.order(p, doTell).Passes
-	b.poll(20*time.Millisecond, func() bool { return b.order(p, doTell).Passes > int64(b.standing) })
+	b.poll(beat, func() bool { return b.order(p, doTell).Passes > int64(b.standing) })
 	after := b.calm(p)
 	b.report.add(restart, "writes", s, float64(b.patches(v.kind)-written-v.writes()), exactly(0))
 	b.report.add(restart, "CPU ms per object", s, milliseconds(after.CPU-before.CPU)/float64(b.standing), open)
@@ -195,12 +112,17 @@ func (b *bench) restart(s side) {
 // rest watches an operator that has nothing to do.
 func (b *bench) rest(what string, s side, k kind, p *process) {
 	before, written, began := b.calm(p), b.patches(k), time.Now()
-	ctx, cancel := context.WithTimeout(b.t.Context(), b.idle)
-	defer cancel()
-	<-ctx.Done()
+	b.pass(b.idle)
 	after, took := b.order(p, doTell), time.Since(began)
 	b.report.add(what, "writes", s, float64(b.patches(k)-written), exactly(0))
 	b.report.add(what, "CPU ms per second", s, milliseconds(after.CPU-before.CPU)/took.Seconds(), below(5))
+}
+
+// pass lets time go by.
+func (b *bench) pass(d time.Duration) {
+	ctx, cancel := context.WithTimeout(b.t.Context(), d)
+	defer cancel()
+	<-ctx.Done()
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

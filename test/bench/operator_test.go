@@ -9,10 +9,10 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
-	"sync/atomic"
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,13 +32,23 @@ const (
 	doSync    = "sync"    // answered when the cache is filled
 	doCollect = "collect" // garbage, and tell the heap
 	doTell    = "tell"
+	doRecall  = "recall" // tell also what was noted since the last time
+	doStop    = "stop"   // the manager; answered when it has returned
 )
 
 // Stats are what an operator tells of itself.
 type stats struct {
 	CPU    time.Duration // user and system, of the whole process
 	Passes int64         // calls of the reconciler that have returned
-	Heap   uint64        // bytes in use, after doCollect
+
+	Heap, Stack uint64 // bytes in use, after doCollect
+	Goroutines  int
+
+	Running int64     // daemons that were not told to stop
+	Noted   []float64 // after doRecall: how late timers were, or how soon daemons were told, in milliseconds
+	Last    time.Time // when the last of that was noted
+	Calls   uint64    // of timers, by the metric of the library; after doRecall
+	Late    uint64    // those of them that were late by more than a second
 }
 
 func child(text string) error {
@@ -57,15 +67,15 @@ func child(text string) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	passes := &atomic.Int64{}
-	mgr, err := newManager(r, passes)
+	n := newNotes()
+	mgr, err := newManager(r, n)
 	if err != nil {
 		return err
 	}
-	return obey(mgr, passes)
+	return obey(mgr, n)
 }
 
-func newManager(r role, passes *atomic.Int64) (manager.Manager, error) {
+func newManager(r role, n *notes) (manager.Manager, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return nil, err
@@ -82,47 +92,58 @@ func newManager(r role, passes *atomic.Int64) (manager.Manager, error) {
 		return nil, err
 	}
 	// Asked for before the start, so that doSync waits for it.
-	if _, err := mgr.GetCache().GetInformer(context.Background(), kinds[r.Kind].empty()); err != nil {
+	informer, err := mgr.GetCache().GetInformer(context.Background(), kinds[r.Kind].empty())
+	if err != nil {
 		return nil, err
 	}
-	return mgr, enroll(mgr, r, func(next reconcile.Reconciler) reconcile.Reconciler {
+	if r.Background == daemon {
+		if err := n.watch(informer); err != nil {
+			return nil, err
+		}
+	}
+	return mgr, enroll(mgr, r, n, func(next reconcile.Reconciler) reconcile.Reconciler {
 		return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			defer passes.Add(1)
+			defer n.passes.Add(1)
 			return next.Reconcile(ctx, req)
 		})
 	})
 }
 
-func obey(mgr manager.Manager, passes *atomic.Int64) error {
+func obey(mgr manager.Manager, n *notes) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	ended := make(chan error, 1)
-	started := false
+	running := errgroup.Group{}
 	answers := json.NewEncoder(os.Stdout)
 	for commands := bufio.NewScanner(os.Stdin); commands.Scan(); {
 		told := stats{}
 		switch commands.Text() {
 		case doStart:
-			started = true
-			go func() { ended <- mgr.Start(ctx) }()
+			running.Go(func() error { return mgr.Start(ctx) })
 		case doSync:
 			mgr.GetCache().WaitForCacheSync(ctx)
 		case doCollect:
-			told.Heap = heap()
+			told.Heap, told.Stack = memory()
+		case doRecall:
+			if err := n.recall(&told); err != nil {
+				return err
+			}
+		case doStop:
+			n.stops()
+			cancel()
+			if err := running.Wait(); err != nil {
+				return err
+			}
 		case doTell:
 		default:
 			return fmt.Errorf("%q is no command", commands.Text())
 		}
-		told.CPU, told.Passes = cpu(), passes.Load()
+		told.CPU, told.Passes, told.Running, told.Goroutines = cpu(), n.passes.Load(), n.running.Load(), runtime.NumGoroutine()
 		if err := answers.Encode(told); err != nil {
 			return err
 		}
 	}
 	cancel()
-	if !started {
-		return nil
-	}
-	return <-ended
+	return running.Wait()
 }
 
 func cpu() time.Duration {
@@ -133,10 +154,10 @@ func cpu() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-func heap() uint64 {
+func memory() (heap, stack uint64) {
 	runtime.GC()
 	runtime.GC() // what the first one has put into pools goes with the second
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	return memory.HeapAlloc
+	var in runtime.MemStats
+	runtime.ReadMemStats(&in)
+	return in.HeapAlloc, in.StackInuse
 }

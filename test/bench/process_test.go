@@ -85,6 +85,9 @@ func (b *bench) calm(p *process) stats {
 	return last
 }
 
+// beat is how often an operator is asked whether it is ready: asking costs it something.
+const beat = 20 * time.Millisecond
+
 // poll asks until the answer is yes.
 func (b *bench) poll(every time.Duration, done func() bool) {
 	b.t.Helper()

@@ -17,24 +17,24 @@ import (
 type budget struct {
 	text  string
 	exact bool // it is about a count, which is the same on any machine
-	met   func(kopf, ratios []float64) bool
+	met   func(values, ratios []float64) bool
 }
 
 var open = budget{text: "-", met: func(_, _ []float64) bool { return true }}
 
 // exactly is for counts: in every round.
 func exactly(want float64) budget {
-	return budget{text: fmt.Sprintf("= %g", want), exact: true, met: func(kopf, _ []float64) bool {
-		return !slices.ContainsFunc(kopf, func(is float64) bool { return is != want })
+	return budget{text: fmt.Sprintf("= %g", want), exact: true, met: func(values, _ []float64) bool {
+		return !slices.ContainsFunc(values, func(is float64) bool { return is != want })
 	}}
 }
 
-// below is for the library's own figure.
+// below is for the figure by itself.
 func below(limit float64) budget {
-	return budget{text: fmt.Sprintf("<= %g", limit), met: func(kopf, _ []float64) bool { return median(kopf) <= limit }}
+	return budget{text: fmt.Sprintf("<= %g", limit), met: func(values, _ []float64) bool { return median(values) <= limit }}
 }
 
-// atLeast and atMost are for the ratio to the plain reconciler's figure.
+// atLeast and atMost are for the ratio to the figure of the other side.
 func atLeast(ratio float64) budget {
 	return budget{text: fmt.Sprintf(">= %g x", ratio), met: func(_, ratios []float64) bool { return median(ratios) >= ratio }}
 }
@@ -43,31 +43,50 @@ func atMost(ratio float64) budget {
 	return budget{text: fmt.Sprintf("<= %g x", ratio), met: func(_, ratios []float64) bool { return median(ratios) <= ratio }}
 }
 
-// A report is a table with a line for each figure, in the order in which they came.
-type report struct{ lines []*line }
+// A report has a table for each pair of sides.
+type report []*table
+
+func newReport() report {
+	return report{{of: library, beside: plain}, {of: with, beside: without}}
+}
+
+// A table has a line for each figure, in the order in which they came.
+type table struct {
+	of, beside side // the budgets are for the first one
+	lines      []*line
+}
 
 type line struct {
+	*table
 	what, figure string
 	budget       budget
 	samples      map[side][]float64 // one for each round
 }
 
-func (r *report) add(what, figure string, s side, value float64, b budget) {
-	for _, l := range r.lines {
+func (r report) add(what, figure string, s side, value float64, b budget) {
+	for _, t := range r {
+		if s == t.of || s == t.beside {
+			t.add(what, figure, s, value, b)
+		}
+	}
+}
+
+func (t *table) add(what, figure string, s side, value float64, b budget) {
+	for _, l := range t.lines {
 		if l.what == what && l.figure == figure {
 			l.samples[s] = append(l.samples[s], value)
 			return
 		}
 	}
-	r.lines = append(r.lines, &line{what, figure, b, map[side][]float64{s: {value}}})
+	t.lines = append(t.lines, &line{t, what, figure, b, map[side][]float64{s: {value}}})
 }
 
 // ratios are those of each round by itself: what slows the machine down slows both sides down.
 func (l *line) ratios() []float64 {
 	var ratios []float64
-	for i, value := range l.samples[library] {
-		if i < len(l.samples[plain]) && l.samples[plain][i] != 0 {
-			ratios = append(ratios, value/l.samples[plain][i])
+	for i, value := range l.samples[l.of] {
+		if i < len(l.samples[l.beside]) && l.samples[l.beside][i] != 0 {
+			ratios = append(ratios, value/l.samples[l.beside][i])
 		}
 	}
 	return ratios
@@ -85,7 +104,7 @@ func (l *line) verdict() string {
 	switch {
 	case l.budget.text == open.text:
 		return ""
-	case l.budget.met(l.samples[library], l.ratios()):
+	case l.budget.met(l.samples[l.of], l.ratios()):
 		return "met"
 	default:
 		return "MISSED"
@@ -93,41 +112,51 @@ func (l *line) verdict() string {
 }
 
 // text is the whole report, for people.
-func (r *report) text(machine string, took time.Duration) string {
+func (r report) text(machine string, took time.Duration) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s\n", machine)
+	fmt.Fprintf(&out, "Medians of the rounds, of writes the most; ratios of the two sides of each round: median (least..greatest). It took %s.\n", took.Round(time.Second))
+	verdicts := map[string]int{}
+	for _, t := range r {
+		if len(t.lines) > 0 {
+			fmt.Fprintf(&out, "\n%s", t.text())
+		}
+		for _, l := range t.lines {
+			verdicts[l.verdict()]++
+		}
+	}
+	fmt.Fprintf(&out, "\n%d of %d budgets are met.\n", verdicts["met"], verdicts["met"]+verdicts["MISSED"])
+	return out.String()
+}
+
+func (t *table) text() string {
 	var rows, out strings.Builder
-	fmt.Fprintln(&rows, "WHAT\tFIGURE\tKOPF\tPLAIN\tRATIO\tBUDGET\tVERDICT")
-	last, met, missed := "", 0, 0
-	for _, l := range r.lines {
+	fmt.Fprintf(&rows, "WHAT\tFIGURE\t%s\t%s\tRATIO\tBUDGET\tVERDICT\n", strings.ToUpper(string(t.of)), strings.ToUpper(string(t.beside)))
+	last := ""
+	for _, l := range t.lines {
 		what := l.what
 		if what == last {
 			what = ""
 		}
 		last = l.what
-		switch l.verdict() {
-		case "met":
-			met++
-		case "MISSED":
-			missed++
-		}
 		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			what, l.figure, rounded(l.shown(library)), rounded(l.shown(plain)),
+			what, l.figure, rounded(l.shown(t.of)), rounded(l.shown(t.beside)),
 			spread(l.ratios()), l.budget.text, l.verdict())
 	}
-	fmt.Fprintf(&out, "%s\n", machine)
-	fmt.Fprintf(&out, "Medians of the rounds, of writes the most; ratios kopf/plain of each round: median (least..greatest). It took %s.\n\n", took.Round(time.Second))
-	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	_, _ = table.Write([]byte(rows.String())) // to memory: it cannot fail
-	_ = table.Flush()
-	fmt.Fprintf(&out, "\n%d of %d budgets are met.\n", met, met+missed)
+	columns := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	_, _ = columns.Write([]byte(rows.String())) // to memory: it cannot fail
+	_ = columns.Flush()
 	return out.String()
 }
 
 // missedCounts are the budgets that are missed and have nothing to do with time.
-func (r *report) missedCounts() []string {
+func (r report) missedCounts() []string {
 	var missed []string
-	for _, l := range r.lines {
-		if l.budget.exact && l.verdict() == "MISSED" {
-			missed = append(missed, fmt.Sprintf("%s: %s: %v, want %s", l.what, l.figure, l.samples[library], l.budget.text))
+	for _, t := range r {
+		for _, l := range t.lines {
+			if l.budget.exact && l.verdict() == "MISSED" {
+				missed = append(missed, fmt.Sprintf("%s: %s: %v, want %s", l.what, l.figure, l.samples[t.of], l.budget.text))
+			}
 		}
 	}
 	return missed
@@ -178,9 +207,9 @@ func describe(b *bench) string {
 		}
 	}
 	return fmt.Sprintf("%s %s/%s, %d CPUs, %s\n"+
-		"rounds %d, objects %d, backlog %d, standing %d, changes %d, workers %d",
+		"rounds %d, objects %d, backlog %d, standing %d, changes %d, daemons %d, interval %s, workers %d",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), version,
-		b.rounds, b.objects, b.backlog, b.standing, b.changes, b.workers)
+		b.rounds, b.objects, b.backlog, b.standing, b.changes, b.daemons, b.interval, b.workers)
 }
 
 // load is what else the machine has to do.

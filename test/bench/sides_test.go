@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -21,6 +22,10 @@ const (
 	library side = "kopf"
 	plain   side = "plain"
 	bare    side = "bare" // only the informer, nothing is handled
+
+	// With the library both: with daemons or timers, and without.
+	with    side = "with"
+	without side = "without"
 )
 
 // A step is the work of one handler. It is next to nothing: what is measured is all that goes on around it.
@@ -43,25 +48,29 @@ type role struct {
 	Handlers  int
 	Finalizer bool
 	Workers   int
-	Profile   string // the file for a CPU profile; empty: none
+
+	Background background
+	Interval   time.Duration // of timers
+
+	Profile string // the file for a CPU profile; empty: none
 }
 
 // enroll adds the operator of a role to a manager; each of its passes goes through the wrapper.
-func enroll(mgr manager.Manager, r role, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
+func enroll(mgr manager.Manager, r role, n *notes, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
 	switch {
 	case r.Side == bare:
 		return nil
 	case r.Side == plain:
 		return reconciler(mgr, r, wrap)
 	case r.Kind == widgets.name:
-		return kopf.SetupWithManager(mgr, handlers(&v1.Widget{}, r), kopf.WithReconcilerWrapper(wrap))
+		return kopf.SetupWithManager(mgr, handlers(&v1.Widget{}, r, n), kopf.WithReconcilerWrapper(wrap))
 	default:
-		return kopf.SetupWithManager(mgr, handlers(&v1.Gadget{}, r), kopf.WithReconcilerWrapper(wrap))
+		return kopf.SetupWithManager(mgr, handlers(&v1.Gadget{}, r, n), kopf.WithReconcilerWrapper(wrap))
 	}
 }
 
 // handlers are the library's side.
-func handlers[T v1.Object](obj T, r role) *kopf.Resource[T] {
+func handlers[T v1.Object](obj T, r role, n *notes) *kopf.Resource[T] {
 	resource := kopf.For(obj, kopf.WithConcurrency(r.Workers))
 	for _, s := range steps[:r.Handlers] {
 		resource.On(s.id, []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[T]) error {
@@ -72,6 +81,7 @@ func handlers[T v1.Object](obj T, r role) *kopf.Resource[T] {
 	if r.Finalizer {
 		resource.OnDelete("drop", func(context.Context, *kopf.Request[T]) error { return nil })
 	}
+	accompany(resource, r, n)
 	return resource
 }
 

@@ -12,8 +12,10 @@ type sizes struct {
 	rounds   int
 	objects  int           // of one storm
 	backlog  int           // objects that waited for the operator
-	standing int           // objects that are handled when it starts
+	standing int           // objects that are handled when it starts; each has a timer
 	changes  int           // one by one, for the latency
+	daemons  int           // each of an object of its own
+	interval time.Duration // of the timers
 	idle     time.Duration // with the standing objects
 	workers  int           // of the operators, and of the load
 	profiles string
@@ -36,27 +38,39 @@ func init() {
 	flag.IntVar(&given.backlog, "backlog", 0, "objects that waited for the operator (default 2000)")
 	flag.IntVar(&given.standing, "standing", 0, "handled objects that the operator starts over (default 10000)")
 	flag.IntVar(&given.changes, "changes", 0, "single changes, for the latency (default 200)")
+	flag.IntVar(&given.daemons, "daemons", 0, "objects with a daemon each (default 1000)")
+	flag.DurationVar(&given.interval, "interval", 0, "how often the timers of the standing objects are called (default 30s)")
 	flag.DurationVar(&given.idle, "idle", 0, "how long the operator is watched doing nothing (default 5s)")
 	flag.IntVar(&given.workers, "workers", 16, "objects handled at a time, and requests made at a time by the load")
 	flag.StringVar(&given.profiles, "profiles", "", "the `folder` for a CPU profile of each operator process; it must exist")
 	flag.StringVar(&given.only, "only", "", "run only the scenarios whose names match this `expression`: "+
-		"life, backlog, latency, standing")
+		"life, backlog, latency, standing, timers, daemons")
 }
 
 // chosen returns the sizes that the flags ask for.
 func chosen() (sizes, error) {
-	s := sizes{rounds: 1, objects: 4, backlog: 8, standing: 16, changes: 3, idle: 100 * time.Millisecond}
+	s := sizes{
+		rounds: 1, objects: 4, backlog: 8, standing: 16, changes: 3, daemons: 8,
+		interval: 500 * time.Millisecond, idle: 100 * time.Millisecond,
+	}
 	switch {
 	case *measure && *quick:
-		s = sizes{rounds: 1, objects: 60, backlog: 400, standing: 1000, changes: 50, idle: 2 * time.Second}
+		s = sizes{
+			rounds: 1, objects: 60, backlog: 400, standing: 1000, changes: 50, daemons: 100,
+			interval: 5 * time.Second, idle: 2 * time.Second,
+		}
 	case *measure:
-		s = sizes{rounds: 5, objects: 200, backlog: 2000, standing: 10000, changes: 200, idle: 5 * time.Second}
+		s = sizes{
+			rounds: 5, objects: 200, backlog: 2000, standing: 10000, changes: 200, daemons: 1000,
+			interval: 30 * time.Second, idle: 5 * time.Second,
+		}
 	case *quick:
 		return s, fmt.Errorf("-quick is a way to measure: give -measure too")
 	}
 	for _, n := range []struct{ flag, size *int }{
 		{&given.rounds, &s.rounds}, {&given.objects, &s.objects}, {&given.backlog, &s.backlog},
-		{&given.standing, &s.standing}, {&given.changes, &s.changes}, {&given.workers, &s.workers},
+		{&given.standing, &s.standing}, {&given.changes, &s.changes}, {&given.daemons, &s.daemons},
+		{&given.workers, &s.workers},
 	} {
 		if *n.flag < 0 {
 			return s, fmt.Errorf("a number of %d makes no benchmark: give a positive one", *n.flag)
@@ -67,6 +81,9 @@ func chosen() (sizes, error) {
 	}
 	if given.idle > 0 {
 		s.idle = given.idle
+	}
+	if given.interval > 0 {
+		s.interval = given.interval
 	}
 	s.profiles = given.profiles
 	var err error

@@ -1,0 +1,80 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// accompanied is by daemons: objects that are handled, one for each. The operator is ended over them and started
+// anew, and then they are deleted.
+func (b *bench) accompanied() {
+	what := fmt.Sprintf("%d daemons", b.daemons)
+	sides, roles := b.accompaniment(daemon)
+	told, stocks := map[side]stats{}, map[side]stock{}
+	for _, s := range sides {
+		if s == with {
+			stocks[s] = b.stockUp(roles[s], b.daemons) // they are deleted in the end
+		} else {
+			stocks[s] = b.stocked(roles[s], b.daemons)
+		}
+		p := b.settled(roles[s], stocks[s], b.daemons, "daemons-"+string(s))
+		if s == with {
+			b.awaitDaemons(p)
+		}
+		told[s] = b.order(p, doCollect)
+		over := (float64(told[s].Heap) - float64(stocks[s].bare)) / float64(b.daemons)
+		b.report.add(what, "bytes per object over the informer", s, over, open)
+		b.report.add(what, "bytes of stacks per object", s, float64(told[s].Stack)/float64(b.daemons), open)
+		b.report.add(what, "goroutines", s, float64(told[s].Goroutines), open)
+		if s == with {
+			b.shutDown(what, p)
+		}
+		b.stop(p)
+	}
+	b.condemn(what, roles[with], stocks[with])
+}
+
+func (b *bench) awaitDaemons(p *process) {
+	b.t.Helper()
+	b.poll(beat, func() bool { return b.order(p, doTell).Running == int64(b.daemons) })
+}
+
+// shutDown is how long it takes, from when the manager is told to stop, until all daemons are told, and until the
+// manager has returned.
+func (b *bench) shutDown(what string, p *process) {
+	b.t.Helper()
+	began := time.Now()
+	b.order(p, doStop)
+	took := time.Since(began)
+	b.report.add(what, "shutdown: ms until all are told", with, slices.Max(b.allTold(p).Noted), open)
+	b.report.add(what, "shutdown: ms until the manager returns", with, milliseconds(took), open)
+}
+
+// condemn deletes all objects.
+func (b *bench) condemn(what string, r role, made stock) {
+	b.t.Helper()
+	p := b.settled(r, made, b.daemons, "daemons-deletion")
+	defer b.stop(p)
+	b.awaitDaemons(p)
+	o := b.observe(gadgets, made.namespace, "")
+	defer o.stop()
+	objects := append(gadgets.objects(made.namespace, "object", b.daemons-1), gadgets.object(made.namespace, "pattern-0"))
+	written, began := b.patches(gadgets), time.Now()
+	took := b.storm(o, objects, b.remove, gone)
+	told := b.allTold(p)
+	b.report.add(what, "deletion: ms from seen to told, p50", with, percentile(told.Noted, 50), below(100))
+	b.report.add(what, "deletion: ms from seen to told, p99", with, percentile(told.Noted, 99), below(100))
+	b.report.add(what, "deletion: ms from the first request until all are told", with, milliseconds(told.Last.Sub(began)), open)
+	b.report.add(what, "deletion: ms from the first request until all are gone", with, milliseconds(took), open)
+	b.report.add(what, "deletion: writes per object", with, float64(b.patches(gadgets)-written)/float64(b.daemons), exactly(1))
+}
+
+func (b *bench) allTold(p *process) stats {
+	b.t.Helper()
+	told := b.order(p, doRecall)
+	if len(told.Noted) != b.daemons {
+		b.t.Fatalf("%d of %d daemons were told to stop", len(told.Noted), b.daemons)
+	}
+	return told
+}

@@ -1,0 +1,65 @@
+package bench
+
+import v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
+
+// A stock is what stands in a namespace: objects that an operator has handled, and that it starts over.
+type stock struct {
+	namespace string
+	bare      uint64 // the heap of a process that has only the informer
+}
+
+// A pile says what a stock is like: who has handled how many.
+type pile struct {
+	role
+	objects int
+}
+
+// stocked makes the objects of a role, or takes those of the round before.
+func (b *bench) stocked(r role, n int) stock {
+	b.t.Helper()
+	key := pile{r, n}
+	if _, ok := b.stock[key]; !ok {
+		b.stock[key] = b.stockUp(r, n)
+	}
+	return b.stock[key]
+}
+
+// stockUp makes objects as an operator would have left them, after the pattern of one that it has handled.
+func (b *bench) stockUp(r role, n int) stock {
+	b.t.Helper()
+	made, k := stock{namespace: b.namespace()}, kinds[r.Kind]
+	r.Namespace = made.namespace
+	p := b.begin(r, "stock")
+	o := b.observe(k, made.namespace, "")
+	defer o.stop()
+	var pattern v1.Object
+	b.storm(o, k.objects(made.namespace, "pattern", 1), b.create, func(seen sight) bool {
+		pattern = seen.obj
+		return r.Side.handledAt(1)(seen)
+	})
+	b.stop(p)
+	objects := k.objects(made.namespace, "object", n-1)
+	for _, obj := range objects {
+		obj.SetAnnotations(r.Side.marked(pattern))
+		obj.SetFinalizers(pattern.GetFinalizers())
+		_, to := obj.Content()
+		_, from := pattern.Content()
+		*to = *from
+	}
+	b.ok(b.flood(b.t.Context(), objects, b.create))
+
+	p = b.begin(role{Side: bare, Kind: r.Kind, Namespace: made.namespace}, "stock")
+	made.bare = b.order(p, doCollect).Heap
+	b.stop(p)
+	return made
+}
+
+// settled has an operator start over a stock, and waits until it has looked at all of it.
+func (b *bench) settled(r role, made stock, n int, name string) *process {
+	b.t.Helper()
+	r.Namespace = made.namespace
+	p := b.begin(r, name)
+	b.poll(beat, func() bool { return b.order(p, doTell).Passes >= int64(n) })
+	b.calm(p)
+	return p
+}
