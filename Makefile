@@ -67,9 +67,9 @@ fuzz: ## Each fuzz test for a short while; FUZZTIME=10m for a long one
 	done
 
 .PHONY: bench
-bench: controlplane ## Measure against a plain reconciler, some ten minutes; BENCHFLAGS=-quick for one minute
+bench: controlplane ## Measure against a plain reconciler, some twenty minutes; BENCHFLAGS=-quick for two minutes
 	go test -count=1 -v -timeout 2h -run '^TestBench$$' ./test/bench -measure $(BENCHFLAGS)
-	go test -run '^$$' -bench . -benchmem ./internal/engine ./internal/essence ./internal/match ./pkg/kopf/diff
+	go test -run '^$$' -bench . -benchmem ./internal/engine ./internal/essence ./internal/match ./pkg/daemons ./pkg/kopf/diff
 
 ##@ Code
 

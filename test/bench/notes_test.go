@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -48,16 +46,16 @@ func (n *notes) called(name string) {
 	n.note(time.Since(n.began) - n.due[name])
 }
 
-// watch has the informer tell when objects are being deleted.
-func (n *notes) watch(informer cache.Informer) error {
-	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(was, is any) {
-		if was.(client.Object).GetDeletionTimestamp() == nil && is.(client.Object).GetDeletionTimestamp() != nil {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.condemned[is.(client.Object).GetUID()] = time.Now()
+// watch takes note of objects that are being deleted when the informer gets them, before it tells anybody.
+func (n *notes) watch(is any) (any, error) {
+	if obj, ok := is.(client.Object); ok && obj.GetDeletionTimestamp() != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if _, known := n.condemned[obj.GetUID()]; !known {
+			n.condemned[obj.GetUID()] = time.Now()
 		}
-	}})
-	return err
+	}
+	return is, nil
 }
 
 // stops notes that the manager is told to stop now.
@@ -75,9 +73,6 @@ func (n *notes) told(ctx context.Context, uid types.UID) {
 	since := n.stopped
 	if errors.Is(context.Cause(ctx), kopf.ErrDeleted) {
 		since = n.condemned[uid]
-	}
-	if since.IsZero() { // it was told before we have seen it
-		since = now
 	}
 	n.note(now.Sub(since))
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"runtime/pprof"
 	"syscall"
 	"time"
 
@@ -56,23 +55,14 @@ func child(text string) error {
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return err
 	}
-	if r.Profile != "" {
-		file, err := os.Create(r.Profile)
+	return profiled(r.Profile, func() error {
+		n := newNotes()
+		mgr, err := newManager(r, n)
 		if err != nil {
 			return err
 		}
-		defer file.Close()
-		if err := pprof.StartCPUProfile(file); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
-	}
-	n := newNotes()
-	mgr, err := newManager(r, n)
-	if err != nil {
-		return err
-	}
-	return obey(mgr, n)
+		return obey(mgr, n, r.Profile)
+	})
 }
 
 func newManager(r role, n *notes) (manager.Manager, error) {
@@ -84,22 +74,19 @@ func newManager(r role, n *notes) (manager.Manager, error) {
 	// Logging costs what it costs in production, except for the terminal.
 	logger := zap.New(zap.WriteTo(io.Discard))
 	ctrl.SetLogger(logger)
+	fill := cache.Options{DefaultNamespaces: map[string]cache.Config{r.Namespace: {}}}
+	if r.Background == daemon {
+		fill.DefaultTransform = n.watch
+	}
 	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme, Logger: logger, Metrics: server.Options{BindAddress: "0"},
-		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{r.Namespace: {}}},
+		Scheme: scheme, Logger: logger, Metrics: server.Options{BindAddress: "0"}, Cache: fill,
 	})
 	if err != nil {
 		return nil, err
 	}
 	// Asked for before the start, so that doSync waits for it.
-	informer, err := mgr.GetCache().GetInformer(context.Background(), kinds[r.Kind].empty())
-	if err != nil {
+	if _, err := mgr.GetCache().GetInformer(context.Background(), kinds[r.Kind].empty()); err != nil {
 		return nil, err
-	}
-	if r.Background == daemon {
-		if err := n.watch(informer); err != nil {
-			return nil, err
-		}
 	}
 	return mgr, enroll(mgr, r, n, func(next reconcile.Reconciler) reconcile.Reconciler {
 		return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -109,7 +96,7 @@ func newManager(r role, n *notes) (manager.Manager, error) {
 	})
 }
 
-func obey(mgr manager.Manager, n *notes) error {
+func obey(mgr manager.Manager, n *notes, profile string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	running := errgroup.Group{}
@@ -123,6 +110,9 @@ func obey(mgr manager.Manager, n *notes) error {
 			mgr.GetCache().WaitForCacheSync(ctx)
 		case doCollect:
 			told.Heap, told.Stack = memory()
+			if err := profileHeap(profile); err != nil {
+				return err
+			}
 		case doRecall:
 			if err := n.recall(&told); err != nil {
 				return err

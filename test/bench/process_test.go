@@ -21,7 +21,7 @@ type process struct {
 }
 
 // launch makes the process of an operator that has not started yet: what it needs to come to life is
-// not measured. The name is that of its CPU profile, if there are any.
+// not measured. The name is that of its profiles, if there are any.
 func (b *bench) launch(r role, name string) *process {
 	b.t.Helper()
 	r.Workers = b.workers

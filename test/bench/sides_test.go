@@ -52,7 +52,7 @@ type role struct {
 	Background background
 	Interval   time.Duration // of timers
 
-	Profile string // the file for a CPU profile; empty: none
+	Profile string // the file for a CPU profile, and beside it for one of the heap; empty: none
 }
 
 // enroll adds the operator of a role to a manager; each of its passes goes through the wrapper.

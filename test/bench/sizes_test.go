@@ -42,7 +42,7 @@ func init() {
 	flag.DurationVar(&given.interval, "interval", 0, "how often the timers of the standing objects are called (default 30s)")
 	flag.DurationVar(&given.idle, "idle", 0, "how long the operator is watched doing nothing (default 5s)")
 	flag.IntVar(&given.workers, "workers", 16, "objects handled at a time, and requests made at a time by the load")
-	flag.StringVar(&given.profiles, "profiles", "", "the `folder` for a CPU profile of each operator process; it must exist")
+	flag.StringVar(&given.profiles, "profiles", "", "the `folder` for profiles of each operator process, of CPU and heap; it must exist")
 	flag.StringVar(&given.only, "only", "", "run only the scenarios whose names match this `expression`: "+
 		"life, backlog, latency, standing, timers, daemons")
 }
