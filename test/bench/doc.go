@@ -2,7 +2,7 @@
 // API server. It has no code to import: everything is in its tests.
 //
 //	make bench                                            # all of it, some twenty minutes on two cores
-//	make bench BENCHFLAGS=-quick                          # about a minute, to see the order of magnitude
+//	make bench BENCHFLAGS=-quick                          # two minutes, to see the order of magnitude
 //	make bench BENCHFLAGS='-only backlog -rounds 9'       # one question, asked more often
 //	make bench BENCHFLAGS="-only backlog -profiles $PWD/.cache"   # with profiles, for go tool pprof
 //	go test ./test/bench -args -h                         # all flags
@@ -50,7 +50,7 @@
 // little about the operator, CPU time per object says more. Neither side has predicates, so both are woken
 // by their own writes. CPU time includes garbage collection, which uses cores that have nothing else to do.
 //
-// The function of the timers takes a note of some forty bytes for each object, which counts in their memory.
+// The function of the timers takes a note of some fifty bytes for each object, which counts in their memory.
 //
 // # Errors
 //

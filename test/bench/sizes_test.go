@@ -24,7 +24,7 @@ type sizes struct {
 
 var (
 	measure = flag.Bool("measure", false, "measure; else there is only a tiny round, to show that the benchmark works")
-	quick   = flag.Bool("quick", false, "with -measure: small sizes and one round, about a minute")
+	quick   = flag.Bool("quick", false, "with -measure: small sizes and one round, two minutes")
 
 	given struct {
 		sizes
