@@ -1,0 +1,81 @@
+package webhooks
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Serve serves hooks as a server does, without one.
+func Serve(scheme *runtime.Scheme, o Options, logger logr.Logger, hooks ...Hook) (http.Handler, error) {
+	o = o.withDefaults()
+	all, err := prepare(scheme, o, hooks)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	for _, n := range all {
+		e, err := newEndpoint(n.Hook, n.gvk, admission.NewDecoder(scheme), nil)
+		if err != nil {
+			return nil, err
+		}
+		mux.Handle(o.prefix()+"/"+n.path, handlerFor(e, logger))
+	}
+	return mux, nil
+}
+
+var (
+	PatchOf     = patchOf
+	Normalize   = normalize
+	Quote       = quote
+	CheckOf     = func(o Options) error { return o.withDefaults().check() }
+	NewRotation = func(lifetime, settle time.Duration, hosts []string) rotation {
+		return rotation{lifetime: lifetime, settle: settle, hosts: hosts, issue: issue}
+	}
+)
+
+type (
+	Keychain = keychain
+	Rotation = rotation
+	Pair     = pair
+)
+
+func (r rotation) Step(k keychain, now time.Time, confirmed bool) (keychain, bool, time.Duration, error) {
+	return r.step(k, now, confirmed)
+}
+
+func (k keychain) Serving() *pair { return k.serving }
+func (k keychain) Next() *pair    { return k.next }
+func (k keychain) Trusts(p *pair) bool {
+	for _, ca := range k.trusted {
+		if ca.Equal(p.ca) {
+			return true
+		}
+	}
+	return false
+}
+func (k keychain) Size() int { return len(k.trusted) }
+
+func (p *pair) NotAfter() time.Time        { return p.leaf.NotAfter }
+func (p *pair) Covers(hosts []string) bool { return p.covers(hosts) }
+
+// Stored is what becomes of a keychain in a Secret.
+func Stored(k keychain, secret *corev1.Secret) (keychain, error) {
+	if err := writeSecret(secret, k); err != nil {
+		return k, err
+	}
+	return readSecret(secret)
+}
+
+// ReadSecret reads what is stored.
+func ReadSecret(secret *corev1.Secret) (keychain, error) { return readSecret(secret) }
+
+// NewKeyring is that of one replica.
+func NewKeyring(c client.Client, key client.ObjectKey, r rotation, now func() time.Time) *keyring {
+	return &keyring{rotation: r, client: c, key: key, now: now, notify: func() {}}
+}

@@ -1,0 +1,149 @@
+package webhooks_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+// patched is what the API server makes of the patch; it uses the same library.
+func patched(tb testing.TB, raw, before, after string) (ops, result string) {
+	tb.Helper()
+	patch, err := webhooks.PatchOf([]byte(raw), []byte(before), []byte(after))
+	if err != nil {
+		tb.Fatalf("%s → %s on %s: %v", before, after, raw, err)
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if len(patch) == 0 {
+		return "", raw
+	}
+	decoded, err := jsonpatch.DecodePatch(text)
+	if err != nil {
+		tb.Fatalf("%s: %v", text, err)
+	}
+	out, err := decoded.Apply([]byte(raw))
+	if err != nil {
+		tb.Fatalf("%s on %s: %v", text, raw, err)
+	}
+	return string(text), string(out)
+}
+
+// ADM-14: what becomes of changes; before and after are what the Go type shows of an object, raw is all of it.
+func TestPatches(t *testing.T) {
+	for name, c := range map[string]struct{ raw, before, after, want, ops string }{
+		"nothing":                      {`{"a":1,"x":2}`, `{"a":1,"b":{}}`, `{"a":1,"b":{}}`, `{"a":1,"x":2}`, ``},
+		"a value":                      {`{"a":1,"x":2}`, `{"a":1}`, `{"a":3}`, `{"a":3,"x":2}`, `[{"op":"replace","path":"/a","value":3}]`},
+		"added":                        {`{"x":2}`, `{}`, `{"a":3}`, `{"a":3,"x":2}`, `[{"op":"add","path":"/a","value":3}]`},
+		"removed":                      {`{"a":1,"x":2}`, `{"a":1}`, `{}`, `{"x":2}`, `[{"op":"remove","path":"/a"}]`},
+		"shown as empty":               {`{"x":2}`, `{"s":{"size":0}}`, `{"s":{"size":0,"c":"r"}}`, `{"x":2,"s":{"size":0,"c":"r"}}`, ``},
+		"shown as zero":                {`{"s":{"x":1}}`, `{"s":{"size":0}}`, `{"s":{"size":4}}`, `{"s":{"x":1,"size":4}}`, ``},
+		"hidden as empty":              {`{"a":"","x":1}`, `{}`, `{"a":"v"}`, `{"a":"v","x":1}`, ``},
+		"a null":                       {`{"a":null}`, `{}`, `{"a":1}`, `{"a":1}`, ``},
+		"a null stays":                 {`{"a":null,"b":1}`, `{"b":1}`, `{"b":2}`, `{"a":null,"b":2}`, ``},
+		"keys to be escaped":           {`{"a/b~c":{"x":1}}`, `{"a/b~c":{}}`, `{"a/b~c":{"y":1}}`, `{"a/b~c":{"x":1,"y":1}}`, ``},
+		"a key that is empty":          {`{"":1}`, `{"":1}`, `{"":2}`, `{"":2}`, ``},
+		"big numbers":                  {`{"a":9007199254740993,"b":1}`, `{"a":9007199254740993,"b":1}`, `{"a":9007199254740993,"b":9007199254740995}`, `{"a":9007199254740993,"b":9007199254740995}`, ``},
+		"another kind of value":        {`{"a":{"x":1}}`, `{"a":{}}`, `{"a":[1]}`, `{"a":[1]}`, ``},
+		"appended":                     {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":1},{"n":2}]}`, `{"l":[{"n":1,"x":1},{"n":2}]}`, `[{"op":"add","path":"/l/1","value":{"n":2}}]`},
+		"put in front":                 {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":2},{"n":1}]}`, `{"l":[{"n":2},{"n":1,"x":1}]}`, `[{"op":"add","path":"/l/0","value":{"n":2}}]`},
+		"taken from the middle":        {`{"l":[{"n":1,"x":1},{"n":2,"x":2},{"n":3,"x":3}]}`, `{"l":[{"n":1},{"n":2},{"n":3}]}`, `{"l":[{"n":1},{"n":3}]}`, `{"l":[{"n":1,"x":1},{"n":3,"x":3}]}`, `[{"op":"remove","path":"/l/1"}]`},
+		"changed in its place":         {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":5}]}`, `{"l":[{"n":5,"x":1}]}`, `[{"op":"replace","path":"/l/0/n","value":5}]`},
+		"changed and moved, by name":   {`{"l":[{"name":"a","x":1},{"name":"b","x":2}]}`, `{"l":[{"name":"a"},{"name":"b"}]}`, `{"l":[{"name":"c"},{"name":"b","y":1}]}`, `{"l":[{"name":"c"},{"name":"b","x":2,"y":1}]}`, ``},
+		"a list of which less is seen": {`{"l":[1,2,3]}`, `{"l":[1]}`, `{"l":[1,4]}`, `{"l":[1,4]}`, ``},
+		"a list that was absent":       {`{}`, `{"l":null}`, `{"l":["a"]}`, `{"l":["a"]}`, ``},
+		"emptied":                      {`{"l":[1,2]}`, `{"l":[1,2]}`, `{"l":[]}`, `{"l":[]}`, ``},
+	} {
+		ops, result := patched(t, c.raw, c.before, c.after)
+		g := NewWithT(t)
+		g.Expect(result).To(MatchJSON(c.want), name)
+		if c.ops != "" {
+			g.Expect(ops).To(MatchJSON(c.ops), name)
+		}
+	}
+}
+
+func TestPatchesOfWhatIsNoObject(t *testing.T) {
+	g := NewWithT(t)
+	for _, texts := range [][3]string{{`{`, `{}`, `{}`}, {`{}`, `{`, `{}`}, {`{}`, `{}`, ``}, {`{}`, `{}`, `[1]`}} {
+		_, err := webhooks.PatchOf([]byte(texts[0]), []byte(texts[1]), []byte(texts[2]))
+		g.Expect(err).To(HaveOccurred(), "%q", texts)
+	}
+}
+
+// FuzzPatch: where a type shows everything, the patch makes exactly what the handler wanted; in any case it applies.
+func FuzzPatch(f *testing.F) {
+	f.Add(`{"a":[1,{"name":"x"}]}`, `{"a":[{"name":"x","y":2},1]}`, uint64(1))
+	f.Add(`{"":null,"a/b":{}}`, `{"a/b":{"~":1.0}}`, uint64(2))
+	f.Fuzz(func(t *testing.T, is, wanted string, seed uint64) {
+		var a, b map[string]any
+		if json.Unmarshal([]byte(is), &a) != nil || json.Unmarshal([]byte(wanted), &b) != nil || a == nil || b == nil {
+			return
+		}
+		isText, _ := json.Marshal(a)
+		wantedText, _ := json.Marshal(withoutNulls(b))
+		_, result := patched(t, string(isText), string(isText), string(wantedText))
+		var got any
+		must(json.Unmarshal([]byte(result), &got))
+		gotText, _ := json.Marshal(withoutNulls(got))
+		if string(gotText) != string(wantedText) {
+			t.Fatalf("%s instead of %s", gotText, wantedText)
+		}
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		more, _ := json.Marshal(extended(rnd, a))
+		patched(t, string(more), string(isText), string(wantedText))
+	})
+}
+
+// withoutNulls: null and absent are the same to handlers.
+func withoutNulls(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for key, v := range value {
+			if v != nil {
+				out[key] = withoutNulls(v)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(value))
+		for i, v := range value {
+			out[i] = withoutNulls(v)
+		}
+		return out
+	default:
+		return value
+	}
+}
+
+// extended adds fields that a type does not know, and takes some away that it would show as empty.
+func extended(rnd *rand.Rand, value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		out := map[string]any{"unknown" + strconv.Itoa(rnd.IntN(3)): true}
+		for key, v := range value {
+			if rnd.IntN(8) > 0 {
+				out[key] = extended(rnd, v)
+			}
+		}
+		return out
+	case []any:
+		var out []any
+		for _, v := range value {
+			out = append(out, extended(rnd, v))
+		}
+		return out
+	default:
+		return value
+	}
+}

@@ -1,0 +1,509 @@
+package webhooks_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// A bench serves hooks without a server.
+type bench struct {
+	t       testing.TB
+	handler http.Handler
+	log     *logbook
+}
+
+func serve(t testing.TB, hooks ...webhooks.Hook) *bench {
+	t.Helper()
+	b := &bench{t: t, log: &logbook{}}
+	var err error
+	b.handler, err = webhooks.Serve(scheme, webhooks.Options{}, b.log.logger(), hooks...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// post sends a body, and returns the HTTP status with the answer.
+func (b *bench) post(path, body string) (int, admissionv1.AdmissionReview) {
+	b.t.Helper()
+	return b.send(httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
+}
+
+func (b *bench) send(r *http.Request) (int, admissionv1.AdmissionReview) {
+	b.t.Helper()
+	if r.Header.Get("Content-Type") == "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	w := httptest.NewRecorder()
+	b.handler.ServeHTTP(w, r)
+	var review admissionv1.AdmissionReview
+	if w.Code != http.StatusNotFound || strings.HasPrefix(w.Body.String(), "{") {
+		if err := json.Unmarshal(w.Body.Bytes(), &review); err != nil || review.Response == nil {
+			b.t.Fatalf("no review: %s (%v)", w.Body, err)
+		}
+	}
+	return w.Code, review
+}
+
+const red = `{"apiVersion":"e2e.example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"ns"},"spec":{"size":1,"color":"red","extra":{"deep":[1,2]}}}`
+
+// review is the text of one, with some things changed.
+func review(edit ...func(map[string]any)) string {
+	request := map[string]any{
+		"uid":       "U",
+		"kind":      map[string]any{"group": "e2e.example.com", "version": "v1", "kind": "Widget"},
+		"resource":  map[string]any{"group": "e2e.example.com", "version": "v1", "resource": "widgets"},
+		"operation": "CREATE",
+		"name":      "a", "namespace": "ns",
+		"userInfo": map[string]any{"username": "jane", "groups": []any{"admins"}},
+		"object":   json.RawMessage(red),
+	}
+	for _, e := range edit {
+		e(request)
+	}
+	text, err := json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+	must(err)
+	return string(text)
+}
+
+func with(key string, value any) func(map[string]any) {
+	return func(r map[string]any) {
+		if value == nil {
+			delete(r, key)
+		} else {
+			r[key] = value
+		}
+	}
+}
+
+func update(old string) func(map[string]any) {
+	return func(r map[string]any) { r["operation"], r["oldObject"] = "UPDATE", json.RawMessage(old) }
+}
+
+func deletion(r map[string]any) {
+	r["operation"], r["oldObject"] = "DELETE", r["object"]
+	delete(r, "object")
+}
+
+func validate(fn func(context.Context, *widgetRequest) error, opts ...webhooks.Option) webhooks.Hook {
+	return webhooks.Validating(&v1.Widget{}, "v", fn, opts...)
+}
+
+func mutate(fn func(context.Context, *widgetRequest) error, opts ...webhooks.Option) webhooks.Hook {
+	return webhooks.Mutating(&v1.Widget{}, "m", fn, opts...)
+}
+
+func accept(context.Context, *widgetRequest) error { return nil }
+
+// ADM-01: reviews of both versions are understood, and answered in theirs, with the uid.
+func TestVersionsOfReviews(t *testing.T) {
+	b := serve(t, validate(accept))
+	for _, version := range []string{"admission.k8s.io/v1", "admission.k8s.io/v1beta1"} {
+		code, got := b.post("/v", strings.Replace(review(), "admission.k8s.io/v1", version, 1))
+		g := NewWithT(t)
+		g.Expect(code).To(Equal(http.StatusOK))
+		g.Expect(got.TypeMeta).To(Equal(metav1.TypeMeta{APIVersion: version, Kind: "AdmissionReview"}))
+		g.Expect(got.Response.UID).To(BeEquivalentTo("U"))
+		g.Expect(got.Response.Allowed).To(BeTrue())
+	}
+	_, got := b.post("/v", strings.Replace(review(), `"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",`, "", 1))
+	NewWithT(t).Expect(got.APIVersion).To(Equal("admission.k8s.io/v1"))
+}
+
+// ADM-02, ADM-03, ADM-44, ADM-45, SE-31: what is not for a handler is an HTTP error and calls nobody: unknown paths,
+// the root, other kinds, and reviews that say too little.
+func TestWhatIsForNobody(t *testing.T) {
+	b := serve(t, validate(func(context.Context, *widgetRequest) error { panic("it was called") }))
+	for name, c := range map[string]struct {
+		path, body string
+		code       int
+		message    string
+	}{
+		"the root":           {"/", review(), 404, ""},
+		"an unknown path":    {"/w", review(), 404, ""},
+		"below the path":     {"/v/x", review(), 404, ""},
+		"with a slash":       {"/v/", review(), 404, ""},
+		"another kind":       {"/v", review(with("kind", map[string]any{"group": "apps", "version": "v1", "kind": "Deployment"})), 404, "unknown resource"},
+		"another version":    {"/v", review(with("kind", map[string]any{"group": "e2e.example.com", "version": "v2", "kind": "Widget"})), 404, "unknown resource"},
+		"a kind of a part":   {"/v", review(with("subResource", "scale"), with("kind", map[string]any{"group": "autoscaling", "version": "v1", "kind": "Scale"})), 404, "unknown resource"},
+		"no user":            {"/v", review(with("userInfo", nil)), 400, "missing data: the review has no userInfo"},
+		"no objects":         {"/v", review(with("object", nil)), 400, "missing data: the review has no object and oldObject"},
+		"null for an object": {"/v", review(with("object", json.RawMessage("null"))), 400, "missing data"},
+		"no uid":             {"/v", review(with("uid", nil)), 400, "missing data: the review has no uid"},
+		"no request":         {"/v", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, 400, "missing data"},
+		"no JSON":            {"/v", "{", 400, ""},
+		"nothing":            {"/v", "", 400, "missing data"},
+		"a list":             {"/v", "[]", 400, ""},
+		"another document":   {"/v", `{"apiVersion":"v1","kind":"Pod"}`, 400, ""},
+	} {
+		code, got := b.post(c.path, c.body)
+		g := NewWithT(t)
+		g.Expect(code).To(Equal(c.code), name)
+		if c.message != "" {
+			g.Expect(got.Response.Result.Message).To(ContainSubstring(c.message), name)
+			g.Expect(got.Response.Allowed).To(BeFalse(), name)
+		}
+	}
+}
+
+// ADM-45: wrong types, bodies that are too large or never end.
+func TestBadRequests(t *testing.T) {
+	g := NewWithT(t)
+	b := serve(t, validate(accept))
+	r := httptest.NewRequest(http.MethodPost, "/v", strings.NewReader(review()))
+	r.Header.Set("Content-Type", "text/plain")
+	code, _ := b.send(r)
+	g.Expect(code).To(Equal(http.StatusBadRequest))
+
+	endless := &counter{}
+	code, _ = b.send(httptest.NewRequest(http.MethodPost, "/v", io.MultiReader(strings.NewReader(`{"x":"`), endless)))
+	g.Expect(code).To(Equal(http.StatusRequestEntityTooLarge))
+	g.Expect(endless.read).To(BeNumerically("<", 16<<20), "bytes read of a body without an end")
+
+	code, _ = b.send(httptest.NewRequest(http.MethodGet, "/v", nil))
+	g.Expect(code).To(Equal(http.StatusBadRequest))
+
+	code, _ = b.send(httptest.NewRequest(http.MethodPost, "/v", &broken{}))
+	g.Expect(code).To(Equal(http.StatusBadRequest))
+}
+
+type counter struct{ read int }
+
+func (c *counter) Read(p []byte) (int, error) {
+	c.read += len(p)
+	return copy(p, bytes.Repeat([]byte("x"), len(p))), nil
+}
+
+type broken struct{}
+
+func (*broken) Read([]byte) (int, error) { return 0, errTest }
+
+// Objects that do not decode into the type are denied, with the reason: the failure policy cannot let them through.
+func TestObjectsThatDoNotDecode(t *testing.T) {
+	b := serve(t, validate(accept))
+	text := strings.Replace(red, `"size":1`, `"size":"big"`, 1)
+	for name, edit := range map[string][]func(map[string]any){
+		"the object":  {with("object", json.RawMessage(text))},
+		"the old one": {update(text)},
+		"the deleted": {with("object", json.RawMessage(text)), deletion},
+		"no map":      {with("object", json.RawMessage(`[1]`))},
+	} {
+		code, got := b.post("/v", review(edit...))
+		g := NewWithT(t)
+		g.Expect(code).To(Equal(http.StatusOK), name)
+		g.Expect(got.Response.Allowed).To(BeFalse(), name)
+		g.Expect(got.Response.Result.Code).To(BeEquivalentTo(400), name)
+		g.Expect(got.Response.Result.Message).To(ContainSubstring("is no Widget"), name)
+	}
+	code, got := b.post("/v", review(with("object", json.RawMessage(`{}`))))
+	NewWithT(t).Expect(code).To(Equal(http.StatusOK))
+	NewWithT(t).Expect(got.Response.Result.Message).NotTo(ContainSubstring("panic"))
+}
+
+// ADM-04: the object is the new one, or the old one on deletion; the difference is that of the whole objects.
+func TestWhatHandlersGet(t *testing.T) {
+	g := NewWithT(t)
+	var got *widgetRequest
+	var text string
+	b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
+		got, text = req, req.Diff().String()
+		return nil
+	}))
+	blue := strings.Replace(red, "red", "blue", 1)
+
+	b.post("/v", review())
+	g.Expect(got.Old).To(BeNil())
+	g.Expect(got.Object.Spec.Color).To(Equal("red"))
+	g.Expect(text).To(ContainSubstring("deep"))
+	g.Expect(got.User.Username).To(Equal("jane"))
+	g.Expect(got.Operation).To(Equal(admissionv1.Create))
+	g.Expect(got.DryRun).To(BeFalse(), "ADM-17")
+
+	b.post("/v", review(with("object", json.RawMessage(blue)), update(red), with("dryRun", true)))
+	g.Expect(got.Old.Spec.Color).To(Equal("red"))
+	g.Expect(got.Object.Spec.Color).To(Equal("blue"))
+	g.Expect(got.Diff()).To(HaveLen(1))
+	g.Expect(got.Diff()[0].Path).To(HaveExactElements("spec", "color"))
+	g.Expect(got.DryRun).To(BeTrue(), "ADM-17")
+
+	b.post("/v", review(deletion))
+	g.Expect(got.Object.Spec.Color).To(Equal("red"))
+	g.Expect(got.Old).To(Equal(got.Object))
+	g.Expect(got.Diff()[0].New).To(BeNil())
+}
+
+// ADM-17, ADM-50: headers are those of the API server's request; without TLS there is no certificate.
+func TestHeaders(t *testing.T) {
+	g := NewWithT(t)
+	var got http.Header
+	b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
+		got = req.Header
+		g.Expect(req.TLS).To(BeNil())
+		return nil
+	}))
+	r := httptest.NewRequest(http.MethodPost, "/v", strings.NewReader(review()))
+	r.Header.Set("X-Tunnel", "yes")
+	b.send(r)
+	g.Expect(got.Get("X-Tunnel")).To(Equal("yes"))
+	g.Expect((&webhooks.Call{}).Diff()).To(BeEmpty(), "a request made by hand in somebody's test")
+}
+
+// ADM-06: mutating handlers are not called for deletions, unless they name them.
+func TestDeletionsAndMutation(t *testing.T) {
+	g := NewWithT(t)
+	calls := 0
+	count := func(_ context.Context, req *widgetRequest) error {
+		calls++
+		req.Object.Spec.Color = "blue"
+		return nil
+	}
+	_, got := serve(t, mutate(count)).post("/m", review(deletion))
+	g.Expect(got.Response.Allowed).To(BeTrue())
+	g.Expect(calls).To(BeZero())
+	_, got = serve(t, mutate(count, webhooks.Operations("DELETE"))).post("/m", review(deletion))
+	g.Expect(calls).To(Equal(1))
+	g.Expect(got.Response.Patch).To(BeEmpty(), "the API server would refuse it")
+	g.Expect(got.Response.Warnings).To(ConsistOf(ContainSubstring("it is being deleted")))
+}
+
+// ADM-07: the object itself without a subresource, exactly the one that is named, or all of them.
+func TestSubresources(t *testing.T) {
+	for declared, wants := range map[string]map[string]bool{
+		"":       {"": true, "status": false},
+		"status": {"": false, "status": true, "scale": false},
+		"*":      {"": true, "status": true, "scale": true},
+	} {
+		for subresource, want := range wants {
+			called := false
+			var opts []webhooks.Option
+			if declared != "" {
+				opts = append(opts, webhooks.Subresource(declared))
+			}
+			b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
+				called = req.Subresource == subresource
+				return nil
+			}, opts...))
+			_, got := b.post("/v", review(with("subResource", subresource)))
+			NewWithT(t).Expect(got.Response.Allowed).To(BeTrue())
+			NewWithT(t).Expect(called).To(Equal(want), "%q for %q", declared, subresource)
+		}
+	}
+}
+
+// ADM-08: the operation is the API server's business.
+func TestOperationsAreTrusted(t *testing.T) {
+	called := false
+	b := serve(t, validate(func(context.Context, *widgetRequest) error {
+		called = true
+		return nil
+	}, webhooks.Operations("UPDATE")))
+	b.post("/v", review())
+	NewWithT(t).Expect(called).To(BeTrue())
+}
+
+// ADM-05: labels count as they are on the object, whatever the API server has called for.
+func TestLabels(t *testing.T) {
+	calls := 0
+	b := serve(t, validate(func(context.Context, *widgetRequest) error {
+		calls++
+		return nil
+	}, webhooks.Label("tier", "gold"), webhooks.NoLabel("old")))
+	labelled := func(labels string) string {
+		return strings.Replace(red, `"name":"a"`, `"name":"a","labels":`+labels, 1)
+	}
+	for labels, want := range map[string]int{
+		`{"tier":"gold"}`: 1, `{"tier":"lead"}`: 0, `{}`: 0, `{"tier":"gold","old":""}`: 0,
+	} {
+		calls = 0
+		_, got := b.post("/v", review(with("object", json.RawMessage(labelled(labels))), update(labelled(`{"tier":"gold"}`))))
+		NewWithT(t).Expect(calls).To(Equal(want), labels)
+		NewWithT(t).Expect(got.Response.Allowed).To(BeTrue(), labels)
+	}
+}
+
+// ADM-09, ADM-10, ADM-11: what becomes of errors.
+func TestErrors(t *testing.T) {
+	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "the-admins-secret")
+	sized := field.Invalid(field.NewPath("spec", "size"), 1, "is odd")
+	deny := webhooks.Deny(http.StatusConflict, metav1.StatusReasonConflict, "no")
+	fault := `the handler "v" has failed; the log of its operator tells more, by the requestID U`
+	for name, c := range map[string]struct {
+		err     error
+		code    int32
+		reason  metav1.StatusReason
+		message string
+		causes  int
+	}{
+		"denied":                    {deny, 409, "Conflict", "no", 0},
+		"wrapped":                   {fmt.Errorf("here: %w", deny), 409, "Conflict", "no", 0},
+		"no code":                   {webhooks.Deny(0, "", "no"), 403, "Forbidden", "no", 0},
+		"a code of success":         {webhooks.Deny(200, "", "no"), 403, "Forbidden", "no", 0},
+		"no message":                {webhooks.Deny(422, "Odd", ""), 422, "Odd", "", 0},
+		"a field":                   {sized, 422, "Invalid", `Widget.e2e.example.com "a" is invalid: spec.size: Invalid value: 1: is odd`, 1},
+		"fields":                    {field.ErrorList{sized, field.Required(field.NewPath("spec"), "")}.ToAggregate(), 422, "Invalid", "Required", 2},
+		"joined fields":             {errors.Join(sized, fmt.Errorf("and: %w", field.Required(field.NewPath("spec"), ""))), 422, "Invalid", "Required", 2},
+		"an invalid object":         {apierrors.NewInvalid(schema.GroupKind{Kind: "Widget"}, "a", field.ErrorList{sized}), 422, "Invalid", "is odd", 1},
+		"a denial is before fields": {errors.Join(errTest, sized, deny), 409, "Conflict", "no", 0},
+		"fields are before faults":  {errors.Join(errTest, sized), 422, "Invalid", "is odd", 1},
+		"a fault":                   {errTest, 500, "InternalError", fault, 0},
+		"an error of a client":      {notFound, 500, "InternalError", fault, 0},
+		"no time":                   {context.DeadlineExceeded, 500, "InternalError", fault, 0},
+	} {
+		b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
+			req.Warn("mind", "this") // ADM-12: on denial, too
+			return c.err
+		}))
+		code, got := b.post("/v", review())
+		g := NewWithT(t)
+		g.Expect(code).To(Equal(http.StatusOK), name)
+		g.Expect(got.Response.Allowed).To(BeFalse(), name)
+		g.Expect(got.Response.Warnings).To(Equal([]string{"mind", "this"}), name)
+		status := got.Response.Result
+		g.Expect(status.Code).To(Equal(c.code), name)
+		g.Expect(status.Reason).To(Equal(c.reason), name)
+		g.Expect(status.Status).To(Equal(metav1.StatusFailure), name)
+		g.Expect(status.Message).To(ContainSubstring(c.message), name)
+		if c.causes > 0 {
+			g.Expect(status.Details.Causes).To(HaveLen(c.causes), name)
+		}
+		if c.code == http.StatusInternalServerError {
+			g.Expect(status.Message).To(Equal(fault), name)
+			g.Expect(b.log.String()).To(ContainSubstring(strings.Trim(strconv.Quote(c.err.Error()), `"`)), name)
+		}
+	}
+	NewWithT(t).Expect(apierrors.IsConflict(deny)).To(BeTrue(), "in tests of handlers")
+	NewWithT(t).Expect(webhooks.Deny(0, "", "")).To(MatchError("denied without explanation"))
+}
+
+// A panic denies, tells nobody but the log, and harms no other request.
+func TestPanics(t *testing.T) {
+	g := NewWithT(t)
+	panics := true
+	b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
+		if panics {
+			req.Warn("soon")
+			panic("secret")
+		}
+		return nil
+	}))
+	_, got := b.post("/v", review())
+	g.Expect(got.Response.Allowed).To(BeFalse())
+	g.Expect(got.Response.UID).To(BeEquivalentTo("U"))
+	g.Expect(got.Response.Warnings).To(Equal([]string{"soon"}))
+	g.Expect(got.Response.Result.Code).To(BeEquivalentTo(500))
+	g.Expect(got.Response.Result.Message).NotTo(ContainSubstring("secret"))
+	g.Expect(b.log.String()).To(And(ContainSubstring("secret"), ContainSubstring("TestPanics")), "with the stack")
+	panics = false
+	_, got = b.post("/v", review())
+	g.Expect(got.Response.Allowed).To(BeTrue())
+}
+
+// The context ends when the API server does not wait any more.
+func TestTimeout(t *testing.T) {
+	var left time.Duration
+	b := serve(t, validate(func(ctx context.Context, _ *widgetRequest) error {
+		deadline, _ := ctx.Deadline()
+		left = time.Until(deadline)
+		return nil
+	}, webhooks.TimeoutSeconds(3)))
+	b.post("/v", review())
+	NewWithT(t).Expect(left).To(And(BeNumerically(">", time.Second), BeNumerically("<=", 3*time.Second)))
+}
+
+// ADM-12, ADM-13 and appendix B: the answer to a review with a warning and one added field.
+func TestGoldenAnswer(t *testing.T) {
+	g := NewWithT(t)
+	b := serve(t, webhooks.Mutating(loose(), "m", func(_ context.Context, req *looseRequest) error {
+		req.Warn("w1")
+		unstructuredSet(req.Object, int64(1), "spec", "g")
+		return nil
+	}))
+	_, got := b.post("/m", review())
+	text, err := json.Marshal(got.Response)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(text).To(MatchJSON(`{"uid":"U","allowed":true,"status":{"metadata":{},"code":200},"warnings":["w1"],"patchType":"JSONPatch",
+		"patch":"` + base64.StdEncoding.EncodeToString([]byte(`[{"op":"add","path":"/spec/g","value":1}]`)) + `"}`))
+	_, got = serve(t, mutate(accept)).post("/m", review())
+	g.Expect(got.Response.Patch).To(BeEmpty())
+	g.Expect(got.Response.PatchType).To(BeNil())
+	g.Expect(got.Response.Warnings).To(BeEmpty())
+}
+
+// ADM-13: a denial has no patch, as nothing would come of it.
+func TestNoPatchOnDenial(t *testing.T) {
+	_, got := serve(t, mutate(func(_ context.Context, req *widgetRequest) error {
+		req.Object.Spec.Color = "blue"
+		return webhooks.Deny(0, "", "no")
+	})).post("/m", review())
+	NewWithT(t).Expect(got.Response.Allowed).To(BeFalse())
+	NewWithT(t).Expect(got.Response.Patch).To(BeEmpty())
+}
+
+// ADM-15, SE-32: what a validating handler changes is dropped, and it is told so.
+func TestChangesOfValidators(t *testing.T) {
+	g := NewWithT(t)
+	b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
+		req.Object.Spec.Color = "blue"
+		return nil
+	}))
+	_, got := b.post("/v", review())
+	g.Expect(got.Response.Allowed).To(BeTrue())
+	g.Expect(got.Response.Patch).To(BeEmpty())
+	g.Expect(got.Response.Warnings).To(ConsistOf(ContainSubstring("validating handlers cannot")))
+	g.Expect(b.log.String()).To(ContainSubstring("is dropped"))
+}
+
+// Another object in the place of the first is a change like any other; none at all is a fault.
+func TestReplacedObjects(t *testing.T) {
+	g := NewWithT(t)
+	_, got := serve(t, mutate(func(_ context.Context, req *widgetRequest) error {
+		req.Object = req.Object.DeepCopy()
+		req.Object.Spec.Color = "blue"
+		return nil
+	})).post("/m", review())
+	g.Expect(string(got.Response.Patch)).To(Equal(`[{"op":"replace","path":"/spec/color","value":"blue"}]`))
+	_, got = serve(t, mutate(func(_ context.Context, req *widgetRequest) error {
+		req.Object = nil
+		return nil
+	})).post("/m", review())
+	g.Expect(got.Response.Result.Code).To(BeEquivalentTo(500))
+}
+
+// Metadata-only and untyped kinds; the first lose nothing of what they do not show.
+func TestKindsWithoutType(t *testing.T) {
+	g := NewWithT(t)
+	meta := &metav1.PartialObjectMetadata{}
+	meta.SetGroupVersionKind(widgetGVK)
+	_, got := serve(t, webhooks.Mutating(meta, "m", func(_ context.Context, req *webhooks.Request[*metav1.PartialObjectMetadata]) error {
+		req.Object.Labels = map[string]string{"a/b": "c"}
+		return nil
+	})).post("/m", review())
+	g.Expect(string(got.Response.Patch)).To(Equal(`[{"op":"add","path":"/metadata/labels","value":{"a/b":"c"}}]`))
+
+	pod := &corev1.Pod{}
+	hook := webhooks.Validating(pod, "v", func(context.Context, *webhooks.Request[*corev1.Pod]) error { return nil })
+	g.Expect(hook.ID()).To(Equal("v"))
+	g.Expect(hook.Mutating()).To(BeFalse())
+}
