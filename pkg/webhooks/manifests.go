@@ -21,7 +21,7 @@ import (
 // Plurals of kinds are guessed as controller-gen does it; [Plural] tells others.
 func Manifests(scheme *runtime.Scheme, o Options, hooks ...Hook) ([]client.Object, error) {
 	if o.Configurations == Unmanaged {
-		o.Configurations = Injected // what it takes to write a manifest
+		o.Configurations = Managed // what it takes to write them is what it takes to print them
 	}
 	o = o.withDefaults()
 	all, err := prepare(scheme, o, hooks)

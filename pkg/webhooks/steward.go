@@ -87,7 +87,7 @@ func (s *steward) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case apierrors.IsForbidden(err) && !done:
-			return fmt.Errorf("webhooks: the operator lacks permissions; config/rbac has those it needs: %w", err)
+			return lacking(err)
 		case err != nil:
 			log.FromContext(ctx).Error(err, "The webhook configurations or certificates cannot be kept; it will be tried again",
 				"retryAfter", retry.String())
@@ -185,6 +185,10 @@ func (s *steward) retire(ctx context.Context) error {
 		failures = append(failures, err)
 	}
 	return errors.Join(failures...)
+}
+
+func lacking(err error) error {
+	return fmt.Errorf("webhooks: the operator lacks permissions; docs/admission.md has those it needs: %w", err)
 }
 
 func soonest(a, b time.Duration) time.Duration {

@@ -135,6 +135,7 @@ type choices struct {
 	port    int
 	name    string
 	hooks   []webhooks.Hook
+	certDir string
 	dead    bool // do not wait until the configurations are there
 }
 
@@ -169,7 +170,7 @@ func prepare(tb testing.TB, c choices) *operator {
 	var err error
 	op.mgr, err = ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: op.log.logger(),
-		WebhookServer: webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: op.port}),
+		WebhookServer: webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: op.port, CertDir: c.certDir}),
 	})
 	must(err)
 	options := webhooks.Options{

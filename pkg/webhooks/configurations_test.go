@@ -1,0 +1,199 @@
+package webhooks_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+func get(t *testing.T, obj client.Object) error {
+	return k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+}
+
+// ADM-25, ADM-26, ADM-27, ADM-29, SE-33: a configuration is created for the handlers there are; what others have in it stays;
+// our entries are mended; those of an earlier version go; the last one takes the configuration with it.
+func TestManagedConfigurations(t *testing.T) {
+	needServer(t)
+	g, ctx := NewWithT(t), t.Context()
+	op := start(t, choices{hooks: []webhooks.Hook{validate(accept), webhooks.Validating(&v1.Widget{}, "w", accept)}})
+	name := op.name
+	g.Expect(entryNames(name)).To(ConsistOf("v."+name, "w."+name))
+	g.Expect(apierrors.IsNotFound(get(t, configurations(name)[1]))).To(BeTrue(), "nothing mutates")
+
+	// Somebody else's entry.
+	foreign := validatingEntries(name)[0]
+	foreign.Name = "foreign.example.com"
+	foreign.FailurePolicy = new(admissionregistrationv1.Ignore)
+	live := configurations(name)[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
+	g.Expect(get(t, live)).To(Succeed())
+	live.Webhooks = append(live.Webhooks, foreign)
+	g.Expect(k8s.Update(ctx, live)).To(Succeed())
+	g.Consistently(func() []string { return entryNames(name) }).Should(HaveLen(3))
+
+	// What is changed of ours is mended; after a while, as somebody may disagree.
+	live.Webhooks[0].Rules[0].Operations = []admissionregistrationv1.OperationType{"DELETE"}
+	live.Webhooks = live.Webhooks[:1]
+	g.Expect(k8s.Update(ctx, live)).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		entries := validatingEntries(name)
+		g.Expect(entries).To(HaveLen(2))
+		g.Expect(entries[0].Rules[0].Operations).To(HaveExactElements(admissionregistrationv1.OperationAll))
+	}).Should(Succeed())
+	// Also if there is nothing left to mend.
+	g.Expect(k8s.Delete(ctx, configurations(name)[0])).To(Succeed())
+	g.Eventually(func() []string { return entryNames(name) }).Should(HaveLen(2))
+	version := func() string {
+		live := configurations(name)[0]
+		g.Expect(get(t, live)).To(Succeed())
+		return live.GetResourceVersion()
+	}
+	settled := version()
+	g.Consistently(version).Should(Equal(settled), "no writes without need")
+	g.Expect(get(t, live)).To(Succeed())
+	live.Webhooks = append(live.Webhooks, foreign)
+	g.Expect(k8s.Update(ctx, live)).To(Succeed())
+	g.Expect(op.stop()).To(Succeed())
+	g.Expect(entryNames(name)).To(HaveLen(3), "they are kept")
+
+	// A version with one handler less, and then one without any.
+	next := start(t, choices{ns: op.ns, name: name, hooks: []webhooks.Hook{validate(accept)}, dead: true})
+	g.Eventually(func() []string { return entryNames(name) }).Should(ConsistOf("v."+name, "foreign.example.com"))
+	g.Expect(next.stop()).To(Succeed())
+	last := start(t, choices{ns: op.ns, name: name, dead: true})
+	g.Eventually(func() []string { return entryNames(name) }).Should(ConsistOf("foreign.example.com"))
+	g.Expect(last.stop()).To(Succeed())
+}
+
+// ADM-28, ADM-29: at the end, only persistent handlers stay, if that is what was asked for; an empty
+// configuration goes.
+func TestRemovalAtTheEnd(t *testing.T) {
+	needServer(t)
+	g := NewWithT(t)
+	op := start(t, choices{
+		options: func(o *webhooks.Options) { o.Exit = webhooks.RemoveOnExit },
+		hooks: []webhooks.Hook{
+			validate(accept), webhooks.Validating(&v1.Widget{}, "w", accept, webhooks.Persistent(), webhooks.FailurePolicy("Ignore")),
+			mutate(accept),
+		},
+	})
+	g.Expect(op.stop()).To(Succeed())
+	g.Expect(entryNames(op.name)).To(ConsistOf("w." + op.name))
+	g.Expect(apierrors.IsNotFound(get(t, configurations(op.name)[1]))).To(BeTrue())
+}
+
+// ADM-20, ADM-42: a kind that comes later is configured when it comes; with its plural, before it comes.
+func TestKindsThatComeLater(t *testing.T) {
+	needServer(t)
+	g, ctx := NewWithT(t), t.Context()
+	gvk := v1.GroupVersion.WithKind("Late")
+	late := &unstructured.Unstructured{}
+	late.SetGroupVersionKind(gvk)
+	deny := func(context.Context, *looseRequest) error { return webhooks.Deny(0, "", "too late") }
+	op := start(t, choices{dead: true, hooks: []webhooks.Hook{
+		webhooks.Validating(late, "late", deny), webhooks.Mutating(late, "early", deny, webhooks.Plural("lates")),
+	}})
+	g.Eventually(func() []string { return entryNames(op.name) }).Should(ConsistOf("early." + op.name))
+	g.Expect(apierrors.IsNotFound(get(t, configurations(op.name)[0]))).To(BeTrue(), "never created empty")
+	definition := crd(gvk)
+	g.Expect(k8s.Create(ctx, definition)).To(Succeed())
+	t.Cleanup(func() { must(k8s.Delete(context.Background(), definition)) })
+	g.Eventually(func() []string { return entryNames(op.name) }).Should(ConsistOf("early."+op.name, "late."+op.name))
+	late.SetName("a")
+	late.SetNamespace(op.ns)
+	g.Eventually(func() error { return k8s.Create(ctx, late.DeepCopy()) }).Should(MatchError(ContainSubstring("too late")))
+}
+
+// ADM-24: static manifests, into which nothing but the caBundle is written.
+func TestInjection(t *testing.T) {
+	needServer(t)
+	g, ctx := NewWithT(t), t.Context()
+	hooks := []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { return webhooks.Deny(0, "", "static") })}
+	var options webhooks.Options
+	op := start(t, choices{dead: true, hooks: hooks, options: func(o *webhooks.Options) {
+		o.Configurations = webhooks.Injected
+		options = *o
+	}})
+	g.Consistently(func() []string { return entryNames(op.name) }).Should(BeEmpty())
+	objects, err := webhooks.Manifests(scheme, options, hooks...)
+	g.Expect(err).NotTo(HaveOccurred())
+	static := objects[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
+	static.Webhooks[0].TimeoutSeconds = new(int32(7))
+	g.Expect(k8s.Create(ctx, static)).To(Succeed())
+	g.Eventually(func() error { return k8s.Create(ctx, widget(op.ns, "a", 1), client.DryRunAll) }).Should(MatchError(ContainSubstring("static")))
+	g.Expect(*validatingEntries(op.name)[0].TimeoutSeconds).To(BeEquivalentTo(7))
+}
+
+// ADM-47, ADM-48, ADM-49: certificates from files; the bundle follows its file.
+func TestFiles(t *testing.T) {
+	needServer(t)
+	g := NewWithT(t)
+	dir := t.TempDir()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate} {
+		g.Expect(os.WriteFile(filepath.Join(dir, name), text, 0o600)).To(Succeed())
+	}
+	op := start(t, choices{
+		certDir: dir,
+		hooks:   []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { return webhooks.Deny(0, "", "filed") })},
+		options: func(o *webhooks.Options) { o.Certificates = webhooks.Files{CAFile: filepath.Join(dir, "ca.crt")} },
+	})
+	g.Eventually(func() error { return k8s.Create(t.Context(), widget(op.ns, "a", 1), client.DryRunAll) }).Should(MatchError(ContainSubstring("filed")))
+	bundle := validatingEntries(op.name)[0].ClientConfig.CABundle
+	g.Expect(strings.TrimSpace(string(certificate))).To(Equal(string(bundle)))
+	other, _, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(dir, "ca.crt"), append(certificate, other...), 0o600)).To(Succeed())
+	g.Eventually(func() int { return strings.Count(string(validatingEntries(op.name)[0].ClientConfig.CABundle), "BEGIN") }).
+		WithTimeout(time.Minute).Should(Equal(4))
+}
+
+// ADM-25, ADM-30: the rules of config/rbac are enough for everything; without them, the operator ends and says why.
+func TestPermissions(t *testing.T) {
+	needServer(t)
+	g, ctx := NewWithT(t), t.Context()
+	ns := newNamespace(t)
+	powerless := impersonate("system:serviceaccount:" + ns + ":powerless")
+	failing := prepare(t, choices{ns: ns, config: powerless, hooks: []webhooks.Hook{validate(accept)}})
+	limited, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	g.Expect(failing.mgr.Start(limited)).To(MatchError(And(ContainSubstring("the operator lacks permissions"), ContainSubstring("forbidden"))))
+
+	name := ns + ".example.com"
+	applyRBAC(t, ns, name, "operator")
+	seen := &seen{}
+	op := start(t, choices{ns: ns, name: name, config: impersonate("system:serviceaccount:" + ns + ":operator"),
+		options: func(o *webhooks.Options) {
+			o.Exit = webhooks.RemoveOnExit
+			o.Certificates = webhooks.SelfManaged{Lifetime: 9 * time.Second, Settle: time.Second}
+		},
+		hooks: []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { seen.add("x"); return nil }), mutate(accept)},
+	})
+	inForce(t, op, seen)
+	first := servedCA(t, ns)
+	g.Eventually(func() string { return servedCA(t, ns) }).ShouldNot(Equal(first), "the Secret is rotated")
+	g.Expect(k8s.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "webhook-certificates"}})).To(Succeed())
+	g.Eventually(func() string { return servedCA(t, ns) }).ShouldNot(BeEmpty(), "the Secret is created again")
+	live := configurations(name)[0]
+	g.Expect(k8s.Patch(ctx, live, client.RawPatch(types.MergePatchType, []byte(`{"webhooks":[]}`)))).To(Succeed())
+	g.Eventually(func() []string { return entryNames(name) }).Should(HaveLen(2))
+	g.Expect(op.stop()).To(Succeed())
+	g.Expect(entryNames(name)).To(BeEmpty())
+	g.Expect(op.log.String()).NotTo(ContainSubstring("forbidden"))
+}
