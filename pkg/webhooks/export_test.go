@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -79,3 +80,5 @@ func ReadSecret(secret *corev1.Secret) (keychain, error) { return readSecret(sec
 func NewKeyring(c client.Client, key client.ObjectKey, r rotation, now func() time.Time) *keyring {
 	return &keyring{rotation: r, client: c, key: key, now: now, notify: func() {}}
 }
+
+func (k *keyring) Load(ctx context.Context) error { return k.load(ctx) }
