@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -30,17 +31,18 @@ func FuzzReview(f *testing.F) {
 		req.Warn(req.Diff().String())
 		return nil
 	}
-	b := serve(f, validate(change), mutate(change), webhooks.Mutating(loose(), "u", func(_ context.Context, req *looseRequest) error {
+	handler, err := webhooks.Serve(scheme, webhooks.Options{}, logr.Discard(), validate(change), mutate(change), webhooks.Mutating(loose(), "u", func(_ context.Context, req *looseRequest) error {
 		req.Object.SetLabels(map[string]string{"x": req.Object.GetName()})
 		return nil
 	}))
+	must(err)
 	known := []int{http.StatusOK, http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge}
 	f.Fuzz(func(t *testing.T, body string) {
 		for _, path := range []string{"/v", "/m", "/u"} {
 			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
-			b.handler.ServeHTTP(w, r)
+			handler.ServeHTTP(w, r)
 			var got admissionv1.AdmissionReview
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Response == nil || !slices.Contains(known, w.Code) {
 				t.Fatalf("%d %s: %v", w.Code, w.Body, err)

@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"testing"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-
 	. "github.com/onsi/gomega"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )

@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -51,9 +52,25 @@ func TestMain(m *testing.M) {
 	SetDefaultEventuallyTimeout(20 * time.Second)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	SetDefaultConsistentlyDuration(500 * time.Millisecond)
+	known := goleak.IgnoreCurrent()
 	code := m.Run()
 	must(cp.Stop())
+	if code == 0 {
+		code = leaked(known)
+	}
 	os.Exit(code)
+}
+
+// leaked waits until the goroutines of all operators are gone.
+func leaked(known goleak.Option) int {
+	var err error
+	for range 10 { // each waits for half a second
+		if err = goleak.Find(known); err == nil {
+			return 0
+		}
+	}
+	fmt.Println("goroutines are left behind:", err)
+	return 1
 }
 
 func must(err error) {
