@@ -3,6 +3,7 @@ package webhooks_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -104,4 +107,42 @@ func measure(b *testing.B, handler http.Handler, path string, https bool) {
 	at := func(q float64) float64 { return float64(took[int(q*float64(len(took)-1))].Nanoseconds()) / 1000 }
 	b.ReportMetric(at(0.5), "p50-µs")
 	b.ReportMetric(at(0.99), "p99-µs")
+}
+
+// BenchmarkAdmissionOnTheServer measures what users wait for: one creation through the API server, which calls one
+// webhook; ours and controller-runtime's in turns. The ratios are ours to plain.
+func BenchmarkAdmissionOnTheServer(b *testing.B) {
+	needServer(b)
+	var replicas choices
+	replicas.hooks = []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { return nil })}
+	op := prepare(b, replicas)
+	op.mgr.GetWebhookServer().Register("/plain", admission.WithValidator(scheme, plain{}))
+	op.run(b)
+	op.awaitEntries(b, 1)
+	other := newNamespace(b)
+	theirs := &admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: validatingEntries(op.name)}
+	theirs.Name = other + ".example.com"
+	theirs.Webhooks[0].Name = "plain." + theirs.Name
+	theirs.Webhooks[0].ClientConfig.URL = new(fmt.Sprintf("https://127.0.0.1:%d/plain", op.port))
+	theirs.Webhooks[0].NamespaceSelector.MatchExpressions[0].Values = []string{other}
+	must(k8s.Create(b.Context(), theirs))
+	b.Cleanup(func() { must(k8s.Delete(context.Background(), theirs)) })
+
+	took := map[string][]time.Duration{}
+	for b.Loop() {
+		for _, ns := range []string{op.ns, other} {
+			began := time.Now()
+			must(k8s.Create(b.Context(), widget(ns, "a", 1), client.DryRunAll))
+			took[ns] = append(took[ns], time.Since(began))
+		}
+	}
+	at := func(ns string, q float64) float64 {
+		all := took[ns][len(took[ns])/10:] // without those that made the connections
+		slices.Sort(all)
+		return float64(all[int(q*float64(len(all)-1))].Nanoseconds()) / 1000
+	}
+	b.ReportMetric(at(op.ns, 0.5), "ours-p50-µs")
+	b.ReportMetric(at(other, 0.5), "plain-p50-µs")
+	b.ReportMetric(at(op.ns, 0.5)/at(other, 0.5), "p50-ratio")
+	b.ReportMetric(at(op.ns, 0.99)/at(other, 0.99), "p99-ratio")
 }

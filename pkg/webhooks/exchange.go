@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,6 +23,9 @@ type exchange struct {
 	request  *http.Request
 	answered bool // by the endpoint: the status is in the review
 	written  bool
+
+	mu    sync.Mutex
+	ended bool // the writer is not to be used any more
 }
 
 type exchangeKey struct{}
@@ -35,17 +39,33 @@ func exchangeOf(ctx context.Context) *exchange {
 }
 
 // handlerFor serves an endpoint.
-func handlerFor(e *endpoint, logger logr.Logger) http.Handler {
+func handlerFor(e *endpoint, logger logr.Logger, patience time.Duration) http.Handler {
 	hook := &admission.Webhook{Handler: e, LogConstructor: func(_ logr.Logger, req *admission.Request) logr.Logger {
 		return admission.DefaultLogConstructor(logger, req)
 	}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Not every writer can; those of servers do.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(patience))
 		x := &exchange{ResponseWriter: w, request: r}
+		defer time.AfterFunc(patience, x.cutOff).Stop()
+		defer x.end()
 		w.Header().Set("Content-Type", "application/json")
 		hook.ServeHTTP(x, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 	})
+}
+
+// cutOff ends the reading of a review that does not come. A deadline from the beginning would do the same, and
+// cost each request a detour through the loop of its HTTP/2 connection.
+func (x *exchange) cutOff() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.ended {
+		_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Now()) // those of servers can
+	}
+}
+
+func (x *exchange) end() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ended = true
 }
 
 // Write is given whole reviews.

@@ -14,6 +14,11 @@ import (
 
 // Serve serves hooks as a server does, without one.
 func Serve(scheme *runtime.Scheme, o Options, logger logr.Logger, hooks ...Hook) (http.Handler, error) {
+	return ServePatiently(patience, scheme, o, logger, hooks...)
+}
+
+// ServePatiently waits for reviews for another time.
+func ServePatiently(patience time.Duration, scheme *runtime.Scheme, o Options, logger logr.Logger, hooks ...Hook) (http.Handler, error) {
 	o = o.withDefaults()
 	all, err := prepare(scheme, o, hooks)
 	if err != nil {
@@ -25,7 +30,7 @@ func Serve(scheme *runtime.Scheme, o Options, logger logr.Logger, hooks ...Hook)
 		if err != nil {
 			return nil, err
 		}
-		mux.Handle(o.prefix()+"/"+n.path, handlerFor(e, logger))
+		mux.Handle(o.prefix()+"/"+n.path, handlerFor(e, logger, patience))
 	}
 	return mux, nil
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -199,6 +200,39 @@ func (c *counter) Read(p []byte) (int, error) {
 type broken struct{}
 
 func (*broken) Read([]byte) (int, error) { return 0, errTest }
+
+// A client that does not come to an end is cut off, and harms no other one; without TLS, there is no answer at all.
+func TestSlowClients(t *testing.T) {
+	handler, err := webhooks.ServePatiently(50*time.Millisecond, scheme, webhooks.Options{}, logr.Discard(), validate(accept))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	begun := `{"a":"` + strings.Repeat("x", 1<<16) // more than clients keep in a buffer
+	for _, http2 := range []bool{false, true} {
+		g := NewWithT(t)
+		server := httptest.NewUnstartedServer(handler)
+		server.EnableHTTP2 = http2
+		server.StartTLS()
+		never, release := io.Pipe()
+		response, err := server.Client().Post(server.URL+"/v", "application/json", io.MultiReader(strings.NewReader(begun), never))
+		_ = release.Close() // the client would wait for it
+		if err == nil {
+			g.Expect(response.StatusCode).To(Equal(http.StatusBadRequest))
+			_ = response.Body.Close()
+		}
+		response, err = server.Client().Post(server.URL+"/v", "application/json", strings.NewReader(review()))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(response.StatusCode).To(Equal(http.StatusOK))
+		_ = response.Body.Close()
+		response, err = http.Post("http"+strings.TrimPrefix(server.URL, "https")+"/v", "application/json", strings.NewReader(review()))
+		if err == nil {
+			g.Expect(response.StatusCode).To(Equal(http.StatusBadRequest))
+			_ = response.Body.Close()
+		}
+		http.DefaultClient.CloseIdleConnections()
+		server.Client().CloseIdleConnections()
+		server.CloseClientConnections()
+		server.Close()
+	}
+}
 
 // Objects that do not decode into the type are denied, with the reason: the failure policy cannot let them through.
 func TestObjectsThatDoNotDecode(t *testing.T) {

@@ -126,7 +126,7 @@ func (s *Server) register(all []named) (err error) {
 		if err != nil {
 			return err
 		}
-		server.Register(s.options.prefix()+"/"+n.path, handlerFor(e, logger))
+		server.Register(s.options.prefix()+"/"+n.path, handlerFor(e, logger, patience))
 	}
 	return nil
 }
