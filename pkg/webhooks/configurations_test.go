@@ -197,3 +197,17 @@ func TestPermissions(t *testing.T) {
 	g.Expect(entryNames(name)).To(BeEmpty())
 	g.Expect(op.log.String()).NotTo(ContainSubstring("forbidden"))
 }
+
+// What cannot be set up is told at once: a path that is taken, a webhook server of another make.
+func TestSetupFails(t *testing.T) {
+	needServer(t)
+	g := NewWithT(t)
+	op := prepare(t, choices{hooks: []webhooks.Hook{validate(accept)}})
+	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Validate("hooks/v", accept).Complete()).
+		To(MatchError(ContainSubstring("rename the handler, or put all hooks into one server")))
+	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Validate("w", accept).Mutate("m", accept, webhooks.TimeoutSeconds(31)).Complete()).
+		To(MatchError(And(ContainSubstring(`Mutate("m")`), ContainSubstring("TimeoutSeconds"))))
+	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Validate("other", accept).Complete()).To(Succeed())
+	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Complete()).To(Succeed(), "nothing to serve")
+	g.Expect(op.server.Validate()).To(Succeed())
+}

@@ -68,17 +68,18 @@ func (s *Server) SetupWithManager() error {
 	}
 	custodian := &custodian{mgr: s.mgr, drain: s.options.Drain, leaving: func() { s.leaving.Store(true) }}
 	switch c := s.options.Certificates.(type) {
-	case SelfManaged:
-		ring := c.keyring(s.options, direct, steward.nudge)
-		steward.authority, custodian.keyring = ring, ring
-		if len(all) > 0 {
-			err = useCertificates(s.mgr.GetWebhookServer(), ring)
-		}
 	case Files:
 		steward.authority = c
-	}
-	if err != nil {
-		return err
+	case SelfManaged:
+		if len(all) == 0 {
+			steward.authority = Files{} // nothing is served: there is nothing to be trusted
+			break
+		}
+		ring := c.keyring(s.options, direct, steward.nudge)
+		steward.authority, custodian.keyring = ring, ring
+		if err := useCertificates(s.mgr.GetWebhookServer(), ring); err != nil {
+			return err
+		}
 	}
 	if len(all) > 0 {
 		if err := s.register(all); err != nil {

@@ -14,15 +14,15 @@ import (
 // watch calls changed for each state of one object that is seen, and when it is gone, until the context ends. It
 // asks the API server for that object alone: nothing else is cached, and nothing else has to be allowed.
 func watch(ctx context.Context, mgr manager.Manager, obj client.Object, changed func(client.Object)) error {
-	by := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", obj.GetName())}
+	only := fields.OneTermEqualSelector("metadata.name", obj.GetName())
 	if namespace := obj.GetNamespace(); namespace != "" {
-		by.Namespaces = map[string]cache.Config{namespace: {}}
+		only = fields.AndSelectors(only, fields.OneTermEqualSelector("metadata.namespace", namespace))
 	}
 	c, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(),
 		Scheme:     clientgoscheme.Scheme,
 		Mapper:     mgr.GetRESTMapper(),
-		ByObject:   map[client.Object]cache.ByObject{obj: by},
+		ByObject:   map[client.Object]cache.ByObject{obj: {Field: only}},
 	})
 	if err != nil {
 		return err
