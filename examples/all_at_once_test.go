@@ -23,7 +23,8 @@ func allAtOnce(e *example) {
 	e.Expect(orders.get("metadata", "annotations", "all.example.com/last-handled-configuration")).To(MatchJSON(
 		`{"metadata":{"labels":{"tier":"gold"}},"spec":{"nodes":2,"users":["alice","bob"],"version":"16"}}`))
 	e.Expect(orders.get("metadata", "finalizers")).To(Equal([]any{"all.example.com/finalizer"}))
-	e.Eventually(orders.events).Should(ConsistOf("Provisioned: There are 2 nodes"))
+	e.Eventually(orders.events).Should(ConsistOf("Provisioned: There are 2 nodes",
+		"HandlerRecovered: provision: it has succeeded after 1 failed attempts"))
 	book := orders.owned(corev1.SchemeGroupVersion.String(), "ConfigMap", "orders-address")
 	e.Eventually(book.field("data", "address")).Should(Equal("orders.db.example.com"))
 	e.Eventually(func() (string, error) { return fetch(metrics + "/kopf/probes") }).Should(MatchJSON(`{"versions":1}`))

@@ -91,7 +91,7 @@ func (e *Engine) accompany(ctx context.Context, c *cycle) {
 }
 
 // taskFor makes the task of one object.
-func (e *Engine) taskFor(c *cycle, id string, b Background) (task daemons.Task, err error) {
+func (e *Engine) taskFor(c *cycle, id string, b *Background) (task daemons.Task, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("its InitialDelayFunc panicked: %v", value)
@@ -102,7 +102,7 @@ func (e *Engine) taskFor(c *cycle, id string, b Background) (task daemons.Task, 
 	task.Policy, task.Kind, task.Object = b.Policy, e.Name, client.ObjectKeyFromObject(c.before)
 	uid := c.before.GetUID()
 	task.Run = func(ctx context.Context, attempt progress.Attempt) error {
-		return e.iterate(ctx, uid, id, &b, companion, attempt)
+		return e.iterate(ctx, uid, id, b, companion, attempt)
 	}
 	if b.Delay != nil {
 		task.InitialDelay = max(0, b.Delay(c.before.DeepCopyObject().(client.Object)))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,9 +28,12 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 	}
 	obj := shared.DeepCopyObject().(client.Object)
 	e.identify(obj)
-	c := &cycle{memory: &inventory.Memory{}}
-	if err := c.begin(obj); err != nil {
-		return err
+	c := &cycle{memory: &inventory.Memory{}, before: obj, object: obj}
+	begin := func() error { // mostly nothing is changed, and its JSON form not needed
+		if c.content != nil {
+			return nil
+		}
+		return c.begin(obj)
 	}
 	ctx = inventory.IntoContext(ctx, e.memories.Memos(uid))
 	ctx = log.IntoContext(ctx, e.Log.WithValues(
@@ -39,12 +43,27 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 		ID: id, Object: obj.DeepCopyObject().(client.Object), OldKnown: true, Reason: b.reason(), Attempt: attempt,
 		Notify: e.notifierFor(obj), Latest: e.latest(obj), ConditionOptions: e.conditionOptions(),
 	}
-	call.Flush = e.flusher(c, call)
+	flush := e.flusher(c, call)
+	call.Flush = func(ctx context.Context) error {
+		if err := begin(); err != nil {
+			return err
+		}
+		return flush(ctx)
+	}
 	if b.Field != nil {
+		if err := begin(); err != nil {
+			return err
+		}
 		call.Field[1], _ = diff.Lookup(c.content, b.Field.Path...)
 		call.Field[0] = call.Field[1]
 	}
 	failed := b.Do(ctx, call)
+	if call.Result == nil && reflect.DeepEqual(obj, call.Object) {
+		return failed
+	}
+	if err := begin(); err != nil {
+		return first(failed, err)
+	}
 	doc, err := e.changes(ctx, c, call.Object)
 	if failed == nil && call.Result != nil {
 		doc = patching.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))

@@ -28,7 +28,7 @@ type Kind struct {
 	// Indexes learn of every state first.
 	Indexes registry.Registry[Indexed]
 	// Backgrounds accompany the objects.
-	Backgrounds registry.Registry[Background]
+	Backgrounds registry.Registry[*Background]
 	// Fields count as essential, wherever they are.
 	Fields [][]string
 	// Conditions are the types whose transitions handlers want to know.

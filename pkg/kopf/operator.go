@@ -13,6 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
 // An Operator calls the handlers of its resources. It is a manager.Runnable: add it to a manager.
@@ -30,6 +31,7 @@ type Operator struct {
 	memos            inventory.Memos // of the activities
 	stuckAfter       time.Duration
 	peers            *peering.Options
+	webhooks         webhooks.Options
 
 	mu      sync.Mutex
 	started bool
@@ -43,7 +45,7 @@ var _ interface {
 	manager.LeaderElectionRunnable
 } = (*Operator)(nil)
 
-// New declares an operator. It never fails and starts nothing: mistakes are told by [Operator.Validate],
+// New declares an operator. It never fails and starts nothing, but it registers admission handlers with the manager's webhook server: mistakes are told by [Operator.Validate],
 // and by the start.
 //
 //	mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
@@ -61,6 +63,9 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 			continue
 		}
 		opt.applyTo(o)
+	}
+	if err := o.admits(); err != nil {
+		o.mistake(err)
 	}
 	return o
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
 // A Resource is one kind of objects with its handlers. Make it with [For], add handlers to it, and
@@ -27,6 +28,7 @@ type declared[T client.Object] struct {
 	handlers []*handlerOf[T]
 	indexes  []indexOf[T]
 	children []child
+	hooks    []webhooks.Hook
 	resourceOptions
 }
 

@@ -38,13 +38,24 @@ func (o *Operator) Start(ctx context.Context) error {
 		}
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
-	err = o.handle(ctx, kinds)
+	watched, resources := o.watched(kinds)
+	err = o.handle(ctx, watched, resources)
 	cleaned := o.perform(context.WithoutCancel(ctx), "cleanup", o.cleanup)
 	return errors.Join(err, cleaned)
 }
 
+// watched are the kinds that have more than admission handlers, with their resources.
+func (o *Operator) watched(all []engine.Kind) (kinds []engine.Kind, resources []resource) {
+	for i, r := range o.resources {
+		if !r.onlyAdmits() {
+			kinds, resources = append(kinds, all[i]), append(resources, r)
+		}
+	}
+	return kinds, resources
+}
+
 // handle runs a controller for each kind.
-func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
+func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []resource) error {
 	scopes, err := o.discover(ctx, kinds)
 	if err != nil {
 		return err
@@ -71,7 +82,7 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
 	controllers := make([]controller.Controller, len(kinds))
 	for i, kind := range kinds {
 		engines[i] = engine.New(settings, kind)
-		if controllers[i], err = o.controller(engines[i], o.resources[i], scopes[i], gate); err != nil {
+		if controllers[i], err = o.controller(engines[i], resources[i], scopes[i], gate); err != nil {
 			return fmt.Errorf("%s: %w", kind.GVK.Kind, err)
 		}
 	}
@@ -82,6 +93,10 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind) error {
 		defer obey(peers, o.peers.Namespaces, engines)()
 		group.Go(func() error { return peers.Start(ctx) })
 	}
+	group.Go(func() error {
+		<-ctx.Done() // there may be no other reason to stay
+		return nil
+	})
 	for i, c := range controllers {
 		defer engines[i].Close()
 		group.Go(func() error { return engines[i].Background(ctx) })

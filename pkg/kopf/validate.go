@@ -14,6 +14,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
 // A resource is a [Resource] of any type.
@@ -22,6 +23,8 @@ type resource interface {
 	kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error)
 	options() *resourceOptions
 	owned() []child
+	admission() []webhooks.Hook
+	onlyAdmits() bool
 	identity() any // the same for all views
 	controllerName(scheme *runtime.Scheme) string
 }
@@ -121,8 +124,8 @@ func (r *Resource[T]) kind(scheme *runtime.Scheme, store progress.Store, c clien
 
 // register hands the handlers over to the engine, and tells what is wrong with them.
 func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store progress.Store, c client.Client) (problems []error) {
-	if len(r.handlers)+len(r.indexes) == 0 {
-		problems = append(problems, errors.New("it has no handlers: add one, such as OnCreate"))
+	if len(r.handlers)+len(r.indexes)+len(r.hooks) == 0 {
+		problems = append(problems, errNoHandlers)
 	}
 	ids := map[string]bool{}
 	complain := func(h *handlerOf[T], mistakes ...error) {
@@ -158,7 +161,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 			_ = kind.Levels.Add(h.fullID(), h.fullID(), h.forEngine(c))
 		}
 		if h.role == daemon || h.role == timer {
-			_ = kind.Backgrounds.Add(h.fullID(), h.fullID(), engine.Background{Handler: h.forEngine(c), Task: h.task, Delay: h.delay})
+			_ = kind.Backgrounds.Add(h.fullID(), h.fullID(), &engine.Background{Handler: h.forEngine(c), Task: h.task, Delay: h.delay})
 		}
 	}
 	for _, x := range r.indexes {
