@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
@@ -66,7 +65,8 @@ func (r *Resource[T]) admission() []webhooks.Hook {
 }
 
 // onlyAdmits reports whether a resource has admission handlers and no others: its objects are not watched.
-func (r *Resource[T]) onlyAdmits() bool { return len(r.hooks) > 0 && len(r.handlers)+len(r.indexes) == 0 }
+func (r *Resource[T]) onlyAdmits() bool {
+	return len(r.hooks) > 0 && len(r.handlers)+len(r.indexes) == 0
+}
 
 var errNoHandlers = errors.New("it has no handlers: add one, such as OnCreate")
-
