@@ -29,7 +29,7 @@ SEED ?=
 help: ## This list
 	@awk 'BEGIN { FS = ":.*## "; print "make <target>" } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
 demo: controlplane ## An operator at work on a real API server; KEEP=1 leaves it running
@@ -44,6 +44,10 @@ test: controlplane note-race ## All tests, those on a real API server too; TESTF
 		echo "cd $$module && go test $(RACE) -shuffle=on -timeout 40m $(TESTFLAGS) ./..."; \
 		(cd $$module && go test $(RACE) -shuffle=on -timeout 40m $(TESTFLAGS) ./...) || status=1; \
 	done; exit $$status
+
+.PHONY: controller-manager
+controller-manager: ## Build kube-controller-manager too: test/collection needs it, and skips itself without
+	@cd hack/controlplane && go run . -out ../../bin/controlplane kube-controller-manager
 
 .PHONY: test-unit
 test-unit: note-race ## Only the tests that need no API server: seconds, once compiled

@@ -1,7 +1,9 @@
 // Command controlplane builds etcd and kube-apiserver, the real ones, from the Go module
-// proxy: the versions stand in this folder's go.mod, their checksums in go.sum.
+// proxy: the versions stand in this folder's go.mod, their checksums in go.sum. Others are built
+// when they are named; only kube-controller-manager is there to be named.
 //
 //	go run . -out ../../bin/controlplane
+//	go run . -out ../../bin/controlplane kube-controller-manager
 //
 // It does nothing when the binaries of these versions are in the folder already, or when
 // KUBEBUILDER_ASSETS names a folder to use instead.
@@ -16,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,40 +29,72 @@ type target struct {
 	pkg    string // of its main package
 	module string // whose version is the program's
 	flags  string // for the linker, with %s for the version
+	extra  bool   // it is built only when it is named
 }
 
 var targets = []target{
-	{"etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ""},
-	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes",
-		"-X k8s.io/component-base/version.gitVersion=%s"},
+	{"etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", "", false},
+	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes", kubernetesFlags, false},
+	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes", kubernetesFlags, true},
 }
+
+const kubernetesFlags = "-X k8s.io/component-base/version.gitVersion=%s"
 
 func main() {
 	out := flag.String("out", filepath.Join("..", "..", "bin", "controlplane"), "folder for the binaries")
 	flag.Parse()
-	if err := run(*out); err != nil {
+	if err := run(*out, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out string) error {
-	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
-		fmt.Println("control plane: KUBEBUILDER_ASSETS is set, nothing to build:", dir)
-		return nil
-	}
-	out, err := filepath.Abs(out)
+func run(out string, names []string) error {
+	wanted, err := choose(names)
 	if err != nil {
+		return err
+	}
+	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
+		return use(dir, wanted)
+	}
+	if out, err = filepath.Abs(out); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	for _, t := range targets {
+	for _, t := range wanted {
 		if err := ensure(out, t); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
+	return nil
+}
+
+// choose returns the programs of these names; without any, those that every test needs.
+func choose(names []string) ([]target, error) {
+	var wanted []target
+	for _, t := range targets {
+		if slices.Contains(names, t.name) || len(names) == 0 && !t.extra {
+			wanted = append(wanted, t)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(targets, func(t target) bool { return t.name == name }) {
+			return nil, fmt.Errorf("%q cannot be built here: name some of etcd, kube-apiserver, kube-controller-manager, or nothing", name)
+		}
+	}
+	return wanted, nil
+}
+
+// use leaves the programs to a folder of the user's. Those that not everybody has are looked for.
+func use(dir string, wanted []target) error {
+	for _, t := range wanted {
+		if _, err := os.Stat(filepath.Join(dir, t.name)); t.extra && err != nil {
+			return fmt.Errorf("KUBEBUILDER_ASSETS is set, but has no %s: put it there, or unset the variable: %w", t.name, err)
+		}
+	}
+	fmt.Println("control plane: KUBEBUILDER_ASSETS is set, nothing to build:", dir)
 	return nil
 }
 
@@ -88,7 +123,7 @@ func ensure(out string, t target) error {
 
 func build(binary, version string, t target) error {
 	fmt.Printf("control plane: building %s %s from its Go modules on %d cores "+
-		"(kube-apiserver from nothing takes about 4 minutes on two cores; afterwards it is cached)\n",
+		"(the largest from nothing takes about 4 minutes on two cores; afterwards it is cached)\n",
 		t.name, version, runtime.NumCPU())
 	deps, err := goOutput("list", "-deps", t.pkg)
 	if err != nil {

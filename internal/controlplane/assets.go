@@ -57,13 +57,15 @@ func findAssets(starts ...string) (string, error) {
 func complete(dir string) error {
 	var errs []error
 	for _, name := range []string{"etcd", "kube-apiserver"} {
-		path := filepath.Join(dir, name)
-		switch info, err := os.Stat(path); {
-		case err != nil:
-			errs = append(errs, err)
-		case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
-			errs = append(errs, fmt.Errorf("%s is not a program", path))
-		}
+		errs = append(errs, isProgram(filepath.Join(dir, name)))
 	}
 	return errors.Join(errs...)
+}
+
+func isProgram(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0) {
+		err = fmt.Errorf("%s is not a program", path)
+	}
+	return err
 }

@@ -21,8 +21,9 @@
 // # Flow
 //
 // Start makes a folder in the temporary directory, starts the guard (a small sh that reads from
-// a pipe of this process), then etcd, then kube-apiserver, then installs the CRDs. Stop closes
-// the pipe: the guard kills the two servers, removes the folder, and ends.
+// a pipe of this process), then etcd, then kube-apiserver, then installs the CRDs, then starts
+// kube-controller-manager if it is asked for. Stop closes the pipe: the guard kills the servers,
+// removes the folder, and ends.
 //
 // # Guarantees
 //
@@ -33,15 +34,17 @@
 //
 // # Assumptions
 //
-// The binaries were built by make controlplane, or KUBEBUILDER_ASSETS names a folder with them.
-// There is /bin/sh, and programs may run from the temporary directory. A start takes seconds;
-// 60 are allowed for each server, unless KUBEBUILDER_CONTROLPLANE_START_TIMEOUT says otherwise.
+// The binaries were built by make controlplane, and kube-controller-manager, which few need, by make
+// controller-manager; or KUBEBUILDER_ASSETS names a folder with them. There is /bin/sh, and programs
+// may run from the temporary directory. A start takes seconds; 60 are allowed for each server, unless
+// KUBEBUILDER_CONTROLPLANE_START_TIMEOUT says otherwise.
 //
 // # Caveats
 //
-// There are no controllers, as usual with envtest: no garbage collection, no end of a namespace's
-// deletion, no pods that run. The audit log has full bodies, those of secrets included, and grows
-// in the temporary directory until Stop. On other systems there is no guard.
+// Without Options.Controllers there are no controllers, as usual with envtest: no garbage collection,
+// no end of a namespace's deletion. Pods never run in any case. Of kinds whose CRDs are installed after
+// Start, the garbage collector learns within half a minute. The audit log has full bodies, those of
+// secrets included, and grows in the temporary directory until Stop. On other systems there is no guard.
 //
 // # Errors
 //

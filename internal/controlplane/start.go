@@ -43,6 +43,10 @@ type Options struct {
 	// {"feature-gates": {"WatchList=false"}}. The values replace envtest's defaults for the flag;
 	// a flag with no values is left out.
 	Args map[string][]string
+	// Controllers starts kube-controller-manager too, with some of its controllers: the garbage
+	// collector, those of deployments and replica sets, and the one that ends the deletion of
+	// namespaces. Without the binary, Start returns [ErrNoControllers].
+	Controllers bool
 }
 
 // A ControlPlane is a running kube-apiserver with its etcd.
@@ -50,13 +54,14 @@ type ControlPlane struct {
 	// Config is the access of an administrator, with no limit of requests on the client's side.
 	Config *rest.Config
 
-	dir        string // everything of this control plane is in there
-	plane      envtest.ControlPlane
-	guard      *guard
-	kubeconfig []byte
-	client     *http.Client
-	audited    bool
-	auditStart int64
+	dir         string // everything of this control plane is in there
+	plane       envtest.ControlPlane
+	controllers *process // nil if there are none
+	guard       *guard
+	kubeconfig  []byte
+	client      *http.Client
+	audited     bool
+	auditStart  int64
 
 	stopping sync.Once
 	stopErr  error
@@ -72,6 +77,11 @@ func Start(opts Options) (*ControlPlane, error) {
 	assets, err := Assets()
 	if err != nil {
 		return nil, err
+	}
+	if opts.Controllers {
+		if err := hasControllers(assets); err != nil {
+			return nil, err
+		}
 	}
 	for attempt := 1; ; attempt++ {
 		cp, err := start(assets, opts)
@@ -128,6 +138,11 @@ func (cp *ControlPlane) run(assets string, opts Options) error {
 	if err := cp.install(opts); err != nil {
 		return err
 	}
+	if opts.Controllers {
+		if err := cp.startControllers(assets); err != nil {
+			return err
+		}
+	}
 	if cp.audited {
 		cp.auditStart, err = cp.auditSize()
 	}
@@ -136,12 +151,9 @@ func (cp *ControlPlane) run(assets string, opts Options) error {
 
 // launch starts the two servers. Each logs to a file, for the error message if it fails.
 func (cp *ControlPlane) launch(assets string, opts Options) error {
-	timeout := startTimeout
-	if value := os.Getenv(envStartTimeout); value != "" {
-		var err error
-		if timeout, err = time.ParseDuration(value); err != nil {
-			return fmt.Errorf("%s is no duration like 90s: %w", envStartTimeout, err)
-		}
+	timeout, err := allowedToStart()
+	if err != nil {
+		return err
 	}
 	etcd := &envtest.Etcd{
 		DataDir:      cp.path("etcd"),
@@ -160,7 +172,6 @@ func (cp *ControlPlane) launch(assets string, opts Options) error {
 			return err
 		}
 	}
-	var err error
 	if etcd.Path, err = cp.guard.wrap(filepath.Join(assets, "etcd")); err != nil {
 		return err
 	}
@@ -190,14 +201,27 @@ func (cp *ControlPlane) launch(assets string, opts Options) error {
 		}
 	}
 	if err := cp.plane.Start(); err != nil {
-		return cp.explain(err)
+		return cp.explain(err, "make controlplane", "kube-apiserver", "etcd")
 	}
 	return nil
 }
 
-// explain adds the end of the log of the server that failed.
-func (cp *ControlPlane) explain(err error) error {
-	for _, server := range []string{"kube-apiserver", "etcd"} {
+// allowedToStart is the time for one server.
+func allowedToStart() (time.Duration, error) {
+	value := os.Getenv(envStartTimeout)
+	if value == "" {
+		return startTimeout, nil
+	}
+	timeout, err := time.ParseDuration(value)
+	if err != nil {
+		return 0, fmt.Errorf("%s is no duration like 90s: %w", envStartTimeout, err)
+	}
+	return timeout, nil
+}
+
+// explain adds the end of the log of the server that failed: the first of these that has logged anything.
+func (cp *ControlPlane) explain(err error, build string, servers ...string) error {
+	for _, server := range servers {
 		log, readErr := os.ReadFile(cp.path(server + ".log"))
 		if readErr != nil || len(log) == 0 {
 			continue
@@ -208,8 +232,8 @@ func (cp *ControlPlane) explain(err error) error {
 		lines := strings.Split(strings.TrimSpace(string(log)), "\n")
 		lines = lines[max(0, len(lines)-15):]
 		return fmt.Errorf("%w (if the machine is just slow, set %s=3m; "+
-			"if the binary is broken, run `make controlplane` again). The log of %s ends with:\n%s",
-			err, envStartTimeout, server, strings.Join(lines, "\n"))
+			"if the binary is broken, run `%s` again). The log of %s ends with:\n%s",
+			err, envStartTimeout, build, server, strings.Join(lines, "\n"))
 	}
 	return fmt.Errorf("%w, and nothing was logged (may programs be run from %s? if not, set TMPDIR)",
 		err, filepath.Dir(cp.dir))
@@ -252,7 +276,7 @@ func (cp *ControlPlane) Stop() error {
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
 			err = nil // the guard was faster
 		}
-		if err = errors.Join(err, os.RemoveAll(cp.dir)); err != nil {
+		if err = errors.Join(err, cp.controllers.stop(), os.RemoveAll(cp.dir)); err != nil {
 			cp.stopErr = fmt.Errorf("control plane: not stopped in good order "+
 				"(end with `kill` what `ps` shows of %s, and remove that folder): %w", cp.dir, err)
 		}
@@ -280,6 +304,15 @@ func (cp *ControlPlane) WriteKubeconfig(path string) error {
 		return fail(err)
 	}
 	return nil
+}
+
+// Log returns what a server has logged so far: etcd, kube-apiserver or kube-controller-manager. It ends with Stop.
+func (cp *ControlPlane) Log(server string) (string, error) {
+	log, err := os.ReadFile(cp.path(server + ".log"))
+	if err != nil {
+		return "", fmt.Errorf("control plane: no log of %q (was it started, and not stopped?): %w", server, err)
+	}
+	return string(log), nil
 }
 
 func (cp *ControlPlane) path(name string) string {

@@ -1,0 +1,190 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+const (
+	controllerManager = "kube-controller-manager"
+	// ControllersUser is the name under which the controllers write, to be told from others in the audit log.
+	ControllersUser = "system:" + controllerManager
+)
+
+// ErrNoControllers says that kube-controller-manager was asked for, but is not built: few tests need it.
+var ErrNoControllers = errors.New("kube-controller-manager is not there")
+
+// controllers are those that run: each further one costs watches, and writes in namespaces that tests look at.
+var controllers = []string{
+	"deployment-controller",
+	"garbage-collector-controller",
+	"namespace-controller",
+	"replicaset-controller",
+}
+
+// A process is a program that envtest does not know of.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it is over
+}
+
+// hasControllers tells whether the folder has the program that runs the controllers.
+func hasControllers(assets string) error {
+	err := isProgram(filepath.Join(assets, controllerManager))
+	switch {
+	case err == nil:
+		return nil
+	case os.Getenv(envAssets) != "":
+		return fmt.Errorf("control plane: %w: put it into the folder that %s names, "+
+			"or unset that and run `make controller-manager` in the root of the repository: %w", ErrNoControllers, envAssets, err)
+	}
+	return fmt.Errorf("control plane: %w: run `make controller-manager` in the root of the repository: %w", ErrNoControllers, err)
+}
+
+// startControllers starts kube-controller-manager when all kinds are there: its garbage collector looks for new ones
+// every half minute only.
+func (cp *ControlPlane) startControllers(assets string) error {
+	timeout, err := allowedToStart()
+	if err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	args, err := cp.controllersArgs(port)
+	if err != nil {
+		return err
+	}
+	if err := cp.spawn(filepath.Join(assets, controllerManager), args); err != nil {
+		return err
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, timeout, true,
+		func(ctx context.Context) (bool, error) {
+			select {
+			case <-cp.controllers.ended:
+				return false, fmt.Errorf("%s has ended: %s", controllerManager, cp.controllers.cmd.ProcessState)
+			default:
+			}
+			last = cp.controllersHealth(ctx, port)
+			return last == nil, nil
+		})
+	if err != nil {
+		return cp.explain(errors.Join(err, last), "make controller-manager", controllerManager)
+	}
+	return nil
+}
+
+func (cp *ControlPlane) controllersArgs(port string) ([]string, error) {
+	user, err := cp.plane.AddUser(envtest.User{Name: ControllersUser, Groups: []string{"system:masters"}}, &rest.Config{})
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := user.KubeConfig()
+	if err != nil {
+		return nil, err
+	}
+	file := cp.path(controllerManager + ".kubeconfig")
+	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
+		return nil, err
+	}
+	return []string{
+		"--kubeconfig=" + file,
+		"--controllers=" + strings.Join(controllers, ","),
+		"--leader-elect=false",
+		"--bind-address=127.0.0.1",
+		"--secure-port=" + port,
+		"--cert-dir=" + cp.path(controllerManager),
+		"--kube-api-qps=500", // what it does is to be awaited, not its own limits
+		"--kube-api-burst=1000",
+		"--profiling=false",
+	}, nil
+}
+
+// spawn starts the program under the guard.
+func (cp *ControlPlane) spawn(binary string, args []string) error {
+	program, err := cp.guard.wrap(binary)
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(cp.path(filepath.Base(binary) + ".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the program has its own handle
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	cp.controllers = &process{cmd, make(chan struct{})}
+	go func() {
+		_ = cmd.Wait()
+		close(cp.controllers.ended)
+	}()
+	return nil
+}
+
+// stop ends the process, if it is not the guard that has done so.
+func (p *process) stop() error {
+	if p == nil {
+		return nil
+	}
+	err := p.cmd.Process.Kill()
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	<-p.ended
+	return err
+}
+
+// controllersHealth asks whether the program serves. It has made its certificate itself.
+func (cp *ControlPlane) controllersHealth(ctx context.Context, port string) error {
+	certificate, err := os.ReadFile(filepath.Join(cp.path(controllerManager), controllerManager+".crt"))
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certificate)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+port+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s is not healthy: %s", controllerManager, response.Status)
+	}
+	return nil
+}
+
+// freePort finds one that nobody listens on. That may change; then Start tries again.
+func freePort() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("no port is free on 127.0.0.1: %w", err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	return port, err
+}
