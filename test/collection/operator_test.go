@@ -2,7 +2,6 @@ package collection
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/go-logr/logr/funcr"
@@ -49,22 +48,4 @@ func start(namespace string, options ...kopf.Option) (stop func()) {
 	})
 	DeferCleanup(stop)
 	return stop
-}
-
-// calls notes which handlers were called, in order.
-type calls struct {
-	mu   sync.Mutex
-	list []string
-}
-
-func (c *calls) notef(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.list = append(c.list, fmt.Sprintf(format, args...))
-}
-
-func (c *calls) all() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]string(nil), c.list...)
 }
