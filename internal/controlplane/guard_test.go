@@ -84,6 +84,28 @@ func TestGuardSparesStrangers(t *testing.T) {
 	g.Expect(stranger.Wait()).To(Succeed(), "it ended by itself")
 }
 
+func TestGuardEndsControllers(t *testing.T) {
+	g := NewWithT(t)
+	tmp := needControllers(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), envChild+"="+withControllers)
+	stdin, err := cmd.StdinPipe() // open until the end
+	g.Expect(err).NotTo(HaveOccurred())
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(cmd.Start()).To(Succeed())
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(line).To(HavePrefix("serving https://"))
+	g.Expect(processes(t, tmp)).To(HaveLen(4), "etcd, kube-apiserver, kube-controller-manager and the guard")
+
+	g.Expect(cmd.Process.Kill()).To(Succeed())
+	_ = cmd.Wait()
+	g.Eventually(func() map[int]string { return processes(t, tmp) }, patience, interval).Should(BeEmpty())
+	g.Eventually(func() []string { return entries(t, tmp) }, patience, interval).Should(BeEmpty())
+}
+
 func TestServersStartOnlyUnderAGuard(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir() + "/it's here"

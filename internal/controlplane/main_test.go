@@ -21,11 +21,14 @@ const (
 )
 
 // With this variable the test binary is a program that starts a control plane and never stops it.
-const envChild = "KOPF_CONTROLPLANE_TEST_CHILD"
+const (
+	envChild        = "KOPF_CONTROLPLANE_TEST_CHILD"
+	withControllers = "with controllers"
+)
 
 func child() {
 	config := func() string {
-		cp, err := Start(Options{})
+		cp, err := Start(Options{Controllers: os.Getenv(envChild) == withControllers})
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
