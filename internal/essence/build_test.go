@@ -209,3 +209,14 @@ func TestBuildLeavesItsArgumentAlone(t *testing.T) {
 	got["new"] = "x"
 	equal(t, "object, after the essence was changed at its upper levels", content.Object, before.Object)
 }
+
+// What package children notes on a child is no change of it.
+func TestOwnNotesDoNotCount(t *testing.T) {
+	got := essence.Shape{}.Build(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+		"kopf-runtime.dev/applied.operator": "hash", "example.com/kopf-runtime.dev": "kept",
+	}}})
+	want := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/kopf-runtime.dev": "kept"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

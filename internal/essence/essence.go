@@ -13,6 +13,7 @@ import (
 )
 
 const (
+	ownDomain     = "kopf-runtime.dev" // of what else we note on objects, for children, say
 	lastApplied   = "kubectl.kubernetes.io/last-applied-configuration"
 	markerSuffix  = "/kopf-managed"
 	managedDomain = "." + progress.DefaultPrefix
@@ -104,7 +105,7 @@ func isManaged(key string, all map[string]any) bool {
 	if !ok {
 		return false
 	}
-	if prefix == progress.DefaultPrefix || strings.HasSuffix(prefix, managedDomain) {
+	if prefix == progress.DefaultPrefix || prefix == ownDomain || strings.HasSuffix(prefix, managedDomain) {
 		return true
 	}
 	_, marked := all[prefix+markerSuffix]
