@@ -1,0 +1,180 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/test/simulation/apiserver"
+)
+
+// withPeerings adds an API server for peering objects.
+func withPeerings(config *rest.Config) *rest.Config {
+	group := schema.GroupVersion{Group: peeringv1.Group, Version: peeringv1.Version}
+	peers := apiserver.New(group, apiserver.Resource{Kind: "KopfPeering", Plural: peeringv1.NamespacedPlural})
+	others := config.Transport
+	config = rest.CopyConfig(config)
+	config.Transport = transport(func(r *http.Request) (*http.Response, error) {
+		if strings.Contains(r.URL.Path, "/"+peeringv1.Group) {
+			return peers.RoundTrip(r)
+		}
+		return others.RoundTrip(r)
+	})
+	return config
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// PEER-50, PEER-51, PEER-53, B-12: a busy operator is paused at any moment. While it is, nothing is started; after
+// it, nothing is lost, and daemons and timers are back, once.
+func TestPausesOfABusyOperator(t *testing.T) {
+	const crowd = 6
+	var pauses, starts atomic.Int64
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			dice := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // it has to be the same again
+			config, scheme, users := newWorld(t)
+			config = withPeerings(config)
+			meeting := &unstructured.Unstructured{}
+			meeting.SetGroupVersionKind(schema.GroupVersionKind{Group: peeringv1.Group, Version: peeringv1.Version, Kind: "KopfPeering"})
+			meeting.SetNamespace(namespace)
+			meeting.SetName("default")
+			other, err := client.New(config, client.Options{Scheme: scheme})
+			must(t, err)
+			must(t, other.Create(t.Context(), meeting))
+			writes := func(status string) {
+				body := fmt.Sprintf(`{"status":{"laptop":%s}}`, status)
+				must(t, other.Patch(t.Context(), meeting.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body))))
+				synctest.Wait() // the operator has seen it
+			}
+
+			var frozen atomic.Bool
+			var mu sync.Mutex
+			last, running, ticks := map[string]int{}, map[string]int{}, map[string]time.Time{}
+			begins := func(what string) {
+				starts.Add(1)
+				if frozen.Load() {
+					t.Errorf("seed %d: %s is started during a pause", seed, what)
+				}
+			}
+			update := func(id string) kopf.Handler[widget] {
+				return func(ctx context.Context, req *kopf.Request[widget]) error {
+					begins(id)
+					mu.Lock()
+					pause, fails := time.Duration(dice.Int64N(int64(time.Second))), dice.IntN(3) == 0
+					mu.Unlock()
+					select {
+					case <-time.After(pause):
+					case <-ctx.Done():
+					}
+					if fails {
+						return kopf.Temporary(errors.New("no luck"), time.Second)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					for _, item := range req.Diff {
+						if strings.HasSuffix(item.Path.String(), "size") {
+							last[id+req.Object.Name] = int(item.New.(int64))
+						}
+					}
+					return nil
+				}
+			}
+			widgets := kopf.For(&v1.Widget{}).
+				OnUpdate("first", update("first")).OnUpdate("second", update("second")).
+				OnResume("resume", func(context.Context, *kopf.Request[widget]) error {
+					t.Errorf("seed %d: somebody resumes, though no object was handled before", seed)
+					return nil
+				}).
+				Timer("timer", 700*time.Millisecond, func(_ context.Context, req *kopf.Request[widget]) error {
+					begins("timer")
+					mu.Lock()
+					defer mu.Unlock()
+					ticks[req.Object.Name] = time.Now()
+					return nil
+				}).
+				Daemon("daemon", func(ctx context.Context, req *kopf.Request[widget]) error {
+					begins("daemon")
+					mu.Lock()
+					if running[req.Object.Name]++; running[req.Object.Name] > 1 {
+						t.Errorf("seed %d: %s has two daemons", seed, req.Object.Name)
+					}
+					mu.Unlock()
+					<-ctx.Done()
+					mu.Lock()
+					running[req.Object.Name]--
+					mu.Unlock()
+					return nil
+				})
+			size := 1
+			var objects []widget
+			for i := range crowd {
+				objects = append(objects, makeWidget(t, users, fmt.Sprint("w", i)))
+			}
+			ended := make(chan era, 1)
+			go func() {
+				ended <- live(t, config, scheme, 10*time.Minute, widgets, kopf.WithPeering(peering.Options{
+					Namespaces: []string{namespace}, Identity: "operator", Mandatory: true,
+				}))
+			}()
+			<-time.After(5 * time.Second)
+			for range 30 {
+				for range 3 {
+					<-time.After(time.Duration(dice.Int64N(int64(1500 * time.Millisecond))))
+					size++
+					patch(t.Context(), t, users, objects[dice.IntN(crowd)], fmt.Sprintf(`{"spec":{"size":%d}}`, size))
+				}
+				writes(fmt.Sprintf(`{"priority":100,"lifetime":600,"lastseen":%q}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000")))
+				frozen.Store(true)
+				pauses.Add(1)
+				for range 2 {
+					<-time.After(time.Duration(dice.Int64N(int64(2 * time.Second))))
+					size++
+					patch(t.Context(), t, users, objects[dice.IntN(crowd)], fmt.Sprintf(`{"spec":{"size":%d}}`, size))
+				}
+				frozen.Store(false)
+				writes("null")
+			}
+			<-time.After(time.Minute)
+			mu.Lock()
+			for _, obj := range objects {
+				if since := time.Since(ticks[obj.Name]); since > time.Second {
+					t.Errorf("seed %d: the timer of %s was lost %s ago", seed, obj.Name, since)
+				}
+				if running[obj.Name] != 1 {
+					t.Errorf("seed %d: %s has %d daemons in the end", seed, obj.Name, running[obj.Name])
+				}
+				now := obj.DeepCopy()
+				must(t, users.Get(t.Context(), client.ObjectKeyFromObject(obj), now))
+				for _, id := range []string{"first", "second"} {
+					if seen := last[id+obj.Name]; now.Spec.Size != 1 && seen != now.Spec.Size {
+						t.Errorf("seed %d: %s has seen %d of %s last, and the size is %d", seed, id, seen, obj.Name, now.Spec.Size)
+					}
+				}
+			}
+			mu.Unlock()
+			<-ended
+		})
+	}
+	t.Logf("%d pauses, %d starts of handlers, timers and daemons", pauses.Load(), starts.Load())
+}
