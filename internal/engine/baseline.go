@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/base64"
 	"fmt"
+	"hash/maphash"
 
 	"golang.org/x/crypto/blake2b"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,4 +74,24 @@ func isDigest(then, now map[string]any) (is, same bool) {
 		return false, false
 	}
 	return true, stored == digestOf(now)
+}
+
+// seed is that of the hashes of this process.
+var seed = maphash.MakeSeed()
+
+// keeps remembers what was handled last, if the object that was written says so.
+func (e *Engine) keeps(c *cycle, written client.Object) {
+	if stored := e.Baseline.Fetch(written); c.closed() && isText(stored, c.now) {
+		c.memory.Kept = maphash.Bytes(seed, stored)
+	}
+}
+
+// isKept reports whether the object is as this process has handled it last, although its stored baseline says otherwise: then
+// somebody has put an old one there. Kubernetes does so to replica sets, again and again, after a rollout was undone.
+func (c *cycle) isKept(stored []byte) bool {
+	if c.memory.Kept == 0 || maphash.Bytes(seed, stored) == c.memory.Kept {
+		return false
+	}
+	live, err := essence.Encode(c.live)
+	return err == nil && maphash.Bytes(seed, live) == c.memory.Kept
 }

@@ -25,6 +25,10 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	c.now = c.live
 	stored := e.Baseline.Fetch(c.before)
 	same := isText(stored, c.live)
+	if stored != nil && !same && c.isKept(stored) {
+		log.FromContext(ctx).V(1).Info("Somebody has replaced the last handled configuration; what it is, is remembered")
+		same = true
+	}
 	switch {
 	case same:
 		c.then = c.live

@@ -68,6 +68,9 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	c.memory.Handled = c.memory.Handled || c.closed()
 	c.edited = c.edited || len(theirs) > 0
 	c.now, c.then = c.handled, e.folded(c.content, c.then, theirs) // as it stands on the object by now
+	if written != nil {
+		e.keeps(c, written)
+	}
 	c.shares, c.undo, c.worked, c.unsaved = nil, nil, 0, false
 	c.turned, c.origin = false, "" // it stands on the object by now
 	if written == nil {

@@ -27,6 +27,8 @@ type Memory struct {
 	Vanished bool
 	// Warned: it was told that the last handled essence is too large to be kept.
 	Warned bool
+	// Kept is a hash of what was handled last, as it was stored; 0: nothing was in this process.
+	Kept uint64
 	// Written is the version that our last write made, until it is seen; and until when to wait.
 	Written  string
 	Deadline time.Time
