@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"hash/maphash"
@@ -79,15 +80,24 @@ func isDigest(then, now map[string]any) (is, same bool) {
 // seed is that of the hashes of this process.
 var seed = maphash.MakeSeed()
 
-// keeps remembers what was handled last, if the object that was written says so.
-func (e *Engine) keeps(c *cycle, written client.Object) {
-	if stored := e.Baseline.Fetch(written); c.closed() && isText(stored, c.now) {
+// stores tells which baseline a write is to put on the object; nil: it leaves the one that is there.
+func (e *Engine) stores(c *cycle, kept client.Object) []byte {
+	stored := e.Baseline.Fetch(kept)
+	if bytes.Equal(stored, e.Baseline.Fetch(c.before)) {
+		return nil
+	}
+	return stored
+}
+
+// keeps remembers the baseline that was written.
+func (c *cycle) keeps(stored []byte) {
+	if stored != nil {
 		c.memory.Kept = maphash.Bytes(seed, stored)
 	}
 }
 
-// isKept reports whether the object is as this process has handled it last, although its stored baseline says otherwise: then
-// somebody has put an old one there. Kubernetes does so to replica sets, again and again, after a rollout was undone.
+// isKept reports whether the object is as the baseline has it that this process has stored last, although another one is
+// there now: somebody has put an old one there. Kubernetes does so to replica sets, again and again, after a rollout was undone.
 func (c *cycle) isKept(stored []byte) bool {
 	if c.memory.Kept == 0 || maphash.Bytes(seed, stored) == c.memory.Kept {
 		return false

@@ -76,6 +76,7 @@ type cycle struct {
 	sorting *sorting          // the shares are being sent one by one; nil: they are not
 	undo    patching.Document // takes back what of a refused share was written all the same
 	change  *patching.Change  // what is being written; nil: nothing is
+	stored  []byte            // the baseline that is being written; nil: none is
 	handled map[string]any    // the essence that is handled when it is
 }
 

@@ -38,6 +38,7 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patching.Document
 	if err != nil {
 		return nil, fmt.Errorf("recording progress: %w", err)
 	}
+	c.stored = e.stores(c, kept)
 	return patching.Between(c.content, content), nil
 }
 
@@ -147,5 +148,6 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document
 	if err != nil || written == nil {
 		return err
 	}
+	c.keeps(e.stores(c, kept))
 	return c.begin(written)
 }

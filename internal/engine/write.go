@@ -44,7 +44,7 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 		}
 		return e.write(ctx, c)
 	case refused(err) && c.change.Release != "" && len(c.change.Ours) > 0:
-		c.change.Ours = nil // no object is held because of what else was to be written
+		c.change.Ours, c.stored = nil, nil // no object is held because of what else was to be written
 		return e.write(ctx, c)
 	case err != nil:
 		c.memory.Unwritten = c
@@ -68,9 +68,8 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	c.memory.Handled = c.memory.Handled || c.closed()
 	c.edited = c.edited || len(theirs) > 0
 	c.now, c.then = c.handled, e.folded(c.content, c.then, theirs) // as it stands on the object by now
-	if written != nil {
-		e.keeps(c, written)
-	}
+	c.keeps(c.stored)
+	c.stored = nil
 	c.shares, c.undo, c.worked, c.unsaved = nil, nil, 0, false
 	c.turned, c.origin = false, "" // it stands on the object by now
 	if written == nil {
