@@ -22,6 +22,7 @@ var walks = map[string]func(*example){
 	"01-minimal":     minimal,
 	"03-exceptions":  exceptions,
 	"05-handlers":    handlers,
+	"06-peering":     amongPeers,
 	"07-subhandlers": subhandlers,
 	"08-events":      events,
 	"10-builtins":    builtins,
@@ -42,7 +43,7 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cp, err := controlplane.Start(controlplane.Options{CRDPaths: crds})
+	cp, err := controlplane.Start(controlplane.Options{CRDPaths: append(crds, "../config/crd")})
 	if err != nil {
 		t.Fatal(err)
 	}

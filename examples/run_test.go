@@ -29,6 +29,7 @@ type example struct {
 	client client.Client
 
 	file, kubeconfig string
+	environment      []string // of the operator, besides
 	operator         *program.Program
 	earlier          []string // what it had logged when it was stopped
 }
@@ -53,15 +54,25 @@ func prepare(t *testing.T, cp *controlplane.ControlPlane, name string) *example 
 		}
 	}
 	e.Expect(program.Build(t.Context(), name, e.file)).To(Succeed())
-	t.Cleanup(func() {
-		e.stop()
-		if t.Failed() {
-			for _, line := range e.lines() {
-				t.Log(line)
-			}
-		}
-	})
+	t.Cleanup(e.end)
 	return e
+}
+
+// another is for a second terminal: the same operator once more, as a process of its own.
+func (e *example) another() *example {
+	other := *e
+	other.operator, other.earlier = nil, nil
+	e.t.Cleanup(other.end)
+	return &other
+}
+
+func (e *example) end() {
+	e.stop()
+	if e.t.Failed() {
+		for _, line := range e.lines() {
+			e.t.Log(line)
+		}
+	}
 }
 
 func (e *example) impersonate(user string) {
@@ -77,7 +88,7 @@ func (e *example) impersonate(user string) {
 func (e *example) start(args ...string) {
 	e.t.Helper()
 	var err error
-	e.operator, err = program.Start(e.file, args, "KUBECONFIG="+e.kubeconfig)
+	e.operator, err = program.Start(e.file, args, append(e.environment, "KUBECONFIG="+e.kubeconfig)...)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Eventually(e.operator.Lines).Should(ContainElement(ContainSubstring("Starting workers")))
 }
@@ -91,6 +102,17 @@ func (e *example) stop() {
 	if err := e.operator.Stop(10 * time.Second); err != nil {
 		e.t.Error(err)
 	}
+	e.ended()
+}
+
+// kill leaves the operator no time to say goodbye.
+func (e *example) kill() {
+	e.t.Helper()
+	e.Expect(e.operator.Kill()).To(Succeed())
+	e.ended()
+}
+
+func (e *example) ended() {
 	e.earlier, e.operator = append(e.earlier, e.operator.Lines()...), nil
 }
 
@@ -118,7 +140,7 @@ func manifests(t *testing.T, name, folder string) (objects []*unstructured.Unstr
 // watch looks at each source file. The go command notes what a test looks at, but not what its children
 // read; without this, the result of the last run would be taken from the cache after a change.
 func watch(t *testing.T) {
-	for _, folder := range []string{".", "../pkg", "../internal", "../go.mod"} {
+	for _, folder := range []string{".", "../cmd", "../config", "../pkg", "../internal", "../go.mod"} {
 		if err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
 				return err

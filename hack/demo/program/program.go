@@ -54,13 +54,13 @@ func (p *Program) Stop(patience time.Duration) error {
 	case <-p.done:
 	default:
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return errors.Join(err, p.kill())
+			return errors.Join(err, p.Kill())
 		}
 	}
 	select {
 	case <-p.done:
 	case <-time.After(patience):
-		return errors.Join(fmt.Errorf("%s does not end within %s of SIGTERM", p.name, patience), p.kill())
+		return errors.Join(fmt.Errorf("%s does not end within %s of SIGTERM", p.name, patience), p.Kill())
 	}
 	if p.err != nil {
 		return fmt.Errorf("%s has ended: %w", p.name, p.err)
@@ -68,7 +68,8 @@ func (p *Program) Stop(patience time.Duration) error {
 	return nil
 }
 
-func (p *Program) kill() error {
+// Kill ends the program at once.
+func (p *Program) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
