@@ -66,7 +66,7 @@ func (e *Engine) PauseChanged(namespace string) {
 	e.held.mu.Lock()
 	news := map[types.NamespacedName]bool{}
 	for key := range e.held.names {
-		if namespace == "" || key.Namespace == namespace {
+		if !e.paused(key.Namespace) { // which may be one that nobody tells of, as it was not named
 			news[key] = true
 			delete(e.held.names, key)
 		}

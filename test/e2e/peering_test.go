@@ -198,6 +198,30 @@ var _ = Describe("Operators among peers", func() {
 		Eventually(func() int { return seen.count("begins in " + one) }).Should(Equal(3))
 	}, SpecTimeout(minute))
 
+	It("lose nothing in namespaces that were not named, though they are watched (PEER-33)", func(ctx context.Context) {
+		named, other, seen := newNamespace(ctx), newNamespace(ctx), &calls{}
+		peer := newLaptop(ctx, named)
+		mgr, err := manager.New(cp.Config, manager.Options{
+			Scheme: scheme, Logger: (&logBook{}).Logger(), Metrics: server.Options{BindAddress: "0"},
+			Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{named: {}, other: {}}},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).
+			OnEvent("spy", func(_ context.Context, req *kopf.Request[W]) error { seen.notef("sees %s", req.Object.Name); return nil }).
+			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error { seen.notef("creates %s", req.Object.Name); return nil }),
+			with(named)))).To(Succeed())
+		create(ctx, widget(other, "first"))
+		launch(mgr, &logBook{})
+		Eventually(seen.all).Should(ContainElement("creates first"))
+		peer.comes(ctx)
+		Eventually(func() float64 { return metric("kopf_paused", map[string]string{"namespace": named}) }).Should(BeEquivalentTo(1))
+		create(ctx, widget(other, "second"))
+		Eventually(seen.all).Should(ContainElement("sees second"))
+		Consistently(seen.all).ShouldNot(ContainElement("creates second"), "it waits while any namespace is paused")
+		peer.goes(ctx)
+		Eventually(seen.all).Should(ContainElement("creates second"))
+	}, SpecTimeout(minute))
+
 	It("that have to have peers wait for the peering object, and say what to create (PEER-43)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		create(ctx, widget(ns, "a"))
