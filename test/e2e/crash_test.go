@@ -42,6 +42,9 @@ func child() int {
 	if os.Getenv(childBusy) != "" {
 		return busyChild()
 	}
+	if os.Getenv(childPeer) != "" {
+		return peerChild()
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	must(err)
 	before, _ := strconv.Atoi(os.Getenv(childBefore))

@@ -207,8 +207,14 @@ var _ = Describe("Operators among peers", func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).
-			OnEvent("spy", func(_ context.Context, req *kopf.Request[W]) error { seen.notef("sees %s", req.Object.Name); return nil }).
-			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error { seen.notef("creates %s", req.Object.Name); return nil }),
+			OnEvent("spy", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("sees %s", req.Object.Name)
+				return nil
+			}).
+			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("creates %s", req.Object.Name)
+				return nil
+			}),
 			with(named)))).To(Succeed())
 		create(ctx, widget(other, "first"))
 		launch(mgr, &logBook{})

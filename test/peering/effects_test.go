@@ -1,9 +1,11 @@
 package peering
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
@@ -117,6 +120,93 @@ var _ = Describe("Operators", func() {
 			last = r.Time
 		}
 		Expect(n).To(And(BeNumerically(">=", 3), BeNumerically("<=", 9)))
+	}, SpecTimeout(time.Minute))
+
+	It("look a thousand times without a write (PEER-20)", func(ctx context.Context) {
+		at := cluster(ctx)
+		tail := cp.Audit()
+		o := operate(peering.Options{Name: at.name, Identity: "o", Lifetime: time.Hour})
+		Eventually(o.is("")).Should(works())
+		kopf := newPython(at, -1)
+		for range 1000 {
+			kopf.touch(ctx)
+		}
+		kopf.priority = 1
+		kopf.touch(ctx)
+		Eventually(o.is("")).Should(isPaused(), "it has seen them all")
+		requests, err := tail.Next()
+		Expect(err).NotTo(HaveOccurred())
+		theirs, ours := 0, 0
+		for _, r := range requests {
+			switch {
+			case r.Name != at.name || r.Group != v1.Group || r.Verb != "patch":
+			case strings.Contains(string(r.Body), `"o"`):
+				ours++
+			default:
+				theirs++
+			}
+		}
+		Expect(theirs).To(Equal(1001))
+		Expect(ours).To(Equal(1), "its first sign of life")
+	}, SpecTimeout(2*time.Minute))
+
+	It("need no more permissions than config/rbac grants", func(ctx context.Context) {
+		name := unique()
+		manifests, err := os.ReadFile("../../config/rbac/peering.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		for text := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
+			var role rbacv1.ClusterRole
+			Expect(yaml.UnmarshalStrict(text, &role)).To(Succeed())
+			Expect(k8s.Create(ctx, &role)).To(Succeed())
+		}
+		ns := newNamespace(ctx)
+		where{v1.Group, "", name}.create(ctx)
+		where{v1.Group, ns, name}.create(ctx)
+		bind := func(role, user string, make func(metav1.ObjectMeta, rbacv1.RoleRef, []rbacv1.Subject) client.Object) {
+			Expect(k8s.Create(ctx, make(metav1.ObjectMeta{Namespace: ns, Name: user + "-" + role},
+				rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+				[]rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}))).To(Succeed())
+		}
+		inCluster := func(m metav1.ObjectMeta, ref rbacv1.RoleRef, who []rbacv1.Subject) client.Object {
+			m.Namespace = ""
+			return &rbacv1.ClusterRoleBinding{ObjectMeta: m, RoleRef: ref, Subjects: who}
+		}
+		inNamespace := func(m metav1.ObjectMeta, ref rbacv1.RoleRef, who []rbacv1.Subject) client.Object {
+			return &rbacv1.RoleBinding{ObjectMeta: m, RoleRef: ref, Subjects: who}
+		}
+		as := func(user string) *rest.Config {
+			config := rest.CopyConfig(cp.Config)
+			config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+			return config
+		}
+		bind("kopf-peering-cluster", name+"-c", inCluster)
+		bind("kopf-peering-legacy", name+"-c", inCluster) // the group is served here
+		bind("kopf-peering-namespaced", name+"-n", inNamespace)
+		bind("kopf-peering-legacy", name+"-n", inNamespace)
+		bind("kopf-peering-people", name+"-p", inCluster)
+		c := operateAs(as(name+"-c"), manager.Options{}, peering.Options{Name: name, Identity: "c", Mandatory: true})
+		n := operateAs(as(name+"-n"), manager.Options{Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}}},
+			peering.Options{Name: name, Identity: "n", Namespaces: []string{ns}, Mandatory: true})
+		Eventually(c.is("")).Should(works())
+		Eventually(n.is(ns)).Should(works())
+		person, err := peering.NewClient(as(name+"-p"), nil)
+		Expect(err).NotTo(HaveOccurred())
+		for _, target := range []peering.Target{{Name: name}, {Name: name, Namespaces: []string{ns}}} {
+			_, err := person.Freeze(ctx, target, "ann", peering.Record{Priority: 100, Lifetime: time.Minute})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Eventually(c.is("")).Should(isPaused())
+		Eventually(n.is(ns)).Should(isPaused())
+		Eventually(func() (notes []string) { // of the transitions
+			var list eventsv1.EventList
+			Expect(k8s.List(ctx, &list)).To(Succeed())
+			for _, e := range list.Items {
+				if e.Regarding.Name == name {
+					notes = append(notes, e.Note)
+				}
+			}
+			return notes
+		}).Should(ConsistOf(HavePrefix("c: "), HavePrefix("n: ")))
 	}, SpecTimeout(time.Minute))
 
 	It("are gated, and lose nothing", func(ctx context.Context) {

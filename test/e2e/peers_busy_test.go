@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var _ = Describe("A busy operator among peers", func() {
+	It("starts nothing in half a minute of pauses at random moments, and loses nothing (PEER-50, PEER-51, PEER-53)", func(ctx context.Context) {
+		const crowd, duration = 10, 30 * time.Second
+		ns := newNamespace(ctx)
+		other := newLaptop(ctx, ns)
+		var widgets []*v1.Widget
+		for i := range crowd {
+			widgets = append(widgets, widget(ns, fmt.Sprint("w", i)))
+			create(ctx, widgets[i])
+		}
+		busy := launchPeer(ns, peerSetup{
+			Peers: peering.Options{Identity: "busy", Namespaces: []string{ns}, Mandatory: true},
+			Work:  5 * time.Millisecond, Tick: 100 * time.Millisecond,
+		})
+		Eventually(busy.count("begins daemon")).Should(Equal(crowd))
+
+		stop, last := keepEditing(ctx, widgets, 10*time.Millisecond)
+		pauses := 0
+		for end := time.Now().Add(duration); time.Now().Before(end); pauses++ {
+			wait(ctx, rand.N(1200*time.Millisecond))
+			other.comes(ctx)
+			wait(ctx, rand.N(1200*time.Millisecond))
+			other.goes(ctx)
+		}
+		stop()
+		for _, w := range widgets {
+			Eventually(func() string { return busy.last("done " + w.Name + " ").what }).Should(Equal(last(w)))
+			handled(ctx, w)
+		}
+		running := func() int { return busy.count("begins daemon")() - busy.count("ends daemon")() }
+		Eventually(running).Should(Equal(crowd), "daemons")
+		seen := judge(busy.all())
+		AddReportEntry("busy", fmt.Sprintf("%d pauses, %+v", pauses, seen))
+		Expect(seen.pauses).To(Equal(pauses), "each was noticed")
+		Expect(seen.starts).To(BeNumerically(">", 10*pauses), "it was busy")
+		Expect(seen.late).To(BeEmpty(), "started during a pause")
+		Expect(seen.twice).To(BeEmpty(), "two daemons of one object at a time")
+	}, SpecTimeout(3*minute))
+})
+
+// transit is how far the log may lag behind what is true, on a machine that is busy, too: what was started so shortly after the
+// beginning of a pause was told in the log, or before its end, is not held against anybody.
+const transit = 200 * time.Millisecond
+
+type judgement struct {
+	pauses, starts int
+	late, twice    []string
+}
+
+// judge goes by what the operator itself says: handlers, and transitions.
+func judge(entries []entry) (j judgement) {
+	var paused time.Time
+	var suspects []entry // started in the pause that goes on
+	daemons := map[string]bool{}
+	for _, e := range entries {
+		switch {
+		case strings.HasPrefix(e.what, "paused: "):
+			if paused.IsZero() {
+				paused = e.at
+				j.pauses++
+			}
+		case strings.HasPrefix(e.what, "works: "):
+			for _, suspect := range suspects {
+				if e.at.Sub(suspect.at) > transit {
+					j.late = append(j.late, fmt.Sprintf("%s: %s after the beginning", suspect.what, suspect.at.Sub(paused)))
+				}
+			}
+			paused, suspects = time.Time{}, nil
+		case strings.HasPrefix(e.what, "begins "):
+			j.starts++
+			if !paused.IsZero() && e.at.Sub(paused) > transit {
+				suspects = append(suspects, e)
+			}
+		}
+		if of, begins := strings.CutPrefix(e.what, "begins daemon of "); begins {
+			if daemons[of] {
+				j.twice = append(j.twice, of)
+			}
+			daemons[of] = true
+		}
+		if of, ends := strings.CutPrefix(e.what, "ends daemon of "); ends {
+			daemons[of] = false
+		}
+	}
+	return j
+}
+
+// A judge that finds nobody guilty would be of no use.
+var _ = Describe("The judge of busy operators", func() {
+	at := func(ms int, what string) entry { return entry{time.UnixMilli(int64(ms)), what} }
+
+	It("finds what was started during a pause, and what was started twice", func() {
+		j := judge([]entry{
+			at(0, "works: "), at(10, "begins w"), at(20, "begins daemon of w"),
+			at(1000, "paused: "), at(1010, "begins x"), at(1500, "begins y"), at(1950, "begins z"), at(2000, "works: "),
+			at(2010, "begins daemon of w"),
+		})
+		Expect(j).To(Equal(judgement{
+			pauses: 1, starts: 6, late: []string{"begins y: 500ms after the beginning"}, twice: []string{"w"},
+		}))
+	})
+})

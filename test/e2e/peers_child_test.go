@@ -1,0 +1,189 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// childPeer makes the child process an operator among peers: a peerSetup, as JSON.
+const childPeer = "KOPF_E2E_CHILD_PEER"
+
+type peerSetup struct {
+	Peers   peering.Options
+	Lease   string        // its name; none: no leader election
+	Release bool          // the lease at the end
+	Work    time.Duration // of each handler
+	Tick    time.Duration // of a timer; none: no timer
+}
+
+// peerChild prints all that happens in it, in order and with the time: what handlers do, and what its peering says.
+func peerChild() int {
+	var setup peerSetup
+	must(json.Unmarshal([]byte(os.Getenv(childPeer)), &setup))
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	must(err)
+	config.QPS = -1 // as ctrl.GetConfig has it
+	ctrl.SetLogger(spokenPeering())
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+		Cache:          cache.Options{DefaultNamespaces: map[string]cache.Config{os.Getenv(childEnv): {}}},
+		LeaderElection: setup.Lease != "", LeaderElectionID: setup.Lease,
+		LeaderElectionNamespace: os.Getenv(childEnv), LeaderElectionReleaseOnCancel: setup.Release,
+	})
+	must(err)
+	type Request = kopf.Request[*v1.Widget]
+	widgets := kopf.For(&v1.Widget{}).
+		OnResume("resume", func(_ context.Context, req *Request) error { say("resumes " + req.Object.Name); return nil }).
+		On("work", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(ctx context.Context, req *Request) error {
+			say("begins " + req.Object.Name)
+			if !wait(ctx, setup.Work) {
+				return context.Cause(ctx)
+			}
+			say(fmt.Sprintf("done %s %d", req.Object.Name, req.Object.Spec.Size))
+			return nil
+		}).
+		Daemon("daemon", func(ctx context.Context, req *Request) error {
+			say("begins daemon of " + req.Object.Name)
+			<-ctx.Done()
+			say("ends daemon of " + req.Object.Name)
+			return nil
+		})
+	if setup.Tick > 0 {
+		widgets.Timer("tick", setup.Tick, func(_ context.Context, req *Request) error { say("begins tick of " + req.Object.Name); return nil })
+	}
+	must(kopf.SetupWithManager(mgr, widgets, kopf.WithPeering(setup.Peers)))
+	say("starts")
+	must(mgr.Start(ctrl.SetupSignalHandler()))
+	return 0
+}
+
+var speaking sync.Mutex
+
+func say(what string) {
+	speaking.Lock()
+	defer speaking.Unlock()
+	fmt.Println(time.Now().UnixNano(), what)
+}
+
+// spokenPeering says the transitions, at the moment when the operator logs them.
+func spokenPeering() logr.Logger {
+	return funcr.NewJSON(func(text string) {
+		var line struct{ Logger, Msg, Why string }
+		must(json.Unmarshal([]byte(text), &line))
+		switch line.Msg {
+		case "Paused", "Still paused", "Paused, as peering fails":
+			say("paused: " + line.Why)
+		case "Not paused", "Resumed":
+			say("works: " + line.Why)
+		}
+	}, funcr.Options{})
+}
+
+// A peer is such a process.
+type peer struct {
+	*exec.Cmd
+	exited chan struct{}
+
+	mu   sync.Mutex
+	said []entry
+}
+
+type entry struct {
+	at   time.Time
+	what string
+}
+
+func launchPeer(namespace string, setup peerSetup) *peer {
+	GinkgoHelper()
+	text, err := json.Marshal(setup)
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(cp.WriteKubeconfig(kubeconfig)).To(Succeed())
+	p := &peer{Cmd: exec.Command(os.Args[0]), exited: make(chan struct{})}
+	p.Env = append(os.Environ(), childEnv+"="+namespace, childPeer+"="+string(text), "KUBECONFIG="+kubeconfig)
+	p.Stderr = GinkgoWriter
+	out, err := p.StdoutPipe()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(p.Start()).To(Succeed())
+	go func() {
+		defer close(p.exited)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.hears(lines.Text())
+		}
+		_ = p.Wait()
+	}()
+	DeferCleanup(func() {
+		_ = p.Process.Kill() // it may have gone
+		<-p.exited
+	})
+	return p
+}
+
+func (p *peer) hears(line string) {
+	when, what, _ := strings.Cut(line, " ")
+	nanoseconds, err := strconv.ParseInt(when, 10, 64)
+	if err != nil {
+		GinkgoWriter.Println(line) // a report of the race detector, say
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.said = append(p.said, entry{time.Unix(0, nanoseconds), what})
+}
+
+func (p *peer) all() []entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clip(p.said)
+}
+
+// is what it last said of its peers.
+func (p *peer) is() string { return p.last("paused: ", "works: ").what }
+
+// last is the last that it said with one of the beginnings.
+func (p *peer) last(beginnings ...string) (last entry) {
+	for _, one := range p.all() {
+		for _, beginning := range beginnings {
+			if strings.HasPrefix(one.what, beginning) {
+				last = one
+			}
+		}
+	}
+	return last
+}
+
+// count is how often it has said something with this beginning.
+func (p *peer) count(beginning string) func() int {
+	return func() (n int) {
+		for _, one := range p.all() {
+			if strings.HasPrefix(one.what, beginning) {
+				n++
+			}
+		}
+		return n
+	}
+}
