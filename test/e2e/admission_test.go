@@ -1,0 +1,287 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// An office is where the API server finds the admission handlers of one namespace.
+type office struct {
+	ns, name string
+	port     int // that the API server calls
+	book     *logBook
+}
+
+func newOffice(ctx context.Context) *office {
+	GinkgoHelper()
+	ns := newNamespace(ctx)
+	o := &office{ns: ns, name: ns + ".example.com", port: freePort(), book: &logBook{}}
+	DeferCleanup(func(ctx context.Context) { // when the operators are gone, or they would write them again
+		for _, configuration := range o.configurations() {
+			Expect(client.IgnoreNotFound(k8s.Delete(ctx, configuration))).To(Succeed())
+		}
+	})
+	return o
+}
+
+func freePort() int {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// manager makes one for the namespace, whose webhook server is on this machine.
+func (o *office) manager(port int, change func(*rest.Config, *manager.Options)) manager.Manager {
+	GinkgoHelper()
+	config := rest.CopyConfig(cp.Config)
+	options := manager.Options{
+		Scheme: scheme, Logger: o.book.Logger(), Metrics: server.Options{BindAddress: "0"},
+		Cache:         cache.Options{DefaultNamespaces: map[string]cache.Config{o.ns: {}}},
+		WebhookServer: webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port}),
+	}
+	if change != nil {
+		change(config, &options)
+	}
+	mgr, err := manager.New(config, options)
+	Expect(err).NotTo(HaveOccurred())
+	return mgr
+}
+
+// opens runs an operator at the office until the end of the spec.
+func (o *office) opens(change func(*rest.Config, *manager.Options), opts ...kopf.Option) *running {
+	GinkgoHelper()
+	mgr := o.manager(o.port, change)
+	Expect(kopf.SetupWithManager(mgr, append(opts, o.webhooks())...)).To(Succeed())
+	return launch(mgr, o.book)
+}
+
+// webhooks has the operator look after everything itself, at an address of this machine.
+func (o *office) webhooks() kopf.Option {
+	return kopf.WithWebhooks(webhooks.Options{
+		Name: o.name, Configurations: webhooks.Managed, Certificates: webhooks.SelfManaged{},
+		Namespace: o.ns, Namespaces: []string{o.ns},
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(fmt.Sprintf("https://127.0.0.1:%d", o.port))},
+	})
+}
+
+func (o *office) configurations() []client.Object {
+	meta := metav1.ObjectMeta{Name: o.name}
+	return []client.Object{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta},
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta},
+	}
+}
+
+// calls waits until the API server acts on the configurations: all of the notes come of one request.
+func (o *office) calls(ctx context.Context, seen *calls, notes ...string) {
+	GinkgoHelper()
+	Eventually(func() []string {
+		seen.clear()
+		_ = k8s.Create(ctx, widget(o.ns, "probe"), client.DryRunAll)
+		return seen.all()
+	}).Should(ContainElements(notes))
+	seen.clear()
+}
+
+// A listener is a client that notes the warnings of the API server.
+type listener struct {
+	client.Client
+	heard calls
+}
+
+func (l *listener) HandleWarningHeader(_ int, _, text string) { l.heard.notef("%s", text) }
+
+func newListener() *listener {
+	GinkgoHelper()
+	l := &listener{}
+	config := rest.CopyConfig(cp.Config)
+	config.WarningHandler = l
+	var err error
+	l.Client, err = client.New(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return l
+}
+
+var _ = Describe("Admission handlers of an operator", func() {
+	type (
+		W        = *v1.Widget
+		admitted = webhooks.Request[W]
+	)
+
+	// paint fills in the color, judge says no to what is too large and warns of what is large.
+	paint := func(seen *calls) webhooks.Handler[W] {
+		return func(_ context.Context, req *admitted) error {
+			seen.notef("paint")
+			if req.Object.Spec.Color == "" {
+				req.Object.Spec.Color = "white"
+			}
+			return nil
+		}
+	}
+	judge := func(seen *calls) webhooks.Handler[W] {
+		return func(_ context.Context, req *admitted) error {
+			seen.notef("judge %s", req.Object.Spec.Color)
+			switch size := req.Object.Spec.Size; {
+			case req.Operation == admissionv1.Delete && req.Object.Labels["keep"] != "":
+				return webhooks.Deny(http.StatusConflict, metav1.StatusReasonConflict, "it is to be kept")
+			case req.Operation == admissionv1.Delete:
+			case size > 100:
+				return field.Invalid(field.NewPath("spec", "size"), size, "is more than 100")
+			case size > 50:
+				req.Warn("that is large")
+			}
+			return nil
+		}
+	}
+
+	It("deny, warn and fill in; those for creations see what was made of the object (ADM-04, ADM-12, ADM-13)", func(ctx context.Context) {
+		o, seen, asked := newOffice(ctx), &calls{}, &calls{}
+		o.opens(nil, kopf.For(&v1.Widget{}).
+			Mutate("paint", paint(asked)).
+			Validate("judge", judge(asked)).
+			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("creates a %s one", req.Object.Spec.Color)
+				req.Object.Status.Phase = "Made"
+				return nil
+			}).
+			OnDelete("delete", func(context.Context, *kopf.Request[W]) error { seen.notef("deletes"); return nil }))
+		o.calls(ctx, asked, "paint", "judge red")
+
+		plain := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: o.ns, Name: "plain"}, Spec: v1.WidgetSpec{Size: 51}}
+		api := newListener()
+		Expect(api.Create(ctx, plain.DeepCopy(), client.DryRunAll)).To(Succeed())
+		Expect(gone(ctx, plain)()).To(BeTrue())
+		Expect(api.Create(ctx, plain)).To(Succeed())
+		Expect(plain.Spec.Color).To(Equal("white"))
+		Expect(api.heard.all()).To(Equal([]string{"that is large", "that is large"}))
+		handled(ctx, plain)
+		Expect(seen.all()).To(Equal([]string{"creates a white one"}))
+		Expect(asked.all()).To(ContainElement("judge white"), "validation comes after mutation")
+
+		huge := widget(o.ns, "huge")
+		huge.Spec.Size = 101
+		err := k8s.Create(ctx, huge)
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("is more than 100")))
+		Expect(err.(apierrors.APIStatus).Status().Details.Causes).To(ConsistOf(HaveField("Field", "spec.size")))
+
+		edit(ctx, plain, func(w W) { w.Labels = map[string]string{"keep": "yes"} })
+		err = k8s.Delete(ctx, plain)
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("it is to be kept")))
+		edit(ctx, plain, func(w W) { w.Labels = nil })
+		remove(ctx, plain)
+		Eventually(gone(ctx, plain)).Should(BeTrue())
+		Expect(seen.all()).To(Equal([]string{"creates a white one", "deletes"}))
+		Expect(o.book.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("need no watching: where there are no others, objects are neither listed nor watched", func(ctx context.Context) {
+		o, asked, made := newOffice(ctx), &calls{}, &calls{}
+		requests := &calls{}
+		op := o.opens(func(config *rest.Config, _ *manager.Options) {
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					requests.notef("%s %s", r.Method, r.URL.Path)
+					return next.RoundTrip(r)
+				})
+			})
+		}, kopf.For(&v1.Widget{}).Validate("judge", judge(asked)),
+			kopf.For(kopf.Unstructured(gadgetGVK)).OnCreate("create", ok[*unstructured.Unstructured](made, "create")))
+		o.calls(ctx, asked, "judge red")
+		gadget := untyped(gadgetGVK, o.ns, "a")
+		create(ctx, gadget)
+		create(ctx, widget(o.ns, "a"))
+		handled(ctx, gadget)
+		Expect(requests.all()).To(ContainElement(ContainSubstring("/gadgets")), "they are noted")
+		Expect(requests.all()).NotTo(ContainElement(ContainSubstring("/widgets")))
+		Expect(fresh(ctx, widget(o.ns, "a"))()).To(HaveField("Annotations", BeEmpty()))
+		op.stop()
+	}, SpecTimeout(minute))
+
+	It("are called during a pause, too (PEER-52)", func(ctx context.Context) {
+		o, seen, asked := newOffice(ctx), &calls{}, &calls{}
+		other := newLaptop(ctx, o.ns)
+		other.comes(ctx)
+		o.opens(nil, kopf.For(&v1.Widget{}).
+			Mutate("paint", paint(asked)).Validate("judge", judge(asked)).
+			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("creates a %s one", req.Object.Spec.Color)
+				return nil
+			}), kopf.WithPeering(peering.Options{Namespaces: []string{o.ns}, Mandatory: true}))
+		o.calls(ctx, asked, "paint", "judge red")
+		plain := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: o.ns, Name: "plain"}}
+		create(ctx, plain)
+		Expect(plain.Spec.Color).To(Equal("white"))
+		huge := widget(o.ns, "huge")
+		huge.Spec.Size = 101
+		Expect(k8s.Create(ctx, huge)).To(MatchError(ContainSubstring("is more than 100")))
+		Consistently(seen.all).Should(BeEmpty(), "it is paused")
+		other.goes(ctx)
+		Eventually(seen.all).Should(Equal([]string{"creates a white one"}))
+	}, SpecTimeout(minute))
+
+	It("are served by a replica that waits for leadership, and by a new leader (PEER-52, ADM-41)", func(ctx context.Context) {
+		o := newOffice(ctx)
+		elected := func(_ *rest.Config, options *manager.Options) {
+			options.LeaderElection, options.LeaderElectionReleaseOnCancel = true, true
+			options.LeaderElectionID, options.LeaderElectionNamespace = "replicas", o.ns
+		}
+		// The leader writes the configurations; they name the address of the other one.
+		replica := func(port int, seen, asked *calls) *running {
+			mgr := o.manager(port, elected)
+			Expect(kopf.SetupWithManager(mgr, o.webhooks(), kopf.For(&v1.Widget{}).
+				Mutate("paint", paint(asked)).Validate("judge", judge(asked)).
+				OnCreate("create", ok[W](seen, "create")))).To(Succeed())
+			return launch(mgr, o.book)
+		}
+		leaderSeen, leaderAsked, waitingSeen, waitingAsked := &calls{}, &calls{}, &calls{}, &calls{}
+		leader := replica(freePort(), leaderSeen, leaderAsked)
+		Eventually(leader.Elected()).Should(BeClosed())
+		waiting := replica(o.port, waitingSeen, waitingAsked)
+		o.calls(ctx, waitingAsked, "paint", "judge red")
+
+		one := widget(o.ns, "one")
+		one.Spec.Color = ""
+		create(ctx, one)
+		Expect(one.Spec.Color).To(Equal("white"))
+		handled(ctx, one)
+		Expect(leaderSeen.all()).To(Equal([]string{"create:create"}))
+		Expect(waiting.Elected()).NotTo(BeClosed())
+		Expect(waitingSeen.all()).To(BeEmpty())
+		Expect(leaderAsked.all()).To(BeEmpty(), "the other one was called")
+
+		leader.stop()
+		Eventually(waiting.Elected()).Should(BeClosed())
+		two := widget(o.ns, "two")
+		create(ctx, two)
+		handled(ctx, two)
+		Expect(waitingSeen.all()).To(Equal([]string{"create:create"}))
+		Expect(strings.Join(o.book.errors(), "\n")).NotTo(ContainSubstring("admission"))
+	}, SpecTimeout(2*minute))
+})
