@@ -39,19 +39,24 @@ func (r *Resource[T]) admit(method, id string, hook webhooks.Hook) *Resource[T] 
 //
 // kopf: settings.admission.
 func WithWebhooks(options webhooks.Options) Option {
-	return optionFunc(func(o *Operator) { o.webhooks = options })
+	return optionFunc(func(o *Operator) { o.webhooks = &options })
 }
 
-// admits sets the admission handlers up with the manager, whose webhook server is started before anything else.
+// admits sets the admission handlers up with the manager, whose webhook server is started before anything else. With
+// WithWebhooks, also if there are none: then an earlier version's entries are removed.
 func (o *Operator) admits() error {
 	var hooks []webhooks.Hook
 	for _, r := range o.resources {
 		hooks = append(hooks, r.admission()...)
 	}
-	if len(hooks) == 0 || o.mgr == nil {
+	if o.mgr == nil || len(hooks) == 0 && o.webhooks == nil {
 		return nil
 	}
-	if err := webhooks.New(o.mgr, o.webhooks).Add(hooks...).SetupWithManager(); err != nil {
+	var options webhooks.Options
+	if o.webhooks != nil {
+		options = *o.webhooks
+	}
+	if err := webhooks.New(o.mgr, options).Add(hooks...).SetupWithManager(); err != nil {
 		return fmt.Errorf("the admission handlers: %w", err)
 	}
 	return nil

@@ -31,7 +31,7 @@ type Operator struct {
 	memos            inventory.Memos // of the activities
 	stuckAfter       time.Duration
 	peers            *peering.Options
-	webhooks         webhooks.Options
+	webhooks         *webhooks.Options
 
 	mu      sync.Mutex
 	started bool
@@ -45,8 +45,8 @@ var _ interface {
 	manager.LeaderElectionRunnable
 } = (*Operator)(nil)
 
-// New declares an operator. It never fails and starts nothing, but it registers admission handlers with the manager's webhook server: mistakes are told by [Operator.Validate],
-// and by the start.
+// New declares an operator. It never fails and starts nothing, but it registers admission handlers with the manager's
+// webhook server: mistakes are told by [Operator.Validate], and by the start.
 //
 //	mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
 func New(mgr manager.Manager, opts ...Option) *Operator {

@@ -224,6 +224,29 @@ var _ = Describe("Admission handlers of an operator", func() {
 		op.stop()
 	}, SpecTimeout(minute))
 
+	It("can be all that there is; the entries of those that are gone from the code are taken back (ADM-27)", func(ctx context.Context) {
+		o, asked := newOffice(ctx), &calls{}
+		entries := func() (names []string) {
+			live := o.configurations()[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
+			Expect(client.IgnoreNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(live), live))).To(Succeed())
+			for _, entry := range live.Webhooks {
+				names = append(names, entry.Name)
+			}
+			return names
+		}
+		first := o.opens(nil, kopf.For(&v1.Widget{}).Validate("judge", judge(asked)))
+		o.calls(ctx, asked, "judge red")
+		first.stop()
+		Expect(entries()).To(Equal([]string{"judge." + o.name}), "by default they stay")
+		Expect(k8s.Create(ctx, widget(o.ns, "a"))).To(MatchError(ContainSubstring("failed calling webhook")))
+
+		made := &calls{}
+		o.opens(nil, kopf.For(&v1.Widget{}).OnCreate("create", ok[W](made, "create")))
+		Eventually(entries).Should(BeEmpty())
+		Eventually(func() error { return k8s.Create(ctx, widget(o.ns, "a")) }).Should(Succeed())
+		Eventually(made.all).Should(Equal([]string{"create:create"}))
+	}, SpecTimeout(minute))
+
 	It("are called during a pause, too (PEER-52)", func(ctx context.Context) {
 		o, seen, asked := newOffice(ctx), &calls{}, &calls{}
 		other := newLaptop(ctx, o.ns)
