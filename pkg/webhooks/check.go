@@ -20,10 +20,10 @@ func (h Hook) Check() error {
 	h.checkPolicies()
 	h.checkSelectors()
 	h.checkConditions()
-	if len(h.mistakes) == 0 {
-		return nil
+	for i, mistake := range h.mistakes {
+		h.mistakes[i] = fmt.Errorf("%s: %w", h.where(), mistake)
 	}
-	return fmt.Errorf("%s: %w", h.where(), errors.Join(h.mistakes...))
+	return errors.Join(h.mistakes...)
 }
 
 func (h *Hook) checkID() {

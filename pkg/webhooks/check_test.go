@@ -49,7 +49,7 @@ func TestMistakesOfHooks(t *testing.T) {
 	}
 	g := NewWithT(t)
 	g.Expect(validate(accept, webhooks.Operations(), webhooks.TimeoutSeconds(99)).Check()).
-		To(MatchError(And(ContainSubstring(`Validate("v")`), ContainSubstring("Operations"), ContainSubstring("99"))))
+		To(MatchError(And(ContainSubstring(`Validate("v"): Operations`), ContainSubstring(`Validate("v"): TimeoutSeconds is 99`))))
 	g.Expect(validate(nil).Check()).To(MatchError(ContainSubstring("the handler is nil")))
 	g.Expect(webhooks.Mutating((*v1.Widget)(nil), "m", accept).Check()).To(MatchError(ContainSubstring("the object is nil")))
 	g.Expect(webhooks.Mutating(nil, "m", func(context.Context, *webhooks.Request[*corev1.Pod]) error { return nil }).Check()).To(MatchError(ContainSubstring("the object is nil")))
