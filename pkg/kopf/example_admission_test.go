@@ -1,0 +1,71 @@
+package kopf_test
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+type DatabaseReview = webhooks.Request[*Database]
+
+func checkSize(_ context.Context, req *DatabaseReview) error {
+	switch size := req.Object.Spec.Size; {
+	case req.Object.DeletionTimestamp != nil:
+		return nil // finalizers are taken off by updates, too: let it go
+	case req.Old != nil && size < req.Old.Spec.Size:
+		return field.Forbidden(field.NewPath("spec", "size"), "a database cannot shrink")
+	case size > 1000:
+		req.Warn("such a database takes an hour to start")
+	}
+	return nil
+}
+
+func defaultSize(_ context.Context, req *DatabaseReview) error {
+	if req.Object.Spec.Size == 0 {
+		req.Object.Spec.Size = 10
+	}
+	return nil
+}
+
+func ExampleResource_Validate() {
+	databases := kopf.For(&Database{}).
+		Mutate("default-size", defaultSize).
+		Validate("size", checkSize,
+			webhooks.Operations(admissionregistrationv1.Create, admissionregistrationv1.Update)).
+		OnCreate("provision", provision)
+
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithWebhooks(webhooks.Options{
+		Name:           "databases.example.com",
+		Configurations: webhooks.Managed,
+		Certificates:   webhooks.SelfManaged{},
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{
+			Service: &admissionregistrationv1.ServiceReference{Name: "databases"},
+		},
+	}))
+}
+
+// Handlers are functions: tests call them. What they change in the object becomes the patch.
+func ExampleResource_Mutate() {
+	req := &DatabaseReview{Object: &Database{}, Call: &webhooks.Call{}}
+	fmt.Println(defaultSize(context.Background(), req), req.Object.Spec.Size)
+	// Output: <nil> 10
+}
+
+// An operator on a laptop. Its webhooks are the only ones with that name, and go with it.
+func ExampleWithWebhooks() {
+	databases := kopf.For(&Database{}).Validate("size", checkSize)
+
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithWebhooks(webhooks.Options{
+		Name:           "databases-of-jane.example.com",
+		Configurations: webhooks.Managed,
+		Exit:           webhooks.RemoveOnExit,
+		Certificates:   webhooks.SelfManaged{},
+		Namespace:      "jane", // has the Secret
+		ClientConfig:   admissionregistrationv1.WebhookClientConfig{URL: new("https://host.k3d.internal:9443")},
+	}))
+}
