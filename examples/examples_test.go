@@ -31,6 +31,7 @@ var walks = map[string]func(*example){
 	"14-daemons":     daemons,
 	"15-timers":      timers,
 	"16-indexing":    indexing,
+	"17-admission":   admission,
 	"99-all-at-once": allAtOnce,
 }
 

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/17-admission/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+// Review is what the handlers for admission are given.
+type Review = webhooks.Request[*v1.Bucket]
+
+// defaults fills in what was left out. It may be called for what it has filled in already.
+func defaults(ctx context.Context, req *Review) error {
+	spec := &req.Object.Spec
+	if spec.SizeGiB == 0 {
+		spec.SizeGiB = 10
+	}
+	if spec.Region == "" {
+		spec.Region = "amsterdam"
+	}
+	log.FromContext(ctx).Info("Filled in", "sizeGiB", spec.SizeGiB, "region", spec.Region)
+	return nil
+}
+
+// rules tells all that is wrong at once, each with its field.
+func rules(_ context.Context, req *Review) error {
+	if req.Object.DeletionTimestamp != nil {
+		return nil // finalizers are taken off by updates, too: what is going should not be held up
+	}
+	spec, path := req.Object.Spec, field.NewPath("spec")
+	var all field.ErrorList
+	if spec.SizeGiB < 1 || spec.SizeGiB > 1000 {
+		all = append(all, field.Invalid(path.Child("sizeGiB"), spec.SizeGiB, "has to be from 1 to 1000"))
+	}
+	if regions := []string{"amsterdam", "mumbai"}; spec.Region != regions[0] && spec.Region != regions[1] {
+		all = append(all, field.NotSupported(path.Child("region"), spec.Region, regions))
+	}
+	if req.Old != nil && req.Old.Spec.Region != spec.Region {
+		all = append(all, field.Forbidden(path.Child("region"), "buckets do not move"))
+	}
+	if spec.Public {
+		req.Warn("anybody will be able to read it") // kubectl prints it, whatever is returned
+	}
+	return all.ToAggregate() // nil if there are none
+}
+
+// protect refuses deletions. There is no need to look at the label: it would not be called without.
+func protect(context.Context, *Review) error {
+	return webhooks.Deny(http.StatusForbidden, metav1.StatusReasonForbidden, "it is protected: take the label off first")
+}
+
+// audit would write to a file or a database what somebody is about to do. Another handler may still say no.
+func audit(ctx context.Context, req *Review) error {
+	logger := log.FromContext(ctx).WithValues("user", req.User.Username)
+	if req.DryRun {
+		logger.Info("It is a dry run: nothing is noted")
+		return nil
+	}
+	logger.Info("Noted")
+	return nil
+}
+
+// furnish is called later, for what was stored: there are no defaults to think of, and nothing that is against the rules.
+func furnish(ctx context.Context, req *kopf.Request[*v1.Bucket]) error {
+	log.FromContext(ctx).Info("Furnishing the bucket", "sizeGiB", req.Object.Spec.SizeGiB, "region", req.Object.Spec.Region)
+	req.Object.Status.URL = "https://" + req.Object.Name + "." + req.Object.Spec.Region + ".example.com"
+	return nil
+}

@@ -1,0 +1,78 @@
+// Command 17-admission is an operator that is asked before its objects are stored: it fills in what is missing,
+// says no, and warns.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/17-admission/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+func main() {
+	host := flag.String("host", "localhost", "The name or address by which the API server reaches this machine.")
+	port := flag.Int("port", 9443, "The port at which it is called.")
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
+	if err := run(*host, *port); err != nil {
+		ctrl.Log.Error(err, "The operator has failed")
+		os.Exit(1)
+	}
+}
+
+func run(host string, port int) error {
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		Scheme:        scheme,
+		Metrics:       server.Options{BindAddress: "0"},
+		WebhookServer: webhook.NewServer(webhook.Options{Port: port}),
+	})
+	if err != nil {
+		return err
+	}
+	create, update := admissionregistrationv1.Create, admissionregistrationv1.Update
+	buckets := kopf.For(&v1.Bucket{}).
+		Mutate("defaults", defaults).
+		Validate("rules", rules, webhooks.Operations(create, update)).
+		// The API server calls it only for buckets with the label, and only when they are deleted.
+		Validate("protection", protect, webhooks.Label("protected"), webhooks.Operations(admissionregistrationv1.Delete)).
+		// It does something of its own, but not in a dry run: without saying so, it would not be called then.
+		Validate("audit", audit, webhooks.SideEffects(admissionregistrationv1.SideEffectClassNoneOnDryRun),
+			webhooks.Operations(create, update, admissionregistrationv1.Delete)).
+		OnCreate("furnish", furnish)
+	if err := kopf.SetupWithManager(mgr, buckets, kopf.WithWebhooks(development(host, port))); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// development is for an operator that runs on your machine. In the cluster, it would be a Service instead of the
+// URL, and the configurations would stay when the operator ends.
+func development(host string, port int) webhooks.Options {
+	return webhooks.Options{
+		Name:           "17-admission.example.com",
+		Configurations: webhooks.Managed,       // written by the operator
+		Exit:           webhooks.RemoveOnExit,  // and removed by it
+		Certificates:   webhooks.SelfManaged{}, // kept in a Secret
+		Namespace:      "default",              // of the Secret
+		Namespaces:     []string{"default"},    // of the buckets
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{
+			URL: new(fmt.Sprintf("https://%s", net.JoinHostPort(host, strconv.Itoa(port)))),
+		},
+	}
+}
