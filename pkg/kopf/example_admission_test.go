@@ -6,6 +6,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -33,20 +34,23 @@ func defaultSize(_ context.Context, req *DatabaseReview) error {
 }
 
 func ExampleResource_Validate() {
-	databases := kopf.For(&Database{}).
-		Mutate("default-size", defaultSize).
-		Validate("size", checkSize,
-			webhooks.Operations(admissionregistrationv1.Create, admissionregistrationv1.Update)).
-		OnCreate("provision", provision)
+	setup := func(mgr ctrl.Manager) error {
+		databases := kopf.For(&Database{}).
+			Mutate("default-size", defaultSize).
+			Validate("size", checkSize,
+				webhooks.Operations(admissionregistrationv1.Create, admissionregistrationv1.Update)).
+			OnCreate("provision", provision)
 
-	_ = kopf.SetupWithManager(mgr, databases, kopf.WithWebhooks(webhooks.Options{
-		Name:           "databases.example.com",
-		Configurations: webhooks.Managed,
-		Certificates:   webhooks.SelfManaged{},
-		ClientConfig: admissionregistrationv1.WebhookClientConfig{
-			Service: &admissionregistrationv1.ServiceReference{Name: "databases"},
-		},
-	}))
+		return kopf.SetupWithManager(mgr, databases, kopf.WithWebhooks(webhooks.Options{
+			Name:           "databases.example.com",
+			Configurations: webhooks.Managed,
+			Certificates:   webhooks.SelfManaged{},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				Service: &admissionregistrationv1.ServiceReference{Name: "databases"},
+			},
+		}))
+	}
+	_ = setup
 }
 
 // Handlers are functions: tests call them. What they change in the object becomes the patch.

@@ -15,7 +15,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// Mistakes in a declaration are told, all of them, with what to do.
+// Mistakes in a declaration are told, all of them, with what to do. HND-08: operations that are none.
 func TestMistakesOfHooks(t *testing.T) {
 	condition := func(name, expression string) webhooks.Option {
 		return webhooks.MatchConditions(admissionregistrationv1.MatchCondition{Name: name, Expression: expression})

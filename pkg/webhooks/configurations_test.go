@@ -139,6 +139,26 @@ func TestInjection(t *testing.T) {
 	g.Expect(*validatingEntries(op.name)[0].TimeoutSeconds).To(BeEquivalentTo(7))
 }
 
+// ADM-24: configurations that are somebody else's are neither written nor read: it takes no rights at all.
+func TestUnmanaged(t *testing.T) {
+	needServer(t)
+	g := NewWithT(t)
+	dir, ns := t.TempDir(), newNamespace(t)
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
+		g.Expect(os.WriteFile(filepath.Join(dir, name), text, 0o600)).To(Succeed())
+	}
+	op := start(t, choices{
+		ns: ns, certDir: dir, dead: true, config: impersonate("system:serviceaccount:" + ns + ":powerless"),
+		hooks:   []webhooks.Hook{validate(accept), mutate(accept)},
+		options: func(o *webhooks.Options) { o.Configurations, o.Certificates = webhooks.Unmanaged, webhooks.Files{} },
+	})
+	g.Consistently(func() []string { return entryNames(op.name) }).Should(BeEmpty())
+	g.Expect(op.stop()).To(Succeed())
+	g.Expect(op.log.String()).NotTo(ContainSubstring("forbidden"))
+}
+
 // ADM-47, ADM-48, ADM-49: certificates from files; the bundle follows its file.
 func TestFiles(t *testing.T) {
 	needServer(t)

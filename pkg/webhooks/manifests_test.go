@@ -71,7 +71,7 @@ func TestEntries(t *testing.T) {
 	g.Expect(*m[0].ReinvocationPolicy).To(Equal(admissionregistrationv1.NeverReinvocationPolicy))
 }
 
-// ADM-18, ADM-20, ADM-21, SE-34: what options make of it.
+// ADM-18, ADM-20, ADM-21, FLT-18, SE-34: what options make of it.
 func TestEntriesWithOptions(t *testing.T) {
 	g := NewWithT(t)
 	big := admissionregistrationv1.MatchCondition{Name: "big", Expression: "true"}

@@ -37,7 +37,7 @@ func patched(tb testing.TB, raw, before, after string) (ops, result string) {
 	return string(text), string(out)
 }
 
-// ADM-14: what becomes of changes; before and after are what the Go type shows of an object, raw is all of it.
+// ADM-14, PATCH-11: what becomes of changes; before and after are what the Go type shows of an object, raw is all of it.
 func TestPatches(t *testing.T) {
 	for name, c := range map[string]struct{ raw, before, after, want, ops string }{
 		"nothing":                      {`{"a":1,"x":2}`, `{"a":1,"b":{}}`, `{"a":1,"b":{}}`, `{"a":1,"x":2}`, ``},
