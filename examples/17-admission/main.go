@@ -51,7 +51,7 @@ func run(host string, port int) error {
 		Validate("rules", rules, webhooks.Operations(create, update)).
 		// The API server calls it only for buckets with the label, and only when they are deleted.
 		Validate("protection", protect, webhooks.Label("protected"), webhooks.Operations(admissionregistrationv1.Delete)).
-		// It does something of its own, but not in a dry run: without saying so, it would not be called then.
+		// It does something of its own, but not in a dry run, and says so.
 		Validate("audit", audit, webhooks.SideEffects(admissionregistrationv1.SideEffectClassNoneOnDryRun),
 			webhooks.Operations(create, update, admissionregistrationv1.Delete)).
 		OnCreate("furnish", furnish)
