@@ -12,12 +12,13 @@ import (
 // A companion is what the worker and the background work of one object know together.
 type companion struct {
 	mu      sync.Mutex
-	essence string   // digest of the essence, as it was last seen or made by ourselves
-	version string   // of the object with it
-	edits   []*edit  // of the essence, which the baseline does not have yet
-	writing int      // edits that are being written: what is seen meanwhile is not judged
-	missed  bool     // something was seen meanwhile
-	begun   []string // timers that were started in this process
+	essence string     // digest of the essence, as it was last seen or made by ourselves
+	version string     // of the object with it
+	edits   []*edit    // of the essence, which the baseline does not have yet
+	writing int        // edits that are being written: what is seen meanwhile is not judged
+	missed  bool       // something was seen meanwhile
+	turn    sync.Mutex // held while an edit is being written: each is judged by what the others have made
+	begun   []string   // timers that were started in this process
 }
 
 // An edit is what background work changes in the essence of its object.
@@ -25,6 +26,9 @@ type edit struct {
 	base    map[string]any // the JSON form of what it was made for
 	doc     patching.Document
 	version string // of the object with it; empty while it is being written
+	open    bool   // it is not known yet what becomes of it
+
+	from, to string // digests of the essences that it was to lead from and to
 }
 
 // companion returns that of the object, a new one if there is none.
@@ -63,25 +67,26 @@ func (a *companion) made(from, to, version string) {
 	}
 }
 
-// begin is for an edit that is about to be written, anew if it was fitted to another state.
-func (a *companion) begin(one *edit, base map[string]any, doc patching.Document) {
+// begin is for an edit that is about to be written; maybe anew, as it was fitted to another state, or the answer was lost.
+func (a *companion) begin(one *edit, base map[string]any, doc patching.Document, from, to string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one.base, one.doc = base, doc
-	if !slices.Contains(a.edits, one) {
+	if !one.open {
+		one.open, one.from, one.to = true, from, to
 		a.edits = append(a.edits, one)
 		a.writing++
 	}
 }
 
-// settle says what the server has made of an edit: that of our own, from one essence to another, and of the object. It
+// settle says what the server has made of an edit, and which essence the object has with it. It
 // reports whether others have changed the essence, too, and whether to look at the object once more.
-func (a *companion) settle(one *edit, from, to string, written edit, is string) (changed, again bool) {
+func (a *companion) settle(one *edit, written edit, is string) (changed, again bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	one.doc, one.version = written.doc, written.version
+	one.doc, one.version, one.open = written.doc, written.version, false
 	a.writing--
-	changed = a.essence != from || is != to
+	changed = a.essence != one.from || is != one.to
 	a.essence, a.version = is, written.version
 	again, a.missed = a.missed, false
 	return changed, again
@@ -92,6 +97,7 @@ func (a *companion) abandon(one *edit) (again bool) {
 	a.drop(one)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	one.open = false
 	a.writing--
 	again, a.missed = a.missed, false
 	return again
@@ -142,14 +148,20 @@ func (e *Engine) absorb(c *cycle, same bool) {
 		return
 	}
 	edits, copies := known.visible(c.before, c.content)
-	if c.then == nil || same {
-		known.drop(edits...) // there is nothing that it could be held against, or it is there
+	if same {
+		known.drop(edits...) // they are there
 		return
 	}
 	for _, one := range copies {
+		if stored, ok := c.then[digestKey].(string); ok { // it is too large to be kept
+			if stored == digestOf(e.shape.Build(one.base)) {
+				c.then = map[string]any{digestKey: digestOf(e.shape.Build(one.doc.Apply(one.base)))}
+			}
+			continue
+		}
 		c.then = e.folded(one.base, c.then, one.doc)
 	}
-	c.absorbed, c.folds = edits, copies
+	c.absorbed, c.folds, c.refolded = edits, copies, len(edits) > 0
 }
 
 // refolded does it for an essence that is kept besides.
@@ -169,5 +181,5 @@ func (c *cycle) isAbsorbed() {
 	if known, ok := c.memory.Background.(*companion); ok && len(c.absorbed) > 0 {
 		known.drop(c.absorbed...)
 	}
-	c.absorbed, c.folds = nil, nil
+	c.absorbed, c.folds, c.refolded = nil, nil, false
 }

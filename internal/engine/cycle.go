@@ -35,8 +35,11 @@ type cycle struct {
 	origin   string         // digest of the last handled essence of such a cycle, if only that is known
 	seen     *kept          // what a handler was done with, if that is not what it was called for
 
-	absorbed []*edit // of background work, for which it is no update; the baseline is to have them
-	folds    []edit  // what they are
+	refolded  bool          // the baseline that is stored lacks something that was handled
+	deposited client.Object // what background work has made of the object
+	apart     bool          // before is not what handlers were shown: it was written while one was at work
+	absorbed  []*edit       // of background work, for which it is no update; the baseline is to have them
+	folds     []edit        // what they are
 
 	turnedBefore bool // in an earlier pass: some handlers may be behind, so that it cannot be dropped
 	diff         diff.Diff

@@ -56,7 +56,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		c.facts.Changed = true
 	case onlyDigest && !sameDigest:
 		c.facts.Changed = true
-	case c.then != nil && !(same && len(c.absorbed) == 0 || sameDigest) || c.isPinned():
+	case c.then != nil && !(same && !c.refolded || sameDigest) || c.isPinned():
 		c.facts.Changed = c.then != nil && !diff.Equal(c.then, c.now)
 	}
 	c.reason = causation.Detect(c.facts)

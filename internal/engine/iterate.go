@@ -43,7 +43,7 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 		ID: id, Object: obj.DeepCopyObject().(client.Object), OldKnown: true, Reason: b.reason(), Attempt: attempt,
 		Notify: e.notifierFor(obj), Latest: e.latest(obj), ConditionOptions: e.conditionOptions(),
 	}
-	flush := e.flusher(c, call)
+	flush := e.backgroundFlusher(c, call, a)
 	call.Flush = func(ctx context.Context) error {
 		if err := begin(); err != nil {
 			return err
@@ -58,13 +58,14 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 		call.Field[0] = call.Field[1]
 	}
 	failed := b.Do(ctx, call)
-	if call.Result == nil && reflect.DeepEqual(obj, call.Object) {
+	if call.Result == nil && reflect.DeepEqual(c.object, call.Object) {
 		return failed
 	}
 	if err := begin(); err != nil {
 		return first(failed, err)
 	}
 	doc, err := e.changes(ctx, c, call.Object)
+	doc = c.fitted(doc)
 	if failed == nil && call.Result != nil {
 		doc = patching.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))
 	}
@@ -102,7 +103,7 @@ const maxContests = 10
 func (e *Engine) deposit(ctx context.Context, c *cycle, doc patching.Document, a *companion) (err error) {
 	var own edit
 	defer func() {
-		if own.base != nil && own.version == "" && a.abandon(&own) {
+		if own.open && a.abandon(&own) {
 			e.wake(c.before.GetUID())
 		}
 	}()
@@ -140,10 +141,12 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, doc patching.Documen
 	if e.closed.Load() {
 		return errClosed
 	}
-	before, after := e.shape.Build(c.content), e.shape.Build(doc.Apply(c.content))
-	essential := !diff.Equal(before, after)
+	essential := !diff.Equal(e.shape.Build(c.content), e.shape.Build(doc.Apply(c.content)))
 	if essential {
-		a.begin(own, c.content, doc)
+		a.turn.Lock()
+		defer a.turn.Unlock()
+		before, after := e.judged(c, doc)
+		a.begin(own, c.content, doc, digestOf(before), digestOf(after))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
@@ -162,9 +165,10 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, doc patching.Documen
 		return err
 	}
 	e.memories.Learn(written)
+	c.deposited = written
 	if essential {
 		is := edit{doc: doc.Observed(content), version: written.GetResourceVersion()}
-		changed, again := a.settle(own, digestOf(before), digestOf(after), is, digestOf(e.shape.Build(content)))
+		changed, again := a.settle(own, is, digestOf(e.shape.Build(content)))
 		if changed {
 			e.supervisor.Touch(c.before.GetUID())
 		}
@@ -173,6 +177,17 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, doc patching.Documen
 		}
 	}
 	return nil
+}
+
+// judged are the essences of the newest known state, without an edit and with it.
+func (e *Engine) judged(c *cycle, doc patching.Document) (before, after map[string]any) {
+	base := c.content
+	if newest := e.memories.Newest(c.before.GetUID()); newest != nil {
+		if content, err := patching.Content(newest); err == nil {
+			doc, base = doc.Onto(base, content), content
+		}
+	}
+	return e.shape.Build(base), e.shape.Build(doc.Apply(base))
 }
 
 // refit makes a change that meets another's, in a list, one of the object as it is now.

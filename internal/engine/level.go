@@ -94,15 +94,16 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 		err := h.Do(ctx, call)
 		again = call.Again
 		changed, failed := e.changes(ctx, c, call.Object)
+		doc := c.fitted(changed)
 		if failed == nil {
 			failed = e.show(c, changed)
 		}
 		if failed != nil {
 			return first(err, failed)
 		}
-		s.doc = changed
+		s.doc = doc
 		if err == nil && call.Result != nil {
-			s.doc = patching.Merged(changed, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))
+			s.doc = patching.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))
 		}
 		return err
 	}

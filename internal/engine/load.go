@@ -43,6 +43,6 @@ func (c *cycle) begin(obj client.Object) error {
 		return fmt.Errorf("the object has no JSON form: %w", err)
 	}
 	c.before, c.content = obj, content
-	c.object, c.current = obj, content
+	c.object, c.current, c.apart = obj, content, false
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
 // A Pauser says where the operator is paused, and why.
@@ -62,7 +64,7 @@ func (e *Engine) PauseChanged(namespace string) {
 		e.supervisor.Pause(where...)
 		return
 	}
-	e.supervisor.Resume(where...)
+	defer e.supervisor.Resume(where...)
 	e.held.mu.Lock()
 	news := map[types.NamespacedName]bool{}
 	for key := range e.held.names {
@@ -83,6 +85,9 @@ func (e *Engine) PauseChanged(namespace string) {
 	}
 	for _, obj := range e.memories.All() {
 		key := client.ObjectKeyFromObject(obj)
+		if news[key] { // its handlers may not want it any more: that is looked at first
+			e.supervisor.StopAll(obj.GetUID(), daemons.ErrPaused)
+		}
 		if namespace != "" && key.Namespace != namespace || news[key] {
 			continue
 		}

@@ -71,8 +71,8 @@ func (e *Engine) close(ctx context.Context, c *cycle, kept client.Object, handle
 	if c.lost != "" && c.reason != causation.Delete {
 		return errors.Join(e.rememberDigest(kept, c.lost), e.unfinished(c, kept, handled))
 	}
-	unchanged := len(c.absorbed) == 0 && c.facts.Known && (!c.facts.Changed || c.turned) && !c.edited && diff.Equal(c.now, handled)
-	if c.reason == causation.Delete || unchanged || len(c.absorbed) == 0 && c.then != nil && !c.turned && diff.Equal(c.then, handled) {
+	unchanged := !c.refolded && c.facts.Known && (!c.facts.Changed || c.turned) && !c.edited && diff.Equal(c.now, handled)
+	if c.reason == causation.Delete || unchanged || !c.refolded && c.then != nil && !c.turned && diff.Equal(c.then, handled) {
 		return e.unfinished(c, kept, handled)
 	}
 	return errors.Join(e.keep(ctx, c, kept, handled), e.unfinished(c, kept, handled))
@@ -102,7 +102,7 @@ func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, change
 		return nil
 	}
 	then := e.folded(c.content, c.then, changed)
-	if diff.Equal(c.then, then) && !c.turned && len(c.absorbed) == 0 {
+	if diff.Equal(c.then, then) && !c.turned && !c.refolded {
 		return nil
 	}
 	return e.keep(ctx, c, kept, then)
@@ -111,7 +111,7 @@ func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, change
 // correct makes good for a server that has altered what handlers have changed (it has dropped an
 // unknown field, say): else the difference would be an update, again and again.
 func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document) error {
-	essential := e.shape.Build(theirs.Apply(nil))
+	essential := e.shape.Build(theirs.Without("status", "conditions").Apply(nil)) // those are news, see folded
 	if len(essential) == 0 || c.reason == causation.Delete || len(c.concerned) == 0 {
 		return nil
 	}

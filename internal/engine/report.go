@@ -12,7 +12,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -49,8 +48,10 @@ func (e *Engine) report(ctx context.Context, c *cycle) {
 		return
 	}
 	s := &share{report: true, base: c.current}
-	if s.doc, err = e.changes(ctx, c, obj); err == nil && len(s.doc) > 0 {
-		err = e.show(c, s.doc)
+	changed, err := e.changes(ctx, c, obj)
+	if err == nil && len(changed) > 0 {
+		s.doc = c.fitted(changed)
+		err = e.show(c, changed)
 		c.shares = append(c.shares, s)
 	}
 	if err != nil {
@@ -85,7 +86,7 @@ func (e *Engine) describe(c *cycle, set *conditions.Set) {
 				continue
 			}
 			record := c.state.Record(id)
-			if slices.Contains(c.called, id) || !record.Finished() && record.Retries == 0 {
+			if slices.Contains(c.called, id) || !record.Success && record.Retries == 0 { // it waits, or was skipped for good
 				set.Set(conditionOf(handler.Reports, record))
 			}
 		}
@@ -172,35 +173,4 @@ func isOfConditions(item diff.Item) bool {
 func isOnlyOfConditions(s match.Situation, c *cycle) bool {
 	return s.Reason == string(causation.Update) && len(c.diff) > 0 &&
 		!slices.ContainsFunc(c.diff, func(item diff.Item) bool { return !isOfConditions(item) })
-}
-
-// flusher writes what a handler has changed in the status until now. It is part of the pass like any other change:
-// at the end there is nothing left to write of it.
-func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
-	return func(ctx context.Context) error {
-		changed, err := e.changes(ctx, c, call.Object)
-		if err != nil {
-			return err
-		}
-		status, _ := changed["status"].(map[string]any)
-		doc := patching.Document{"status": status}.Missing(c.content)
-		if len(doc) == 0 {
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-		defer cancel()
-		written, err := e.writer.Write(ctx, &patching.Change{Before: c.before, Content: c.content, Theirs: doc})
-		if err != nil || written == nil {
-			return err
-		}
-		e.identify(written)
-		content, err := patching.Content(written)
-		if err != nil {
-			return err
-		}
-		e.memories.Learn(written)
-		c.memory.Await(written.GetResourceVersion(), patience)
-		c.before, c.content = written, content
-		return nil
-	}
 }

@@ -68,13 +68,14 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 		s.base = c.current
 		err := h.Do(ctx, call)
 		changed, failed := e.changes(ctx, c, call.Object)
+		doc := c.fitted(changed)
 		if failed == nil {
 			failed = e.show(c, changed)
 		}
 		if failed != nil {
 			return first(err, failed)
 		}
-		if s.doc = changed; len(changed) > 0 {
+		if s.doc = doc; len(doc) > 0 {
 			c.shares = append(c.shares, s) // ahead of those of its sub-handlers
 		}
 		result, subs = call.Result, call.Subs

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +44,7 @@ type Memory struct {
 	// Background is what is known of the daemons and timers of the object.
 	Background any
 
+	gone      bool          // it was buried, and has not come back
 	newest    client.Object // the newest known state; nil after it is gone
 	onRemoval func()        // called when the object is being deleted, or is gone
 }
@@ -98,6 +100,7 @@ func (i *Inventory) Observe(obj client.Object, listed bool) {
 		i.memories[obj.GetUID()] = memory
 	}
 	memory.learn(obj)
+	i.unbury(obj)
 	if obj.GetDeletionTimestamp() != nil {
 		memory.removed()
 	}
@@ -111,9 +114,19 @@ func (i *Inventory) Bury(obj client.Object) {
 	if memory, known := i.memories[obj.GetUID()]; known {
 		key := client.ObjectKeyFromObject(obj)
 		i.buried[key] = append(i.buried[key], obj)
-		memory.newest = nil
+		memory.newest, memory.gone = nil, true
 		memory.removed()
 	}
+}
+
+// unbury is for an object that was only out of sight.
+func (i *Inventory) unbury(obj client.Object) {
+	key := client.ObjectKeyFromObject(obj)
+	others := slices.DeleteFunc(i.buried[key], func(other client.Object) bool { return other.GetUID() == obj.GetUID() })
+	if i.buried[key] = others; len(others) == 0 {
+		delete(i.buried, key)
+	}
+	i.memories[obj.GetUID()].gone = false
 }
 
 // Exhume hands out the objects that were buried under a name, once.

@@ -57,11 +57,11 @@ func (i *Inventory) OnRemoval(uid types.UID, call func()) (end func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	memory, known := i.memories[uid]
-	if !known || memory.newest == nil {
-		return func() {} // it was not observed yet, or is gone: nobody will tell
+	if !known {
+		return func() {} // nobody will tell
 	}
 	memory.onRemoval = call
-	if memory.newest.GetDeletionTimestamp() != nil {
+	if memory.gone || memory.newest != nil && memory.newest.GetDeletionTimestamp() != nil {
 		memory.removed()
 	}
 	return func() {

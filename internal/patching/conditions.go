@@ -57,12 +57,20 @@ func mergedConditions(was, wanted, is []any) []any {
 			continue
 		}
 		if i := at(out, kind); i >= 0 {
-			out[i] = item
+			if !isDeclaration(item) {
+				out[i] = item
+			}
 		} else {
 			out = append(out, item)
 		}
 	}
 	return out
+}
+
+// isDeclaration reports whether a condition says nothing but that it is there: what somebody else says is more.
+func isDeclaration(item any) bool {
+	fields := item.(map[string]any)
+	return fields["status"] == "Unknown" && fields["reason"] == "NotReported"
 }
 
 // with returns the patch with another value at a path that it has.

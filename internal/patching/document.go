@@ -196,7 +196,11 @@ func (d Document) Onto(base, other map[string]any) Document {
 		case []any:
 			was, _ := base[key].([]any)
 			is, _ := other[key].([]any)
-			out[key] = carried(was, v, is)
+			if key == "conditions" && typesOf(was) != nil && typesOf(v) != nil && typesOf(is) != nil {
+				out[key] = mergedConditions(was, v, is)
+			} else {
+				out[key] = carried(was, v, is)
+			}
 		default:
 			out[key] = value
 		}

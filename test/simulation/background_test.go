@@ -201,10 +201,15 @@ func TestEditsInTheBackgroundAreNoUpdates(t *testing.T) {
 			obj := makeWidget(t, users, "one")
 			var mu sync.Mutex
 			ticks, updates, last := 0, 0, map[string]int{}
+			pause := func(atMost time.Duration) time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(dice.Int64N(int64(atMost)))
+			}
 			fails := func() bool { mu.Lock(); defer mu.Unlock(); return dice.IntN(3) == 0 }
 			update := func(id string) kopf.Handler[widget] {
 				return func(_ context.Context, req *kopf.Request[widget]) error {
-					<-time.After(time.Duration(dice.Int64N(int64(2 * time.Second))))
+					<-time.After(pause(2 * time.Second))
 					if fails() {
 						return kopf.Temporary(errors.New("no luck"), time.Second)
 					}
@@ -244,7 +249,7 @@ func TestEditsInTheBackgroundAreNoUpdates(t *testing.T) {
 			}()
 			size := 1
 			for range 15 {
-				<-time.After(time.Duration(dice.Int64N(int64(8 * time.Second))))
+				<-time.After(pause(8 * time.Second))
 				size++
 				patch(t.Context(), t, users, obj, fmt.Sprintf(`{"spec":{"size":%d}}`, size))
 			}

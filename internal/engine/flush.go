@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// flusher writes what a handler has changed in the status until now. It is part of the pass like any other change:
+// what follows is counted from there.
+func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
+	return func(ctx context.Context) error {
+		own, doc, err := e.unflushed(ctx, c, call)
+		if len(doc) == 0 || err != nil {
+			return err
+		}
+		if e.closed.Load() {
+			return errClosed
+		}
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc}
+		written, err := e.writer.Write(ctx, change)
+		if len(e.Levels.IDs()) > 0 {
+			c.memory.Own = append(c.memory.Own, change.Versions...)
+		}
+		if err != nil || written == nil {
+			return err
+		}
+		// It was handled with the rest: should it be watched, it is no update.
+		for _, essence := range []*map[string]any{&c.now, &c.then, &c.live} {
+			*essence = e.folded(c.content, *essence, doc)
+		}
+		c.edited, c.refolded = true, true
+		return e.flushed(c, own, written)
+	}
+}
+
+// backgroundFlusher is that of background work, which has no pass.
+func (e *Engine) backgroundFlusher(c *cycle, call *Call, a *companion) func(context.Context) error {
+	return func(ctx context.Context) error {
+		own, doc, err := e.unflushed(ctx, c, call)
+		if len(doc) == 0 || err != nil {
+			return err
+		}
+		apart := &cycle{memory: c.memory, before: c.before, content: c.content}
+		if err := e.deposit(ctx, apart, doc, a); err != nil || apart.deposited == nil {
+			return err
+		}
+		return e.flushed(c, own, apart.deposited)
+	}
+}
+
+// unflushed is what a handler has changed in the status since it was called, or since the last time: to its own copy, and
+// to the object as it is by now.
+func (e *Engine) unflushed(ctx context.Context, c *cycle, call *Call) (own, doc patching.Document, err error) {
+	changed, err := e.changes(ctx, c, call.Object)
+	status, ok := changed["status"]
+	if !ok || err != nil {
+		return nil, nil, err
+	}
+	own = patching.Document{"status": status}
+	return own, c.fitted(own).Missing(c.content), nil
+}
+
+// fitted makes a change of what handlers were shown one of the object as it was written while one was at work.
+func (c *cycle) fitted(doc patching.Document) patching.Document {
+	if !c.apart {
+		return doc
+	}
+	return doc.Onto(c.current, c.content)
+}
+
+// flushed goes on from a state of the object that was written while a handler is at work. To the handler, only its own
+// change has been made.
+func (e *Engine) flushed(c *cycle, own patching.Document, written client.Object) error {
+	e.identify(written)
+	content, err := patching.Content(written)
+	if err != nil {
+		return err
+	}
+	current, object := own.Apply(c.current), e.New()
+	if err := patching.Revive(current, object); err != nil {
+		return progress.Permanent(err)
+	}
+	e.identify(object)
+	e.memories.Learn(written)
+	c.memory.Await(written.GetResourceVersion(), patience)
+	for _, s := range c.shares {
+		s.doc = s.doc.Onto(c.content, content)
+	}
+	c.current, c.object = current, object
+	c.before, c.content, c.apart = written, content, true
+	return nil
+}

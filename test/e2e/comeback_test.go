@@ -1,0 +1,60 @@
+package e2e
+
+import (
+	"context"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// A cache that is restricted to labels loses objects that exist, and may get them back before a worker has noticed.
+var _ = Describe("Objects that are out of sight for a moment", func() {
+	It("have their daemons again (DAE-09)", func(ctx context.Context) {
+		ns, seen, book := newNamespace(ctx), &calls{}, &logBook{}
+		gold := map[string]string{"tier": "gold"}
+		mgr, err := manager.New(cp.Config, manager.Options{
+			Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"},
+			Cache: cache.Options{
+				DefaultNamespaces: map[string]cache.Config{ns: {}},
+				ByObject:          map[client.Object]cache.ByObject{&v1.Widget{}: {Label: labels.SelectorFromSet(gold)}},
+			},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		leave := make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(leave) })
+		DeferCleanup(letGo)
+		Expect(kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+			Daemon("watch", stays[*v1.Widget](seen, "it"), kopf.Label("busy", kopf.Absent)).
+			OnCreate("busy", func(context.Context, *kopf.Request[*v1.Widget]) error {
+				seen.notef("busy")
+				<-leave
+				return nil
+			}, kopf.Label("busy", kopf.Present)))).To(Succeed())
+		launch(mgr, book)
+		obj := widget(ns, "one")
+		obj.Labels = gold
+		create(ctx, obj)
+		Eventually(seen.all).Should(Equal([]string{"it begins for one"}))
+
+		busy := widget(ns, "busy")
+		busy.Labels = map[string]string{"tier": "gold", "busy": "yes"}
+		create(ctx, busy)
+		Eventually(seen.all).Should(ContainElement("busy"))
+		cached := func() error { return mgr.GetCache().Get(ctx, client.ObjectKeyFromObject(obj), &v1.Widget{}) }
+		edit(ctx, obj, func(w *v1.Widget) { w.Labels = nil })
+		Eventually(cached).ShouldNot(Succeed())
+		edit(ctx, obj, func(w *v1.Widget) { w.Labels = gold })
+		Eventually(cached).Should(Succeed())
+		letGo()
+		Eventually(seen.all).Should(HaveLen(4), "it does not begin again")
+	}, SpecTimeout(minute))
+})
