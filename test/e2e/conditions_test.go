@@ -176,6 +176,50 @@ var _ = Describe("Conditions", func() {
 		Consistently(seen.all).Should(HaveLen(6))
 	}, SpecTimeout(minute))
 
+	It("call handlers when the operator itself changes them, be it the root, a handler, or a timer (OnCondition)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		tell := func(_ context.Context, req *kopf.Request[W]) error {
+			old, now := req.Field()
+			seen.notef("%s %v → %v", req.Handler, old, now)
+			return nil
+		}
+		small := func(req *kopf.Request[W]) metav1.ConditionStatus {
+			if req.Object.Spec.Size < 10 {
+				return yes
+			}
+			return no
+		}
+		r := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Sized")).
+			On("size", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
+				req.Conditions().Set(metav1.Condition{Type: "Sized", Status: small(req), Reason: "Looked"})
+				return nil
+			}).
+			Timer("watches", 50*time.Millisecond, func(_ context.Context, req *kopf.Request[W]) error {
+				req.Conditions().Set(metav1.Condition{Type: "Watched", Status: small(req), Reason: "Looked"})
+				return nil
+			}).
+			OnCondition("ready", "Ready", tell).
+			OnCondition("sized", "Sized", tell).
+			OnCondition("watched", "Watched", tell)))
+		want := []string{"ready <nil> → True", "sized <nil> → True", "watched <nil> → True"}
+		Eventually(seen.all).Should(ConsistOf(want))
+		for _, step := range []struct {
+			size          int
+			before, after string
+		}{{20, "True", "False"}, {1, "False", "True"}} {
+			handled(ctx, a)
+			edit(ctx, a, func(w W) { w.Spec.Size = step.size })
+			for _, id := range []string{"ready", "sized", "watched"} {
+				want = append(want, id+" "+step.before+" → "+step.after)
+			}
+			Eventually(seen.all).Should(ConsistOf(want))
+		}
+		Consistently(seen.all).Should(ConsistOf(want))
+		Expect(r.log.find("has not taken")).To(BeEmpty())
+	}, SpecTimeout(minute))
+
 	It("call handlers of kinds of others, too", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		labels := map[string]string{"app": "a"}
