@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -32,10 +34,12 @@ func (e *Engine) notifier(c *cycle) func(eventType, reason, action, note string,
 	return e.notifierFor(c.before)
 }
 
-// notifierFor posts Events that the server accepts: what is too long is cut.
+// notifierFor posts Events that the server accepts: what is too long is cut. There are none about Events: each would be
+// about the one before.
 func (e *Engine) notifierFor(obj client.Object) func(eventType, reason, action, note string, args ...any) {
+	aboutEvents := e.GVK.Kind == "Event" && (e.GVK.Group == corev1.GroupName || e.GVK.Group == eventsv1.GroupName)
 	return func(eventType, reason, action, note string, args ...any) {
-		if e.Recorder == nil {
+		if e.Recorder == nil || aboutEvents {
 			return
 		}
 		note = fmt.Sprintf(note, args...)
@@ -50,22 +54,19 @@ func (e *Engine) announce(c *cycle, id string, before progress.Record, outcome p
 	if e.Events == EventsOff || outcome.Interrupted || outcome.Waiting || !outcome.Final && !steps {
 		return
 	}
-	post := e.notifier(c)
-	// Events of one object, reason and action are counted as one: those of different handlers must not be.
-	notify := func(eventType, reason, note string, args ...any) {
-		post(eventType, reason, id, "%s: "+note, append([]any{id}, args...)...)
-	}
+	notify := e.notifier(c)
+	// The action is the handler: Events that differ only in their notes are taken for one.
 	switch {
 	case !outcome.Final:
-		notify("Warning", "HandlerRetries", "%v", outcome.Err)
+		notify("Warning", "HandlerRetries", id, "%s: %v", id, outcome.Err)
 	case !outcome.Success:
-		notify("Warning", "HandlerFailed", "%v", outcome.Err)
+		notify("Warning", "HandlerFailed", id, "%s: %v", id, outcome.Err)
 	case outcome.Err != nil && steps:
-		notify("Warning", "HandlerIgnored", "%v", outcome.Err)
+		notify("Warning", "HandlerIgnored", id, "%s: %v", id, outcome.Err)
 	case before.Message != "":
-		notify("Normal", "HandlerRecovered", "it has succeeded after %d failed attempts", before.Retries)
+		notify("Normal", "HandlerRecovered", id, "%s has succeeded; failed attempts before that: %d", id, before.Retries)
 	case steps:
-		notify("Normal", "HandlerSucceeded", "it has succeeded")
+		notify("Normal", "HandlerSucceeded", id, "%s", id)
 	}
 }
 
