@@ -20,7 +20,9 @@ const lastHandled = "kopf.zalando.org/last-handled-configuration"
 // walks do with an example what its README says.
 var walks = map[string]func(*example){
 	"01-minimal":     minimal,
+	"02-children":    children,
 	"03-exceptions":  exceptions,
+	"04-events":      posted,
 	"05-handlers":    handlers,
 	"06-peering":     amongPeers,
 	"07-subhandlers": subhandlers,
@@ -32,6 +34,7 @@ var walks = map[string]func(*example){
 	"15-timers":      timers,
 	"16-indexing":    indexing,
 	"17-admission":   admission,
+	"18-conditions":  conditioned,
 	"99-all-at-once": allAtOnce,
 }
 

@@ -1,0 +1,50 @@
+// Command 02-children is an operator that makes objects for other objects, and keeps them as they should be.
+package main
+
+import (
+	"os"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// Request is what the handlers are given.
+type Request = kopf.Request[*unstructured.Unstructured]
+
+func main() {
+	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
+	if err := run(); err != nil {
+		ctrl.Log.Error(err, "The operator has failed")
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		return err
+	}
+	h := &handlers{direct: mgr.GetAPIReader()}
+	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
+	databases := kopf.For(kopf.Unstructured(database)).
+		// Made once. What becomes of them is not our business.
+		OnCreate("password", h.password).
+		OnCreate("greeting", greeting).
+		// Not the operator's to make: why is told by the error.
+		OnCreate("abroad", abroad).
+		// As they should be, whatever happens to the database, or to them.
+		OnReconcile("server", server).
+		Owns(&appsv1.Deployment{}).
+		Owns(&corev1.Service{})
+	if err := kopf.SetupWithManager(mgr, databases); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}

@@ -1,0 +1,92 @@
+// Command 04-events is an operator that posts Kubernetes Events about its objects.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// Request is what the handlers are given.
+type Request = kopf.Request[*unstructured.Unstructured]
+
+// levels are what -events can be.
+var levels = map[string]kopf.EventLevel{
+	"transitions": kopf.EventsTransitions, // the default of WithEvents, too
+	"steps":       kopf.EventsSteps,
+	"off":         kopf.EventsOff,
+}
+
+func main() {
+	level := flag.String("events", "transitions", "which Events are posted without being asked for: transitions, steps, off")
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
+	if err := run(*level); err != nil {
+		ctrl.Log.Error(err, "The operator has failed")
+		os.Exit(1)
+	}
+}
+
+func run(level string) error {
+	events, known := levels[level]
+	if !known {
+		return fmt.Errorf("-events=%s is no level: use transitions, steps or off", level)
+	}
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
+	if err != nil {
+		return err
+	}
+	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
+	databases := kopf.For(kopf.Unstructured(database)).
+		OnCreate("provision", provision).
+		OnUpdate("grow", grow, kopf.Field("spec.sizeGiB"), kopf.Backoff(200*time.Millisecond)).
+		Timer("look", 100*time.Millisecond, look, kopf.Label("watched"))
+	if err := kopf.SetupWithManager(mgr, databases, kopf.WithEvents(events)); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// provision posts an Event of its own: for those who look at the object, not at the log of the operator.
+func provision(_ context.Context, req *Request) error {
+	req.Eventf(corev1.EventTypeNormal, "Provisioned", "Provision", "a database of %d GiB is there", sizeOf(req.Object))
+	return nil
+}
+
+// grow posts none itself. What it returns is posted, if it is for good, or over.
+func grow(_ context.Context, req *Request) error {
+	switch size := sizeOf(req.Object); {
+	case size > 1000:
+		// Too long for an Event: it is cut in the middle.
+		return kopf.Permanent(fmt.Errorf("%d GiB are too many%s: 1000 at most", size, strings.Repeat(" and more", 200)))
+	case req.Attempt.Number < 3:
+		return errors.New("the disks are busy")
+	}
+	return nil
+}
+
+// look has the same to say ten times a second. There is not one Event for each time, but a count.
+func look(ctx context.Context, req *Request) error {
+	log.FromContext(ctx).Info("Looking")
+	req.Eventf(corev1.EventTypeNormal, "Looked", "Look", "nothing to see")
+	return nil
+}
+
+func sizeOf(database *unstructured.Unstructured) int64 {
+	size, _, _ := unstructured.NestedInt64(database.Object, "spec", "sizeGiB")
+	return size
+}

@@ -1,0 +1,54 @@
+package examples
+
+import (
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// children are collected by a controller of the cluster, which does not run here: that they go is not seen.
+func children(e *example) {
+	e.start()
+	orders := e.sample("orders")
+	orders.create()
+	child := func(apiVersion, kind, name string) object {
+		return object{e, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"namespace": "default", "name": name},
+		}}}
+	}
+	password := child("v1", "Secret", "orders-password")
+	deployment, service := child("apps/v1", "Deployment", "orders-server"), child("v1", "Service", "orders-primary")
+	for _, one := range []object{password, deployment, service} {
+		e.Eventually(one.field("metadata", "labels", "team")).Should(Equal("shop"))
+		e.Expect(one.get("metadata", "ownerReferences")).To(ConsistOf(And(
+			HaveKeyWithValue("uid", orders.get("metadata", "uid")), HaveKeyWithValue("controller", true))))
+	}
+	e.Expect(deployment.get("spec", "template", "metadata", "labels")).To(
+		Equal(map[string]any{"database": "orders", "team": "shop"}))
+	var greetings corev1.ConfigMapList
+	e.Eventually(func() ([]corev1.ConfigMap, error) {
+		err := e.client.List(e.t.Context(), &greetings, client.InNamespace("default"), client.MatchingLabels{"team": "shop"})
+		return greetings.Items, err
+	}).Should(HaveLen(1))
+	e.Expect(greetings.Items[0].Name).To(HavePrefix("orders-"))
+	e.logs(`Handler failed for good`, `"handler": "abroad"`, "namespace")
+
+	deployment.patch(`{"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"server","image":"postgres:12"}]}}}}`)
+	e.logs(`There is a child`, `"child": "orders-server", "operation": "updated"`)
+	e.Expect(deployment.get("spec", "template", "spec", "containers")).To(ConsistOf(HaveKeyWithValue("image", "postgres:17")))
+	e.Expect(deployment.get("spec", "replicas")).To(BeEquivalentTo(3))
+	old, kept := service.get("metadata", "uid"), password.get("metadata", "resourceVersion")
+	e.Expect(e.client.Delete(e.t.Context(), service.is.DeepCopy())).To(Succeed())
+	e.Eventually(service.field("metadata", "uid")).ShouldNot(Equal(old))
+
+	orders.patch(`{"metadata":{"labels":{"team":"web"}}}`)
+	e.Eventually(deployment.field("spec", "template", "metadata", "labels", "team")).Should(Equal("web"))
+	e.Eventually(service.field("metadata", "labels", "team")).Should(Equal("web"))
+	e.Expect(password.get("metadata", "resourceVersion")).To(Equal(kept))
+	e.silent("forbidden")
+	e.Expect(orders.get("metadata", "finalizers")).To(BeNil())
+	for _, one := range []object{orders, password, deployment, service} {
+		one.delete()
+	}
+}

@@ -1,0 +1,51 @@
+package examples
+
+import (
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions/conditionstest"
+)
+
+// theDay is the page that shows this example from outside.
+const theDay = "../docs/day-in-the-life.md"
+
+func conditioned(e *example) {
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	photos := e.sample("photos")
+	becomes := func(row, kind string, status metav1.ConditionStatus, reason string) {
+		e.t.Helper()
+		e.Eventually(photos.now).Should(conditionstest.HaveCondition(kind, status).WithReason(reason))
+		e.Eventually(photos.row).Should(Equal(row))
+		e.page(theDay, row)
+	}
+	e.start()
+	photos.create()
+	becomes("photos 10 False Retrying", "Created", no, "Retrying")
+	becomes("photos 10 True AsExpected", "Ready", yes, conditions.ReasonAsExpected)
+	e.logs(`Ready has changed`, `"before": null, "now": "True"`)
+	e.Eventually(photos.field("status", "files")).Should(BeEquivalentTo(3))
+
+	photos.patch(`{"spec":{"sizeGiB":5000}}`)
+	becomes("photos 5000 False Failed", "Sized", no, "Failed")
+	e.logs(`Ready has changed`, `"before": "True", "now": "False"`)
+	e.logs(`Still not ready`, `"why": "Failed"`)
+	photos.patch(`{"spec":{"sizeGiB":20}}`)
+	becomes("photos 20 True AsExpected", "Sized", yes, "Succeeded")
+	e.logs(`Ready has changed`, `"before": "False", "now": "True"`)
+
+	photos.patch(`{"spec":{"store":"cellar"}}`)
+	becomes("photos 20 False NoSuchStore", "Reachable", no, "NoSuchStore")
+	e.logs(`Still not ready`, `"why": "NoSuchStore"`)
+	photos.patch(`{"spec":{"store":"attic"}}`)
+	becomes("photos 20 True AsExpected", "Reachable", yes, "Connected")
+
+	failed := "HandlerFailed: resize/spec.sizeGiB: 5000 GiB are too many: 1000 at most"
+	e.Eventually(photos.events).Should(ConsistOf(Equal(failed),
+		HavePrefix("HandlerRecovered: create has succeeded"), HavePrefix("HandlerRecovered: connect/spec.store has succeeded")))
+	e.page(theDay, "resize/spec.sizeGiB: 5000 GiB are too many: 1000 at most")
+	photos.delete()
+	e.Expect(e.count(`Ready has changed`)()).To(Equal(3))
+	e.silent("has not taken")
+}
