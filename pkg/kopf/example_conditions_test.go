@@ -1,0 +1,172 @@
+package kopf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/children"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+)
+
+// A Bucket has conditions in its status.
+type Bucket struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Files []string `json:"files,omitempty"`
+	} `json:"spec"`
+	Status struct {
+		Copied     int                `json:"copied,omitempty"`
+		Conditions []metav1.Condition `json:"conditions,omitempty"`
+	} `json:"status"`
+}
+
+func (b *Bucket) DeepCopyObject() runtime.Object { out := *b; return &out }
+
+type BucketRequest = kopf.Request[*Bucket]
+
+func build(context.Context, *BucketRequest) error { return nil }
+
+func upload(context.Context, *BucketRequest, string) error { return nil }
+
+func ExampleRequest_Conditions() {
+	connect := func(_ context.Context, req *BucketRequest) error {
+		if len(req.Object.Spec.Files) == 0 {
+			req.Conditions().False("Filled", "NoFiles", "spec.files is empty")
+			return nil
+		}
+		req.Conditions().True("Filled", "Copied", "")
+		return nil
+	}
+
+	// In a test of the handler they are on the object at once; otherwise they are written with all else after the pass.
+	req := &BucketRequest{Object: &Bucket{}}
+	fmt.Println(connect(context.Background(), req))
+	fmt.Println(conditions.Is(req.Object, "Filled", metav1.ConditionFalse), req.Object.Status.Conditions[0].Reason)
+	// Output:
+	// <nil>
+	// true NoFiles
+}
+
+// An error can carry one: it is set, and the handler is called again.
+func ExampleRequest_Conditions_error() {
+	kopf.For(&Bucket{}).
+		OnCreate("connect", func(context.Context, *BucketRequest) error {
+			return conditions.Error{Type: "Reachable", Reason: "Refused", Err: errors.New("dial tcp 10.0.0.1:443: refused")}
+		})
+}
+
+func ExampleWithConditions() {
+	kopf.For(&Bucket{}, kopf.WithConditions("Ready", "Created", "Reachable")).
+		OnCreate("create", build, kopf.ReportsCondition("Created")).
+		OnReconcile("connect", func(_ context.Context, req *BucketRequest) error {
+			req.Conditions().True("Reachable", "Connected", "") // and Ready is True when both are
+			return nil
+		})
+}
+
+func ExampleWithRoot() {
+	kopf.For(&Bucket{}, kopf.WithConditions("Created", "Full"),
+		// False is good of Full.
+		kopf.WithRoot(conditions.Root{Of: []string{"Created"}, Not: []string{"Full"}})).
+		OnCreate("create", build, kopf.ReportsCondition("Created"))
+}
+
+func ExampleReportsCondition() {
+	kopf.For(&Bucket{}).
+		// Created is Unknown (Running), False (Retrying, Failed) with the error, or True (Succeeded).
+		OnCreate("create", build, kopf.ReportsCondition("Created"), kopf.Retries(10)).
+		OnReconcile("sync", build, kopf.ReportsCondition("Synced"))
+}
+
+func ExampleWhenCondition() {
+	kopf.For(&Bucket{}).
+		Timer("remind", time.Minute, build, kopf.WhenCondition("Ready", metav1.ConditionFalse))
+}
+
+func ExampleResource_OnCondition() {
+	kopf.For(&Bucket{}).
+		OnCondition("tell", "Ready", func(ctx context.Context, req *BucketRequest) error {
+			before, now := req.Field()
+			log.FromContext(ctx).Info("Ready has changed", "before", before, "now", now)
+			return nil
+		})
+}
+
+// Kinds of others, whoever writes their conditions: with a Go type or without.
+func ExampleResource_OnCondition_others() {
+	kopf.For(&appsv1.Deployment{}).
+		OnCondition("rolled-out", "Available", func(_ context.Context, req *kopf.Request[*appsv1.Deployment]) error {
+			if _, now := req.Field(); now == "False" {
+				req.Eventf("Warning", "NotAvailable", "Watch", "%d of %d", req.Object.Status.AvailableReplicas, req.Object.Status.Replicas)
+			}
+			return nil
+		})
+
+	topic := schema.GroupVersionKind{Group: "kafka.strimzi.io", Version: "v1beta2", Kind: "KafkaTopic"}
+	kopf.For(kopf.Unstructured(topic)).
+		OnCondition("ready", "Ready", func(context.Context, *kopf.Request[*unstructured.Unstructured]) error { return nil })
+}
+
+func ExampleRequest_Flush() {
+	kopf.For(&Bucket{}).
+		OnCreate("fill", func(ctx context.Context, req *BucketRequest) error {
+			for n, file := range req.Object.Spec.Files {
+				req.Object.Status.Copied = n
+				req.Conditions().Unknown("Filled", "Copying", fmt.Sprintf("%d of %d files", n, len(req.Object.Spec.Files)))
+				if err := req.Flush(ctx); err != nil {
+					return err
+				}
+				if err := upload(ctx, req, file); err != nil {
+					return err
+				}
+			}
+			req.Conditions().True("Filled", "Copied", "")
+			return nil
+		})
+}
+
+func ExampleRequest_Adopt() {
+	kopf.For(&Bucket{}).
+		OnCreate("index", func(ctx context.Context, req *BucketRequest) error {
+			index := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: children.Name(req.Object, "index")}}
+			if err := req.Adopt(index); err != nil {
+				return err // says why it cannot be a child
+			}
+			return req.Client.Create(ctx, index)
+		})
+}
+
+// As it should be, always: written if anything differs, and not otherwise.
+func ExampleRequest_Adopt_apply() {
+	kopf.For(&Bucket{}).
+		OnReconcile("server", func(ctx context.Context, req *BucketRequest) error {
+			server := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: children.Name(req.Object, "server")}}
+			results, err := children.Of(req.Object, req.Client, children.FieldOwner("bucket-operator")).Apply(ctx, server)
+			if err != nil {
+				return err
+			}
+			req.Conditions().MirrorFrom(results[0].Object, "Available")
+			return nil
+		}).
+		Owns(&appsv1.Deployment{})
+}
+
+func ExampleWithEvents() {
+	databases := kopf.For(&Database{}).
+		OnCreate("provision", provision)
+
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(kopf.EventsOff)) // but for those of req.Eventf
+}
