@@ -2,6 +2,7 @@ package kopf_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -107,4 +108,14 @@ func TestMistakesOfEvents(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// HIER-02: the owner is the object of the request. Without a client nobody knows what kind the children are.
+func TestAdoptNeedsAClient(t *testing.T) {
+	req := &kopf.Request[*corev1.Pod]{Object: &corev1.Pod{}}
+	child := &corev1.ConfigMap{}
+	if err := req.Adopt(child); err == nil || !strings.Contains(err.Error(), "set its Client") {
+		t.Errorf("without a client: %v", err)
+	}
+	equal(t, "the child", child, &corev1.ConfigMap{})
 }

@@ -297,6 +297,44 @@ var _ = Describe("Conditions", func() {
 		Expect(r.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
+	It("of a kind without the status subresource are written once, and then no more", func(ctx context.Context) {
+		type U = *unstructured.Unstructured
+		ns, wire, seen := newNamespace(ctx), &writing{}, &calls{}
+		a := untyped(gadgetGVK, ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK), kopf.WithConditions("Ready", "Created", "Synced", "Told")).
+			OnCreate("create", failsUntil[U](seen, "create", 1, kopf.Temporary(errOutOfOrder, 0)), kopf.ReportsCondition("Created")).
+			OnUpdate("update", ok[U](seen, "update")).
+			OnReconcile("sync", ok[U](seen, "sync"), kopf.ReportsCondition("Synced")).
+			OnCondition("tell", "Ready", func(_ context.Context, req *kopf.Request[U]) error {
+				_, now := req.Field()
+				seen.notef("ready %v", now)
+				return nil
+			}).
+			Timer("told", 50*time.Millisecond, func(_ context.Context, req *kopf.Request[U]) error {
+				req.Conditions().True("Told", "Timer", "")
+				return nil
+			})), wire.setup())
+		Eventually(fresh(ctx, a)).Should(And(is("Created", yes, "Succeeded"), is("Synced", yes, "Succeeded"), is("Told", yes, "Timer")))
+		handled(ctx, a)
+		edit(ctx, a, func(u U) { Expect(unstructured.SetNestedField(u.Object, int64(2), "spec", "size")).To(Succeed()) })
+		Eventually(seen.all).Should(ContainElement("update:update"))
+		Eventually(fresh(ctx, a)).Should(conditionstest.HaveCondition("Ready", yes))
+		Eventually(seen.all).Should(ContainElement("ready True"))
+		handled(ctx, a)
+		written := func() int { return len(wire.all()) }
+		before := 0
+		Eventually(func() bool { last := before; before = written(); return last == before }).WithPolling(500 * time.Millisecond).Should(BeTrue())
+		Consistently(written, 2*time.Second).Should(Equal(before), "%v", wire.all())
+		Expect(before).To(BeNumerically("<", 30), "%v", wire.all())
+		Expect(seen.count("update:update")).To(Equal(1), "its own conditions are no updates")
+		now, err := fresh(ctx, a)()
+		Expect(err).NotTo(HaveOccurred())
+		for _, one := range now.Object["status"].(map[string]any)["conditions"].([]any) {
+			Expect(one).NotTo(HaveKey("observedGeneration"))
+		}
+	}, SpecTimeout(minute))
+
 	It("that are no valid ones are mistakes of the handler", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")

@@ -192,11 +192,11 @@ var _ = Describe("Events that nobody asks for", func() {
 	}, SpecTimeout(minute))
 })
 
-// LOG-01, LOG-05, LOG-06: what is logged of an object has all by which it is found, and tells of each cause.
+// What is logged of an object has all by which it is found.
 var _ = Describe("The log", func() {
 	type W = *v1.Widget
 
-	It("names the object, the handler and the attempt; a cause is told when it begins and when it is over (LOG-01, LOG-05)", func(ctx context.Context) {
+	It("names the object, the handler and the attempt; each attempt is told before and after, a cause when it is over (LOG-01, LOG-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)

@@ -24,6 +24,7 @@ import (
 var (
 	k8s    client.WithWatch // counts its writes
 	writes atomic.Int64
+	config *rest.Config // for an operator
 )
 
 func TestMain(m *testing.M) {
@@ -46,9 +47,10 @@ func withControlPlane(run func() int) int {
 		return 1
 	}
 	defer func() { _ = cp.Stop() }()
-	config := rest.CopyConfig(cp.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counter{next} })
-	if k8s, err = client.NewWithWatch(config, client.Options{}); err != nil {
+	config = cp.Config
+	counted := rest.CopyConfig(config)
+	counted.Wrap(func(next http.RoundTripper) http.RoundTripper { return counter{next} })
+	if k8s, err = client.NewWithWatch(counted, client.Options{}); err != nil {
 		fmt.Println(err)
 		return 1
 	}

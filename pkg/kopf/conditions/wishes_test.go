@@ -1,21 +1,29 @@
 package conditions_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions/conditionstest"
 )
 
-// The wishes in the thread of kopf's issue 796, each as a test, as far as a package without handlers can grant
-// them. Granted there only: handlers that are conditions.
+// The wishes in the thread of kopf's issue 796, each as a test.
 
 // A map instead of a list: set and got by type, whichever of the two the object has.
 func TestWish796MapInsteadOfList(t *testing.T) {
@@ -167,4 +175,44 @@ func TestWish796ForeignKinds(t *testing.T) {
 	_, pruned := topic.Object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["observedGeneration"]
 	equal(t, "observedGeneration is there", pruned, false)
 	equal(t, "the next", write(), 0)
+}
+
+// Handlers that are conditions: what a handler achieves is what its condition says, on the server, in an operator.
+func TestWish796HandlersThatAreConditions(t *testing.T) {
+	widget := onServer(t, "Widget")
+	mgr, err := manager.New(config, manager.Options{Metrics: server.Options{BindAddress: "0"}})
+	must(t, err)
+	let := make(chan struct{})
+	type request = kopf.Request[*unstructured.Unstructured]
+	must(t, kopf.SetupWithManager(mgr, kopf.For(kopf.Unstructured(widget.GroupVersionKind()), kopf.WithConditions("Ready", "Created", "Announced")).
+		OnCreate("create", func(context.Context, *request) error {
+			select {
+			case <-let:
+				return nil
+			default:
+				return errors.New("not yet")
+			}
+		}, kopf.ReportsCondition("Created"), kopf.Backoff(50*time.Millisecond), kopf.Field("metadata.name", kopf.Equal(widget.GetName()))).
+		OnCreate("announce", func(context.Context, *request) error { return nil },
+			kopf.After("create"), kopf.ReportsCondition("Announced"), kopf.Field("metadata.name", kopf.Equal(widget.GetName())))))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		must(t, <-ended)
+	})
+
+	g := gomega.NewWithT(t)
+	now := func() (*unstructured.Unstructured, error) {
+		return widget, k8s.Get(t.Context(), client.ObjectKeyFromObject(widget), widget)
+	}
+	says := func(kind string, status metav1.ConditionStatus, reason string) gomegatypes.GomegaMatcher {
+		return conditionstest.HaveCondition(kind, status).WithReason(reason)
+	}
+	g.Eventually(now, 20*time.Second).Should(gomega.And(
+		says("Created", "False", "Retrying"), says("Announced", "Unknown", "Running"), says("Ready", "False", "Retrying")))
+	close(let)
+	g.Eventually(now, 20*time.Second).Should(gomega.And(
+		says("Created", "True", "Succeeded"), says("Announced", "True", "Succeeded"), says("Ready", "True", conditions.ReasonAsExpected)))
 }
