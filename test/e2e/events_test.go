@@ -155,7 +155,8 @@ var _ = Describe("Events that nobody asks for", func() {
 				posts++
 			}
 		}
-		Expect(posts).To(BeNumerically("<=", 3), "%v", wire.all())
+		// One for each object and a count; again if the count was faster than what it counts.
+		Expect(posts).To(BeNumerically("<", 10), "%v", wire.all())
 	}, SpecTimeout(minute))
 
 	It("about objects of the cluster are in the namespace default (POST-01)", func(ctx context.Context) {
