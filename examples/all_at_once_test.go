@@ -24,7 +24,7 @@ func allAtOnce(e *example) {
 		`{"metadata":{"labels":{"tier":"gold"}},"spec":{"nodes":2,"users":["alice","bob"],"version":"16"}}`))
 	e.Expect(orders.get("metadata", "finalizers")).To(Equal([]any{"all.example.com/finalizer"}))
 	e.Eventually(orders.events).Should(ConsistOf("Provisioned: There are 2 nodes",
-		"HandlerRecovered: provision: it has succeeded after 1 failed attempts"))
+		"HandlerRecovered: provision has succeeded; failed attempts before that: 1"))
 	book := orders.owned(corev1.SchemeGroupVersion.String(), "ConfigMap", "orders-address")
 	e.Eventually(book.field("data", "address")).Should(Equal("orders.db.example.com"))
 	e.Eventually(func() (string, error) { return fetch(metrics + "/kopf/probes") }).Should(MatchJSON(`{"versions":1}`))
