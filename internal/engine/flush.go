@@ -71,7 +71,11 @@ func (c *cycle) fitted(doc patching.Document) patching.Document {
 	if !c.apart {
 		return doc
 	}
-	return doc.Onto(c.current, c.content)
+	written := c.content
+	for _, s := range c.shares { // they are ahead of it
+		written = s.doc.Apply(written)
+	}
+	return doc.Onto(c.current, written)
 }
 
 // flushed goes on from a state of the object that was written while a handler is at work. To the handler, only its own

@@ -596,3 +596,31 @@ func (m *muxed) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return m.widgets.RoundTrip(r)
 }
+
+// What a handler says last, after a Flush, is not lost to what is reported about it.
+func TestFlushAndReports(t *testing.T) {
+	widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Created", "Filled")).
+		OnCreate("create", func(_ context.Context, req *kopf.Request[widget]) error {
+			if req.Attempt.Number == 0 {
+				return errors.New("busy")
+			}
+			return nil
+		}, kopf.Backoff(3*time.Second), kopf.ReportsCondition("Created")).
+		OnCreate("fill", func(ctx context.Context, req *kopf.Request[widget]) error {
+			for n := range 3 {
+				req.Conditions().Unknown("Filled", "Copying", fmt.Sprint(n))
+				if err := req.Flush(ctx); err != nil {
+					return err
+				}
+				wait(500 * time.Millisecond)
+			}
+			req.Conditions().True("Filled", "Copied", "3")
+			return nil
+		}, kopf.After("create"))
+	play(t, widgets, func(t *testing.T, s *scene) {
+		wait(30 * time.Second)
+		if got, want := conditionsOf(s.now(t)), []string{"Ready=True", "Created=True", "Filled=True"}; !slices.Equal(got, want) {
+			t.Errorf("the conditions are %v, not %v", got, want)
+		}
+	})
+}
