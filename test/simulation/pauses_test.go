@@ -53,6 +53,9 @@ func TestPausesOfABusyOperator(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // it has to be the same again
+			var luck sync.Mutex
+			roll := func(below int64) int64 { luck.Lock(); defer luck.Unlock(); return dice.Int64N(below) }
+			pause := func(atMost time.Duration) time.Duration { return time.Duration(roll(int64(atMost))) }
 			config, scheme, users := newWorld(t)
 			config = withPeerings(config)
 			meeting := &unstructured.Unstructured{}
@@ -80,11 +83,9 @@ func TestPausesOfABusyOperator(t *testing.T) {
 			update := func(id string) kopf.Handler[widget] {
 				return func(ctx context.Context, req *kopf.Request[widget]) error {
 					begins(id)
-					mu.Lock()
-					pause, fails := time.Duration(dice.Int64N(int64(time.Second))), dice.IntN(3) == 0
-					mu.Unlock()
+					fails := roll(3) == 0
 					select {
-					case <-time.After(pause):
+					case <-time.After(pause(time.Second)):
 					case <-ctx.Done():
 					}
 					if fails {
@@ -140,17 +141,17 @@ func TestPausesOfABusyOperator(t *testing.T) {
 			<-time.After(5 * time.Second)
 			for range 30 {
 				for range 3 {
-					<-time.After(time.Duration(dice.Int64N(int64(1500 * time.Millisecond))))
+					<-time.After(pause(1500 * time.Millisecond))
 					size++
-					patch(t.Context(), t, users, objects[dice.IntN(crowd)], fmt.Sprintf(`{"spec":{"size":%d}}`, size))
+					patch(t.Context(), t, users, objects[roll(crowd)], fmt.Sprintf(`{"spec":{"size":%d}}`, size))
 				}
 				writes(fmt.Sprintf(`{"priority":100,"lifetime":600,"lastseen":%q}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000")))
 				frozen.Store(true)
 				pauses.Add(1)
 				for range 2 {
-					<-time.After(time.Duration(dice.Int64N(int64(2 * time.Second))))
+					<-time.After(pause(2 * time.Second))
 					size++
-					patch(t.Context(), t, users, objects[dice.IntN(crowd)], fmt.Sprintf(`{"spec":{"size":%d}}`, size))
+					patch(t.Context(), t, users, objects[roll(crowd)], fmt.Sprintf(`{"spec":{"size":%d}}`, size))
 				}
 				frozen.Store(false)
 				writes("null")
