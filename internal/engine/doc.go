@@ -5,10 +5,14 @@
 // Read engine.go: each step of a cycle is a method in a file of its own. The facade describes the
 // [Kind] and the [Settings]; the controller calls [Engine.Reconcile] with names.
 //
-//	load → settle → detect → filter → hold → match → plan → run → level → finish (record, write) → schedule
+//	load → settle → detect → filter → attend → hold → accompany → match → plan → run → level → finish (report, record, write) → schedule
 //
 // Before that, those who only watch are shown what was observed (spy.go), and the objects that are gone are
-// buried. Indexes are kept on the informer's time, before anybody is woken (index.go).
+// buried. During a pause that is all (pause.go). Indexes are kept on the informer's time, before anybody is woken, and what
+// accompanies an object is stopped then if that is being deleted (witness.go).
+//
+// Daemons and timers run beside the workers, and write for themselves (background.go, iterate.go). What they change in the
+// essence is told to the worker, to which it is no update (companion.go).
 //
 // # Guarantees
 //
@@ -19,7 +23,7 @@
 //
 // # Assumptions
 //
-// One worker at a time handles a name. The inventory is fed by the informer that fills the cache.
+// One worker at a time handles a name; background work of the object goes on beside it. The inventory is fed by the informer that fills the cache.
 //
 // # Caveats
 //

@@ -3,7 +3,7 @@
 // # Flow
 //
 // [Shape.Build] makes the essence of an object's JSON form, [Encode] the text that the baseline keeps,
-// [Shape.Decode] reads it back.
+// [Shape.Decode] reads it back. What conditions say is a stanza of its own, for those kinds whose handlers ask for it.
 //
 // # Guarantees
 //

@@ -12,7 +12,7 @@
 // patches of the object name its uid, patches of the status, where the server does not look at the
 // uid, its version. Patches that replace lists, the finalizers among them, name the version they were
 // made for; after a conflict they are made again for the new one, unless somebody else has changed
-// the very list.
+// the very list. Lists of conditions are maps by type: each writer's own are merged with what others have made of theirs.
 //
 // # Assumptions
 //

@@ -9,8 +9,8 @@
 //
 //	mgr.Add(kopf.New(mgr, databases))
 //
-// Start with [For], [Handler] and [New]. Two packages beside it are useful by themselves: progress for
-// remembered steps in a reconciler of your own, diff for structural diffs.
+// Start with [For], [Handler] and [New]. The packages that it stands on are useful by themselves, in a reconciler of your own: progress
+// for remembered steps, daemons, peering, webhooks, conditions, children, and diff for structural diffs.
 //
 // # Flow
 //
@@ -23,8 +23,10 @@
 // the last handled one. An edit that comes in between is the next cause, for all handlers.
 //
 // Beside these handlers with progress there are some without: [Resource.OnEvent], which only watches,
-// [Resource.OnReconcile], which makes things as they should be, and [IndexBy]. [Label], [Field] and others
-// filter; [Resource.When] and [Resource.Use] group.
+// [Resource.OnReconcile], which makes things as they should be, and [IndexBy]. A [Resource.Daemon] runs for as long as an object is
+// there, a [Resource.Timer] is called again and again. [Resource.Validate] and [Resource.Mutate] are called before an object
+// is stored. [Label], [Field] and others filter; [Resource.When] and [Resource.Use] group. [WithPeering] has the operator step back for
+// others.
 //
 // # Guarantees
 //
@@ -32,8 +34,8 @@
 // cause: not after a restart, not after an upgrade, not by a stale cache. If the process is killed,
 // at most the work of the last [DefaultCheckpoint] is repeated (see [WithCheckpoint]).
 //
-// One object is handled by one goroutine at a time. Handlers that delete hold the object with a
-// finalizer, which is on it before the first handler is called. Finalizers and other lists that somebody
+// One object is handled by one goroutine at a time; its daemons and timers run beside it, each no more than once at a time. Handlers that
+// delete, daemons and timers hold the object with a finalizer, which is on it before the first handler is called. Finalizers and other lists that somebody
 // else has changed meanwhile are not overwritten; of a single field, the last writer wins.
 //
 // What is stored has the format of kopf: operators in Python and in Go can take over from each other.

@@ -106,7 +106,7 @@ func (a *actor) posted() (all []string) {
 }
 
 func (s *scene) wait(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // virtual time: it is how a scene goes on
+	<-time.After(d)
 	synctest.Wait()
 }
 
