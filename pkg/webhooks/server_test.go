@@ -251,6 +251,12 @@ func TestSelectionOnTheServer(t *testing.T) {
 	g.Expect(called.all()).To(ConsistOf("scale UPDATE scale Scale", "any UPDATE scale Scale"))
 	called.reset()
 
+	// A server that patches what its cache still has asks the webhooks about that, and then once more about what is so.
+	g.Eventually(func(g Gomega) {
+		cached := loose()
+		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), cached, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}})).To(Succeed())
+		g.Expect(cached.Object["spec"]).To(HaveKeyWithValue("size", BeEquivalentTo(3)))
+	}).Should(Succeed())
 	// The label goes: the API server calls for the sake of the old object; for the new one, nobody is to be called.
 	g.Expect(k8s.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`)))).To(Succeed())
 	g.Expect(called.all()).To(ConsistOf("plain UPDATE  Widget", "any UPDATE  Widget", "unlabelled UPDATE  Widget", "mutated UPDATE  Widget"))
