@@ -54,6 +54,7 @@ var levels = map[string]int{
 	"pkg/kopf/conditions/conditionstest": 2,
 
 	// Leaves.
+	"internal/apiserver":  1,
 	"internal/metrics":    1,
 	"pkg/kopf/children":   1,
 	"pkg/kopf/conditions": 1,
@@ -68,7 +69,7 @@ var levels = map[string]int{
 const (
 	top             = 6
 	controlPlane    = "internal/controlplane"
-	simulatedServer = "test/simulation/apiserver"
+	simulatedServer = "internal/apiserver"
 )
 
 // A rule forbids some imports. Packages of this module are named by their folders, all others by their paths.
@@ -106,9 +107,9 @@ var rules = []rule{
 		},
 	},
 	{
-		"the simulated API server knows nothing of what is tested on it",
+		"the simulated API server is for tests, hack/ and test/, and for the test kit of users",
 		func(from, to string) bool {
-			return from == simulatedServer && (shipped(to) || under(to, "test"))
+			return to == simulatedServer && from != "pkg/kopf/kopftest" && (shipped(from) || under(from, "examples"))
 		},
 	},
 	{
@@ -287,8 +288,10 @@ func TestChecker(t *testing.T) {
 		{"the demo on the control plane", "hack/demo", ours(controlPlane, "pkg/kopf"), ""},
 		{"the suites on everything", "test/e2e", ours(controlPlane, "pkg/kopf", "internal/engine"), ""},
 		{"the simulations on everything", "test/simulation/scenario", ours("pkg/kopf", "internal/essence", "test/e2e/api/v1"), ""},
-		{"the simulated server on the library", simulatedServer, ours("pkg/progress"), "knows nothing of what is tested on it"},
-		{"the library on the simulated server", "pkg/kopf", ours(simulatedServer), "built on it or around it"},
+		{"the simulated server on the library", simulatedServer, ours("pkg/progress"), "packages of one level do not know each other"},
+		{"the library on the simulated server", "pkg/kopf", ours(simulatedServer), "for the test kit of users"},
+		{"the test kit on the simulated server", "pkg/kopf/kopftest", ours(simulatedServer), ""},
+		{"the simulations on the simulated server", "test/simulation/scenario", ours(simulatedServer), ""},
 		{"the library on an example", "pkg/kopf", ours("examples/01-minimal/api"), "built on it or around it"},
 		{"an example on the facade", "examples/01-minimal", ours("pkg/kopf", "examples/01-minimal/api"), ""},
 		{"an example on the insides", "examples/01-minimal", ours("internal/match"), "an example uses what its readers can use"},

@@ -23,13 +23,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
-	"github.com/kopf-runtime/kopf-runtime/test/simulation/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 )
 
 // withPeerings adds an API server for peering objects.
 func withPeerings(config *rest.Config) *rest.Config {
 	group := schema.GroupVersion{Group: peeringv1.Group, Version: peeringv1.Version}
-	peers := apiserver.New(group, apiserver.Resource{Kind: "KopfPeering", Plural: peeringv1.NamespacedPlural})
+	peers := apiserver.New(apiserver.Resource{GroupVersion: group, Kind: "KopfPeering", Plural: peeringv1.NamespacedPlural})
 	others := config.Transport
 	config = rest.CopyConfig(config)
 	config.Transport = transport(func(r *http.Request) (*http.Response, error) {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
-	"github.com/kopf-runtime/kopf-runtime/test/simulation/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 	"github.com/kopf-runtime/kopf-runtime/test/simulation/scenario"
 )
 
@@ -91,9 +91,9 @@ const namespace = "ns"
 
 // simulated leads to a new API server.
 func simulated() *rest.Config {
-	server := apiserver.New(v1.GroupVersion,
-		apiserver.Resource{Kind: "Widget", Plural: "widgets", HasStatus: true},
-		apiserver.Resource{Kind: "Gadget", Plural: "gadgets"})
+	server := apiserver.New(
+		apiserver.Resource{GroupVersion: v1.GroupVersion, Kind: "Widget", Plural: "widgets", HasStatus: true},
+		apiserver.Resource{GroupVersion: v1.GroupVersion, Kind: "Gadget", Plural: "gadgets"})
 	return &rest.Config{Host: "http://simulated", Transport: server, QPS: -1}
 }
 

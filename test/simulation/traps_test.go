@@ -28,7 +28,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
-	"github.com/kopf-runtime/kopf-runtime/test/simulation/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 )
 
 // A scene is a running operator with one widget.
@@ -548,7 +548,9 @@ func TestPausesEndWithFilters(t *testing.T) {
 		}
 		return nil
 	}, kopf.Label("off", kopf.Absent))
-	peers := &muxed{peers: apiserver.New(schema.GroupVersion{Group: "kopf.dev", Version: "v1"}, apiserver.Resource{Kind: "KopfPeering", Plural: "kopfpeerings"})}
+	peers := &muxed{peers: apiserver.New(apiserver.Resource{
+		GroupVersion: schema.GroupVersion{Group: "kopf.dev", Version: "v1"}, Kind: "KopfPeering", Plural: "kopfpeerings",
+	})}
 	alter := func(config *rest.Config) { peers.widgets = config.Transport; config.Transport = peers }
 	playOn(t, alter, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
 		dynamic, err := client.New(s.config, client.Options{Mapper: fixedMapper()})

@@ -3,10 +3,12 @@ package apiserver
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -42,21 +44,19 @@ func Failure(code int, reason metav1.StatusReason, message string) metav1.Status
 	}
 }
 
-func failure(code int, reason metav1.StatusReason, message string) answer {
-	return answer{code, Failure(code, reason, message), nil}
+func failure(code int, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: Failure(code, reason, message)}
 }
 
-func notFound(what string) answer {
-	return failure(http.StatusNotFound, metav1.StatusReasonNotFound, what+" not found")
-}
+var errNoPath = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 
-func conflict(message string) answer {
-	return failure(http.StatusConflict, metav1.StatusReasonConflict, "Operation cannot be fulfilled: "+message)
-}
-
-// immutable refuses a change of a field that never changes.
-func immutable(field string) answer {
-	status := Failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, field+": Invalid value: field is immutable")
-	status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: field}}}
-	return answer{http.StatusUnprocessableEntity, status, nil}
+// refusal is the answer that tells an error.
+func refusal(err error) answer {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	return answer{code: int(status.Code), value: status}
 }

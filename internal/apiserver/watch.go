@@ -5,58 +5,65 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // watch begins a stream of events: after a version, or with all objects that there are now.
-func (s *Server) watch(r *http.Request, t target) answer {
-	query := r.URL.Query()
-	w := &watch{server: s, target: t, next: len(s.events), closed: make(chan struct{}), request: r.Context()}
-	switch version := query.Get("resourceVersion"); {
-	case query.Get("sendInitialEvents") == "true":
+func (s *Server) watch(q *request) (answer, error) {
+	w := &watch{server: s, request: q, next: len(s.events), closed: make(chan struct{})}
+	version := q.query.Get("resourceVersion")
+	switch initial := q.query.Get("sendInitialEvents"); {
+	case initial == "true":
 		w.begin()
-	case version != "" && version != "0":
+		w.bookmark()
+	case version == "" || version == "0":
+		if initial == "" {
+			w.begin()
+		}
+	default:
 		after, err := strconv.ParseInt(version, 10, 64)
 		if err != nil {
-			return failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, "resourceVersion: "+err.Error())
+			return answer{}, apierrors.NewBadRequest("resourceVersion: " + err.Error())
 		}
 		for w.next > 0 && s.events[w.next-1].version > after {
 			w.next--
 		}
 	}
-	seconds, err := strconv.Atoi(query.Get("timeoutSeconds"))
+	seconds, err := strconv.Atoi(q.query.Get("timeoutSeconds"))
 	if err != nil {
 		seconds = 1800
 	}
 	w.deadline = time.Now().Add(time.Duration(seconds) * time.Second)
-	return answer{http.StatusOK, nil, w}
+	return answer{code: 200, stream: w}, nil
 }
 
 // A watch is the body of the answer to one. It is read by one goroutine.
 type watch struct {
 	server   *Server
-	target   target
+	request  *request
 	next     int // in the server's events
 	deadline time.Time
 	pending  bytes.Buffer
-
-	request context.Context
-	closed  chan struct{}
-	once    sync.Once
+	closed   chan struct{}
+	once     sync.Once
 }
 
-// begin tells all objects, and that these were all.
+// begin tells all objects.
 func (w *watch) begin() {
-	for _, obj := range w.server.present(w.target) {
+	for _, obj := range w.server.selected(w.request) {
 		w.tell("ADDED", obj)
 	}
+}
+
+// bookmark tells that these were all.
+func (w *watch) bookmark() {
 	w.tell("BOOKMARK", object{
-		"apiVersion": w.server.group.String(), "kind": w.target.Kind,
+		"apiVersion": w.request.GroupVersion.String(), "kind": w.request.Kind,
 		"metadata": object{
 			"resourceVersion": strconv.FormatInt(w.server.version, 10),
 			"annotations":     object{metav1.InitialEventsAnnotationKey: "true"},
@@ -66,7 +73,24 @@ func (w *watch) begin() {
 
 func (w *watch) tell(kind string, obj object) {
 	// What was decoded from JSON has a JSON form.
-	_ = json.NewEncoder(&w.pending).Encode(object{"type": kind, "object": obj})
+	_ = json.NewEncoder(&w.pending).Encode(object{"type": kind, "object": w.request.view.of(obj)})
+}
+
+// see tells an event if it concerns what the watch has selected: objects come into the selection, and leave it.
+func (w *watch) see(e event) {
+	if !w.request.covers(e.key) {
+		return
+	}
+	was := e.before != nil && w.request.matches(e.before)
+	is := e.kind != "DELETED" && w.request.matches(e.object)
+	switch {
+	case is && was:
+		w.tell("MODIFIED", e.object)
+	case is:
+		w.tell("ADDED", e.object)
+	case was:
+		w.tell("DELETED", withVersion(e.before, e.version))
+	}
 }
 
 // Read waits for the next event.
@@ -84,11 +108,13 @@ func (w *watch) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		case <-w.closed:
 			return 0, io.ErrClosedPipe
-		case <-w.request.Done():
-			return 0, w.request.Err()
+		case <-w.context().Done():
+			return 0, w.context().Err()
 		}
 	}
 }
+
+func (w *watch) context() context.Context { return w.request.Context() }
 
 // catchUp takes the next event that concerns the watch, if nothing is left to be read.
 func (w *watch) catchUp() (news <-chan struct{}) {
@@ -97,11 +123,9 @@ func (w *watch) catchUp() (news <-chan struct{}) {
 	for w.pending.Len() == 0 && w.next < len(w.server.events) {
 		e := w.server.events[w.next]
 		w.next++
-		if w.target.covers(e.key) {
-			w.tell(e.kind, e.object)
-		}
+		w.see(e)
 	}
-	return w.server.news
+	return w.server.later()
 }
 
 // Close ends the watch.

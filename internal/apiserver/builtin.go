@@ -1,0 +1,150 @@
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+// builtins has the kinds of Kubernetes itself. It is not client-go's own scheme: people add their kinds to that.
+var builtins = sync.OnceValue(func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	return scheme
+})
+
+var codecs = sync.OnceValue(func() serializer.CodecFactory { return serializer.NewCodecFactory(builtins()) })
+
+func isBuiltin(r Resource) bool { return builtins().Recognizes(r.gvk()) }
+
+// canonical is an object as its Go type has it: without unknown fields, with numbers and quantities in one form.
+// Objects of custom kinds stay as they are.
+func canonical(r Resource, obj object) (object, error) {
+	if !isBuiltin(r) {
+		return obj, nil
+	}
+	typed, err := builtins().New(r.gvk())
+	if err != nil {
+		return nil, err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj, typed); err != nil {
+		return nil, fmt.Errorf("%s in version %q cannot be handled as a %s: %w", r.Kind, r.GroupVersion.Version, r.Kind, err)
+	}
+	if secret, ok := typed.(*corev1.Secret); ok {
+		encode(secret)
+	}
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		return nil, err
+	}
+	out["apiVersion"], out["kind"] = r.GroupVersion.String(), r.Kind
+	return out, nil
+}
+
+// encode moves what was written as text to the rest of the data.
+func encode(secret *corev1.Secret) {
+	for name, value := range secret.StringData {
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
+		secret.Data[name] = []byte(value)
+	}
+	secret.StringData = nil
+	if secret.Type == "" {
+		secret.Type = corev1.SecretTypeOpaque
+	}
+}
+
+// is reports whether a kind is one of a list of <plural>[.<group>].
+func is(r Resource, list []string) bool { return slices.Contains(list, r.gr().String()) }
+
+// hasGeneration tells the kinds whose changes are counted: all custom ones, and these.
+func hasGeneration(r Resource) bool { return !isBuiltin(r) || is(r, counted) }
+
+var counted = []string{
+	"daemonsets.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps", "cronjobs.batch", "jobs.batch",
+	"pods", "podtemplates", "replicationcontrollers", "endpointslices.discovery.k8s.io", "ingressclasses.networking.k8s.io",
+	"ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io", "poddisruptionbudgets.policy",
+	"priorityclasses.scheduling.k8s.io", "flowschemas.flowcontrol.apiserver.k8s.io",
+	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", "deviceclasses.resource.k8s.io",
+	"devicetaintrules.resource.k8s.io", "resourceslices.resource.k8s.io",
+	"mutatingadmissionpolicies.admissionregistration.k8s.io", "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+	"mutatingwebhookconfigurations.admissionregistration.k8s.io", "validatingadmissionpolicies.admissionregistration.k8s.io",
+	"validatingadmissionpolicybindings.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
+}
+
+// unconditional tells the kinds that may be replaced without saying which version of theirs.
+func unconditional(r Resource) bool { return isBuiltin(r) && !is(r, conditional) }
+
+var conditional = []string{
+	"leases.coordination.k8s.io", "leasecandidates.coordination.k8s.io", "poddisruptionbudgets.policy", "runtimeclasses.node.k8s.io",
+	"csidrivers.storage.k8s.io", "csinodes.storage.k8s.io", "csistoragecapacities.storage.k8s.io", "volumeattachments.storage.k8s.io",
+	"clustertrustbundles.certificates.k8s.io", "podcertificaterequests.certificates.k8s.io",
+	"storageversionmigrations.storagemigration.k8s.io", "storageversions.internal.apiserver.k8s.io",
+	"mutatingadmissionpolicies.admissionregistration.k8s.io", "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+	"mutatingwebhookconfigurations.admissionregistration.k8s.io", "validatingadmissionpolicies.admissionregistration.k8s.io",
+	"validatingadmissionpolicybindings.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
+}
+
+// creatable tells the kinds that a PUT creates.
+func creatable(r Resource) bool { return isBuiltin(r) && is(r, madeByPut) }
+
+var madeByPut = []string{
+	"runtimeclasses.node.k8s.io", "rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io",
+	"roles.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io", "leases.coordination.k8s.io",
+	"leasecandidates.coordination.k8s.io", "limitranges", "events", "events.events.k8s.io", "services", "endpoints",
+}
+
+// returned tells the kinds whose objects are the answer to their deletion; a status is that for the others.
+func returned(r Resource) bool { return isBuiltin(r) && is(r, answeredAtDeletion) }
+
+var answeredAtDeletion = []string{
+	"namespaces", "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas", "serviceaccounts", "services",
+	"deviceclasses.resource.k8s.io", "devicetaintrules.resource.k8s.io", "resourceclaims.resource.k8s.io",
+	"resourceclaimtemplates.resource.k8s.io", "resourceslices.resource.k8s.io", "csidrivers.storage.k8s.io", "csinodes.storage.k8s.io",
+	"storageclasses.storage.k8s.io", "volumeattachments.storage.k8s.io", "volumeattributesclasses.storage.k8s.io",
+}
+
+// ofCluster has the kinds that are in no namespace, those of extensions too.
+var ofCluster = []string{
+	"ComponentStatus", "Namespace", "Node", "PersistentVolume",
+	"APIService.apiregistration.k8s.io", "CustomResourceDefinition.apiextensions.k8s.io",
+	"MutatingAdmissionPolicy.admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding.admissionregistration.k8s.io",
+	"MutatingWebhookConfiguration.admissionregistration.k8s.io", "ValidatingAdmissionPolicy.admissionregistration.k8s.io",
+	"ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io", "ValidatingWebhookConfiguration.admissionregistration.k8s.io",
+	"CertificateSigningRequest.certificates.k8s.io", "ClusterTrustBundle.certificates.k8s.io",
+	"FlowSchema.flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration.flowcontrol.apiserver.k8s.io",
+	"StorageVersion.internal.apiserver.k8s.io", "StorageVersionMigration.storagemigration.k8s.io",
+	"IngressClass.networking.k8s.io", "IPAddress.networking.k8s.io", "ServiceCIDR.networking.k8s.io", "RuntimeClass.node.k8s.io",
+	"ClusterRole.rbac.authorization.k8s.io", "ClusterRoleBinding.rbac.authorization.k8s.io", "PriorityClass.scheduling.k8s.io",
+	"DeviceClass.resource.k8s.io", "DeviceTaintRule.resource.k8s.io", "ResourceSlice.resource.k8s.io",
+	"ResourcePoolStatusRequest.resource.k8s.io",
+	"CSIDriver.storage.k8s.io", "CSINode.storage.k8s.io", "StorageClass.storage.k8s.io", "VolumeAttachment.storage.k8s.io",
+	"VolumeAttributesClass.storage.k8s.io",
+}
+
+// phases is what the status of new objects begins with.
+var phases = map[schema.GroupResource]string{
+	{Resource: "namespaces"}: "Active", {Resource: "pods"}: "Pending",
+	{Resource: "persistentvolumes"}: "Pending", {Resource: "persistentvolumeclaims"}: "Pending",
+}
+
+// naming is what names of a kind have to be like.
+func naming(r Resource) validation.ValidateNameFunc {
+	switch {
+	case r.GroupVersion.Group == "rbac.authorization.k8s.io":
+		return pathSegment
+	case r.gr() == schema.GroupResource{Resource: "namespaces"}:
+		return validation.ValidateNamespaceName
+	default:
+		return validation.NameIsDNSSubdomain
+	}
+}

@@ -1,0 +1,137 @@
+package apiserver
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+)
+
+// object reads the object that is to be created, or to replace another.
+func (q *request) object() (object, error) {
+	obj := object{}
+	switch q.media {
+	case "", runtime.ContentTypeJSON:
+		if err := json.Unmarshal(q.body, &obj); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	case runtime.ContentTypeYAML:
+		var err error
+		if obj, err = fromYAML(q.body); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	case runtime.ContentTypeProtobuf:
+		if !isBuiltin(q.Resource) {
+			return nil, unsupported(q.media, runtime.ContentTypeJSON, runtime.ContentTypeYAML)
+		}
+		var err error
+		if obj, err = fromProtobuf(q.body); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	default:
+		return nil, unsupported(q.media, runtime.ContentTypeJSON, runtime.ContentTypeYAML)
+	}
+	return q.typed(obj)
+}
+
+// typed sees to the kind of an object.
+func (q *request) typed(obj object) (object, error) {
+	if isBuiltin(q.Resource) && obj["apiVersion"] == nil && obj["kind"] == nil {
+		obj["apiVersion"], obj["kind"] = q.GroupVersion.String(), q.Kind
+	}
+	gv, kind := text(obj, "apiVersion"), text(obj, "kind")
+	switch {
+	case kind == "":
+		return nil, apierrors.NewBadRequest("Object 'Kind' is missing")
+	case gv != q.GroupVersion.String():
+		return nil, apierrors.NewBadRequest(fmt.Sprintf(
+			"the API version in the data (%s) does not match the expected API version (%s)", gv, q.GroupVersion))
+	case kind != q.Kind:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", kind, gv, q.Kind))
+	}
+	return obj, nil
+}
+
+// placed checks that an object is where the request says.
+func (q *request) placed(meta object) error {
+	switch namespace := text(meta, "namespace"); {
+	case q.OfCluster, namespace == "", namespace == q.namespace:
+	default:
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	replace(meta, "namespace", q.namespace)
+	if q.namespace == "" {
+		delete(meta, "namespace")
+	}
+	if name := text(meta, "name"); q.name != "" && name != q.name {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, q.name))
+	}
+	return nil
+}
+
+// deletion reads the options of a deletion, from the body or the query.
+func (q *request) deletion() (*metav1.DeleteOptions, error) {
+	options := &metav1.DeleteOptions{DryRun: q.query["dryRun"]}
+	if policy := metav1.DeletionPropagation(q.query.Get("propagationPolicy")); policy != "" {
+		options.PropagationPolicy = &policy
+	}
+	switch {
+	case len(q.body) == 0:
+	case q.media == runtime.ContentTypeProtobuf:
+		if _, _, err := codecs().UniversalDeserializer().Decode(q.body, nil, options); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	case slices.Contains([]string{"", runtime.ContentTypeJSON, runtime.ContentTypeYAML}, q.media):
+		if err := yaml.Unmarshal(q.body, options); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	default:
+		return nil, unsupported(q.media, runtime.ContentTypeJSON, runtime.ContentTypeYAML)
+	}
+	if errs := validation.ValidateDeleteOptions(options); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	q.dry = q.dry || len(options.DryRun) > 0
+	return options, nil
+}
+
+func fromYAML(body []byte) (object, error) {
+	text, err := yaml.YAMLToJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	obj := object{}
+	return obj, json.Unmarshal(text, &obj)
+}
+
+func fromProtobuf(body []byte) (object, error) {
+	obj, gvk, err := codecs().UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	out["apiVersion"], out["kind"] = gvk.GroupVersion().String(), gvk.Kind
+	return out, nil
+}
+
+// ownMeta gives an object metadata that can be changed.
+func ownMeta(obj object) (out, meta object) {
+	meta = maps.Clone(metaOf(obj))
+	if meta == nil {
+		meta = object{}
+	}
+	return with(obj, "metadata", meta), meta
+}
+
+func ok(value any) answer { return answer{code: http.StatusOK, value: value} }

@@ -1,0 +1,66 @@
+package apiserver
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// FromScheme makes a resource of each kind of a scheme whose objects are stored: it has metadata, and there is a list
+// kind. Plurals are guessed as controller-runtime does; a kind has the status subresource if its Go type has a status;
+// of the cluster are those of Kubernetes that are. For custom kinds FromCRDs knows all that for certain.
+//
+// A kind in several versions makes several resources, whose objects have nothing to do with each other.
+func FromScheme(scheme *runtime.Scheme) []Resource {
+	var out []Resource
+	for gvk, t := range scheme.AllKnownTypes() {
+		gv := gvk.GroupVersion()
+		if gv.Version == runtime.APIVersionInternal || gv.Group == metav1.GroupName || !scheme.Recognizes(gv.WithKind(gvk.Kind+"List")) {
+			continue
+		}
+		if _, stored := reflect.New(t).Interface().(metav1.Object); !stored {
+			continue
+		}
+		plural, _ := meta.UnsafeGuessKindToResource(gvk)
+		out = append(out, Resource{
+			GroupVersion: gv, Kind: gvk.Kind, Plural: plural.Resource,
+			HasStatus: hasStatus(t), OfCluster: slices.Contains(ofCluster, gvk.GroupKind().String()),
+		})
+	}
+	slices.SortFunc(out, func(a, b Resource) int {
+		return cmp.Or(cmp.Compare(a.GroupVersion.String(), b.GroupVersion.String()), cmp.Compare(a.Kind, b.Kind))
+	})
+	return out
+}
+
+func hasStatus(t reflect.Type) bool {
+	f, ok := t.FieldByName("Status")
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return ok && name == "status"
+}
+
+// FromCRDs makes a resource of each version that the CRDs serve. Their schemas are not looked at.
+func FromCRDs(crds ...*apiextensionsv1.CustomResourceDefinition) []Resource {
+	var out []Resource
+	for _, crd := range crds {
+		for _, v := range crd.Spec.Versions {
+			if !v.Served {
+				continue
+			}
+			out = append(out, Resource{
+				GroupVersion: schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name},
+				Kind:         crd.Spec.Names.Kind, Plural: crd.Spec.Names.Plural,
+				HasStatus: v.Subresources != nil && v.Subresources.Status != nil,
+				OfCluster: crd.Spec.Scope == apiextensionsv1.ClusterScoped,
+			})
+		}
+	}
+	return out
+}

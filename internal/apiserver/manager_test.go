@@ -1,0 +1,79 @@
+package apiserver_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+)
+
+// A manager with its cache and a controller runs on the server, in virtual time.
+func TestManager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := apiserver.New(apiserver.FromScheme(scheme.Scheme)...)
+		cfg := &rest.Config{Host: "http://in-memory", Transport: s, QPS: -1}
+		mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+			Scheme: scheme.Scheme, Logger: logr.Discard(), Metrics: server.Options{BindAddress: "0"},
+			Controller: config.Controller{SkipNameValidation: new(true)},
+		})
+		must(t, err)
+		counter := reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+			deployment := &appsv1.Deployment{}
+			if err := mgr.GetClient().Get(ctx, r.NamespacedName, deployment); err != nil {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			}
+			pods := &corev1.PodList{}
+			if err := mgr.GetClient().List(ctx, pods, client.InNamespace(r.Namespace), client.MatchingLabels{"app": r.Name}); err != nil {
+				return reconcile.Result{}, err
+			}
+			before := deployment.DeepCopy()
+			deployment.Status.Replicas = int32(len(pods.Items))
+			return reconcile.Result{RequeueAfter: time.Hour}, mgr.GetClient().Status().Patch(ctx, deployment, client.MergeFrom(before))
+		})
+		must(t, ctrl.NewControllerManagedBy(mgr).For(&appsv1.Deployment{}).Owns(&corev1.Pod{}).Complete(counter))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- mgr.Start(ctx) }()
+
+		users, err := client.New(cfg, client.Options{Scheme: scheme.Scheme})
+		must(t, err)
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}}
+		must(t, users.Create(ctx, deployment))
+		must(t, users.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", GenerateName: "web-", Labels: map[string]string{"app": "web"},
+		}}))
+		time.Sleep(2 * time.Hour) //nolint:forbidigo // in the time of the bubble
+		must(t, users.Get(ctx, client.ObjectKeyFromObject(deployment), deployment))
+		if got := deployment.Status.Replicas; got != 1 {
+			t.Errorf("the status has %d replicas", got)
+		}
+		must(t, users.Delete(ctx, deployment))
+		if err := users.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); !apierrors.IsNotFound(err) {
+			t.Errorf("after the deletion: %v", err)
+		}
+		stop()
+		must(t, <-ended)
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,73 @@
+package apiserver
+
+import (
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/applyconfigurations"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// manager knows how to apply objects of one kind, or of a subresource of it.
+type manager = managedfields.FieldManager
+
+type managed struct {
+	gvk         schema.GroupVersionKind
+	subresource string
+}
+
+// builtinTypes know which lists of built-in kinds are maps. To read them takes a second, once.
+var builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(builtins()) })
+
+func (s *Server) manager(q *request) (*manager, error) {
+	id := managed{q.gvk(), q.subresource}
+	if known := s.managers[id]; known != nil {
+		return known, nil
+	}
+	var types managedfields.TypeConverter = managedfields.NewDeducedTypeConverter()
+	if isBuiltin(q.Resource) {
+		types = builtinTypes()
+	}
+	reset := fieldpath.NewSet()
+	switch {
+	case q.subresource == "status":
+		reset = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"))
+	case q.HasStatus:
+		reset = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
+	}
+	gv := q.GroupVersion
+	m, err := managedfields.NewDefaultCRDFieldManager(types, unconverted{}, unconverted{}, unconverted{}, id.gvk, gv, q.subresource,
+		fieldpath.NewExcludeFilterSetMap(map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(gv.String()): reset}))
+	if err != nil {
+		return nil, err
+	}
+	s.managers[id] = m
+	return m, nil
+}
+
+// unconverted is how objects go through a manager: each in the one version that it has, without defaults.
+type unconverted struct{}
+
+func (unconverted) Convert(_, _, _ any) error {
+	return fmt.Errorf("apiserver: objects are not converted")
+}
+
+func (unconverted) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
+	return in, nil
+}
+
+func (unconverted) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+	return label, value, nil
+}
+
+func (unconverted) Default(runtime.Object) {}
+
+func (unconverted) New(kind schema.GroupVersionKind) (runtime.Object, error) {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(kind)
+	return out, nil
+}

@@ -1,0 +1,78 @@
+package apiserver
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// A Resource is one kind in one version.
+type Resource struct {
+	GroupVersion schema.GroupVersion
+	Kind, Plural string
+	HasStatus    bool // it has the status subresource
+	OfCluster    bool // its objects are in no namespace
+}
+
+func (r Resource) gvk() schema.GroupVersionKind { return r.GroupVersion.WithKind(r.Kind) }
+
+func (r Resource) gvr() schema.GroupVersionResource { return r.GroupVersion.WithResource(r.Plural) }
+
+func (r Resource) gr() schema.GroupResource { return r.gvr().GroupResource() }
+
+func (r Resource) gk() schema.GroupKind { return r.gvk().GroupKind() }
+
+// catalogue is what a server has, without what was replaced by something later.
+func catalogue(resources []Resource) []Resource {
+	var out []Resource
+	for _, r := range resources {
+		out = slices.DeleteFunc(out, func(former Resource) bool { return former.gvk() == r.gvk() || former.gvr() == r.gvr() })
+		out = append(out, r)
+	}
+	return out
+}
+
+func (s *Server) resource(gv schema.GroupVersion, plural string) (Resource, bool) {
+	i := slices.IndexFunc(s.resources, func(r Resource) bool { return r.GroupVersion == gv && r.Plural == plural })
+	if i < 0 {
+		return Resource{}, false
+	}
+	return s.resources[i], true
+}
+
+func (s *Server) kind(gvk schema.GroupVersionKind) (Resource, bool) {
+	i := slices.IndexFunc(s.resources, func(r Resource) bool { return r.gvk() == gvk })
+	if i < 0 {
+		return Resource{}, false
+	}
+	return s.resources[i], true
+}
+
+// groups are the groups with names and their versions, the preferred one first.
+func (s *Server) groups() []metav1.APIGroup {
+	var out []metav1.APIGroup
+	for _, r := range s.resources {
+		gv := r.GroupVersion
+		if gv.Group == "" {
+			continue
+		}
+		i := slices.IndexFunc(out, func(g metav1.APIGroup) bool { return g.Name == gv.Group })
+		if i < 0 {
+			out = append(out, metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: gv.Group})
+			i = len(out) - 1
+		}
+		has := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+		if !slices.Contains(out[i].Versions, has) {
+			out[i].Versions = append(out[i].Versions, has)
+		}
+	}
+	for i := range out {
+		slices.SortFunc(out[i].Versions, func(a, b metav1.GroupVersionForDiscovery) int {
+			return -version.CompareKubeAwareVersionStrings(a.Version, b.Version)
+		})
+		out[i].PreferredVersion = out[i].Versions[0]
+	}
+	return out
+}
