@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
@@ -28,15 +29,16 @@ func (h Handler[T]) do(c client.Client) func(ctx context.Context, call *engine.C
 			return err
 		}
 		req.Client = c
-		err = h(ctx, req)
-		req.settleConditions(err)
-		if err != nil {
-			return err
-		}
-		call.Result, call.Subs, call.Again = req.result, req.subs, req.again
-		return errors.Join(req.broken, errors.Join(req.mistakes...))
+		ended := bridge.Called(ctx, call)
+		err = errPanicked
+		defer func() { ended(err) }()
+		err = req.conclude(h(ctx, req))
+		return err
 	}
 }
+
+// errPanicked is what observers are told of a handler that has not returned.
+var errPanicked = errors.New("it has panicked, or has ended its goroutine")
 
 // requestOf is what a handler, or a filter, is told.
 func requestOf[T client.Object](call *engine.Call) (*Request[T], error) {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
@@ -82,7 +83,7 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	controllers := make([]controller.Controller, len(kinds))
 	for i, kind := range kinds {
 		engines[i] = engine.New(settings, kind)
-		if controllers[i], err = o.controller(engines[i], resources[i], scopes[i], gate); err != nil {
+		if controllers[i], err = o.controller(ctx, engines[i], resources[i], scopes[i], gate); err != nil {
 			return fmt.Errorf("%s: %w", kind.GVK.Kind, err)
 		}
 	}
@@ -181,10 +182,10 @@ func lookUp(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (s
 }
 
 // controller builds the controller of one kind; it is not started yet.
-func (o *Operator) controller(e *engine.Engine, r resource, namespaced bool, g *gate) (controller.Controller, error) {
+func (o *Operator) controller(ctx context.Context, e *engine.Engine, r resource, namespaced bool, g *gate) (controller.Controller, error) {
 	opts := r.options()
 	options := opts.controller
-	options.Reconciler = e
+	options.Reconciler = bridge.Around(ctx, e, e)
 	for _, wrap := range o.wrappers {
 		options.Reconciler = wrap(options.Reconciler)
 	}

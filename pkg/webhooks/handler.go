@@ -60,12 +60,15 @@ type Call struct {
 // them under 120 characters each; longer ones may be cut by the API server.
 func (c *Call) Warn(texts ...string) { c.warnings = append(c.warnings, texts...) }
 
+// Warnings are the texts that [Call.Warn] was given: for tests of handlers.
+func (c *Call) Warnings() []string { return c.warnings }
+
 // Diff tells what the request does to the whole object, metadata and status included, from its JSON: all
 // is new on creation, and gone on deletion. What the handler itself changes is not in it. It is
 // calculated when it is first asked for.
 func (c *Call) Diff() diff.Diff {
-	if c.diff == nil {
-		return nil
+	if c.diff == nil { // a test has made the call by hand
+		return between(c.Review)
 	}
 	return c.diff()
 }
@@ -78,14 +81,19 @@ func newCall(review *admissionv1.AdmissionRequest, c client.Client, r *http.Requ
 		User:        review.UserInfo,
 		Review:      review,
 		Client:      c,
-		diff: sync.OnceValue(func() diff.Diff {
-			return diff.Of(generic(review.OldObject.Raw), generic(review.Object.Raw))
-		}),
+		diff:        sync.OnceValue(func() diff.Diff { return between(review) }),
 	}
 	if r != nil {
 		call.Header, call.TLS = r.Header, r.TLS
 	}
 	return call
+}
+
+func between(review *admissionv1.AdmissionRequest) diff.Diff {
+	if review == nil {
+		return nil
+	}
+	return diff.Of(generic(review.OldObject.Raw), generic(review.Object.Raw))
 }
 
 // generic is the JSON form of an object, as unstructured objects have it; nil if there is none.

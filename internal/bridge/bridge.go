@@ -1,0 +1,48 @@
+package bridge
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+)
+
+// Attach gives a request what the engine would; Conclude takes from it what the handler has said beside its error, puts
+// that into the call, and returns how the handler has ended. Package kopf sets both.
+var (
+	Attach   func(request any, call *engine.Call)
+	Conclude func(request any, err error) error
+)
+
+// An Observer learns of what an operator does. Its methods may be called from many goroutines.
+type Observer interface {
+	// Called is told that a handler is called; what it returns is told how that has ended. The object of
+	// the call is not to be changed.
+	Called(ctx context.Context, call *engine.Call) (ended func(err error))
+	// Around is told of an engine, and may put something around it.
+	Around(e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler
+}
+
+type observerKey struct{}
+
+// Observed has an observer learn of all operators that are started with the context.
+func Observed(ctx context.Context, observer Observer) context.Context {
+	return context.WithValue(ctx, observerKey{}, observer)
+}
+
+// Called tells the observer, if there is one.
+func Called(ctx context.Context, call *engine.Call) (ended func(err error)) {
+	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
+		return observer.Called(ctx, call)
+	}
+	return func(error) {}
+}
+
+// Around lets the observer put something around an engine, if there is one.
+func Around(ctx context.Context, e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler {
+	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
+		return observer.Around(e, next)
+	}
+	return next
+}

@@ -1,0 +1,31 @@
+package kopf
+
+import (
+	"errors"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+)
+
+// The test kit calls handlers with requests of its own.
+func init() {
+	bridge.Attach = func(request any, call *engine.Call) { request.(bridged).attach(call) }
+	bridge.Conclude = func(request any, err error) error { return request.(bridged).conclude(err) }
+}
+
+type bridged interface {
+	attach(call *engine.Call)
+	conclude(err error) error
+}
+
+func (r *Request[T]) attach(call *engine.Call) { r.call, r.handled = call, r.Object }
+
+// conclude takes in what the handler has said, by its error and beside it.
+func (r *Request[T]) conclude(err error) error {
+	r.settleConditions(err)
+	if err != nil {
+		return err
+	}
+	r.call.Result, r.call.Subs, r.call.Again = r.result, r.subs, r.again
+	return errors.Join(r.broken, errors.Join(r.mistakes...))
+}

@@ -1,0 +1,248 @@
+package kopftest
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// A Trial is an operator with a little story, for [Check].
+type Trial struct {
+	// Given is the world before it; its Faults and For are not used.
+	Given Given
+	// Operator declares the operator, anew for each of its lives.
+	Operator func() []kopf.Option
+	// Story is what users do, step by step; before each, and after the last, the operator comes to rest.
+	Story []func(t testing.TB, c *Cluster)
+	// Outside is the state of what handlers have to do with outside of the cluster, such as a cloud made up for the test: it is
+	// to be the same whenever the operator is at rest, whatever has happened.
+	Outside func() any
+	// Ignore are dotted paths in objects that may differ, such as "status.startedAt".
+	Ignore []string
+}
+
+// Check tells whether handlers stand what operators go through. It has the story told without any trouble first, and then again and
+// again, in memory, in virtual time:
+//
+//   - with a crash before, and after, each write, and a new operator that goes on: handlers that were called, and whose
+//     success was not written yet, are called again. All objects, and what is outside, have to be the same whenever
+//     the operator is at rest as without the crash: the handlers are idempotent.
+//   - with each write refused by a conflict, by a fault of the server, and with its answer lost.
+//   - with a shutdown while each call of a handler is under way: the handler has to end with its context, and everything has to
+//     be the same at rest.
+//
+// And it looks at what the handlers write: a patch that replaces a list, or an update, without the resourceVersion of what it was made
+// of, loses what somebody else has put there in between.
+//
+// The function makes a new trial for each time, with a new world outside. What it makes is made in a bubble of testing/synctest; the
+// test must not be in one.
+func Check(t *testing.T, setup func() Trial) {
+	t.Helper()
+	for _, finding := range findings(t, setup) {
+		t.Errorf("kopftest: %s", finding)
+	}
+}
+
+// findings tells the story in all ways; each finding is told once.
+func findings(t *testing.T, setup func() Trial) (all []string) {
+	t.Helper()
+	calm := rehearse(t, setup, trouble{})
+	add := func(found ...string) {
+		for _, text := range found {
+			if text != "" && !slices.Contains(all, text) {
+				all = append(all, text)
+			}
+		}
+	}
+	add(blindWrites(calm.writes)...)
+	add(calm.stubborn)
+	if calm.problem != "" {
+		add("without any trouble: " + calm.problem)
+		return all
+	}
+	for _, tr := range troubles(calm) {
+		again := rehearse(t, setup, tr)
+		add(again.stubborn)
+		if again.problem != "" {
+			add(fmt.Sprintf("after %s: %s", tr, again.problem))
+			continue
+		}
+		if differs := calm.compare(again); differs != "" {
+			add(fmt.Sprintf("after %s, it is not as it would have been: %s", tr, differs))
+		}
+	}
+	return all
+}
+
+// A trouble is one thing that happens; the zero value is none.
+type trouble struct {
+	write  int    // counted from 1
+	what   string // crash, crash after, conflict, fault, lost
+	call   int    // counted from 1: a shutdown while this one is under way
+	target string // for people
+}
+
+func (tr trouble) String() string {
+	switch {
+	case tr.call > 0:
+		return "a shutdown during " + tr.target
+	case tr.what == crashBefore:
+		return fmt.Sprintf("a crash before write %d (%s)", tr.write, tr.target)
+	case tr.what == crashAfter:
+		return fmt.Sprintf("a crash after write %d (%s)", tr.write, tr.target)
+	default:
+		return fmt.Sprintf("%s at write %d (%s)", tr.what, tr.write, tr.target)
+	}
+}
+
+const (
+	crashBefore = "crash before"
+	crashAfter  = "crash after"
+	conflict    = "a conflict"
+	fault       = "a fault of the server"
+	lostAnswer  = "a lost answer"
+)
+
+// troubles are all that can happen to a story.
+func troubles(calm *rehearsal) (all []trouble) {
+	for i, w := range calm.writes {
+		for _, what := range []string{crashBefore, crashAfter, conflict, fault, lostAnswer} {
+			all = append(all, trouble{write: i + 1, what: what, target: w.String()})
+		}
+	}
+	for i, c := range calm.calls {
+		all = append(all, trouble{call: i + 1, target: c.String()})
+	}
+	return all
+}
+
+// A rehearsal is the story as it was told once.
+type rehearsal struct {
+	calls    []Call
+	writes   []Write
+	scenes   []scene // at rest: in the beginning, and after each step
+	stubborn string // a handler that does not end
+	problem  string // why the story could not be told to its end
+}
+
+// A scene is how it is when the operator is at rest.
+type scene struct {
+	state   map[string]any
+	outside string
+}
+
+// rehearse tells the story in a bubble of its own.
+func rehearse(t *testing.T, setup func() Trial, tr trouble) *rehearsal {
+	t.Helper()
+	out := &rehearsal{}
+	synctest.Test(t, func(t *testing.T) {
+		trial := setup()
+		awaitNow(t, trial.Given.Now)
+		s := &stage{trial: trial, trouble: tr, cluster: trial.Given.cluster(t), out: out}
+		s.play(t)
+	})
+	return out
+}
+
+// A stage is where the story is told.
+type stage struct {
+	trial   Trial
+	trouble trouble
+	cluster *Cluster
+	out     *rehearsal
+
+	current *Operator
+	lives   int
+}
+
+func (s *stage) play(t *testing.T) {
+	t.Helper()
+	s.launch(t)
+	s.rest(t)
+	for _, step := range s.trial.Story {
+		if s.out.problem != "" {
+			break
+		}
+		step(t, s.cluster)
+		s.rest(t)
+	}
+	s.finish()
+}
+
+// launch starts the next life of the operator. The trouble is for the first.
+func (s *stage) launch(t *testing.T) {
+	t.Helper()
+	o := s.cluster.operator(nil)
+	if s.lives++; s.lives == 1 {
+		s.arm(o)
+	}
+	o.start(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, s.trial.Operator()...) }, logr.Discard())
+	s.current = o
+}
+
+// arm has the trouble happen to an operator.
+func (s *stage) arm(o *Operator) {
+	tr := s.trouble
+	switch {
+	case tr.call > 0:
+		var calls atomic.Int64
+		o.watcher.began = func(Call) {
+			if calls.Add(1) == int64(tr.call) {
+				o.stop()
+			}
+		}
+	case tr.what == crashBefore || tr.what == crashAfter:
+		o.link.cutAt, o.link.cutLate = tr.write, tr.what == crashAfter
+		o.link.onCut = func() { o.stop() }
+	case tr.what == conflict:
+		o.link.refuseAt(tr.write, Fault{Code: 409})
+	case tr.what == fault:
+		o.link.refuseAt(tr.write, Fault{Code: 500})
+	case tr.what == lostAnswer:
+		o.link.refuseAt(tr.write, Fault{Lost: true})
+	}
+}
+
+// rest waits until the operator has nothing left to do; if it has ended on the way, a new one takes its place.
+func (s *stage) rest(t *testing.T) {
+	t.Helper()
+	for s.out.problem == "" {
+		left := s.current.quiet(t.Context())
+		if !s.current.hasEnded() && !s.current.stopping.Load() {
+			s.out.problem = left
+			s.look()
+			return
+		}
+		s.finish()
+		s.launch(t)
+	}
+}
+
+// look takes note of how it is.
+func (s *stage) look() {
+	now := scene{state: stateOf(s.cluster.server.All(), s.trial.Ignore)}
+	if s.trial.Outside != nil {
+		now.outside = fmt.Sprintf("%+v", s.trial.Outside())
+	}
+	s.out.scenes = append(s.out.scenes, now)
+}
+
+// finish ends the present life, and takes over what is known of it.
+func (s *stage) finish() {
+	o := s.current
+	err := o.end()
+	if stubborn := o.stubborn; stubborn != "" {
+		s.out.stubborn = stubborn
+	} else if err != nil && s.out.problem == "" {
+		s.out.problem = err.Error()
+	}
+	s.out.calls = append(s.out.calls, o.Calls()...)
+	s.out.writes = append(s.out.writes, o.Writes()...)
+}

@@ -1,0 +1,180 @@
+package kopftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+type podRequest = kopf.Request[*corev1.Pod]
+
+// A cloud is what is outside of the cluster.
+type cloud struct{ volumes []string }
+
+// trialOf has a pod come, change and go, with these handlers.
+func trialOf(declare func(*kopf.Resource[*corev1.Pod], *cloud)) func() Trial {
+	return func() Trial {
+		outside := &cloud{}
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "orders"},
+			Spec:       corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "one"}}},
+		}
+		return Trial{
+			Given: Given{Objects: []client.Object{pod}},
+			Operator: func() []kopf.Option {
+				r := kopf.For(&corev1.Pod{})
+				declare(r, outside)
+				return []kopf.Option{r}
+			},
+			Story: []func(testing.TB, *Cluster){
+				func(t testing.TB, c *Cluster) {
+					Edit(t, c, pod.DeepCopy(), func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": "yes"} })
+				},
+				func(t testing.TB, c *Cluster) {
+					if err := c.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders"}}); err != nil {
+						t.Error(err)
+					}
+				},
+			},
+			Outside: func() any { return outside.volumes },
+		}
+	}
+}
+
+// sturdy handlers look what is there, and take their contexts seriously.
+func sturdy(r *kopf.Resource[*corev1.Pod], outside *cloud) {
+	r.OnCreate("volume", func(_ context.Context, req *podRequest) error {
+		if len(outside.volumes) == 0 {
+			outside.volumes = append(outside.volumes, req.Object.Name)
+		}
+		req.Object.Spec.Tolerations = append(req.Object.Spec.Tolerations, corev1.Toleration{Key: fmt.Sprint(len(req.Object.Spec.Tolerations))})
+		return nil
+	})
+	r.OnCreate("secret", func(ctx context.Context, req *podRequest) error {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Namespace, Name: req.Object.Name}}
+		if err := req.Adopt(secret); err != nil {
+			return err
+		}
+		return client.IgnoreAlreadyExists(req.Client.Create(ctx, secret))
+	})
+	r.OnUpdate("slow", func(ctx context.Context, req *podRequest) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Minute):
+		}
+		if req.Attempt.Number == 0 {
+			return kopf.Temporary(errors.New("not yet"), time.Hour)
+		}
+		return nil
+	}, kopf.Retries(5))
+	r.Daemon("watch", func(ctx context.Context, _ *podRequest) error {
+		<-ctx.Done()
+		return nil
+	})
+	r.OnDelete("free", func(context.Context, *podRequest) error {
+		outside.volumes = nil
+		return nil
+	})
+}
+
+func TestCheckFindsNothingInSturdyHandlers(t *testing.T) {
+	NewWithT(t).Expect(findings(t, trialOf(sturdy))).To(BeEmpty())
+}
+
+func TestCheckFindsPlantedBugs(t *testing.T) {
+	for name, test := range map[string]struct {
+		declare func(*kopf.Resource[*corev1.Pod], *cloud)
+		finds   string
+	}{
+		"a child for each call": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+			r.OnCreate("secret", func(ctx context.Context, req *podRequest) error {
+				return req.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "orders-"}})
+			})
+		}, "there are 2 of Secret default/orders-*, not 1"},
+		"a child that must not be there": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+			r.OnCreate("secret", func(ctx context.Context, req *podRequest) error {
+				err := req.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders"}})
+				if apierrors.IsAlreadyExists(err) {
+					return kopf.Permanent(err)
+				}
+				if err == nil {
+					req.Object.Annotations = map[string]string{"example.com/secret": "yes"}
+				}
+				return err
+			})
+		}, "differs"},
+		"something outside for each call": {func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
+			r.OnCreate("volume", func(_ context.Context, req *podRequest) error {
+				outside.volumes = append(outside.volumes, req.Object.Name)
+				return nil
+			})
+		}, "outside of the cluster there is [orders orders], not [orders]"},
+		"a counter": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+			r.OnCreate("count", func(ctx context.Context, req *podRequest) error {
+				var found corev1.ConfigMap
+				key := client.ObjectKey{Namespace: "default", Name: "counter"}
+				if err := req.Client.Get(ctx, key, &found); err != nil {
+					found = corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "counter"}, Data: map[string]string{"n": ""}}
+					return req.Client.Create(ctx, &found)
+				}
+				found.Data["n"] += "1"
+				return req.Client.Update(ctx, &found)
+			})
+		}, "ConfigMap default/counter differs"},
+		"a list that is patched blindly": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+			r.OnUpdate("tolerate", func(ctx context.Context, req *podRequest) error {
+				if len(req.Object.Spec.Tolerations) > 1 {
+					return nil
+				}
+				before := req.Object.DeepCopy()
+				after := req.Object.DeepCopy()
+				after.Spec.Tolerations = append(after.Spec.Tolerations, corev1.Toleration{Key: "more"})
+				return req.Client.Patch(ctx, after, client.MergeFrom(before))
+			})
+		}, "replaces the list spec.tolerations without the resourceVersion"},
+		"a handler that calls itself": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+			r.OnUpdate("stamp", func(ctx context.Context, req *podRequest) error {
+				mine := req.Object.DeepCopy()
+				mine.Annotations = map[string]string{"example.com/n": mine.Annotations["example.com/n"] + "1"}
+				return req.Client.Patch(ctx, mine, client.MergeFrom(req.Object))
+			})
+		}, "was looked at again and again"},
+		"an update of what was not read": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+			r.OnUpdate("label", func(ctx context.Context, req *podRequest) error {
+				mine := req.Object.DeepCopy()
+				mine.ResourceVersion = ""
+				return req.Client.Update(ctx, mine)
+			})
+		}, "replaces the whole object without its resourceVersion"},
+		"a context that nobody looks at": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+			r.OnCreate("deaf", func(context.Context, *podRequest) error {
+				<-time.After(3 * time.Hour)
+				return nil
+			})
+		}, "was told to stop, and deaf (create, attempt 0) of default/orders did not end"},
+		"a daemon that nobody can stop": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+			r.Daemon("deaf", func(context.Context, *podRequest) error {
+				<-time.After(3 * time.Hour)
+				return nil
+			}, kopf.CancellationTimeout(time.Second))
+		}, "did not end"},
+		"an operator that never comes to rest": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+			r.OnCreate("never", func(context.Context, *podRequest) error { return kopf.Temporary(errors.New("never"), 24*time.Hour) })
+		}, "without any trouble: the operator is not quiet after"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(findings(t, trialOf(test.declare))).To(ContainElement(ContainSubstring(test.finds)))
+		})
+	}
+}

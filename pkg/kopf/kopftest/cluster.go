@@ -1,0 +1,148 @@
+package kopftest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+)
+
+// A Cluster is an API server that operators are tested on: in memory ([Memory]), or a real one ([Environment]).
+type Cluster struct {
+	// Client leads straight to the server, without a cache, and past all faults: it is that of the users.
+	Client client.Client
+	// Config is the way to the server, with all rights.
+	Config *rest.Config
+	// Scheme has the Go types.
+	Scheme *runtime.Scheme
+	// Namespace is the one that operators of this cluster are confined to; empty: none. See [Cluster.ForTest].
+	Namespace string
+
+	server *apiserver.Server // nil: it is a real one
+	mapper meta.RESTMapper   // nil: the server is asked
+}
+
+// Create creates objects, with their status, if they have one. It fails the test if it cannot. The objects are updated to
+// what was stored.
+//
+// Here, and in the other methods: an object that names no namespace, and needs one, is in that of the cluster, or else in
+// "default".
+func (c *Cluster) Create(t testing.TB, objs ...client.Object) {
+	t.Helper()
+	for _, obj := range objs {
+		c.place(obj)
+		wanted := obj.DeepCopyObject().(client.Object)
+		if err := c.Client.Create(t.Context(), obj); err != nil {
+			t.Fatalf("kopftest: creating %s: %v", c.name(obj), err)
+		}
+		if status, _ := contentOf(t, wanted)["status"].(map[string]any); len(status) == 0 {
+			continue
+		}
+		wanted.SetResourceVersion(obj.GetResourceVersion())
+		wanted.SetUID(obj.GetUID())
+		if err := c.Client.Status().Update(t.Context(), wanted); err != nil && !apierrors.IsNotFound(err) { // without the subresource, it is there already
+			t.Fatalf("kopftest: setting the status of %s: %v", c.name(obj), err)
+		}
+		c.Get(t, obj)
+	}
+}
+
+// Get reads an object, by its name, in the cluster's namespace if it names none, and returns it. It fails the test if it is
+// not there.
+func (c *Cluster) Get(t testing.TB, obj client.Object) {
+	t.Helper()
+	c.place(obj)
+	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+		t.Fatalf("kopftest: reading %s: %v", c.name(obj), err)
+	}
+}
+
+// Edit reads an object, has it changed, and updates it, again and again as long as others get in between. It is
+// left as it was stored.
+func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
+	t.Helper()
+	for range 100 {
+		c.Get(t, obj)
+		change(obj)
+		err := c.Client.Update(t.Context(), obj)
+		if err == nil {
+			return
+		}
+		if !apierrors.IsConflict(err) {
+			t.Fatalf("kopftest: updating %s: %v", c.name(obj), err)
+		}
+	}
+	t.Fatalf("kopftest: updating %s: others are always quicker", c.name(obj))
+}
+
+// Object reads an object anew with each call: for gomega's Eventually and Consistently.
+//
+//	Eventually(kopftest.Object(cluster, db)).Should(kopftest.HaveHandled())
+func Object[T client.Object](c *Cluster, obj T) func(ctx context.Context) (T, error) {
+	c.place(obj)
+	return func(ctx context.Context) (T, error) {
+		fresh := obj.DeepCopyObject().(T)
+		err := c.Client.Get(ctx, client.ObjectKeyFromObject(obj), fresh)
+		return fresh, err
+	}
+}
+
+// place puts an object that names no namespace, and needs one, into that of the cluster, or into "default".
+func (c *Cluster) place(obj client.Object) {
+	if obj.GetNamespace() != "" {
+		return
+	}
+	if namespaced, err := c.Client.IsObjectNamespaced(obj); err == nil && namespaced {
+		obj.SetNamespace(cmp.Or(c.Namespace, metav1.NamespaceDefault))
+	}
+}
+
+func (c *Cluster) name(obj client.Object) string {
+	kind := fmt.Sprintf("%T", obj)
+	if gvk, err := c.Client.GroupVersionKindFor(obj); err == nil {
+		kind = gvk.Kind
+	}
+	return fmt.Sprintf("%s %s", kind, client.ObjectKeyFromObject(obj))
+}
+
+// connect makes a link of its own, with a client.
+func (c *Cluster) connect(t testing.TB) (*link, client.Client) {
+	t.Helper()
+	l := &link{}
+	through, err := client.New(c.linked(l), client.Options{Scheme: c.Scheme, Mapper: c.mapper})
+	if err != nil {
+		t.Fatalf("kopftest: making a client: %v", err)
+	}
+	return l, through
+}
+
+// linked is the config of those who go over a link. What they send is JSON, which can be read.
+func (c *Cluster) linked(l *link) *rest.Config {
+	config := rest.CopyConfig(c.Config)
+	config.ContentType = runtime.ContentTypeJSON
+	config.QPS = -1
+	config.Wrap(l.over)
+	return config
+}
+
+// schemeOr is the scheme that is to be used if none is named.
+func schemeOr(scheme *runtime.Scheme) *runtime.Scheme {
+	if scheme == nil {
+		return clientgoscheme.Scheme
+	}
+	return scheme
+}
+
+// pollEvery is how often a state is looked at that is waited for.
+const pollEvery = 20 * time.Millisecond

@@ -1,0 +1,169 @@
+package kopftest
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// stateOf is what counts of the objects of a server, by their names: without what is different each time, and without the operator's
+// own notes.
+func stateOf(objects []map[string]any, ignore []string) map[string]any {
+	out := map[string]any{}
+	for _, content := range objects {
+		kind, _ := content["kind"].(string)
+		if kind == "Event" || kind == "Lease" {
+			continue
+		}
+		content = runtime.DeepCopyJSON(content)
+		meta, _ := content["metadata"].(map[string]any)
+		name := fmt.Sprintf("%s %s/%s", kind, meta["namespace"], meta["name"])
+		if prefix, ok := meta["generateName"].(string); ok {
+			delete(meta, "name")
+			name = fmt.Sprintf("%s %s/%s*", kind, meta["namespace"], prefix)
+		}
+		tidy(meta)
+		for _, path := range append(slices.Clone(ignore), "status.kopf") {
+			remove(content, strings.Split(path, "."))
+		}
+		withoutTransitions(content)
+		list, _ := out[name].([]any)
+		out[name] = append(list, content)
+	}
+	return out
+}
+
+// tidy leaves out of the metadata what a server makes up, and what the operator notes.
+func tidy(meta map[string]any) {
+	for _, field := range []string{
+		"resourceVersion", "uid", "generation", "creationTimestamp", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds",
+	} {
+		delete(meta, field)
+	}
+	if annotations, ok := meta["annotations"].(map[string]any); ok {
+		maps.DeleteFunc(annotations, func(key string, _ any) bool {
+			return strings.HasPrefix(key, progress.DefaultPrefix+"/") || strings.HasPrefix(key, "kopf-runtime.dev/")
+		})
+		if len(annotations) == 0 {
+			delete(meta, "annotations")
+		}
+	}
+	owners, _ := meta["ownerReferences"].([]any)
+	for _, owner := range owners {
+		if reference, ok := owner.(map[string]any); ok {
+			delete(reference, "uid")
+		}
+	}
+}
+
+// withoutTransitions leaves out when conditions have changed: that depends on the trouble.
+func withoutTransitions(content map[string]any) {
+	status, _ := content["status"].(map[string]any)
+	list, _ := status["conditions"].([]any)
+	for _, item := range list {
+		if condition, ok := item.(map[string]any); ok {
+			delete(condition, "lastTransitionTime")
+			delete(condition, "observedGeneration")
+		}
+	}
+}
+
+func remove(content map[string]any, path []string) {
+	for _, key := range path[:len(path)-1] {
+		inner, ok := content[key].(map[string]any)
+		if !ok {
+			return
+		}
+		content = inner
+	}
+	delete(content, path[len(path)-1])
+}
+
+// compare tells the first thing that is different after some trouble; empty if nothing is.
+func (r *rehearsal) compare(other *rehearsal) string {
+	for i, here := range r.scenes {
+		if i == len(other.scenes) {
+			return "the story has come to no end"
+		}
+		differs := here.compare(other.scenes[i])
+		if differs != "" && i > 0 {
+			return fmt.Sprintf("after step %d of the story, %s", i, differs)
+		}
+		if differs != "" {
+			return "before the story, " + differs
+		}
+	}
+	return ""
+}
+
+func (s scene) compare(other scene) string {
+	for _, name := range slices.Sorted(maps.Keys(s.state)) {
+		here, _ := s.state[name].([]any)
+		there, ok := other.state[name].([]any)
+		switch {
+		case !ok:
+			return name + " is missing"
+		case len(here) != len(there):
+			return fmt.Sprintf("there are %d of %s, not %d", len(there), name, len(here))
+		}
+		for i := range here {
+			if d := diff.Of(here[i], there[i]); !d.Empty() {
+				return fmt.Sprintf("%s differs: %v", name, d)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(other.state)) {
+		if _, ok := s.state[name]; !ok {
+			return "there is also " + name
+		}
+	}
+	if s.outside != other.outside {
+		return fmt.Sprintf("outside of the cluster there is %s, not %s", other.outside, s.outside)
+	}
+	return ""
+}
+
+// blindWrites are those that would lose what somebody else has written since.
+func blindWrites(writes []Write) (findings []string) {
+	for _, w := range writes {
+		content, _ := w.Body.(map[string]any)
+		meta, _ := content["metadata"].(map[string]any)
+		if version, _ := meta["resourceVersion"].(string); version != "" || w.Code >= http.StatusBadRequest {
+			continue
+		}
+		switch {
+		case w.Verb == "update" && w.Subresource != "scale":
+			findings = append(findings, fmt.Sprintf("%q replaces the whole object without its resourceVersion: it loses what others have written meanwhile. "+
+				"Update an object that was read, or patch what is yours", w))
+		case w.Verb == "patch" && strings.HasPrefix(w.Patch, "application/merge-patch"):
+			if list := listIn(content, nil); list != "" {
+				findings = append(findings, fmt.Sprintf("%q replaces the list %s without the resourceVersion of what it was made of: it loses what others "+
+					"have put into it meanwhile. Use client.MergeFromWithOptimisticLock, server-side apply, or req.Object", w, list))
+			}
+		}
+	}
+	return findings
+}
+
+// listIn is the path of a list in a document.
+func listIn(content map[string]any, path []string) string {
+	for _, key := range slices.Sorted(maps.Keys(content)) {
+		at := append(slices.Clone(path), key)
+		switch value := content[key].(type) {
+		case []any:
+			return strings.Join(at, ".")
+		case map[string]any:
+			if found := listIn(value, at); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,171 @@
+package kopftest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// Environment starts a real API server, with its etcd, for a test, which takes some seconds, and stops it when the test ends.
+// To share one among the tests of a package, see [Main]; with Ginkgo, call it in BeforeSuite with GinkgoTB().
+//
+// The binaries are looked for in the folder that KUBEBUILDER_ASSETS names; in bin/controlplane and bin/k8s/<version> of the
+// folder of the test and of those above it, where this project and kubebuilder's put them; and where setup-envtest keeps
+// its own. Nothing is downloaded: if there are none, the test fails, and says what to do.
+func Environment(t testing.TB, opts ...ClusterOption) *Cluster {
+	t.Helper()
+	c, stop, err := start(opts)
+	if err != nil {
+		t.Fatalf("kopftest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("kopftest: stopping the API server: %v", err)
+		}
+	})
+	return c
+}
+
+// Main runs the tests of a package with a real API server for all of them, and returns the code to exit with:
+//
+//	var cluster *kopftest.Cluster
+//
+//	func TestMain(m *testing.M) { os.Exit(kopftest.Main(m, &cluster, kopftest.CRDs("../config/crd"))) }
+//
+// Each test then takes a part of it by [Cluster.ForTest]. See [Environment] for the binaries. With "go test -short" nothing
+// is started, and the cluster is nil: tests that need it have to skip themselves.
+func Main(m *testing.M, cluster **Cluster, opts ...ClusterOption) (code int) {
+	flag.Parse() // m.Run would, too late
+	if testing.Short() {
+		return m.Run()
+	}
+	c, stop, err := start(opts)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kopftest:", err)
+		return 1
+	}
+	defer func() {
+		if err := stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "kopftest: stopping the API server:", err)
+			code = max(code, 1)
+		}
+	}()
+	*cluster = c
+	return m.Run()
+}
+
+// ForTest is the cluster with a new namespace: operators that are run on it are confined to that, and to objects
+// without namespaces, so that tests do not get into each other's way. The namespace is not removed: a server without
+// kube-controller-manager cannot.
+func (c *Cluster) ForTest(t testing.TB) *Cluster {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := c.Client.Create(t.Context(), ns); err != nil {
+		t.Fatalf("kopftest: making a namespace: %v", err)
+	}
+	part := *c
+	part.Namespace = ns.Name
+	return &part
+}
+
+func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
+	o := clusterOptions{}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	assets, err := findAssets()
+	if err != nil {
+		return nil, nil, err
+	}
+	env := &envtest.Environment{
+		BinaryAssetsDirectory: assets, Scheme: schemeOr(o.scheme), CRDDirectoryPaths: o.crds, ErrorIfCRDPathMissing: true,
+	}
+	config, err := env.Start()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("the API server does not start: %w", err), env.Stop())
+	}
+	c = &Cluster{Scheme: env.Scheme, Config: rest.CopyConfig(config)}
+	c.Config.QPS = -1
+	if c.Client, err = client.New(c.Config, client.Options{Scheme: c.Scheme}); err != nil {
+		return nil, nil, errors.Join(err, env.Stop())
+	}
+	for _, obj := range o.objects {
+		c.place(obj)
+		if err := c.Client.Create(context.Background(), obj); err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("creating %s: %w", c.name(obj), err), env.Stop())
+		}
+	}
+	return c, env.Stop, nil
+}
+
+// findAssets names the folder with kube-apiserver and etcd.
+func findAssets() (string, error) {
+	const variable = "KUBEBUILDER_ASSETS"
+	if dir := os.Getenv(variable); dir != "" {
+		if dir, err := filepath.Abs(dir); err == nil && isAssets(dir) {
+			return dir, nil
+		}
+		return "", fmt.Errorf("%s is %q, where kube-apiserver and etcd are not: correct or unset it", variable, dir)
+	}
+	at, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := at; ; dir = filepath.Dir(dir) {
+		if found := assetsIn(filepath.Join(dir, "bin")); found != "" {
+			return found, nil
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	if dir, err := envtest.SetupEnvtestDefaultBinaryAssetsDirectory(); err == nil {
+		if found := newest(dir); found != "" {
+			return found, nil
+		}
+	}
+	return "", fmt.Errorf("there is no kube-apiserver with its etcd: in a kubebuilder project run `make setup-envtest`, otherwise "+
+		"`setup-envtest use`, or set %s to a folder that has both (looked in bin/ of %s and of the folders above it)", variable, at)
+}
+
+// assetsIn looks where projects keep theirs.
+func assetsIn(bin string) string {
+	if dir := filepath.Join(bin, "controlplane"); isAssets(dir) {
+		return dir
+	}
+	return newest(filepath.Join(bin, "k8s"))
+}
+
+// newest is the last folder of a folder that has what is needed, by its name, which begins with the version.
+func newest(parent string) string {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return ""
+	}
+	for _, entry := range slices.Backward(entries) {
+		if dir := filepath.Join(parent, entry.Name()); isAssets(dir) {
+			return dir
+		}
+	}
+	return ""
+}
+
+func isAssets(dir string) bool {
+	for _, name := range []string{"kube-apiserver", "etcd"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || !info.Mode().IsRegular() {
+			return false
+		}
+	}
+	return true
+}

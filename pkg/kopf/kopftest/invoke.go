@@ -1,0 +1,276 @@
+package kopftest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// An Invocation is what one call of a handler has come to.
+type Invocation[T client.Object] struct {
+	// Outcome says how the attempt has ended, and what follows: with the error, and the delay if the handler would be
+	// called again. A panic is an error, as it is in an operator.
+	Outcome progress.Outcome
+	// Object is as the handler has left it: what would be patched.
+	Object T
+	// Changes lead from the object as it was given to Object.
+	Changes diff.Diff
+	// Result is what the handler has set by SetResult, in its JSON form.
+	Result any
+	// Events are those that the handler has posted.
+	Events []Event
+	// Flushed are copies of the object, one for each call of Flush.
+	Flushed []T
+	// Writes are the requests of its client that were to change something: see [Write].
+	Writes []Write
+	// Subs are the ids of the sub-handlers that it has declared, without its own: see [Invocation.Sub].
+	Subs []string
+
+	subs []engine.Sub
+	call call
+}
+
+// An Event is a Kubernetes Event that a handler has posted.
+type Event struct{ Type, Reason, Action, Note string }
+
+// String is as kubectl shows it: "Warning Busy: the cloud is busy".
+func (e Event) String() string { return fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note) }
+
+// An InvokeOption is what else there is about a call.
+type InvokeOption func(*call)
+
+// A call is what the handler is to be told.
+type call struct {
+	reason  kopf.Reason
+	old     client.Object
+	path    string
+	event   kopf.EventType
+	attempt kopf.Attempt
+	policy  progress.Policy
+	id      string
+	ctx     context.Context
+	cluster *Cluster
+	link    *link // of the request's client
+	client  client.Client
+	scheme  *runtime.Scheme
+	others  []client.Object
+}
+
+// Because sets the reason. Default: [kopf.ReasonCreate], with [From] [kopf.ReasonUpdate].
+func Because(reason kopf.Reason) InvokeOption { return func(c *call) { c.reason = reason } }
+
+// From makes it an update: the object as it was last handled. Old and Diff of the request are made of it.
+func From(old client.Object) InvokeOption { return func(c *call) { c.old = old } }
+
+// OfField makes it a handler of a field, by its dotted path: Diff is about what is below the field, and Field() tells
+// its values. See [kopf.Field].
+func OfField(path string) InvokeOption { return func(c *call) { c.path = path } }
+
+// OfEvent makes it a call for an event: how the state of the object has come. See [kopf.Resource.OnEvent].
+func OfEvent(event kopf.EventType) InvokeOption {
+	return func(c *call) { c.reason, c.event = kopf.ReasonEvent, event }
+}
+
+// AtAttempt sets which attempt it is. Default: the first, started now.
+func AtAttempt(attempt kopf.Attempt) InvokeOption { return func(c *call) { c.attempt = attempt } }
+
+// WithPolicy has the outcome judged by limits and pauses. Default: as without options of the handler.
+func WithPolicy(policy progress.Policy) InvokeOption { return func(c *call) { c.policy = policy } }
+
+// WithID sets the handler's id. Default: "handler".
+func WithID(id string) InvokeOption { return func(c *call) { c.id = id } }
+
+// WithContext sets the context of the call: for deadlines, cancellations, and memos (see [Context]). Default: that
+// of the test.
+func WithContext(ctx context.Context) InvokeOption { return func(c *call) { c.ctx = ctx } }
+
+// WithCluster has the client of the request lead there. Default: a cluster in memory with the object and
+// those of [WithObjects].
+func WithCluster(cluster *Cluster) InvokeOption { return func(c *call) { c.cluster = cluster } }
+
+// WithObjects puts more objects into the cluster in memory that the request's client leads to.
+func WithObjects(objs ...client.Object) InvokeOption {
+	return func(c *call) { c.others = append(c.others, objs...) }
+}
+
+// WithScheme sets the scheme of the request's client. Default: that of client-go, which knows the built-in kinds.
+func WithScheme(scheme *runtime.Scheme) InvokeOption { return func(c *call) { c.scheme = scheme } }
+
+// Context makes a context like that of a handler: with it, memos can be filled before a call, and looked at
+// after it.
+//
+//	ctx := kopftest.Context(t)
+//	connections.Store(ctx, fake)
+//	kopftest.Invoke(t, provision, db, kopftest.WithContext(ctx))
+func Context(t testing.TB) context.Context {
+	return inventory.IntoContext(t.Context(), &inventory.Memos{})
+}
+
+// Invoke calls a handler once for an object, without any operator, and tells what has come of it. The object is not
+// changed: the handler gets a copy.
+//
+//	got := kopftest.Invoke(t, provision, db, kopftest.From(before))
+//	if got.Outcome.Delay != 10*time.Second { ... }
+//
+// Filters, and options of the handler such as Retries, are not looked at: [Cycle] does all that an operator does.
+func Invoke[T client.Object](t testing.TB, fn kopf.Handler[T], obj T, opts ...InvokeOption) *Invocation[T] {
+	t.Helper()
+	return invoke(t, callOf(t, obj, opts), obj, func(ctx context.Context, req *kopf.Request[T], told *engine.Call) error {
+		bridge.Attach(req, told)
+		return bridge.Conclude(req, fn(ctx, req))
+	})
+}
+
+// Sub calls a sub-handler that the handler has declared, by its id, with the object as the handler has left it.
+func (inv *Invocation[T]) Sub(t testing.TB, id string) *Invocation[T] {
+	t.Helper()
+	for _, sub := range inv.subs {
+		if sub.ID != inv.call.id+"/"+id {
+			continue
+		}
+		c := inv.call
+		c.id, c.policy, c.attempt = sub.ID, sub.Policy, kopf.Attempt{Started: time.Now()}
+		return invoke(t, c, inv.Object, func(ctx context.Context, _ *kopf.Request[T], told *engine.Call) error {
+			return sub.Do(ctx, told)
+		})
+	}
+	t.Fatalf("kopftest: the handler has declared no sub-handler %q, but these: %q", id, inv.Subs)
+	return nil
+}
+
+func callOf(t testing.TB, obj client.Object, opts []InvokeOption) call {
+	t.Helper()
+	c := call{id: "handler", ctx: t.Context()}
+	for _, opt := range opts {
+		opt(&c)
+	}
+	if c.reason == "" {
+		c.reason = kopf.ReasonCreate
+		if c.old != nil {
+			c.reason = kopf.ReasonUpdate
+		}
+	}
+	if c.attempt.Started.IsZero() {
+		c.attempt.Started = time.Now()
+	}
+	if inventory.FromContext(c.ctx) == nil {
+		c.ctx = inventory.IntoContext(c.ctx, &inventory.Memos{})
+	}
+	if c.cluster == nil {
+		c.cluster = memoryFor(t, c.scheme, append([]client.Object{obj}, c.others...)...)
+	}
+	c.link, c.client = c.cluster.connect(t)
+	return c
+}
+
+func invoke[T client.Object](
+	t testing.TB, c call, obj T, do func(ctx context.Context, req *kopf.Request[T], told *engine.Call) error,
+) *Invocation[T] {
+	t.Helper()
+	obj = obj.DeepCopyObject().(T)
+	c.cluster.place(obj)
+	inv := &Invocation[T]{Object: obj.DeepCopyObject().(T), call: c}
+	req := &kopf.Request[T]{
+		Object: inv.Object, Handler: c.id, Reason: c.reason, Event: c.event, Attempt: c.attempt, Client: c.client,
+	}
+	told := inv.told(t, req)
+	record := progress.Record{Started: c.attempt.Started, Retries: c.attempt.Number, Message: c.attempt.Last}
+	written := len(c.link.writes())
+	inv.Outcome = c.policy.Attempt(c.ctx, record, time.Now(), func(ctx context.Context) error { return do(ctx, req, told) })
+	inv.Writes = c.link.writes()[written:]
+	inv.Result, inv.subs = told.Result, told.Subs
+	if replaced := req.Object; any(replaced) != any(inv.Object) {
+		inv.Object = replaced
+	}
+	inv.Changes = diff.Of(contentOf(t, obj), contentOf(t, inv.Object))
+	for _, sub := range told.Subs {
+		inv.Subs = append(inv.Subs, strings.TrimPrefix(sub.ID, c.id+"/"))
+	}
+	return inv
+}
+
+// told is what a call knows beside the fields of the request; it sets Old and Diff of that on the way.
+func (inv *Invocation[T]) told(t testing.TB, req *kopf.Request[T]) *engine.Call {
+	t.Helper()
+	c := inv.call
+	told := &engine.Call{
+		ID: c.id, Object: req.Object, OldKnown: true, Reason: string(c.reason), Event: string(c.event), Attempt: c.attempt,
+		Notify: func(eventType, reason, action, note string, args ...any) {
+			inv.Events = append(inv.Events, Event{eventType, reason, action, fmt.Sprintf(note, args...)})
+		},
+		Flush: func(context.Context) error {
+			inv.Flushed = append(inv.Flushed, req.Object.DeepCopyObject().(T))
+			return nil
+		},
+	}
+	if c.old != nil {
+		old, ok := c.old.DeepCopyObject().(T)
+		if !ok {
+			t.Fatalf("kopftest: From was given a %T for a handler of %T: give it the object as it was before", c.old, req.Object)
+		}
+		req.Old, told.Old = old, old
+	}
+	then, now := essenceOf(t, c.old, c.path), essenceOf(t, req.Object, c.path)
+	switch c.reason {
+	case kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete, kopf.ReasonResume:
+		req.Diff = diff.Of(then, now)
+	default: // nothing has happened to the object
+	}
+	if c.path != "" {
+		path := strings.Split(c.path, ".")
+		req.Diff = req.Diff.Reduce(path...)
+		told.Field[0], _ = diff.Lookup(then, path...)
+		told.Field[1], _ = diff.Lookup(now, path...)
+	}
+	told.Diff = req.Diff
+	return told
+}
+
+// Condition is a condition of the object as the handler has left it; the zero value if it has none of this type.
+func (inv *Invocation[T]) Condition(conditionType string) metav1.Condition {
+	set, err := conditions.For(inv.Object)
+	if err != nil {
+		return metav1.Condition{}
+	}
+	found, _ := set.Get(conditionType)
+	return found
+}
+
+// essenceOf is what of an object counts as a change; nil if there is no object.
+func essenceOf(t testing.TB, obj client.Object, path string) any {
+	t.Helper()
+	if obj == nil {
+		return nil
+	}
+	shape := essence.Shape{Cleaners: []essence.Cleaner{progress.AnnotationBaseline(""), progress.Smart()}}
+	if path != "" {
+		shape.Fields = [][]string{strings.Split(path, ".")} // a field counts wherever it is
+	}
+	return shape.Build(contentOf(t, obj))
+}
+
+// contentOf is the JSON form of an object.
+func contentOf(t testing.TB, obj client.Object) map[string]any {
+	t.Helper()
+	content, err := patching.Normal(obj)
+	if err != nil {
+		t.Fatalf("kopftest: the %T has no JSON form: %v", obj, err)
+	}
+	return content
+}

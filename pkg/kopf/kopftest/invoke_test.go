@@ -1,0 +1,157 @@
+package kopftest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+type cmRequest = kopf.Request[*corev1.ConfigMap]
+
+var count = kopf.NewMemo[int]("count")
+
+// busybody does all that a handler can do with its request.
+func busybody(ctx context.Context, req *cmRequest) error {
+	n, _ := count.Load(ctx)
+	count.Store(ctx, n+1)
+	req.Object.Data["seen"] = string(req.Reason)
+	req.Eventf("Normal", "Seen", "See", "it is %s", req.Object.Data["color"])
+	req.SetResult(map[string]int{"attempt": req.Attempt.Number})
+	req.Sub("one", func(_ context.Context, req *cmRequest) error {
+		req.Object.Data["one"] = req.Handler
+		return kopf.Temporary(errors.New("busy"), time.Second)
+	})
+	child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Namespace, Name: req.Object.Name}}
+	return req.Client.Create(ctx, child)
+}
+
+func configMap(data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders"}, Data: data}
+}
+
+func TestInvocationTellsAll(t *testing.T) {
+	g, ctx := NewWithT(t), kopftest.Context(t)
+	obj := configMap(map[string]string{"color": "red"})
+	got := kopftest.Invoke(t, busybody, obj, kopftest.WithContext(ctx),
+		kopftest.From(configMap(map[string]string{"color": "blue"})), kopftest.AtAttempt(kopf.Attempt{Number: 2}))
+
+	g.Expect(got.Outcome.Success).To(BeTrue())
+	g.Expect(obj.Data).NotTo(HaveKey("seen"), "the object is not changed")
+	g.Expect(got.Object.Data).To(HaveKeyWithValue("seen", "update"))
+	g.Expect(got.Changes).To(Equal(diff.Diff{{Op: diff.Add, Path: diff.Path{"data", "seen"}, New: "update"}}))
+	g.Expect(got.Events).To(Equal([]kopftest.Event{{Type: "Normal", Reason: "Seen", Action: "See", Note: "it is red"}}))
+	g.Expect(got.Result).To(Equal(map[string]any{"attempt": int64(2)}))
+	g.Expect(got.Writes).To(HaveLen(1))
+	g.Expect(got.Writes[0].String()).To(Equal("create secrets/orders"))
+	n, _ := count.Load(ctx)
+	g.Expect(n).To(Equal(1))
+
+	g.Expect(got.Subs).To(Equal([]string{"one"}))
+	sub := got.Sub(t, "one")
+	g.Expect(sub.Object.Data).To(And(HaveKeyWithValue("one", "handler/one"), HaveKeyWithValue("seen", "update")))
+	g.Expect(sub.Outcome.Delay).To(Equal(time.Second))
+}
+
+func TestInvokedHandlersSeeTheirCause(t *testing.T) {
+	changed := func(what *cmRequest) func(context.Context, *cmRequest) error {
+		return func(_ context.Context, req *cmRequest) error {
+			*what = *req
+			old, now := req.Field()
+			req.SetResult([]any{old, now})
+			return nil
+		}
+	}
+	red, blue := configMap(map[string]string{"color": "red", "x": "1"}), configMap(map[string]string{"color": "blue"})
+	for name, test := range map[string]struct {
+		opts   []kopftest.InvokeOption
+		reason kopf.Reason
+		ops    []diff.Op
+		field  any
+	}{
+		"creation":    {nil, "create", []diff.Op{diff.Add}, []any{nil, nil}},
+		"update":      {[]kopftest.InvokeOption{kopftest.From(blue)}, "update", []diff.Op{diff.Change, diff.Add}, []any{nil, nil}},
+		"field":       {[]kopftest.InvokeOption{kopftest.From(blue), kopftest.OfField("data.color")}, "update", []diff.Op{diff.Change}, []any{"blue", "red"}},
+		"field of it": {[]kopftest.InvokeOption{kopftest.OfField("data.x")}, "create", []diff.Op{diff.Add}, []any{nil, "1"}},
+		"deletion":    {[]kopftest.InvokeOption{kopftest.From(red), kopftest.Because(kopf.ReasonDelete)}, "delete", nil, []any{nil, nil}},
+		"event":       {[]kopftest.InvokeOption{kopftest.OfEvent(kopf.EventModified)}, "event", nil, []any{nil, nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var seen cmRequest
+			got := kopftest.Invoke(t, changed(&seen), red, test.opts...)
+			g.Expect(seen.Reason).To(Equal(test.reason))
+			var ops []diff.Op
+			for _, item := range seen.Diff {
+				ops = append(ops, item.Op)
+			}
+			g.Expect(ops).To(ConsistOf(test.ops))
+			g.Expect(got.Result).To(Equal(test.field))
+		})
+	}
+}
+
+func TestOutcomesAreJudgedByThePolicy(t *testing.T) {
+	fails := func(err error) kopf.Handler[*corev1.ConfigMap] {
+		return func(context.Context, *cmRequest) error { return err }
+	}
+	boom := errors.New("boom")
+	for name, test := range map[string]struct {
+		handler kopf.Handler[*corev1.ConfigMap]
+		opts    []kopftest.InvokeOption
+		final   bool
+		delay   time.Duration
+	}{
+		"unknown":   {fails(boom), nil, false, time.Minute},
+		"permanent": {fails(kopf.Permanent(boom)), nil, true, 0},
+		"limits": {fails(boom), []kopftest.InvokeOption{
+			kopftest.WithPolicy(progress.Policy{Retries: new(3)}), kopftest.AtAttempt(kopf.Attempt{Number: 2}),
+		}, true, 0},
+		"panic": {func(context.Context, *cmRequest) error { panic("boom") }, nil, false, time.Minute},
+		"a broken result": {func(_ context.Context, req *cmRequest) error {
+			req.SetResult(func() {})
+			return nil
+		}, nil, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := kopftest.Invoke(t, test.handler, configMap(nil), test.opts...)
+			g.Expect(got.Outcome.Err).To(HaveOccurred())
+			g.Expect(got.Outcome.Success).To(BeFalse())
+			g.Expect(got.Outcome.Final).To(Equal(test.final))
+			g.Expect(got.Outcome.Delay).To(Equal(test.delay))
+		})
+	}
+}
+
+func TestConditionsAndFlushesOfAnInvocation(t *testing.T) {
+	g := NewWithT(t)
+	deployment := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders"}}
+	got := kopftest.Invoke(t, func(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
+		req.Object.Status.Message = "starting"
+		if err := req.Flush(ctx); err != nil {
+			return err
+		}
+		var found corev1.Pod
+		if err := req.Client.Get(ctx, client.ObjectKeyFromObject(req.Object), &found); err != nil {
+			return err // the object is where the client looks for it
+		}
+		req.Object.Status.Message = "started"
+		return nil
+	}, deployment)
+	g.Expect(got.Outcome.Err).NotTo(HaveOccurred())
+	g.Expect(got.Flushed).To(HaveLen(1))
+	g.Expect(got.Flushed[0].Status.Message).To(Equal("starting"))
+	g.Expect(got.Object.Status.Message).To(Equal("started"))
+	g.Expect(got.Condition("Ready").Status).To(BeEmpty())
+}

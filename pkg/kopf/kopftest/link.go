@@ -1,0 +1,199 @@
+package kopftest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A link is the way of one operator to the server: it takes note of what is written, and has its way with requests.
+type link struct {
+	next http.RoundTripper
+
+	mu      sync.Mutex
+	all     []Write
+	events  []Event
+	counted int // writes that have begun, and were not about Events
+	faults  []*Fault
+	cutAt   int  // the write before which the operator crashes, if it is above zero; counted from 1
+	cutLate bool // after the server has done it, and before the answer
+	cut     bool
+	onCut   func()
+	at      map[int]Fault // what happens to which write; counted from 1
+}
+
+// over puts the link on a transport.
+func (l *link) over(next http.RoundTripper) http.RoundTripper {
+	l.next = next
+	return l
+}
+
+// CloseIdleConnections passes on what HTTP clients ask their transports for.
+func (l *link) CloseIdleConnections() {
+	if t, ok := l.next.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// RoundTrip sends a request, and takes note of it.
+func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
+	req := parse(r)
+	text, err := bodyOf(r)
+	if err != nil {
+		return nil, err
+	}
+	fault, crash := l.meets(req)
+	if crash && !l.cutLate {
+		l.sever()
+	}
+	if l.severed() {
+		return nil, errCut
+	}
+	if fault.Before != nil {
+		fault.Before()
+	}
+	if !pause(r, fault.Delay) {
+		return nil, r.Context().Err()
+	}
+	note := l.note(req, r.Header.Get("Content-Type"), text)
+	if fault.Code != 0 {
+		note(fault.Code)
+		return refusal(r, fault.Code), nil
+	}
+	response, err := l.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	note(response.StatusCode)
+	switch {
+	case crash:
+		_ = response.Body.Close()
+		l.sever()
+		return nil, errCut
+	case fault.Lost:
+		_ = response.Body.Close()
+		return nil, errLost
+	}
+	return response, nil
+}
+
+// meets finds what is to happen to a request.
+func (l *link) meets(r request) (fault Fault, crash bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.writes() && !r.isEvent() {
+		l.counted++
+		crash = l.counted == l.cutAt
+		if f, ok := l.at[l.counted]; ok {
+			return f, crash
+		}
+	}
+	for _, f := range l.faults {
+		if f.fits(r) && f.strikes() {
+			return *f, crash
+		}
+	}
+	return Fault{}, crash
+}
+
+// refuseAt has something happen to one write.
+func (l *link) refuseAt(write int, f Fault) { l.at = map[int]Fault{write: f} }
+
+// note takes note of a write; what it returns adds the answer.
+func (l *link) note(r request, contentType string, body []byte) func(code int) {
+	if !r.writes() {
+		return func(int) {}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := r.write(contentType, body)
+	if r.isEvent() {
+		l.events = append(l.events, w.event())
+		return func(int) {}
+	}
+	i := len(l.all)
+	l.all = append(l.all, w)
+	return func(code int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.all[i].Code = code
+	}
+}
+
+func (l *link) writes() []Write {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+func (l *link) posted() []Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.events)
+}
+
+// sever ends all ways to the server, as the death of a process does.
+func (l *link) sever() {
+	l.mu.Lock()
+	first, tell := !l.cut, l.onCut
+	l.cut = true
+	l.mu.Unlock()
+	if first && tell != nil {
+		tell()
+	}
+}
+
+func (l *link) severed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cut
+}
+
+// bodyOf reads the body of a request, and leaves another one like it.
+func bodyOf(r *http.Request) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	text, err := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	return text, err
+}
+
+// pause waits before a request, unless that is given up.
+func pause(r *http.Request, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+func refusal(r *http.Request, code int) *http.Response {
+	text, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReason(reason(code)),
+		Message: fmt.Sprintf("%s, says the test", http.StatusText(code)),
+	})
+	if err != nil {
+		panic("kopftest: a status has no JSON form: " + err.Error())
+	}
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)),
+	}
+}

@@ -1,0 +1,72 @@
+package kopftest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// listOf makes an empty list for objects like one: of its Go type, unstructured, or only metadata.
+func listOf(obj client.Object, gvk schema.GroupVersionKind, scheme *runtime.Scheme) (client.ObjectList, error) {
+	lists := gvk.GroupVersion().WithKind(gvk.Kind + "List")
+	switch obj.(type) {
+	case *unstructured.Unstructured:
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(lists)
+		return list, nil
+	case *metav1.PartialObjectMetadata:
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(lists)
+		return list, nil
+	}
+	made, err := scheme.New(lists)
+	if err != nil {
+		return nil, fmt.Errorf("the scheme has no lists of the kind %s: %w", gvk.Kind, err)
+	}
+	list, ok := made.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%T is no list", made)
+	}
+	return list, nil
+}
+
+func hasFinalizer(obj client.Object, name string) bool {
+	return slices.Contains(obj.GetFinalizers(), name)
+}
+
+// isPermanent tells errors after which a handler is not called again.
+func isPermanent(err error) bool {
+	if errors.Is(err, reconcile.TerminalError(nil)) {
+		return true
+	}
+	_, ok := errors.AsType[*progress.PermanentError](err)
+	return ok
+}
+
+func unstructuredOf(content map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: content}
+}
+
+// fill turns the JSON form of an object into one of a Go type.
+func fill(obj client.Object, content map[string]any) error {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		u.Object = runtime.DeepCopyJSON(content)
+		return nil
+	}
+	fresh := reflect.New(reflect.TypeOf(obj).Elem())
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, fresh.Interface()); err != nil {
+		return err
+	}
+	reflect.ValueOf(obj).Elem().Set(fresh.Elem())
+	return nil
+}

@@ -1,0 +1,162 @@
+package kopftest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/onsi/gomega/format"
+	"github.com/onsi/gomega/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions/conditionstest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// HaveHandled matches an object that an operator is done with: as it is now, it was handled, and nothing is in progress.
+// It looks at kopf's annotations, and at status.kopf, which is where operators without WithProgress and WithBaseline
+// keep what they know.
+func HaveHandled() types.GomegaMatcher {
+	return &objectMatcher{what: "to have been handled as it is", test: handled}
+}
+
+// HaveInProgress matches an object on which handlers have begun with something and are not done. With ids, exactly those,
+// without their sub-handlers.
+func HaveInProgress(ids ...string) types.GomegaMatcher {
+	what := "to have handlers in progress"
+	if len(ids) > 0 {
+		what = fmt.Sprintf("to have in progress exactly %q", ids)
+	}
+	return &objectMatcher{what: what, test: func(obj client.Object) (bool, string) {
+		found := inProgress(obj)
+		if len(ids) == 0 {
+			return len(found) > 0, "nothing is in progress"
+		}
+		slices.Sort(found)
+		return slices.Equal(found, slices.Sorted(slices.Values(ids))), fmt.Sprintf("in progress are %q", found)
+	}}
+}
+
+// HaveFinalizer matches an object with a finalizer. Without a name, with that of kopf.
+func HaveFinalizer(name ...string) types.GomegaMatcher {
+	wanted := append(slices.Clone(name), kopf.DefaultFinalizer)[0]
+	return &objectMatcher{what: "to have the finalizer " + wanted, test: func(obj client.Object) (bool, string) {
+		return hasFinalizer(obj, wanted), fmt.Sprintf("its finalizers are %q", obj.GetFinalizers())
+	}}
+}
+
+// HaveCondition matches what has a condition of a type, with a status: see [conditionstest.HaveCondition], whose matcher it is.
+func HaveCondition(conditionType string, status metav1.ConditionStatus) *conditionstest.Matcher {
+	return conditionstest.HaveCondition(conditionType, status)
+}
+
+// An objectMatcher looks at an object.
+type objectMatcher struct {
+	what string
+	test func(client.Object) (ok bool, why string)
+	why  string
+}
+
+// Match makes it a matcher of gomega.
+func (m *objectMatcher) Match(actual any) (ok bool, err error) {
+	obj, is := actual.(client.Object)
+	if !is {
+		return false, fmt.Errorf("an object was expected, a client.Object, and this is:\n%s", format.Object(actual, 1))
+	}
+	ok, m.why = m.test(obj)
+	return ok, nil
+}
+
+// FailureMessage makes it a matcher of gomega.
+func (m *objectMatcher) FailureMessage(actual any) string {
+	return fmt.Sprintf("Expected %s\n%s\nbut %s", nameOf(actual), m.what, m.why)
+}
+
+// NegatedFailureMessage makes it a matcher of gomega.
+func (m *objectMatcher) NegatedFailureMessage(actual any) string {
+	return fmt.Sprintf("Expected %s\nnot %s", nameOf(actual), m.what)
+}
+
+func nameOf(actual any) string {
+	obj, ok := actual.(client.Object)
+	if !ok {
+		return format.Object(actual, 1)
+	}
+	return fmt.Sprintf("%T %s", obj, client.ObjectKeyFromObject(obj))
+}
+
+var baseline = progress.AnnotationBaseline("")
+
+// handled compares the baseline to the object as it is.
+func handled(obj client.Object) (ok bool, why string) {
+	text := baseline.Fetch(obj)
+	if text == nil {
+		return false, "it was never handled"
+	}
+	if ids := inProgress(obj); len(ids) > 0 {
+		return false, fmt.Sprintf("in progress are %q", ids)
+	}
+	changed, err := changedSince(text, obj)
+	if err != nil {
+		return false, err.Error()
+	}
+	if !changed.Empty() {
+		return false, fmt.Sprintf("it has changed since: %v", changed)
+	}
+	return true, ""
+}
+
+// changedSince is what has become of what was handled. What the baseline does not have at its top because no handler cares is no
+// change.
+func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
+	shape := essence.Shape{Cleaners: cleaners}
+	then, err := shape.Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("what was last handled cannot be read: %w", err)
+	}
+	content, err := patching.Normal(obj)
+	if err != nil {
+		return nil, err
+	}
+	now := shape.Build(content)
+	maps.DeleteFunc(then, func(stanza string, _ any) bool {
+		return stanza == "status" || stanza == essence.ConditionsKey
+	})
+	if _, isDigest := then["kopf-runtime.dev/digest"]; isDigest {
+		return nil, errors.New("it is too large for what was last handled to be kept on it: this matcher cannot tell")
+	}
+	return diff.Of(any(then), any(now)), nil
+}
+
+var cleaners = []essence.Cleaner{progress.Smart(), baseline, progress.Pin(baseline)}
+
+// inProgress are the ids, as far as they can be told from the keys, of the handlers with records.
+func inProgress(obj client.Object) (ids []string) {
+	content, err := patching.Normal(obj)
+	if err != nil {
+		return []string{"? (it has no JSON form: " + err.Error() + ")"}
+	}
+	if kept, ok := diff.Lookup(content, "status", "kopf", "progress"); ok {
+		for id := range kept.(map[string]any) {
+			ids = append(ids, id)
+		}
+	}
+	for key, value := range obj.GetAnnotations() {
+		id, ours := strings.CutPrefix(key, progress.DefaultPrefix+"/")
+		if ours && strings.Contains(value, `"started"`) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return slices.DeleteFunc(ids, func(id string) bool { // those of sub-handlers are its parent's business
+		return slices.ContainsFunc(ids, func(parent string) bool {
+			return strings.HasPrefix(id, parent+".") || strings.HasPrefix(id, parent+"/")
+		})
+	})
+}

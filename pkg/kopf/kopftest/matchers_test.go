@@ -1,0 +1,87 @@
+package kopftest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// retrying fails for a while, and then not any more.
+func retrying(times int) *kopf.Resource[*corev1.ConfigMap] {
+	return kopf.For(&corev1.ConfigMap{}).
+		OnCreate("retried", func(_ context.Context, req *cmRequest) error {
+			if req.Attempt.Number < times {
+				return kopf.Temporary(errors.New("not yet"), time.Hour)
+			}
+			req.Sub("sub", func(context.Context, *cmRequest) error { return nil })
+			return nil
+		}).
+		OnDelete("drop", func(context.Context, *cmRequest) error { return nil })
+}
+
+func TestMatchersFollowAnObject(t *testing.T) {
+	for name, store := range map[string]progress.Store{
+		"annotations": progress.Annotations(""), "default": progress.Smart(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				cluster := kopftest.Memory(t)
+				obj := configMap(map[string]string{"color": "red"})
+				cluster.Create(t, obj)
+				g.Expect(obj).NotTo(Or(kopftest.HaveHandled(), kopftest.HaveFinalizer(), kopftest.HaveInProgress()))
+
+				operator := cluster.Run(t, retrying(2), kopf.WithProgress(store))
+				g.Eventually(kopftest.Object(cluster, obj)).WithContext(t.Context()).Should(And(
+					kopftest.HaveInProgress("retried"), kopftest.HaveInProgress(), kopftest.HaveFinalizer(), Not(kopftest.HaveHandled())))
+				operator.RunUntilQuiet(t)
+				cluster.Get(t, obj)
+				g.Expect(obj).To(And(kopftest.HaveHandled(), kopftest.HaveFinalizer(kopf.DefaultFinalizer), Not(kopftest.HaveInProgress())))
+				g.Expect(operator.Handlers(obj)).To(Equal([]string{"retried", "retried", "retried", "retried/sub"}))
+
+				operator.Stop(t)
+				kopftest.Edit(t, cluster, obj, func(obj *corev1.ConfigMap) { obj.Data["color"] = "blue" })
+				g.Expect(obj).NotTo(kopftest.HaveHandled(), "it was edited since")
+				operator = cluster.Run(t, retrying(2), kopf.WithProgress(store))
+				operator.RunUntilQuiet(t)
+				cluster.Get(t, obj)
+				g.Expect(obj).To(kopftest.HaveHandled())
+				g.Expect(cluster.Client.Delete(t.Context(), obj)).To(Succeed())
+				operator.RunUntilQuiet(t)
+				g.Expect(client.IgnoreNotFound(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))).To(Succeed())
+				g.Expect(operator.Handlers(obj)).To(Equal([]string{"drop"}))
+			})
+		})
+	}
+}
+
+func TestMatchersSayWhatIsSo(t *testing.T) {
+	g := NewWithT(t)
+	obj := configMap(nil)
+	for want, matcher := range map[string]interface {
+		Match(any) (bool, error)
+		FailureMessage(any) string
+	}{
+		"it was never handled":   kopftest.HaveHandled(),
+		"nothing is in progress": kopftest.HaveInProgress(),
+		"in progress are []":     kopftest.HaveInProgress("a"),
+		"its finalizers are []":  kopftest.HaveFinalizer("example.com/mine"),
+	} {
+		ok, err := matcher.Match(obj)
+		g.Expect(ok).To(BeFalse())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(matcher.FailureMessage(obj)).To(And(ContainSubstring(want), ContainSubstring("default/orders")))
+		_, err = matcher.Match("text")
+		g.Expect(err).To(MatchError(ContainSubstring("an object was expected")), "what is no object is no mismatch")
+	}
+}

@@ -1,0 +1,125 @@
+package kopftest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+)
+
+// A ClusterOption is a choice for a cluster.
+type ClusterOption func(*clusterOptions)
+
+type clusterOptions struct {
+	scheme  *runtime.Scheme
+	objects []client.Object
+	crds    []string
+}
+
+// Types sets the scheme with the Go types. Default: that of client-go, which knows the built-in kinds.
+func Types(scheme *runtime.Scheme) ClusterOption {
+	return func(o *clusterOptions) { o.scheme = scheme }
+}
+
+// CRDs names files and folders with CustomResourceDefinitions. A real server installs them. One in memory takes the
+// plurals, the scopes and the subresources from them, which it otherwise guesses by the Go types: it does not
+// validate, prune or set defaults.
+func CRDs(paths ...string) ClusterOption {
+	return func(o *clusterOptions) { o.crds = append(o.crds, paths...) }
+}
+
+// Objects are in the cluster from the beginning. One in memory takes them as they are, with status, finalizers,
+// annotations and deletionTimestamp.
+func Objects(objs ...client.Object) ClusterOption {
+	return func(o *clusterOptions) { o.objects = append(o.objects, objs...) }
+}
+
+// Memory makes a cluster in memory, with all kinds that the scheme knows: no network, no processes, so that it can be used
+// in a bubble of testing/synctest. See the package for what it does not do.
+func Memory(t testing.TB, opts ...ClusterOption) *Cluster {
+	t.Helper()
+	o := clusterOptions{}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	c, err := newMemory(o)
+	if err != nil {
+		t.Fatalf("kopftest: %v", err)
+	}
+	return c
+}
+
+func newMemory(o clusterOptions) (*Cluster, error) {
+	scheme := schemeOr(o.scheme)
+	resources := apiserver.FromScheme(scheme)
+	if len(o.crds) > 0 {
+		found := envtest.CRDInstallOptions{Paths: o.crds, ErrorIfPathMissing: true}
+		if err := envtest.ReadCRDFiles(&found); err != nil {
+			return nil, fmt.Errorf("reading the CRDs (look at the paths, which are relative to the folder of the test): %w", err)
+		}
+		resources = append(resources, apiserver.FromCRDs(found.CRDs...)...)
+	}
+	c := &Cluster{Scheme: scheme, server: apiserver.New(resources...)}
+	c.Config = &rest.Config{Host: "http://in-memory", Transport: c.server, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}, QPS: -1}
+	c.mapper = mapperOf(resources)
+	var err error
+	if c.Client, err = client.New(c.Config, client.Options{Scheme: scheme, Mapper: c.mapper}); err != nil {
+		return nil, err
+	}
+	var problems []error
+	for _, obj := range o.objects {
+		problems = append(problems, c.add(obj))
+	}
+	return c, errors.Join(problems...)
+}
+
+// memoryFor makes a cluster with the objects that have names, of kinds that the scheme knows: others cannot be asked for.
+func memoryFor(t testing.TB, scheme *runtime.Scheme, objs ...client.Object) *Cluster {
+	t.Helper()
+	scheme = schemeOr(scheme)
+	var named []client.Object
+	for _, obj := range objs {
+		if _, err := apiutil.GVKForObject(obj, scheme); err == nil && obj.GetName() != "" {
+			named = append(named, obj)
+		}
+	}
+	return Memory(t, Types(scheme), Objects(named...))
+}
+
+// add puts an object into the server as it is.
+func (c *Cluster) add(obj client.Object) error {
+	gvk, err := apiutil.GVKForObject(obj, c.Scheme)
+	if err != nil {
+		return fmt.Errorf("a %T cannot be put into the cluster (add its Go type to the scheme, and name that by Types): %w", obj, err)
+	}
+	copied := obj.DeepCopyObject().(client.Object)
+	copied.GetObjectKind().SetGroupVersionKind(gvk)
+	c.place(copied)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(copied)
+	if err != nil {
+		return fmt.Errorf("the %T has no JSON form: %w", obj, err)
+	}
+	return c.server.Add(content)
+}
+
+// mapperOf knows the kinds of a server without asking it.
+func mapperOf(resources []apiserver.Resource) meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, r := range resources {
+		scope := meta.RESTScopeNamespace
+		if r.OfCluster {
+			scope = meta.RESTScopeRoot
+		}
+		gvr := r.GroupVersion.WithResource(r.Plural)
+		mapper.AddSpecific(r.GroupVersion.WithKind(r.Kind), gvr, gvr, scope)
+	}
+	return mapper
+}

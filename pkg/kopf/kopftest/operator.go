@@ -1,0 +1,207 @@
+package kopftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// An Operator is one that a test runs, in its own process, with a manager of its own.
+type Operator struct {
+	cluster *Cluster
+	link    *link
+	watcher *watcher
+	manager manager.Manager
+	stop    func()
+	ended   chan struct{}
+	err     error // when it has ended
+
+	stopping atomic.Bool
+	stubborn string // what has not ended with it
+}
+
+// Run starts an operator with these resources and options, and stops it when the test ends. It fails the test if the declaration
+// has mistakes, or if the operator ends by itself.
+//
+// Resources are declared for one operator: declare them anew for each.
+func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
+	t.Helper()
+	return c.RunManager(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) })
+}
+
+// RunManager is like [Cluster.Run] for what is set up with a manager: the same function as in main.go, say.
+func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error) *Operator {
+	t.Helper()
+	o := c.operator(nil)
+	o.start(t, setup, testLogger(t))
+	t.Cleanup(func() { o.Stop(t) })
+	return o
+}
+
+func (c *Cluster) operator(faults []Fault) *Operator {
+	o := &Operator{cluster: c, link: &link{}, watcher: &watcher{}}
+	o.Fail(faults...)
+	return o
+}
+
+func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger logr.Logger) {
+	t.Helper()
+	if isInBubble() {
+		o.watcher.brake = func() { o.stop() }
+	}
+	options := manager.Options{
+		Scheme: o.cluster.Scheme, Logger: logger, Metrics: server.Options{BindAddress: "0"},
+		BaseContext: func() context.Context { return bridge.Observed(context.Background(), o.watcher) },
+	}
+	if ns := o.cluster.Namespace; ns != "" {
+		options.Cache.DefaultNamespaces = map[string]cache.Config{ns: {}}
+	}
+	mgr, err := manager.New(o.cluster.linked(o.link), options)
+	if err == nil {
+		err = setup(mgr)
+	}
+	if err != nil {
+		t.Fatalf("kopftest: setting up the operator: %v", err)
+	}
+	// The test's own context would end the operator in the middle of what a cleanup function still wants of it.
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	o.manager, o.ended = mgr, make(chan struct{})
+	o.stop = func() {
+		o.stopping.Store(true)
+		stop()
+	}
+	go func() {
+		defer close(o.ended)
+		o.err = mgr.Start(ctx)
+		mgr.GetHTTPClient().CloseIdleConnections()
+	}()
+}
+
+// Stop ends the operator as a signal does, and waits for its end. It fails the test if that is not a good one, or if a handler
+// has not ended then: it does not look at its context. Stopping it twice is no mistake.
+func (o *Operator) Stop(t testing.TB) {
+	t.Helper()
+	if err := o.end(); err != nil {
+		t.Errorf("kopftest: %v", err)
+	}
+}
+
+func (o *Operator) end() error {
+	o.stop()
+	ended := o.awaitEnd(stopWithin)
+	if stubborn := o.watcher.atWork(); len(stubborn) > 0 {
+		o.stubborn = fmt.Sprintf("the operator was told to stop, and %s did not end: pass its context on to all that waits, and look at it in loops", stubborn[0])
+		o.outlast()
+		return errors.New(o.stubborn)
+	}
+	if !ended {
+		return fmt.Errorf("the operator still runs %s after it was told to stop", stopWithin)
+	}
+	if away := o.watcher.ranAway(); away != "" {
+		return errors.New(away)
+	}
+	if o.err != nil && !o.link.severed() {
+		return fmt.Errorf("the operator has ended with: %w", o.err)
+	}
+	return nil
+}
+
+// outlast waits in a bubble for handlers that do not look at their contexts: the bubble cannot end before they do. Those that
+// never end would have the test hang without a word.
+func (o *Operator) outlast() {
+	if !isInBubble() {
+		return
+	}
+	for range outlastFor {
+		if len(o.watcher.atWork()) == 0 {
+			return
+		}
+		<-time.After(time.Minute)
+	}
+	panic(fmt.Sprintf("kopftest: the operator was told to stop, and %s has not ended %d hours later: it does not look at its context", o.watcher.atWork()[0], outlastFor/60))
+}
+
+// outlastFor is how long, in minutes of virtual time.
+const outlastFor = 48 * 60
+
+// Crash ends the operator as the death of its process does: nothing of what it still does reaches the server. The handlers
+// that are at work are told to end, as they cannot be killed; what they do outside of the cluster is up to them.
+func (o *Operator) Crash(t testing.TB) {
+	t.Helper()
+	o.link.sever()
+	o.Stop(t)
+}
+
+// stopWithin is longer than the time that a manager allows.
+const stopWithin = time.Minute
+
+func (o *Operator) awaitEnd(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-o.ended:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Fail adds faults to what the operator asks of the server from now on: see [Fault].
+func (o *Operator) Fail(faults ...Fault) {
+	o.link.mu.Lock()
+	defer o.link.mu.Unlock()
+	for _, f := range faults {
+		o.link.faults = append(o.link.faults, &f)
+	}
+}
+
+// Calls are the calls of handlers until now, in the order in which they began.
+func (o *Operator) Calls() []Call { return o.watcher.log() }
+
+// Handlers are the ids of the handlers that were called for an object, in order.
+func (o *Operator) Handlers(obj client.Object) (ids []string) {
+	for _, call := range o.Calls() {
+		if call.UID == obj.GetUID() {
+			ids = append(ids, call.Handler)
+		}
+	}
+	return ids
+}
+
+// Writes are the requests until now that were to change something, but for those that post Events.
+func (o *Operator) Writes() []Write { return o.link.writes() }
+
+// Events are those that were posted until now.
+func (o *Operator) Events() []Event { return o.link.posted() }
+
+// testLogger logs to the test for as long as that runs: to log later is a panic.
+func testLogger(t testing.TB) logr.Logger {
+	var mu sync.Mutex
+	over := false
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+	})
+	return funcr.New(func(_, args string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			t.Log(args)
+		}
+	}, funcr.Options{})
+}

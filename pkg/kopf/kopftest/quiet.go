@@ -1,0 +1,236 @@
+package kopftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// RunUntilQuiet waits until the operator has nothing left to do: its caches have seen what there is, no handler is at work, none
+// is to be called again, and no object that is being deleted is held by it. Daemons and timers do not count. It fails the test
+// if that does not come about in [QuietWithin], and tells what is left.
+//
+// In a bubble of testing/synctest delays cost nearly no time: some seconds for a day, as queues and caches have their own clocks.
+func (o *Operator) RunUntilQuiet(t testing.TB) {
+	t.Helper()
+	if left := o.quiet(t.Context()); left != "" {
+		t.Fatalf("kopftest: %s", left)
+	}
+	if o.hasEnded() {
+		t.Fatalf("kopftest: the operator has ended: %v", errors.Join(o.end(), o.err))
+	}
+}
+
+// quiet waits for the same, or for the end of the operator, and tells what is left when it takes too long.
+func (o *Operator) quiet(ctx context.Context) string {
+	virtual, limit := isInBubble(), QuietWithin
+	if virtual {
+		limit = QuietWithinVirtual
+	}
+	deadline := time.Now().Add(limit)
+	wait, passes := pollEvery, -1
+	for {
+		if virtual {
+			synctest.Wait()
+		}
+		left, err := o.left(ctx)
+		now := o.watcher.begun()
+		switch {
+		case o.hasEnded(), err == nil && left == "" && now == passes:
+			return ""
+		case time.Now().After(deadline) && err != nil:
+			return fmt.Sprintf("the operator is not quiet after %s: %v", limit, err)
+		case time.Now().After(deadline):
+			return fmt.Sprintf("the operator is not quiet after %s: %s", limit, left)
+		}
+		if now != passes {
+			wait = pollEvery
+		} else if virtual { // looking costs more than waiting
+			wait = min(2*wait, time.Hour)
+		}
+		passes = now
+		<-time.After(min(wait, o.watcher.untilDue()))
+	}
+}
+
+// How long RunUntilQuiet waits, in real time, and in a bubble of testing/synctest.
+const (
+	QuietWithin        = 30 * time.Second
+	QuietWithinVirtual = 25 * time.Hour
+)
+
+func (o *Operator) hasEnded() bool {
+	select {
+	case <-o.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// left tells what is left to do; empty if nothing is.
+func (o *Operator) left(ctx context.Context) (string, error) {
+	if calls := o.watcher.busy(); len(calls) > 0 {
+		return fmt.Sprintf("%s is at work", calls[0]), nil
+	}
+	engines, passing := o.watcher.state()
+	if passing {
+		return "an object is being looked at", nil
+	}
+	if len(engines) == 0 {
+		return "it has not started yet", nil
+	}
+	if failing := o.watcher.failing(); failing != "" {
+		return failing, nil
+	}
+	for _, e := range engines {
+		if left, err := o.leftOf(ctx, e); left != "" || err != nil {
+			return left, err
+		}
+	}
+	return "", nil
+}
+
+// leftOf compares what there is of one kind to what the operator has seen of it, and looks at the progress.
+func (o *Operator) leftOf(ctx context.Context, e *engine.Engine) (string, error) {
+	cached, err := o.list(ctx, e, o.manager.GetCache())
+	if err != nil {
+		return "", err
+	}
+	present, err := o.list(ctx, e, o.cluster.Client)
+	if err != nil {
+		return "", err
+	}
+	if len(cached) != len(present) {
+		return fmt.Sprintf("it has not seen all objects of the kind %s", e.GVK.Kind), nil
+	}
+	for uid, obj := range present {
+		name := fmt.Sprintf("%s %s", e.GVK.Kind, client.ObjectKeyFromObject(obj))
+		switch seen, ok := cached[uid]; {
+		case !ok || seen.GetResourceVersion() != obj.GetResourceVersion():
+			return fmt.Sprintf("it has not seen %s as it is", name), nil
+		case len(e.InProgress(obj)) > 0:
+			return fmt.Sprintf("%s is not done with: %s%s", name, strings.Join(e.InProgress(obj), ", "), o.watcher.lastError(uid)), nil
+		case obj.GetDeletionTimestamp() != nil && hasFinalizer(obj, e.Finalizer):
+			return fmt.Sprintf("%s is being deleted, and held by the operator", name), nil
+		case !o.watcher.hasSeen(e, client.ObjectKeyFromObject(obj)):
+			return fmt.Sprintf("%s was not looked at yet", name), nil
+		}
+	}
+	return "", nil
+}
+
+// list reads all objects of a kind, in the way in which the operator does.
+func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reader) (map[types.UID]client.Object, error) {
+	list, err := listOf(e.New(), e.GVK, o.cluster.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	if err := from.List(ctx, list, client.InNamespace(o.cluster.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the objects of the kind %s: %w", e.GVK.Kind, err)
+	}
+	out := map[types.UID]client.Object{}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		obj := item.(client.Object)
+		out[obj.GetUID()] = obj
+		return nil
+	})
+	return out, err
+}
+
+// lastError is what the last handler of an object has said that has failed.
+func (w *watcher) lastError(uid types.UID) string {
+	for _, c := range slices.Backward(w.log()) {
+		if c.UID == uid && c.Err != nil {
+			return fmt.Sprintf("; %s has failed: %v", c, c.Err)
+		}
+	}
+	return ""
+}
+
+// begun counts the passes.
+func (w *watcher) begun() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.passes
+}
+
+func (w *watcher) state() (engines []*engine.Engine, passing bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.engines, w.running > 0
+}
+
+// failing tells of a pass that has failed, or is to be continued at once, and of a level-triggered handler that has failed, and
+// will be called again.
+func (w *watcher) failing() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for v, visit := range w.visits {
+		if visit.err != nil {
+			return fmt.Sprintf("%s %s: %v", v.engine.GVK.Kind, v.key, visit.err)
+		}
+		if !visit.due.IsZero() && time.Until(visit.due) < soon {
+			return fmt.Sprintf("%s %s is to be looked at again", v.engine.GVK.Kind, v.key)
+		}
+	}
+	last := map[string]Call{}
+	for _, c := range w.calls {
+		if c.Reason == kopf.ReasonReconcile {
+			last[string(c.UID)+"/"+c.Handler] = c
+		}
+	}
+	for _, c := range last {
+		if c.Err != nil && !isPermanent(c.Err) {
+			return fmt.Sprintf("%s has failed: %v", c, c.Err)
+		}
+	}
+	return ""
+}
+
+// soon is what is waited for in any case: the second half of something that takes two passes.
+const soon = time.Second
+
+// untilDue is how long it takes until something is due, and a little more; an hour if nothing is.
+func (w *watcher) untilDue() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := time.Hour
+	for _, visit := range w.visits {
+		if wait := time.Until(visit.due); !visit.due.IsZero() && wait > 0 {
+			next = min(next, wait+time.Millisecond)
+		}
+	}
+	return next
+}
+
+func (w *watcher) hasSeen(e *engine.Engine, key types.NamespacedName) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.visits[visited{e, key}]
+	return ok
+}
+
+// isInBubble tells whether the caller is in a bubble of testing/synctest.
+func isInBubble() (is bool) {
+	defer func() {
+		if recover() != nil {
+			is = false
+		}
+	}()
+	synctest.Wait() // panics outside of one
+	return true
+}

@@ -1,0 +1,138 @@
+package kopftest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// A Write is one request that was to change something.
+type Write struct {
+	// Verb is create, update, patch, apply, delete or deletecollection.
+	Verb string
+	// Resource is the plural, such as "deployments"; Subresource is such as "status", or empty.
+	Resource, Subresource string
+	Namespace, Name       string
+	// Body is what was sent, in its JSON form: an object, a patch, options. Patch is its content type, of patches.
+	Body  any
+	Patch string
+	// Code is the HTTP status of the answer; 0 if there was none.
+	Code int
+}
+
+// String is short: "patch databases/orders status".
+func (w Write) String() string {
+	text := w.Verb + " " + w.Resource
+	if w.Name != "" {
+		text += "/" + w.Name
+	}
+	if w.Subresource != "" {
+		text += " " + w.Subresource
+	}
+	if w.Code >= http.StatusBadRequest || w.Code == 0 {
+		text += fmt.Sprintf(" (%d)", w.Code)
+	}
+	return text
+}
+
+// A request is what the path and the method of an HTTP request mean.
+type request struct {
+	verb, group, resource, subresource, namespace, name string
+}
+
+// parse reads /api/v1/... and /apis/<group>/<version>/..., then [namespaces/<namespace>/]<plural>[/<name>[/<subresource>]].
+func parse(r *http.Request) (out request) {
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(path) > 2 && path[0] == "api":
+		path = path[2:]
+	case len(path) > 3 && path[0] == "apis":
+		out.group, path = path[1], path[3:]
+	default:
+		return out
+	}
+	if len(path) > 2 && path[0] == "namespaces" && path[2] != "status" && path[2] != "finalize" {
+		out.namespace, path = path[1], path[2:]
+	}
+	out.resource = path[0]
+	if len(path) > 1 {
+		out.name = path[1]
+	}
+	if len(path) > 2 {
+		out.subresource = strings.Join(path[2:], "/")
+	}
+	out.verb = verbOf(r, out.name)
+	return out
+}
+
+func verbOf(r *http.Request, name string) string {
+	switch r.Method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		if strings.HasPrefix(r.Header.Get("Content-Type"), "application/apply-patch") {
+			return "apply"
+		}
+		return "patch"
+	case http.MethodDelete:
+		if name == "" {
+			return "deletecollection"
+		}
+		return "delete"
+	default:
+		switch {
+		case r.URL.Query().Get("watch") != "":
+			return "watch"
+		case name == "":
+			return "list"
+		}
+		return "get"
+	}
+}
+
+func (r request) writes() bool {
+	switch r.verb {
+	case "", "get", "list", "watch":
+		return false
+	}
+	return true
+}
+
+// isEvent tells requests that post Kubernetes Events.
+func (r request) isEvent() bool {
+	return r.resource == "events" && (r.group == "" || r.group == "events.k8s.io")
+}
+
+func (r request) write(contentType string, body []byte) Write {
+	w := Write{Verb: r.verb, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name}
+	if r.verb == "patch" || r.verb == "apply" {
+		w.Patch = contentType
+	}
+	var value any
+	if json.Unmarshal(body, &value) == nil {
+		w.Body = value
+	}
+	if content, ok := value.(map[string]any); ok && w.Name == "" {
+		if meta, ok := content["metadata"].(map[string]any); ok {
+			w.Name, _ = meta["name"].(string)
+		}
+	}
+	return w
+}
+
+// event is what of a posted Event is of interest.
+func (w Write) event() Event {
+	content, _ := w.Body.(map[string]any)
+	text := func(keys ...string) string {
+		for _, key := range keys {
+			if value, ok := content[key].(string); ok && value != "" {
+				return value
+			}
+		}
+		return ""
+	}
+	return Event{Type: text("type"), Reason: text("reason"), Action: text("action"), Note: text("note", "message")}
+}
