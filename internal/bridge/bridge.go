@@ -31,12 +31,12 @@ func Observed(ctx context.Context, observer Observer) context.Context {
 	return context.WithValue(ctx, observerKey{}, observer)
 }
 
-// Called tells the observer, if there is one.
+// Called tells the observer, if there is one; otherwise it returns nil.
 func Called(ctx context.Context, call *engine.Call) (ended func(err error)) {
 	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
 		return observer.Called(ctx, call)
 	}
-	return func(error) {}
+	return nil
 }
 
 // Around lets the observer put something around an engine, if there is one.

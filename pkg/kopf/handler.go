@@ -8,6 +8,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // A Handler is a function that is called for what has happened to an object. When it returns nil,
@@ -23,22 +24,36 @@ type Middleware[T client.Object] func(next Handler[T]) Handler[T]
 
 // do makes the handler one that the engine can call.
 func (h Handler[T]) do(c client.Client) func(ctx context.Context, call *engine.Call) error {
-	return func(ctx context.Context, call *engine.Call) error {
+	return func(ctx context.Context, call *engine.Call) (err error) {
 		req, err := requestOf[T](call)
 		if err != nil {
 			return err
 		}
 		req.Client = c
-		ended := bridge.Called(ctx, call)
-		err = errPanicked
-		defer func() { ended(err) }()
+		if ended := bridge.Called(ctx, call); ended != nil {
+			defer tell(ended, &err)()
+		}
+		err = errGone
 		err = req.conclude(h(ctx, req))
 		return err
 	}
 }
 
-// errPanicked is what observers are told of a handler that has not returned.
-var errPanicked = errors.New("it has panicked, or has ended its goroutine")
+// tell passes on to an observer how a handler has ended, panics included, which go on.
+func tell(ended func(error), err *error) func() {
+	return func() {
+		value := recover()
+		if value == nil {
+			ended(*err)
+			return
+		}
+		ended(&progress.PanicError{Value: value})
+		panic(value)
+	}
+}
+
+// errGone is what observers are told of a handler that has not returned.
+var errGone = errors.New("it has ended its goroutine")
 
 // requestOf is what a handler, or a filter, is told.
 func requestOf[T client.Object](call *engine.Call) (*Request[T], error) {

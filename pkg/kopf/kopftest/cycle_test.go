@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -39,4 +40,64 @@ func TestACycle(t *testing.T) {
 	g.Expect(report.Record(t, obj, "paint").Success).To(BeTrue())
 	g.Expect(report.Events).To(ContainElement(HaveField("Reason", "Painted")))
 	g.Expect(report.Errors).To(BeEmpty())
+}
+
+func TestFaultsOfACycle(t *testing.T) {
+	quick := func() *kopf.Resource[*corev1.ConfigMap] {
+		return kopf.For(&corev1.ConfigMap{}).OnCreate("paint", func(_ context.Context, req *cmRequest) error {
+			req.Object.Data["painted"] = "yes"
+			return nil
+		})
+	}
+	for name, test := range map[string]struct {
+		fault    kopftest.Fault
+		requests []string
+		errs     int
+	}{
+		"none":       {kopftest.Fault{Resource: "nothing"}, []string{"patch configmaps/orders"}, 0},
+		"a fault":    {kopftest.Fault{Verb: "patch", Code: 500}, []string{"patch configmaps/orders (500)", "patch configmaps/orders"}, 1},
+		"two faults": {kopftest.Fault{Verb: "patch", Code: 503, Times: 2}, []string{"patch configmaps/orders (503)", "patch configmaps/orders (503)", "patch configmaps/orders"}, 2},
+		"a lost answer": {
+			kopftest.Fault{Verb: "patch", Resource: "configmaps", Subresource: "-", Lost: true}, []string{"patch configmaps/orders", "patch configmaps/orders"}, 1,
+		},
+		"later": {kopftest.Fault{Verb: "patch", Skip: 5, Code: 500}, []string{"patch configmaps/orders"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			obj := configMap(map[string]string{"color": "red"})
+			report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{obj}, Faults: []kopftest.Fault{test.fault}}, quick())
+			g.Expect(report.Requests()).To(Equal(test.requests))
+			g.Expect(report.Errors).To(HaveLen(test.errs))
+			g.Expect(report.Handlers()).To(Equal([]string{"paint"}), "no fault has it called again")
+			g.Expect(report.Get(t, obj)).To(BeTrue())
+			g.Expect(obj).To(kopftest.HaveHandled())
+		})
+	}
+}
+
+func TestSomebodyElseGetsInBetween(t *testing.T) {
+	g := NewWithT(t)
+	synctest.Test(t, func(t *testing.T) {
+		cluster := kopftest.Memory(t, kopftest.Objects(configMap(map[string]string{})))
+		operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnCreate("hold", func(_ context.Context, req *cmRequest) error {
+			req.Object.Finalizers = append(req.Object.Finalizers, "example.com/mine")
+			return nil
+		}))
+		operator.Fail(kopftest.Fault{Verb: "patch", Before: func() {
+			kopftest.Edit(t, cluster, configMap(nil), func(obj *corev1.ConfigMap) { obj.Finalizers = []string{"example.com/other"} })
+		}})
+		operator.RunUntilQuiet(t)
+		obj := configMap(nil)
+		cluster.Get(t, obj)
+		g.Expect(obj.Finalizers).To(ConsistOf("example.com/mine", "example.com/other"))
+	})
+}
+
+func TestObjectsWithoutNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := failure(t, func(tb testing.TB) {
+			kopftest.Memory(tb, kopftest.Objects(&corev1.ConfigMap{}))
+		})
+		NewWithT(t).Expect(said).To(ContainSubstring("name"))
+	})
 }

@@ -1,0 +1,78 @@
+package kopftest_test
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+type admissionRequest = webhooks.Request[*corev1.ConfigMap]
+
+func TestAdmissionOfARequest(t *testing.T) {
+	g := NewWithT(t)
+	judge := func(_ context.Context, req *admissionRequest) error {
+		req.Warn("careful")
+		if req.Operation == admissionv1.Update && !req.Diff().Reduce("data", "color").Empty() && req.User.Username != "admin" {
+			return webhooks.Deny(0, "", "the color stays")
+		}
+		req.Object.Data["judged"] = string(req.Operation)
+		return nil
+	}
+	red, blue := configMap(map[string]string{"color": "red"}), configMap(map[string]string{"color": "blue"})
+
+	created := kopftest.Admit(t, judge, red, nil)
+	g.Expect(created.Err).NotTo(HaveOccurred())
+	g.Expect(created.Object.Data).To(HaveKeyWithValue("judged", "CREATE"))
+	g.Expect(created.Changes).To(HaveLen(1))
+	g.Expect(created.Warnings).To(Equal([]string{"careful"}))
+	g.Expect(red.Data).NotTo(HaveKey("judged"), "the object is not changed")
+
+	denied := kopftest.Admit(t, judge, blue, red)
+	g.Expect(denied.Err).To(MatchError(ContainSubstring("the color stays")))
+	g.Expect(apierrors.IsForbidden(denied.Err)).To(BeTrue())
+	allowed := kopftest.Admit(t, judge, blue, red, func(call *webhooks.Call) { call.User.Username = "admin" })
+	g.Expect(allowed.Err).NotTo(HaveOccurred())
+}
+
+// Mutations that are not idempotent are found.
+func TestMutationsThatAreNotIdempotent(t *testing.T) {
+	mutate := func(change func(map[string]string)) webhooks.Handler[*corev1.ConfigMap] {
+		return func(_ context.Context, req *admissionRequest) error {
+			change(req.Object.Data)
+			return nil
+		}
+	}
+	obj := configMap(map[string]string{"color": "red"})
+	for name, test := range map[string]struct {
+		handler webhooks.Handler[*corev1.ConfigMap]
+		says    string
+	}{
+		"a default": {mutate(func(data map[string]string) { data["size"] = "1" }), ""},
+		"a counter": {mutate(func(data map[string]string) { data["n"] += "1" }), "the mutation is not idempotent"},
+		"a denial of its own work": {func(_ context.Context, req *admissionRequest) error {
+			if req.Object.Data["size"] != "" {
+				return webhooks.Deny(0, "", "no")
+			}
+			req.Object.Data["size"] = "1"
+			return nil
+		}, "denies what it has made itself"},
+		"a denial": {func(context.Context, *admissionRequest) error { return webhooks.Deny(0, "", "no") }, "the object is denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			said := failure(t, func(tb testing.TB) { kopftest.CheckMutation(tb, test.handler, obj) })
+			if test.says == "" {
+				g.Expect(said).To(BeEmpty())
+			} else {
+				g.Expect(said).To(ContainSubstring(test.says))
+			}
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package kopftest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+func needServer(t *testing.T) *kopftest.Cluster {
+	t.Helper()
+	if cluster == nil {
+		t.Skip("-short: there is no API server")
+	}
+	return cluster.ForTest(t)
+}
+
+// painting is an operator that is busy at first.
+func painting() *kopf.Resource[*corev1.ConfigMap] {
+	return kopf.For(&corev1.ConfigMap{}).
+		OnCreate("paint", func(_ context.Context, req *cmRequest) error {
+			if req.Attempt.Number == 0 {
+				return kopf.Temporary(errors.New("busy"), 100*time.Millisecond)
+			}
+			req.Object.Data["painted"] = "yes"
+			req.Eventf("Normal", "Painted", "Paint", "done")
+			return nil
+		}).
+		OnDelete("drop", func(context.Context, *cmRequest) error { return nil })
+}
+
+// TEST-01, TEST-02: an operator beside a test, its end, and what it has done.
+func TestAnOperatorOnARealServer(t *testing.T) {
+	g, cluster := NewWithT(t), needServer(t)
+	operator := cluster.Run(t, painting())
+	obj := &corev1.ConfigMap{Data: map[string]string{"color": "red"}}
+	obj.Name = "orders"
+	cluster.Create(t, obj)
+	operator.RunUntilQuiet(t)
+	cluster.Get(t, obj)
+	g.Expect(obj).To(And(kopftest.HaveHandled(), kopftest.HaveFinalizer()))
+	g.Expect(obj.Data).To(HaveKeyWithValue("painted", "yes"))
+	g.Expect(operator.Handlers(obj)).To(Equal([]string{"paint", "paint"}))
+	g.Expect(operator.Calls()[0].Err).To(MatchError("busy"))
+	g.Eventually(operator.Events).Should(ContainElement(HaveField("Reason", "Painted")))
+	g.Expect(operator.Writes()).To(HaveEach(HaveField("Resource", "configmaps")))
+
+	g.Expect(cluster.Client.Delete(t.Context(), obj)).To(Succeed())
+	operator.RunUntilQuiet(t)
+	_, err := kopftest.Object(cluster, obj)(t.Context())
+	g.Expect(client.IgnoreNotFound(err)).To(Succeed())
+	g.Expect(err).To(HaveOccurred(), "it is gone")
+	operator.Stop(t)
+	operator.Stop(t)
+}
+
+func TestOperatorsAreConfinedToTheirTests(t *testing.T) {
+	g, one, other := NewWithT(t), needServer(t), needServer(t)
+	operator := one.Run(t, painting())
+	strange := &corev1.ConfigMap{Data: map[string]string{"color": "red"}}
+	strange.Name = "orders"
+	own := strange.DeepCopy()
+	other.Create(t, strange)
+	one.Create(t, own)
+	operator.RunUntilQuiet(t)
+	g.Expect(operator.Handlers(own)).NotTo(BeEmpty())
+	g.Expect(operator.Handlers(strange)).To(BeEmpty())
+}
+
+func TestFaultsAndCrashesOnARealServer(t *testing.T) {
+	g, cluster := NewWithT(t), needServer(t)
+	obj := &corev1.ConfigMap{Data: map[string]string{"color": "red"}}
+	obj.Name = "orders"
+	cluster.Create(t, obj)
+	setup := func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, painting()) }
+	first := cluster.RunManager(t, setup)
+	first.Fail(kopftest.Fault{Verb: "patch", Resource: "configmaps", Code: 500, Times: 2})
+	g.Eventually(func() []kopftest.Write { return first.Writes() }).Should(ContainElement(HaveField("Code", 500)))
+	first.Crash(t)
+	second := cluster.RunManager(t, setup)
+	second.RunUntilQuiet(t)
+	g.Expect(obj.DeepCopy()).NotTo(kopftest.HaveHandled())
+	cluster.Get(t, obj)
+	g.Expect(obj).To(kopftest.HaveHandled())
+}
+
+func TestWithoutBinariesTheTestSaysWhatToDo(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv("KUBEBUILDER_ASSETS", filepath.Join(t.TempDir(), "nothing"))
+	g.Expect(failure(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
+		ContainSubstring("KUBEBUILDER_ASSETS"), ContainSubstring("correct or unset it")))
+
+	g.Expect(os.Unsetenv("KUBEBUILDER_ASSETS")).To(Succeed())
+	t.Setenv("XDG_DATA_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	g.Expect(failure(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
+		ContainSubstring("there is no kube-apiserver"), ContainSubstring("setup-envtest")))
+}
