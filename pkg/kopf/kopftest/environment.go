@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -70,12 +70,14 @@ func Main(m *testing.M, cluster **Cluster, opts ...ClusterOption) (code int) {
 // kube-controller-manager cannot.
 func (c *Cluster) ForTest(t testing.TB) *Cluster {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	ns := &unstructured.Unstructured{} // the scheme need not know it
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	ns.SetGenerateName("test-")
 	if err := c.Client.Create(t.Context(), ns); err != nil {
 		t.Fatalf("kopftest: making a namespace: %v", err)
 	}
 	part := *c
-	part.Namespace = ns.Name
+	part.Namespace = ns.GetName()
 	return &part
 }
 

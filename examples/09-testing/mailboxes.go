@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/09-testing/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// Request is what the handlers are given.
+type Request = kopf.Request[*v1.Mailbox]
+
+// A Server is where the mailboxes are: something outside of the cluster.
+type Server interface {
+	// Open makes a mailbox, or finds the one that there is, and returns its address.
+	Open(ctx context.Context, name string, quota int) (string, error)
+	// Resize changes the quota of a mailbox.
+	Resize(ctx context.Context, name string, quota int) error
+	// Close removes a mailbox; one that is not there is no error.
+	Close(ctx context.Context, name string) error
+}
+
+// errBusy is what a server says that has no time.
+var errBusy = errors.New("the mail server is busy")
+
+// mailboxes has the handlers: a function of what they need, so that a test can give them something else.
+func mailboxes(server Server) *kopf.Resource[*v1.Mailbox] {
+	return kopf.For(&v1.Mailbox{}).
+		OnCreate("open", open(server)).
+		OnField("resize", "spec.quota", resize(server), kopf.Backoff(10*time.Second)).
+		OnDelete("close", func(ctx context.Context, req *Request) error { return server.Close(ctx, req.Object.Name) })
+}
+
+func open(server Server) kopf.Handler[*v1.Mailbox] {
+	return func(ctx context.Context, req *Request) error {
+		if req.Object.Spec.Quota <= 0 {
+			return kopf.Permanent(errors.New("spec.quota must be positive"))
+		}
+		address, err := server.Open(ctx, req.Object.Name, req.Object.Spec.Quota)
+		if errors.Is(err, errBusy) {
+			return kopf.Temporary(err, 5*time.Second)
+		}
+		req.Object.Status.Address = address
+		return err
+	}
+}
+
+func resize(server Server) kopf.Handler[*v1.Mailbox] {
+	return func(ctx context.Context, req *Request) error {
+		before, now := req.Field()
+		if before == nil {
+			return nil // it is new, and was opened with its quota
+		}
+		req.Eventf("Normal", "Resized", "Resize", "from %v to %v", before, now)
+		return server.Resize(ctx, req.Object.Name, req.Object.Spec.Quota)
+	}
+}
+
+// A memory is a server for this example, and for its tests.
+type memory struct {
+	mu     sync.Mutex
+	quotas map[string]int
+	busy   int // so many times
+}
+
+func (m *memory) Open(_ context.Context, name string, quota int) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.busy > 0 {
+		m.busy--
+		return "", errBusy
+	}
+	m.quotas[name] = quota
+	return name + "@example.com", nil
+}
+
+func (m *memory) Resize(_ context.Context, name string, quota int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.quotas[name]; !ok {
+		return fmt.Errorf("there is no mailbox %s", name)
+	}
+	m.quotas[name] = quota
+	return nil
+}
+
+func (m *memory) Close(_ context.Context, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.quotas, name)
+	return nil
+}

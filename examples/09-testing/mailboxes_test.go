@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/09-testing/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+func orders(quota int) *v1.Mailbox {
+	return &v1.Mailbox{ObjectMeta: metav1.ObjectMeta{Name: "orders"}, Spec: v1.MailboxSpec{Quota: quota}}
+}
+
+func mailServer() *memory { return &memory{quotas: map[string]int{}} }
+
+func types() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		panic(err)
+	}
+	return scheme
+}
+
+// One handler, one call.
+func TestABusyServerIsAskedAgain(t *testing.T) {
+	g := NewWithT(t)
+	got := kopftest.Invoke(t, open(&memory{busy: 1}), orders(100))
+	g.Expect(got.Outcome.Err).To(MatchError(errBusy))
+	g.Expect(got.Outcome.Delay).To(Equal(5*time.Second))
+	g.Expect(got.Changes).To(BeEmpty())
+}
+
+func TestAQuotaHasToBePositive(t *testing.T) {
+	got := kopftest.Invoke(t, open(mailServer()), orders(0))
+	NewWithT(t).Expect(got.Outcome.Final).To(BeTrue(), "it is not tried again")
+}
+
+func TestAChangeOfTheQuotaIsTold(t *testing.T) {
+	g := NewWithT(t)
+	server := &memory{quotas: map[string]int{"orders": 1}}
+	got := kopftest.Invoke(t, resize(server), orders(200), kopftest.From(orders(100)), kopftest.OfField("spec.quota"))
+	g.Expect(got.Outcome.Err).NotTo(HaveOccurred())
+	g.Expect(got.Events).To(ConsistOf(HaveField("Note", "from 100 to 200")))
+	g.Expect(server.quotas).To(HaveKeyWithValue("orders", 200))
+}
+
+// One cycle of the whole operator, in memory, in virtual time.
+func TestCycles(t *testing.T) {
+	for name, test := range map[string]struct {
+		quota   int
+		busy    int
+		called  []string
+		requeue time.Duration
+		address string
+	}{
+		"a new one":     {100, 0, []string{"open", "resize/spec.quota"}, 0, "orders@example.com"},
+		"a busy server": {100, 1, []string{"open", "resize/spec.quota"}, 5 * time.Second, ""},
+		"no quota":      {0, 0, []string{"open", "resize/spec.quota"}, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			server := mailServer()
+			server.busy = test.busy
+			box := orders(test.quota)
+			report := kopftest.Cycle(t, kopftest.Given{Scheme: types(), Objects: []client.Object{box}}, mailboxes(server))
+			g.Expect(report.Handlers()).To(Equal(test.called))
+			g.Expect(report.Requeue).To(BeNumerically("~", test.requeue, time.Second))
+			g.Expect(report.Get(t, box)).To(BeTrue())
+			g.Expect(box.Status.Address).To(Equal(test.address))
+		})
+	}
+}
+
+// An hour of patience takes no time.
+func TestItIsOpenedInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		server := mailServer()
+		server.busy = 720
+		box, began := orders(100), time.Now()
+		cluster := kopftest.Memory(t, kopftest.Types(types()), kopftest.Objects(box))
+		cluster.Run(t, mailboxes(server)).RunUntilQuiet(t)
+		cluster.Get(t, box)
+		g.Expect(box).To(kopftest.HaveHandled())
+		g.Expect(box.Status.Address).To(Equal("orders@example.com"))
+		g.Expect(time.Since(began)).To(BeNumerically(">=", time.Hour))
+	})
+}
+
+// Crashes, conflicts, lost answers, shutdowns: whatever happens, it ends the same.
+func TestTheHandlersAreSturdy(t *testing.T) {
+	kopftest.Check(t, func() kopftest.Trial {
+		server := mailServer()
+		return kopftest.Trial{
+			Given:    kopftest.Given{Scheme: types(), Objects: []client.Object{orders(100)}},
+			Operator: func() []kopf.Option { return []kopf.Option{mailboxes(server)} },
+			Story: []func(testing.TB, *kopftest.Cluster){
+				func(t testing.TB, c *kopftest.Cluster) {
+					kopftest.Edit(t, c, orders(0), func(box *v1.Mailbox) { box.Spec.Quota = 200 })
+				},
+			},
+			Outside: func() any { return fmt.Sprint(server.quotas) },
+		}
+	})
+}
+
+// cluster is a real API server.
+var cluster *kopftest.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(kopftest.Main(m, &cluster, kopftest.Types(types()), kopftest.CRDs("config/crd")))
+}
+
+// The whole operator on it.
+func TestAMailboxOnARealServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs an API server")
+	}
+	g, cluster, server := NewWithT(t), cluster.ForTest(t), mailServer()
+	operator := cluster.Run(t, mailboxes(server))
+	box := orders(100)
+	cluster.Create(t, box)
+	operator.RunUntilQuiet(t)
+	cluster.Get(t, box)
+	g.Expect(box).To(And(kopftest.HaveHandled(), kopftest.HaveFinalizer()))
+	g.Expect(box.Status.Address).To(Equal("orders@example.com"))
+
+	g.Expect(cluster.Client.Delete(t.Context(), box)).To(Succeed())
+	operator.RunUntilQuiet(t)
+	g.Expect(server.quotas).To(BeEmpty())
+}
