@@ -1,0 +1,80 @@
+package kopftest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// A handler that waits for a key in its object.
+func patient(_ context.Context, req *cmRequest) error {
+	if _, ok := req.Object.Data["key"]; !ok {
+		return kopf.Temporary(errors.New("there is no key yet"), 10*time.Minute)
+	}
+	return nil
+}
+
+func patients() *kopf.Resource[*corev1.ConfigMap] {
+	return kopf.For(&corev1.ConfigMap{}).OnCreate("patient", patient)
+}
+
+func ExampleInvoke() {
+	test := func(t *testing.T) {
+		got := kopftest.Invoke(t, patient, configMap(nil))
+		if got.Outcome.Delay != 10*time.Minute {
+			t.Errorf("it is called again after %s", got.Outcome.Delay)
+		}
+	}
+	_ = test // go test calls it
+}
+
+func ExampleCycle() {
+	test := func(t *testing.T) {
+		noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+		report := kopftest.Cycle(t, kopftest.Given{Now: noon, Objects: []client.Object{configMap(nil)}}, patients())
+		if report.Requeue != 10*time.Minute {
+			t.Errorf("it comes back after %s", report.Requeue)
+		}
+	}
+	_ = test
+}
+
+func ExampleMemory() {
+	test := func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil)))
+			operator := cluster.Run(t, patients())
+			<-time.After(24 * time.Hour) // a day without a key
+			kopftest.Edit(t, cluster, configMap(nil), func(obj *corev1.ConfigMap) { obj.Data = map[string]string{"key": "x"} })
+			operator.RunUntilQuiet(t)
+			NewWithT(t).Expect(kopftest.Object(cluster, configMap(nil))(t.Context())).To(kopftest.HaveHandled())
+		})
+	}
+	_ = test
+}
+
+// The examples are tests: they hold.
+func TestExamplesHold(t *testing.T) {
+	g := NewWithT(t)
+	got := kopftest.Invoke(t, patient, configMap(nil))
+	g.Expect(got.Outcome.Delay).To(Equal(10 * time.Minute))
+	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}}, patients())
+	g.Expect(report.Requeue).To(Equal(10 * time.Minute))
+	synctest.Test(t, func(t *testing.T) {
+		cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil)))
+		operator := cluster.Run(t, patients())
+		<-time.After(time.Hour)
+		kopftest.Edit(t, cluster, configMap(nil), func(obj *corev1.ConfigMap) { obj.Data = map[string]string{"key": "x"} })
+		operator.RunUntilQuiet(t)
+		NewWithT(t).Expect(kopftest.Object(cluster, configMap(nil))(t.Context())).To(kopftest.HaveHandled())
+	})
+}
