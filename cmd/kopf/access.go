@@ -5,32 +5,30 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
 // access is how the cluster is found, and which peering objects are meant in it.
 type access struct {
-	kubeconfig, context string
-	name                string
-	namespaces          []string
-	cluster             bool
-	flags               *pflag.FlagSet
+	cluster
+	name       string
+	namespaces []string
+	all        bool
+	flags      *pflag.FlagSet
 }
 
 func (a *access) bind(fs *pflag.FlagSet) {
 	a.flags = fs
-	fs.StringVar(&a.kubeconfig, "kubeconfig", "", "the kubeconfig to use (default: $KUBECONFIG, ~/.kube/config, or the pod's own access)")
-	fs.StringVar(&a.context, "context", "", "the context of the kubeconfig to use")
+	a.cluster.bind(fs)
 	fs.StringVarP(&a.name, "peering", "P", peering.DefaultName, "the name of the peering object")
 	fs.StringSliceVarP(&a.namespaces, "namespace", "n", nil, `the KopfPeering of this namespace, instead of the ClusterKopfPeering; may be repeated, and have patterns: "team-*"`)
-	fs.BoolVarP(&a.cluster, "all-namespaces", "A", false, "the ClusterKopfPeering, which is the default")
+	fs.BoolVarP(&a.all, "all-namespaces", "A", false, "the ClusterKopfPeering, which is the default")
 }
 
 func (a *access) target() (peering.Target, error) {
 	switch {
-	case a.cluster && len(a.namespaces) > 0:
+	case a.all && len(a.namespaces) > 0:
 		return peering.Target{}, fmt.Errorf("--all-namespaces and --namespace exclude each other: leave one out")
 	case a.name == "":
 		return peering.Target{}, fmt.Errorf("--peering is empty: give a name, or leave it out for %q", peering.DefaultName)
@@ -41,12 +39,9 @@ func (a *access) target() (peering.Target, error) {
 }
 
 func (a *access) client() (*peering.Client, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = a.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: a.context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	config, err := a.config().ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("no access to a cluster (are --kubeconfig and --context right?): %w", err)
+		return nil, noAccess(err)
 	}
 	return peering.NewClient(config, nil)
 }

@@ -25,13 +25,13 @@ func main() {
 func newRoot(file string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kopf",
-		Short:         "Look at operators, freeze and resume them",
+		Short:         "Look at operators, and at what they leave on objects",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	if strings.HasPrefix(filepath.Base(file), "kubectl-") {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl kopf"}
 	}
-	root.AddCommand(newPeers())
+	root.AddCommand(newPeers(), newObjects())
 	return root
 }

@@ -52,21 +52,30 @@ func (o output) print(w io.Writer, objects []peering.Object, now time.Time) erro
 	for _, object := range objects {
 		all = append(all, show(object, now))
 	}
+	return o.write(w, all, func() [][]string { return peerRows(all) })
+}
+
+// write prints what scripts get, or a table of it for people.
+func (o output) write(w io.Writer, value any, rows func() [][]string) error {
 	switch o {
 	case "json":
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		e.SetEscapeHTML(false)
-		return e.Encode(all)
+		return e.Encode(value)
 	case "yaml":
-		text, err := yaml.Marshal(all)
+		text, err := yaml.Marshal(value)
 		if err != nil {
 			return err
 		}
 		_, err = w.Write(text)
 		return err
 	}
-	return table(w, all)
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	for _, cells := range rows() {
+		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) // Flush tells the error
+	}
+	return t.Flush()
 }
 
 func show(object peering.Object, now time.Time) shown {
@@ -90,24 +99,22 @@ func show(object peering.Object, now time.Time) shown {
 	return s
 }
 
-func table(w io.Writer, all []shown) error {
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	row := func(cells ...string) { _, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) } // Flush tells the error
-	row("PEERING", "NAMESPACE", "IDENTITY", "PRIORITY", "LIFETIME", "LAST SEEN", "STATE", "MESSAGE")
+func peerRows(all []shown) [][]string {
+	rows := [][]string{{"PEERING", "NAMESPACE", "IDENTITY", "PRIORITY", "LIFETIME", "LAST SEEN", "STATE", "MESSAGE"}}
 	for _, object := range all {
 		name := strings.ToLower(object.Kind) + "." + strings.TrimSuffix(object.APIVersion, "/v1") + "/" + object.Name
 		if len(object.Peers) == 0 {
-			row(name, object.Namespace, "(none)")
+			rows = append(rows, []string{name, object.Namespace, "(none)"})
 		}
 		for _, p := range object.Peers {
 			priority, lifetime := "", ""
 			if p.Priority != nil {
 				priority, lifetime = fmt.Sprint(*p.Priority), fmt.Sprintf("%ds", *p.Lifetime)
 			}
-			row(name, object.Namespace, oneLine(p.Identity), priority, lifetime, p.LastSeen, p.State, oneLine(p.Message))
+			rows = append(rows, []string{name, object.Namespace, oneLine(p.Identity), priority, lifetime, p.LastSeen, p.State, oneLine(p.Message)})
 		}
 	}
-	return t.Flush()
+	return rows
 }
 
 // oneLine keeps what somebody else has written from breaking the table.

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	framework "github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+var databaseKind = schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
+
+const (
+	kind     = "databases.demo.example.com"
+	handled  = "{\"spec\":{\"engine\":\"postgres\",\"sizeGiB\":10}}\n"
+	baseline = "kopf.zalando.org/last-handled-configuration"
+)
+
+// Mistakes are told before anything is asked of the cluster.
+func TestMistakesOfObjects(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for args, part := range map[string]string{
+		"list":                           "requires at least 1 arg",
+		"list x -A -n y":                 "exclude each other",
+		"list x y -A":                    "say in which namespace they are",
+		"list x y -l a=b":                "--selector and names exclude each other",
+		"list x -l a=b=c":                "--selector: ",
+		"list x --field spec..a":         `--field is "spec..a"`,
+		"list x --handler=":              "--handler is empty",
+		"list x --prefix a/b":            "give what is before the slash",
+		"release x --finalizer one":      "give the whole name",
+		"release x -o xml":               "use table, json or yaml",
+		"release x":                      "no access to a cluster",
+		"release x --kubeconfig nowhere": "no access to a cluster",
+	} {
+		if out, err := kopf(t, append([]string{"objects"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v, and not %s\n%s", args, err, part, out)
+		}
+	}
+}
+
+// The default of --finalizer is the library's.
+func TestDefaults(t *testing.T) {
+	if defaultFinalizer != framework.DefaultFinalizer {
+		t.Error(defaultFinalizer)
+	}
+}
+
+func TestObjectsOnAServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	cp, err := controlplane.Start(controlplane.Options{CRDPaths: []string{"../../examples/01-minimal/config/crd"}})
+	must(t, err)
+	t.Cleanup(func() { _ = cp.Stop() })
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, cp.WriteKubeconfig(kubeconfig))
+	t.Setenv("KUBECONFIG", kubeconfig)
+	k8s, err := client.New(cp.Config, client.Options{})
+	must(t, err)
+
+	t.Run("mistakes", func(t *testing.T) {
+		fails(t, `the API server has no kind "tables"`, "objects", "list", "tables")
+		fails(t, "have no namespace: leave --namespace out", "objects", "list", "namespaces", "-n", "x")
+		fails(t, `"none" not found`, "objects", "release", kind, "none")
+	})
+	t.Run("rehearsal", func(t *testing.T) { rehearsal(t, k8s, cp.Config) })
+	t.Run("release", func(t *testing.T) { releases(t, k8s) })
+	t.Run("places of one's own", func(t *testing.T) { ownPlaces(t, k8s) })
+}
+
+// scenes are objects as an operator in Python leaves them in the middle of its work (MIG-01, MIG-05).
+func scenes(now time.Time) []*unstructured.Unstructured {
+	stamp := func(d time.Duration) string { return now.Add(d).UTC().Format("2006-01-02T15:04:05.000000-07:00") }
+	done := fmt.Sprintf(`{"started":%q,"stopped":%q,"purpose":"create","retries":1,"success":true,"failure":false}`, stamp(-time.Minute), stamp(-time.Minute))
+	due := fmt.Sprintf(`{"started":%q,"delayed":%q,"purpose":"create","retries":3,"success":false,"failure":false,"message":"no\nanswer"}`, stamp(-time.Minute), stamp(-time.Second))
+	later := fmt.Sprintf(`{"started":%q,"delayed":%q,"purpose":"update","retries":1,"success":false,"failure":false}`, stamp(-time.Minute), stamp(time.Hour))
+	edited := sample("edited", map[string]string{baseline: handled})
+	edited.Object["spec"].(map[string]any)["sizeGiB"] = int64(20)
+	waiting := sample("waiting", map[string]string{baseline: handled, "kopf.zalando.org/change": later})
+	waiting.Object["spec"].(map[string]any)["sizeGiB"] = int64(20)
+	return []*unstructured.Unstructured{
+		sample("a-new", nil),
+		sample("broken", map[string]string{baseline: "{", "kopf.zalando.org/provision": done}),
+		sample("deleted", map[string]string{baseline: handled}),
+		edited,
+		sample("handled", map[string]string{baseline: handled, "example.com/kopf-managed": "yes", "example.com/other": "counts not"}),
+		sample("midway", map[string]string{"kopf.zalando.org/provision": done, "kopf.zalando.org/announce": due, "kopf.zalando.org/renamed": done}),
+		waiting,
+	}
+}
+
+func sample(name string, annotations map[string]string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"engine": "postgres", "sizeGiB": int64(10)}}}
+	obj.SetGroupVersionKind(databaseKind)
+	obj.SetNamespace("default")
+	obj.SetName(name)
+	obj.SetAnnotations(annotations)
+	obj.SetFinalizers([]string{framework.DefaultFinalizer})
+	return obj
+}
+
+// rehearsal compares what is foretold with what an operator then does: MIG-01.
+func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
+	for _, obj := range scenes(time.Now()) {
+		must(t, k8s.Create(t.Context(), obj))
+	}
+	must(t, k8s.Delete(t.Context(), sample("deleted", nil)))
+
+	list := []string{"objects", "list", kind, "-o", "json"}
+	for _, id := range []string{"provision", "announce", "change", "drop"} {
+		list = append(list, "--handler", id)
+	}
+	var findings []finding
+	must(t, json.Unmarshal([]byte(mustRun(t, list...)), &findings))
+	got := map[string]string{}
+	for _, f := range findings {
+		var parts []string
+		for _, h := range f.Handlers {
+			parts = append(parts, fmt.Sprint(h.ID, " ", h.State, " ", h.Attempts))
+		}
+		got[f.Name] = fmt.Sprintf("%s%v%v%v%d", f.Cause, f.Changed, parts, f.Unknown, len(f.Problems))
+	}
+	want := map[string]string{
+		"a-new":   "create[][][]0",
+		"broken":  "create[][provision succeeded 1][]1",
+		"deleted": "delete[][][]0",
+		"edited":  "update[spec.sizeGiB][][]0",
+		"handled": "none[][][]0",
+		"midway":  "create[][provision succeeded 1 announce due 3][kopf.zalando.org/renamed]0",
+		"waiting": "update[spec.sizeGiB][change waiting 1][]0",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error("foretold (-want +got):\n", diff)
+	}
+	// For people: a table with a line that sums it up.
+	table := mustRun(t, "objects", "list", kind)
+	for _, part := range []string{
+		"announce: due (create, attempts 3) no answer", "renamed: succeeded", "change: waiting for ",
+		"7 objects: 3 create, 2 update, 1 delete, 1 nothing; 2 with unfinished handlers, 0 with records of unknown ones",
+	} {
+		if !strings.Contains(table, part) {
+			t.Errorf("%q is not in\n%s", part, table)
+		}
+	}
+	// Of one object, by its name; a field that is not essential anyway (MIG-02).
+	one := mustRun(t, "objects", "list", "database", "handled", "-o", "yaml", "--field", "status.phase")
+	if !strings.Contains(one, "cause: none") || strings.Contains(one, "midway") {
+		t.Error(one)
+	}
+
+	// An operator with these handlers does what was foretold.
+	calls := watchCalls(t, config, k8s)
+	if diff := cmp.Diff(map[string][]string{
+		"a-new":   {"provision", "announce"},
+		"broken":  {"announce"},
+		"deleted": {"drop"},
+		"edited":  {"change"},
+		"midway":  {"announce"},
+	}, calls); diff != "" {
+		t.Error("done (-want +got):\n", diff)
+	}
+	for _, name := range []string{"a-new", "broken", "edited", "handled", "midway", "waiting"} {
+		obj := sample(name, nil)
+		must(t, k8s.Patch(t.Context(), obj, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+		must(t, k8s.Delete(t.Context(), obj))
+	}
+}
+
+// watchCalls runs an operator until it is done with all objects but one that waits for an hour.
+func watchCalls(t *testing.T, config *rest.Config, k8s client.Client) map[string][]string {
+	t.Helper()
+	var mu sync.Mutex
+	calls := map[string][]string{}
+	handler := func(id string) framework.Handler[*unstructured.Unstructured] {
+		return func(_ context.Context, req *framework.Request[*unstructured.Unstructured]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			calls[req.Object.GetName()] = append(calls[req.Object.GetName()], id)
+			return nil
+		}
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
+	must(t, err)
+	must(t, framework.SetupWithManager(mgr, framework.For(framework.Unstructured(databaseKind)).
+		OnCreate("provision", handler("provision")).
+		OnCreate("announce", handler("announce")).
+		OnUpdate("change", handler("change")).
+		OnDelete("drop", handler("drop"))))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	eventually(t, func() bool {
+		var findings []finding
+		must(t, json.Unmarshal([]byte(mustRun(t, "objects", "list", kind, "-o", "json")), &findings))
+		for _, f := range findings {
+			if f.Name != "waiting" && (f.Cause != "none" || len(f.Handlers) > 0) {
+				return false
+			}
+		}
+		return len(findings) == 6
+	})
+	stop()
+	must(t, <-ended)
+	mu.Lock()
+	defer mu.Unlock()
+	return maps.Clone(calls)
+}
+
+func releases(t *testing.T, k8s client.Client) {
+	both := sample("both", map[string]string{
+		baseline: handled, "kopf.zalando.org/provision": `{"success":true,"failure":false}`, "kopf.zalando.org/touch-dummy": "now",
+		"runtime.kopf.zalando.org/pinned-configuration": "{}", "example.com/mine": "stays",
+	})
+	both.SetFinalizers([]string{"example.com/other", framework.DefaultFinalizer})
+	must(t, k8s.Create(t.Context(), both))
+	must(t, k8s.Create(t.Context(), sample("going", nil)))
+	must(t, k8s.Delete(t.Context(), sample("going", nil)))
+	strange := sample("strange", map[string]string{"example.com/mine": "stays"})
+	strange.SetFinalizers(nil)
+	must(t, k8s.Create(t.Context(), strange))
+
+	// A dry run, by default: nothing is written.
+	before := read(t, k8s, "both").GetResourceVersion()
+	out := mustRun(t, "objects", "release", kind)
+	for _, part := range []string{"Nothing was written. Add --yes to do it.", "goes: it is being deleted", "2 objects"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is not in\n%s", part, out)
+		}
+	}
+	if after := read(t, k8s, "both").GetResourceVersion(); after != before {
+		t.Error("a dry run has written")
+	}
+
+	// Only the finalizer.
+	mustRun(t, "objects", "release", kind, "both", "--keep-annotations", "--yes")
+	if obj := read(t, k8s, "both"); !slices.Equal(obj.GetFinalizers(), []string{"example.com/other"}) || len(obj.GetAnnotations()) != 5 {
+		t.Errorf("%v %v", obj.GetFinalizers(), obj.GetAnnotations())
+	}
+	// All of it, in all namespaces.
+	var changes []change
+	must(t, json.Unmarshal([]byte(mustRun(t, "objects", "release", kind, "-A", "--yes", "-o", "json")), &changes))
+	if len(changes) != 2 || !changes[0].Written || !changes[1].Written || changes[0].Finalizer || !changes[1].Goes {
+		t.Errorf("%+v", changes)
+	}
+	if diff := cmp.Diff(map[string]string{"example.com/mine": "stays"}, read(t, k8s, "both").GetAnnotations()); diff != "" {
+		t.Error(diff)
+	}
+	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(sample("going", nil)), sample("going", nil)); !apierrors.IsNotFound(err) {
+		t.Error("the object still waits for an operator:", err)
+	}
+	// There is nothing left to do.
+	if out := mustRun(t, "objects", "release", kind, "-A", "--yes"); !strings.Contains(out, "0 objects") {
+		t.Error(out)
+	}
+	must(t, k8s.Patch(t.Context(), both, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	must(t, k8s.Delete(t.Context(), both))
+	must(t, k8s.Delete(t.Context(), strange))
+}
+
+// What others keep below the same prefix stays; what an operator with kopf's prefix has left, too (KEY-20).
+func ownPlaces(t *testing.T, k8s client.Client) {
+	obj := sample("own", map[string]string{
+		baseline:                                           handled,
+		"databases.example.com/kopf-managed":               "yes",
+		"databases.example.com/provision":                  `{"retries":1,"success":true,"failure":false,"purpose":"create"}`,
+		"databases.example.com/pinned-configuration":       "{}",
+		"databases.example.com/last-handled-configuration": handled,
+		"databases.example.com/owner":                      `{"team":"shop"}`,
+	})
+	obj.SetFinalizers([]string{"databases.example.com/finalizer", framework.DefaultFinalizer})
+	must(t, k8s.Create(t.Context(), obj))
+	place := []string{"--finalizer", "databases.example.com/finalizer", "--prefix", "databases.example.com"}
+
+	if out := mustRun(t, append([]string{"objects", "list", kind, "-o", "yaml"}, place...)...); !strings.Contains(out, "cause: none") || !strings.Contains(out, "id: provision") {
+		t.Error(out)
+	}
+	mustRun(t, append([]string{"objects", "release", kind, "own", "--yes"}, place...)...)
+	left := read(t, k8s, "own")
+	if diff := cmp.Diff(map[string]string{baseline: handled, "databases.example.com/owner": `{"team":"shop"}`}, left.GetAnnotations()); diff != "" {
+		t.Error(diff)
+	}
+	if !slices.Equal(left.GetFinalizers(), []string{framework.DefaultFinalizer}) {
+		t.Error(left.GetFinalizers())
+	}
+}
+
+func read(t *testing.T, k8s client.Client, name string) *unstructured.Unstructured {
+	t.Helper()
+	obj := sample(name, nil)
+	must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+	return obj
+}
+
+func eventually(t *testing.T, happened func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for !happened() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatal("it has not happened")
+		}
+	}
+}

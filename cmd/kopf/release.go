@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// release takes off objects what an operator has left there.
+type release struct {
+	place
+	yes             bool // otherwise nothing is written
+	keepAnnotations bool
+}
+
+// A change is what was taken off one object, or would be.
+type change struct {
+	Namespace   string   `json:"namespace,omitempty"`
+	Name        string   `json:"name"`
+	Finalizer   bool     `json:"finalizer"` // it was there
+	Annotations []string `json:"annotations,omitempty"`
+	Goes        bool     `json:"goes"` // nothing else holds it, and it is being deleted
+	Written     bool     `json:"written"`
+	Error       string   `json:"error,omitempty"`
+}
+
+// object releases one object; nil if there is nothing on it.
+func (r *release) object(ctx context.Context, c client.Client, obj *unstructured.Unstructured) (*change, error) {
+	done := r.plan(obj)
+	if done == nil || !r.yes {
+		return done, nil
+	}
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		patch, err := r.patch(obj, done)
+		if err != nil {
+			return err
+		}
+		err = c.Patch(ctx, obj.DeepCopy(), client.RawPatch("application/merge-patch+json", patch))
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		// Somebody else has written it meanwhile: what is to be taken off is looked up anew.
+		if getErr := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); getErr != nil {
+			return getErr
+		}
+		if done = r.plan(obj); done == nil {
+			return nil
+		}
+		return err
+	})
+	if done == nil || apierrors.IsNotFound(err) { // the object went meanwhile, or somebody else has released it
+		return nil, nil
+	}
+	if err != nil {
+		done.Error = err.Error()
+		return done, err
+	}
+	done.Written = true
+	return done, nil
+}
+
+func (r *release) plan(obj *unstructured.Unstructured) *change {
+	done := &change{Namespace: obj.GetNamespace(), Name: obj.GetName(), Finalizer: r.holds(obj)}
+	if !r.keepAnnotations {
+		done.Annotations = r.annotations(obj)
+	}
+	if !done.Finalizer && len(done.Annotations) == 0 {
+		return nil
+	}
+	done.Goes = done.Finalizer && obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 1
+	return done
+}
+
+// patch is for that object and no other one of its name. Since it replaces the list of finalizers, it is for that version, too.
+func (r *release) patch(obj *unstructured.Unstructured, done *change) ([]byte, error) {
+	metadata := map[string]any{"uid": string(obj.GetUID())}
+	if done.Finalizer {
+		others := []string{}
+		for _, name := range obj.GetFinalizers() {
+			if name != r.finalizer {
+				others = append(others, name)
+			}
+		}
+		metadata["finalizers"] = others
+		metadata["resourceVersion"] = obj.GetResourceVersion()
+	}
+	annotations := map[string]any{}
+	for _, key := range done.Annotations {
+		annotations[key] = nil
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	return json.Marshal(map[string]any{"metadata": metadata})
+}

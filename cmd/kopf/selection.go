@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// pageSize is how many objects are asked for at a time.
+const pageSize = 500
+
+// selection is which objects are meant: they are named as for kubectl.
+type selection struct {
+	cluster
+	namespace string
+	all       bool
+	selector  string
+}
+
+func (s *selection) bind(fs *pflag.FlagSet) {
+	s.cluster.bind(fs)
+	fs.StringVarP(&s.namespace, "namespace", "n", "", "the namespace of the objects (default: that of the kubeconfig's context)")
+	fs.BoolVarP(&s.all, "all-namespaces", "A", false, "objects of all namespaces")
+	fs.StringVarP(&s.selector, "selector", "l", "", "only objects with these labels, such as tier=gold")
+}
+
+// each calls a function for all objects that are meant. Errors of one object do not keep the others; all are told at the end.
+func (s *selection) each(ctx context.Context, args []string, do func(context.Context, client.Client, *unstructured.Unstructured) error) error {
+	names := args[1:]
+	switch {
+	case s.all && s.namespace != "":
+		return errors.New("--all-namespaces and --namespace exclude each other: leave one out")
+	case s.all && len(names) > 0:
+		return errors.New("--all-namespaces and names exclude each other: say in which namespace they are")
+	case s.selector != "" && len(names) > 0:
+		return errors.New("--selector and names exclude each other: leave one out")
+	}
+	selector, err := labels.Parse(s.selector)
+	if err != nil {
+		return fmt.Errorf("--selector: %w", err)
+	}
+	loader := s.config()
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return noAccess(err)
+	}
+	mapping, c, err := connect(config, args[0])
+	if err != nil {
+		return err
+	}
+	namespace := s.namespace
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		if namespace != "" {
+			return fmt.Errorf("%s have no namespace: leave --namespace out", mapping.Resource.Resource)
+		}
+	} else if namespace == "" && !s.all {
+		if namespace, _, err = loader.Namespace(); err != nil {
+			return noAccess(err)
+		}
+	}
+	run := runner{c: c, gvk: mapping.GroupVersionKind, do: do}
+	if len(names) > 0 {
+		return run.named(ctx, namespace, names)
+	}
+	return run.listed(ctx, &client.ListOptions{Namespace: namespace, LabelSelector: selector, Limit: pageSize})
+}
+
+// connect finds the kind that a user means: databases, database, Database, databases.example.com, databases.v1.example.com.
+func connect(config *rest.Config, kind string) (*meta.RESTMapping, client.Client, error) {
+	disco, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	groups, err := restmapper.GetAPIGroupResources(disco)
+	if err != nil {
+		return nil, nil, fmt.Errorf("asking what the API server serves: %w", err)
+	}
+	mapper := restmapper.NewDiscoveryRESTMapper(groups)
+	mapping, err := find(mapper, kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := client.New(config, client.Options{Mapper: mapper})
+	return mapping, c, err
+}
+
+func find(mapper meta.RESTMapper, kind string) (*meta.RESTMapping, error) {
+	full, partial := schema.ParseResourceArg(strings.ToLower(kind))
+	var gvk schema.GroupVersionKind
+	err := error(&meta.NoResourceMatchError{})
+	if full != nil {
+		gvk, err = mapper.KindFor(*full)
+	}
+	if err != nil {
+		gvk, err = mapper.KindFor(partial.WithVersion(""))
+	}
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("the API server has no kind %q: name it as for kubectl, as in databases.example.com", kind)
+	case err != nil:
+		return nil, err
+	}
+	return mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+}
+
+// A runner goes through objects of one kind.
+type runner struct {
+	c   client.Client
+	gvk schema.GroupVersionKind
+	do  func(context.Context, client.Client, *unstructured.Unstructured) error
+}
+
+func (r runner) named(ctx context.Context, namespace string, names []string) error {
+	var problems []error
+	for _, name := range names {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(r.gvk)
+		err := r.c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj)
+		if err == nil {
+			err = r.do(ctx, r.c, obj)
+		}
+		problems = append(problems, about(err, namespace, name))
+	}
+	return errors.Join(problems...)
+}
+
+func (r runner) listed(ctx context.Context, options *client.ListOptions) error {
+	var problems []error
+	for {
+		page := &unstructured.UnstructuredList{}
+		page.SetGroupVersionKind(r.gvk.GroupVersion().WithKind(r.gvk.Kind + "List"))
+		if err := r.c.List(ctx, page, options); err != nil {
+			return errors.Join(append(problems, err)...)
+		}
+		for i := range page.Items {
+			obj := &page.Items[i]
+			problems = append(problems, about(r.do(ctx, r.c, obj), obj.GetNamespace(), obj.GetName()))
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return errors.Join(problems...)
+		}
+	}
+}
+
+func about(err error, namespace, name string) error {
+	if err == nil || apierrors.IsNotFound(err) && namespace == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", strings.TrimPrefix(namespace+"/"+name, "/"), err)
+}
