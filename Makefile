@@ -36,6 +36,11 @@ demo: controlplane ## An operator at work on a real API server; KEEP=1 leaves it
 	go build -o $(BIN)/show-demo ./hack/demo
 	@exec $(BIN)/show-demo $(if $(filter-out 0 no false,$(KEEP)),-keep)
 
+.PHONY: cluster
+cluster: controlplane ## An API server to try operators out on, until Ctrl-C; CRDS="config/crd" installs some
+	go build -o $(BIN)/run-cluster ./hack/cluster
+	@exec $(BIN)/run-cluster -kubeconfig $(BIN)/cluster.kubeconfig $(CRDS)
+
 ##@ Tests
 
 .PHONY: test

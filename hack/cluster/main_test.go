@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// What is printed leads to a cluster with the kinds that were asked for, and nothing of it stays.
+func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	ctx, end := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx, in, file, []string{"../../examples/01-minimal/config/crd"})
+		ended <- errors.Join(err, in.Close())
+	}()
+	text := make([]byte, 1000)
+	n, err := out.Read(text)
+	if err != nil {
+		t.Fatal(err, <-ended)
+	}
+	if !strings.Contains(string(text[:n]), "export KUBECONFIG="+file) {
+		t.Errorf("%s", text[:n])
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	k8s, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Name: "databases.demo.example.com"}, crd); err != nil {
+		t.Error(err)
+	}
+	// A second one does not take the file of the first.
+	if err := run(t.Context(), io.Discard, file, nil); err == nil || !strings.Contains(err.Error(), "another cluster may be using it") {
+		t.Error(err)
+	}
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("the kubeconfig is still there", err)
+	}
+}
