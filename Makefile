@@ -114,6 +114,10 @@ manifests: $(CONTROLLER_GEN) ## Write the CRDs of peering and of the examples in
 		fi; \
 	done
 
+.PHONY: pictures
+pictures: ## Draw the pictures of the guide from their sources
+	go run ./hack/pictures docs/pictures
+
 ##@ Checks
 
 .PHONY: verify
@@ -140,7 +144,7 @@ verify-generated: $(CONTROLLER_GEN)
 	fi; \
 	snapshot() { rm -f $(BIN)/verify.index; GIT_INDEX_FILE=$(BIN)/verify.index git add -A . && GIT_INDEX_FILE=$(BIN)/verify.index git write-tree; }; \
 	before=$$(snapshot); \
-	$(MAKE) --no-print-directory generate manifests; \
+	$(MAKE) --no-print-directory generate manifests pictures; \
 	after=$$(snapshot); rm -f $(BIN)/verify.index; \
 	if [ "$$before" = "$$after" ]; then echo "verify: the generated files are up to date"; \
 	else git --no-pager diff "$$before" "$$after"; \

@@ -22,11 +22,14 @@ import (
 )
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", filepath.Join("bin", "cluster.kubeconfig"), "file for the access to the cluster; removed at the end")
-	flag.Parse()
+	flags := flag.NewFlagSet("cluster", flag.ExitOnError) // controller-runtime has a -kubeconfig of its own among the common ones
+	kubeconfig := flags.String("kubeconfig", filepath.Join("bin", "cluster.kubeconfig"), "file for the access to the cluster; removed at the end")
+	if err := flags.Parse(os.Args[1:]); err != nil {
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once; even then nothing stays behind
-	if err := run(ctx, os.Stdout, *kubeconfig, flag.Args()); err != nil {
+	if err := run(ctx, os.Stdout, *kubeconfig, flags.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}

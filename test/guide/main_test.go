@@ -14,6 +14,9 @@ import (
 // The access to the API server: that of envtest.Environment.Start in a project of one's own.
 var cfg *rest.Config
 
+// The same for programs that a test starts: nothing for readers of the pages.
+var cluster *controlplane.ControlPlane
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	os.Exit(withControlPlane(m.Run))
@@ -29,6 +32,6 @@ func withControlPlane(run func() int) int {
 		return 1
 	}
 	defer func() { _ = cp.Stop() }()
-	cfg = cp.Config
+	cfg, cluster = cp.Config, cp
 	return run()
 }

@@ -1,0 +1,54 @@
+// Command pictures draws the pictures of the guide: each docs/pictures/*.txt becomes an SVG beside it.
+//
+//	go run ./hack/pictures [folder]
+//
+// A source has one thing a line: boxes and stores on a grid of columns and rows, and arrows between neighbours.
+//
+//	box <name> <column> <row> <columns wide> "title" "line" ...
+//	store <name> <column> <row> <columns wide> "title" "line" ...
+//	arrow <from> <to> "label"
+//
+// The same source makes the same file, to the byte: make verify compares.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	folder := filepath.Join("docs", "pictures")
+	if len(os.Args) > 1 {
+		folder = os.Args[1]
+	}
+	if err := run(folder); err != nil {
+		fmt.Fprintln(os.Stderr, "pictures:", err)
+		os.Exit(1)
+	}
+}
+
+func run(folder string) error {
+	sources, err := filepath.Glob(filepath.Join(folder, "*.txt"))
+	if err != nil {
+		return err
+	}
+	if len(sources) == 0 {
+		return fmt.Errorf("there are no *.txt in %s: name the folder of the sources", folder)
+	}
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			return err
+		}
+		p, err := parse(string(text))
+		if err != nil {
+			return fmt.Errorf("%s:%w", source, err)
+		}
+		if err := os.WriteFile(strings.TrimSuffix(source, ".txt")+".svg", []byte(p.svg()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

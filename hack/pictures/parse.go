@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A picture is what a source says.
+type picture struct {
+	boxes  []box
+	arrows []arrow
+}
+
+type box struct {
+	name              string
+	column, row, wide int
+	store             bool
+	texts             []string // the first one is the title
+}
+
+type arrow struct {
+	from, to box
+	label    string
+}
+
+// parse reads a source. Errors begin with the number of the line.
+func parse(text string) (p picture, err error) {
+	for n, line := range strings.Split(text, "\n") {
+		words, err := split(line)
+		if err == nil && len(words) > 0 {
+			err = p.add(words)
+		}
+		if err != nil {
+			return p, fmt.Errorf("%d: %w", n+1, err)
+		}
+	}
+	return p, nil
+}
+
+func (p *picture) add(words []string) error {
+	switch words[0] {
+	case "box", "store":
+		return p.addBox(words)
+	case "arrow":
+		return p.addArrow(words[1:])
+	}
+	return fmt.Errorf("%q is none of box, store, arrow", words[0])
+}
+
+func (p *picture) addBox(words []string) error {
+	if len(words) < 6 {
+		return errors.New("a box needs a name, a column, a row, a width and a title")
+	}
+	b := box{name: words[1], store: words[0] == "store", texts: words[5:]}
+	for i, into := range []*int{&b.column, &b.row, &b.wide} {
+		n, err := strconv.Atoi(words[2+i])
+		if err != nil || n < 0 {
+			return fmt.Errorf("%q is no number of columns or rows", words[2+i])
+		}
+		*into = n
+	}
+	if b.wide == 0 {
+		return errors.New("the box is no column wide")
+	}
+	if _, err := p.find(b.name); err == nil {
+		return fmt.Errorf("there is a box %q already", b.name)
+	}
+	p.boxes = append(p.boxes, b)
+	return nil
+}
+
+func (p *picture) addArrow(words []string) error {
+	if len(words) < 2 || len(words) > 3 {
+		return errors.New("an arrow needs two boxes, and may have a label")
+	}
+	from, err := p.find(words[0])
+	if err != nil {
+		return err
+	}
+	to, err := p.find(words[1])
+	if err != nil {
+		return err
+	}
+	a := arrow{from: from, to: to}
+	if len(words) == 3 {
+		a.label = words[2]
+	}
+	if _, _, ok := a.ends(); !ok {
+		return fmt.Errorf("%s and %s are not side by side", from.name, to.name)
+	}
+	p.arrows = append(p.arrows, a)
+	return nil
+}
+
+func (p *picture) find(name string) (box, error) {
+	for _, b := range p.boxes {
+		if b.name == name {
+			return b, nil
+		}
+	}
+	return box{}, fmt.Errorf("there is no box %q above", name)
+}
+
+// split cuts a line into words and quoted texts. What follows a # at its beginning is a comment.
+func split(line string) (words []string, err error) {
+	rest := strings.TrimSpace(line)
+	if strings.HasPrefix(rest, "#") {
+		return nil, nil
+	}
+	for rest != "" {
+		word, after, _ := strings.Cut(rest, " ")
+		if quoted, ok := strings.CutPrefix(rest, `"`); ok {
+			if word, after, ok = strings.Cut(quoted, `"`); !ok {
+				return nil, errors.New(`a text has no " at its end`)
+			}
+		}
+		words, rest = append(words, word), strings.TrimSpace(after)
+	}
+	return words, nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The pictures of the guide are those of their sources. make verify says the same, with what to do.
+func TestPicturesAreUpToDate(t *testing.T) {
+	folder := filepath.Join("..", "..", "docs", "pictures")
+	sources, err := filepath.Glob(filepath.Join(folder, "*.txt"))
+	if err != nil || len(sources) == 0 {
+		t.Fatal("there are no sources", err)
+	}
+	for _, source := range sources {
+		p, err := parse(read(t, source))
+		if err != nil {
+			t.Fatal(source, err)
+		}
+		drawn := p.svg()
+		if read(t, strings.TrimSuffix(source, ".txt")+".svg") != drawn {
+			t.Errorf("%s is newer than its picture: run `make pictures`", source)
+		}
+		for decoder := xml.NewDecoder(strings.NewReader(drawn)); ; {
+			if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(source, err)
+			}
+		}
+	}
+}
+
+func TestMistakesNameTheLine(t *testing.T) {
+	const boxes = "box a 0 0 1 \"A\"\nbox b 1 0 1 \"B\"\nbox far 2 2 1 \"Far\"\n"
+	for source, part := range map[string]string{
+		"circle a":                    `1: "circle" is none of box, store, arrow`,
+		"box a 0 0 1":                 "1: a box needs",
+		"box a 0 x 1 \"A\"":           `"x" is no number`,
+		"box a 0 0 0 \"A\"":           "no column wide",
+		"box a 0 0 1 \"A":             `no " at its end`,
+		boxes + "box a 3 3 1 \"A\"":   `4: there is a box "a" already`,
+		boxes + "arrow a":             "4: an arrow needs two boxes",
+		boxes + "arrow a c":           `there is no box "c" above`,
+		boxes + "arrow a far":         "not side by side",
+		boxes + "\n# fine\narrow a b": "",
+		boxes + "arrow b a \"<&>\"":   "",
+	} {
+		_, err := parse(source)
+		if (err == nil) != (part == "") || err != nil && !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v, and not %s", source, err, part)
+		}
+	}
+}
+
+// What is written stands where readers look for it; a folder without sources is a mistake.
+func TestRun(t *testing.T) {
+	folder := t.TempDir()
+	if err := run(folder); err == nil {
+		t.Error("there is nothing to draw, and no error")
+	}
+	if err := os.WriteFile(filepath.Join(folder, "x.txt"), []byte("box a 0 0 1 \"<A>\"\nstore b 0 1 2 \"B\"\narrow a b \"x\"\narrow b a"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(folder); err != nil {
+		t.Fatal(err)
+	}
+	if drawn := read(t, filepath.Join(folder, "x.svg")); !strings.Contains(drawn, "&lt;A&gt;") || strings.Count(drawn, "<line ") != 2 {
+		t.Error(drawn)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,186 @@
+package guide
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
+)
+
+// patience is for all that is awaited.
+const patience = 30 * time.Second
+
+// controllerGen is how readers call it; the test takes the same version from the modules of hack/tools.
+var controllerGen = regexp.MustCompile(`^go run (sigs\.k8s\.io/controller-tools/cmd/controller-gen)@(\S+) `)
+
+// A reader goes through docs/getting-started.md in an empty folder.
+type reader struct {
+	Gomega
+	t        *testing.T
+	folder   string
+	kubectl  kubectl
+	operator *program.Program
+	logged   int // lines of the log that were read
+}
+
+func TestGettingStarted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs an API server")
+	}
+	top := t.TempDir()
+	r := &reader{Gomega: NewWithT(t), t: t, folder: top}
+	c, err := client.New(cfg, client.Options{})
+	r.Expect(err).NotTo(HaveOccurred())
+	database := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Database"}
+	r.kubectl = kubectl{Client: c, kinds: map[string]schema.GroupVersionKind{"databases": database, "database": database}}
+
+	followed := 0
+	for _, s := range steps(t, "../../docs/getting-started.md") {
+		if strings.HasPrefix(s.text, "// +kubebuilder:rbac") {
+			break // the end of the walk: what follows is about projects that are there
+		}
+		switch {
+		case s.file != "":
+			r.write(s.file, s.text)
+		case s.language == "sh":
+			for line := range strings.Lines(s.text) {
+				r.command(strings.TrimSpace(line))
+				followed++
+			}
+		case strings.HasPrefix(s.text, "INFO"):
+			for line := range strings.Lines(s.text) {
+				r.logs(line)
+			}
+		}
+		if strings.Contains(s.text, "config/samples\n") {
+			r.midway()
+		}
+	}
+	r.Expect(followed).To(BeNumerically(">", 10), "the page has commands")
+	r.Expect(r.operator.Stop(10 * time.Second)).To(Succeed())
+}
+
+func (r *reader) write(file, text string) {
+	path := filepath.Join(r.folder, file)
+	r.Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
+	r.Expect(os.WriteFile(path, []byte(text), 0o644)).To(Succeed())
+}
+
+// command does one line of the page.
+func (r *reader) command(line string) {
+	r.t.Helper()
+	words := strings.Fields(line)
+	switch {
+	case words[0] == "git":
+		root, err := filepath.Abs("../..")
+		r.Expect(err).NotTo(HaveOccurred())
+		r.Expect(os.Symlink(root, filepath.Join(r.folder, "kopf-runtime"))).To(Succeed()) // a clone of what is tested
+	case words[0] == "mkdir":
+		r.Expect(os.Mkdir(filepath.Join(r.folder, words[1]), 0o755)).To(Succeed())
+	case words[0] == "cd":
+		r.folder = filepath.Join(r.folder, words[1])
+		r.kubectl.folder = r.folder
+	case line == "make cluster", words[0] == "export": // it is there
+	case words[0] == "kubectl":
+		r.Expect(r.kubectl.run(r.t.Context(), words[1:])).To(Succeed(), line)
+	case line == "go run .":
+		r.start()
+	default:
+		r.Expect(words[0]).To(Equal("go"), "the test does not know the command %q: teach it", line)
+		r.goCommand(line)
+	}
+}
+
+// goCommand runs it as it stands, but for the generator: that one is built from the pinned modules, and has to be of their version.
+func (r *reader) goCommand(line string) {
+	r.t.Helper()
+	command := exec.CommandContext(r.t.Context(), "sh", "-c", line)
+	if match := controllerGen.FindStringSubmatch(line); match != nil {
+		pinned, err := exec.CommandContext(r.t.Context(), "go", "-C", "../../hack/tools", "list", "-m", "-f", "{{.Version}}", "sigs.k8s.io/controller-tools").Output()
+		r.Expect(err).NotTo(HaveOccurred())
+		r.Expect(match[2]).To(Equal(strings.TrimSpace(string(pinned))), "the page and hack/tools have different versions")
+		tool := filepath.Join(r.t.TempDir(), "controller-gen")
+		build := exec.CommandContext(r.t.Context(), "go", "build", "-C", "../../hack/tools", "-o", tool, match[1])
+		out, err := build.CombinedOutput()
+		r.Expect(err).NotTo(HaveOccurred(), "%s", out)
+		command = exec.CommandContext(r.t.Context(), "sh", "-c", tool+" "+strings.TrimPrefix(line, match[0]))
+	}
+	command.Dir = r.folder
+	out, err := command.CombinedOutput()
+	r.Expect(err).NotTo(HaveOccurred(), "%s:\n%s", line, out)
+}
+
+// start runs what was built: "go run" would build it once more.
+func (r *reader) start() {
+	r.t.Helper()
+	r.Eventually(r.established).WithTimeout(patience).Should(BeTrue())
+	var err error
+	r.operator, err = program.Start(filepath.Join(r.folder, "databases"), nil, "KUBECONFIG="+r.kubeconfig())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.t.Cleanup(func() { _ = r.operator.Kill() })
+	r.Eventually(r.operator.Lines).WithTimeout(patience).Should(ContainElement(ContainSubstring("Starting workers")))
+}
+
+func (r *reader) kubeconfig() string {
+	file := filepath.Join(r.t.TempDir(), "kubeconfig")
+	r.Expect(cluster.WriteKubeconfig(file)).To(Succeed())
+	return file
+}
+
+// established is what readers are too slow to wait for.
+func (r *reader) established() (bool, error) {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	if err := r.kubectl.Get(r.t.Context(), client.ObjectKey{Name: "databases.example.com"}, crd); err != nil {
+		return false, err
+	}
+	conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(one any) bool {
+		fields, _ := one.(map[string]any)
+		return fields["type"] == "Established" && fields["status"] == "True"
+	}), err
+}
+
+// midway looks at the object between the two attempts, as the page shows it.
+func (r *reader) midway() {
+	orders := r.kubectl.object([]string{"get", "database", "orders"})
+	r.Eventually(func(g Gomega) {
+		g.Expect(r.kubectl.Get(r.t.Context(), client.ObjectKeyFromObject(orders), orders)).To(Succeed())
+		g.Expect(orders.GetAnnotations()).To(HaveKeyWithValue("kopf.zalando.org/provision",
+			ContainSubstring(`"purpose":"create","retries":1,"success":false,"failure":false,"message":"the cloud is busy"`)))
+		g.Expect(orders.GetFinalizers()).To(HaveLen(1))
+	}).WithTimeout(patience).Should(Succeed())
+}
+
+var column = regexp.MustCompile(`"[^"]*": (?:"[^"]*"|[^,}]*)`)
+
+// logs waits for a line with the message and the fields of one that the page shows; it may have more fields.
+func (r *reader) logs(shown string) {
+	r.t.Helper()
+	message := strings.Split(shown, "\t")[1]
+	fields := column.FindAllString(shown, -1)
+	r.Expect(fields).NotTo(BeEmpty(), "%q shows no fields", shown)
+	r.Eventually(func() error {
+		lines := r.operator.Lines()
+		for i, line := range lines[r.logged:] {
+			if strings.Contains(line, message) && !slices.ContainsFunc(fields, func(f string) bool { return !strings.Contains(line, f) }) {
+				r.logged += i + 1
+				return nil
+			}
+		}
+		return fmt.Errorf("the page shows %q; there is\n%s", shown, strings.Join(lines[r.logged:], "\n"))
+	}).WithTimeout(patience).Should(Succeed())
+}
