@@ -6,7 +6,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
@@ -19,6 +21,7 @@ var cluster *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	log.SetLogger(logr.Discard())
 	os.Exit(withControlPlane(m.Run))
 }
 

@@ -8,12 +8,12 @@ import (
 
 // A step is a block of a page: a file, if a line before it names one, or commands.
 type step struct {
-	language string // sh, go, yaml
+	language string // sh, go, yaml, or none for output
 	file     string
 	text     string
 }
 
-var blocks = regexp.MustCompile("(?sm)(?:^`([\\w./-]+)`:\\n\\n)?^```(\\w+)\\n(.*?)^```")
+var blocks = regexp.MustCompile("(?sm)(?:^`([\\w./-]+)`:\\n\\n)?^```(\\w*)\\n(.*?)^```")
 
 // steps are the blocks of a page, in order.
 func steps(t *testing.T, page string) (out []step) {

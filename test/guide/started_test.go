@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
 )
@@ -44,8 +45,7 @@ func TestGettingStarted(t *testing.T) {
 	r := &reader{Gomega: NewWithT(t), t: t, folder: top}
 	c, err := client.New(cfg, client.Options{})
 	r.Expect(err).NotTo(HaveOccurred())
-	database := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Database"}
-	r.kubectl = kubectl{Client: c, kinds: map[string]schema.GroupVersionKind{"databases": database, "database": database}}
+	r.kubectl = kubectl{Client: c, kinds: map[string]schema.GroupVersionKind{"databases": databaseKind, "database": databaseKind}}
 
 	followed := 0
 	for _, s := range steps(t, "../../docs/getting-started.md") {
@@ -71,6 +71,7 @@ func TestGettingStarted(t *testing.T) {
 	}
 	r.Expect(followed).To(BeNumerically(">", 10), "the page has commands")
 	r.Expect(r.operator.Stop(10 * time.Second)).To(Succeed())
+	removeDatabases(NewWithT(t), c, envtest.CRDInstallOptions{Paths: []string{filepath.Join(r.folder, "config", "crd")}})
 }
 
 func (r *reader) write(file, text string) {

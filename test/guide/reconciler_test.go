@@ -1,0 +1,206 @@
+package guide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// What docs/coming-from-a-reconciler.md shows: a reconciler, and handlers that do the same. Config maps stand for sites.
+
+const siteFinalizer = "example.com/site"
+
+var errBusy = errors.New("busy")
+
+// Provider is where sites are; it is busy at first.
+type Provider struct {
+	mu    sync.Mutex
+	calls []string
+}
+
+func (p *Provider) Ensure(_ context.Context, name string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls = append(p.calls, "ensure "+name)
+	if len(p.calls) == 1 {
+		return "", errBusy
+	}
+	return name + ".example.com", nil
+}
+
+func (p *Provider) Drop(_ context.Context, name string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls = append(p.calls, "drop "+name)
+	return nil
+}
+
+func (p *Provider) seen() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.calls)
+}
+
+type SiteReconciler struct {
+	client.Client
+	Provider *Provider
+}
+
+func (r *SiteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	site := &corev1.ConfigMap{}
+	if err := r.Get(ctx, req.NamespacedName, site); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	before := site.DeepCopy()
+	if !site.DeletionTimestamp.IsZero() {
+		if !controllerutil.ContainsFinalizer(site, siteFinalizer) {
+			return ctrl.Result{}, nil
+		}
+		if err := r.Provider.Drop(ctx, site.Name); err != nil {
+			return ctrl.Result{}, err
+		}
+		controllerutil.RemoveFinalizer(site, siteFinalizer)
+		return ctrl.Result{}, client.IgnoreNotFound(r.Patch(ctx, site, client.MergeFrom(before)))
+	}
+	if controllerutil.AddFinalizer(site, siteFinalizer) {
+		if err := r.Patch(ctx, site, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return ctrl.Result{}, err
+		}
+		before = site.DeepCopy()
+	}
+	address, err := r.Provider.Ensure(ctx, site.Name) // each time: was it done before? for which spec?
+	if errors.Is(err, errBusy) {
+		return ctrl.Result{RequeueAfter: time.Second}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	site.Data["address"] = address
+	return ctrl.Result{}, r.Patch(ctx, site, client.MergeFrom(before))
+}
+
+type SiteRequest = kopf.Request[*corev1.ConfigMap]
+
+type Sites struct{ Provider *Provider }
+
+func (s *Sites) Ensure(ctx context.Context, req *SiteRequest) error {
+	address, err := s.Provider.Ensure(ctx, req.Object.Name)
+	if errors.Is(err, errBusy) {
+		return kopf.Temporary(err, time.Second)
+	}
+	if err != nil {
+		return err
+	}
+	req.Object.Data["address"] = address
+	return nil
+}
+
+func (s *Sites) Drop(ctx context.Context, req *SiteRequest) error {
+	return s.Provider.Drop(ctx, req.Object.Name)
+}
+
+func handlersOf(sites *Sites) *kopf.Resource[*corev1.ConfigMap] {
+	return kopf.For(&corev1.ConfigMap{}).
+		On("ensure", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, sites.Ensure, kopf.Label("site", kopf.Equal("handlers"))).
+		OnDelete("drop", sites.Drop, kopf.Label("site", kopf.Equal("handlers")))
+}
+
+// The steps of the way from the one to the other.
+func wrapped(reconciler *SiteReconciler) *kopf.Resource[*corev1.ConfigMap] {
+	return kopf.For(&corev1.ConfigMap{}).
+		OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](reconciler), kopf.Label("site", kopf.Equal("wrapped"))).
+		OnUpdate("check", checkName, kopf.Label("site", kopf.Equal("wrapped"))) // what is new
+}
+
+func checkName(_ context.Context, req *SiteRequest) error {
+	if problems := validation.IsDNS1123Label(req.Object.Name); len(problems) > 0 {
+		return kopf.Permanent(fmt.Errorf("no site can have the name: %s", problems[0]))
+	}
+	return nil
+}
+
+// All three do the same with the same objects.
+func TestAReconcilerAndHandlers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs an API server")
+	}
+	for name, start := range map[string]func(ctrl.Manager, *Provider) error{
+		"plain": func(mgr ctrl.Manager, p *Provider) error {
+			labelled := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()["site"] == "plain" })
+			return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WithEventFilter(labelled).
+				Complete(&SiteReconciler{Client: mgr.GetClient(), Provider: p})
+		},
+		"handlers": func(mgr ctrl.Manager, p *Provider) error {
+			return kopf.SetupWithManager(mgr, handlersOf(&Sites{Provider: p}))
+		},
+		"wrapped": func(mgr ctrl.Manager, p *Provider) error {
+			return kopf.SetupWithManager(mgr, wrapped(&SiteReconciler{Client: mgr.GetClient(), Provider: p}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, provider := NewWithT(t), &Provider{}
+			g.SetDefaultEventuallyTimeout(patience)
+			k8s := runManager(t, func(mgr ctrl.Manager) error { return start(mgr, provider) })
+			site := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "site-" + name, Labels: map[string]string{"site": name}},
+				Data:       map[string]string{"theme": "dark"},
+			}
+			g.Expect(k8s.Create(t.Context(), site)).To(Succeed())
+			g.Eventually(func(g Gomega) {
+				g.Expect(k8s.Get(t.Context(), client.ObjectKeyFromObject(site), site)).To(Succeed())
+				g.Expect(site.Data).To(Equal(map[string]string{"theme": "dark", "address": site.Name + ".example.com"}))
+				g.Expect(site.Finalizers).To(HaveLen(1))
+			}).Should(Succeed())
+			g.Expect(k8s.Delete(t.Context(), site)).To(Succeed())
+			g.Eventually(provider.seen).Should(ContainElement("drop " + site.Name))
+			g.Eventually(func() error { return k8s.Get(t.Context(), client.ObjectKeyFromObject(site), site) }).
+				ShouldNot(Succeed())
+			if name == "handlers" { // each call was needed: one was refused, one has succeeded
+				g.Expect(provider.seen()).To(Equal([]string{"ensure " + site.Name, "ensure " + site.Name, "drop " + site.Name}))
+			}
+		})
+	}
+}
+
+// runManager starts a manager, which is stopped when the test ends, and returns a client.
+func runManager(t *testing.T, setup func(ctrl.Manager) error) client.Client {
+	t.Helper()
+	skipNames := true // of controllers: several managers of one process have the same ones
+	options := ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}}
+	options.Controller.SkipNameValidation = &skipNames
+	mgr, err := ctrl.NewManager(cfg, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := setup(mgr); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	direct, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return direct
+}

@@ -1,0 +1,175 @@
+package guide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+var databaseKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Database"}
+
+// MIG-01: a reader rehearses, as docs/coming-from-kopf.md says, on objects that an operator in Python has left in the middle of
+// its work, sees what the page shows, lets the operator of the page take over, and releases the objects at the end.
+func TestTakingOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs an API server")
+	}
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(patience)
+	tool := buildTool(t, g)
+	k8s := installDatabases(t, g)
+	for _, obj := range leftByPython(time.Now()) {
+		g.Expect(k8s.Create(t.Context(), obj)).To(Succeed())
+	}
+
+	// The command of the page, and what it shows of the output.
+	var command, shown string
+	for _, s := range steps(t, "../../docs/coming-from-kopf.md") {
+		switch {
+		case s.language == "sh" && strings.HasPrefix(s.text, "kopf objects list"):
+			command = strings.TrimSpace(s.text)
+		case strings.HasPrefix(s.text, "NAMESPACE"):
+			shown = s.text
+		}
+	}
+	seconds := regexp.MustCompile(`for \d+s`)
+	words := func(text string) []string {
+		return strings.Split(regexp.MustCompile(` +`).ReplaceAllString(seconds.ReplaceAllString(strings.TrimSpace(text), "for a while"), " "), "\n")
+	}
+	g.Expect(words(tool(command))).To(Equal(words(shown)))
+
+	// The operator of the page takes over.
+	var mu sync.Mutex
+	var calls []string
+	handler := func(id string) kopf.Handler[*unstructured.Unstructured] {
+		return func(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, fmt.Sprintf("%s of %s for %s, attempt %d", id, req.Object.GetName(), req.Reason, req.Attempt.Number))
+			return nil
+		}
+	}
+	called := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Sorted(slices.Values(calls))
+	}
+	runManager(t, func(mgr ctrl.Manager) error {
+		return kopf.SetupWithManager(mgr, migrated(handler("provision"), handler("resize"), handler("drop")))
+	})
+	// What has succeeded is not called again; what waits goes on with its attempts, when its delay is over; what is handled resumes.
+	// The first handler of "old" has succeeded for its creation, and its record is no reason to call it.
+	g.Eventually(called).Should(Equal([]string{
+		"provision of orders for resume, attempt 0",
+		"provision of photos for update, attempt 0",
+		"resize of old for create, attempt 0",
+		"resize of photos for update, attempt 3",
+	}))
+	g.Eventually(func() string { return tool("kopf objects list databases.example.com -A") }).
+		Should(ContainSubstring("3 objects: 0 create, 0 update, 0 delete, 3 nothing; 0 with unfinished handlers"))
+}
+
+// leftByPython are objects as the page shows them; the delay is so short that it can be waited for.
+func leftByPython(now time.Time) []*unstructured.Unstructured {
+	stamp := func(d time.Duration) string { return now.Add(d).UTC().Format("2006-01-02T15:04:05.000000-07:00") }
+	done := fmt.Sprintf(`{"started":%q,"stopped":%q,"purpose":"create","retries":1,"success":true,"failure":false}`, stamp(-time.Hour), stamp(-time.Hour))
+	waiting := fmt.Sprintf(`{"started":%q,"delayed":%q,"purpose":"update","retries":3,"success":false,"failure":false,"message":"busy"}`,
+		stamp(-time.Minute), stamp(8*time.Second))
+	handled := func(size int) string { return fmt.Sprintf("{\"spec\":{\"size\":%d}}\n", size) }
+	const prefix = "kopf.zalando.org/"
+	return []*unstructured.Unstructured{
+		left("old", map[string]any{prefix + "provision": done, prefix + "welcome": done}),
+		left("orders", map[string]any{prefix + "last-handled-configuration": handled(10)}),
+		left("photos", map[string]any{prefix + "last-handled-configuration": handled(5), prefix + "resize.spec.size": waiting}),
+	}
+}
+
+func left(name string, annotations map[string]any) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{
+			"namespace": "default", "name": name, "annotations": annotations, "finalizers": []any{kopf.DefaultFinalizer},
+		},
+		"spec": map[string]any{"size": int64(10)},
+	}}
+	obj.SetGroupVersionKind(databaseKind)
+	return obj
+}
+
+// installDatabases makes the kind of the pages, and takes it and its objects away at the end.
+func installDatabases(t *testing.T, g *WithT) client.Client {
+	preserve := true
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "databases.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "databases", Singular: "database", Kind: "Database", ListKind: "DatabaseList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve}},
+			}},
+		},
+	}
+	options := envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}}
+	_, err := envtest.InstallCRDs(cfg, options)
+	g.Expect(err).NotTo(HaveOccurred())
+	k8s, err := client.New(cfg, client.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { removeDatabases(g, k8s, options) })
+	return k8s
+}
+
+func removeDatabases(g *WithT, k8s client.Client, options envtest.CRDInstallOptions) {
+	ctx := context.Background() // that of the test has ended
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(databaseKind)
+	g.Expect(k8s.List(ctx, list)).To(Succeed())
+	for _, obj := range list.Items {
+		g.Expect(k8s.Patch(ctx, &obj, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+	}
+	g.Expect(envtest.UninstallCRDs(cfg, options)).To(Succeed())
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	g.Eventually(func() bool {
+		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKey{Name: "databases.example.com"}, crd))
+	}).WithTimeout(patience).Should(BeTrue())
+}
+
+// buildTool returns what runs commands of the pages that begin with "kopf".
+func buildTool(t *testing.T, g *WithT) func(command string) string {
+	file := filepath.Join(t.TempDir(), "kopf")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../cmd/kopf").CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred(), "%s", out)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	g.Expect(cluster.WriteKubeconfig(kubeconfig)).To(Succeed())
+	return func(command string) string {
+		words := strings.Fields(command)
+		run := exec.CommandContext(t.Context(), file, append(words[1:], "--kubeconfig", kubeconfig)...)
+		out, err := run.Output()
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			t.Errorf("%s: %s", command, exit.Stderr)
+		} else if err != nil {
+			t.Error(err)
+		}
+		return string(out)
+	}
+}
