@@ -25,6 +25,21 @@ func ExampleOperator() {
 	_ = mgr.AddMetricsServerExtraHandler("/databases", operator.ServeProbes())
 }
 
+// SetupDatabases adds what happens to databases to a manager.
+func SetupDatabases(mgr ctrl.Manager) error {
+	databases := kopf.For(&Database{}).
+		OnCreate("provision", provision).
+		OnDelete("drop", drop)
+
+	return kopf.SetupWithManager(mgr, databases)
+}
+
+func Example_kubebuilder() {
+	if err := SetupDatabases(mgr); err != nil {
+		panic(err) // in main: log it, and exit
+	}
+}
+
 func ExampleOperator_Validate() {
 	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{})
 	if err != nil {

@@ -1,0 +1,180 @@
+package guide
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// What docs/deployment.md shows.
+
+func production(scheme *runtime.Scheme) ctrl.Options {
+	return ctrl.Options{
+		Scheme:                        scheme,
+		HealthProbeBindAddress:        ":8081", // /healthz and /readyz
+		Metrics:                       server.Options{BindAddress: ":8080"},
+		LeaderElection:                true,
+		LeaderElectionID:              "databases.example.com",
+		LeaderElectionReleaseOnCancel: true, // the next one need not wait; the program must end when Start returns
+		GracefulShutdownTimeout:       new(30 * time.Second),
+	}
+}
+
+// manifests are those of the page, by their kinds and names.
+func manifests(t *testing.T) map[string]*unstructured.Unstructured {
+	t.Helper()
+	found := map[string]*unstructured.Unstructured{}
+	for _, s := range steps(t, "../../docs/deployment.md") {
+		if s.language != "yaml" {
+			continue
+		}
+		obj := &unstructured.Unstructured{}
+		if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(s.text)), 4096).Decode(obj); err != nil {
+			t.Fatal(err)
+		}
+		found[obj.GetKind()+" "+obj.GetName()] = obj
+	}
+	return found
+}
+
+// The API server takes the manifests, and knows every field.
+func TestManifestsOfTheDeployment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs an API server")
+	}
+	g := NewWithT(t)
+	k8s, err := client.New(cfg, client.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	strict := client.WithFieldValidation(k8s, metav1.FieldValidationStrict)
+	namespace(g, k8s)
+	objects := manifests(t)
+	g.Expect(objects).To(HaveLen(6))
+	for name, obj := range objects {
+		g.Expect(strict.Create(t.Context(), obj.DeepCopy(), client.DryRunAll)).To(Succeed(), name)
+	}
+	broken := objects["Deployment databases"].DeepCopy()
+	g.Expect(unstructured.SetNestedField(broken.Object, "x", "spec", "template", "spec", "nonsense")).To(Succeed())
+	g.Expect(strict.Create(t.Context(), broken, client.DryRunAll)).To(MatchError(ContainSubstring("unknown field")), "the check can fail")
+}
+
+func namespace(g *WithT, k8s client.Client) {
+	ns := &unstructured.Unstructured{}
+	ns.SetAPIVersion("v1")
+	ns.SetKind("Namespace")
+	ns.SetName("databases-system")
+	if err := k8s.Create(context.Background(), ns); !apierrors.IsAlreadyExists(err) {
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// With the rights of the page, and none besides, an operator holds, handles, writes the status, posts Events, and leads; nothing is forbidden.
+func TestRightsOfTheDeployment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs an API server")
+	}
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(patience)
+	k8s := installDatabases(t, g)
+	namespace(g, k8s)
+	for name, obj := range manifests(t) {
+		if strings.Contains(name, "Role") {
+			obj = obj.DeepCopy()
+			g.Expect(k8s.Create(t.Context(), obj)).To(Succeed(), name)
+			t.Cleanup(func() { g.Expect(k8s.Delete(context.Background(), obj)).To(Succeed()) })
+		}
+	}
+	book := &lines{}
+	stopped := startRestricted(t, g, book)
+
+	obj := left("rights", nil)
+	obj.SetFinalizers(nil)
+	g.Expect(k8s.Create(t.Context(), obj)).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		g.Expect(k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)).To(Succeed())
+		address, _, _ := unstructured.NestedString(obj.Object, "status", "address")
+		g.Expect(address).To(Equal("10.0.0.10"))
+		g.Expect(obj.GetFinalizers()).To(HaveLen(1))
+		g.Expect(maps.Keys(obj.GetAnnotations())).To(ContainElement("kopf.zalando.org/last-handled-configuration"))
+	}).Should(Succeed())
+	g.Expect(k8s.Delete(t.Context(), obj)).To(Succeed())
+	g.Eventually(func() bool {
+		return apierrors.IsNotFound(k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+	}).Should(BeTrue())
+	events := &unstructured.UnstructuredList{}
+	events.SetAPIVersion("events.k8s.io/v1")
+	events.SetKind("EventList")
+	g.Eventually(func(g Gomega) {
+		g.Expect(k8s.List(t.Context(), events)).To(Succeed())
+		g.Expect(events.Items).To(ContainElement(HaveField("Object", HaveKeyWithValue("reason", "Provisioned"))))
+	}).Should(Succeed())
+	stopped()
+	g.Expect(book.all()).To(ContainSubstring(`"Handled"`), "the log is looked at")
+	g.Expect(book.all()).NotTo(ContainSubstring("orbidden"))
+}
+
+// startRestricted runs an operator as the service account of the page. It is stopped by what it returns.
+func startRestricted(t *testing.T, g *WithT, book *lines) (stop func()) {
+	config := rest.CopyConfig(cfg)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:databases-system:databases", Groups: []string{"system:authenticated"},
+	}
+	skipNames := true
+	options := production(runtime.NewScheme())
+	options.Logger = funcr.New(func(prefix, args string) { book.add(prefix + args) }, funcr.Options{})
+	options.HealthProbeBindAddress, options.Metrics.BindAddress = "0", "0" // others may have the ports
+	options.LeaderElectionNamespace = "databases-system"                   // in a pod, it is known
+	options.Controller.SkipNameValidation = &skipNames
+	mgr, err := ctrl.NewManager(config, options)
+	g.Expect(err).NotTo(HaveOccurred())
+	databases := kopf.For(kopf.Unstructured(databaseKind)).
+		OnCreate("provision", func(ctx context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
+			req.Eventf("Normal", "Provisioned", "Provision", "it is there")
+			return ensureDatabase(ctx, req)
+		}).
+		OnDelete("drop", func(context.Context, *kopf.Request[*unstructured.Unstructured]) error { return nil })
+	g.Expect(kopf.SetupWithManager(mgr, databases)).To(Succeed())
+	ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), options.Logger))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	return func() {
+		cancel()
+		g.Expect(<-ended).To(Succeed())
+	}
+}
+
+// lines are what was logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.WriteString(line + "\n")
+}
+
+func (l *lines) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

@@ -1,0 +1,119 @@
+package readme
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Readers search docs/troubleshooting.md for the text that they see: what its section "Texts" shows is what the code says.
+func TestTheTextsOfTroubleshootingAreThoseOfTheCode(t *testing.T) {
+	said := textsOfTheCode(t)
+	_, section, found := strings.Cut(read(t, filepath.Join(root, "docs/troubleshooting.md")), "\n## Texts\n")
+	if !found {
+		t.Fatal("there is no section of texts")
+	}
+	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(section, -1)
+	if len(rows) < 30 {
+		t.Errorf("there are only %d texts", len(rows))
+	}
+	for _, row := range rows {
+		if !isSaid(row[1], said) {
+			t.Errorf("nobody says %q any more: correct the page", row[1])
+		}
+	}
+}
+
+// The check itself.
+func TestTextsThatNobodySaysAreFound(t *testing.T) {
+	said := []string{"the object %s is %d too large: %w", "other"}
+	for text, want := range map[string]bool{
+		"the object … is … too large": true,
+		"is … too large: …":           true,
+		"the object is too large":     false,
+		"the object … other":          false,
+		"…":                           false,
+	} {
+		if got := isSaid(text, said); got != want {
+			t.Errorf("isSaid(%q) = %t", text, got)
+		}
+	}
+}
+
+// isSaid reports whether the parts of a text, between what varies, follow each other in one of those that are said.
+func isSaid(text string, said []string) bool {
+	pattern, letters := "", 0
+	for i, part := range strings.Split(text, "…") {
+		if i > 0 {
+			pattern += `.*%.*`
+		}
+		part = strings.TrimSpace(part)
+		letters += len(part)
+		pattern += regexp.QuoteMeta(part)
+	}
+	if letters < 8 {
+		return false // it would be found anywhere
+	}
+	// At its edges nothing need vary: the text may go on, or be put together of several.
+	pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, `.*%.*`), `.*%.*`)
+	search := regexp.MustCompile(`(?s)` + pattern)
+	for _, one := range said {
+		if search.MatchString(one) {
+			return true
+		}
+	}
+	return false
+}
+
+// textsOfTheCode are the string literals of the library, those that are put together with + as one.
+func textsOfTheCode(t *testing.T) (texts []string) {
+	t.Helper()
+	for _, file := range glob(t, "pkg/*/*.go", "pkg/*/*/*.go", "internal/*/*.go") {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			text, ok := joined(n)
+			if ok {
+				texts = append(texts, text)
+			}
+			return !ok
+		})
+	}
+	return texts
+}
+
+// joined is the text of a literal, or of a sum of which some are; what is no literal varies.
+func joined(n ast.Node) (string, bool) {
+	switch n := n.(type) {
+	case *ast.BasicLit:
+		if n.Kind != token.STRING {
+			return "", false
+		}
+		text, err := strconv.Unquote(n.Value)
+		return text, err == nil
+	case *ast.BinaryExpr:
+		if n.Op != token.ADD {
+			return "", false
+		}
+		left, leftIs := joined(n.X)
+		right, rightIs := joined(n.Y)
+		if !leftIs {
+			left = "%v"
+		}
+		if !rightIs {
+			right = "%v"
+		}
+		return left + right, leftIs || rightIs
+	}
+	return "", false
+}
