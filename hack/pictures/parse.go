@@ -64,6 +64,11 @@ func (p *picture) addBox(words []string) error {
 	if b.wide == 0 {
 		return errors.New("the box is no column wide")
 	}
+	for _, text := range b.texts {
+		if len(text)*letterWidth > b.width() {
+			return fmt.Errorf("%q is too long for its box", text)
+		}
+	}
 	if _, err := p.find(b.name); err == nil {
 		return fmt.Errorf("there is a box %q already", b.name)
 	}

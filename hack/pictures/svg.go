@@ -12,6 +12,7 @@ const (
 	gapX, gapY            = 60, 56
 	margin                = 24
 	lineHeight            = 18
+	letterWidth           = 7 // on the average, rather more than less
 )
 
 type point struct{ x, y int }

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,13 +62,7 @@ func isSaid(text string, said []string) bool {
 	}
 	// At its edges nothing need vary: the text may go on, or be put together of several.
 	pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, `.*%.*`), `.*%.*`)
-	search := regexp.MustCompile(`(?s)` + pattern)
-	for _, one := range said {
-		if search.MatchString(one) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(said, regexp.MustCompile(`(?s)`+pattern).MatchString)
 }
 
 // textsOfTheCode are the string literals of the library, those that are put together with + as one.
