@@ -32,6 +32,7 @@ type reader struct {
 	Gomega
 	t        *testing.T
 	folder   string
+	clone    string // as the page has it
 	kubectl  kubectl
 	operator *program.Program
 	logged   int // lines of the log that were read
@@ -86,9 +87,7 @@ func (r *reader) command(line string) {
 	words := strings.Fields(line)
 	switch {
 	case words[0] == "git":
-		root, err := filepath.Abs("../..")
-		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(os.Symlink(root, filepath.Join(r.folder, "kopf-runtime"))).To(Succeed()) // a clone of what is tested
+		r.clone = "../kopf-runtime"
 	case words[0] == "mkdir":
 		r.Expect(os.Mkdir(filepath.Join(r.folder, words[1]), 0o755)).To(Succeed())
 	case words[0] == "cd":
@@ -108,16 +107,17 @@ func (r *reader) command(line string) {
 // goCommand runs it as it stands, but for the generator: that one is built from the pinned modules, and has to be of their version.
 func (r *reader) goCommand(line string) {
 	r.t.Helper()
+	root, err := filepath.Abs("../..") // the clone: in its own place, the compiler has seen it already
+	r.Expect(err).NotTo(HaveOccurred())
+	line = strings.ReplaceAll(line, r.clone, root)
 	command := exec.CommandContext(r.t.Context(), "sh", "-c", line)
 	if match := controllerGen.FindStringSubmatch(line); match != nil {
 		pinned, err := exec.CommandContext(r.t.Context(), "go", "-C", "../../hack/tools", "list", "-m", "-f", "{{.Version}}", "sigs.k8s.io/controller-tools").Output()
 		r.Expect(err).NotTo(HaveOccurred())
 		r.Expect(match[2]).To(Equal(strings.TrimSpace(string(pinned))), "the page and hack/tools have different versions")
-		tool := filepath.Join(r.t.TempDir(), "controller-gen")
-		build := exec.CommandContext(r.t.Context(), "go", "build", "-C", "../../hack/tools", "-o", tool, match[1])
-		out, err := build.CombinedOutput()
-		r.Expect(err).NotTo(HaveOccurred(), "%s", out)
-		command = exec.CommandContext(r.t.Context(), "sh", "-c", tool+" "+strings.TrimPrefix(line, match[0]))
+		tool, err := exec.CommandContext(r.t.Context(), "go", "-C", "../../hack/tools", "tool", "-n", "controller-gen").Output()
+		r.Expect(err).NotTo(HaveOccurred())
+		command = exec.CommandContext(r.t.Context(), "sh", "-c", strings.TrimSpace(string(tool))+" "+strings.TrimPrefix(line, match[0]))
 	}
 	command.Dir = r.folder
 	out, err := command.CombinedOutput()
