@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
@@ -83,6 +85,8 @@ func TestObjectsOnAServer(t *testing.T) {
 	})
 	t.Run("rehearsal", func(t *testing.T) { rehearsal(t, k8s, cp.Config) })
 	t.Run("release", func(t *testing.T) { releases(t, k8s) })
+	t.Run("somebody else", func(t *testing.T) { somebodyElse(t, cp.Config) })
+	t.Run("pages", func(t *testing.T) { pages(t, k8s) })
 	t.Run("places of one's own", func(t *testing.T) { ownPlaces(t, k8s) })
 }
 
@@ -273,6 +277,64 @@ func releases(t *testing.T, k8s client.Client) {
 	must(t, k8s.Patch(t.Context(), both, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 	must(t, k8s.Delete(t.Context(), both))
 	must(t, k8s.Delete(t.Context(), strange))
+}
+
+// Others write the object at the same time: their finalizer stays, and ours goes all the same. What has been released by then is left alone.
+func somebodyElse(t *testing.T, config *rest.Config) {
+	direct, err := client.NewWithWatch(config, client.Options{})
+	must(t, err)
+	for name, theirs := range map[string]string{
+		"contested": `{"metadata":{"finalizers":["example.com/other","` + framework.DefaultFinalizer + `"]}}`,
+		"released":  `{"metadata":{"finalizers":null,"annotations":null}}`,
+	} {
+		obj := sample(name, map[string]string{baseline: handled})
+		must(t, direct.Create(t.Context(), obj))
+		meddled := false
+		c := interceptor.NewClient(direct, interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if !meddled {
+					meddled = true
+					must(t, c.Patch(ctx, sample(name, nil), client.RawPatch("application/merge-patch+json", []byte(theirs))))
+				}
+				return c.Patch(ctx, obj, patch, opts...)
+			},
+		})
+		r := release{place: place{finalizer: defaultFinalizer, prefix: "kopf.zalando.org"}, yes: true}
+		done, err := r.object(t.Context(), c, obj.DeepCopy())
+		must(t, err)
+		left := read(t, direct, name)
+		if (done != nil) != (name == "contested") || slices.Contains(left.GetFinalizers(), framework.DefaultFinalizer) || len(left.GetAnnotations()) != 0 {
+			t.Errorf("%s: %+v, %v", name, done, left)
+		}
+		if name == "contested" && !slices.Equal(left.GetFinalizers(), []string{"example.com/other"}) {
+			t.Error(left.GetFinalizers())
+		}
+		must(t, direct.Patch(t.Context(), sample(name, nil), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+		must(t, direct.Delete(t.Context(), sample(name, nil)))
+	}
+}
+
+// All objects are found, however many there are, and one that fails does not keep the others.
+func pages(t *testing.T, k8s client.Client) {
+	want := 5
+	for n := range want {
+		obj := sample(fmt.Sprint("page-", n), nil)
+		obj.SetFinalizers(nil)
+		must(t, k8s.Create(t.Context(), obj))
+	}
+	seen := 0
+	run := runner{c: k8s, gvk: databaseKind, do: func(context.Context, client.Client, *unstructured.Unstructured) error {
+		if seen++; seen == 2 {
+			return errors.New("refused")
+		}
+		return nil
+	}}
+	if err := run.listed(t.Context(), &client.ListOptions{Limit: 2}); err == nil || err.Error() != "default/page-1: refused" || seen != want {
+		t.Error(seen, err)
+	}
+	for n := range want {
+		must(t, k8s.Delete(t.Context(), sample(fmt.Sprint("page-", n), nil)))
+	}
 }
 
 // What others keep below the same prefix stays; what an operator with kopf's prefix has left, too (KEY-20).
