@@ -36,7 +36,7 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 	g := NewWithT(t)
 	got := kopftest.Invoke(t, open(&memory{busy: 1}), orders(100))
 	g.Expect(got.Outcome.Err).To(MatchError(errBusy))
-	g.Expect(got.Outcome.Delay).To(Equal(5*time.Second))
+	g.Expect(got.Outcome.Delay).To(Equal(5 * time.Second))
 	g.Expect(got.Changes).To(BeEmpty())
 }
 

@@ -128,8 +128,8 @@ type rehearsal struct {
 	calls    []Call
 	writes   []Write
 	scenes   []scene // at rest: in the beginning, and after each step
-	stubborn string // a handler that does not end
-	problem  string // why the story could not be told to its end
+	stubborn string  // a handler that does not end
+	problem  string  // why the story could not be told to its end
 }
 
 // A scene is how it is when the operator is at rest.

@@ -53,7 +53,7 @@ type watcher struct {
 	errs    []error
 	second  time.Time       // of the passes that are counted
 	within  map[visited]int // that second
-	runaway string    // why the brake was pulled
+	runaway string          // why the brake was pulled
 }
 
 type visited struct {
