@@ -52,11 +52,11 @@ var errNoPath = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the s
 
 // refusal is the answer that tells an error.
 func refusal(err error) answer {
+	status := Failure(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
 	var known apierrors.APIStatus
-	if !errors.As(err, &known) {
-		known = apierrors.NewInternalError(err)
+	if errors.As(err, &known) {
+		status = known.Status()
+		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	}
-	status := known.Status()
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	return answer{code: int(status.Code), value: status}
 }

@@ -17,6 +17,10 @@ func (s *Server) apply(q *request) (answer, error) {
 		return answer{}, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	before, known := s.objects[q.key()]
+	if uid := text(metaOf(patch), "uid"); !known && uid != "" {
+		return answer{}, apierrors.NewConflict(q.gr(), q.name, fmt.Errorf(
+			"uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
+	}
 	live := runtime.DeepCopyJSON(before)
 	if !known {
 		live = object{"apiVersion": q.GroupVersion.String(), "kind": q.Kind}
@@ -31,6 +35,9 @@ func (s *Server) apply(q *request) (answer, error) {
 	}
 	wanted, err := contentOf(result)
 	if err != nil {
+		return answer{}, err
+	}
+	if wanted, err = canonical(q.Resource, wanted); err != nil {
 		return answer{}, err
 	}
 	if known {

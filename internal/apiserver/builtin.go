@@ -25,11 +25,16 @@ var codecs = sync.OnceValue(func() serializer.CodecFactory { return serializer.N
 
 func isBuiltin(r Resource) bool { return builtins().Recognizes(r.gvk()) }
 
-// canonical is an object as its Go type has it: without unknown fields, with numbers and quantities in one form.
-// Objects of custom kinds stay as they are.
+// canonical is an object as its Go type has it: without unknown fields, with numbers and quantities in one form. Of
+// objects of custom kinds, only the metadata have a Go type.
 func canonical(r Resource, obj object) (object, error) {
 	if !isBuiltin(r) {
-		return obj, nil
+		meta, err := metaAs(obj)
+		if err != nil {
+			return nil, err
+		}
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
+		return with(obj, "metadata", fields), err
 	}
 	typed, err := builtins().New(r.gvk())
 	if err != nil {
@@ -41,12 +46,36 @@ func canonical(r Resource, obj object) (object, error) {
 	if secret, ok := typed.(*corev1.Secret); ok {
 		encode(secret)
 	}
+	if typed, err = asStored(r, typed); err != nil {
+		return nil, err
+	}
 	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
 		return nil, err
 	}
 	out["apiVersion"], out["kind"] = r.GroupVersion.String(), r.Kind
 	return out, nil
+}
+
+// asStored is a built-in object as a server gets it back from its store, where empty lists and maps get lost.
+func asStored(r Resource, obj runtime.Object) (runtime.Object, error) {
+	from, ok := obj.(interface{ Marshal() ([]byte, error) })
+	if !ok {
+		return obj, nil
+	}
+	out, err := builtins().New(r.gvk())
+	if err != nil {
+		return nil, err
+	}
+	to, ok := out.(interface{ Unmarshal([]byte) error })
+	if !ok {
+		return obj, nil
+	}
+	stored, err := from.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return out, to.Unmarshal(stored)
 }
 
 // encode moves what was written as text to the rest of the data.

@@ -19,8 +19,15 @@ func (s *Server) create(q *request) (answer, error) {
 
 // made adds a new object.
 func (s *Server) made(q *request, obj object) (object, error) {
+	obj, err := canonical(q.Resource, obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
 	obj, meta := ownMeta(obj)
-	for _, field := range []string{"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"} {
+	versioned := q.Method == http.MethodPost && text(meta, "resourceVersion") != ""
+	for _, field := range []string{
+		"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
+	} {
 		delete(meta, field)
 	}
 	if err := q.placed(meta); err != nil {
@@ -37,19 +44,12 @@ func (s *Server) made(q *request, obj object) (object, error) {
 		meta["generation"] = int64(1)
 	}
 	if q.HasStatus {
-		delete(obj, "status")
-		if phase := phases[q.gr()]; phase != "" {
-			obj["status"] = object{"phase": phase}
-		}
-	}
-	obj, err := canonical(q.Resource, obj)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		firstStatus(q.Resource, obj)
 	}
 	if err := valid(q.Resource, obj, nil); err != nil {
 		return nil, err
 	}
-	if text(meta, "resourceVersion") != "" {
+	if versioned {
 		return nil, fmt.Errorf("resourceVersion should not be set on objects to be created")
 	}
 	k := key{q.gvr(), q.namespace, text(meta, "name")}
@@ -63,7 +63,20 @@ func (s *Server) made(q *request, obj object) (object, error) {
 		}
 		return nil, err
 	case q.dry:
-		return tidied(obj), nil
+		return obj, nil
 	}
-	return s.put(k, tidied(runtime.DeepCopyJSON(obj))), nil
+	return s.put(k, runtime.DeepCopyJSON(obj)), nil
+}
+
+// firstStatus takes the status from a new object; built-in kinds have an empty one.
+func firstStatus(r Resource, obj object) {
+	delete(obj, "status")
+	if !isBuiltin(r) {
+		return
+	}
+	status := object{}
+	if phase := phases[r.gr()]; phase != "" {
+		status["phase"] = phase
+	}
+	obj["status"] = status
 }

@@ -23,13 +23,18 @@ func (s *Server) remove(q *request) (answer, error) {
 		return answer{}, err
 	}
 	after, err := s.removed(q, before, options)
-	if after == nil && !returned(q.Resource) {
-		return ok(farewell(q.Resource, before)), err
+	switch {
+	case err != nil:
+		return answer{}, err
+	case after != nil && options.OrphanDependents != nil && !*options.OrphanDependents: //nolint:staticcheck // clients may still use it
+		return answer{code: http.StatusAccepted, value: q.view.of(after)}, nil
+	case after != nil:
+		return ok(q.view.of(after)), nil
+	case returned(q.Resource):
+		return ok(q.view.of(before)), nil
+	default:
+		return ok(farewell(q.Resource, before)), nil
 	}
-	if after == nil {
-		after = before
-	}
-	return ok(q.view.of(after)), err
 }
 
 // removeAll removes the objects that are selected, and answers with what they were.
@@ -112,7 +117,7 @@ func holders(list []string, options *metav1.DeleteOptions) []string {
 func farewell(r Resource, obj object) metav1.Status {
 	meta := metaOf(obj)
 	return metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusOK,
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{
 			Name: text(meta, "name"), Group: r.GroupVersion.Group, Kind: r.Plural, UID: types.UID(text(meta, "uid")),
 		},

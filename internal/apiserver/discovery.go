@@ -45,18 +45,18 @@ func (s *Server) kinds(gv schema.GroupVersion) answer {
 	list := metav1.APIResourceList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String(), APIResources: []metav1.APIResource{},
 	}
-	add := func(r Resource, name string, verbs ...string) {
+	add := func(r Resource, name, singular string, verbs ...string) {
 		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: name, SingularName: strings.ToLower(r.Kind), Kind: r.Kind, Namespaced: !r.OfCluster, Verbs: verbs,
+			Name: name, SingularName: singular, Kind: r.Kind, Namespaced: !r.OfCluster, Verbs: verbs,
 		})
 	}
 	for _, r := range s.resources {
 		if r.GroupVersion != gv {
 			continue
 		}
-		add(r, r.Plural, "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+		add(r, r.Plural, strings.ToLower(r.Kind), "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 		if r.HasStatus {
-			add(r, r.Plural+"/status", "get", "patch", "update")
+			add(r, r.Plural+"/status", "", "get", "patch", "update")
 		}
 	}
 	return answer{code: http.StatusOK, value: list}

@@ -25,7 +25,7 @@ func FromScheme(scheme *runtime.Scheme) []Resource {
 		if gv.Version == runtime.APIVersionInternal || gv.Group == metav1.GroupName || !scheme.Recognizes(gv.WithKind(gvk.Kind+"List")) {
 			continue
 		}
-		if _, stored := reflect.New(t).Interface().(metav1.Object); !stored {
+		if _, stored := reflect.TypeAssert[metav1.Object](reflect.New(t)); !stored {
 			continue
 		}
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
@@ -46,7 +46,7 @@ func hasStatus(t reflect.Type) bool {
 	return ok && name == "status"
 }
 
-// FromCRDs makes a resource of each version that the CRDs serve. Their schemas are not looked at.
+// FromCRDs makes a resource of each version that the CRDs serve.
 func FromCRDs(crds ...*apiextensionsv1.CustomResourceDefinition) []Resource {
 	var out []Resource
 	for _, crd := range crds {
@@ -54,12 +54,16 @@ func FromCRDs(crds ...*apiextensionsv1.CustomResourceDefinition) []Resource {
 			if !v.Served {
 				continue
 			}
-			out = append(out, Resource{
+			r := Resource{
 				GroupVersion: schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name},
 				Kind:         crd.Spec.Names.Kind, Plural: crd.Spec.Names.Plural,
 				HasStatus: v.Subresources != nil && v.Subresources.Status != nil,
 				OfCluster: crd.Spec.Scope == apiextensionsv1.ClusterScoped,
-			})
+			}
+			if v.Schema != nil {
+				r.schema = v.Schema.OpenAPIV3Schema
+			}
+			out = append(out, r)
 		}
 	}
 	return out

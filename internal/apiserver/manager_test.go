@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,10 +25,10 @@ import (
 // A manager with its cache and a controller runs on the server, in virtual time.
 func TestManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := apiserver.New(apiserver.FromScheme(scheme.Scheme)...)
+		s := apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...)
 		cfg := &rest.Config{Host: "http://in-memory", Transport: s, QPS: -1}
 		mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-			Scheme: scheme.Scheme, Logger: logr.Discard(), Metrics: server.Options{BindAddress: "0"},
+			Scheme: clientgoscheme.Scheme, Logger: logr.Discard(), Metrics: server.Options{BindAddress: "0"},
 			Controller: config.Controller{SkipNameValidation: new(true)},
 		})
 		must(t, err)
@@ -50,7 +50,7 @@ func TestManager(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- mgr.Start(ctx) }()
 
-		users, err := client.New(cfg, client.Options{Scheme: scheme.Scheme})
+		users, err := client.New(cfg, client.Options{Scheme: clientgoscheme.Scheme})
 		must(t, err)
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}}
 		must(t, users.Create(ctx, deployment))

@@ -28,9 +28,14 @@ func (s *Server) manager(q *request) (*manager, error) {
 	if known := s.managers[id]; known != nil {
 		return known, nil
 	}
-	var types managedfields.TypeConverter = managedfields.NewDeducedTypeConverter()
+	var types managedfields.TypeConverter
 	if isBuiltin(q.Resource) {
 		types = builtinTypes()
+	} else {
+		var err error
+		if types, err = typesOf(q.Resource); err != nil {
+			return nil, err
+		}
 	}
 	reset := fieldpath.NewSet()
 	switch {

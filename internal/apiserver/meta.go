@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -33,6 +36,9 @@ func pathSegment(name string, prefix bool) []string {
 
 // valid checks the metadata of an object, and their change if there was one before.
 func valid(r Resource, obj, before object) error {
+	if err := kindOf(r, obj); err != nil {
+		return err
+	}
 	meta, err := metaAs(obj)
 	if err != nil {
 		return err
@@ -52,10 +58,27 @@ func valid(r Resource, obj, before object) error {
 	return nil
 }
 
+// kindOf checks that an object has still got its kind.
+func kindOf(r Resource, obj object) error {
+	gv, err := schema.ParseGroupVersion(text(obj, "apiVersion"))
+	path, kind := field.NewPath("apiVersion"), text(obj, "kind")
+	switch {
+	case err != nil || gv != r.GroupVersion:
+		err = field.Invalid(path, obj["apiVersion"], "must be "+r.GroupVersion.String())
+	case kind != r.Kind:
+		err = field.Invalid(field.NewPath("kind"), kind, "must be "+r.Kind)
+	default:
+		return nil
+	}
+	var told *field.Error
+	errors.As(err, &told)
+	return apierrors.NewInvalid(schema.GroupKind{Group: gv.Group, Kind: kind}, text(metaOf(obj), "name"), field.ErrorList{told})
+}
+
 func metaAs(obj object) (*metav1.ObjectMeta, error) {
 	out := &metav1.PartialObjectMetadata{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object{"metadata": metaOf(obj)}, out); err != nil {
-		return nil, apierrors.NewBadRequest("metadata: " + err.Error())
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object{"metadata": obj["metadata"]}, out); err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
 	}
 	return &out.ObjectMeta, nil
 }

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"slices"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -14,6 +15,8 @@ type Resource struct {
 	Kind, Plural string
 	HasStatus    bool // it has the status subresource
 	OfCluster    bool // its objects are in no namespace
+
+	schema *apiextensionsv1.JSONSchemaProps // nil if it keeps all fields
 }
 
 func (r Resource) gvk() schema.GroupVersionKind { return r.GroupVersion.WithKind(r.Kind) }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -20,7 +21,8 @@ func (t target) key() key { return key{t.gvr(), t.namespace, t.name} }
 // route finds out what is asked for.
 func (s *Server) route(r *http.Request) (answer, error) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	gv, rest := schema.GroupVersion{}, []string(nil)
+	var gv schema.GroupVersion
+	var rest []string
 	switch {
 	case path[0] == "api" && len(path) > 2:
 		gv, rest = schema.GroupVersion{Version: path[1]}, path[2:]
@@ -59,10 +61,16 @@ func (s *Server) target(gv schema.GroupVersion, path []string) (t target, err er
 	if len(path) > 2 {
 		t.subresource = path[2]
 	}
-	if t.subresource != "" && (t.subresource != "status" || !t.HasStatus) || slices.Contains(path, "") {
+	switch {
+	case slices.Contains(path, ""):
 		return t, errNoPath
+	case t.subresource == "", t.subresource == "status" && t.HasStatus:
+		return t, nil
+	case isBuiltin(t.Resource):
+		return t, errNoPath
+	default:
+		return t, apierrors.NewNotFound(t.gr(), t.name)
 	}
-	return t, nil
 }
 
 // serve answers a request for objects.
@@ -84,7 +92,12 @@ func (s *Server) serve(q *request) (answer, error) {
 		return s.patch(q)
 	case !all && q.Method == http.MethodDelete && q.subresource == "":
 		return s.remove(q)
-	default:
+	case !isBuiltin(q.Resource) && !q.OfCluster && q.namespace == "":
+		return answer{}, errNoPath
+	case !isBuiltin(q.Resource):
 		return answer{}, apierrors.NewMethodNotSupported(q.gr(), strings.ToLower(q.Method))
+	default:
+		return answer{}, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"the server does not allow this method on the requested resource")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +18,9 @@ func (s *Server) update(q *request) (answer, error) {
 	obj, err := q.object()
 	if err != nil {
 		return answer{}, err
+	}
+	if obj, err = canonical(q.Resource, obj); err != nil {
+		return answer{}, apierrors.NewBadRequest(err.Error())
 	}
 	obj, meta := ownMeta(obj)
 	if err := q.placed(meta); err != nil {
@@ -32,10 +36,7 @@ func (s *Server) update(q *request) (answer, error) {
 		return answer{}, err
 	case uid != "" && uid != text(metaOf(before), "uid"):
 		return answer{}, apierrors.NewConflict(q.gr(), q.name, fmt.Errorf(
-			"Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, text(metaOf(before), "uid")))
-	}
-	if obj, err = canonical(q.Resource, obj); err != nil {
-		return answer{}, apierrors.NewBadRequest(err.Error())
+			"precondition failed: UID in precondition: %v, UID in object meta: %v", uid, text(metaOf(before), "uid")))
 	}
 	return s.write(q, before, s.tracked(q, before, obj))
 }
@@ -47,7 +48,11 @@ func (s *Server) write(q *request, before, wanted object) (answer, error) {
 	if err := q.placed(meta); err != nil {
 		return answer{}, err
 	}
-	switch version := text(meta, "resourceVersion"); {
+	version := text(meta, "resourceVersion")
+	if _, err := strconv.ParseUint(version, 10, 64); version != "" && err != nil {
+		return answer{}, err
+	}
+	switch {
 	case version == "" && !unconditional(q.Resource):
 		return answer{}, apierrors.NewInvalid(schema.GroupKind{Group: q.GroupVersion.Group, Kind: q.Plural}, q.name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
@@ -55,11 +60,7 @@ func (s *Server) write(q *request, before, wanted object) (answer, error) {
 	case version != "" && version != text(was, "resourceVersion"):
 		return answer{}, apierrors.NewConflict(q.gr(), q.name, errModified)
 	}
-	after, err := canonical(q.Resource, prepared(q, before, wanted))
-	if err != nil {
-		return answer{}, apierrors.NewBadRequest(err.Error())
-	}
-	after = tidied(runtime.DeepCopyJSON(after))
+	after := runtime.DeepCopyJSON(prepared(q, before, wanted))
 	if changes(q, before, after) {
 		generation, _ := was["generation"].(int64)
 		metaOf(after)["generation"] = generation + 1

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"maps"
 	"reflect"
-	"slices"
 )
 
 // with is a copy of an object with one field replaced, or left out if the value is nil; the rest is shared.
@@ -67,29 +66,4 @@ func equalBut(a, b object, fields ...string) bool {
 		delete(b, f)
 	}
 	return reflect.DeepEqual(a, b)
-}
-
-// tidied leaves out of the metadata what is empty, as Go types with omitempty do. The object is changed.
-func tidied(obj object) object {
-	meta := metaOf(obj)
-	for field, value := range meta {
-		switch v := value.(type) {
-		case nil:
-			delete(meta, field)
-		case object:
-			if len(v) == 0 {
-				delete(meta, field)
-			}
-		case []any:
-			if len(v) == 0 {
-				delete(meta, field)
-			}
-		case string:
-			if v == "" && slices.Contains([]string{"generateName", "namespace", "resourceVersion", "uid", "selfLink"}, field) {
-				delete(meta, field)
-			}
-		}
-	}
-	obj["metadata"] = meta
-	return obj
 }

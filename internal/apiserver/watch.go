@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strconv"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -26,11 +26,11 @@ func (s *Server) watch(q *request) (answer, error) {
 			w.begin()
 		}
 	default:
-		after, err := strconv.ParseInt(version, 10, 64)
+		after, err := strconv.ParseUint(version, 10, 64)
 		if err != nil {
-			return answer{}, apierrors.NewBadRequest("resourceVersion: " + err.Error())
+			return answer{}, fmt.Errorf("resourceVersion: %w", err)
 		}
-		for w.next > 0 && s.events[w.next-1].version > after {
+		for w.next > 0 && s.events[w.next-1].version > int64(after) {
 			w.next--
 		}
 	}

@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
-	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 )
 
 // withPeerings adds an API server for peering objects.

@@ -14,8 +14,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 
-	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 	"github.com/kopf-runtime/kopf-runtime/test/simulation/scenario"
 )
 

@@ -25,10 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
-	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 )
 
 // A scene is a running operator with one widget.

@@ -1,0 +1,143 @@
+package conformance
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// comparable makes an answer such that both servers can give the same one: without what every server has its own of.
+func (a answer) comparable() answer {
+	out := answer{Code: a.Code}
+	for _, value := range a.Values {
+		obj, ok := value.(map[string]any)
+		switch event, isEvent := obj["object"].(map[string]any); {
+		case !ok:
+			out.Values = append(out.Values, nil) // the text of a refusal
+		case isEvent && obj["type"] == "BOOKMARK" && !endsListing(event):
+			// servers send such bookmarks when they like
+		case isEvent:
+			out.Values = append(out.Values, map[string]any{"type": obj["type"], "object": plain(event)})
+		default:
+			out.Values = append(out.Values, plain(obj))
+		}
+	}
+	return out
+}
+
+func endsListing(obj map[string]any) bool {
+	return strings.Contains(fmt.Sprint(obj["metadata"]), "k8s.io/initial-events-end")
+}
+
+// plain is an object, a list or a status without what a server sets.
+func plain(obj map[string]any) map[string]any {
+	if obj["kind"] == "Status" {
+		return plainStatus(obj)
+	}
+	out := maps.Clone(obj)
+	if kind, _ := obj["kind"].(string); strings.HasSuffix(kind, "List") && kind != "APIResourceList" {
+		all := []any{}
+		items, _ := obj["items"].([]any)
+		for _, item := range items {
+			if one, ok := item.(map[string]any); ok {
+				all = append(all, plain(one))
+			}
+		}
+		out["items"] = all
+		delete(out, "metadata")
+		return out
+	}
+	if resources, isList := obj["resources"].([]any); isList {
+		out["resources"] = plainResources(resources)
+		return out
+	}
+	meta, _ := obj["metadata"].(map[string]any)
+	meta = maps.Clone(meta)
+	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {
+		delete(meta, field)
+	}
+	if meta["deletionTimestamp"] != nil {
+		meta["deletionTimestamp"] = "set"
+	}
+	if prefix, ok := meta["generateName"].(string); ok {
+		if name, ok := meta["name"].(string); ok && strings.HasPrefix(name, prefix[:min(len(prefix), 58)]) && name != "own" {
+			meta["name"] = prefix + "and some letters"
+		}
+	}
+	if meta != nil {
+		out["metadata"] = meta
+	}
+	return out
+}
+
+// plainStatus has what clients decide by: reasons and causes, not the wording.
+func plainStatus(obj map[string]any) map[string]any {
+	details, _ := obj["details"].(map[string]any)
+	causes, _ := details["causes"].([]any)
+	var told []string
+	for _, cause := range causes {
+		if c, ok := cause.(map[string]any); ok {
+			told = append(told, fmt.Sprint(c["reason"], " ", c["field"]))
+		}
+	}
+	slices.Sort(told)
+	told = slices.Compact(told) // real servers say some twice
+	if slices.ContainsFunc(told, func(cause string) bool { return strings.HasSuffix(cause, "generateName") }) {
+		delete(details, "name")
+	}
+	return map[string]any{
+		"status": obj["status"], "code": obj["code"], "reason": obj["reason"],
+		"name": details["name"], "group": details["group"], "kind": details["kind"], "causes": told,
+	}
+}
+
+// plainResources is a discovery of kinds without what only people look at.
+func plainResources(resources []any) []any {
+	var out []any
+	for _, r := range resources {
+		if one, ok := r.(map[string]any); ok {
+			one = maps.Clone(one)
+			for _, field := range []string{"storageVersionHash", "shortNames", "categories"} {
+				delete(one, field)
+			}
+			if verbs, ok := one["verbs"].([]any); ok {
+				slices.SortFunc(verbs, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+			}
+			out = append(out, one)
+		}
+	}
+	slices.SortFunc(out, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return out
+}
+
+// within takes from a value of the real server what the one in memory has too.
+func within(real, memory any) any {
+	switch m := memory.(type) {
+	case map[string]any:
+		r, ok := real.(map[string]any)
+		if !ok {
+			return real
+		}
+		out := map[string]any{}
+		for field, value := range m {
+			if there, ok := r[field]; ok {
+				out[field] = within(there, value)
+			}
+		}
+		return out
+	case []any:
+		r, ok := real.([]any)
+		if !ok || len(r) != len(m) {
+			return real
+		}
+		var out []any
+		for i := range m {
+			out = append(out, within(r[i], m[i]))
+		}
+		return out
+	default:
+		return real
+	}
+}

@@ -1,0 +1,102 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+)
+
+// TestConformance plays each play on both servers, and compares each answer.
+func TestConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	cp, err := controlplane.Start(controlplane.Options{CRDs: crds()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	transport, err := rest.TransportFor(cp.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _, err := rest.DefaultServerUrlFor(cp.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := side{"the real server", strings.TrimSuffix(address.String(), "/"), transport}
+	requests, differing := 0, atomic.Int64{}
+	t.Cleanup(func() { t.Logf("%d plays, %d requests, %d answers differ", len(plays()), requests, differing.Load()) })
+	for i, p := range plays() {
+		requests += len(p.steps)
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			namespace := fmt.Sprintf("play-%d", i)
+			made, err := real.send(t, post("/api/v1/namespaces", `{"metadata":{"name":"`+namespace+`"}}`), nil)
+			if err != nil || made.Code != 201 {
+				t.Fatal(made, err)
+			}
+			memory := side{"the server in memory", "http://in-memory", apiserver.New(append(apiserver.FromScheme(clientgoscheme.Scheme), apiserver.FromCRDs(crds()...)...)...)}
+			want, got := real.run(t, p, namespace), memory.run(t, p, namespace)
+			for i, step := range p.steps {
+				w, g := want[i].comparable(), got[i].comparable()
+				if len(w.Values) == 1 && w.Values[0] == nil {
+					g.Values = w.Values // a refusal without a status
+				}
+				if p.partial && w.Code == g.Code {
+					w.Values, _ = within(w.Values, g.Values).([]any)
+				}
+				if diff := cmp.Diff(w, g); diff != "" {
+					differing.Add(1)
+					t.Errorf("step %d, %s %s\n%s\nfrom real (-) to memory (+):\n%s\nin full:\n%v\n%v", i, step.method, step.path, step.body, diff, want[i], got[i])
+				}
+			}
+		})
+	}
+}
+
+const group = "conformance.example.com"
+
+func crds() []*apiextensionsv1.CustomResourceDefinition {
+	return []*apiextensionsv1.CustomResourceDefinition{
+		crd("Widget", apiextensionsv1.NamespaceScoped, true),
+		crd("Gadget", apiextensionsv1.NamespaceScoped, false),
+		crd("Cog", apiextensionsv1.ClusterScoped, true),
+	}
+}
+
+// crd has a schema that keeps all fields.
+func crd(kind string, scope apiextensionsv1.ResourceScope, hasStatus bool) *apiextensionsv1.CustomResourceDefinition {
+	singular := strings.ToLower(kind)
+	version := apiextensionsv1.CustomResourceDefinitionVersion{
+		Name: "v1", Served: true, Storage: true,
+		Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+			Type: "object", XPreserveUnknownFields: new(true),
+		}},
+	}
+	if hasStatus {
+		version.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
+	}
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: singular + "s." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: scope,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: singular + "s", Singular: singular},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version},
+		},
+	}
+}
