@@ -37,7 +37,7 @@ func (s *Server) apply(q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if wanted, err = canonical(q.Resource, wanted); err != nil {
+	if wanted, err = s.canonical(q.Resource, wanted); err != nil {
 		return answer{}, err
 	}
 	if known {

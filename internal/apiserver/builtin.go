@@ -26,15 +26,10 @@ var codecs = sync.OnceValue(func() serializer.CodecFactory { return serializer.N
 func isBuiltin(r Resource) bool { return builtins().Recognizes(r.gvk()) }
 
 // canonical is an object as its Go type has it: without unknown fields, with numbers and quantities in one form. Of
-// objects of custom kinds, only the metadata have a Go type.
-func canonical(r Resource, obj object) (object, error) {
+// objects of custom kinds, only the metadata have a Go type; the rest is made to fit its schema, if there is one.
+func (s *Server) canonical(r Resource, obj object) (object, error) {
 	if !isBuiltin(r) {
-		meta, err := metaAs(obj)
-		if err != nil {
-			return nil, err
-		}
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
-		return with(obj, "metadata", fields), err
+		return s.fitted(r, obj)
 	}
 	typed, err := builtins().New(r.gvk())
 	if err != nil {
@@ -55,6 +50,25 @@ func canonical(r Resource, obj object) (object, error) {
 	}
 	out["apiVersion"], out["kind"] = r.GroupVersion.String(), r.Kind
 	return out, nil
+}
+
+func (s *Server) fitted(r Resource, obj object) (object, error) {
+	meta, err := metaAs(obj)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
+	if err != nil {
+		return nil, err
+	}
+	obj = with(obj, "metadata", fields)
+	shape, err := s.shapeOf(r)
+	if shape == nil || err != nil {
+		return obj, err
+	}
+	obj = runtime.DeepCopyJSON(obj)
+	shape.fit(obj)
+	return obj, nil
 }
 
 // asStored is a built-in object as a server gets it back from its store, where empty lists and maps get lost.

@@ -19,7 +19,7 @@ func (s *Server) create(q *request) (answer, error) {
 
 // made adds a new object.
 func (s *Server) made(q *request, obj object) (object, error) {
-	obj, err := canonical(q.Resource, obj)
+	obj, err := s.canonical(q.Resource, obj)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -46,7 +46,7 @@ func (s *Server) made(q *request, obj object) (object, error) {
 	if q.HasStatus {
 		firstStatus(q.Resource, obj)
 	}
-	if err := valid(q.Resource, obj, nil); err != nil {
+	if err := s.valid(q, obj, nil); err != nil {
 		return nil, err
 	}
 	if versioned {

@@ -2,13 +2,11 @@ package apiserver
 
 import (
 	"fmt"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/applyconfigurations"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -19,9 +17,6 @@ type managed struct {
 	gvk         schema.GroupVersionKind
 	subresource string
 }
-
-// builtinTypes know which lists of built-in kinds are maps. To read them takes a second, once.
-var builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(builtins()) })
 
 func (s *Server) manager(q *request) (*manager, error) {
 	id := managed{q.gvk(), q.subresource}

@@ -34,8 +34,9 @@ func pathSegment(name string, prefix bool) []string {
 	return content.IsPathSegmentName(name)
 }
 
-// valid checks the metadata of an object, and their change if there was one before.
-func valid(r Resource, obj, before object) error {
+// valid checks an object: its kind, its metadata, and their change if there was one before; the rest if there is a schema.
+func (s *Server) valid(q *request, obj, before object) error {
+	r := q.Resource
 	if err := kindOf(r, obj); err != nil {
 		return err
 	}
@@ -51,6 +52,13 @@ func valid(r Resource, obj, before object) error {
 			return err
 		}
 		errs = append(errs, validation.ValidateObjectMetaUpdate(meta, was, path)...)
+	}
+	shape, err := s.shapeOf(r)
+	if err != nil {
+		return err
+	}
+	if shape != nil {
+		errs = append(errs, shape.valid(obj, q.subresource)...)
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(r.gk(), meta.Name, errs)

@@ -44,7 +44,7 @@ func (s *Server) patch(q *request) (answer, error) {
 	if text(wanted, "kind") == "" {
 		return answer{}, unpatchable(errors.New("Object 'Kind' is missing")) //nolint:staticcheck // the words of a real server
 	}
-	if wanted, err = canonical(q.Resource, wanted); err != nil {
+	if wanted, err = s.canonical(q.Resource, wanted); err != nil {
 		return answer{}, unpatchable(err)
 	}
 	return s.write(q, before, s.tracked(q, before, wanted))

@@ -4,52 +4,169 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/util/managedfields"
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-// metaSchema is what managers of fields have to know of the metadata: which lists are sets and maps.
-const metaSchema = `{"type": "object", "properties": {
-	"name": {"type": "string"}, "generateName": {"type": "string"}, "namespace": {"type": "string"},
-	"uid": {"type": "string"}, "resourceVersion": {"type": "string"}, "selfLink": {"type": "string"},
-	"generation": {"type": "integer"}, "deletionGracePeriodSeconds": {"type": "integer"},
-	"creationTimestamp": {"type": "string"}, "deletionTimestamp": {"type": "string"},
-	"labels": {"type": "object", "additionalProperties": {"type": "string"}},
-	"annotations": {"type": "object", "additionalProperties": {"type": "string"}},
-	"finalizers": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-	"ownerReferences": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"], "items": {
-		"type": "object", "x-kubernetes-map-type": "atomic", "properties": {
-			"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "name": {"type": "string"}, "uid": {"type": "string"},
-			"controller": {"type": "boolean"}, "blockOwnerDeletion": {"type": "boolean"}}}},
-	"managedFields": {"type": "array", "x-kubernetes-list-type": "atomic", "items": {
-		"type": "object", "x-kubernetes-map-type": "atomic", "x-kubernetes-preserve-unknown-fields": true}}}}`
+// A shape is the schema that a CRD gives to a custom kind.
+type shape struct {
+	schema        *structural.Structural
+	whole, status *validate.SchemaValidator
+}
 
-// typesOf know which lists of a custom kind are sets and maps: those of its metadata, and what its CRD says of the rest.
-func typesOf(r Resource) (managedfields.TypeConverter, error) {
-	schema := r.schema
-	if schema == nil {
-		schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
+// shapeOf is nil for kinds without a schema.
+func (s *Server) shapeOf(r Resource) (*shape, error) {
+	if r.schema == nil {
+		return nil, nil
 	}
-	text, err := json.Marshal(schema)
+	if known := s.shapes[r.gvk()]; known != nil {
+		return known, nil
+	}
+	internal := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(r.schema, internal, nil); err != nil {
+		return nil, fmt.Errorf("apiserver: the schema of %s: %w", r.Kind, err)
+	}
+	schema, err := structural.NewStructural(internal)
 	if err != nil {
 		return nil, fmt.Errorf("apiserver: the schema of %s: %w", r.Kind, err)
 	}
-	model := &spec.Schema{}
-	if err := json.Unmarshal(text, model); err != nil {
-		return nil, fmt.Errorf("apiserver: the schema of %s: %w", r.Kind, err)
+	out := &shape{schema: schema, whole: validatorOf(schema)}
+	if status, ok := schema.Properties["status"]; ok {
+		out.status = validatorOf(&status)
 	}
-	meta := spec.Schema{}
-	if err := json.Unmarshal([]byte(metaSchema), &meta); err != nil {
-		return nil, fmt.Errorf("apiserver: the schema of metadata: %w", err)
+	s.shapes[r.gvk()] = out
+	return out, nil
+}
+
+func validatorOf(schema *structural.Structural) *validate.SchemaValidator {
+	model := schema.ToKubeOpenAPI()
+	allowEither(model)
+	return validate.NewSchemaValidator(model, nil, "", strfmt.Default)
+}
+
+// allowEither gives their types to the fields that may be numbers or texts.
+func allowEither(model *spec.Schema) {
+	if model == nil {
+		return
 	}
-	if model.Properties == nil {
-		model.Properties = map[string]spec.Schema{}
+	if either, _ := model.Extensions["x-kubernetes-int-or-string"].(bool); either {
+		model.Type = spec.StringOrArray{"integer", "string"}
 	}
-	model.Properties["apiVersion"], model.Properties["kind"] = *spec.StringProperty(), *spec.StringProperty()
-	model.Properties["metadata"] = meta
-	model.AddExtension("x-kubernetes-group-version-kind", []any{map[string]any{
-		"group": r.GroupVersion.Group, "version": r.GroupVersion.Version, "kind": r.Kind,
-	}})
-	return managedfields.NewTypeConverter(map[string]*spec.Schema{r.gvk().String(): model}, false)
+	for name, property := range model.Properties {
+		allowEither(&property)
+		model.Properties[name] = property
+	}
+	if model.Items != nil {
+		allowEither(model.Items.Schema)
+	}
+	if model.AdditionalProperties != nil {
+		allowEither(model.AdditionalProperties.Schema)
+	}
+}
+
+// fit prunes an object, and fills in the defaults. The object is changed.
+func (s *shape) fit(obj object) {
+	pruning.Prune(obj, s.schema, true)
+	dropNulls(obj, s.schema)
+	fill(obj, s.schema)
+}
+
+// valid checks an object, or its status alone.
+func (s *shape) valid(obj object, subresource string) field.ErrorList {
+	status, has := obj["status"]
+	switch {
+	case subresource == "":
+		return append(faults(nil, s.whole.Validate(obj)), listtype.ValidateListSetsAndMaps(nil, s.schema, obj)...)
+	case has && s.status != nil:
+		return append(faults(field.NewPath("status"), s.status.Validate(status)), listtype.ValidateListSetsAndMaps(nil, s.schema, obj)...)
+	default:
+		return nil
+	}
+}
+
+// under is the schema of a field.
+func under(schema *structural.Structural, name string) *structural.Structural {
+	if schema == nil {
+		return nil
+	}
+	if property, ok := schema.Properties[name]; ok {
+		return &property
+	}
+	if schema.AdditionalProperties != nil {
+		return schema.AdditionalProperties.Structural
+	}
+	return nil
+}
+
+func itemsOf(schema *structural.Structural) *structural.Structural {
+	if schema == nil {
+		return nil
+	}
+	return schema.Items
+}
+
+// dropNulls removes the nulls that may not be, unless a default comes in their place.
+func dropNulls(value any, schema *structural.Structural) {
+	switch v := value.(type) {
+	case object:
+		for name, inner := range v {
+			of := under(schema, name)
+			if inner == nil && of != nil && !of.Nullable && of.Default.Object == nil {
+				delete(v, name)
+				continue
+			}
+			dropNulls(inner, of)
+		}
+	case []any:
+		for _, inner := range v {
+			dropNulls(inner, itemsOf(schema))
+		}
+	}
+}
+
+// fill puts the defaults where there is nothing, or a null that may not be.
+func fill(value any, schema *structural.Structural) {
+	if schema == nil {
+		return
+	}
+	switch v := value.(type) {
+	case object:
+		for name, property := range schema.Properties {
+			inner, found := v[name]
+			if property.Default.Object != nil && (!found || inner == nil && !property.Nullable) {
+				v[name] = copied(property.Default.Object)
+			}
+		}
+		for name, inner := range v {
+			fill(inner, under(schema, name))
+		}
+	case []any:
+		for i, inner := range v {
+			if of := schema.Items; inner == nil && of != nil && !of.Nullable && of.Default.Object != nil {
+				v[i] = copied(of.Default.Object)
+			}
+			fill(v[i], schema.Items)
+		}
+	}
+}
+
+// copied is a default of its own.
+func copied(value any) any {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return value
+	}
+	var out any
+	if err := utiljson.Unmarshal(text, &out); err != nil {
+		return value
+	}
+	return out
 }

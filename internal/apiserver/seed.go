@@ -72,7 +72,7 @@ func (s *Server) seed(obj map[string]any) (k key, own object, err error) {
 			return k, nil, fmt.Errorf("apiserver: the resourceVersion %q of %s %s is no number above 0", version, gvk.Kind, describe(k))
 		}
 	}
-	if own, err = canonical(r, own); err != nil {
+	if own, err = s.canonical(r, own); err != nil {
 		return k, nil, fmt.Errorf("apiserver: %s %s: %w", gvk.Kind, describe(k), err)
 	}
 	return k, own, nil

@@ -19,6 +19,7 @@ type Server struct {
 	events   []event
 	news     chan struct{} // closed with the next event; nil while nobody waits for it
 	managers map[managed]*manager
+	shapes   map[schema.GroupVersionKind]*shape
 	rand     *rand.Rand // of generated names
 }
 
@@ -42,7 +43,8 @@ type event struct {
 func New(resources ...Resource) *Server {
 	return &Server{
 		resources: catalogue(resources), version: 1, objects: map[key]object{}, managers: map[managed]*manager{},
-		rand: rand.New(rand.NewPCG(1, 2)), //nolint:gosec // names are the same in each run
+		shapes: map[schema.GroupVersionKind]*shape{},
+		rand:   rand.New(rand.NewPCG(1, 2)), //nolint:gosec // names are the same in each run
 	}
 }
 

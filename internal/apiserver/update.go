@@ -19,7 +19,7 @@ func (s *Server) update(q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if obj, err = canonical(q.Resource, obj); err != nil {
+	if obj, err = s.canonical(q.Resource, obj); err != nil {
 		return answer{}, apierrors.NewBadRequest(err.Error())
 	}
 	obj, meta := ownMeta(obj)
@@ -65,7 +65,7 @@ func (s *Server) write(q *request, before, wanted object) (answer, error) {
 		generation, _ := was["generation"].(int64)
 		metaOf(after)["generation"] = generation + 1
 	}
-	if err := valid(q.Resource, after, before); err != nil {
+	if err := s.valid(q, after, before); err != nil {
 		return answer{}, err
 	}
 	if reflect.DeepEqual(withoutTimes(before), withoutTimes(after)) {

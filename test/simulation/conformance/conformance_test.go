@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -66,37 +64,5 @@ func TestConformance(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-const group = "conformance.example.com"
-
-func crds() []*apiextensionsv1.CustomResourceDefinition {
-	return []*apiextensionsv1.CustomResourceDefinition{
-		crd("Widget", apiextensionsv1.NamespaceScoped, true),
-		crd("Gadget", apiextensionsv1.NamespaceScoped, false),
-		crd("Cog", apiextensionsv1.ClusterScoped, true),
-	}
-}
-
-// crd has a schema that keeps all fields.
-func crd(kind string, scope apiextensionsv1.ResourceScope, hasStatus bool) *apiextensionsv1.CustomResourceDefinition {
-	singular := strings.ToLower(kind)
-	version := apiextensionsv1.CustomResourceDefinitionVersion{
-		Name: "v1", Served: true, Storage: true,
-		Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-			Type: "object", XPreserveUnknownFields: new(true),
-		}},
-	}
-	if hasStatus {
-		version.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
-	}
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: singular + "s." + group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: group, Scope: scope,
-			Names:    apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: singular + "s", Singular: singular},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version},
-		},
 	}
 }

@@ -6,6 +6,7 @@ const (
 	base       = "/apis/" + group + "/v1"
 	widgets    = base + "/namespaces/{ns}/widgets"
 	gadgets    = base + "/namespaces/{ns}/gadgets"
+	stricts    = base + "/namespaces/{ns}/stricts"
 	cogs       = base + "/cogs"
 	configMaps = "/api/v1/namespaces/{ns}/configmaps"
 	secrets    = "/api/v1/namespaces/{ns}/secrets"
@@ -16,7 +17,7 @@ const (
 )
 
 func plays() []play {
-	return slices.Concat(discovery, creations, updates, patches, statuses, applies, deletions, selections, watches, builtins)
+	return slices.Concat(discovery, creations, updates, patches, statuses, applies, deletions, selections, watches, builtins, schemas)
 }
 
 // widget is one with a name and a rest of its fields.
@@ -379,5 +380,33 @@ var builtins = []play{
 	}},
 	{name: "roles", steps: []step{
 		put(rules+"/a", `{"metadata":{"name":"a"},"rules":[]}`), put(rules+"/a", `{"metadata":{"name":"a"},"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]}`), remove(rules + "/a"),
+	}},
+}
+
+func strictOne(name, spec string) string {
+	return custom("Strict", `"name":"`+name+`"`, `"spec":{`+spec+`}`)
+}
+
+var schemas = []play{
+	{name: "pruning and defaults", steps: []step{
+		post(stricts, custom("Strict", `"name":"a"`, `"spec":{"size":1,"unknown":1,"free":{"x":{"y":1},"known":{"a":"b","c":"d"}},"texts":{"a":"b"},"parts":[{"name":"one","x":1}]},"unknown":{},"status":{"phase":"New"}`)),
+		merge(stricts+"/a", `{"spec":{"more":1,"color":null,"always":null,"perhaps":null}}`), operate(stricts+"/a", `[{"op":"add","path":"/spec/perhaps","value":null},{"op":"add","path":"/spec/name","value":null}]`),
+		operate(stricts+"/a", `[{"op":"add","path":"/spec/deep","value":{}},{"op":"add","path":"/spec/unknown","value":1}]`), put(stricts+"/a", custom("Strict", `"name":"a","resourceVersion":"{rv}"`, `"spec":{"size":2,"x":1}`)), get(stricts),
+	}},
+	{name: "validation", steps: []step{
+		post(stricts, strictOne("a", "")), post(stricts, custom("Strict", `"name":"a"`, "")), post(stricts, strictOne("a", `"size":0`)), post(stricts, strictOne("a", `"size":11,"color":"blue","name":"TOO LONG"`)),
+		post(stricts, strictOne("a", `"size":"1"`)), post(stricts, strictOne("a", `"size":1.5`)), post(stricts, strictOne("a", `"size":1,"port":true`)), post(stricts, strictOne("a", `"size":1,"port":80`)), post(stricts, strictOne("b", `"size":1,"port":"http"`)),
+		post(stricts, strictOne("c", `"size":1,"tags":["a","a"]`)), post(stricts, strictOne("c", `"size":1,"tags":["a","b","c","d"]`)), post(stricts, strictOne("c", `"size":1,"parts":[{"name":"a"},{"name":"a"}]`)), post(stricts, strictOne("c", `"size":1,"parts":[{"count":1}]`)),
+		post(stricts, strictOne("c", `"size":1,"texts":{"a":1}`)), post(stricts, strictOne("c", `"size":1,"tags":{}`)), post(stricts, strictOne("c", `"size":1,"date":"yesterday"`)), post(stricts, strictOne("c", `"size":1,"ratio":2,"perhaps":null,"date":"2001-01-01T00:00:00Z"`)),
+		post(stricts, custom("Strict", `"name":"d","labels":{"bad label":"x"}`, `"spec":{"size":0}`)), merge(stricts+"/c", `{"spec":{"size":50}}`), merge(stricts+"/c", `{"spec":null}`), merge(stricts+"/c", `{"spec":"x"}`),
+		merge(stricts+"/c/status", `{"status":{"phase":"No","count":"x"}}`), merge(stricts+"/c/status", `{"status":{"phase":"Old","unknown":1}}`), apply(stricts+"/c", "me", strictOne("c", `"size":50`)), force(stricts+"/c", "me", strictOne("c", `"size":50`)),
+	}},
+	{name: "apply with a schema", steps: []step{
+		apply(stricts+"/a", "me", strictOne("a", `"size":1,"tags":["x"],"parts":[{"name":"one","count":1}]`)), apply(stricts+"/a", "you", custom("Strict", `"name":"a"`, `"spec":{"tags":["y"],"parts":[{"name":"two"}]}`)),
+		apply(stricts+"/a", "you", custom("Strict", `"name":"a"`, `"spec":{"parts":[{"name":"one","count":2}]}`)), apply(stricts+"/a", "you", custom("Strict", `"name":"a"`, `"spec":{"parts":[{"name":"one","note":"x"}]}`)),
+		apply(stricts+"/a", "me", strictOne("a", `"size":1,"unknown":1`)), apply(stricts+"/a", "me", strictOne("a", `"size":"x"`)), apply(stricts+"/a", "me", strictOne("a", `"size":2`)), apply(stricts+"/a", "you", custom("Strict", `"name":"a"`, "")),
+		apply(stricts+"/a/status", "me", custom("Strict", `"name":"a"`, `"status":{"conditions":[{"type":"A","status":"True"}]}`)), apply(stricts+"/a/status", "you", custom("Strict", `"name":"a"`, `"status":{"conditions":[{"type":"B","status":"True"}]}`)),
+		apply(stricts+"/a/status", "me", custom("Strict", `"name":"a"`, `"status":{"conditions":[{"type":"B","status":"False"}]}`)), apply(stricts+"/a/status", "me", custom("Strict", `"name":"a"`, `"status":{"conditions":[]}`)), get(stricts + "/a"),
+		post(stricts, strictOne("b", `"size":1`)), apply(stricts+"/b", "me", custom("Strict", `"name":"b"`, `"spec":{"color":"green"}`)), apply(stricts+"/b", "me", custom("Strict", `"name":"b"`, `"spec":{"color":"red"}`)), apply(stricts+"/b", "me", custom("Strict", `"name":"b"`, "")),
 	}},
 }
