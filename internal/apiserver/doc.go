@@ -20,7 +20,8 @@
 // deletion of collections; generated names; JSON patch, merge patch, strategic merge patch of built-in kinds,
 // server-side apply with conflicts; the status subresource; dry runs; resourceVersion and uid as preconditions;
 // deletion that waits for finalizers; validation of metadata; generations; writes that change nothing make no event;
-// objects by their metadata alone. Two runs with the same requests give the same names, uids and versions.
+// objects by their metadata alone; for custom kinds of FromCRDs pruning, defaults and validation by their schemas, and
+// apply to lists that are sets and maps. Two runs with the same requests give the same names, uids and versions.
 //
 // # Assumptions
 //
@@ -31,11 +32,12 @@
 //
 // It is no substitute for the suites on a real API server.
 //
-// Custom kinds have no schemas: nothing is pruned, defaulted or validated but metadata, and apply replaces their lists as
-// wholes. Built-in kinds are held to their Go types, but have no defaults and no validation beyond that. A kind in two
-// versions is two kinds, whose objects are not converted. There is no admission, no access control, no subresource but
-// status (and a write to it changes nothing else), no other field selector, no paging (a limit is ignored), no
-// compaction of the events, no table for kubectl.
+// Custom kinds of FromScheme have no schemas: nothing is pruned, defaulted or validated but metadata, and apply replaces
+// their lists as wholes. Those of FromCRDs have no CEL rules, and an invalid value that was there before is not tolerated.
+// Built-in kinds are held to their Go types, but have no defaults and no validation beyond that. A kind in two versions is
+// two kinds, whose objects are not converted. There is no admission, no access control, no subresource but status (and a
+// write to it changes nothing else), no strict validation of fields, no other field selector, no paging (a limit is
+// ignored), no compaction of the events, no bookmarks but that for the end of a listing, no table for kubectl.
 //
 // Nobody else is at work: namespaces need not exist, and a deleted one leaves its objects; dependents of deleted objects
 // stay, and who deletes in the foreground or orphans has to remove the finalizer for it himself; pods neither run nor

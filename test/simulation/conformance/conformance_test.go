@@ -37,6 +37,7 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	real := side{"the real server", strings.TrimSuffix(address.String(), "/"), transport}
+	t.Run("built-in kinds", func(t *testing.T) { compareKinds(t, cp.Config) })
 	requests, differing := 0, atomic.Int64{}
 	t.Cleanup(func() { t.Logf("%d plays, %d requests, %d answers differ", len(plays()), requests, differing.Load()) })
 	for i, p := range plays() {

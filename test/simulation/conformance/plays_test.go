@@ -17,7 +17,7 @@ const (
 )
 
 func plays() []play {
-	return slices.Concat(discovery, creations, updates, patches, statuses, applies, deletions, selections, watches, builtins, schemas)
+	return slices.Concat(paths, creations, updates, patches, statuses, applies, deletions, selections, watches, builtins, schemas)
 }
 
 // widget is one with a name and a rest of its fields.
@@ -37,7 +37,7 @@ func configMap(meta, rest string) string {
 	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{` + meta + `}` + rest + `}`
 }
 
-var discovery = []play{
+var paths = []play{
 	{name: "discovery of a group", steps: []step{get(base), get("/apis/" + group), get("/apis/" + group + "/v9"), get("/apis/no.example.com/v1")}},
 	{name: "unknown paths", steps: []step{
 		get("/no"), get(base + "/namespaces/{ns}/nothings"), get(base + "/namespaces/{ns}/nothings/a"), get("/api/v1/namespaces/{ns}/nothings"),
