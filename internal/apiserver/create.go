@@ -38,7 +38,7 @@ func (s *Server) made(q *request, obj object) (object, error) {
 	if generated {
 		meta["name"] = prefix[:min(len(prefix), 58)] + s.suffix()
 	}
-	meta["uid"] = fmt.Sprintf("00000000-0000-0000-0000-%012d", s.version)
+	meta["uid"] = s.uid()
 	meta["creationTimestamp"] = now()
 	if hasGeneration(q.Resource) {
 		meta["generation"] = int64(1)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -29,7 +30,8 @@ func TestManager(t *testing.T) {
 		cfg := &rest.Config{Host: "http://in-memory", Transport: s, QPS: -1}
 		mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 			Scheme: clientgoscheme.Scheme, Logger: logr.Discard(), Metrics: server.Options{BindAddress: "0"},
-			Controller: config.Controller{SkipNameValidation: new(true)},
+			Controller:     config.Controller{SkipNameValidation: new(true)},
+			LeaderElection: true, LeaderElectionID: "leader", LeaderElectionNamespace: "ns", LeaderElectionReleaseOnCancel: true,
 		})
 		must(t, err)
 		counter := reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
@@ -41,6 +43,7 @@ func TestManager(t *testing.T) {
 			if err := mgr.GetClient().List(ctx, pods, client.InNamespace(r.Namespace), client.MatchingLabels{"app": r.Name}); err != nil {
 				return reconcile.Result{}, err
 			}
+			mgr.GetEventRecorder("counter").Eventf(deployment, nil, corev1.EventTypeNormal, "Counted", "Count", "%d pods", len(pods.Items))
 			before := deployment.DeepCopy()
 			deployment.Status.Replicas = int32(len(pods.Items))
 			return reconcile.Result{RequeueAfter: time.Hour}, mgr.GetClient().Status().Patch(ctx, deployment, client.MergeFrom(before))
@@ -57,10 +60,15 @@ func TestManager(t *testing.T) {
 		must(t, users.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", GenerateName: "web-", Labels: map[string]string{"app": "web"},
 		}}))
-		time.Sleep(2 * time.Hour) //nolint:forbidigo // in the time of the bubble
+		time.Sleep(5 * time.Minute) //nolint:forbidigo // in the time of the bubble
 		must(t, users.Get(ctx, client.ObjectKeyFromObject(deployment), deployment))
 		if got := deployment.Status.Replicas; got != 1 {
 			t.Errorf("the status has %d replicas", got)
+		}
+		told := &eventsv1.EventList{}
+		must(t, users.List(ctx, told))
+		if len(told.Items) == 0 || told.Items[0].Regarding.UID != deployment.UID {
+			t.Errorf("the events are %v", told.Items)
 		}
 		must(t, users.Delete(ctx, deployment))
 		if err := users.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); !apierrors.IsNotFound(err) {

@@ -17,6 +17,9 @@ import (
 
 func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
+// uid is that of the object that is stored next.
+func (s *Server) uid() string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", s.version+1) }
+
 // suffix is the end of a generated name.
 func (s *Server) suffix() string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"

@@ -13,7 +13,8 @@ import (
 )
 
 // Add puts objects on the server as they are: with status, finalizers, and a deletion that has begun. What is not
-// there gets a default: uid, resourceVersion, creationTimestamp (now), and generation (1). Nothing is added if there is an error.
+// there gets a default: uid, resourceVersion, creationTimestamp (now), and generation (1). Fields that their kinds do not
+// have are left out, as in all objects; nothing is validated but the metadata's types. Nothing is added if there is an error.
 func (s *Server) Add(objs ...map[string]any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,12 +81,8 @@ func (s *Server) seed(obj map[string]any) (k key, own object, err error) {
 
 // plant stores an object, with what it lacks. Its version may be its own.
 func (s *Server) plant(k key, obj object) {
-	s.version++
 	meta := metaOf(obj)
-	defaults := object{
-		"uid": fmt.Sprintf("00000000-0000-0000-0000-%012d", s.version), "creationTimestamp": now(),
-		"resourceVersion": strconv.FormatInt(s.version, 10),
-	}
+	defaults := object{"uid": s.uid(), "creationTimestamp": now(), "resourceVersion": strconv.FormatInt(s.version+1, 10)}
 	if r, _ := s.resource(k.gvr.GroupVersion(), k.gvr.Resource); hasGeneration(r) {
 		defaults["generation"] = int64(1)
 	}
@@ -98,7 +95,7 @@ func (s *Server) plant(k key, obj object) {
 		}
 	}
 	if own, err := strconv.ParseInt(text(meta, "resourceVersion"), 10, 64); err == nil {
-		s.version = max(s.version, own)
+		s.version = max(s.version+1, own)
 	}
 	s.objects[k] = obj
 	s.tell(event{"ADDED", k, s.version, obj, nil})

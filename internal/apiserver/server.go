@@ -50,11 +50,11 @@ func New(resources ...Resource) *Server {
 
 // RoundTrip answers a request.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := r.Context().Err(); err != nil {
-		return nil, err
-	}
 	if r.Body != nil {
 		defer r.Body.Close()
+	}
+	if err := r.Context().Err(); err != nil {
+		return nil, err
 	}
 	a, err := s.route(r)
 	if err != nil {
