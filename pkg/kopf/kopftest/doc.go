@@ -47,8 +47,8 @@
 //
 // # Caveats
 //
-// A cluster in memory has no schemas: it does not validate, prune, or set defaults. It has no admission, no controllers,
-// no garbage collection. What depends on these is to be tested in an [Environment].
+// A cluster in memory has schemas only of [CRDs], and those without CEL rules. It has no admission, no access control, no
+// controllers, no garbage collection. What depends on these is to be tested in an [Environment].
 //
 // [Check] crashes the operator at its writes, not between two statements of a handler: what a handler does outside of the
 // cluster is as good as done. A handler that never ends, whatever its context says, cannot be stopped: the test then ends with a panic

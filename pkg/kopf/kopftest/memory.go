@@ -30,8 +30,7 @@ func Types(scheme *runtime.Scheme) ClusterOption {
 }
 
 // CRDs names files and folders with CustomResourceDefinitions. A real server installs them. One in memory takes the
-// plurals, the scopes and the subresources from them, which it otherwise guesses by the Go types: it does not
-// validate, prune or set defaults.
+// plurals, the scopes, the subresources and the schemas from them, which otherwise are guessed by the Go types.
 func CRDs(paths ...string) ClusterOption {
 	return func(o *clusterOptions) { o.crds = append(o.crds, paths...) }
 }
