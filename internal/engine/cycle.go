@@ -21,6 +21,7 @@ type cycle struct {
 	content map[string]any // its JSON form; never changed
 	gone    bool           // it is the last state of an object that exists no more
 	parting bool           // the object goes out of sight: nobody will come back to it
+	pauses  int64          // how many there were before
 
 	// detect
 	state    *progress.State

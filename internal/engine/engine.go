@@ -33,6 +33,7 @@ type Engine struct {
 	supervisor *daemons.Supervisor // of daemons and timers
 	waker      waker
 	held       held
+	pauses     atomic.Int64 // that have begun, anywhere
 	closed     atomic.Bool // the operator has ended: nothing is written any more
 }
 

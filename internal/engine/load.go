@@ -16,7 +16,7 @@ func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, er
 	if obj == nil || err != nil {
 		return nil, err
 	}
-	c := &cycle{memory: e.memories.Recall(obj.GetUID())}
+	c := &cycle{memory: e.memories.Recall(obj.GetUID()), pauses: e.pauses.Load()}
 	return c, c.begin(obj)
 }
 

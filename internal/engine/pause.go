@@ -61,6 +61,7 @@ func (e *Engine) PauseChanged(namespace string) {
 		where = append(where, namespace)
 	}
 	if e.paused(namespace) {
+		e.pauses.Add(1)
 		e.supervisor.Pause(where...)
 		return
 	}

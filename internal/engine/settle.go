@@ -82,11 +82,15 @@ func (e *Engine) holds(obj client.Object) bool {
 }
 
 // catchUp writes what could not be written in an earlier pass: its handlers have been called, and
-// are not called again for it. It does not stand in the way of a deletion, which makes it void.
+// are not called again for it. It does not stand in the way of a deletion, which makes it void, nor
+// of what a peer has done during a pause.
 func (e *Engine) catchUp(ctx context.Context, c, unwritten *cycle) (time.Duration, error) {
 	if c.before.GetDeletionTimestamp() != nil && unwritten.reason != causation.Delete {
 		c.memory.Unwritten = nil
 		return e.awaitCache(ctx, c)
+	}
+	if overtaken, err := e.overtaken(ctx, c, unwritten); overtaken || err != nil {
+		return 0, err
 	}
 	if written, err := e.write(ctx, unwritten); err != nil || written == nil {
 		return patience, err // it is gone; the cache will say so

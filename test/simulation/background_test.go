@@ -28,12 +28,17 @@ type era struct{ from, to time.Time }
 // live runs an operator for a while.
 func live(t *testing.T, config *rest.Config, scheme *runtime.Scheme, for_ time.Duration, options ...kopf.Option) era {
 	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), for_)
+	defer stop()
+	return liveUntil(ctx, t, config, scheme, options...)
+}
+
+func liveUntil(ctx context.Context, t *testing.T, config *rest.Config, scheme *runtime.Scheme, options ...kopf.Option) era {
+	t.Helper()
 	mgr, err := manager.New(config, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
 	must(t, err)
 	must(t, kopf.SetupWithManager(mgr, options...))
 	one := era{from: time.Now()}
-	ctx, stop := context.WithTimeout(t.Context(), for_)
-	defer stop()
 	must(t, mgr.Start(ctx))
 	one.to = time.Now()
 	return one

@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+)
+
+// overtaken reports whether others have gone on with the object during a pause, so that what could not be written before
+// it is void: they have a record of their own, or have changed what was to be changed. The cycle then goes on from what they
+// have made of the object, as it would after a crash. It asks the API server: the cache may not have seen their last write.
+func (e *Engine) overtaken(ctx context.Context, c, unwritten *cycle) (bool, error) {
+	if unwritten.pauses == e.pauses.Load() {
+		return false, nil
+	}
+	live, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(c.before))
+	if err != nil || live == nil || live.GetUID() != c.before.GetUID() {
+		return false, err // if it is gone, the write will find that out
+	}
+	content, err := patching.Content(live)
+	if err != nil || e.isAsLeft(unwritten, content) {
+		unwritten.pauses = e.pauses.Load()
+		return false, err
+	}
+	log.FromContext(ctx).Info("What could not be written before the pause is dropped: somebody else has gone on with the object")
+	c.memory.Unwritten = nil
+	c.memory.Handled = c.memory.Handled || unwritten.closed() // the process has resumed the object all the same
+	for _, s := range unwritten.shares {
+		if s.level != nil {
+			s.level.stirred = true
+		}
+	}
+	c.memory.Await(live.GetResourceVersion(), patience)
+	return true, c.begin(live)
+}
+
+// isAsLeft reports whether an object has the records that it had when the handlers were called, and where they have changed
+// it, what it had, or what they want it to have.
+func (e *Engine) isAsLeft(unwritten *cycle, content map[string]any) bool {
+	if !diff.Equal(e.ours(content), e.ours(unwritten.content)) {
+		return false
+	}
+	var theirs patching.Document
+	for _, s := range unwritten.shares {
+		theirs = patching.Merged(theirs, s.doc)
+	}
+	left := theirs.Missing(content)
+	return diff.Equal(map[string]any(left.Observed(content)), map[string]any(left.Observed(unwritten.content)))
+}
+
+// ours is what of an object the framework has written: records, the baseline, the pin.
+func (e *Engine) ours(content map[string]any) map[string]any {
+	without := runtime.DeepCopyJSON(content)
+	for _, cleaner := range e.shape.Cleaners {
+		cleaner.Clear(without)
+	}
+	return patching.Between(without, content)
+}

@@ -1,0 +1,319 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// Two are operators of one widget: what the lower one has done before a pause could not be written.
+type two struct {
+	t       *testing.T
+	config  *rest.Config
+	scheme  *runtime.Scheme
+	users   client.Client
+	meeting *unstructured.Unstructured
+	obj     widget
+	link    *broken // of the lower one
+
+	mu    sync.Mutex
+	calls []string // who was called with which size
+}
+
+// A broken link does not let patches of widgets pass while it is cut, and remembers the others.
+type broken struct {
+	http.RoundTripper
+	mu     sync.Mutex
+	cut    func(path, body string) bool
+	passed []string
+}
+
+func (b *broken) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/widgets/") {
+		return b.RoundTripper.RoundTrip(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cut != nil && b.cut(r.URL.Path, string(body)) {
+		return nil, errors.New("the link is cut")
+	}
+	b.passed = append(b.passed, string(body))
+	return b.RoundTripper.RoundTrip(r)
+}
+
+func (b *broken) set(cut func(path, body string) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cut = cut
+}
+
+func everything(string, string) bool { return true }
+
+// notStatus lets the first of the two requests pass that a write with a status takes.
+func notStatus(path, _ string) bool { return !strings.HasSuffix(path, "/status") }
+
+func (b *broken) all() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.passed)
+}
+
+// meet runs the lower one of two operators, and then what the test is about.
+func meet(t *testing.T, low func(*two) *kopf.Resource[widget], act func(*two)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		config, scheme, users := newWorld(t)
+		s := &two{t: t, config: withPeerings(config), scheme: scheme, users: users, meeting: &unstructured.Unstructured{}}
+		s.meeting.SetGroupVersionKind(schema.GroupVersionKind{Group: peeringv1.Group, Version: peeringv1.Version, Kind: "KopfPeering"})
+		s.meeting.SetNamespace(namespace)
+		s.meeting.SetName("default")
+		other, err := client.New(s.config, client.Options{Scheme: scheme})
+		must(t, err)
+		must(t, other.Create(t.Context(), s.meeting))
+		s.obj = makeWidget(t, users, "one")
+		s.link = &broken{RoundTripper: s.config.Transport}
+		own := rest.CopyConfig(s.config)
+		own.Transport = s.link
+		end := s.begin(own, "low", 0, low(s))
+		wait(5 * time.Second)
+		act(s)
+		end()
+	})
+}
+
+func (s *two) begin(config *rest.Config, identity string, priority int, widgets *kopf.Resource[widget]) (end func()) {
+	ctx, stop := context.WithCancel(s.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		liveUntil(ctx, s.t, config, s.scheme, widgets, kopf.WithPeering(peering.Options{
+			Namespaces: []string{namespace}, Identity: identity, Priority: priority, Mandatory: true,
+		}))
+	}()
+	return func() { stop(); <-ended; synctest.Wait() }
+}
+
+func (s *two) called(who string, size int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, fmt.Sprintf("%s %d", who, size))
+}
+
+func (s *two) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// says is a handler that says in the status who has handled what.
+func (s *two) says(who string) kopf.Handler[widget] {
+	return func(_ context.Context, req *kopf.Request[widget]) error {
+		s.called(who, req.Object.Spec.Size)
+		req.Object.Status.Phase = fmt.Sprintf("%s %d", who, req.Object.Spec.Size)
+		return nil
+	}
+}
+
+func (s *two) resize(size int) {
+	patch(s.t.Context(), s.t, s.users, s.obj, fmt.Sprintf(`{"spec":{"size":%d}}`, size))
+	wait(5 * time.Second)
+}
+
+func (s *two) now() widget {
+	obj := s.obj.DeepCopy()
+	must(s.t, s.users.Get(s.t.Context(), client.ObjectKeyFromObject(obj), obj))
+	return obj
+}
+
+// freeze is the record of a person.
+func (s *two) freeze(status string) {
+	other, err := client.New(s.config, client.Options{Scheme: s.scheme})
+	must(s.t, err)
+	must(s.t, other.Patch(s.t.Context(), s.meeting.DeepCopy(), rawPatch(fmt.Sprintf(`{"status":{"ann":%s}}`, status))))
+	wait(5 * time.Second)
+}
+
+const frozen = `{"priority":100,"lifetime":6000}`
+
+func (s *two) expect(phase string, calls ...string) {
+	s.t.Helper()
+	if got := s.now().Status.Phase; got != phase {
+		s.t.Errorf("the status is of %q, and not of %q", got, phase)
+	}
+	if got := s.all(); !slices.Equal(got, calls) {
+		s.t.Errorf("the calls were %q, and not %q", got, calls)
+	}
+}
+
+func onUpdates(s *two, who string) *kopf.Resource[widget] {
+	return kopf.For(&v1.Widget{}).OnUpdate("update", s.says(who))
+}
+
+func lowUpdates(s *two) *kopf.Resource[widget] { return onUpdates(s, "low") }
+
+// PEER-53, PEER-55: what could not be written before a pause is not written after it over what a peer has done meanwhile,
+// whichever part of it was written.
+func TestPeersAreNotOverwrittenAfterAPause(t *testing.T) {
+	for name, cut := range map[string]func(string, string) bool{"nothing was written": everything, "the status was written": notStatus} {
+		t.Run(name, func(t *testing.T) {
+			meet(t, lowUpdates, func(s *two) {
+				s.link.set(cut)
+				s.resize(2)
+				end := s.begin(s.config, "high", 1, onUpdates(s, "high"))
+				wait(5 * time.Second)
+				s.resize(3)
+				s.link.set(nil)
+				before := len(s.link.all())
+				end()
+				wait(10 * time.Minute)
+				s.expect("high 3", "low 2", "high 2", "high 3")
+				if late := s.link.all()[before:]; len(late) > 0 {
+					t.Errorf("it was written after the pause: %s", late)
+				}
+				s.resize(4)
+				s.expect("low 4", "low 2", "high 2", "high 3", "low 4")
+			})
+		})
+	}
+}
+
+// PEER-53: if nobody has done anything meanwhile, the outcomes are written, and no handler is called again for what it has done.
+func TestOutcomesSurviveAPause(t *testing.T) {
+	for name, cut := range map[string]func(string, string) bool{"nothing was written": everything, "the status was written": notStatus} {
+		t.Run(name, func(t *testing.T) {
+			meet(t, lowUpdates, func(s *two) {
+				s.link.set(cut)
+				s.resize(2)
+				s.freeze(frozen)
+				patch(t.Context(), t, s.users, s.obj, `{"metadata":{"labels":{"by":"somebody"}}}`)
+				s.link.set(nil)
+				s.freeze("null")
+				wait(10 * time.Minute)
+				s.expect("low 2", "low 2", "low 2") // once for the size, once for the label
+			})
+		})
+	}
+}
+
+// PEER-53: a cycle that a peer has begun is continued from where the peer has left it.
+func TestCyclesOfPeersAreContinuedAfterAPause(t *testing.T) {
+	both := func(s *two, who string, fails bool) *kopf.Resource[widget] {
+		return kopf.For(&v1.Widget{}).
+			OnUpdate("first", func(ctx context.Context, req *kopf.Request[widget]) error { return s.says(who + " first")(ctx, req) }).
+			OnUpdate("second", func(_ context.Context, req *kopf.Request[widget]) error {
+				s.called(fmt.Sprint(who, " second, attempt ", req.Attempt.Number), req.Object.Spec.Size)
+				if fails {
+					return kopf.Temporary(errors.New("busy"), time.Minute)
+				}
+				return nil
+			})
+	}
+	meet(t, func(s *two) *kopf.Resource[widget] { return both(s, "low", false) }, func(s *two) {
+		s.link.set(everything)
+		s.resize(2)
+		end := s.begin(s.config, "high", 1, both(s, "high", true))
+		wait(5 * time.Second)
+		s.link.set(nil)
+		end()
+		wait(10 * time.Minute)
+		s.expect("high first 2", "low first 2", "low second, attempt 0 2", "high first 2", "high second, attempt 0 2", "low second, attempt 1 2")
+	})
+}
+
+// PEER-53: handlers without records are called again, and what they had wanted to write is not written.
+func TestLevelsAreNotOverwrittenAfterAPause(t *testing.T) {
+	levels := func(s *two, who string) *kopf.Resource[widget] {
+		return kopf.For(&v1.Widget{}).OnReconcile("level", func(_ context.Context, req *kopf.Request[widget]) error {
+			s.called(who, req.Object.Spec.Size)
+			if req.Object.Spec.Size > 1 {
+				req.Object.Status.Phase = fmt.Sprintf("%s %d", who, req.Object.Spec.Size)
+			}
+			return nil
+		})
+	}
+	meet(t, func(s *two) *kopf.Resource[widget] { return levels(s, "low") }, func(s *two) {
+		s.link.set(everything)
+		s.resize(2)
+		end := s.begin(s.config, "high", 1, levels(s, "high"))
+		wait(5 * time.Second)
+		s.resize(3)
+		s.link.set(nil)
+		end()
+		wait(10 * time.Minute)
+		if got := s.now().Status.Phase; got != "low 3" {
+			t.Errorf("the status is of %q", got)
+		}
+		for _, body := range s.link.all() {
+			if strings.Contains(body, "low 2") {
+				t.Errorf("it was written after the pause: %s", body)
+			}
+		}
+	})
+}
+
+// PEER-54: the end of a deletion that could not be written is written after the pause, unless a peer is at work on it.
+func TestDeletionsSurviveAPause(t *testing.T) {
+	deletes := func(s *two, who string, fails bool) *kopf.Resource[widget] {
+		return kopf.For(&v1.Widget{}).OnDelete("delete", func(_ context.Context, req *kopf.Request[widget]) error {
+			s.called(fmt.Sprint(who, " attempt ", req.Attempt.Number), req.Object.Spec.Size)
+			if fails {
+				return kopf.Temporary(errors.New("busy"), time.Minute)
+			}
+			return nil
+		})
+	}
+	low := func(s *two) *kopf.Resource[widget] { return deletes(s, "low", false) }
+	for name, test := range map[string]struct {
+		meanwhile func(*two)
+		calls     []string
+	}{
+		"nobody was there": {func(s *two) { s.freeze(frozen); s.link.set(nil); s.freeze("null") }, []string{"low attempt 0 1"}},
+		"a peer was at work": {func(s *two) {
+			end := s.begin(s.config, "high", 1, deletes(s, "high", true))
+			wait(5 * time.Second)
+			s.link.set(nil)
+			end()
+		}, []string{"low attempt 0 1", "high attempt 0 1", "low attempt 1 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meet(t, low, func(s *two) {
+				s.link.set(everything)
+				must(t, s.users.Delete(t.Context(), s.obj.DeepCopy()))
+				wait(5 * time.Second)
+				test.meanwhile(s)
+				wait(10 * time.Minute)
+				if err := s.users.Get(t.Context(), client.ObjectKeyFromObject(s.obj), s.obj.DeepCopy()); client.IgnoreNotFound(err) != nil || err == nil {
+					t.Errorf("the object is there: %v", err)
+				}
+				if got := s.all(); !slices.Equal(got, test.calls) {
+					t.Errorf("the calls were %q, and not %q", got, test.calls)
+				}
+			})
+		})
+	}
+}
