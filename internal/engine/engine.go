@@ -34,7 +34,7 @@ type Engine struct {
 	waker      waker
 	held       held
 	pauses     atomic.Int64 // that have begun, anywhere
-	closed     atomic.Bool // the operator has ended: nothing is written any more
+	closed     atomic.Bool  // the operator has ended: nothing is written any more
 }
 
 // New returns the engine of a kind.

@@ -41,8 +41,6 @@ type Kind struct {
 	Results []string
 	// HasStatus: the kind has the status subresource.
 	HasStatus bool
-	// OfCluster: its objects are in no namespaces.
-	OfCluster bool
 }
 
 // A Handler is one function with what it wants to be called for.

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -19,10 +21,11 @@ type Pauser interface {
 	Paused(namespace string) (paused bool, why string)
 }
 
-// held are the names that were to be handled during a pause.
+// held is what waits for the end of a pause.
 type held struct {
-	mu    sync.Mutex
-	names map[types.NamespacedName]bool
+	mu      sync.Mutex
+	names   map[types.NamespacedName]bool // that were to be handled
+	stopped map[string]bool               // namespaces in which nothing is started in the background; "": nowhere is
 }
 
 func (e *Engine) paused(namespace string) bool {
@@ -56,20 +59,59 @@ func (e *Engine) postpone(ctx context.Context, key types.NamespacedName) bool {
 // PauseChanged is to be called when a pause has begun or ended in a namespace; "" means everywhere. What runs in the background
 // is stopped, and started again. At the end of a pause every object is looked at once, first those with news.
 func (e *Engine) PauseChanged(namespace string) {
-	var where []string
-	if namespace != "" {
-		where = append(where, namespace)
-	}
-	if e.paused(namespace) {
+	begun, ended := e.affected(namespace)
+	if len(begun) > 0 {
 		e.pauses.Add(1)
-		e.supervisor.Pause(where...)
-		return
+		e.supervisor.Pause(orEverywhere(begun)...)
 	}
-	defer e.supervisor.Resume(where...)
+	if len(ended) > 0 {
+		defer e.supervisor.Resume(orEverywhere(ended)...)
+		e.lookAt(ended)
+	}
+}
+
+// affected are the namespaces in which a pause has begun or ended. Those that are watched, but that nobody tells of, as they were
+// not named to the peering, are among them: they are paused while any of the others is.
+func (e *Engine) affected(namespace string) (begun, ended []string) {
+	e.held.mu.Lock()
+	defer e.held.mu.Unlock()
+	if e.held.stopped == nil {
+		e.held.stopped = map[string]bool{}
+	}
+	all := map[string]bool{namespace: true}
+	if namespace != "" {
+		maps.Copy(all, e.held.stopped)
+		for _, obj := range e.memories.All() {
+			all[obj.GetNamespace()] = true
+		}
+	}
+	for one := range all {
+		switch paused := e.paused(one); {
+		case paused && !e.held.stopped[one]:
+			e.held.stopped[one] = true
+			begun = append(begun, one)
+		case !paused && e.held.stopped[one]:
+			delete(e.held.stopped, one)
+			ended = append(ended, one)
+		}
+	}
+	return begun, ended
+}
+
+// orEverywhere is how the supervisor is told.
+func orEverywhere(namespaces []string) []string {
+	if slices.Contains(namespaces, "") {
+		return nil
+	}
+	return namespaces
+}
+
+// lookAt has all objects of some namespaces looked at.
+func (e *Engine) lookAt(namespaces []string) {
 	e.held.mu.Lock()
 	news := map[types.NamespacedName]bool{}
 	for key := range e.held.names {
-		if !e.paused(key.Namespace) { // which may be one that nobody tells of, as it was not named
+		if !e.paused(key.Namespace) {
 			news[key] = true
 			delete(e.held.names, key)
 		}
@@ -89,7 +131,7 @@ func (e *Engine) PauseChanged(namespace string) {
 		if news[key] { // its handlers may not want it any more: that is looked at first
 			e.supervisor.StopAll(obj.GetUID(), daemons.ErrPaused)
 		}
-		if namespace != "" && key.Namespace != namespace || news[key] {
+		if orEverywhere(namespaces) != nil && !slices.Contains(namespaces, key.Namespace) || news[key] {
 			continue
 		}
 		e.memories.Wake(key)

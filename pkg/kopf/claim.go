@@ -13,13 +13,13 @@ import (
 )
 
 // claims are what the running operators of this process keep on the objects of which kinds. Two that
-// share a finalizer or a baseline would undo each other's work, for ever.
+// share a finalizer or a baseline would undo each other's work, for ever; two that share a peering object would both pause.
 var claims sync.Map
 
 type claim struct {
 	mgr  manager.Manager
 	gvk  schema.GroupVersionKind
-	mark any // a finalizer's name, or a place for the baseline
+	mark any // a finalizer's name, a place for the baseline, or the name of a peering object
 }
 
 // claim reserves the kinds for the operator, until it is released.

@@ -38,10 +38,9 @@ func (o *Operator) Healthz(*http.Request) error {
 	return errors.Join(problems...)
 }
 
-// Readyz fails while the operator is starting: until its caches and indexes are complete, and its peers are known. One that is
-// paused by others is ready. One that is
-// waiting to become the leader is ready to do so. It is a healthz.Checker, for a readiness probe:
-// mgr.AddReadyzCheck("kopf", op.Readyz).
+// Readyz fails while the operator is starting: until its caches and indexes are complete, and its peers are known; and while its
+// peering fails. One that is paused by others is ready, and so is one that is waiting to become the leader. It is a healthz.Checker,
+// for a readiness probe: mgr.AddReadyzCheck("kopf", op.Readyz).
 func (o *Operator) Readyz(*http.Request) error {
 	o.mu.Lock()
 	peers, starting := o.peering, o.started && o.syncing > 0

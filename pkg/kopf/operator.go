@@ -72,8 +72,8 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 
 // SetupWithManager declares an operator, validates it, and adds it to the manager, with its checks: liveness
 // ([Operator.Healthz]) and readiness ([Operator.Readyz]), as "kopf-<kind>" with the names of its kinds, and its probes, if it has any, on the
-// metrics server (see [Operator.ServeProbes]), and what its peering says at /kopf/peering. A second operator of one manager is to be added by
-// mgr.Add(kopf.New(...)) if its probes get into the way of the first.
+// metrics server (see [Operator.ServeProbes]), and what its peering says (see [Operator.ServePeering]). A second operator of one manager is
+// to be added by mgr.Add(kopf.New(...)) if its probes or its peering get into the way of the first.
 func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	o := New(mgr, opts...)
 	if err := o.Validate(); err != nil {
@@ -88,7 +88,7 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 		}
 	}
 	if o.peers != nil {
-		if err := mgr.AddMetricsServerExtraHandler("/kopf/peering", o.servePeering()); err != nil {
+		if err := mgr.AddMetricsServerExtraHandler("/kopf/peering", o.ServePeering()); err != nil {
 			return err
 		}
 	}

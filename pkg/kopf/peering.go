@@ -1,11 +1,15 @@
 package kopf
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
 // WithPeering lets the operator know of others, in Go or in Python: of those that share a peering object (KopfPeering or
@@ -31,19 +35,47 @@ func WithPeering(options peering.Options) Option {
 	})
 }
 
-// joins makes the operator one of the peers; nil if it is alone.
-func (o *Operator) joins() (*peering.Peering, error) {
+// joins makes the operator one of the peers, until it leaves; nil if it is alone.
+func (o *Operator) joins() (p *peering.Peering, leave func(), err error) {
 	if o.peers == nil || o.peers.Standalone {
-		return nil, nil
+		return nil, func() {}, nil
 	}
-	p, err := peering.New(o.mgr, *o.peers)
-	if err != nil {
-		return nil, err
+	if leave, err = o.meet(); err != nil {
+		return nil, nil, err
+	}
+	if p, err = peering.New(o.mgr, *o.peers); err != nil {
+		leave()
+		return nil, nil, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.peering = p
-	return p, nil
+	return p, leave, nil
+}
+
+// meet reserves the peering objects for the operator: another one of the same manager would be its peer, and both would pause.
+func (o *Operator) meet() (leave func(), err error) {
+	name, namespaces := cmp.Or(o.peers.Name, peering.DefaultName), o.peers.Namespaces
+	kind := peeringv1.GroupVersion.WithKind("KopfPeering")
+	if len(namespaces) == 0 {
+		kind.Kind, namespaces = "ClusterKopfPeering", []string{""}
+	}
+	var mine []claim
+	leave = func() {
+		for _, c := range mine {
+			claims.Delete(c)
+		}
+	}
+	for _, namespace := range namespaces {
+		c := claim{o.mgr, kind, types.NamespacedName{Namespace: namespace, Name: name}}
+		if _, taken := claims.LoadOrStore(c, true); taken {
+			leave()
+			return nil, fmt.Errorf("the operator cannot start:\nWithPeering: another operator of this manager has the same %s %q: "+
+				"they would be peers, and pause for each other; put the handlers into one operator, or give one of them another Name", kind.Kind, name)
+		}
+		mine = append(mine, c)
+	}
+	return leave, nil
 }
 
 // obey has the engines know of all pauses, those that have begun already included.
@@ -51,9 +83,6 @@ func obey(p *peering.Peering, namespaces []string, engines []*engine.Engine) (st
 	tell := func(namespace string) {
 		for _, e := range engines {
 			e.PauseChanged(namespace)
-			if namespace != "" && e.OfCluster {
-				e.PauseChanged("")
-			}
 		}
 	}
 	if len(namespaces) == 0 {
@@ -66,8 +95,10 @@ func obey(p *peering.Peering, namespaces []string, engines []*engine.Engine) (st
 	return stop
 }
 
-// servePeering answers with what the peering says.
-func (o *Operator) servePeering() http.Handler {
+// ServePeering answers with whether the operator is paused, and why; with status 503 if it is not ready because of that (see
+// [Operator.Readyz]). [SetupWithManager] puts it on the manager's metrics server, under /kopf/peering; for an operator that is added
+// otherwise: mgr.AddMetricsServerExtraHandler("/kopf/peering", operator.ServePeering()).
+func (o *Operator) ServePeering() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.mu.Lock()
 		p := o.peering

@@ -70,10 +70,11 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	settings.Client, settings.Cache, settings.Live = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
 	settings.Log = o.mgr.GetLogger()
 	settings.Recorder = o.mgr.GetEventRecorder(recorderName)
-	peers, err := o.joins()
+	peers, leave, err := o.joins()
 	if err != nil {
 		return err
 	}
+	defer leave()
 	if peers != nil {
 		settings.Pause = peers
 	}
@@ -152,7 +153,7 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind) (namespace
 		if served {
 			problems = append(problems, o.checkSchema(ctx, client, kinds[i].GVK))
 		}
-		kinds[i].HasStatus, kinds[i].OfCluster = hasStatus, !inNamespaces
+		kinds[i].HasStatus = hasStatus
 		namespaced = append(namespaced, inNamespaces)
 	}
 	if err := errors.Join(problems...); err != nil {

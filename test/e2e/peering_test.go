@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -44,6 +48,16 @@ func (l *laptop) goes(ctx context.Context) {
 	GinkgoHelper()
 	_, err := l.Resume(ctx, l.target, "laptop")
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// accompanies is a daemon that notes its beginning and its end.
+func accompanies[T client.Object](seen *calls) kopf.Handler[T] {
+	return func(ctx context.Context, req *kopf.Request[T]) error {
+		seen.notef("begins for %s", req.Object.GetName())
+		<-ctx.Done()
+		seen.notef("ends for %s: %v", req.Object.GetName(), context.Cause(ctx))
+		return nil
+	}
 }
 
 var _ = Describe("Operators among peers", func() {
@@ -198,7 +212,7 @@ var _ = Describe("Operators among peers", func() {
 		Eventually(func() int { return seen.count("begins in " + one) }).Should(Equal(3))
 	}, SpecTimeout(minute))
 
-	It("lose nothing in namespaces that were not named, though they are watched (PEER-33)", func(ctx context.Context) {
+	It("start nothing in namespaces that were not named, though they are watched, while any other is paused, and lose nothing (PEER-33, PEER-51)", func(ctx context.Context) {
 		named, other, seen := newNamespace(ctx), newNamespace(ctx), &calls{}
 		peer := newLaptop(ctx, named)
 		mgr, err := manager.New(cp.Config, manager.Options{
@@ -214,18 +228,140 @@ var _ = Describe("Operators among peers", func() {
 			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("creates %s", req.Object.Name)
 				return nil
-			}),
+			}).
+			Daemon("daemon", accompanies[W](seen)),
 			with(named)))).To(Succeed())
 		create(ctx, widget(other, "first"))
 		launch(mgr, &logBook{})
-		Eventually(seen.all).Should(ContainElement("creates first"))
+		Eventually(seen.all).Should(ContainElements("creates first", "begins for first"))
 		peer.comes(ctx)
-		Eventually(func() float64 { return metric("kopf_paused", map[string]string{"namespace": named}) }).Should(BeEquivalentTo(1))
+		Eventually(seen.all).Should(ContainElement("ends for first: " + kopf.ErrPaused.Error()))
 		create(ctx, widget(other, "second"))
 		Eventually(seen.all).Should(ContainElement("sees second"))
-		Consistently(seen.all).ShouldNot(ContainElement("creates second"), "it waits while any namespace is paused")
+		Consistently(seen.all).ShouldNot(Or(ContainElement("creates second"), ContainElement("begins for second")))
 		peer.goes(ctx)
-		Eventually(seen.all).Should(ContainElement("creates second"))
+		Eventually(seen.all).Should(ContainElements("creates second", "begins for second"))
+		Eventually(func() int { return seen.count("begins for first") }).Should(Equal(2))
+		Consistently(func() int { return seen.count("creates first") }).Should(Equal(1))
+	}, SpecTimeout(minute))
+
+	It("for namespaces start nothing for objects of the cluster while any namespace is paused (PEER-33, PEER-51)", func(ctx context.Context) {
+		one, two, seen := newNamespace(ctx), newNamespace(ctx), &calls{}
+		peers := []*laptop{newLaptop(ctx, one), newLaptop(ctx, two)}
+		start(one, options(kopf.For(&corev1.Namespace{}).
+			OnUpdate("update", func(_ context.Context, req *kopf.Request[*corev1.Namespace]) error {
+				seen.notef("updates %s", req.Object.Labels["of"])
+				return nil
+			}, kopf.Label("of", kopf.Present)).
+			Daemon("daemon", accompanies[*corev1.Namespace](seen), kopf.Label("of", kopf.Equal(one))), with(one, two)))
+		label := func(value string) {
+			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"of":%q}}}`, value))
+			Expect(k8s.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: two}}, patch)).To(Succeed())
+		}
+		begun := func() int { return seen.count("begins for " + two) }
+		label(one)
+		Eventually(begun).Should(Equal(1))
+		for _, peer := range peers {
+			peer.comes(ctx)
+			Eventually(func() int { return seen.count("ends for " + two + ": " + kopf.ErrPaused.Error()) }).Should(Equal(1))
+		}
+		peers[0].goes(ctx)
+		Consistently(begun).Should(Equal(1), "the other one is there")
+		peers[1].goes(ctx)
+		Eventually(begun).Should(Equal(2))
+		label("") // no business of anybody, or the namespace could not be removed
+		Eventually(func() int { return seen.count("ends for " + two + ": " + kopf.ErrFilteredOut.Error()) }).Should(Equal(1))
+	}, SpecTimeout(minute))
+
+	It("say how they are to who asks; level-triggered handlers wait, probes are answered (PEER-52, B-52)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		mgr := newManager(ns, &logBook{})
+		op := kopf.New(mgr,
+			kopf.For(&v1.Widget{}).OnReconcile("level", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("level %d", req.Object.Spec.Size)
+				return nil
+			}),
+			kopf.OnProbe("seen", func(context.Context) (any, error) { return len(seen.all()), nil }), with(ns))
+		Expect(mgr.Add(op)).To(Succeed())
+		ask := func(handler http.Handler) func() string {
+			return func() string {
+				answer := httptest.NewRecorder()
+				handler.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+				return fmt.Sprint(answer.Code, " ", answer.Body)
+			}
+		}
+		says := ask(op.ServePeering())
+		Expect(says()).To(Equal("200 the operator does not run here, or is standalone\n"))
+		w := widget(ns, "w")
+		create(ctx, w)
+		launch(mgr, &logBook{})
+		Eventually(says).Should(And(HavePrefix("503 namespace "+ns+": paused: "), ContainSubstring("create it with kubectl")))
+		other := newLaptop(ctx, ns)
+		Eventually(says).Should(HavePrefix("200 namespace " + ns + ": works: "))
+		Eventually(seen.all).Should(Equal([]string{"level 1"}))
+		other.comes(ctx)
+		Eventually(says).Should(HavePrefix("200 namespace " + ns + `: paused: "laptop" (priority 666) has precedence over our priority 0`))
+		Expect(op.Readyz(nil)).To(Succeed())
+		edit(ctx, w, func(w W) { w.Spec.Size = 2 })
+		Consistently(seen.all).Should(Equal([]string{"level 1"}))
+		Expect(ask(op.ServeProbes())()).To(MatchRegexp(`^200 {"seen":1}`))
+		other.goes(ctx)
+		Eventually(seen.all).Should(Equal([]string{"level 1", "level 2"}))
+		Consistently(seen.all).Should(HaveLen(2))
+	}, SpecTimeout(minute))
+
+	It("of one priority all pause, and say what to do; or elect one of them (PEER-32, PEER-35, B-53)", func(ctx context.Context) {
+		for _, tie := range []peering.Tie{peering.PauseAll, peering.Elect} {
+			ns, seen := newNamespace(ctx), &calls{}
+			newLaptop(ctx, ns)
+			var all []*running
+			var says []func() string
+			for _, name := range []string{"b", "a"} {
+				mgr := newManager(ns, &logBook{})
+				op := kopf.New(mgr, kopf.For(&v1.Widget{}).OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
+					seen.notef("%s creates %s", name, req.Object.Name)
+					return nil
+				}), kopf.WithPeering(peering.Options{Identity: name, Namespaces: []string{ns}, Mandatory: true, Tie: tie}))
+				Expect(mgr.Add(op)).To(Succeed())
+				all = append(all, launch(mgr, &logBook{}))
+				says = append(says, func() string {
+					answer := httptest.NewRecorder()
+					op.ServePeering().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+					return answer.Body.String()
+				})
+				Eventually(says[len(says)-1]).ShouldNot(Or(ContainSubstring("not been looked at"), ContainSubstring("does not run")))
+			}
+			if tie == peering.PauseAll {
+				Eventually(says[0]).Should(ContainSubstring("give one of us another priority"))
+				Eventually(says[1]).Should(ContainSubstring("give one of us another priority"))
+			} else {
+				Eventually(says[1]).Should(ContainSubstring("we are not the one to work"))
+			}
+			create(ctx, widget(ns, "one"))
+			if tie == peering.PauseAll {
+				Consistently(seen.all).Should(BeEmpty())
+			} else {
+				Eventually(seen.all).Should(Equal([]string{"b creates one"}))
+			}
+			all[0].stop()
+			create(ctx, widget(ns, "two"))
+			Eventually(seen.all).Should(ContainElement("a creates two"))
+			if tie == peering.PauseAll {
+				Eventually(seen.all).Should(ConsistOf("a creates one", "a creates two"))
+			} else {
+				Consistently(seen.all).Should(Equal([]string{"b creates one", "a creates two"}))
+			}
+			all[1].stop()
+		}
+	}, SpecTimeout(minute))
+
+	It("are not two in one manager: they would pause for each other", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		newLaptop(ctx, ns)
+		mgr := newManager(ns, &logBook{})
+		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).OnEvent("spy", ok[W](&calls{}, "spy")), with(ns)))).To(Succeed())
+		Expect(mgr.Add(kopf.New(mgr, kopf.For(&corev1.ConfigMap{}).OnEvent("spy", ok[*corev1.ConfigMap](&calls{}, "spy")), with(ns)))).To(Succeed())
+		Expect(mgr.Start(ctx)).To(MatchError(ContainSubstring(`another operator of this manager has the same KopfPeering "default"`)))
 	}, SpecTimeout(minute))
 
 	It("that have to have peers wait for the peering object, and say what to create (PEER-43)", func(ctx context.Context) {

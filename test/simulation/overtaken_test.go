@@ -224,7 +224,7 @@ func TestOutcomesSurviveAPause(t *testing.T) {
 func TestCyclesOfPeersAreContinuedAfterAPause(t *testing.T) {
 	both := func(s *two, who string, fails bool) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).
-			OnUpdate("first", func(ctx context.Context, req *kopf.Request[widget]) error { return s.says(who + " first")(ctx, req) }).
+			OnUpdate("first", func(ctx context.Context, req *kopf.Request[widget]) error { return s.says(who+" first")(ctx, req) }).
 			OnUpdate("second", func(_ context.Context, req *kopf.Request[widget]) error {
 				s.called(fmt.Sprint(who, " second, attempt ", req.Attempt.Number), req.Object.Spec.Size)
 				if fails {
