@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,10 +47,10 @@ func TestMistakes(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for args, part := range map[string]string{
 		"freeze":                       `required flag(s) "lifetime" not set`,
+		"freeze --dev -p high":         "invalid argument",
 		"freeze -t soon":               "use seconds, such as 600, or a duration",
 		"freeze -t 0":                  "give at least one second",
 		"freeze -t -5":                 "give at least one second",
-		"freeze -t 60 --dev -p 5":      "leave one of them out",
 		"freeze -t 60 -p high":         "invalid argument",
 		"freeze -t 60 extra":           `unknown command "extra"`,
 		"list -o xml":                  "use table, json or yaml",
@@ -62,6 +63,31 @@ func TestMistakes(t *testing.T) {
 		if out, err := kopf(t, append([]string{"peers"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v, and not %s\n%s", args, err, part, out)
 		}
+	}
+}
+
+// CLI-01: variables are as good as flags, also where they are wrong.
+func TestMistakesInVariables(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for variable, part := range map[string]string{
+		"LIFETIME=soon":    "the variable KOPF_FREEZE_LIFETIME: invalid argument \"soon\"",
+		"LIFETIME=0":       "give at least one second",
+		"PRIORITY=high":    "the variable KOPF_FREEZE_PRIORITY",
+		"DEV=perhaps":      "the variable KOPF_FREEZE_DEV",
+		"CLUSTERWIDE=true": "exclude each other", // CLI-02
+		"LIFETIME=":        `required flag(s) "lifetime" not set`,
+	} {
+		t.Run(variable, func(t *testing.T) {
+			name, value, _ := strings.Cut(variable, "=")
+			args := []string{"peers", "freeze", "-n", "a"}
+			if name != "LIFETIME" {
+				args = append(args, "-t", "60")
+			}
+			t.Setenv("KOPF_FREEZE_"+name, value)
+			if out, err := kopf(t, args...); err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%v, and not %s\n%s", err, part, out)
+			}
+		})
 	}
 }
 
@@ -150,6 +176,37 @@ func TestCommandsOnAServer(t *testing.T) {
 	if len(objects) != 1 || len(objects[0].Peers) != 1 || objects[0].Peers[0].Identity != "x" || *objects[0].Peers[0].Lifetime != 3600 {
 		t.Errorf("PEER-61: %+v", objects)
 	}
+
+	// CLI-01, CLI-03: from the environment; flags count more, and the one for developers most.
+	t.Run("variables", func(t *testing.T) {
+		for name, value := range map[string]string{
+			"KOPF_FREEZE_ID": "y", "KOPF_FREEZE_LIFETIME": "30", "KOPF_FREEZE_PRIORITY": "7", "KOPF_FREEZE_DEV": "false", "KOPF_FREEZE_MESSAGE": "why",
+			"KOPF_FREEZE_PEERING": "default", "KOPF_FREEZE_NAMESPACES": "team-a  team-b", "KOPF_FREEZE_CLUSTERWIDE": "false",
+			"KOPF_RESUME_ID": "y", "KOPF_RESUME_NAMESPACES": "team-?", "KOPF_LIST_NAMESPACES": "*",
+		} {
+			t.Setenv(name, value)
+		}
+		y := func() (all []string) {
+			var objects []shown
+			must(t, json.Unmarshal([]byte(mustRun(t, "peers", "list", "-o", "json")), &objects))
+			for _, o := range objects {
+				for _, p := range o.Peers {
+					all = append(all, fmt.Sprint(o.Namespace, " ", p.Identity, " ", *p.Priority, " ", *p.Lifetime, " ", p.Message))
+				}
+			}
+			return all
+		}
+		for args, want := range map[string]string{"": "7 30 why", "-p 8 -t 40": "8 40 why", "-p 8 --dev -m so": "666 30 so"} {
+			mustRun(t, append([]string{"peers", "freeze"}, strings.Fields(args)...)...)
+			if diff := cmp.Diff([]string{"team-a y " + want, "team-b y " + want}, y()); diff != "" {
+				t.Errorf("CLI-01: %s: %s", args, diff)
+			}
+		}
+		mustRun(t, "peers", "resume")
+		if left := y(); len(left) > 0 {
+			t.Errorf("CLI-01: %v", left)
+		}
+	})
 
 	// PEER-62: in all namespaces that match; in the others nothing.
 	mustRun(t, "peers", "freeze", "-t", "60", "-i", "me", "-n", "team-*")

@@ -21,7 +21,10 @@ func newPeers() *cobra.Command {
 		Short: "Operators that know of each other",
 		Long: `Operators that share a peering object know of each other by their records in it. The one with the
 highest priority works, the others pause. A person can have a record there, too: then all operators of a
-lower priority pause, until its lifetime is over, or until it is removed.`,
+lower priority pause, until its lifetime is over, or until it is removed.
+
+What is not given by flags is taken from variables: KOPF_FREEZE_PRIORITY for --priority of freeze, KOPF_RESUME_ID for
+--id of resume, KOPF_LIST_NAMESPACES, with spaces between the names, for --namespace of list, and so on.`,
 	}
 	cmd.AddCommand(newList(), newFreeze(), newResume())
 	return cmd
@@ -37,7 +40,8 @@ func newList() *cobra.Command {
   kopf peers list
   # Those of all namespaces of a team, for a script:
   kopf peers list -n 'team-*' -o json`,
-		Args: cobra.NoArgs,
+		Args:    cobra.NoArgs,
+		PreRunE: fromEnvironment,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd, where, form, func(ctx context.Context, c *peering.Client, target peering.Target) ([]peering.Object, error) {
 				return c.List(ctx, target)
@@ -64,12 +68,10 @@ or until it is removed by "resume".`,
   kopf peers freeze --lifetime 1h --message "moving the databases"
   # Operators of developers, too, in one namespace:
   kopf peers freeze -n shop --priority 1000 --lifetime 600`,
-		Args: cobra.NoArgs,
+		Args:    cobra.NoArgs,
+		PreRunE: fromEnvironment,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dev {
-				if cmd.Flags().Changed("priority") {
-					return fmt.Errorf("--dev is --priority=%d: leave one of them out", peering.DevPriority)
-				}
 				record.Priority = peering.DevPriority
 			}
 			if record.Lifetime < time.Second {
@@ -84,7 +86,7 @@ or until it is removed by "resume".`,
 	form.bind(cmd.Flags())
 	bindIdentity(cmd, &identity)
 	cmd.Flags().IntVarP(&record.Priority, "priority", "p", defaultFreeze, "operators of a lower priority pause, and those of the same one")
-	cmd.Flags().BoolVar(&dev, "dev", false, fmt.Sprintf("the same as --priority=%d", peering.DevPriority))
+	cmd.Flags().BoolVar(&dev, "dev", false, fmt.Sprintf("the same as --priority=%d, whatever that is", peering.DevPriority))
 	cmd.Flags().VarP((*lifetime)(&record.Lifetime), "lifetime", "t", "for how long, such as 600 (seconds), 10m or 1h (required)")
 	cmd.Flags().StringVarP(&record.Message, "message", "m", "", "why, for people who wonder; operators tell it")
 	if err := cmd.MarkFlagRequired("lifetime"); err != nil {
@@ -105,7 +107,8 @@ func newResume() *cobra.Command {
   kopf peers resume
   # After somebody else's, whose identity "list" has shown:
   kopf peers resume --id ann@laptop`,
-		Args: cobra.NoArgs,
+		Args:    cobra.NoArgs,
+		PreRunE: fromEnvironment,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd, where, form, func(ctx context.Context, c *peering.Client, target peering.Target) ([]peering.Object, error) {
 				return c.Resume(ctx, target, who(identity))

@@ -15,7 +15,7 @@ import (
 //	--standalone      no peers, whatever else is set
 //	--namespace NAME  a namespace to be served; several: repeat it, or use commas
 //
-// Of --priority and --dev, the last one counts. The first --namespace replaces the Namespaces that were set before.
+// Of --priority and --dev, the latter counts. The first --namespace replaces the Namespaces that were set before.
 //
 // kopf: the options of "kopf run".
 func (o *Options) BindFlags(fs *flag.FlagSet) {
@@ -26,11 +26,12 @@ func (o *Options) BindFlags(fs *flag.FlagSet) {
 		o.Name, o.Mandatory = name, true
 		return nil
 	})
-	fs.IntVar(&o.Priority, "priority", o.Priority, "priority among the operators of the peering object: the highest works, the others pause")
-	fs.BoolFunc("dev", fmt.Sprintf("the priority of a developer, the same as --priority=%d", DevPriority), func(text string) error {
+	priority := &priorityFlag{priority: &o.Priority}
+	fs.Var(priority, "priority", "priority among the operators of the peering object, a `number`: the highest works, the others pause")
+	fs.BoolFunc("dev", fmt.Sprintf("the priority of a developer, the same as --priority=%d, whatever that is", DevPriority), func(text string) error {
 		dev, err := strconv.ParseBool(text)
 		if dev {
-			o.Priority = DevPriority
+			o.Priority, priority.dev = DevPriority, true
 		}
 		return err
 	})
@@ -43,4 +44,29 @@ func (o *Options) BindFlags(fs *flag.FlagSet) {
 		o.Namespaces = append(o.Namespaces, strings.Split(names, ",")...)
 		return nil
 	})
+}
+
+// A priorityFlag is a number that stays as it is after --dev.
+type priorityFlag struct {
+	priority *int
+	dev      bool
+}
+
+func (p *priorityFlag) String() string {
+	if p.priority == nil {
+		return "" // the zero value, of which the flags ask that
+	}
+	return strconv.Itoa(*p.priority)
+}
+
+// Set implements [flag.Value].
+func (p *priorityFlag) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return fmt.Errorf("use an integer")
+	}
+	if !p.dev {
+		*p.priority = n
+	}
+	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// PEER-43, PEER-45, PEER-40, PEER-44: the flags of the ecosystem.
+// PEER-43, PEER-45, PEER-40, PEER-44, CLI-03: the flags of the ecosystem.
 func TestFlags(t *testing.T) {
 	for args, want := range map[string]peering.Options{
 		"":                              {Priority: 3, Namespaces: []string{"preset"}},
@@ -20,7 +20,7 @@ func TestFlags(t *testing.T) {
 		"--priority=-7":                 {Priority: -7, Namespaces: []string{"preset"}},
 		"--dev":                         {Priority: 666, Namespaces: []string{"preset"}}, // PEER-45
 		"--dev=false":                   {Priority: 3, Namespaces: []string{"preset"}},
-		"--dev --priority=1":            {Priority: 1, Namespaces: []string{"preset"}},
+		"--dev --priority=1":            {Priority: 666, Namespaces: []string{"preset"}}, // CLI-03
 		"--priority=1 --dev":            {Priority: 666, Namespaces: []string{"preset"}},
 		"--standalone --dev":            {Priority: 666, Namespaces: []string{"preset"}, Standalone: true},
 		"--namespace=a --namespace b,c": {Priority: 3, Namespaces: []string{"a", "b", "c"}},
@@ -46,6 +46,69 @@ func TestFlags(t *testing.T) {
 	// PEER-43: a name that is set by the program is not mandatory for that.
 	if (peering.Options{Name: "ours"}).Mandatory {
 		t.Error("it is")
+	}
+}
+
+// The help tells the default.
+func TestHelpOfFlags(t *testing.T) {
+	o := peering.Options{Priority: -3}
+	fs := flag.NewFlagSet("test", flag.ContinueOnError)
+	var help strings.Builder
+	fs.SetOutput(&help)
+	o.BindFlags(fs)
+	fs.PrintDefaults()
+	for _, part := range []string{"-priority number", "(default -3)", "the same as --priority=666"} {
+		if !strings.Contains(help.String(), part) {
+			t.Errorf("the help has no %q:\n%s", part, help.String())
+		}
+	}
+}
+
+// CLI-01, CLI-02, PEER-43: what was the environment of an operator in Python.
+func TestEnvironment(t *testing.T) {
+	read := func(t *testing.T, variables string) (peering.Options, error) {
+		t.Helper()
+		for _, name := range []string{"PEERING", "PRIORITY", "DEV", "STANDALONE", "NAMESPACES", "NAMESPACE", "CLUSTERWIDE"} {
+			t.Setenv("KOPF_RUN_"+name, "")
+		}
+		for one := range strings.SplitSeq(variables, ";") {
+			name, value, _ := strings.Cut(one, "=")
+			t.Setenv("KOPF_RUN_"+name, value)
+		}
+		o := peering.Options{Priority: 3, Namespaces: []string{"preset"}}
+		err := o.ReadEnvironment()
+		return o, err
+	}
+	for variables, want := range map[string]peering.Options{
+		"PEERING=":                         {Priority: 3, Namespaces: []string{"preset"}},
+		"PEERING=ours":                     {Priority: 3, Namespaces: []string{"preset"}, Name: "ours", Mandatory: true}, // PEER-43
+		"PRIORITY=-7":                      {Priority: -7, Namespaces: []string{"preset"}},
+		"PRIORITY=7;DEV=yes":               {Priority: 666, Namespaces: []string{"preset"}}, // CLI-03
+		"DEV=0;STANDALONE=On":              {Priority: 3, Namespaces: []string{"preset"}, Standalone: true},
+		"NAMESPACES= a  b ":                {Priority: 3, Namespaces: []string{"a", "b"}},
+		"NAMESPACE=c":                      {Priority: 3, Namespaces: []string{"c"}},
+		"NAMESPACES=a b;NAMESPACE=c":       {Priority: 3, Namespaces: []string{"a", "b", "c"}},
+		"CLUSTERWIDE=true":                 {Priority: 3},
+		"CLUSTERWIDE=false;NAMESPACES=a":   {Priority: 3, Namespaces: []string{"a"}},
+		"STANDALONE=false;CLUSTERWIDE=off": {Priority: 3, Namespaces: []string{"preset"}},
+	} {
+		t.Run(variables, func(t *testing.T) {
+			got, err := read(t, variables)
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("%v (-want +got)\n%s", err, diff)
+			}
+		})
+	}
+	for variables, part := range map[string]string{
+		"PRIORITY=high":                 `KOPF_RUN_PRIORITY is "high": use an integer`,
+		"DEV=perhaps":                   `KOPF_RUN_DEV is "perhaps": use true or false`,
+		"CLUSTERWIDE=true;NAMESPACES=a": "exclude each other", // CLI-02
+	} {
+		t.Run(variables, func(t *testing.T) {
+			if _, err := read(t, variables); err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%v, and not %s", err, part)
+			}
+		})
 	}
 }
 
