@@ -23,12 +23,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
 // The child process is this test binary with these variables: an operator that can be killed.
 const (
 	childEnv   = "KOPF_PEERING_CHILD"       // its options, as JSON
 	childLease = "KOPF_PEERING_CHILD_LEASE" // the name of its lease, if it has one
+	childHaste = "KOPF_PEERING_CHILD_HASTE" // if it is set, the lease is a short one
+)
+
+// A short lease: a fifth of the default, and a quarter of the default between two looks at it.
+const (
+	shortLease, shortRenewal = 3 * time.Second, 2 * time.Second
+	shortRetry               = 500 * time.Millisecond
 )
 
 func child() int {
@@ -38,10 +46,14 @@ func child() int {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	must(err)
 	lease := os.Getenv(childLease)
-	mgr, err := manager.New(config, manager.Options{
+	managed := manager.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
 		LeaderElection: lease != "", LeaderElectionID: lease, LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
-	})
+	}
+	if os.Getenv(childHaste) != "" {
+		managed.LeaseDuration, managed.RenewDeadline, managed.RetryPeriod = new(shortLease), new(shortRenewal), new(shortRetry)
+	}
+	mgr, err := manager.New(config, managed)
 	must(err)
 	p, err := peering.New(mgr, options)
 	must(err)
@@ -49,7 +61,7 @@ func child() int {
 	go func() {
 		for last := ""; ; <-time.After(5 * time.Millisecond) {
 			if now := p.Describe(); now != last {
-				fmt.Println(now) // one line: it serves the cluster
+				fmt.Println(strings.ReplaceAll(now, "\n", "; ")) // there is one line for each namespace
 				last = now
 			}
 		}
@@ -142,6 +154,44 @@ var _ = Describe("Processes", func() {
 		Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"low"}), "PEER-31")
 	}, SpecTimeout(time.Minute))
 
+	It("follow each other in a chain of three, whether the first one leaves or is killed (PEER-30, PEER-31, PEER-32)", func(ctx context.Context) {
+		at := cluster(ctx)
+		begin := func(i int) *process {
+			return launch(peering.Options{Name: at.name, Identity: fmt.Sprint("p", i), Priority: i, Lifetime: 4 * time.Second})
+		}
+		all := []*process{begin(0), begin(1), begin(2)}
+		Eventually(all[0].is).Should(isPaused())
+		Eventually(all[1].is).Should(pausedBecause(`"p2" (priority 2) has`))
+		Eventually(all[2].is).Should(HavePrefix("works"))
+		before := time.Now()
+		Expect(all[2].Process.Kill()).To(Succeed())
+		Eventually(all[1].is).Should(HavePrefix("works"))
+		Expect(all[1].since().Sub(before)).To(BeNumerically("<", 4500*time.Millisecond))
+		Eventually(all[0].is).Should(pausedBecause(`"p1" (priority 1) has`))
+		Expect(all[1].Process.Signal(syscall.SIGTERM)).To(Succeed())
+		Eventually(all[0].is).Should(HavePrefix("works"))
+		Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"p0"}))
+	}, SpecTimeout(time.Minute))
+
+	It("are paused in the namespaces alone where there is a conflict, and leave records as they are that they do not understand (PEER-06, PEER-33)", func(ctx context.Context) {
+		one, two, name := newNamespace(ctx), newNamespace(ctx), unique()
+		at := where{v1.Group, one, name}.create(ctx)
+		where{v1.Group, two, name}.create(ctx)
+		at.patch(ctx, `{"status": {"text": "x", "list": [1, {"a": null}], "bad": {"priority": "high"}}}`)
+		strange, err := json.Marshal(at.status(ctx))
+		Expect(err).NotTo(HaveOccurred())
+		low := launch(peering.Options{Name: name, Identity: "low", Namespaces: []string{one, two}, Mandatory: true})
+		Eventually(low.is).Should(MatchRegexp("namespace %s: works: .*; namespace %s: works: ", one, two))
+		high := launch(peering.Options{Name: name, Identity: "high", Priority: 1, Namespaces: []string{one}, Mandatory: true})
+		Eventually(low.is).Should(MatchRegexp(`namespace %s: paused: "high" \(priority 1\) has .*; namespace %s: works: `, one, two))
+		Eventually(high.is).Should(HavePrefix("namespace " + one + ": works"))
+		for _, p := range []*process{high, low} {
+			Expect(p.Process.Signal(syscall.SIGTERM)).To(Succeed())
+			Eventually(p.exited).Should(BeClosed())
+		}
+		Expect(json.Marshal(at.status(ctx))).To(MatchJSON(strange))
+	}, SpecTimeout(time.Minute))
+
 	It("all pause if they are equal, and say so (PEER-35)", func(ctx context.Context) {
 		at := cluster(ctx)
 		var all []*process
@@ -194,4 +244,33 @@ var _ = Describe("Processes", func() {
 		Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
 		Eventually(func() []string { return at.identities(ctx) }).Should(ConsistOf(HavePrefix("new")))
 	}, SpecTimeout(2*time.Minute))
+
+	// The next one looks at the lease each retry period or up to 2.2 of them. The lease has to be as it is for its duration
+	// since the next one has seen it first; and then the record, if it is that of another identity.
+	DescribeTable("go on after the crash of a leader, with a gap that is bounded (MIG-09, PEER-36)",
+		func(ctx context.Context, shared bool, least, most time.Duration) {
+			at := cluster(ctx)
+			replica := func(identity string) *process {
+				if shared {
+					identity = "deployment"
+				}
+				return launch(peering.Options{Name: at.name, Identity: identity, Lifetime: 3 * time.Second}, childLease+"="+at.name, childHaste+"=yes")
+			}
+			leader := replica("one")
+			Eventually(leader.is).Should(HavePrefix("works"))
+			next := replica("two")
+			Eventually(next.is).Should(pausedBecause("stands by"))
+			Consistently(next.is).WithTimeout(shortLease).Should(pausedBecause("stands by"), "the lease is renewed")
+
+			killed := time.Now()
+			Expect(leader.Process.Kill()).To(Succeed())
+			Eventually(next.is).Should(HavePrefix("works"))
+			gap := next.since().Sub(killed)
+			AddReportEntry("gap", gap.String())
+			Expect(gap).To(And(BeNumerically(">", least), BeNumerically("<", most+time.Second)))
+			Eventually(func() []string { return at.identities(ctx) }).Should(HaveLen(1))
+		},
+		Entry("if the replicas share an identity", true, shortLease-shortRetry, shortLease+shortRetry*22/5, SpecTimeout(time.Minute)),
+		Entry("if each has its own", false, shortLease-shortRetry+3*time.Second, shortLease+shortRetry*22/5+3*time.Second, SpecTimeout(time.Minute)),
+	)
 })
