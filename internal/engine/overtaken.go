@@ -42,8 +42,10 @@ func (e *Engine) overtaken(ctx context.Context, c, unwritten *cycle) (bool, erro
 // isAsLeft reports whether an object has the records that it had when the handlers were called, and where they have changed
 // it, what it had, or what they want it to have.
 func (e *Engine) isAsLeft(unwritten *cycle, content map[string]any) bool {
-	if !diff.Equal(e.ours(content), e.ours(unwritten.content)) {
-		return false
+	for _, item := range diff.Of(e.ours(unwritten.content), e.ours(content)) {
+		if !isEmpty(item.Old) || !isEmpty(item.New) {
+			return false
+		}
 	}
 	var theirs patching.Document
 	for _, s := range unwritten.shares {
@@ -60,4 +62,15 @@ func (e *Engine) ours(content map[string]any) map[string]any {
 		cleaner.Clear(without)
 	}
 	return patching.Between(without, content)
+}
+
+// isEmpty reports whether there is nothing in a value, however deep: whoever takes the last record out may leave its place behind.
+func isEmpty(value any) bool {
+	fields, isMap := value.(map[string]any)
+	for _, field := range fields {
+		if !isEmpty(field) {
+			return false
+		}
+	}
+	return isMap || value == nil
 }

@@ -40,11 +40,20 @@ type two struct {
 	calls []string // who was called with which size
 }
 
-// A broken link does not let patches of widgets pass while it is cut, and remembers the others.
+// A fate is what becomes of a write.
+type fate int
+
+const (
+	passes fate = iota
+	fails
+	isLost // the answer is, but what is written is written
+)
+
+// A broken link decides on patches of widgets, and remembers those that have passed.
 type broken struct {
 	http.RoundTripper
 	mu     sync.Mutex
-	cut    func(path, body string) bool
+	decide func(path, body string) fate
 	passed []string
 }
 
@@ -59,23 +68,36 @@ func (b *broken) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.cut != nil && b.cut(r.URL.Path, string(body)) {
+	fate := passes
+	if b.decide != nil {
+		fate = b.decide(r.URL.Path, string(body))
+	}
+	if fate == fails {
 		return nil, errors.New("the link is cut")
 	}
 	b.passed = append(b.passed, string(body))
-	return b.RoundTripper.RoundTrip(r)
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if fate == isLost && err == nil {
+		return nil, errors.Join(errors.New("the answer is lost"), answer.Body.Close())
+	}
+	return answer, err
 }
 
-func (b *broken) set(cut func(path, body string) bool) {
+func (b *broken) set(decide func(path, body string) fate) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cut = cut
+	b.decide = decide
 }
 
-func everything(string, string) bool { return true }
+func cut(string, string) fate { return fails }
 
-// notStatus lets the first of the two requests pass that a write with a status takes.
-func notStatus(path, _ string) bool { return !strings.HasSuffix(path, "/status") }
+// halfCut lets the first of the two requests pass that a write with a status takes.
+func halfCut(path, _ string) fate {
+	if strings.HasSuffix(path, "/status") {
+		return passes
+	}
+	return fails
+}
 
 func (b *broken) all() []string {
 	b.mu.Lock()
@@ -150,12 +172,16 @@ func (s *two) now() widget {
 	return obj
 }
 
-// freeze is the record of a person.
+// freeze writes the record of a person, and waits until it is known.
 func (s *two) freeze(status string) {
+	s.record(status)
+	wait(5 * time.Second)
+}
+
+func (s *two) record(status string) {
 	other, err := client.New(s.config, client.Options{Scheme: s.scheme})
 	must(s.t, err)
 	must(s.t, other.Patch(s.t.Context(), s.meeting.DeepCopy(), rawPatch(fmt.Sprintf(`{"status":{"ann":%s}}`, status))))
-	wait(5 * time.Second)
 }
 
 const frozen = `{"priority":100,"lifetime":6000}`
@@ -179,10 +205,10 @@ func lowUpdates(s *two) *kopf.Resource[widget] { return onUpdates(s, "low") }
 // PEER-53, PEER-55: what could not be written before a pause is not written after it over what a peer has done meanwhile,
 // whichever part of it was written.
 func TestPeersAreNotOverwrittenAfterAPause(t *testing.T) {
-	for name, cut := range map[string]func(string, string) bool{"nothing was written": everything, "the status was written": notStatus} {
+	for name, link := range map[string]func(string, string) fate{"nothing was written": cut, "the status was written": halfCut} {
 		t.Run(name, func(t *testing.T) {
 			meet(t, lowUpdates, func(s *two) {
-				s.link.set(cut)
+				s.link.set(link)
 				s.resize(2)
 				end := s.begin(s.config, "high", 1, onUpdates(s, "high"))
 				wait(5 * time.Second)
@@ -204,10 +230,10 @@ func TestPeersAreNotOverwrittenAfterAPause(t *testing.T) {
 
 // PEER-53: if nobody has done anything meanwhile, the outcomes are written, and no handler is called again for what it has done.
 func TestOutcomesSurviveAPause(t *testing.T) {
-	for name, cut := range map[string]func(string, string) bool{"nothing was written": everything, "the status was written": notStatus} {
+	for name, link := range map[string]func(string, string) fate{"nothing was written": cut, "the status was written": halfCut} {
 		t.Run(name, func(t *testing.T) {
 			meet(t, lowUpdates, func(s *two) {
-				s.link.set(cut)
+				s.link.set(link)
 				s.resize(2)
 				s.freeze(frozen)
 				patch(t.Context(), t, s.users, s.obj, `{"metadata":{"labels":{"by":"somebody"}}}`)
@@ -222,19 +248,19 @@ func TestOutcomesSurviveAPause(t *testing.T) {
 
 // PEER-53: a cycle that a peer has begun is continued from where the peer has left it.
 func TestCyclesOfPeersAreContinuedAfterAPause(t *testing.T) {
-	both := func(s *two, who string, fails bool) *kopf.Resource[widget] {
+	both := func(s *two, who string, busy bool) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).
 			OnUpdate("first", func(ctx context.Context, req *kopf.Request[widget]) error { return s.says(who+" first")(ctx, req) }).
 			OnUpdate("second", func(_ context.Context, req *kopf.Request[widget]) error {
 				s.called(fmt.Sprint(who, " second, attempt ", req.Attempt.Number), req.Object.Spec.Size)
-				if fails {
+				if busy {
 					return kopf.Temporary(errors.New("busy"), time.Minute)
 				}
 				return nil
 			})
 	}
 	meet(t, func(s *two) *kopf.Resource[widget] { return both(s, "low", false) }, func(s *two) {
-		s.link.set(everything)
+		s.link.set(cut)
 		s.resize(2)
 		end := s.begin(s.config, "high", 1, both(s, "high", true))
 		wait(5 * time.Second)
@@ -257,7 +283,7 @@ func TestLevelsAreNotOverwrittenAfterAPause(t *testing.T) {
 		})
 	}
 	meet(t, func(s *two) *kopf.Resource[widget] { return levels(s, "low") }, func(s *two) {
-		s.link.set(everything)
+		s.link.set(cut)
 		s.resize(2)
 		end := s.begin(s.config, "high", 1, levels(s, "high"))
 		wait(5 * time.Second)
@@ -278,10 +304,10 @@ func TestLevelsAreNotOverwrittenAfterAPause(t *testing.T) {
 
 // PEER-54: the end of a deletion that could not be written is written after the pause, unless a peer is at work on it.
 func TestDeletionsSurviveAPause(t *testing.T) {
-	deletes := func(s *two, who string, fails bool) *kopf.Resource[widget] {
+	deletes := func(s *two, who string, busy bool) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnDelete("delete", func(_ context.Context, req *kopf.Request[widget]) error {
 			s.called(fmt.Sprint(who, " attempt ", req.Attempt.Number), req.Object.Spec.Size)
-			if fails {
+			if busy {
 				return kopf.Temporary(errors.New("busy"), time.Minute)
 			}
 			return nil
@@ -302,7 +328,7 @@ func TestDeletionsSurviveAPause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			meet(t, low, func(s *two) {
-				s.link.set(everything)
+				s.link.set(cut)
 				must(t, s.users.Delete(t.Context(), s.obj.DeepCopy()))
 				wait(5 * time.Second)
 				test.meanwhile(s)

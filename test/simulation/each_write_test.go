@@ -1,0 +1,146 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// A life is what happens to an object from its creation to its deletion, and to what accompanies it.
+type life struct {
+	*two
+	writes    int       // until now
+	at        int       // the one at which the operator is frozen
+	fate      fate      // of that write
+	since     time.Time // when it was frozen
+	thawed    bool
+	running   int
+	succeeded map[string]int
+	attempts  map[string]int
+}
+
+// starts is called by all that is started.
+func (l *life) starts(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.attempts[what]++
+	if !l.since.IsZero() && !l.thawed && time.Since(l.since) > time.Millisecond {
+		l.t.Errorf("%s is started during the pause", what)
+	}
+}
+
+// freezes has the operator frozen for a while, at one of its writes.
+func (l *life) freezes(string, string) fate {
+	if l.writes++; l.writes != l.at {
+		return passes
+	}
+	l.record(frozen)
+	l.mu.Lock()
+	l.since = time.Now()
+	l.mu.Unlock()
+	time.AfterFunc(20*time.Second, func() {
+		l.mu.Lock()
+		l.thawed = true
+		l.mu.Unlock()
+		l.record("null")
+	})
+	return l.fate
+}
+
+func (l *life) succeeds(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.succeeded[what]++
+}
+
+func (l *life) handler(what string, failures int) kopf.Handler[widget] {
+	return func(_ context.Context, req *kopf.Request[widget]) error {
+		l.starts(what)
+		wait(10 * time.Millisecond)
+		if req.Attempt.Number < failures {
+			return kopf.Temporary(errors.New("no luck"), time.Second)
+		}
+		req.Object.Status.Log = append(req.Object.Status.Log, what)
+		l.succeeds(what)
+		return nil
+	}
+}
+
+func (l *life) widgets() *kopf.Resource[widget] {
+	return kopf.For(&v1.Widget{}).
+		OnCreate("first", l.handler("first", 1)).
+		OnCreate("second", func(_ context.Context, req *kopf.Request[widget]) error {
+			req.Sub("x", l.handler("second/x", 0))
+			req.Sub("y", l.handler("second/y", 2))
+			return nil
+		}).
+		OnUpdate("update", l.handler("update", 1)).
+		OnDelete("delete", l.handler("delete", 1)).
+		Timer("timer", 3*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
+			l.starts("timer")
+			if time.Since(req.Object.CreationTimestamp.Time) < 30*time.Second { // not when somebody counts daemons
+				req.Object.Annotations = map[string]string{"ticked": time.Now().String()}
+			}
+			return nil
+		}).
+		Daemon("daemon", func(ctx context.Context, _ *kopf.Request[widget]) error {
+			l.starts("daemon")
+			l.mu.Lock()
+			if l.running++; l.running > 1 {
+				l.t.Error("there are two daemons")
+			}
+			l.mu.Unlock()
+			<-ctx.Done()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.running--
+			return nil
+		})
+}
+
+// PEER-50, PEER-51, PEER-53, PEER-54: an operator is paused at each of its writes, whatever becomes of that. Nothing is started
+// during the pause, and no handler is lost or called again; what runs in the background is back, once.
+func TestPausesAtEachWrite(t *testing.T) {
+	pauses := 0
+	for fate, whose := range map[fate]string{passes: "which passes", fails: "which fails", isLost: "whose answer is lost"} {
+		for at, reached := 1, true; reached; at++ {
+			name := fmt.Sprintf("write %d, %s", at, whose)
+			l := &life{at: at, fate: fate, succeeded: map[string]int{}, attempts: map[string]int{}}
+			meet(t, func(s *two) *kopf.Resource[widget] {
+				l.two = s
+				s.link.set(l.freezes)
+				return l.widgets()
+			}, func(s *two) {
+				wait(time.Minute)
+				s.resize(2)
+				wait(time.Minute)
+				l.mu.Lock()
+				if l.running != 1 {
+					s.t.Errorf("%s: there are %d daemons", name, l.running)
+				}
+				l.mu.Unlock()
+				must(s.t, s.users.Delete(s.t.Context(), s.obj.DeepCopy()))
+				wait(time.Minute)
+			})
+			reached = !l.since.IsZero()
+			if reached {
+				pauses++
+			}
+			delete(l.attempts, "timer")
+			delete(l.attempts, "daemon")
+			if want := map[string]int{"first": 1, "second/x": 1, "second/y": 1, "update": 1, "delete": 1}; !maps.Equal(l.succeeded, want) {
+				t.Errorf("%s: the handlers have succeeded %v times", name, l.succeeded)
+			}
+			if want := map[string]int{"first": 2, "second/x": 1, "second/y": 3, "update": 2, "delete": 2}; !maps.Equal(l.attempts, want) {
+				t.Errorf("%s: the handlers were called %v times", name, l.attempts)
+			}
+		}
+	}
+	t.Logf("%d pauses", pauses)
+}
