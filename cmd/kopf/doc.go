@@ -9,7 +9,8 @@
 //
 // # Flow
 //
-// The cluster is found as kubectl finds it. The commands read or patch the peering objects, or the objects of one kind, once, and end.
+// The cluster is found as kubectl finds it. Flags that are not given are taken from kopf's variables, such as KOPF_FREEZE_PRIORITY. The
+// commands read or patch the peering objects, or the objects of one kind, once, and end.
 //
 // # Guarantees
 //

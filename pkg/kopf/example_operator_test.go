@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -38,6 +39,15 @@ func Example_kubebuilder() {
 	if err := SetupDatabases(mgr); err != nil {
 		panic(err) // in main: log it, and exit
 	}
+}
+
+func ExampleOperator_ServePeering() {
+	operator := kopf.New(mgr, kopf.For(&Database{}).OnCreate("provision", provision), kopf.WithPeering(peering.Options{Priority: 100}))
+
+	// What SetupWithManager does, with names and places of your own.
+	_ = mgr.Add(operator)
+	_ = mgr.AddReadyzCheck("databases", operator.Readyz)
+	_ = mgr.AddMetricsServerExtraHandler("/databases/peering", operator.ServePeering())
 }
 
 func ExampleOperator_Validate() {

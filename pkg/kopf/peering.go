@@ -23,7 +23,8 @@ import (
 // after it, and nobody resumes once more. OnEvent handlers, indexes, admission and probes go on. A handler that is at work
 // when the pause begins comes to its end.
 //
-// An operator for some namespaces, as its manager's cache is set, has to name them here, too.
+// An operator for some namespaces, as its manager's cache is set, has to name them here, too. Two operators of one manager cannot share a
+// peering object: they would pause for each other.
 //
 // kopf: settings.peering, --peering, --priority, --dev, --standalone.
 func WithPeering(options peering.Options) Option {

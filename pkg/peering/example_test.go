@@ -99,6 +99,19 @@ func ExampleClient() {
 	_ = migrate
 }
 
+// An operator in a deployment in which there was one in Python.
+func ExampleOptions_ReadEnvironment() {
+	configure := func(fs *flag.FlagSet) error {
+		var options peering.Options
+		if err := options.ReadEnvironment(); err != nil { // KOPF_RUN_PEERING, KOPF_RUN_PRIORITY, ...
+			return err
+		}
+		options.BindFlags(fs) // flags count more
+		return nil
+	}
+	_ = configure
+}
+
 // What operators tell of themselves.
 func ExampleRecord() {
 	seen := time.Date(2020, 12, 31, 23, 59, 59, 123456000, time.UTC)
