@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -178,4 +179,63 @@ func TestPausesOfABusyOperator(t *testing.T) {
 		})
 	}
 	t.Logf("%d pauses, %d starts of handlers, timers and daemons", pauses.Load(), starts.Load())
+}
+
+// PEER-53: after a pause each object is looked at once, whether it has changed meanwhile or not, and nothing is listed again.
+func TestEachObjectIsLookedAtOnceAfterAPause(t *testing.T) {
+	const crowd, edited = 30, 10
+	var looks sync.Map // names, with how often
+	look := func(next reconcile.Reconciler) reconcile.Reconciler {
+		return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			count, _ := looks.LoadOrStore(req.Name, new(atomic.Int64))
+			count.(*atomic.Int64).Add(1)
+			return next.Reconcile(ctx, req)
+		})
+	}
+	var lists atomic.Int64
+	meet(t, func(*two) *kopf.Resource[widget] {
+		return kopf.For(&v1.Widget{}).OnEvent("spy", func(context.Context, *kopf.Request[widget]) error { return nil })
+	}, func(s *two) {
+		for i := range crowd {
+			makeWidget(s.t, s.users, fmt.Sprint("w", i))
+		}
+		config := rest.CopyConfig(s.config)
+		config.Transport = transport(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/widgets") { // a list, or a watch that begins with one
+				lists.Add(1)
+			}
+			return s.config.Transport.RoundTrip(r)
+		})
+		ctx, stop := context.WithCancel(s.t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			liveUntil(ctx, s.t, config, s.scheme, kopf.WithReconcilerWrapper(look), kopf.WithPeering(peering.Options{
+				Namespaces: []string{namespace}, Identity: "looks", Priority: 5,
+			}), kopf.For(&v1.Widget{}).OnReconcile("level", func(context.Context, *kopf.Request[widget]) error { return nil }))
+		}()
+		defer func() { stop(); <-done }()
+		wait(5 * time.Second)
+		s.freeze(frozen)
+		for i := range edited {
+			obj := s.obj.DeepCopy()
+			obj.Name = fmt.Sprint("w", i)
+			must(s.t, s.users.Patch(s.t.Context(), obj, rawPatch(`{"spec":{"size":2}}`)))
+		}
+		wait(5 * time.Second)
+		looks.Clear()
+		listed := lists.Load()
+		s.freeze("null")
+		wait(time.Minute)
+		for i := range crowd {
+			name := fmt.Sprint("w", i)
+			count, looked := looks.Load(name)
+			if !looked || count.(*atomic.Int64).Load() != 1 {
+				s.t.Errorf("%s was not looked at once", name)
+			}
+		}
+		if lists.Load() != listed || listed == 0 {
+			s.t.Errorf("it has listed or watched %d times before, and %d times since", listed, lists.Load()-listed)
+		}
+	})
 }
