@@ -36,11 +36,20 @@ func (p *Peering) report(at place, change func(*standing)) {
 	}
 	p.mu.Unlock()
 
+	tellAll := func() {
+		for _, one := range tell {
+			one(Transition{Namespace: at.namespace, Paused: after.paused(), Why: after.why})
+		}
+	}
+	// When people are told of a pause, everything has been stopped; and when they are told of its end, nothing has been started yet.
+	if after.paused() {
+		tellAll()
+	}
 	p.measure(at, s.verdict.Live(), after)
 	p.logState(at.namespace, before, after)
 	p.post(s.object, before, after)
-	for _, one := range tell {
-		one(Transition{Namespace: at.namespace, Paused: after.paused(), Why: after.why})
+	if !after.paused() {
+		tellAll()
 	}
 }
 
