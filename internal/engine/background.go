@@ -104,6 +104,11 @@ func (e *Engine) taskFor(c *cycle, id string, b *Background) (task daemons.Task,
 	task.Run = func(ctx context.Context, attempt progress.Attempt) error {
 		return e.iterate(ctx, uid, id, b, companion, attempt)
 	}
+	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
+		companion.reports(id, func(failed bool) bool {
+			return e.announceAgain(e.memories.Newest(uid), id, failed, before, outcome)
+		})
+	}
 	if b.Delay != nil {
 		task.InitialDelay = max(0, b.Delay(c.before.DeepCopyObject().(client.Object)))
 	}

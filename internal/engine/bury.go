@@ -30,6 +30,7 @@ func (e *Engine) bury(ctx context.Context, key types.NamespacedName) {
 		e.filter(ctx, c)
 		e.farewell(ctx, c)
 		e.tidy(ctx, c)
+		e.quota.Forget(last.GetUID())
 	}
 }
 

@@ -19,6 +19,7 @@ type companion struct {
 	missed  bool       // something was seen meanwhile
 	turn    sync.Mutex // held while an edit is being written: each is judged by what the others have made
 	begun   []string   // timers that were started in this process
+	failed  []string   // daemons and timers that have failed for good, as was told
 }
 
 // An edit is what background work changes in the essence of its object.
@@ -112,6 +113,19 @@ func (a *companion) begins(id string) bool {
 	}
 	a.begun = append(a.begun, id)
 	return true
+}
+
+// reports has it told how an attempt of a daemon or a timer has ended, by somebody who knows whether it was told of a failure before.
+func (a *companion) reports(id string, tell func(failed bool) (fails bool)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := slices.Index(a.failed, id)
+	switch fails := tell(at >= 0); {
+	case fails && at < 0:
+		a.failed = append(a.failed, id)
+	case !fails && at >= 0:
+		a.failed = slices.Delete(a.failed, at, at+1)
+	}
 }
 
 func (a *companion) drop(some ...*edit) {

@@ -16,6 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/posting"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -29,6 +30,7 @@ type Engine struct {
 	shape    essence.Shape
 	vitals   vitals
 	failures failures // of index handlers
+	quota    posting.Quota
 
 	supervisor *daemons.Supervisor // of daemons and timers
 	waker      waker
@@ -44,6 +46,7 @@ func New(settings Settings, kind Kind) *Engine {
 		Sights: len(kind.Spies.IDs()) > 0,
 		Stirs:  len(kind.Levels.IDs()) > 0,
 	})}
+	e.quota.Counted = settings.Counts
 	e.supervisor = daemons.New(daemons.Options{
 		OnEnd:       func(key daemons.Key) { e.wake(key.UID) },
 		Kind:        kind.GVK.Kind,

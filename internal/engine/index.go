@@ -37,8 +37,7 @@ type failures struct {
 func (e *Engine) index(ctx context.Context, seen client.Object) {
 	obj := seen.DeepCopyObject().(client.Object)
 	e.identify(obj)
-	ctx = log.IntoContext(ctx, e.Log.WithValues(
-		"controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID()))
+	ctx = log.IntoContext(ctx, e.logOf(obj))
 	content, err := patching.Content(obj)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The object has no JSON form")

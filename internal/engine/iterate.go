@@ -36,9 +36,7 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 		return c.begin(obj)
 	}
 	ctx = inventory.IntoContext(ctx, e.memories.Memos(uid))
-	ctx = log.IntoContext(ctx, e.Log.WithValues(
-		"controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", uid,
-		"handler", id, "reason", b.reason(), "attempt", attempt.Number))
+	ctx = log.IntoContext(ctx, e.logOf(obj).WithValues("handler", id, "reason", b.reason(), "attempt", attempt.Number))
 	call := &Call{
 		ID: id, Object: obj.DeepCopyObject().(client.Object), OldKnown: true, Reason: b.reason(), Attempt: attempt,
 		Notify: e.notifierFor(obj), Latest: e.latest(obj), ConditionOptions: e.conditionOptions(),

@@ -115,6 +115,8 @@ type Settings struct {
 	Pause Pauser
 	// Recorder posts Events; nil: none are posted.
 	Recorder events.EventRecorder
+	// Counts: the recorder counts the Events that repeat, and does not write each.
+	Counts bool
 	// Events are those that are posted without being asked for.
 	Events Events
 

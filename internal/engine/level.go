@@ -23,6 +23,7 @@ type levelState struct {
 	record  progress.Record // of the attempts since the last success
 	due     time.Time       // when it is to be called, whatever happens; zero: not by itself
 	stirred bool            // something has happened since it was called
+	failed  bool            // for good, as was told
 }
 
 // level calls the level-triggered handlers if something has happened to the object or around it, or if
@@ -119,6 +120,7 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 		c.listen(s.base, h)
 		c.told = append(c.told, told{h.Reports, s.outcome})
 	}
+	st.failed = e.announceAgain(c.before, id, st.failed, st.record, s.outcome)
 	if again == 0 {
 		again = h.Interval
 	}

@@ -2,87 +2,69 @@ package engine
 
 import (
 	"fmt"
-	"unicode/utf8"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/posting"
 )
 
-// Events say which Events are posted by themselves.
-type Events int
-
-const (
-	// EventsTransitions are for when a handler has failed for good, and when it has succeeded after it had failed.
-	EventsTransitions Events = iota
-	// EventsOff are none.
-	EventsOff
-	// EventsSteps are for each attempt of each handler.
-	EventsSteps
-)
-
-// The greatest lengths of the texts of an Event, in bytes.
-const (
-	maxNote   = 1024
-	maxReason = 128
-)
-
-// notifier posts Events about the object of a cycle.
+// notifier posts the Events of handlers about the object of a cycle.
 func (e *Engine) notifier(c *cycle) func(eventType, reason, action, note string, args ...any) {
 	return e.notifierFor(c.before)
 }
 
-// notifierFor posts Events that the server accepts: what is too long is cut. There are none about Events: each would be
-// about the one before.
+// notifierFor posts the Events of handlers about an object.
 func (e *Engine) notifierFor(obj client.Object) func(eventType, reason, action, note string, args ...any) {
-	aboutEvents := e.GVK.Kind == "Event" && (e.GVK.Group == corev1.GroupName || e.GVK.Group == eventsv1.GroupName)
 	return func(eventType, reason, action, note string, args ...any) {
-		if e.Recorder == nil || aboutEvents {
+		if why := unpostable(eventType, reason, action); why != "" {
+			e.logOf(obj).Info("Warning: an Event is not posted: "+why, "type", eventType, "reason", reason, "action", action)
 			return
 		}
-		note = fmt.Sprintf(note, args...)
-		e.Recorder.Eventf(obj, nil, eventType, shortened(reason, maxReason), shortened(action, maxReason), "%s", shortened(note, maxNote))
+		e.post(obj, false, eventType, reason, action, fmt.Sprintf(note, args...))
 	}
 }
 
-// announce posts what people should know about how an attempt has ended. Attempts that are made again are no
-// news: a handler that fails ten thousand times is one Event, or none.
-func (e *Engine) announce(c *cycle, id string, before progress.Record, outcome progress.Outcome) {
-	steps := e.Events == EventsSteps
-	if e.Events == EventsOff || outcome.Interrupted || outcome.Waiting || !outcome.Final && !steps {
+// unpostable says what the API server does not like about an Event.
+func unpostable(eventType, reason, action string) string {
+	switch {
+	case eventType != corev1.EventTypeNormal && eventType != corev1.EventTypeWarning:
+		return "its type has to be Normal or Warning"
+	case reason == "":
+		return "it has no reason: say why in one word, such as Resized"
+	case action == "":
+		return "it has no action: say what was done in one word, such as Resize"
+	}
+	return ""
+}
+
+// post posts an Event if there are not too many about the object: urgent ones are few, and go before the others. There are none about Events: each would be
+// about the one before.
+func (e *Engine) post(obj client.Object, urgent bool, eventType, reason, action, note string) {
+	if e.Recorder == nil || e.GVK.Kind == "Event" && (e.GVK.Group == corev1.GroupName || e.GVK.Group == eventsv1.GroupName) {
 		return
 	}
-	notify := e.notifier(c)
-	// The action is the handler: Events that differ only in their notes are taken for one.
-	switch {
-	case !outcome.Final:
-		notify("Warning", "HandlerRetries", id, "%s: %v", id, outcome.Err)
-	case !outcome.Success:
-		notify("Warning", "HandlerFailed", id, "%s: %v", id, outcome.Err)
-	case outcome.Err != nil && steps:
-		notify("Warning", "HandlerIgnored", id, "%s: %v", id, outcome.Err)
-	case before.Message != "":
-		notify("Normal", "HandlerRecovered", id, "%s has succeeded; failed attempts before that: %d", id, before.Retries)
-	case steps:
-		notify("Normal", "HandlerSucceeded", id, "%s", id)
+	reason, action = posting.Word(reason), posting.Word(action)
+	unsaid, ok := e.quota.Take(obj.GetUID(), posting.Event{
+		Type: eventType, Reason: reason, Action: action, Version: obj.GetResourceVersion(),
+	}, urgent)
+	if !ok {
+		metrics.UnpostedEvents.WithLabelValues(e.Name).Inc()
+		e.logOf(obj).V(1).Info("An Event is not posted: there are too many about the object", "type", eventType, "reason", reason, "action", action, "note", note)
+		return
 	}
+	about := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+	}}
+	about.SetGroupVersionKind(e.GVK)
+	e.Recorder.Eventf(about, nil, eventType, reason, action, "%s", posting.Note(note, unsaid))
 }
 
-// shortened cuts a text in the middle, as the beginning and the end of an error tell most, and never a character.
-func shortened(text string, limit int) string {
-	const gap = "..."
-	if len(text) <= limit {
-		return text
-	}
-	head := (limit - len(gap)) / 2
-	tail := len(text) - (limit - len(gap) - head)
-	for head > 0 && !utf8.RuneStart(text[head]) {
-		head--
-	}
-	for tail < len(text) && !utf8.RuneStart(text[tail]) {
-		tail++
-	}
-	return text[:head] + gap + text[tail:]
+// logOf is for what happens to an object outside of cycles.
+func (e *Engine) logOf(obj client.Object) logr.Logger {
+	return e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
 }

@@ -88,7 +88,9 @@ func (e *Engine) keep(ctx context.Context, c *cycle, kept client.Object, handled
 	const note = "The object is too large for its last handled configuration to be kept on it: " +
 		"changes are noticed, but handlers are not told the old state"
 	log.FromContext(ctx).Info("Warning: " + note)
-	e.notifier(c)("Warning", "BaselineTooLarge", "Handle", note)
+	if e.Events != EventsOff {
+		e.post(c.before, true, "Warning", "BaselineTooLarge", "Handle", note)
+	}
 	return nil
 }
 

@@ -58,6 +58,12 @@ var (
 		Help: "Passes that read the object from the API server, because the cache did not show our last write in time.",
 	}, []string{"kind"})
 
+	// UnpostedEvents counts Events that were not posted as there were too many about their objects.
+	UnpostedEvents = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "unposted_events_total",
+		Help: "Kubernetes Events that were not posted, as there were too many about their objects.",
+	}, []string{"kind"})
+
 	// Unreadable counts stored state that could not be read and was taken as absent.
 	Unreadable = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "unreadable_state_total",
@@ -67,5 +73,5 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(
-		Handlers, Durations, Panics, Conflicts, Oldest, OwnWriteWaits, StoredBytes, StaleCaches, Unreadable)
+		Handlers, Durations, Panics, Conflicts, Oldest, OwnWriteWaits, StoredBytes, StaleCaches, UnpostedEvents, Unreadable)
 }

@@ -52,6 +52,9 @@ func (s *Supervisor) invoke(ctx context.Context, j *job, record progress.Record)
 	outcome := progress.Outcome{Err: errExited, Delay: progress.DefaultBackoff, Attempted: true}
 	defer func() {
 		s.report(j, record, outcome, time.Since(began))
+		if j.task.OnAttempt != nil {
+			j.task.OnAttempt(record, outcome)
+		}
 		s.finish(j, outcome)
 	}()
 	outcome = attempt(ctx, &j.task, record, began)

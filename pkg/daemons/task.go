@@ -26,6 +26,9 @@ type Task struct {
 	//
 	// kopf: retries=, timeout=, backoff=, errors=.
 	Policy progress.Policy
+	// OnAttempt, if set, is called when an attempt has ended, with the record before it: to tell people how it went. It is called
+	// before anything follows from the attempt, so it should be quick.
+	OnAttempt func(before progress.Record, outcome progress.Outcome)
 	// InitialDelay is waited for whenever the daemon or timer is started, also after a pause. Default: 0.
 	//
 	// kopf: initial_delay=.

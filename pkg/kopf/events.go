@@ -1,9 +1,17 @@
 package kopf
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"strings"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/posting"
 )
 
 // EventLevel says which Kubernetes Events the operator posts by itself; see [Request.Eventf] for those of handlers.
@@ -16,16 +24,88 @@ const (
 	EventsSteps       = engine.EventsSteps       // for each attempt of each handler
 )
 
-// WithEvents sets which Events are posted about the objects without handlers asking for it. Default:
-// [EventsTransitions]. Attempts that will be made again are no transitions, so a handler that fails all the time
-// does not flood anybody.
+// An EventOption says how Events are posted.
+type EventOption func(*Operator)
+
+// WithEvents sets which Events are posted about the objects without handlers asking for it, and how. Default:
+// [EventsTransitions], to events.k8s.io, by the manager's recorder. Attempts that will be made again are no transitions, so a handler that fails
+// all the time does not flood anybody.
 //
 // kopf: settings.posting.enabled, settings.posting.level, settings.posting.loggers.
-func WithEvents(level EventLevel) Option {
+func WithEvents(level EventLevel, opts ...EventOption) Option {
 	return optionFunc(func(o *Operator) {
 		if level < EventsTransitions || level > EventsSteps {
 			o.mistake(fmt.Errorf("WithEvents(%d) is no level: use EventsTransitions, EventsOff or EventsSteps", level))
 		}
 		o.settings.Events = level
+		for _, opt := range opts {
+			if opt == nil {
+				o.mistake(fmt.Errorf("WithEvents has a nil option: leave it out"))
+				continue
+			}
+			opt(o)
+		}
 	})
+}
+
+// EventNames are what Events in the form of kopf say about who has posted them; see [AsKopf].
+type EventNames struct {
+	// Component is the reporting component, and that of the source. Default: "kopf". kopf: settings.posting.reporting_component.
+	Component string
+	// Instance is the reporting instance. Default: "dev". kopf: settings.posting.reporting_instance.
+	Instance string
+	// Prefix is that of the names of the Events. Default: "kopf-event-". kopf: settings.posting.event_name_prefix.
+	Prefix string
+}
+
+// AsKopf posts all Events to the core v1 API in the form of kopf, those of handlers, too: for those who watch
+// reportingComponent=kopf. They are not counted there, and say "Action?" for the action. The operator needs the right to create events of the core group then.
+func AsKopf(names EventNames) EventOption {
+	names.Component = cmp.Or(names.Component, "kopf")
+	names.Instance = cmp.Or(names.Instance, "dev")
+	names.Prefix = cmp.Or(names.Prefix, "kopf-event-")
+	return func(o *Operator) {
+		refuse := func(field, value string, why []string) {
+			if len(why) > 0 {
+				o.mistake(fmt.Errorf("AsKopf: the %s %q is refused by the API: %s", field, value, strings.Join(why, "; ")))
+			}
+		}
+		refuse("Component", names.Component, validation.IsQualifiedName(names.Component))
+		refuse("Prefix", names.Prefix, apivalidation.NameIsDNSSubdomain(names.Prefix, true))
+		if len(names.Instance) > maxInstance {
+			refuse("Instance", names.Instance, []string{fmt.Sprintf("it must have at most %d bytes", maxInstance)})
+		}
+		o.eventNames = &posting.Names{Component: names.Component, Instance: names.Instance, Prefix: names.Prefix}
+	}
+}
+
+const maxInstance = 128
+
+// records sets who posts the Events. It returns the poster that has to be started; nil if there is nothing to start.
+func (o *Operator) records(settings *engine.Settings) (*posting.Core, error) {
+	if o.eventNames == nil {
+		settings.Recorder, settings.Counts = o.mgr.GetEventRecorder(recorderName), true
+		return nil, nil
+	}
+	core, err := corev1client.NewForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("posting Events: %w", err)
+	}
+	poster := posting.NewCore(core, *o.eventNames)
+	settings.Recorder = poster
+	return poster, nil
+}
+
+// posts runs a poster until it is told to stop, which is when nobody posts any more.
+func posts(ctx context.Context, poster *posting.Core) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		poster.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/posting"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -31,6 +32,7 @@ type Operator struct {
 	memos            inventory.Memos // of the activities
 	stuckAfter       time.Duration
 	peers            *peering.Options
+	eventNames       *posting.Names // of those in the form of kopf; nil: they are not
 	webhooks         *webhooks.Options
 
 	mu      sync.Mutex

@@ -69,7 +69,10 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	settings := o.settings
 	settings.Client, settings.Cache, settings.Live = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
 	settings.Log = o.mgr.GetLogger()
-	settings.Recorder = o.mgr.GetEventRecorder(recorderName)
+	poster, err := o.records(&settings)
+	if err != nil {
+		return err
+	}
 	peers, leave, err := o.joins()
 	if err != nil {
 		return err
@@ -94,6 +97,9 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	if peers != nil {
 		defer obey(peers, o.peers.Namespaces, engines)()
 		group.Go(func() error { return peers.Start(ctx) })
+	}
+	if poster != nil {
+		defer posts(ctx, poster)()
 	}
 	group.Go(func() error {
 		<-ctx.Done() // there may be no other reason to stay

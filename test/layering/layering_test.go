@@ -46,6 +46,7 @@ var levels = map[string]int{
 	"internal/inventory": 3,
 	"internal/match":     3,
 	"internal/patching":  3,
+	"internal/posting":   3,
 	"internal/registry":  3,
 
 	// Useful alone, in somebody's own reconciler.

@@ -3,9 +3,14 @@ package simulation
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,38 +18,69 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/rest"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A mailbox takes all Events, and counts the writes. Other requests go on to the server.
+// A mailbox takes all Events, of either API, and counts the writes. Other requests go on to the server.
 type mailbox struct {
-	next   http.RoundTripper
-	writes atomic.Int64
+	next http.RoundTripper
 
-	mu   sync.Mutex
-	last []byte // Event, in its JSON form
+	mu     sync.Mutex
+	writes map[string]int    // by the names of the objects
+	posted map[string][]note // the same
+	last   []byte            // Event, in its JSON form
+}
+
+// A note is what an Event says.
+type note struct {
+	Reason string `json:"reason"`
+	Action string `json:"action"`
+	Note   string `json:"note"`
 }
 
 func (m *mailbox) RoundTrip(request *http.Request) (*http.Response, error) {
-	if !strings.HasPrefix(request.URL.Path, "/apis/events.k8s.io/") {
+	if !strings.Contains(request.URL.Path, "/events") || request.Method == http.MethodGet {
 		return m.next.RoundTrip(request)
 	}
-	m.writes.Add(1)
 	text, err := io.ReadAll(request.Body)
 	if err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	object, _, _ := strings.Cut(path.Base(request.URL.Path), ".") // of a patch
 	code := http.StatusOK
 	if request.Method == http.MethodPost {
 		m.last, code = text, http.StatusCreated
+		var event struct {
+			note
+			Regarding, InvolvedObject struct{ Name string }
+			Message                   string
+		}
+		if err := json.Unmarshal(text, &event); err != nil {
+			return nil, err
+		}
+		object = event.Regarding.Name + event.InvolvedObject.Name
+		event.Note += event.Message
+		m.posted[object] = append(m.posted[object], event.note)
 	}
+	m.writes[object]++
 	return &http.Response{
 		StatusCode: code, Request: request, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(m.last)),
 	}, nil
+}
+
+// intercept puts a mailbox before the server.
+func intercept(config *rest.Config) *mailbox {
+	box := &mailbox{next: config.Transport, writes: map[string]int{}, posted: map[string][]note{}}
+	config.Transport, config.ContentType = box, "application/json"
+	return box
 }
 
 // POST-08: a handler fails ten thousand times within an hour, another one for good, and a third one in the end succeeds:
@@ -56,9 +92,7 @@ func TestFailuresDoNotFloodAnybody(t *testing.T) {
 	const failures, hour = 10_000, time.Hour
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)
-		box := &mailbox{next: config.Transport}
-		config.Transport = box
-		config.ContentType = "application/json"
+		box := intercept(config)
 		makeWidget(t, users, "one")
 		attempts := 0
 		begun := time.Now()
@@ -79,9 +113,108 @@ func TestFailuresDoNotFloodAnybody(t *testing.T) {
 		if attempts < failures*95/100 {
 			t.Errorf("the handler has failed %d times only", attempts)
 		}
-		t.Logf("%d failures, %d writes of Events", attempts, box.writes.Load())
-		if n := box.writes.Load(); n != 2 {
+		t.Logf("%d failures, %d writes of Events", attempts, box.writes["one"])
+		if n := box.writes["one"]; n != 2 {
 			t.Errorf("Events were written %d times, and there were two transitions", n)
 		}
 	})
 }
+
+// POST-08: a handler fails ten thousand times within an hour, and there would be an Event for each, or two. There are at most 60 writes for its
+// object; what is not posted is told; what happens for good meanwhile is posted all the same, and so is what is said about another object.
+func TestNoiseIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes tens of thousands of times")
+	}
+	const failures, most, hour = 10_000, 60, time.Hour
+	pause := kopf.Backoff(hour / failures)
+	steps := kopf.WithEvents(kopf.EventsSteps)
+	type handler = kopf.Handler[widget]
+	widgets := kopf.For[widget]
+	for name, test := range map[string]struct {
+		option  kopf.Option
+		of      func(name string, shouts handler) *kopf.Resource[widget]
+		changes bool // the object, with each attempt: else the recorder takes the Events for one, with the note of the first
+	}{
+		"Eventf in every attempt": {kopf.WithEvents(kopf.EventsTransitions), func(name string, shouts handler) *kopf.Resource[widget] {
+			return widgets(&v1.Widget{}, kopf.WithName(name)).OnCreate("shouts", shouts, pause)
+		}, true},
+		"each step, too": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
+			return widgets(&v1.Widget{}, kopf.WithName(name)).OnCreate("shouts", shouts, pause)
+		}, true},
+		"in the form of kopf": {kopf.WithEvents(kopf.EventsSteps, kopf.AsKopf(kopf.EventNames{})), func(name string, shouts handler) *kopf.Resource[widget] {
+			return widgets(&v1.Widget{}, kopf.WithName(name)).OnCreate("shouts", shouts, pause)
+		}, true},
+		"OnReconcile": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
+			return widgets(&v1.Widget{}, kopf.WithName(name)).OnReconcile("shouts", shouts, pause)
+		}, false},
+		"a timer": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
+			return widgets(&v1.Widget{}, kopf.WithName(name)).Timer("shouts", time.Second, shouts, pause)
+		}, false},
+		"a daemon that changes its object": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
+			return widgets(&v1.Widget{}, kopf.WithName(name)).Daemon("shouts", func(ctx context.Context, req *kopf.Request[widget]) error {
+				req.Object.Status.Phase = strconv.Itoa(req.Attempt.Number)
+				return shouts(ctx, req)
+			}, pause)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				config, scheme, users := newWorld(t)
+				box := intercept(config)
+				makeWidget(t, users, "noisy")
+				makeWidget(t, users, "quiet")
+				var attempts atomic.Int64
+				shouts := func(_ context.Context, req *kopf.Request[widget]) error {
+					if req.Object.Name == "quiet" {
+						return nil
+					}
+					attempts.Add(1)
+					req.Eventf("Warning", "Retry", "Retry", "attempt %d has failed", req.Attempt.Number)
+					return errors.New("no luck")
+				}
+				live(t, config, scheme, hour+time.Minute, test.option, test.of(t.Name(), shouts).
+					Timer("late", hour, func(_ context.Context, req *kopf.Request[widget]) error {
+						req.Eventf("Normal", "Late", "Wait", "at last")
+						return kopf.Permanent(errors.New("too late"))
+					}, kopf.InitialDelay(hour-2*time.Minute)))
+
+				box.mu.Lock()
+				defer box.mu.Unlock()
+				noisy, quiet := box.posted["noisy"], box.posted["quiet"]
+				told := len(noisy)
+				for _, one := range noisy {
+					if found := unposted.FindStringSubmatch(one.Note); found != nil {
+						more, _ := strconv.Atoi(found[1])
+						told += more
+					}
+				}
+				t.Logf("%d failures, %d writes of %d Events, %d told", attempts.Load(), box.writes["noisy"], len(noisy), told)
+				if n := attempts.Load(); n < failures*95/100 {
+					t.Errorf("the handler has failed %d times only", n)
+				}
+				if n := box.writes["noisy"]; n > most {
+					t.Errorf("%d writes about the noisy object, more than %d", n, most)
+				}
+				if least := int(attempts.Load()) * 8 / 10; test.changes && told < least {
+					t.Errorf("%d Events are told of, with %d failures", told, attempts.Load())
+				} else if n := testutil.ToFloat64(metrics.UnpostedEvents.WithLabelValues(t.Name())); int(n) < least {
+					t.Errorf("%v Events are counted as not posted, with %d failures", n, attempts.Load())
+				}
+				failed := func(one note) bool {
+					return strings.HasPrefix(one.Note, "late: too late") && one.Reason == "HandlerFailed"
+				}
+				late := func(one note) bool { return one.Note == "at last" }
+				if !slices.ContainsFunc(noisy, failed) {
+					t.Errorf("what has failed for good was lost in the noise")
+				}
+				if !slices.ContainsFunc(quiet, failed) || !slices.ContainsFunc(quiet, late) {
+					t.Errorf("the quiet object was muted: %v", quiet)
+				}
+			})
+		})
+	}
+}
+
+var unposted = regexp.MustCompile(`before this, (\d+) more were not posted`)

@@ -1,0 +1,37 @@
+package posting_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/posting"
+)
+
+func TestNote(t *testing.T) {
+	for text, shown := range map[string]string{
+		"": "", "short": "short",
+		strings.Repeat("x", 1024): strings.Repeat("x", 1024),
+		strings.Repeat("x", 1025): strings.Repeat("x", 510) + "..." + strings.Repeat("x", 511),
+	} {
+		if got := posting.Note(text, 0); got != shown {
+			t.Errorf("POST-06 %q is shown as %q", text, got)
+		}
+	}
+	for _, unit := range []string{"x", "é", "€", "🙂", "a€"} {
+		for n := range 20 {
+			for _, unsaid := range []int{0, 7, 123456} {
+				got := posting.Note(strings.Repeat("-", n)+strings.Repeat(unit, 1500), unsaid)
+				if len(got) > posting.MaxNote || len(got) < posting.MaxNote-8 || !utf8.ValidString(got) {
+					t.Errorf("POST-06 %d dashes and many %s: %d bytes, valid: %v", n, unit, len(got), utf8.ValidString(got))
+				}
+			}
+		}
+	}
+	if got := posting.Note("it failed", 12); got != "it failed (before this, 12 more were not posted: there are too many about this object)" {
+		t.Error(got)
+	}
+	if got := posting.Word(strings.Repeat("R", 500)); len(got) != 128 {
+		t.Errorf("a reason has %d bytes", len(got))
+	}
+}
