@@ -52,7 +52,7 @@ func New(settings Settings, kind Kind) *Engine {
 		Kind:        kind.GVK.Kind,
 		GracePeriod: daemons.DefaultGracePeriod + writeTimeout, // they have something to write when they have ended
 	})
-	e.shape = essence.Shape{Fields: e.Fields, Conditions: e.Conditions, Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}
+	e.shape = essence.Shape{Fields: e.Fields, Conditions: e.Conditions, Statuses: e.statuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}
 	e.writer = &patching.Writer{
 		Client: e.Client, Live: e.Live, New: e.New, HasStatus: e.HasStatus,
 		OnConflict: metrics.Conflicts.WithLabelValues(e.Name).Inc,

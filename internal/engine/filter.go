@@ -83,7 +83,7 @@ func (e *Engine) shown(c *cycle) *Call {
 	if c.view == nil {
 		c.view = &Call{
 			Object: c.before.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.oldKnown(), Handled: e.pinned(c),
-			Diff: withoutConditions(c.diff), Reason: string(c.reason),
+			Diff: withoutConditions(c.diff), Reason: string(c.reason), ConditionOptions: e.conditionOptions(),
 		}
 	}
 	return c.view

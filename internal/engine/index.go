@@ -44,7 +44,9 @@ func (e *Engine) index(ctx context.Context, seen client.Object) {
 		return
 	}
 	ctx = inventory.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
-	c := &cycle{before: obj, content: content, view: &Call{Object: obj, Reason: reasonIndex}}
+	c := &cycle{before: obj, content: content, view: &Call{
+		Object: obj, Reason: reasonIndex, ConditionOptions: e.conditionOptions(),
+	}}
 	for _, id := range e.Indexes.IDs() {
 		handler, _ := e.Indexes.Get(id)
 		if ok, _ := e.passes(ctx, c, id, handler.Handler, match.Subject{Object: content}); !ok {
@@ -69,7 +71,7 @@ func (e *Engine) indexBy(ctx context.Context, id string, h Indexed, obj client.O
 		Do: func(ctx context.Context) error {
 			return h.Do(ctx, &Call{
 				ID: id, Object: obj.DeepCopyObject().(client.Object), Reason: reasonIndex,
-				Attempt: record.Attempt(), Notify: e.notifierFor(obj),
+				Attempt: record.Attempt(), Notify: e.notifierFor(obj), ConditionOptions: e.conditionOptions(),
 			})
 		},
 	})

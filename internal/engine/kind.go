@@ -33,6 +33,8 @@ type Kind struct {
 	Fields [][]string
 	// Conditions are the types whose transitions handlers want to know.
 	Conditions []string
+	// ConditionOptions say where the conditions are; none: at the usual place.
+	ConditionOptions []conditions.Option
 	// Declared are the types of conditions that each object has from the first visit on.
 	Declared []string
 	// Root sums up others; nil: none does.

@@ -117,7 +117,7 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 		c.shares = append(c.shares, s)
 	}
 	if h.Reports != "" {
-		c.listen(s.base, h)
+		e.listen(c, s.base, h)
 		c.told = append(c.told, told{h.Reports, s.outcome})
 	}
 	st.failed = e.announceAgain(c.before, id, st.failed, st.record, s.outcome)

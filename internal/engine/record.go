@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -113,7 +114,8 @@ func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, change
 // correct makes good for a server that has altered what handlers have changed (it has dropped an
 // unknown field, say): else the difference would be an update, again and again.
 func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document) error {
-	essential := e.shape.Build(theirs.Without("status", "conditions").Apply(nil)) // those are news, see folded
+	essential := e.shape.Build(theirs.Without("status", "conditions").Apply(nil))
+	delete(essential, essence.ConditionsKey) // those are news, see folded
 	if len(essential) == 0 || c.reason == causation.Delete || len(c.concerned) == 0 {
 		return nil
 	}

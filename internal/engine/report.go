@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -12,6 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -35,7 +37,7 @@ func (e *Engine) report(ctx context.Context, c *cycle) {
 		return // the object is nobody's business
 	}
 	obj := c.object.DeepCopyObject().(client.Object)
-	set, err := conditions.For(obj, e.conditionOptions()...)
+	set, err := conditions.For(obj, append(e.conditionOptions(), conditions.Since(c.before))...)
 	if err == nil {
 		e.describe(c, set)
 		err = set.Err()
@@ -61,10 +63,11 @@ func (e *Engine) report(ctx context.Context, c *cycle) {
 
 // conditionOptions say where the conditions of the kind are.
 func (e *Kind) conditionOptions() []conditions.Option {
-	if e.HasStatus {
-		return nil
+	options := slices.Clone(e.ConditionOptions)
+	if !e.HasStatus {
+		options = append(options, conditions.WithoutSubresource())
 	}
-	return []conditions.Option{conditions.WithoutSubresource()}
+	return options
 }
 
 // reporting reports whether a handler that takes part in the cause has a condition.
@@ -131,25 +134,48 @@ type told struct {
 }
 
 // listen takes note of the condition of a handler if that has set it itself: then it is not for us to say.
-func (c *cycle) listen(before map[string]any, h Handler) {
-	if h.Reports != "" && !diff.Equal(conditionIn(before, h.Reports), conditionIn(c.current, h.Reports)) {
+func (e *Engine) listen(c *cycle, before map[string]any, h Handler) {
+	if h.Reports != "" && !equality.Semantic.DeepEqual(e.conditionIn(before, h.Reports), e.conditionIn(c.current, h.Reports)) {
 		c.explicit = append(c.explicit, h.Reports)
 	}
 }
 
-func conditionIn(content map[string]any, kind string) any {
-	status, _ := content["status"].(map[string]any)
-	switch all := status["conditions"].(type) {
-	case []any:
-		for _, one := range all {
-			if fields, ok := one.(map[string]any); ok && fields["type"] == kind {
-				return fields
+// conditionIn finds a condition in the JSON form of an object; the zero one if it is not there.
+func (e *Engine) conditionIn(content map[string]any, kind string) metav1.Condition {
+	set, err := e.conditionsIn(content)
+	if err != nil {
+		return metav1.Condition{}
+	}
+	found, _ := set.Get(kind)
+	return found
+}
+
+func (e *Engine) conditionsIn(content map[string]any) (*conditions.Set, error) {
+	obj := e.New()
+	if err := patching.Revive(content, obj); err != nil {
+		return nil, err
+	}
+	return conditions.For(obj, e.conditionOptions()...)
+}
+
+// statuses are what those conditions say whose transitions are news, if they are not at the usual place.
+func (e *Engine) statuses() func(content map[string]any) map[string]any {
+	if len(e.ConditionOptions) == 0 || len(e.Conditions) == 0 {
+		return nil
+	}
+	return func(content map[string]any) map[string]any {
+		set, err := e.conditionsIn(content)
+		if err != nil {
+			return nil
+		}
+		out := map[string]any{}
+		for _, condition := range slices.Backward(set.List()) { // of several of one type the first counts
+			if slices.Contains(e.Conditions, condition.Type) && condition.Status != "" {
+				out[condition.Type] = string(condition.Status)
 			}
 		}
-	case map[string]any:
-		return all[kind]
+		return out
 	}
-	return nil
 }
 
 // withoutConditions are the changes of what objects really have.

@@ -13,6 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/execution"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -100,7 +101,7 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 		Do: do, Then: children,
 	})
 	s.open = false
-	c.listen(s.base, h)
+	e.listen(c, s.base, h)
 	e.announce(c, id, s.before, s.outcome)
 	if s.outcome.Success && s.outcome.Err == nil && result != nil {
 		e.deliver(c, s, result)
@@ -138,7 +139,7 @@ func (e *Engine) told(c *cycle, id string, h Handler, record progress.Record) *C
 	call := &Call{
 		ID: id, Object: c.object.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.oldKnown(), Handled: e.pinned(c),
 		Diff: withoutConditions(c.diff), Reason: string(c.reason), Attempt: record.Attempt(),
-		Notify: e.notifier(c), Latest: e.latest(c.before), ConditionOptions: e.conditionOptions(), Changes: h.TellsChanges(string(c.reason)),
+		Notify: e.notifier(c), Latest: e.latest(c.before), ConditionOptions: append(e.conditionOptions(), conditions.Since(c.before)), Changes: h.TellsChanges(string(c.reason)),
 	}
 	if h.Field != nil {
 		call.Diff = slices.Clone(c.diff).Reduce(h.Field.Path...)

@@ -31,7 +31,7 @@ func (e *Engine) spy(ctx context.Context, key types.NamespacedName) {
 		ctx := inventory.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
 		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", obj.GetUID()))
 		c := &cycle{before: obj, content: content, reason: reasonEvent, view: &Call{
-			Object: obj, Reason: reasonEvent, Event: sight.Event,
+			Object: obj, Reason: reasonEvent, Event: sight.Event, ConditionOptions: e.conditionOptions(),
 		}}
 		for _, id := range e.Spies.IDs() {
 			handler, _ := e.Spies.Get(id)
@@ -52,7 +52,7 @@ func (e *Engine) callSpy(ctx context.Context, id string, h Handler, obj client.O
 		Do: func(ctx context.Context) error {
 			return h.Do(ctx, &Call{
 				ID: id, Object: obj.DeepCopyObject().(client.Object), Reason: reasonEvent, Event: event,
-				Attempt: progress.Attempt{Started: now()}, Notify: e.notifierFor(obj),
+				Attempt: progress.Attempt{Started: now()}, Notify: e.notifierFor(obj), ConditionOptions: e.conditionOptions(),
 			})
 		},
 	})

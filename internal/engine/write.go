@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 )
@@ -137,8 +138,14 @@ func (e *Engine) folded(content, then map[string]any, changed patching.Document)
 	if len(changed) == 0 || then == nil {
 		return then
 	}
-	// Transitions of conditions are news whoever makes them.
-	return e.shape.Build(changed.Without("status", "conditions").Onto(content, then).Apply(then))
+	out := e.shape.Build(changed.Without("status", "conditions").Onto(content, then).Apply(then))
+	// Transitions of conditions are news whoever makes them, wherever these are.
+	if statuses, ok := then[essence.ConditionsKey]; ok {
+		out[essence.ConditionsKey] = statuses
+	} else {
+		delete(out, essence.ConditionsKey)
+	}
+	return out
 }
 
 // refused reports whether the server does not accept what was sent, now and later.

@@ -11,6 +11,17 @@ func (s Shape) statuses(content map[string]any) map[string]any {
 	if len(s.Conditions) == 0 {
 		return nil
 	}
+	out := s.found(content)
+	if len(out) == 0 { // that of an essence, which has no status
+		out, _ = content[ConditionsKey].(map[string]any)
+	}
+	return out
+}
+
+func (s Shape) found(content map[string]any) map[string]any {
+	if s.Statuses != nil {
+		return s.Statuses(content)
+	}
 	out := map[string]any{}
 	note := func(kind, condition any) {
 		name, _ := kind.(string)
@@ -30,9 +41,6 @@ func (s Shape) statuses(content map[string]any) map[string]any {
 		for kind, one := range all {
 			note(kind, one)
 		}
-	}
-	if len(out) == 0 { // that of an essence, which has no status
-		out, _ = content[ConditionsKey].(map[string]any)
 	}
 	return out
 }

@@ -28,6 +28,8 @@ type Shape struct {
 	Fields [][]string
 	// Conditions are the types of those whose transitions handlers want to know.
 	Conditions []string
+	// Statuses finds what those conditions say in the JSON form of an object; nil: they are at status.conditions.
+	Statuses func(content map[string]any) map[string]any
 	// Cleaners take out what is ours.
 	Cleaners []Cleaner
 }

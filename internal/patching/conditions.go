@@ -7,18 +7,27 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 )
 
-// isConditions reports whether a list is one of conditions: by their types they are a map, in which several
-// controllers have their own.
-func isConditions(path []string, lists ...any) bool {
-	if path[len(path)-1] != "conditions" {
-		return false
-	}
+// areConditions reports whether a list is one of conditions in all its states: by their types they are a map, in which several
+// controllers have their own. It is called conditions, or looks like it.
+func areConditions(name string, lists ...any) bool {
+	looks := name == "conditions"
 	for _, list := range lists {
 		if list != nil && typesOf(list) == nil {
 			return false
 		}
+		looks = looks || haveStatuses(list)
 	}
-	return true
+	return looks
+}
+
+// haveStatuses reports whether each item has the status of a condition, and there is one.
+func haveStatuses(list any) bool {
+	items, _ := list.([]any)
+	return len(items) > 0 && !slices.ContainsFunc(items, func(item any) bool {
+		fields, _ := item.(map[string]any)
+		status, _ := fields["status"].(string)
+		return !slices.Contains([]string{"True", "False", "Unknown"}, status)
+	})
 }
 
 // typesOf returns the types of all items; nil if not all have one, or two have the same.

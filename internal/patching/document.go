@@ -196,7 +196,7 @@ func (d Document) Onto(base, other map[string]any) Document {
 		case []any:
 			was, _ := base[key].([]any)
 			is, _ := other[key].([]any)
-			if key == "conditions" && typesOf(was) != nil && typesOf(v) != nil && typesOf(is) != nil {
+			if typesOf(was) != nil && typesOf(is) != nil && areConditions(key, was, v, is) {
 				out[key] = mergedConditions(was, v, is)
 			} else {
 				out[key] = carried(was, v, is)

@@ -244,7 +244,7 @@ func fitted(change *Change, doc Document, guarded [][]string, obj client.Object)
 		if diff.Equal(was, is) || diff.Equal(wanted, is) {
 			continue
 		}
-		if !isConditions(path, was, is, wanted) || wanted == nil {
+		if !areConditions(path[len(path)-1], was, is, wanted) || wanted == nil {
 			return nil, &ContestedError{Path: strings.Join(path, "."), Version: obj.GetResourceVersion()}
 		}
 		before, _ := was.([]any)

@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
 )
 
-// Conditions returns status.conditions of Object. What is set there is written with all that the handlers change in
+// Conditions returns the conditions of Object: those in status.conditions, or where [ConditionsIn] says. What is set there is written with all that the handlers change in
 // the pass, in one write of the status; conditions of others that are written meanwhile stay what they
 // are. Mistakes, such as a type that is no name, fail the handler for good. If the kind has no such conditions,
 // they are lost, and the handler fails, too.
@@ -27,12 +27,12 @@ func (r *Request[T]) Conditions() *conditions.Set {
 		return r.conditions
 	}
 	var opts []conditions.Option
-	if r.call != nil && r.call.ConditionOptions != nil {
+	if r.call != nil {
 		opts = r.call.ConditionOptions
 	}
 	set, err := conditions.For(r.Object, opts...)
 	if err != nil {
-		r.mistakes = append(r.mistakes, Permanent(fmt.Errorf("the object cannot have conditions: %w", err)))
+		r.mistakes = append(r.mistakes, Permanent(fmt.Errorf("the object cannot have conditions: %w (%s)", err, whereToSay)))
 		set, _ = conditions.For(&unstructured.Unstructured{Object: map[string]any{}})
 	}
 	r.conditions = set
@@ -46,7 +46,11 @@ func (r *Request[T]) Flush(ctx context.Context) error {
 	if r.call == nil || r.call.Flush == nil {
 		return nil // a test of the handler: there is nowhere to write to
 	}
-	return r.call.Flush(ctx)
+	err := r.call.Flush(ctx)
+	if err == nil && r.conditions != nil {
+		r.conditions.Rebase() // back again is another transition now
+	}
+	return err
 }
 
 // settleConditions takes in what the handler has said by its error, and by mistakes.
@@ -81,6 +85,22 @@ func WithConditions(types ...string) ResourceOption {
 		o.conditions = types
 	}
 }
+
+// ConditionsIn says where the conditions of the kind are, and what they look like, if that is not a list of the usual ones in status.conditions: by
+// [conditions.At], [conditions.AsMap] or [conditions.Using]. It holds for all that the operator does with conditions. What an adapter
+// changes outside of the status is a change of the object, and not part of [Request.Flush].
+func ConditionsIn(places ...conditions.Option) ResourceOption {
+	return func(o *resourceOptions) {
+		if len(places) == 0 || slices.ContainsFunc(places, func(place conditions.Option) bool { return place == nil }) {
+			o.mistakes = append(o.mistakes, errors.New("ConditionsIn says nothing, or nil: name a place, such as conditions.At(\"status.health\"), or leave it out"))
+			return
+		}
+		o.places = append(o.places, places...)
+	}
+}
+
+// whereToSay is how [conditions.At] and the others are given in handlers.
+const whereToSay = "in handlers: by the option ConditionsIn of For"
 
 // WithRoot says which condition sums up others, and which: also those of which False is good.
 // Default: see [WithConditions].
@@ -133,7 +153,7 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 			d.mistakef("WhenCondition: %q is no status: use True, False or Unknown of metav1", status)
 		}
 		d.Handler.When = append(d.Handler.When, func(call *engine.Call) bool {
-			return conditions.Is(call.Object, conditionType, status)
+			return conditions.Is(call.Object, conditionType, status, call.ConditionOptions...)
 		})
 	}
 }
@@ -178,8 +198,8 @@ func (r *Resource[T]) checkConditions(obj client.Object) error {
 	if !declares && !reports {
 		return nil
 	}
-	if _, err := conditions.For(obj); err != nil {
-		return fmt.Errorf("it is to have conditions, and cannot: %w", err)
+	if _, err := conditions.For(obj, r.places...); err != nil {
+		return fmt.Errorf("it is to have conditions, and cannot: %w (%s)", err, whereToSay)
 	}
 	return nil
 }

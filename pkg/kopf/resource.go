@@ -53,6 +53,7 @@ type resourceOptions struct {
 	predicates  []predicate.Predicate
 	results     string
 	conditions  []string
+	places      []conditions.Option
 	root        *conditions.Root
 	mistakes    []error
 }

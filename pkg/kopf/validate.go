@@ -168,6 +168,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		_ = x.register(kind, x.forEngine(c))
 	}
 	kind.Fields, kind.Conditions = r.fields(), r.transitions()
+	kind.ConditionOptions = r.places
 	kind.Declared, kind.Root = r.resourceOptions.conditions, r.summary()
 	if err := r.checkConditions(kind.New()); err != nil {
 		problems = append(problems, err)

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -157,6 +158,137 @@ var _ = Describe("Events that nobody asks for", func() {
 		}
 		// One for each object and a count; again if the count was faster than what it counts.
 		Expect(posts).To(BeNumerically("<", 10), "%v", wire.all())
+	}, SpecTimeout(minute))
+
+	It("are of transitions of what is called again and again, too: once when it begins to fail for good, and once when that is over", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		a := widget(ns, "a")
+		a.Spec.Color = "bad"
+		create(ctx, a)
+		var checks atomic.Int64
+		judge := func(_ context.Context, req *kopf.Request[W]) error {
+			checks.Add(1)
+			if req.Object.Spec.Color == "bad" {
+				return kopf.Permanent(errors.New("not this one"))
+			}
+			return nil
+		}
+		flaky := func(_ context.Context, req *kopf.Request[W]) error { // that is no news
+			if req.Attempt.Number == 0 {
+				return errors.New("a conflict, say")
+			}
+			return nil
+		}
+		r := start(ns, options(kopf.For(&v1.Widget{}).
+			OnReconcile("level", judge).
+			Timer("timer", fast, judge).
+			Daemon("daemon", judge, kopf.Restart(kopf.Always), kopf.Backoff(fast)).
+			OnReconcile("flaky-level", flaky, kopf.Backoff(fast), kopf.Interval(fast)).
+			Timer("flaky-timer", fast, flaky, kopf.Backoff(fast))))
+		failed := []string{
+			"Warning HandlerFailed level: level: not this one", "Warning HandlerFailed timer: timer: not this one",
+			"Warning HandlerFailed daemon: daemon: not this one",
+		}
+		Eventually(eventsOf(ctx, a)).Should(ConsistOf(failed))
+		for n := range 3 { // again and again
+			edit(ctx, a, func(w W) { w.Spec.Size += n + 1 })
+			before := checks.Load()
+			Eventually(checks.Load).Should(BeNumerically(">", before+1))
+		}
+		Expect(eventsOf(ctx, a)()).To(ConsistOf(failed))
+		edit(ctx, a, func(w W) { w.Spec.Color = "good" })
+		Eventually(eventsOf(ctx, a)).Should(ContainElements(
+			"Normal HandlerRecovered level: level has succeeded; before that, it had failed for good",
+			"Normal HandlerRecovered timer: timer has succeeded; before that, it had failed for good",
+			"Normal HandlerRecovered daemon: daemon has succeeded; before that, it had failed for good"))
+		Consistently(eventsOf(ctx, a)).Should(HaveLen(6))
+		r.stop()
+	}, SpecTimeout(minute))
+
+	It("can be those of kopf, in the core API (POST-01 to POST-06)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		a, space := widget(ns, "a"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+		create(ctx, a)
+		began := time.Now()
+		long := strings.Repeat("é", 2000)
+		r := start(ns, options(
+			kopf.For(&v1.Widget{}).OnCreate("says", func(_ context.Context, req *kopf.Request[W]) error {
+				req.Eventf("Warning", "Said", "Say", "hello: %s", long)
+				return kopf.Permanent(errors.New("no way"))
+			}),
+			kopf.For(&corev1.Namespace{}).OnEvent("says", func(_ context.Context, req *kopf.Request[*corev1.Namespace]) error {
+				req.Eventf("Normal", "Seen", "Look", "it is there")
+				return nil
+			}, kopf.Field("metadata.name", kopf.Equal(ns))),
+			kopf.WithEvents(kopf.EventsTransitions, kopf.AsKopf(kopf.EventNames{Instance: "here"}))))
+		posted := func(about client.Object, namespace string) func() ([]corev1.Event, error) {
+			return func() ([]corev1.Event, error) {
+				var list corev1.EventList
+				err := k8s.List(ctx, &list, client.InNamespace(namespace))
+				return slices.DeleteFunc(list.Items, func(e corev1.Event) bool { return e.InvolvedObject.UID != about.GetUID() }), err
+			}
+		}
+		Eventually(posted(a, ns)).Should(HaveLen(2))
+		all, err := posted(a, ns)()
+		Expect(err).NotTo(HaveOccurred())
+		for _, e := range all {
+			Expect(e.GenerateName).To(Equal("kopf-event-"))
+			Expect(e.InvolvedObject).To(Equal(corev1.ObjectReference{
+				APIVersion: "e2e.example.com/v1", Kind: "Widget", Namespace: ns, Name: "a", UID: a.UID,
+			}))
+			Expect(e.ReportingController).To(Equal("kopf"))
+			Expect(e.ReportingInstance).To(Equal("here"))
+			Expect(e.Source).To(Equal(corev1.EventSource{Component: "kopf"}))
+			Expect(e.Action).To(Equal("Action?"))
+			Expect(e.Type).To(Equal("Warning"))
+			Expect(e.Count).To(BeZero())
+			Expect(e.Series).To(BeNil())
+			for _, at := range []time.Time{e.FirstTimestamp.Time, e.LastTimestamp.Time, e.EventTime.Time} {
+				Expect(at).To(BeTemporally("~", began, time.Minute))
+			}
+			Expect(e.EventTime.Truncate(time.Second)).To(BeTemporally("==", e.FirstTimestamp.Time))
+		}
+		Expect(all).To(ConsistOf(
+			And(HaveField("Reason", "HandlerFailed"), HaveField("Message", "says: no way")),
+			And(HaveField("Reason", "Said"), HaveField("Message", And(HavePrefix("hello: éé"), HaveSuffix("éé"), ContainSubstring("..."))))))
+
+		Expect(k8s.Get(ctx, keyOf(space), space)).To(Succeed())
+		Eventually(posted(space, "default")).Should(ContainElement(And(
+			HaveField("InvolvedObject.Namespace", "default"), HaveField("InvolvedObject.Kind", "Namespace"), HaveField("Message", "it is there"))))
+		r.stop()
+		Expect(r.log.find("an Event is not posted")).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("that the API would not take are told in the log, with the reason", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		a := widget(ns, "a")
+		create(ctx, a)
+		r := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("says", func(_ context.Context, req *kopf.Request[W]) error {
+			req.Eventf("Error", "Said", "Say", "hello")
+			req.Eventf("Normal", "", "Say", "hello")
+			req.Eventf("Normal", "Said", "", "hello")
+			return nil
+		})))
+		handled(ctx, a)
+		for _, why := range []string{"its type has to be Normal or Warning", "it has no reason: say why", "it has no action: say what"} {
+			Expect(r.log.find("an Event is not posted", why, `"name"="a"`)).To(HaveLen(1))
+		}
+		Consistently(eventsOf(ctx, a)).Should(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("about an object that is gone are posted as well", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		a := widget(ns, "a")
+		create(ctx, a)
+		r := start(ns, options(kopf.For(&v1.Widget{}).OnEvent("says", func(_ context.Context, req *kopf.Request[W]) error {
+			if req.Event == kopf.EventDeleted {
+				req.Eventf("Normal", "Gone", "Leave", "good bye")
+			}
+			return nil
+		})))
+		working(r)
+		remove(ctx, a)
+		Eventually(eventsOf(ctx, a)).Should(ConsistOf("Normal Gone Leave: good bye"))
 	}, SpecTimeout(minute))
 
 	It("about objects of the cluster are in the namespace default (POST-01)", func(ctx context.Context) {

@@ -15,6 +15,7 @@ type options struct {
 	adapter Adapter
 	reader  client.Reader
 	whole   bool
+	since   client.Object
 }
 
 func optionsOf(opts []Option) options {
@@ -53,4 +54,10 @@ func ReadWith(reader client.Reader) Option {
 // out of date at once, and each pass would be a write.
 func WithoutSubresource() Option {
 	return func(o *options) { o.whole = true }
+}
+
+// Since names the object as it was written last, if the one at hand was changed since then: a condition that is there and back again before
+// the next write has its old time.
+func Since(written client.Object) Option {
+	return func(o *options) { o.since = written }
 }

@@ -12,11 +12,12 @@ import (
 
 // A Set is the conditions of one object, by their types. It works on the object itself: what is set is there at
 // once, in memory; [Write] or a client of your own brings it to the server. It is for one goroutine. Make a new one
-// after each write and each read.
+// after each read, and after each write, or see [Set.Rebase].
 type Set struct {
 	fields     Fields
 	generation int64
-	before     []metav1.Condition
+	before     []metav1.Condition // when the set was made
+	written    []metav1.Condition // on the server, as far as is known: there, a transition is one
 	mistakes   []error
 }
 
@@ -29,11 +30,24 @@ func For(obj client.Object, opts ...Option) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("conditions: %w", err)
 	}
-	s := &Set{fields: fields, before: fields.List()}
+	s := &Set{fields: fields}
+	s.Rebase()
+	if o.since != nil {
+		if fields, err := o.fields(o.since); err == nil {
+			s.written = fields.List()
+		}
+	}
 	if !o.whole {
 		s.generation = obj.GetGeneration()
 	}
 	return s, nil
+}
+
+// Rebase takes note that the conditions were written as they are: what is set from now on is counted from there. It is for those who go on with a set
+// after a write.
+func (s *Set) Rebase() {
+	s.before = s.fields.List()
+	s.written = s.before
 }
 
 // List returns all conditions, those of others too, in the order in which they stand; in a map, sorted by type.
@@ -88,7 +102,7 @@ func (s *Set) Set(c metav1.Condition) {
 	if exists && saysTheSame(old, c) {
 		return
 	}
-	if first, existed := find(s.before, c.Type); existed && saysTheSame(first, c) {
+	if first, existed := find(s.written, c.Type); existed && saysTheSame(first, c) {
 		s.fields.Put(first) // there and back
 		return
 	}
@@ -102,7 +116,7 @@ func saysTheSame(old, c metav1.Condition) bool {
 }
 
 func (s *Set) transitionTime(c, old metav1.Condition) metav1.Time {
-	first, _ := find(s.before, c.Type)
+	first, _ := find(s.written, c.Type)
 	switch {
 	case first.Status == c.Status && !first.LastTransitionTime.IsZero():
 		return first.LastTransitionTime

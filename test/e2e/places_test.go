@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// lines is an adapter for conditions of a shape of their own, in a Go type: status.log has lines such as "Ready=True Because".
+func lines(obj client.Object) (conditions.Fields, error) {
+	w, ok := obj.(*v1.Widget)
+	if !ok {
+		return nil, fmt.Errorf("%T is no widget", obj)
+	}
+	return logged{w}, nil
+}
+
+type logged struct{ *v1.Widget }
+
+func (l logged) all() map[string]metav1.Condition {
+	out := map[string]metav1.Condition{}
+	for _, line := range l.Status.Log {
+		var c metav1.Condition
+		var at int64
+		if _, err := fmt.Sscanf(line, "%s %s %s %d", &c.Type, &c.Status, &c.Reason, &at); err == nil {
+			c.LastTransitionTime = metav1.Unix(at, 0)
+			out[c.Type] = c
+		}
+	}
+	return out
+}
+
+func (l logged) List() (list []metav1.Condition) {
+	all := l.all()
+	for _, kind := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[kind])
+	}
+	return list
+}
+
+func (l logged) keep(all map[string]metav1.Condition) {
+	l.Status.Log = nil
+	for _, kind := range slices.Sorted(maps.Keys(all)) {
+		c := all[kind]
+		l.Status.Log = append(l.Status.Log, fmt.Sprintf("%s %s %s %d", c.Type, c.Status, c.Reason, c.LastTransitionTime.Unix()))
+	}
+}
+
+func (l logged) Put(c metav1.Condition) {
+	all := l.all()
+	all[c.Type] = c
+	l.keep(all)
+}
+
+func (l logged) Remove(kind string) {
+	all := l.all()
+	delete(all, kind)
+	l.keep(all)
+}
+
+// shown is what an object says about a condition: its status and reason.
+func shown(ctx context.Context, obj client.Object, kind string, places ...conditions.Option) func() (string, error) {
+	return func() (string, error) {
+		now := obj.DeepCopyObject().(client.Object)
+		if err := k8s.Get(ctx, keyOf(obj), now); err != nil {
+			return "", err
+		}
+		set, err := conditions.For(now, places...)
+		if err != nil {
+			return "", err
+		}
+		c, _ := set.Get(kind)
+		return string(c.Status) + " " + c.Reason, nil
+	}
+}
+
+var _ = Describe("Conditions that are elsewhere (ConditionsIn)", func() {
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	notYet := kopf.Temporary(errors.New("not yet"), 500*time.Millisecond)
+
+	// tried has all that there is for conditions, of one kind; seen notes who was called.
+	tried := func(ctx context.Context, seen *calls, obj client.Object, resource kopf.Option, places ...conditions.Option) {
+		GinkgoHelper()
+		create(ctx, obj)
+		r := start(obj.GetNamespace(), options(resource))
+		says := func(kind string) func() (string, error) { return shown(ctx, obj, kind, places...) }
+		Eventually(says("Made")).Should(Equal("False Retrying"))
+		Expect(says("Synced")()).To(Equal("Unknown NotReported"))
+		Eventually(says("Made")).Should(Equal("True Succeeded"))
+		Expect(says("Ready")()).To(HavePrefix("Unknown "))
+		Eventually(seen.all).Should(ContainElement("filtered"), "Made is True")
+		// Somebody else has conditions there, too.
+		Eventually(func() error {
+			now := obj.DeepCopyObject().(client.Object)
+			if err := k8s.Get(ctx, keyOf(obj), now); err != nil {
+				return err
+			}
+			return conditions.Write(ctx, k8s, now, func(s *conditions.Set) {
+				s.True("Synced", "Theirs", "")
+				s.False("Foreign", "Theirs", "")
+			}, places...)
+		}).Should(Succeed())
+		Eventually(seen.all).Should(ContainElement("Synced True"), "a transition")
+		Eventually(func() error {
+			now := obj.DeepCopyObject().(client.Object)
+			if err := k8s.Get(ctx, keyOf(obj), now); err != nil {
+				return err
+			}
+			now.SetLabels(map[string]string{"edited": "yes"})
+			return k8s.Update(ctx, now)
+		}).Should(Succeed())
+		Eventually(says("Ready")).Should(HavePrefix("True "))
+		Expect(says("Foreign")()).To(Equal("False Theirs"))
+		Expect(seen.count("Synced True")).To(Equal(1))
+		Expect(seen.all()).NotTo(ContainElement(ContainSubstring("updated by")), "conditions are no update")
+		Expect(r.log.errors()).To(BeEmpty())
+	}
+
+	It("on another path are declared, reported, summed up, filtered, and told of", func(ctx context.Context) {
+		type U = *unstructured.Unstructured
+		seen, at := &calls{}, conditions.At("status.health.checks")
+		tried(ctx, seen, untyped(widgetGVK, newNamespace(ctx), "a"),
+			kopf.For(kopf.Unstructured(widgetGVK), kopf.ConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
+				OnCreate("make", failsUntil[U](seen, "make", 2, notYet), kopf.ReportsCondition("Made")).
+				OnReconcile("filtered", noted[U](seen, "filtered"), kopf.WhenCondition("Made", yes)).
+				OnReconcile("never", noted[U](seen, "updated by mistake"), kopf.WhenCondition("Made", no), kopf.WhenCondition("Synced", yes)).
+				OnUpdate("updated", updated[U](seen)).
+				OnCondition("tell", "Synced", transition[U](seen)), at)
+	}, SpecTimeout(minute))
+
+	It("and of a shape of their own, by an adapter, too", func(ctx context.Context) {
+		type W = *v1.Widget
+		seen, using := &calls{}, conditions.Using(lines)
+		tried(ctx, seen, widget(newNamespace(ctx), "a"),
+			kopf.For(&v1.Widget{}, kopf.ConditionsIn(using), kopf.WithConditions("Ready", "Synced", "Made")).
+				OnCreate("make", failsUntil[W](seen, "make", 2, notYet), kopf.ReportsCondition("Made")).
+				OnReconcile("filtered", noted[W](seen, "filtered"), kopf.WhenCondition("Made", yes)).
+				OnReconcile("never", noted[W](seen, "updated by mistake"), kopf.WhenCondition("Made", no), kopf.WhenCondition("Synced", yes)).
+				OnUpdate("updated", updated[W](seen)).
+				OnCondition("tell", "Synced", transition[W](seen)), using)
+	}, SpecTimeout(minute))
+
+	It("are said by handlers, also before these end", func(ctx context.Context) {
+		type U = *unstructured.Unstructured
+		at := conditions.At("status.health.checks")
+		a, let := untyped(widgetGVK, newNamespace(ctx), "a"), make(chan struct{})
+		create(ctx, a)
+		r := start(a.GetNamespace(), options(kopf.For(kopf.Unstructured(widgetGVK), kopf.ConditionsIn(at)).
+			OnCreate("works", func(ctx context.Context, req *kopf.Request[U]) error {
+				req.Conditions().False("Done", "Begun", "")
+				if err := req.Flush(ctx); err != nil {
+					return err
+				}
+				<-let
+				return conditions.Error{Type: "Done", Status: yes, Reason: "AsFarAsItGoes", Err: kopf.Permanent(errors.New("so be it"))}
+			})))
+		Eventually(shown(ctx, a, "Done", at)).Should(Equal("False Begun"))
+		close(let)
+		Eventually(shown(ctx, a, "Done", at)).Should(Equal("True AsFarAsItGoes"))
+		Expect(r.log.find("cannot have conditions")).To(BeEmpty())
+	}, SpecTimeout(minute))
+})
+
+// noted is a handler that notes that it was called.
+func noted[T client.Object](seen *calls, note string) kopf.Handler[T] {
+	return func(context.Context, *kopf.Request[T]) error {
+		seen.notef("%s", note)
+		return nil
+	}
+}
+
+// updated notes updates by anything but labels.
+func updated[T client.Object](seen *calls) kopf.Handler[T] {
+	return func(_ context.Context, req *kopf.Request[T]) error {
+		if req.Diff.Reduce("metadata", "labels").Empty() {
+			seen.notef("updated by %v", req.Diff)
+		}
+		return nil
+	}
+}
+
+// transition notes what a condition says.
+func transition[T client.Object](seen *calls) kopf.Handler[T] {
+	return func(_ context.Context, req *kopf.Request[T]) error {
+		_, now := req.Field()
+		seen.notef("Synced %v", now)
+		return nil
+	}
+}
