@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"hash/maphash"
+	"slices"
 
 	"golang.org/x/crypto/blake2b"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,11 +90,40 @@ func (e *Engine) stores(c *cycle, kept client.Object) []byte {
 	return stored
 }
 
+// maxPast is how many baselines an old one may be from.
+const maxPast = 16
+
 // keeps remembers the baseline that was written.
-func (c *cycle) keeps(stored []byte) {
-	if stored != nil {
-		c.memory.Kept = maphash.Bytes(seed, stored)
+func (e *Engine) keeps(c *cycle, stored []byte) {
+	if stored == nil {
+		return
 	}
+	m := c.memory
+	if kept := maphash.Bytes(seed, stored); kept != m.Kept {
+		if m.Kept != 0 {
+			m.Past = slices.Insert(m.Past, 0, m.Kept)[:min(len(m.Past)+1, maxPast)]
+		}
+		m.Kept = kept
+	}
+	m.Pauses = e.pauses.Load()
+	e.memories.Approve(c.before.GetUID())
+}
+
+// replaced returns the baseline that this process has stored last, if somebody has put an older one of ours there instead, with what else the object
+// was at that time: kubectl rollout undo does so, and who applies a file that was read from the server. nil: that is not so, or not known.
+func (e *Engine) replaced(c *cycle, stored []byte) []byte {
+	m := c.memory
+	if stored == nil || m.Kept == 0 || m.Pauses != e.pauses.Load() {
+		return nil
+	}
+	is := maphash.Bytes(seed, stored)
+	if is == m.Kept || !slices.Contains(m.Past, is) {
+		return nil
+	}
+	if was := e.memories.Replaced(c.before.GetUID()); was != nil && maphash.Bytes(seed, was) == m.Kept {
+		return was
+	}
+	return nil
 }
 
 // isKept reports whether the object is as the baseline has it that this process has stored last, although another one is

@@ -29,6 +29,12 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		log.FromContext(ctx).V(1).Info("Somebody has replaced the last handled configuration; what it is, is remembered")
 		same = true
 	}
+	replaced := false
+	if was := e.replaced(c, stored); was != nil && !same {
+		log.FromContext(ctx).Info("Somebody has replaced the last handled configuration by an older one; what it was, is remembered")
+		c.state.Forget() // what else has come back with it
+		stored, replaced = was, true
+	}
 	switch {
 	case same:
 		c.then = c.live
@@ -36,6 +42,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		c.then = e.recall(ctx, stored)
 	}
 	e.absorb(c, same)
+	c.refolded = c.refolded || replaced // the object is to have it again
 	onlyDigest, sameDigest := isDigest(c.then, c.live)
 	switch {
 	case sameDigest:

@@ -45,6 +45,8 @@ func New(settings Settings, kind Kind) *Engine {
 	e := &Engine{Settings: settings, Kind: kind, memories: inventory.New(inventory.Wants{
 		Sights: len(kind.Spies.IDs()) > 0,
 		Stirs:  len(kind.Levels.IDs()) > 0,
+
+		Baseline: settings.Baseline.Fetch,
 	})}
 	e.quota.Counted = settings.Counts
 	e.supervisor = daemons.New(daemons.Options{

@@ -152,6 +152,6 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document
 	if err != nil || written == nil {
 		return err
 	}
-	c.keeps(e.stores(c, kept))
+	e.keeps(c, e.stores(c, kept))
 	return c.begin(written)
 }

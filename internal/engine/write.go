@@ -69,7 +69,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	c.memory.Handled = c.memory.Handled || c.closed()
 	c.edited = c.edited || len(theirs) > 0
 	c.now, c.then = c.handled, e.folded(c.content, c.then, theirs) // as it stands on the object by now
-	c.keeps(c.stored)
+	e.keeps(c, c.stored)
 	c.stored = nil
 	c.shares, c.undo, c.worked, c.unsaved = nil, nil, 0, false
 	c.turned, c.origin = false, "" // it stands on the object by now

@@ -30,6 +30,10 @@ type Memory struct {
 	Warned bool
 	// Kept is a hash of what was handled last, as it was stored; 0: nothing was in this process.
 	Kept uint64
+	// Past are those before it, the last ones first.
+	Past []uint64
+	// Pauses is how many pauses there had been when it was stored: during a pause, others may have handled the object.
+	Pauses int64
 	// Written is the version that our last write made, until it is seen; and until when to wait.
 	Written  string
 	Deadline time.Time
@@ -44,6 +48,7 @@ type Memory struct {
 	// Background is what is known of the daemons and timers of the object.
 	Background any
 
+	replaced  []byte        // the baseline that the object had before another one was put there
 	gone      bool          // it was buried, and has not come back
 	newest    client.Object // the newest known state; nil after it is gone
 	onRemoval func()        // called when the object is being deleted, or is gone
@@ -76,6 +81,8 @@ type Wants struct {
 	Sights bool
 	// Stirs: what has changed objects, for [Inventory.Stirred].
 	Stirs bool
+	// Baseline finds the baseline of an object, for [Inventory.Replaced]; nil: it is not wanted.
+	Baseline func(client.Object) []byte
 }
 
 // New returns an empty inventory.
@@ -99,7 +106,7 @@ func (i *Inventory) Observe(obj client.Object, listed bool) {
 		memory = &Memory{Listed: listed}
 		i.memories[obj.GetUID()] = memory
 	}
-	memory.learn(obj)
+	i.learn(memory, obj)
 	i.unbury(obj)
 	if obj.GetDeletionTimestamp() != nil {
 		memory.removed()

@@ -1,6 +1,9 @@
 package inventory
 
 import (
+	"bytes"
+	"maps"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,7 +38,41 @@ func (i *Inventory) Learn(obj client.Object) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if memory, known := i.memories[obj.GetUID()]; known && memory.newest != nil {
-		memory.learn(obj)
+		i.learn(memory, obj)
+	}
+}
+
+// learn also takes note that the object has another baseline than before.
+func (i *Inventory) learn(memory *Memory, obj client.Object) {
+	before := memory.newest
+	memory.learn(obj)
+	if i.wants.Baseline == nil || before == nil || memory.newest != obj || memory.replaced != nil ||
+		maps.Equal(before.GetAnnotations(), obj.GetAnnotations()) {
+		return
+	}
+	was, is := i.wants.Baseline(before), i.wants.Baseline(obj)
+	if was != nil && is != nil && !bytes.Equal(was, is) {
+		memory.replaced = was
+	}
+}
+
+// Replaced returns the baseline that an object had before another one was put there, which may have been done by ourselves; nil if there was none
+// since [Inventory.Approve].
+func (i *Inventory) Replaced(uid types.UID) []byte {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if memory, known := i.memories[uid]; known {
+		return memory.replaced
+	}
+	return nil
+}
+
+// Approve takes the baseline of an object for right.
+func (i *Inventory) Approve(uid types.UID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if memory, known := i.memories[uid]; known {
+		memory.replaced = nil
 	}
 }
 

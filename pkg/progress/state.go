@@ -306,6 +306,14 @@ func (s *State) Renew(purpose string) {
 	}
 }
 
+// Forget has all handlers begin anew: what is stored of them is not of this cause, whatever it says.
+func (s *State) Forget() {
+	for i := range s.handlers {
+		h := &s.handlers[i]
+		h.record, h.renewed = Record{Subrefs: h.record.Subrefs}, h.stored
+	}
+}
+
 // Retire removes the records that are of no use when there is nothing to handle: no success or failure
 // may stand for a later cause. Delays that are not over yet stay: a change that is made, reverted and
 // made again does not shorten them.
