@@ -81,10 +81,10 @@ func isDigest(then, now map[string]any) (is, same bool) {
 // seed is that of the hashes of this process.
 var seed = maphash.MakeSeed()
 
-// stores tells which baseline a write is to put on the object; nil: it leaves the one that is there.
+// stores tells which baseline the object is to have by a write; nil: the one that is there, and was the last one.
 func (e *Engine) stores(c *cycle, kept client.Object) []byte {
 	stored := e.Baseline.Fetch(kept)
-	if bytes.Equal(stored, e.Baseline.Fetch(c.before)) {
+	if !c.putBack && bytes.Equal(stored, e.Baseline.Fetch(c.before)) {
 		return nil
 	}
 	return stored
@@ -106,7 +106,7 @@ func (e *Engine) keeps(c *cycle, stored []byte) {
 		m.Kept = kept
 	}
 	m.Pauses = e.pauses.Load()
-	e.memories.Approve(c.before.GetUID())
+	e.memories.Approve(c.before.GetUID(), stored)
 }
 
 // replaced returns the baseline that this process has stored last, if somebody has put an older one of ours there instead, with what else the object

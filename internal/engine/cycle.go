@@ -31,6 +31,7 @@ type cycle struct {
 	now      map[string]any // the essence that is being handled, with what handlers have changed
 	live     map[string]any // present essence; another one if it was edited since the cycle began
 	lost     string         // digest of the essence that is being handled, if only that is known
+	putBack  bool           // the baseline on the object is not the last one
 	unpinned bool           // a pin is on the object that is of no use any more
 	turned   bool           // what the cycle was about was undone: it is about that now
 	origin   string         // digest of the last handled essence of such a cycle, if only that is known

@@ -25,15 +25,17 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	c.now = c.live
 	stored := e.Baseline.Fetch(c.before)
 	same := isText(stored, c.live)
-	if stored != nil && !same && c.isKept(stored) {
+	was := e.replaced(c, stored)
+	switch {
+	case stored != nil && !same && c.isKept(stored):
 		log.FromContext(ctx).V(1).Info("Somebody has replaced the last handled configuration; what it is, is remembered")
-		same = true
-	}
-	replaced := false
-	if was := e.replaced(c, stored); was != nil && !same {
-		log.FromContext(ctx).Info("Somebody has replaced the last handled configuration by an older one; what it was, is remembered")
+		if same = true; was != nil {
+			stored = was // a cycle that was under way goes on from there
+		}
+	case was != nil:
+		log.FromContext(ctx).Info("Somebody has put an old state of the object back, with the configuration that was handled then; the last one is remembered")
 		c.state.Forget() // what else has come back with it
-		stored, replaced = was, true
+		stored, same, c.putBack = was, false, true
 	}
 	switch {
 	case same:
@@ -42,7 +44,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		c.then = e.recall(ctx, stored)
 	}
 	e.absorb(c, same)
-	c.refolded = c.refolded || replaced // the object is to have it again
+	c.refolded = c.refolded || c.putBack // the object is to have it again
 	onlyDigest, sameDigest := isDigest(c.then, c.live)
 	switch {
 	case sameDigest:

@@ -22,6 +22,7 @@ import (
 // pass; earlier, in between, when they have worked for a while since the last write: a crash never
 // repeats more than that.
 func (e *Engine) run(ctx context.Context, c *cycle) error {
+	c.tell(ctx)
 	for len(c.planned) > 0 {
 		for _, id := range c.planned {
 			if err := e.checkpoint(ctx, c); err != nil {
@@ -40,6 +41,22 @@ func (e *Engine) run(ctx context.Context, c *cycle) error {
 		e.pick(ctx, c)
 	}
 	return nil
+}
+
+// tell logs what handlers are called for, for those who want to know that much: where the object has changed, but not what is there, which may be
+// nobody's business.
+func (c *cycle) tell(ctx context.Context) {
+	logger := log.FromContext(ctx).V(1)
+	if len(c.planned) == 0 || !logger.Enabled() {
+		return
+	}
+	var changed []string
+	if c.reason == causation.Update {
+		for _, item := range c.diff {
+			changed = append(changed, item.Path.String())
+		}
+	}
+	logger.Info("Handling", "reason", c.reason, "handlers", c.planned, "changed", changed)
 }
 
 // breaksOff ends the pass, but for its writes, if the operator was paused meanwhile.

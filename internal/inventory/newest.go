@@ -67,12 +67,20 @@ func (i *Inventory) Replaced(uid types.UID) []byte {
 	return nil
 }
 
-// Approve takes the baseline of an object for right.
-func (i *Inventory) Approve(uid types.UID) {
+// Approve says which baseline of an object is right, which was just written. It may have been replaced by now.
+func (i *Inventory) Approve(uid types.UID, baseline []byte) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if memory, known := i.memories[uid]; known {
-		memory.replaced = nil
+	memory, known := i.memories[uid]
+	if !known || i.wants.Baseline == nil {
+		return
+	}
+	memory.replaced = nil
+	if memory.newest == nil {
+		return
+	}
+	if is := i.wants.Baseline(memory.newest); is != nil && !bytes.Equal(is, baseline) {
+		memory.replaced = baseline
 	}
 }
 

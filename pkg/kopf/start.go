@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
 // recorderName is the source of the Events that are posted about objects.
@@ -68,7 +70,6 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	defer release()
 	settings := o.settings
 	settings.Client, settings.Cache, settings.Live = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
-	settings.Log = o.mgr.GetLogger()
 	poster, err := o.records(&settings)
 	if err != nil {
 		return err
@@ -81,6 +82,7 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	if peers != nil {
 		settings.Pause = peers
 	}
+	settings.Log = o.mgr.GetLogger().WithValues("operator", identity(peers))
 
 	gate := newGate(kinds)
 	engines := make([]*engine.Engine, len(kinds))
@@ -211,7 +213,7 @@ func (o *Operator) controller(ctx context.Context, e *engine.Engine, r resource,
 		options.SkipNameValidation = new(true)
 	}
 	if options.LogConstructor == nil {
-		options.LogConstructor = o.logger(e)
+		options.LogConstructor = logger(e)
 	}
 	c, err := controller.NewTypedUnmanaged(e.Name, options)
 	if err != nil {
@@ -236,8 +238,20 @@ const (
 	lastBackoff  = 2 * time.Minute
 )
 
-func (o *Operator) logger(e *engine.Engine) func(*reconcile.Request) logr.Logger {
-	base := o.mgr.GetLogger().WithValues("controller", e.Name, "kind", e.GVK.Kind)
+// identity is what the operator is called in the log: as its peers know it, or by its host, which is its pod.
+func identity(peers *peering.Peering) string {
+	if peers != nil {
+		return peers.Identity()
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
+}
+
+func logger(e *engine.Engine) func(*reconcile.Request) logr.Logger {
+	base := e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind)
 	return func(req *reconcile.Request) logr.Logger {
 		if req == nil {
 			return base

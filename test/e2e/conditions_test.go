@@ -297,6 +297,38 @@ var _ = Describe("Conditions", func() {
 		Expect(r.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
+	It("have the time of their last transition on the server: there and back within a pass is none, with a Flush in between it is", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		a := widget(ns, "a")
+		old := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+		create(ctx, a)
+		a.Status.Conditions = []metav1.Condition{
+			{Type: "Kept", Status: yes, Reason: "Old", LastTransitionTime: old},
+			{Type: "Flushed", Status: yes, Reason: "Old", LastTransitionTime: old},
+		}
+		Expect(k8s.Status().Update(ctx, a)).To(Succeed())
+		start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("there", func(ctx context.Context, req *kopf.Request[W]) error {
+				req.Conditions().False("Flushed", "There", "")
+				if err := req.Flush(ctx); err != nil {
+					return err
+				}
+				req.Conditions().True("Flushed", "Old", "")
+				req.Conditions().False("Kept", "There", "")
+				return nil
+			}).
+			OnCreate("back", func(_ context.Context, req *kopf.Request[W]) error {
+				req.Conditions().True("Kept", "Old", "")
+				return nil
+			}, kopf.After("there"))))
+		handled(ctx, a)
+		now, err := fresh(ctx, a)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(now).To(And(is("Kept", yes, "Old"), is("Flushed", yes, "Old")))
+		Expect(now.Status.Conditions[0].LastTransitionTime.Time).To(BeTemporally("==", old.Time))
+		Expect(now.Status.Conditions[1].LastTransitionTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
+	}, SpecTimeout(minute))
+
 	It("of a kind without the status subresource are written once, and then no more", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
 		ns, wire, seen := newNamespace(ctx), &writing{}, &calls{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -339,9 +340,35 @@ var _ = Describe("The log", func() {
 		handled(ctx, a)
 		object := []string{`"kind"="Widget"`, fmt.Sprintf("%q=%q", "namespace", ns), `"name"="a"`, fmt.Sprintf("%q=%q", "uid", a.UID)}
 		line := func(words ...string) []string { return append(slices.Clone(object), words...) }
+		Expect(r.log.find(line("Handling", `"level"=1`, `"reason"="create"`, `"handlers"=["made" "bad"]`)...)).To(HaveLen(1))
 		Expect(r.log.find(line("Calling the handler", `"level"=1`, `"handler"="made"`, `"reason"="create"`, `"attempt"=1`)...)).To(HaveLen(1))
 		Expect(r.log.find(line("Handler succeeded", `"handler"="made"`, `"attempt"=1`, `"took"=`)...)).To(HaveLen(1))
 		Expect(r.log.find(line("Handler failed for good", `"handler"="bad"`, `"error"=`)...)).To(HaveLen(1))
 		Eventually(func() []string { return r.log.find(line("Handled", `"level"=0`, `"succeeded"=1`, `"failed"=1`)...) }).Should(HaveLen(1))
+		host, err := os.Hostname()
+		Expect(err).NotTo(HaveOccurred())
+		for _, one := range r.log.find(object...) {
+			Expect(one).To(ContainSubstring(fmt.Sprintf("%q=%q", "operator", host)), "whose it is")
+		}
+	}, SpecTimeout(minute))
+
+	It("tells where an object has changed, and not what is there (LOG-05)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		r := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("made", ok[W](seen, "made")).OnUpdate("changed", ok[W](seen, "changed")).
+			Timer("checks", time.Hour, ok[W](seen, "checks")).OnReconcile("levels", ok[W](seen, "levels"))))
+		handled(ctx, a)
+		edit(ctx, a, func(w W) { w.Spec.Color, w.Labels = "secret-blue", map[string]string{"x": "y"} })
+		Eventually(seen.all).Should(ContainElement("changed:update"))
+		Expect(r.log.find("Handling", `"reason"="update"`, `"handlers"=["changed"]`, `"changed"=["metadata" "spec.color"]`)).To(HaveLen(1))
+		Expect(r.log.find("secret-blue")).To(BeEmpty())
+		Expect(r.log.find("Handling", `"reason"="create"`, `"changed"=[]`)).To(HaveLen(1))
+		// The others have all by which the object is found, too.
+		for _, id := range []string{"checks", "levels"} {
+			Expect(r.log.find(`"operator"=`, `"kind"="Widget"`, fmt.Sprintf("%q=%q", "namespace", ns), `"name"="a"`,
+				fmt.Sprintf("%q=%q", "uid", a.UID), fmt.Sprintf("%q=%q", "handler", id), `"attempt"=`, `"took"=`)).NotTo(BeEmpty())
+		}
 	}, SpecTimeout(minute))
 })

@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// Who applies what was read from the server once puts back what we have noted there, too.
+var _ = Describe("An old state that is put back, with all annotations", func() {
+	type W = *v1.Widget
+
+	// putBack replaces the object by what it was.
+	putBack := func(ctx context.Context, old W) {
+		GinkgoHelper()
+		Eventually(func() error {
+			now, err := fresh(ctx, old)()
+			if err != nil {
+				return err
+			}
+			again := old.DeepCopy()
+			again.ResourceVersion = now.ResourceVersion
+			return k8s.Update(ctx, again)
+		}).Should(Succeed())
+	}
+	told := func(seen *calls) kopf.Handler[W] {
+		return func(_ context.Context, req *kopf.Request[W]) error {
+			seen.notef("%d→%d #%d", req.Old.Spec.Size, req.Object.Spec.Size, req.Attempt.Number)
+			return nil
+		}
+	}
+
+	It("is an update back, and its last handled configuration is not taken for the last one", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}).OnUpdate("told", told(seen)).OnCreate("made", ok[W](seen, "made"))))
+		a := widget(ns, "a")
+		create(ctx, a)
+		handled(ctx, a)
+		old, err := fresh(ctx, a)()
+		Expect(err).NotTo(HaveOccurred())
+		edit(ctx, a, func(w W) { w.Spec.Size = 2 })
+		Eventually(seen.all).Should(Equal([]string{"made:create", "1→2 #0"}))
+		handled(ctx, a)
+		for range 3 { // there and back
+			seen.clear()
+			putBack(ctx, old)
+			Eventually(seen.all).Should(Equal([]string{"2→1 #0"}))
+			handled(ctx, a)
+			edit(ctx, a, func(w W) { w.Spec.Size = 2 })
+			Eventually(seen.all).Should(Equal([]string{"2→1 #0", "1→2 #0"}))
+			handled(ctx, a)
+		}
+	}, SpecTimeout(minute))
+
+	It("does not bring back records of that time", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnUpdate("told", told(seen)).
+			OnUpdate("fails", failsUntil[W](seen, "fails", 1, kopf.Temporary(nil, 300*millisecond)))))
+		a := widget(ns, "a")
+		create(ctx, a)
+		handled(ctx, a)
+		edit(ctx, a, func(w W) { w.Spec.Size = 2 })
+		Eventually(seen.all).Should(ContainElement("fails:update#0"))
+		var old W // in the middle of its cycle
+		Eventually(func() (ids []string, err error) {
+			old, err = fresh(ctx, a)()
+			return records(old), err
+		}).Should(ContainElement("fails"))
+		handled(ctx, a)
+		edit(ctx, a, func(w W) { w.Spec.Size = 3 })
+		Eventually(fresh(ctx, a)).Should(HaveField("Annotations", And(
+			HaveKeyWithValue(baselineKey, ContainSubstring(`"size":3`)), Not(HaveKey(HaveSuffix("/fails"))))))
+		seen.clear()
+		putBack(ctx, old)
+		Eventually(seen.all).Should(ConsistOf("3→2 #0", "fails:update#0", "fails:update#1"))
+		handled(ctx, a)
+		Consistently(seen.all).Should(HaveLen(3))
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+})
