@@ -56,6 +56,18 @@ func TestMistakesOfConditions(t *testing.T) {
 			[]string{"Thing: ", "it is to have conditions, and cannot: "},
 		},
 
+		// Elsewhere.
+		{"no place", declaring(kopf.ConditionsIn()), []string{"Pod: ", "ConditionsIn says nothing", "conditions.At(", "leave it out"}},
+		{"a nil place", declaring(kopf.ConditionsIn(nil)), []string{"Pod: ", "ConditionsIn says nothing, or nil"}},
+		{
+			"a place that the Go type has not", declaring(kopf.ConditionsIn(conditions.At("status.health")), kopf.WithConditions("Ready")),
+			[]string{"Pod: ", "it is to have conditions, and cannot: ", "status.health", "ConditionsIn of For"},
+		},
+		{
+			"a place that is no path", declaring(kopf.ConditionsIn(conditions.At("status..health")), kopf.WithConditions("Ready")),
+			[]string{"Pod: ", "it is to have conditions, and cannot: ", "no path"},
+		},
+
 		// Reporting.
 		{"a report under no name", reporting(kopf.ReportsCondition("")), []string{`Pod: OnCreate("h"): ReportsCondition: `}},
 		{"a report under an invalid name", reporting(kopf.ReportsCondition("a/b/c")), []string{`Pod: OnCreate("h"): ReportsCondition: `, `"a/b/c"`}},
@@ -105,6 +117,16 @@ func TestMistakesOfEvents(t *testing.T) {
 	}
 	for _, level := range []kopf.EventLevel{kopf.EventsTransitions, kopf.EventsOff, kopf.EventsSteps} {
 		if err := kopf.New(manage(), kopf.WithEvents(level), created()).Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	posted := func(names kopf.EventNames) kopf.Option { return kopf.WithEvents(kopf.EventsOff, kopf.AsKopf(names)) }
+	isTold(t, kopf.WithEvents(kopf.EventsOff, nil), []string{"WithEvents has a nil option", "leave it out"})
+	isTold(t, posted(kopf.EventNames{Component: "not a name"}), []string{`AsKopf: the Component "not a name" is refused`})
+	isTold(t, posted(kopf.EventNames{Prefix: "Kopf_"}), []string{`AsKopf: the Prefix "Kopf_" is refused`})
+	isTold(t, posted(kopf.EventNames{Instance: strings.Repeat("x", 129)}), []string{"AsKopf: the Instance", "at most 128 bytes"})
+	for _, names := range []kopf.EventNames{{}, {Component: "example.com/operator", Instance: "one of two", Prefix: "mine-"}} {
+		if err := kopf.New(manage(), posted(names), created()).Validate(); err != nil {
 			t.Error(err)
 		}
 	}

@@ -170,3 +170,18 @@ func ExampleWithEvents() {
 
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(kopf.EventsOff)) // but for those of req.Eventf
 }
+
+func ExampleAsKopf() {
+	databases := kopf.For(&Database{}).
+		OnCreate("provision", provision)
+
+	// For those who watch Events of reportingComponent=kopf.
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(kopf.EventsTransitions, kopf.AsKopf(kopf.EventNames{})))
+}
+
+func ExampleConditionsIn() {
+	topics := kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Topic"}),
+		kopf.ConditionsIn(conditions.At("status.health.checks")), kopf.WithConditions("Ready"))
+
+	_ = kopf.SetupWithManager(mgr, topics)
+}

@@ -29,3 +29,23 @@ func TestRenew(t *testing.T) {
 	}
 	equal(t, "B-02 no success that does not count stays on the object", namesOf(obj, kopfPrefix), []string{"b", "p", "p.b"})
 }
+
+// Records that somebody has put there are of no use, and go (KEY-13).
+func TestForget(t *testing.T) {
+	done := progress.Record{Started: t0, Stopped: t0, Purpose: "update", Retries: 1, Success: true}
+	late := progress.Record{Started: t0, Delayed: t0.Add(time.Hour), Purpose: "update", Retries: 2, Message: "trouble"}
+	parent := progress.Record{Started: t0, Purpose: "create", Subrefs: []string{"p/a"}}
+	obj := holding(t, map[string]progress.Record{"a": done, "b": late, "p": parent, "p/a": done})
+	state := loaded(t, obj, "a", "b", "p", "c")
+	state.Forget()
+	if state.Started("update") || state.Acted("update") {
+		t.Error("something is known of the update")
+	}
+	at := t0.Add(time.Minute)
+	state.Begin("update", []string{"b", "c"}, at)
+	equal(t, "KEY-13 it begins anew, and at once", state.Record("b"), progress.Record{Started: at, Purpose: "update"})
+	if err := state.Save(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "KEY-13 the others go", namesOf(obj, kopfPrefix), []string{"b", "c"})
+}

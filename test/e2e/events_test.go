@@ -206,7 +206,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		r.stop()
 	}, SpecTimeout(minute))
 
-	It("can be those of kopf, in the core API (POST-01 to POST-06)", func(ctx context.Context) {
+	It("can be those of kopf, in the core API (POST-01, POST-02, POST-03, POST-04, POST-06)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a, space := widget(ns, "a"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 		create(ctx, a)

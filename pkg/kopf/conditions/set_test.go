@@ -277,3 +277,37 @@ func TestAccessorsAreGivenACopy(t *testing.T) {
 	equal(t, "the alias", alias[0].Status, metav1.ConditionTrue)
 	equal(t, "the object", obj.hidden[0].Status, metav1.ConditionFalse)
 }
+
+// The time is that of the last transition on the server: there and back before a write is none, with a write in between it is one.
+func TestTimesAreThoseOnTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := &corev1.Pod{}
+		time0 := now()
+		setOf(t, pod).True("Ready", "Old", "")
+		onServer := pod.DeepCopy()
+		timeOf := func() metav1.Time { return pod.Status.Conditions[0].LastTransitionTime }
+
+		<-time.After(time.Hour)
+		s := setOf(t, pod)
+		s.False("Ready", "There", "")
+		s.True("Ready", "Old", "")
+		equal(t, "there and back", timeOf(), time0)
+
+		s.False("Ready", "There", "")
+		setOf(t, pod, conditions.Since(onServer)).True("Ready", "Back", "")
+		equal(t, "there, and back by another set that knows what is on the server", timeOf(), time0)
+
+		s = setOf(t, pod)
+		s.False("Ready", "There", "")
+		s.Rebase() // it is written
+		if s.Changed() {
+			t.Error("what was written is still a change")
+		}
+		<-time.After(time.Minute)
+		s.True("Ready", "Old", "")
+		equal(t, "there, written, and back", timeOf(), now())
+
+		setOf(t, pod, conditions.Since(&corev1.ConfigMap{})).True("Ready", "Old", "") // which cannot have any
+		equal(t, "since nothing that is known", timeOf(), now())
+	})
+}
