@@ -91,7 +91,8 @@ func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
 
 // Eventf posts a Kubernetes Event about the object. The type is "Normal" or "Warning"; the reason is why,
 // in one word, as "Resized"; the action is what was done, in one word, as "Resize"; the note is for
-// people, a format with its arguments. It does not wait for the API server, and does not fail.
+// people, a format with its arguments. It does not wait for the API server, and does not fail: what the API would not take is
+// logged. Each object has a quota, of 16 Events at once and one more every five minutes; what is beyond that is counted, and told by the next one.
 //
 // kopf: kopf.event, kopf.info, kopf.warn.
 func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any) {
