@@ -320,7 +320,7 @@ var _ = Describe("Conditions", func() {
 			OnCreate("back", func(_ context.Context, req *kopf.Request[W]) error {
 				req.Conditions().True("Kept", "Old", "")
 				return nil
-			}, kopf.After("there"))))
+			}, kopf.After("there")), kopf.WithCheckpoint(time.Hour))) // or else it is written between the two if that takes long
 		handled(ctx, a)
 		now, err := fresh(ctx, a)()
 		Expect(err).NotTo(HaveOccurred())

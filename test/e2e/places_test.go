@@ -89,7 +89,6 @@ func shown(ctx context.Context, obj client.Object, kind string, places ...condit
 
 var _ = Describe("Conditions that are elsewhere (ConditionsIn)", func() {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
-	notYet := kopf.Temporary(errors.New("not yet"), 500*time.Millisecond)
 
 	// tried has all that there is for conditions, of one kind; seen notes who was called.
 	tried := func(ctx context.Context, seen *calls, obj client.Object, resource kopf.Option, places ...conditions.Option) {
@@ -134,7 +133,7 @@ var _ = Describe("Conditions that are elsewhere (ConditionsIn)", func() {
 		seen, at := &calls{}, conditions.At("status.health.checks")
 		tried(ctx, seen, untyped(widgetGVK, newNamespace(ctx), "a"),
 			kopf.For(kopf.Unstructured(widgetGVK), kopf.ConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
-				OnCreate("make", failsUntil[U](seen, "make", 2, notYet), kopf.ReportsCondition("Made")).
+				OnCreate("make", failsUntil[U](seen, "make", 2, notYet()), kopf.ReportsCondition("Made")).
 				OnReconcile("filtered", noted[U](seen, "filtered"), kopf.WhenCondition("Made", yes)).
 				OnReconcile("never", noted[U](seen, "updated by mistake"), kopf.WhenCondition("Made", no), kopf.WhenCondition("Synced", yes)).
 				OnUpdate("updated", updated[U](seen)).
@@ -146,7 +145,7 @@ var _ = Describe("Conditions that are elsewhere (ConditionsIn)", func() {
 		seen, using := &calls{}, conditions.Using(lines)
 		tried(ctx, seen, widget(newNamespace(ctx), "a"),
 			kopf.For(&v1.Widget{}, kopf.ConditionsIn(using), kopf.WithConditions("Ready", "Synced", "Made")).
-				OnCreate("make", failsUntil[W](seen, "make", 2, notYet), kopf.ReportsCondition("Made")).
+				OnCreate("make", failsUntil[W](seen, "make", 2, notYet()), kopf.ReportsCondition("Made")).
 				OnReconcile("filtered", noted[W](seen, "filtered"), kopf.WhenCondition("Made", yes)).
 				OnReconcile("never", noted[W](seen, "updated by mistake"), kopf.WhenCondition("Made", no), kopf.WhenCondition("Synced", yes)).
 				OnUpdate("updated", updated[W](seen)).
@@ -200,3 +199,5 @@ func transition[T client.Object](seen *calls) kopf.Handler[T] {
 		return nil
 	}
 }
+
+func notYet() error { return kopf.Temporary(errors.New("not yet"), 500*time.Millisecond) }
