@@ -12,7 +12,6 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,10 +41,12 @@ func newEndpoint(h Hook, gvk schema.GroupVersionKind, decoder admission.Decoder,
 }
 
 // Handle answers one review. It is the flow of this package in one place.
-func (e *endpoint) Handle(ctx context.Context, req admission.Request) admission.Response {
+func (e *endpoint) Handle(ctx context.Context, review admission.Request) admission.Response {
+	req := &review.AdmissionRequest
 	exchange := exchangeOf(ctx)
+	logger := exchange.logger(&review, e.id)
 	if problem := e.unfit(req); problem != nil {
-		log.FromContext(ctx).Info("Request refused: it is not for this handler", "handler", e.id, "error", problem.Message)
+		logger.Info("Request refused: it is not for this handler", "error", problem.Message)
 		return refused(*problem)
 	}
 	exchange.answered = true
@@ -54,18 +55,16 @@ func (e *endpoint) Handle(ctx context.Context, req admission.Request) admission.
 	}
 	object, old, err := e.decode(req)
 	if err != nil {
-		log.FromContext(ctx).Info("Request denied: its object cannot be decoded", "handler", e.id, "error", err.Error())
+		logger.Info("Request denied: its object cannot be decoded", "error", err.Error())
 		return refused(metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: err.Error()})
 	}
 	if !e.labels.Matches(labels.Set(object.GetLabels())) {
 		return allowed()
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	ctx, cancel := context.WithTimeout(log.IntoContext(ctx, logger), e.timeout)
 	defer cancel()
-	logger := log.FromContext(ctx).WithValues("handler", e.id, "operation", req.Operation)
-	ctx = log.IntoContext(ctx, logger)
-	call := newCall(&req.AdmissionRequest, e.client, exchange.request)
+	call := newCall(req, e.client, exchange.request)
 	before := object.DeepCopyObject()
 	after, err := e.call(ctx, object, old, call)
 	if err != nil {
@@ -75,14 +74,14 @@ func (e *endpoint) Handle(ctx context.Context, req admission.Request) admission.
 	if err != nil {
 		return refused(e.verdict(ctx, err, req)).WithWarnings(call.warnings...)
 	}
-	response := allowed().WithWarnings(call.warnings...)
-	response.Patches = patches
+	response := allowed()
+	response.Warnings, response.Patches = call.warnings, patches
 	return response
 }
 
 // unfit tells why a review has not come where it belongs, or says too little.
-func (e *endpoint) unfit(req admission.Request) *metav1.Status {
-	switch user := req.UserInfo; {
+func (e *endpoint) unfit(req *admissionv1.AdmissionRequest) *metav1.Status {
+	switch user := &req.UserInfo; {
 	case req.UID == "":
 		return missing("uid")
 	case user.Username == "" && user.UID == "" && len(user.Groups) == 0:
@@ -106,7 +105,7 @@ func missing(what string) *metav1.Status {
 
 // concerns reports whether a request is what the handler was declared for. That the operation is one of the
 // handler's is left to the API server, except where nobody has asked for deletions.
-func (e *endpoint) concerns(req admission.Request) bool {
+func (e *endpoint) concerns(req *admissionv1.AdmissionRequest) bool {
 	if e.kind == mutating && !e.settings.operationsSet && req.Operation == admissionv1.Delete {
 		return false
 	}
@@ -114,7 +113,7 @@ func (e *endpoint) concerns(req admission.Request) bool {
 }
 
 // decode returns the object as it will be, and as it was.
-func (e *endpoint) decode(req admission.Request) (object, old client.Object, err error) {
+func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client.Object, err error) {
 	into := func(raw runtime.RawExtension) (client.Object, error) {
 		obj := e.empty()
 		if err := e.decoder.DecodeRaw(raw, obj); err != nil {
@@ -156,7 +155,7 @@ type panicked struct {
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
 // verdict is what the client is told of an error, and the log, too.
-func (e *endpoint) verdict(ctx context.Context, err error, req admission.Request) metav1.Status {
+func (e *endpoint) verdict(ctx context.Context, err error, req *admissionv1.AdmissionRequest) metav1.Status {
 	logger := log.FromContext(ctx)
 	if status, known := statusOf(err, e.gvk.GroupKind(), req.Name); known {
 		logger.Info("Request denied", "code", status.Code, "error", err.Error())
@@ -178,7 +177,7 @@ func (e *endpoint) patch(ctx context.Context, call *Call, before runtime.Object,
 	if v := reflect.ValueOf(after); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("the handler has set Object to nil: leave it, or change it")
 	}
-	if equality.Semantic.DeepEqual(before, after) {
+	if unchanged(before, after) {
 		return nil, nil
 	}
 	drop := func(why string) ([]jsonpatch.Operation, error) {

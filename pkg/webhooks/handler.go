@@ -53,7 +53,8 @@ type Call struct {
 	Client client.Client
 
 	warnings []string
-	diff     func() diff.Diff
+	compare  sync.Once
+	diff     diff.Diff
 }
 
 // Warn shows texts to whoever has made the request, whether it is denied or not: kubectl prints them. Keep
@@ -67,10 +68,12 @@ func (c *Call) Warnings() []string { return c.warnings }
 // is new on creation, and gone on deletion. What the handler itself changes is not in it. It is
 // calculated when it is first asked for.
 func (c *Call) Diff() diff.Diff {
-	if c.diff == nil { // a test has made the call by hand
-		return between(c.Review)
-	}
-	return c.diff()
+	c.compare.Do(func() {
+		if c.Review != nil {
+			c.diff = diff.Of(generic(c.Review.OldObject.Raw), generic(c.Review.Object.Raw))
+		}
+	})
+	return c.diff
 }
 
 func newCall(review *admissionv1.AdmissionRequest, c client.Client, r *http.Request) *Call {
@@ -81,19 +84,11 @@ func newCall(review *admissionv1.AdmissionRequest, c client.Client, r *http.Requ
 		User:        review.UserInfo,
 		Review:      review,
 		Client:      c,
-		diff:        sync.OnceValue(func() diff.Diff { return between(review) }),
 	}
 	if r != nil {
 		call.Header, call.TLS = r.Header, r.TLS
 	}
 	return call
-}
-
-func between(review *admissionv1.AdmissionRequest) diff.Diff {
-	if review == nil {
-		return nil
-	}
-	return diff.Of(generic(review.OldObject.Raw), generic(review.Object.Raw))
 }
 
 // generic is the JSON form of an object, as unstructured objects have it; nil if there is none.

@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 )
@@ -39,6 +44,17 @@ func decodeJSON(text []byte) (value any, err error) {
 	decoder.UseNumber()
 	err = decoder.Decode(&value)
 	return value, err
+}
+
+// unchanged reports whether a handler has left its object alone. Nearly all of those who validate have, so it is made
+// quick: where nothing was touched, the strict comparison finds so in a fraction of the time of the semantic one, which
+// also knows when a quantity or a time is the same in other words.
+func unchanged(before runtime.Object, after client.Object) bool {
+	was, untyped := before.(*unstructured.Unstructured)
+	if is, ok := after.(*unstructured.Unstructured); ok && untyped {
+		return same(was.Object, is.Object)
+	}
+	return reflect.DeepEqual(before, after) || equality.Semantic.DeepEqual(before, after)
 }
 
 // transfer makes the change from before to after in raw.
