@@ -76,6 +76,9 @@ func (e *Engine) Relatives(of func(client.Object) []types.NamespacedName, predic
 	return e.memories.Relatives(of, predicates...)
 }
 
+// Memos are what the handlers remember of an object; empty ones, which are not kept, if it is not known here.
+func (e *Engine) Memos(uid types.UID) *inventory.Memos { return e.memories.Memos(uid) }
+
 // Reconcile takes one object through one cycle. The request only wakes: what happened is concluded
 // from the object, and what is due from its records.
 func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

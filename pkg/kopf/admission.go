@@ -1,9 +1,18 @@
 package kopf
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
@@ -12,19 +21,29 @@ import (
 // [WithWebhooks] for what it needs besides. Its options are those of package webhooks, on which it stands; filters of views
 // ([Resource.When]) and middleware ([Resource.Use]) are for other handlers.
 //
+// A [Memo] is that of the object where this process handles the object already; else, and on creation, it is empty, and what is
+// stored in it is lost.
+//
 // kopf: @kopf.on.validate.
 func (r *Resource[T]) Validate(id string, fn webhooks.Handler[T], opts ...webhooks.Option) *Resource[T] {
-	return r.admit("Validate", id, webhooks.Validating(r.obj, id, fn, opts...))
+	return r.admit("Validate", id, func(remember remembering) webhooks.Hook {
+		return webhooks.Validating(r.obj, id, withMemos(fn, remember), opts...)
+	})
 }
 
 // Mutate adds an admission handler that may also change the object; see [Resource.Validate].
 //
 // kopf: @kopf.on.mutate.
 func (r *Resource[T]) Mutate(id string, fn webhooks.Handler[T], opts ...webhooks.Option) *Resource[T] {
-	return r.admit("Mutate", id, webhooks.Mutating(r.obj, id, fn, opts...))
+	return r.admit("Mutate", id, func(remember remembering) webhooks.Hook {
+		return webhooks.Mutating(r.obj, id, withMemos(fn, remember), opts...)
+	})
 }
 
-func (r *Resource[T]) admit(method, id string, hook webhooks.Hook) *Resource[T] {
+// An admission is a handler that waits for an operator.
+type admission func(remembering) webhooks.Hook
+
+func (r *Resource[T]) admit(method, id string, hook admission) *Resource[T] {
 	if len(r.when) > 0 {
 		r.mistakes = append(r.mistakes, fmt.Errorf("%s(%q): the When of a view cannot be told to the API server: "+
 			"add the handler to the resource itself, and use webhooks.MatchConditions or webhooks.Label", method, id))
@@ -45,11 +64,14 @@ func WithWebhooks(options webhooks.Options) Option {
 // admits sets the admission handlers up with the manager, whose webhook server is started before anything else. With
 // WithWebhooks, also if there are none: then an earlier version's entries are removed.
 func (o *Operator) admits() error {
+	if o.mgr == nil {
+		return nil // that is told elsewhere
+	}
 	var hooks []webhooks.Hook
 	for _, r := range o.resources {
-		hooks = append(hooks, r.admission()...)
+		hooks = append(hooks, r.admission(o)...)
 	}
-	if o.mgr == nil || len(hooks) == 0 && o.webhooks == nil {
+	if len(hooks) == 0 && o.webhooks == nil {
 		return nil
 	}
 	var options webhooks.Options
@@ -62,16 +84,71 @@ func (o *Operator) admits() error {
 	return nil
 }
 
-func (r *Resource[T]) admission() []webhooks.Hook {
+func (r *Resource[T]) admission(o *Operator) (hooks []webhooks.Hook) {
 	if isNil(r.obj) {
 		return nil // that is told elsewhere
 	}
-	return r.hooks
+	gvk, _ := apiutil.GVKForObject(r.obj, o.mgr.GetScheme()) // an unknown one is told elsewhere
+	for _, hook := range r.hooks {
+		hooks = append(hooks, hook(func(uid types.UID) *inventory.Memos { return o.memosOf(gvk, uid) }))
+	}
+	return hooks
+}
+
+// remembering finds the memos of an object.
+type remembering func(types.UID) *inventory.Memos
+
+// withMemos gives an admission handler the memos of its object, as other handlers have them.
+func withMemos[T client.Object](fn webhooks.Handler[T], remember remembering) webhooks.Handler[T] {
+	if fn == nil {
+		return nil // that is a mistake, and is told as one
+	}
+	return func(ctx context.Context, req *webhooks.Request[T]) error {
+		memos := &inventory.Memos{}
+		if uid := req.Object.GetUID(); req.Operation != admissionv1.Create && uid != "" {
+			memos = remember(uid)
+		}
+		return fn(inventory.IntoContext(ctx, memos), req)
+	}
+}
+
+// memosOf are those of an object that is handled here; else they are empty, and belong to nobody. To begin to remember an object
+// because somebody has asked for it would be to take it for known.
+func (o *Operator) memosOf(gvk schema.GroupVersionKind, uid types.UID) *inventory.Memos {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range o.engines {
+		if e.GVK == gvk {
+			return e.Memos(uid)
+		}
+	}
+	return &inventory.Memos{}
 }
 
 // onlyAdmits reports whether a resource has admission handlers and no others: its objects are not watched.
 func (r *Resource[T]) onlyAdmits() bool {
 	return len(r.hooks) > 0 && len(r.handlers)+len(r.indexes) == 0
+}
+
+// idle tells of the options that are for handlers of objects that are watched.
+func (o *resourceOptions) idle() (mistakes []error) {
+	for _, option := range []struct {
+		name string
+		used bool
+	}{
+		{"WithConditions", len(o.conditions) > 0},
+		{"WithRoot", o.root != nil},
+		{"WithConcurrency", o.concurrency != 0},
+		{"WithControllerOptions", !reflect.ValueOf(o.controller).IsZero()},
+		{"WithPredicates", len(o.predicates) > 0},
+		{"WithResults", o.results != defaultResults},
+	} {
+		if option.used {
+			mistakes = append(mistakes, fmt.Errorf("%s means nothing where there are only admission handlers, as the objects are not watched: "+
+				"add another handler, such as OnReconcile, or leave it out", option.name))
+		}
+	}
+	return mistakes
 }
 
 var errNoHandlers = errors.New("it has no handlers: add one, such as OnCreate")

@@ -6,11 +6,16 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
@@ -19,6 +24,12 @@ func agree(context.Context, *webhooks.Request[th]) error { return nil }
 // judged and changed are resources with one admission handler with options.
 func judged(opts ...webhooks.Option) resources  { return things().Validate("h", agree, opts...) }
 func changed(opts ...webhooks.Option) resources { return things().Mutate("h", agree, opts...) }
+
+// onlyAdmitted is a resource with options that has nothing but an admission handler.
+func onlyAdmitted(opts ...kopf.ResourceOption) *kopf.Resource[*unstructured.Unstructured] {
+	return kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}), opts...).
+		Validate("h", func(context.Context, *webhooks.Request[*unstructured.Unstructured]) error { return nil })
+}
 
 // hosting is a manager with a webhook server, and without an API server: a declaration asks for none.
 func hosting(t *testing.T) manager.Manager {
@@ -56,18 +67,26 @@ func TestMistakesOfAdmissionHandlers(t *testing.T) {
 		// What is declared.
 		{"a view", []kopf.Option{things().When(always).Validate("h", agree)}, []string{`Thing: Validate("h"): the When of a view`, "add the handler to the resource itself", "webhooks.MatchConditions"}},
 		{"a mutating one of a view", []kopf.Option{things().When(always).Mutate("h", agree)}, []string{`Thing: Mutate("h"): the When of a view`, "webhooks.Label"}},
-		{"no handler", []kopf.Option{things().Validate("h", nil)}, []string{where, `Validate("h"): the handler is nil`, "give it a function"}},
-		{"no mutating handler", []kopf.Option{things().Mutate("h", nil)}, []string{where, `Mutate("h"): the handler is nil`, "give it a function"}},
-		{"no id", []kopf.Option{things().Validate("", agree)}, []string{where, `Validate(""): the id is empty`, "give the handler a name"}},
-		{"an id that is no path", []kopf.Option{things().Validate("a//b", agree)}, []string{where, `Validate("a//b"): the id is no path`, "leave out empty parts"}},
-		{"HND-08 no operations", []kopf.Option{judged(webhooks.Operations())}, []string{where, `Validate("h"): Operations names none`, "name some, or leave it out"}},
-		{"HND-08 no operations of a mutating one", []kopf.Option{changed(webhooks.Operations())}, []string{where, `Mutate("h"): Operations names none`}},
+		{"no handler", []kopf.Option{things().Validate("h", nil)}, []string{where, `Thing: Validate("h"): the handler is nil`, "give it a function"}},
+		{"no mutating handler", []kopf.Option{things().Mutate("h", nil)}, []string{where, `Thing: Mutate("h"): the handler is nil`, "give it a function"}},
+		{"no id", []kopf.Option{things().Validate("", agree)}, []string{where, `Thing: Validate(""): the id is empty`, "give the handler a name"}},
+		{"an id that is no path", []kopf.Option{things().Validate("a//b", agree)}, []string{where, `Thing: Validate("a//b"): the id is no path`, "leave out empty parts"}},
+		{"HND-08 no operations", []kopf.Option{judged(webhooks.Operations())}, []string{where, `Thing: Validate("h"): Operations names none`, "name some, or leave it out"}},
+		{"HND-08 no operations of a mutating one", []kopf.Option{changed(webhooks.Operations())}, []string{where, `Thing: Mutate("h"): Operations names none`}},
 		{"an unknown operation", []kopf.Option{judged(webhooks.Operations("PATCH"))}, []string{where, `there is no "PATCH"`, "use CREATE, UPDATE"}},
-		{"a long timeout", []kopf.Option{judged(webhooks.TimeoutSeconds(31))}, []string{where, `Validate("h"): TimeoutSeconds is 31`, "1 to 30"}},
-		{"no timeout", []kopf.Option{changed(webhooks.TimeoutSeconds(0))}, []string{where, `Mutate("h"): TimeoutSeconds is 0`, "1 to 30"}},
+		{"a long timeout", []kopf.Option{judged(webhooks.TimeoutSeconds(31))}, []string{where, `Thing: Validate("h"): TimeoutSeconds is 31`, "1 to 30"}},
+		{"no timeout", []kopf.Option{changed(webhooks.TimeoutSeconds(0))}, []string{where, `Thing: Mutate("h"): TimeoutSeconds is 0`, "1 to 30"}},
 		{"calling a validating one again", []kopf.Option{judged(webhooks.ReinvocationPolicy("IfNeeded"))}, []string{where, "ReinvocationPolicy is for mutating handlers", "leave it out"}},
-		{"one id twice", []kopf.Option{judged().Validate("h", agree)}, []string{where, `Validate("h")`, `has a handler Validate("h") already`, "rename one"}},
-		{"one name twice", []kopf.Option{things().Validate("a_b", agree).Validate("a-b", agree), managed(nil)}, []string{where, `Validate("a-b")`, `"a-b"`, `that of Validate("a_b")`, "rename one"}},
+		{"one id twice", []kopf.Option{judged().Validate("h", agree)}, []string{where, `Thing: Validate("h")`, `there is a handler Thing: Validate("h") already`, "rename one"}},
+		{"one name twice", []kopf.Option{things().Validate("a_b", agree).Validate("a-b", agree), managed(nil)}, []string{where, `Thing: Validate("a-b")`, `"a-b"`, `that of Thing: Validate("a_b")`, "rename one"}},
+
+		// What is said of a kind that nobody watches.
+		{"conditions", []kopf.Option{onlyAdmitted(kopf.WithConditions("Ready"))}, []string{"Gadget: ", "WithConditions means nothing", "only admission handlers", "add another handler", "leave it out"}},
+		{"a root", []kopf.Option{onlyAdmitted(kopf.WithRoot(conditions.Root{Type: "Fine", Of: []string{"Ready"}}))}, []string{"Gadget: ", "WithRoot means nothing"}},
+		{"concurrency", []kopf.Option{onlyAdmitted(kopf.WithConcurrency(2))}, []string{"Gadget: ", "WithConcurrency means nothing"}},
+		{"predicates", []kopf.Option{onlyAdmitted(kopf.WithPredicates(predicate.GenerationChangedPredicate{}))}, []string{"Gadget: ", "WithPredicates means nothing"}},
+		{"options of a controller", []kopf.Option{onlyAdmitted(kopf.WithControllerOptions(controller.Options{RecoverPanic: new(true)}))}, []string{"Gadget: ", "WithControllerOptions means nothing"}},
+		{"results", []kopf.Option{onlyAdmitted(kopf.WithResults("status.results"))}, []string{"Gadget: ", "WithResults means nothing"}},
 
 		// How it is served.
 		{"nobody to tell of certificates", []kopf.Option{judged(), kopf.WithWebhooks(webhooks.Options{Certificates: webhooks.SelfManaged{}, Namespace: "own"})}, []string{where, "the certificates are SelfManaged", "set Configurations to Managed or Injected"}},
@@ -102,6 +121,8 @@ func TestMistakesOfAdmissionHandlers(t *testing.T) {
 		{"a handler alone", []kopf.Option{judged()}},
 		{"both, with one id", []kopf.Option{judged().Mutate("h", agree)}},
 		{"beside others, with the same id", []kopf.Option{judged().OnCreate("h", nothing), managed(nil)}},
+		{"conditions, with another handler", []kopf.Option{onlyAdmitted(kopf.WithConditions("Ready")).
+			OnEvent("e", func(context.Context, *kopf.Request[*unstructured.Unstructured]) error { return nil })}},
 		{"before a view", []kopf.Option{judged().When(always).OnCreate("h", nothing)}},
 		{"with all options", []kopf.Option{managed(nil), changed(webhooks.Operations("CREATE"), webhooks.Subresource("status"),
 			webhooks.Label("a"), webhooks.TimeoutSeconds(30), webhooks.ReinvocationPolicy("IfNeeded"))}},
@@ -122,10 +143,10 @@ func TestMistakesOfAdmissionHandlersAmongOthers(t *testing.T) {
 		t.Fatal("it is valid")
 	}
 	equal(t, "mistakes", err.Error(), `the operator cannot start:
-the admission handlers: Validate("h"): TimeoutSeconds is 31: the API server takes 1 to 30
-Validate("h"): Operations names none: name some, or leave it out
-Mutate(""): the handler is nil: give it a function
-Mutate(""): the id is empty: give the handler a name
+the admission handlers: Thing: Validate("h"): TimeoutSeconds is 31: the API server takes 1 to 30
+Thing: Validate("h"): Operations names none: name some, or leave it out
+Thing: Mutate(""): the handler is nil: give it a function
+Thing: Mutate(""): the id is empty: give the handler a name
 Thing: OnCreate("c"): the handler is nil: give it a function`)
 }
 

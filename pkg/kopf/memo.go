@@ -8,7 +8,8 @@ import (
 
 // A Memo is a place for a value that handlers remember of each object, in the process alone: connections,
 // say, or what was observed. It is forgotten with the object, and when the process ends. [OnStartup] and
-// [OnCleanup] have one for the operator as a whole. Make it once, with [NewMemo], for instance as a
+// [OnCleanup] have one for the operator as a whole. Admission handlers share it with the others where this process handles
+// the object ([Resource.Validate]). Make it once, with [NewMemo], for instance as a
 // package variable.
 //
 // kopf: memo.
@@ -35,7 +36,7 @@ func (m *Memo[V]) Store(ctx context.Context, value V) { m.space(ctx).Store(m, va
 func (m *Memo[V]) space(ctx context.Context) *inventory.Memos {
 	memos := inventory.FromContext(ctx)
 	if memos == nil {
-		panic("kopf: the memo " + m.name + " is used with a context that is not a handler's: pass on the one that the handler was given")
+		panic("kopf: the memo " + m.name + " is used with a context that is not of a handler of a Resource: pass on the one that the handler was given")
 	}
 	return memos
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
 // A Resource is one kind of objects with its handlers. Make it with [For], add handlers to it, and
@@ -28,7 +27,7 @@ type declared[T client.Object] struct {
 	handlers []*handlerOf[T]
 	indexes  []indexOf[T]
 	children []child
-	hooks    []webhooks.Hook
+	hooks    []admission
 	resourceOptions
 }
 
@@ -61,7 +60,7 @@ type resourceOptions struct {
 // For declares a kind by an object of it: a pointer to a Go type of the manager's scheme,
 // [Unstructured] or [Metadata].
 func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
-	r := &Resource[T]{declared: &declared[T]{obj: obj, resourceOptions: resourceOptions{results: "status"}}}
+	r := &Resource[T]{declared: &declared[T]{obj: obj, resourceOptions: resourceOptions{results: defaultResults}}}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&r.resourceOptions)

@@ -59,6 +59,8 @@ func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	}
 }
 
+const defaultResults = "status"
+
 // WithResults sets the field below which the results of handlers are kept, as a dotted path.
 // Default: "status", so that a result stands in status.<handler id>.
 func WithResults(path string) ResourceOption {

@@ -23,7 +23,7 @@ type resource interface {
 	kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error)
 	options() *resourceOptions
 	owned() []child
-	admission() []webhooks.Hook
+	admission(o *Operator) []webhooks.Hook
 	onlyAdmits() bool
 	identity() any // the same for all views
 	controllerName(scheme *runtime.Scheme) string
@@ -172,6 +172,9 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	kind.Declared, kind.Root = r.resourceOptions.conditions, r.summary()
 	if err := r.checkConditions(kind.New()); err != nil {
 		problems = append(problems, err)
+	}
+	if r.onlyAdmits() {
+		problems = append(problems, r.idle()...)
 	}
 	if len(r.children) > 0 && len(kind.Levels.IDs()) == 0 {
 		problems = append(problems, errors.New("Owns means nothing without an OnReconcile handler: add one, or leave it out"))

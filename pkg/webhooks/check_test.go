@@ -49,10 +49,13 @@ func TestMistakesOfHooks(t *testing.T) {
 	}
 	g := NewWithT(t)
 	g.Expect(validate(accept, webhooks.Operations(), webhooks.TimeoutSeconds(99)).Check()).
-		To(MatchError(And(ContainSubstring(`Validate("v"): Operations`), ContainSubstring(`Validate("v"): TimeoutSeconds is 99`))))
+		To(MatchError(And(ContainSubstring(`Widget: Validate("v"): Operations`), ContainSubstring(`Widget: Validate("v"): TimeoutSeconds is 99`))))
 	g.Expect(validate(nil).Check()).To(MatchError(ContainSubstring("the handler is nil")))
 	g.Expect(webhooks.Mutating((*v1.Widget)(nil), "m", accept).Check()).To(MatchError(ContainSubstring("the object is nil")))
 	g.Expect(webhooks.Mutating(nil, "m", func(context.Context, *webhooks.Request[*corev1.Pod]) error { return nil }).Check()).To(MatchError(ContainSubstring("the object is nil")))
+	untyped := loose()
+	g.Expect(webhooks.Validating(untyped, "", func(context.Context, *looseRequest) error { return nil }).Check()).
+		To(MatchError(`Widget: Validate(""): the id is empty: give the handler a name`))
 	for _, id := range []string{"", "/a", "a/", "a//b", "../a"} {
 		g.Expect(webhooks.Validating(&v1.Widget{}, id, accept).Check()).To(HaveOccurred(), id)
 	}
@@ -65,12 +68,12 @@ func TestMistakesOfSeveralHooks(t *testing.T) {
 	nameless := &unstructured.Unstructured{}
 	type untyped struct{ v1.Widget }
 	for want, hooks := range map[string][]webhooks.Hook{
-		"has a handler Validate(\"a\") already": {v("a"), v("a")},
-		`would be that of Validate("a_b")`:      {v("a_b"), v("a-b")},
-		`would be that of Validate("AB")`:       {v("AB"), v("ab")},
-		"no name can be made":                   {v("---")},
-		"which cannot be":                       {v(strings.Repeat("a", 254))},
-		"its kind is not known":                 {webhooks.Validating(nameless, "u", func(context.Context, *looseRequest) error { return nil })},
+		`there is a handler Widget: Validate("a") already`: {v("a"), v("a")},
+		`would be that of Widget: Validate("a_b")`:         {v("a_b"), v("a-b")},
+		`would be that of Widget: Validate("AB")`:          {v("AB"), v("ab")},
+		"no name can be made":                              {v("---")},
+		"which cannot be":                                  {v(strings.Repeat("a", 254))},
+		"its kind is not known":                            {webhooks.Validating(nameless, "u", func(context.Context, *looseRequest) error { return nil })},
 		"add the Go type to the scheme": {webhooks.Validating(&untyped{}, "u",
 			func(context.Context, *webhooks.Request[*untyped]) error { return nil })},
 	} {

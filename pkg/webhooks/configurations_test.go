@@ -11,11 +11,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -198,40 +195,6 @@ func TestFiles(t *testing.T) {
 		WithTimeout(time.Minute).Should(Equal(4))
 }
 
-// ADM-25, ADM-30: the rules of config/rbac are enough for everything; without them, the operator ends and says why.
-func TestPermissions(t *testing.T) {
-	needServer(t)
-	g, ctx := NewWithT(t), t.Context()
-	ns := newNamespace(t)
-	powerless := impersonate("system:serviceaccount:" + ns + ":powerless")
-	failing := prepare(t, choices{ns: ns, config: powerless, hooks: []webhooks.Hook{validate(accept)}})
-	limited, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	g.Expect(failing.mgr.Start(limited)).To(MatchError(And(ContainSubstring("the operator lacks permissions"), ContainSubstring("forbidden"))))
-
-	name := ns + ".example.com"
-	applyRBAC(t, ns, name, "operator")
-	seen := &seen{}
-	op := start(t, choices{ns: ns, name: name, config: impersonate("system:serviceaccount:" + ns + ":operator"),
-		options: func(o *webhooks.Options) {
-			o.Exit = webhooks.RemoveOnExit
-			o.Certificates = webhooks.SelfManaged{Lifetime: 9 * time.Second, Settle: time.Second}
-		},
-		hooks: []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { seen.add("x"); return nil }), mutate(accept)},
-	})
-	inForce(t, op, seen)
-	first := servedCA(t, ns)
-	g.Eventually(func() string { return servedCA(t, ns) }).ShouldNot(Equal(first), "the Secret is rotated")
-	g.Expect(k8s.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "webhook-certificates"}})).To(Succeed())
-	g.Eventually(func() string { return servedCA(t, ns) }).ShouldNot(BeEmpty(), "the Secret is created again")
-	live := configurations(name)[0]
-	g.Expect(k8s.Patch(ctx, live, client.RawPatch(types.MergePatchType, []byte(`{"webhooks":[]}`)))).To(Succeed())
-	g.Eventually(func() []string { return entryNames(name) }).Should(HaveLen(2))
-	g.Expect(op.stop()).To(Succeed())
-	g.Expect(entryNames(name)).To(BeEmpty())
-	g.Expect(op.log.String()).NotTo(ContainSubstring("forbidden"))
-}
-
 // What cannot be set up is told at once: a path that is taken, a webhook server of another make.
 func TestSetupFails(t *testing.T) {
 	needServer(t)
@@ -244,4 +207,30 @@ func TestSetupFails(t *testing.T) {
 	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Validate("other", accept).Complete()).To(Succeed())
 	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Complete()).To(Succeed(), "nothing to serve")
 	g.Expect(op.server.Validate()).To(Succeed())
+
+	// Two servers of one manager that would take away each other's entries, or show each other's certificates.
+	other := func(change func(*webhooks.Options)) error {
+		o := webhooks.Options{
+			Name: op.name, Configurations: webhooks.Managed, Namespace: op.ns, Certificates: webhooks.SelfManaged{},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1/others")},
+		}
+		change(&o)
+		return webhooks.New(op.mgr, o).Add(validate(accept)).SetupWithManager()
+	}
+	g.Expect(other(func(*webhooks.Options) {})).To(MatchError(And(
+		ContainSubstring(op.name), ContainSubstring(`"kopf-webhooks"`), ContainSubstring("another Name or FieldOwner"))))
+	g.Expect(webhooks.New(op.mgr, webhooks.Options{
+		Name: op.name, Configurations: webhooks.Managed,
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1/")},
+	}).SetupWithManager()).To(MatchError(ContainSubstring("another server of this manager")), "it would remove the other's entries")
+	owner := func(o *webhooks.Options) { o.FieldOwner = "other" }
+	g.Expect(other(func(o *webhooks.Options) {
+		owner(o)
+		o.Certificates = webhooks.SelfManaged{SecretName: "other"}
+	})).To(MatchError(And(ContainSubstring("Secret "+op.ns+"/webhook-certificates for another"), ContainSubstring("/other for this one"))))
+	g.Expect(other(func(o *webhooks.Options) {
+		owner(o)
+		o.Certificates = nil
+	})).To(MatchError(ContainSubstring("Files for this one")))
+	g.Expect(other(owner)).To(Succeed(), "what was refused has claimed nothing")
 }

@@ -21,6 +21,7 @@ type Hook struct {
 	handle   erased
 	settings settings
 	mistakes []error
+	known    string // the kind, once there is a scheme
 }
 
 type hookKind string
@@ -99,7 +100,23 @@ func (h Hook) empty() client.Object {
 	return reflect.New(reflect.TypeOf(h.obj).Elem()).Interface().(client.Object)
 }
 
-// where names the hook in an error.
+// where names the hook in an error, with its kind as far as that is known.
 func (h Hook) where() string {
-	return fmt.Sprintf("%s(%q)", strings.ToUpper(string(h.kind[:1]))+string(h.kind[1:]), h.id)
+	name := fmt.Sprintf("%s(%q)", strings.ToUpper(string(h.kind[:1]))+string(h.kind[1:]), h.id)
+	if kind := h.kindName(); kind != "" {
+		return kind + ": " + name
+	}
+	return name
+}
+
+// kindName is what people call the kind. Without a scheme, it is the name of the Go type.
+func (h Hook) kindName() string {
+	switch {
+	case h.known != "" || h.obj == nil:
+		return h.known
+	case h.typed():
+		return reflect.TypeOf(h.obj).Elem().Name()
+	default:
+		return h.obj.GetObjectKind().GroupVersionKind().Kind
+	}
 }

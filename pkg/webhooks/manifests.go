@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -71,15 +72,19 @@ func guessPlural(n named) string {
 func prepare(scheme *runtime.Scheme, o Options, hooks []Hook) ([]named, error) {
 	var found problems
 	found.addErr(o.check())
+	hooks = slices.Clone(hooks)
 	gvks := make([]schema.GroupVersionKind, len(hooks))
-	for i, h := range hooks {
+	for i := range hooks {
+		h := &hooks[i]
+		var unknown error
+		if h.obj != nil {
+			gvks[i], unknown = h.gvk(scheme)
+			h.known = gvks[i].Kind
+		}
 		if err := h.Check(); err != nil {
 			found.addErr(err)
-			continue
-		}
-		var err error
-		if gvks[i], err = h.gvk(scheme); err != nil {
-			found.addf("%s: %w", h.where(), err)
+		} else if unknown != nil {
+			found.addf("%s: %w", h.where(), unknown)
 		}
 	}
 	if len(found) > 0 {

@@ -38,7 +38,7 @@ func nameAll(hooks []Hook, gvks []schema.GroupVersionKind) ([]named, error) {
 		}
 		out[i] = named{Hook: h, gvk: gvks[i], path: quote(id), name: normalize(id)}
 		if other, taken := paths[out[i].path]; taken {
-			problems = append(problems, fmt.Errorf("%s: the kind %s has a handler %s already: rename one", h.where(), gvks[i].Kind, other.where()))
+			problems = append(problems, fmt.Errorf("%s: there is a handler %s already: rename one", h.where(), other.where()))
 			continue
 		}
 		paths[out[i].path] = h

@@ -48,7 +48,7 @@ func (s *Server) Validate() error {
 // after configurations and certificates, and adds the readiness check "webhooks". It is for before the manager
 // is started. Without hooks, nothing is served, but entries of an earlier version of the operator are removed if
 // the configurations are Managed.
-func (s *Server) SetupWithManager() error {
+func (s *Server) SetupWithManager() (err error) {
 	all, err := prepare(s.mgr.GetScheme(), s.options, s.hooks)
 	if err != nil {
 		return err
@@ -56,6 +56,15 @@ func (s *Server) SetupWithManager() error {
 	if len(all) == 0 && s.options.Configurations != Managed {
 		return nil
 	}
+	release, err := s.claim(len(all) > 0)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
 	direct, err := client.New(s.mgr.GetConfig(), client.Options{
 		HTTPClient: s.mgr.GetHTTPClient(), Scheme: clientgoscheme.Scheme, Mapper: s.mgr.GetRESTMapper(),
 	})
@@ -63,8 +72,9 @@ func (s *Server) SetupWithManager() error {
 		return err
 	}
 	steward := &steward{
-		mgr: s.mgr, options: s.options, hooks: all, wake: make(chan struct{}, 1), serving: func() bool { return s.Readyz(nil) == nil },
-		keeper: &configurations{options: s.options, client: direct, now: time.Now, last: map[hookKind]application{}},
+		mgr: s.mgr, options: s.options, hooks: all, wake: make(chan struct{}, 1), release: release,
+		serving: func() bool { return s.Readyz(nil) == nil },
+		keeper:  &configurations{options: s.options, client: direct, now: time.Now, last: map[hookKind]application{}},
 	}
 	custodian := &custodian{mgr: s.mgr, drain: s.options.Drain, leaving: func() { s.leaving.Store(true) }}
 	switch c := s.options.Certificates.(type) {

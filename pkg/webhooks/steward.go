@@ -31,6 +31,7 @@ type steward struct {
 	authority authority
 	keeper    *configurations
 	serving   func() bool   // the own server answers
+	release   func()        // of the claims, at the end
 	wake      chan struct{} // capacity 1: something may have changed
 }
 
@@ -44,6 +45,7 @@ const (
 
 // Start runs until the context ends. It fails only at the beginning, if the operator lacks permissions.
 func (s *steward) Start(ctx context.Context) error {
+	defer s.release()
 	ctx = log.IntoContext(ctx, s.mgr.GetLogger().WithName("webhooks"))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.run(ctx) })
@@ -55,7 +57,11 @@ func (s *steward) Start(ctx context.Context) error {
 	if s.options.Exit == RemoveOnExit {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 		defer cancel()
-		err = errors.Join(err, s.retire(last))
+		left := s.retire(last)
+		if apierrors.IsForbidden(left) {
+			left = lacking(left)
+		}
+		err = errors.Join(err, left)
 	}
 	return err
 }
@@ -82,6 +88,10 @@ func (s *steward) run(ctx context.Context) error {
 		case <-timer.C:
 		case <-s.wake:
 		}
+		if !s.serving() {
+			timer.Reset(servingInterval) // who is not there yet shall not be called
+			continue
+		}
 		next, err := s.tend(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -104,9 +114,6 @@ func (s *steward) run(ctx context.Context) error {
 
 // tend looks at everything once, and says when to look again; zero: when something changes.
 func (s *steward) tend(ctx context.Context) (time.Duration, error) {
-	if !s.serving() {
-		return servingInterval, nil // who is not there yet shall not be called
-	}
 	bundle, err := s.authority.bundle()
 	if err != nil {
 		return 0, err

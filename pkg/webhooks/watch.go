@@ -2,27 +2,49 @@ package webhooks
 
 import (
 	"context"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
+// probation is for how long a watch has to be forbidden to be taken for one that was never allowed: then it is told at
+// once, while somebody looks at the start. Later, what is served matters more.
+const probation = time.Minute
+
 // watch calls changed for each state of one object that is seen, and when it is gone, until the context ends. It
-// asks the API server for that object alone: nothing else is cached, and nothing else has to be allowed.
+// asks the API server for that object alone: nothing else is cached, and nothing else has to be allowed. It fails if it is
+// not allowed at the beginning.
 func watch(ctx context.Context, mgr manager.Manager, obj client.Object, changed func(client.Object)) error {
 	only := fields.OneTermEqualSelector("metadata.name", obj.GetName())
 	if namespace := obj.GetNamespace(); namespace != "" {
 		only = fields.AndSelectors(only, fields.OneTermEqualSelector("metadata.namespace", namespace))
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	began, logger := time.Now(), log.FromContext(ctx)
 	c, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(),
 		Scheme:     clientgoscheme.Scheme,
 		Mapper:     mgr.GetRESTMapper(),
 		ByObject:   map[client.Object]cache.ByObject{obj: {Field: only}},
+		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
+			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+			if !apierrors.IsForbidden(err) {
+				return
+			}
+			if time.Since(began) < probation {
+				cancel(lacking(err))
+				return
+			}
+			logger.Error(err, "It is not seen any more what others do", "name", obj.GetName())
+		},
 	})
 	if err != nil {
 		return err
@@ -46,5 +68,9 @@ func watch(ctx context.Context, mgr manager.Manager, obj client.Object, changed 
 	}); err != nil {
 		return err
 	}
-	return c.Start(ctx)
+	err = c.Start(ctx)
+	if cause := context.Cause(ctx); apierrors.IsForbidden(cause) {
+		return cause
+	}
+	return err
 }

@@ -1,0 +1,159 @@
+package webhooks_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+// ADM-25, ADM-30: the rules of config/rbac are enough for everything; without them, the operator ends and says why.
+func TestPermissions(t *testing.T) {
+	needServer(t)
+	g, ctx := NewWithT(t), t.Context()
+	ns := newNamespace(t)
+	powerless := impersonate("system:serviceaccount:" + ns + ":powerless")
+	failing := prepare(t, choices{ns: ns, config: powerless, hooks: []webhooks.Hook{validate(accept)}})
+	limited, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	g.Expect(failing.mgr.Start(limited)).To(MatchError(And(ContainSubstring("the operator lacks permissions"), ContainSubstring("forbidden"))))
+
+	name := ns + ".example.com"
+	applyRBAC(t, ns, name, "operator", nothingLess)
+	seen := &seen{}
+	op := start(t, choices{ns: ns, name: name, config: impersonate("system:serviceaccount:" + ns + ":operator"),
+		options: func(o *webhooks.Options) {
+			o.Exit = webhooks.RemoveOnExit
+			o.Certificates = webhooks.SelfManaged{Lifetime: 9 * time.Second, Settle: time.Second}
+		},
+		hooks: []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { seen.add("x"); return nil }), mutate(accept)},
+	})
+	inForce(t, op, seen)
+	first := servedCA(t, ns)
+	g.Eventually(func() string { return servedCA(t, ns) }).ShouldNot(Equal(first), "the Secret is rotated")
+	g.Expect(k8s.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "webhook-certificates"}})).To(Succeed())
+	g.Eventually(func() string { return servedCA(t, ns) }).ShouldNot(BeEmpty(), "the Secret is created again")
+	live := configurations(name)[0]
+	g.Expect(k8s.Patch(ctx, live, client.RawPatch(types.MergePatchType, []byte(`{"webhooks":[]}`)))).To(Succeed())
+	g.Eventually(func() []string { return entryNames(name) }).Should(HaveLen(2))
+	g.Expect(op.stop()).To(Succeed())
+	g.Expect(entryNames(name)).To(BeEmpty())
+	g.Expect(op.log.String()).NotTo(ContainSubstring("forbidden"))
+}
+
+// Each rule of config/rbac is needed: without it, the operator ends at once, or as soon as it needs it, and tells which one
+// it lacks.
+func TestEachPermissionIsNeeded(t *testing.T) {
+	needServer(t)
+	var all []permission
+	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
+		for _, verb := range []string{"get", "list", "watch", "create", "patch", "delete"} {
+			all = append(all, permission{verb, resource})
+		}
+	}
+	for _, verb := range []string{"get", "list", "watch", "create", "update"} {
+		all = append(all, permission{verb, "secrets"})
+	}
+	// One for all, as they take long to make: for the right host, and for another.
+	good, stale := certificateFor(t, "127.0.0.1"), certificateFor(t, "elsewhere.example.com")
+	for _, missing := range all {
+		t.Run(missing.verb+" "+missing.resource, func(t *testing.T) {
+			g, ns := NewWithT(t), newNamespace(t)
+			var given []permission
+			applyRBAC(t, ns, ns+".example.com", "operator", func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+				return without(rules, missing, &given)
+			})
+			g.Expect(given).To(ConsistOf(slices.DeleteFunc(slices.Clone(all), func(p permission) bool { return p == missing })))
+			config := impersonate("system:serviceaccount:" + ns + ":operator")
+			if missing.verb == "list" {
+				config.Wrap(withoutStreams)
+			}
+			switch missing {
+			case permission{"create", "secrets"}:
+			case permission{"update", "secrets"}:
+				g.Expect(k8s.Create(t.Context(), inNamespace(ns, stale))).To(Succeed())
+			default:
+				g.Expect(k8s.Create(t.Context(), inNamespace(ns, good))).To(Succeed())
+			}
+			op := prepare(t, choices{
+				ns: ns, config: config, hooks: []webhooks.Hook{validate(accept), mutate(accept)},
+				options: func(o *webhooks.Options) { o.Exit = webhooks.RemoveOnExit },
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if missing.verb == "delete" {
+				go func() {
+					defer cancel()
+					op.awaitEntries(t, 2)
+				}()
+			}
+			told := fmt.Sprint(op.mgr.Start(ctx))
+			if missing.verb == "delete" {
+				told = strings.ReplaceAll(op.log.String(), `\"`, `"`) // managers that are stopped return no errors
+			}
+			g.Expect(told).To(And(ContainSubstring("the operator lacks permissions; docs/admission.md has those it needs"),
+				ContainSubstring(fmt.Sprintf("cannot %s resource %q", missing.verb, missing.resource))), op.log.String)
+		})
+	}
+}
+
+type permission struct{ verb, resource string }
+
+// without has a rule for each verb and each resource, but for one, and notes those that are left.
+func without(rules []rbacv1.PolicyRule, missing permission, given *[]permission) (out []rbacv1.PolicyRule) {
+	for _, rule := range rules {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				one := *rule.DeepCopy()
+				one.Resources, one.Verbs = []string{resource}, []string{verb}
+				if p := (permission{verb, resource}); p != missing {
+					out, *given = append(out, one), append(*given, p)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// withoutStreams makes an older API server of this one: newer ones stream what there is, and need not be asked for a list.
+func withoutStreams(next http.RoundTripper) http.RoundTripper {
+	return noted(func(r *http.Request) (*http.Response, error) {
+		if !r.URL.Query().Has("sendInitialEvents") {
+			return next.RoundTrip(r)
+		}
+		return &http.Response{
+			StatusCode: http.StatusUnprocessableEntity, Request: r, Header: http.Header{},
+			Body: io.NopCloser(strings.NewReader("sendInitialEvents is not known")),
+		}, nil
+	})
+}
+
+// certificateFor is a Secret as an operator makes it.
+func certificateFor(t *testing.T, host string) *corev1.Secret {
+	t.Helper()
+	chain, _, _, err := webhooks.NewRotation(time.Hour, time.Minute, []string{host}).Step(webhooks.Keychain{}, time.Now(), false)
+	must(err)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "webhook-certificates"}, Type: corev1.SecretTypeTLS}
+	_, err = webhooks.Stored(chain, secret)
+	must(err)
+	return secret
+}
+
+func inNamespace(ns string, secret *corev1.Secret) *corev1.Secret {
+	secret = secret.DeepCopy()
+	secret.Namespace = ns
+	return secret
+}
