@@ -78,7 +78,7 @@ fuzz: ## Each fuzz test for a short while; FUZZTIME=10m for a long one
 .PHONY: bench
 bench: controlplane ## Measure against a plain reconciler, some twenty minutes; BENCHFLAGS=-quick for two minutes
 	go test -count=1 -v -timeout 2h -run '^TestBench$$' ./test/bench -measure $(BENCHFLAGS)
-	go test -run '^$$' -bench . -benchmem ./internal/engine ./internal/essence ./internal/match ./pkg/daemons ./pkg/kopf/diff
+	go test -run '^$$' -bench . -benchmem ./internal/engine ./internal/essence ./internal/match ./pkg/daemons ./pkg/kopf/diff ./pkg/webhooks
 
 ##@ Code
 

@@ -74,8 +74,7 @@ const (
 )
 
 // SelfManaged are certificates that the operator makes for itself, and keeps in a Secret for all of its replicas.
-// Each has a CA of its own, whose key is thrown away at once. They are renewed when two thirds of their
-// life are over: first the API server is told to trust the new CA, too; after Settle, all replicas use the new
+// Each has a CA of its own, whose key is thrown away at once. They are renewed long before they end: first the API server is told to trust the new CA, too; after Settle, all replicas use the new
 // certificate; the old CA is trusted until it has expired, so a replica that is late is trusted as well.
 type SelfManaged struct {
 	// SecretName is the Secret in the operator's namespace. Default: "webhook-certificates".
@@ -84,9 +83,12 @@ type SelfManaged struct {
 	Hosts []string
 	// Lifetime of a certificate. Default: [DefaultLifetime].
 	Lifetime time.Duration
+	// RenewBefore is how long before its end a certificate is renewed, up to nine tenths of the Lifetime: as old CAs are trusted until
+	// they have expired, the bundle has ten of them then. Default: a third of the Lifetime.
+	RenewBefore time.Duration
 	// Settle is how long a new CA stands in the configurations before its certificate is used: all API servers must
-	// have seen it by then. Less than a third of the Lifetime. Default: [DefaultSettle], or a ninth of the
-	// Lifetime if that is shorter.
+	// have seen it by then. Less than RenewBefore. Default: [DefaultSettle], or a third of
+	// RenewBefore if that is shorter.
 	Settle time.Duration
 }
 
@@ -97,8 +99,11 @@ func (c SelfManaged) withDefaults() SelfManaged {
 	if c.Lifetime == 0 {
 		c.Lifetime = DefaultLifetime
 	}
+	if c.RenewBefore == 0 {
+		c.RenewBefore = c.Lifetime / 3
+	}
 	if c.Settle == 0 {
-		c.Settle = min(DefaultSettle, c.Lifetime/9)
+		c.Settle = min(DefaultSettle, c.RenewBefore/3)
 	}
 	return c
 }
@@ -118,8 +123,11 @@ func (c SelfManaged) check(o Options) error {
 	if c.Lifetime < 0 {
 		p.addf("SelfManaged.Lifetime is negative (%s): use a duration of more than zero", c.Lifetime)
 	}
-	if c.Settle < 0 || c.Lifetime > 0 && c.Settle >= c.Lifetime/3 {
-		p.addf("SelfManaged.Settle is %s: use zero or more, and less than a third of the Lifetime (%s)", c.Settle, c.Lifetime)
+	if c.Lifetime > 0 && (c.RenewBefore < 0 || c.RenewBefore > c.Lifetime/10*9) {
+		p.addf("SelfManaged.RenewBefore is %s: use zero or more, and up to nine tenths of the Lifetime (%s)", c.RenewBefore, c.Lifetime)
+	}
+	if c.Settle < 0 || c.RenewBefore > 0 && c.Settle >= c.RenewBefore {
+		p.addf("SelfManaged.Settle is %s: use zero or more, and less than RenewBefore (%s)", c.Settle, c.RenewBefore)
 	}
 	for _, host := range c.hosts(o) {
 		if net.ParseIP(host) == nil && len(validation.IsDNS1123Subdomain(strings.ToLower(host))) > 0 {

@@ -117,7 +117,10 @@ func TestMistakesOfOptions(t *testing.T) {
 		"name the namespace":           {Certificates: webhooks.SelfManaged{}},
 		"CABundle and SelfManaged":     {Certificates: webhooks.SelfManaged{}, ClientConfig: bundled},
 		"Lifetime is negative":         {Certificates: webhooks.SelfManaged{Lifetime: -1}},
-		"less than a third":            {Certificates: webhooks.SelfManaged{Lifetime: 30, Settle: 10}},
+		"less than RenewBefore (10ns)": {Certificates: webhooks.SelfManaged{Lifetime: 30, Settle: 10}},
+		"less than RenewBefore (1ns)":  {Certificates: webhooks.SelfManaged{Lifetime: 30, RenewBefore: 1, Settle: 1}},
+		"RenewBefore is -1ns":          {Certificates: webhooks.SelfManaged{RenewBefore: -1}},
+		"up to nine tenths":            {Certificates: webhooks.SelfManaged{Lifetime: 100, RenewBefore: 91}},
 		"no certificate can be made":   {Certificates: webhooks.SelfManaged{Hosts: []string{"*.example.com"}}},
 		`made for the host ""`:         {Certificates: webhooks.SelfManaged{Hosts: []string{""}}},
 	} {

@@ -27,6 +27,7 @@ func get(t *testing.T, obj client.Object) error {
 // ADM-25, ADM-26, ADM-27, ADM-29, SE-33: a configuration is created for the handlers there are; what others have in it stays;
 // our entries are mended; those of an earlier version go; the last one takes the configuration with it.
 func TestManagedConfigurations(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	op := start(t, choices{hooks: []webhooks.Hook{validate(accept), webhooks.Validating(&v1.Widget{}, "w", accept)}})
@@ -97,6 +98,7 @@ func TestRemovalAtTheEnd(t *testing.T) {
 
 // ADM-20, ADM-42: a kind that comes later is configured when it comes; with its plural, before it comes.
 func TestKindsThatComeLater(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	gvk := v1.GroupVersion.WithKind("Late")
@@ -119,6 +121,7 @@ func TestKindsThatComeLater(t *testing.T) {
 
 // ADM-24: static manifests, into which nothing but the caBundle is written.
 func TestInjection(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	hooks := []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { return webhooks.Deny(0, "", "static") })}
@@ -172,6 +175,7 @@ func (f noted) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) 
 
 // ADM-47, ADM-48, ADM-49: certificates from files; the bundle follows its file.
 func TestFiles(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g := NewWithT(t)
 	dir := t.TempDir()

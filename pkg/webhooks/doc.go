@@ -49,8 +49,8 @@
 //
 // # Errors
 //
-// [Server.Validate] tells all mistakes in options and hooks, and what to do. Lack of permissions ends the
-// manager; other failures to write configurations or certificates are logged and tried again. Reviews that are malformed or
+// [Server.Validate] tells all mistakes in options and hooks, and what to do; [Server.SetupWithManager] also what two servers of one
+// manager cannot share. Lack of permissions at the start ends the manager, and tells the rule; other failures to write configurations or certificates are logged and tried again. Reviews that are malformed or
 // for another kind get an HTTP error, so that the failure policy decides; all others are answered. Requests are
 // in controller-runtime's metrics controller_runtime_webhook_requests_total and _latency_seconds, by path, and panics in
 // controller_runtime_webhook_panics_total.

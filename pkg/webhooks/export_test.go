@@ -41,7 +41,7 @@ var (
 	Quote       = quote
 	CheckOf     = func(o Options) error { return o.withDefaults().check() }
 	NewRotation = func(lifetime, settle time.Duration, hosts []string) rotation {
-		return rotation{lifetime: lifetime, settle: settle, hosts: hosts, issue: issue}
+		return rotation{lifetime: lifetime, before: lifetime / 3, settle: settle, hosts: hosts, issue: issue}
 	}
 )
 

@@ -22,6 +22,7 @@ import (
 
 // ADM-25, ADM-30: the rules of config/rbac are enough for everything; without them, the operator ends and says why.
 func TestPermissions(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	ns := newNamespace(t)
@@ -37,7 +38,7 @@ func TestPermissions(t *testing.T) {
 	op := start(t, choices{ns: ns, name: name, config: impersonate("system:serviceaccount:" + ns + ":operator"),
 		options: func(o *webhooks.Options) {
 			o.Exit = webhooks.RemoveOnExit
-			o.Certificates = webhooks.SelfManaged{Lifetime: 9 * time.Second, Settle: time.Second}
+			o.Certificates = often
 		},
 		hooks: []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { seen.add("x"); return nil }), mutate(accept)},
 	})
@@ -57,6 +58,7 @@ func TestPermissions(t *testing.T) {
 // Each rule of config/rbac is needed: without it, the operator ends at once, or as soon as it needs it, and tells which one
 // it lacks.
 func TestEachPermissionIsNeeded(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	needServer(t)
 	var all []permission
 	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {

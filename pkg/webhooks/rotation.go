@@ -55,9 +55,9 @@ type keychain struct {
 
 // A rotation is how keychains are kept.
 type rotation struct {
-	lifetime, settle time.Duration
-	hosts            []string
-	issue            func(hosts []string, lifetime time.Duration) (*pair, error)
+	lifetime, before, settle time.Duration
+	hosts                    []string
+	issue                    func(hosts []string, lifetime time.Duration) (*pair, error)
 }
 
 // step is what is to be done to a keychain now: it returns what becomes of it, whether that is a change, and
@@ -117,9 +117,9 @@ func (r rotation) step(k keychain, now time.Time, confirmed bool) (keychain, boo
 	}
 }
 
-// untilRenewal is the time until two thirds of a life are over.
+// untilRenewal is the time until a certificate is to be renewed.
 func (r rotation) untilRenewal(p *pair, now time.Time) time.Duration {
-	return p.leaf.NotAfter.Add(-r.lifetime / 3).Sub(now)
+	return p.leaf.NotAfter.Add(-r.before).Sub(now)
 }
 
 func (k *keychain) trust(ca *x509.Certificate) {

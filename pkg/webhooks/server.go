@@ -157,7 +157,7 @@ func useCertificates(server webhook.Server, ring *keyring) error {
 func (c SelfManaged) keyring(o Options, direct client.Client, notify func()) *keyring {
 	c = c.withDefaults()
 	return &keyring{
-		rotation: rotation{lifetime: c.Lifetime, settle: c.Settle, hosts: c.hosts(o), issue: issue},
+		rotation: rotation{lifetime: c.Lifetime, before: c.RenewBefore, settle: c.Settle, hosts: c.hosts(o), issue: issue},
 		client:   direct, now: time.Now, notify: notify,
 		key: client.ObjectKey{Namespace: o.Namespace, Name: c.SecretName},
 	}

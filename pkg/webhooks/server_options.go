@@ -30,7 +30,7 @@ type Options struct {
 	// Annotations of managed configurations, such as cert-manager's "cert-manager.io/inject-ca-from".
 	Annotations map[string]string
 	// FieldOwner owns what is written in the configurations. Default: "kopf-webhooks". Two servers with
-	// the same Name need two of them.
+	// the same Name need two of them; within one manager that is a mistake which [Server.SetupWithManager] tells.
 	FieldOwner string
 
 	// ClientConfig is where the API server finds the operator: a Service, whose namespace is by default the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strings"
@@ -48,6 +49,9 @@ func TestMain(m *testing.M) {
 	must(clientgoscheme.AddToScheme(scheme))
 	must(apiextensionsv1.AddToScheme(scheme))
 	must(v1.AddToScheme(scheme))
+	if os.Getenv(childEnv) != "" {
+		os.Exit(child())
+	}
 	ctrl.SetLogger(logr.Discard())
 	SetDefaultEventuallyTimeout(20 * time.Second)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
@@ -268,11 +272,15 @@ func mutatingEntries(name string) []admissionregistrationv1.MutatingWebhook {
 	return obj.Webhooks
 }
 
+// freePort is one below those of outgoing connections, which could take it before it is listened to.
 func freePort() int {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(err)
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	for {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000)))
+		if err == nil {
+			defer listener.Close()
+			return listener.Addr().(*net.TCPAddr).Port
+		}
+	}
 }
 
 // A logbook keeps what is logged.

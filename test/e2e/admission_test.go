@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -245,6 +246,57 @@ var _ = Describe("Admission handlers of an operator", func() {
 		Eventually(entries).Should(BeEmpty())
 		Eventually(func() error { return k8s.Create(ctx, widget(o.ns, "a")) }).Should(Succeed())
 		Eventually(made.all).Should(Equal([]string{"create:create"}))
+	}, SpecTimeout(minute))
+
+	It("share the memo of an object that is handled here; others, and new ones, have one that is not kept (ADM-16, SE-30)", func(ctx context.Context) {
+		o, asked, resumed := newOffice(ctx), &calls{}, &calls{}
+		old := widget(o.ns, "old")
+		handledBefore(ctx, old, kopf.For(&v1.Widget{}).OnCreate("create", ok[W](&calls{}, "create")))
+
+		count, begin := kopf.NewMemo[int]("count"), make(chan struct{})
+		o.opens(nil,
+			kopf.OnStartup("wait", func(ctx context.Context) error {
+				select {
+				case <-begin:
+				case <-ctx.Done():
+				}
+				return nil
+			}),
+			kopf.For(&v1.Widget{}).
+				Validate("count", func(ctx context.Context, req *admitted) error {
+					n, known := count.Load(ctx)
+					count.Store(ctx, n+1)
+					asked.notef("%s %s: %v %d", req.Operation, req.Object.Name, known, n)
+					return nil
+				}).
+				OnCreate("create", func(ctx context.Context, _ *kopf.Request[W]) error {
+					count.Store(ctx, 10)
+					return nil
+				}).
+				OnResume("resume", ok[W](resumed, "resume")))
+		o.calls(ctx, asked, "CREATE probe: false 0")
+
+		tried := func(obj W) {
+			GinkgoHelper()
+			label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tried":"yes"}}}`))
+			Expect(k8s.Patch(ctx, obj.DeepCopy(), label, client.DryRunAll)).To(Succeed())
+		}
+
+		// Nothing is handled yet: each request has a memo of its own, and nobody has met the object.
+		tried(old)
+		tried(old)
+		Expect(asked.all()).To(Equal([]string{"UPDATE old: false 0", "UPDATE old: false 0"}))
+		close(begin)
+		Eventually(resumed.all).Should(HaveLen(1), "SE-30")
+
+		fresh := widget(o.ns, "fresh")
+		create(ctx, fresh)
+		handled(ctx, fresh)
+		Expect(asked.all()).To(ContainElements("CREATE fresh: false 0", "UPDATE fresh: true 10"), "the update is the operator's own")
+		for i := range 2 {
+			tried(fresh)
+			Expect(asked.all()).To(ContainElement(fmt.Sprintf("UPDATE fresh: true %d", 11+i)))
+		}
 	}, SpecTimeout(minute))
 
 	It("are called during a pause, too (PEER-52)", func(ctx context.Context) {

@@ -1,0 +1,131 @@
+package webhooks_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A load is of admissions: 50 a second, and fewer where the machine is too busy for so many, as what waits for it would fail for
+// that reason alone. A failed one fails the test.
+type load struct {
+	calls, connected, failed atomic.Int64
+	ctx                      context.Context
+	cancel                   context.CancelFunc
+	wait                     sync.WaitGroup
+
+	mu sync.Mutex
+	by map[string]int // answers, by whom
+}
+
+const perSecond, workers = 50, 10
+
+// begin creates widgets in a namespace, in dry runs, until finish is called.
+func begin(t *testing.T, ns string) *load {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{by: map[string]int{}, ctx: ctx, cancel: cancel}
+	config := rest.CopyConfig(cp.Config)
+	config.QPS, config.WarningHandler = -1, l
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	must(err)
+	t.Cleanup(l.finish)
+	for range workers {
+		l.wait.Go(func() {
+			ticker := time.NewTicker(time.Second * workers / perSecond)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-ticker.C:
+				}
+				n := l.calls.Add(1)
+				// Not with the context of the load: a call that has begun is not to be cut off.
+				if err := c.Create(context.Background(), widget(ns, fmt.Sprint("w-", n), 1), client.DryRunAll); err != nil {
+					l.failed.Add(1)
+					t.Errorf("%s, call %d: %v", time.Now().Format(time.TimeOnly), n, err)
+				}
+			}
+		})
+	}
+	return l
+}
+
+// connects adds calls with a connection each, as of API servers that have just been started: the one that there is
+// keeps its connection for as long as the bundle and the replica stay.
+func (l *load) connects(t *testing.T, configuration string, port int) {
+	l.wait.Go(func() {
+		ticker := time.NewTicker(50 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-l.ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			l.connected.Add(1)
+			if err := connect(configuration, port); err != nil {
+				l.failed.Add(1)
+				t.Errorf("%s, with a new connection: %v", time.Now().Format(time.TimeOnly), err)
+			}
+		}
+	})
+}
+
+// connect does what an API server does that has just read the configuration.
+func connect(configuration string, port int) error {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(validatingEntries(configuration)[0].ClientConfig.CABundle)
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
+	response, err := c.Post(fmt.Sprintf("https://127.0.0.1:%d/v", port), "application/json", strings.NewReader(review()))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	var answer admissionv1.AdmissionReview
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return err
+	}
+	if answer.Response == nil || !answer.Response.Allowed {
+		return fmt.Errorf("%s: %v", response.Status, answer.Response)
+	}
+	return nil
+}
+
+// finish waits for the last answers.
+func (l *load) finish() {
+	l.cancel()
+	l.wait.Wait()
+}
+
+// HandleWarningHeader is told who has answered.
+func (l *load) HandleWarningHeader(_ int, _, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.by[text]++
+}
+
+// answers are how many there were of each replica.
+func (l *load) answers() (by map[string]int, total int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	by = map[string]int{}
+	for who, n := range l.by {
+		by[who] = n
+		total += n
+	}
+	return by, total
+}
