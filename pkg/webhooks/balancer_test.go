@@ -74,7 +74,7 @@ func (b *balancer) ready() (ready []*process) {
 }
 
 func (b *balancer) probe(ctx context.Context) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	for {
@@ -88,8 +88,11 @@ func (b *balancer) probe(ctx context.Context) {
 		all := slices.Clone(b.replicas)
 		b.mu.Unlock()
 		for _, p := range all {
-			answer := p.isReady(client)
+			answer, err := p.isReady(client)
 			b.mu.Lock()
+			if n := len(p.answers); err != nil && n > 0 {
+				answer = p.answers[n-1]
+			}
 			p.answers = append(p.answers, answer)
 			b.mu.Unlock()
 		}

@@ -118,19 +118,33 @@ func transferList(raw, before, after []any) []any {
 	for i, j := len(before)-1, len(after)-1; i >= 0 && j >= 0 && !used[i] && origin[j] < 0 && diff.Equal(before[i], after[j]); i, j = i-1, j-1 {
 		origin[j], used[i] = i, true
 	}
-	claim := func(matches func(i, j int) bool) {
-		for j := range after {
-			for i := 0; i < len(before) && origin[j] < 0; i++ {
-				if !used[i] && matches(i, j) {
-					origin[j], used[i] = i, true
-				}
+	// Lists may be as long as their authors like: none is searched for each element of the other.
+	claim := func(keyOf func(any) (string, bool)) {
+		places := map[string][]int{}
+		for i, element := range before {
+			if key, ok := keyOf(element); ok && !used[i] {
+				places[key] = append(places[key], i)
+			}
+		}
+		for j, element := range after {
+			if origin[j] >= 0 || len(places) == 0 {
+				continue
+			}
+			if key, ok := keyOf(element); ok && len(places[key]) > 0 {
+				origin[j], places[key] = places[key][0], places[key][1:]
+				used[origin[j]] = true
 			}
 		}
 	}
-	claim(func(i, j int) bool { return diff.Equal(before[i], after[j]) })
-	claim(func(i, j int) bool { return sameName(before[i], after[j]) })
+	claim(textOf)
+	claim(nameOf)
 	if len(before) == len(after) {
-		claim(func(i, j int) bool { return i == j && nameOf(before[i]) == nil && nameOf(after[j]) == nil })
+		for i := range before {
+			_, had := nameOf(before[i])
+			if _, has := nameOf(after[i]); !had && !has && !used[i] && origin[i] < 0 {
+				origin[i], used[i] = i, true
+			}
+		}
 	}
 	out := make([]any, len(after))
 	for j, i := range origin {
@@ -143,19 +157,17 @@ func transferList(raw, before, after []any) []any {
 	return out
 }
 
-func sameName(a, b any) bool {
-	name := nameOf(a)
-	return name != nil && name == nameOf(b)
+// nameOf is by which most lists of Kubernetes tell their elements apart.
+func nameOf(value any) (string, bool) {
+	element, _ := value.(map[string]any)
+	name, ok := element["name"].(string)
+	return name, ok
 }
 
-// nameOf is by which most lists of Kubernetes tell their elements apart.
-func nameOf(value any) any {
-	if element, ok := value.(map[string]any); ok {
-		if name, ok := element["name"].(string); ok {
-			return name
-		}
-	}
-	return nil
+// textOf is the same for elements that are equal.
+func textOf(value any) (string, bool) {
+	text, err := json.Marshal(value)
+	return string(text), err == nil
 }
 
 // operations are those of a JSON patch, in the order in which they are to be applied.

@@ -148,14 +148,14 @@ func (p *process) hasExited() bool {
 	}
 }
 
-// isReady asks as a kubelet does.
-func (p *process) isReady(c *http.Client) bool {
+// isReady asks as a kubelet does: no answer is no news for a while.
+func (p *process) isReady(c *http.Client) (ready bool, err error) {
 	response, err := c.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", p.setup.Probes))
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	return response.StatusCode == http.StatusOK, nil
 }
 
 // Three replicas, which are processes, under 50 admissions a second with the policy Fail: first their certificates are rotated
@@ -168,7 +168,7 @@ func TestReplicas(t *testing.T) {
 	must(cp.WriteKubeconfig(kubeconfig))
 	setup := replicaSetup{
 		Namespace: ns, Name: ns + ".example.com", URL: fmt.Sprintf("https://127.0.0.1:%d", b.port()),
-		Drain: 2 * time.Second,
+		Drain: 5 * time.Second,
 	}
 	t.Cleanup(func() {
 		for _, obj := range configurations(setup.Name) {
@@ -189,7 +189,9 @@ func TestReplicas(t *testing.T) {
 	l := begin(t, ns)
 	l.connects(t, setup.Name, b.port())
 	began, direct, certificates := time.Now(), 0, map[string]bool{}
-	for ticker := time.NewTicker(50 * time.Millisecond); time.Since(began) < *rotationTime; <-ticker.C {
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for ; time.Since(began) < *rotationTime || len(certificates) < 2 && time.Since(began) < time.Minute; <-ticker.C {
 		for _, p := range replicas {
 			g.Expect(connect(setup.Name, p.setup.Port)).To(Succeed())
 			direct++

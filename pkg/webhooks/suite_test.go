@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 		os.Exit(child())
 	}
 	ctrl.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyTimeout(time.Minute)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	SetDefaultConsistentlyDuration(500 * time.Millisecond)
 	known := goleak.IgnoreCurrent()
