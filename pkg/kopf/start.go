@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -150,16 +147,16 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind) (namespace
 	}
 	var problems []error
 	for i := range kinds {
-		served, hasStatus, inNamespaces, err := lookUp(client, kinds[i].GVK)
+		verbs, hasStatus, inNamespaces, err := lookUp(client, kinds[i].GVK)
 		switch {
 		case err != nil:
 			problems = append(problems, fmt.Errorf("%s: asking whether the API server serves it: %w", kinds[i].GVK.Kind, err))
-		case !served:
+		case verbs == nil:
 			problems = append(problems, fmt.Errorf("%s: the API server does not serve %s: install its CustomResourceDefinition first",
 				kinds[i].GVK.Kind, kinds[i].GVK.GroupVersion()))
 		}
-		if served {
-			problems = append(problems, o.checkSchema(ctx, client, kinds[i].GVK))
+		if verbs != nil {
+			problems = append(problems, checkVerbs(&kinds[i], verbs), o.checkSchema(ctx, client, kinds[i].GVK))
 		}
 		kinds[i].HasStatus = hasStatus
 		namespaced = append(namespaced, inNamespaces)
@@ -168,26 +165,6 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind) (namespace
 		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
 	}
 	return namespaced, nil
-}
-
-func lookUp(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (served, hasStatus, namespaced bool, err error) {
-	list, err := client.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
-	if apierrors.IsNotFound(err) {
-		return false, false, false, nil
-	}
-	if err != nil {
-		return false, false, false, err
-	}
-	plural := ""
-	for _, r := range list.APIResources {
-		if r.Kind == gvk.Kind && !strings.Contains(r.Name, "/") {
-			plural, served, namespaced = r.Name, true, r.Namespaced
-		}
-	}
-	for _, r := range list.APIResources {
-		hasStatus = hasStatus || served && r.Name == plural+"/status"
-	}
-	return served, hasStatus, namespaced, nil
 }
 
 // controller builds the controller of one kind; it is not started yet.

@@ -1,21 +1,26 @@
-// Package parity holds docs/kopf-parity.md against the tests: what is said there to be tested is named by a
-// test, and what tests name is accounted for there.
+// Package parity holds docs/kopf-parity.md against the tests and the code: what is said there to be tested is
+// named by a test, what tests name is accounted for there, and the names that stand beside those of kopf exist.
 package parity
 
 import (
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 const (
-	root = "../.." // of the repository, seen from this package
-	page = "docs/kopf-parity.md"
+	root      = "../.." // of the repository, seen from this package
+	page      = "docs/kopf-parity.md"
+	testsPage = "docs/kopf-parity-tests.md"
 )
+
+var update = flag.Bool("update", false, "write the counts on "+page+", and "+testsPage+", anew")
 
 // areas are the rows that there are: the numbers of each area, from one to another one.
 var areas = []struct {
@@ -27,8 +32,12 @@ var areas = []struct {
 	{"DIFF", [][2]int{{1, 10}}},
 	{"PROG", [][2]int{{1, 31}}},
 	{"HND", [][2]int{{1, 23}}},
+	{"SEL", [][2]int{{1, 16}}},
+	{"SCOPE", [][2]int{{1, 11}}},
+	{"OBS", [][2]int{{1, 10}}},
 	{"FLT", [][2]int{{1, 18}}},
 	{"KW", [][2]int{{1, 11}}},
+	{"EVT", [][2]int{{1, 16}, {20, 25}}},
 	{"PIPE", [][2]int{{1, 15}, {20, 23}}},
 	{"CAUSE", [][2]int{{1, 7}, {10, 28}}},
 	{"FIN", [][2]int{{1, 17}}},
@@ -39,16 +48,27 @@ var areas = []struct {
 	{"SUB", [][2]int{{1, 16}}},
 	{"RES", [][2]int{{1, 8}}},
 	{"PATCH", [][2]int{{1, 12}, {20, 25}, {30, 32}}},
-	{"IDX", [][2]int{{1, 23}}},
-	{"ADM", [][2]int{{1, 30}, {40, 53}}},
-	{"MEMO", [][2]int{{1, 7}}},
-	{"ACT", [][2]int{{1, 8}}},
 	{"DAE", [][2]int{{1, 30}, {40, 44}, {50, 52}}},
 	{"TIM", [][2]int{{1, 19}}},
 	{"PEER", [][2]int{{1, 8}, {10, 14}, {20, 25}, {30, 36}, {40, 45}, {50, 55}, {60, 62}}},
+	{"IDX", [][2]int{{1, 23}}},
+	{"ADM", [][2]int{{1, 30}, {40, 53}}},
 	{"HIER", [][2]int{{1, 12}}},
 	{"POST", [][2]int{{1, 17}}},
 	{"LOG", [][2]int{{1, 6}}},
+	{"MEMO", [][2]int{{1, 7}}},
+	{"ACT", [][2]int{{1, 8}}},
+	{"AUTH", [][2]int{{1, 12}}},
+	{"PROBE", [][2]int{{1, 5}}},
+	{"NET", [][2]int{{1, 7}}},
+	{"THR", [][2]int{{1, 9}}},
+	{"RUN", [][2]int{{1, 6}, {20, 28}}},
+	{"EMB", [][2]int{{1, 6}}},
+	{"CLI", [][2]int{{1, 4}}},
+	{"SET", [][2]int{{1, 42}, {50, 51}}},
+	{"TEST", [][2]int{{1, 2}}},
+	{"MIG", [][2]int{{1, 18}}},
+	{"SE", [][2]int{{1, 57}}},
 }
 
 // ids are all rows of the areas, in order.
@@ -78,18 +98,24 @@ var mention = func() *regexp.Regexp {
 }()
 
 func TestThePageIsUpToDate(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := namedInTests(t)
+	text, tests := read(t, page), testFiles(t)
+	named := namedIn(tests)
 	if len(named) < 100 {
 		t.Fatalf("the tests name %d rows: they were not found", len(named))
 	}
-	for _, problem := range check(string(text), named) {
+	rows, _ := parse(text, func(string, ...any) {})
+	if *update {
+		text = counted(text, rows)
+		write(t, page, text)
+		write(t, testsPage, testsOf(rows, named))
+	}
+	for _, problem := range check(text, named) {
 		t.Error(problem)
 	}
-	for _, link := range linked.FindAllStringSubmatch(string(text), -1) {
+	if read(t, testsPage) != testsOf(rows, named) {
+		t.Errorf("%s does not say which tests name which rows: run go test ./test/parity -update", testsPage)
+	}
+	for _, link := range linked.FindAllStringSubmatch(text, -1) {
 		if _, err := os.Stat(filepath.Join(root, "docs", link[1])); err != nil {
 			t.Errorf("%s leads to %s, which does not exist: correct the link", page, link[1])
 		}
@@ -98,10 +124,10 @@ func TestThePageIsUpToDate(t *testing.T) {
 
 var linked = regexp.MustCompile(`\]\((decisions/[^)]+)\)`)
 
-// namedInTests returns the rows that tests name, each with the file that names it first.
-func namedInTests(t *testing.T) map[string]string {
+// testFiles are the texts of all tests but these, by their paths from the root.
+func testFiles(t *testing.T) map[string]string {
 	t.Helper()
-	named := map[string]string{}
+	files := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -113,18 +139,43 @@ func namedInTests(t *testing.T) map[string]string {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, id := range mention.FindAllString(string(text), -1) {
-			if _, known := named[id]; !known {
-				named[id] = strings.TrimPrefix(filepath.ToSlash(path), root+"/")
-			}
-		}
-		return nil
+		files[strings.TrimPrefix(filepath.ToSlash(path), root+"/")] = string(text)
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return files
+}
+
+// namedIn returns the rows that tests name, each with the files that name it, in order.
+func namedIn(tests map[string]string) map[string][]string {
+	named := map[string][]string{}
+	for path, text := range tests {
+		for _, id := range mention.FindAllString(text, -1) {
+			if !slices.Contains(named[id], path) {
+				named[id] = append(named[id], path)
+			}
+		}
+	}
+	for _, paths := range named {
+		slices.Sort(paths)
+	}
 	return named
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }

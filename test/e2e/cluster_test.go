@@ -1,0 +1,226 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// managerFor makes a manager for several namespaces; none: for the cluster.
+func managerFor(book *logBook, namespaces []string, setups ...setup) manager.Manager {
+	GinkgoHelper()
+	config := rest.CopyConfig(cp.Config)
+	for _, s := range setups {
+		s(config)
+	}
+	options := manager.Options{Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"}}
+	for _, ns := range namespaces {
+		if options.Cache.DefaultNamespaces == nil {
+			options.Cache.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.Cache.DefaultNamespaces[ns] = cache.Config{}
+	}
+	mgr, err := manager.New(config, options)
+	Expect(err).NotTo(HaveOccurred())
+	return mgr
+}
+
+var _ = Describe("Discovery", func() {
+	type (
+		W = *v1.Widget
+		U = *unstructured.Unstructured
+	)
+
+	It("is about the kinds that are declared, whatever is wrong with others (OBS-01, SE-45)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		wire := &reading{answer: func(req *http.Request) (*http.Response, error) {
+			if strings.HasPrefix(req.URL.Path, "/apis/") && !strings.HasPrefix(req.URL.Path, "/apis/"+v1.GroupVersion.Group) {
+				return refusal(req, apierrors.NewServiceUnavailable("its server is down, says the test"), nil)
+			}
+			return nil, nil
+		}}
+		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created"))), wire.setup())
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(seen.all()).To(Equal([]string{"created:create"}))
+		Expect(wire.requests(func(u *url.URL) bool {
+			return strings.HasPrefix(u.Path, "/apis/") && !strings.HasPrefix(u.Path, "/apis/"+v1.GroupVersion.Group)
+		})).To(BeEmpty(), "OBS-01")
+	}, SpecTimeout(minute))
+
+	It("that fails for a declared kind fails the start, and says so (OBS-02, RUN-05)", func(ctx context.Context) {
+		wire := &reading{answer: func(req *http.Request) (*http.Response, error) {
+			if req.URL.Path == "/apis/"+v1.GroupVersion.String() {
+				return refusal(req, apierrors.NewServiceUnavailable("its server is down, says the test"), nil)
+			}
+			return nil, nil
+		}}
+		mgr := newManager(newNamespace(ctx), &logBook{}, wire.setup())
+		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created"))))).To(Succeed())
+		Expect(failedStart(ctx, mgr)).To(MatchError(And(
+			ContainSubstring("Widget: asking whether the API server serves it"), ContainSubstring("its server is down"))))
+	}, SpecTimeout(minute))
+
+	It("tells of kinds that cannot be watched, before anything is waited for (SEL-14)", func(ctx context.Context) {
+		mgr := managerFor(&logBook{}, nil)
+		Expect(mgr.Add(kopf.New(mgr,
+			kopf.For(&corev1.ComponentStatus{}).OnEvent("seen", ok[*corev1.ComponentStatus](&calls{}, "seen")),
+			kopf.For(&v1.Widget{}).OnEvent("seen", ok[W](&calls{}, "seen"))))).To(Succeed())
+		Expect(failedStart(ctx, mgr)).To(MatchError(And(
+			ContainSubstring("ComponentStatus: the API server serves v1, but not with the verbs that are needed"),
+			Not(ContainSubstring("Widget")))))
+	}, SpecTimeout(minute))
+
+	It("is done once: a kind that goes and comes again is served again (OBS-08)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		gvk := v1.GroupVersion.WithKind("Fleeting")
+		install := func() {
+			GinkgoHelper()
+			_, err := envtest.InstallCRDs(cp.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd(gvk, false, true)}})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		install()
+		start(ns, options(kopf.For(kopf.Unstructured(gvk)).
+			OnCreate("created", ok[U](seen, "created")).
+			OnEvent("spy", func(_ context.Context, req *kopf.Request[U]) error {
+				if req.Event == kopf.EventDeleted {
+					seen.notef("gone")
+				}
+				return nil
+			})))
+		create(ctx, untyped(gvk, ns, "one"))
+		Eventually(seen.all).Should(Equal([]string{"created:create"}))
+		Expect(envtest.UninstallCRDs(cp.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd(gvk, false, true)}})).To(Succeed())
+		Eventually(seen.all).Should(Equal([]string{"created:create", "gone"}))
+		install()
+		Eventually(func() error { return k8s.Create(ctx, untyped(gvk, ns, "two")) }).Should(Succeed())
+		Eventually(seen.all).WithTimeout(minute).Should(Equal([]string{"created:create", "gone", "created:create"}))
+	}, SpecTimeout(2*minute))
+})
+
+var _ = Describe("The scope of an operator", func() {
+	type (
+		W = *v1.Widget
+		N = *corev1.Namespace
+	)
+
+	watched := func(wire *reading) []string {
+		paths := wire.requests(isWatch)
+		for i, path := range paths {
+			paths[i], _, _ = strings.Cut(path, "?")
+		}
+		slices.Sort(paths)
+		return slices.Compact(paths)
+	}
+	kinds := func(seen *calls) []kopf.Option {
+		return options(
+			kopf.For(&v1.Widget{}).OnEvent("spy", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("%s/%s", req.Object.Namespace, req.Object.Name)
+				return nil
+			}),
+			kopf.For(&corev1.Namespace{}).OnEvent("spy", func(_ context.Context, req *kopf.Request[N]) error {
+				seen.notef("%s", req.Object.Name)
+				return nil
+			}))
+	}
+
+	It("is the cluster: one watch for each kind (SCOPE-01, SCOPE-02)", func(ctx context.Context) {
+		ns, seen, wire, book := newNamespace(ctx), &calls{}, &reading{}, &logBook{}
+		mgr := managerFor(book, nil, wire.setup())
+		Expect(mgr.Add(kopf.New(mgr, kinds(seen)...))).To(Succeed())
+		launch(mgr, book)
+		create(ctx, widget(ns, "one"))
+		Eventually(seen.all).Should(ContainElements(ns+"/one", ns))
+		Expect(watched(wire)).To(ConsistOf("/api/v1/namespaces", "/apis/"+v1.GroupVersion.String()+"/widgets"))
+	}, SpecTimeout(minute))
+
+	It("is some namespaces: a watch for each, also for those that come later, and one for each kind without (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
+		ns, other, seen, wire, book := newNamespace(ctx), newNamespace(ctx), &calls{}, &reading{}, &logBook{}
+		later := ns + "-later"
+		mgr := managerFor(book, []string{ns, later}, wire.setup())
+		Expect(mgr.Add(kopf.New(mgr, kinds(seen)...))).To(Succeed())
+		launch(mgr, book)
+		create(ctx, widget(ns, "one"))
+		create(ctx, widget(other, "two"))
+		Eventually(seen.all).Should(ContainElements(ns+"/one", ns, other))
+		Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: later}})).To(Succeed())
+		create(ctx, widget(later, "three"))
+		Eventually(seen.all).Should(ContainElements(later+"/three", later))
+		Expect(seen.all()).NotTo(ContainElement(other + "/two"))
+		prefix := "/apis/" + v1.GroupVersion.String() + "/namespaces/"
+		Expect(watched(wire)).To(ConsistOf("/api/v1/namespaces", prefix+ns+"/widgets", prefix+later+"/widgets"))
+	}, SpecTimeout(minute))
+})
+
+var _ = Describe("The rights of an operator", func() {
+	type W = *v1.Widget
+
+	It("that is not known to the server keep it from starting (AUTH-12, SE-15)", func(ctx context.Context) {
+		mgr := newManager(newNamespace(ctx), &logBook{}, func(config *rest.Config) {
+			*config = *rest.AnonymousClientConfig(config)
+			config.BearerToken = "nobody's"
+		})
+		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created"))))).To(Succeed())
+		Expect(failedStart(ctx, mgr)).To(MatchError(ContainSubstring("Unauthorized")))
+	}, SpecTimeout(minute))
+
+	It("need be no more than the README says (MIG-18)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},
+			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets/status"}, Verbs: []string{"patch"}},
+			{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		}}
+		create(ctx, role)
+		create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: ns}},
+		})
+		op := start(ns, options(kopf.For(&v1.Widget{}).
+			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("created#%d", req.Attempt.Number)
+				if req.Attempt.Number == 0 {
+					return errors.New("not at once")
+				}
+				req.Object.Spec.Tags, req.Object.Status.Phase = []string{"made"}, "Made"
+				req.Eventf("Normal", "Made", "Make", "it is there")
+				return nil
+			}, kopf.Backoff(100*millisecond)).
+			Daemon("daemon", func(ctx context.Context, _ *kopf.Request[W]) error { <-ctx.Done(); return nil }).
+			OnDelete("deleted", ok[W](seen, "deleted"))),
+			func(config *rest.Config) {
+				config.Impersonate = rest.ImpersonationConfig{UserName: ns, Groups: []string{"system:authenticated"}}
+			})
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Tags", Equal([]string{"made"})), HaveField("Status.Phase", "Made")))
+		Eventually(eventsOf(ctx, obj)).Should(ContainElement("Normal Made Make: it is there"))
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.all()).To(Equal([]string{"created#0", "created#1", "deleted:delete"}))
+		Expect(op.log.find("forbidden")).To(BeEmpty())
+	}, SpecTimeout(minute))
+})

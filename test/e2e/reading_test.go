@@ -1,0 +1,255 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// reading notes what an operator reads, and lets a function answer in the place of the server.
+type reading struct {
+	next   http.RoundTripper
+	answer func(*http.Request) (*http.Response, error) // nil, nil: the server does
+
+	mu      sync.Mutex
+	list    []url.URL
+	bodies  map[*told]bool
+	heard   bytes.Buffer // what the watches have said
+	watches int          // that were answered
+}
+
+func (r *reading) setup() setup {
+	return through(func(next http.RoundTripper) http.RoundTripper { r.next = next; return r })
+}
+
+func (r *reading) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet {
+		r.mu.Lock()
+		r.list = append(r.list, *req.URL)
+		r.mu.Unlock()
+		if r.answer != nil {
+			if response, err := r.answer(req); response != nil || err != nil {
+				return response, err
+			}
+		}
+	}
+	response, err := r.next.RoundTrip(req)
+	if err != nil || req.URL.Query().Get("watch") == "" || response.StatusCode != http.StatusOK {
+		return response, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	body := &told{ReadCloser: response.Body, of: r}
+	if r.bodies == nil {
+		r.bodies = map[*told]bool{}
+	}
+	r.bodies[body], response.Body = true, body
+	r.watches++
+	return response, nil
+}
+
+// requests are those whose URLs a function wants.
+func (r *reading) requests(want func(*url.URL) bool) (found []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, u := range r.list {
+		if want(&u) {
+			found = append(found, u.Path+"?"+u.RawQuery)
+		}
+	}
+	return found
+}
+
+// begun counts the watches that were answered.
+func (r *reading) begun() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.watches
+}
+
+func (r *reading) said(word string) func() bool {
+	return func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return strings.Contains(r.heard.String(), word)
+	}
+}
+
+// end has the watches come to their ends, as the server does when their time is over; or with a last word.
+func (r *reading) end(lastWord string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for body := range r.bodies {
+		body.last.Store(&lastWord)
+		_ = body.ReadCloser.Close()
+	}
+	r.bodies = nil
+}
+
+// A told body is that of a watch.
+type told struct {
+	io.ReadCloser
+	of   *reading
+	last atomic.Pointer[string]
+	rest *bufio.Reader
+}
+
+func (b *told) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.of.mu.Lock()
+	b.of.heard.Write(p[:n])
+	b.of.mu.Unlock()
+	if last := b.last.Load(); err != nil && last != nil {
+		if b.rest == nil {
+			b.rest = bufio.NewReader(strings.NewReader(*last))
+		}
+		return b.rest.Read(p)
+	}
+	return n, err
+}
+
+func (b *told) Close() error {
+	b.of.mu.Lock()
+	delete(b.of.bodies, b)
+	b.of.mu.Unlock()
+	return b.ReadCloser.Close()
+}
+
+// refusal is an answer of the server's that says no.
+func refusal(req *http.Request, err *apierrors.StatusError, header http.Header) (*http.Response, error) {
+	status := err.Status()
+	status.Kind, status.APIVersion = "Status", "v1"
+	text, fault := json.Marshal(status)
+	answer := &http.Response{
+		StatusCode: int(status.Code), Request: req, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(text)),
+	}
+	for key, values := range header {
+		answer.Header[key] = values
+	}
+	return answer, fault
+}
+
+func isWatch(u *url.URL) bool { return u.Query().Get("watch") != "" }
+
+// isListing tells requests whose answers begin with all that there is.
+func isListing(u *url.URL) bool {
+	return strings.HasSuffix(u.Path, "/widgets") && (!isWatch(u) || u.Query().Get("sendInitialEvents") == "true")
+}
+
+var _ = Describe("Watches", func() {
+	type W = *v1.Widget
+
+	sight := func(seen *calls) kopf.Handler[W] {
+		return func(_ context.Context, req *kopf.Request[W]) error {
+			seen.notef("%s %s %q %d", req.Object.GetObjectKind().GroupVersionKind().Kind, req.Object.Name, req.Event, req.Object.Spec.Size)
+			return nil
+		}
+	}
+
+	It("that end go on where they were, without listing again; bookmarks are for nobody (EVT-02, EVT-03, EVT-04, EVT-07)", func(ctx context.Context) {
+		ns, seen, wire := newNamespace(ctx), &calls{}, &reading{}
+		listed := widget(ns, "listed")
+		create(ctx, listed)
+		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", sight(seen))), wire.setup()))
+		Eventually(seen.all).Should(Equal([]string{`Widget listed "" 1`}), "EVT-02: it knows its kind")
+		Eventually(wire.said(`"BOOKMARK"`)).Should(BeTrue())
+		edit(ctx, listed, func(w W) { w.Spec.Size = 2 }) // watches that end at once without a word are suspicious to client-go
+		Eventually(seen.all).Should(HaveLen(2))
+		listings := wire.requests(isListing)
+		for round := range 3 {
+			watches := wire.begun()
+			wire.end("")
+			Eventually(wire.begun).Should(BeNumerically(">", watches))
+			edit(ctx, listed, func(w W) { w.Spec.Size = 3 + round })
+			Eventually(seen.all).Should(HaveLen(3 + round))
+		}
+		Expect(seen.all()).To(Equal([]string{
+			`Widget listed "" 1`, `Widget listed "MODIFIED" 2`, `Widget listed "MODIFIED" 3`, `Widget listed "MODIFIED" 4`, `Widget listed "MODIFIED" 5`,
+		}))
+		Expect(wire.requests(isListing)).To(Equal(listings), "EVT-04")
+		for _, query := range wire.requests(isWatch) {
+			Expect(query).To(And(ContainSubstring("allowWatchBookmarks=true"), ContainSubstring("timeoutSeconds="), ContainSubstring("resourceVersion")), "EVT-03")
+		}
+	}, SpecTimeout(minute))
+
+	It("that are told an error of any kind list again, and miss nothing (EVT-05, EVT-08, SE-14, RUN-06)", func(ctx context.Context) {
+		ns, seen, wire := newNamespace(ctx), &calls{}, &reading{}
+		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", sight(seen))), wire.setup()))
+		for i, fault := range []*apierrors.StatusError{
+			apierrors.NewResourceExpired("too old, says the test"),
+			apierrors.NewInternalError(errors.New("out of order, says the test")),
+		} {
+			text, err := json.Marshal(map[string]any{"type": "ERROR", "object": metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+				Status:   fault.ErrStatus.Status, Code: fault.ErrStatus.Code, Reason: fault.ErrStatus.Reason, Message: fault.ErrStatus.Message,
+			}})
+			Expect(err).NotTo(HaveOccurred())
+			watches := wire.begun()
+			wire.end(string(text) + "\n")
+			Eventually(wire.begun).Should(BeNumerically(">", watches))
+			create(ctx, widget(ns, []string{"one", "two"}[i]))
+			Eventually(seen.all).Should(HaveLen(i + 1))
+		}
+		Expect(seen.all()).To(Equal([]string{`Widget one "ADDED" 1`, `Widget two "ADDED" 1`}))
+	}, SpecTimeout(minute))
+
+	It("that the server refuses are asked for again, until it does not (EVT-08, SE-14, RUN-06)", func(ctx context.Context) {
+		ns, seen, refused := newNamespace(ctx), &calls{}, atomic.Int64{}
+		wire := &reading{answer: func(req *http.Request) (*http.Response, error) {
+			if !isListing(req.URL) || refused.Add(1) > 3 {
+				return nil, nil
+			}
+			return refusal(req, []*apierrors.StatusError{
+				apierrors.NewInternalError(errors.New("out of order, says the test")),
+				apierrors.NewForbidden(v1.GroupVersion.WithResource("widgets").GroupResource(), "", errors.New("not yet, says the test")),
+				apierrors.NewUnauthorized("who are you, says the test"),
+			}[refused.Load()-1], nil)
+		}}
+		create(ctx, widget(ns, "one"))
+		start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", sight(seen))), wire.setup())
+		Eventually(seen.all).Should(Equal([]string{`Widget one "" 1`}))
+		Expect(refused.Load()).To(BeNumerically(">", 3))
+	}, SpecTimeout(minute))
+})
+
+var _ = Describe("The client of the manager", func() {
+	type W = *v1.Widget
+
+	It("waits for as long as a busy server asks it to, and no handler is called again (NET-03)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		var asked, came atomic.Int64
+		op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created"))), withFaults(
+			func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error) {
+				if n == 1 {
+					asked.Store(time.Now().UnixNano())
+					return refusal(r, apierrors.NewTooManyRequests("busy, says the test", 1), http.Header{"Retry-After": {"1"}})
+				}
+				came.CompareAndSwap(0, time.Now().UnixNano())
+				return next.RoundTrip(r)
+			}))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Expect(seen.all()).To(Equal([]string{"created:create"}))
+		Expect(time.Duration(came.Load() - asked.Load())).To(BeNumerically(">=", time.Second))
+		Expect(op.log.errors()).To(BeEmpty())
+	}, SpecTimeout(minute))
+})
