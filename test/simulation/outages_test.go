@@ -1,0 +1,147 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// An outage lets no patch of the object "one" through while it lasts, and notes when each was tried.
+type outage struct {
+	next  http.RoundTripper
+	lasts atomic.Bool
+	mu    sync.Mutex
+	tries []time.Time
+}
+
+func (o *outage) over(config *rest.Config) {
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { o.next = next; return o })
+}
+
+func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/one") {
+		return o.next.RoundTrip(r)
+	}
+	o.mu.Lock()
+	o.tries = append(o.tries, time.Now())
+	o.mu.Unlock()
+	if o.lasts.Load() {
+		return nil, errors.New("the line is dead, says the test")
+	}
+	return o.next.RoundTrip(r)
+}
+
+func (o *outage) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer func() { o.tries = nil }()
+	return len(o.tries)
+}
+
+// gaps are the pauses between the patches since the last call.
+func (o *outage) gaps() (all []time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := 1; i < len(o.tries); i++ {
+		all = append(all, o.tries[i].Sub(o.tries[i-1]).Round(time.Millisecond))
+	}
+	o.tries = nil
+	return all
+}
+
+// What cannot be written is tried again with pauses that double, up to two minutes, without another event, and
+// holds nobody else up; once it is written, the next fault begins with short pauses again (B-05; THR-01, THR-02,
+// THR-03, THR-05, THR-06, SE-16).
+func TestFaultsAreRetriedWithTheirOwnBackoff(t *testing.T) {
+	var calls, others atomic.Int64
+	var line outage
+	widgets := kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+		OnUpdate("updated", func(context.Context, *kopf.Request[widget]) error {
+			calls.Add(1)
+			return nil
+		}).
+		OnCreate("created", func(_ context.Context, req *kopf.Request[widget]) error {
+			if req.Object.Name != "one" {
+				others.Add(1)
+			}
+			return nil
+		})
+	playOn(t, line.over, &v1.Widget{}, widgets, func(t *testing.T, s *scene) {
+		wait(time.Second)
+		for size, change := range []string{`{"spec":{"size":1}}`, `{"spec":{"size":2}}`} {
+			line.count()
+			line.lasts.Store(true)
+			s.patch(t, change)
+			wait(10 * time.Minute)
+			makeWidget(t, s.users, fmt.Sprint("other", size)) // the only worker is free for it
+			wait(time.Second)
+			if n := others.Load(); n != int64(size+1) {
+				t.Errorf("THR-03: %d other objects were handled", n)
+			}
+			wait(10 * time.Minute)
+			gaps := line.gaps()
+			if len(gaps) < 15 {
+				t.Fatalf("it was tried %d times in twenty minutes", len(gaps))
+			}
+			if gaps[0] > 20*time.Millisecond {
+				t.Errorf("THR-06: outage %d begins with a pause of %s", size+1, gaps[0])
+			}
+			for i, gap := range gaps {
+				if want := min(gaps[0]<<i, 2*time.Minute); gap != want {
+					t.Errorf("THR-02: pause %d is %s, and not %s", i+1, gap, want)
+				}
+			}
+			line.lasts.Store(false)
+			wait(2 * time.Minute)
+			if n := calls.Load(); n != int64(size+1) {
+				t.Errorf("the handler was called %d times for %d updates", n, size+1)
+			}
+			if n := line.count(); n != 1 {
+				t.Errorf("THR-05: it was written %d times when that was possible again", n)
+			}
+		}
+	})
+}
+
+// A delay of an hour is waited for without a write: nothing is touched on the way, and an update of nothing, which
+// the server does not even tell of, does not make it forgotten (SE-09, SE-50).
+func TestLongDelaysCostNoWrites(t *testing.T) {
+	var line outage
+	var calls []time.Time
+	widgets := kopf.For(&v1.Widget{}).OnCreate("created", func(_ context.Context, req *kopf.Request[widget]) error {
+		calls = append(calls, time.Now())
+		if req.Attempt.Number < 2 {
+			return kopf.Temporary(errors.New("not yet"), time.Hour)
+		}
+		return nil
+	})
+	playOn(t, line.over, &v1.Widget{}, widgets, func(t *testing.T, s *scene) {
+		wait(30 * time.Minute)
+		if n := line.count(); n != 1 {
+			t.Errorf("SE-50: %d writes for one record", n)
+		}
+		version := s.now(t).ResourceVersion
+		s.patch(t, `{}`) // SE-09
+		if now := s.now(t).ResourceVersion; now != version {
+			t.Fatalf("a patch of nothing has made version %s of %s", now, version)
+		}
+		wait(3 * time.Hour)
+		if len(calls) != 3 || calls[1].Sub(calls[0]).Round(time.Second) != time.Hour || calls[2].Sub(calls[1]).Round(time.Second) != time.Hour {
+			t.Errorf("called at %v", calls)
+		}
+		if n := line.count(); n != 2 {
+			t.Errorf("SE-50: %d writes for a record and a baseline", n)
+		}
+	})
+}
