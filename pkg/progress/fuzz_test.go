@@ -102,7 +102,7 @@ func FuzzKeys(f *testing.F) {
 		}
 		mustPurge(t, s, obj, id)
 		left := []string{prefix + "/kopf-managed"}
-		if strings.HasPrefix(prefix, "kopf.") {
+		if prefix == progress.DefaultPrefix {
 			left = nil
 		}
 		equal(t, "PROG-20 KEY-21 what is left", keysOf(obj), left)

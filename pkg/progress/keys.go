@@ -81,9 +81,10 @@ func (k annotationKeys) check(id string) (string, error) {
 	return key, nil
 }
 
-// mark says on the object whose annotations with this prefix are, unless the prefix says so itself.
+// mark says on the object whose annotations with this prefix are, unless everybody knows the prefix. kopf leaves the
+// mark out for all prefixes that begin with "kopf.", though it would not recognise them without (SE-24).
 func (k annotationKeys) mark(annotations map[string]string) {
-	if strings.HasPrefix(k.prefix, "kopf.") || k.prefix == pinPrefix {
+	if k.prefix == DefaultPrefix || k.prefix == pinPrefix {
 		return
 	}
 	key := k.prefix + "/" + markerName
