@@ -70,4 +70,26 @@ var _ = Describe("A watch that does not tell of changes", func() {
 		Expect(operator.log.find("cache does not show")).To(BeEmpty(), "it was not waited for")
 		Expect(operator.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
+
+	It("is waited for without a worker, and with patience that ends (CONS-04, PIPE-11)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		operator := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+			OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("%s#%d", req.Object.Name, req.Attempt.Number)
+				if req.Object.Name == "one" && req.Attempt.Number == 0 {
+					return kopf.Temporary(nil, 100*millisecond)
+				}
+				return nil
+			})),
+			through(func(next http.RoundTripper) http.RoundTripper { return &deaf{next} }))
+		one, other := widget(ns, "one"), widget(ns, "other")
+		create(ctx, one)
+		Eventually(recordOf(ctx, one, "made")).ShouldNot(BeNil())
+		create(ctx, other)
+		handled(ctx, other)
+		Expect(seen.all()).To(Equal([]string{"one#0", "other#0"}), "the first one waits for the cache by now, and the only worker has worked for the other one")
+		handled(ctx, one)
+		Expect(seen.all()).To(Equal([]string{"one#0", "other#0", "one#1"}))
+		Expect(operator.log.find("cache does not show")).NotTo(BeEmpty())
+	}, SpecTimeout(minute))
 })

@@ -1,0 +1,40 @@
+package e2e
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+var _ = Describe("A write that changes nothing", func() {
+	type U = *unstructured.Unstructured
+
+	It("is not waited for (CONS-14, SE-10)", func(ctx context.Context) {
+		ns, seen, post := newNamespace(ctx), &calls{}, &postbox{}
+		operator := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
+			OnReconcile("level", func(_ context.Context, req *kopf.Request[U]) error {
+				size, _, _ := unstructured.NestedInt64(req.Object.Object, "spec", "size")
+				seen.notef("%d", size)
+				return unstructured.SetNestedField(req.Object.Object, "dropped", "status", "unknown")
+			})), post.noting())
+		obj := untyped(strictGVK, ns, "one")
+		create(ctx, obj)
+		Eventually(seen.all).Should(Equal([]string{"1"}))
+		resize := func(size int64) {
+			GinkgoHelper()
+			edit(ctx, obj, func(u U) { must(unstructured.SetNestedField(u.Object, size, "spec", "size")) })
+		}
+		Eventually(post.all).Should(HaveLen(1), "an empty status is left of it, and then nothing more")
+		resize(2)
+		Eventually(post.all).Should(HaveLen(2))
+		Consistently(valueAt(ctx, obj, "metadata", "resourceVersion"), awhile).Should(Equal(obj.GetResourceVersion()), "it changes nothing")
+		resize(3)
+		Eventually(seen.all).WithTimeout(2 * time.Second).Should(Equal([]string{"1", "2", "3"}))
+		Expect(operator.log.find("cache does not show")).To(BeEmpty())
+	}, SpecTimeout(minute))
+})
