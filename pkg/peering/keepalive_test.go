@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// PEER-20, PEER-08: a record at the start, then one each lifetime less five to ten seconds, and nothing else.
+// PEER-20, PEER-08, SET-08, SET-11: a record at the start, then one each lifetime less five to ten seconds, and nothing else.
 func TestSignsOfLife(t *testing.T) {
 	play(t, func(s *scene) {
 		s.create(defaultKey, nil)
@@ -145,7 +145,7 @@ func TestSignsOfLifeDuringAPause(t *testing.T) {
 	})
 }
 
-// PEER-24: they are in the log with verbosity 1, unless stealth; what is missing is there always.
+// PEER-24, SET-09: they are in the log with verbosity 1, unless stealth; what is missing is there always.
 func TestStealth(t *testing.T) {
 	for stealth, want := range map[bool]bool{false: true, true: false} {
 		play(t, func(s *scene) {

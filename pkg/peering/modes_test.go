@@ -25,7 +25,7 @@ func TestStandalone(t *testing.T) {
 	})
 }
 
-// B-50, PEER-41: nothing before the first look, whatever the mode; kopf begins at once.
+// B-50, PEER-41, SE-37: nothing before the first look, whatever the mode; kopf begins at once.
 func TestFirstLookThenAct(t *testing.T) {
 	play(t, func(s *scene) {
 		s.create(defaultKey, map[string]any{"b": map[string]any{"priority": int64(9)}})

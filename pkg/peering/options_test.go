@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// PEER-43, PEER-45, PEER-40, PEER-44, CLI-03: the flags of the ecosystem.
+// PEER-43, PEER-45, PEER-40, PEER-44, CLI-03, EMB-06, SET-08, SET-10, SET-12, SET-13, SET-14: the flags of the ecosystem.
 func TestFlags(t *testing.T) {
 	for args, want := range map[string]peering.Options{
 		"":                              {Priority: 3, Namespaces: []string{"preset"}},

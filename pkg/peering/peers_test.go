@@ -78,7 +78,7 @@ func TestEquals(t *testing.T) {
 	})
 }
 
-// PEER-36: who comes back after a crash waits for the end of its former record, unless it has kept its identity.
+// PEER-36, SE-39: who comes back after a crash waits for the end of its former record, unless it has kept its identity.
 func TestAfterACrash(t *testing.T) {
 	for _, identity := range []string{"a", "b"} {
 		play(t, func(s *scene) {

@@ -24,7 +24,7 @@ func get(t *testing.T, obj client.Object) error {
 	return k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
 }
 
-// ADM-25, ADM-26, ADM-27, ADM-29, SE-33: a configuration is created for the handlers there are; what others have in it stays;
+// ADM-25, ADM-26, ADM-27, ADM-29, SE-33, SET-27: a configuration is created for the handlers there are; what others have in it stays;
 // our entries are mended; those of an earlier version go; the last one takes the configuration with it.
 func TestManagedConfigurations(t *testing.T) {
 	t.Parallel() // it waits for most of its time

@@ -170,7 +170,7 @@ var _ = Describe("Children", func() {
 		Consistently(left(ctx, results[0].Object)).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("in another namespace, which are refused, would be collected at once (HIER-12)", func(ctx context.Context) {
+	It("in another namespace, which are refused, would be collected at once (HIER-12, SE-57)", func(ctx context.Context) {
 		ns, other := newNamespace(ctx), newNamespace(ctx)
 		parent, near, far := widget(ns, "parent"), configMap(ns, "near"), configMap(other, "far")
 		create(ctx, parent)

@@ -202,7 +202,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 		Expect(o.book.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("need no watching: where there are no others, objects are neither listed nor watched", func(ctx context.Context) {
+	It("need no watching: where there are no others, objects are neither listed nor watched (OBS-10)", func(ctx context.Context) {
 		o, asked, made := newOffice(ctx), &calls{}, &calls{}
 		requests := &calls{}
 		op := o.opens(func(config *rest.Config, _ *manager.Options) {

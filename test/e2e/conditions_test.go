@@ -43,7 +43,7 @@ var _ = Describe("Conditions", func() {
 	type W = *v1.Widget
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 
-	It("that are declared are there from the first visit on, are summed up, and cost one write (B-60, B-61)", func(ctx context.Context) {
+	It("that are declared are there from the first visit on, are summed up, and cost one write (B-60, B-61, SE-52)", func(ctx context.Context) {
 		ns, wire := newNamespace(ctx), &writing{}
 		a := widget(ns, "a")
 		create(ctx, a)

@@ -123,7 +123,7 @@ var _ = Describe("An outside writer", func() {
 		Expect(operator.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("who changes the very list that a handler changes is not overwritten", func(ctx context.Context) {
+	It("who changes the very list that a handler changes is not overwritten (SE-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("tags", func(ctx context.Context, req *kopf.Request[W]) error {

@@ -132,7 +132,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		handled(ctx, a)
 	}, SpecTimeout(minute))
 
-	It("of a noisy object are counted, and do not mute those of others (POST-08)", func(ctx context.Context) {
+	It("of a noisy object are counted, and do not mute those of others (POST-08, SE-29)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		noisy, quiet := widget(ns, "noisy"), widget(ns, "quiet")
 		create(ctx, noisy)

@@ -69,7 +69,7 @@ var _ = Describe("Faults of the API", func() {
 		Consistently(seen.all).Should(Equal([]string{"first", "second:create", "deleted:delete"}))
 	}
 
-	It("do not call a handler again whose outcome could not be written (B-05)", func(ctx context.Context) {
+	It("do not call a handler again whose outcome could not be written (B-05, NET-01, SE-48)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(widgets(seen)), withFaults(
 			func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error) {

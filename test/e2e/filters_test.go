@@ -88,7 +88,7 @@ var _ = Describe("Filters", func() {
 		Expect(seen.all()).To(ConsistOf("all:create", "owned owned", "all:create"))
 	}, SpecTimeout(minute))
 
-	It("that panic do not match, and the log says so; other handlers are called (B-26)", func(ctx context.Context) {
+	It("that panic do not match, and the log says so; other handlers are called (B-26, FLT-15, PIPE-20, SE-26)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("by-label", ok[W](seen, "by-label"), kopf.Label("tier", kopf.Match(func(v any) bool { return v.(string) == "gold" }))).
@@ -396,7 +396,7 @@ var _ = Describe("Handlers for fields", func() {
 		})}))
 	}, SpecTimeout(minute))
 
-	It("that come and go with versions of the operator change the essence, once (ESS-22)", func(ctx context.Context) {
+	It("that come and go with versions of the operator change the essence, once (ESS-22, MIG-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		version := func(fields ...string) []kopf.Option {
 			r := kopf.For(kopf.Unstructured(gadgetGVK)).

@@ -168,7 +168,7 @@ var _ = Describe("Kinds", func() {
 var _ = Describe("Several operators in one manager", func() {
 	type W = *v1.Widget
 
-	It("handle one kind, each with its own finalizer and prefix, as if alone (B-34)", func(ctx context.Context) {
+	It("handle one kind, each with its own finalizer and prefix, as if alone (B-34, EMB-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		book := &logBook{}
 		mgr := newManager(ns, book)

@@ -86,7 +86,7 @@ var _ = Describe("A large object", func() {
 		}
 	}
 
-	It("is handled without its old state, and a warning is posted, once (B-31)", func(ctx context.Context) {
+	It("is handled without its old state, and a warning is posted, once (B-31, SE-21)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			On("any", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {

@@ -48,7 +48,7 @@ var _ = Describe("Mistakes in the declaration", func() {
 			Expect(op.Start(context.Background())).To(MatchError(err.Error()), "the start tells the same")
 		},
 		// Ids.
-		Entry("an id twice", just(widgets().OnCreate("made", fn).OnUpdate("made", fn)),
+		Entry("an id twice (HND-12)", just(widgets().OnCreate("made", fn).OnUpdate("made", fn)),
 			`Widget: OnUpdate("made"): `, "used twice", "another id", "On"),
 		Entry("ids that are stored in one place", just(widgets().OnCreate("a/b", fn).OnDelete("a.b", fn)),
 			`Widget: OnDelete("a.b"): `, `"a/b" and "a.b"`, "kopf.zalando.org/a.b", "rename one"),
@@ -84,7 +84,7 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Entry("an untyped object without a kind",
 			just(kopf.For(kopf.Unstructured(schema.GroupVersionKind{})).OnCreate("made", ok[*unstructured.Unstructured](&calls{}, ""))),
 			"Unstructured", "set the kind"),
-		Entry("a kind twice", just(good(), kopf.For(kopf.Unstructured(widgetGVK)).OnCreate("made", ok[*unstructured.Unstructured](&calls{}, ""))),
+		Entry("a kind twice (SEL-16)", just(good(), kopf.For(kopf.Unstructured(widgetGVK)).OnCreate("made", ok[*unstructured.Unstructured](&calls{}, ""))),
 			"Widget: ", "two resources", "put the handlers into one"),
 		Entry("an empty name", just(good(kopf.WithName(""))), "Widget: ", "WithName", "leave it out"),
 		Entry("no workers", just(good(kopf.WithConcurrency(0))), "Widget: ", "WithConcurrency(0)", "at least one"),
@@ -166,7 +166,7 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Expect(seen.all()).To(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("a kind that is not installed keeps the manager from starting, before anything is touched", func(ctx context.Context) {
+	It("a kind that is not installed keeps the manager from starting, before anything is touched (SEL-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		create(ctx, obj)

@@ -23,7 +23,7 @@ var _ = Describe("An optional delete handler (B-25)", func() {
 			}, kopf.Optional())
 	}
 
-	It("does not hold the object, and is called with its last state", func(ctx context.Context) {
+	It("does not hold the object, and is called with its last state (SE-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(resource(seen)))
 		obj := widget(ns, "one")

@@ -63,7 +63,7 @@ var _ = Describe("The patches that are sent", func() {
 		held, tried, result, made := box.all()[0], box.all()[1], box.all()[2], box.all()[3]
 
 		Expect(held.part("metadata")).To(And(HaveLen(3), HaveKeyWithValue("finalizers", []any{finalizer})),
-			"FIN-01 FIN-03 FIN-10 PIPE-10: alone, before any handler is called")
+			"FIN-01 FIN-03 FIN-10 MIG-12 PIPE-10: alone, before any handler is called")
 		Expect(held.part("metadata", "resourceVersion")).To(Equal(obj.ResourceVersion), "FIN-10: only on what was seen")
 		Expect(tried.part("metadata", "annotations")).To(And(HaveKey(progress.DefaultPrefix+"/made"), Not(HaveKey(baselineKey))),
 			"PIPE-13 ESS-16: while a handler is left, its record alone")

@@ -103,7 +103,7 @@ var _ = Describe("Memos", func() {
 var _ = Describe("Activities", func() {
 	type W = *v1.Widget
 
-	It("that fail at the start stop the manager, which says why (ACT-04, ACT-07)", func(ctx context.Context) {
+	It("that fail at the start stop the manager, which says why (ACT-04, ACT-07, RUN-25)", func(ctx context.Context) {
 		ns, seen, wire := newNamespace(ctx), &calls{}, &writing{}
 		mgr := newManager(ns, &logBook{}, wire.setup())
 		Expect(mgr.Add(kopf.New(mgr,
@@ -116,7 +116,7 @@ var _ = Describe("Activities", func() {
 		Expect(seen.all()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("come before and after all handlers (ACT-04, ACT-06)", func(ctx context.Context) {
+	It("come before and after all handlers, which come to their ends (ACT-04, ACT-06, RUN-01, RUN-23, RUN-28)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
@@ -210,7 +210,7 @@ var _ = Describe("Health", func() {
 			Should(BeNumerically(">", 1))
 	}, SpecTimeout(minute))
 
-	It("is ready when caches and indexes are complete, and asked by the manager (ACT-04, IDX-15, PROBE-05)", func(ctx context.Context) {
+	It("is ready when caches and indexes are complete, and asked by the manager (ACT-04, IDX-15, PROBE-05, RUN-03)", func(ctx context.Context) {
 		ns, book := newNamespace(ctx), &logBook{}
 		create(ctx, widget(ns, "one"))
 		mgr := newManager(ns, book)

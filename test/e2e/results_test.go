@@ -57,7 +57,7 @@ var _ = Describe("Results", func() {
 		},
 		Entry("with the status subresource", SpecTimeout(minute), widgetGVK, nil, []string{"status"}),
 		Entry("without it", SpecTimeout(minute), gadgetGVK, nil, []string{"status"}),
-		Entry("in a field of the status", SpecTimeout(minute), widgetGVK,
+		Entry("in a field of the status (SE-49)", SpecTimeout(minute), widgetGVK,
 			[]kopf.ResourceOption{kopf.WithResults("status.kept.results")}, []string{"status", "kept", "results"}),
 		Entry("in a field of the spec", SpecTimeout(minute), gadgetGVK,
 			[]kopf.ResourceOption{kopf.WithResults("spec.results")}, []string{"spec", "results"}),
@@ -213,7 +213,7 @@ var _ = Describe("What handlers change in the object", func() {
 		)
 	}
 
-	It("lands on the server, and does not come back as an update (B-13)", func(ctx context.Context) {
+	It("lands on the server, and does not come back as an update (B-13, ESS-18, KW-03, PATCH-32, SE-51)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {

@@ -155,7 +155,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(op.log.errors()).To(Equal(logged))
 	}, SpecTimeout(minute))
 
-	It("that takes too long is cut off by its context, and retried by its policy (B-22)", func(ctx context.Context) {
+	It("that takes too long is cut off by its context, and retried by its policy (B-22, SE-41)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
@@ -290,7 +290,7 @@ func atLeast(pause time.Duration) OmegaMatcher { return BeNumerically(">=", paus
 var _ = Describe("A change that comes, goes and comes again", func() {
 	type W = *v1.Widget
 
-	It("does not shorten the backoff of a failing handler (B-11), nor lend it a success (B-02)", func(ctx context.Context) {
+	It("does not shorten the backoff of a failing handler (B-11), nor lend it a success (B-02, PROG-26)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		line := &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).

@@ -60,7 +60,7 @@ func busyChild() int {
 }
 
 var _ = Describe("SIGTERM", func() {
-	It("ends a hundred daemons and a hundred handlers within the grace period; nothing is written afterwards, and OnCleanup is last (DAE-41, DAE-44, ACT-06, RUN-22)", func(ctx context.Context) {
+	It("ends a hundred daemons and a hundred handlers within the grace period; nothing is written afterwards, and OnCleanup is last (DAE-41, DAE-44, ACT-06, EVT-15, RUN-20, RUN-21, RUN-22, RUN-28)", func(ctx context.Context) {
 		const crowd = 100
 		ns, folder := newNamespace(ctx), GinkgoT().TempDir()
 		Expect(cp.WriteKubeconfig(filepath.Join(folder, "kubeconfig"))).To(Succeed())

@@ -51,7 +51,7 @@ var _ = Describe("Spies", func() {
 		}
 	}
 
-	It("are told of every state, in order, and of the last one; how it came is said, but for what was listed (PIPE-07, EVT-01, EVT-11, EVT-20, KW-07)", func(ctx context.Context) {
+	It("are told of every state, in order, and of the last one; how it came is said, but for what was listed (PIPE-07, EVT-01, EVT-11, EVT-20, KW-07, MIG-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		listed, added := widget(ns, "listed"), widget(ns, "added")
 		create(ctx, listed)
@@ -119,7 +119,7 @@ var _ = Describe("Spies", func() {
 		Expect(after.Since(before)).To(Equal(controlplane.Counts{"POST 201": 1, "PUT 200": 1}), "they are the test's own")
 	}, SpecTimeout(minute))
 
-	It("may fail as they like: that is told, and forgotten (EVT-21)", func(ctx context.Context) {
+	It("may fail as they like: that is told in the log, and forgotten (EVT-21, EVT-25)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		failing := func(err error) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
@@ -148,6 +148,7 @@ var _ = Describe("Spies", func() {
 		Expect(op.log.find(`"handler"="unknown"`, `"error"="`)).NotTo(BeEmpty())
 		Expect(op.log.find(`"handler"="panics"`, `"stack"=`)).NotTo(BeEmpty())
 		Expect(recordOf(ctx, obj, "temporary")()).To(BeNil())
+		Expect(eventsOf(ctx, obj)()).To(BeEmpty(), "EVT-25")
 	}, SpecTimeout(minute))
 
 	It("take filters, also for the last state (EVT-20)", func(ctx context.Context) {

@@ -78,7 +78,7 @@ func (s *slowBody) Read(p []byte) (int, error) {
 var _ = Describe("A watch that lags by 10 s", func() {
 	type W = *v1.Widget
 
-	It("calls each handler once all the same (B-10)", func(ctx context.Context) {
+	It("calls each handler once all the same (B-10, FIN-17, MIG-15)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("first", ok[W](seen, "first")).

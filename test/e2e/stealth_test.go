@@ -76,7 +76,7 @@ var _ = Describe("An object that nobody wants", func() {
 		Expect(seen.all()).To(Equal([]string{"deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("any more is released, keeps what it was, and comes back as one update (C-8, FIN-04, ESS-21, FLT-12)", func(ctx context.Context) {
+	It("any more is released, keeps what it was, and comes back as one update (C-8, FIN-04, ESS-21, FLT-12, SE-54)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var heldThen atomic.Bool
 		op := start(ns, options(kopf.For(&v1.Widget{}).

@@ -91,7 +91,7 @@ var _ = Describe("Progress and baseline", func() {
 		Expect(err).To(MatchError(ContainSubstring("the Go type *v1.Widget has no field status.kopf")))
 	}, SpecTimeout(minute))
 
-	It("of handlers that the operator has no more go with the next cycle (B-29, SE-20)", func(ctx context.Context) {
+	It("of handlers that the operator has no more go with the next cycle (B-29, PROG-11, SE-20)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		first := start(ns, options(kopf.For(&v1.Widget{}).

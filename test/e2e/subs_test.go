@@ -171,7 +171,7 @@ var _ = Describe("Sub-handlers", func() {
 		Eventually(func() []string { return op.log.find("Handled", `"succeeded"=2`, `"failed"=0`) }).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("that are waited for cost their parent neither retries nor its time (B-24, SE-06)", func(ctx context.Context) {
+	It("that are waited for cost their parent neither retries nor its time (B-24, SUB-14, SE-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("strict", func(_ context.Context, req *kopf.Request[W]) error {
@@ -192,7 +192,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.all()).NotTo(ContainElement("strict#1"))
 	}, SpecTimeout(minute))
 
-	It("wait until their parent has succeeded, whose own failures count (SUB-03, B-24)", func(ctx context.Context) {
+	It("wait until their parent has succeeded, whose own failures count (SUB-03, SUB-04, B-24, SE-07)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		parent := func(id string, err error) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {

@@ -99,7 +99,7 @@ var _ = Describe("Timers", func() {
 		Expect(seen.count("slow")).To(Equal(1), "a timer does not overlap with itself")
 	}, SpecTimeout(minute))
 
-	It("that fail are tried again, and with their limits; after a permanent error they wait for a change of the essence (TIM-12, TIM-13, TIM-14, B-41)", func(ctx context.Context) {
+	It("that fail are tried again, and with their limits; after a permanent error they wait for a change of the essence (TIM-12, TIM-13, TIM-14, B-41, SE-19)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)

@@ -20,7 +20,7 @@ var _ = Describe("An object that kopf has left mid-cycle", func() {
 		started = `"started":"2020-12-31T23:59:59.123456+00:00"`
 	)
 
-	It("is finished without repeating a finished handler (C-1)", func(ctx context.Context) {
+	It("is finished without repeating a finished handler (C-1, MIG-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := untyped(widgetGVK, ns, "one")
 		obj.SetAnnotations(map[string]string{
@@ -96,7 +96,7 @@ var _ = Describe("An object that kopf has left mid-cycle", func() {
 		Expect(now.GetResourceVersion()).To(Equal(same.GetResourceVersion()), "nothing has changed, nothing is written")
 	}, SpecTimeout(minute))
 
-	It("is created anew when its state is broken, with a warning (B-30)", func(ctx context.Context) {
+	It("is created anew when its state is broken, with a warning (B-30, PIPE-20, SE-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		obj.Annotations = map[string]string{

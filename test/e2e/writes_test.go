@@ -91,7 +91,7 @@ var _ = Describe("Writes per object, by the server's own counters", func() {
 		Entry("one handler, status subresource", SpecTimeout(minute), budget{widgetGVK, "widgets", 1, false, 1, 1}),
 		Entry("one handler, finalizer", SpecTimeout(minute), budget{gadgetGVK, "gadgets", 1, true, 2, 0}),
 		Entry("one handler, finalizer, status subresource", SpecTimeout(minute), budget{widgetGVK, "widgets", 1, true, 2, 1}),
-		Entry("five quick handlers, no status subresource (LIFE-05)", SpecTimeout(minute), budget{gadgetGVK, "gadgets", 5, false, 1, 0}),
+		Entry("five quick handlers, no status subresource (LIFE-03, LIFE-04, LIFE-05, SE-22)", SpecTimeout(minute), budget{gadgetGVK, "gadgets", 5, false, 1, 0}),
 		Entry("five quick handlers, finalizer, status subresource", SpecTimeout(minute), budget{widgetGVK, "widgets", 5, true, 2, 1}),
 	)
 })

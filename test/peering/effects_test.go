@@ -47,7 +47,7 @@ var _ = Describe("Operators", func() {
 		Eventually(all[0].is("")).Should(works())
 	}, SpecTimeout(time.Minute))
 
-	It("elect one among equals (B-53)", func(ctx context.Context) {
+	It("elect one among equals (B-53, SE-36)", func(ctx context.Context) {
 		at := cluster(ctx)
 		first := operate(peering.Options{Name: at.name, Identity: "z", Tie: peering.Elect})
 		Eventually(first.is("")).Should(works())
@@ -271,7 +271,7 @@ var _ = Describe("Operators", func() {
 		Expect(at.identities(ctx)).To(Equal([]string{"deployment"}))
 	}, SpecTimeout(time.Minute))
 
-	It("without permissions are paused, and say which rule is missing", func(ctx context.Context) {
+	It("without permissions are paused, and say which rule is missing (SE-14, THR-09)", func(ctx context.Context) {
 		at := cluster(ctx)
 		config := rest.CopyConfig(cp.Config)
 		config.Impersonate = rest.ImpersonationConfig{UserName: at.name, Groups: []string{"system:authenticated"}}

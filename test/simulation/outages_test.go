@@ -62,7 +62,7 @@ func (o *outage) gaps() (all []time.Duration) {
 
 // What cannot be written is tried again with pauses that double, up to two minutes, without another event, and
 // holds nobody else up; once it is written, the next fault begins with short pauses again (B-05; THR-01, THR-02,
-// THR-03, THR-05, THR-06, SE-16).
+// THR-03, THR-05, THR-06, PIPE-04, SE-16).
 func TestFaultsAreRetriedWithTheirOwnBackoff(t *testing.T) {
 	var calls, others atomic.Int64
 	var line outage
@@ -115,7 +115,7 @@ func TestFaultsAreRetriedWithTheirOwnBackoff(t *testing.T) {
 }
 
 // A delay of an hour is waited for without a write: nothing is touched on the way, and an update of nothing, which
-// the server does not even tell of, does not make it forgotten (SE-09, SE-50).
+// the server does not even tell of, does not make it forgotten (DLY-05, DLY-07, SE-09, SE-50).
 func TestLongDelaysCostNoWrites(t *testing.T) {
 	var line outage
 	var calls []time.Time
