@@ -3,6 +3,7 @@ package progress
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -26,40 +27,59 @@ type Baseline interface {
 // (prefix: default [DefaultPrefix] if empty).
 //
 // kopf: AnnotationsDiffBaseStorage.
-func AnnotationBaseline(prefix string) Baseline { return annotationBaseline{keysOf(prefix)} }
+func AnnotationBaseline(prefix string) Baseline { return AnnotationBaselineKey(prefix, "") }
+
+// AnnotationBaselineKey is [AnnotationBaseline] with another name than "last-handled-configuration" behind the prefix,
+// for objects on which kopf has kept it so. No handler may have that name as its id.
+//
+// kopf: AnnotationsDiffBaseStorage(key=...).
+func AnnotationBaselineKey(prefix, name string) Baseline {
+	if name == "" {
+		name = baselineName
+	}
+	return annotationBaseline{keys: keysOf(prefix), name: name}
+}
 
 // AnnotationBaselineV2 is [AnnotationBaseline] without the second key that it has with prefixes of more
 // than 36 characters, as [AnnotationsV2] is for records.
 //
 // kopf: AnnotationsDiffBaseStorage(v1=False).
-func AnnotationBaselineV2(prefix string) Baseline { return annotationBaseline{keysOf(prefix).onlyV2()} }
+func AnnotationBaselineV2(prefix string) Baseline {
+	return annotationBaseline{keys: keysOf(prefix).onlyV2(), name: baselineName}
+}
 
-type annotationBaseline struct{ keys annotationKeys }
+type annotationBaseline struct {
+	keys annotationKeys
+	name string
+}
 
 // Check implements [Checker].
 func (b annotationBaseline) Check() error {
-	key := b.keys.of(nil, baselineName)[0]
+	key := b.keys.of(nil, b.name)[0]
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
 		return fmt.Errorf("the prefix %q makes no valid annotation %q: %s", b.keys.prefix, key, strings.Join(problems, "; "))
+	}
+	if slices.Contains([]string{markerName, touchName, pinName}, b.name) {
+		return fmt.Errorf("the baseline cannot be kept in %q, which is an annotation of the framework's own: choose another name", key)
 	}
 	return nil
 }
 
 func (b annotationBaseline) Fetch(obj client.Object) []byte {
-	for _, value := range b.keys.values(obj, baselineName) {
+	for _, value := range b.keys.values(obj, b.name) {
 		return []byte(strings.TrimSpace(value))
 	}
 	return nil
 }
 
 func (b annotationBaseline) Store(obj client.Object, essence []byte) {
-	b.keys.write(obj, baselineName, string(essence)+"\n")
+	b.keys.write(obj, b.name, string(essence)+"\n")
 }
 
 func (b annotationBaseline) Clear(essence map[string]any) {
 	// The keys depend on what the object is, the essence does not say: both forms go.
 	own := map[string]bool{}
-	for _, id := range []string{baselineName, baselineName + ownedSuffix} {
+	for _, id := range []string{b.name, b.name + ownedSuffix} {
 		for _, key := range b.keys.of(nil, id) {
 			own[key] = true
 		}

@@ -131,3 +131,39 @@ func TestBaselineClear(t *testing.T) {
 		})
 	}
 }
+
+// ESS-10, SET-38: under another name, as kopf can be told to keep it; all that is said of the name by default is said of that one.
+func TestBaselineUnderAnotherName(t *testing.T) {
+	key := ownPrefix + "/seen-last"
+	baseline := progress.AnnotationBaselineKey(ownPrefix, "seen-last")
+	obj := configMap(ownPrefix+"/last-handled-configuration", `{"of":"another"}`)
+	if got := baseline.Fetch(obj); got != nil {
+		t.Errorf("there is %q before anything was stored", got)
+	}
+	baseline.Store(obj, []byte(`{}`))
+	equal(t, "stored", obj.Annotations[key], "{}\n")
+	equal(t, "fetched", string(baseline.Fetch(obj)), "{}")
+	equal(t, "KEY-20 the marker", obj.Annotations[ownPrefix+"/kopf-managed"], "yes")
+	essence := essenceOf(key, "{}", key+"-ofDRS", "{}", "a", "b")
+	baseline.Clear(essence)
+	equal(t, "ESS-07 essence", essence, essenceOf("a", "b"))
+	// It is no leftover of a handler, and what a cycle has begun with has its place beside it.
+	if err := progress.Annotations(ownPrefix).(progress.Sweeper).Sweep(obj, nil); err != nil {
+		t.Fatal(err)
+	}
+	progress.Pin(baseline).Store(obj, []byte(`{"b":1}`))
+	equal(t, "swept and pinned", string(baseline.Fetch(obj)), "{}")
+	equal(t, "pinned", obj.Annotations[ownPrefix+"/pinned-configuration"], `{"b":1}`)
+
+	if progress.AnnotationBaselineKey("", "") != progress.AnnotationBaseline("") {
+		t.Error("no name is not the name by default")
+	}
+	for name, part := range map[string]string{
+		"a b": "no valid annotation", "kopf-managed": "choose another name", "pinned-configuration": "choose another name", "touch-dummy": "choose another name",
+	} {
+		err := progress.AnnotationBaselineKey(ownPrefix, name).(progress.Checker).Check()
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v, and not %q", name, err, part)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func (b annotationBaseline) pin() Baseline {
 	if b.keys.prefix == DefaultPrefix {
 		return pin{annotationKeys{prefix: pinPrefix}}
 	}
-	return pin(b)
+	return pin{b.keys}
 }
 
 func (b ignoringBaseline) pin() Baseline { return Pin(b.Baseline) }
