@@ -23,6 +23,20 @@ func ExampleResource_OnEvent() {
 		})
 }
 
+func ExampleEventType() {
+	kopf.For(&corev1.Pod{}).
+		OnEvent("watch", func(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
+			switch req.Event {
+			case kopf.EventAdded, kopf.EventModified:
+				log.FromContext(ctx).Info("News", "phase", req.Object.Status.Phase)
+			case kopf.EventDeleted:
+				log.FromContext(ctx).Info("Gone")
+			default: // it was there when the operator started
+			}
+			return nil
+		})
+}
+
 func ExampleResource_OnReconcile() {
 	kopf.For(&Database{}).
 		OnReconcile("service", func(ctx context.Context, req *DatabaseRequest) error {

@@ -104,15 +104,16 @@ func TestThePageIsUpToDate(t *testing.T) {
 		t.Fatalf("the tests name %d rows: they were not found", len(named))
 	}
 	rows, _ := parse(text, func(string, ...any) {})
+	list := testsOf(rows, named) + namesOf(text, users(exported(t), tests))
 	if *update {
 		text = counted(text, rows)
 		write(t, page, text)
-		write(t, testsPage, testsOf(rows, named))
+		write(t, testsPage, list)
 	}
 	for _, problem := range check(text, named) {
 		t.Error(problem)
 	}
-	if read(t, testsPage) != testsOf(rows, named) {
+	if read(t, testsPage) != list {
 		t.Errorf("%s does not say which tests name which rows: run go test ./test/parity -update", testsPage)
 	}
 	for _, link := range linked.FindAllStringSubmatch(text, -1) {
