@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -141,9 +142,7 @@ func refusal(req *http.Request, err *apierrors.StatusError, header http.Header) 
 		StatusCode: int(status.Code), Request: req, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(bytes.NewReader(text)),
 	}
-	for key, values := range header {
-		answer.Header[key] = values
-	}
+	maps.Copy(answer.Header, header)
 	return answer, fault
 }
 

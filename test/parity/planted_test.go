@@ -1,7 +1,6 @@
 package parity
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -135,6 +134,6 @@ func TestTheTestsOfARowAreLinked(t *testing.T) {
 	text := testsOf(map[string]row{"KEY-01": {state: tested}}, map[string][]string{"KEY-01": {"a/a_test.go", "b/b_test.go"}})
 	line := "| KEY-01 | tested | [a/a_test.go](../a/a_test.go), [b/b_test.go](../b/b_test.go) |"
 	if !strings.Contains(text, line) || strings.Contains(text, "KEY-02") {
-		t.Error(fmt.Sprintf("%.600s", text))
+		t.Errorf("%.600s", text)
 	}
 }
