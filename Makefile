@@ -41,6 +41,17 @@ cluster: controlplane ## An API server to try operators out on, until Ctrl-C; CR
 	go build -o $(BIN)/run-cluster ./hack/cluster
 	@exec $(BIN)/run-cluster -kubeconfig $(BIN)/cluster.kubeconfig $(CRDS)
 
+# What only the control plane of its own needs is built only for that, and not before it is known that there is such an example.
+.PHONY: example
+example: ## An example at work: NAME=07-subhandlers (without, their list); ARGS="-flag" for it; CLUSTER=kubeconfig [CONTEXT=x]: on that of kubectl
+	@go build -o $(BIN)/show-example ./hack/example
+	@$(show-example) -check $(quoted-name) $(if $(NAME),,>/dev/null)
+	@$(if $(NAME),$(if $(filter kubeconfig,$(CLUSTER)),,$(MAKE) --no-print-directory controlplane))
+	@exec $(show-example) $(quoted-name) $(ARGS)
+
+show-example = $(BIN)/show-example $(if $(CLUSTER),-cluster='$(CLUSTER)') $(if $(CONTEXT),-context='$(CONTEXT)')
+quoted-name = $(if $(NAME),'$(NAME)')
+
 ##@ Tests
 
 .PHONY: test

@@ -20,13 +20,16 @@ func admission(e *example) {
 		return e.client.Create(e.t.Context(), wrong.is.DeepCopy(), client.DryRunAll)
 	}).Should(Satisfy(apierrors.IsInvalid))
 
-	told := photos.warned(client.DryRunAll)
-	e.logs(`It is a dry run: nothing is noted`, `"operation": "CREATE"`)
-	e.silent(`Noted`)
-	photos.create()
+	told := photos.warned()
 	e.logs(`Furnishing the bucket`)
 	e.Expect(photos.get("spec")).To(Equal(map[string]any{"sizeGiB": int64(10), "region": "amsterdam", "public": true}))
 	e.Eventually(photos.field("status", "url")).Should(Equal("https://photos.amsterdam.example.com"))
+	e.logs(`Handled`, `"reason": "create"`)
+	noted := e.count(`Noted`)()
+	e.Expect(e.client.Patch(e.t.Context(), photos.is.DeepCopy(),
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"web"}}}`)), client.DryRunAll)).To(Succeed())
+	e.logs(`It is a dry run: nothing is noted`, `"operation": "UPDATE"`)
+	e.Expect(e.count(`Noted`)()).To(Equal(noted))
 
 	err = e.client.Create(e.t.Context(), wrong.is.DeepCopy())
 	e.Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
@@ -55,7 +58,7 @@ func admission(e *example) {
 }
 
 // warned creates the object, and returns what the API server warns of.
-func (o object) warned(opts ...client.CreateOption) []string {
+func (o object) warned() []string {
 	o.t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	o.Expect(err).NotTo(HaveOccurred())
@@ -63,7 +66,7 @@ func (o object) warned(opts ...client.CreateOption) []string {
 	config.WarningHandler = heard
 	c, err := client.New(config, client.Options{})
 	o.Expect(err).NotTo(HaveOccurred())
-	o.Expect(c.Create(o.t.Context(), o.is.DeepCopy(), opts...)).To(Succeed())
+	o.Expect(c.Create(o.t.Context(), o.is.DeepCopy())).To(Succeed())
 	o.Expect(heard.texts).NotTo(BeEmpty())
 	return heard.texts
 }

@@ -6,9 +6,9 @@ import (
 
 func events(e *example) {
 	orders := e.sample("orders")
-	orders.create()
 	e.start()
-	e.logs(`none, it was there before`)
+	orders.create()
+	e.logs(`"event": "ADDED"`)
 
 	orders.patch(`{"spec":{"sizeGiB":20}}`)
 	e.logs(`The size is another one`, `"before": 10, "now": 20`)
@@ -18,7 +18,11 @@ func events(e *example) {
 
 	orders.delete()
 	orders.create()
-	e.logs(`"event": "ADDED"`)
+	e.Eventually(e.count(`"event": "ADDED"`)).Should(Equal(2))
 	e.silent(`The size is another one`, `"before": 20`)
+
+	e.stop()
+	e.start()
+	e.logs(`none, it was there before`)
 	orders.delete()
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
@@ -29,6 +30,7 @@ var walks = map[string]func(*example){
 	"08-events":      events,
 	"10-builtins":    builtins,
 	"11-filtering":   filtering,
+	"12-embedded":    embedded,
 	"13-hooks":       hooks,
 	"14-daemons":     daemons,
 	"15-timers":      timers,
@@ -43,11 +45,7 @@ func TestExamples(t *testing.T) {
 		t.Skip("needs a control plane")
 	}
 	watch(t)
-	crds, err := filepath.Glob("*/config/crd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cp, err := controlplane.Start(controlplane.Options{CRDPaths: append(crds, "../config/crd")})
+	cp, err := controlplane.Start(controlplane.Options{CRDs: definitions(t), CRDPaths: []string{"../config/crd"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +61,22 @@ func TestExamples(t *testing.T) {
 			e.readme()
 		})
 	}
+}
+
+// definitions are those of all kinds. Some examples share one.
+func definitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	byName := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for name := range walks {
+		crds, err := in(name).CRDs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, crd := range crds {
+			byName[crd.Name] = crd
+		}
+	}
+	return slices.Collect(maps.Values(byName))
 }
 
 // An example that nobody runs will not work for long.

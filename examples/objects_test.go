@@ -1,17 +1,11 @@
 package examples
 
 import (
-	"errors"
-	"io"
-	"strings"
-	"testing"
-
 	. "github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -24,7 +18,7 @@ type object struct {
 // sample finds one by its name.
 func (e *example) sample(name string) object {
 	e.t.Helper()
-	for _, obj := range manifests(e.t, e.name, "samples") {
+	for _, obj := range e.manifests("samples") {
 		if obj.GetName() == name {
 			return object{e, obj}
 		}
@@ -36,7 +30,7 @@ func (e *example) sample(name string) object {
 // apply creates all samples.
 func (e *example) apply() {
 	e.t.Helper()
-	for _, obj := range manifests(e.t, e.name, "samples") {
+	for _, obj := range e.manifests("samples") {
 		object{e, obj}.create()
 	}
 }
@@ -100,20 +94,4 @@ func (o object) events() ([]string, error) {
 		}
 	}
 	return notes, nil
-}
-
-// decode reads the documents of a manifest.
-func decode(t *testing.T, text string) (objects []*unstructured.Unstructured) {
-	t.Helper()
-	for decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096); ; {
-		obj := &unstructured.Unstructured{}
-		err := decoder.Decode(&obj.Object)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, obj)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
@@ -47,13 +48,13 @@ func prepare(t *testing.T, cp *controlplane.ControlPlane, name string) *example 
 	e.client, err = client.New(cp.Config, client.Options{})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(cp.WriteKubeconfig(e.kubeconfig)).To(Succeed())
-	for _, obj := range manifests(t, name, "rbac") {
+	for _, obj := range e.manifests("rbac") {
 		e.Expect(e.client.Create(t.Context(), obj)).To(Succeed())
 		if obj.GetKind() == rbacv1.ServiceAccountKind {
 			e.impersonate("system:serviceaccount:" + obj.GetNamespace() + ":" + obj.GetName())
 		}
 	}
-	e.Expect(program.Build(t.Context(), name, e.file)).To(Succeed())
+	e.Expect(program.Build(t.Context(), in(name).Main(), e.file)).To(Succeed())
 	t.Cleanup(e.end)
 	return e
 }
@@ -125,17 +126,15 @@ func (e *example) lines() []string {
 }
 
 // manifests are the objects in a folder below config, none if there is no such folder.
-func manifests(t *testing.T, name, folder string) (objects []*unstructured.Unstructured) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(name, "config", folder, "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		objects = append(objects, decode(t, read(t, file))...)
-	}
+func (e *example) manifests(folder string) []*unstructured.Unstructured {
+	e.t.Helper()
+	objects, err := in(e.name).Objects(folder)
+	e.Expect(err).NotTo(HaveOccurred())
 	return objects
 }
+
+// in is what the folder of an example has.
+func in(name string) catalog.Example { return catalog.Example{Name: name, Folder: name} }
 
 // watch looks at each source file. The go command notes what a test looks at, but not what its children
 // read; without this, the result of the last run would be taken from the cache after a change.

@@ -10,12 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
 // A demo is what the steps work with.
 type demo struct {
-	screen   *screen
+	screen   *screen.Screen
 	cp       *controlplane.ControlPlane
 	operator *program.Program
 	you      client.Client // does what the person in front of the screen would do with kubectl
@@ -28,7 +29,7 @@ type demo struct {
 var errInterrupted = errors.New("interrupted; what was started is stopped")
 
 // run is the whole demo.
-func run(ctx context.Context, s *screen, keep bool) error {
+func run(ctx context.Context, s *screen.Screen, keep bool) error {
 	d := &demo{screen: s}
 	err := d.show(ctx, keep)
 	if err != nil && ctx.Err() != nil {
@@ -38,7 +39,7 @@ func run(ctx context.Context, s *screen, keep bool) error {
 }
 
 func (d *demo) show(ctx context.Context, keep bool) error {
-	d.screen.bold("An operator in less than 60 lines, at work on a real API server on this machine")
+	d.screen.Bold("An operator in less than 60 lines, at work on a real API server on this machine")
 	if err := d.setUp(ctx); err != nil {
 		return err
 	}
@@ -50,8 +51,8 @@ func (d *demo) show(ctx context.Context, keep bool) error {
 	if keep {
 		return d.keep(ctx)
 	}
-	d.screen.heading("That was it")
-	d.screen.say("The operator is examples/01-minimal/main.go.\nTo try it out yourself, with kubectl: make demo KEEP=1")
+	d.screen.Heading("That was it")
+	d.screen.Say("The operator is examples/01-minimal/main.go.\nTo try it out yourself, with kubectl: make demo KEEP=1")
 	return nil
 }
 

@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
 )
 
 const patience = 3 * time.Minute // nothing may be cached yet
@@ -19,7 +21,7 @@ func start(t *testing.T, keep bool) (output *gbytes.Buffer, interrupt func(), en
 	ctx, cancel := context.WithCancel(t.Context())
 	output, ended = gbytes.NewBuffer(), make(chan error, 1)
 	go func() {
-		ended <- run(ctx, &screen{out: output}, keep)
+		ended <- run(ctx, screen.Plain(output), keep)
 		close(ended)
 	}()
 	t.Cleanup(func() {
@@ -69,18 +71,5 @@ func TestInterrupted(t *testing.T) {
 			interrupt()
 			g.Eventually(ended).WithTimeout(patience).Should(Receive(MatchError(errInterrupted)))
 		})
-	}
-}
-
-func TestShorten(t *testing.T) {
-	g := NewWithT(t)
-	for line, short := range map[string]string{
-		"2026-01-02T15:04:05.678Z\tINFO\tDone\t{\"controller\": \"database\", \"name\": \"x\", \"n\": 1, \"s\": \"a b\", \"o\": {\"k\": [1]}}": `15:04:05.678  INFO  Done  n=1 s="a b" o={"k":[1]}`,
-		"2026-01-02T15:04:05.678+0100\tERROR\tsetup\tBroken": "15:04:05.678  ERROR  setup  Broken",
-		"panic: no more": "panic: no more",
-		"main.run":       "main.run",
-		"\t/main.go:12":  "\t/main.go:12",
-	} {
-		g.Expect(shorten(line)).To(Equal(short))
 	}
 }

@@ -17,8 +17,8 @@ func (d *demo) keep(ctx context.Context) error {
 		return err
 	}
 	d.log.next()
-	d.screen.heading("Your turn")
-	d.screen.say("The database is there again. In another terminal:\n\n" +
+	d.screen.Heading("Your turn")
+	d.screen.Say("The database is there again. In another terminal:\n\n" +
 		"  export KUBECONFIG=" + d.kubeconfig() + "\n" +
 		"  kubectl get databases\n" +
 		"  kubectl get database orders -o yaml\n" +
@@ -32,7 +32,7 @@ func (d *demo) keep(ctx context.Context) error {
 		return err != nil, nil
 	})
 	if err == nil {
-		d.screen.say("\nThe end: all of it is being stopped.")
+		d.screen.Say("\nThe end: all of it is being stopped.")
 	}
 	return err
 }
@@ -40,8 +40,8 @@ func (d *demo) keep(ctx context.Context) error {
 // news shows what has happened since the last look.
 func (d *demo) news() error {
 	requests, err := d.requests.next()
-	for _, line := range append(shortened(d.log.next()), requests...) {
-		d.screen.say("  " + line)
+	for _, line := range append(d.log.shortened(), requests...) {
+		d.screen.Say("  " + line)
 	}
 	return err
 }

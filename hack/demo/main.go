@@ -10,13 +10,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
 )
 
 func main() {
@@ -28,12 +28,7 @@ func main() {
 		os.Exit(2)
 	}
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once; even then nothing stays behind
-	ctx, cancel := context.WithCancel(ctx)
-	go whenOrphaned(ctx, cancel)
-
-	err := run(ctx, newScreen(os.Stdout), *keep)
+	err := run(program.UntilInterrupted(), screen.New(os.Stdout), *keep)
 	switch {
 	case errors.Is(err, errInterrupted):
 		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)

@@ -38,48 +38,29 @@ func (d *demo) setUp(ctx context.Context) error {
 	}
 	file := filepath.Join(folder, "..", "..", "bin", "demo", operatorName)
 
-	d.screen.heading("Getting ready")
-	if err := d.screen.during(ctx, buildLimit, "Building the operator, examples/01-minimal",
+	d.screen.Heading("Getting ready")
+	if err := d.screen.During(ctx, buildLimit, "Building the operator, examples/01-minimal",
 		"seconds, or 1 to 2 minutes when nothing is cached",
 		func(ctx context.Context) error { return program.Build(ctx, folder, file) }); err != nil {
 		return err
 	}
-	if err := d.screen.during(ctx, startLimit, "Starting etcd and kube-apiserver, installing the CRD", "about 10 seconds",
+	if err := d.screen.During(ctx, startLimit, "Starting etcd and kube-apiserver, installing the CRD", "about 10 seconds",
 		func(ctx context.Context) error {
 			return d.startControlPlane(ctx, filepath.Join(folder, "config", "crd"))
 		}); err != nil {
 		return err
 	}
-	return d.screen.during(ctx, stepLimit, "Starting the operator", "a second",
+	return d.screen.During(ctx, stepLimit, "Starting the operator", "a second",
 		func(ctx context.Context) error { return d.startOperator(ctx, file) })
 }
 
-// startControlPlane does not wait for the start when it is interrupted: what was started by then
-// goes with this process, if not earlier.
-func (d *demo) startControlPlane(ctx context.Context, crds string) error {
-	type result struct {
-		cp  *controlplane.ControlPlane
-		err error
-	}
-	started := make(chan result, 1)
-	go func() {
-		cp, err := controlplane.Start(controlplane.Options{CRDPaths: []string{crds}, Audit: true})
-		started <- result{cp, err}
-	}()
-	select {
-	case <-ctx.Done():
-		go func() { _ = (<-started).cp.Stop() }()
-		return ctx.Err()
-	case r := <-started:
-		if r.err != nil {
-			return r.err
-		}
-		d.cp = r.cp
+func (d *demo) startControlPlane(ctx context.Context, crds string) (err error) {
+	if d.cp, err = controlplane.StartContext(ctx, controlplane.Options{CRDPaths: []string{crds}, Audit: true}); err != nil {
+		return err
 	}
 	d.requests = &requestTail{tail: d.cp.Audit()}
 	config := rest.CopyConfig(d.cp.Config)
 	config.UserAgent = "kopf-runtime-demo"
-	var err error
 	d.you, err = client.New(config, client.Options{})
 	return err
 }

@@ -61,8 +61,8 @@ func (d *demo) creation() step {
 
 // take goes through one step, and shows what has come of it.
 func (d *demo) take(ctx context.Context, number int, s step) error {
-	d.screen.heading(fmt.Sprintf("%d. %s", number, s.title))
-	d.screen.say(s.about + "\n\n$ " + s.command)
+	d.screen.Heading(fmt.Sprintf("%d. %s", number, s.title))
+	d.screen.Say(s.about + "\n\n$ " + s.command)
 	obj, err := d.perform(ctx, s)
 	if err != nil {
 		return err
@@ -71,9 +71,9 @@ func (d *demo) take(ctx context.Context, number int, s step) error {
 	if err != nil {
 		return err
 	}
-	d.screen.part("The operator's log (each line also names the object):", shortened(d.log.next()), "(nothing)")
-	d.screen.part("The object now:", summary(obj), "(it does not exist any more)")
-	d.screen.part("The requests that have changed it:", requests, "(none)")
+	d.screen.Part("The operator's log (each line also names the object):", d.log.shortened(), "(nothing)")
+	d.screen.Part("The object now:", summary(obj), "(it does not exist any more)")
+	d.screen.Part("The requests that have changed it:", requests, "(none)")
 	return nil
 }
 

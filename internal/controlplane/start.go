@@ -91,6 +91,27 @@ func Start(opts Options) (*ControlPlane, error) {
 	}
 }
 
+// StartContext is Start for those who may be interrupted: it does not wait any longer when the context is done. What was
+// started by then goes with this process, if not earlier.
+func StartContext(ctx context.Context, opts Options) (*ControlPlane, error) {
+	type result struct {
+		cp  *ControlPlane
+		err error
+	}
+	started := make(chan result, 1)
+	go func() {
+		cp, err := Start(opts)
+		started <- result{cp, err}
+	}()
+	select {
+	case <-ctx.Done():
+		go func() { _ = (<-started).cp.Stop() }()
+		return nil, ctx.Err()
+	case r := <-started:
+		return r.cp, r.err
+	}
+}
+
 func start(assets string, opts Options) (*ControlPlane, error) {
 	dir, err := os.MkdirTemp("", "kopf-controlplane-")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package program builds a command of ours and runs it as a process of its own: the operator
-// of the demo, and those of the examples in their tests.
+// Package program builds a command of ours and runs it as a process of its own: the operators
+// of the demo and of the examples. And it tells a command when it is to end itself.
 //
 //	file := filepath.Join(dir, "operator")
 //	if err := program.Build(ctx, "examples/01-minimal", file); err != nil {

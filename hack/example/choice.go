@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
+)
+
+// The clusters there are to choose from.
+const (
+	own        = "own"
+	kubeconfig = "kubeconfig"
+)
+
+// A choice is what is to be run, where, and how.
+type choice struct {
+	name    string
+	args    []string // of the operator
+	cluster string
+	context string    // of the kubeconfig
+	input   io.Reader // what is typed meanwhile; nil if nobody does
+
+	root    string // of the project
+	example catalog.Example
+}
+
+// errUsage marks mistakes in the command line.
+var errUsage = errors.New("example")
+
+// look finds the example.
+func (c *choice) look(ctx context.Context) error {
+	folder, err := program.Folder(ctx, "github.com/kopf-runtime/kopf-runtime/hack/example")
+	if err != nil {
+		return fmt.Errorf("examples have to be run within the git clone of their project: %w", err)
+	}
+	c.root = filepath.Join(folder, "..", "..")
+	switch {
+	case c.cluster != own && c.cluster != kubeconfig:
+		return fmt.Errorf("%w: there is no cluster %q; CLUSTER is %s (a control plane for this example alone, the default) or %s "+
+			"(the cluster of kubectl)", errUsage, c.cluster, own, kubeconfig)
+	case c.context != "" && c.cluster != kubeconfig:
+		return fmt.Errorf("%w: CONTEXT=%s is one of a kubeconfig, so it needs CLUSTER=%s", errUsage, c.context, kubeconfig)
+	case c.name == "":
+		return nil
+	}
+	all, err := catalog.All(c.root)
+	if err != nil {
+		return err
+	}
+	index := slices.IndexFunc(all, func(e catalog.Example) bool { return e.Name == c.name })
+	if index < 0 {
+		var text strings.Builder
+		_ = list(&text, c.root)
+		return fmt.Errorf("%w: there is no example %q\n\n%s", errUsage, c.name, text.String())
+	}
+	c.example = all[index]
+	return nil
+}
+
+// list tells which examples there are.
+func list(out io.Writer, root string) error {
+	all, err := catalog.All(root)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(out, "make example NAME=<one of these>")
+	for _, e := range all {
+		_, _ = fmt.Fprintf(out, "  %-16s %s\n", e.Name, e.About)
+	}
+	_, err = fmt.Fprint(out, `
+It runs on a control plane of its own, on this machine. Only CLUSTER=kubeconfig takes the cluster of kubectl instead, with
+KUBECONFIG=file and CONTEXT=name if need be. ARGS="-flag" gives flags to the operator.
+`)
+	return err
+}

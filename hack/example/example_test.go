@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+)
+
+const long = 2 * time.Minute // nothing may be cached yet
+
+// A play is a run of the command.
+type play struct {
+	*WithT
+	output *gbytes.Buffer
+	stop   func()
+	ended  chan error
+}
+
+// begin runs what was chosen until it ends, at the latest when the test does.
+func begin(t *testing.T, c choice) *play {
+	t.Helper()
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(long)
+	g.Expect(c.look(t.Context())).To(Succeed())
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &play{g, gbytes.NewBuffer(), cancel, make(chan error, 1)}
+	go func() {
+		p.ended <- run(ctx, screen.Plain(p.output), c)
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		for range p.ended { // until it is closed
+		}
+		if t.Failed() {
+			t.Log(string(p.output.Contents()))
+		}
+	})
+	return p
+}
+
+func (p *play) says(pattern string) { p.Eventually(p.output).Should(gbytes.Say(pattern)) }
+
+func (p *play) ends() {
+	p.stop()
+	p.Eventually(p.ended).Should(Receive(BeNil()), "that is the regular end")
+}
+
+// ports are flags of those examples that would take the same ones, were they run at the same time.
+func ports(t *testing.T) map[string][]string {
+	free := func() string {
+		listener, err := net.Listen("tcp", "localhost:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		return listener.Addr().String()
+	}
+	served := []string{"-metrics-bind-address=" + free(), "-health-probe-bind-address=" + free()}
+	_, port, _ := strings.Cut(free(), ":")
+	return map[string][]string{"13-hooks": served, "17-admission": {"-port=" + port}, "99-all-at-once": served}
+}
+
+// onKubectls starts a control plane that is that of kubectl for the test.
+func onKubectls(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	cp, err := controlplane.Start(controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cp.WriteKubeconfig(file); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", file)
+	return cp
+}
+
+// One command for each example: it comes up, its samples come, and it ends. What the operators do is seen to in examples/.
+func TestEveryExample(t *testing.T) {
+	cp := onKubectls(t)
+	all, err := catalog.All(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := ports(t)
+	for _, e := range all {
+		t.Run(e.Name, func(t *testing.T) {
+			p := begin(t, choice{name: e.Name, cluster: kubeconfig, args: args[e.Name]})
+			p.says(regexp.QuoteMeta("The cluster is that of kubectl, as you have asked for: " + strings.TrimSuffix(cp.Config.Host, "/")))
+			p.says("Starting workers")
+			p.says("The sample .* is created|The sample .* is there already")
+			p.says("Your turn")
+			p.says("export KUBECONFIG=" + regexp.QuoteMeta(os.Getenv("KUBECONFIG")))
+			p.says("(kubectl|curl) ")
+			p.ends()
+		})
+	}
+}
+
+// The list of the README is what the command knows.
+func TestEveryExampleIsListed(t *testing.T) {
+	g := NewWithT(t)
+	all, err := catalog.All(filepath.Join("..", ".."))
+	g.Expect(err).NotTo(HaveOccurred())
+	var listed []string
+	for _, e := range all {
+		listed = append(listed, e.Name)
+	}
+	entries, err := os.ReadDir(filepath.Join("..", "..", "examples"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var folders []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			folders = append(folders, entry.Name())
+		}
+	}
+	g.Expect(listed).To(ConsistOf(folders), "the README lists all folders of examples/")
+}
+
+// The story of 06-peering, in two terminals: one with a control plane of its own, the other beside it.
+func TestSecondTerminal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "nobody-looks-at-it"))
+	cluster := begin(t, choice{name: "06-peering", cluster: own})
+	cluster.says("a control plane of this example's own, on this machine: https://127.0.0.1:")
+	cluster.says("The sample ClusterKopfPeering default is created")
+	cluster.says("Watching")
+	cluster.says("Your turn")
+	path := regexp.MustCompile(`CLUSTER=kubeconfig KUBECONFIG=(\S+)`)
+	cluster.says(path.String())
+	t.Setenv("KUBECONFIG", path.FindStringSubmatch(string(cluster.output.Contents()))[1])
+
+	laptop := begin(t, choice{name: "06-peering", cluster: kubeconfig, args: []string{"--dev"}})
+	laptop.says("The sample ClusterKopfPeering default is there already, and stays as it is")
+	laptop.says("Reconnecting")
+	cluster.says("Paused")
+	laptop.ends()
+	cluster.says("Resumed")
+	cluster.ends()
+}
+
+// Enter stops the operator and starts it again, and the cluster stays.
+func TestEnter(t *testing.T) {
+	onKubectls(t)
+	input, keyboard := io.Pipe()
+	t.Cleanup(func() { _ = keyboard.Close() })
+	p := begin(t, choice{name: "05-handlers", cluster: kubeconfig, input: input})
+	p.says("The sample Website shop is created")
+	p.says("Handled .* reason=create")
+	enter := func() {
+		_, err := keyboard.Write([]byte("\n"))
+		p.Expect(err).NotTo(HaveOccurred())
+	}
+	enter()
+	p.says("It is stopped")
+	enter()
+	p.says("Watching over the website .* because=resume")
+	p.ends()
+}
+
+func TestMistakes(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "nothing"))
+	for name, c := range map[string]struct {
+		choice
+		says []string
+	}{
+		"no such example": {choice{name: "07", cluster: own}, []string{`there is no example "07"`, "07-subhandlers   one thing for each item of a list"}},
+		"no such cluster": {choice{name: "07-subhandlers", cluster: "prod"}, []string{`there is no cluster "prod"`, "own", "kubeconfig"}},
+		"context of what": {choice{name: "07-subhandlers", cluster: own, context: "prod"}, []string{"needs CLUSTER=kubeconfig"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			err := c.look(t.Context())
+			g.Expect(err).To(MatchError(errUsage))
+			for _, text := range c.says {
+				g.Expect(err).To(MatchError(ContainSubstring(text)))
+			}
+		})
+	}
+	t.Run("no kubeconfig", func(t *testing.T) {
+		p := begin(t, choice{name: "08-events", cluster: kubeconfig})
+		p.Eventually(p.ended).Should(Receive(MatchError(And(ContainSubstring(`there is no context ""`), ContainSubstring(os.Getenv("KUBECONFIG"))))))
+	})
+}

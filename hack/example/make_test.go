@@ -1,0 +1,37 @@
+package main
+
+import (
+	"os/exec"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// The Makefile passes on what it is given, and builds no control plane for nothing.
+func TestMake(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("there is no make")
+	}
+	for name, c := range map[string]struct {
+		args []string
+		fine bool
+		says string
+	}{
+		"the list":        {nil, true, "06-peering       two operators"},
+		"no such example": {[]string{"NAME=nope"}, false, `there is no example "nope"`},
+		"no such cluster": {[]string{"NAME=01-minimal", "CLUSTER=prod"}, false, `there is no cluster "prod"`},
+		"a context":       {[]string{"NAME=01-minimal", "CONTEXT=prod"}, false, "needs CLUSTER=kubeconfig"},
+		"no kubeconfig":   {[]string{"NAME=08-events", "CLUSTER=kubeconfig", "KUBECONFIG=/nothing"}, false, `there is no context ""`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			out, err := exec.CommandContext(t.Context(), "make", append([]string{"-C", "../..", "--no-print-directory", "example"}, c.args...)...).CombinedOutput()
+			if c.fine {
+				g.Expect(err).NotTo(HaveOccurred(), string(out))
+			} else {
+				g.Expect(err).To(HaveOccurred(), string(out))
+			}
+			g.Expect(string(out)).To(And(ContainSubstring(c.says), Not(ContainSubstring("control plane: "))))
+		})
+	}
+}
