@@ -1,0 +1,50 @@
+package examples
+
+import (
+	"net/http"
+
+	. "github.com/onsi/gomega"
+)
+
+// EMB-03, EMB-04, EMB-05.
+func embedded(e *example) {
+	address := freeAddress(e)
+	e.start("-listen=" + address)
+	e.apply()
+	e.logs(`Booked`, `"team": "blue"`, `"orders"`)
+	e.logs(`Booked`, `"team": "green"`, `"customers"`)
+	teams := address + "/teams"
+	e.Expect(fetch(teams)).To(Equal("blue: orders\ngreen: customers\n"))
+
+	e.Expect(ask(http.MethodDelete, teams+"/blue")).To(Equal(http.StatusNoContent))
+	orders, customers := e.sample("orders"), e.sample("customers")
+	e.Expect(e.client.Delete(e.t.Context(), orders.is.DeepCopy())).To(Succeed())
+	customers.delete()
+	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("green: \n"))
+	e.silent(`Struck out`, `"team": "blue"`)
+
+	e.Expect(ask(http.MethodPut, teams+"/blue")).To(Equal(http.StatusNoContent))
+	e.logs(`Struck out`, `"team": "blue"`)
+	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("blue: \ngreen: \n"))
+	e.Expect(e.count("\tOpen\t")()).To(Equal(3))
+	e.Expect(ask(http.MethodPut, teams+"/blue")).To(Equal(http.StatusNoContent), "it is running")
+	e.Expect(e.count("\tOpen\t")()).To(Equal(3))
+
+	e.Expect(ask(http.MethodDelete, teams+"/blue")).To(Equal(http.StatusNoContent))
+	customers.create()
+	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("green: customers\n"))
+	customers.delete()
+	e.stop()
+}
+
+func ask(method, address string) (int, error) {
+	request, err := http.NewRequest(method, "http://"+address, nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
+}
