@@ -1,27 +1,45 @@
 package examples
 
 import (
+	"net"
+
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func allAtOnce(e *example) {
 	metrics, health := freeAddress(e), freeAddress(e)
-	args := []string{"-metrics-bind-address=" + metrics, "-health-probe-bind-address=" + health}
+	_, port, err := net.SplitHostPort(freeAddress(e))
+	e.Expect(err).NotTo(HaveOccurred())
+	args := []string{"-metrics-bind-address=" + metrics, "-health-probe-bind-address=" + health, "-port=" + port}
+	meeting, orders := e.sample("all-at-once"), e.sample("orders")
+	meeting.create()
 	e.start(args...)
-	orders := e.sample("orders")
+	e.Eventually(func() string { // until the API server has heard of the configurations
+		dry := orders.is.DeepCopy()
+		dry.SetLabels(nil)
+		e.Expect(e.client.Create(e.t.Context(), dry, client.DryRunAll)).To(Succeed())
+		return dry.GetLabels()["tier"]
+	}).Should(Equal("silver"))
 	orders.create()
 	e.logs(`Handled`, `"reason": "create"`)
-	e.Expect(orders.get("status")).To(Equal(map[string]any{
+	e.Eventually(orders.row).Should(Equal("orders 16 2 orders.db.example.com True"))
+	status := orders.get("status").(map[string]any)
+	e.Expect(status["conditions"]).To(HaveLen(3))
+	delete(status, "conditions")
+	e.Expect(status).To(Equal(map[string]any{
 		"address": "orders.db.example.com",
 		"users":   map[string]any{"alice": true, "bob": true},
 		"results": map[string]any{"provision": map[string]any{"attempts": int64(2)}},
 	}))
-	e.Expect(orders.get("metadata", "annotations")).To(And(HaveLen(2),
+	e.Eventually(orders.field("metadata", "annotations")).Should(And(HaveLen(2),
 		HaveKey("all.example.com/last-handled-configuration"), HaveKeyWithValue("all.example.com/kopf-managed", "yes")))
-	e.Expect(orders.get("metadata", "annotations", "all.example.com/last-handled-configuration")).To(MatchJSON(
-		`{"metadata":{"labels":{"tier":"gold"}},"spec":{"nodes":2,"users":["alice","bob"],"version":"16"}}`))
+	e.Eventually(orders.field("metadata", "annotations", "all.example.com/last-handled-configuration")).Should(MatchJSON(
+		`{"kopf-runtime.dev/conditions":{"Ready":"True"},"metadata":{"labels":{"tier":"gold"}},"spec":{"nodes":2,"users":["alice","bob"],"version":"16"}}`))
 	e.Expect(orders.get("metadata", "finalizers")).To(Equal([]any{"all.example.com/finalizer"}))
 	e.Eventually(orders.events).Should(ConsistOf("Provisioned: There are 2 nodes",
 		"HandlerRecovered: provision has succeeded; failed attempts before that: 1"))
@@ -35,10 +53,22 @@ func allAtOnce(e *example) {
 	orders.owned(corev1.SchemeGroupVersion.String(), "Secret", "orders-password").create()
 	e.logs(`A secret of a cluster`)
 	orders.patch(`{"metadata":{"annotations":{"example.com/greet":""}},"spec":{"version":"17","nodes":3,"users":["alice","root"]}}`)
-	e.logs(`Handled`, `"reason": "update"`)
+	e.logs(`Handled`, `"reason": "update"`, `"succeeded": 4`)
+	err = e.client.Patch(e.t.Context(), orders.is.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"version":"15"}}`)))
+	e.Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+	e.Expect(read(e.t, e.name, "README.md")).To(ContainSubstring(causes(err)[0]))
 	e.stop()
 	e.start(args...)
 	e.logs(`Handled`, `"reason": "resume"`)
+
+	laptop := e.another()
+	_, port, err = net.SplitHostPort(freeAddress(e))
+	e.Expect(err).NotTo(HaveOccurred())
+	laptop.start("-metrics-bind-address=0", "-health-probe-bind-address=0", "-port="+port, "-dev")
+	e.logs(`Paused`, `precedence`)
+	laptop.logs(`Watching`)
+	laptop.stop()
+	e.logs(`Resumed`)
 
 	orders.patch(`{"metadata":{"labels":{"tier":"silver"}}}`)
 	e.logs(`Moving`, `"to": "silver"`)
@@ -47,6 +77,7 @@ func allAtOnce(e *example) {
 	e.Eventually(orders.field("metadata", "finalizers")).Should(HaveLen(1))
 	orders.delete()
 	e.logs(`Handled`, `"reason": "delete"`)
+	meeting.delete()
 	e.silent("forbidden")
 	e.stop()
 }

@@ -32,6 +32,7 @@ var connections = kopf.NewMemo[string]("connections")
 
 func connect(ctx context.Context, req *Request) error {
 	connections.Store(ctx, "tcp://"+req.Object.Status.Address)
+	req.Conditions().True("Connected", "Connected", "")
 	log.FromContext(ctx).Info("Connected")
 	return nil
 }

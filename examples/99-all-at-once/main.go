@@ -8,16 +8,20 @@ import (
 	"os"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/examples/99-all-at-once/api/v1"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
 // What handlers are given, and what stands for a kind of which only the metadata is of interest.
@@ -27,23 +31,35 @@ type (
 )
 
 func main() {
-	metrics := flag.String("metrics-bind-address", "localhost:8080", "where metrics and probes are served")
-	health := flag.String("health-probe-bind-address", "localhost:8081", "where the checks are served")
+	var at addresses
+	flag.StringVar(&at.metrics, "metrics-bind-address", "localhost:8080", "where metrics and probes are served")
+	flag.StringVar(&at.health, "health-probe-bind-address", "localhost:8081", "where the checks are served")
+	flag.StringVar(&at.host, "host", "localhost", "the name or address by which the API server reaches this machine")
+	flag.IntVar(&at.port, "port", 9443, "the port at which it is called")
+	peers := peering.Options{Name: "all-at-once", Lifetime: 10 * time.Second}
+	peers.BindFlags(flag.CommandLine) // --dev and the others
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
-	if err := run(*metrics, *health); err != nil {
+	if err := run(at, peers); err != nil {
 		ctrl.Log.Error(err, "The operator has failed")
 		os.Exit(1)
 	}
 }
 
-func run(metrics, health string) error {
+// addresses are where the operator is reached.
+type addresses struct {
+	metrics, health, host string
+	port                  int
+}
+
+func run(at addresses, peers peering.Options) error {
 	if err := v1.AddToScheme(clientgoscheme.Scheme); err != nil {
 		return err
 	}
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
-		Metrics:                server.Options{BindAddress: metrics},
-		HealthProbeBindAddress: health,
+		Metrics:                server.Options{BindAddress: at.metrics},
+		HealthProbeBindAddress: at.health,
+		WebhookServer:          webhook.NewServer(webhook.Options{Port: at.port}),
 	})
 	if err != nil {
 		return err
@@ -54,6 +70,9 @@ func run(metrics, health string) error {
 		kopf.OnCleanup("close", closeAll),
 		kopf.OnProbe("versions", func(context.Context) (any, error) { return versions.Len(), nil }),
 
+		// One at a time, of those that run for these objects; and the API server calls it.
+		kopf.WithPeering(peers),
+		kopf.WithWebhooks(development(at)),
 		// Where things are kept: apart from those of another operator for the same kind.
 		kopf.WithFinalizer("all.example.com/finalizer"),
 		kopf.WithProgress(progress.Annotations("all.example.com")),
@@ -71,13 +90,17 @@ func run(metrics, health string) error {
 
 func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
 	always := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
-	clusters := kopf.For(&v1.Cluster{}, kopf.WithConcurrency(4), kopf.WithResults("status.results"))
+	clusters := kopf.For(&v1.Cluster{}, kopf.WithConcurrency(4), kopf.WithResults("status.results"),
+		kopf.WithConditions("Ready", "Provisioned", "Connected"))
 	versions := kopf.IndexBy(clusters, "by-version", byVersion)
 
 	clusters.Use(timed).
+		// Before anything is stored.
+		Mutate("defaults", defaults).
+		Validate("rules", rules, webhooks.Operations(admissionregistrationv1.Create, admissionregistrationv1.Update)).
 		// For what has happened.
 		OnCreate("provision", provision, kopf.Retries(10), kopf.BackoffFunc(kopf.Exponential(time.Second, time.Minute)),
-			kopf.Timeout(time.Hour), kopf.AttemptTimeout(time.Minute)).
+			kopf.Timeout(time.Hour), kopf.AttemptTimeout(time.Minute), kopf.ReportsCondition("Provisioned")).
 		On("connect", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, connect, kopf.After("provision")).
 		On("users", always, users, kopf.Field("spec.users")). // declares sub-handlers
 		OnUpdate("upgrade", upgrade(versions), kopf.Field("spec.version", kopf.From(kopf.Present))).
@@ -89,11 +112,16 @@ func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
 		Owns(&corev1.ConfigMap{}).
 		OnReconcile("audit", kopf.FromReconciler[*v1.Cluster](auditor{}), kopf.Label("tier", kopf.Any(kopf.Equal("gold"), kopf.Equal("silver")))).
 		// For what is to be seen.
-		OnEvent("observe", observe)
+		OnEvent("observe", observe).
+		OnCondition("announce", "Ready", announce)
 	kopf.OnChange(clusters, "move", tier, move)
 
+	// Gold clusters wait for these when they go, others get no finalizer.
 	clusters.When(func(req *Request) bool { return tier(req.Object) == "gold" }).
-		OnDelete("backup", backup) // gold clusters wait for it, others get no finalizer
+		OnDelete("backup", backup).
+		// For as long as it lives, and again and again.
+		Daemon("watch", watch, kopf.CancellationTimeout(5*time.Second)).
+		Timer("bill", time.Second, bill, kopf.Sharp(), kopf.WhenCondition("Ready", metav1.ConditionTrue))
 	return clusters, versions
 }
 

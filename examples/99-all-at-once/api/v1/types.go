@@ -27,6 +27,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.spec.nodes`
 // +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.address`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 type Cluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -55,6 +56,11 @@ type ClusterStatus struct {
 	Address string `json:"address,omitempty"`
 	// Users who can log in.
 	Users map[string]bool `json:"users,omitempty"`
+	// Conditions say how it is.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Results of handlers, by their ids.
 	//
 	// +kubebuilder:pruning:PreserveUnknownFields

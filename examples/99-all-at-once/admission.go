@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/99-all-at-once/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+// Review is what the handlers for admission are given.
+type Review = webhooks.Request[*v1.Cluster]
+
+// defaults fills in the tier.
+func defaults(_ context.Context, req *Review) error {
+	if tier(req.Object) == "" {
+		if req.Object.Labels == nil {
+			req.Object.Labels = map[string]string{}
+		}
+		req.Object.Labels["tier"] = "silver"
+	}
+	return nil
+}
+
+// rules says no to versions that are older than what there is.
+func rules(_ context.Context, req *Review) error {
+	if req.Object.DeletionTimestamp != nil || req.Old == nil {
+		return nil
+	}
+	before, err := strconv.Atoi(req.Old.Spec.Version)
+	if err != nil {
+		return nil // it was no number: whatever comes is no older
+	}
+	if now, err := strconv.Atoi(req.Object.Spec.Version); err != nil || now < before {
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "version"), req.Object.Spec.Version,
+			fmt.Sprintf("has to be a number, and at least %d: there is no way back", before))}.ToAggregate()
+	}
+	return nil
+}
+
+// development is for an operator that runs on your machine: it looks after certificates and configurations itself, and
+// takes the configurations with it when it ends.
+func development(at addresses) webhooks.Options {
+	return webhooks.Options{
+		Name:           "all.example.com",
+		Configurations: webhooks.Managed,
+		Exit:           webhooks.RemoveOnExit,
+		Certificates:   webhooks.SelfManaged{SecretName: "all-at-once-certificates"},
+		Namespace:      "default",
+		Namespaces:     []string{"default"},
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{
+			URL: new("https://" + net.JoinHostPort(at.host, strconv.Itoa(at.port))),
+		},
+	}
+}

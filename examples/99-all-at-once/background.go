@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// watch is there for each gold cluster, until its context says that it is to end, and why.
+func watch(ctx context.Context, _ *Request) error {
+	log.FromContext(ctx).Info("Watching")
+	<-ctx.Done()
+	log.FromContext(ctx).Info("Watching no more", "why", context.Cause(ctx).Error())
+	return nil
+}
+
+// bill is called for those that are ready, at points that are a second apart.
+func bill(ctx context.Context, req *Request) error {
+	log.FromContext(ctx).Info("To be paid", "nodes", req.Object.Spec.Nodes)
+	return nil
+}
+
+// announce is called when Ready has changed.
+func announce(ctx context.Context, req *Request) error {
+	before, now := req.Field()
+	log.FromContext(ctx).Info("Ready has changed", "before", before, "now", now)
+	return nil
+}
