@@ -12,6 +12,8 @@ GINKGO := $(BIN)/ginkgo
 
 # Modules that carry Go code of ours, and those that only pin tools.
 EXAMPLE_MODULES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
+# Examples with a Makefile of their own generate by that.
+EXAMPLE_PROJECTS := $(patsubst %/Makefile,%,$(wildcard examples/*/Makefile))
 MODULES := . hack/controlplane $(EXAMPLE_MODULES)
 TOOL_MODULES := hack/tools hack/tools/golangci-lint
 
@@ -109,20 +111,27 @@ api-folders = find $(1) -name '*.go' -exec grep -l '^// *+kubebuilder:object:' {
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Write the DeepCopy methods of the API types
-	@set -e; for folder in $$($(call api-folders,$(wildcard pkg examples test))); do \
+	@set -e; for folder in $$($(call api-folders,pkg $(plain-examples) test)); do \
 		echo "controller-gen object: $$folder"; \
 		(cd $$folder && $(CONTROLLER_GEN) object paths=.); \
 	done
+	@$(call each-project,generate)
 
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Write the CRDs of peering and of the examples into config/crd
 	@set -e; echo "controller-gen crd: config/crd"; \
 	$(CONTROLLER_GEN) crd paths=./pkg/peering/v1 output:crd:dir=config/crd; \
-	for example in $(wildcard examples/*); do \
+	for example in $(plain-examples); do \
 		if [ -n "$$($(call api-folders,$$example))" ]; then \
 			echo "controller-gen crd: $$example/config/crd"; \
 			(cd $$example && $(CONTROLLER_GEN) crd paths=./... output:crd:dir=config/crd); \
 		fi; \
+	done
+	@$(call each-project,manifests)
+
+plain-examples = $(filter-out $(EXAMPLE_PROJECTS),$(patsubst %/main.go,%,$(wildcard examples/*/main.go)))
+each-project = set -e; for project in $(EXAMPLE_PROJECTS); do \
+	echo "make $(1): $$project"; $(MAKE) --no-print-directory -C $$project $(1) CONTROLLER_GEN=$(CONTROLLER_GEN) >/dev/null; \
 	done
 
 .PHONY: pictures

@@ -38,6 +38,7 @@ var walks = map[string]func(*example){
 	"17-admission":   admission,
 	"18-conditions":  conditioned,
 	"99-all-at-once": allAtOnce,
+	"kubebuilder":    kubebuilder,
 }
 
 func TestExamples(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,6 +51,7 @@ func prepare(t *testing.T, cp *controlplane.ControlPlane, name string) *example 
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(cp.WriteKubeconfig(e.kubeconfig)).To(Succeed())
 	for _, obj := range e.manifests("rbac") {
+		e.makeNamespace(obj.GetNamespace())
 		e.Expect(e.client.Create(t.Context(), obj)).To(Succeed())
 		if obj.GetKind() == rbacv1.ServiceAccountKind {
 			e.impersonate("system:serviceaccount:" + obj.GetNamespace() + ":" + obj.GetName())
@@ -74,6 +77,15 @@ func (e *example) end() {
 			e.t.Log(line)
 		}
 	}
+}
+
+// makeNamespace is for manifests that are deployed by kustomize, which renames it.
+func (e *example) makeNamespace(name string) {
+	if name == "" {
+		return
+	}
+	err := e.client.Create(e.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	e.Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
 }
 
 func (e *example) impersonate(user string) {

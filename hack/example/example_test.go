@@ -71,7 +71,8 @@ func ports(t *testing.T) map[string][]string {
 	}
 	served := []string{"-metrics-bind-address=" + free(), "-health-probe-bind-address=" + free()}
 	_, port, _ := strings.Cut(free(), ":")
-	return map[string][]string{"13-hooks": served, "17-admission": {"-port=" + port}, "99-all-at-once": served}
+	return map[string][]string{"13-hooks": served, "17-admission": {"-port=" + port}, "99-all-at-once": append(served, "-port="+port),
+		"12-embedded": {"-listen=" + free()}, "kubebuilder": {"-health-probe-bind-address=" + free()}}
 }
 
 // onKubectls starts a control plane that is that of kubectl for the test.
@@ -148,10 +149,10 @@ func TestSecondTerminal(t *testing.T) {
 	cluster := begin(t, choice{name: "06-peering", cluster: own})
 	cluster.says("a control plane of this example's own, on this machine: https://127.0.0.1:")
 	cluster.says("The sample ClusterKopfPeering default is created")
-	cluster.says("Watching")
 	cluster.says("Your turn")
 	path := regexp.MustCompile(`CLUSTER=kubeconfig KUBECONFIG=(\S+)`)
 	cluster.says(path.String())
+	cluster.says("Watching")
 	t.Setenv("KUBECONFIG", path.FindStringSubmatch(string(cluster.output.Contents()))[1])
 
 	laptop := begin(t, choice{name: "06-peering", cluster: kubeconfig, args: []string{"--dev"}})

@@ -1,0 +1,60 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	shopv1 "github.com/kopf-runtime/kopf-runtime/examples/kubebuilder/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// OrderRequest is what the handlers of orders are given.
+type OrderRequest = kopf.Request[*shopv1.Order]
+
+// OrderHandlers stand where there would be an OrderReconciler.
+type OrderHandlers struct {
+	Warehouse *Warehouse
+}
+
+// What the handlers take: no update, and no finalizers of orders/finalizers.
+//
+// +kubebuilder:rbac:groups=shop.example.com,resources=orders,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=shop.example.com,resources=orders/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager adds the handlers to the manager.
+func (h *OrderHandlers) SetupWithManager(mgr ctrl.Manager) error {
+	orders := kopf.For(&shopv1.Order{}, kopf.WithConditions("Reserved")).
+		OnField("reserve", "spec", h.reserve, kopf.ReportsCondition("Reserved"), kopf.Retries(100)).
+		OnDelete("release", h.release)
+	return kopf.SetupWithManager(mgr, orders)
+}
+
+// reserve is called for a new order, and when its spec has changed.
+func (h *OrderHandlers) reserve(ctx context.Context, req *OrderRequest) error {
+	order := req.Object
+	err := h.Warehouse.Reserve(client.ObjectKeyFromObject(order), order.Spec.Item, order.Spec.Quantity)
+	switch {
+	case errors.Is(err, ErrUnknownItem):
+		return kopf.Permanent(err) // not again, until somebody edits the order
+	case errors.Is(err, ErrSoldOut):
+		return kopf.Temporary(err, time.Second) // there may be some in a while
+	case err != nil:
+		return err // again after the backoff
+	}
+	order.Status.Reserved = order.Spec.Quantity // patched for you
+	log.FromContext(ctx).Info("Reserved", "item", order.Spec.Item, "quantity", order.Spec.Quantity)
+	return nil
+}
+
+// release is waited for by the order, which has a finalizer for it.
+func (h *OrderHandlers) release(ctx context.Context, req *OrderRequest) error {
+	h.Warehouse.Release(client.ObjectKeyFromObject(req.Object))
+	log.FromContext(ctx).Info("Released")
+	return nil
+}

@@ -1,0 +1,74 @@
+package controller
+
+import (
+	"errors"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// What a warehouse may answer.
+var (
+	ErrUnknownItem = errors.New("there is no such item")
+	ErrSoldOut     = errors.New("there are not enough of them")
+)
+
+// A Warehouse stands for what an operator is about, somewhere outside of the cluster. Asked twice for the same, it does it once.
+type Warehouse struct {
+	mu       sync.Mutex
+	stock    map[string]int32
+	reserved map[types.NamespacedName]reservation
+}
+
+type reservation struct {
+	item     string
+	quantity int32
+}
+
+// NewWarehouse returns one that has these items.
+func NewWarehouse(stock map[string]int32) *Warehouse {
+	return &Warehouse{stock: stock, reserved: map[types.NamespacedName]reservation{}}
+}
+
+// Reserve keeps items for an order, instead of those that were kept for it before. It may fail with ErrUnknownItem and
+// ErrSoldOut, and then these stay.
+func (w *Warehouse) Reserve(order types.NamespacedName, item string, quantity int32) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	free, known := w.stock[item]
+	if !known {
+		return ErrUnknownItem
+	}
+	before := w.reserved[order]
+	if before.item == item {
+		free += before.quantity
+	}
+	if quantity > free {
+		return ErrSoldOut
+	}
+	w.giveBack(order)
+	w.stock[item] -= quantity
+	w.reserved[order] = reservation{item, quantity}
+	return nil
+}
+
+// Release ends what Reserve has begun.
+func (w *Warehouse) Release(order types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.giveBack(order)
+}
+
+// Left is how many of an item are free.
+func (w *Warehouse) Left(item string) int32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stock[item]
+}
+
+func (w *Warehouse) giveBack(order types.NamespacedName) {
+	if before, found := w.reserved[order]; found {
+		w.stock[before.item] += before.quantity
+		delete(w.reserved, order)
+	}
+}
