@@ -9,13 +9,14 @@ BIN := $(CURDIR)/bin
 GOLANGCI_LINT := $(BIN)/golangci-lint
 CONTROLLER_GEN := $(BIN)/controller-gen
 GINKGO := $(BIN)/ginkgo
+GOVULNCHECK := $(BIN)/govulncheck
 
 # Modules that carry Go code of ours, and those that only pin tools.
 EXAMPLE_MODULES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 # Examples with a Makefile of their own generate by that.
 EXAMPLE_PROJECTS := $(patsubst %/Makefile,%,$(wildcard examples/*/Makefile))
 MODULES := . hack/controlplane $(EXAMPLE_MODULES)
-TOOL_MODULES := hack/tools hack/tools/golangci-lint
+TOOL_MODULES := hack/tools hack/tools/golangci-lint hack/tools/govulncheck
 
 # The race detector needs cgo; the go command switches cgo off where there is no C compiler.
 RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -129,6 +130,10 @@ manifests: $(CONTROLLER_GEN) ## Write the CRDs of peering and of the examples in
 	done
 	@$(call each-project,manifests)
 
+.PHONY: api
+api: ## Write docs/api.txt, the list of what the library exports
+	go run ./hack/api > docs/api.txt
+
 plain-examples = $(filter-out $(EXAMPLE_PROJECTS),$(patsubst %/main.go,%,$(wildcard examples/*/main.go)))
 each-project = set -e; for project in $(EXAMPLE_PROJECTS); do \
 	echo "make $(1): $$project"; $(MAKE) --no-print-directory -C $$project $(1) CONTROLLER_GEN=$(CONTROLLER_GEN) >/dev/null; \
@@ -141,7 +146,7 @@ pictures: ## Draw the pictures of the guide from their sources
 ##@ Checks
 
 .PHONY: verify
-verify: verify-fmt verify-tidy verify-generated ## Fail when formatting, go.mod files or generated files are out of date
+verify: verify-fmt verify-tidy verify-generated verify-api verify-licenses verify-vulnerabilities ## Fail when formatting, go.mod, generated files or docs/api.txt are out of date; for bad licences, and vulnerabilities
 
 .PHONY: verify-fmt
 verify-fmt: $(GOLANGCI_LINT)
@@ -170,6 +175,25 @@ verify-generated: $(CONTROLLER_GEN)
 	else git --no-pager diff "$$before" "$$after"; \
 		echo "verify: the generated files were out of date and have just been written again; commit them" >&2; exit 1; fi
 
+# What has changed since the last release is for VERSIONING.md to judge, so it is only shown.
+.PHONY: verify-api
+verify-api:
+	@go run ./hack/api -check docs/api.txt && echo "verify: docs/api.txt is up to date"
+	@tag=$$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null); \
+	if [ -z "$$tag" ]; then echo "verify: there is no release yet that the exported surface could be compared with"; \
+	elif git cat-file -e "$$tag:docs/api.txt" 2>/dev/null; then echo "verify: the exported surface since $$tag:"; \
+		git --no-pager diff --unified=0 "$$tag" -- docs/api.txt | grep '^[-+][^-+]' || echo "  as it was"; \
+	else echo "verify: $$tag has no docs/api.txt to compare the exported surface with"; fi
+
+.PHONY: verify-licenses
+verify-licenses:
+	@go build -o $(BIN)/licenses ./hack/licenses
+	@set -e; for module in $(filter-out hack/controlplane,$(MODULES)); do (cd $$module && printf 'verify: %s: ' "$$module" && $(BIN)/licenses); done
+
+.PHONY: verify-vulnerabilities
+verify-vulnerabilities: $(GOVULNCHECK) ## Known vulnerabilities that can be reached, if https://vuln.go.dev can be
+	@go run ./hack/vulnerabilities $(GOVULNCHECK) $(filter-out hack/controlplane,$(MODULES))
+
 ##@ What the others need; they call for it themselves
 
 .PHONY: controlplane
@@ -191,6 +215,9 @@ $(GOLANGCI_LINT): hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.su
 
 $(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
 	$(call build-tool,sigs.k8s.io/controller-tools/cmd/controller-gen)
+
+$(GOVULNCHECK): hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.sum
+	$(call build-tool,golang.org/x/vuln/cmd/govulncheck)
 
 $(GINKGO): hack/tools/go.mod hack/tools/go.sum
 	$(call build-tool,github.com/onsi/ginkgo/v2/ginkgo)

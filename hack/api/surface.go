@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// surface has a line for each name that the files of a package export, in the order of the names.
+func surface(folder string, files []string) (lines []string, err error) {
+	fset := token.NewFileSet()
+	for _, name := range files {
+		file, err := parser.ParseFile(fset, filepath.Join(folder, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		if !ast.FileExports(file) {
+			continue
+		}
+		p := printed{fset}
+		for _, decl := range file.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				lines = append(lines, p.function(decl))
+			case *ast.GenDecl:
+				lines = append(lines, p.declaration(decl)...)
+			}
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines), nil
+}
+
+type printed struct{ fset *token.FileSet }
+
+func (p printed) function(decl *ast.FuncDecl) string {
+	decl.Body, decl.Doc = nil, nil
+	return p.text(decl)
+}
+
+func (p printed) declaration(decl *ast.GenDecl) (lines []string) {
+	for _, spec := range decl.Specs {
+		switch spec := spec.(type) {
+		case *ast.ValueSpec:
+			lines = append(lines, p.values(decl.Tok, spec)...)
+		case *ast.TypeSpec:
+			lines = append(lines, p.typ(spec)...)
+		}
+	}
+	return lines
+}
+
+// values have their types, if they are written down, and constants their values: those are seen by users, too.
+func (p printed) values(tok token.Token, spec *ast.ValueSpec) (lines []string) {
+	for i, name := range spec.Names {
+		if !name.IsExported() {
+			continue
+		}
+		line := tok.String() + " " + name.Name
+		if spec.Type != nil {
+			line += " " + p.text(spec.Type)
+		}
+		if tok == token.CONST && i < len(spec.Values) {
+			line += " = " + p.text(spec.Values[i])
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// typ has lines of its own for fields and methods.
+func (p printed) typ(spec *ast.TypeSpec) []string {
+	head := "type " + spec.Name.Name
+	if spec.TypeParams != nil {
+		var params []string
+		for _, field := range spec.TypeParams.List {
+			params = append(params, names(field)+" "+p.text(field.Type))
+		}
+		head += "[" + strings.Join(params, ", ") + "]"
+	}
+	if spec.Assign.IsValid() {
+		return []string{head + " = " + p.text(spec.Type)}
+	}
+	switch typ := spec.Type.(type) {
+	case *ast.StructType:
+		return append([]string{head + " struct"}, p.members("type "+spec.Name.Name+" struct, ", typ.Fields)...)
+	case *ast.InterfaceType:
+		return append([]string{head + " interface"}, p.members("type "+spec.Name.Name+" interface, ", typ.Methods)...)
+	}
+	return []string{head + " " + p.text(spec.Type)}
+}
+
+func (p printed) members(head string, fields *ast.FieldList) (lines []string) {
+	for _, field := range fields.List {
+		typ := p.text(field.Type)
+		if len(field.Names) == 0 {
+			lines = append(lines, head+"embeds "+typ)
+		}
+		for _, name := range field.Names {
+			lines = append(lines, strings.TrimSpace(head+name.Name+" "+typ+tagged(field)))
+		}
+	}
+	return lines
+}
+
+// tagged is what a field is called in JSON: that is part of the wire format.
+func tagged(field *ast.Field) string {
+	if field.Tag == nil {
+		return ""
+	}
+	return " " + field.Tag.Value
+}
+
+func names(field *ast.Field) string {
+	var all []string
+	for _, name := range field.Names {
+		all = append(all, name.Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// text is a node on one line, without comments.
+func (p printed) text(node ast.Node) string {
+	var out bytes.Buffer
+	if err := printer.Fprint(&out, p.fset, node); err != nil {
+		return err.Error()
+	}
+	return strings.Join(strings.Fields(out.String()), " ")
+}

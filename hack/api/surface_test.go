@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestSurface(t *testing.T) {
+	g := NewWithT(t)
+	folder := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(folder, "a.go"), []byte(`// Package a is for a test.
+package a
+
+// Limit is documented.
+const (
+	Limit  = 10 // trailing
+	hidden = 1
+)
+
+var Default, other int
+
+// T has a field that is not to be seen.
+type T[V any] struct {
+	Name  string `+"`json:\"name\"`"+`
+	small int
+	V
+}
+
+type I interface {
+	Do(x int) error
+	undo()
+}
+
+type A = map[string]T[int]
+
+func New[V any](
+	v V, // on two lines
+) *T[V] { return nil }
+
+func (t *T[V]) Do(x int) error { return nil }
+func (t *T[V]) undo() {}
+func helper() {}
+`), 0o600)).To(Succeed())
+	lines, err := surface(folder, []string{"a.go"})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(lines).To(Equal([]string{
+		"const Limit = 10",
+		"func (t *T[V]) Do(x int) error",
+		"func New[V any]( v V, ) *T[V]",
+		"type A = map[string]T[int]",
+		"type I interface",
+		"type I interface, Do func(x int) error",
+		"type T struct, Name string `json:\"name\"`",
+		"type T struct, embeds V",
+		"type T[V any] struct",
+		"var Default int",
+	}))
+}
+
+func TestCompare(t *testing.T) {
+	g := NewWithT(t)
+	file := filepath.Join(t.TempDir(), "api.txt")
+	g.Expect(os.WriteFile(file, []byte("a: func One()\na: func Two()\n"), 0o600)).To(Succeed())
+	g.Expect(compare(file, "a: func One()\na: func Two()\n")).To(Succeed())
+	g.Expect(compare(file, "a: func One()\na: func Three()\n")).To(MatchError(ContainSubstring("1 lines have gone, 1 have come")))
+	g.Expect(compare(file, "a: func Two()\na: func One()\n")).NotTo(Succeed(), "another order")
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// marks are sentences by which a licence is told from all others: all of them are in its text, and none of the second list.
+var marks = []struct {
+	name     string
+	has, not []string
+}{
+	{"Apache-2.0", []string{"apache license", "version 2.0, january 2004"}, nil},
+	{"BSD-3-Clause", []string{"redistribution and use in source and binary forms", "endorse or promote products"}, nil},
+	{"BSD-2-Clause", []string{"redistribution and use in source and binary forms"}, []string{"endorse or promote products"}},
+	{"MIT", []string{"permission is hereby granted, free of charge, to any person obtaining a copy"}, nil},
+	{"ISC", []string{"permission to use, copy, modify, and", "distribute this software for any purpose"}, nil},
+	{"MPL-2.0", []string{"mozilla public license", "2.0"}, nil},
+	{"AGPL", []string{"gnu affero general public license", "terms and conditions"}, nil},
+	{"LGPL", []string{"gnu lesser general public license", "terms and conditions"}, nil},
+	{"GPL", []string{"gnu general public license", "terms and conditions"}, []string{"affero", "lesser general public license, as"}},
+}
+
+// licences are those in the files of a module that are called so. There may be several: of what was taken from others, too.
+func (m module) licences() (names []string, err error) {
+	entries, err := os.ReadDir(m.folder)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		name := strings.ToLower(entry.Name())
+		if entry.IsDir() || !strings.HasPrefix(name, "licen") && !strings.HasPrefix(name, "copying") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(m.folder, entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, classify(string(text))...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// classify names the licences that a text has.
+func classify(text string) (names []string) {
+	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
+	has := func(mark string) bool { return strings.Contains(text, mark) }
+	for _, licence := range marks {
+		if !slices.ContainsFunc(licence.has, func(mark string) bool { return !has(mark) }) && !slices.ContainsFunc(licence.not, has) {
+			names = append(names, licence.name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// tool is a stand-in that ends with a code.
+func tool(t *testing.T, code string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tool")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\necho GO-2026-0001 in $2\nexit "+code+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestVulnerabilities(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path != "/index/db.json" {
+			http.NotFound(w, req)
+		}
+	}))
+	t.Setenv("GOVULNDB", server.URL)
+	g.Expect(run(tool(t, "0"), []string{"."})).To(Succeed())
+	g.Expect(run(tool(t, "3"), []string{"here", "there"})).To(MatchError(And(
+		ContainSubstring("here: there are vulnerabilities"), ContainSubstring("GO-2026-0001 in there"))))
+	g.Expect(run(tool(t, "1"), []string{"."})).To(MatchError(ContainSubstring("govulncheck has failed")))
+
+	server.Close()
+	g.Expect(run(tool(t, "3"), []string{"."})).To(Succeed(), "nobody can look")
+}
