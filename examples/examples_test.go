@@ -28,6 +28,7 @@ var walks = map[string]func(*example){
 	"06-peering":     amongPeers,
 	"07-subhandlers": subhandlers,
 	"08-events":      events,
+	"09-testing":     tested,
 	"10-builtins":    builtins,
 	"11-filtering":   filtering,
 	"12-embedded":    embedded,

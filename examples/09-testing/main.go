@@ -15,10 +15,7 @@ import (
 )
 
 func main() {
-	options := zap.Options{Development: true}
-	options.BindFlags(flag.CommandLine)
-	flag.Parse()
-	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&options)))
+	logging()
 	if err := run(); err != nil {
 		ctrl.Log.Error(err, "The operator has failed")
 		os.Exit(1)
@@ -42,4 +39,14 @@ func run() error {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// logging is for people by default. The flags of zap change that.
+func logging() {
+	options := zap.Options{}
+	options.BindFlags(flag.CommandLine)
+	_ = flag.Set("zap-encoder", "console")
+	_ = flag.Set("zap-stacktrace-level", "panic")
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&options)))
 }

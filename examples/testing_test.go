@@ -1,0 +1,19 @@
+package examples
+
+import (
+	. "github.com/onsi/gomega"
+)
+
+func tested(e *example) {
+	e.start()
+	orders := e.sample("orders")
+	orders.create()
+	e.logs(`it will be called again`, `"handler": "open"`, `the mail server is busy`)
+	e.logs(`Handled`, `"reason": "create"`)
+	e.Expect(orders.get("status", "address")).To(Equal("orders@example.com"))
+	e.Expect(orders.get("metadata", "finalizers")).To(HaveLen(1))
+
+	orders.patch(`{"spec":{"quota":200}}`)
+	e.logs(`Handled`, `"reason": "update"`)
+	orders.delete()
+}
