@@ -32,11 +32,11 @@ func rules(_ context.Context, req *Review) error {
 	if req.Object.DeletionTimestamp != nil || req.Old == nil {
 		return nil
 	}
-	before, err := strconv.Atoi(req.Old.Spec.Version)
-	if err != nil {
-		return nil // it was no number: whatever comes is no older
+	before, wasNumber := number(req.Old.Spec.Version)
+	if !wasNumber {
+		return nil // whatever comes is no older
 	}
-	if now, err := strconv.Atoi(req.Object.Spec.Version); err != nil || now < before {
+	if now, isNumber := number(req.Object.Spec.Version); !isNumber || now < before {
 		return field.ErrorList{field.Invalid(field.NewPath("spec", "version"), req.Object.Spec.Version,
 			fmt.Sprintf("has to be a number, and at least %d: there is no way back", before))}.ToAggregate()
 	}
@@ -57,4 +57,9 @@ func development(at addresses) webhooks.Options {
 			URL: new("https://" + net.JoinHostPort(at.host, strconv.Itoa(at.port))),
 		},
 	}
+}
+
+func number(version string) (n int, ok bool) {
+	n, err := strconv.Atoi(version)
+	return n, err == nil
 }
