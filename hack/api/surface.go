@@ -26,6 +26,9 @@ func surface(folder string, files []string) (lines []string, err error) {
 		for _, decl := range file.Decls {
 			switch decl := decl.(type) {
 			case *ast.FuncDecl:
+				if !isReachable(decl) {
+					continue
+				}
 				lines = append(lines, p.function(decl))
 			case *ast.GenDecl:
 				lines = append(lines, p.declaration(decl)...)
@@ -34,6 +37,28 @@ func surface(folder string, files []string) (lines []string, err error) {
 	}
 	slices.Sort(lines)
 	return slices.Compact(lines), nil
+}
+
+// isReachable leaves out the methods of types that are not exported.
+func isReachable(decl *ast.FuncDecl) bool {
+	if decl.Recv == nil {
+		return true
+	}
+	receiver := decl.Recv.List[0].Type
+	for {
+		switch t := receiver.(type) {
+		case *ast.StarExpr:
+			receiver = t.X
+		case *ast.IndexExpr:
+			receiver = t.X
+		case *ast.IndexListExpr:
+			receiver = t.X
+		case *ast.Ident:
+			return t.IsExported()
+		default:
+			return true
+		}
+	}
 }
 
 type printed struct{ fset *token.FileSet }
