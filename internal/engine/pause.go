@@ -122,15 +122,20 @@ func (e *Engine) lookAt(namespaces []string) {
 	if e.waker.queue == nil {
 		return
 	}
+	all := e.memories.All()
+	// What accompanies objects with news may not want them any more: that is looked at first. It is stopped before any worker
+	// is woken, as that would be what starts it again.
+	for _, obj := range all {
+		if news[client.ObjectKeyFromObject(obj)] {
+			e.supervisor.StopAll(obj.GetUID(), daemons.ErrPaused)
+		}
+	}
 	for key := range news {
 		e.memories.Wake(key)
 		e.waker.queue.Add(reconcile.Request{NamespacedName: key})
 	}
-	for _, obj := range e.memories.All() {
+	for _, obj := range all {
 		key := client.ObjectKeyFromObject(obj)
-		if news[key] { // its handlers may not want it any more: that is looked at first
-			e.supervisor.StopAll(obj.GetUID(), daemons.ErrPaused)
-		}
 		if orEverywhere(namespaces) != nil && !slices.Contains(namespaces, key.Namespace) || news[key] {
 			continue
 		}

@@ -239,3 +239,42 @@ func TestEachObjectIsLookedAtOnceAfterAPause(t *testing.T) {
 		}
 	})
 }
+
+// PEER-51, PEER-53: the daemons of many objects that have all changed during the pause come back, once, though workers begin
+// while others are still being woken.
+func TestDaemonsOfACrowdComeBackAfterAPause(t *testing.T) {
+	const crowd, pauses = 150, 4
+	var running, begun atomic.Int64
+	meet(t, func(*two) *kopf.Resource[widget] {
+		return kopf.For(&v1.Widget{}, kopf.WithConcurrency(32)).Daemon("daemon", func(ctx context.Context, _ *kopf.Request[widget]) error {
+			begun.Add(1)
+			running.Add(1)
+			defer running.Add(-1)
+			<-ctx.Done()
+			return nil
+		})
+	}, func(s *two) {
+		objects := []widget{s.obj}
+		for i := range crowd - 1 {
+			objects = append(objects, makeWidget(s.t, s.users, fmt.Sprint("w", i)))
+		}
+		wait(5 * time.Second)
+		for round := range pauses {
+			s.freeze(frozen)
+			for _, obj := range objects {
+				must(s.t, s.users.Patch(s.t.Context(), obj.DeepCopy(), rawPatch(fmt.Sprintf(`{"spec":{"size":%d}}`, 2+round))))
+			}
+			wait(5 * time.Second)
+			if n := running.Load(); n != 0 {
+				s.t.Errorf("%d daemons run during a pause", n)
+			}
+			s.freeze("null")
+			if n := running.Load(); n != crowd {
+				s.t.Errorf("%d of %d daemons are back", n, crowd)
+			}
+			if n, want := begun.Load(), int64(crowd*(round+2)); n != want {
+				s.t.Errorf("daemons have begun %d times, and not %d", n, want)
+			}
+		}
+	})
+}
