@@ -28,10 +28,11 @@ type fakeServer struct {
 	watchers []*fakeWatcher
 	mute     bool // answers neither to patches nor to questions
 	patches  []fakePatch
-	asked    int                     // what is served
-	drops    bool                    // what it does not know in a status
-	before   func(body string)       // a patch, with the lock
-	fail     func(verb string) error // of kind, list and patch
+	asked    int                      // what is served
+	drops    bool                     // what it does not know in a status
+	late     map[string]time.Duration // to tell whether a group is served
+	before   func(body string)        // a patch, with the lock
+	fail     func(verb string) error  // of kind, list and patch
 }
 
 type fakePatch struct {
@@ -87,6 +88,7 @@ func (s *fakeServer) kind(ctx context.Context, group string, namespaced bool) (*
 	if err := s.answer(ctx); err != nil {
 		return nil, err
 	}
+	wait(ctx, s.late[group])
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++

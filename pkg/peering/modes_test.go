@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
 // PEER-40: no task, no request, no pause.
@@ -247,6 +248,26 @@ func TestPausesAreSeen(t *testing.T) {
 			s.Errorf("%v", events)
 		}
 		s.equal("lines", []int{a.logged(`"Paused"`), a.logged(`"Resumed"`)}, "[2 1]")
+	})
+}
+
+// B-52: a pause that ends while one of the groups has not been looked at yet has its end told, too; on the object of the other group.
+func TestPausesBeforeTheFirstLookEverywhere(t *testing.T) {
+	play(t, func(s *scene) {
+		s.late = map[string]time.Duration{v1.LegacyGroup: time.Minute}
+		s.create(defaultKey, nil)
+		s.put(defaultKey, "x", python(1, time.Hour))
+		a := s.start(Options{Identity: "a"})
+		s.expect(a, true, `"x" (priority 1)`)
+		s.equal("events", len(a.posted()), 1)
+		s.put(defaultKey, "x", nil)
+		s.wait(time.Second)
+		s.expect(a, true, "not been looked at")
+		s.equal("events", a.posted(), "[]")
+		s.wait(time.Minute)
+		s.expect(a, false, "no peer has precedence")
+		s.equal("events", a.posted(), `[Normal Resumed a: no peer has precedence, of 0 that are alive]`)
+		s.equal("lines", []int{a.logged(`"Paused"`), a.logged(`"Resumed"`), a.logged(`"Not paused"`)}, "[1 1 0]")
 	})
 }
 

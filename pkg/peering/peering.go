@@ -32,6 +32,7 @@ type Peering struct {
 	done        <-chan struct{} // of the run; nil before the start
 	standings   map[place]standing
 	states      map[string]state // of each namespace, as others were told
+	announced   map[string]bool  // pauses of which people were told, but not of their end
 	changed     chan struct{}
 	subscribers map[int]func(Transition)
 	nextID      int
@@ -58,7 +59,7 @@ func newPeering(api api, recorder events.EventRecorder, log logr.Logger, options
 	options = options.withDefaults()
 	p := &Peering{
 		options: options, api: api, recorder: recorder, log: log.WithName("peering").WithValues("peering", options.Name),
-		looked: make(chan struct{}), standings: map[place]standing{}, states: map[string]state{},
+		looked: make(chan struct{}), standings: map[place]standing{}, states: map[string]state{}, announced: map[string]bool{},
 		changed: make(chan struct{}), subscribers: map[int]func(Transition){},
 	}
 	p.identity = sync.OnceValue(func() string { // names of hosts may take a while

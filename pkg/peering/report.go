@@ -24,8 +24,12 @@ func (p *Peering) report(at place, change func(*standing)) {
 	change(&s)
 	p.standings[at] = s
 	p.noteLook()
-	before, after := p.states[at.namespace], p.assess(at.namespace)
+	before, after, announced := p.states[at.namespace], p.assess(at.namespace), p.announced[at.namespace]
 	p.states[at.namespace] = after
+	if after.cause > looking {
+		p.announced[at.namespace] = after.paused()
+	}
+	object := p.objectOf(at)
 	var tell []func(Transition)
 	if before.paused() != after.paused() {
 		close(p.changed)
@@ -46,8 +50,8 @@ func (p *Peering) report(at place, change func(*standing)) {
 		tellAll()
 	}
 	p.measure(at, s.verdict.Live(), after)
-	p.logState(at.namespace, before, after)
-	p.post(s.object, before, after)
+	p.logState(at.namespace, before, after, announced)
+	p.post(object, after, announced)
 	if !after.paused() {
 		tellAll()
 	}
@@ -84,36 +88,45 @@ func (p *Peering) forget() {
 	}
 }
 
-func (p *Peering) logState(namespace string, before, after state) {
+// objectOf returns the object on which Events are posted: that of the place, or of another group. It is called with the lock.
+func (p *Peering) objectOf(at place) *unstructured.Unstructured {
+	object := p.standings[at].object
+	for _, group := range groups {
+		if object == nil {
+			object = p.standings[place{group, at.namespace}].object
+		}
+	}
+	return object
+}
+
+// logState is told whether a pause has been announced that has not ended before.
+func (p *Peering) logState(namespace string, before, after state, announced bool) {
 	log := p.log
 	if namespace != "" {
 		log = log.WithValues("namespace", namespace)
 	}
 	switch {
-	case before == after:
+	case before == after, after.cause == looking:
 	case after.cause == failing:
 		log.Error(nil, "Paused, as peering fails", "why", after.why)
-	case after.cause == looking:
-	case after.paused() && before.cause > looking && before.paused():
+	case after.paused() && announced:
 		log.Info("Still paused", "why", after.why)
 	case after.paused():
 		log.Info("Paused", "why", after.why)
-	case before.cause <= looking:
-		log.Info("Not paused", "why", after.why)
-	case before.paused():
+	case announced:
 		log.Info("Resumed", "why", after.why)
+	case before.paused():
+		log.Info("Not paused", "why", after.why)
 	}
 }
 
 // post tells of a transition by an Event on the peering object.
-func (p *Peering) post(object *unstructured.Unstructured, before, after state) {
-	if object == nil || p.recorder == nil {
+func (p *Peering) post(object *unstructured.Unstructured, after state, announced bool) {
+	if object == nil || p.recorder == nil || after.cause <= looking || after.paused() == announced {
 		return
 	}
-	told := before.paused() && before.cause > looking
 	switch {
-	case after.cause <= looking || after.paused() == told:
-	case !after.paused() && told:
+	case !after.paused():
 		p.recorder.Eventf(object, nil, corev1.EventTypeNormal, "Resumed", "Resume", "%s", p.note(after))
 	case after.cause == outranked:
 		p.recorder.Eventf(object, nil, corev1.EventTypeNormal, "Paused", "Pause", "%s", p.note(after))

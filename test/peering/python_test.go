@@ -160,7 +160,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 				kopf.touch(ctx)
 				Consistently(o.is("")).WithTimeout(2 * time.Second).Should(isPaused())
 			}
-			Eventually(o.is("")).WithTimeout(4 * time.Second).Should(works()) // killed
+			Eventually(o.is("")).WithTimeout(6 * time.Second).Should(works()) // killed
 			Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"gopher"}))
 			o.stop()
 		}
