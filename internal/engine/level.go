@@ -32,7 +32,7 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 	if len(e.Levels.IDs()) == 0 || c.stopped || c.fault != nil || isDone(ctx) {
 		return
 	}
-	if e.memories.Stirred(client.ObjectKeyFromObject(c.before), c.memory) {
+	if e.memories.Stirred(client.ObjectKeyFromObject(c.before), c.memory, c.before.GetResourceVersion()) {
 		for _, st := range c.memory.Levels {
 			st.(*levelState).stirred = true
 		}

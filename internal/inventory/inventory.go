@@ -121,6 +121,7 @@ func (i *Inventory) Bury(obj client.Object) {
 	if memory, known := i.memories[obj.GetUID()]; known {
 		key := client.ObjectKeyFromObject(obj)
 		i.buried[key] = append(i.buried[key], obj)
+		delete(i.stirred, key) // whoever comes after it is new
 		memory.newest, memory.gone = nil, true
 		memory.removed()
 	}

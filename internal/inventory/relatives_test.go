@@ -35,7 +35,7 @@ func family(predicates ...predicate.Predicate) *stage {
 }
 
 // stirs reports whether something has happened around the objects of a name.
-func (s *stage) stirs(name string) bool { return s.Stirred(nameOf(name), &inventory.Memory{}) }
+func (s *stage) stirs(name string) bool { return s.Stirred(nameOf(name), &inventory.Memory{}, "") }
 
 func TestRelatives(t *testing.T) {
 	for _, test := range []struct {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // fromOutside stands for a stir that no version of the object tells of.
@@ -24,19 +25,28 @@ func (i *Inventory) stir(key types.NamespacedName, version string) {
 		return
 	}
 	if len(i.stirred[key]) >= maxStirs {
-		version = fromOutside
-		i.stirred[key] = nil
+		i.stirred[key] = []string{fromOutside}
 	}
 	i.stirred[key] = append(i.stirred[key], version)
 }
 
 // Stirred reports, once, whether anything but our own writes has changed an object or its surroundings
-// since it was last asked for.
-func (i *Inventory) Stirred(key types.NamespacedName, memory *Memory) bool {
+// since it was last asked for. What is newer than the version at hand, if that is known, is for the next time: whoever asks has not seen it.
+func (i *Inventory) Stirred(key types.NamespacedName, memory *Memory, version string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	by, own := i.stirred[key], memory.Own
-	delete(i.stirred, key)
+	var by, newer []string
+	for _, one := range i.stirred[key] {
+		if order, err := resourceversion.CompareResourceVersion(one, version); err == nil && order > 0 {
+			newer = append(newer, one)
+		} else {
+			by = append(by, one)
+		}
+	}
+	if i.stirred[key] = newer; len(newer) == 0 {
+		delete(i.stirred, key)
+	}
+	own := memory.Own
 	memory.Own = slices.DeleteFunc(slices.Clone(own), func(version string) bool { return slices.Contains(by, version) })
 	memory.Own = memory.Own[max(0, len(memory.Own)-maxStirs):] // the watch may pass over some
 	return slices.ContainsFunc(by, func(version string) bool { return !slices.Contains(own, version) })
