@@ -73,6 +73,9 @@ const (
 	DefaultSettle   = time.Minute
 )
 
+// maxTrusted are the CAs in a bundle, which stands in the Secret and in each entry.
+const maxTrusted = 50
+
 // SelfManaged are certificates that the operator makes for itself, and keeps in a Secret for all of its replicas.
 // Each has a CA of its own, whose key is thrown away at once. They are renewed long before they end: first the API server is told to trust the new CA, too; after Settle, all replicas use the new
 // certificate; the old CA is trusted until it has expired, so a replica that is late is trusted as well.
@@ -83,8 +86,8 @@ type SelfManaged struct {
 	Hosts []string
 	// Lifetime of a certificate. Default: [DefaultLifetime].
 	Lifetime time.Duration
-	// RenewBefore is how long before its end a certificate is renewed, up to nine tenths of the Lifetime: as old CAs are trusted until
-	// they have expired, the bundle has ten of them then. Default: a third of the Lifetime.
+	// RenewBefore is how long before its end a certificate is renewed. As old CAs are trusted until they have expired, each renewal within a
+	// Lifetime is one more in the bundle; up to fifty are allowed. Default: a third of the Lifetime.
 	RenewBefore time.Duration
 	// Settle is how long a new CA stands in the configurations before its certificate is used: all API servers must
 	// have seen it by then. Less than RenewBefore. Default: [DefaultSettle], or a third of
@@ -123,8 +126,8 @@ func (c SelfManaged) check(o Options) error {
 	if c.Lifetime < 0 {
 		p.addf("SelfManaged.Lifetime is negative (%s): use a duration of more than zero", c.Lifetime)
 	}
-	if c.Lifetime > 0 && (c.RenewBefore < 0 || c.RenewBefore > c.Lifetime/10*9) {
-		p.addf("SelfManaged.RenewBefore is %s: use zero or more, and up to nine tenths of the Lifetime (%s)", c.RenewBefore, c.Lifetime)
+	if c.Lifetime > 0 && (c.RenewBefore < 0 || c.RenewBefore > c.Lifetime-c.Lifetime/maxTrusted) {
+		p.addf("SelfManaged.RenewBefore is %s, of a Lifetime of %s: use zero or more, and leave at least a fiftieth of the Lifetime", c.RenewBefore, c.Lifetime)
 	}
 	if c.Settle < 0 || c.RenewBefore > 0 && c.Settle >= c.RenewBefore {
 		p.addf("SelfManaged.Settle is %s: use zero or more, and less than RenewBefore (%s)", c.Settle, c.RenewBefore)

@@ -120,7 +120,7 @@ func TestMistakesOfOptions(t *testing.T) {
 		"less than RenewBefore (10ns)": {Certificates: webhooks.SelfManaged{Lifetime: 30, Settle: 10}},
 		"less than RenewBefore (1ns)":  {Certificates: webhooks.SelfManaged{Lifetime: 30, RenewBefore: 1, Settle: 1}},
 		"RenewBefore is -1ns":          {Certificates: webhooks.SelfManaged{RenewBefore: -1}},
-		"up to nine tenths":            {Certificates: webhooks.SelfManaged{Lifetime: 100, RenewBefore: 91}},
+		"at least a fiftieth":          {Certificates: webhooks.SelfManaged{Lifetime: 100, RenewBefore: 99}},
 		"no certificate can be made":   {Certificates: webhooks.SelfManaged{Hosts: []string{"*.example.com"}}},
 		`made for the host ""`:         {Certificates: webhooks.SelfManaged{Hosts: []string{""}}},
 	} {

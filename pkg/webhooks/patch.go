@@ -212,7 +212,11 @@ func (ops *operations) compareMaps(path string, is, wanted map[string]any) {
 	}
 }
 
-// compareLists leaves alone what is the same at both ends, and goes element by element between them.
+// maxOperations are those in one list: API servers carry them out one by one, and move all that comes behind each time.
+const maxOperations = 1000
+
+// compareLists leaves alone what is the same at both ends, and goes element by element between them. A list of which too much
+// has changed is replaced.
 func (ops *operations) compareLists(path string, is, wanted []any) {
 	start := 0
 	for start < min(len(is), len(wanted)) && same(is[start], wanted[start]) {
@@ -222,6 +226,7 @@ func (ops *operations) compareLists(path string, is, wanted []any) {
 	for end > start && wantedEnd > start && same(is[end-1], wanted[wantedEnd-1]) {
 		end, wantedEnd = end-1, wantedEnd-1
 	}
+	before := len(*ops)
 	at := func(i int) string { return path + "/" + strconv.Itoa(i) }
 	common := min(end, wantedEnd)
 	for i := start; i < common; i++ {
@@ -232,6 +237,10 @@ func (ops *operations) compareLists(path string, is, wanted []any) {
 	}
 	for i := common; i < wantedEnd; i++ {
 		ops.emit("add", at(i), wanted[i])
+	}
+	if len(*ops)-before > maxOperations {
+		*ops = (*ops)[:before]
+		ops.emit("replace", path, wanted)
 	}
 }
 

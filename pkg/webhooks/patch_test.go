@@ -2,9 +2,12 @@ package webhooks_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -68,6 +71,39 @@ func TestPatches(t *testing.T) {
 		if c.ops != "" {
 			g.Expect(ops).To(MatchJSON(c.ops), name)
 		}
+	}
+}
+
+// However long lists are, and however much of them has changed, a patch takes a moment, and is no larger than what it is about.
+func TestPatchesOfLongLists(t *testing.T) {
+	g := NewWithT(t)
+	const n = 20_000
+	list := func(element func(i int) string) string {
+		elements := make([]string, n)
+		for i := range elements {
+			elements[i] = element(i)
+		}
+		return `{"l":[` + strings.Join(elements, ",") + `]}`
+	}
+	named := func(i int) string { return fmt.Sprintf(`{"name":"e%d"}`, i) }
+	raw := list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","x":%d}`, i, i) })
+	for name, c := range map[string]struct{ after, want string }{
+		"all have changed": {
+			list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","y":1}`, i) }),
+			list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","x":%d,"y":1}`, i, i) }),
+		},
+		"turned around": {
+			list(func(i int) string { return named(n - 1 - i) }),
+			list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","x":%d}`, n-1-i, n-1-i) }),
+		},
+		"all are others": {list(strconv.Itoa), list(strconv.Itoa)},
+		"emptied":        {`{"l":[]}`, `{"l":[]}`},
+	} {
+		began := time.Now()
+		ops, result := patched(t, raw, list(named), c.after)
+		g.Expect(time.Since(began)).To(BeNumerically("<", time.Minute), name)
+		g.Expect(len(ops)).To(BeNumerically("<", len(c.want)+100), name)
+		g.Expect(result == c.want).To(BeTrue(), name)
 	}
 }
 

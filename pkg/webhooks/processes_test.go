@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,7 +32,7 @@ var rotationTime = flag.Duration("rotation", 10*time.Second, "how long certifica
 
 // often replaces certificates every six seconds, and what it takes to do that. They do not expire soon, and API servers have time to
 // see the next one: a busy machine is slow at both.
-var often = webhooks.SelfManaged{Lifetime: 40 * time.Second, RenewBefore: 36 * time.Second, Settle: 2 * time.Second}
+var often = webhooks.SelfManaged{Lifetime: 300 * time.Second, RenewBefore: 294 * time.Second, Settle: 2 * time.Second}
 
 // childEnv makes this test binary a replica of an operator: a replicaSetup, as JSON.
 const childEnv = "KOPF_WEBHOOKS_CHILD"
@@ -130,12 +131,12 @@ func launch(t *testing.T, b *balancer, kubeconfig string, setup replicaSetup) *p
 		}
 	})
 	b.add(p)
-	NewWithT(t).Eventually(func() []*process {
+	NewWithT(t).Eventually(func() bool {
 		if p.hasExited() {
 			StopTrying("it has exited").Wrap(p.err).Now()
 		}
-		return b.ready()
-	}).WithTimeout(time.Minute).Should(ContainElement(p), p.log.String)
+		return slices.Contains(b.ready(), p)
+	}).WithTimeout(2*time.Minute).Should(BeTrue(), p.log.String)
 	return p
 }
 

@@ -3,6 +3,8 @@ package webhooks_test
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -266,6 +268,27 @@ func TestSelectionOnTheServer(t *testing.T) {
 	g.Expect(c.Delete(ctx, obj)).To(Succeed(), "a mutation of what is deleted is dropped")
 	g.Expect(called.all()).To(ConsistOf("plain DELETE  Widget", "any DELETE  Widget", "unlabelled DELETE  Widget", "gone DELETE  Widget"))
 	g.Expect(w.all()).To(ConsistOf(ContainSubstring("it is being deleted")))
+}
+
+// What a handler makes of an object may be larger than any object can be: that request fails, and only that.
+func TestHugePatches(t *testing.T) {
+	needServer(t)
+	g, ctx, called := NewWithT(t), t.Context(), &seen{}
+	op := start(t, choices{hooks: []webhooks.Hook{
+		webhooks.Mutating(&v1.Widget{}, "grow", func(_ context.Context, req *widgetRequest) error {
+			called.add(req.Object.Name)
+			if req.Object.Name == "huge" {
+				req.Object.Spec.Tags = slices.Repeat([]string{strings.Repeat("x", 1000)}, 4000) // 4 MB
+			}
+			return nil
+		}, patiently),
+	}})
+	inForce(t, op, called)
+	for range 3 {
+		g.Expect(k8s.Create(ctx, widget(op.ns, "huge", 1))).To(MatchError(Or(ContainSubstring("too large"), ContainSubstring("larger than max"))), "it cannot be stored")
+	}
+	g.Expect(k8s.Create(ctx, widget(op.ns, "a", 1))).To(Succeed())
+	g.Expect(called.all()).To(Equal([]string{"huge", "huge", "huge", "a"}))
 }
 
 // CONNECT, as of kubectl exec, is refused before anything is connected.

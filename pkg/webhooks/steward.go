@@ -40,7 +40,7 @@ const (
 	kindInterval    = 2 * time.Second        // while a kind has no CRD
 	firstRetry      = time.Second
 	lastRetry       = time.Minute
-	farewell        = 5 * time.Second // for the removal at the end
+	farewell        = 15 * time.Second // for the removal at the end
 )
 
 // Start runs until the context ends. It fails only at the beginning, if the operator lacks permissions.
