@@ -20,6 +20,8 @@ type Observer interface {
 	// Called is told that a handler is called; what it returns is told how that has ended. The object of
 	// the call is not to be changed.
 	Called(ctx context.Context, call *engine.Call) (ended func(err error))
+	// Begins is told of how many kinds an operator will handle objects, before Around is told of their engines.
+	Begins(kinds int)
 	// Around is told of an engine, and may put something around it.
 	Around(e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler
 }
@@ -37,6 +39,13 @@ func Called(ctx context.Context, call *engine.Call) (ended func(err error)) {
 		return observer.Called(ctx, call)
 	}
 	return nil
+}
+
+// Begins tells the observer, if there is one.
+func Begins(ctx context.Context, kinds int) {
+	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
+		observer.Begins(kinds)
+	}
 }
 
 // Around lets the observer put something around an engine, if there is one.

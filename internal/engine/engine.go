@@ -37,6 +37,7 @@ type Engine struct {
 	held       held
 	pauses     atomic.Int64 // that have begun, anywhere
 	closed     atomic.Bool  // the operator has ended: nothing is written any more
+	picks      atomic.Bool  // predicates may keep objects from being looked at
 }
 
 // New returns the engine of a kind.
@@ -68,6 +69,7 @@ func New(settings Settings, kind Kind) *Engine {
 
 // EventHandler is to be fed by the informer of the kind.
 func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
+	e.picks.Store(len(predicates) > 0)
 	return e.memories.EventHandler(witness{e}, predicates...)
 }
 

@@ -12,3 +12,6 @@ func (e *Engine) InProgress(obj client.Object) (ids []string) {
 	}
 	return ids
 }
+
+// Picks tells whether predicates may keep objects from being looked at. For the test kit.
+func (e *Engine) Picks() bool { return e.picks.Load() }

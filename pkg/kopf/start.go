@@ -81,6 +81,7 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	}
 	settings.Log = o.mgr.GetLogger().WithValues("operator", identity(peers))
 
+	bridge.Begins(ctx, len(kinds))
 	gate := newGate(kinds)
 	engines := make([]*engine.Engine, len(kinds))
 	controllers := make([]controller.Controller, len(kinds))

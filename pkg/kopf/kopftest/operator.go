@@ -53,7 +53,7 @@ func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error) *O
 }
 
 func (c *Cluster) operator(faults []Fault) *Operator {
-	o := &Operator{cluster: c, link: &link{}, watcher: &watcher{}}
+	o := &Operator{cluster: c, link: &link{}, watcher: newWatcher()}
 	o.Fail(faults...)
 	return o
 }
@@ -172,10 +172,14 @@ func (o *Operator) Fail(faults ...Fault) {
 // Calls are the calls of handlers until now, in the order in which they began.
 func (o *Operator) Calls() []Call { return o.watcher.log() }
 
-// Handlers are the ids of the handlers that were called for an object, in order.
+// Handlers are the ids of the handlers that were called for an object, in order: for the one with its uid, or, if it has none as it was not read
+// from the cluster, for those of its kind and name.
 func (o *Operator) Handlers(obj client.Object) (ids []string) {
+	named := obj.DeepCopyObject().(client.Object)
+	o.cluster.place(named)
+	gvk, _ := o.cluster.Client.GroupVersionKindFor(obj) // of an unknown kind there are no calls
 	for _, call := range o.Calls() {
-		if call.UID == obj.GetUID() {
+		if call.UID == obj.GetUID() || obj.GetUID() == "" && call.Kind == gvk.Kind && call.Object == client.ObjectKeyFromObject(named) {
 			ids = append(ids, call.Handler)
 		}
 	}

@@ -2,7 +2,6 @@ package kopftest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
 // RunUntilQuiet waits until the operator has nothing left to do: its caches have seen what there is, no handler is at work, none
@@ -29,13 +27,18 @@ func (o *Operator) RunUntilQuiet(t testing.TB) {
 	if left := o.quiet(t.Context()); left != "" {
 		t.Fatalf("kopftest: %s", left)
 	}
-	if o.hasEnded() {
-		t.Fatalf("kopftest: the operator has ended: %v", errors.Join(o.end(), o.err))
+	if !o.hasEnded() {
+		return
 	}
+	if err := o.end(); err != nil {
+		t.Fatalf("kopftest: %v", err)
+	}
+	t.Fatalf("kopftest: the operator does not run any more, as it was stopped or crashed: run another one")
 }
 
 // quiet waits for the same, or for the end of the operator, and tells what is left when it takes too long.
 func (o *Operator) quiet(ctx context.Context) string {
+	o.watcher.awaited()
 	virtual, limit := isInBubble(), QuietWithin
 	if virtual {
 		limit = QuietWithinVirtual
@@ -86,12 +89,12 @@ func (o *Operator) left(ctx context.Context) (string, error) {
 	if calls := o.watcher.busy(); len(calls) > 0 {
 		return fmt.Sprintf("%s is at work", calls[0]), nil
 	}
+	if !o.watcher.hasStarted() {
+		return "it has not started yet: is it set up with the manager, and do its startup handlers end?", nil
+	}
 	engines, passing := o.watcher.state()
 	if passing {
 		return "an object is being looked at", nil
-	}
-	if len(engines) == 0 {
-		return "it has not started yet", nil
 	}
 	if failing := o.watcher.failing(); failing != "" {
 		return failing, nil
@@ -126,7 +129,7 @@ func (o *Operator) leftOf(ctx context.Context, e *engine.Engine) (string, error)
 			return fmt.Sprintf("%s is not done with: %s%s", name, strings.Join(e.InProgress(obj), ", "), o.watcher.lastError(uid)), nil
 		case obj.GetDeletionTimestamp() != nil && hasFinalizer(obj, e.Finalizer):
 			return fmt.Sprintf("%s is being deleted, and held by the operator", name), nil
-		case !o.watcher.hasSeen(e, client.ObjectKeyFromObject(obj)):
+		case !o.watcher.hasSeen(e, client.ObjectKeyFromObject(obj)) && !(e.Picks() && o.watcher.isIdle()):
 			return fmt.Sprintf("%s was not looked at yet", name), nil
 		}
 	}
@@ -183,19 +186,17 @@ func (w *watcher) failing() string {
 		if visit.err != nil {
 			return fmt.Sprintf("%s %s: %v", v.engine.GVK.Kind, v.key, visit.err)
 		}
-		if !visit.due.IsZero() && time.Until(visit.due) < soon {
+		near := soon
+		if len(v.engine.Levels.IDs()) > 0 {
+			near = pollEvery // an interval may be short
+		}
+		if !visit.due.IsZero() && time.Until(visit.due) < near {
 			return fmt.Sprintf("%s %s is to be looked at again", v.engine.GVK.Kind, v.key)
 		}
 	}
-	last := map[string]Call{}
-	for _, c := range w.calls {
-		if c.Reason == kopf.ReasonReconcile {
-			last[string(c.UID)+"/"+c.Handler] = c
-		}
-	}
-	for _, c := range last {
-		if c.Err != nil && !isPermanent(c.Err) {
-			return fmt.Sprintf("%s has failed: %v", c, c.Err)
+	for f, err := range w.failed {
+		if err != nil && !isPermanent(err) {
+			return fmt.Sprintf("%s of %s %s has failed: %v", f.handler, f.engine.GVK.Kind, f.key, err)
 		}
 	}
 	return ""
@@ -215,6 +216,27 @@ func (w *watcher) untilDue() time.Duration {
 		}
 	}
 	return next
+}
+
+// hasStarted tells whether all engines are there that there will be.
+func (w *watcher) hasStarted() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.started && len(w.engines) >= w.kinds
+}
+
+// awaited takes note that somebody waits.
+func (w *watcher) awaited() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = time.Now()
+}
+
+// isIdle tells whether nothing has happened for a while: what was not looked at by then is left alone.
+func (w *watcher) isIdle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.last) >= soon
 }
 
 func (w *watcher) hasSeen(e *engine.Engine, key types.NamespacedName) bool {

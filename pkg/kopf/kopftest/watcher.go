@@ -2,7 +2,9 @@ package kopftest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +21,7 @@ import (
 type Call struct {
 	Handler string
 	Reason  kopf.Reason
+	Kind    string
 	Object  types.NamespacedName
 	UID     types.UID
 	Attempt int
@@ -47,19 +50,35 @@ type watcher struct {
 	mu      sync.Mutex
 	calls   []Call
 	engines []*engine.Engine
-	passes  int // that have begun
+	kinds   int       // that there will be engines for
+	started bool      // an operator has told that
+	last    time.Time // when a pass has begun, or somebody began to wait for the last one
+	passes  int       // that have begun
 	running int
 	visits  map[visited]visit
+	failed  map[failure]error // level-triggered handlers, as of their last calls
 	errs    []error
 	second  time.Time       // of the passes that are counted
 	within  map[visited]int // that second
 	runaway string          // why the brake was pulled
 }
 
+func newWatcher() *watcher {
+	return &watcher{visits: map[visited]visit{}, failed: map[failure]error{}}
+}
+
 type visited struct {
 	engine *engine.Engine
 	key    types.NamespacedName
 }
+
+// A failure is that of a handler of an object.
+type failure struct {
+	visited
+	handler string
+}
+
+type visitedKey struct{}
 
 // A visit is how the last pass of an object has ended.
 type visit struct {
@@ -69,10 +88,10 @@ type visit struct {
 }
 
 // Called takes note of a call.
-func (w *watcher) Called(_ context.Context, call *engine.Call) (ended func(error)) {
+func (w *watcher) Called(ctx context.Context, call *engine.Call) (ended func(error)) {
 	c := Call{
 		Handler: call.ID, Reason: kopf.Reason(call.Reason), Object: client.ObjectKeyFromObject(call.Object),
-		UID: call.Object.GetUID(), Attempt: call.Attempt.Number, Began: time.Now(),
+		Kind: call.Object.GetObjectKind().GroupVersionKind().Kind, UID: call.Object.GetUID(), Attempt: call.Attempt.Number, Began: time.Now(),
 	}
 	w.mu.Lock()
 	i := len(w.calls)
@@ -85,6 +104,9 @@ func (w *watcher) Called(_ context.Context, call *engine.Call) (ended func(error
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.calls[i].Ended, w.calls[i].Err = time.Now(), err
+		if v, ok := ctx.Value(visitedKey{}).(visited); ok && c.Reason == kopf.ReasonReconcile {
+			w.failed[failure{v, c.Handler}] = err
+		}
 	}
 }
 
@@ -93,17 +115,28 @@ func (w *watcher) Around(e *engine.Engine, next reconcile.Reconciler) reconcile.
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.engines = append(w.engines, e)
-	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		w.enters(visited{e, req.NamespacedName})
-		result, err := next.Reconcile(ctx, req)
-		w.leaves(visited{e, req.NamespacedName}, result, err)
-		return result, err
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
+		v := visited{e, req.NamespacedName}
+		w.enters(v)
+		err = errPanicked
+		defer func() { w.leaves(v, result, err) }()
+		return next.Reconcile(context.WithValue(ctx, visitedKey{}, v), req)
 	})
+}
+
+var errPanicked = errors.New("a pass has panicked")
+
+// Begins takes note of how many engines there will be.
+func (w *watcher) Begins(kinds int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kinds, w.started = w.kinds+kinds, true
 }
 
 func (w *watcher) enters(v visited) {
 	w.mu.Lock()
 	w.passes++
+	w.last = time.Now()
 	w.running++
 	if now := time.Now().Truncate(time.Second); !now.Equal(w.second) {
 		w.second, w.within = now, map[visited]int{}
@@ -140,9 +173,6 @@ func (w *watcher) leaves(v visited, result reconcile.Result, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running--
-	if w.visits == nil {
-		w.visits = map[visited]visit{}
-	}
 	out := visit{err: err}
 	if result.RequeueAfter > 0 {
 		out.due, out.after = time.Now().Add(result.RequeueAfter), result.RequeueAfter
@@ -151,6 +181,9 @@ func (w *watcher) leaves(v visited, result reconcile.Result, err error) {
 		w.errs = append(w.errs, err)
 	}
 	w.visits[v] = out
+	if out.due.IsZero() { // whatever has failed will not be called again by itself
+		maps.DeleteFunc(w.failed, func(f failure, _ error) bool { return f.visited == v })
+	}
 }
 
 // requeue is the shortest wait that is left.

@@ -1,0 +1,109 @@
+package kopftest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+func nothing(context.Context, *cmRequest) error { return nil }
+
+// An operator that has nothing left to do is quiet, whatever it is made of.
+func TestQuietOperators(t *testing.T) {
+	fails := func(context.Context, *cmRequest) error { return errors.New("boom") }
+	none := predicate.NewPredicateFuncs(func(client.Object) bool { return false })
+	again := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{RequeueAfter: 300 * time.Millisecond}, nil
+	})
+	bare := &unstructured.Unstructured{}
+	bare.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	only := &metav1.PartialObjectMetadata{}
+	only.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	for name, operator := range map[string]kopf.Option{
+		"predicates":        kopf.For(&corev1.ConfigMap{}, kopf.WithPredicates(none)).OnCreate("create", nothing),
+		"given up":          kopf.For(&corev1.ConfigMap{}).OnReconcile("main", fails, kopf.Retries(2), kopf.Backoff(time.Minute)),
+		"a short interval":  kopf.For(&corev1.ConfigMap{}).OnReconcile("main", nothing, kopf.Interval(300*time.Millisecond)),
+		"a busy reconciler": kopf.For(&corev1.ConfigMap{}).OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](again)),
+		"only events":       kopf.For(&corev1.ConfigMap{}).OnEvent("event", nothing),
+		"a timer":           kopf.For(&corev1.ConfigMap{}).Timer("timer", time.Second, nothing),
+		"unstructured": kopf.For(bare).OnCreate("create", func(context.Context, *kopf.Request[*unstructured.Unstructured]) error {
+			return nil
+		}),
+		"metadata": kopf.For(only).OnCreate("create", func(context.Context, *kopf.Request[*metav1.PartialObjectMetadata]) error {
+			return nil
+		}),
+		"of the cluster": kopf.For(&corev1.Node{}).OnCreate("create", func(context.Context, *kopf.Request[*corev1.Node]) error { return nil }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}))
+				running := cluster.Run(t, operator)
+				left := failure(t, func(tb testing.TB) { running.RunUntilQuiet(tb) })
+				NewWithT(t).Expect(left).To(BeEmpty())
+			})
+		})
+	}
+}
+
+// One that only admits has no objects to look at.
+func TestAnOperatorWithoutWatchesIsQuiet(t *testing.T) {
+	cluster := needServer(t)
+	agree := func(context.Context, *webhooks.Request[*corev1.ConfigMap]) error { return nil }
+	operator := cluster.RunManager(t, func(mgr manager.Manager) error {
+		return kopf.SetupWithManager(mgr, kopf.For(&corev1.ConfigMap{}).Validate("agree", agree), kopf.WithWebhooks(webhooks.Options{
+			Name: "agree.example.com", Configurations: webhooks.Managed, Certificates: webhooks.SelfManaged{}, Exit: webhooks.RemoveOnExit,
+			Namespace: cluster.Namespace, Namespaces: []string{cluster.Namespace},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:19443")},
+		}))
+	})
+	operator.RunUntilQuiet(t)
+}
+
+// What has failed is nobody's business any more when its object is gone.
+func TestAFailureEndsWithItsObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, cluster := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil)))
+		operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnReconcile("main", func(context.Context, *cmRequest) error {
+			return errors.New("boom")
+		}))
+		<-time.After(time.Second)
+		g.Expect(operator.Handlers(configMap(nil))).NotTo(BeEmpty(), "by its name")
+		g.Expect(cluster.Client.Delete(t.Context(), configMap(nil))).To(Succeed())
+		began := time.Now()
+		g.Expect(failure(t, func(tb testing.TB) { operator.RunUntilQuiet(tb) })).To(BeEmpty())
+		g.Expect(time.Since(began)).To(BeNumerically("<", time.Hour))
+	})
+}
+
+// A level-triggered handler that has failed is waited for.
+func TestAFailureIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, cluster, calls := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil))), 0
+		operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnReconcile("main", func(context.Context, *cmRequest) error {
+			if calls++; calls < 5 {
+				return kopf.Temporary(errors.New("boom"), time.Minute)
+			}
+			return nil
+		}))
+		operator.RunUntilQuiet(t)
+		g.Expect(calls).To(Equal(5))
+		operator.Stop(t)
+		g.Expect(failure(t, func(tb testing.TB) { operator.RunUntilQuiet(tb) })).To(ContainSubstring("it was stopped"))
+	})
+}
