@@ -9,7 +9,9 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
@@ -100,4 +102,48 @@ func TestObjectsWithoutNames(t *testing.T) {
 		})
 		NewWithT(t).Expect(said).To(ContainSubstring("name"))
 	})
+}
+
+// A cache whose list or watch has failed tries again, and can be stopped: in a bubble, too.
+func TestFaultsOfCaches(t *testing.T) {
+	for name, fault := range map[string]kopftest.Fault{
+		"list":  {Verb: "list", Resource: "configmaps", Code: 500, Times: 2},
+		"watch": {Verb: "watch", Resource: "configmaps", Code: 500, Times: -1},
+		"any":   {Code: 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}, Faults: []kopftest.Fault{fault}, For: 10 * time.Second},
+				kopf.For(&corev1.ConfigMap{}).OnCreate("create", nothing))
+			NewWithT(t).Expect(report.Handlers()).To(Equal([]string{"create"}))
+		})
+	}
+}
+
+// An operator with mistakes fails the test, and leaves nothing behind in its bubble.
+func TestMistakesOfADeclaration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := kopftest.Memory(t)
+		said := failure(t, func(tb testing.TB) { cluster.Run(tb, kopf.For(&corev1.ConfigMap{}).OnCreate("", nothing)) })
+		NewWithT(t).Expect(said).To(ContainSubstring("setting up the operator"))
+	})
+}
+
+// Clients that are made later go over the same link, each by its own transport.
+func TestClientsThatAreMadeLater(t *testing.T) {
+	cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil)))
+	var config *rest.Config
+	operator := cluster.RunManager(t, func(mgr manager.Manager) error {
+		config = mgr.GetConfig()
+		return kopf.SetupWithManager(mgr, kopf.For(&corev1.ConfigMap{}).
+			Timer("timer", time.Millisecond, func(ctx context.Context, req *cmRequest) error {
+				var found corev1.SecretList
+				return mgr.GetAPIReader().List(ctx, &found)
+			}))
+	})
+	for range 50 {
+		if _, err := rest.HTTPClientFor(config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	operator.RunUntilQuiet(t)
 }

@@ -21,7 +21,8 @@ type Fault struct {
 	Lost bool
 	// Delay is waited before the request is sent.
 	Delay time.Duration
-	// Before is called before the request is sent: what somebody else does just then.
+	// Before is called before the request is sent: what somebody else does just then. It is called in a goroutine of the operator: to end the
+	// test there would not end it.
 	Before func()
 
 	met int // requests that fit
@@ -34,6 +35,8 @@ var (
 
 func (f *Fault) fits(r request) bool {
 	switch {
+	case r.verb == "": // discovery, say
+		return false
 	case f.Verb != "" && f.Verb != r.verb, f.Verb == "" && r.verb == "watch", f.Resource != "" && f.Resource != r.resource:
 		return false
 	case f.Subresource == "-":

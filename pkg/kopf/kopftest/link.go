@@ -15,8 +15,6 @@ import (
 
 // A link is the way of one operator to the server: it takes note of what is written, and has its way with requests.
 type link struct {
-	next http.RoundTripper
-
 	mu      sync.Mutex
 	all     []Write
 	events  []Event
@@ -29,21 +27,24 @@ type link struct {
 	at      map[int]Fault // what happens to which write; counted from 1
 }
 
-// over puts the link on a transport.
-func (l *link) over(next http.RoundTripper) http.RoundTripper {
-	l.next = next
-	return l
+// A lane is a link on one transport: each client that is made of the config has its own.
+type lane struct {
+	*link
+	next http.RoundTripper
 }
 
+// over puts the link on a transport.
+func (l *link) over(next http.RoundTripper) http.RoundTripper { return &lane{l, next} }
+
 // CloseIdleConnections passes on what HTTP clients ask their transports for.
-func (l *link) CloseIdleConnections() {
+func (l *lane) CloseIdleConnections() {
 	if t, ok := l.next.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }
 
 // RoundTrip sends a request, and takes note of it.
-func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *lane) RoundTrip(r *http.Request) (*http.Response, error) {
 	req := parse(r)
 	text, err := bodyOf(r)
 	if err != nil {
