@@ -3,11 +3,13 @@ package kopftest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/dump"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -22,9 +24,9 @@ type Trial struct {
 	// Story is what users do, step by step; before each, and after the last, the operator comes to rest.
 	Story []func(t testing.TB, c *Cluster)
 	// Outside is the state of what handlers have to do with outside of the cluster, such as a cloud made up for the test: it is
-	// to be the same whenever the operator is at rest, whatever has happened.
+	// to be the same whenever the operator is at rest, whatever has happened. Pointers are followed.
 	Outside func() any
-	// Ignore are dotted paths in objects that may differ, such as "status.startedAt".
+	// Ignore are dotted paths in objects that may differ, such as "status.startedAt", with "\." for a dot within a key.
 	Ignore []string
 }
 
@@ -64,18 +66,18 @@ func findings(t *testing.T, setup func() Trial) (all []string) {
 	add(blindWrites(calm.writes)...)
 	add(calm.stubborn)
 	if calm.problem != "" {
-		add("without any trouble: " + calm.problem)
+		add(trouble{}.when() + ": " + calm.problem)
 		return all
 	}
 	for _, tr := range troubles(calm) {
 		again := rehearse(t, setup, tr)
 		add(again.stubborn)
 		if again.problem != "" {
-			add(fmt.Sprintf("after %s: %s", tr, again.problem))
+			add(fmt.Sprintf("%s: %s", tr.when(), again.problem))
 			continue
 		}
 		if differs := calm.compare(again); differs != "" {
-			add(fmt.Sprintf("after %s, it is not as it would have been: %s", tr, differs))
+			add(fmt.Sprintf("%s, it is not as it would have been: %s", tr.when(), differs))
 		}
 	}
 	return all
@@ -87,6 +89,14 @@ type trouble struct {
 	what   string // crash, crash after, conflict, fault, lost
 	call   int    // counted from 1: a shutdown while this one is under way
 	target string // for people
+}
+
+// when is for the end of a sentence.
+func (tr trouble) when() string {
+	if tr == (trouble{}) {
+		return "without any trouble"
+	}
+	return "after " + tr.String()
 }
 
 func (tr trouble) String() string {
@@ -135,7 +145,8 @@ type rehearsal struct {
 // A scene is how it is when the operator is at rest.
 type scene struct {
 	state   map[string]any
-	outside string
+	outside string // for people
+	dump    string // pointers followed
 }
 
 // rehearse tells the story in a bubble of its own.
@@ -166,14 +177,30 @@ func (s *stage) play(t *testing.T) {
 	t.Helper()
 	s.launch(t)
 	s.rest(t)
-	for _, step := range s.trial.Story {
+	for i, step := range s.trial.Story {
 		if s.out.problem != "" {
 			break
 		}
-		step(t, s.cluster)
+		s.tell(t, i+1, step)
 		s.rest(t)
 	}
 	s.finish()
+}
+
+// tell has one step of the story happen. If that ends the test, it ends the operator, too: it must not outlive its bubble.
+func (s *stage) tell(t *testing.T, number int, step func(testing.TB, *Cluster)) {
+	t.Helper()
+	failed, returned := t.Failed(), false
+	defer func() {
+		if t.Failed() && !failed {
+			t.Logf("kopftest: that was in step %d of the story, %s", number, s.trouble.when())
+		}
+		if !returned {
+			_ = s.current.end() // the test has failed already
+		}
+	}()
+	step(t, s.cluster)
+	returned = true
 }
 
 // launch starts the next life of the operator. The trouble is for the first.
@@ -229,7 +256,11 @@ func (s *stage) rest(t *testing.T) {
 func (s *stage) look() {
 	now := scene{state: stateOf(s.cluster.server.All(), s.trial.Ignore)}
 	if s.trial.Outside != nil {
-		now.outside = fmt.Sprintf("%+v", s.trial.Outside())
+		outside := s.trial.Outside()
+		now.outside, now.dump = fmt.Sprintf("%+v", outside), dump.ForHash(outside)
+		if strings.Contains(now.outside, "0x") { // where it is in memory
+			now.outside = now.dump
+		}
 	}
 	s.out.scenes = append(s.out.scenes, now)
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -177,4 +180,72 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 			NewWithT(t).Expect(findings(t, trialOf(test.declare))).To(ContainElement(ContainSubstring(test.finds)))
 		})
 	}
+}
+
+// What is outside is compared by what it is, not by where it is in memory; children by what they are, not by their names.
+func TestCheckHasNoFalseAlarms(t *testing.T) {
+	type volume struct{ size int }
+	setup := func() Trial {
+		outside := map[string]*volume{}
+		return Trial{
+			Given: Given{Objects: []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders"}}}},
+			Operator: func() []kopf.Option {
+				return []kopf.Option{kopf.For(&corev1.Pod{}).OnCreate("volumes", func(ctx context.Context, req *podRequest) error {
+					outside[req.Object.Name] = &volume{1}
+					for _, role := range []string{"one", "two", "three"} {
+						var found corev1.SecretList
+						if err := req.Client.List(ctx, &found, client.MatchingLabels{"role": role}); err != nil {
+							return err
+						}
+						secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+							Namespace: "default", GenerateName: "orders-", Labels: map[string]string{"role": role},
+						}}
+						if len(found.Items) > 0 {
+							continue
+						}
+						if err := req.Client.Create(ctx, secret); err != nil {
+							return err
+						}
+					}
+					return nil
+				})}
+			},
+			Outside: func() any { return outside },
+		}
+	}
+	NewWithT(t).Expect(findings(t, setup)).To(BeEmpty())
+}
+
+func TestStatesAreComparedByWhatTheyAre(t *testing.T) {
+	g := NewWithT(t)
+	object := func(name, role string, more map[string]any) map[string]any {
+		meta := map[string]any{"name": name, "generateName": "a-", "labels": map[string]any{"role": role}}
+		maps.Copy(meta, more)
+		return map[string]any{"kind": "Node", "metadata": meta}
+	}
+	here := scene{state: stateOf([]map[string]any{object("a-1", "x", nil), object("a-2", "y", nil)}, nil)}
+	there := scene{state: stateOf([]map[string]any{object("a-1", "y", nil), object("a-2", "x", nil)}, nil)}
+	g.Expect(here.compare(there)).To(BeEmpty(), "the names are made up")
+	dying := scene{state: stateOf([]map[string]any{
+		object("a-1", "x", map[string]any{"deletionTimestamp": "2000-01-01T00:00:00Z"}), object("a-2", "y", nil),
+	}, nil)}
+	g.Expect(here.compare(dying)).To(And(ContainSubstring("Node a-*"), ContainSubstring("deletionTimestamp")))
+}
+
+// A step of the story that cannot go on fails the test, and says when; it leaves nothing behind in its bubble.
+func TestAStepThatFails(t *testing.T) {
+	if os.Getenv("KOPFTEST_FAILING_STEP") != "" {
+		Check(t, func() Trial {
+			trial := trialOf(sturdy)()
+			trial.Story = []func(testing.TB, *Cluster){func(t testing.TB, c *Cluster) { c.Get(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}) }}
+			return trial
+		})
+		return
+	}
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.run=^TestAStepThatFails$")
+	command.Env = append(os.Environ(), "KOPFTEST_FAILING_STEP=yes")
+	text, err := command.CombinedOutput()
+	NewWithT(t).Expect(err).To(HaveOccurred())
+	NewWithT(t).Expect(string(text)).To(And(
+		ContainSubstring("reading Pod default/nobody"), ContainSubstring("in step 1 of the story, without any trouble"), Not(ContainSubstring("panic"))))
 }

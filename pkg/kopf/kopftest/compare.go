@@ -1,6 +1,7 @@
 package kopftest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -24,18 +25,25 @@ func stateOf(objects []map[string]any, ignore []string) map[string]any {
 		}
 		content = runtime.DeepCopyJSON(content)
 		meta, _ := content["metadata"].(map[string]any)
-		name := fmt.Sprintf("%s %s/%s", kind, meta["namespace"], meta["name"])
+		name, _ := meta["name"].(string)
 		if prefix, ok := meta["generateName"].(string); ok {
 			delete(meta, "name")
-			name = fmt.Sprintf("%s %s/%s*", kind, meta["namespace"], prefix)
+			name = prefix + "*"
 		}
+		if namespace, ok := meta["namespace"].(string); ok {
+			name = namespace + "/" + name
+		}
+		name = kind + " " + name
 		tidy(meta)
 		for _, path := range append(slices.Clone(ignore), "status.kopf") {
-			remove(content, strings.Split(path, "."))
+			remove(content, keysOf(path))
 		}
 		withoutTransitions(content)
 		list, _ := out[name].([]any)
 		out[name] = append(list, content)
+	}
+	for _, list := range out { // the order of names that were made up means nothing
+		slices.SortStableFunc(list.([]any), func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	}
 	return out
 }
@@ -43,9 +51,12 @@ func stateOf(objects []map[string]any, ignore []string) map[string]any {
 // tidy leaves out of the metadata what a server makes up, and what the operator notes.
 func tidy(meta map[string]any) {
 	for _, field := range []string{
-		"resourceVersion", "uid", "generation", "creationTimestamp", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds",
+		"resourceVersion", "uid", "generation", "creationTimestamp", "managedFields", "deletionGracePeriodSeconds",
 	} {
 		delete(meta, field)
+	}
+	if _, ok := meta["deletionTimestamp"]; ok {
+		meta["deletionTimestamp"] = "some time" // that it is being deleted counts
 	}
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
 		maps.DeleteFunc(annotations, func(key string, _ any) bool {
@@ -73,6 +84,16 @@ func withoutTransitions(content map[string]any) {
 			delete(condition, "observedGeneration")
 		}
 	}
+}
+
+// keysOf splits a dotted path, as kopf.Field does.
+func keysOf(path string) []string {
+	const dot = "\x00"
+	keys := strings.Split(strings.ReplaceAll(path, `\.`, dot), ".")
+	for i, key := range keys {
+		keys[i] = strings.ReplaceAll(key, dot, ".")
+	}
+	return keys
 }
 
 func remove(content map[string]any, path []string) {
@@ -124,7 +145,7 @@ func (s scene) compare(other scene) string {
 			return "there is also " + name
 		}
 	}
-	if s.outside != other.outside {
+	if s.dump != other.dump {
 		return fmt.Sprintf("outside of the cluster there is %s, not %s", other.outside, s.outside)
 	}
 	return ""
