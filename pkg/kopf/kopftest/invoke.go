@@ -27,7 +27,9 @@ type Invocation[T client.Object] struct {
 	// Outcome says how the attempt has ended, and what follows: with the error, and the delay if the handler would be
 	// called again. A panic is an error, as it is in an operator.
 	Outcome progress.Outcome
-	// Object is as the handler has left it: what would be patched.
+	// Again is when a level-triggered handler wants to be called again, all being well; 0: it has not said.
+	Again time.Duration
+	// Object is as the handler has left it: what would be patched. An operator takes no notice of another one that is put into the request.
 	Object T
 	// Changes lead from the object as it was given to Object.
 	Changes diff.Diff
@@ -59,7 +61,8 @@ type InvokeOption func(*call)
 type call struct {
 	reason  kopf.Reason
 	old     client.Object
-	path    string
+	path    []string
+	changes bool // it is told what has changed
 	event   kopf.EventType
 	attempt kopf.Attempt
 	policy  progress.Policy
@@ -78,9 +81,11 @@ func Because(reason kopf.Reason) InvokeOption { return func(c *call) { c.reason 
 // From makes it an update: the object as it was last handled. Old and Diff of the request are made of it.
 func From(old client.Object) InvokeOption { return func(c *call) { c.old = old } }
 
-// OfField makes it a handler of a field, by its dotted path: Diff is about what is below the field, and Field() tells
+// OfField makes it a handler of a field, by its dotted path, with "\." for a dot within a key: Diff is about what is below the field, and Field() tells
 // its values. See [kopf.Field].
-func OfField(path string) InvokeOption { return func(c *call) { c.path = path } }
+func OfField(path string) InvokeOption {
+	return func(c *call) { c.path, c.changes = keysOf(path), true }
+}
 
 // OfEvent makes it a call for an event: how the state of the object has come. See [kopf.Resource.OnEvent].
 func OfEvent(event kopf.EventType) InvokeOption {
@@ -146,6 +151,10 @@ func (inv *Invocation[T]) Sub(t testing.TB, id string) *Invocation[T] {
 		}
 		c := inv.call
 		c.id, c.policy, c.attempt = sub.ID, sub.Policy, kopf.Attempt{Started: time.Now()}
+		c.path, c.changes = nil, sub.TellsChanges(string(c.reason))
+		if sub.Field != nil {
+			c.path = sub.Field.Path
+		}
 		return invoke(t, c, inv.Object, func(ctx context.Context, _ *kopf.Request[T], told *engine.Call) error {
 			return sub.Do(ctx, told)
 		})
@@ -166,6 +175,7 @@ func callOf(t testing.TB, obj client.Object, opts []InvokeOption) call {
 			c.reason = kopf.ReasonUpdate
 		}
 	}
+	c.changes = c.changes || c.reason == kopf.ReasonUpdate
 	if c.attempt.Started.IsZero() {
 		c.attempt.Started = time.Now()
 	}
@@ -173,7 +183,7 @@ func callOf(t testing.TB, obj client.Object, opts []InvokeOption) call {
 		c.ctx = inventory.IntoContext(c.ctx, &inventory.Memos{})
 	}
 	if c.cluster == nil {
-		c.cluster = memoryFor(t, c.scheme, append([]client.Object{obj}, c.others...)...)
+		c.cluster = memoryFor(t, c.scheme, obj, c.others)
 	}
 	c.link, c.client = c.cluster.connect(t)
 	return c
@@ -194,10 +204,7 @@ func invoke[T client.Object](
 	written := len(c.link.writes())
 	inv.Outcome = c.policy.Attempt(c.ctx, record, time.Now(), func(ctx context.Context) error { return do(ctx, req, told) })
 	inv.Writes = c.link.writes()[written:]
-	inv.Result, inv.subs = told.Result, told.Subs
-	if replaced := req.Object; any(replaced) != any(inv.Object) {
-		inv.Object = replaced
-	}
+	inv.Result, inv.Again, inv.subs = told.Result, told.Again, told.Subs
 	inv.Changes = diff.Of(contentOf(t, obj), contentOf(t, inv.Object))
 	for _, sub := range told.Subs {
 		inv.Subs = append(inv.Subs, strings.TrimPrefix(sub.ID, c.id+"/"))
@@ -211,6 +218,7 @@ func (inv *Invocation[T]) told(t testing.TB, req *kopf.Request[T]) *engine.Call 
 	c := inv.call
 	told := &engine.Call{
 		ID: c.id, Object: req.Object, OldKnown: true, Reason: string(c.reason), Event: string(c.event), Attempt: c.attempt,
+		Changes: c.changes,
 		Notify: func(eventType, reason, action, note string, args ...any) {
 			inv.Events = append(inv.Events, Event{eventType, reason, action, fmt.Sprintf(note, args...)})
 		},
@@ -232,11 +240,10 @@ func (inv *Invocation[T]) told(t testing.TB, req *kopf.Request[T]) *engine.Call 
 		req.Diff = diff.Of(then, now)
 	default: // nothing has happened to the object
 	}
-	if c.path != "" {
-		path := strings.Split(c.path, ".")
-		req.Diff = req.Diff.Reduce(path...)
-		told.Field[0], _ = diff.Lookup(then, path...)
-		told.Field[1], _ = diff.Lookup(now, path...)
+	if len(c.path) > 0 {
+		req.Diff = req.Diff.Reduce(c.path...)
+		told.Field[0], _ = diff.Lookup(then, c.path...)
+		told.Field[1], _ = diff.Lookup(now, c.path...)
 	}
 	told.Diff = req.Diff
 	return told
@@ -253,14 +260,14 @@ func (inv *Invocation[T]) Condition(conditionType string) metav1.Condition {
 }
 
 // essenceOf is what of an object counts as a change; nil if there is no object.
-func essenceOf(t testing.TB, obj client.Object, path string) any {
+func essenceOf(t testing.TB, obj client.Object, path []string) any {
 	t.Helper()
 	if obj == nil {
 		return nil
 	}
 	shape := essence.Shape{Cleaners: []essence.Cleaner{progress.AnnotationBaseline(""), progress.Smart()}}
-	if path != "" {
-		shape.Fields = [][]string{strings.Split(path, ".")} // a field counts wherever it is
+	if len(path) > 0 {
+		shape.Fields = [][]string{path} // a field counts wherever it is
 	}
 	return shape.Build(contentOf(t, obj))
 }

@@ -9,7 +9,9 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
@@ -154,4 +156,92 @@ func TestConditionsAndFlushesOfAnInvocation(t *testing.T) {
 	g.Expect(got.Flushed[0].Status.Message).To(Equal("starting"))
 	g.Expect(got.Object.Status.Message).To(Equal("started"))
 	g.Expect(got.Condition("Ready").Status).To(BeEmpty())
+}
+
+func TestAFieldWithADot(t *testing.T) {
+	labeled := func(value string) *corev1.ConfigMap {
+		obj := configMap(nil)
+		obj.Labels = map[string]string{"example.com/size": value}
+		return obj
+	}
+	got := kopftest.Invoke(t, func(_ context.Context, req *cmRequest) error {
+		old, now := req.Field()
+		req.SetResult([]any{old, now})
+		return nil
+	}, labeled("2"), kopftest.From(labeled("1")), kopftest.OfField(`metadata.labels.example\.com/size`))
+	NewWithT(t).Expect(got.Result).To(Equal([]any{"1", "2"}))
+}
+
+// What the operator would not patch is no change.
+func TestAnObjectThatIsReplaced(t *testing.T) {
+	g := NewWithT(t)
+	replace := func(_ context.Context, req *cmRequest) error {
+		req.Object = req.Object.DeepCopy()
+		req.Object.Data = map[string]string{"painted": "yes"}
+		return nil
+	}
+	got := kopftest.Invoke(t, replace, configMap(nil))
+	g.Expect(got.Changes).To(BeEmpty())
+	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}}, kopf.For(&corev1.ConfigMap{}).OnCreate("replace", replace))
+	obj := configMap(nil)
+	g.Expect(report.Get(t, obj)).To(BeTrue())
+	g.Expect(obj.Data).To(BeEmpty(), "as in an operator")
+}
+
+// Sub-handlers have fields of their own, and their own sub-handlers.
+func TestSubHandlersOfAnInvocation(t *testing.T) {
+	g := NewWithT(t)
+	field := func(_ context.Context, req *cmRequest) error {
+		old, now := req.Field()
+		req.SetResult([]any{old, now})
+		return nil
+	}
+	got := kopftest.Invoke(t, func(_ context.Context, req *cmRequest) error {
+		req.Sub("color", field, kopf.Field("data.color", kopf.From("blue")))
+		req.Sub("plain", func(_ context.Context, req *cmRequest) error {
+			req.Sub("deep", field)
+			req.SetResult(len(req.Diff))
+			return nil
+		})
+		return nil
+	}, configMap(map[string]string{"color": "red", "size": "2"}),
+		kopftest.From(configMap(map[string]string{"color": "blue", "size": "1"})), kopftest.OfField("data.size"))
+	g.Expect(got.Outcome.Err).NotTo(HaveOccurred())
+	g.Expect(got.Sub(t, "color").Result).To(Equal([]any{"blue", "red"}))
+	plain := got.Sub(t, "plain")
+	g.Expect(plain.Result).To(Equal(int64(2)), "it is told of all changes")
+	g.Expect(plain.Subs).To(Equal([]string{"deep"}))
+	g.Expect(plain.Sub(t, "deep").Result).To(Equal([]any{nil, nil}))
+}
+
+func TestAReconcilerThatIsInvoked(t *testing.T) {
+	g := NewWithT(t)
+	again := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{RequeueAfter: time.Hour}, nil
+	})
+	got := kopftest.Invoke(t, kopf.FromReconciler[*corev1.ConfigMap](again), configMap(nil), kopftest.Because(kopf.ReasonReconcile))
+	g.Expect(got.Outcome.Success).To(BeTrue())
+	g.Expect(got.Again).To(Equal(time.Hour))
+}
+
+// The kinds of such objects need no Go types.
+func TestUntypedObjectsOfAnInvocation(t *testing.T) {
+	g := NewWithT(t)
+	db := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Database", "metadata": map[string]any{"name": "orders", "namespace": "default"},
+	}}
+	got := kopftest.Invoke(t, func(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
+		return unstructured.SetNestedField(req.Object.Object, int64(3), "spec", "size")
+	}, db)
+	g.Expect(got.Outcome.Err).NotTo(HaveOccurred())
+	g.Expect(got.Changes).To(HaveLen(1))
+
+	only := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "orders"}}
+	only.SetGroupVersionKind(db.GroupVersionKind())
+	met := kopftest.Invoke(t, func(_ context.Context, req *kopf.Request[*metav1.PartialObjectMetadata]) error {
+		req.Object.Labels = map[string]string{"a": "b"}
+		return nil
+	}, only)
+	g.Expect(met.Outcome.Err).NotTo(HaveOccurred())
+	g.Expect(met.Changes).To(HaveLen(1))
 }

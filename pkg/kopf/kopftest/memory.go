@@ -3,6 +3,7 @@ package kopftest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -80,17 +81,15 @@ func newMemory(o clusterOptions) (*Cluster, error) {
 	return c, errors.Join(problems...)
 }
 
-// memoryFor makes a cluster with the objects that have names, of kinds that the scheme knows: others cannot be asked for.
-func memoryFor(t testing.TB, scheme *runtime.Scheme, objs ...client.Object) *Cluster {
+// memoryFor makes a cluster with other objects, and with this one, if it has a name and a kind that the scheme knows: else it cannot be
+// asked for.
+func memoryFor(t testing.TB, scheme *runtime.Scheme, obj client.Object, others []client.Object) *Cluster {
 	t.Helper()
 	scheme = schemeOr(scheme)
-	var named []client.Object
-	for _, obj := range objs {
-		if _, err := apiutil.GVKForObject(obj, scheme); err == nil && obj.GetName() != "" {
-			named = append(named, obj)
-		}
+	if gvk, err := apiutil.GVKForObject(obj, scheme); err == nil && scheme.Recognizes(gvk) && obj.GetName() != "" {
+		others = append(slices.Clone(others), obj)
 	}
-	return Memory(t, Types(scheme), Objects(named...))
+	return Memory(t, Types(scheme), Objects(others...))
 }
 
 // add puts an object into the server as it is.
