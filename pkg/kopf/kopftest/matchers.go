@@ -1,6 +1,7 @@
 package kopftest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -44,11 +45,14 @@ func HaveInProgress(ids ...string) types.GomegaMatcher {
 	}}
 }
 
-// HaveFinalizer matches an object with a finalizer. Without a name, with that of kopf.
-func HaveFinalizer(name ...string) types.GomegaMatcher {
-	wanted := append(slices.Clone(name), kopf.DefaultFinalizer)[0]
-	return &objectMatcher{what: "to have the finalizer " + wanted, test: func(obj client.Object) (bool, string) {
-		return hasFinalizer(obj, wanted), fmt.Sprintf("its finalizers are %q", obj.GetFinalizers())
+// HaveFinalizer matches an object with all these finalizers. Without a name, with that of kopf.
+func HaveFinalizer(names ...string) types.GomegaMatcher {
+	if len(names) == 0 {
+		names = []string{kopf.DefaultFinalizer}
+	}
+	return &objectMatcher{what: "to have the finalizer " + strings.Join(names, ", "), test: func(obj client.Object) (bool, string) {
+		lacks := func(name string) bool { return !hasFinalizer(obj, name) }
+		return !slices.ContainsFunc(names, lacks), fmt.Sprintf("its finalizers are %q", obj.GetFinalizers())
 	}}
 }
 
@@ -144,13 +148,12 @@ func inProgress(obj client.Object) (ids []string) {
 		return []string{"? (it has no JSON form: " + err.Error() + ")"}
 	}
 	if kept, ok := diff.Lookup(content, "status", "kopf", "progress"); ok {
-		for id := range kept.(map[string]any) {
-			ids = append(ids, id)
-		}
+		records, _ := kept.(map[string]any)
+		ids = slices.Collect(maps.Keys(records))
 	}
 	for key, value := range obj.GetAnnotations() {
 		id, ours := strings.CutPrefix(key, progress.DefaultPrefix+"/")
-		if ours && strings.Contains(value, `"started"`) && !slices.Contains(ids, id) {
+		if ours && isRecord(value) && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
@@ -159,4 +162,14 @@ func inProgress(obj client.Object) (ids []string) {
 			return strings.HasPrefix(id, parent+".") || strings.HasPrefix(id, parent+"/")
 		})
 	})
+}
+
+// isRecord tells the progress of a handler from other notes, such as what was last handled, by its own fields.
+func isRecord(text string) bool {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &fields) != nil {
+		return false
+	}
+	_, ok := fields["started"]
+	return ok
 }

@@ -85,3 +85,14 @@ func TestMatchersSayWhatIsSo(t *testing.T) {
 		g.Expect(err).To(MatchError(ContainSubstring("an object was expected")), "what is no object is no mismatch")
 	}
 }
+
+// What is in an object does not look like progress.
+func TestHandledObjectsWithAFieldCalledStarted(t *testing.T) {
+	g := NewWithT(t)
+	obj := configMap(map[string]string{"started": "yes"})
+	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{obj}}, kopf.For(&corev1.ConfigMap{}).OnCreate("create", nothing))
+	g.Expect(report.Get(t, obj)).To(BeTrue())
+	g.Expect(obj).To(kopftest.HaveHandled())
+	obj.Finalizers = []string{"example.com/one"}
+	g.Expect(obj).NotTo(kopftest.HaveFinalizer("example.com/one", "example.com/other"))
+}
