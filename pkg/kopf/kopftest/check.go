@@ -77,7 +77,7 @@ func findings(t *testing.T, setup func() Trial) (all []string) {
 			continue
 		}
 		if differs := calm.compare(again); differs != "" {
-			add(fmt.Sprintf("%s, it is not as it would have been: %s", tr.when(), differs))
+			add(fmt.Sprintf("%s, it is not as it would have been: %s%s", tr.when(), differs, calm.calledAgain(again)))
 		}
 	}
 	return all

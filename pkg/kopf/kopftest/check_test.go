@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -122,7 +123,7 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 				outside.volumes = append(outside.volumes, req.Object.Name)
 				return nil
 			})
-		}, "outside of the cluster there is [orders orders], not [orders]"},
+		}, "outside of the cluster there is [orders orders], not [orders]; called again: "},
 		"a counter": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnCreate("count", func(ctx context.Context, req *podRequest) error {
 				var found corev1.ConfigMap
@@ -146,6 +147,12 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 				return req.Client.Patch(ctx, after, client.MergeFrom(before))
 			})
 		}, "replaces the list spec.tolerations without the resourceVersion"},
+		"a list that is replaced by a JSON patch": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+			r.OnUpdate("tolerate", func(ctx context.Context, req *podRequest) error {
+				return req.Client.Patch(ctx, req.Object.DeepCopy(), client.RawPatch(types.JSONPatchType,
+					[]byte(`[{"op":"replace","path":"/spec/tolerations","value":[{"key":"more"}]}]`)))
+			})
+		}, "puts a list at /spec/tolerations without a test"},
 		"a handler that calls itself": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("stamp", func(ctx context.Context, req *podRequest) error {
 				mine := req.Object.DeepCopy()

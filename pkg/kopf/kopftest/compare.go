@@ -151,6 +151,25 @@ func (s scene) compare(other scene) string {
 	return ""
 }
 
+// calledAgain tells which handlers were called more often in the other one: one of them is at fault.
+func (r *rehearsal) calledAgain(other *rehearsal) string {
+	expected := map[string]int{}
+	for _, c := range r.calls {
+		expected[c.String()]++
+	}
+	var again []string
+	for _, c := range other.calls {
+		name := c.String()
+		if expected[name]--; expected[name] < 0 && !slices.Contains(again, name) {
+			again = append(again, name)
+		}
+	}
+	if len(again) == 0 {
+		return ""
+	}
+	return "; called again: " + strings.Join(again, ", ")
+}
+
 // blindWrites are those that would lose what somebody else has written since.
 func blindWrites(writes []Write) (findings []string) {
 	for _, w := range writes {
@@ -168,9 +187,32 @@ func blindWrites(writes []Write) (findings []string) {
 				findings = append(findings, fmt.Sprintf("%q replaces the list %s without the resourceVersion of what it was made of: it loses what others "+
 					"have put into it meanwhile. Use client.MergeFromWithOptimisticLock, server-side apply, or req.Object", w, list))
 			}
+		case w.Verb == "patch" && strings.HasPrefix(w.Patch, "application/json-patch"):
+			if list := listPutBlindly(w.Body); list != "" {
+				findings = append(findings, fmt.Sprintf("%q puts a list at %s without a test of what was there: it loses what others have put into it "+
+					"meanwhile. Test the resourceVersion or the old list first, add to its end, or use req.Object", w, list))
+			}
 		}
 	}
 	return findings
+}
+
+// listPutBlindly is where a JSON patch puts a list, if it tests nothing.
+func listPutBlindly(body any) (where string) {
+	operations, _ := body.([]any)
+	for _, operation := range operations {
+		fields, _ := operation.(map[string]any)
+		path, _ := fields["path"].(string)
+		switch fields["op"] {
+		case "test":
+			return ""
+		case "add", "replace":
+			if listIn(map[string]any{path: fields["value"]}, nil) != "" && where == "" {
+				where = path
+			}
+		}
+	}
+	return where
 }
 
 // listIn is the path of a list in a document.
