@@ -48,6 +48,7 @@ func TestMatchersFollowAnObject(t *testing.T) {
 				cluster.Get(t, obj)
 				g.Expect(obj).To(And(kopftest.HaveHandled(), kopftest.HaveFinalizer(kopf.DefaultFinalizer), Not(kopftest.HaveInProgress())))
 				g.Expect(operator.Handlers(obj)).To(Equal([]string{"retried", "retried", "retried", "retried/sub"}))
+				g.Expect(operator.Handlers(configMap(nil))).To(Equal(operator.Handlers(obj)), "without a uid it is known by its name")
 
 				operator.Stop(t)
 				kopftest.Edit(t, cluster, obj, func(obj *corev1.ConfigMap) { obj.Data["color"] = "blue" })

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -65,6 +66,7 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	}
 	options := manager.Options{
 		Scheme: o.cluster.Scheme, Logger: logger, Metrics: server.Options{BindAddress: "0"},
+		Controller:  config.Controller{SkipNameValidation: new(true)}, // a test may run several operators in its process
 		BaseContext: func() context.Context { return bridge.Observed(context.Background(), o.watcher) },
 	}
 	if ns := o.cluster.Namespace; ns != "" {

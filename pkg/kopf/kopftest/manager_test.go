@@ -1,0 +1,35 @@
+package kopftest_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// The setup of a plain reconciler can be run again in the same process: controller-runtime would refuse the second name.
+func TestManagersAreRestarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := make(chan string, 10)
+		setup := func(mgr manager.Manager) error {
+			return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+				func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+					seen <- req.Name
+					return reconcile.Result{}, nil
+				}))
+		}
+		cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil)))
+		for range 2 {
+			operator := cluster.RunManager(t, setup)
+			NewWithT(t).Expect(<-seen).To(Equal("orders"))
+			operator.Stop(t)
+		}
+	})
+}
