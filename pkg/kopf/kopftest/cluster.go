@@ -88,7 +88,9 @@ func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 
 // Object reads an object anew with each call: for gomega's Eventually and Consistently.
 //
-//	Eventually(kopftest.Object(cluster, db)).Should(kopftest.HaveHandled())
+//	Eventually(t.Context(), kopftest.Object(cluster, db)).Should(kopftest.HaveHandled())
+//
+// The context is what gomega needs for a function that takes one.
 func Object[T client.Object](c *Cluster, obj T) func(ctx context.Context) (T, error) {
 	c.place(obj)
 	return func(ctx context.Context) (T, error) {

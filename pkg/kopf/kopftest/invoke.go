@@ -204,6 +204,9 @@ func invoke[T client.Object](
 	written := len(c.link.writes())
 	inv.Outcome = c.policy.Attempt(c.ctx, record, time.Now(), func(ctx context.Context) error { return do(ctx, req, told) })
 	inv.Writes = c.link.writes()[written:]
+	if runtime.IsNotRegisteredError(inv.Outcome.Err) {
+		t.Logf("kopftest: the client of the request does not know a Go type that the handler uses: name a scheme by WithScheme")
+	}
 	inv.Result, inv.Again, inv.subs = told.Result, told.Again, told.Subs
 	inv.Changes = diff.Of(contentOf(t, obj), contentOf(t, inv.Object))
 	for _, sub := range told.Subs {

@@ -96,7 +96,7 @@ func memoryFor(t testing.TB, scheme *runtime.Scheme, obj client.Object, others [
 func (c *Cluster) add(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme)
 	if err != nil {
-		return fmt.Errorf("a %T cannot be put into the cluster (add its Go type to the scheme, and name that by Types): %w", obj, err)
+		return fmt.Errorf("a %T cannot be put into the cluster (add its Go type to a scheme, and name that: by Types, by the Scheme of Given, or by WithScheme): %w", obj, err)
 	}
 	copied := obj.DeepCopyObject().(client.Object)
 	copied.GetObjectKind().SetGroupVersionKind(gvk)
