@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -52,6 +53,18 @@ func TestAChangeOfTheQuotaIsTold(t *testing.T) {
 	g.Expect(got.Outcome.Err).NotTo(HaveOccurred())
 	g.Expect(got.Events).To(ConsistOf(HaveField("Note", "from 100 to 200")))
 	g.Expect(server.quotas).To(HaveKeyWithValue("orders", 200))
+}
+
+// slow is a server that takes an hour for each mailbox, unless it is told to stop.
+type slow struct{ *memory }
+
+func (s slow) Open(ctx context.Context, name string, quota int) (string, error) {
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case <-time.After(time.Hour):
+		return s.memory.Open(ctx, name, quota)
+	}
 }
 
 // One cycle of the whole operator, in memory, in virtual time.
@@ -110,6 +123,18 @@ func TestTheHandlersAreSturdy(t *testing.T) {
 				},
 			},
 			Outside: func() any { return fmt.Sprint(server.quotas) },
+		}
+	})
+}
+
+// The same with a server that takes its time: the handlers pass their contexts on, or the operator could not be stopped.
+func TestASlowServerHoldsNobodyUp(t *testing.T) {
+	kopftest.Check(t, func() kopftest.Trial {
+		server := mailServer()
+		return kopftest.Trial{
+			Given:    kopftest.Given{Scheme: types(), Objects: []client.Object{orders(100)}},
+			Operator: func() []kopf.Option { return []kopf.Option{mailboxes(slow{server})} },
+			Outside:  func() any { return fmt.Sprint(server.quotas) },
 		}
 	})
 }
