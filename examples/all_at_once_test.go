@@ -52,6 +52,7 @@ func allAtOnce(e *example) {
 
 	orders.owned(corev1.SchemeGroupVersion.String(), "Secret", "orders-password").create()
 	e.logs(`A secret of a cluster`)
+	e.logs(`To be paid`, `"nodes": 2`)
 	orders.patch(`{"metadata":{"annotations":{"example.com/greet":""}},"spec":{"version":"17","nodes":3,"users":["alice","root"]}}`)
 	e.logs(`Handled`, `"reason": "update"`, `"succeeded": 4`)
 	err = e.client.Patch(e.t.Context(), orders.is.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"version":"15"}}`)))

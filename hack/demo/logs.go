@@ -35,5 +35,5 @@ func (t *logTail) missing(words ...string) string {
 
 // shortened leaves out the fields that are the same in all lines of the demo, and the date.
 func (t *logTail) shortened() []string {
-	return screen.Shortened(t.next(), "controller", "kind", "namespace", "name", "uid", "reconcileID")
+	return screen.Shortened(t.next(), "operator", "controller", "kind", "namespace", "name", "uid", "reconcileID")
 }

@@ -75,7 +75,7 @@ func (g *stage) stop() error {
 func (g *stage) news() []string {
 	lines := g.operator.Lines()[g.shown:]
 	g.shown += len(lines)
-	for _, line := range screen.Shortened(lines, "controller", "controllerGroup", "controllerKind", "kind", "namespace", "uid", "reconcileID") {
+	for _, line := range screen.Shortened(lines, "operator", "controller", "controllerGroup", "controllerKind", "kind", "namespace", "uid", "reconcileID") {
 		g.screen.Say("  " + line)
 	}
 	return lines
