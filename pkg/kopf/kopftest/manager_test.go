@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -29,7 +30,16 @@ func TestManagersAreRestarted(t *testing.T) {
 		for range 2 {
 			operator := cluster.RunManager(t, setup)
 			NewWithT(t).Expect(<-seen).To(Equal("orders"))
+			NewWithT(t).Expect(failure(t, operator.RunUntilQuiet)).To(ContainSubstring("it has no handlers"))
 			operator.Stop(t)
 		}
 	})
+}
+
+func TestAKindThatNobodyKnows(t *testing.T) {
+	unknown := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Database", "metadata": map[string]any{"name": "orders"},
+	}}
+	said := failure(t, func(t testing.TB) { kopftest.Memory(t, kopftest.Objects(unknown)) })
+	NewWithT(t).Expect(said).To(ContainSubstring("name the CRD by CRDs"))
 }

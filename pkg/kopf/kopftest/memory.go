@@ -105,7 +105,10 @@ func (c *Cluster) add(obj client.Object) error {
 	if err != nil {
 		return fmt.Errorf("the %T has no JSON form: %w", obj, err)
 	}
-	return c.server.Add(content)
+	if err := c.server.Add(content); err != nil {
+		return fmt.Errorf("%s %s cannot be put into the cluster (of a kind without a Go type in the scheme, name the CRD by CRDs): %w", gvk.Kind, copied.GetName(), err)
+	}
+	return nil
 }
 
 // mapperOf knows the kinds of a server without asking it.
