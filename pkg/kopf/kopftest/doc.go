@@ -54,7 +54,8 @@
 // cluster is as good as done. A handler that never ends, whatever its context says, cannot be stopped: the test then ends with a panic
 // that names it.
 //
-// Binaries that import this package carry envtest and gomega: it is for tests.
+// Binaries that import this package carry envtest and gomega: it is for tests. It takes the pause after errors away from Kubernetes' libraries
+// (utilruntime.ErrorHandlers), which in a bubble would last for years.
 //
 // # Errors
 //
