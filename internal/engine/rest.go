@@ -1,16 +1,34 @@
 package engine
 
-import "sigs.k8s.io/controller-runtime/pkg/client"
+import (
+	"fmt"
+	"time"
 
-// InProgress tells which handlers have begun with what has happened to an object, and are not done: those that have a
-// record on it. For the test kit.
-func (e *Engine) InProgress(obj client.Object) (ids []string) {
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// InProgress tells which handlers have begun with what has happened to an object, and are not done, and until when they are delayed. If
+// all are done and only their records are left, those. For the test kit.
+func (e *Engine) InProgress(obj client.Object) (texts []string) {
+	var finished []string
 	for _, id := range e.Handlers.IDs() {
-		if record, err := e.Store.Fetch(obj, id); err != nil || record != nil {
-			ids = append(ids, id)
+		record, err := e.Store.Fetch(obj, id)
+		switch {
+		case err != nil:
+			texts = append(texts, fmt.Sprintf("%s (its record cannot be read: %v)", id, err))
+		case record == nil:
+		case record.Finished():
+			finished = append(finished, id)
+		case record.Delayed.IsZero():
+			texts = append(texts, id)
+		default:
+			texts = append(texts, fmt.Sprintf("%s (delayed until %s)", id, record.Delayed.UTC().Format(time.RFC3339)))
 		}
 	}
-	return ids
+	if len(texts) == 0 {
+		return finished
+	}
+	return texts
 }
 
 // Picks tells whether predicates may keep objects from being looked at. For the test kit.

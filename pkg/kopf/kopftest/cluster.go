@@ -2,7 +2,6 @@ package kopftest
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -88,14 +87,12 @@ func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 
 // Object reads an object anew with each call: for gomega's Eventually and Consistently.
 //
-//	Eventually(t.Context(), kopftest.Object(cluster, db)).Should(kopftest.HaveHandled())
-//
-// The context is what gomega needs for a function that takes one.
-func Object[T client.Object](c *Cluster, obj T) func(ctx context.Context) (T, error) {
+//	Eventually(kopftest.Object(t, cluster, db)).Should(kopftest.HaveHandled())
+func Object[T client.Object](t testing.TB, c *Cluster, obj T) func() (T, error) {
 	c.place(obj)
-	return func(ctx context.Context) (T, error) {
+	return func() (T, error) {
 		fresh := obj.DeepCopyObject().(T)
-		err := c.Client.Get(ctx, client.ObjectKeyFromObject(obj), fresh)
+		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), fresh)
 		return fresh, err
 	}
 }

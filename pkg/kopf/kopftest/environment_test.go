@@ -57,7 +57,7 @@ func TestAnOperatorOnARealServer(t *testing.T) {
 
 	g.Expect(cluster.Client.Delete(t.Context(), obj)).To(Succeed())
 	operator.RunUntilQuiet(t)
-	_, err := kopftest.Object(cluster, obj)(t.Context())
+	_, err := kopftest.Object(t, cluster, obj)()
 	g.Expect(client.IgnoreNotFound(err)).To(Succeed())
 	g.Expect(err).To(HaveOccurred(), "it is gone")
 	operator.Stop(t)

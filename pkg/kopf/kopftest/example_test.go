@@ -56,7 +56,7 @@ func ExampleMemory() {
 			<-time.After(24 * time.Hour) // a day without a key
 			kopftest.Edit(t, cluster, configMap(nil), func(obj *corev1.ConfigMap) { obj.Data = map[string]string{"key": "x"} })
 			operator.RunUntilQuiet(t)
-			NewWithT(t).Expect(kopftest.Object(cluster, configMap(nil))(t.Context())).To(kopftest.HaveHandled())
+			NewWithT(t).Expect(kopftest.Object(t, cluster, configMap(nil))()).To(kopftest.HaveHandled())
 		})
 	}
 	_ = test
@@ -75,6 +75,6 @@ func TestExamplesHold(t *testing.T) {
 		<-time.After(time.Hour)
 		kopftest.Edit(t, cluster, configMap(nil), func(obj *corev1.ConfigMap) { obj.Data = map[string]string{"key": "x"} })
 		operator.RunUntilQuiet(t)
-		NewWithT(t).Expect(kopftest.Object(cluster, configMap(nil))(t.Context())).To(kopftest.HaveHandled())
+		NewWithT(t).Expect(kopftest.Object(t, cluster, configMap(nil))()).To(kopftest.HaveHandled())
 	})
 }

@@ -42,7 +42,7 @@ func TestMatchersFollowAnObject(t *testing.T) {
 				g.Expect(obj).NotTo(Or(kopftest.HaveHandled(), kopftest.HaveFinalizer(), kopftest.HaveInProgress()))
 
 				operator := cluster.Run(t, retrying(2), kopf.WithProgress(store))
-				g.Eventually(kopftest.Object(cluster, obj)).WithContext(t.Context()).Should(And(
+				g.Eventually(kopftest.Object(t, cluster, obj)).Should(And(
 					kopftest.HaveInProgress("retried"), kopftest.HaveInProgress(), kopftest.HaveFinalizer(), Not(kopftest.HaveHandled())))
 				operator.RunUntilQuiet(t)
 				cluster.Get(t, obj)

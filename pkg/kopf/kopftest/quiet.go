@@ -90,7 +90,7 @@ func (o *Operator) left(ctx context.Context) (string, error) {
 		return fmt.Sprintf("%s is at work", calls[0]), nil
 	}
 	if !o.watcher.hasStarted() {
-		return "it has not started yet: is it set up with the manager, and do its startup handlers end?", nil
+		return "it has not started yet (do its startup handlers end?), or it has no handlers: what plain reconcilers do is not known here, wait for that by Eventually", nil
 	}
 	engines, passing := o.watcher.state()
 	if passing {
