@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/util/dump"
+	"k8s.io/utils/dump"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
