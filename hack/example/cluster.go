@@ -13,15 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// getCluster makes sure that there is a cluster, and says which one it is.
-func (g *stage) getCluster(ctx context.Context) error {
-	if g.cluster == kubeconfig {
-		if err := g.takeCluster(); err != nil {
-			return err
-		}
-	} else if err := g.makeCluster(ctx); err != nil {
-		return err
-	}
+// connect gets a client for what the samples need.
+func (g *stage) connect() error {
 	config, err := clientcmd.BuildConfigFromFlags("", g.pinned())
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-const long = 2 * time.Minute // nothing may be cached yet
+const long = 10 * time.Minute // nothing may be cached yet
 
 // A play is a run of the command.
 type play struct {
@@ -40,6 +40,7 @@ func begin(t *testing.T, c choice) *play {
 	go func() {
 		p.ended <- run(ctx, screen.Plain(p.output), c)
 		close(p.ended)
+		_ = p.output.Close() // whoever waits for more does so in vain
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -13,6 +13,9 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
 )
@@ -26,6 +29,7 @@ func main() {
 	if flag.NArg() > 0 {
 		c.name, c.args = flag.Arg(0), flag.Args()[1:]
 	}
+	log.SetLogger(logr.Discard()) // what is to be told is told by the screen
 	ctx := program.UntilInterrupted()
 	err := c.look(ctx)
 	switch {

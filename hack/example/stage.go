@@ -42,10 +42,20 @@ func (g *stage) play(ctx context.Context) (err error) {
 	if g.temp, err = os.MkdirTemp("", "kopf-example-"); err != nil {
 		return err
 	}
+	if g.cluster == kubeconfig { // said before anything else is done
+		if err := g.takeCluster(); err != nil {
+			return err
+		}
+	}
 	if err := g.build(ctx); err != nil {
 		return err
 	}
-	if err := g.getCluster(ctx); err != nil {
+	if g.cluster == own {
+		if err := g.makeCluster(ctx); err != nil {
+			return err
+		}
+	}
+	if err := g.connect(); err != nil {
 		return err
 	}
 	if err := g.prepare(ctx); err != nil {
