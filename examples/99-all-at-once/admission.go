@@ -33,14 +33,17 @@ func rules(_ context.Context, req *Review) error {
 		return nil
 	}
 	before, wasNumber := number(req.Old.Spec.Version)
-	if !wasNumber {
-		return nil // whatever comes is no older
-	}
-	if now, isNumber := number(req.Object.Spec.Version); !isNumber || now < before {
+	now, isNumber := number(req.Object.Spec.Version)
+	if wasNumber && (!isNumber || now < before) {
 		return field.ErrorList{field.Invalid(field.NewPath("spec", "version"), req.Object.Spec.Version,
 			fmt.Sprintf("has to be a number, and at least %d: there is no way back", before))}.ToAggregate()
 	}
 	return nil
+}
+
+func number(version string) (n int, ok bool) {
+	n, err := strconv.Atoi(version)
+	return n, err == nil
 }
 
 // development is for an operator that runs on your machine: it looks after certificates and configurations itself, and
@@ -57,9 +60,4 @@ func development(at addresses) webhooks.Options {
 			URL: new("https://" + net.JoinHostPort(at.host, strconv.Itoa(at.port))),
 		},
 	}
-}
-
-func number(version string) (n int, ok bool) {
-	n, err := strconv.Atoi(version)
-	return n, err == nil
 }

@@ -50,11 +50,14 @@ func run(tool string, folders []string) error {
 	}
 	var problems []error
 	for _, folder := range folders {
-		if err := scan(tool, folder); err != nil {
+		switch err := scan(tool, url, folder); {
+		case errors.Is(err, errUnreachable):
+			fmt.Printf("vulnerabilities: NOT LOOKED FOR in %s: %v\n", folder, err)
+		case err != nil:
 			problems = append(problems, fmt.Errorf("%s: %w", folder, err))
-			continue
+		default:
+			fmt.Printf("vulnerabilities: none that %s calls\n", folder)
 		}
-		fmt.Printf("vulnerabilities: none that %s calls\n", folder)
 	}
 	return errors.Join(problems...)
 }
@@ -76,11 +79,14 @@ func reachable(url string) error {
 	return nil
 }
 
+// errUnreachable is for a database that was there a moment ago.
+var errUnreachable = errors.New("the database cannot be reached any more")
+
 // scan fails if something can be called, and says by what: go by the output of the tool.
-func scan(tool, folder string) error {
+func scan(tool, url, folder string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, tool, "-C", folder, "./...")
+	cmd := exec.CommandContext(ctx, tool, "-db", url, "-C", folder, "./...")
 	out, err := cmd.CombinedOutput()
 	exit := (*exec.ExitError)(nil)
 	switch {
@@ -88,6 +94,9 @@ func scan(tool, folder string) error {
 		return nil
 	case errors.As(err, &exit) && exit.ExitCode() == 3:
 		return fmt.Errorf("there are vulnerabilities that can be reached: upgrade what is named here\n%s", out)
+	}
+	if strings.Contains(string(out), "fetching vulnerabilities") {
+		return fmt.Errorf("%w: %s", errUnreachable, strings.TrimSpace(string(out)))
 	}
 	return fmt.Errorf("govulncheck has failed: %w\n%s", err, out)
 }

@@ -11,10 +11,10 @@ import (
 )
 
 // tool is a stand-in that ends with a code.
-func tool(t *testing.T, code string) string {
+func tool(t *testing.T, code, more string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tool")
-	if err := os.WriteFile(file, []byte("#!/bin/sh\necho GO-2026-0001 in $2\nexit "+code+"\n"), 0o700); err != nil {
+	if err := os.WriteFile(file, []byte("#!/bin/sh\necho GO-2026-0001 in $4, by $2\n"+more+"\nexit "+code+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -28,11 +28,13 @@ func TestVulnerabilities(t *testing.T) {
 		}
 	}))
 	t.Setenv("GOVULNDB", server.URL)
-	g.Expect(run(tool(t, "0"), []string{"."})).To(Succeed())
-	g.Expect(run(tool(t, "3"), []string{"here", "there"})).To(MatchError(And(
-		ContainSubstring("here: there are vulnerabilities"), ContainSubstring("GO-2026-0001 in there"))))
-	g.Expect(run(tool(t, "1"), []string{"."})).To(MatchError(ContainSubstring("govulncheck has failed")))
+	g.Expect(run(tool(t, "0", ""), []string{"."})).To(Succeed())
+	g.Expect(run(tool(t, "3", ""), []string{"here", "there"})).To(MatchError(And(
+		ContainSubstring("here: there are vulnerabilities"), ContainSubstring("GO-2026-0001 in there, by "+server.URL))))
+	g.Expect(run(tool(t, "1", ""), []string{"."})).To(MatchError(ContainSubstring("govulncheck has failed")))
+
+	g.Expect(run(tool(t, "1", "echo govulncheck: fetching vulnerabilities: no such host"), []string{"."})).To(Succeed(), "it was there a moment ago")
 
 	server.Close()
-	g.Expect(run(tool(t, "3"), []string{"."})).To(Succeed(), "nobody can look")
+	g.Expect(run(tool(t, "3", ""), []string{"."})).To(Succeed(), "nobody can look")
 }
