@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -99,11 +98,11 @@ func TestPatchesOfLongLists(t *testing.T) {
 		"all are others": {list(strconv.Itoa), list(strconv.Itoa)},
 		"emptied":        {`{"l":[]}`, `{"l":[]}`},
 	} {
-		began := time.Now()
 		ops, result := patched(t, raw, list(named), c.after)
-		g.Expect(time.Since(began)).To(BeNumerically("<", time.Minute), name)
 		g.Expect(len(ops)).To(BeNumerically("<", len(c.want)+100), name)
-		g.Expect(result == c.want).To(BeTrue(), name)
+		if result != c.want { // too long to be shown
+			t.Errorf("%s: the patch makes something else of it", name)
+		}
 	}
 }
 
