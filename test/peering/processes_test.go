@@ -41,7 +41,7 @@ const (
 )
 
 // slack is what a look and a write may take on a busy machine, beyond what is a matter of lifetimes and leases.
-const slack = time.Second
+const slack = 2 * time.Second
 
 func child() int {
 	log.SetLogger(logr.Discard())
@@ -146,7 +146,7 @@ var _ = Describe("Processes", func() {
 		at := cluster(ctx)
 		low := launch(peering.Options{Name: at.name, Identity: "low"})
 		Eventually(low.is).Should(HavePrefix("works"))
-		high := launch(peering.Options{Name: at.name, Identity: "high", Priority: 1, Lifetime: 4 * time.Second})
+		high := launch(peering.Options{Name: at.name, Identity: "high", Priority: 1, Lifetime: shortLifetime})
 		Eventually(low.is).Should(HavePrefix("paused"))
 		Eventually(high.is).Should(HavePrefix("works"))
 		before := time.Now()
@@ -154,14 +154,14 @@ var _ = Describe("Processes", func() {
 		Eventually(low.is).Should(HavePrefix("works"))
 		gap := low.since().Sub(before)
 		AddReportEntry("released after", gap.String())
-		Expect(gap).To(And(BeNumerically(">", 2*time.Second), BeNumerically("<", 4*time.Second+slack)))
+		Expect(gap).To(And(BeNumerically(">", shortLifetime-4*time.Second), BeNumerically("<", shortLifetime+slack)))
 		Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"low"}), "PEER-31")
 	}, SpecTimeout(time.Minute))
 
 	It("follow each other in a chain of three, whether the first one leaves or is killed (PEER-30, PEER-31, PEER-32)", func(ctx context.Context) {
 		at := cluster(ctx)
 		begin := func(i int) *process {
-			return launch(peering.Options{Name: at.name, Identity: fmt.Sprint("p", i), Priority: i, Lifetime: 4 * time.Second})
+			return launch(peering.Options{Name: at.name, Identity: fmt.Sprint("p", i), Priority: i, Lifetime: shortLifetime})
 		}
 		all := []*process{begin(0), begin(1), begin(2)}
 		Eventually(all[0].is).Should(isPaused())
@@ -170,7 +170,7 @@ var _ = Describe("Processes", func() {
 		before := time.Now()
 		Expect(all[2].Process.Kill()).To(Succeed())
 		Eventually(all[1].is).Should(HavePrefix("works"))
-		Expect(all[1].since().Sub(before)).To(BeNumerically("<", 4*time.Second+slack))
+		Expect(all[1].since().Sub(before)).To(BeNumerically("<", shortLifetime+slack))
 		Eventually(all[0].is).Should(pausedBecause(`"p1" (priority 1) has`))
 		Expect(all[1].Process.Signal(syscall.SIGTERM)).To(Succeed())
 		Eventually(all[0].is).Should(HavePrefix("works"))
