@@ -61,6 +61,7 @@ func child() int {
 		WebhookServer:          webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: setup.Port}),
 		LeaderElection:         true, LeaderElectionID: "replicas", LeaderElectionNamespace: setup.Namespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 new(time.Minute), RenewDeadline: new(40 * time.Second), // on a busy machine, nobody is dead so soon
 	})
 	must(err)
 	must(webhooks.New(mgr, webhooks.Options{
