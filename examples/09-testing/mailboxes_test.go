@@ -24,7 +24,7 @@ func orders(quota int) *v1.Mailbox {
 
 func mailServer() *memory { return &memory{quotas: map[string]int{}} }
 
-func types() *runtime.Scheme {
+func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
 		panic(err)
@@ -85,7 +85,7 @@ func TestCycles(t *testing.T) {
 			server := mailServer()
 			server.busy = test.busy
 			box := orders(test.quota)
-			report := kopftest.Cycle(t, kopftest.Given{Scheme: types(), Objects: []client.Object{box}}, mailboxes(server))
+			report := kopftest.Cycle(t, kopftest.Given{Scheme: newScheme(), Objects: []client.Object{box}}, mailboxes(server))
 			g.Expect(report.Handlers()).To(Equal(test.called))
 			g.Expect(report.Requeue).To(BeNumerically("~", test.requeue, time.Second))
 			g.Expect(report.Get(t, box)).To(BeTrue())
@@ -101,7 +101,7 @@ func TestItIsOpenedInTheEnd(t *testing.T) {
 		server := mailServer()
 		server.busy = 720
 		box, began := orders(100), time.Now()
-		cluster := kopftest.Memory(t, kopftest.Types(types()), kopftest.Objects(box))
+		cluster := kopftest.Memory(t, kopftest.Types(newScheme()), kopftest.Objects(box))
 		cluster.Run(t, mailboxes(server)).RunUntilQuiet(t)
 		cluster.Get(t, box)
 		g.Expect(box).To(kopftest.HaveHandled())
@@ -115,7 +115,7 @@ func TestTheHandlersAreSturdy(t *testing.T) {
 	kopftest.Check(t, func() kopftest.Trial {
 		server := mailServer()
 		return kopftest.Trial{
-			Given:    kopftest.Given{Scheme: types(), Objects: []client.Object{orders(100)}},
+			Given:    kopftest.Given{Scheme: newScheme(), Objects: []client.Object{orders(100)}},
 			Operator: func() []kopf.Option { return []kopf.Option{mailboxes(server)} },
 			Story: []func(testing.TB, *kopftest.Cluster){
 				func(t testing.TB, c *kopftest.Cluster) {
@@ -132,7 +132,7 @@ func TestASlowServerHoldsNobodyUp(t *testing.T) {
 	kopftest.Check(t, func() kopftest.Trial {
 		server := mailServer()
 		return kopftest.Trial{
-			Given:    kopftest.Given{Scheme: types(), Objects: []client.Object{orders(100)}},
+			Given:    kopftest.Given{Scheme: newScheme(), Objects: []client.Object{orders(100)}},
 			Operator: func() []kopf.Option { return []kopf.Option{mailboxes(slow{server})} },
 			Outside:  func() any { return fmt.Sprint(server.quotas) },
 		}
@@ -143,7 +143,7 @@ func TestASlowServerHoldsNobodyUp(t *testing.T) {
 var cluster *kopftest.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(kopftest.Main(m, &cluster, kopftest.Types(types()), kopftest.CRDs("config/crd")))
+	os.Exit(kopftest.Main(m, &cluster, kopftest.Types(newScheme()), kopftest.CRDs("config/crd")))
 }
 
 // The whole operator on it.

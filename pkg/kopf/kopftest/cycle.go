@@ -2,6 +2,7 @@ package kopftest
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,7 @@ func Cycle(t *testing.T, given Given, opts ...kopf.Option) *Report {
 func (r *Report) run(t *testing.T, given Given, opts []kopf.Option) {
 	t.Helper()
 	awaitNow(t, given.Now)
+	given.check(t)
 	cluster := given.cluster(t)
 	o := cluster.operator(given.Faults)
 	o.start(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) }, testLogger(t))
@@ -100,6 +102,27 @@ func awaitNow(t testing.TB, now time.Time) {
 	}
 	<-time.After(wait)
 }
+
+// check finds objects of another time than the clock's: their handlers would be delayed for years, and nothing would be called.
+func (g Given) check(t testing.TB) {
+	t.Helper()
+	for _, obj := range g.Objects {
+		latest := obj.GetCreationTimestamp().Time
+		for _, text := range obj.GetAnnotations() {
+			for _, at := range recorded.FindAllStringSubmatch(text, -1) {
+				if began, err := time.Parse("2006-01-02T15:04:05", at[1]); err == nil && began.After(latest) {
+					latest = began
+				}
+			}
+		}
+		if latest.After(time.Now().Add(24 * time.Hour)) {
+			t.Fatalf("kopftest: the %T %q was there on %s, but the clock stands at %s: set Now of what is given", obj, obj.GetName(), latest, time.Now().UTC())
+		}
+	}
+}
+
+// recorded finds when handlers were selected, in the records of annotations.
+var recorded = regexp.MustCompile(`"started": ?"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)`)
 
 func (g Given) cluster(t testing.TB) *Cluster {
 	t.Helper()

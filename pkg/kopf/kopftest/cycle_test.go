@@ -147,3 +147,17 @@ func TestClientsThatAreMadeLater(t *testing.T) {
 	}
 	operator.RunUntilQuiet(t)
 }
+
+func TestObjectsOfAnotherTime(t *testing.T) {
+	old := configMap(map[string]string{"color": "red"})
+	old.Annotations = map[string]string{"kopf.zalando.org/paint": `{"started":"2026-05-01T12:00:00.000000+00:00","delayed":"2026-05-01T12:10:00.000000+00:00","purpose":"create","retries":1,"success":false,"failure":false}`}
+	given := kopftest.Given{Now: time.Date(2026, 5, 1, 12, 9, 0, 0, time.UTC), Objects: []client.Object{old}, For: 2 * time.Minute}
+	declared := func() *kopf.Resource[*corev1.ConfigMap] {
+		return kopf.For(&corev1.ConfigMap{}).OnCreate("paint", func(context.Context, *cmRequest) error { return nil })
+	}
+	report := kopftest.Cycle(t, given, declared())
+	g := NewWithT(t)
+	g.Expect(report.Calls).To(HaveLen(1))
+	g.Expect(report.Calls[0].Attempt).To(Equal(1))
+	g.Expect(report.Calls[0].Began).To(BeTemporally("~", time.Date(2026, 5, 1, 12, 10, 0, 0, time.UTC), time.Second))
+}

@@ -1,0 +1,45 @@
+package kopftest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A listener hears why a test is ended, and lets it go on.
+type listener struct {
+	testing.TB
+	said string
+}
+
+func (l *listener) Fatalf(format string, args ...any) { l.said = fmt.Sprintf(format, args...) }
+
+// Without Now, nothing would be called, and "nothing is repeated" would hold for no good reason.
+func TestObjectsThatAreAheadOfTheClock(t *testing.T) {
+	later := time.Now().AddDate(1, 0, 0)
+	record := `{"started":"` + later.UTC().Format("2006-01-02T15:04:05.000000-07:00") + `","purpose":"create"}`
+	for name, test := range map[string]struct {
+		meta metav1.ObjectMeta
+		says string
+	}{
+		"created later":    {metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(later)}, "set Now of what is given"},
+		"selected later":   {metav1.ObjectMeta{Annotations: map[string]string{"kopf.zalando.org/paint": record}}, "set Now of what is given"},
+		"of now":           {metav1.ObjectMeta{CreationTimestamp: metav1.Now()}, ""},
+		"of no known time": {metav1.ObjectMeta{Annotations: map[string]string{"note": `{"started":"soon"}`}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &listener{TB: t}
+			Given{Objects: []client.Object{&corev1.Pod{ObjectMeta: test.meta}}}.check(l)
+			if test.says == "" {
+				NewWithT(t).Expect(l.said).To(BeEmpty())
+			} else {
+				NewWithT(t).Expect(l.said).To(ContainSubstring(test.says))
+			}
+		})
+	}
+}
