@@ -45,7 +45,7 @@ var _ = Describe("Operators", func() {
 		Eventually(all[0].is("")).Should(pausedBecause(`"p1"`))
 		all[1].stop()
 		Eventually(all[0].is("")).Should(works())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(patience))
 
 	It("elect one among equals (B-53, SE-36)", func(ctx context.Context) {
 		at := cluster(ctx)
@@ -56,7 +56,7 @@ var _ = Describe("Operators", func() {
 		Consistently(first.is("")).Should(works())
 		first.stop()
 		Eventually(second.is("")).Should(works())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(patience))
 
 	It("are paused in the namespaces alone where there is a conflict (PEER-25, PEER-33, PEER-44)", func(ctx context.Context) {
 		one, two := newNamespace(ctx), newNamespace(ctx)
@@ -72,7 +72,7 @@ var _ = Describe("Operators", func() {
 		Consistently(o.is(two)).Should(works())
 		kopf.leave(ctx)
 		Eventually(o.is(one)).Should(works())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(patience))
 
 	It("post an Event for each transition (B-52)", func(ctx context.Context) {
 		at := cluster(ctx)
@@ -93,7 +93,7 @@ var _ = Describe("Operators", func() {
 			}
 			return reasons
 		}).Should(ConsistOf("Paused", "Resumed"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(patience))
 
 	It("cost one write for each lifetime, less the margin (PEER-20)", func(ctx context.Context) {
 		at := cluster(ctx)
@@ -120,7 +120,7 @@ var _ = Describe("Operators", func() {
 			last = r.Time
 		}
 		Expect(n).To(And(BeNumerically(">=", 3), BeNumerically("<=", 9)))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(patience))
 
 	It("look a thousand times without a write (PEER-20)", func(ctx context.Context) {
 		at := cluster(ctx)
@@ -148,7 +148,7 @@ var _ = Describe("Operators", func() {
 		}
 		Expect(theirs).To(Equal(1001))
 		Expect(ours).To(Equal(1), "its first sign of life")
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(patience))
 
 	It("need no more permissions than config/rbac grants", func(ctx context.Context) {
 		name := unique()
@@ -207,7 +207,7 @@ var _ = Describe("Operators", func() {
 			}
 			return notes
 		}).Should(ConsistOf(HavePrefix("c: "), HavePrefix("n: ")))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(patience))
 
 	It("are gated, and lose nothing", func(ctx context.Context) {
 		ns := newNamespace(ctx)
@@ -249,7 +249,7 @@ var _ = Describe("Operators", func() {
 		kopf.leave(ctx)
 		Eventually(counted).Should(Equal(map[string]int{"before": 1, "during": 1}))
 		Consistently(counted).Should(Equal(map[string]int{"before": 1, "during": 1}))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(patience))
 
 	It("that stand by for a lease have no record, and may share the identity of the leader (MIG-09, PEER-14)", func(ctx context.Context) {
 		at := cluster(ctx)
@@ -269,7 +269,7 @@ var _ = Describe("Operators", func() {
 		leader.stop()
 		Eventually(second.is("")).Should(works())
 		Expect(at.identities(ctx)).To(Equal([]string{"deployment"}))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(patience))
 
 	It("without permissions are paused, and say which rule is missing (SE-14, THR-09)", func(ctx context.Context) {
 		at := cluster(ctx)
@@ -296,7 +296,7 @@ var _ = Describe("Operators", func() {
 		grant("patch")
 		Eventually(o.is("")).Should(works())
 		Expect(o.Readyz(nil)).To(Succeed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(patience))
 
 	It("wait for a mandatory kind and its object (PEER-42, PEER-41)", func(ctx context.Context) {
 		bare, err := controlplane.Start(controlplane.Options{})
@@ -326,5 +326,5 @@ var _ = Describe("Operators", func() {
 		Eventually(mandatory.is("")).Should(pausedBecause("create it"))
 		mandatory.stop()
 		automatic.stop()
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(patience))
 })

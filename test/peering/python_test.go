@@ -119,7 +119,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 				Expect(kopf.paused(ctx)).To(BeTrue())
 				kopf.leave(ctx)
 				Eventually(o.is(at.namespace)).Should(works())
-			}, SpecTimeout(time.Minute))
+			}, SpecTimeout(patience))
 
 			It("write what the other would "+title+" (PEER-02, PEER-04, PEER-05, PEER-08)", func(ctx context.Context) {
 				at := begin(ctx)
@@ -144,7 +144,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 				Expect(bodies[0]).To(MatchRegexp(`^` + regexp.QuoteMeta(`{"status":{"gopher@host/20201231235959/abc":{"priority":0,"lifetime":60,"lastseen":"20`) +
 					`\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?` + regexp.QuoteMeta(`+00:00"}}}`) + `$`))
 				Expect(bodies[1]).To(Equal(`{"status":{"gopher@host/20201231235959/abc":null}}`))
-			}, SpecTimeout(time.Minute))
+			}, SpecTimeout(patience))
 		}
 	}
 
@@ -152,7 +152,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 		for _, skew := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
 			at := cluster(ctx)
 			kopf := newPython(at, 1)
-			kopf.skew, kopf.lifetime = skew, 3
+			kopf.skew, kopf.lifetime = skew, 6
 			kopf.touch(ctx)
 			o := operate(peering.Options{Name: at.name, Identity: "gopher"})
 			Eventually(o.is("")).Should(isPaused())
@@ -160,11 +160,11 @@ var _ = Describe("Operators in Python and in Go", func() {
 				kopf.touch(ctx)
 				Consistently(o.is("")).WithTimeout(2 * time.Second).Should(isPaused())
 			}
-			Eventually(o.is("")).WithTimeout(6 * time.Second).Should(works()) // killed
+			Eventually(o.is("")).WithTimeout(10 * time.Second).Should(works()) // killed
 			Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"gopher"}))
 			o.stop()
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(patience))
 
 	It("keep records of unknown shape (PEER-06)", func(ctx context.Context) {
 		at := cluster(ctx)
@@ -180,5 +180,5 @@ var _ = Describe("Operators in Python and in Go", func() {
 		Eventually(func() []string { return at.identities(ctx) }).ShouldNot(ContainElement(dead.identity), "garbage is not in the way of cleaning")
 		o.stop()
 		Expect(json.Marshal(at.status(ctx))).To(MatchJSON(before))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(patience))
 })

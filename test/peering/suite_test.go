@@ -21,6 +21,9 @@ import (
 
 const crds = "../../config/crd"
 
+// patience is for specs that fail, and for machines that do many other things.
+const patience = 4 * time.Minute
+
 var (
 	cp     *controlplane.ControlPlane
 	k8s    client.Client
@@ -41,7 +44,7 @@ func TestPeering(t *testing.T) {
 		t.Skip("needs a control plane")
 	}
 	log.SetLogger(GinkgoLogr)
-	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyTimeout(time.Minute)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	SetDefaultConsistentlyDuration(500 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
