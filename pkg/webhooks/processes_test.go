@@ -61,7 +61,7 @@ func child() int {
 		WebhookServer:          webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: setup.Port}),
 		LeaderElection:         true, LeaderElectionID: "replicas", LeaderElectionNamespace: setup.Namespace,
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 new(time.Minute), RenewDeadline: new(40 * time.Second), // on a busy machine, nobody is dead so soon
+		LeaseDuration:                 new(5 * time.Minute), RenewDeadline: new(4 * time.Minute), // on a busy machine, nobody is dead so soon
 	})
 	must(err)
 	must(webhooks.New(mgr, webhooks.Options{
@@ -204,6 +204,7 @@ func TestReplicas(t *testing.T) {
 	t.Logf("rotation: %d calls in %s, and %d with connections of their own, %d failed; %d certificates; besides, %d calls straight to each of the replicas in turn",
 		calls, time.Since(began).Round(time.Second), l.connected.Load(), l.failed.Load(), len(certificates), direct)
 	if *rotationTime >= time.Minute { // somebody wants to know
+		g.Expect(l.lost.Load()).To(BeZero())
 		g.Expect(calls).To(BeNumerically(">=", 0.9*perSecond*rotationTime.Seconds()), "the machine was too busy for the load")
 	}
 	g.Expect(len(certificates)).To(BeNumerically(">=", max(2, int(*rotationTime/(10*time.Second)))), "they were rotated")
@@ -220,7 +221,7 @@ func TestReplicas(t *testing.T) {
 		g.Expect(old.err).NotTo(HaveOccurred(), "it ends in peace")
 	}
 	_, sofar := l.answers()
-	g.Eventually(func() int { _, n := l.answers(); return n - sofar }).Should(BeNumerically(">", perSecond), "the new ones answer")
+	g.Eventually(func() int { _, n := l.answers(); return n - sofar }).WithTimeout(3*time.Minute).Should(BeNumerically(">", perSecond), "the new ones answer")
 	for _, p := range replicas {
 		g.Expect(connect(setup.Name, p.setup.Port)).To(Succeed())
 	}
@@ -230,5 +231,5 @@ func TestReplicas(t *testing.T) {
 
 	by, total := l.answers()
 	t.Logf("answers: %v", by)
-	g.Expect(total).To(BeEquivalentTo(l.calls.Load()), "each call was answered by a replica")
+	g.Expect(total).To(BeEquivalentTo(l.calls.Load()-l.lost.Load()), "each call was answered by a replica")
 }
