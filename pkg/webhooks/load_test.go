@@ -19,7 +19,7 @@ import (
 )
 
 // A load is of admissions: 50 a second, and fewer where the machine is too busy for so many, as what waits for it would fail for
-// that reason alone. A call of a webhook that fails fails the test; where the API server itself does not answer for a minute, nothing
+// that reason alone. A failed call of a webhook fails the test; where the API server itself does not answer for a minute, nothing
 // is learned of webhooks: such calls are counted.
 type load struct {
 	calls, connected, failed, lost atomic.Int64
