@@ -160,7 +160,7 @@ func TestAMailboxOnARealServer(t *testing.T) {
 	g.Expect(box).To(And(kopftest.HaveHandled(), kopftest.HaveFinalizer()))
 	g.Expect(box.Status.Address).To(Equal("orders@example.com"))
 
-	g.Expect(cluster.Client.Delete(t.Context(), box)).To(Succeed())
+	cluster.Delete(t, box)
 	operator.RunUntilQuiet(t)
 	g.Expect(server.quotas).To(BeEmpty())
 }

@@ -113,11 +113,8 @@ func (e *Engine) keeps(c *cycle, stored []byte) {
 // was at that time: kubectl rollout undo does so, and who applies a file that was read from the server. nil: that is not so, or not known.
 func (e *Engine) replaced(c *cycle, stored []byte) []byte {
 	m := c.memory
-	if stored == nil || m.Kept == 0 || m.Pauses != e.pauses.Load() {
-		return nil
-	}
 	is := maphash.Bytes(seed, stored)
-	if is == m.Kept || !slices.Contains(m.Past, is) {
+	if stored == nil || !e.knowsKept(c) || is == m.Kept || !slices.Contains(m.Past, is) {
 		return nil
 	}
 	if was := e.memories.Replaced(c.before.GetUID()); was != nil && maphash.Bytes(seed, was) == m.Kept {
@@ -128,10 +125,16 @@ func (e *Engine) replaced(c *cycle, stored []byte) []byte {
 
 // isKept reports whether the object is as the baseline has it that this process has stored last, although another one is
 // there now: somebody has put an old one there. Kubernetes does so to replica sets, again and again, after a rollout was undone.
-func (c *cycle) isKept(stored []byte) bool {
-	if c.memory.Kept == 0 || maphash.Bytes(seed, stored) == c.memory.Kept {
+func (e *Engine) isKept(c *cycle, stored []byte) bool {
+	if !e.knowsKept(c) || maphash.Bytes(seed, stored) == c.memory.Kept {
 		return false
 	}
 	live, err := essence.Encode(c.live)
 	return err == nil && maphash.Bytes(seed, live) == c.memory.Kept
+}
+
+// knowsKept reports whether the last baseline of the object is the one that this process has stored: since a pause it may be
+// that of a peer.
+func (e *Engine) knowsKept(c *cycle) bool {
+	return c.memory.Kept != 0 && c.memory.Pauses == e.pauses.Load()
 }

@@ -27,7 +27,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	same := isText(stored, c.live)
 	was := e.replaced(c, stored)
 	switch {
-	case stored != nil && !same && c.isKept(stored):
+	case stored != nil && !same && e.isKept(c, stored):
 		log.FromContext(ctx).V(1).Info("Somebody has replaced the last handled configuration; what it is, is remembered")
 		if same = true; was != nil {
 			stored = was // a cycle that was under way goes on from there

@@ -343,3 +343,41 @@ func TestDeletionsSurviveAPause(t *testing.T) {
 		})
 	}
 }
+
+// PEER-53: the last handled configuration that a peer has stored is the last one, also if it is one of ours of an earlier time:
+// it is not taken for one that somebody has put back.
+func TestBaselinesOfPeersAreTheLastOnes(t *testing.T) {
+	tells := func(s *two, who string) *kopf.Resource[widget] {
+		return kopf.For(&v1.Widget{}).OnUpdate("update", func(_ context.Context, req *kopf.Request[widget]) error {
+			s.called(fmt.Sprintf("%s %d to", who, req.Old.Spec.Size), req.Object.Spec.Size)
+			return nil
+		})
+	}
+	low := func(s *two) *kopf.Resource[widget] { return tells(s, "low") }
+	meanwhile := func(s *two) (end func()) {
+		s.resize(2)
+		end = s.begin(s.config, "high", 1, tells(s, "high"))
+		wait(5 * time.Second)
+		s.resize(1)
+		return end
+	}
+	t.Run("and edits are told from them", func(t *testing.T) {
+		meet(t, low, func(s *two) {
+			meanwhile(s)()
+			wait(10 * time.Minute)
+			s.resize(3)
+			s.expect("", "low 1 to 2", "high 2 to 1", "low 1 to 3")
+		})
+	})
+	t.Run("and edits during a pause, too", func(t *testing.T) {
+		meet(t, low, func(s *two) {
+			end := meanwhile(s)
+			s.freeze(frozen)
+			s.resize(2) // as this operator had left it
+			end()
+			s.freeze("null")
+			wait(10 * time.Minute)
+			s.expect("", "low 1 to 2", "high 2 to 1", "low 1 to 2")
+		})
+	})
+}

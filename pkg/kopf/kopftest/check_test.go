@@ -45,9 +45,7 @@ func trialOf(declare func(*kopf.Resource[*corev1.Pod], *cloud)) func() Trial {
 					Edit(t, c, pod.DeepCopy(), func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": "yes"} })
 				},
 				func(t testing.TB, c *Cluster) {
-					if err := c.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders"}}); err != nil {
-						t.Error(err)
-					}
+					c.Delete(t, pod.DeepCopy())
 				},
 			},
 			Outside: func() any { return outside.volumes },

@@ -57,13 +57,24 @@ func (c *Cluster) Create(t testing.TB, objs ...client.Object) {
 	}
 }
 
-// Get reads an object, by its name, in the cluster's namespace if it names none, and returns it. It fails the test if it is
-// not there.
+// Get reads an object, by its name, in the cluster's namespace if it names none. It fails the test if it is not there.
 func (c *Cluster) Get(t testing.TB, obj client.Object) {
 	t.Helper()
 	c.place(obj)
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 		t.Fatalf("kopftest: reading %s: %v", c.name(obj), err)
+	}
+}
+
+// Delete asks for the deletion of objects. They stay for as long as they have finalizers. It fails the test if one is not
+// there.
+func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
+	t.Helper()
+	for _, obj := range objs {
+		c.place(obj)
+		if err := c.Client.Delete(t.Context(), obj); err != nil {
+			t.Fatalf("kopftest: deleting %s: %v", c.name(obj), err)
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ func TestAnOperatorOnARealServer(t *testing.T) {
 	g.Eventually(operator.Events).Should(ContainElement(HaveField("Reason", "Painted")))
 	g.Expect(operator.Writes()).To(HaveEach(HaveField("Resource", "configmaps")))
 
-	g.Expect(cluster.Client.Delete(t.Context(), obj)).To(Succeed())
+	cluster.Delete(t, obj)
 	operator.RunUntilQuiet(t)
 	_, err := kopftest.Object(t, cluster, obj)()
 	g.Expect(client.IgnoreNotFound(err)).To(Succeed())

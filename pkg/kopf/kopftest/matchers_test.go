@@ -57,7 +57,7 @@ func TestMatchersFollowAnObject(t *testing.T) {
 				operator.RunUntilQuiet(t)
 				cluster.Get(t, obj)
 				g.Expect(obj).To(kopftest.HaveHandled())
-				g.Expect(cluster.Client.Delete(t.Context(), obj)).To(Succeed())
+				cluster.Delete(t, obj)
 				operator.RunUntilQuiet(t)
 				g.Expect(client.IgnoreNotFound(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))).To(Succeed())
 				g.Expect(operator.Handlers(obj)).To(Equal([]string{"drop"}))

@@ -84,7 +84,7 @@ func TestAFailureEndsWithItsObject(t *testing.T) {
 		}))
 		<-time.After(time.Second)
 		g.Expect(operator.Handlers(configMap(nil))).NotTo(BeEmpty(), "by its name")
-		g.Expect(cluster.Client.Delete(t.Context(), configMap(nil))).To(Succeed())
+		cluster.Delete(t, configMap(nil))
 		began := time.Now()
 		g.Expect(failure(t, func(tb testing.TB) { operator.RunUntilQuiet(tb) })).To(BeEmpty())
 		g.Expect(time.Since(began)).To(BeNumerically("<", time.Hour))

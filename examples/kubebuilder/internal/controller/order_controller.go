@@ -29,10 +29,14 @@ type OrderHandlers struct {
 
 // SetupWithManager adds the handlers to the manager.
 func (h *OrderHandlers) SetupWithManager(mgr ctrl.Manager) error {
-	orders := kopf.For(&shopv1.Order{}, kopf.WithConditions("Reserved")).
+	return kopf.SetupWithManager(mgr, h.orders())
+}
+
+// orders is apart, for tests that need no manager.
+func (h *OrderHandlers) orders() kopf.Option {
+	return kopf.For(&shopv1.Order{}, kopf.WithConditions("Reserved")).
 		OnField("reserve", "spec", h.reserve, kopf.ReportsCondition("Reserved"), kopf.Retries(100)).
 		OnDelete("release", h.release)
-	return kopf.SetupWithManager(mgr, orders)
 }
 
 // reserve is called for a new order, and when its spec has changed.
