@@ -91,7 +91,7 @@ func (d *diary) within(name string, one era) (all []time.Time) {
 // objects. No timer is lost, none doubled, and sharp ones keep their points.
 func TestTimersInAStormOfRestarts(t *testing.T) {
 	const sharp, plain = 10 * time.Second, 7 * time.Second
-	for seed := range uint64(5) {
+	for seed := range seeds(5) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // it has to be the same again
 			config, scheme, users := newWorld(t)
@@ -199,7 +199,7 @@ func checkPlain(t *testing.T, what string, seen []time.Time, interval time.Durat
 // B-01, B-13: what timers and daemons change in the essence of an object is no update, whatever its handlers are in the
 // middle of; what users change is, and each handler has seen it in the end.
 func TestEditsInTheBackgroundAreNoUpdates(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range seeds(20) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // it has to be the same again
 			config, scheme, users := newWorld(t)

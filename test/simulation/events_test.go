@@ -85,8 +85,8 @@ func intercept(config *rest.Config) *mailbox {
 // POST-08: a handler fails ten thousand times within an hour, another one for good, and a third one in the end succeeds:
 // that is news twice.
 func TestFailuresDoNotFloodAnybody(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes twenty thousand times")
+	if testing.Short() || raced {
+		t.Skip("writes twenty thousand times: runs without the race detector")
 	}
 	const failures, hour = 10_000, time.Hour
 	synctest.Test(t, func(t *testing.T) {
@@ -122,8 +122,8 @@ func TestFailuresDoNotFloodAnybody(t *testing.T) {
 // POST-08: a handler fails ten thousand times within an hour, and there would be an Event for each, or two. There are at most 60 writes for its
 // object; what is not posted is told; what happens for good meanwhile is posted all the same, and so is what is said about another object.
 func TestNoiseIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes tens of thousands of times")
+	if testing.Short() || raced {
+		t.Skip("writes tens of thousands of times: runs without the race detector")
 	}
 	const failures, most, hour = 10_000, 60, time.Hour
 	pause := kopf.Backoff(hour / failures)

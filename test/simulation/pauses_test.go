@@ -51,7 +51,7 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestPausesOfABusyOperator(t *testing.T) {
 	const crowd = 6
 	var pauses, starts atomic.Int64
-	for seed := range uint64(20) {
+	for seed := range seeds(20) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // it has to be the same again
 			var luck sync.Mutex

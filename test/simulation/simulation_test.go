@@ -87,6 +87,14 @@ func simulate(t *testing.T, plan scenario.Plan) (report scenario.Report) {
 	return report
 }
 
+// seeds is how many seeds a test of many is to have: with the race detector it takes a part of them.
+func seeds(n uint64) uint64 {
+	if raced {
+		return max(1, n/5)
+	}
+	return n
+}
+
 const namespace = "ns"
 
 // simulated leads to a new API server.

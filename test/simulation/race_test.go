@@ -1,0 +1,6 @@
+//go:build race
+
+package simulation
+
+// The race detector makes a simulation some seven times slower.
+const raced = true
