@@ -21,6 +21,9 @@ TOOL_MODULES := hack/tools hack/tools/golangci-lint hack/tools/govulncheck
 # The race detector needs cgo; the go command switches cgo off where there is no C compiler.
 RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 TESTFLAGS ?=
+# Tests of operators mostly wait: more packages at once than there are processors, the long ones first.
+PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); if [ "$$n" -gt 4 ]; then echo "$$n"; else echo 4; fi)
+LONG := ./test/e2e ./examples ./hack/example ./test/peering
 BENCHFLAGS ?=
 FUZZTIME ?= 10s
 SIMULATIONS ?= 5000
@@ -59,10 +62,16 @@ quoted-name = $(if $(NAME),'$(NAME)')
 
 .PHONY: test
 test: controlplane note-race ## All tests, those on a real API server too; TESTFLAGS="-count=20 -run X" adds flags
-	@status=0; for module in $(EXAMPLE_MODULES) .; do \
-		echo "cd $$module && go test $(RACE) -shuffle=on -timeout 40m $(TESTFLAGS) ./..."; \
-		(cd $$module && go test $(RACE) -shuffle=on -timeout 40m $(TESTFLAGS) ./...) || status=1; \
+	@status=0; \
+	go test $(RACE) $(tests) $(LONG) ./... || status=1; \
+	$(if $(RACE),go test $(tests) ./test/simulation || status=1; )\
+	for module in $(EXAMPLE_MODULES); do \
+		echo "cd $$module && go test ./..."; \
+		(cd $$module && go test $(RACE) $(tests) ./...) || status=1; \
 	done; exit $$status
+
+# Simulations take a part of their seeds with the race detector, and all of them without.
+tests = -p $(PARALLEL) -shuffle=on -timeout 40m $(TESTFLAGS)
 
 .PHONY: controller-manager
 controller-manager: ## Build kube-controller-manager too: test/collection needs it, and skips itself without

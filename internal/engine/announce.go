@@ -20,10 +20,19 @@ const (
 	EventsSteps
 )
 
+// spread posts the news of the pass, which are known when what the handlers have changed is written: it may be refused.
+func (e *Engine) spread(c *cycle) {
+	for _, tell := range c.news {
+		tell()
+	}
+	c.news = nil
+}
+
 // announce posts what people should know about how an attempt of a handler for a cause has ended. Attempts that are made again are no
 // news: a handler that fails ten thousand times is one Event, or none.
-func (e *Engine) announce(c *cycle, id string, before progress.Record, outcome progress.Outcome) {
-	e.announceTo(c.before, id, before, outcome, outcome.Final && !outcome.Success, before.Message != "" && outcome.Err == nil)
+func (e *Engine) announce(c *cycle, s *share) {
+	o := s.outcome
+	e.announceTo(c.before, s.id, s.before, o, o.Final && !o.Success, s.before.Message != "" && o.Err == nil)
 }
 
 // announceAgain does it for handlers that are called again and again: OnReconcile, daemons and timers. With them a failure in between is

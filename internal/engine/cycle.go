@@ -70,6 +70,7 @@ type cycle struct {
 	stopped bool           // the pass ends here, the rest is for the next one
 
 	// report
+	news       []func() // what is to be posted about how handlers have ended, once that stands
 	told       []told   // how level-triggered handlers with conditions have ended
 	leveled    bool     // the object is the business of one of those
 	explicit   []string // conditions that handlers have set themselves
@@ -79,17 +80,11 @@ type cycle struct {
 	final   bool              // nothing is left to call in this pass
 	waits   bool              // it is being deleted, and what accompanies it has not ended yet
 	sorting *sorting          // the shares are being sent one by one; nil: they are not
-	undo    patching.Document // takes back what of a refused share was written all the same
+	undo    patching.Document // takes back what of refused shares was written all the same
 	change  *patching.Change  // what is being written; nil: nothing is
+	faults  int               // how often it could not be
 	stored  []byte            // the baseline that is being written; nil: none is
 	handled map[string]any    // the essence that is handled when it is
-}
-
-// sorting is what has to be known while the shares of a refused change are sent one by one.
-type sorting struct {
-	refused *patching.Change
-	seen    client.Object // as the handlers have been shown it
-	content map[string]any
 }
 
 // A share is what one handler wants to be written.

@@ -21,12 +21,14 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 	e.report(ctx, c)
 	leftovers := c.reason == causation.Noop && (c.unpinned || c.refolded || c.parting || c.state.Retirable(now()))
 	if !c.reason.Handled() && !leftovers && len(c.shares) == 0 {
+		e.spread(c)
 		return nil
 	}
 	c.final = true
 	c.waits = c.reason == causation.Delete && e.supervisor.Busy(c.before.GetUID())
 	if c.reason == causation.Resume && c.idle() {
 		c.memory.Handled = true
+		e.spread(c)
 		return nil
 	}
 	written, err := e.write(ctx, c)

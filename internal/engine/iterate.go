@@ -150,9 +150,8 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, doc patching.Documen
 	defer cancel()
 	change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc}
 	written, err := e.writer.Write(ctx, change)
-	if undo := change.Undo(doc, c.content); refused(err) && len(undo) > 0 {
-		_, failed := e.writer.Write(ctx, &patching.Change{Before: c.before, Content: c.content, Ours: undo})
-		return errors.Join(err, failed)
+	if refused(err) && change.Partly() != nil {
+		return errors.Join(err, e.withdraw(ctx, c, change))
 	}
 	if err != nil || written == nil {
 		return err
@@ -175,6 +174,20 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, doc patching.Documen
 		}
 	}
 	return nil
+}
+
+// withdraw takes back what of a refused change was written all the same, unless others have gone on with it.
+func (e *Engine) withdraw(ctx context.Context, c *cycle, change *patching.Change) error {
+	content, err := patching.Content(change.Partly())
+	if err != nil {
+		return err
+	}
+	back := change.Theirs.OfStatus().TakenBack(c.content, content)
+	_, err = e.writer.Write(ctx, &patching.Change{Before: change.Partly(), Content: content, Theirs: back})
+	if refused(err) {
+		return nil
+	}
+	return err
 }
 
 // judged are the essences of the newest known state, without an edit and with it.

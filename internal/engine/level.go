@@ -118,9 +118,9 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 	}
 	if h.Reports != "" {
 		e.listen(c, s.base, h)
-		c.told = append(c.told, told{h.Reports, s.outcome})
+		c.told = append(c.told, told{h.Reports, s})
 	}
-	st.failed = e.announceAgain(c.before, id, st.failed, st.record, s.outcome)
+	c.news = append(c.news, func() { st.failed = e.announceAgain(c.before, id, st.failed, s.before, s.outcome) })
 	if again == 0 {
 		again = h.Interval
 	}

@@ -98,7 +98,7 @@ func (e *Engine) describe(c *cycle, set *conditions.Set) {
 		if c.said(one.condition) {
 			continue
 		}
-		if o := one.outcome; !o.Interrupted {
+		if o := one.share.outcome; !o.Interrupted {
 			record := progress.Record{Success: o.Success, Failure: o.Final && !o.Success}
 			if o.Err != nil {
 				record.Message = o.Err.Error()
@@ -130,12 +130,13 @@ func conditionOf(kind string, record progress.Record) metav1.Condition {
 // A told outcome is that of a level-triggered handler with a condition.
 type told struct {
 	condition string
-	outcome   progress.Outcome
+	share     *share // which may be withheld
 }
 
-// listen takes note of the condition of a handler if that has set it itself: then it is not for us to say.
+// listen takes note of the condition of a handler if that has set it itself: then it is not for us to say. A handler that was
+// given up was not called, and has not been shown anything.
 func (e *Engine) listen(c *cycle, before map[string]any, h Handler) {
-	if h.Reports != "" && !equality.Semantic.DeepEqual(e.conditionIn(before, h.Reports), e.conditionIn(c.current, h.Reports)) {
+	if h.Reports != "" && before != nil && !equality.Semantic.DeepEqual(e.conditionIn(before, h.Reports), e.conditionIn(c.current, h.Reports)) {
 		c.explicit = append(c.explicit, h.Reports)
 	}
 }

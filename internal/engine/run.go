@@ -119,7 +119,7 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	})
 	s.open = false
 	e.listen(c, s.base, h)
-	e.announce(c, id, s.before, s.outcome)
+	c.news = append(c.news, func() { e.announce(c, s) })
 	if s.outcome.Success && s.outcome.Err == nil && result != nil {
 		e.deliver(c, s, result)
 	}
@@ -138,8 +138,8 @@ func (e *Engine) deliver(c *cycle, s *share, result any) {
 	doc := nested(e.Results, map[string]any{s.id: result}).Missing(c.content)
 	if slices.Contains(c.shares, s) {
 		s.doc = patching.Merged(s.doc, doc)
-	} else if len(doc) > 0 {
-		c.shares = append(c.shares, &share{id: s.id, policy: s.policy, before: s.before, outcome: s.outcome, doc: doc, base: s.base})
+	} else if s.doc = doc; len(doc) > 0 {
+		c.shares = append(c.shares, s)
 	}
 }
 

@@ -2,12 +2,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -109,54 +107,4 @@ func (e *Engine) show(c *cycle, changed patching.Document) error {
 	e.identify(object)
 	c.current, c.object = current, object
 	return nil
-}
-
-// withhold takes a share back that the server does not accept (0005 of the decisions). If its content
-// was rejected, the attempt has failed with that; if somebody else was faster, it does not count.
-//
-// An attempt that has failed by itself stays what it is; only its share is lost.
-func (e *Engine) withhold(ctx context.Context, c *cycle, s *share, refusal error) {
-	logger := log.FromContext(ctx).WithValues("handler", s.id)
-	if s.report {
-		c.unreported = true
-		logger.Error(refusal, "The conditions cannot be told")
-		return
-	}
-	if s.open {
-		s.refusal = refusal
-	}
-	if s.outcome.Success {
-		c.state.Reset(s.id, s.before)
-		defer c.state.Reopen(s.id)
-	}
-	if contested, ok := errors.AsType[*patching.ContestedError](refusal); ok {
-		c.memory.Await(contested.Version, patience)
-		if s.level != nil {
-			s.level.stirred = true
-		}
-		logger.V(1).Info("What the handler wants to write meets another's change, and is not written", "error", refusal.Error())
-		return
-	}
-	if s.open {
-		return // the attempt has failed, and that is told when it ends
-	}
-	outcome := s.outcome
-	if outcome.Success {
-		outcome = s.policy.Outcome(s.before, now(), refusal)
-		if s.level != nil {
-			s.level.record = s.before
-			s.level.settle(outcome, 0)
-		}
-		c.state.Settle(s.id, outcome, now())
-	}
-	logger.Error(refusal, "What the handler wants to write is rejected: the attempt has failed",
-		"attempt", s.before.Retries, "forGood", outcome.Final, "retryAfter", outcome.Delay.String())
-}
-
-// refused is how an attempt ends whose share was withheld while its sub-handlers were called.
-func (s *share) refused(at time.Time) progress.Outcome {
-	if _, contested := errors.AsType[*patching.ContestedError](s.refusal); contested {
-		return progress.Outcome{Waiting: true} // it does not count
-	}
-	return s.policy.Outcome(s.before, at, s.refusal)
 }

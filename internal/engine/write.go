@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
@@ -38,7 +39,13 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 	switch {
 	case errors.Is(err, patching.ErrGone):
 		c.memory.Unwritten, c.memory.Vanished, c.stopped = nil, true, true
+		e.spread(c)
 		return nil, nil
+	case refused(err) && len(c.undo) > 0:
+		if err := e.leave(ctx, c, err); err != nil {
+			return nil, err
+		}
+		return e.write(ctx, c)
 	case refused(err) && len(c.shares) > 0:
 		if err := e.sort(ctx, c, err); err != nil {
 			return nil, err
@@ -47,11 +54,27 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 	case refused(err) && c.change.Release != "" && len(c.change.Ours) > 0:
 		c.change.Ours, c.stored = nil, nil // no object is held because of what else was to be written
 		return e.write(ctx, c)
+	case err != nil && c.releasesAlone(ctx, err):
+		return e.write(ctx, c)
 	case err != nil:
 		c.memory.Unwritten = c
 		return nil, fmt.Errorf("writing the object: %w", err)
 	}
 	return e.wrote(ctx, c, written)
+}
+
+// releaseTries is how often it is tried to write what else there is with the removal of the finalizer.
+const releaseTries = 5
+
+// releasesAlone gives up what else was to be written, if that keeps failing: no object is held because of that (B-31).
+func (c *cycle) releasesAlone(ctx context.Context, fault error) bool {
+	c.faults++
+	if c.change.Release == "" || c.faults < releaseTries || len(c.change.Theirs)+len(c.change.Ours) == 0 {
+		return false
+	}
+	log.FromContext(ctx).Error(fault, "What else was to be written of the object keeps failing; it is only released")
+	c.change.Theirs, c.change.Ours, c.stored = nil, nil, nil
+	return true
 }
 
 // wrote goes on from what the server has made of a write.
@@ -73,6 +96,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	c.stored = nil
 	c.shares, c.undo, c.worked, c.unsaved = nil, nil, 0, false
 	c.turned, c.origin = false, "" // it stands on the object by now
+	e.spread(c)
 	if written == nil {
 		return c.before, c.begin(c.before)
 	}
@@ -99,33 +123,38 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patching.Change) (c
 	if err != nil || written == nil {
 		return nil, err
 	}
+	e.note(c, written)
+	metrics.StoredBytes.WithLabelValues(e.Name).Observe(float64(sizeOf(written)))
+	c.memory.Released = c.memory.Released || change.Release != "" && c.facts.Deleting
+	return written, nil
+}
+
+// note takes in what a write has made of the object.
+func (e *Engine) note(c *cycle, written client.Object) {
 	e.identify(written)
 	e.memories.Learn(written)
-	metrics.StoredBytes.WithLabelValues(e.Name).Observe(float64(sizeOf(written)))
 	version := written.GetResourceVersion()
 	if version == c.before.GetResourceVersion() {
 		version = "" // nothing has changed: no event will tell
 	}
 	c.memory.Await(version, patience)
-	c.memory.Released = c.memory.Released || change.Release != "" && c.facts.Deleting
-	return written, nil
 }
 
 // gather puts together what is to be written, and the essence that is handled by then.
 func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[string]any, error) {
 	e.report(ctx, c)
 	change := &patching.Change{Before: c.before, Content: c.content}
-	target := c.content
+	target := c.undo.Apply(c.content)
 	for _, s := range c.shares {
 		target = s.doc.Apply(target)
 	}
-	change.Theirs = patching.Between(c.content, target)
+	change.Theirs = patching.Merged(c.undo.Unseen(c.content), patching.Between(c.content, target))
 	handled := e.folded(c.content, c.now, change.Theirs)
 	ours, err := e.record(ctx, c, change.Theirs, handled)
 	if err != nil {
 		return nil, nil, err
 	}
-	change.Ours = patching.Merged(ours, c.undo)
+	change.Ours = ours
 	if c.closed() && c.reason == causation.Delete {
 		change.Release = e.Finalizer
 	}
@@ -146,55 +175,6 @@ func (e *Engine) folded(content, then map[string]any, changed patching.Document)
 		delete(out, essence.ConditionsKey)
 	}
 	return out
-}
-
-// refused reports whether the server does not accept what was sent, now and later.
-func refused(err error) bool {
-	_, rejected := errors.AsType[*patching.RejectedError](err)
-	_, contested := errors.AsType[*patching.ContestedError](err)
-	return rejected || contested
-}
-
-// sort finds out whose share the server does not accept, by sending each alone, and takes that back.
-// Those that are accepted are thereby written; the records follow.
-func (e *Engine) sort(ctx context.Context, c *cycle, refusal error) error {
-	refused, seen, content := c.change, c.before, c.content
-	c.change, c.stopped = nil, true
-	if len(c.shares) == 1 {
-		e.withhold(ctx, c, c.shares[0], refusal)
-		c.undo = refused.Undo(c.shares[0].doc, content)
-		c.shares = nil
-		return c.begin(c.before)
-	}
-	c.sorting = &sorting{refused, seen, content}
-	return e.sortRest(ctx, c)
-}
-
-// sortRest goes on where it was interrupted.
-func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
-	for len(c.shares) > 0 {
-		s := c.shares[0]
-		// As if nothing had been written yet: lists are held against what the handler has seen.
-		alone := &patching.Change{Before: c.sorting.seen, Content: s.base, Theirs: s.doc}
-		written, err := e.send(ctx, c, alone)
-		switch {
-		case refused(err):
-			e.withhold(ctx, c, s, err)
-			content := c.sorting.content
-			c.undo = patching.Merged(c.undo, c.sorting.refused.Undo(s.doc, content), alone.Undo(s.doc, content))
-		case err != nil:
-			c.memory.Unwritten = c
-			return fmt.Errorf("writing the object: %w", err)
-		case written != nil:
-			c.now = e.folded(s.base, c.now, s.doc)
-			if err := c.begin(written); err != nil {
-				return err
-			}
-		}
-		c.shares = slices.Delete(c.shares, 0, 1)
-	}
-	c.sorting = nil
-	return c.begin(c.before)
 }
 
 // nested puts values below a path of fields.

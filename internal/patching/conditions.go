@@ -51,21 +51,18 @@ func typesOf(list any) []string {
 // mergedConditions makes of a list of conditions what one change has made of another one.
 func mergedConditions(was, wanted, is []any) []any {
 	out := slices.Clone(is)
-	at := func(list []any, kind any) int {
-		return slices.IndexFunc(list, func(item any) bool { return item.(map[string]any)["type"] == kind })
-	}
 	for _, item := range was {
 		kind := item.(map[string]any)["type"]
-		if at(wanted, kind) < 0 {
+		if indexOf(wanted, kind) < 0 {
 			out = slices.DeleteFunc(out, func(one any) bool { return one.(map[string]any)["type"] == kind })
 		}
 	}
 	for _, item := range wanted {
 		kind := item.(map[string]any)["type"]
-		if i := at(was, kind); i >= 0 && diff.Equal(was[i], item) {
+		if i := indexOf(was, kind); i >= 0 && diff.Equal(was[i], item) {
 			continue
 		}
-		if i := at(out, kind); i >= 0 {
+		if i := indexOf(out, kind); i >= 0 {
 			if !isDeclaration(item) {
 				out[i] = item
 			}
@@ -74,6 +71,11 @@ func mergedConditions(was, wanted, is []any) []any {
 		}
 	}
 	return out
+}
+
+// indexOf finds the condition of a type; -1 if there is none.
+func indexOf(list []any, kind any) int {
+	return slices.IndexFunc(list, func(item any) bool { return item.(map[string]any)["type"] == kind })
 }
 
 // isDeclaration reports whether a condition says nothing but that it is there: what somebody else says is more.

@@ -41,15 +41,9 @@ type Change struct {
 	status client.Object
 }
 
-// Undo returns what takes a part of the change back of which only the status was accepted; the content
-// is that of the object before it.
-func (c *Change) Undo(part Document, content map[string]any) Document {
-	if c.status == nil {
-		return nil
-	}
-	_, status := part.splitStatus()
-	return status.Observed(content)
-}
+// Partly returns the object as it is since a part of a refused change was accepted, that of the status; nil if
+// nothing was.
+func (c *Change) Partly() client.Object { return c.status }
 
 // A Writer sends changes of the objects of one kind.
 type Writer struct {

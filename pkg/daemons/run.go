@@ -2,7 +2,6 @@ package daemons
 
 import (
 	"context"
-	"runtime/debug"
 	"time"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
@@ -57,19 +56,8 @@ func (s *Supervisor) invoke(ctx context.Context, j *job, record progress.Record)
 		}
 		s.finish(j, outcome)
 	}()
-	outcome = attempt(ctx, &j.task, record, began)
-}
-
-// attempt is an attempt of the policy, which catches panics of the function, but not its own.
-func attempt(ctx context.Context, task *Task, record progress.Record, now time.Time) (outcome progress.Outcome) {
-	defer func() {
-		if value := recover(); value != nil {
-			err := &progress.PanicError{Value: value, Stack: debug.Stack()}
-			outcome = progress.Outcome{Err: err, Delay: progress.DefaultBackoff, Attempted: true}
-		}
-	}()
-	return task.Policy.Attempt(ctx, record, now, func(ctx context.Context) error {
-		return task.Run(ctx, record.Attempt())
+	outcome = j.task.Policy.Attempt(ctx, record, began, func(ctx context.Context) error {
+		return j.task.Run(ctx, record.Attempt())
 	})
 }
 

@@ -94,10 +94,13 @@ func (p Policy) Attempt(ctx context.Context, record Record, now time.Time, fn fu
 	}
 	began := time.Now()
 	err := recovered(attempt, fn)
-	if err != nil && errors.Is(ctx.Err(), context.Canceled) && !Expected(err) {
-		return Outcome{Err: err, Interrupted: true}
-	}
-	return p.Outcome(record, now.Add(time.Since(began)), err)
+	ended := now.Add(time.Since(began))
+	return p.guarded(record, ended, func() Outcome {
+		if err != nil && errors.Is(ctx.Err(), context.Canceled) && !Expected(err) {
+			return Outcome{Err: err, Interrupted: true}
+		}
+		return p.judge(record, ended, err)
+	})
 }
 
 func recovered(ctx context.Context, fn func(context.Context) error) (err error) {
@@ -129,8 +132,22 @@ func remembered(record Record) error {
 	return &TemporaryError{Err: errors.New(record.Message)}
 }
 
-// Outcome judges an error, nil included, of an attempt that ended at the given time.
+// Outcome judges an error, nil included, of an attempt that ended at the given time. If BackoffFunc or a method of the
+// error panics, that is the error, and the pause is [DefaultBackoff].
 func (p Policy) Outcome(record Record, now time.Time, err error) Outcome {
+	return p.guarded(record, now, func() Outcome { return p.judge(record, now, err) })
+}
+
+func (p Policy) guarded(record Record, now time.Time, judge func() Outcome) (out Outcome) {
+	defer func() {
+		if value := recover(); value != nil {
+			out = p.again(record, now, &PanicError{Value: value, Stack: debug.Stack()}, DefaultBackoff)
+		}
+	}()
+	return judge()
+}
+
+func (p Policy) judge(record Record, now time.Time, err error) Outcome {
 	said, delay := classify(err)
 	switch {
 	case err == nil:

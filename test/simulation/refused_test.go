@@ -1,0 +1,232 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// tooMuch is a size that the strict server refuses.
+const tooMuch = 5000
+
+// A strict server refuses sizes that are too much; the status of widgets has an endpoint of its own, and no size.
+type strict struct {
+	next      http.RoundTripper
+	meanwhile func() // is called at each refusal, before the answer
+}
+
+func (s *strict) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/widgets/one") {
+		return s.next.RoundTrip(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if !bytes.Contains(body, fmt.Appendf(nil, `"size":%d`, tooMuch)) {
+		return s.next.RoundTrip(r)
+	}
+	if s.meanwhile != nil {
+		s.meanwhile()
+	}
+	const refusal = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"it is too much"}`
+	return &http.Response{
+		StatusCode: http.StatusUnprocessableEntity, Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(refusal)),
+	}, nil
+}
+
+// refuse plays before a strict server, beside somebody who adds a condition at each refusal.
+func refuse(t *testing.T, widgets *kopf.Resource[widget], act func(t *testing.T, s *scene, box *mailbox)) {
+	t.Helper()
+	server, told := &strict{}, &mailbox{}
+	playOn(t, func(config *rest.Config) {
+		told = intercept(config)
+		server.next, config.Transport = config.Transport, server
+	}, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
+		server.meanwhile = func() {
+			obj := s.now(t)
+			meta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: "Theirs", Status: metav1.ConditionTrue, Reason: "R"})
+			must(t, s.users.Status().Update(t.Context(), obj))
+		}
+		act(t, s, told)
+	})
+}
+
+func expectConditions(t *testing.T, s *scene, want ...string) {
+	t.Helper()
+	var got []string
+	for _, c := range s.now(t).Status.Conditions {
+		got = append(got, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the conditions are %q, and not %q", got, want)
+	}
+}
+
+func reasonsOf(box *mailbox) (reasons []string) {
+	box.mu.Lock()
+	defer box.mu.Unlock()
+	for _, one := range box.posted["one"] {
+		reasons = append(reasons, one.Reason+" "+one.Action)
+	}
+	return reasons
+}
+
+// What was accepted of a refused change is taken back (0005), and nothing else: neither what another handler has set, nor
+// what somebody else has.
+func TestOnlyWhatIsRefusedIsTakenBack(t *testing.T) {
+	first := func(_ context.Context, req *kopf.Request[widget]) error {
+		req.Conditions().True("First", "Done", "")
+		req.Conditions().True("Both", "First", "")
+		req.Object.Status.Phase = "first"
+		return nil
+	}
+	second := func(_ context.Context, req *kopf.Request[widget]) error {
+		req.Conditions().True("Second", "Done", "")
+		req.Conditions().False("Both", "Second", "")
+		req.Object.Status.Phase = "second"
+		req.Object.Status.Log = []string{"second"}
+		req.Object.Spec.Size = tooMuch
+		return nil
+	}
+	const patiently = time.Hour
+	for name, widgets := range map[string]*kopf.Resource[widget]{
+		"handlers of a cause": kopf.For(&v1.Widget{}).OnCreate("first", first).OnCreate("second", second, kopf.Backoff(patiently)),
+		"one after the other": kopf.For(&v1.Widget{}).OnCreate("first", first).
+			OnCreate("second", second, kopf.After("first"), kopf.Backoff(patiently)),
+		"level-triggered handlers": kopf.For(&v1.Widget{}).OnReconcile("first", first).
+			OnReconcile("second", second, kopf.Backoff(patiently)),
+		"a timer": kopf.For(&v1.Widget{}).OnCreate("first", first).
+			Timer("second", patiently, second, kopf.InitialDelay(10*time.Second), kopf.Backoff(patiently)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			refuse(t, widgets, func(t *testing.T, s *scene, _ *mailbox) {
+				wait(time.Minute)
+				expectConditions(t, s, "Both=True First", "First=True Done", "Theirs=True R")
+				if got := s.now(t).Status; got.Phase != "first" || len(got.Log) > 0 {
+					t.Errorf("the status is %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// A handler whose changes are refused has failed: that is what its condition and the Events say, each time, and in the end.
+func TestRefusedHandlersAreToldToFail(t *testing.T) {
+	greedy := func(_ context.Context, req *kopf.Request[widget]) error {
+		req.Object.Spec.Size = tooMuch
+		return nil
+	}
+	settings := []kopf.HandlerOption{kopf.ReportsCondition("Synced"), kopf.Backoff(time.Minute), kopf.Retries(3)}
+	for name, widgets := range map[string]*kopf.Resource[widget]{
+		"of a cause":      kopf.For(&v1.Widget{}, kopf.WithConditions("Synced")).OnCreate("greedy", greedy, settings...),
+		"level-triggered": kopf.For(&v1.Widget{}, kopf.WithConditions("Synced")).OnReconcile("greedy", greedy, settings...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			refuse(t, widgets, func(t *testing.T, s *scene, box *mailbox) {
+				for range 2 {
+					wait(30 * time.Second)
+					expectConditions(t, s, "Synced=False Retrying", "Theirs=True R")
+					wait(30 * time.Second)
+				}
+				wait(2 * time.Minute)
+				expectConditions(t, s, "Synced=False Failed", "Theirs=True R")
+				if got := reasonsOf(box); !slices.Equal(got, []string{"HandlerFailed greedy"}) {
+					t.Errorf("the Events are %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A handler that is given up without having been called says so, too.
+func TestHandlersThatWereNeverCalledHaveFailed(t *testing.T) {
+	attempts := 0
+	widgets := kopf.For(&v1.Widget{}).
+		OnCreate("slow", func(context.Context, *kopf.Request[widget]) error {
+			if attempts++; attempts < 15 {
+				return kopf.Temporary(errors.New("not yet"), time.Minute)
+			}
+			return nil
+		}).
+		OnCreate("late", func(context.Context, *kopf.Request[widget]) error {
+			t.Error("it is called")
+			return nil
+		}, kopf.After("slow"), kopf.Timeout(10*time.Minute), kopf.ReportsCondition("Late"))
+	play(t, widgets, func(t *testing.T, s *scene) {
+		wait(time.Minute)
+		expectConditions(t, s, "Late=Unknown Running")
+		wait(time.Hour)
+		expectConditions(t, s, "Late=False Failed")
+	})
+}
+
+// B-23: a panic of what computes the pause costs nobody an outcome.
+func TestPanicsOfBackoffsAreFailures(t *testing.T) {
+	var calls []string
+	pauses := []time.Duration{time.Second}
+	widgets := kopf.For(&v1.Widget{}).
+		OnCreate("good", func(context.Context, *kopf.Request[widget]) error {
+			calls = append(calls, "good")
+			return nil
+		}).
+		OnCreate("bad", func(_ context.Context, req *kopf.Request[widget]) error {
+			calls = append(calls, fmt.Sprint("bad ", req.Attempt.Number))
+			return errors.New("no luck")
+		}, kopf.BackoffFunc(func(a kopf.Attempt, _ error) time.Duration { return pauses[a.Number] }))
+	play(t, widgets, func(t *testing.T, _ *scene) {
+		wait(90 * time.Second)
+		if want := []string{"good", "bad 0", "bad 1", "bad 2"}; !slices.Equal(calls, want) {
+			t.Errorf("the calls were %q, and not %q", calls, want)
+		}
+	})
+}
+
+// B-31: an object is released, whatever else cannot be written.
+func TestDeletionDoesNotWaitForTheStatus(t *testing.T) {
+	calls := 0
+	widgets := kopf.For(&v1.Widget{}).OnDelete("bye", func(_ context.Context, req *kopf.Request[widget]) error {
+		calls++
+		req.Object.Status.Phase = "gone"
+		return nil
+	}, kopf.ReportsCondition("Gone"))
+	noStatus := func(config *rest.Config) {
+		next := config.Transport
+		config.Transport = transport(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/widgets/one/status") {
+				return nil, errors.New("the line is dead, says the test")
+			}
+			return next.RoundTrip(r)
+		})
+	}
+	playOn(t, noStatus, &v1.Widget{}, widgets, func(t *testing.T, s *scene) {
+		wait(time.Second)
+		must(t, s.users.Delete(t.Context(), s.obj.DeepCopy()))
+		wait(10 * time.Minute)
+		if err := s.users.Get(t.Context(), client.ObjectKeyFromObject(s.obj), s.obj); !apierrors.IsNotFound(err) {
+			t.Errorf("the object is there: %v", err)
+		}
+		if calls != 1 {
+			t.Errorf("the handler was called %d times", calls)
+		}
+	})
+}
