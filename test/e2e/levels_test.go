@@ -146,9 +146,10 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 	It("are tried again with a backoff that nothing shortens (B-11)", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
 		var slow timeline
+		const slowly = 5 * time.Second // longer than the edits take
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnReconcile("default", timed(line, failsUntil[W](&calls{}, "default", 3, errOutOfOrder))).
-			OnReconcile("slow", timed(&slow, failsUntil[W](&calls{}, "slow", 1, errOutOfOrder)), kopf.Backoff(2*time.Second))))
+			OnReconcile("slow", timed(&slow, failsUntil[W](&calls{}, "slow", 1, errOutOfOrder)), kopf.Backoff(slowly))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(slow.times).Should(HaveLen(1))
@@ -156,7 +157,7 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 			edit(ctx, obj, func(w W) { w.Spec.Size = i + 2 })
 		}
 		Eventually(slow.times).Should(HaveLen(2))
-		Expect(slow.gaps()).To(HaveExactElements(atLeast(2 * time.Second)))
+		Expect(slow.gaps()).To(HaveExactElements(atLeast(slowly)))
 		gaps := line.gaps()
 		Expect(len(gaps)).To(BeNumerically(">=", 3))
 		for i, pause := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
