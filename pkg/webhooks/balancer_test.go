@@ -2,11 +2,11 @@ package webhooks_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +29,7 @@ const (
 
 func balance(t *testing.T) *balancer {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", net.JoinHostPort(outerAddress(t), "0"))
 	must(err)
 	b := &balancer{listener: listener}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -52,7 +52,26 @@ func balance(t *testing.T) *balancer {
 	return b
 }
 
-func (b *balancer) port() int { return b.listener.Addr().(*net.TCPAddr).Port }
+// url is where the API server and others find it.
+func (b *balancer) url() string { return "https://" + b.listener.Addr().String() }
+
+// host is the address before the port.
+func (b *balancer) host() string { return b.listener.Addr().(*net.TCPAddr).IP.String() }
+
+// outerAddress is one of this machine by which it is not itself: to what it calls localhost, an API server speaks HTTP/2; to
+// all others, and to Services, it speaks HTTP/1.1.
+func outerAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	must(err)
+	for _, address := range addresses {
+		if n, ok := address.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
+			return n.IP.String()
+		}
+	}
+	t.Log("this machine is in no network: the API server calls it by HTTP/2, unlike Services")
+	return "127.0.0.1"
+}
 
 // add has a replica probed, until it has exited.
 func (b *balancer) add(p *process) {
@@ -107,9 +126,9 @@ func (b *balancer) connect(in net.Conn) {
 	}
 	b.mu.Lock()
 	b.next++
-	port := ready[b.next%len(ready)].setup.Port
+	chosen := ready[b.next%len(ready)].setup
 	b.mu.Unlock()
-	out, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	out, err := net.Dial("tcp", net.JoinHostPort(chosen.Host, strconv.Itoa(chosen.Port)))
 	if err != nil {
 		return
 	}

@@ -42,7 +42,11 @@ func exchangeOf(ctx context.Context) *exchange {
 // handlerFor serves an endpoint. Values are given to the logger once for each review, as far as nobody listens to
 // what controller-runtime itself says of it: they take longer than most handlers. The answer has no Content-Type, as
 // those of controller-runtime have none: API servers take it for JSON whatever it says, and it is a tenth of the time.
-func handlerFor(e *endpoint, logger logr.Logger, patience time.Duration) http.Handler {
+//
+// Endpoints of a Service concern new connections alone: API servers would go on with those that they have, until the server
+// cuts them off, maybe with a review on its way, which nobody sends again. Who is leaving has them closed by the API servers:
+// over HTTP/2, Go makes a GOAWAY of the same header.
+func handlerFor(e *endpoint, logger logr.Logger, patience time.Duration, leaving func() bool) http.Handler {
 	hook := &admission.Webhook{Handler: e, LogConstructor: func(_ logr.Logger, req *admission.Request) logr.Logger {
 		if !logger.V(5).Enabled() {
 			return logger
@@ -53,6 +57,9 @@ func handlerFor(e *endpoint, logger logr.Logger, patience time.Duration) http.Ha
 		x := &exchange{ResponseWriter: w, request: r, log: logger}
 		defer time.AfterFunc(patience, x.cutOff).Stop()
 		defer x.end()
+		if leaving() {
+			w.Header().Set("Connection", "close")
+		}
 		hook.ServeHTTP(x, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 	})
 }

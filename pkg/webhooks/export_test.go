@@ -30,7 +30,7 @@ func ServePatiently(patience time.Duration, scheme *runtime.Scheme, o Options, l
 		if err != nil {
 			return nil, err
 		}
-		mux.Handle(o.prefix()+"/"+n.path, handlerFor(e, logger, patience))
+		mux.Handle(o.prefix()+"/"+n.path, handlerFor(e, logger, patience, func() bool { return false }))
 	}
 	return mux, nil
 }

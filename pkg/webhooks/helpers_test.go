@@ -78,8 +78,11 @@ func mayAny(t *testing.T, user string, what authorizationv1.ResourceAttributes, 
 func nothingLess(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule { return rules }
 
 // servedCA is the certificate in the Secret.
-func servedCA(t testing.TB, ns string) string {
+func servedCA(t testing.TB, ns string) string { return string(secretOf(t, ns).Data[corev1.TLSCertKey]) }
+
+// secretOf is that of the certificates; empty if there is none.
+func secretOf(t testing.TB, ns string) *corev1.Secret {
 	secret := &corev1.Secret{}
 	must(client.IgnoreNotFound(k8s.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "webhook-certificates"}, secret)))
-	return string(secret.Data[corev1.TLSCertKey])
+	return secret
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,10 +23,10 @@ import (
 // that reason alone. A failed call of a webhook fails the test; where the API server itself does not answer for a minute, nothing
 // is learned of webhooks: such calls are counted.
 type load struct {
-	calls, connected, failed, lost atomic.Int64
-	ctx                            context.Context
-	cancel                         context.CancelFunc
-	wait                           sync.WaitGroup
+	calls, connected, posted, failed, lost atomic.Int64
+	ctx                                    context.Context
+	cancel                                 context.CancelFunc
+	wait                                   sync.WaitGroup
 
 	mu sync.Mutex
 	by map[string]int // answers, by whom
@@ -73,7 +74,7 @@ func begin(t *testing.T, ns string) *load {
 
 // connects adds calls with a connection each, as of API servers that have just been started: the one that there is
 // keeps its connection for as long as the bundle and the replica stay.
-func (l *load) connects(t *testing.T, configuration string, port int) {
+func (l *load) connects(t *testing.T, configuration, url string) {
 	l.wait.Go(func() {
 		ticker := time.NewTicker(50 * time.Millisecond)
 		defer ticker.Stop()
@@ -84,7 +85,7 @@ func (l *load) connects(t *testing.T, configuration string, port int) {
 			case <-ticker.C:
 			}
 			l.connected.Add(1)
-			if err := connect(configuration, port); err != nil {
+			if err := connect(configuration, url); err != nil {
 				l.failed.Add(1)
 				t.Errorf("%s, with a new connection: %v", time.Now().Format(time.TimeOnly), err)
 			}
@@ -92,12 +93,41 @@ func (l *load) connects(t *testing.T, configuration string, port int) {
 	})
 }
 
+// posts adds calls over connections that are kept, as API servers keep those to Services: whoever cuts one off while a review is
+// on its way fails that call. The bundle is the one that there is now.
+func (l *load) posts(t *testing.T, configuration, url string) {
+	c := pooled(configuration, 1)
+	for range workers {
+		l.wait.Go(func() {
+			ticker := time.NewTicker(20 * time.Millisecond)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-l.ctx.Done():
+					c.CloseIdleConnections()
+					return
+				case <-ticker.C:
+				}
+				l.posted.Add(1)
+				if err := post(c, url); err != nil {
+					l.failed.Add(1)
+					t.Errorf("%s, over a connection that was kept: %v", time.Now().Format(time.TimeOnly), err)
+				}
+			}
+		})
+	}
+}
+
 // connect does what an API server does that has just read the configuration.
-func connect(configuration string, port int) error {
+func connect(configuration, url string) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(validatingEntries(configuration)[0].ClientConfig.CABundle)
 	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
-	response, err := c.Post(fmt.Sprintf("https://127.0.0.1:%d/v", port), "application/json", strings.NewReader(review()))
+	return post(c, url)
+}
+
+func post(c *http.Client, url string) error {
+	response, err := c.Post(url+"/v", "application/json", strings.NewReader(review()))
 	if err != nil {
 		return err
 	}
@@ -110,6 +140,16 @@ func connect(configuration string, port int) error {
 		return fmt.Errorf("%s: %v", response.Status, answer.Response)
 	}
 	return nil
+}
+
+// answered expects that the API server itself has answered, too: all calls if somebody has taken the time to know; else nearly all, on a
+// machine that is busy with other things.
+func (l *load) answered(g Gomega, when string) {
+	g.Expect(l.failed.Load()).To(BeZero(), when)
+	if *rotationTime >= time.Minute {
+		g.Expect(l.lost.Load()).To(BeZero(), when)
+	}
+	g.Expect(100*l.lost.Load()).To(BeNumerically("<=", l.calls.Load()), when)
 }
 
 // finish waits for the last answers.

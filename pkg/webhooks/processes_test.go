@@ -34,13 +34,17 @@ var rotationTime = flag.Duration("rotation", 10*time.Second, "how long certifica
 // see the next one: a busy machine is slow at both.
 var often = webhooks.SelfManaged{Lifetime: 300 * time.Second, RenewBefore: 294 * time.Second, Settle: 2 * time.Second}
 
+// seldom leaves certificates alone for as long as a test takes.
+var seldom = webhooks.SelfManaged{Lifetime: 300 * time.Second, RenewBefore: 10 * time.Second, Settle: 2 * time.Second}
+
 // childEnv makes this test binary a replica of an operator: a replicaSetup, as JSON.
 const childEnv = "KOPF_WEBHOOKS_CHILD"
 
 type replicaSetup struct {
-	Namespace, Name, URL string
-	Port, Probes         int
-	Drain                time.Duration
+	Namespace, Name, URL, Host string
+	Port, Probes               int
+	Drain                      time.Duration
+	Certificates               webhooks.SelfManaged
 }
 
 // patiently is for machines that are busy with other things.
@@ -58,7 +62,7 @@ func child() int {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: fmt.Sprintf("127.0.0.1:%d", setup.Probes),
-		WebhookServer:          webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: setup.Port}),
+		WebhookServer:          webhook.NewServer(webhook.Options{Host: setup.Host, Port: setup.Port}),
 		LeaderElection:         true, LeaderElectionID: "replicas", LeaderElectionNamespace: setup.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 new(5 * time.Minute), RenewDeadline: new(4 * time.Minute), // on a busy machine, nobody is dead so soon
@@ -67,7 +71,7 @@ func child() int {
 	must(webhooks.New(mgr, webhooks.Options{
 		Name: setup.Name, Configurations: webhooks.Managed, Namespace: setup.Namespace, Namespaces: []string{setup.Namespace},
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &setup.URL},
-		Certificates: often,
+		Certificates: setup.Certificates,
 		Drain:        setup.Drain,
 	}).Add(
 		validate(func(_ context.Context, req *widgetRequest) error {
@@ -141,6 +145,9 @@ func launch(t *testing.T, b *balancer, kubeconfig string, setup replicaSetup) *p
 	return p
 }
 
+// url is that of the replica itself, without the balancer.
+func (p *process) url() string { return fmt.Sprintf("https://%s:%d", p.setup.Host, p.setup.Port) }
+
 func (p *process) hasExited() bool {
 	select {
 	case <-p.exited:
@@ -161,15 +168,15 @@ func (p *process) isReady(c *http.Client) (ready bool, err error) {
 }
 
 // Three replicas, which are processes, under 50 admissions a second with the policy Fail: first their certificates are rotated
-// every few seconds, then they are replaced one after another, the leader among them. No call fails, and each replica is
-// trusted at any time. With -rotation=2m for longer.
+// every few seconds, then they are replaced one after another, the leader among them; and once more while nothing is rotated, so that
+// connections are not given up for that. No call fails, and each replica is trusted at any time. With -rotation=2m for longer.
 func TestReplicas(t *testing.T) {
 	needServer(t)
 	g, ns, b := NewWithT(t), newNamespace(t), balance(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	must(cp.WriteKubeconfig(kubeconfig))
 	setup := replicaSetup{
-		Namespace: ns, Name: ns + ".example.com", URL: fmt.Sprintf("https://127.0.0.1:%d", b.port()),
+		Namespace: ns, Name: ns + ".example.com", URL: b.url(), Host: b.host(), Certificates: often,
 		Drain: 15 * time.Second, // on a busy machine it takes seconds until a connection is there
 	}
 	t.Cleanup(func() {
@@ -189,13 +196,13 @@ func TestReplicas(t *testing.T) {
 	}
 
 	l := begin(t, ns)
-	l.connects(t, setup.Name, b.port())
+	l.connects(t, setup.Name, setup.URL)
 	began, direct, certificates := time.Now(), 0, map[string]bool{}
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for ; time.Since(began) < *rotationTime || len(certificates) < 2 && time.Since(began) < time.Minute; <-ticker.C {
 		for _, p := range replicas {
-			g.Expect(connect(setup.Name, p.setup.Port)).To(Succeed())
+			g.Expect(connect(setup.Name, p.url())).To(Succeed())
 			direct++
 		}
 		certificates[servedCA(t, ns)] = true
@@ -204,30 +211,40 @@ func TestReplicas(t *testing.T) {
 	t.Logf("rotation: %d calls in %s, and %d with connections of their own, %d failed; %d certificates; besides, %d calls straight to each of the replicas in turn",
 		calls, time.Since(began).Round(time.Second), l.connected.Load(), l.failed.Load(), len(certificates), direct)
 	if *rotationTime >= time.Minute { // somebody wants to know
-		g.Expect(l.lost.Load()).To(BeZero())
 		g.Expect(calls).To(BeNumerically(">=", 0.9*perSecond*rotationTime.Seconds()), "the machine was too busy for the load")
 	}
+	l.answered(g, "during the rotation")
 	g.Expect(len(certificates)).To(BeNumerically(">=", max(2, int(*rotationTime/(10*time.Second)))), "they were rotated")
 
-	began, connected := time.Now(), l.connected.Load()
-	before := replicas
-	replicas = nil
-	for _, old := range before {
-		replicas = append(replicas, launch(t, b, kubeconfig, setup))
-		g.Expect(old.Process.Signal(syscall.SIGTERM)).To(Succeed())
-	}
-	for _, old := range before {
-		g.Eventually(old.exited).WithTimeout(2 * time.Minute).Should(BeClosed())
-		g.Expect(old.err).NotTo(HaveOccurred(), "it ends in peace")
-	}
-	_, sofar := l.answers()
-	g.Eventually(func() int { _, n := l.answers(); return n - sofar }).WithTimeout(3*time.Minute).Should(BeNumerically(">", perSecond), "the new ones answer")
-	for _, p := range replicas {
-		g.Expect(connect(setup.Name, p.setup.Port)).To(Succeed())
+	setup.Certificates = seldom
+	for _, when := range []string{"while certificates were rotated", "while they were not"} {
+		began, calls, connected := time.Now(), l.calls.Load(), l.connected.Load()
+		before := replicas
+		replicas = nil
+		for _, old := range before {
+			replicas = append(replicas, launch(t, b, kubeconfig, setup))
+			g.Expect(old.Process.Signal(syscall.SIGTERM)).To(Succeed())
+		}
+		for _, old := range before {
+			g.Eventually(old.exited).WithTimeout(2 * time.Minute).Should(BeClosed())
+			g.Expect(old.err).NotTo(HaveOccurred(), "it ends in peace")
+		}
+		_, sofar := l.answers()
+		g.Eventually(func() int { _, n := l.answers(); return n - sofar }).WithTimeout(3*time.Minute).Should(BeNumerically(">", perSecond), "the new ones answer")
+		for _, p := range replicas {
+			g.Expect(connect(setup.Name, p.url())).To(Succeed())
+		}
+		t.Logf("rolling restart %s: %d calls in %s, %d with connections of their own and %d over connections that were kept, %d failed", when,
+			l.calls.Load()-calls, time.Since(began).Round(time.Second), l.connected.Load()-connected, l.posted.Load(), l.failed.Load())
+		l.answered(g, when)
+		if l.posted.Load() == 0 {
+			g.Eventually(func() []byte { return secretOf(t, ns).Data["next.crt"] }).Should(BeEmpty(), "the last rotation has come to its end")
+			l.posts(t, setup.Name, setup.URL)
+		}
 	}
 	l.finish()
-	t.Logf("rolling restart: %d calls in %s, and %d with connections of their own, %d failed",
-		l.calls.Load()-calls, time.Since(began).Round(time.Second), l.connected.Load()-connected, l.failed.Load())
+	l.answered(g, "at the end")
+	g.Expect(l.posted.Load()).NotTo(BeZero())
 
 	by, total := l.answers()
 	t.Logf("answers: %v", by)

@@ -137,7 +137,7 @@ func (s *Server) register(all []named) (err error) {
 		if err != nil {
 			return err
 		}
-		server.Register(s.options.prefix()+"/"+n.path, handlerFor(e, logger, patience))
+		server.Register(s.options.prefix()+"/"+n.path, handlerFor(e, logger, patience, s.leaving.Load))
 	}
 	return nil
 }

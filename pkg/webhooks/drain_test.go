@@ -1,0 +1,71 @@
+package webhooks_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+// A server that is about to stop has its clients give up the connections that they keep: at the end, nobody sends a review on
+// one that is being cut off.
+func TestConnectionsAreGivenUp(t *testing.T) {
+	for name, version := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits for most of its time
+			g := NewWithT(t)
+			op := start(t, choices{
+				hooks:   []webhooks.Hook{validate(accept)},
+				options: func(o *webhooks.Options) { o.Drain = 10 * time.Second },
+			})
+			c := pooled(op.name, version)
+			defer c.CloseIdleConnections()
+			post := func() (reused bool) {
+				traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+					GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused },
+				})
+				r, err := http.NewRequestWithContext(traced, http.MethodPost,
+					fmt.Sprintf("https://127.0.0.1:%d/hooks/v", op.port), strings.NewReader(review()))
+				must(err)
+				r.Header.Set("Content-Type", "application/json")
+				response, err := c.Do(r)
+				g.Expect(err).NotTo(HaveOccurred())
+				defer response.Body.Close()
+				g.Expect(response.StatusCode).To(Equal(http.StatusOK))
+				g.Expect(response.ProtoMajor).To(Equal(version))
+				_, err = io.Copy(io.Discard, response.Body)
+				g.Expect(err).NotTo(HaveOccurred())
+				return reused
+			}
+			post()
+			g.Expect(post()).To(BeTrue(), "connections are kept")
+			stopped := make(chan error, 1)
+			go func() { stopped <- op.stop() }()
+			g.Eventually(func() error { return op.server.Readyz(nil) }).Should(MatchError(ContainSubstring("about to end")))
+			g.Eventually(func() bool { return post() || post() }).Should(BeFalse(), "none is kept any more")
+			g.Expect(<-stopped).To(Succeed())
+		})
+	}
+}
+
+// pooled is a client that trusts what a configuration trusts now, and keeps its connections, over one version of HTTP: 1 is what
+// API servers use for Services.
+func pooled(configuration string, version int) *http.Client {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(validatingEntries(configuration)[0].ClientConfig.CABundle)
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(version == 1)
+	protocols.SetHTTP2(version == 2)
+	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: protocols, MaxIdleConnsPerHost: workers,
+	}}
+}
