@@ -100,7 +100,7 @@ func TestMistakesOfOptions(t *testing.T) {
 		"Configurations (7)":           {Configurations: 7},
 		"Exit (7)":                     {Exit: 7},
 		"nothing to remove":            {Exit: webhooks.RemoveOnExit},
-		"Drain is 1m":                  {Drain: 60e9},
+		"Drain is 20.000000001s":       {Drain: 20e9 + 1},
 		`"A" is no namespace`:          {Namespaces: []string{"A"}},
 		"the Name is empty":            {Configurations: webhooks.Managed, ClientConfig: url("https://h")},
 		"cannot be that of":            {Configurations: webhooks.Managed, Name: "A_b", ClientConfig: url("https://h")},

@@ -7,11 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
@@ -54,6 +57,29 @@ func TestConnectionsAreGivenUp(t *testing.T) {
 			g.Eventually(func() bool { return post() || post() }).Should(BeFalse(), "none is kept any more")
 			g.Expect(<-stopped).To(Succeed())
 		})
+	}
+}
+
+// A server whose configurations are somebody else's stands behind a Service as well, if it is in a pod; what is run by hand, or in tests,
+// ends at once.
+func TestWhoDrains(t *testing.T) {
+	pod := filepath.Join(t.TempDir(), "namespace")
+	must(os.WriteFile(pod, []byte("ns\n"), 0o600))
+	service := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "s"}}
+	url := admissionregistrationv1.WebhookClientConfig{URL: new("https://h")}
+	for name, c := range map[string]struct {
+		options     webhooks.Options
+		in, outside time.Duration
+	}{
+		"by default":      {webhooks.Options{}, webhooks.DefaultDrain, 0},
+		"with a Service":  {webhooks.Options{ClientConfig: service}, webhooks.DefaultDrain, webhooks.DefaultDrain},
+		"with a URL":      {webhooks.Options{ClientConfig: url}, 0, 0},
+		"as it was asked": {webhooks.Options{ClientConfig: url, Drain: time.Second}, time.Second, time.Second},
+		"never":           {webhooks.Options{ClientConfig: service, Drain: -1}, 0, 0},
+	} {
+		g := NewWithT(t)
+		g.Expect(webhooks.DrainOf(c.options, pod)).To(Equal(c.in), name)
+		g.Expect(webhooks.DrainOf(c.options, pod+"-that-is-not-there")).To(Equal(c.outside), name)
 	}
 }
 

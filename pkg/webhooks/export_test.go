@@ -40,6 +40,7 @@ var (
 	Normalize   = normalize
 	Quote       = quote
 	CheckOf     = func(o Options) error { return o.withDefaults().check() }
+	DrainOf     = func(o Options, namespaceFile string) time.Duration { return o.withDefaultsOf(namespaceFile).Drain }
 	NewRotation = func(lifetime, settle time.Duration, hosts []string) rotation {
 		return rotation{lifetime: lifetime, before: lifetime / 3, settle: settle, hosts: hosts, issue: issue}
 	}

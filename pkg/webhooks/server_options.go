@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// DefaultDrain is how long a server behind a Service goes on after it was told to end.
+// DefaultDrain is how long a server in a pod, or behind a Service, goes on after it was told to end.
 const DefaultDrain = 5 * time.Second
 
 // Options are the choices for a [Server]. The zero value serves the hooks with certificates from files, and leaves
@@ -50,8 +50,9 @@ type Options struct {
 	Namespaces []string
 
 	// Drain is for how long requests are still answered after the operator was told to end and counts as not
-	// ready, until nobody sends any more. It has to be shorter than the manager's GracefulShutdownTimeout. Default:
-	// DefaultDrain behind a Service, none for a URL; negative: none.
+	// ready, until nobody sends any more. It has to be shorter than the manager's GracefulShutdownTimeout, which is also
+	// for what ends afterwards: up to 20 seconds. Default: none if ClientConfig has a URL; else DefaultDrain with
+	// a Service, and in a pod, as configurations that somebody else writes name one. Outside of pods, none. Negative: none.
 	Drain time.Duration
 }
 
@@ -83,15 +84,18 @@ const (
 	kubeSystem       = "kube-system"
 	defaultOwner     = "kopf-webhooks"
 	podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-	maxDrain         = 30 * time.Second
+	maxDrain         = 20 * time.Second
 )
 
 // withDefaults fills in what was left out.
-func (o Options) withDefaults() Options {
+func (o Options) withDefaults() Options { return o.withDefaultsOf(podNamespaceFile) }
+
+// withDefaultsOf is told of the file that a pod has.
+func (o Options) withDefaultsOf(namespaceFile string) Options {
+	text, err := os.ReadFile(namespaceFile)
+	inPod := err == nil
 	if o.Namespace == "" {
-		if text, err := os.ReadFile(podNamespaceFile); err == nil {
-			o.Namespace = strings.TrimSpace(string(text))
-		}
+		o.Namespace = strings.TrimSpace(string(text))
 	}
 	if o.FieldOwner == "" {
 		o.FieldOwner = defaultOwner
@@ -108,9 +112,9 @@ func (o Options) withDefaults() Options {
 			s.Port = new(int32(443))
 		}
 		o.ClientConfig.Service = s
-		if o.Drain == 0 {
-			o.Drain = DefaultDrain
-		}
+	}
+	if o.Drain == 0 && o.ClientConfig.URL == nil && (o.ClientConfig.Service != nil || inPod) {
+		o.Drain = DefaultDrain
 	}
 	o.Drain = max(o.Drain, 0)
 	return o
@@ -129,7 +133,7 @@ func (o Options) check() error {
 		c.addf("Exit is RemoveOnExit, but there is nothing to remove: set Configurations to Managed, or leave Exit out")
 	}
 	if o.Drain > maxDrain {
-		c.addf("Drain is %s: use up to %s, as managers do not wait longer for their end by default", o.Drain, maxDrain)
+		c.addf("Drain is %s: use up to %s, as managers wait 30s for everything by default, and handlers end after the drain", o.Drain, maxDrain)
 	}
 	for _, name := range append([]string{o.Namespace}, o.Namespaces...) {
 		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {
