@@ -88,3 +88,15 @@ func NewKeyring(c client.Client, key client.ObjectKey, r rotation, now func() ti
 }
 
 func (k *keyring) Load(ctx context.Context) error { return k.load(ctx) }
+
+func (k *keyring) Step(ctx context.Context, confirmed []byte) (time.Duration, error) {
+	return k.step(ctx, confirmed)
+}
+
+func (k *keyring) Bundle() []byte {
+	bundle, err := k.bundle()
+	if err != nil {
+		panic(err)
+	}
+	return bundle
+}

@@ -82,11 +82,11 @@ func (k *keyring) advance(ctx context.Context, confirmed []byte) (changed bool, 
 				"secret", k.key, "error", broken.Error())
 		}
 	}
-	if stored.serving == nil {
-		// It was deleted or broken while others still use what was in it.
-		for _, ca := range k.known.trusted {
-			stored.trust(ca)
-		}
+	restored := stored.serving == nil && k.known.serving != nil
+	if restored {
+		// It was deleted or broken while all replicas still use what was in it, which is trusted, other than anything new. To
+		// delete it is to ask for another certificate: that is a rotation like any other.
+		stored.restore(k.known)
 	}
 	bundle, err := encode(stored.trusted)
 	if err != nil {
@@ -97,6 +97,7 @@ func (k *keyring) advance(ctx context.Context, confirmed []byte) (changed bool, 
 	if err != nil {
 		return false, 0, err
 	}
+	changed = changed || restored
 	if changed {
 		if err := k.store(ctx, secret, exists, wanted); err != nil {
 			if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {

@@ -51,6 +51,15 @@ type keychain struct {
 	next    *pair               // what they will use; nil if the other one is good for long
 	trusted []*x509.Certificate // the CAs that the API server has to trust
 	since   time.Time           // when next was seen to be trusted; zero if it was not yet
+	renew   bool                // before the time, as what was stored is lost
+}
+
+// restore makes it what is known of it from before.
+func (k *keychain) restore(known keychain) {
+	k.serving, k.renew = known.serving, true
+	for _, ca := range known.trusted {
+		k.trust(ca)
+	}
 }
 
 // A rotation is how keychains are kept.
@@ -84,7 +93,7 @@ func (r rotation) step(k keychain, now time.Time, confirmed bool) (keychain, boo
 		k.serving, k.next, k.since = fresh, nil, time.Time{}
 		return k, true, 0, nil
 
-	case k.next == nil && (r.untilRenewal(k.serving, now) <= 0 || !k.serving.covers(r.hosts)):
+	case k.next == nil && (k.renew || r.untilRenewal(k.serving, now) <= 0 || !k.serving.covers(r.hosts)):
 		hosts := r.hosts
 		if !k.serving.covers(r.hosts) {
 			// Replicas of another version may need the other names: they shall not take turns.
@@ -95,7 +104,7 @@ func (r rotation) step(k keychain, now time.Time, confirmed bool) (keychain, boo
 			return k, false, 0, err
 		}
 		k.trust(fresh.ca)
-		k.next, k.since = fresh, time.Time{}
+		k.next, k.since, k.renew = fresh, time.Time{}, false
 		return k, true, 0, nil
 
 	case k.next == nil:

@@ -1,12 +1,14 @@
 package webhooks_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -150,4 +152,86 @@ func TestTheSecretIsMadeOnce(t *testing.T) {
 			g.Expect(secret.Data).To(HaveKeyWithValue("other", []byte("kept")))
 		}
 	}
+}
+
+// A Secret that is deleted or broken is no reason to serve what nobody trusts yet: the certificate stays, and the next one has to be
+// trusted first, as in any rotation.
+func TestTheSecretIsLost(t *testing.T) {
+	needServer(t)
+	for name, lose := range map[string]func(*corev1.Secret) error{
+		"deleted": func(s *corev1.Secret) error { return k8s.Delete(t.Context(), s) },
+		"broken": func(s *corev1.Secret) error {
+			s.Data["tls.crt"] = []byte("x")
+			return k8s.Update(t.Context(), s)
+		},
+		"emptied": func(s *corev1.Secret) error {
+			s.Data = map[string][]byte{"tls.crt": {}, "tls.key": {}}
+			return k8s.Update(t.Context(), s)
+		},
+	} {
+		g, ctx, now := NewWithT(t), t.Context(), time.Now()
+		key := client.ObjectKey{Namespace: newNamespace(t), Name: "lost"}
+		ring := webhooks.NewKeyring(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), func() time.Time { return now })
+		served := func() []byte {
+			cert, err := ring.GetCertificate(nil)
+			g.Expect(err).NotTo(HaveOccurred())
+			return cert.Certificate[0]
+		}
+		step := func(confirmed []byte) {
+			_, err := ring.Step(ctx, confirmed)
+			g.Expect(err).NotTo(HaveOccurred(), name)
+		}
+		g.Expect(ring.Load(ctx)).To(Succeed())
+		first, old := served(), ring.Bundle()
+		secret := &corev1.Secret{}
+		g.Expect(k8s.Get(ctx, key, secret)).To(Succeed())
+		g.Expect(lose(secret)).To(Succeed())
+
+		step(old)
+		g.Expect(served()).To(Equal(first), name)
+		stored := &corev1.Secret{}
+		g.Expect(k8s.Get(ctx, key, stored)).To(Succeed())
+		g.Expect(stored.Data["tls.key"]).NotTo(BeEmpty(), name)
+		g.Expect(stored.Data["next.key"]).NotTo(BeEmpty(), name)
+		g.Expect(string(ring.Bundle())).To(HavePrefix(string(old)), name)
+		g.Expect(len(ring.Bundle())).To(BeNumerically(">", len(old)), name)
+		step(old)
+		g.Expect(served()).To(Equal(first), name)
+		step(ring.Bundle()) // now it is trusted
+		now = now.Add(time.Minute)
+		step(ring.Bundle())
+		g.Expect(served()).NotTo(Equal(first), name)
+		second := served()
+		step(ring.Bundle())
+		g.Expect(served()).To(Equal(second), "%s: once", name)
+	}
+}
+
+// The same under traffic: no call fails, also none with a connection of its own.
+func TestTheSecretIsLostUnderLoad(t *testing.T) {
+	t.Parallel() // it waits for most of its time
+	needServer(t)
+	g, port := NewWithT(t), freePort()
+	url := fmt.Sprintf("https://127.0.0.1:%d", port)
+	op := start(t, choices{port: port, hooks: []webhooks.Hook{validate(accept, patiently)}, options: func(o *webhooks.Options) {
+		o.ClientConfig.URL, o.Certificates = &url, seldom
+	}})
+	l := begin(t, op.ns)
+	l.connects(t, op.name, url)
+	for _, lose := range []func(client.Object) error{
+		func(s client.Object) error { return k8s.Delete(t.Context(), s) },
+		func(s client.Object) error {
+			return k8s.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(`{"data":{"tls.crt":"eA=="}}`)))
+		},
+	} {
+		before := servedCA(t, op.ns)
+		g.Expect(lose(secretOf(t, op.ns))).To(Succeed())
+		g.Eventually(func(g Gomega) {
+			g.Expect(secretOf(t, op.ns).Data).NotTo(HaveKey("next.crt"))
+			g.Expect(servedCA(t, op.ns)).NotTo(Or(BeEmpty(), Equal(before)))
+		}).Should(Succeed())
+	}
+	l.finish()
+	l.answered(g, "while the Secret was lost")
+	g.Expect(l.connected.Load()).NotTo(BeZero())
 }
