@@ -84,6 +84,9 @@ func TestMistakesOfSeveralHooks(t *testing.T) {
 	}
 }
 
+// wrapped is a type of one's own that is none of those there are.
+type wrapped struct{ webhooks.Files }
+
 func TestMistakesOfOptions(t *testing.T) {
 	url := func(text string) admissionregistrationv1.WebhookClientConfig {
 		return admissionregistrationv1.WebhookClientConfig{URL: &text}
@@ -122,12 +125,17 @@ func TestMistakesOfOptions(t *testing.T) {
 		"RenewBefore is -1ns":          {Certificates: webhooks.SelfManaged{RenewBefore: -1}},
 		"at least a fiftieth":          {Certificates: webhooks.SelfManaged{Lifetime: 100, RenewBefore: 99}},
 		"no certificate can be made":   {Certificates: webhooks.SelfManaged{Hosts: []string{"*.example.com"}}},
+		"a *webhooks.Files: use":       {Certificates: (*webhooks.Files)(nil)},
+		"a *webhooks.SelfManaged: use": {Certificates: (*webhooks.SelfManaged)(nil)},
+		"webhooks_test.wrapped: use":   {Certificates: wrapped{webhooks.Files{}}},
 		`made for the host ""`:         {Certificates: webhooks.SelfManaged{Hosts: []string{""}}},
 	} {
 		NewWithT(t).Expect(webhooks.CheckOf(options)).To(MatchError(ContainSubstring(want)))
 	}
 	g := NewWithT(t)
 	g.Expect(webhooks.CheckOf(o{})).To(Succeed(), "ADM-24: nothing is managed unless it is asked for")
+	g.Expect(webhooks.CheckOf(o{Certificates: &webhooks.Files{}})).To(Succeed())
+	g.Expect(webhooks.CheckOf(o{Certificates: &webhooks.SelfManaged{}})).To(MatchError(ContainSubstring("nobody tells the API server")))
 	g.Expect(webhooks.CheckOf(o{
 		Configurations: webhooks.Managed, Name: "a.b", Namespace: "ns", ClientConfig: service("", "a"), Certificates: webhooks.SelfManaged{},
 	})).To(Succeed())

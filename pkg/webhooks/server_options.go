@@ -100,8 +100,17 @@ func (o Options) withDefaultsOf(namespaceFile string) Options {
 	if o.FieldOwner == "" {
 		o.FieldOwner = defaultOwner
 	}
-	if o.Certificates == nil {
+	switch c := o.Certificates.(type) {
+	case nil:
 		o.Certificates = Files{}
+	case *Files:
+		if c != nil {
+			o.Certificates = *c
+		}
+	case *SelfManaged:
+		if c != nil {
+			o.Certificates = *c
+		}
 	}
 	if s := o.ClientConfig.Service; s != nil {
 		s = s.DeepCopy()
@@ -147,7 +156,12 @@ func (o Options) check() error {
 			c.addf("ClientConfig is empty: tell the API server where to find the operator, by Service or URL")
 		}
 	}
-	c.addErr(o.Certificates.check(o))
+	switch o.Certificates.(type) {
+	case Files, SelfManaged:
+		c.addErr(o.Certificates.check(o))
+	default:
+		c.addf("Certificates are a %T: use Files{} or SelfManaged{}", o.Certificates)
+	}
 	return errors.Join(c...)
 }
 
