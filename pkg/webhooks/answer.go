@@ -66,11 +66,14 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 	defer cancel()
 	call := newCall(req, e.client, exchange.request)
 	before := object.DeepCopyObject()
-	after, err := e.call(ctx, object, old, call)
-	if err != nil {
-		return refused(e.verdict(ctx, err, req)).WithWarnings(call.warnings...)
-	}
-	patches, err := e.patch(ctx, call, before, after)
+	var patches []jsonpatch.Operation
+	err = guarded(func() error {
+		after, err := e.handle(ctx, object, old, call)
+		if err == nil {
+			patches, err = e.patch(ctx, call, before, after)
+		}
+		return err
+	})
 	if err != nil {
 		return refused(e.verdict(ctx, err, req)).WithWarnings(call.warnings...)
 	}
@@ -136,15 +139,16 @@ func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client
 	return object, old, err
 }
 
-// call calls the handler. A panic is an error, and nothing but an error.
-func (e *endpoint) call(ctx context.Context, object, old client.Object, call *Call) (after client.Object, err error) {
+// guarded calls a function of which a panic is an error, and nothing but an error: the handler, and what is done to an object as
+// it has left it, methods of its own type among it.
+func guarded(fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			admissionmetrics.WebhookPanics.WithLabelValues().Inc()
 			err = &panicked{value: value, stack: debug.Stack()}
 		}
 	}()
-	return e.handle(ctx, object, old, call)
+	return fn()
 }
 
 type panicked struct {

@@ -1,0 +1,91 @@
+package webhooks_test
+
+import (
+	"context"
+	"encoding/json"
+	"math/big"
+	"net/http"
+	"net/netip"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+// An opaque kind has fields of types whose own fields nobody else can see.
+type opaque struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Address           netip.Addr `json:"address,omitzero"`
+	Amount            *big.Int   `json:"amount,omitempty"`
+	Text              fragile    `json:"text,omitempty"`
+}
+
+// fragile is text that has no JSON form if it is "broken".
+type fragile string
+
+func (f fragile) MarshalJSON() ([]byte, error) {
+	if f == "broken" {
+		panic("secret of " + string(f))
+	}
+	return json.Marshal(string(f))
+}
+
+func (o *opaque) DeepCopyObject() runtime.Object {
+	out := *o
+	o.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	if o.Amount != nil {
+		out.Amount = new(big.Int).Set(o.Amount)
+	}
+	return &out
+}
+
+var opaqueGVK = schema.GroupVersionKind{Group: "e2e.example.com", Version: "v1", Kind: "Opaque"}
+
+// judgeOpaque has a handler judge an opaque object.
+func judgeOpaque(t *testing.T, make func(*opaque, string, webhooks.Handler[*opaque], ...webhooks.Option) webhooks.Hook, change func(*opaque)) (string, *metav1.Status, []string, *logbook) {
+	t.Helper()
+	own, log := runtime.NewScheme(), &logbook{}
+	own.AddKnownTypeWithName(opaqueGVK, &opaque{})
+	handler, err := webhooks.Serve(own, webhooks.Options{}, log.logger(),
+		make(&opaque{}, "h", func(_ context.Context, req *webhooks.Request[*opaque]) error {
+			change(req.Object)
+			return nil
+		}))
+	must(err)
+	b := &bench{t: t, handler: handler, log: log}
+	code, got := b.post("/h", review(
+		with("kind", map[string]any{"group": opaqueGVK.Group, "version": opaqueGVK.Version, "kind": opaqueGVK.Kind}),
+		with("object", json.RawMessage(`{"apiVersion":"e2e.example.com/v1","kind":"Opaque","metadata":{"name":"a"},"address":"10.0.0.1","amount":5,"text":"x"}`)),
+	))
+	NewWithT(t).Expect(code).To(Equal(http.StatusOK))
+	return string(got.Response.Patch), got.Response.Result, got.Response.Warnings, log
+}
+
+// Objects with addresses, big numbers and the like can be changed as any others, and are left alone if nothing was changed.
+func TestFieldsThatCannotBeSeen(t *testing.T) {
+	g := NewWithT(t)
+	patch, result, _, _ := judgeOpaque(t, webhooks.Mutating, func(o *opaque) { o.Address = netip.MustParseAddr("10.0.0.2") })
+	g.Expect(patch).To(Equal(`[{"op":"replace","path":"/address","value":"10.0.0.2"}]`), "%v", result)
+	patch, result, _, _ = judgeOpaque(t, webhooks.Mutating, func(o *opaque) { o.Amount.SetInt64(6) })
+	g.Expect(patch).To(Equal(`[{"op":"replace","path":"/amount","value":6}]`), "%v", result)
+	patch, _, _, _ = judgeOpaque(t, webhooks.Mutating, func(*opaque) {})
+	g.Expect(patch).To(BeEmpty())
+	_, _, warnings, _ := judgeOpaque(t, webhooks.Validating, func(*opaque) {})
+	g.Expect(warnings).To(BeEmpty())
+	_, _, warnings, _ = judgeOpaque(t, webhooks.Validating, func(o *opaque) { o.Amount.SetInt64(6) })
+	g.Expect(warnings).To(ConsistOf(ContainSubstring("in vain")))
+}
+
+// What panics while the object is looked at denies as the handler's own panic does: nobody but the log is told.
+func TestPanicsAfterTheHandler(t *testing.T) {
+	g := NewWithT(t)
+	_, result, _, log := judgeOpaque(t, webhooks.Mutating, func(o *opaque) { o.Text = "broken" })
+	g.Expect(result.Code).To(BeEquivalentTo(http.StatusInternalServerError))
+	g.Expect(result.Message).To(And(ContainSubstring(`"h" has failed`), Not(ContainSubstring("secret"))))
+	g.Expect(log.String()).To(ContainSubstring("secret of broken"))
+}
