@@ -42,7 +42,7 @@ func (d *denial) Status() metav1.Status { return d.status }
 // statusOf is what the client is told of an error; false if it is not told what it was. Of several errors
 // joined, a denial goes before what was found invalid, and that before faults.
 func statusOf(err error, gk schema.GroupKind, name string) (metav1.Status, bool) {
-	var found findings
+	found := findings{kind: gk, name: name}
 	found.collect(err)
 	switch {
 	case found.denial != nil:
@@ -58,6 +58,9 @@ func statusOf(err error, gk schema.GroupKind, name string) (metav1.Status, bool)
 
 // findings are the errors within an error that are meant for the client.
 type findings struct {
+	kind schema.GroupKind // of the review's object
+	name string
+
 	denial  *denial
 	invalid *metav1.Status
 	fields  field.ErrorList
@@ -73,9 +76,9 @@ func (f *findings) collect(err error) {
 	case *field.Error:
 		f.fields = append(f.fields, e)
 	case *apierrors.StatusError:
-		// Errors of a client are of this type as well, and say what the operator may or may not do:
-		// only what tells of an invalid object is meant for the user.
-		if f.invalid == nil && apierrors.IsInvalid(e) {
+		// Errors of a client are of this type as well, and say what the operator may or may not do, and what it has written
+		// elsewhere: only what finds the object of the review invalid is meant for the user.
+		if f.invalid == nil && apierrors.IsInvalid(e) && f.concerns(e.ErrStatus.Details) {
 			f.invalid = &e.ErrStatus
 		}
 	case utilerrors.Aggregate:
@@ -89,4 +92,8 @@ func (f *findings) collect(err error) {
 	default:
 		f.collect(errors.Unwrap(err))
 	}
+}
+
+func (f *findings) concerns(d *metav1.StatusDetails) bool {
+	return d != nil && d.Group == f.kind.Group && d.Kind == f.kind.Kind && d.Name == f.name
 }
