@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -34,7 +33,9 @@ func (c *custodian) Start(ctx context.Context) error {
 	if c.keyring != nil {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.keyring.key.Namespace, Name: c.keyring.key.Name}}
 		group.Go(func() error {
-			if err := c.fetch(watching); err != nil {
+			if err := persist(watching, "There are no certificates yet; it will be tried again", func() error {
+				return c.keyring.load(watching)
+			}); err != nil {
 				return err
 			}
 			return watch(watching, c.mgr, secret, func(obj client.Object) {
@@ -55,23 +56,4 @@ func (c *custodian) Start(ctx context.Context) error {
 	<-timer.C
 	cancel()
 	return group.Wait()
-}
-
-// fetch sees to it that there is a certificate. It fails only if the operator lacks permissions.
-func (c *custodian) fetch(ctx context.Context) error {
-	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
-		err := c.keyring.load(ctx)
-		switch {
-		case err == nil:
-			return nil
-		case apierrors.IsForbidden(err):
-			return lacking(err)
-		}
-		log.FromContext(ctx).Error(err, "There are no certificates yet; it will be tried again", "retryAfter", retry.String())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(retry):
-		}
-	}
 }
