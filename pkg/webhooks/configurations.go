@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -22,7 +23,8 @@ type configurations struct {
 	client  client.Client // straight to the API server
 	now     func() time.Time
 
-	last map[hookKind]application
+	last    map[hookKind]application
+	missing map[hookKind][]string // entries that have not been there lately, when they are somebody else's
 }
 
 // An application is what was written.
@@ -36,7 +38,7 @@ type application struct {
 const rivalry = 5 * time.Second
 
 // put sees to it that the configuration of the kind has the entries. It reports whether it has them now;
-// if not, when to try again, zero for as soon as something changes.
+// if not, when to try again at the latest.
 func (c *configurations) put(ctx context.Context, kind hookKind, entries []entry) (complete bool, again time.Duration, err error) {
 	if c.options.Configurations == Unmanaged {
 		return true, 0, nil
@@ -50,7 +52,7 @@ func (c *configurations) put(ctx context.Context, kind hookKind, entries []entry
 	if c.options.Configurations == Injected {
 		return c.inject(ctx, kind, live, exists, entries)
 	}
-	last, written := c.last[kind]
+	_, written := c.last[kind]
 	if len(entries) == 0 {
 		if !exists || !ownedBy(live, c.options.FieldOwner) {
 			return true, 0, nil // never created empty
@@ -60,11 +62,8 @@ func (c *configurations) put(ctx context.Context, kind hookKind, entries []entry
 	if written && exists && c.holds(live, entries) {
 		return true, 0, nil
 	}
-	if same := written && equality.Semantic.DeepEqual(last.entries, entries); same {
-		if since := c.now().Sub(last.at); since < rivalry {
-			return false, rivalry - since, nil
-		}
-		log.FromContext(ctx).Info("Somebody has changed our entries of the webhook configuration", "kind", kind, "configuration", c.options.Name)
+	if pause := c.contested(ctx, kind, entries); pause > 0 {
+		return false, pause, nil
 	}
 	desired := make([]any, len(entries))
 	for i, e := range entries {
@@ -78,6 +77,19 @@ func (c *configurations) put(ctx context.Context, kind hookKind, entries []entry
 	c.last[kind] = application{entries: entries, at: c.now()}
 	log.FromContext(ctx).Info("Webhook configuration written", "kind", kind, "configuration", c.options.Name, "entries", len(entries))
 	return true, 0, nil
+}
+
+// contested reports for how long others have their way: what is to be written was written before, so somebody has changed it.
+func (c *configurations) contested(ctx context.Context, kind hookKind, entries []entry) time.Duration {
+	last, written := c.last[kind]
+	if !written || !equality.Semantic.DeepEqual(last.entries, entries) {
+		return 0
+	}
+	if since := c.now().Sub(last.at); since < rivalry {
+		return rivalry - since
+	}
+	log.FromContext(ctx).Info("Somebody has changed our entries of the webhook configuration", "kind", kind, "configuration", c.options.Name)
+	return 0
 }
 
 // forget makes the next put write in any case.
@@ -118,26 +130,41 @@ func (c *configurations) inject(ctx context.Context, kind hookKind, live client.
 		}
 	}
 	var desired []any
-	complete, stale := true, false
+	var missing []string
+	var present []entry
+	stale := false
 	for _, e := range entries {
 		there, ok := is[e.Name]
 		if !ok {
-			complete = false
-			log.FromContext(ctx).Info("A webhook is not configured: apply the manifests that WriteManifests prints",
-				"handler", e.Name, "configuration", c.options.Name)
+			missing = append(missing, e.Name)
 			continue
 		}
+		present = append(present, e)
 		stale = stale || !equality.Semantic.DeepEqual(there.ClientConfig.CABundle, e.ClientConfig.CABundle)
 		desired = append(desired, map[string]any{
 			"name": e.Name, "clientConfig": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(e.ClientConfig.CABundle)},
 		})
 	}
+	if !slices.Equal(missing, c.missing[kind]) {
+		c.missing[kind] = missing
+		if len(missing) > 0 {
+			log.FromContext(ctx).Info("Webhooks are not configured: apply the manifests that WriteManifests prints",
+				"kind", kind, "handlers", missing, "configuration", c.options.Name)
+		}
+	}
 	if stale {
+		if pause := c.contested(ctx, kind, present); pause > 0 {
+			return false, pause, nil
+		}
 		if _, err := c.apply(ctx, kind, desired); err != nil {
 			return false, 0, err
 		}
+		c.last[kind] = application{entries: present, at: c.now()}
 	}
-	return complete, 0, nil
+	if len(missing) > 0 {
+		return false, lastRetry, nil // they are seen when they come; this is for a watch that is not allowed any more
+	}
+	return true, 0, nil
 }
 
 // clear takes our entries away, and the configuration, too, if it has no others.

@@ -2,10 +2,13 @@ package webhooks_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -130,7 +134,8 @@ func TestInjection(t *testing.T) {
 		o.Configurations = webhooks.Injected
 		options = *o
 	}})
-	g.Consistently(func() []string { return entryNames(op.name) }).Should(BeEmpty())
+	g.Consistently(func() []string { return entryNames(op.name) }).WithTimeout(3 * time.Second).Should(BeEmpty())
+	g.Expect(strings.Count(op.log.String(), "apply the manifests")).To(Equal(1), "told once")
 	objects, err := webhooks.Manifests(scheme, options, hooks...)
 	g.Expect(err).NotTo(HaveOccurred())
 	static := objects[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
@@ -138,6 +143,50 @@ func TestInjection(t *testing.T) {
 	g.Expect(k8s.Create(ctx, static)).To(Succeed())
 	g.Eventually(func() error { return k8s.Create(ctx, widget(op.ns, "a", 1), client.DryRunAll) }).Should(MatchError(ContainSubstring("static")))
 	g.Expect(*validatingEntries(op.name)[0].TimeoutSeconds).To(BeEquivalentTo(7))
+
+	// Somebody else who writes bundles does not make it write at the speed of the API server, and does not win.
+	ours := string(validatingEntries(op.name)[0].ClientConfig.CABundle)
+	rival, _, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	wins := 0
+	for began := time.Now(); time.Since(began) < 3*time.Second; <-time.After(20 * time.Millisecond) {
+		g.Expect(get(t, static)).To(Succeed())
+		if string(static.Webhooks[0].ClientConfig.CABundle) != ours {
+			continue
+		}
+		wins++
+		static.Webhooks[0].ClientConfig.CABundle = rival
+		g.Expect(k8s.Update(ctx, static)).To(Succeed())
+	}
+	g.Expect(wins).To(BeNumerically("<=", 2))
+	g.Eventually(func() string { return string(validatingEntries(op.name)[0].ClientConfig.CABundle) }).Should(Equal(ours))
+}
+
+// ADM-25: an API server that cannot answer for a moment, while the operator becomes the leader, does not end it.
+func TestTheServerIsAwayAtTheStart(t *testing.T) {
+	t.Parallel() // it waits for most of its time
+	needServer(t)
+	g := NewWithT(t)
+	var away atomic.Bool
+	config := rest.CopyConfig(cp.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return noted(func(r *http.Request) (*http.Response, error) {
+			if away.Load() {
+				return nil, errors.New("nobody is here")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	op := prepare(t, choices{config: config, hooks: []webhooks.Hook{validate(accept)}})
+	away.Store(true)
+	wait := sync.WaitGroup{}
+	defer wait.Wait()
+	wait.Go(func() {
+		defer away.Store(false)
+		g.Eventually(op.log.String).Should(ContainSubstring("It is not seen yet"))
+	})
+	op.run(t)
+	op.awaitEntries(t, 1)
 }
 
 // ADM-24: configurations that are somebody else's are neither written nor read: it takes no rights at all.

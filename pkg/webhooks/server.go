@@ -74,7 +74,7 @@ func (s *Server) SetupWithManager() (err error) {
 	steward := &steward{
 		mgr: s.mgr, options: s.options, hooks: all, wake: make(chan struct{}, 1), release: release,
 		serving: func() bool { return s.Readyz(nil) == nil },
-		keeper:  &configurations{options: s.options, client: direct, now: time.Now, last: map[hookKind]application{}},
+		keeper:  &configurations{options: s.options, client: direct, now: time.Now, last: map[hookKind]application{}, missing: map[hookKind][]string{}},
 	}
 	custodian := &custodian{mgr: s.mgr, drain: s.options.Drain, leaving: func() { s.leaving.Store(true) }}
 	switch c := s.options.Certificates.(type) {

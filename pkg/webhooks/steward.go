@@ -141,7 +141,7 @@ func (s *steward) tend(ctx context.Context) (time.Duration, error) {
 		confirmed = bundle
 	}
 	next, err := s.authority.step(ctx, confirmed)
-	if unknown || !complete {
+	if unknown {
 		next = soonest(next, kindInterval)
 	}
 	return soonest(next, pause), err
