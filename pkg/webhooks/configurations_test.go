@@ -3,6 +3,7 @@ package webhooks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -100,6 +101,37 @@ func TestRemovalAtTheEnd(t *testing.T) {
 	g.Expect(apierrors.IsNotFound(get(t, configurations(op.name)[1]))).To(BeTrue())
 }
 
+// At the end, an API server that has not heard of the removal yet finds somebody who answers; and what nobody trusts any more, as its CAs
+// cannot be read, goes as well.
+func TestTheServerOutlivesItsEntries(t *testing.T) {
+	t.Parallel() // it waits for most of its time
+	needServer(t)
+	g, dir := NewWithT(t), filesFor(t)
+	op := start(t, choices{
+		certDir: dir, hooks: []webhooks.Hook{validate(accept)},
+		options: func(o *webhooks.Options) {
+			o.Exit, o.Certificates = webhooks.RemoveOnExit, webhooks.Files{CAFile: filepath.Join(dir, "ca.crt")}
+		},
+	})
+	c := pooled(op.name, 1)
+	defer c.CloseIdleConnections()
+	g.Expect(os.Remove(filepath.Join(dir, "ca.crt"))).To(Succeed())
+	stopped := make(chan error, 1)
+	go func() { stopped <- op.stop() }()
+	for len(entryNames(op.name)) > 0 {
+		select {
+		case err := <-stopped:
+			t.Fatal("it has ended, and left them", err, op.log)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	for began := time.Now(); time.Since(began) < 500*time.Millisecond; {
+		c.CloseIdleConnections()
+		g.Expect(post(c, fmt.Sprintf("https://127.0.0.1:%d/hooks", op.port))).To(Succeed())
+	}
+	g.Expect(<-stopped).To(Succeed())
+}
+
 // ADM-20, ADM-42: a kind that comes later is configured when it comes; with its plural, before it comes.
 func TestKindsThatComeLater(t *testing.T) {
 	t.Parallel() // it waits for most of its time
@@ -193,12 +225,7 @@ func TestTheServerIsAwayAtTheStart(t *testing.T) {
 func TestUnmanaged(t *testing.T) {
 	needServer(t)
 	g := NewWithT(t)
-	dir, ns := t.TempDir(), newNamespace(t)
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	g.Expect(err).NotTo(HaveOccurred())
-	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
-		g.Expect(os.WriteFile(filepath.Join(dir, name), text, 0o600)).To(Succeed())
-	}
+	dir, ns := filesFor(t), newNamespace(t)
 	powerless, requests := impersonate("system:serviceaccount:"+ns+":powerless"), &seen{}
 	powerless.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return noted(func(r *http.Request) (*http.Response, error) {
@@ -222,17 +249,26 @@ type noted func(*http.Request) (*http.Response, error)
 
 func (f noted) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// filesFor is a folder with a certificate for this machine, as somebody else keeps it.
+func filesFor(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	must(err)
+	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate} {
+		must(os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	return dir
+}
+
 // ADM-47, ADM-48, ADM-49: certificates from files; the bundle follows its file.
 func TestFiles(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g := NewWithT(t)
-	dir := t.TempDir()
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	dir := filesFor(t)
+	certificate, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
 	g.Expect(err).NotTo(HaveOccurred())
-	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate} {
-		g.Expect(os.WriteFile(filepath.Join(dir, name), text, 0o600)).To(Succeed())
-	}
 	op := start(t, choices{
 		certDir: dir,
 		hooks:   []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { return webhooks.Deny(0, "", "filed") })},

@@ -41,6 +41,7 @@ const (
 	firstRetry      = time.Second
 	lastRetry       = time.Minute
 	farewell        = 15 * time.Second // for the removal at the end
+	rumour          = time.Second      // until all API servers have heard of the removal, and call no more
 )
 
 // Start runs until the context ends. It fails only at the beginning, if the operator lacks permissions.
@@ -61,7 +62,9 @@ func (s *steward) Start(ctx context.Context) error {
 		if apierrors.IsForbidden(left) {
 			left = lacking(left)
 		}
-		err = errors.Join(err, left)
+		if err = errors.Join(err, left); err == nil {
+			<-time.After(rumour) // the server ends later
+		}
 	}
 	return err
 }
@@ -169,21 +172,23 @@ func (s *steward) entries(bundle []byte) (out map[hookKind][]entry, unknown bool
 
 // retire leaves what is to outlive the operator.
 func (s *steward) retire(ctx context.Context) error {
-	bundle, err := s.authority.bundle()
-	if err != nil {
-		return err
-	}
 	kept := s.hooks[:0:0]
 	for _, n := range s.hooks {
 		if n.settings.persistent {
 			kept = append(kept, n)
 		}
 	}
-	last := *s
-	last.hooks = kept
-	entries, _, err := last.entries(firstOf(s.options.ClientConfig.CABundle, bundle))
-	if err != nil {
-		return err
+	entries := map[hookKind][]entry{}
+	if len(kept) > 0 { // else it takes no bundle, which might not be there
+		bundle, err := s.authority.bundle()
+		if err != nil {
+			return err
+		}
+		last := *s
+		last.hooks = kept
+		if entries, _, err = last.entries(firstOf(s.options.ClientConfig.CABundle, bundle)); err != nil {
+			return err
+		}
 	}
 	var failures []error
 	for _, kind := range []hookKind{validating, mutating} {
