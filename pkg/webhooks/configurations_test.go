@@ -13,13 +13,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -282,6 +288,34 @@ func TestFiles(t *testing.T) {
 	g.Expect(os.WriteFile(filepath.Join(dir, "ca.crt"), append(certificate, other...), 0o600)).To(Succeed())
 	g.Eventually(func() int { return strings.Count(string(validatingEntries(op.name)[0].ClientConfig.CABundle), "BEGIN") }).
 		WithTimeout(time.Minute).Should(Equal(4))
+}
+
+// A replica that never leads gives back what its servers had for themselves.
+func TestClaimsAreGivenBack(t *testing.T) {
+	needServer(t)
+	g, ns := NewWithT(t), newNamespace(t)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "leader"}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)),
+		AcquireTime: new(metav1.NowMicro()), RenewTime: new(metav1.NowMicro()),
+	}}
+	g.Expect(k8s.Create(t.Context(), lease)).To(Succeed())
+	mgr, err := ctrl.NewManager(cp.Config, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
+		WebhookServer:  webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: freePort()}),
+		LeaderElection: true, LeaderElectionID: lease.Name, LeaderElectionNamespace: ns,
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	for i, hooks := range [][]webhooks.Hook{{validate(accept)}, nil} { // one serves, one only looks after entries
+		g.Expect(webhooks.New(mgr, webhooks.Options{
+			Name: fmt.Sprint(ns, i, ".example.com"), Configurations: webhooks.Managed, Namespace: ns, Certificates: webhooks.SelfManaged{},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1/")},
+		}).Add(hooks...).SetupWithManager()).To(Succeed())
+	}
+	g.Expect(webhooks.Claims(mgr)).To(Equal(3))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	g.Expect(mgr.Start(ctx)).To(Succeed())
+	g.Expect(webhooks.Claims(mgr)).To(BeZero())
 }
 
 // What cannot be set up is told at once: a path that is taken, a webhook server of another make.

@@ -12,12 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// A custodian has every replica see the Secret, and keeps the server up for the drain.
+// A custodian has every replica see the Secret, and keeps the server up for the drain. It runs in all replicas, also in those that
+// never lead, and so it gives back the claims.
 type custodian struct {
 	mgr     manager.Manager
 	keyring *keyring // nil: there is none
 	drain   time.Duration
 	leaving func()
+	release func() // of the claims, at the end
 }
 
 // NeedLeaderElection makes it run in all replicas.
@@ -25,6 +27,7 @@ func (*custodian) NeedLeaderElection() bool { return false }
 
 // Start returns when the server may stop: managers stop webhook servers after everything else.
 func (c *custodian) Start(ctx context.Context) error {
+	defer c.release()
 	ctx = log.IntoContext(ctx, c.mgr.GetLogger().WithName("webhooks"))
 	// The Secret is watched for as long as there are requests.
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))

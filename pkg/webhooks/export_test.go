@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -99,4 +100,26 @@ func (k *keyring) Bundle() []byte {
 		panic(err)
 	}
 	return bundle
+}
+
+func (k *keyring) TryBundle() ([]byte, error) { return k.bundle() }
+
+func (k *keyring) See(ctx context.Context, secret *corev1.Secret) { k.see(ctx, secret) }
+
+// Claims counts what servers of a manager have for themselves.
+func Claims(mgr manager.Manager) (n int) {
+	claims.Range(func(key, _ any) bool {
+		switch key := key.(type) {
+		case applied:
+			if key.mgr == mgr {
+				n++
+			}
+		case shown:
+			if key.mgr == mgr {
+				n++
+			}
+		}
+		return true
+	})
+	return n
 }

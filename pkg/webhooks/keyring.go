@@ -105,6 +105,7 @@ func (k *keyring) advance(ctx context.Context, confirmed []byte) (changed bool, 
 			}
 			return false, 0, err
 		}
+		wanted.version = secret.ResourceVersion
 	}
 	k.take(wanted)
 	return changed, next, nil
@@ -153,7 +154,7 @@ func (k *keyring) see(ctx context.Context, secret *corev1.Secret) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if stored.serving != nil {
+	if stored.serving != nil && !stored.older(k.known) {
 		k.take(stored)
 	}
 	k.notify()
@@ -165,9 +166,12 @@ func (k *keyring) take(chain keychain) {
 	k.current.Store(chain.serving.tls)
 }
 
-// bundle is what the API server has to trust.
+// bundle is what the API server has to trust. Entries without one would be called in vain, so it fails until it is known.
 func (k *keyring) bundle() ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.known.serving == nil {
+		return nil, fmt.Errorf("the Secret %s of the certificates has not been read yet", k.key)
+	}
 	return encode(k.known.trusted)
 }

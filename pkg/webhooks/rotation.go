@@ -6,6 +6,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // A pair is a certificate with its CA and its key.
@@ -52,6 +54,13 @@ type keychain struct {
 	trusted []*x509.Certificate // the CAs that the API server has to trust
 	since   time.Time           // when next was seen to be trusted; zero if it was not yet
 	renew   bool                // before the time, as what was stored is lost
+	version string              // of the Secret
+}
+
+// older reports whether it was stored before the other: a watch tells late of what this replica has overwritten itself.
+func (k keychain) older(other keychain) bool {
+	order, err := resourceversion.CompareResourceVersion(k.version, other.version)
+	return err == nil && order < 0
 }
 
 // restore makes it what is known of it from before.

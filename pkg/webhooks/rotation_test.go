@@ -154,6 +154,33 @@ func TestTheSecretIsMadeOnce(t *testing.T) {
 	}
 }
 
+// What a watch tells late does not undo what this replica has written meanwhile; and there is no bundle before there is a Secret.
+func TestLateNewsOfTheSecret(t *testing.T) {
+	needServer(t)
+	g, ctx := NewWithT(t), t.Context()
+	key := client.ObjectKey{Namespace: newNamespace(t), Name: "late"}
+	ring := webhooks.NewKeyring(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), time.Now)
+	_, err := ring.TryBundle()
+	g.Expect(err).To(MatchError(ContainSubstring("has not been read yet")))
+	g.Expect(ring.Load(ctx)).To(Succeed())
+	early := &corev1.Secret{}
+	g.Expect(k8s.Get(ctx, key, early)).To(Succeed())
+	g.Expect(k8s.Delete(ctx, early.DeepCopy())).To(Succeed())
+	before := ring.Bundle()
+	_, err = ring.Step(ctx, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	after := ring.Bundle()
+	g.Expect(after).NotTo(Equal(before))
+	ring.See(ctx, early)
+	g.Expect(ring.Bundle()).To(Equal(after))
+	late := &corev1.Secret{}
+	g.Expect(k8s.Get(ctx, key, late)).To(Succeed())
+	other := webhooks.NewKeyring(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), time.Now)
+	other.See(ctx, early)
+	other.See(ctx, late)
+	g.Expect(other.Bundle()).To(Equal(after), "of another replica")
+}
+
 // A Secret that is deleted or broken is no reason to serve what nobody trusts yet: the certificate stays, and the next one has to be
 // trusted first, as in any rotation.
 func TestTheSecretIsLost(t *testing.T) {

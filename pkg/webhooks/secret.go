@@ -20,6 +20,7 @@ const (
 // readSecret makes the best of what is there: what is broken is absent. The error tells of it.
 func readSecret(secret *corev1.Secret) (k keychain, err error) {
 	data := secret.Data
+	k.version = secret.ResourceVersion
 	k.serving, err = parsePair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if len(data[nextCertKey]) > 0 {
 		var nextErr error

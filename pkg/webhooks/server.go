@@ -72,11 +72,11 @@ func (s *Server) SetupWithManager() (err error) {
 		return err
 	}
 	steward := &steward{
-		mgr: s.mgr, options: s.options, hooks: all, wake: make(chan struct{}, 1), release: release,
+		mgr: s.mgr, options: s.options, hooks: all, wake: make(chan struct{}, 1),
 		serving: func() bool { return s.Readyz(nil) == nil },
 		keeper:  &configurations{options: s.options, client: direct, now: time.Now, last: map[hookKind]application{}, missing: map[hookKind][]string{}},
 	}
-	custodian := &custodian{mgr: s.mgr, drain: s.options.Drain, leaving: func() { s.leaving.Store(true) }}
+	custodian := &custodian{mgr: s.mgr, leaving: func() { s.leaving.Store(true) }, release: release}
 	switch c := s.options.Certificates.(type) {
 	case Files:
 		steward.authority = c
@@ -95,17 +95,18 @@ func (s *Server) SetupWithManager() (err error) {
 		if err := s.register(all); err != nil {
 			return err
 		}
+		custodian.drain = s.options.Drain
 	}
 	if s.options.Configurations != Unmanaged {
 		if err := s.mgr.Add(steward); err != nil {
 			return err
 		}
 	}
-	if len(all) == 0 {
-		return nil
-	}
 	if err := s.mgr.Add(custodian); err != nil {
 		return err
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	return s.mgr.AddReadyzCheck("webhooks", s.Readyz)
 }

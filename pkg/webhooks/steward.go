@@ -31,7 +31,6 @@ type steward struct {
 	authority authority
 	keeper    *configurations
 	serving   func() bool   // the own server answers
-	release   func()        // of the claims, at the end
 	wake      chan struct{} // capacity 1: something may have changed
 }
 
@@ -46,7 +45,6 @@ const (
 
 // Start runs until the context ends. It fails only at the beginning, if the operator lacks permissions.
 func (s *steward) Start(ctx context.Context) error {
-	defer s.release()
 	ctx = log.IntoContext(ctx, s.mgr.GetLogger().WithName("webhooks"))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.run(ctx) })
