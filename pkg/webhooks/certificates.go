@@ -1,13 +1,10 @@
 package webhooks
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -26,13 +23,11 @@ type Certificates interface {
 // CertDir, CertName and KeyName, and sees when they change.
 type Files struct {
 	// CAFile is a file with the CAs that the API server has to trust, often "ca.crt" beside the certificate. It is
-	// read again every 10 seconds. Default: the caBundle is left to others (cert-manager's injector), or to
+	// read again every 10 seconds. CAs that go from it are trusted for 5 more minutes, by the leader that has seen them there, as the
+	// files of replicas change at different times. Default: the caBundle is left to others (cert-manager's injector), or to
 	// the roots that the API server trusts anyway, as for the public URL of a tunnel.
 	CAFile string
 }
-
-// fileInterval is that of controller-runtime for the certificates.
-const fileInterval = 10 * time.Second
 
 func (f Files) check(o Options) error {
 	if f.CAFile != "" && o.Configurations == Unmanaged {
@@ -42,29 +37,6 @@ func (f Files) check(o Options) error {
 		return errors.New("Configurations are Injected, but there is nothing to inject: name the CAs in Files.CAFile")
 	}
 	return nil
-}
-
-// bundle is the content of the CAFile.
-func (f Files) bundle() ([]byte, error) {
-	if f.CAFile == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(f.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("Files.CAFile cannot be read: %w", err)
-	}
-	if _, err := certutil.ParseCertsPEM(text); err != nil {
-		return nil, fmt.Errorf("Files.CAFile %s has no certificates: %w", f.CAFile, err)
-	}
-	return bytes.TrimSpace(text), nil
-}
-
-// step has nothing to do but to look again.
-func (f Files) step(context.Context, []byte) (time.Duration, error) {
-	if f.CAFile == "" {
-		return 0, nil
-	}
-	return fileInterval, nil
 }
 
 // Defaults of [SelfManaged].

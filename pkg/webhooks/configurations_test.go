@@ -290,6 +290,40 @@ func TestFiles(t *testing.T) {
 		WithTimeout(time.Minute).Should(Equal(4))
 }
 
+// ADM-49: replicas get their new files at different times, so an old CA is trusted for some minutes more.
+func TestCAsOfFilesOverlap(t *testing.T) {
+	g, path, now := NewWithT(t), filepath.Join(t.TempDir(), "ca.crt"), time.Now()
+	bundle := webhooks.BundleOf(path, func() time.Time { return now })
+	read := func() string {
+		text, err := bundle()
+		g.Expect(err).NotTo(HaveOccurred())
+		return string(text)
+	}
+	one, err := os.ReadFile(filepath.Join(filesFor(t), "ca.crt"))
+	g.Expect(err).NotTo(HaveOccurred())
+	two, err := os.ReadFile(filepath.Join(filesFor(t), "ca.crt"))
+	g.Expect(err).NotTo(HaveOccurred())
+	first, second := strings.TrimSpace(string(one)), strings.TrimSpace(string(two))
+
+	_, err = bundle()
+	g.Expect(err).To(MatchError(ContainSubstring("cannot be read")))
+	must(os.WriteFile(path, one, 0o600))
+	g.Expect(read()).To(Equal(first))
+	now = now.Add(time.Hour)
+	g.Expect(read()).To(Equal(first))
+	must(os.WriteFile(path, two, 0o600))
+	now = now.Add(10 * time.Second)
+	g.Expect(read()).To(Equal(second + "\n" + first))
+	now = now.Add(4 * time.Minute)
+	g.Expect(read()).To(Equal(second + "\n" + first))
+	must(os.WriteFile(path, []byte("x"), 0o600))
+	_, err = bundle()
+	g.Expect(err).To(MatchError(ContainSubstring("has no certificates")))
+	must(os.WriteFile(path, two, 0o600))
+	now = now.Add(time.Minute)
+	g.Expect(read()).To(Equal(second))
+}
+
 // A replica that never leads gives back what its servers had for themselves.
 func TestClaimsAreGivenBack(t *testing.T) {
 	needServer(t)

@@ -30,8 +30,10 @@
 // a panic is an error. A patch has only what the handler has changed, however little the Go type knows of the
 // object; numbers are not rounded. Faults of handlers are in the log, not in the answers.
 //
-// Entries of others in the configurations are not touched; a configuration is never created empty. A new CA is trusted
-// before its certificate is used, and an old one until it has expired, so a rotation fails no call.
+// Entries of others in the configurations are not touched; a configuration is never created empty. With
+// [SelfManaged] certificates, a new CA is trusted before its certificate is used, and an old one until it has expired, so a rotation fails
+// no call; also when their Secret is lost. Of [Files], CAs that go are trusted for some minutes more; that a new one is there before its certificate
+// is the business of whoever writes the files.
 //
 // # Assumptions
 //

@@ -123,3 +123,8 @@ func Claims(mgr manager.Manager) (n int) {
 	})
 	return n
 }
+
+// BundleOf is what the CAs in a file make of the bundle, each time it is called.
+func BundleOf(path string, now func() time.Time) func() ([]byte, error) {
+	return (&caFile{path: path, now: now}).bundle
+}

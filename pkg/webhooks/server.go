@@ -79,10 +79,10 @@ func (s *Server) SetupWithManager() (err error) {
 	custodian := &custodian{mgr: s.mgr, leaving: func() { s.leaving.Store(true) }, release: release}
 	switch c := s.options.Certificates.(type) {
 	case Files:
-		steward.authority = c
+		steward.authority = &caFile{path: c.CAFile, now: time.Now}
 	case SelfManaged:
 		if len(all) == 0 {
-			steward.authority = Files{} // nothing is served: there is nothing to be trusted
+			steward.authority = &caFile{} // nothing is served: there is nothing to be trusted
 			break
 		}
 		ring := c.keyring(s.options, direct, steward.nudge)
