@@ -54,7 +54,7 @@ func TestConnectionsAreGivenUp(t *testing.T) {
 			stopped := make(chan error, 1)
 			go func() { stopped <- op.stop() }()
 			g.Eventually(func() error { return op.server.Readyz(nil) }).Should(MatchError(ContainSubstring("about to end")))
-			g.Eventually(func() bool { return post() || post() }).Should(BeFalse(), "none is kept any more")
+			g.Eventually(func() []bool { return []bool{post(), post()} }).Should(HaveEach(false), "none is kept any more")
 			g.Expect(<-stopped).To(Succeed())
 		})
 	}

@@ -11,11 +11,13 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -174,6 +176,23 @@ func ExampleSelfManaged() {
 		},
 	}
 	_ = webhooks.New(mgr, options)
+}
+
+// What handlers read is in the cache before the replica is ready.
+func Example_warmCaches() {
+	ctx := context.Background()
+	_ = func() error {
+		informer, err := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		return mgr.AddReadyzCheck("configmaps", func(*http.Request) error {
+			if !informer.HasSynced() {
+				return errors.New("the config maps are not there yet")
+			}
+			return nil
+		})
+	}
 }
 
 // Configurations for those who apply them by themselves.

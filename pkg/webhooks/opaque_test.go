@@ -19,7 +19,7 @@ import (
 // An opaque kind has fields of types whose own fields nobody else can see.
 type opaque struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 	Address           netip.Addr `json:"address,omitzero"`
 	Amount            *big.Int   `json:"amount,omitempty"`
 	Text              fragile    `json:"text,omitempty"`

@@ -98,10 +98,9 @@ func persist(ctx context.Context, message string, try func() error) error {
 			return nil
 		case apierrors.IsForbidden(err):
 			return lacking(err)
-		case ctx.Err() != nil:
-			return nil
+		case ctx.Err() == nil:
+			log.FromContext(ctx).Error(err, message, "retryAfter", retry.String())
 		}
-		log.FromContext(ctx).Error(err, message, "retryAfter", retry.String())
 		select {
 		case <-ctx.Done():
 			return nil
