@@ -28,6 +28,7 @@ BENCHFLAGS ?=
 FUZZTIME ?= 10s
 SIMULATIONS ?= 5000
 SEED ?=
+ROTATION ?= 2m
 
 ##@ To begin with
 
@@ -84,6 +85,10 @@ test-unit: note-race ## Only the tests that need no API server: seconds, once co
 .PHONY: simulate
 simulate: ## Random scenarios in virtual time; SIMULATIONS=20000 for more of them, SEED=17 for this one again with its log
 	go test -timeout 60m ./test/simulation -run '^TestSimulations$$' -simulations=$(SIMULATIONS) $(if $(SEED),-seed=$(SEED) -v)
+
+.PHONY: rotate
+rotate: controlplane note-race ## Admissions on three replicas whose certificates change every few seconds; ROTATION=10m for longer
+	go test $(RACE) -timeout 60m ./pkg/webhooks -run '^TestReplicas$$' -v -rotation=$(ROTATION)
 
 .PHONY: note-race
 note-race:
