@@ -39,7 +39,7 @@ var errUnserved = errors.New("the API server does not serve the kind as it did")
 type api interface {
 	// kind tells how a group serves the kind; nil: it does not.
 	kind(ctx context.Context, group string, namespaced bool) (*kind, error)
-	// follow tells of an object as it is and of all its changes, until the watch ends, or fails.
+	// follow tells of an object as it is and of all its changes, until the watch ends, or fails. Without a watch, it tells nothing.
 	follow(ctx context.Context, k kind, namespace, name string, tell func(look)) error
 	// patch writes to the status, by a merge patch, and returns the object as it is then.
 	patch(ctx context.Context, k kind, namespace, name string, body []byte) (*unstructured.Unstructured, error)
@@ -125,12 +125,6 @@ func (c *Client) follow(ctx context.Context, k kind, namespace, name string, tel
 	if err != nil {
 		return err
 	}
-	if len(list.Items) == 0 {
-		tell(look{})
-	}
-	for i := range list.Items {
-		tell(look{object: &list.Items[i]})
-	}
 	options.ResourceVersion, options.AllowWatchBookmarks = list.GetResourceVersion(), true
 	options.TimeoutSeconds = new(300 + rand.Int64N(300)) // not all watches of a cluster at a time
 	w, err := c.objects(k, namespace).Watch(ctx, options)
@@ -138,6 +132,12 @@ func (c *Client) follow(ctx context.Context, k kind, namespace, name string, tel
 		return err
 	}
 	defer w.Stop()
+	if len(list.Items) == 0 {
+		tell(look{})
+	}
+	for i := range list.Items {
+		tell(look{object: &list.Items[i]})
+	}
 	for event := range w.ResultChan() {
 		object, isObject := event.Object.(*unstructured.Unstructured)
 		switch {

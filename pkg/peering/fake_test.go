@@ -21,18 +21,20 @@ import (
 
 // A fakeServer has peering objects in memory, for tests in virtual time. What it does is also tried on a real one.
 type fakeServer struct {
-	mu       sync.Mutex
-	kinds    map[string]bool // group/plural
-	objects  map[string]*unstructured.Unstructured
-	version  int
-	watchers []*fakeWatcher
-	mute     bool // answers neither to patches nor to questions
-	patches  []fakePatch
-	asked    int                      // what is served
-	drops    bool                     // what it does not know in a status
-	late     map[string]time.Duration // to tell whether a group is served
-	before   func(body string)        // a patch, with the lock
-	fail     func(verb string) error  // of kind, list and patch
+	mu        sync.Mutex
+	kinds     map[string]bool // group/plural
+	objects   map[string]*unstructured.Unstructured
+	version   int
+	watchers  []*fakeWatcher
+	mute      bool // answers neither to patches nor to questions
+	patches   []fakePatch
+	asked     int                      // what is served
+	drops     bool                     // what it does not know in a status
+	hasStatus bool                     // as a subresource, by now
+	outdated  bool                     // is what it says of that
+	late      map[string]time.Duration // to tell whether a group is served
+	before    func(body string)        // a patch, with the lock
+	fail      func(verb string) error  // of kind, list, watch and patch
 }
 
 type fakePatch struct {
@@ -101,6 +103,7 @@ func (s *fakeServer) kind(ctx context.Context, group string, namespaced bool) (*
 	}
 	return &kind{
 		resource: schema.GroupVersionResource{Group: group, Version: v1.Version, Resource: resource}, name: "Peering", namespaced: namespaced,
+		hasStatus: s.hasStatus != s.outdated,
 	}, nil
 }
 
@@ -116,6 +119,10 @@ func (s *fakeServer) follow(ctx context.Context, k kind, namespace, name string,
 		if err == nil {
 			err = errUnserved
 		}
+		return err
+	}
+	if err := s.failing("watch"); err != nil {
+		s.mu.Unlock()
 		return err
 	}
 	w := &fakeWatcher{key: key, looks: make(chan look, 10000)}
@@ -141,10 +148,18 @@ func (s *fakeServer) follow(ctx context.Context, k kind, namespace, name string,
 }
 
 func (s *fakeServer) patch(ctx context.Context, k kind, namespace, name string, body []byte) (*unstructured.Unstructured, error) {
-	return s.patchKey(ctx, keyOf(k, namespace, name), body)
+	return s.patchAs(ctx, k, keyOf(k, namespace, name), body)
 }
 
-func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (result *unstructured.Unstructured, err error) {
+// patchKey is for somebody who knows how the kind is served.
+func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (*unstructured.Unstructured, error) {
+	s.mu.Lock()
+	k := kind{hasStatus: s.hasStatus}
+	s.mu.Unlock()
+	return s.patchAs(ctx, k, key, body)
+}
+
+func (s *fakeServer) patchAs(ctx context.Context, k kind, key string, body []byte) (result *unstructured.Unstructured, err error) {
 	if err := s.answer(ctx); err != nil {
 		return nil, err
 	}
@@ -168,7 +183,7 @@ func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (res
 		s.before(string(body))
 	}
 	object := s.objects[key]
-	if object == nil {
+	if object == nil || k.hasStatus && !s.hasStatus {
 		return nil, apierrors.NewNotFound(resource, key)
 	}
 	var change struct {
@@ -190,7 +205,7 @@ func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (res
 		patched.Object["status"] = status
 	}
 	for identity, value := range change.Status {
-		if s.drops {
+		if s.drops || s.hasStatus && !k.hasStatus {
 			continue
 		}
 		if status[identity] = value; value == nil {
@@ -258,6 +273,13 @@ func (s *fakeServer) status(key string) map[string]any {
 	defer s.mu.Unlock()
 	status, _ := s.objects[key].Object["status"].(map[string]any)
 	return status
+}
+
+// serve has the status be a subresource, or not.
+func (s *fakeServer) serve(hasStatus bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hasStatus = hasStatus
 }
 
 // breakWith has requests fail; nil: no longer.

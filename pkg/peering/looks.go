@@ -2,6 +2,8 @@ package peering
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,8 +28,10 @@ func (m *member) see(ctx context.Context, l look) {
 			m.absent()
 		}
 	case l.object.GetUID() != m.writtenTo && m.writeErr == nil:
+		m.listed = true
 		m.touch(ctx) // it is new: be known there before anything else; the answer is a look as well
 	default:
+		m.listed = true
 		m.judge(ctx, l.object)
 	}
 }
@@ -36,7 +40,7 @@ func (m *member) absent() {
 	if !m.isAbsent {
 		m.log.Info("There is no peering object", "mandatory", m.options.Mandatory)
 	}
-	m.object, m.isAbsent, m.sightings, m.verdict, m.writtenTo = nil, true, Sightings{}, Verdict{}, ""
+	m.object, m.listed, m.isAbsent, m.sightings, m.verdict, m.writtenTo = nil, false, true, Sightings{}, Verdict{}, ""
 	m.tell()
 }
 
@@ -98,6 +102,8 @@ func (m *member) clean(ctx context.Context, now time.Time) {
 	version := m.object.GetResourceVersion()
 	object, err := m.write(ctx, m.requestTimeout(), func() ([]byte, error) { return cleaning(dead, version) })
 	switch {
+	case err == nil && slices.ContainsFunc(dead, func(p Peer) bool { return hasRecord(object, p.Identity) }):
+		m.writeErr = fmt.Errorf("%w: the server has left the records of dead peers where they are", errUnserved)
 	case err == nil:
 		m.cleanAfter = time.Time{}
 		m.log.Info("Removed the records of dead peers", "peers", list(dead))
@@ -153,6 +159,12 @@ func hasRecord(object *unstructured.Unstructured, identity string) bool {
 	status, _ := object.Object["status"].(map[string]any)
 	_, there := status[identity]
 	return there
+}
+
+// says reports whether the record of the identity is the one that was written at that moment.
+func says(object *unstructured.Unstructured, identity string, written time.Time) bool {
+	lastSeen, _, _ := unstructured.NestedString(object.Object, "status", identity, "lastseen")
+	return lastSeen == timestamp(written)
 }
 
 func later(a, b time.Time) time.Time {

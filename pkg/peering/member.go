@@ -30,6 +30,7 @@ type member struct {
 	log   logr.Logger
 
 	object    *unstructured.Unstructured // as last seen
+	listed    bool                       // the object: not only known by an answer
 	isAbsent  bool                       // the object, as far as is known
 	sightings Sightings
 	verdict   Verdict
@@ -136,12 +137,14 @@ func (m *member) touch(ctx context.Context) {
 	}
 	m.writeErr = nil
 	switch {
+	case apierrors.IsNotFound(err) && (m.listed || m.object != nil):
+		// The object may have gone, or the subresource that it is written by. To ask again tells which.
+		err = fmt.Errorf("%w: %w", errUnserved, err)
 	case apierrors.IsNotFound(err):
 		m.due = sent.Add(m.interval())
-		m.absent()
-		return
-	case err == nil && !hasRecord(object, m.self.Identity):
-		err = fmt.Errorf("%w: the server has dropped our record from the status of %s %q; its schema needs "+
+		return // whether there is no object, the watch tells
+	case err == nil && !says(object, m.self.Identity, sent):
+		err = fmt.Errorf("%w: the server has not taken our record into the status of %s %q; its schema needs "+
 			"x-kubernetes-preserve-unknown-fields there", errUnserved, m.k.resource.GroupResource(), m.options.Name)
 	}
 	if err != nil {
@@ -190,7 +193,10 @@ func (m *member) leave(ctx context.Context) {
 	if !m.tried {
 		return
 	}
-	_, err := m.write(context.WithoutCancel(ctx), goodbyeTimeout, func() ([]byte, error) { return removing(m.self.Identity) })
+	object, err := m.write(context.WithoutCancel(ctx), goodbyeTimeout, func() ([]byte, error) { return removing(m.self.Identity) })
+	if err == nil && hasRecord(object, m.self.Identity) {
+		err = errUnserved
+	}
 	if err != nil && m.writtenTo != "" && !apierrors.IsNotFound(err) {
 		m.log.Info("The record of the operator was not removed; the others will notice by its lifetime",
 			"lifetime", m.options.Lifetime.String(), "error", err.Error())

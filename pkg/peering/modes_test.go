@@ -160,7 +160,7 @@ func TestMandatoryInNamespaces(t *testing.T) {
 
 // No permission to write, or to look: paused, not ready, and the rule is told.
 func TestForbidden(t *testing.T) {
-	for _, verb := range []string{"patch", "list"} {
+	for _, verb := range []string{"patch", "list", "watch"} {
 		play(t, func(s *scene) {
 			s.create(defaultKey, nil)
 			s.breakWith(func(v string) error {

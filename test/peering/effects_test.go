@@ -174,11 +174,6 @@ var _ = Describe("Operators", func() {
 		inNamespace := func(m metav1.ObjectMeta, ref rbacv1.RoleRef, who []rbacv1.Subject) client.Object {
 			return &rbacv1.RoleBinding{ObjectMeta: m, RoleRef: ref, Subjects: who}
 		}
-		as := func(user string) *rest.Config {
-			config := rest.CopyConfig(cp.Config)
-			config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-			return config
-		}
 		bind("kopf-peering-cluster", name+"-c", inCluster)
 		bind("kopf-peering-legacy", name+"-c", inCluster) // the group is served here
 		bind("kopf-peering-namespaced", name+"-n", inNamespace)
@@ -273,19 +268,8 @@ var _ = Describe("Operators", func() {
 
 	It("without permissions are paused, and say which rule is missing (SE-14, THR-09)", func(ctx context.Context) {
 		at := cluster(ctx)
-		config := rest.CopyConfig(cp.Config)
-		config.Impersonate = rest.ImpersonationConfig{UserName: at.name, Groups: []string{"system:authenticated"}}
-		grant := func(verbs ...string) {
-			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: at.name + "-" + verbs[0]}, Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{"kopf.dev"}, Resources: []string{"clusterkopfpeerings"}, Verbs: verbs},
-				{APIGroups: []string{"zalando.org"}, Resources: []string{"clusterkopfpeerings", "clusterkopfpeerings/status"}, Verbs: verbs},
-			}}
-			Expect(k8s.Create(ctx, role)).To(Succeed())
-			Expect(k8s.Create(ctx, &rbacv1.ClusterRoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: at.name}},
-			})).To(Succeed())
-		}
+		config := as(at.name)
+		grant := func(verbs ...string) { grant(ctx, at.name, verbs...) }
 		o := operateAs(config, manager.Options{}, peering.Options{Name: at.name, Identity: "o"})
 		const rule = "grant it by a rule with apiGroups: [kopf.dev], resources: [clusterkopfpeerings], verbs: [list, watch, patch]"
 		Eventually(o.is("")).Should(pausedBecause(rule))
@@ -294,6 +278,20 @@ var _ = Describe("Operators", func() {
 		grant("list", "watch")
 		Eventually(o.is("")).Should(pausedBecause("cannot patch resource"))
 		grant("patch")
+		Eventually(o.is("")).Should(works())
+		Expect(o.Readyz(nil)).To(Succeed())
+	}, SpecTimeout(patience))
+
+	It("that may list and not watch are paused, and stay so (SE-14)", func(ctx context.Context) {
+		at := cluster(ctx)
+		config := as(at.name)
+		grant := func(verbs ...string) { grant(ctx, at.name, verbs...) }
+		grant("list", "patch")
+		o := operateAs(config, manager.Options{}, peering.Options{Name: at.name, Identity: "o"})
+		Eventually(o.is("")).Should(pausedBecause("cannot watch resource"))
+		Consistently(o.is("")).WithTimeout(5 * time.Second).Should(pausedBecause("cannot watch resource"))
+		Expect(o.Readyz(nil)).To(MatchError(ContainSubstring("cannot watch resource")))
+		grant("watch")
 		Eventually(o.is("")).Should(works())
 		Expect(o.Readyz(nil)).To(Succeed())
 	}, SpecTimeout(patience))
@@ -328,3 +326,24 @@ var _ = Describe("Operators", func() {
 		automatic.stop()
 	}, SpecTimeout(patience))
 })
+
+// as is the access of a user without permissions, but for those that are granted.
+func as(user string) *rest.Config {
+	config := rest.CopyConfig(cp.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	return config
+}
+
+// grant lets a user do that with peering objects of the cluster.
+func grant(ctx context.Context, user string, verbs ...string) {
+	GinkgoHelper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user + "-" + verbs[0]}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"kopf.dev"}, Resources: []string{"clusterkopfpeerings"}, Verbs: verbs},
+		{APIGroups: []string{"zalando.org"}, Resources: []string{"clusterkopfpeerings", "clusterkopfpeerings/status"}, Verbs: verbs},
+	}}
+	Expect(k8s.Create(ctx, role)).To(Succeed())
+	Expect(k8s.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	})).To(Succeed())
+}
