@@ -26,7 +26,8 @@
 // that start at one moment, one at least sees the other. A peer that writes its record is alive, whatever the clocks say
 // within ten minutes of difference ([MaxSkew]); one that does not is dead after its lifetime. A peer that we could not
 // look at is not taken for dead. An operator that cannot write its record for its lifetime pauses, as the others
-// may take it for dead.
+// may take it for dead; one whose machine has slept meanwhile does so within a second or two of waking, until its next
+// record is written.
 //
 // A sign of life is one write for each lifetime, less five to ten seconds; looks cost none. A record that is not
 // understood is left alone, and in nobody's way. At the end the record is removed, within two seconds.

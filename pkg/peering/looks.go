@@ -87,7 +87,7 @@ func (m *member) lookAtOwn(peers []Peer, now time.Time) {
 		return
 	}
 	// A peer whose clock is wrong takes us for dead, or somebody has removed the record by hand.
-	if soon := later(now, m.written.Add(rewriteAfter)); soon.Before(m.due) {
+	if soon := later(now, m.written.own.Add(rewriteAfter)); soon.Before(m.due) {
 		m.due = soon
 	}
 }
@@ -139,7 +139,7 @@ func (m *member) warnOnce(identity, message string, keysAndValues ...any) {
 func (m *member) tell() {
 	err := m.readErr
 	// As long as the others have a record of ours that is alive, there is time to write the next one.
-	if m.writeErr != nil && !m.isAbsent && (m.writtenTo == "" || time.Since(m.written) >= m.options.Lifetime) {
+	if m.writeErr != nil && !m.isAbsent && (m.writtenTo == "" || m.written.age(m.instant()) >= m.options.Lifetime) {
 		err = m.writeErr
 	}
 	looked := m.isAbsent && m.readErr == nil || m.object != nil && m.object.GetUID() == m.writtenTo

@@ -35,9 +35,9 @@ type member struct {
 	sightings Sightings
 	verdict   Verdict
 
-	tried      bool      // to write a record
+	sent       instant   // of the last record; zero: there was none yet
 	writtenTo  types.UID // the object that has our record
-	written    time.Time // when the record was sent that it has
+	written    instant   // when the record was sent that it has
 	lastSeen   string    // what it says
 	writeErr   error
 	readErr    error
@@ -69,7 +69,7 @@ func (m *member) run(ctx context.Context) error {
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
 	for {
-		alarm.Reset(time.Until(m.next()))
+		alarm.Reset(min(time.Until(m.next()), checkSleep))
 		select {
 		case <-ctx.Done():
 			if !unserved(ctx) {
@@ -82,6 +82,11 @@ func (m *member) run(ctx context.Context) error {
 			}
 			m.see(ctx, l)
 		case <-alarm.C:
+			if m.sent.sleptUntil(m.instant()) {
+				m.writeErr = errSlept
+			} else if time.Now().Before(m.next()) {
+				continue
+			}
 			if m.writeErr != nil {
 				m.tell() // the next try may take a while, and the others may take us for dead by now
 			}
@@ -124,11 +129,11 @@ func (m *member) next() time.Time {
 
 // touch writes the record: a sign of life for the others, and a look for us.
 func (m *member) touch(ctx context.Context) {
-	sent := time.Now()
-	m.tried = true
+	m.sent = m.instant()
+	sent := m.sent.own
 	record := Record{Priority: m.self.Priority, Lifetime: m.options.Lifetime, LastSeen: sent, Candidate: m.self.Candidate}
 	timeout := m.requestTimeout()
-	if left := time.Until(m.written.Add(m.options.Lifetime)); left > 0 {
+	if left := m.options.Lifetime - m.written.age(m.sent); left > 0 {
 		timeout = min(timeout, left) // then it is time to pause
 	}
 	object, err := m.write(ctx, timeout, func() ([]byte, error) { return writing(m.self.Identity, record) })
@@ -151,7 +156,7 @@ func (m *member) touch(ctx context.Context) {
 		m.writeErr = explain(err, m.k)
 		now := time.Now()
 		m.due = now.Add(m.pause.next())
-		if end := m.written.Add(m.options.Lifetime); end.After(now) && end.Before(m.due) {
+		if end := m.written.own.Add(m.options.Lifetime); end.After(now) && end.Before(m.due) {
 			m.due = end
 		}
 		m.log.V(1).Info("The sign of life was not written", "error", m.writeErr.Error())
@@ -159,7 +164,7 @@ func (m *member) touch(ctx context.Context) {
 		return
 	}
 	m.pause.reset()
-	m.writtenTo, m.written, m.lastSeen = object.GetUID(), sent, timestamp(sent)
+	m.writtenTo, m.written, m.lastSeen = object.GetUID(), m.sent, timestamp(sent)
 	m.due = sent.Add(m.interval())
 	if !m.options.Stealth {
 		m.log.V(1).Info("Sign of life", "next", m.due.Sub(sent).String())
@@ -190,7 +195,7 @@ func (m *member) write(ctx context.Context, timeout time.Duration, body func() (
 
 // leave says goodbye. If it is not heard, the record dies by itself.
 func (m *member) leave(ctx context.Context) {
-	if !m.tried {
+	if m.sent == (instant{}) {
 		return
 	}
 	object, err := m.write(context.WithoutCancel(ctx), goodbyeTimeout, func() ([]byte, error) { return removing(m.self.Identity) })

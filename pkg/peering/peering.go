@@ -23,6 +23,7 @@ type Peering struct {
 	recorder events.EventRecorder
 	log      logr.Logger
 	identity func() string
+	wall     func() time.Time
 	looked   chan struct{} // closed after the first look
 
 	// Reports are made one after the other: held while others are told of a transition.
@@ -59,7 +60,7 @@ func newPeering(api api, recorder events.EventRecorder, log logr.Logger, options
 	options = options.withDefaults()
 	p := &Peering{
 		options: options, api: api, recorder: recorder, log: log.WithName("peering").WithValues("peering", options.Name),
-		looked: make(chan struct{}), standings: map[place]standing{}, states: map[string]state{}, announced: map[string]bool{},
+		wall: wallClock, looked: make(chan struct{}), standings: map[place]standing{}, states: map[string]state{}, announced: map[string]bool{},
 		changed: make(chan struct{}), subscribers: map[int]func(Transition){},
 	}
 	p.identity = sync.OnceValue(func() string { // names of hosts may take a while

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,7 @@ type actor struct {
 	events *events.FakeRecorder
 	cancel context.CancelFunc
 	done   chan error
+	slept  atomic.Int64 // nanoseconds: by how much the clock on the wall has gone on alone
 
 	mu          sync.Mutex
 	lines       []string
@@ -68,6 +70,7 @@ func (s *scene) prepare(options Options) *actor {
 		a.lines = append(a.lines, args)
 	}, funcr.Options{Verbosity: 1})
 	a.Peering = newPeering(s.fakeServer, a.events, log, options)
+	a.wall = func() time.Time { return wallClock().Add(time.Duration(a.slept.Load())) }
 	a.Subscribe(func(tr Transition) { a.transitions = append(a.transitions, tr) })
 	return a
 }
