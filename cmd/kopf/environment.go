@@ -19,9 +19,10 @@ var parameters = map[string]string{
 // fromEnvironment has flags that were not given set by variables, such as KOPF_FREEZE_PRIORITY; empty ones do not count.
 func fromEnvironment(cmd *cobra.Command, _ []string) error {
 	var problems []error
+	priority := cmd.Flags().Changed("priority")
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		parameter, known := parameters[flag.Name]
-		if !known || flag.Changed {
+		if !known || flag.Changed || flag.Name == "dev" && priority { // which would count more
 			return
 		}
 		variable := "KOPF_" + strings.ToUpper(cmd.Name()) + "_" + parameter

@@ -160,11 +160,11 @@ func TestCommandsOnAServer(t *testing.T) {
 	}
 
 	// Both lifetimes, --dev, --id and --message; the table.
-	table := mustRun(t, "peers", "freeze", "-t", "1h", "--dev", "--id", "x", "-m", "two\nlines")
+	table := mustRun(t, "peers", "freeze", "-t", "1h", "--dev", "--id", "x", "-m", "two\n\x1b[2Jlines")
 	if rows := strings.Split(strings.TrimSpace(table), "\n"); len(rows) != 3 ||
 		!strings.HasPrefix(rows[0], "PEERING ") || !strings.Contains(rows[1], peering.Whoami()) ||
 		!strings.HasPrefix(rows[2], "clusterkopfpeering.kopf.dev/default ") ||
-		!strings.Contains(strings.Join(strings.Fields(rows[2]), " "), "x 666 3600s ") || !strings.HasSuffix(rows[2], "live    two lines") {
+		!strings.Contains(strings.Join(strings.Fields(rows[2]), " "), "x 666 3600s ") || !strings.HasSuffix(rows[2], `live    two \x1b[2Jlines`) {
 		t.Errorf("%s", table)
 	}
 
@@ -200,6 +200,14 @@ func TestCommandsOnAServer(t *testing.T) {
 			mustRun(t, append([]string{"peers", "freeze"}, strings.Fields(args)...)...)
 			if diff := cmp.Diff([]string{"team-a y " + want, "team-b y " + want}, y()); diff != "" {
 				t.Errorf("CLI-01: %s: %s", args, diff)
+			}
+		}
+		// A flag counts more than the variable of another one.
+		t.Setenv("KOPF_FREEZE_DEV", "true")
+		for args, want := range map[string]string{"": "666 30 why", "-p 5": "5 30 why"} {
+			mustRun(t, append([]string{"peers", "freeze"}, strings.Fields(args)...)...)
+			if diff := cmp.Diff([]string{"team-a y " + want, "team-b y " + want}, y()); diff != "" {
+				t.Errorf("CLI-01: KOPF_FREEZE_DEV: %s: %s", args, diff)
 			}
 		}
 		mustRun(t, "peers", "resume")

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -73,6 +75,9 @@ func (o output) write(w io.Writer, value any, rows func() [][]string) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, cells := range rows() {
+		for i := range cells {
+			cells[i] = oneLine(cells[i])
+		}
 		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) // Flush tells the error
 	}
 	return t.Flush()
@@ -111,11 +116,22 @@ func peerRows(all []shown) [][]string {
 			if p.Priority != nil {
 				priority, lifetime = fmt.Sprint(*p.Priority), fmt.Sprintf("%ds", *p.Lifetime)
 			}
-			rows = append(rows, []string{name, object.Namespace, oneLine(p.Identity), priority, lifetime, p.LastSeen, p.State, oneLine(p.Message)})
+			rows = append(rows, []string{name, object.Namespace, p.Identity, priority, lifetime, p.LastSeen, p.State, p.Message})
 		}
 	}
 	return rows
 }
 
-// oneLine keeps what somebody else has written from breaking the table.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// oneLine keeps what somebody else has written from breaking the table, and from giving orders to the terminal.
+func oneLine(text string) string {
+	var line strings.Builder
+	for _, r := range strings.Join(strings.Fields(text), " ") {
+		if unicode.IsPrint(r) {
+			line.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		line.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return line.String()
+}

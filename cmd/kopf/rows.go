@@ -51,7 +51,7 @@ func (h handlerRecord) text(now time.Time) string {
 	}
 	text += fmt.Sprintf(" (%s, attempts %d)", h.Cause, h.Attempts)
 	if h.Message != "" {
-		text += " " + oneLine(h.Message)
+		text += " " + h.Message
 	}
 	return text
 }
@@ -66,7 +66,7 @@ func changeRows(changes []change) [][]string {
 		}
 		switch {
 		case c.Error != "":
-			then = oneLine(c.Error)
+			then = c.Error
 		case c.Goes:
 			then = "goes: it is being deleted"
 		}
