@@ -86,6 +86,7 @@ func TestObjectsOnAServer(t *testing.T) {
 	t.Run("rehearsal", func(t *testing.T) { rehearsal(t, k8s, cp.Config) })
 	t.Run("release", func(t *testing.T) { releases(t, k8s) })
 	t.Run("somebody else", func(t *testing.T) { somebodyElse(t, cp.Config) })
+	t.Run("a namesake", func(t *testing.T) { namesake(t, cp.Config) })
 	t.Run("pages", func(t *testing.T) { pages(t, k8s) })
 	t.Run("places of one's own", func(t *testing.T) { ownPlaces(t, k8s) })
 }
@@ -312,6 +313,35 @@ func somebodyElse(t *testing.T, config *rest.Config) {
 		must(t, direct.Patch(t.Context(), sample(name, nil), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 		must(t, direct.Delete(t.Context(), sample(name, nil)))
 	}
+}
+
+// An object that was replaced meanwhile by one of its name was not meant.
+func namesake(t *testing.T, config *rest.Config) {
+	direct, err := client.NewWithWatch(config, client.Options{})
+	must(t, err)
+	obj := sample("twice", map[string]string{baseline: handled})
+	must(t, direct.Create(t.Context(), obj))
+	replaced := false
+	c := interceptor.NewClient(direct, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if !replaced {
+				replaced = true
+				must(t, c.Patch(ctx, sample("twice", nil), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+				must(t, c.Delete(ctx, sample("twice", nil)))
+				must(t, c.Create(ctx, sample("twice", map[string]string{baseline: handled})))
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	})
+	r := release{place: place{finalizer: defaultFinalizer, prefix: "kopf.zalando.org"}, yes: true}
+	done, err := r.object(t.Context(), c, obj.DeepCopy())
+	must(t, err)
+	left := read(t, direct, "twice")
+	if done != nil || !slices.Contains(left.GetFinalizers(), framework.DefaultFinalizer) || len(left.GetAnnotations()) == 0 {
+		t.Errorf("%+v, %v", done, left)
+	}
+	must(t, direct.Patch(t.Context(), sample("twice", nil), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	must(t, direct.Delete(t.Context(), sample("twice", nil)))
 }
 
 // All objects are found, however many there are, and one that fails does not keep the others.

@@ -44,8 +44,13 @@ func (r *release) object(ctx context.Context, c client.Client, obj *unstructured
 			return err
 		}
 		// Somebody else has written it meanwhile: what is to be taken off is looked up anew.
+		uid := obj.GetUID()
 		if getErr := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); getErr != nil {
 			return getErr
+		}
+		if obj.GetUID() != uid { // a namesake, which nobody has chosen
+			done = nil
+			return nil
 		}
 		if done = r.plan(obj); done == nil {
 			return nil
