@@ -50,7 +50,7 @@ type Options struct {
 	// Tie is what equal priorities mean. Default: [PauseAll].
 	Tie Tie
 	// LeaderElection says whether peering is for the leader only. Default: true, so that replicas that stand by are
-	// no peers.
+	// no peers. It is for reconcilers behind a [Gate]; an operator of package kopf goes by its manager and ignores it.
 	LeaderElection *bool
 }
 

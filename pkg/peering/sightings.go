@@ -12,7 +12,8 @@ import (
 type Peer struct {
 	Identity string
 	Record
-	// Since is when we have seen the record first as it is now: by our clock, which no other clock has to agree with.
+	// Since is when we have seen the record first as it is now: by our clock, which no other clock has to agree with. A
+	// [Client] looks once, so from it this is the moment of that look.
 	Since time.Time
 }
 
@@ -32,7 +33,8 @@ func (p Peer) Deadline() time.Time {
 }
 
 // Dead reports whether the deadline has passed, or is now. "now" has to be a moment at which the record was looked at:
-// not to have seen a change because one has not looked proves nothing.
+// not to have seen a change because one has not looked proves nothing. Of peers that a [Client] has listed, it tells only
+// those that were dead long ago ([MaxSkew]); [Record.Expired] tells all of them, as far as clocks agree.
 func (p Peer) Dead(now time.Time) bool { return !now.Before(p.Deadline()) }
 
 // An Unreadable record is one that could not be understood, and is left as it is.

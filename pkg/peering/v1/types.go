@@ -32,7 +32,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 }
 
 // Records are what operators tell of themselves, by their identities. They are raw: what cannot be read is to
-// survive. Read them with peering.Decode.
+// survive. Each value is the JSON of a peering.Record.
 type Records map[string]apiextensionsv1.JSON
 
 // ClusterKopfPeering is where operators meet that serve the whole cluster.
