@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
 )
 
 // EMB-03, EMB-04, EMB-05.
@@ -35,6 +37,20 @@ func embedded(e *example) {
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("green: customers\n"))
 	customers.delete()
 	e.stop()
+
+	// Without a team there is no operator, not one of all teams either, until it is asked for one.
+	orders.create()
+	var err error
+	e.operator, err = program.Start(e.file, []string{"-listen=" + address, "-teams="}, "KUBECONFIG="+e.kubeconfig)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Eventually(func() (string, error) { return fetch(teams) }).Should(BeEmpty())
+	e.Expect(ask(http.MethodPut, teams+"/green")).To(Equal(http.StatusNoContent))
+	customers.create()
+	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("green: customers\n"))
+	e.Expect(e.count(`Booked`, `"orders"`)()).To(Equal(1), "the first time")
+	customers.delete()
+	e.stop()
+	orders.delete()
 }
 
 func ask(method, address string) (int, error) {

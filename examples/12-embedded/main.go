@@ -25,7 +25,8 @@ func main() {
 	// Signals are the program's: the library does not look for them.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *listen, strings.Split(*first, ",")); err != nil {
+	teams := strings.FieldsFunc(*first, func(r rune) bool { return r == ',' }) // none in an empty text; Split has one without a name
+	if err := run(ctx, *listen, teams); err != nil {
 		ctrl.Log.Error(err, "The program has failed")
 		os.Exit(1)
 	}
