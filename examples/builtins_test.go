@@ -31,6 +31,16 @@ func builtins(e *example) {
 	e.Eventually(policy.field("spec", "policyTypes")).Should(Equal([]any{"Ingress"}))
 	e.Expect(vault.get("metadata", "annotations")).To(BeNil())
 
+	// A namespace that goes gets no policy any more. It stays here, as nobody empties it.
+	e.Expect(e.client.Delete(e.t.Context(), vault.is.DeepCopy())).To(Succeed())
+	policy.delete()
+	safe := object{e, vault.is.DeepCopy()}
+	safe.is.SetName("safe")
+	safe.create()
+	policy.is.SetNamespace("safe")
+	e.Eventually(policy.field("metadata", "ownerReferences")).Should(HaveLen(1))
+	e.silent("being terminated")
+
 	e.silent(`"name": "unwatched"`)
 	e.Expect(e.sample("unwatched").get("metadata", "annotations")).To(BeNil())
 	once.delete()

@@ -1,8 +1,11 @@
 package examples
 
 import (
+	"time"
+
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -48,7 +51,17 @@ func children(e *example) {
 	e.Expect(password.get("metadata", "resourceVersion")).To(Equal(kept))
 	e.silent("forbidden")
 	e.Expect(orders.get("metadata", "finalizers")).To(BeNil())
-	for _, one := range []object{orders, password, deployment, service} {
+
+	// While it goes, as somebody holds it, nothing is made anew.
+	orders.patch(`{"metadata":{"finalizers":["example.com/hold"]}}`)
+	e.Expect(e.client.Delete(e.t.Context(), orders.is.DeepCopy())).To(Succeed())
+	deployment.delete()
+	e.Consistently(func() bool {
+		_, err := deployment.now()
+		return apierrors.IsNotFound(err)
+	}).WithTimeout(time.Second).Should(BeTrue(), "it has come again")
+	orders.patch(`{"metadata":{"finalizers":null}}`)
+	for _, one := range []object{password, service} {
 		one.delete()
 	}
 }

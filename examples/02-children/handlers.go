@@ -57,6 +57,9 @@ func abroad(_ context.Context, req *Request) error {
 
 // server says what there is to be, each time. What does not differ from that is not written.
 func server(ctx context.Context, req *Request) error {
+	if req.Object.GetDeletionTimestamp() != nil {
+		return nil // the children go as well
+	}
 	labels := map[string]string{"database": req.Object.GetName()}
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: children.Name(req.Object, "server")},

@@ -30,7 +30,7 @@ var errBusy = errors.New("the mail server is busy")
 // mailboxes has the handlers: a function of what they need, so that a test can give them something else.
 func mailboxes(server Server) *kopf.Resource[*v1.Mailbox] {
 	return kopf.For(&v1.Mailbox{}).
-		OnCreate("open", open(server)).
+		On("open", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, open(server)). // an edit mends one that was refused
 		OnField("resize", "spec.quota", resize(server), kopf.Backoff(10*time.Second)).
 		OnDelete("close", func(ctx context.Context, req *Request) error { return server.Close(ctx, req.Object.Name) })
 }
@@ -74,7 +74,9 @@ func (m *memory) Open(_ context.Context, name string, quota int) (string, error)
 		m.busy--
 		return "", errBusy
 	}
-	m.quotas[name] = quota
+	if _, ok := m.quotas[name]; !ok {
+		m.quotas[name] = quota
+	}
 	return name + "@example.com", nil
 }
 

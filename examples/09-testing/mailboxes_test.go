@@ -110,6 +110,22 @@ func TestItIsOpenedInTheEnd(t *testing.T) {
 	})
 }
 
+// What was refused is opened when it is corrected.
+func TestARefusedMailboxCanBeMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, server, box := NewWithT(t), mailServer(), orders(0)
+		cluster := kopftest.Memory(t, kopftest.Types(newScheme()), kopftest.Objects(box))
+		operator := cluster.Run(t, mailboxes(server))
+		operator.RunUntilQuiet(t)
+		g.Expect(server.quotas).To(BeEmpty())
+		kopftest.Edit(t, cluster, box, func(box *v1.Mailbox) { box.Spec.Quota = 100 })
+		operator.RunUntilQuiet(t)
+		cluster.Get(t, box)
+		g.Expect(box.Status.Address).To(Equal("orders@example.com"))
+		g.Expect(server.quotas).To(HaveKeyWithValue("orders", 100))
+	})
+}
+
 // Crashes, conflicts, lost answers, shutdowns: whatever happens, it ends the same.
 func TestTheHandlersAreSturdy(t *testing.T) {
 	kopftest.Check(t, func() kopftest.Trial {

@@ -68,6 +68,9 @@ func announce(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
 
 // isolate sees to it that nobody from outside reaches the pods of a namespace.
 func isolate(ctx context.Context, req *kopf.Request[*corev1.Namespace]) error {
+	if req.Object.DeletionTimestamp != nil {
+		return nil // nothing can be created there any more
+	}
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Name, Name: "isolated"}}
 	done, err := controllerutil.CreateOrUpdate(ctx, req.Client, policy, func() error {
 		policy.Spec = networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}

@@ -96,6 +96,9 @@ func farewell(ctx context.Context, _ *Request) error {
 
 // addressBook keeps a config map for those who use the cluster.
 func addressBook(ctx context.Context, req *Request) error {
+	if req.Object.DeletionTimestamp != nil {
+		return nil // it goes as well
+	}
 	book := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Namespace, Name: req.Object.Name + "-address"}}
 	done, err := controllerutil.CreateOrUpdate(ctx, req.Client, book, func() error {
 		book.Data = map[string]string{"address": req.Object.Status.Address}
