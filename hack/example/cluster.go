@@ -72,6 +72,9 @@ func (g *stage) takeCluster() error {
 		return err
 	}
 	g.access = files
+	if g.context != "" {
+		g.access = g.pinned() // in the files, another one is the current one
+	}
 	server := config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server
 	g.screen.Say(fmt.Sprintf("The cluster is that of kubectl, as you have asked for: %s, the context %q in %s.\n"+
 		"What is created there stays when this ends: see \"Clean up\" in examples/%s/README.md.", server, config.CurrentContext, files, g.name))

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -60,22 +59,6 @@ func (p *play) ends() {
 	p.Eventually(p.ended).Should(Receive(BeNil()), "that is the regular end")
 }
 
-// ports are flags of those examples that would take the same ones, were they run at the same time.
-func ports(t *testing.T) map[string][]string {
-	free := func() string {
-		listener, err := net.Listen("tcp", "localhost:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer listener.Close()
-		return listener.Addr().String()
-	}
-	served := []string{"-metrics-bind-address=" + free(), "-health-probe-bind-address=" + free()}
-	_, port, _ := strings.Cut(free(), ":")
-	return map[string][]string{"13-hooks": served, "17-admission": {"-port=" + port}, "99-all-at-once": append(served, "-port="+port),
-		"12-embedded": {"-listen=" + free()}, "kubebuilder": {"-health-probe-bind-address=" + free()}}
-}
-
 // onKubectls starts a control plane that is that of kubectl for the test.
 func onKubectls(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
@@ -106,10 +89,13 @@ func TestEveryExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := ports(t)
 	for _, e := range all {
 		t.Run(e.Name, func(t *testing.T) {
-			p := begin(t, choice{name: e.Name, cluster: kubeconfig, args: args[e.Name]})
+			args, err := otherPorts(e.Name) // these are right then, and other tests may take the usual ones
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := begin(t, choice{name: e.Name, cluster: kubeconfig, args: args})
 			p.says(regexp.QuoteMeta("The cluster is that of kubectl, as you have asked for: " + strings.TrimSuffix(cp.Config.Host, "/")))
 			p.says("Starting workers")
 			p.says("The sample .* is created|The sample .* is there already")

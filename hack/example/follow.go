@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -22,8 +21,11 @@ func (g *stage) explain() error {
 		g.screen.Say("  " + line)
 	}
 	if g.cp != nil {
-		g.screen.Say(fmt.Sprintf("\nThe same operator once more, beside this one, in another terminal at the top of the repository:\n\n"+
-			"  make example NAME=%s CLUSTER=kubeconfig KUBECONFIG=%s ARGS=\"%s\"", g.name, g.access, strings.Join(g.args, " ")))
+		command, err := g.onceMore()
+		if err != nil {
+			return err
+		}
+		g.screen.Say("\nThe same operator once more, beside this one, in another terminal at the top of the repository:\n\n  " + command)
 	}
 	if g.input != nil {
 		g.screen.Say("\nEnter stops the operator, and another Enter builds it anew and starts it: to see what it misses, or what you have changed.")
@@ -45,7 +47,14 @@ func (g *stage) follow(ctx context.Context) error {
 			if err := g.look(); err != nil {
 				return err
 			}
-		case <-typed:
+		case _, more := <-typed:
+			if !more {
+				g.input, typed = nil, nil // an operator that ends by itself ends it all from now on
+				if g.operator == nil {
+					return fmt.Errorf("%w, or was stopped, and nobody is there to start it again", errEnded)
+				}
+				continue
+			}
 			if err := g.toggle(ctx); err != nil {
 				return err
 			}
@@ -93,13 +102,14 @@ func (g *stage) toggle(ctx context.Context) error {
 	return nil
 }
 
-// typed tells of each Enter. When there is no more input, there are no more of them.
+// typed tells of each Enter. It is closed when there is no more input.
 func (g *stage) typed() <-chan struct{} {
 	if g.input == nil {
 		return nil
 	}
 	enters := make(chan struct{})
 	go func() {
+		defer close(enters)
 		for lines := bufio.NewScanner(g.input); lines.Scan(); {
 			enters <- struct{}{}
 		}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
+	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
+)
+
+// An operator that ends by itself ends it all if nobody can press Enter: there is no keyboard, or no longer one.
+func TestNobodyStartsItAgain(t *testing.T) {
+	for name, input := range map[string]io.Reader{"none": nil, "/dev/null": strings.NewReader("")} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			operator, err := program.Start("/bin/sh", []string{"-c", "exit 3"})
+			g.Expect(err).NotTo(HaveOccurred())
+			s := &stage{choice: choice{input: input}, operator: operator, screen: screen.Plain(gbytes.NewBuffer())}
+			g.Expect(s.follow(t.Context())).To(MatchError(errEnded))
+		})
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// What is printed is what a shell and make give to the operator in the end.
+func TestArgumentsAreQuoted(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(quoted([]string{"-backup=0 30 3 * * *"})).To(Equal(`"'-backup=0 30 3 * * *'"`))
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("there is no make")
+	}
+	args := []string{"-dev", "-backup=0 30 3 * * *", "", "it's", `a "b" \ c`, "$HOME `pwd` #;&|", "ä"}
+	file := filepath.Join(t.TempDir(), "Makefile")
+	g.Expect(exec.CommandContext(t.Context(), "sh", "-c", `printf 'all:\n\t@printf "%%s\\n" $(ARGS)\n' > "$0"`, file).Run()).To(Succeed())
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", "make -s -f "+file+" ARGS="+quoted(args)).CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred(), string(out))
+	g.Expect(string(out)).To(Equal(strings.Join(args, "\n") + "\n"))
+}
+
+// Those that serve something get ports of their own, so that a second one does not fail.
+func TestTheSameOperatorOnceMore(t *testing.T) {
+	for name, flags := range map[string]string{
+		"01-minimal": `$`, "12-embedded": ` ARGS="-listen=\S+:\d+"$`, "17-admission": ` ARGS="-port=\d+"$`,
+		"13-hooks":       ` ARGS="-metrics-bind-address=0 -health-probe-bind-address=0"$`,
+		"kubebuilder":    ` ARGS="-metrics-bind-address=0 -health-probe-bind-address=0"$`,
+		"99-all-at-once": ` ARGS="-metrics-bind-address=0 -health-probe-bind-address=0 -port=\d+"$`,
+	} {
+		g := &stage{choice: choice{name: name}, access: "/tmp/file"}
+		command, err := g.onceMore()
+		if err != nil {
+			t.Fatal(err)
+		}
+		NewWithT(t).Expect(command).To(MatchRegexp("^make example NAME=" + name + " CLUSTER=kubeconfig KUBECONFIG=/tmp/file" + flags))
+	}
+}
