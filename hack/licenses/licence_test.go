@@ -36,3 +36,16 @@ func TestFiles(t *testing.T) {
 	g.Expect(os.WriteFile(filepath.Join(folder, "LICENSE.md"), []byte("Mozilla Public License 2.0"), 0o600)).To(Succeed())
 	g.Expect(module{folder: folder}.licences()).To(Equal([]string{"MPL-2.0"}))
 }
+
+// A file that is fine does not make up for another one.
+func TestSeveralLicences(t *testing.T) {
+	g := NewWithT(t)
+	folder := t.TempDir()
+	for name, text := range map[string]string{"LICENSE": "Apache License Version 2.0, January 2004", "LICENSE.other": "GNU GENERAL PUBLIC LICENSE ... TERMS AND CONDITIONS"} {
+		g.Expect(os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600)).To(Succeed())
+	}
+	found, err := module{folder: folder}.licences()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(notAllowed(found)).To(Equal([]string{"GPL"}))
+	g.Expect(notAllowed([]string{"Apache-2.0", "MIT"})).To(BeEmpty())
+}
