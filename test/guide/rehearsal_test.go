@@ -29,7 +29,7 @@ import (
 var databaseKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Database"}
 
 // MIG-01: a reader rehearses, as docs/coming-from-kopf.md says, on objects that an operator in Python has left in the middle of
-// its work, sees what the page shows, lets the operator of the page take over, and releases the objects at the end.
+// its work, sees what the page shows, and lets the operator of the page take over. In the end nothing is left to do.
 func TestTakingOver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
