@@ -1,0 +1,133 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+func conditionsOf(obj widget) (all []string) {
+	for _, c := range obj.Status.Conditions {
+		all = append(all, c.Type+"="+string(c.Status))
+	}
+	return all
+}
+
+// The own write of a watched condition is not taken for one that the server has dropped.
+func TestOnConditionKnowsWhatItWas(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	widgets := kopf.For(&v1.Widget{}).
+		OnCreate("c", func(_ context.Context, req *kopf.Request[widget]) error {
+			req.Conditions().False("Ready", "No", "")
+			return nil
+		}).
+		OnUpdate("u", func(_ context.Context, req *kopf.Request[widget]) error {
+			req.Conditions().True("Ready", "Yes", "")
+			return nil
+		}).
+		OnCondition("t", "Ready", func(_ context.Context, req *kopf.Request[widget]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			old, now := req.Field()
+			seen = append(seen, sprint(old)+" to "+sprint(now))
+			return nil
+		})
+	play(t, widgets, func(t *testing.T, s *scene) {
+		wait(10 * time.Second)
+		s.patch(t, `{"spec":{"size":2}}`)
+		wait(10 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []string{"<nil> to False", "False to True"}; !slices.Equal(seen, want) {
+			t.Errorf("the transitions were %q, want %q", seen, want)
+		}
+	})
+}
+
+// A handler that was skipped, as the one before it has failed, is not Running for ever.
+func TestReportsOfSkippedHandlers(t *testing.T) {
+	widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("First", "Second")).
+		OnCreate("first", func(_ context.Context, req *kopf.Request[widget]) error {
+			if req.Attempt.Number == 0 {
+				return kopf.Temporary(errors.New("not yet"), time.Second)
+			}
+			return kopf.Permanent(errors.New("no"))
+		}, kopf.ReportsCondition("First")).
+		OnCreate("second", func(context.Context, *kopf.Request[widget]) error { return nil },
+			kopf.After("first"), kopf.ReportsCondition("Second"))
+	play(t, widgets, func(t *testing.T, s *scene) {
+		wait(time.Minute)
+		if got := conditionsOf(s.now(t)); !slices.Equal(got, []string{"First=False", "Second=False"}) {
+			t.Errorf("the conditions are %v", got)
+		}
+	})
+}
+
+// Only conditions, no handlers: written once, and nothing afterwards.
+func TestConditionsWithoutHandlersAreQuiet(t *testing.T) {
+	for name, widgets := range map[string]*kopf.Resource[widget]{
+		"timer": kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Timer("t", time.Minute, func(_ context.Context, req *kopf.Request[widget]) error {
+			req.Conditions().True("A", "Fine", "")
+			return nil
+		}),
+		"level": kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).OnReconcile("t", func(context.Context, *kopf.Request[widget]) error { return nil }, kopf.ReportsCondition("A")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, widgets, func(t *testing.T, s *scene) {
+				wait(10 * time.Second)
+				first := s.now(t)
+				wait(10 * time.Minute)
+				last := s.now(t)
+				if first.ResourceVersion != last.ResourceVersion || !slices.Contains(conditionsOf(last), "Ready=True") {
+					t.Errorf("from version %s to %s: %v", first.ResourceVersion, last.ResourceVersion, conditionsOf(last))
+				}
+				s.patch(t, `{"spec":{"size":2}}`)
+				wait(10 * time.Minute)
+				t.Logf("%+v", s.now(t).Status.Conditions)
+			})
+		})
+	}
+}
+
+// B-60: that a declared condition is Unknown is not written over what somebody else has said meanwhile.
+func TestDeclaredConditionsDoNotOverwrite(t *testing.T) {
+	widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("A")).OnCreate("c", func(context.Context, *kopf.Request[widget]) error {
+		wait(2 * time.Second)
+		return nil
+	})
+	play(t, widgets, func(t *testing.T, s *scene) {
+		wait(time.Second)
+		s.patchStatus(t, `{"status":{"conditions":[{"type":"A","status":"True","reason":"R","message":"","lastTransitionTime":"2000-01-01T00:00:00Z"}]}}`)
+		wait(10 * time.Second)
+		if got := conditionsOf(s.now(t)); !slices.Equal(got, []string{"A=True"}) {
+			t.Errorf("the conditions are %v", got)
+		}
+	})
+}
+
+// The same between a daemon, which tells at once, and the first pass, which declares. (It is a race: there are many.)
+func TestDaemonsAreFasterThanDeclarations(t *testing.T) {
+	for range 20 {
+		widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Daemon("d", func(ctx context.Context, req *kopf.Request[widget]) error {
+			req.Conditions().True("A", "Fine", "")
+			if err := req.Flush(ctx); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return nil
+		})
+		play(t, widgets, func(t *testing.T, s *scene) {
+			wait(time.Minute)
+			if got := conditionsOf(s.now(t)); !slices.Contains(got, "Ready=True") {
+				t.Errorf("the conditions are %v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,149 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// B-13: edits of timers during a creation that takes several passes are no updates.
+func TestEditsDuringCreationAreNoUpdates(t *testing.T) {
+	var updates atomic.Int64
+	widgets := kopf.For(&v1.Widget{}).
+		OnCreate("c", func(_ context.Context, req *kopf.Request[widget]) error {
+			if req.Attempt.Number == 0 {
+				return kopf.Temporary(errors.New("not yet"), 5*time.Second)
+			}
+			return nil
+		}).
+		OnUpdate("u", func(_ context.Context, req *kopf.Request[widget]) error {
+			updates.Add(1)
+			t.Logf("update: %v", req.Diff)
+			return nil
+		}).
+		Timer("t", time.Hour, func(_ context.Context, req *kopf.Request[widget]) error {
+			req.Object.Labels = map[string]string{"mine": "yes"}
+			return nil
+		}, kopf.InitialDelay(time.Second))
+	play(t, widgets, func(t *testing.T, _ *scene) {
+		wait(time.Minute)
+		if n := updates.Load(); n != 0 {
+			t.Errorf("the edit of the timer came as %d updates", n)
+		}
+	})
+}
+
+// B-13, B-31: nor those of objects that are too large for a baseline.
+func TestEditsOfLargeObjectsAreNoUpdates(t *testing.T) {
+	var updates atomic.Int64
+	widgets := kopf.For(&v1.Widget{}).
+		OnUpdate("u", func(_ context.Context, req *kopf.Request[widget]) error {
+			updates.Add(1)
+			t.Logf("update: old known: %t, %d items, old labels %v", req.OldKnown(), len(req.Diff), req.Old)
+			return nil
+		}).
+		Timer("t", time.Hour, func(_ context.Context, req *kopf.Request[widget]) error {
+			req.Object.Labels = map[string]string{"mine": "yes"}
+			return nil
+		}, kopf.InitialDelay(10*time.Second))
+	large := &v1.Widget{Spec: v1.WidgetSpec{Size: 1, Color: strings.Repeat("x", 250<<10)}}
+	playOn(t, func(*rest.Config) {}, large, widgets, func(t *testing.T, _ *scene) {
+		wait(time.Minute)
+		if n := updates.Load(); n != 0 {
+			t.Errorf("the edit of the timer came as %d updates", n)
+		}
+	})
+}
+
+// TIM-06: two timers that edit the essence at the same time do not take each other for somebody else.
+func TestIdleIsNotResetByTwoTimers(t *testing.T) {
+	var idle atomic.Int64
+	edit := func(label string) kopf.Handler[widget] {
+		return func(_ context.Context, req *kopf.Request[widget]) error {
+			wait(100 * time.Millisecond) // both are at it
+			if req.Object.Labels == nil {
+				req.Object.Labels = map[string]string{}
+			}
+			req.Object.Labels[label] = strconv.FormatInt(time.Now().UnixNano(), 10)
+			return nil
+		}
+	}
+	widgets := kopf.For(&v1.Widget{}).
+		Timer("a", time.Second, edit("a")).
+		Timer("b", time.Second, edit("b")).
+		Timer("idle", 0, func(context.Context, *kopf.Request[widget]) error {
+			idle.Add(1)
+			return nil
+		}, kopf.Idle(5*time.Second))
+	play(t, widgets, func(t *testing.T, _ *scene) {
+		wait(time.Minute)
+		if idle.Load() == 0 {
+			t.Error("the idle timer was never called, and nobody but timers has edited the object")
+		}
+	})
+}
+
+// B-41: changes of users are noticed also after the answer to an edit was lost, and the worker has seen it before it was
+// repeated.
+func TestTouchesAfterALostAnswer(t *testing.T) {
+	var failing atomic.Int64
+	loss := &losing{}
+	widgets := kopf.For(&v1.Widget{}).
+		OnUpdate("u", func(context.Context, *kopf.Request[widget]) error { return nil }).
+		Timer("edits", time.Hour, func(_ context.Context, req *kopf.Request[widget]) error {
+			loss.armed.Store(true)
+			req.Object.Labels = map[string]string{"mine": "yes"}
+			return nil
+		}, kopf.InitialDelay(5*time.Second)).
+		Timer("fails", time.Minute, func(context.Context, *kopf.Request[widget]) error {
+			failing.Add(1)
+			return kopf.Permanent(errors.New("never"))
+		})
+	alter := func(config *rest.Config) { loss.RoundTripper = config.Transport; config.Transport = loss }
+	playOn(t, alter, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
+		wait(30 * time.Second)
+		if loss.lost.Load() != 1 || failing.Load() != 1 {
+			t.Fatalf("%d answers were lost, and it has failed %d times", loss.lost.Load(), failing.Load())
+		}
+		s.patch(t, `{"spec":{"size":2}}`)
+		wait(30 * time.Second)
+		if failing.Load() != 2 {
+			t.Errorf("B-41: the failed timer was called %d times after a change", failing.Load()-1)
+		}
+	})
+}
+
+// losing loses the answer to one patch of labels.
+type losing struct {
+	http.RoundTripper
+	armed atomic.Bool
+	lost  atomic.Int64
+}
+
+func (l *losing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch {
+		return l.RoundTripper.RoundTrip(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	response, err := l.RoundTripper.RoundTrip(r)
+	if err == nil && bytes.Contains(body, []byte(`"mine"`)) && !bytes.Contains(body, []byte("last-handled")) && l.armed.CompareAndSwap(true, false) && l.lost.CompareAndSwap(0, 1) {
+		return nil, errors.New("the answer is lost")
+	}
+	return response, err
+}

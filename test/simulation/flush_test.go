@@ -1,0 +1,218 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// A Flush does not make us overwrite what others have written meanwhile.
+func TestFlushKeepsConditionsOfOthersDaemon(t *testing.T) {
+	widgets := kopf.For(&v1.Widget{}).Timer("t", time.Hour, func(ctx context.Context, req *kopf.Request[widget]) error {
+		wait(2 * time.Second) // the other one writes
+		req.Conditions().True("Mine", "Begun", "")
+		if err := req.Flush(ctx); err != nil {
+			return err
+		}
+		req.Conditions().True("Also", "Done", "")
+		return nil
+	})
+	play(t, widgets, func(t *testing.T, s *scene) {
+		wait(time.Second)
+		s.patchStatus(t, `{"status":{"conditions":[{"type":"Theirs","status":"True","reason":"R","message":"","lastTransitionTime":"2000-01-01T00:00:00Z"}]}}`)
+		wait(10 * time.Second)
+		if got := conditionsOf(s.now(t)); !slices.Contains(got, "Theirs=True") || !slices.Contains(got, "Also=True") {
+			t.Errorf("the conditions are %v", got)
+		}
+	})
+}
+
+// The same in a handler.
+func TestFlushKeepsConditionsOfOthersHandler(t *testing.T) {
+	widgets := kopf.For(&v1.Widget{}).OnCreate("c", func(ctx context.Context, req *kopf.Request[widget]) error {
+		wait(2 * time.Second)
+		req.Conditions().True("Mine", "Begun", "")
+		if err := req.Flush(ctx); err != nil {
+			return err
+		}
+		return nil
+	})
+	play(t, widgets, func(t *testing.T, s *scene) {
+		wait(time.Second)
+		s.patchStatus(t, `{"status":{"conditions":[{"type":"Theirs","status":"True","reason":"R","message":"","lastTransitionTime":"2000-01-01T00:00:00Z"}]}}`)
+		wait(10 * time.Second)
+		if got := conditionsOf(s.now(t)); !slices.Contains(got, "Theirs=True") || !slices.Contains(got, "Mine=True") {
+			t.Errorf("the conditions are %v", got)
+		}
+	})
+}
+
+// Nor lists that users have edited before it.
+func TestFlushKeepsListsOfOthers(t *testing.T) {
+	widgets := kopf.For(&v1.Widget{}).Timer("t", time.Hour, func(ctx context.Context, req *kopf.Request[widget]) error {
+		wait(2 * time.Second)
+		req.Object.Status.Phase = "Working"
+		if err := req.Flush(ctx); err != nil {
+			return err
+		}
+		req.Object.Spec.Tags = append(req.Object.Spec.Tags, "mine")
+		return nil
+	})
+	play(t, widgets, func(t *testing.T, s *scene) {
+		wait(time.Second)
+		s.patch(t, `{"spec":{"tags":["theirs"]}}`)
+		wait(10 * time.Second)
+		if got := s.now(t).Spec.Tags; !slices.Contains(got, "theirs") || !slices.Contains(got, "mine") {
+			t.Errorf("the tags are %v", got)
+		}
+	})
+}
+
+// What is set back after a Flush is written, too.
+func TestFlushThereAndBack(t *testing.T) {
+	for name, widgets := range map[string]*kopf.Resource[widget]{
+		"timer":   kopf.For(&v1.Widget{}).Timer("t", time.Hour, thereAndBack),
+		"handler": kopf.For(&v1.Widget{}).OnCreate("t", thereAndBack),
+		"level":   kopf.For(&v1.Widget{}).OnReconcile("t", thereAndBack),
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, widgets, func(t *testing.T, s *scene) {
+				wait(10 * time.Second)
+				if got := s.now(t).Status.Phase; got != "" {
+					t.Errorf("the phase is %q, and was taken back", got)
+				}
+			})
+		})
+	}
+}
+
+func thereAndBack(ctx context.Context, req *kopf.Request[widget]) error {
+	was := req.Object.Status.Phase
+	req.Object.Status.Phase = "Working"
+	if err := req.Flush(ctx); err != nil {
+		return err
+	}
+	wait(time.Second)
+	req.Object.Status.Phase = was
+	return nil
+}
+
+// A level-triggered handler is not called again by its own Flush.
+func TestFlushDoesNotCallLevelsAgain(t *testing.T) {
+	var calls atomic.Int64
+	widgets := kopf.For(&v1.Widget{}).OnReconcile("l", func(ctx context.Context, req *kopf.Request[widget]) error {
+		calls.Add(1)
+		req.Object.Status.Phase = "Working"
+		if err := req.Flush(ctx); err != nil {
+			return err
+		}
+		req.Object.Status.Phase = "Done"
+		return nil
+	})
+	play(t, widgets, func(t *testing.T, _ *scene) {
+		wait(time.Minute)
+		if n := calls.Load(); n != 1 {
+			t.Errorf("it was called %d times", n)
+		}
+	})
+}
+
+// B-13: what is watched, and flushed, is no update, as if it were written at the end.
+func TestFlushedFieldsAreNoUpdates(t *testing.T) {
+	for name, flush := range map[string]bool{"at the end": false, "flushed": true} {
+		for kind, add := range map[string]func(*kopf.Resource[widget], kopf.Handler[widget]){
+			"timer": func(r *kopf.Resource[widget], h kopf.Handler[widget]) {
+				r.Timer("t", time.Hour, h, kopf.InitialDelay(10*time.Second))
+			},
+			"handler": func(r *kopf.Resource[widget], h kopf.Handler[widget]) { r.OnUpdate("t", h, kopf.Field("spec.size")) },
+		} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				var calls atomic.Int64
+				widgets := kopf.For(&v1.Widget{}).OnCreate("c", func(context.Context, *kopf.Request[widget]) error { return nil }).OnField("f", "status.phase", func(_ context.Context, req *kopf.Request[widget]) error {
+					calls.Add(1)
+					t.Logf("%s %s %v", time.Now(), req.Reason, req.Diff)
+					return nil
+				})
+				add(widgets, func(ctx context.Context, req *kopf.Request[widget]) error {
+					req.Object.Status.Phase = "Mine"
+					if flush {
+						return req.Flush(ctx)
+					}
+					return nil
+				})
+				play(t, widgets, func(t *testing.T, s *scene) {
+					wait(20 * time.Second)
+					s.patch(t, `{"spec":{"size":2}}`)
+					wait(20 * time.Second)
+					if calls.Load() != 0 {
+						t.Errorf("the own edit has come as %d updates", calls.Load())
+					}
+				})
+			})
+		}
+	}
+}
+
+// Nothing is flushed by abandoned daemons when the operator has ended.
+func TestNothingIsFlushedAfterTheEnd(t *testing.T) {
+	flushed := make(chan error, 1)
+	ended := make(chan struct{})
+	widgets := kopf.For(&v1.Widget{}).Daemon("d", func(_ context.Context, req *kopf.Request[widget]) error {
+		<-ended
+		req.Object.Status.Phase = "late"
+		flushed <- req.Flush(context.Background())
+		return nil
+	}, kopf.CancellationTimeout(time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		ended = make(chan struct{})
+		flushed = make(chan error, 1)
+		config, scheme, users := newWorld(t)
+		obj := makeWidget(t, users, "one")
+		live(t, config, scheme, 10*time.Second, widgets)
+		close(ended)
+		err := <-flushed
+		now := &v1.Widget{}
+		must(t, users.Get(t.Context(), client.ObjectKeyFromObject(obj), now))
+		if err == nil || now.Status.Phase != "" {
+			t.Errorf("it was written after the end: %q (%v)", now.Status.Phase, err)
+		}
+	})
+}
+
+// What a handler says last, after a Flush, is not lost to what is reported about it.
+func TestFlushAndReports(t *testing.T) {
+	widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Created", "Filled")).
+		OnCreate("create", func(_ context.Context, req *kopf.Request[widget]) error {
+			if req.Attempt.Number == 0 {
+				return errors.New("busy")
+			}
+			return nil
+		}, kopf.Backoff(3*time.Second), kopf.ReportsCondition("Created")).
+		OnCreate("fill", func(ctx context.Context, req *kopf.Request[widget]) error {
+			for n := range 3 {
+				req.Conditions().Unknown("Filled", "Copying", fmt.Sprint(n))
+				if err := req.Flush(ctx); err != nil {
+					return err
+				}
+				wait(500 * time.Millisecond)
+			}
+			req.Conditions().True("Filled", "Copied", "3")
+			return nil
+		}, kopf.After("create"))
+	play(t, widgets, func(t *testing.T, s *scene) {
+		wait(30 * time.Second)
+		if got, want := conditionsOf(s.now(t)), []string{"Ready=True", "Created=True", "Filled=True"}; !slices.Equal(got, want) {
+			t.Errorf("the conditions are %v, not %v", got, want)
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package simulation
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// SE-53: a handler that begins when its object is gone already is told so.
+func TestCancelOnDeleteOfObjectsThatAreGone(t *testing.T) {
+	var cause atomic.Value
+	widgets := kopf.For(&v1.Widget{}).
+		OnCreate("quick", func(ctx context.Context, req *kopf.Request[widget]) error {
+			must(t, req.Client.Delete(ctx, req.Object))
+			wait(50 * time.Millisecond)
+			return nil
+		}).
+		OnCreate("long", func(ctx context.Context, _ *kopf.Request[widget]) error {
+			select {
+			case <-ctx.Done():
+				cause.Store("ended")
+			case <-time.After(time.Minute):
+				cause.Store("went on")
+			}
+			return ctx.Err()
+		}, kopf.CancelOnDelete())
+	play(t, widgets, func(t *testing.T, _ *scene) {
+		wait(2 * time.Minute)
+		if got := cause.Load(); got != nil && got != "ended" {
+			t.Errorf("the handler %v", got)
+		}
+	})
+}
+
+// PEER-53: what is filtered out by what has happened in the pause is not started at its end.
+func TestPausesEndWithFilters(t *testing.T) {
+	var bad, calls atomic.Int64
+	widgets := kopf.For(&v1.Widget{}).Timer("t", 10*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
+		calls.Add(1)
+		if req.Object.Labels["off"] == "yes" {
+			bad.Add(1)
+		}
+		return nil
+	}, kopf.Label("off", kopf.Absent))
+	peers := &muxed{peers: apiserver.New(apiserver.Resource{
+		GroupVersion: schema.GroupVersion{Group: "kopf.dev", Version: "v1"}, Kind: "KopfPeering", Plural: "kopfpeerings",
+	})}
+	alter := func(config *rest.Config) { peers.widgets = config.Transport; config.Transport = peers }
+	playOn(t, alter, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
+		dynamic, err := client.New(s.config, client.Options{Mapper: fixedMapper()})
+		must(t, err)
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "kopf.dev/v1", "kind": "KopfPeering", "metadata": map[string]any{"namespace": namespace, "name": "default"},
+		}}
+		must(t, dynamic.Create(t.Context(), object))
+		wait(15 * time.Second)
+		freeze := func(text string) {
+			must(t, dynamic.Patch(t.Context(), object.DeepCopy(), rawPatch(text)))
+			wait(15 * time.Second)
+		}
+		freeze(`{"status":{"other":{"priority":100,"lifetime":600,"lastseen":"2000-01-01T00:00:15.000000"}}}`)
+		s.patch(t, `{"metadata":{"labels":{"off":"yes"}}}`)
+		wait(30 * time.Second)
+		t.Log("paused")
+		mark := calls.Load()
+		wait(30 * time.Second)
+		if calls.Load() != mark {
+			t.Fatal("it is not paused")
+		}
+		freeze(`{"status":{"other":null}}`)
+		if bad.Load() != 0 {
+			t.Errorf("the timer was called %d times for an object that does not pass its filter", bad.Load())
+		}
+	}, kopf.WithPeering(peering.Options{Namespaces: []string{namespace}, Identity: "one"})) // or it would ask DNS, which no bubble can bear
+}
+
+func fixedMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(schema.GroupVersionKind{Group: "kopf.dev", Version: "v1", Kind: "KopfPeering"}, meta.RESTScopeNamespace)
+	return m
+}
+
+// muxed is a server with the peerings beside the widgets.
+type muxed struct {
+	widgets http.RoundTripper
+	peers   *apiserver.Server
+}
+
+func (m *muxed) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasPrefix(r.URL.Path, "/apis/kopf.dev") {
+		return m.peers.RoundTrip(r)
+	}
+	return m.widgets.RoundTrip(r)
+}
