@@ -28,7 +28,7 @@ func (m *member) see(ctx context.Context, l look) {
 			m.absent()
 		}
 	case l.object.GetUID() != m.writtenTo && m.writeErr == nil:
-		m.listed = true
+		m.listed, m.isAbsent = true, false
 		m.touch(ctx) // it is new: be known there before anything else; the answer is a look as well
 	default:
 		m.listed = true

@@ -111,3 +111,41 @@ func TestAnObjectThatGoesUnseen(t *testing.T) {
 		})
 	}
 }
+
+// An object that appears, and cannot be written yet, may have peers: nobody works alone beside them.
+func TestAnObjectThatAppearsAndCannotBeWritten(t *testing.T) {
+	for name, begin := range map[string]func(*scene){
+		"it is served differently": func(s *scene) { s.hasStatus, s.outdated = false, true },
+		"the server is busy": func(s *scene) {
+			s.fail = func(verb string) error {
+				if verb == "patch" {
+					return errDown
+				}
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.serve(true)
+				a := s.start(Options{Identity: "a"})
+				s.wait(time.Minute)
+				s.expect(a, false, "there is no peering object")
+				s.mu.Lock()
+				begin(s)
+				s.mu.Unlock()
+				s.create(defaultKey, map[string]any{"b": map[string]any{"priority": int64(1), "lifetime": int64(3600)}})
+				s.wait(0)
+				s.expect(a, true, "")
+				s.wait(time.Minute)
+				s.expect(a, true, "")
+				s.mu.Lock()
+				s.outdated, s.fail = false, nil
+				s.mu.Unlock()
+				s.wait(15 * time.Second)
+				s.expect(a, true, `"b"`)
+				s.equal("records", s.identities(defaultKey), "[a b]")
+			})
+		})
+	}
+}
