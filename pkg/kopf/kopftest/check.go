@@ -40,6 +40,8 @@ type Trial struct {
 //   - with a shutdown while each call of a handler is under way: the handler has to end with its context, and everything has to
 //     be the same at rest.
 //
+// A story in which no handler is called shows nothing, and fails the test.
+//
 // And it looks at what the handlers write: a patch that replaces a list, or an update, without the resourceVersion of what it was made
 // of, loses what somebody else has put there in between.
 //
@@ -67,6 +69,11 @@ func findings(t *testing.T, setup func() Trial) (all []string) {
 	add(calm.stubborn)
 	if calm.problem != "" {
 		add(trouble{}.when() + ": " + calm.problem)
+		return all
+	}
+	if len(calm.calls) == 0 {
+		add("no handler was called in the whole story: the trial shows nothing. Give it an object of a kind that the operator has handlers for, " +
+			"which their filters let through, or have the story make one")
 		return all
 	}
 	for _, tr := range troubles(calm) {
@@ -156,6 +163,7 @@ func rehearse(t *testing.T, setup func() Trial, tr trouble) *rehearsal {
 	synctest.Test(t, func(t *testing.T) {
 		trial := setup()
 		awaitNow(t, trial.Given.Now)
+		trial.Given.check(t)
 		s := &stage{trial: trial, trouble: tr, cluster: trial.Given.cluster(t), out: out}
 		s.play(t)
 	})

@@ -187,6 +187,14 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 	}
 }
 
+// A green test in which nothing was called would be a lie.
+func TestCheckFindsTrialsThatShowNothing(t *testing.T) {
+	never := func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		r.OnCreate("volume", func(context.Context, *podRequest) error { return nil }, kopf.Label("tier", kopf.Equal("gold")))
+	}
+	NewWithT(t).Expect(findings(t, trialOf(never))).To(ConsistOf(ContainSubstring("no handler was called")))
+}
+
 // What is outside is compared by what it is, not by where it is in memory; children by what they are, not by their names.
 func TestCheckHasNoFalseAlarms(t *testing.T) {
 	type volume struct{ size int }
@@ -235,6 +243,23 @@ func TestStatesAreComparedByWhatTheyAre(t *testing.T) {
 		object("a-1", "x", map[string]any{"deletionTimestamp": "2000-01-01T00:00:00Z"}), object("a-2", "y", nil),
 	}, nil)}
 	g.Expect(here.compare(dying)).To(And(ContainSubstring("Node a-*"), ContainSubstring("deletionTimestamp")))
+}
+
+// Objects ahead of the clock would have their handlers wait for years.
+func TestCheckFindsObjectsThatAreAheadOfTheClock(t *testing.T) {
+	if os.Getenv("KOPFTEST_AHEAD") != "" {
+		Check(t, func() Trial {
+			trial := trialOf(sturdy)()
+			trial.Given.Objects[0].SetCreationTimestamp(metav1.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
+			return trial
+		})
+		return
+	}
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.run=^TestCheckFindsObjectsThatAreAheadOfTheClock$")
+	command.Env = append(os.Environ(), "KOPFTEST_AHEAD=yes")
+	text, err := command.CombinedOutput()
+	NewWithT(t).Expect(err).To(HaveOccurred())
+	NewWithT(t).Expect(string(text)).To(And(ContainSubstring("set Now of what is given"), Not(ContainSubstring("panic"))))
 }
 
 // A step of the story that cannot go on fails the test, and says when; it leaves nothing behind in its bubble.
