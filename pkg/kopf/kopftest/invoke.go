@@ -69,6 +69,7 @@ type call struct {
 	id      string
 	ctx     context.Context
 	cluster *Cluster
+	made    bool  // the cluster, for this call
 	link    *link // of the request's client
 	client  client.Client
 	scheme  *runtime.Scheme
@@ -128,7 +129,8 @@ func Context(t testing.TB) context.Context {
 }
 
 // Invoke calls a handler once for an object, without any operator, and tells what has come of it. The object is not
-// changed: the handler gets a copy.
+// changed: the handler gets a copy, with the uid, resourceVersion, generation and creationTimestamp that it has in the cluster in memory,
+// if it has none of its own.
 //
 //	got := kopftest.Invoke(t, provision, db, kopftest.From(before))
 //	if got.Outcome.Delay != 10*time.Second { ... }
@@ -183,7 +185,7 @@ func callOf(t testing.TB, obj client.Object, opts []InvokeOption) call {
 		c.ctx = inventory.IntoContext(c.ctx, &inventory.Memos{})
 	}
 	if c.cluster == nil {
-		c.cluster = memoryFor(t, c.scheme, obj, c.others)
+		c.cluster, c.made = memoryFor(t, c.scheme, obj, c.others), true
 	}
 	c.link, c.client = c.cluster.connect(t)
 	return c
@@ -195,6 +197,9 @@ func invoke[T client.Object](
 	t.Helper()
 	obj = obj.DeepCopyObject().(T)
 	c.cluster.place(obj)
+	if c.made {
+		c.cluster.identify(t, obj)
+	}
 	inv := &Invocation[T]{Object: obj.DeepCopyObject().(T), call: c}
 	req := &kopf.Request[T]{
 		Object: inv.Object, Handler: c.id, Reason: c.reason, Event: c.event, Attempt: c.attempt, Client: c.client,
@@ -204,7 +209,7 @@ func invoke[T client.Object](
 	written := len(c.link.writes())
 	inv.Outcome = c.policy.Attempt(c.ctx, record, time.Now(), func(ctx context.Context) error { return do(ctx, req, told) })
 	inv.Writes = c.link.writes()[written:]
-	if runtime.IsNotRegisteredError(inv.Outcome.Err) {
+	if isNotRegistered(inv.Outcome.Err) {
 		t.Logf("kopftest: the client of the request does not know a Go type that the handler uses: name a scheme by WithScheme")
 	}
 	inv.Result, inv.Again, inv.subs = told.Result, told.Again, told.Subs

@@ -3,6 +3,7 @@ package kopftest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -245,3 +248,60 @@ func TestUntypedObjectsOfAnInvocation(t *testing.T) {
 	g.Expect(met.Outcome.Err).NotTo(HaveOccurred())
 	g.Expect(met.Changes).To(HaveLen(1))
 }
+
+// The object is the one in the cluster: it can have children, and be written.
+func TestAnInvokedObjectIsTheOneInItsCluster(t *testing.T) {
+	g := NewWithT(t)
+	obj := configMap(map[string]string{"color": "red"})
+	got := kopftest.Invoke(t, func(ctx context.Context, req *cmRequest) error {
+		child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Namespace, Name: "child"}}
+		if err := req.Adopt(child); err != nil {
+			return err
+		}
+		if err := req.Client.Create(ctx, child); err != nil {
+			return err
+		}
+		mine := req.Object.DeepCopy()
+		mine.Data["color"] = "blue"
+		return req.Client.Update(ctx, mine)
+	}, obj)
+	g.Expect(got.Outcome.Err).NotTo(HaveOccurred())
+	g.Expect(got.Changes).To(BeEmpty())
+	g.Expect(got.Object.UID).NotTo(BeEmpty())
+	g.Expect(got.Writes[1].Body).To(HaveKeyWithValue("metadata", HaveKeyWithValue("resourceVersion", got.Object.ResourceVersion)))
+	g.Expect(obj.UID).To(BeEmpty(), "the object is not changed")
+
+	own := configMap(nil)
+	own.UID = "mine"
+	kept := kopftest.Invoke(t, nothing, own)
+	g.Expect(kept.Object.UID).To(BeEquivalentTo("mine"))
+	kinds := runtime.NewScheme()
+	kinds.AddKnownTypes(schema.GroupVersion{Group: "example.com", Version: "v1"}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
+	metav1.AddToGroupVersion(kinds, schema.GroupVersion{Group: "example.com", Version: "v1"})
+	custom := kopftest.Invoke(t, func(ctx context.Context, req *cmRequest) error {
+		return req.Client.Update(ctx, req.Object)
+	}, configMap(nil), kopftest.WithScheme(kinds))
+	g.Expect(custom.Outcome.Err).NotTo(HaveOccurred(), "as a custom kind, which has to be updated with its version")
+}
+
+// Whoever forgets a Go type is told, however the handler wraps the error.
+func TestAGoTypeThatTheSchemeOfAnInvocationLacks(t *testing.T) {
+	l := &logged{TB: t}
+	kopftest.Invoke(l, func(ctx context.Context, req *cmRequest) error {
+		return fmt.Errorf("reading it: %w, %w", errors.New("boom"), req.Client.Get(ctx, client.ObjectKeyFromObject(req.Object), &unknown{}))
+	}, configMap(nil))
+	NewWithT(t).Expect(l.text).To(ContainSubstring("name a scheme by WithScheme"))
+}
+
+// An unknown is of a kind that no scheme has.
+type unknown struct{ corev1.ConfigMap }
+
+func (u *unknown) DeepCopyObject() runtime.Object { return &unknown{*u.DeepCopy()} }
+
+// logged is a test that remembers what was logged.
+type logged struct {
+	testing.TB
+	text string
+}
+
+func (l *logged) Logf(format string, args ...any) { l.text += fmt.Sprintf(format, args...) }

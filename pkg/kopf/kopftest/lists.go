@@ -53,6 +53,14 @@ func isPermanent(err error) bool {
 	return ok
 }
 
+// isNotRegistered tells errors of a scheme that lacks a Go type, however deep they are.
+func isNotRegistered(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return slices.ContainsFunc(joined.Unwrap(), isNotRegistered)
+	}
+	return err != nil && (runtime.IsNotRegisteredError(err) || isNotRegistered(errors.Unwrap(err)))
+}
+
 func unstructuredOf(content map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }

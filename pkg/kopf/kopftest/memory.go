@@ -1,6 +1,7 @@
 package kopftest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -90,6 +91,21 @@ func memoryFor(t testing.TB, scheme *runtime.Scheme, obj client.Object, others [
 		others = append(slices.Clone(others), obj)
 	}
 	return Memory(t, Types(scheme), Objects(others...))
+}
+
+// identify gives an object what the server has made up for it. One that is not there, as it has no name or no Go type, stays without.
+func (c *Cluster) identify(t testing.TB, obj client.Object) {
+	t.Helper()
+	stored := obj.DeepCopyObject().(client.Object)
+	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), stored); err != nil {
+		return
+	}
+	obj.SetUID(cmp.Or(obj.GetUID(), stored.GetUID()))
+	obj.SetResourceVersion(cmp.Or(obj.GetResourceVersion(), stored.GetResourceVersion()))
+	obj.SetGeneration(cmp.Or(obj.GetGeneration(), stored.GetGeneration()))
+	if began := obj.GetCreationTimestamp(); began.IsZero() {
+		obj.SetCreationTimestamp(stored.GetCreationTimestamp())
+	}
 }
 
 // add puts an object into the server as it is.
