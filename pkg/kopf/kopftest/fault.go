@@ -2,8 +2,13 @@ package kopftest
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // A Fault is something that goes wrong with requests of an operator. The first one that fits a request has its way
@@ -15,7 +20,9 @@ type Fault struct {
 	// Skip lets so many of them pass first; Times is how many it happens to, 0: one, below 0: all.
 	Skip, Times int
 
-	// Code is answered, without the server having seen the request: 409, 429, 500 ...
+	// Code is answered, without the server having seen the request: 409, 429, 500 ... Beside it stands the reason that a real server would
+	// give: of 409 that is a conflict, of 410 that what was asked for has expired. With 429 the client is asked to wait for a
+	// second: client-go does, and tries again, up to ten times, before anybody learns of it.
 	Code int
 	// Lost drops the answer, after the server has done what was asked for.
 	Lost bool
@@ -53,24 +60,21 @@ func (f *Fault) strikes() bool {
 	return nth > 0 && (f.Times < 0 || nth <= max(1, f.Times))
 }
 
-// reason is what a real server says beside a code.
-func reason(code int) string {
+// statusOf is what a real server says beside a code.
+func statusOf(code int) metav1.Status {
+	status := apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false).Status()
 	switch code {
-	case http.StatusConflict:
-		return "Conflict"
+	case http.StatusGone:
+		status.Reason = metav1.StatusReasonExpired
+	case http.StatusRequestEntityTooLarge:
+		status.Reason = metav1.StatusReasonRequestEntityTooLarge
 	case http.StatusTooManyRequests:
-		return "TooManyRequests"
-	case http.StatusForbidden:
-		return "Forbidden"
-	case http.StatusNotFound:
-		return "NotFound"
-	case http.StatusUnprocessableEntity:
-		return "Invalid"
-	case http.StatusGatewayTimeout:
-		return "Timeout"
-	case http.StatusServiceUnavailable:
-		return "ServiceUnavailable"
-	default:
-		return "InternalError"
+		status.Details.RetryAfterSeconds = retryAfter
 	}
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	status.Message = fmt.Sprintf("%s, says the test", http.StatusText(code))
+	return status
 }
+
+// retryAfter is when, in seconds, a server that has too much to do asks to be asked again.
+const retryAfter = 1

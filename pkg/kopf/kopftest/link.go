@@ -7,10 +7,9 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A link is the way of one operator to the server: it takes note of what is written, and has its way with requests.
@@ -62,6 +61,9 @@ func (l *lane) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if !pause(r, fault.Delay) {
 		return nil, r.Context().Err()
+	}
+	if l.severed() { // meanwhile
+		return nil, errCut
 	}
 	note := l.note(req, r.Header.Get("Content-Type"), text)
 	if fault.Code != 0 {
@@ -183,18 +185,18 @@ func pause(r *http.Request, d time.Duration) bool {
 	}
 }
 
+// refusal is an answer in place of the server's.
 func refusal(r *http.Request, code int) *http.Response {
-	text, err := json.Marshal(metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReason(reason(code)),
-		Message: fmt.Sprintf("%s, says the test", http.StatusText(code)),
-	})
+	text, err := json.Marshal(statusOf(code))
 	if err != nil {
 		panic("kopftest: a status has no JSON form: " + err.Error())
 	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if code == http.StatusTooManyRequests {
+		header.Set("Retry-After", strconv.Itoa(retryAfter))
+	}
 	return &http.Response{
 		Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
-		Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)),
+		Header: header, Request: r, Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)),
 	}
 }
