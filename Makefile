@@ -95,12 +95,12 @@ note-race:
 	@$(if $(RACE),:,echo "note: the tests run without the race detector: it needs a C compiler (gcc), and none was found")
 
 .PHONY: fuzz
-fuzz: ## Each fuzz test for a short while; FUZZTIME=10m for a long one
-	@set -e; listing=$$(go test -list '^Fuzz' ./pkg/... ./internal/...); \
+fuzz: ## Each fuzz test for a short while, without any server; FUZZTIME=10m for a long one
+	@set -e; listing=$$(go test -short -list '^Fuzz' ./pkg/... ./internal/...); \
 	echo "$$listing" | awk '/^Fuzz/ { names[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, names[i]; n = 0 }' | \
 	while read -r package name; do \
 		echo "$$package $$name"; \
-		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" || exit 1; \
+		go test -short -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" || exit 1; \
 	done
 
 .PHONY: bench

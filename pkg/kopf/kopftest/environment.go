@@ -44,10 +44,11 @@ func Environment(t testing.TB, opts ...ClusterOption) *Cluster {
 //	func TestMain(m *testing.M) { os.Exit(kopftest.Main(m, &cluster, kopftest.CRDs("../config/crd"))) }
 //
 // Each test then takes a part of it by [Cluster.ForTest]. See [Environment] for the binaries. With "go test -short" nothing
-// is started, and the cluster is nil: tests that need it have to skip themselves.
+// is started, and the cluster is nil: tests that need it have to skip themselves. Nor is it with "go test -list", or in the processes that "go test -fuzz"
+// starts for a fuzz test.
 func Main(m *testing.M, cluster **Cluster, opts ...ClusterOption) (code int) {
 	flag.Parse() // m.Run would, too late
-	if testing.Short() {
+	if testing.Short() || isSet("test.list") || isSet("test.fuzzworker") {
 		return m.Run()
 	}
 	c, stop, err := start(opts)
@@ -63,6 +64,12 @@ func Main(m *testing.M, cluster **Cluster, opts ...ClusterOption) (code int) {
 	}()
 	*cluster = c
 	return m.Run()
+}
+
+// isSet tells whether the test was started with a flag.
+func isSet(name string) bool {
+	f := flag.Lookup(name)
+	return f != nil && f.Value.String() != f.DefValue
 }
 
 // ForTest is the cluster with a new namespace: operators that are run on it are confined to that, and to objects

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -106,4 +107,20 @@ func TestWithoutBinariesTheTestSaysWhatToDo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	g.Expect(failure(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
 		ContainSubstring("there is no kube-apiserver"), ContainSubstring("setup-envtest")))
+}
+
+// To list tests needs no server, and each worker of a fuzz test would start one of its own.
+func TestMainStartsNothingForNothing(t *testing.T) {
+	for flag, starts := range map[string]bool{"-test.run=^$": true, "-test.list=^TestMain": false, "-test.fuzzworker": false, "-test.short": false} {
+		command := exec.CommandContext(t.Context(), os.Args[0], flag, "-test.run=^$")
+		command.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+t.TempDir())
+		text, err := command.CombinedOutput()
+		g := NewWithT(t)
+		if starts {
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(string(text)).To(ContainSubstring("correct or unset it"), flag)
+		} else {
+			g.Expect(string(text)).NotTo(ContainSubstring("correct or unset it"), flag)
+		}
+	}
 }
