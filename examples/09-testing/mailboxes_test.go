@@ -87,7 +87,7 @@ func TestCycles(t *testing.T) {
 			box := orders(test.quota)
 			report := kopftest.Cycle(t, kopftest.Given{Scheme: newScheme(), Objects: []client.Object{box}}, mailboxes(server))
 			g.Expect(report.Handlers()).To(Equal(test.called))
-			g.Expect(report.Requeue).To(BeNumerically("~", test.requeue, time.Second))
+			g.Expect(report.RequeueAfter).To(BeNumerically("~", test.requeue, time.Second))
 			g.Expect(report.Get(t, box)).To(BeTrue())
 			g.Expect(box.Status.Address).To(Equal(test.address))
 		})

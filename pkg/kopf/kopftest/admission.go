@@ -1,6 +1,7 @@
 package kopftest
 
 import (
+	"context"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
@@ -27,12 +29,27 @@ type Admission[T client.Object] struct {
 
 // Admit calls an admission handler once, with a request to create the object; with an old one, to update that. To set more of the
 // request (the operation, the user, whether it is a dry run), change it by the functions. The object is not changed: the
-// handler gets a copy.
+// handler gets a copy. What the functions set is also in the request's Review. For a deletion, set the Operation; what is deleted is obj.
 //
-//	got := kopftest.Admit(t, sized, db, nil)
+// Client of the request is nil, unless a function sets it:
+//
+//	got := kopftest.Admit(t, sized, db, nil, func(call *webhooks.Call) { call.Client = kopftest.Memory(t).Client })
 //	if !apierrors.IsInvalid(got.Err) { ... }
+//
+// Memos are empty; see [AdmitContext].
 func Admit[T client.Object](t testing.TB, fn webhooks.Handler[T], obj, old T, change ...func(*webhooks.Call)) *Admission[T] {
 	t.Helper()
+	return AdmitContext(t.Context(), t, fn, obj, old, change...)
+}
+
+// AdmitContext is [Admit] with a context: for deadlines, cancellations, and memos (see [Context]).
+func AdmitContext[T client.Object](
+	ctx context.Context, t testing.TB, fn webhooks.Handler[T], obj, old T, change ...func(*webhooks.Call),
+) *Admission[T] {
+	t.Helper()
+	if inventory.FromContext(ctx) == nil {
+		ctx = inventory.IntoContext(ctx, &inventory.Memos{})
+	}
 	got := &Admission[T]{Object: obj.DeepCopyObject().(T)}
 	call := &webhooks.Call{Operation: admissionv1.Create}
 	req := &webhooks.Request[T]{Object: got.Object, Call: call}
@@ -50,10 +67,22 @@ func Admit[T client.Object](t testing.TB, fn webhooks.Handler[T], obj, old T, ch
 	for _, f := range change {
 		f(call)
 	}
-	got.Err = fn(t.Context(), req)
+	if call.Operation == admissionv1.Delete && call.Review != nil {
+		call.Review.Object, call.Review.OldObject = runtime.RawExtension{}, runtime.RawExtension{Raw: textOf(t, obj)}
+		req.Old = obj.DeepCopyObject().(T)
+	}
+	review(call)
+	got.Err = fn(ctx, req)
 	got.Object, got.Warnings = req.Object, call.Warnings()
 	got.Changes = diff.Of(any(contentOf(t, obj)), any(contentOf(t, got.Object)))
 	return got
+}
+
+// review puts what is known of a request into the form in which it would have come.
+func review(call *webhooks.Call) {
+	if r := call.Review; r != nil {
+		r.Operation, r.SubResource, r.UserInfo, r.DryRun = call.Operation, call.Subresource, call.User, &call.DryRun
+	}
 }
 
 // CheckMutation calls a mutating handler for an object, and then for what it has made of that, and fails the test if

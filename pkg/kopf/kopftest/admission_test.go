@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
@@ -39,6 +40,34 @@ func TestAdmissionOfARequest(t *testing.T) {
 	g.Expect(apierrors.IsForbidden(denied.Err)).To(BeTrue())
 	allowed := kopftest.Admit(t, judge, blue, red, func(call *webhooks.Call) { call.User.Username = "admin" })
 	g.Expect(allowed.Err).NotTo(HaveOccurred())
+}
+
+// The request is of one piece, and has memos as in an operator (see decision 0019).
+func TestARequestForAdmissionIsOfOnePiece(t *testing.T) {
+	g := NewWithT(t)
+	ctx := kopftest.Context(t)
+	count.Store(ctx, 3)
+	var seen *webhooks.Call
+	remember := func(ctx context.Context, req *admissionRequest) error {
+		n, _ := count.Load(ctx)
+		count.Store(ctx, n+1)
+		seen = req.Call
+		return nil
+	}
+	g.Expect(kopftest.Admit(t, remember, configMap(nil), nil).Err).NotTo(HaveOccurred())
+	red := configMap(map[string]string{"color": "red"})
+	kopftest.AdmitContext(ctx, t, remember, red, nil, func(call *webhooks.Call) {
+		call.Operation, call.DryRun, call.Subresource, call.User.Username = admissionv1.Delete, true, "status", "admin"
+	})
+	n, _ := count.Load(ctx)
+	g.Expect(n).To(Equal(4))
+	g.Expect(seen.Review.Operation).To(Equal(admissionv1.Delete))
+	g.Expect(seen.Review.DryRun).To(HaveValue(BeTrue()))
+	g.Expect(seen.Review.SubResource).To(Equal("status"))
+	g.Expect(seen.Review.UserInfo.Username).To(Equal("admin"))
+	g.Expect(seen.Review.Object.Raw).To(BeEmpty(), "as of a deletion")
+	g.Expect(seen.Review.OldObject.Raw).To(ContainSubstring("red"))
+	g.Expect(seen.Diff().Reduce("data", "color")).To(ConsistOf(HaveField("Op", diff.Remove)))
 }
 
 // Mutations that are not idempotent are found.

@@ -40,6 +40,8 @@ type Trial struct {
 //   - with a shutdown while each call of a handler is under way: the handler has to end with its context, and everything has to
 //     be the same at rest.
 //
+// Of a story with more than a hundred writes, or calls, a hundred are tried, evenly spread, and the test logs that.
+//
 // A story in which no handler is called shows nothing, and fails the test.
 //
 // And it looks at what the handlers write: a patch that replaces a list, or an update, without the resourceVersion of what it was made
@@ -76,7 +78,7 @@ func findings(t *testing.T, setup func() Trial) (all []string) {
 			"which their filters let through, or have the story make one")
 		return all
 	}
-	for _, tr := range troubles(calm) {
+	for _, tr := range troublesOf(t, calm) {
 		again := rehearse(t, setup, tr)
 		add(again.stubborn)
 		if again.problem != "" {
@@ -127,17 +129,34 @@ const (
 	lostAnswer  = "a lost answer"
 )
 
-// troubles are all that can happen to a story.
-func troubles(calm *rehearsal) (all []trouble) {
-	for i, w := range calm.writes {
+// troublesOf are those that happen to a story: all, or, of a long one, as many of each kind as can be waited for.
+func troublesOf(t testing.TB, calm *rehearsal) (all []trouble) {
+	t.Helper()
+	if len(calm.writes) > mostTroubles || len(calm.calls) > mostTroubles {
+		t.Logf("kopftest: the story is long: of its %d writes and %d calls, %d each are tried, evenly spread. Shorter stories, one for each thing, show all",
+			len(calm.writes), len(calm.calls), mostTroubles)
+	}
+	for _, i := range spread(len(calm.writes)) {
 		for _, what := range []string{crashBefore, crashAfter, conflict, fault, lostAnswer} {
-			all = append(all, trouble{write: i + 1, what: what, target: w.String()})
+			all = append(all, trouble{write: i + 1, what: what, target: calm.writes[i].String()})
 		}
 	}
-	for i, c := range calm.calls {
-		all = append(all, trouble{call: i + 1, target: c.String()})
+	for _, i := range spread(len(calm.calls)) {
+		all = append(all, trouble{call: i + 1, target: calm.calls[i].String()})
 	}
 	return all
+}
+
+// mostTroubles of each kind take some seconds: the story is told for each of them.
+const mostTroubles = 100
+
+// spread are the numbers below n, or as many of them as there are troubles, the first and the last among them.
+func spread(n int) (chosen []int) {
+	tries := min(n, mostTroubles)
+	for k := range tries {
+		chosen = append(chosen, k*(n-1)/max(1, tries-1))
+	}
+	return chosen
 }
 
 // A rehearsal is the story as it was told once.

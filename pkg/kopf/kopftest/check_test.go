@@ -2,6 +2,7 @@ package kopftest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -151,6 +152,12 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 					[]byte(`[{"op":"replace","path":"/spec/tolerations","value":[{"key":"more"}]}]`)))
 			})
 		}, "puts a list at /spec/tolerations without a test"},
+		"an item of a list by its number": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+			r.OnUpdate("tolerate", func(ctx context.Context, req *podRequest) error {
+				return req.Client.Patch(ctx, req.Object.DeepCopy(), client.RawPatch(types.JSONPatchType,
+					[]byte(`[{"op":"replace","path":"/spec/tolerations/0","value":{"key":"more"}}]`)))
+			})
+		}, "counts on /spec/tolerations/0 being what it was"},
 		"a handler that calls itself": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("stamp", func(ctx context.Context, req *podRequest) error {
 				mine := req.Object.DeepCopy()
@@ -278,4 +285,66 @@ func TestAStepThatFails(t *testing.T) {
 	NewWithT(t).Expect(err).To(HaveOccurred())
 	NewWithT(t).Expect(string(text)).To(And(
 		ContainSubstring("reading Pod default/nobody"), ContainSubstring("in step 1 of the story, without any trouble"), Not(ContainSubstring("panic"))))
+}
+
+// An operator's marker beside its progress is a note of its own, as the progress is (KEY-21). Other kinds may be called as Kubernetes' are.
+func TestWhatCountsOfAState(t *testing.T) {
+	object := func(version, kind string, annotations map[string]any) map[string]any {
+		return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "one", "annotations": annotations}}
+	}
+	g := NewWithT(t)
+	state := stateOf([]map[string]any{
+		object("v1", "Event", nil), object("events.k8s.io/v1", "Event", nil), object("coordination.k8s.io/v1", "Lease", nil),
+		object("example.com/v1", "Event", nil), object("example.com/v1", "Lease", nil),
+	}, nil)
+	g.Expect(state).To(And(HaveLen(2), HaveKey("Event one"), HaveKey("Lease one")))
+	here := scene{state: stateOf([]map[string]any{object("v1", "Pod", map[string]any{"example.com/kopf-managed": "yes"})}, nil)}
+	there := scene{state: stateOf([]map[string]any{object("v1", "Pod", map[string]any{})}, nil)}
+	g.Expect(here.compare(there)).To(BeEmpty())
+}
+
+// Short stories are tried in full; of long ones a part is tried, from the beginning to the end, and the log says so.
+func TestLongStoriesAreTriedInPart(t *testing.T) {
+	g := NewWithT(t)
+	l := &listener{TB: t}
+	short := &rehearsal{writes: make([]Write, mostTroubles), calls: make([]Call, 3)}
+	g.Expect(troublesOf(l, short)).To(HaveLen(5*mostTroubles + 3))
+	g.Expect(l.logged).To(BeEmpty())
+	long := &rehearsal{writes: make([]Write, 1000), calls: make([]Call, 3000)}
+	all := troublesOf(l, long)
+	g.Expect(all).To(HaveLen(6 * mostTroubles))
+	g.Expect(all[0].write).To(Equal(1))
+	g.Expect(all[5*mostTroubles-1].write).To(Equal(1000))
+	g.Expect(all[5*mostTroubles].call).To(Equal(1))
+	g.Expect(all[len(all)-1].call).To(Equal(3000))
+	g.Expect(l.logged).To(ContainSubstring("of its 1000 writes and 3000 calls, 100 each are tried"))
+	g.Expect(spread(0)).To(BeEmpty())
+	g.Expect(spread(1)).To(Equal([]int{0}))
+}
+
+func TestItemsThatAreAddressedBlindly(t *testing.T) {
+	for text, where := range map[string]string{
+		`[{"op":"replace","path":"/spec/items/0","value":1}]`:                                                           "/spec/items/0",
+		`[{"op":"remove","path":"/spec/items/10"}]`:                                                                     "/spec/items/10",
+		`[{"op":"add","path":"/spec/items/0/image","value":"x"}]`:                                                       "/spec/items/0/image",
+		`[{"op":"move","from":"/spec/items/1","path":"/spec/first"}]`:                                                   "/spec/items/1",
+		`[{"op":"add","path":"/spec/items/-","value":1}]`:                                                               "",
+		`[{"op":"test","path":"/spec/items/0","value":2},{"op":"replace","path":"/spec/items/0","value":1}]`:            "",
+		`[{"op":"add","path":"/data/0","value":"x"},{"op":"add","path":"/metadata/labels/1","value":"x"}]`:              "",
+		`[{"op":"replace","path":"/spec/size","value":1},{"op":"add","path":"/metadata/annotations/a~10","value":"x"}]`: "",
+	} {
+		var body any
+		g := NewWithT(t)
+		g.Expect(json.Unmarshal([]byte(text), &body)).To(Succeed())
+		g.Expect(itemAddressedBlindly(body)).To(Equal(where), text)
+	}
+}
+
+func TestTheWaitOfTheFirstOneDue(t *testing.T) {
+	w := newWatcher()
+	w.visits[visited{key: types.NamespacedName{Name: "long ago"}}] = visit{due: time.Now().Add(time.Minute), after: time.Hour}
+	w.visits[visited{key: types.NamespacedName{Name: "just now"}}] = visit{due: time.Now().Add(10 * time.Minute), after: 10 * time.Minute}
+	w.visits[visited{key: types.NamespacedName{Name: "past"}}] = visit{due: time.Now().Add(-time.Minute), after: time.Second}
+	w.visits[visited{key: types.NamespacedName{Name: "never"}}] = visit{}
+	NewWithT(t).Expect(w.requeue()).To(Equal(time.Hour))
 }

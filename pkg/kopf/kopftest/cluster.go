@@ -2,6 +2,7 @@ package kopftest
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,12 +47,17 @@ func (c *Cluster) Create(t testing.TB, objs ...client.Object) {
 		if err := c.Client.Create(t.Context(), obj); err != nil {
 			t.Fatalf("kopftest: creating %s: %v", c.name(obj), err)
 		}
-		if status, _ := contentOf(t, wanted)["status"].(map[string]any); len(status) == 0 {
+		status, _ := contentOf(t, wanted)["status"].(map[string]any)
+		if len(status) == 0 {
 			continue
 		}
-		wanted.SetResourceVersion(obj.GetResourceVersion())
-		wanted.SetUID(obj.GetUID())
-		if err := c.Client.Status().Update(t.Context(), wanted); err != nil && !apierrors.IsNotFound(err) { // without the subresource, it is there already
+		patch, err := json.Marshal(map[string]any{"status": status})
+		if err != nil {
+			t.Fatalf("kopftest: the status of %s has no JSON form: %v", c.name(obj), err)
+		}
+		// An operator that runs may have written in between: no version is asked for.
+		err = c.Client.Status().Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, patch))
+		if err != nil && !apierrors.IsNotFound(err) { // without the subresource, it is there already
 			t.Fatalf("kopftest: setting the status of %s: %v", c.name(obj), err)
 		}
 		c.Get(t, obj)

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -20,7 +22,8 @@ func stateOf(objects []map[string]any, ignore []string) map[string]any {
 	out := map[string]any{}
 	for _, content := range objects {
 		kind, _ := content["kind"].(string)
-		if kind == "Event" || kind == "Lease" {
+		version, _ := content["apiVersion"].(string)
+		if isBookkeeping(version, kind) {
 			continue
 		}
 		content = runtime.DeepCopyJSON(content)
@@ -48,6 +51,18 @@ func stateOf(objects []map[string]any, ignore []string) map[string]any {
 	return out
 }
 
+// isBookkeeping tells the kinds in which Kubernetes notes what happens and who leads, from those of the same names in other groups.
+func isBookkeeping(apiVersion, kind string) bool {
+	switch group, _, _ := strings.Cut(apiVersion, "/"); kind {
+	case "Event":
+		return apiVersion == "v1" || group == "events.k8s.io"
+	case "Lease":
+		return group == "coordination.k8s.io"
+	default:
+		return false
+	}
+}
+
 // tidy leaves out of the metadata what a server makes up, and what the operator notes.
 func tidy(meta map[string]any) {
 	for _, field := range []string{
@@ -60,7 +75,8 @@ func tidy(meta map[string]any) {
 	}
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
 		maps.DeleteFunc(annotations, func(key string, _ any) bool {
-			return strings.HasPrefix(key, progress.DefaultPrefix+"/") || strings.HasPrefix(key, "kopf-runtime.dev/")
+			return strings.HasPrefix(key, progress.DefaultPrefix+"/") || strings.HasPrefix(key, "kopf-runtime.dev/") ||
+				strings.HasSuffix(key, "/kopf-managed") // it stands beside the progress of an operator with a prefix of its own (KEY-21)
 		})
 		if len(annotations) == 0 {
 			delete(meta, "annotations")
@@ -182,12 +198,16 @@ func blindWrites(writes []Write) (findings []string) {
 		case w.Verb == "update" && w.Subresource != "scale":
 			findings = append(findings, fmt.Sprintf("%q replaces the whole object without its resourceVersion: it loses what others have written meanwhile. "+
 				"Update an object that was read, or patch what is yours", w))
-		case w.Verb == "patch" && strings.HasPrefix(w.Patch, "application/merge-patch"):
+		case w.Verb == "patch" && w.PatchType == types.MergePatchType:
 			if list := listIn(content, nil); list != "" {
 				findings = append(findings, fmt.Sprintf("%q replaces the list %s without the resourceVersion of what it was made of: it loses what others "+
 					"have put into it meanwhile. Use client.MergeFromWithOptimisticLock, server-side apply, or req.Object", w, list))
 			}
-		case w.Verb == "patch" && strings.HasPrefix(w.Patch, "application/json-patch"):
+		case w.Verb == "patch" && w.PatchType == types.JSONPatchType:
+			if item := itemAddressedBlindly(w.Body); item != "" {
+				findings = append(findings, fmt.Sprintf("%q counts on %s being what it was, without a test: if others have put something before it meanwhile, "+
+					"it hits theirs. Test the resourceVersion or the old item first, or use req.Object", w, item))
+			}
 			if list := listPutBlindly(w.Body); list != "" {
 				findings = append(findings, fmt.Sprintf("%q puts a list at %s without a test of what was there: it loses what others have put into it "+
 					"meanwhile. Test the resourceVersion or the old list first, add to its end, or use req.Object", w, list))
@@ -214,6 +234,28 @@ func listPutBlindly(body any) (where string) {
 	}
 	return where
 }
+
+// itemAddressedBlindly is where a JSON patch has to do with an item of a list by its number, if it tests nothing. Keys of maps may be numbers, too.
+func itemAddressedBlindly(body any) (where string) {
+	operations, _ := body.([]any)
+	for _, operation := range operations {
+		fields, _ := operation.(map[string]any)
+		if fields["op"] == "test" {
+			return ""
+		}
+		for _, field := range []string{"path", "from"} {
+			if path, _ := fields[field].(string); where == "" && numbered.MatchString(path) && !mapped.MatchString(path) {
+				where = path
+			}
+		}
+	}
+	return where
+}
+
+var (
+	numbered = regexp.MustCompile(`/\d+(/|$)`)
+	mapped   = regexp.MustCompile(`^/(data|stringData|binaryData|metadata/labels|metadata/annotations)/`)
+)
 
 // listIn is the path of a list in a document.
 func listIn(content map[string]any, path []string) string {

@@ -39,10 +39,10 @@ type Report struct {
 	Calls []Call
 	// Writes are the requests that were to change something, but for those that post Events.
 	Writes []Write
-	// Events are those that were posted.
+	// Events are those that were posted, also by the operator itself, such as HandlerFailed.
 	Events []Event
-	// Requeue is how long after its last pass the first object is to be looked at again; 0: none is, unless something happens.
-	Requeue time.Duration
+	// RequeueAfter is how long after its last pass the first object is to be looked at again; 0: none is, unless something happens.
+	RequeueAfter time.Duration
 	// Errors are those of passes: faults of the API, which are tried again. Those of handlers are in Calls.
 	Errors []error
 
@@ -82,7 +82,7 @@ func (r *Report) run(t *testing.T, given Given, opts []kopf.Option) {
 	}
 	<-time.After(length)
 	synctest.Wait()
-	r.Requeue = o.watcher.requeue()
+	r.RequeueAfter = o.watcher.requeue()
 	o.Stop(t)
 	r.scheme, r.objects = cluster.Scheme, cluster.server.All()
 	r.Calls, r.Writes, r.Events = o.Calls(), o.Writes(), o.Events()

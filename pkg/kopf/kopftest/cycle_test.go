@@ -36,7 +36,7 @@ func TestACycle(t *testing.T) {
 	g.Expect(obj.Finalizers).To(ConsistOf(kopf.DefaultFinalizer))
 	g.Expect(report.Handlers()).To(Equal([]string{"paint", "busy"}))
 	g.Expect(report.Requests()).To(Equal([]string{"patch configmaps/orders", "patch configmaps/orders"}))
-	g.Expect(report.Requeue).To(BeNumerically("~", time.Hour, time.Second))
+	g.Expect(report.RequeueAfter).To(BeNumerically("~", time.Hour, time.Second))
 	g.Expect(report.Record(t, obj, "busy").Message).To(Equal("no time"))
 	g.Expect(report.Record(t, obj, "busy").Delayed).To(BeTemporally("~", noon.Add(time.Hour), time.Second))
 	g.Expect(report.Record(t, obj, "paint").Success).To(BeTrue())

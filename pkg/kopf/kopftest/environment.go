@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,7 +23,8 @@ import (
 //
 // The binaries are looked for in the folder that KUBEBUILDER_ASSETS names; in bin/controlplane and bin/k8s/<version> of the
 // folder of the test and of those above it, where this project and kubebuilder's put them; and where setup-envtest keeps
-// its own. Nothing is downloaded: if there are none, the test fails, and says what to do.
+// its own. Nothing is downloaded: if there are none, the test fails, and says what to do. A start may take a minute, unless
+// KUBEBUILDER_CONTROLPLANE_START_TIMEOUT says otherwise. A cluster that exists already is never used, whatever USE_EXISTING_CLUSTER says.
 func Environment(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
 	c, stop, err := start(opts)
@@ -88,6 +90,12 @@ func (c *Cluster) ForTest(t testing.TB) *Cluster {
 	return &part
 }
 
+// A server starts in some seconds, but not if a machine has much else to do.
+const (
+	startTimeout    = time.Minute
+	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT" // envtest looks at it
+)
+
 func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	o := clusterOptions{}
 	for _, opt := range opts {
@@ -99,10 +107,14 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	}
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: assets, Scheme: schemeOr(o.scheme), CRDDirectoryPaths: o.crds, ErrorIfCRDPathMissing: true,
+		UseExistingCluster: new(false), // whatever USE_EXISTING_CLUSTER says: nothing of a test belongs into a cluster that somebody needs
+	}
+	if os.Getenv(envStartTimeout) == "" {
+		env.ControlPlaneStartTimeout = startTimeout
 	}
 	config, err := env.Start()
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("the API server does not start: %w", err), env.Stop())
+		return nil, nil, errors.Join(fmt.Errorf("the API server does not start (if the machine is just slow, set %s=3m): %w", envStartTimeout, err), env.Stop())
 	}
 	c = &Cluster{Scheme: env.Scheme, Config: rest.CopyConfig(config)}
 	c.Config.QPS = -1

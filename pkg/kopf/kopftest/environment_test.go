@@ -95,6 +95,17 @@ func TestFaultsAndCrashesOnARealServer(t *testing.T) {
 	g.Expect(obj).To(kopftest.HaveHandled())
 }
 
+// A cluster that somebody needs is not for tests.
+func TestAnExistingClusterIsLeftAlone(t *testing.T) {
+	needServer(t)
+	t.Setenv("USE_EXISTING_CLUSTER", "true")
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "nothing"))
+	t.Setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "1ms")
+	g := NewWithT(t)
+	g.Expect(failure(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
+		ContainSubstring("the API server does not start"), ContainSubstring("set KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=3m")))
+}
+
 func TestWithoutBinariesTheTestSaysWhatToDo(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("KUBEBUILDER_ASSETS", filepath.Join(t.TempDir(), "nothing"))

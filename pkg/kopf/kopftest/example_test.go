@@ -41,8 +41,8 @@ func ExampleCycle() {
 	test := func(t *testing.T) {
 		noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 		report := kopftest.Cycle(t, kopftest.Given{Now: noon, Objects: []client.Object{configMap(nil)}}, patients())
-		if report.Requeue != 10*time.Minute {
-			t.Errorf("it comes back after %s", report.Requeue)
+		if report.RequeueAfter != 10*time.Minute {
+			t.Errorf("it comes back after %s", report.RequeueAfter)
 		}
 	}
 	_ = test
@@ -68,7 +68,7 @@ func TestExamplesHold(t *testing.T) {
 	got := kopftest.Invoke(t, patient, configMap(nil))
 	g.Expect(got.Outcome.Delay).To(Equal(10 * time.Minute))
 	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}}, patients())
-	g.Expect(report.Requeue).To(Equal(10 * time.Minute))
+	g.Expect(report.RequeueAfter).To(Equal(10 * time.Minute))
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil)))
 		operator := cluster.Run(t, patients())

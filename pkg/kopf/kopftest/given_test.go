@@ -14,8 +14,11 @@ import (
 // A listener hears why a test is ended, and lets it go on.
 type listener struct {
 	testing.TB
-	said string
+	said   string
+	logged string
 }
+
+func (l *listener) Logf(format string, args ...any) { l.logged += fmt.Sprintf(format, args...) }
 
 func (l *listener) Fatalf(format string, args ...any) { l.said = fmt.Sprintf(format, args...) }
 

@@ -27,8 +27,8 @@ type Invocation[T client.Object] struct {
 	// Outcome says how the attempt has ended, and what follows: with the error, and the delay if the handler would be
 	// called again. A panic is an error, as it is in an operator.
 	Outcome progress.Outcome
-	// Again is when a level-triggered handler wants to be called again, all being well; 0: it has not said.
-	Again time.Duration
+	// RequeueAfter is when a level-triggered handler wants to be called again, all being well; 0: it has not said.
+	RequeueAfter time.Duration
 	// Object is as the handler has left it: what would be patched. An operator takes no notice of another one that is put into the request.
 	Object T
 	// Changes lead from the object as it was given to Object.
@@ -48,7 +48,8 @@ type Invocation[T client.Object] struct {
 	call call
 }
 
-// An Event is a Kubernetes Event that a handler has posted.
+// An Event is a Kubernetes Event that was posted: of an [Invocation], by the handler; of an [Operator] and of a [Report] also by the
+// operator itself, such as HandlerFailed.
 type Event struct{ Type, Reason, Action, Note string }
 
 // String is as kubectl shows it: "Warning Busy: the cloud is busy".
@@ -98,9 +99,6 @@ func AtAttempt(attempt kopf.Attempt) InvokeOption { return func(c *call) { c.att
 
 // WithPolicy has the outcome judged by limits and pauses. Default: as without options of the handler.
 func WithPolicy(policy progress.Policy) InvokeOption { return func(c *call) { c.policy = policy } }
-
-// WithID sets the handler's id. Default: "handler".
-func WithID(id string) InvokeOption { return func(c *call) { c.id = id } }
 
 // WithContext sets the context of the call: for deadlines, cancellations, and memos (see [Context]). Default: that
 // of the test.
@@ -212,7 +210,7 @@ func invoke[T client.Object](
 	if isNotRegistered(inv.Outcome.Err) {
 		t.Logf("kopftest: the client of the request does not know a Go type that the handler uses: name a scheme by WithScheme")
 	}
-	inv.Result, inv.Again, inv.subs = told.Result, told.Again, told.Subs
+	inv.Result, inv.RequeueAfter, inv.subs = told.Result, told.Again, told.Subs
 	inv.Changes = diff.Of(contentOf(t, obj), contentOf(t, inv.Object))
 	for _, sub := range told.Subs {
 		inv.Subs = append(inv.Subs, strings.TrimPrefix(sub.ID, c.id+"/"))
@@ -257,7 +255,8 @@ func (inv *Invocation[T]) told(t testing.TB, req *kopf.Request[T]) *engine.Call 
 	return told
 }
 
-// Condition is a condition of the object as the handler has left it; the zero value if it has none of this type.
+// Condition is a condition of the object as the handler has left it, in status.conditions and nowhere else; the zero value if it has none of
+// this type.
 func (inv *Invocation[T]) Condition(conditionType string) metav1.Condition {
 	set, err := conditions.For(inv.Object)
 	if err != nil {

@@ -224,7 +224,7 @@ func TestAReconcilerThatIsInvoked(t *testing.T) {
 	})
 	got := kopftest.Invoke(t, kopf.FromReconciler[*corev1.ConfigMap](again), configMap(nil), kopftest.Because(kopf.ReasonReconcile))
 	g.Expect(got.Outcome.Success).To(BeTrue())
-	g.Expect(got.Again).To(Equal(time.Hour))
+	g.Expect(got.RequeueAfter).To(Equal(time.Hour))
 }
 
 // The kinds of such objects need no Go types.

@@ -118,8 +118,13 @@ func (l *link) note(r request, contentType string, body []byte) func(code int) {
 	defer l.mu.Unlock()
 	w := r.write(contentType, body)
 	if r.isEvent() {
-		l.events = append(l.events, w.event())
-		return func(int) {}
+		return func(code int) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if w.Verb == "create" && code < http.StatusBadRequest { // else it repeats one that was posted, or was not
+				l.events = append(l.events, w.event())
+			}
+		}
 	}
 	i := len(l.all)
 	l.all = append(l.all, w)

@@ -22,6 +22,7 @@ import (
 )
 
 // HaveHandled matches an object that an operator is done with: as it is now, it was handled, and nothing is in progress.
+// Of its status, changes of those fields count that handlers are for, and that it had when it was handled.
 // It looks at kopf's annotations, and at status.kopf, which is where operators without WithProgress and WithBaseline
 // keep what they know.
 func HaveHandled() types.GomegaMatcher {
@@ -117,8 +118,7 @@ func handled(obj client.Object) (ok bool, why string) {
 	return true, ""
 }
 
-// changedSince is what has become of what was handled. What the baseline does not have at its top because no handler cares is no
-// change.
+// changedSince is what has become of what was handled. Of the status, those fields count that are in the baseline: handlers are for them.
 func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
 	shape := essence.Shape{Cleaners: cleaners}
 	then, err := shape.Decode(text)
@@ -129,14 +129,27 @@ func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
 	if err != nil {
 		return nil, err
 	}
+	if status, ok := then["status"]; ok {
+		shape.Fields = leaves(status, []string{"status"})
+	}
 	now := shape.Build(content)
-	maps.DeleteFunc(then, func(stanza string, _ any) bool {
-		return stanza == "status" || stanza == essence.ConditionsKey
-	})
+	delete(then, essence.ConditionsKey)
 	if _, isDigest := then["kopf-runtime.dev/digest"]; isDigest {
 		return nil, errors.New("it is too large for what was last handled to be kept on it: this matcher cannot tell")
 	}
 	return diff.Of(any(then), any(now)), nil
+}
+
+// leaves are the paths of the fields of a document that have no fields themselves.
+func leaves(value any, path []string) (paths [][]string) {
+	fields, _ := value.(map[string]any)
+	for key, inner := range fields {
+		paths = append(paths, leaves(inner, append(slices.Clone(path), key))...)
+	}
+	if len(fields) == 0 {
+		return [][]string{path}
+	}
+	return paths
 }
 
 var cleaners = []essence.Cleaner{progress.Smart(), baseline, progress.Pin(baseline)}

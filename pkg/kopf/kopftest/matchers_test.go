@@ -97,3 +97,19 @@ func TestHandledObjectsWithAFieldCalledStarted(t *testing.T) {
 	obj.Finalizers = []string{"example.com/one"}
 	g.Expect(obj).NotTo(kopftest.HaveFinalizer("example.com/one", "example.com/other"))
 }
+
+// Of the status, what handlers are for counts, and nothing else.
+func TestHandledObjectsWithAFieldOfTheStatus(t *testing.T) {
+	g := NewWithT(t)
+	pod := &corev1.Pod{Status: corev1.PodStatus{Message: "here", NominatedNodeName: "one"}}
+	pod.Namespace, pod.Name = "default", "orders"
+	noting := func(context.Context, *kopf.Request[*corev1.Pod]) error { return nil }
+	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{pod}}, kopf.For(&corev1.Pod{}).OnField("note", "status.message", noting))
+	g.Expect(report.Handlers()).To(Equal([]string{"note/status.message"}))
+	g.Expect(report.Get(t, pod)).To(BeTrue())
+	g.Expect(pod).To(kopftest.HaveHandled())
+	pod.Status.NominatedNodeName = "two"
+	g.Expect(pod).To(kopftest.HaveHandled(), "no handler is for that")
+	pod.Status.Message = "there"
+	g.Expect(pod).NotTo(kopftest.HaveHandled())
+}

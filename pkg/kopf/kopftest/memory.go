@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -43,7 +44,7 @@ func Objects(objs ...client.Object) ClusterOption {
 	return func(o *clusterOptions) { o.objects = append(o.objects, objs...) }
 }
 
-// Memory makes a cluster in memory, with all kinds that the scheme knows: no network, no processes, so that it can be used
+// Memory makes a cluster in memory, with all kinds that the scheme knows, and namespaces: no network, no processes, so that it can be used
 // in a bubble of testing/synctest. See the package for what it does not do.
 func Memory(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
@@ -61,6 +62,9 @@ func Memory(t testing.TB, opts ...ClusterOption) *Cluster {
 func newMemory(o clusterOptions) (*Cluster, error) {
 	scheme := schemeOr(o.scheme)
 	resources := apiserver.FromScheme(scheme)
+	if !slices.ContainsFunc(resources, func(r apiserver.Resource) bool { return r.GroupVersion.Group == "" && r.Kind == "Namespace" }) {
+		resources = append(resources, apiserver.Resource{GroupVersion: corev1.SchemeGroupVersion, Kind: "Namespace", Plural: "namespaces", HasStatus: true, OfCluster: true})
+	}
 	if len(o.crds) > 0 {
 		found := envtest.CRDInstallOptions{Paths: o.crds, ErrorIfPathMissing: true}
 		if err := envtest.ReadCRDFiles(&found); err != nil {

@@ -44,11 +44,12 @@ func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 	return c.RunManager(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) })
 }
 
-// RunManager is like [Cluster.Run] for what is set up with a manager: the same function as in main.go, say.
-func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error) *Operator {
+// RunManager is like [Cluster.Run] for what is set up with a manager: the same function as in main.go, say. The functions change
+// the options of the manager before it is made: its Cache.ByObject, for example.
+func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, change ...func(*manager.Options)) *Operator {
 	t.Helper()
 	o := c.operator(nil)
-	o.start(t, setup, testLogger(t))
+	o.start(t, setup, testLogger(t), change...)
 	t.Cleanup(func() { o.Stop(t) })
 	return o
 }
@@ -59,7 +60,7 @@ func (c *Cluster) operator(faults []Fault) *Operator {
 	return o
 }
 
-func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger logr.Logger) {
+func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger logr.Logger, change ...func(*manager.Options)) {
 	t.Helper()
 	if isInBubble() {
 		o.watcher.brake = func() { o.stop() }
@@ -71,6 +72,9 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	}
 	if ns := o.cluster.Namespace; ns != "" {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{ns: {}}
+	}
+	for _, f := range change {
+		f(&options)
 	}
 	mgr, err := manager.New(o.cluster.linked(o.link), options)
 	if err == nil {
@@ -191,7 +195,7 @@ func (o *Operator) Handlers(obj client.Object) (ids []string) {
 // Writes are the requests until now that were to change something, but for those that post Events.
 func (o *Operator) Writes() []Write { return o.link.writes() }
 
-// Events are those that were posted until now.
+// Events are those that were posted until now, also by the operator itself, such as HandlerFailed.
 func (o *Operator) Events() []Event { return o.link.posted() }
 
 // testLogger logs to the test for as long as that runs: to log later is a panic.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -38,6 +39,7 @@ func TestQuietOperators(t *testing.T) {
 	for name, operator := range map[string]kopf.Option{
 		"predicates":        kopf.For(&corev1.ConfigMap{}, kopf.WithPredicates(none)).OnCreate("create", nothing),
 		"given up":          kopf.For(&corev1.ConfigMap{}).OnReconcile("main", fails, kopf.Retries(2), kopf.Backoff(time.Minute)),
+		"given up for now":  kopf.For(&corev1.ConfigMap{}).OnReconcile("main", fails, kopf.Retries(2), kopf.Backoff(time.Minute), kopf.Interval(6*time.Hour)),
 		"a short interval":  kopf.For(&corev1.ConfigMap{}).OnReconcile("main", nothing, kopf.Interval(300*time.Millisecond)),
 		"a busy reconciler": kopf.For(&corev1.ConfigMap{}).OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](again)),
 		"only events":       kopf.For(&corev1.ConfigMap{}).OnEvent("event", nothing),
@@ -106,4 +108,20 @@ func TestAFailureIsWaitedFor(t *testing.T) {
 		operator.Stop(t)
 		g.Expect(failure(t, func(tb testing.TB) { operator.RunUntilQuiet(tb) })).To(ContainSubstring("it was stopped"))
 	})
+}
+
+// Between what the cache has seen and the call of a handler there is a way.
+func TestQuietIsNotTooEarly(t *testing.T) {
+	g := NewWithT(t)
+	lazy := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool {
+		<-time.After(200 * time.Millisecond)
+		return true
+	}}
+	cluster := kopftest.Memory(t, kopftest.Objects(configMap(map[string]string{"color": "red"})))
+	operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}, kopf.WithPredicates(lazy)).OnEvent("event", nothing))
+	operator.RunUntilQuiet(t)
+	before := len(operator.Calls())
+	kopftest.Edit(t, cluster, configMap(nil), func(obj *corev1.ConfigMap) { obj.Data["color"] = "blue" })
+	operator.RunUntilQuiet(t)
+	g.Expect(len(operator.Calls())).To(BeNumerically(">", before))
 }

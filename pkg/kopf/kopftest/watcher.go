@@ -15,6 +15,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // A Call is one call of a handler in an operator.
@@ -72,6 +73,17 @@ type visited struct {
 	key    types.NamespacedName
 }
 
+// unlessGivenUp is an error after which a level-triggered handler is called again because of it: not after its last attempt, even if its
+// interval has it begin anew.
+func (v visited) unlessGivenUp(ctx context.Context, call *engine.Call, err error) error {
+	handler, _ := v.engine.Levels.Get(call.ID)
+	record := progress.Record{Started: call.Attempt.Started, Retries: call.Attempt.Number}
+	if handler.Policy.Attempt(ctx, record, time.Now(), func(context.Context) error { return err }).Final {
+		return nil
+	}
+	return err
+}
+
 // A failure is that of a handler of an object.
 type failure struct {
 	visited
@@ -105,7 +117,7 @@ func (w *watcher) Called(ctx context.Context, call *engine.Call) (ended func(err
 		defer w.mu.Unlock()
 		w.calls[i].Ended, w.calls[i].Err = time.Now(), err
 		if v, ok := ctx.Value(visitedKey{}).(visited); ok && c.Reason == kopf.ReasonReconcile {
-			w.failed[failure{v, c.Handler}] = err
+			w.failed[failure{v, c.Handler}] = v.unlessGivenUp(ctx, call, err)
 		}
 	}
 }
@@ -186,17 +198,17 @@ func (w *watcher) leaves(v visited, result reconcile.Result, err error) {
 	}
 }
 
-// requeue is the shortest wait that is left.
+// requeue is the wait of the object that is due first.
 func (w *watcher) requeue() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var shortest time.Duration
+	var first visit
 	for _, v := range w.visits {
-		if time.Until(v.due) > 0 && (shortest == 0 || v.after < shortest) {
-			shortest = v.after
+		if time.Until(v.due) > 0 && (first.due.IsZero() || v.due.Before(first.due)) {
+			first = v
 		}
 	}
-	return shortest
+	return first.after
 }
 
 func (w *watcher) faults() []error {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // A Write is one request that was to change something.
@@ -14,9 +16,9 @@ type Write struct {
 	// Resource is the plural, such as "deployments"; Subresource is such as "status", or empty.
 	Resource, Subresource string
 	Namespace, Name       string
-	// Body is what was sent, in its JSON form: an object, a patch, options. Patch is its content type, of patches.
-	Body  any
-	Patch string
+	// Body is what was sent, in its JSON form: an object, a patch, options. PatchType is that of patches.
+	Body      any
+	PatchType types.PatchType
 	// Code is the HTTP status of the answer; 0 if there was none.
 	Code int
 }
@@ -109,7 +111,8 @@ func (r request) isEvent() bool {
 func (r request) write(contentType string, body []byte) Write {
 	w := Write{Verb: r.verb, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name}
 	if r.verb == "patch" || r.verb == "apply" {
-		w.Patch = contentType
+		mediaType, _, _ := strings.Cut(contentType, ";") // without parameters
+		w.PatchType = types.PatchType(strings.TrimSpace(mediaType))
 	}
 	var value any
 	if json.Unmarshal(body, &value) == nil {

@@ -1,0 +1,88 @@
+package kopftest_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// A quickOperator writes to each object as soon as it is there.
+type quickOperator struct{ client.Client }
+
+func (q quickOperator) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	if err := q.Client.Create(ctx, obj, opts...); err != nil {
+		return err
+	}
+	mine := obj.DeepCopyObject().(client.Object)
+	mine.SetFinalizers([]string{kopf.DefaultFinalizer})
+	return q.Update(ctx, mine)
+}
+
+func TestAnObjectWithAStatusIsCreatedBesideAnOperator(t *testing.T) {
+	g, cluster := NewWithT(t), kopftest.Memory(t)
+	cluster.Client = quickOperator{cluster.Client}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders"}, Status: corev1.PodStatus{Message: "here"}}
+	cluster.Create(t, pod)
+	g.Expect(pod.Status.Message).To(Equal("here"))
+	g.Expect(pod).To(kopftest.HaveFinalizer())
+}
+
+// Whatever a scheme knows, there are namespaces.
+func TestANamespaceForATestWithoutItsGoType(t *testing.T) {
+	g, types := NewWithT(t), runtime.NewScheme()
+	g.Expect(appsv1.AddToScheme(types)).To(Succeed())
+	one := kopftest.Memory(t, kopftest.Types(types)).ForTest(t)
+	g.Expect(one.Namespace).To(HavePrefix("test-"))
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "orders"}}
+	one.Create(t, deployment)
+	g.Expect(deployment.Namespace).To(Equal(one.Namespace))
+}
+
+// Events that were posted count, and each once: not those that were refused, and not the repetitions of a series.
+func TestEventsThatWerePosted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, cluster := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil)))
+		operator := cluster.RunManager(t, func(mgr manager.Manager) error {
+			return kopf.SetupWithManager(mgr, kopf.For(&corev1.ConfigMap{}).Timer("tell", time.Minute, func(_ context.Context, req *cmRequest) error {
+				req.Eventf("Normal", "Told", "Tell", "the same again")
+				return nil
+			}))
+		})
+		operator.Fail(kopftest.Fault{Verb: "create", Resource: "events", Code: 403})
+		<-time.After(2 * time.Hour)
+		operator.Stop(t)
+		g.Expect(len(operator.Calls())).To(BeNumerically(">", 100))
+		g.Expect(operator.Events()).To(HaveEach(HaveField("Reason", "Told")))
+		g.Expect(len(operator.Events())).To(BeNumerically("<", len(operator.Calls())))
+	})
+}
+
+// What main.go sets in the options of its manager can be tested, too.
+func TestAManagerWithOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, other := NewWithT(t), configMap(nil)
+		other.Namespace = "other"
+		cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil), other))
+		operator := cluster.RunManager(t, func(mgr manager.Manager) error {
+			return kopf.SetupWithManager(mgr, kopf.For(&corev1.ConfigMap{}).OnCreate("create", nothing))
+		}, func(options *manager.Options) {
+			options.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{"other": {}}}}
+		})
+		<-time.After(time.Minute)
+		g.Expect(operator.Handlers(other)).To(Equal([]string{"create"}))
+		g.Expect(operator.Handlers(configMap(nil))).To(BeEmpty())
+	})
+}
