@@ -1,6 +1,6 @@
 // Package controlplane runs a real kube-apiserver with its etcd on this machine, for tests, the
-// demo and the examples. It is the one place that knows where the binaries are, how they are
-// started, and what becomes of them when the process that started them is gone.
+// demo and the examples of this repository. Tests of users have package kopftest for that, which finds the binaries where
+// projects of theirs keep them; what becomes of servers when their process is gone is up to package guard for both.
 //
 //	cp, err := controlplane.Start(controlplane.Options{
 //		CRDPaths: []string{"config/crd"},
@@ -20,8 +20,7 @@
 //
 // # Flow
 //
-// Start makes a folder in the temporary directory, starts the guard (a small sh that reads from
-// a pipe of this process), then etcd, then kube-apiserver, then installs the CRDs, then starts
+// Start makes a folder in the temporary directory, starts the guard (see package guard), then etcd, then kube-apiserver, then installs the CRDs, then starts
 // kube-controller-manager if it is asked for. Stop closes the pipe: the guard kills the servers,
 // removes the folder, and ends.
 //

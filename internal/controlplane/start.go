@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
 const (
@@ -57,7 +59,7 @@ type ControlPlane struct {
 	dir         string // everything of this control plane is in there
 	plane       envtest.ControlPlane
 	controllers *process // nil if there are none
-	guard       *guard
+	guard       *guard.Guard
 	kubeconfig  []byte
 	client      *http.Client
 	audited     bool
@@ -120,11 +122,11 @@ func start(assets string, opts Options) (*ControlPlane, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
-	guard, err := newGuard(dir)
+	watch, err := guard.New(dir)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("control plane: the guard did not start: %w", err), os.RemoveAll(dir))
 	}
-	cp := &ControlPlane{dir: dir, guard: guard, audited: opts.Audit}
+	cp := &ControlPlane{dir: dir, guard: watch, audited: opts.Audit}
 	if err := cp.run(assets, opts); err != nil {
 		return nil, errors.Join(fmt.Errorf("control plane: %w", err), cp.Stop())
 	}
@@ -193,10 +195,10 @@ func (cp *ControlPlane) launch(assets string, opts Options) error {
 			return err
 		}
 	}
-	if etcd.Path, err = cp.guard.wrap(filepath.Join(assets, "etcd")); err != nil {
+	if etcd.Path, err = cp.guard.Wrap(filepath.Join(assets, "etcd")); err != nil {
 		return err
 	}
-	if server.Path, err = cp.guard.wrap(filepath.Join(assets, "kube-apiserver")); err != nil {
+	if server.Path, err = cp.guard.Wrap(filepath.Join(assets, "kube-apiserver")); err != nil {
 		return err
 	}
 	etcdLog, err := os.Create(cp.path("etcd.log"))
@@ -292,7 +294,7 @@ func (cp *ControlPlane) Stop() error {
 		}
 		// Asked to end, kube-apiserver would wait for the watches of its clients. As nobody needs
 		// the data any more, the guard does the work, just as if this process had died.
-		cp.guard.release()
+		cp.guard.Release()
 		err := cp.plane.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
 			err = nil // the guard was faster

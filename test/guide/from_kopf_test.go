@@ -7,12 +7,16 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -55,6 +59,30 @@ func TestDeclarationsOfTheMigration(t *testing.T) {
 	if err := kopf.New(mgr, migrated(ensureDatabase, ensureDatabase, ensureDatabase)).Validate(); err != nil {
 		t.Error(err)
 	}
+}
+
+// MIG-01: the object of the page, in the middle of its cycle, is taken over in memory.
+func TestTakingOverInMemory(t *testing.T) {
+	g := NewWithT(t)
+	photos := &unstructured.Unstructured{}
+	for _, s := range steps(t, "../../docs/coming-from-kopf.md") {
+		if s.language == "yaml" {
+			g.Expect(photos.Object).To(BeNil(), "one object is shown")
+			g.Expect(yaml.Unmarshal([]byte(s.text), &photos.Object)).To(Succeed())
+		}
+	}
+	report := kopftest.Cycle(t, kopftest.Given{
+		Now:     time.Date(2026, 5, 1, 12, 9, 0, 0, time.UTC),
+		For:     2 * time.Minute, // until the delay is over
+		Objects: []client.Object{photos},
+		CRDs:    []string{"testdata/databases.yaml"},
+	}, migrated(ensureDatabase, ensureDatabase, ensureDatabase))
+
+	g.Expect(report.Handlers()).To(Equal([]string{"resize/spec.size"}), "what has succeeded is not called again")
+	g.Expect(report.Calls[0].Attempt).To(Equal(3), "it goes on")
+	g.Expect(report.Calls[0].Began).To(BeTemporally("~", time.Date(2026, 5, 1, 12, 10, 0, 0, time.UTC), time.Second), "not before its time")
+	g.Expect(report.Get(t, photos)).To(BeTrue())
+	g.Expect(photos).To(And(kopftest.HaveHandled(), kopftest.HaveFinalizer()))
 }
 
 func simple() *kopf.Resource[*unstructured.Unstructured] {

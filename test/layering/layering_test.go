@@ -68,6 +68,9 @@ var levels = map[string]int{
 
 	// Not part of the library at all.
 	controlPlane: 0,
+
+	// Below that, too.
+	"internal/guard": -1,
 }
 
 const (

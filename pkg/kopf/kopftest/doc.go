@@ -47,8 +47,12 @@
 //
 // # Caveats
 //
-// A cluster in memory has schemas only of [CRDs], and those without CEL rules. It has no admission, no access control, no
-// controllers, no garbage collection. What depends on these is to be tested in an [Environment].
+// A cluster in memory has schemas only of [CRDs], and those without CEL rules. Built-in kinds have neither defaults nor
+// validation. A kind in two versions is two kinds. Namespaces need not exist. The only subresource is status, the only fields in selectors are
+// metadata.name and metadata.namespace. It has no admission, no access control, no controllers, no garbage collection. What depends on these is to be
+// tested in an [Environment].
+//
+// The servers of an [Environment] end with the process of the test, however that ends, on Linux and macOS only.
 //
 // [Check] crashes the operator at its writes, not between two statements of a handler: what a handler does outside of the
 // cluster is as good as done. A handler that never ends, whatever its context says, cannot be stopped: the test then ends with a panic

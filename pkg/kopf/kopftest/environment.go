@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,9 +17,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
-// Environment starts a real API server, with its etcd, for a test, which takes some seconds, and stops it when the test ends.
+// Environment starts a real API server, with its etcd, for a test, which takes some seconds, and stops it when the test ends, however that
+// ends: by a panic, a timeout or Ctrl-C, too (on Linux and macOS).
 // To share one among the tests of a package, see [Main]; with Ginkgo, call it in BeforeSuite with GinkgoTB().
 //
 // The binaries are looked for in the folder that KUBEBUILDER_ASSETS names; in bin/controlplane and bin/k8s/<version> of the
@@ -105,29 +109,67 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	dir, err := os.MkdirTemp("", "kopftest-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("no temporary folder (is TMPDIR right?): %w", err)
+	}
+	watch, err := guard.New(dir)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("the guard of the servers does not start: %w", err), os.RemoveAll(dir))
+	}
 	env := &envtest.Environment{
-		BinaryAssetsDirectory: assets, Scheme: schemeOr(o.scheme), CRDDirectoryPaths: o.crds, ErrorIfCRDPathMissing: true,
+		Scheme: schemeOr(o.scheme), CRDDirectoryPaths: o.crds, ErrorIfCRDPathMissing: true,
 		UseExistingCluster: new(false), // whatever USE_EXISTING_CLUSTER says: nothing of a test belongs into a cluster that somebody needs
 	}
 	if os.Getenv(envStartTimeout) == "" {
 		env.ControlPlaneStartTimeout = startTimeout
 	}
+	stop = func() error {
+		watch.Release() // at once, as nobody needs the data; the servers would wait for their clients
+		err := env.Stop()
+		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
+			err = nil // the guard was faster
+		}
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := guarded(&env.ControlPlane, watch, assets, dir); err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
 	config, err := env.Start()
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("the API server does not start (if the machine is just slow, set %s=3m): %w", envStartTimeout, err), env.Stop())
+		return nil, nil, errors.Join(fmt.Errorf("the API server does not start (if the machine is just slow, set %s=3m): %w", envStartTimeout, err), stop())
+	}
+	if err := env.WebhookInstallOptions.Cleanup(); err != nil { // certificates in a folder of their own, which nobody uses
+		return nil, nil, errors.Join(err, stop())
 	}
 	c = &Cluster{Scheme: env.Scheme, Config: rest.CopyConfig(config)}
 	c.Config.QPS = -1
 	if c.Client, err = client.New(c.Config, client.Options{Scheme: c.Scheme}); err != nil {
-		return nil, nil, errors.Join(err, env.Stop())
+		return nil, nil, errors.Join(err, stop())
 	}
 	for _, obj := range o.objects {
 		c.place(obj)
 		if err := c.Client.Create(context.Background(), obj); err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("creating %s: %w", c.name(obj), err), env.Stop())
+			return nil, nil, errors.Join(fmt.Errorf("creating %s: %w", c.name(obj), err), stop())
 		}
 	}
-	return c, env.Stop, nil
+	return c, stop, nil
+}
+
+// guarded has the servers keep what they have in a folder, and end with this process, however that ends.
+func guarded(plane *envtest.ControlPlane, watch *guard.Guard, assets, dir string) (err error) {
+	plane.Etcd = &envtest.Etcd{DataDir: filepath.Join(dir, "etcd")}
+	plane.APIServer = &envtest.APIServer{CertDir: filepath.Join(dir, "kube-apiserver")}
+	for _, folder := range []string{plane.Etcd.DataDir, plane.APIServer.CertDir} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			return err
+		}
+	}
+	if plane.Etcd.Path, err = watch.Wrap(filepath.Join(assets, "etcd")); err != nil {
+		return err
+	}
+	plane.APIServer.Path, err = watch.Wrap(filepath.Join(assets, "kube-apiserver"))
+	return err
 }
 
 // findAssets names the folder with kube-apiserver and etcd.

@@ -3,9 +3,13 @@ package kopftest_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,4 +138,25 @@ func TestMainStartsNothingForNothing(t *testing.T) {
 			g.Expect(string(text)).NotTo(ContainSubstring("correct or unset it"), flag)
 		}
 	}
+}
+
+// Neither servers nor their folders are left behind by a test that ends badly.
+func TestServersEndWithTheirTest(t *testing.T) {
+	if os.Getenv("KOPFTEST_PANIC") != "" {
+		fmt.Println("serving", strings.TrimPrefix(cluster.Config.Host, "https://"))
+		go panic("boom")
+		select {}
+	}
+	needServer(t)
+	g, folder := NewWithT(t), t.TempDir()
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServersEndWithTheirTest$")
+	command.Env = append(os.Environ(), "KOPFTEST_PANIC=yes", "TMPDIR="+folder)
+	text, err := command.CombinedOutput()
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(string(text)).To(ContainSubstring("panic: boom"))
+	address := regexp.MustCompile(`serving (\S+)`).FindStringSubmatch(string(text))
+	g.Expect(address).To(HaveLen(2), "%s", text)
+	g.Eventually(func() ([]os.DirEntry, error) { return os.ReadDir(folder) }).WithTimeout(time.Minute).Should(BeEmpty())
+	_, err = new(net.Dialer).DialContext(t.Context(), "tcp", address[1])
+	g.Expect(err).To(HaveOccurred(), "nobody serves any more")
 }

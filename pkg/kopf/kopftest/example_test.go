@@ -9,6 +9,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -35,6 +37,22 @@ func ExampleInvoke() {
 		}
 	}
 	_ = test // go test calls it
+}
+
+// Handlers that are called one after the other, and see what the others have made.
+func ExampleWithCluster() {
+	test := func(t *testing.T) {
+		cluster := kopftest.Memory(t)
+		orders := configMap(nil)
+		cluster.Create(t, orders)
+		kopftest.Invoke(t, secretOf, orders, kopftest.WithCluster(cluster))
+		cluster.Get(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "child"}})
+		again := kopftest.Invoke(t, secretOf, orders, kopftest.WithCluster(cluster))
+		if !apierrors.IsAlreadyExists(again.Outcome.Err) {
+			t.Errorf("the handler has made another one: %v", again.Outcome.Err)
+		}
+	}
+	_ = test
 }
 
 func ExampleCycle() {
@@ -69,6 +87,12 @@ func TestExamplesHold(t *testing.T) {
 	g.Expect(got.Outcome.Delay).To(Equal(10 * time.Minute))
 	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}}, patients())
 	g.Expect(report.RequeueAfter).To(Equal(10 * time.Minute))
+	shared, orders := kopftest.Memory(t), configMap(nil)
+	shared.Create(t, orders)
+	g.Expect(kopftest.Invoke(t, secretOf, orders, kopftest.WithCluster(shared)).Outcome.Err).NotTo(HaveOccurred())
+	shared.Get(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "child"}})
+	again := kopftest.Invoke(t, secretOf, orders, kopftest.WithCluster(shared))
+	g.Expect(apierrors.IsAlreadyExists(again.Outcome.Err)).To(BeTrue())
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil)))
 		operator := cluster.Run(t, patients())

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package controlplane
+package guard
 
 import (
 	"fmt"
@@ -48,7 +48,8 @@ fi
 exec %[2]s "$@"
 `
 
-type guard struct {
+// A Guard watches over the servers of one folder.
+type Guard struct {
 	dir   string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -58,7 +59,8 @@ type guard struct {
 // here: a control plane nobody refers to any more keeps running until the process ends.
 var guards sync.Map
 
-func newGuard(dir string) (*guard, error) {
+// New starts a guard for a folder with nothing in it that is to stay.
+func New(dir string) (*Guard, error) {
 	for _, name := range []string{"open", "pids"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			return nil, err
@@ -74,13 +76,13 @@ func newGuard(dir string) (*guard, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	g := &guard{dir: dir, cmd: cmd, stdin: stdin}
+	g := &Guard{dir: dir, cmd: cmd, stdin: stdin}
 	guards.Store(g, true)
 	return g, nil
 }
 
-// wrap returns the program to start in place of this one, for the guard to know of it.
-func (g *guard) wrap(binary string) (string, error) {
+// Wrap returns the program to start in place of this one, for the guard to know of it.
+func (g *Guard) Wrap(binary string) (string, error) {
 	path := filepath.Join(g.dir, "start-"+filepath.Base(binary))
 	script := fmt.Sprintf(serverScript, quote(g.dir), quote(binary))
 	// Were another goroutine to fork while the file is open for writing, then its child would
@@ -90,8 +92,8 @@ func (g *guard) wrap(binary string) (string, error) {
 	return path, os.WriteFile(path, []byte(script), 0o700)
 }
 
-// release has the guard do its work, and waits for that.
-func (g *guard) release() {
+// Release has the guard do its work, and waits for that.
+func (g *Guard) Release() {
 	_ = g.stdin.Close()
 	_ = g.cmd.Wait()
 	guards.Delete(g)
