@@ -114,7 +114,7 @@ func TestAFailureIsWaitedFor(t *testing.T) {
 func TestQuietIsNotTooEarly(t *testing.T) {
 	g := NewWithT(t)
 	lazy := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool {
-		<-time.After(200 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 		return true
 	}}
 	cluster := kopftest.Memory(t, kopftest.Objects(configMap(map[string]string{"color": "red"})))
