@@ -13,8 +13,12 @@ import (
 // load reads the object; nil if there is none.
 func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, error) {
 	obj, err := e.read(ctx, e.Cache, key)
-	if obj == nil || err != nil {
+	if err != nil {
 		return nil, err
+	}
+	if obj == nil {
+		e.memories.Unstir(key) // its children go after it
+		return nil, nil
 	}
 	c := &cycle{memory: e.memories.Recall(obj.GetUID()), pauses: e.pauses.Load()}
 	return c, c.begin(obj)

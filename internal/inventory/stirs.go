@@ -30,6 +30,17 @@ func (i *Inventory) stir(key types.NamespacedName, version string) {
 	i.stirred[key] = append(i.stirred[key], version)
 }
 
+// Unstir forgets what has changed around a name of which there is no object: the children of an owner may go after it. An object that
+// comes meanwhile is stirred by its own version.
+func (i *Inventory) Unstir(key types.NamespacedName) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	versions := slices.DeleteFunc(i.stirred[key], func(version string) bool { return version == fromOutside })
+	if i.stirred[key] = versions; len(versions) == 0 {
+		delete(i.stirred, key)
+	}
+}
+
 // Stirred reports, once, whether anything but our own writes has changed an object or its surroundings
 // since it was last asked for. What is newer than the version at hand, if that is known, is for the next time: whoever asks has not seen it.
 func (i *Inventory) Stirred(key types.NamespacedName, memory *Memory, version string) bool {
