@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
@@ -25,7 +26,8 @@ type Result struct {
 // Nothing is written for a child that is as it should be. Children need names, see [Name].
 //
 // It is a server-side apply that takes the fields from others, under [FieldOwner]. An annotation on the child,
-// "kopf-runtime.dev/applied." with the field owner, is a hash of what was applied.
+// "kopf-runtime.dev/applied." with the field owner, is a hash of what was applied. Before a child is created, the server
+// itself is asked, by an empty patch as a dry run, whether it is really missing: what the cache does not show is not taken over.
 //
 // The children themselves are only adopted; the results, in their order, are what the server has. The children are
 // independent: if some fail, the others are applied. The errors are joined.
@@ -103,6 +105,9 @@ func (o *Owner) applyOne(ctx context.Context, c child) (Result, error) {
 	intent.SetAnnotations(annotations)
 
 	live, err := o.read(ctx, c)
+	if live == nil && err == nil {
+		live, err = o.look(ctx, c) // an apply would take it over, whoever made it
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -148,17 +153,34 @@ func (o *Owner) createOne(ctx context.Context, c child) (Result, error) {
 	return Result{created, controllerutil.OperationResultCreated}, err
 }
 
-// read returns the child as it is, or nil if it is not there. It refuses what is not the owner's.
+// read returns the child as it is, or nil if it is not there, or not to be seen.
 func (o *Owner) read(ctx context.Context, c child) (client.Object, error) {
-	live := newOf(c.Object)
-	live.GetObjectKind().SetGroupVersionKind(c.gvk)
 	var reader client.Reader = o.client
 	if o.reader != nil {
 		reader = o.reader
 	}
+	live := c.blank()
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(c), live); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
+	return o.accepted(live)
+}
+
+// look asks the server itself for a child that was not read, as a cache may be behind, or restricted. Clients that read from a
+// cache have only writes to ask with: this one changes nothing, and is not stored.
+func (o *Owner) look(ctx context.Context, c child) (client.Object, error) {
+	live := c.blank()
+	live.SetNamespace(c.GetNamespace())
+	live.SetName(c.GetName())
+	nothing := client.RawPatch(types.MergePatchType, []byte("{}"))
+	if err := o.client.Patch(ctx, live, nothing, client.DryRunAll); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return o.accepted(live)
+}
+
+// accepted refuses what is not the owner's.
+func (o *Owner) accepted(live client.Object) (client.Object, error) {
 	other := metav1.GetControllerOf(live)
 	foreign := other != nil && other.UID != o.obj.GetUID()
 	switch {
@@ -171,6 +193,13 @@ func (o *Owner) read(ctx context.Context, c child) (client.Object, error) {
 		return nil, fmt.Errorf("it exists, and does not belong to %q: remove it, use another name, or use TakeOver", o.obj.GetName())
 	}
 	return live, nil
+}
+
+// blank is an object of the kind of the child.
+func (c child) blank() client.Object {
+	out := newOf(c.Object)
+	out.GetObjectKind().SetGroupVersionKind(c.gvk)
+	return out
 }
 
 func copyOf(obj client.Object) (client.Object, error) {

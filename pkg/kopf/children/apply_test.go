@@ -86,7 +86,7 @@ func TestSecondApplyWritesNothing(t *testing.T) {
 		results, err = operator(owner).Apply(t.Context(), family()...)
 		must(t, err)
 	}
-	equal(t, "writes of the first", written(apply), 6)
+	equal(t, "writes of the first, with as many dry runs", written(apply), 6+6)
 	equal(t, "what they did", operations(results), []string{"created", "created", "created", "unchanged", "created", "created", "created"})
 	for i, result := range results {
 		if (result.Object == nil) != (i == 3) || i != 3 && result.Object.GetUID() == "" {
@@ -185,7 +185,7 @@ func TestApplyWithoutManagedFields(t *testing.T) {
 		_, err := operator(owner, children.ReadWith(blind)).Apply(t.Context(), family()[4:6]...)
 		must(t, err)
 	}
-	equal(t, "the first", written(apply), 2)
+	equal(t, "the first, with as many dry runs", written(apply), 2+2)
 	equal(t, "the next", written(apply), 0)
 	secret := &corev1.Secret{}
 	must(t, k8s.Get(t.Context(), client.ObjectKey{Namespace: owner.Namespace, Name: "secret"}, secret))
@@ -265,6 +265,45 @@ func TestCreateWithACacheThatIsBehind(t *testing.T) {
 	}
 }
 
+// What a cache does not show, as it is behind or restricted, is not taken over either.
+func TestApplyWithACacheThatDoesNotShowWhatIsThere(t *testing.T) {
+	owner := realOwner(t)
+	blind := interceptor.NewClient(withWatch(t), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewNotFound(corev1.Resource("configmaps"), key.Name)
+		},
+	})
+	users := &corev1.ConfigMap{ObjectMeta: object("users"), Data: map[string]string{"a": "theirs"}}
+	users.Namespace = owner.Namespace
+	must(t, k8s.Create(t.Context(), users))
+	child := func(name string) client.Object {
+		return &corev1.ConfigMap{ObjectMeta: object(name), Data: map[string]string{"a": "ours"}}
+	}
+	for _, form := range []client.Object{child("users"), untyped("v1", "ConfigMap", map[string]any{
+		"metadata": map[string]any{"name": "users"}, "data": map[string]any{"a": "ours"},
+	})} {
+		_, err := children.Of(owner, blind, children.FieldOwner("db operator")).Apply(t.Context(), form)
+		if err == nil || !strings.Contains(err.Error(), `users: it exists, and does not belong to "db"`) {
+			t.Errorf("%T: %v", form, err)
+		}
+	}
+	before := users.ResourceVersion
+	must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(users), users))
+	equal(t, "what the user has", users.Data, map[string]string{"a": "theirs"})
+	equal(t, "its version", users.ResourceVersion, before)
+
+	var results []children.Result
+	for _, want := range []string{"created", "unchanged"} {
+		var err error
+		results, err = children.Of(owner, blind, children.FieldOwner("db operator")).Apply(t.Context(), child("own"))
+		must(t, err)
+		equal(t, "its own one", operations(results), []string{want})
+	}
+	own, version := &corev1.ConfigMap{}, results[0].Object.GetResourceVersion()
+	must(t, k8s.Get(t.Context(), client.ObjectKey{Namespace: owner.Namespace, Name: "own"}, own))
+	equal(t, "as the server has it", own.ResourceVersion, version)
+}
+
 // What is there and not the owner's is refused, and others are served all the same.
 func TestWhatIsThereAlready(t *testing.T) {
 	owner := realOwner(t)
@@ -290,7 +329,7 @@ func TestWhatIsThereAlready(t *testing.T) {
 		var err error
 		equal(t, name+": writes", written(func() {
 			results, err = do(t.Context(), child("nobodys"), child("others"), child("dying"), child("fine-"+name))
-		}), 1)
+		}), map[string]int{"apply": 1 + 1, "create": 1}[name])
 		for _, want := range []string{
 			`children: ConfigMap ` + owner.Namespace + `/nobodys: it exists, and does not belong to "db": remove it`,
 			`already owned by another ConfigMap controller x`, `dying: it is being deleted: try again when it is gone`,

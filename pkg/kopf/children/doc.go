@@ -16,11 +16,12 @@
 //
 // All children are looked at first: if the owner cannot have one, none is changed, and nothing is written. What a
 // child has, it keeps, unless [Forced] says otherwise. A child of another owner is never taken, and what belongs to nobody
-// only with [TakeOver].
+// only with [TakeOver], be it in the cache or not.
 //
 // Apply writes when something differs and not otherwise: one request to read for each child, from the cache if the
 // client has one, and none to write if it is as it was applied. What others have added stays; what others have changed
-// of it is set back; what is not in the child any more is removed.
+// of it is set back; what is not in the child any more is removed. A child that is not there costs one more request, a dry run, which
+// asks the server itself.
 //
 // # Assumptions
 //
@@ -34,6 +35,8 @@
 // the permission to update the finalizers of the owner. A new label of the owner goes into templates of pods
 // and restarts the pods; see [PlainTemplates]. Labels of templates that cannot be changed, those of jobs, are for
 // the creation; an apply with others is refused by the server. Some kinds allow less than the 63 characters of a [Name].
+//
+// Between that question and the write, somebody else may create an object of the name: then it is taken over. [Owner.Create] has no such gap.
 //
 // A cache that is behind may cost a request that changes nothing. Where a webhook changes what is applied, each apply is a
 // write. If managedFields are stripped from the cache, values are compared, and each apply is a write where
