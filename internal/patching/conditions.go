@@ -64,7 +64,7 @@ func mergedConditions(was, wanted, is []any) []any {
 		}
 		if i := indexOf(out, kind); i >= 0 {
 			if !isDeclaration(item) {
-				out[i] = item
+				out[i] = overtaking(out[i].(map[string]any), item.(map[string]any))
 			}
 		} else {
 			out = append(out, item)
@@ -76,6 +76,22 @@ func mergedConditions(was, wanted, is []any) []any {
 // indexOf finds the condition of a type; -1 if there is none.
 func indexOf(list []any, kind any) int {
 	return slices.IndexFunc(list, func(item any) bool { return item.(map[string]any)["type"] == kind })
+}
+
+// overtaking returns what one wants to say of a condition that somebody else has written meanwhile: with the same status it is no
+// transition; with another one it is, and comes after theirs; and what was observed stays so.
+func overtaking(is, wanted map[string]any) map[string]any {
+	out := maps.Clone(wanted)
+	since, _ := is["lastTransitionTime"].(string)
+	mine, _ := wanted["lastTransitionTime"].(string)
+	if since > mine || since != "" && is["status"] == wanted["status"] {
+		out["lastTransitionTime"] = since
+	}
+	seen, ok := is["observedGeneration"].(int64)
+	if observed, _ := wanted["observedGeneration"].(int64); ok && seen > observed {
+		out["observedGeneration"] = seen
+	}
+	return out
 }
 
 // isDeclaration reports whether a condition says nothing but that it is there: what somebody else says is more.

@@ -40,3 +40,29 @@ func TestListsOfConditions(t *testing.T) {
 		t.Errorf("B-60 others' conditions on another path: %v", got)
 	}
 }
+
+// Done when 2: two writers of one operator say something about the same condition. Its time changes with its status
+// only, and what was observed never falls.
+func TestConditionsThatSomebodyElseHasWrittenMeanwhile(t *testing.T) {
+	one := func(status, reason string, time any, generation int64) map[string]any {
+		return map[string]any{"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": time, "observedGeneration": generation}
+	}
+	was := one("False", "Old", "10:00", 1)
+	for name, test := range map[string]struct{ wanted, is, want map[string]any }{
+		"the same transition":         {one("True", "Ours", "10:02", 2), one("True", "Theirs", "10:01", 2), one("True", "Ours", "10:01", 2)},
+		"another one":                 {one("True", "Ours", "10:02", 2), one("Unknown", "Theirs", "10:01", 2), one("True", "Ours", "10:02", 2)},
+		"none, after a transition":    {one("False", "Ours", "10:00", 2), one("True", "Theirs", "10:01", 2), one("False", "Ours", "10:01", 2)},
+		"of a later generation":       {one("True", "Ours", "10:02", 2), one("True", "Theirs", "10:01", 3), one("True", "Ours", "10:01", 3)},
+		"of an earlier one":           {one("True", "Ours", "10:02", 3), one("True", "Theirs", "10:01", 2), one("True", "Ours", "10:01", 3)},
+		"without a time":              {one("True", "Ours", "10:02", 2), one("True", "Theirs", nil, 2), one("True", "Ours", "10:02", 2)},
+		"that only they have written": {was, one("True", "Theirs", "10:01", 2), one("True", "Theirs", "10:01", 2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := func(item map[string]any) map[string]any { return map[string]any{"conditions": []any{item}} }
+			got := Document(list(test.wanted)).Onto(list(was), list(test.is))
+			if difference := Between(got, list(test.want)); len(difference) > 0 {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
