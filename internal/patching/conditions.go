@@ -59,15 +59,15 @@ func mergedConditions(was, wanted, is []any) []any {
 	}
 	for _, item := range wanted {
 		kind := item.(map[string]any)["type"]
-		if i := indexOf(was, kind); i >= 0 && diff.Equal(was[i], item) {
-			continue
-		}
-		if i := indexOf(out, kind); i >= 0 {
-			if !isDeclaration(item) {
-				out[i] = overtaking(out[i].(map[string]any), item.(map[string]any))
-			}
-		} else {
+		before, i := indexOf(was, kind), indexOf(out, kind)
+		switch {
+		case before >= 0 && diff.Equal(was[before], item):
+		case i < 0:
 			out = append(out, item)
+		case before >= 0 && diff.Equal(was[before], out[i]): // nobody else has written it
+			out[i] = item
+		case !isDeclaration(item):
+			out[i] = overtaking(out[i].(map[string]any), item.(map[string]any))
 		}
 	}
 	return out

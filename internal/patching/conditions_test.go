@@ -49,13 +49,14 @@ func TestConditionsThatSomebodyElseHasWrittenMeanwhile(t *testing.T) {
 	}
 	was := one("False", "Old", "10:00", 1)
 	for name, test := range map[string]struct{ wanted, is, want map[string]any }{
-		"the same transition":         {one("True", "Ours", "10:02", 2), one("True", "Theirs", "10:01", 2), one("True", "Ours", "10:01", 2)},
-		"another one":                 {one("True", "Ours", "10:02", 2), one("Unknown", "Theirs", "10:01", 2), one("True", "Ours", "10:02", 2)},
-		"none, after a transition":    {one("False", "Ours", "10:00", 2), one("True", "Theirs", "10:01", 2), one("False", "Ours", "10:01", 2)},
-		"of a later generation":       {one("True", "Ours", "10:02", 2), one("True", "Theirs", "10:01", 3), one("True", "Ours", "10:01", 3)},
-		"of an earlier one":           {one("True", "Ours", "10:02", 3), one("True", "Theirs", "10:01", 2), one("True", "Ours", "10:01", 3)},
-		"without a time":              {one("True", "Ours", "10:02", 2), one("True", "Theirs", nil, 2), one("True", "Ours", "10:02", 2)},
-		"that only they have written": {was, one("True", "Theirs", "10:01", 2), one("True", "Theirs", "10:01", 2)},
+		"the same transition":          {one("True", "Ours", "10:02", 2), one("True", "Theirs", "10:01", 2), one("True", "Ours", "10:01", 2)},
+		"another one":                  {one("True", "Ours", "10:02", 2), one("Unknown", "Theirs", "10:01", 2), one("True", "Ours", "10:02", 2)},
+		"none, after a transition":     {one("False", "Ours", "10:00", 2), one("True", "Theirs", "10:01", 2), one("False", "Ours", "10:01", 2)},
+		"of a later generation":        {one("True", "Ours", "10:02", 2), one("True", "Theirs", "10:01", 3), one("True", "Ours", "10:01", 3)},
+		"of an earlier one":            {one("True", "Ours", "10:02", 3), one("True", "Theirs", "10:01", 2), one("True", "Ours", "10:01", 3)},
+		"without a time":               {one("True", "Ours", "10:02", 2), one("True", "Theirs", nil, 2), one("True", "Ours", "10:02", 2)},
+		"there and back, by ourselves": {one("True", "Ours", "09:00", 1), was, one("True", "Ours", "09:00", 1)},
+		"that only they have written":  {was, one("True", "Theirs", "10:01", 2), one("True", "Theirs", "10:01", 2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := func(item map[string]any) map[string]any { return map[string]any{"conditions": []any{item}} }
