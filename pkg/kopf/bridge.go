@@ -2,6 +2,7 @@ package kopf
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
@@ -20,12 +21,16 @@ type bridged interface {
 
 func (r *Request[T]) attach(call *engine.Call) { r.call, r.handled = call, r.Object }
 
-// conclude takes in what the handler has said, by its error and beside it.
+// conclude takes in what the handler has said, by its error and beside it. Mistakes come first: they are permanent, whatever the
+// error says.
 func (r *Request[T]) conclude(err error) error {
 	r.settleConditions(err)
-	if err != nil {
+	if err == nil {
+		r.call.Result, r.call.Subs, r.call.Again = r.result, r.subs, r.again
+		err = r.broken
+	}
+	if len(r.mistakes) == 0 {
 		return err
 	}
-	r.call.Result, r.call.Subs, r.call.Again = r.result, r.subs, r.again
-	return errors.Join(r.broken, errors.Join(r.mistakes...))
+	return errors.Join(append(slices.Clone(r.mistakes), err)...)
 }
