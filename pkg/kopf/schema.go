@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,10 @@ import (
 	"k8s.io/client-go/openapi3"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/registry"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -24,36 +29,98 @@ const (
 	schemaPatience = 10 * time.Second
 )
 
-// checkSchema finds stores that would lose all that is put into them, because the schema of the kind does
-// not have their fields (B-33). It asks for the published schema, which needs no rights; and only if there
-// is something to check.
-func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryClient, gvk schema.GroupVersionKind) error {
+// checkSchema finds what would be lost or written again and again, because the schema of the kind does not have the fields
+// for it (B-33): what is put into stores, and conditions that are declared or report of handlers. It asks for the published schema,
+// which needs no rights; and only if there is something to check.
+func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *engine.Kind) error {
 	var users []any
 	for _, place := range []any{o.settings.Store, o.settings.Baseline} {
 		if user, ok := place.(progress.FieldUser); ok && len(user.Fields()) > 0 {
 			users = append(users, user)
 		}
 	}
-	if len(users) == 0 {
+	fields := conditionFields(kind)
+	if len(users)+len(fields) == 0 {
 		return nil
 	}
 	var published *apiextensionsv1.JSONSchemaProps
-	// The schema of a new kind is published a moment after the kind is served.
+	// The schema of a new kind, or of a whole new group, is published a moment after it is served.
 	err := wait.PollUntilContextTimeout(ctx, schemaPause, schemaPatience, true, func(context.Context) (found bool, err error) {
-		published, err = publishedSchema(client, gvk)
+		published, err = publishedSchema(client, kind.GVK)
+		if _, early := errors.AsType[*openapi3.GroupVersionNotFoundError](err); early {
+			err = nil
+		}
 		return published != nil, err
 	})
 	if err != nil {
-		log.FromContext(ctx).Info("Warning: cannot check whether the kind has the fields in which progress is to be kept",
-			"kind", gvk.Kind, "error", err.Error())
+		log.FromContext(ctx).Info("Warning: cannot check whether the kind has the fields in which progress and conditions are to be kept",
+			"kind", kind.GVK.Kind, "error", err.Error())
 		return nil
 	}
 	for _, user := range users {
 		if err := progress.CheckSchema(published, user); err != nil {
-			return fmt.Errorf("%s: %w", gvk.Kind, err)
+			return fmt.Errorf("%s: %w", kind.GVK.Kind, err)
+		}
+	}
+	for _, path := range fields {
+		if n := progress.Unpruned(published, path...); n < len(path) {
+			return fmt.Errorf("%s: it is to have conditions, and the schema of the kind has no field %s: the API server would drop it: "+
+				"add it, or say where they are (%s)", kind.GVK.Kind, strings.Join(path[:n+1], "."), whereToSay)
 		}
 	}
 	return nil
+}
+
+// conditionFields are the paths of the fields that the conditions of a kind take, if it is to have some: those that appear in an empty
+// object when they are set.
+func conditionFields(kind *engine.Kind) (paths [][]string) {
+	types := slices.Clone(kind.Declared)
+	if kind.Root != nil {
+		types = append(types, kind.Root.Type)
+	}
+	for _, handlers := range []*registry.Registry[engine.Handler]{&kind.Handlers, &kind.Levels} {
+		for _, id := range handlers.IDs() {
+			if handler, _ := handlers.Get(id); handler.Reports != "" {
+				types = append(types, handler.Reports)
+			}
+		}
+	}
+	obj := kind.New()
+	set, err := conditions.For(obj, kind.ConditionOptions...)
+	if len(types) == 0 || err != nil { // which is a mistake that is told already
+		return nil
+	}
+	before, err := patching.Normal(obj)
+	if err != nil {
+		return nil
+	}
+	for _, one := range types {
+		set.True(one, "Probing", "whether it is kept")
+	}
+	after, err := patching.Normal(obj)
+	if err != nil {
+		return nil
+	}
+	added := patching.Between(before, after)
+	delete(added, "metadata") // which every kind has
+	return leaves(map[string]any(added), nil)
+}
+
+// leaves are the paths of all values, with "*" for each item of a list.
+func leaves(value any, path []string) (paths [][]string) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			paths = append(paths, leaves(value[name], append(slices.Clone(path), name))...)
+		}
+	case []any:
+		for _, item := range value {
+			paths = append(paths, leaves(item, append(slices.Clone(path), "*"))...)
+		}
+	default:
+		paths = append(paths, path)
+	}
+	return paths
 }
 
 // publishedSchema is the schema of a kind as the API server publishes it; nil if it has none.

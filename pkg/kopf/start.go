@@ -157,7 +157,7 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind) (namespace
 				kinds[i].GVK.Kind, kinds[i].GVK.GroupVersion()))
 		}
 		if verbs != nil {
-			problems = append(problems, checkVerbs(&kinds[i], verbs), o.checkSchema(ctx, client, kinds[i].GVK))
+			problems = append(problems, checkVerbs(&kinds[i], verbs), o.checkSchema(ctx, client, &kinds[i]))
 		}
 		kinds[i].HasStatus = hasStatus
 		namespaced = append(namespaced, inNamespaces)

@@ -54,7 +54,7 @@ func CheckSchema(schema *apiextensionsv1.JSONSchemaProps, store any) error {
 	if !ok || schema == nil {
 		return nil
 	}
-	lost := missing(user.Fields(), func(path []string) int { return unpruned(schema, path) })
+	lost := missing(user.Fields(), func(path []string) int { return Unpruned(schema, path...) })
 	if len(lost) == 0 {
 		return nil
 	}
@@ -107,23 +107,37 @@ func fitting(t reflect.Type, path []string) int {
 	return best
 }
 
-// unpruned returns how many elements of a path the API server keeps. Only the structural part of a
-// schema counts: what stands under allOf and the like does not save a field.
-func unpruned(schema *apiextensionsv1.JSONSchemaProps, path []string) int {
+// Unpruned returns how many elements of a path the API server keeps of a custom resource, by the schema of its kind: all, or
+// those before the first that is dropped. The element "*" stands for any item of a list, as it does for any key. Only the structural part of a
+// schema counts: what stands under allOf and the like does not save a field. What a schema refers to is not known here,
+// and not thought to drop anything.
+func Unpruned(schema *apiextensionsv1.JSONSchemaProps, path ...string) int {
 	if len(path) == 0 {
 		return 0
 	}
+	if refers(schema) {
+		return len(path)
+	}
 	preserved := schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
 	if inner, ok := schema.Properties[path[0]]; ok {
-		return 1 + unpruned(&inner, path[1:]) // also where unknown fields are preserved
+		return 1 + Unpruned(&inner, path[1:]...) // also where unknown fields are preserved
+	}
+	if items := schema.Items; items != nil && items.Schema != nil && path[0] == "*" {
+		return 1 + Unpruned(items.Schema, path[1:]...)
 	}
 	switch others := schema.AdditionalProperties; {
 	case others != nil && others.Schema != nil:
-		return 1 + unpruned(others.Schema, path[1:])
+		return 1 + Unpruned(others.Schema, path[1:]...)
 	case others != nil:
 		return 1 // values of any type, but of objects nothing is kept
 	case preserved:
 		return len(path)
 	}
 	return 0
+}
+
+// refers reports whether a schema stands elsewhere: those of the kinds of Kubernetes do, as they are published.
+func refers(schema *apiextensionsv1.JSONSchemaProps) bool {
+	return schema.Ref != nil ||
+		slices.ContainsFunc(schema.AllOf, func(part apiextensionsv1.JSONSchemaProps) bool { return part.Ref != nil })
 }

@@ -187,3 +187,24 @@ func pruned(t *testing.T, schema *apiextensionsv1.JSONSchemaProps, store any) bo
 	pruning.Prune(obj.Object, structural, true)
 	return !reflect.DeepEqual(obj, before)
 }
+
+// B-33: conditions are lists of objects.
+func TestUnpruned(t *testing.T) {
+	object := func(properties string) string { return `{type: object, properties: {` + properties + `}}` }
+	for _, test := range []struct {
+		name, status string
+		path         string
+		want         int
+	}{
+		{"an item of a list", object("conditions: {type: array, items: " + object("type: {type: string}") + "}"), "status.conditions.*.type", 4},
+		{"a field that items do not have", object("conditions: {type: array, items: " + object("type: {type: string}") + "}"), "status.conditions.*.reason", 3},
+		{"items that are open", object("conditions: {type: array, items: " + open + "}"), "status.conditions.*.reason", 4},
+		{"no list", object("phase: {type: string}"), "status.conditions.*.type", 1},
+		{"items that stand elsewhere", object(`conditions: {type: array, items: {allOf: [{$ref: "#/components/schemas/x"}]}}`), "status.conditions.*.type", 4},
+		{"a status that stands elsewhere", `{$ref: "#/components/schemas/x"}`, "status.conditions.*.type", 4},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			equal(t, "B-33 kept", progress.Unpruned(objectSchema(t, test.status), strings.Split(test.path, ".")...), test.want)
+		})
+	}
+}

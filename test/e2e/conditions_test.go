@@ -367,6 +367,37 @@ var _ = Describe("Conditions", func() {
 		}
 	}, SpecTimeout(minute))
 
+	DescribeTable("are refused where the schema of the kind would drop them (B-33)",
+		func(ctx context.Context, field string, declare func() *kopf.Resource[*unstructured.Unstructured]) {
+			err := kopf.New(newManager(newNamespace(ctx), &logBook{}), declare()).Start(ctx)
+			Expect(err).To(MatchError(And(ContainSubstring("Strict: it is to have conditions, and the schema of the kind has no field "+field+":"),
+				ContainSubstring("add it, or say where they are"))))
+		},
+		Entry("declared", SpecTimeout(minute), "status.conditions", func() *kopf.Resource[*unstructured.Unstructured] {
+			return kopf.For(kopf.Unstructured(strictGVK), kopf.WithConditions("Ready")).OnCreate("a", ok[*unstructured.Unstructured](&calls{}, "a"))
+		}),
+		Entry("of a handler", SpecTimeout(minute), "status.conditions", func() *kopf.Resource[*unstructured.Unstructured] {
+			return kopf.For(kopf.Unstructured(strictGVK)).OnCreate("a", ok[*unstructured.Unstructured](&calls{}, "a"), kopf.ReportsCondition("Ready"))
+		}),
+		Entry("of a level-triggered handler", SpecTimeout(minute), "status.conditions", func() *kopf.Resource[*unstructured.Unstructured] {
+			return kopf.For(kopf.Unstructured(strictGVK)).OnReconcile("a", ok[*unstructured.Unstructured](&calls{}, "a"), kopf.ReportsCondition("Ready"))
+		}),
+		Entry("elsewhere", SpecTimeout(minute), "status.phase.checks", func() *kopf.Resource[*unstructured.Unstructured] {
+			return kopf.For(kopf.Unstructured(strictGVK), kopf.WithConditions("example.com/Ready"), kopf.ConditionsIn(conditions.At("status.phase.checks"), conditions.AsMap())).
+				OnCreate("a", ok[*unstructured.Unstructured](&calls{}, "a"))
+		}),
+	)
+
+	It("of a kind of Kubernetes itself have their fields (B-33)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		pods := corev1.SchemeGroupVersion.WithKind("Pod")
+		start(ns, options(kopf.For(kopf.Unstructured(pods), kopf.WithConditions("Ready")).
+			OnCreate("a", ok[*unstructured.Unstructured](seen, "a"))))
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}}}
+		create(ctx, pod)
+		Eventually(fresh(ctx, untyped(pods, ns, "a"))).Should(is("Ready", unknown, "NotReported"))
+	}, SpecTimeout(minute))
+
 	It("that are no valid ones are mistakes of the handler", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
@@ -377,6 +408,20 @@ var _ = Describe("Conditions", func() {
 		})))
 		handled(ctx, a)
 		Expect(r.log.find("failed for good", "not a name")).NotTo(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("that are no valid ones are mistakes of a handler that has failed, too", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		a := widget(ns, "a")
+		create(ctx, a)
+		r := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("wrong", func(_ context.Context, req *kopf.Request[W]) error {
+			seen.notef("called")
+			req.Conditions().True("not a name", "Reason", "")
+			return kopf.Temporary(errOutOfOrder, 0)
+		})))
+		handled(ctx, a)
+		Expect(r.log.find("failed for good", "not a name", errOutOfOrder.Error())).NotTo(BeEmpty())
+		Expect(seen.all()).To(HaveLen(1))
 	}, SpecTimeout(minute))
 })
 
