@@ -2,6 +2,7 @@ package posting
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -23,9 +24,11 @@ func Note(text string, unsaid int) string {
 // Word is a reason, or an action.
 func Word(text string) string { return Shortened(text, maxReason) }
 
-// Shortened cuts a text in the middle, as the beginning and the end of an error tell most, and never a character.
+// Shortened cuts a text in the middle, as the beginning and the end of an error tell most, and never a character. Bytes that are
+// none are replaced first: they would be in JSON, by more bytes than they were.
 func Shortened(text string, limit int) string {
 	const gap = "..."
+	text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	if len(text) <= limit {
 		return text
 	}

@@ -1,6 +1,7 @@
 package posting_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -26,6 +27,17 @@ func TestNote(t *testing.T) {
 					t.Errorf("POST-06 %d dashes and many %s: %d bytes, valid: %v", n, unit, len(got), utf8.ValidString(got))
 				}
 			}
+		}
+	}
+	for name, broken := range map[string]string{"a byte": "a\xff", "several": "\xff\xfe\xfd-", "half a character": "x\xe2\x82"} {
+		text := strings.Repeat(broken, 400)
+		data, err := json.Marshal(posting.Note(text, 3))
+		var posted string
+		if err == nil {
+			err = json.Unmarshal(data, &posted)
+		}
+		if err != nil || len(posted) > posting.MaxNote || !strings.Contains(posted, "\uFFFD") {
+			t.Errorf("POST-06 %s that is no text: %d bytes, %v", name, len(posted), err)
 		}
 	}
 	if got := posting.Note("it failed", 12); got != "it failed (before this, 12 more were not posted: there are too many about this object)" {
