@@ -152,6 +152,19 @@ var _ = Describe("Conditions that are elsewhere (ConditionsIn)", func() {
 				OnCondition("tell", "Synced", transition[W](seen)), using)
 	}, SpecTimeout(minute))
 
+	It("outside of the status are written once, and then no more", func(ctx context.Context) {
+		type U = *unstructured.Unstructured
+		ns, wire, seen, at := newNamespace(ctx), &writing{}, &calls{}, conditions.At("spec.checks")
+		a := untyped(widgetGVK, ns, "a")
+		create(ctx, a)
+		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK), kopf.ConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
+			OnCreate("make", ok[U](seen, "make"), kopf.ReportsCondition("Made")).
+			OnReconcile("sync", ok[U](seen, "sync"), kopf.ReportsCondition("Synced"))), wire.setup())
+		Eventually(shown(ctx, a, "Ready", at)).Should(HavePrefix("True "))
+		handled(ctx, a)
+		Consistently(func() int { return len(wire.all()) }, 2*time.Second).Should(BeNumerically("<", 10), "%v", wire.all())
+	}, SpecTimeout(minute))
+
 	It("are said by handlers, also before these end", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
 		at := conditions.At("status.health.checks")

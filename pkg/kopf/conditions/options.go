@@ -38,7 +38,9 @@ func AsMap() Option {
 	return func(o *options) { o.asMap = true }
 }
 
-// Using has the conditions read and written by an adapter: for fields with other names.
+// Using has the conditions read and written by an adapter: for fields with other names. One that keeps them outside of the
+// status has to leave ObservedGeneration out, in Put and in List: each write raises the generation there, which would be
+// a reason for the next one.
 func Using(adapter Adapter) Option {
 	return func(o *options) { o.adapter = adapter }
 }

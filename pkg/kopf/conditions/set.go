@@ -37,7 +37,7 @@ func For(obj client.Object, opts ...Option) (*Set, error) {
 			s.written = fields.List()
 		}
 	}
-	if !o.whole {
+	if !o.whole && (o.path == nil || o.path[0] == "status") { // elsewhere each write raises it
 		s.generation = obj.GetGeneration()
 	}
 	return s, nil
@@ -86,7 +86,8 @@ func (s *Set) Unknown(conditionType, reason, message string) {
 //
 // The time of the transition changes with the status only: to the given time, or else to now, in whole seconds.
 // Back at the status that the object came with, it has its old time again. ObservedGeneration is the given one, or
-// else the generation of the object, and never less than what was there. A condition that has none gets it with its
+// else the generation of the object, and never less than what was there; outside of the status, and without the
+// subresource, it is the given one only. A condition that has none gets it with its
 // next change, not before: where the schema of the kind drops the field, each pass would be a write otherwise.
 func (s *Set) Set(c metav1.Condition) {
 	if err := checkCondition(c); err != nil {

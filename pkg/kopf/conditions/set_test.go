@@ -311,3 +311,29 @@ func TestTimesAreThoseOnTheServer(t *testing.T) {
 		equal(t, "since nothing that is known", timeOf(), now())
 	})
 }
+
+// Outside of the status each write raises the generation: to note it would be a reason for the next write.
+func TestGenerationsThatWritesRaise(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts []conditions.Option
+		want int64
+	}{
+		"the usual place":         {nil, 7},
+		"elsewhere in the status": {[]conditions.Option{conditions.At("status.health.checks")}, 7},
+		"in the spec":             {[]conditions.Option{conditions.At("spec.checks")}, 0},
+		"no subresource":          {[]conditions.Option{conditions.WithoutSubresource()}, 0},
+	} {
+		obj := &unstructured.Unstructured{Object: map[string]any{}}
+		obj.SetGeneration(7)
+		s, err := conditions.For(obj, test.opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.True("Ready", "Fine", "")
+		got, _ := s.Get("Ready")
+		equal(t, name, got.ObservedGeneration, test.want)
+		s.Set(metav1.Condition{Type: "Given", Status: metav1.ConditionTrue, Reason: "Fine", ObservedGeneration: 3})
+		got, _ = s.Get("Given")
+		equal(t, name+": given", got.ObservedGeneration, int64(3))
+	}
+}
