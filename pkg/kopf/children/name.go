@@ -20,7 +20,9 @@ var notInNames = regexp.MustCompile(`[^a-z0-9-]`)
 // is no DNS label, because of its length of 63 characters at most or of what is in it, it is cut and mended, with
 // a hash behind it that keeps it different from others.
 //
-// The role must be different for each child of one kind. The name does not depend on the uid of the owner.
+// The role must be different for each child of one kind. The name does not depend on the uid of the owner. Two owners may come to
+// one name: "db" with the role "a-b", and "db-a" with the role "b". The second one is refused by [Owner.Apply] and [Owner.Create], as
+// the child belongs to the first; use roles without a hyphen if owners may be named like that.
 func Name(owner client.Object, role string) string {
 	return dnsLabel(owner.GetName()+"-"+role, maxName)
 }
