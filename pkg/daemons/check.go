@@ -51,15 +51,15 @@ func (c *checker) policy(p progress.Policy) {
 }
 
 func (c *checker) daemon(t Task) {
-	if t.Restart < Never || t.Restart > Always {
-		c.mistakef("Restart (%d) is no policy: use Never, OnError or Always", t.Restart)
+	if t.Restart < RestartNever || t.Restart > RestartAlways {
+		c.mistakef("Restart (%d) is no policy: use RestartNever, RestartOnFailure or RestartAlways", t.Restart)
 	}
 	c.notNegative("CancellationBackoff", t.CancellationBackoff)
 	c.notNegative("CancellationTimeout", t.CancellationTimeout)
 }
 
 func (c *checker) timer(task Task) {
-	if task.Restart != Never {
+	if task.Restart != RestartNever {
 		c.mistakef("Restart is for daemons: leave it out, a timer goes on by itself")
 	}
 	if task.CancellationBackoff != nil || task.CancellationTimeout != nil {

@@ -26,9 +26,9 @@ func TestCheck(t *testing.T) {
 		want []string // parts of the error; none: it is fine
 	}{
 		{"a daemon", daemons.Task{}, nil},
-		{"a daemon with everything", daemons.Task{InitialDelay: 1, Restart: daemons.Always, CancellationBackoff: zero, CancellationTimeout: zero}, nil},
+		{"a daemon with everything", daemons.Task{InitialDelay: 1, Restart: daemons.RestartAlways, CancellationBackoff: zero, CancellationTimeout: zero}, nil},
 		{"a negative initial delay", daemons.Task{InitialDelay: -1}, []string{"InitialDelay is negative (-1ns)"}},
-		{"a restart policy that is none", daemons.Task{Restart: 7}, []string{"use Never, OnError or Always"}},
+		{"a restart policy that is none", daemons.Task{Restart: 7}, []string{"use RestartNever, RestartOnFailure or RestartAlways"}},
 		{"negative cancellation", daemons.Task{CancellationBackoff: negative, CancellationTimeout: negative},
 			[]string{"CancellationBackoff is negative", "CancellationTimeout is negative"}},
 		{"negative limits", policy(progress.Policy{Retries: new(-1), Timeout: negative, Backoff: negative, AttemptTimeout: -1}),
@@ -50,7 +50,7 @@ func TestCheck(t *testing.T) {
 		{"jitter that is no number", timer(daemons.Timer{Interval: second, Jitter: math.NaN()}), []string{"Jitter is NaN"}},
 		{"jitter of nothing", timer(daemons.Timer{Idle: second, Jitter: 0.1}), []string{"leave Jitter out"}},
 		{"negative limit", timer(daemons.Timer{Interval: second, MaxParallel: -1}), []string{"MaxParallel is negative (-1)"}},
-		{"TIM-18 options of daemons", daemons.Task{Timer: &daemons.Timer{Interval: second}, Restart: daemons.Always, CancellationTimeout: zero},
+		{"TIM-18 options of daemons", daemons.Task{Timer: &daemons.Timer{Interval: second}, Restart: daemons.RestartAlways, CancellationTimeout: zero},
 			[]string{"Restart is for daemons", "CancellationTimeout are for daemons"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

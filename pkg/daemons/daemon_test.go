@@ -157,12 +157,12 @@ func TestRestart(t *testing.T) {
 		do     func(context.Context, int) error
 		want   []time.Duration // in the first ten seconds
 	}{
-		{"never, success", daemons.Never, nil, seconds(0)},
-		{"never, failure", daemons.Never, fails, seconds(0)},
-		{"on error, success", daemons.OnError, nil, seconds(0)},
-		{"on error, failure", daemons.OnError, fails, seconds(0, 1, 3, 7)},
-		{"always, success", daemons.Always, nil, seconds(0, 1, 3, 7)},
-		{"always, failure", daemons.Always, fails, seconds(0, 1, 3, 7)},
+		{"never, success", daemons.RestartNever, nil, seconds(0)},
+		{"never, failure", daemons.RestartNever, fails, seconds(0)},
+		{"on error, success", daemons.RestartOnFailure, nil, seconds(0)},
+		{"on error, failure", daemons.RestartOnFailure, fails, seconds(0, 1, 3, 7)},
+		{"always, success", daemons.RestartAlways, nil, seconds(0, 1, 3, 7)},
+		{"always, failure", daemons.RestartAlways, fails, seconds(0, 1, 3, 7)},
 	} {
 		t.Run("B-40 "+test.name, func(t *testing.T) {
 			play(t, daemons.Options{}, func(s *scene) {
@@ -179,7 +179,7 @@ func TestRestart(t *testing.T) {
 func TestRestartPause(t *testing.T) {
 	play(t, daemons.Options{}, func(s *scene) {
 		s.ensure(daemons.Task{
-			Restart: daemons.Always, Policy: progress.Policy{Backoff: new(3 * time.Second)},
+			Restart: daemons.RestartAlways, Policy: progress.Policy{Backoff: new(3 * time.Second)},
 			Run: s.noting(func(_ context.Context, n int) error {
 				if n == 4 {
 					<-time.After(time.Minute)

@@ -35,7 +35,7 @@ func ExampleSupervisor_daemon() {
 			return reconcile.Result{}, supervisor.Ensure(daemons.Key{UID: obj.UID, ID: "watch"}, daemons.Task{
 				Run:                 watch,
 				Policy:              progress.Policy{Backoff: new(10 * time.Second)},
-				Restart:             daemons.OnError,
+				Restart:             daemons.RestartOnFailure,
 				CancellationTimeout: new(time.Minute),
 			})
 		}

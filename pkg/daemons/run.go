@@ -120,7 +120,7 @@ func (s *Supervisor) stopped(j *job, r *run) {
 
 // returned is for a daemon that has come to an end by itself.
 func (s *Supervisor) returned(j *job, outcome progress.Outcome, now time.Time) {
-	again := j.task.Restart == Always || j.task.Restart == OnError && !outcome.Success
+	again := j.task.Restart == RestartAlways || j.task.Restart == RestartOnFailure && !outcome.Success
 	if !again {
 		s.end(j)
 		return

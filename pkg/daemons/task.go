@@ -39,7 +39,7 @@ type Task struct {
 	// Object is for the log.
 	Object types.NamespacedName
 
-	// Restart says whether a daemon is started again when it has come to an end by itself. Default: [Never].
+	// Restart says whether a daemon is started again when it has come to an end by itself. Default: [RestartNever].
 	// Not for timers.
 	Restart RestartPolicy
 	// CancellationBackoff is how long after the end of its context a daemon is first said to ignore it, in the
@@ -63,12 +63,12 @@ type Task struct {
 type RestartPolicy int
 
 const (
-	// Never leaves it down until the object is forgotten. As in kopf.
-	Never RestartPolicy = iota
-	// OnError starts it again when it has failed for good: with a permanent error, or at its limits.
-	OnError
-	// Always starts it again also when it has returned without an error.
-	Always
+	// RestartNever leaves it down until the object is forgotten. As in kopf.
+	RestartNever RestartPolicy = iota
+	// RestartOnFailure starts it again when it has failed for good: with a permanent error, or at its limits.
+	RestartOnFailure
+	// RestartAlways starts it again also when it has returned without an error.
+	RestartAlways
 )
 
 func (t *Task) label(key Key) string {

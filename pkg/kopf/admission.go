@@ -137,7 +137,7 @@ func (o *resourceOptions) idle() (mistakes []error) {
 		used bool
 	}{
 		{"WithConditions", len(o.conditions) > 0},
-		{"WithRoot", o.root != nil},
+		{"WithRootCondition", o.root != nil},
 		{"WithConcurrency", o.concurrency != 0},
 		{"WithControllerOptions", !reflect.ValueOf(o.controller).IsZero()},
 		{"WithPredicates", len(o.predicates) > 0},

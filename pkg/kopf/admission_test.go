@@ -82,7 +82,7 @@ func TestMistakesOfAdmissionHandlers(t *testing.T) {
 
 		// What is said of a kind that nobody watches.
 		{"conditions", []kopf.Option{onlyAdmitted(kopf.WithConditions("Ready"))}, []string{"Gadget: ", "WithConditions means nothing", "only admission handlers", "add another handler", "leave it out"}},
-		{"a root", []kopf.Option{onlyAdmitted(kopf.WithRoot(conditions.Root{Type: "Fine", Of: []string{"Ready"}}))}, []string{"Gadget: ", "WithRoot means nothing"}},
+		{"a root", []kopf.Option{onlyAdmitted(kopf.WithRootCondition(conditions.Root{Type: "Fine", Of: []string{"Ready"}}))}, []string{"Gadget: ", "WithRootCondition means nothing"}},
 		{"concurrency", []kopf.Option{onlyAdmitted(kopf.WithConcurrency(2))}, []string{"Gadget: ", "WithConcurrency means nothing"}},
 		{"predicates", []kopf.Option{onlyAdmitted(kopf.WithPredicates(predicate.GenerationChangedPredicate{}))}, []string{"Gadget: ", "WithPredicates means nothing"}},
 		{"options of a controller", []kopf.Option{onlyAdmitted(kopf.WithControllerOptions(controller.Options{RecoverPanic: new(true)}))}, []string{"Gadget: ", "WithControllerOptions means nothing"}},

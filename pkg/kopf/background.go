@@ -51,18 +51,18 @@ type RestartPolicy = daemons.RestartPolicy
 
 // The policies for [Restart].
 const (
-	Never   = daemons.Never   // it stays down until the operator is restarted; the default, as in kopf
-	OnError = daemons.OnError // it is started again when it has failed for good
-	Always  = daemons.Always  // it is started again also when it has returned nil
+	RestartNever     = daemons.RestartNever     // it stays down until the operator is restarted; the default, as in kopf
+	RestartOnFailure = daemons.RestartOnFailure // it is started again when it has failed for good
+	RestartAlways    = daemons.RestartAlways    // it is started again also when it has returned nil
 )
 
 // Restart says whether a daemon is started again when it has come to an end by itself: after a second, then after
-// twice that each time, up to its [Backoff]. Default: [Never].
+// twice that each time, up to its [Backoff]. Default: [RestartNever].
 func Restart(policy RestartPolicy) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Restart", daemon)
-		if policy < Never || policy > Always {
-			d.mistakef("Restart(%d) is no policy: use Never, OnError or Always", policy)
+		if policy < RestartNever || policy > RestartAlways {
+			d.mistakef("Restart(%d) is no policy: use RestartNever, RestartOnFailure or RestartAlways", policy)
 		}
 		d.task.Restart = policy
 	}

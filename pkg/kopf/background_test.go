@@ -58,13 +58,13 @@ func TestMistakesOfDaemonsAndTimers(t *testing.T) {
 		{"no function for the delay", accompanied(kopf.InitialDelayFunc(nil)), []string{`Daemon("h"): InitialDelayFunc is nil`, "use InitialDelay"}},
 		{"a negative patience", accompanied(kopf.CancellationBackoff(-second)), []string{`Daemon("h"): CancellationBackoff is negative`, "zero or more"}},
 		{"a negative time to stop", accompanied(kopf.CancellationTimeout(-second)), []string{`Daemon("h"): CancellationTimeout is negative`, "zero or more"}},
-		{"no policy", accompanied(kopf.Restart(7)), []string{`Daemon("h"): Restart(7)`, "Never, OnError or Always"}},
-		{"a negative policy", accompanied(kopf.Restart(-1)), []string{`Daemon("h"): Restart(-1)`, "Never, OnError or Always"}},
+		{"no policy", accompanied(kopf.Restart(7)), []string{`Daemon("h"): Restart(7)`, "RestartNever, RestartOnFailure or RestartAlways"}},
+		{"a negative policy", accompanied(kopf.Restart(-1)), []string{`Daemon("h"): Restart(-1)`, "RestartNever, RestartOnFailure or RestartAlways"}},
 
 		// Options for others.
 		{"TIM-18 a time to stop for a timer", repeated(second, kopf.CancellationTimeout(second)), []string{`Timer("h"): CancellationTimeout`, "a timer", "leave it out"}},
 		{"TIM-18 patience with a timer", repeated(second, kopf.CancellationBackoff(second)), []string{`Timer("h"): CancellationBackoff`, "a timer", "leave it out"}},
-		{"restarts of a timer", repeated(second, kopf.Restart(kopf.Always)), []string{`Timer("h"): Restart`, "a timer", "leave it out"}},
+		{"restarts of a timer", repeated(second, kopf.Restart(kopf.RestartAlways)), []string{`Timer("h"): Restart`, "a timer", "leave it out"}},
 		{"the interval of a daemon", accompanied(kopf.Interval(second)), []string{`Daemon("h"): Interval`, "a daemon", "leave it out"}},
 		{"a sharp daemon", accompanied(kopf.Sharp()), []string{`Daemon("h"): Sharp`, "a daemon", "leave it out"}},
 		{"an idle daemon", accompanied(kopf.Idle(second)), []string{`Daemon("h"): Idle`, "a daemon", "leave it out"}},
@@ -75,7 +75,7 @@ func TestMistakesOfDaemonsAndTimers(t *testing.T) {
 		{"a computed delay of a handler", created(kopf.InitialDelayFunc(noDelay)), []string{`OnCreate("h"): InitialDelayFunc`, "leave it out"}},
 		{"a sharp handler", leveled(kopf.Sharp()), []string{`OnReconcile("h"): Sharp`, "leave it out"}},
 		{"a spy that waits for idle objects", observed(kopf.Idle(0)), []string{`OnEvent("h"): Idle`, "leave it out"}},
-		{"restarts of a handler", updated(kopf.Restart(kopf.Never)), []string{`OnUpdate("h"): Restart`, "leave it out"}},
+		{"restarts of a handler", updated(kopf.Restart(kopf.RestartNever)), []string{`OnUpdate("h"): Restart`, "leave it out"}},
 		{"a time to stop for an index", keyed(kopf.CancellationTimeout(second)), []string{`IndexBy("h"): CancellationTimeout`, "leave it out"}},
 		{"After of a daemon", accompanied(kopf.After("x")), []string{`Daemon("h"): After`, "a daemon", "leave it out"}},
 		{"After of a timer", repeated(second, kopf.After("x")), []string{`Timer("h"): After`, "a timer", "leave it out"}},
@@ -113,9 +113,9 @@ func TestMistakesOfDaemonsAndTimers(t *testing.T) {
 	}{
 		{"a daemon", accompanied()},
 		{"a daemon with all that it may have", accompanied(kopf.InitialDelay(second), kopf.CancellationBackoff(0), kopf.CancellationTimeout(0),
-			kopf.Restart(kopf.OnError), kopf.Retries(1), kopf.Timeout(second), kopf.AttemptTimeout(second), kopf.Backoff(0), kopf.Errors(kopf.ErrorsIgnored),
+			kopf.Restart(kopf.RestartOnFailure), kopf.Retries(1), kopf.Timeout(second), kopf.AttemptTimeout(second), kopf.Backoff(0), kopf.Errors(kopf.ErrorsIgnored),
 			kopf.Label("a"), kopf.Annotation("a"), kopf.Field("spec.size", kopf.Equal(1)), kopf.OwnedBy(&thing{}))},
-		{"a daemon that is always started again", accompanied(kopf.Restart(kopf.Always))},
+		{"a daemon that is always started again", accompanied(kopf.Restart(kopf.RestartAlways))},
 		{"a computed delay", accompanied(kopf.InitialDelayFunc(noDelay))},
 		{"a timer", repeated(second)},
 		{"a timer with all that it may have", repeated(second, kopf.Sharp(), kopf.Idle(second), kopf.Jitter(1), kopf.MaxParallel(1),
@@ -136,7 +136,7 @@ func TestMistakesOfDaemonsAndTimers(t *testing.T) {
 
 // All mistakes are told at once: nobody has to try again and again.
 func TestAllMistakesOfATimerAreToldAtOnce(t *testing.T) {
-	err := kopf.New(manage(), repeated(0, kopf.Sharp(), kopf.Jitter(2), kopf.MaxParallel(0), kopf.Restart(kopf.Always))).Validate()
+	err := kopf.New(manage(), repeated(0, kopf.Sharp(), kopf.Jitter(2), kopf.MaxParallel(0), kopf.Restart(kopf.RestartAlways))).Validate()
 	if err == nil {
 		t.Fatal("it is valid")
 	}

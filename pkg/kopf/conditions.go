@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
 )
 
-// Conditions returns the conditions of Object: those in status.conditions, or where [ConditionsIn] says. What is set there is written with all that the handlers change in
+// Conditions returns the conditions of Object: those in status.conditions, or where [WithConditionsIn] says. What is set there is written with all that the handlers change in
 // the pass, in one write of the status; conditions of others that are written meanwhile stay what they
 // are. Mistakes, such as a type that is no name, fail the handler for good. If the kind has no such conditions,
 // they are lost, and the handler fails, too.
@@ -67,7 +67,7 @@ func (r *Request[T]) settleConditions(err error) {
 
 // WithConditions declares conditions of the kind: each object has them from the first visit on, Unknown until
 // somebody says more. If "Ready" is among them beside others, it is a root that sums these up: it is True when all of
-// them are, and otherwise tells the first reason why not; see [WithRoot] for another one. To set Ready yourself, do not
+// them are, and otherwise tells the first reason why not; see [WithRootCondition] for another one. To set Ready yourself, do not
 // declare it here.
 func WithConditions(types ...string) ResourceOption {
 	return func(o *resourceOptions) {
@@ -86,13 +86,13 @@ func WithConditions(types ...string) ResourceOption {
 	}
 }
 
-// ConditionsIn says where the conditions of the kind are, and what they look like, if that is not a list of the usual ones in status.conditions: by
+// WithConditionsIn says where the conditions of the kind are, and what they look like, if that is not a list of the usual ones in status.conditions: by
 // [conditions.At], [conditions.AsMap] or [conditions.Using]. It holds for all that the operator does with conditions. What an adapter
 // changes outside of the status is a change of the object, and not part of [Request.Flush].
-func ConditionsIn(places ...conditions.Option) ResourceOption {
+func WithConditionsIn(places ...conditions.Option) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(places) == 0 || slices.ContainsFunc(places, func(place conditions.Option) bool { return place == nil }) {
-			o.mistakes = append(o.mistakes, errors.New("ConditionsIn says nothing, or nil: name a place, such as conditions.At(\"status.health\"), or leave it out"))
+			o.mistakes = append(o.mistakes, errors.New("WithConditionsIn says nothing, or nil: name a place, such as conditions.At(\"status.health\"), or leave it out"))
 			return
 		}
 		o.places = append(o.places, places...)
@@ -100,14 +100,14 @@ func ConditionsIn(places ...conditions.Option) ResourceOption {
 }
 
 // whereToSay is how [conditions.At] and the others are given in handlers.
-const whereToSay = "in handlers: by the option ConditionsIn of For"
+const whereToSay = "in handlers: by the option WithConditionsIn of For"
 
-// WithRoot says which condition sums up others, and which: also those of which False is good.
+// WithRootCondition says which condition sums up others, and which: also those of which False is good.
 // Default: see [WithConditions].
-func WithRoot(root conditions.Root) ResourceOption {
+func WithRootCondition(root conditions.Root) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(root.Of)+len(root.Not) == 0 {
-			o.mistakes = append(o.mistakes, errors.New("WithRoot sums up nothing: name conditions in Of or Not, or leave it out"))
+			o.mistakes = append(o.mistakes, errors.New("WithRootCondition sums up nothing: name conditions in Of or Not, or leave it out"))
 		}
 		o.root = &root
 	}

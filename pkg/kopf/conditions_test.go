@@ -43,10 +43,10 @@ func TestMistakesOfConditions(t *testing.T) {
 		{"no name", declaring(kopf.WithConditions("")), []string{"Pod: ", "WithConditions: ", "condition"}},
 		{"an invalid name", declaring(kopf.WithConditions("Ready", "not a name")), []string{"Pod: ", "WithConditions: ", `"not a name"`}},
 		{"a name twice", declaring(kopf.WithConditions("Ready", "Synced", "Ready")), []string{"Pod: ", "WithConditions", `"Ready" twice`, "leave out one"}},
-		{"an empty root", declaring(kopf.WithRoot(conditions.Root{})), []string{"Pod: ", "WithRoot sums up nothing", "Of or Not", "leave it out"}},
-		{"a root without dependents", declaring(kopf.WithRoot(conditions.Root{Type: "Healthy", Fresh: true})), []string{"Pod: ", "WithRoot sums up nothing"}},
+		{"an empty root", declaring(kopf.WithRootCondition(conditions.Root{})), []string{"Pod: ", "WithRootCondition sums up nothing", "Of or Not", "leave it out"}},
+		{"a root without dependents", declaring(kopf.WithRootCondition(conditions.Root{Type: "Healthy", Fresh: true})), []string{"Pod: ", "WithRootCondition sums up nothing"}},
 		{"of a kind with another status", kopf.For(&thing{}, kopf.WithConditions("Ready")).OnCreate("h", nothing), []string{"Thing: ", "it is to have conditions, and cannot: "}},
-		{"a root of a kind with another status", kopf.For(&thing{}, kopf.WithRoot(conditions.Root{Of: []string{"A"}})).OnCreate("h", nothing), []string{"Thing: ", "it is to have conditions, and cannot: "}},
+		{"a root of a kind with another status", kopf.For(&thing{}, kopf.WithRootCondition(conditions.Root{Of: []string{"A"}})).OnCreate("h", nothing), []string{"Thing: ", "it is to have conditions, and cannot: "}},
 		{
 			"of a kind without a status", kopf.For(&corev1.ConfigMap{}, kopf.WithConditions("Ready")).OnCreate("h", doNothingTo[*corev1.ConfigMap]),
 			[]string{"ConfigMap: ", "it is to have conditions, and cannot: "},
@@ -57,14 +57,14 @@ func TestMistakesOfConditions(t *testing.T) {
 		},
 
 		// Elsewhere.
-		{"no place", declaring(kopf.ConditionsIn()), []string{"Pod: ", "ConditionsIn says nothing", "conditions.At(", "leave it out"}},
-		{"a nil place", declaring(kopf.ConditionsIn(nil)), []string{"Pod: ", "ConditionsIn says nothing, or nil"}},
+		{"no place", declaring(kopf.WithConditionsIn()), []string{"Pod: ", "WithConditionsIn says nothing", "conditions.At(", "leave it out"}},
+		{"a nil place", declaring(kopf.WithConditionsIn(nil)), []string{"Pod: ", "WithConditionsIn says nothing, or nil"}},
 		{
-			"a place that the Go type has not", declaring(kopf.ConditionsIn(conditions.At("status.health")), kopf.WithConditions("Ready")),
-			[]string{"Pod: ", "it is to have conditions, and cannot: ", "status.health", "ConditionsIn of For"},
+			"a place that the Go type has not", declaring(kopf.WithConditionsIn(conditions.At("status.health")), kopf.WithConditions("Ready")),
+			[]string{"Pod: ", "it is to have conditions, and cannot: ", "status.health", "WithConditionsIn of For"},
 		},
 		{
-			"a place that is no path", declaring(kopf.ConditionsIn(conditions.At("status..health")), kopf.WithConditions("Ready")),
+			"a place that is no path", declaring(kopf.WithConditionsIn(conditions.At("status..health")), kopf.WithConditions("Ready")),
 			[]string{"Pod: ", "it is to have conditions, and cannot: ", "no path"},
 		},
 
@@ -97,7 +97,7 @@ func TestMistakesOfConditions(t *testing.T) {
 	for name, given := range map[string]kopf.Option{
 		"one":                     declaring(kopf.WithConditions("Ready")),
 		"some, with a domain":     declaring(kopf.WithConditions("Ready", "example.com/Synced")),
-		"a root of its own":       declaring(kopf.WithConditions("Ready", "Degraded"), kopf.WithRoot(conditions.Root{Not: []string{"Degraded"}})),
+		"a root of its own":       declaring(kopf.WithConditions("Ready", "Degraded"), kopf.WithRootCondition(conditions.Root{Not: []string{"Degraded"}})),
 		"of an untyped kind":      kopf.For(kopf.Unstructured(thingGVK), kopf.WithConditions("Ready", "Synced")).OnCreate("h", doNothingTo[*unstructured.Unstructured]),
 		"a report":                reporting(kopf.ReportsCondition("Created")),
 		"a report of a level":     kopf.For(&corev1.Pod{}).OnReconcile("h", doNothingTo[*corev1.Pod], kopf.ReportsCondition("Synced")),

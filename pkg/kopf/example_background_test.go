@@ -45,9 +45,9 @@ func ExampleResource_Daemon_cause() {
 func ExampleRestart() {
 	kopf.For(&Database{}).
 		// The first failure is for good, and then it is started again, after a second at first, then after up to a minute.
-		Daemon("stream", provision, kopf.Restart(kopf.OnError), kopf.Errors(kopf.ErrorsPermanent), kopf.Backoff(time.Minute)).
+		Daemon("stream", provision, kopf.Restart(kopf.RestartOnFailure), kopf.Errors(kopf.ErrorsPermanent), kopf.Backoff(time.Minute)).
 		// Also when it has returned nil.
-		Daemon("poll", provision, kopf.Restart(kopf.Always))
+		Daemon("poll", provision, kopf.Restart(kopf.RestartAlways))
 }
 
 func ExampleInitialDelay() {

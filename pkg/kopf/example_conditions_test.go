@@ -77,10 +77,10 @@ func ExampleWithConditions() {
 		})
 }
 
-func ExampleWithRoot() {
+func ExampleWithRootCondition() {
 	kopf.For(&Bucket{}, kopf.WithConditions("Created", "Full"),
 		// False is good of Full.
-		kopf.WithRoot(conditions.Root{Of: []string{"Created"}, Not: []string{"Full"}})).
+		kopf.WithRootCondition(conditions.Root{Of: []string{"Created"}, Not: []string{"Full"}})).
 		OnCreate("create", build, kopf.ReportsCondition("Created"))
 }
 
@@ -179,9 +179,9 @@ func ExampleAsKopf() {
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(kopf.EventsTransitions, kopf.AsKopf(kopf.EventNames{})))
 }
 
-func ExampleConditionsIn() {
+func ExampleWithConditionsIn() {
 	topics := kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Topic"}),
-		kopf.ConditionsIn(conditions.At("status.health.checks")), kopf.WithConditions("Ready"))
+		kopf.WithConditionsIn(conditions.At("status.health.checks")), kopf.WithConditions("Ready"))
 
 	_ = kopf.SetupWithManager(mgr, topics)
 }

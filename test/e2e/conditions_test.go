@@ -383,7 +383,7 @@ var _ = Describe("Conditions", func() {
 			return kopf.For(kopf.Unstructured(strictGVK)).OnReconcile("a", ok[*unstructured.Unstructured](&calls{}, "a"), kopf.ReportsCondition("Ready"))
 		}),
 		Entry("elsewhere", SpecTimeout(minute), "status.phase.checks", func() *kopf.Resource[*unstructured.Unstructured] {
-			return kopf.For(kopf.Unstructured(strictGVK), kopf.WithConditions("example.com/Ready"), kopf.ConditionsIn(conditions.At("status.phase.checks"), conditions.AsMap())).
+			return kopf.For(kopf.Unstructured(strictGVK), kopf.WithConditions("example.com/Ready"), kopf.WithConditionsIn(conditions.At("status.phase.checks"), conditions.AsMap())).
 				OnCreate("a", ok[*unstructured.Unstructured](&calls{}, "a"))
 		}),
 	)

@@ -183,7 +183,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		r := start(ns, options(kopf.For(&v1.Widget{}).
 			OnReconcile("level", judge).
 			Timer("timer", fast, judge).
-			Daemon("daemon", judge, kopf.Restart(kopf.Always), kopf.Backoff(fast)).
+			Daemon("daemon", judge, kopf.Restart(kopf.RestartAlways), kopf.Backoff(fast)).
 			OnReconcile("flaky-level", flaky, kopf.Backoff(fast), kopf.Interval(fast)).
 			Timer("flaky-timer", fast, flaky, kopf.Backoff(fast))))
 		failed := []string{

@@ -87,7 +87,7 @@ func shown(ctx context.Context, obj client.Object, kind string, places ...condit
 	}
 }
 
-var _ = Describe("Conditions that are elsewhere (ConditionsIn)", func() {
+var _ = Describe("Conditions that are elsewhere (WithConditionsIn)", func() {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 
 	// tried has all that there is for conditions, of one kind; seen notes who was called.
@@ -132,7 +132,7 @@ var _ = Describe("Conditions that are elsewhere (ConditionsIn)", func() {
 		type U = *unstructured.Unstructured
 		seen, at := &calls{}, conditions.At("status.health.checks")
 		tried(ctx, seen, untyped(widgetGVK, newNamespace(ctx), "a"),
-			kopf.For(kopf.Unstructured(widgetGVK), kopf.ConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
+			kopf.For(kopf.Unstructured(widgetGVK), kopf.WithConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
 				OnCreate("make", failsUntil[U](seen, "make", 2, notYet()), kopf.ReportsCondition("Made")).
 				OnReconcile("filtered", noted[U](seen, "filtered"), kopf.WhenCondition("Made", yes)).
 				OnReconcile("never", noted[U](seen, "updated by mistake"), kopf.WhenCondition("Made", no), kopf.WhenCondition("Synced", yes)).
@@ -144,7 +144,7 @@ var _ = Describe("Conditions that are elsewhere (ConditionsIn)", func() {
 		type W = *v1.Widget
 		seen, using := &calls{}, conditions.Using(lines)
 		tried(ctx, seen, widget(newNamespace(ctx), "a"),
-			kopf.For(&v1.Widget{}, kopf.ConditionsIn(using), kopf.WithConditions("Ready", "Synced", "Made")).
+			kopf.For(&v1.Widget{}, kopf.WithConditionsIn(using), kopf.WithConditions("Ready", "Synced", "Made")).
 				OnCreate("make", failsUntil[W](seen, "make", 2, notYet()), kopf.ReportsCondition("Made")).
 				OnReconcile("filtered", noted[W](seen, "filtered"), kopf.WhenCondition("Made", yes)).
 				OnReconcile("never", noted[W](seen, "updated by mistake"), kopf.WhenCondition("Made", no), kopf.WhenCondition("Synced", yes)).
@@ -157,7 +157,7 @@ var _ = Describe("Conditions that are elsewhere (ConditionsIn)", func() {
 		ns, wire, seen, at := newNamespace(ctx), &writing{}, &calls{}, conditions.At("spec.checks")
 		a := untyped(widgetGVK, ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK), kopf.ConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
+		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK), kopf.WithConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
 			OnCreate("make", ok[U](seen, "make"), kopf.ReportsCondition("Made")).
 			OnReconcile("sync", ok[U](seen, "sync"), kopf.ReportsCondition("Synced"))), wire.setup())
 		Eventually(shown(ctx, a, "Ready", at)).Should(HavePrefix("True "))
@@ -170,7 +170,7 @@ var _ = Describe("Conditions that are elsewhere (ConditionsIn)", func() {
 		at := conditions.At("status.health.checks")
 		a, let := untyped(widgetGVK, newNamespace(ctx), "a"), make(chan struct{})
 		create(ctx, a)
-		r := start(a.GetNamespace(), options(kopf.For(kopf.Unstructured(widgetGVK), kopf.ConditionsIn(at)).
+		r := start(a.GetNamespace(), options(kopf.For(kopf.Unstructured(widgetGVK), kopf.WithConditionsIn(at)).
 			OnCreate("works", func(ctx context.Context, req *kopf.Request[U]) error {
 				req.Conditions().False("Done", "Begun", "")
 				if err := req.Flush(ctx); err != nil {

@@ -180,6 +180,7 @@ var _ = Describe("Results", func() {
 		created := []string{"created:create", "retried:create#0", "retried:create#1", "retried:create#2"}
 		Consistently(seen.all, awhile).Should(Equal(created))
 		Expect(valueAt(ctx, obj, "status")()).To(BeEmpty())
+		Expect(op.log.find("unknown field", "status.created")).NotTo(BeEmpty(), "the server says so, and so does our log")
 
 		edit(ctx, obj, func(u U) { u.SetLabels(map[string]string{"tier": "gold"}) })
 		Eventually(seen.all).Should(Equal(append(created, "updated:update")))
