@@ -93,7 +93,7 @@ func (e *Engine) obstacle(c *cycle, h Handler) (id string, failed bool) {
 // chosen asks the lifecycle, which may be anybody's: only what is due is called, and that once.
 func chosen(lifecycle progress.Lifecycle, state *progress.State, due []string) []string {
 	var out []string
-	for _, id := range lifecycle(state, slices.Clone(due)) {
+	for _, id := range lifecycle(slices.Clone(due), state.Record) {
 		if slices.Contains(due, id) && !slices.Contains(out, id) {
 			out = append(out, id)
 		}

@@ -15,13 +15,13 @@ import (
 )
 
 // EventLevel says which Kubernetes Events the operator posts by itself; see [Request.Eventf] for those of handlers.
-type EventLevel = engine.Events
+type EventLevel int
 
 // The levels for [WithEvents].
 const (
-	EventsTransitions = engine.EventsTransitions // when a handler has failed for good, or has succeeded after it had failed; the default
-	EventsOff         = engine.EventsOff         // none
-	EventsSteps       = engine.EventsSteps       // for each attempt of each handler
+	EventsTransitions = EventLevel(engine.EventsTransitions) // when a handler has failed for good, or has succeeded after it had failed; the default
+	EventsOff         = EventLevel(engine.EventsOff)         // none
+	EventsSteps       = EventLevel(engine.EventsSteps)       // for each attempt of each handler
 )
 
 // An EventOption says how Events are posted.
@@ -37,7 +37,7 @@ func WithEvents(level EventLevel, opts ...EventOption) Option {
 		if level < EventsTransitions || level > EventsSteps {
 			o.mistake(fmt.Errorf("WithEvents(%d) is no level: use EventsTransitions, EventsOff or EventsSteps", level))
 		}
-		o.settings.Events = level
+		o.settings.Events = engine.Events(level)
 		for _, opt := range opts {
 			if opt == nil {
 				o.mistake(fmt.Errorf("WithEvents has a nil option: leave it out"))

@@ -43,7 +43,7 @@ func TestLifecycles(t *testing.T) {
 		{"LIFE-02 randomized: none", progress.Randomized, nil, nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := test.lifecycle(withRetries(t, test.retries), slices.Clone(test.due))
+			got := test.lifecycle(slices.Clone(test.due), withRetries(t, test.retries).Record)
 			if !slices.Equal(got, test.want) {
 				t.Errorf("picked %v, want %v", got, test.want)
 			}
@@ -55,7 +55,7 @@ func TestShuffled(t *testing.T) {
 	due := []string{"a", "b", "c"}
 	seen := map[string]int{}
 	for range 600 {
-		got := progress.Shuffled(nil, due)
+		got := progress.Shuffled(due, nil)
 		seen[got[0]+got[1]+got[2]]++
 		slices.Sort(got)
 		equal(t, "LIFE-02 shuffled: all, each once", got, due)
@@ -70,7 +70,7 @@ func TestRandomized(t *testing.T) {
 	due := []string{"a", "b", "c"}
 	seen := map[string]int{}
 	for range 600 {
-		got := progress.Randomized(nil, due)
+		got := progress.Randomized(due, nil)
 		if len(got) != 1 {
 			t.Fatalf("LIFE-02 randomized: picked %v, want one", got)
 		}

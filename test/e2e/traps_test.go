@@ -286,7 +286,7 @@ var _ = Describe("A lifecycle", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		var asked atomic.Int64
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")),
-			kopf.WithLifecycle(func(_ *progress.State, due []string) []string {
+			kopf.WithLifecycle(func(due []string, _ func(string) progress.Record) []string {
 				if asked.Add(1) < 4 {
 					return nil
 				}
@@ -305,7 +305,7 @@ var _ = Describe("A lifecycle", func() {
 			OnCreate("first", ok[W](seen, "first")).
 			OnCreate("second", failsUntil[W](seen, "second", 1, kopf.Temporary(nil, 100*millisecond))).
 			OnUpdate("updated", ok[W](seen, "updated")),
-			kopf.WithLifecycle(func(_ *progress.State, due []string) []string {
+			kopf.WithLifecycle(func(due []string, _ func(string) progress.Record) []string {
 				return append(append(due, due...), "first", "updated", "unknown")
 			})))
 		obj := widget(ns, "one")
