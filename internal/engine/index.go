@@ -45,7 +45,7 @@ func (e *Engine) index(ctx context.Context, seen client.Object) {
 	}
 	ctx = inventory.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
 	c := &cycle{before: obj, content: content, view: &Call{
-		Object: obj, Reason: reasonIndex, ConditionOptions: e.conditionOptions(),
+		Object: obj, OldKnown: true, Reason: reasonIndex, ConditionOptions: e.conditionOptions(),
 	}}
 	for _, id := range e.Indexes.IDs() {
 		handler, _ := e.Indexes.Get(id)
@@ -53,12 +53,12 @@ func (e *Engine) index(ctx context.Context, seen client.Object) {
 			handler.Remove(obj.GetUID())
 			continue
 		}
-		e.indexBy(ctx, id, handler, obj)
+		e.indexBy(ctx, id, handler, c)
 	}
 }
 
-func (e *Engine) indexBy(ctx context.Context, id string, h Indexed, obj client.Object) {
-	uid := obj.GetUID()
+func (e *Engine) indexBy(ctx context.Context, id string, h Indexed, c *cycle) {
+	uid := c.before.GetUID()
 	record := e.failures.get(uid, id)
 	if record.Failure || record.Delayed.After(now()) {
 		return // it is out
@@ -70,8 +70,8 @@ func (e *Engine) indexBy(ctx context.Context, id string, h Indexed, obj client.O
 		Kind: e.Name, ID: id, Reason: reasonIndex, Policy: h.Policy, Record: record, Quiet: true,
 		Do: func(ctx context.Context) error {
 			return h.Do(ctx, &Call{
-				ID: id, Object: obj.DeepCopyObject().(client.Object), Reason: reasonIndex,
-				Attempt: record.Attempt(), Notify: e.notifierFor(obj), ConditionOptions: e.conditionOptions(),
+				ID: id, Object: c.before.DeepCopyObject().(client.Object), OldKnown: true, Field: h.present(c), Reason: reasonIndex,
+				Attempt: record.Attempt(), Notify: e.notifierFor(c.before), ConditionOptions: e.conditionOptions(),
 			})
 		},
 	})

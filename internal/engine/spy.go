@@ -11,6 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -31,7 +32,7 @@ func (e *Engine) spy(ctx context.Context, key types.NamespacedName) {
 		ctx := inventory.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
 		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", obj.GetUID()))
 		c := &cycle{before: obj, content: content, reason: reasonEvent, view: &Call{
-			Object: obj, Reason: reasonEvent, Event: sight.Event, ConditionOptions: e.conditionOptions(),
+			Object: obj, OldKnown: true, Reason: reasonEvent, Event: sight.Event, ConditionOptions: e.conditionOptions(),
 		}}
 		for _, id := range e.Spies.IDs() {
 			handler, _ := e.Spies.Get(id)
@@ -39,21 +40,30 @@ func (e *Engine) spy(ctx context.Context, key types.NamespacedName) {
 				log.FromContext(ctx).V(4).Info("Handler not concerned", "handler", id, "why", why)
 				continue
 			}
-			e.callSpy(ctx, id, handler, obj, sight.Event)
+			e.callSpy(ctx, id, handler, c, sight.Event)
 		}
 	}
 }
 
-func (e *Engine) callSpy(ctx context.Context, id string, h Handler, obj client.Object, event string) {
+func (e *Engine) callSpy(ctx context.Context, id string, h Handler, c *cycle, event string) {
 	policy := h.Policy
 	policy.Retries = new(1) // the next state has another call
 	execution.Invoke(ctx, execution.Call{
 		Kind: e.Name, ID: id, Reason: reasonEvent, Policy: policy, Record: progress.Record{Started: now()}, Quiet: true,
 		Do: func(ctx context.Context) error {
 			return h.Do(ctx, &Call{
-				ID: id, Object: obj.DeepCopyObject().(client.Object), Reason: reasonEvent, Event: event,
-				Attempt: progress.Attempt{Started: now()}, Notify: e.notifierFor(obj), ConditionOptions: e.conditionOptions(),
+				ID: id, Object: c.before.DeepCopyObject().(client.Object), OldKnown: true, Field: h.present(c), Reason: reasonEvent, Event: event,
+				Attempt: progress.Attempt{Started: now()}, Notify: e.notifierFor(c.before), ConditionOptions: e.conditionOptions(),
 			})
 		},
 	})
+}
+
+// present is the value of the handler's own field, for those who know no other one than that.
+func (h Handler) present(c *cycle) (field [2]any) {
+	if h.Field != nil {
+		field[1], _ = diff.Lookup(c.content, h.Field.Path...)
+		field[0] = field[1]
+	}
+	return field
 }

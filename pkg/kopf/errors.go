@@ -21,13 +21,14 @@ var (
 	ErrShutdown = daemons.ErrShutdown
 )
 
-// Temporary makes an error that says: call me again after the delay (0: at once).
+// Temporary makes an error that says: call me again after the delay (0 or less: at once).
+// A nil error has the text "not ready yet".
 //
 // kopf: raise TemporaryError(..., delay=...).
 func Temporary(err error, delay time.Duration) error { return progress.Temporary(err, delay) }
 
 // Permanent makes an error that says: never call me again for this cause. controller-runtime's
-// reconcile.TerminalError means the same.
+// reconcile.TerminalError means the same. A nil error has the text "failed for good".
 //
 // kopf: raise PermanentError(...).
 func Permanent(err error) error { return progress.Permanent(err) }

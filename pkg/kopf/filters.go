@@ -63,9 +63,10 @@ func (d *declaration) key(option, key string, m []Matcher) match.Key {
 // object, also into the status: what it leads to counts as essential, for all handlers of the kind.
 //
 // Without matchers, the field has to be there, before or after. With matchers, all have to pass, for the
-// value before or the one after. A handler for updates is called if the field has changed, and then only
+// value before or the one after. Handlers that are not called for causes (OnReconcile, daemons, timers, OnEvent, indexes) look at the
+// present value only. A handler for updates is called if the field has changed, and then only
 // if its From and To pass, too. Request.Diff and [Request.Field] are about the field. The handler's full
-// id is "<id>/<path>".
+// id is "<id>/<path>", except for sub-handlers and indexes, which keep theirs.
 //
 // kopf: field=, value=, old=, new=.
 func Field(path string, m ...Matcher) HandlerOption {

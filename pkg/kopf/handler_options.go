@@ -8,7 +8,8 @@ import (
 // A HandlerOption is one of kopf's keywords for a handler.
 type HandlerOption func(*declaration)
 
-// Retries is the greatest number of attempts; then the handler has failed. Default: no limit.
+// Retries is the greatest number of attempts; then the handler has failed. For timers and OnReconcile handlers they are counted from
+// one success to the next. Default: no limit.
 //
 // kopf: retries=.
 func Retries(n int) HandlerOption {
@@ -22,7 +23,7 @@ func Retries(n int) HandlerOption {
 }
 
 // Timeout is for how long after its selection a handler is tried; then it has failed. It does not
-// interrupt an attempt: see [AttemptTimeout]. Default: no limit.
+// interrupt an attempt: see [AttemptTimeout]. For timers and OnReconcile handlers it begins anew after each success. Default: no limit.
 //
 // kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {
@@ -42,8 +43,9 @@ func AttemptTimeout(timeout time.Duration) HandlerOption {
 	}
 }
 
-// Backoff is the pause after an unknown error, before the next attempt. Default: one minute. If the error
-// is an answer of the API server that asks for a longer pause, that counts.
+// Backoff is the pause after an unknown error, before the next attempt. Default: one minute; for OnReconcile handlers 100 milliseconds,
+// doubled with each attempt up to two minutes. If the error is an answer of the API server that asks for a longer pause,
+// that counts. For daemons it is also the longest pause before a [Restart].
 //
 // kopf: backoff=.
 func Backoff(pause time.Duration) HandlerOption {
@@ -55,7 +57,7 @@ func Backoff(pause time.Duration) HandlerOption {
 }
 
 // BackoffFunc computes the pause after an unknown error from the attempt that failed, and its error.
-// A negative result means zero.
+// A negative result means zero. If the error is an answer of the API server that asks for a longer pause, that counts.
 func BackoffFunc(fn func(a Attempt, err error) time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("BackoffFunc", handling, leveling, daemon, timer, sub, indexed, acting)

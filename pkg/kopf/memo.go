@@ -21,7 +21,7 @@ type Memo[V any] struct {
 func NewMemo[V any](name string) *Memo[V] { return &Memo[V]{name} }
 
 // Load returns what was stored for the object that a handler is called for; false if nothing was. The
-// context is the handler's.
+// context is the handler's, or made of it; it panics with any other.
 func (m *Memo[V]) Load(ctx context.Context) (value V, ok bool) {
 	stored, ok := m.space(ctx).Load(m)
 	if !ok {
@@ -30,7 +30,8 @@ func (m *Memo[V]) Load(ctx context.Context) (value V, ok bool) {
 	return stored.(V), true
 }
 
-// Store remembers a value for the object that a handler is called for. The context is the handler's.
+// Store remembers a value for the object that a handler is called for. The context is the handler's, or made of it; it
+// panics with any other.
 func (m *Memo[V]) Store(ctx context.Context, value V) { m.space(ctx).Store(m, value) }
 
 func (m *Memo[V]) space(ctx context.Context) *inventory.Memos {

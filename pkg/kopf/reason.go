@@ -29,6 +29,8 @@ const (
 	ReasonDaemon Reason = "daemon"
 	// ReasonTimer is that of a [Resource.Timer].
 	ReasonTimer Reason = "timer"
+	// ReasonIndex is that of functions of [IndexBy].
+	ReasonIndex Reason = "index"
 )
 
 func (r Reason) handled() bool { return slices.Contains(handled, r) }
@@ -43,5 +45,6 @@ const (
 	EventDeleted  EventType = inventory.EventDeleted
 )
 
-// An Attempt tells a handler which of its attempts is being made. It survives restarts.
+// An Attempt tells a handler which of its attempts is being made. For handlers with progress, those for what has happened, it
+// survives restarts. Its Last text is cut at 1024 bytes.
 type Attempt = progress.Attempt

@@ -20,9 +20,10 @@ type Request[T client.Object] struct {
 	Object T
 	// Old is the object as it was last handled: its essential stanzas (the spec and the like),
 	// labels and annotations. The zero value (nil) on creation, and if it is not known: see
-	// [Request.OldKnown]. kopf: old.
+	// [Request.OldKnown]; and for those who are not called for causes: OnReconcile, daemons, timers, OnEvent and indexes. kopf: old.
 	Old T
-	// Diff leads from Old to what is being handled; for handlers with a [Field], below the field. kopf: diff.
+	// Diff leads from Old to what is being handled; for handlers with a [Field], below the field. It is empty where Old is not for
+	// the handler. kopf: diff.
 	Diff diff.Diff
 	// Handler is the handler's full id.
 	Handler string
@@ -76,7 +77,7 @@ func (r *Request[T]) Latest() T {
 }
 
 // Field returns the value of the handler's own field (see [Field]), in its JSON form, as it was last
-// handled and as it is being handled; nil if it is absent. For daemons and timers both are what it was
+// handled and as it is being handled; nil if it is absent. For daemons, timers, OnEvent and indexes both are what it was
 // when they were called. kopf: old, new of a handler with field=.
 func (r *Request[T]) Field() (old, new any) {
 	if r.call == nil {

@@ -26,8 +26,8 @@ func WithName(name string) ResourceOption {
 }
 
 // WithConcurrency sets how many objects are handled at the same time; one object is never handled
-// twice at a time. Default: the manager's Controller.MaxConcurrentReconciles if set, else
-// [DefaultConcurrency].
+// twice at a time. Default: MaxConcurrentReconciles of [WithControllerOptions], else that of the manager's Controller
+// options, else [DefaultConcurrency].
 func WithConcurrency(n int) ResourceOption {
 	return func(o *resourceOptions) {
 		if n < 1 {
@@ -38,11 +38,18 @@ func WithConcurrency(n int) ResourceOption {
 }
 
 // WithControllerOptions sets options of the underlying controller; those unset come from the
-// manager. The Reconciler must not be set: the handlers take its place.
+// manager. What neither sets is: a RateLimiter for each object by itself, from 10 milliseconds, doubled, to two minutes;
+// MaxConcurrentReconciles of [DefaultConcurrency]; SkipNameValidation, as operators may come and go within a process; and a
+// LogConstructor that names the operator, the kind and the object. The Reconciler must not be set: the handlers take its
+// place; nor NeedLeaderElection and EnableWarmup: the operator starts its controllers itself.
 func WithControllerOptions(opts controller.Options) ResourceOption {
 	return func(o *resourceOptions) {
 		if opts.Reconciler != nil {
 			o.mistakes = append(o.mistakes, fmt.Errorf("WithControllerOptions sets a Reconciler: leave it out, the handlers take its place"))
+		}
+		if opts.NeedLeaderElection != nil || opts.EnableWarmup != nil {
+			o.mistakes = append(o.mistakes, fmt.Errorf("WithControllerOptions sets NeedLeaderElection or EnableWarmup: leave them out, "+
+				"the operator starts its controllers itself, on the leader"))
 		}
 		o.controller = opts
 	}

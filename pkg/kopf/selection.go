@@ -17,7 +17,8 @@ import (
 // A restricted watch cannot tell an object that has lost its labels from one that is deleted, nor does it
 // tell of objects that have lost them while the operator was down. So kinds are left out which have handlers
 // that need to know: those for deletions that hold objects with a finalizer, daemons and timers, and OnEvent. Only Present,
-// Absent and Equal can be asked of the server. All clients of the manager see only those objects, too.
+// Absent and Equal can be asked of the server. All clients of the manager see only those objects, too. Options that are no resources
+// are passed over, so that all those of [New] can be given.
 func ByObject(resources ...Option) map[client.Object]cache.ByObject {
 	out := map[client.Object]cache.ByObject{}
 	for _, option := range resources {

@@ -29,13 +29,14 @@ const (
 	ErrorsIgnored
 )
 
-// An Attempt tells a handler which of its attempts is being made. It survives restarts.
+// An Attempt tells a handler which of its attempts is being made. It survives restarts
+// if its [Record] does.
 type Attempt struct {
 	// Number of the attempt; 0 is the first. kopf: retry.
 	Number int
 	// Started is when the handler was selected for this cause. kopf: started.
 	Started time.Time
-	// Last is the text of the previous attempt's error, empty if there was none.
+	// Last is the text of the previous attempt's error, cut at 1024 bytes; empty if there was none.
 	Last string
 }
 
@@ -53,7 +54,8 @@ type Policy struct {
 	// Backoff is the pause after an unknown error; nil: [DefaultBackoff]. If the error is an answer of
 	// the API server that asks for a longer one, that counts. kopf: backoff=.
 	Backoff *time.Duration
-	// BackoffFunc computes the pause instead, from the attempt that failed and its error.
+	// BackoffFunc computes the pause instead, from the attempt that failed and its error. A longer one that the API server asks for
+	// counts here, too.
 	BackoffFunc func(a Attempt, err error) time.Duration
 	// AttemptTimeout is the deadline of one attempt's context; 0: none.
 	AttemptTimeout time.Duration
@@ -63,14 +65,14 @@ type Policy struct {
 
 // An Outcome is how one attempt ended, and what follows from it.
 type Outcome struct {
-	// Err is the error of the attempt; nil if it succeeded.
+	// Err is the error of the attempt; nil if it returned none. With [ErrorsIgnored] there may be one with Success.
 	Err error
 	// Final: there will be no further attempt. Otherwise the next one comes after Delay.
 	Final bool
 	Delay time.Duration
 	// Success: the handler is done. Only final outcomes are.
 	Success bool
-	// Attempted is false when the handler was given up without calling it once more.
+	// Attempted is false when the handler was given up without calling it once more, and when it was Interrupted.
 	Attempted bool
 	// Waiting: the handler has done its part and waits for its sub-handlers. That is no attempt that
 	// counts, and no error.

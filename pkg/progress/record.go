@@ -29,7 +29,7 @@ type Record struct {
 	Retries int
 	// Success and Failure say how it ended; both are false while it has not.
 	Success, Failure bool
-	// Message is the text of the last attempt's error.
+	// Message is the text of the last attempt's error, cut at 1024 bytes.
 	Message string
 	// Subrefs names the sub-handlers of any depth that were ever seen below this handler.
 	Subrefs []string

@@ -92,6 +92,10 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Entry("a reconciler", just(good(kopf.WithControllerOptions(controller.Options{
 			Reconciler: reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }),
 		}))), "Widget: ", "WithControllerOptions", "Reconciler", "leave it out"),
+		Entry("leader election of one kind", just(good(kopf.WithControllerOptions(controller.Options{NeedLeaderElection: new(false)}))),
+			"Widget: ", "WithControllerOptions", "NeedLeaderElection", "leave them out"),
+		Entry("a warm-up", just(good(kopf.WithControllerOptions(controller.Options{EnableWarmup: new(true)}))),
+			"Widget: ", "WithControllerOptions", "EnableWarmup", "leave them out"),
 		Entry("results nowhere", just(good(kopf.WithResults(""))), "Widget: ", "WithResults", `"status"`),
 		Entry("results with a gap", just(good(kopf.WithResults("status..x"))), "Widget: ", "WithResults", `"status"`),
 		Entry("results in the metadata", just(good(kopf.WithResults("metadata.annotations"))), "Widget: ", "WithResults", `"status"`),

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 
@@ -175,5 +176,29 @@ var _ = Describe("Spies", func() {
 		line.mend()
 		Eventually(seen.all).Should(ConsistOf(`gone "ADDED" 1`, `stays "ADDED" 1`, `gone "DELETED" 1`))
 		Consistently(seen.all, awhile).Should(HaveLen(3), "what is listed again is no news")
+	}, SpecTimeout(minute))
+
+	It("and indexes know the present value of their field, nothing older, and cannot write (KW-05)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		obj := widget(ns, "one")
+		obj.Status.Phase = "x"
+		create(ctx, obj)
+		look := func(req *kopf.Request[*v1.Widget]) {
+			old, now := req.Field()
+			req.Conditions().True("Seen", "Looked", "")
+			seen.notef("%s %v→%v %t %t %v", req.Reason, old, now, req.Old == nil, req.OldKnown(), req.Flush(context.Background()) != nil)
+		}
+		widgets := kopf.For(&v1.Widget{}).OnEvent("spy", func(_ context.Context, req *kopf.Request[*v1.Widget]) error {
+			look(req)
+			return nil
+		}, kopf.Field("spec.size"))
+		kopf.IndexBy(widgets, "index", func(_ context.Context, req *kopf.Request[*v1.Widget]) (map[string]int, error) {
+			look(req)
+			return map[string]int{"x": 1}, nil
+		}, kopf.Field("spec.size"))
+		start(ns, options(widgets))
+		Eventually(seen.all).Should(ConsistOf(
+			fmt.Sprintf("%s 1→1 true true true", kopf.ReasonEvent), fmt.Sprintf("%s 1→1 true true true", kopf.ReasonIndex)))
+		Consistently(seen.all, awhile).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 })

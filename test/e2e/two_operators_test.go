@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// writes300 is a handler of one operator: it sets random conditions of its own, and after so many calls the same ones again and again.
+type writes300 struct {
+	mu      sync.Mutex
+	own     string
+	random  *rand.Rand
+	calls   int
+	current map[string]metav1.Condition // what was said last
+}
+
+const randomWrites = 300
+
+func newWrites300(own string, seed uint64) *writes300 {
+	return &writes300{own: own, random: rand.New(rand.NewPCG(seed, 1)), current: map[string]metav1.Condition{}}
+}
+
+func (w *writes300) handle(_ context.Context, req *kopf.Request[*v1.Widget]) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.calls++; w.calls <= randomWrites {
+		one := metav1.Condition{
+			Type:   fmt.Sprintf("%s-%d", w.own, w.random.IntN(3)),
+			Status: []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}[w.random.IntN(3)],
+			Reason: []string{"A", "B"}[w.random.IntN(2)],
+		}
+		w.current[one.Type] = one
+	}
+	for _, one := range w.current {
+		req.Conditions().Set(one)
+	}
+	return nil
+}
+
+func (w *writes300) called() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calls
+}
+
+// says is what the operator has said of each condition last.
+func (w *writes300) says() map[string]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return spoken(w.current)
+}
+
+func spoken(conditions map[string]metav1.Condition) map[string]string {
+	out := map[string]string{}
+	for kind, one := range conditions {
+		out[kind] = string(one.Status) + " " + one.Reason
+	}
+	return out
+}
+
+func byType(obj *v1.Widget) map[string]metav1.Condition {
+	out := map[string]metav1.Condition{}
+	for _, one := range obj.Status.Conditions {
+		out[one.Type] = one
+	}
+	return out
+}
+
+var _ = Describe("Two operators with conditions of one object", func() {
+	// Done when 2 of the conditions: here through handlers and what the engine makes of their changes.
+	It("lose nothing, change no time without the status, write nothing twice, and know later generations only (B-60)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		watching, err := client.NewWithWatch(cp.Config, client.Options{Scheme: scheme})
+		Expect(err).NotTo(HaveOccurred())
+		watcher, err := watching.Watch(ctx, &v1.WidgetList{}, client.InNamespace(ns),
+			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: obj.ResourceVersion}})
+		Expect(err).NotTo(HaveOccurred())
+		defer watcher.Stop()
+
+		operators := map[string]*writes300{"Alpha": newWrites300("Alpha", 1), "Beta": newWrites300("Beta", 2)}
+		wires, runs := []*writing{}, []*running{}
+		for name, w := range operators {
+			prefix, wire := map[string]string{"Alpha": "alpha", "Beta": "beta"}[name]+".example.com", &writing{}
+			wires = append(wires, wire)
+			runs = append(runs, start(ns, options(
+				kopf.WithFinalizer(prefix+"/finalizer"), kopf.WithProgress(progress.Annotations(prefix)), kopf.WithBaseline(progress.AnnotationBaseline(prefix)),
+				kopf.For(&v1.Widget{}).Timer("writes", time.Millisecond, w.handle).
+					On("follows", createOrUpdate, func(_ context.Context, req *kopf.Request[*v1.Widget]) error { // in the same pass as others' writes
+						req.Conditions().True(name+"-Followed", "Size", fmt.Sprint(req.Object.Spec.Size))
+						return nil
+					})), wire.setup()))
+		}
+		const edits = 30
+		for n := range edits { // which raises the generation
+			Eventually(operators["Alpha"].called).Should(BeNumerically(">", n*randomWrites/edits))
+			edit(ctx, obj, func(w *v1.Widget) { w.Spec.Size = n + 2 })
+		}
+		for name, w := range operators {
+			Eventually(w.called).WithTimeout(minute).Should(BeNumerically(">", randomWrites), name)
+			Eventually(func() map[string]string {
+				now, _ := fresh(ctx, obj)()
+				of := byType(now)
+				out := map[string]string{}
+				for kind, says := range spoken(of) {
+					if _, own := w.says()[kind]; own {
+						out[kind] = says
+					}
+				}
+				return out
+			}).Should(Equal(w.says()), name)
+			Eventually(func() string { now, _ := fresh(ctx, obj)(); return byType(now)[name+"-Followed"].Message }).Should(Equal(fmt.Sprint(edits + 1)))
+		}
+
+		// The timers say the same now, again and again.
+		sent := func() int { return len(wires[0].all()) + len(wires[1].all()) }
+		before := 0
+		Eventually(func() bool { last := before; before = sent(); return last == before }).WithPolling(500 * time.Millisecond).Should(BeTrue())
+		called := operators["Alpha"].called()
+		Consistently(sent, 2*time.Second).Should(Equal(before), "nothing has changed")
+		Expect(operators["Alpha"].called()).To(BeNumerically(">", called+10))
+
+		end, err := fresh(ctx, obj)()
+		Expect(err).NotTo(HaveOccurred())
+		states, transitions := 0, 0
+		known := map[string]metav1.Condition{}
+		for last := ""; last != end.ResourceVersion; {
+			var event watch.Event
+			Eventually(watcher.ResultChan()).Should(Receive(&event))
+			state, ok := event.Object.(*v1.Widget)
+			Expect(ok).To(BeTrue(), "%v", event)
+			last = state.ResourceVersion
+			states++
+			now := byType(state)
+			for kind, old := range known {
+				one, there := now[kind]
+				Expect(there).To(BeTrue(), "%s is lost in version %s", kind, last)
+				Expect(one.ObservedGeneration).To(BeNumerically(">=", old.ObservedGeneration), "%s in version %s", kind, last)
+				if one.Status == old.Status {
+					Expect(one.LastTransitionTime.Equal(&old.LastTransitionTime)).To(BeTrue(), "%s in version %s", kind, last)
+				} else {
+					transitions++
+				}
+			}
+			known = now
+		}
+		AddReportEntry("states and transitions", fmt.Sprint(states, " and ", transitions))
+		Expect(states).To(BeNumerically(">", randomWrites))
+		Expect(transitions).To(BeNumerically(">", randomWrites/2))
+		for _, r := range runs {
+			Expect(r.log.errors()).To(BeEmpty())
+		}
+	}, SpecTimeout(3*minute))
+})
