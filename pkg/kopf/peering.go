@@ -24,7 +24,8 @@ import (
 // when the pause begins comes to its end.
 //
 // An operator for some namespaces, as its manager's cache is set, has to name them here, too. Two operators of one manager cannot share a
-// peering object: they would pause for each other.
+// peering object: they would pause for each other. The option LeaderElection means nothing here: it is the operator's leader that has the
+// record.
 //
 // kopf: settings.peering, --peering, --priority, --dev, --standalone.
 func WithPeering(options peering.Options) Option {

@@ -107,7 +107,7 @@ func TestAnExistingClusterIsLeftAlone(t *testing.T) {
 	t.Setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "1ms")
 	g := NewWithT(t)
 	g.Expect(failure(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
-		ContainSubstring("the API server does not start"), ContainSubstring("set KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=3m")))
+		ContainSubstring("the API server does not start"), ContainSubstring("unable to start control plane itself"), ContainSubstring("set KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=3m")))
 }
 
 func TestWithoutBinariesTheTestSaysWhatToDo(t *testing.T) {
