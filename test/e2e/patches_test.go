@@ -173,7 +173,8 @@ var _ = Describe("The patches that are sent", func() {
 		obj := untyped(strictGVK, ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		Expect(operator.log.find("Warning", "has not taken all", "unknown", "dropped")).To(HaveLen(1))
+		taken := func() []string { return operator.log.find("Warning", "has not taken all", "unknown", "dropped") }
+		Eventually(taken).Should(HaveLen(1), "the log comes after the write")
 		Expect(operator.log.find("has not taken all", "painted")).To(BeEmpty(), "what was taken is no news")
 		Expect(operator.log.find("unknown field", "status.made")).NotTo(BeEmpty(), "RES-06: a result, by the server itself")
 	}, SpecTimeout(minute))
