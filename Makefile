@@ -23,7 +23,7 @@ RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 TESTFLAGS ?=
 # Tests of operators mostly wait: more packages at once than there are processors, the long ones first.
 PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); if [ "$$n" -gt 4 ]; then echo "$$n"; else echo 4; fi)
-LONG := ./test/e2e ./examples ./hack/example ./test/peering
+LONG := ./hack/example ./examples ./test/peering ./pkg/webhooks
 BENCHFLAGS ?=
 FUZZTIME ?= 10s
 SIMULATIONS ?= 5000
@@ -62,15 +62,17 @@ quoted-name = $(if $(NAME),'$(NAME)')
 ##@ Tests
 
 .PHONY: test
-test: controlplane note-race ## All tests, those on a real API server too; TESTFLAGS="-count=20 -run X" adds flags
+test: controlplane $(GINKGO) note-race ## All tests, those on a real API server too; TESTFLAGS="-count=20 -run X" adds flags of go test
 	@status=0; \
-	go test $(RACE) $(tests) $(LONG) ./... || status=1; \
+	$(if $(TESTFLAGS),,$(GINKGO) run $(RACE) --procs=4 --randomize-all --output-interceptor-mode=none --no-color --timeout=40m ./test/e2e || status=1; )\
+	go test $(RACE) $(tests) $(LONG) $(if $(TESTFLAGS),./...,$$(go list ./... | grep -v '/test/e2e$$')) || status=1; \
 	$(if $(RACE),go test $(tests) ./test/simulation || status=1; )\
 	for module in $(EXAMPLE_MODULES); do \
 		echo "cd $$module && go test ./..."; \
 		(cd $$module && go test $(RACE) $(tests) ./...) || status=1; \
 	done; exit $$status
 
+# The specs of test/e2e run in four processes, each with a control plane; go test would run them one after the other.
 # Simulations take a part of their seeds with the race detector, and all of them without.
 tests = -p $(PARALLEL) -shuffle=on -timeout 40m $(TESTFLAGS)
 

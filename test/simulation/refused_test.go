@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ const tooMuch = 5000
 // A strict server refuses sizes that are too much; the status of widgets has an endpoint of its own, and no size.
 type strict struct {
 	next      http.RoundTripper
-	meanwhile func() // is called at each refusal, before the answer
+	meanwhile atomic.Pointer[func()] // is called at each refusal, before the answer
 }
 
 func (s *strict) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -43,8 +44,8 @@ func (s *strict) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !bytes.Contains(body, fmt.Appendf(nil, `"size":%d`, tooMuch)) {
 		return s.next.RoundTrip(r)
 	}
-	if s.meanwhile != nil {
-		s.meanwhile()
+	if meanwhile := s.meanwhile.Load(); meanwhile != nil {
+		(*meanwhile)()
 	}
 	const refusal = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"it is too much"}`
 	return &http.Response{
@@ -61,11 +62,12 @@ func refuse(t *testing.T, widgets *kopf.Resource[widget], act func(t *testing.T,
 		told = intercept(config)
 		server.next, config.Transport = config.Transport, server
 	}, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
-		server.meanwhile = func() {
+		meanwhile := func() {
 			obj := s.now(t)
 			meta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: "Theirs", Status: metav1.ConditionTrue, Reason: "R"})
 			must(t, s.users.Status().Update(t.Context(), obj))
 		}
+		server.meanwhile.Store(&meanwhile)
 		act(t, s, told)
 	})
 }
