@@ -47,6 +47,7 @@ func (e *Engine) attend(ctx context.Context, c *cycle) {
 	if len(e.Backgrounds.IDs()) == 0 {
 		return
 	}
+	e.memories.CatchUp(c.before)
 	if c.facts.Deleting {
 		e.supervisor.StopAll(c.before.GetUID(), daemons.ErrDeleted)
 		return

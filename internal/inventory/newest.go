@@ -42,6 +42,21 @@ func (i *Inventory) Learn(obj client.Object) {
 	}
 }
 
+// CatchUp learns of a state that was read from the cache, which has objects a moment before it tells of them. Whoever is woken because of that
+// state is not to find an older one.
+func (i *Inventory) CatchUp(obj client.Object) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	memory, known := i.memories[obj.GetUID()]
+	if !known || memory.newest == nil {
+		return
+	}
+	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), memory.newest.GetResourceVersion())
+	if err == nil && order > 0 {
+		i.learn(memory, obj)
+	}
+}
+
 // learn also takes note that the object has another baseline than before.
 func (i *Inventory) learn(memory *Memory, obj client.Object) {
 	before := memory.newest

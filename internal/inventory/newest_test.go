@@ -38,9 +38,21 @@ func TestTheNewestStateIsKnown(t *testing.T) {
 	s.updated(t, object("a", "1", "10"), object("a", "1", "opaque"))
 	equal(t, "versions that cannot be compared come in order", version(s), "opaque")
 
-	s.deleted(t, object("a", "1", "11"), false)
+	s.updated(t, object("a", "1", "opaque"), object("a", "1", "11"))
+	same := s.Newest("1")
+	s.CatchUp(object("a", "1", "10"))
+	s.CatchUp(object("a", "1", "11"))
+	if s.Newest("1") != same {
+		t.Error("what was read is not newer, and was learnt")
+	}
+	s.CatchUp(object("a", "1", "12"))
+	equal(t, "what was read is newer", version(s), "12")
+	s.CatchUp(object("b", "2", "12"))
+
+	s.deleted(t, object("a", "1", "12"), false)
 	equal(t, "of an object that is gone", version(s), "none")
-	s.Learn(object("a", "1", "12"))
+	s.Learn(object("a", "1", "13"))
+	s.CatchUp(object("a", "1", "13"))
 	equal(t, "nothing brings it back", version(s), "none")
 }
 

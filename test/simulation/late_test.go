@@ -1,0 +1,84 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// A late cache has objects a second before it tells of their changes.
+type lateCache struct{ cache.Cache }
+
+func (c lateCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	informer, err := c.Cache.GetInformer(ctx, obj, opts...)
+	return lateInformer{informer}, err
+}
+
+type lateInformer struct{ cache.Informer }
+
+func (i lateInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.Informer.AddEventHandler(lateHandler{h})
+}
+
+func (i lateInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.Informer.AddEventHandlerWithOptions(lateHandler{h}, o)
+}
+
+type lateHandler struct{ toolscache.ResourceEventHandler }
+
+func (h lateHandler) OnUpdate(old, now any) {
+	wait(time.Second)
+	h.ResourceEventHandler.OnUpdate(old, now)
+}
+
+// A timer that has another chance, as its object was edited, sees that edit, also if the worker has read it before anybody was told of it.
+func TestTimersAreNotBehindTheirTouch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config, scheme, users := newWorld(t)
+		obj := &v1.Widget{Spec: v1.WidgetSpec{Color: "bad"}}
+		obj.Namespace, obj.Name = namespace, "one"
+		must(t, users.Create(t.Context(), obj))
+		good := make(chan struct{}, 100)
+		widgets := kopf.For(&v1.Widget{}).
+			OnReconcile("beat", func(context.Context, *kopf.Request[widget]) error { return nil }, kopf.Interval(100*time.Millisecond)).
+			Timer("judge", time.Minute, func(_ context.Context, req *kopf.Request[widget]) error {
+				if req.Object.Spec.Color == "bad" {
+					return kopf.Permanent(errors.New("not this one"))
+				}
+				good <- struct{}{}
+				return nil
+			})
+		mgr, err := manager.New(config, manager.Options{
+			Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+			NewCache: func(config *rest.Config, o cache.Options) (cache.Cache, error) {
+				c, err := cache.New(config, o)
+				return lateCache{c}, err
+			},
+		})
+		must(t, err)
+		must(t, kopf.SetupWithManager(mgr, widgets))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- mgr.Start(ctx) }()
+		wait(time.Minute)
+		patch(t.Context(), t, users, obj, `{"spec":{"color":"good"}}`)
+		wait(10 * time.Minute)
+		if len(good) < 9 {
+			t.Errorf("the timer was called %d times with the object as it is", len(good))
+		}
+		stop()
+		must(t, <-ended)
+	})
+}
