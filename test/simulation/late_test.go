@@ -36,7 +36,9 @@ func (i lateInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandl
 	return i.Informer.AddEventHandlerWithOptions(lateHandler{h}, o)
 }
 
-type lateHandler struct{ toolscache.ResourceEventHandler }
+type lateHandler struct {
+	toolscache.ResourceEventHandler
+}
 
 func (h lateHandler) OnUpdate(old, now any) {
 	wait(time.Second)
