@@ -126,9 +126,6 @@ func leaves(value any, path []string) (paths [][]string) {
 // publishedSchema is the schema of a kind as the API server publishes it; nil if it has none.
 func publishedSchema(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (*apiextensionsv1.JSONSchemaProps, error) {
 	doc, err := openapi3.NewRoot(client.OpenAPIV3()).GVSpecAsMap(gvk.GroupVersion())
-	if _, ok := errors.AsType[*openapi3.GroupVersionNotFoundError](err); ok {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}
