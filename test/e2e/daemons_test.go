@@ -229,7 +229,7 @@ var _ = Describe("Daemons", func() {
 			})))
 		Eventually(valueAt(ctx, a, "status")).Should(Equal(map[string]any{"phase": "attempt 2", "writes": map[string]any{"done": true}}))
 		handled(ctx, a)
-		Expect(valueAt(ctx, a, "spec", "size")()).To(BeEquivalentTo(12))
+		Eventually(valueAt(ctx, a, "spec", "size")).Should(BeEquivalentTo(12), "what goes to the status is written first")
 		Consistently(func() int { return seen.count("update:update") }).Should(BeZero(), "its own edits are no updates")
 		edit(ctx, a, func(u U) { Expect(unstructured.SetNestedField(u.Object, "green", "spec", "color")).To(Succeed()) })
 		Eventually(func() int { return seen.count("update:update") }).Should(Equal(1), "those of others are")
