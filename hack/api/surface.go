@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/printer"
@@ -19,10 +20,10 @@ func surface(folder string, files []string) (lines []string, err error) {
 		if err != nil {
 			return nil, err
 		}
+		p := printed{fset, counted(file)} // before constants go that are not exported
 		if !ast.FileExports(file) {
 			continue
 		}
-		p := printed{fset}
 		for _, decl := range file.Decls {
 			switch decl := decl.(type) {
 			case *ast.FuncDecl:
@@ -37,6 +38,30 @@ func surface(folder string, files []string) (lines []string, err error) {
 	}
 	slices.Sort(lines)
 	return slices.Compact(lines), nil
+}
+
+// counted are the numbers of constants that are counted by iota: a change of their order changes their values.
+func counted(file *ast.File) map[*ast.ValueSpec]int {
+	numbers := map[*ast.ValueSpec]int{}
+	for _, decl := range file.Decls {
+		group, ok := decl.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST {
+			continue
+		}
+		for i, spec := range group.Specs {
+			constant := spec.(*ast.ValueSpec)
+			counts := len(constant.Values) == 0
+			ast.Inspect(constant, func(node ast.Node) bool {
+				name, ok := node.(*ast.Ident)
+				counts = counts || ok && name.Name == "iota"
+				return true
+			})
+			if counts {
+				numbers[constant] = i
+			}
+		}
+	}
+	return numbers
 }
 
 // isReachable leaves out the methods of types that are not exported.
@@ -61,7 +86,10 @@ func isReachable(decl *ast.FuncDecl) bool {
 	}
 }
 
-type printed struct{ fset *token.FileSet }
+type printed struct {
+	fset    *token.FileSet
+	numbers map[*ast.ValueSpec]int
+}
 
 func (p printed) function(decl *ast.FuncDecl) string {
 	decl.Body, decl.Doc = nil, nil
@@ -92,6 +120,9 @@ func (p printed) values(tok token.Token, spec *ast.ValueSpec) (lines []string) {
 		}
 		if tok == token.CONST && i < len(spec.Values) {
 			line += " = " + p.text(spec.Values[i])
+		}
+		if number, ok := p.numbers[spec]; ok {
+			line += fmt.Sprintf(" (number %d)", number)
 		}
 		lines = append(lines, line)
 	}

@@ -22,6 +22,14 @@ const (
 
 var Default, other int
 
+type Mode int
+
+const (
+	First Mode = iota
+	second
+	Third
+)
+
 // T has a field that is not to be seen.
 type T[V any] struct {
 	Name  string `+"`json:\"name\"`"+`
@@ -47,12 +55,15 @@ func helper() {}
 	lines, err := surface(folder, []string{"a.go"})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(lines).To(Equal([]string{
+		"const First Mode = iota (number 0)",
 		"const Limit = 10",
+		"const Third (number 2)",
 		"func (t *T[V]) Do(x int) error",
 		"func New[V any]( v V, ) *T[V]",
 		"type A = map[string]T[int]",
 		"type I interface",
 		"type I interface, Do func(x int) error",
+		"type Mode int",
 		"type T struct, Name string `json:\"name\"`",
 		"type T struct, embeds V",
 		"type T[V any] struct",
