@@ -213,7 +213,7 @@ verify-vulnerabilities: $(GOVULNCHECK) ## Known vulnerabilities that can be reac
 ##@ What the others need; they call for it themselves
 
 .PHONY: controlplane
-controlplane: ## Build etcd and kube-apiserver into bin/controlplane, or use those in KUBEBUILDER_ASSETS
+controlplane: ## Build etcd, kube-apiserver and kubectl into bin/controlplane, or use those in KUBEBUILDER_ASSETS
 	@cd hack/controlplane && go run . -out ../../bin/controlplane
 
 .PHONY: tools

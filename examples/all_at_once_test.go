@@ -2,12 +2,11 @@ package examples
 
 import (
 	"net"
+	"strings"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -25,7 +24,7 @@ func allAtOnce(e *example) {
 		e.Expect(e.client.Create(e.t.Context(), dry, client.DryRunAll)).To(Succeed())
 		return dry.GetLabels()["tier"]
 	}).Should(Equal("silver"))
-	orders.create()
+	e.does("kubectl apply -f config/samples")
 	e.logs(`Handled`, `"reason": "create"`)
 	e.Eventually(orders.row).Should(Equal("orders 16 2 orders.db.example.com True"))
 	status := orders.get("status").(map[string]any)
@@ -36,7 +35,7 @@ func allAtOnce(e *example) {
 		"users":   map[string]any{"alice": true, "bob": true},
 		"results": map[string]any{"provision": map[string]any{"attempts": int64(2)}},
 	}))
-	e.Eventually(orders.field("metadata", "annotations")).Should(And(HaveLen(2),
+	e.Eventually(orders.field("metadata", "annotations")).Should(And(HaveLen(3), HaveKey(lastApplied),
 		HaveKey("all.example.com/last-handled-configuration"), HaveKeyWithValue("all.example.com/kopf-managed", "yes")))
 	e.Eventually(orders.field("metadata", "annotations", "all.example.com/last-handled-configuration")).Should(MatchJSON(
 		`{"kopf-runtime.dev/conditions":{"Ready":"True"},"metadata":{"labels":{"tier":"gold"}},"spec":{"nodes":2,"users":["alice","bob"],"version":"16"}}`))
@@ -53,11 +52,10 @@ func allAtOnce(e *example) {
 	orders.owned(corev1.SchemeGroupVersion.String(), "Secret", "orders-password").create()
 	e.logs(`A secret of a cluster`)
 	e.logs(`To be paid`, `"nodes": 2`)
-	orders.patch(`{"metadata":{"annotations":{"example.com/greet":""}},"spec":{"version":"17","nodes":3,"users":["alice","root"]}}`)
+	e.does(`kubectl patch cluster orders --type=merge -p '{"metadata":{"annotations":{"example.com/greet":""}},"spec":{"version":"17","nodes":3,"users":["alice","root"]}}'`)
 	e.logs(`Handled`, `"reason": "update"`, `"succeeded": 4`)
-	err = e.client.Patch(e.t.Context(), orders.is.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"version":"15"}}`)))
-	e.Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-	e.Expect(read(e.t, e.name, "README.md")).To(ContainSubstring(causes(err)[0]))
+	back := `kubectl patch cluster orders --type=merge -p '{"spec":{"version":"15"}}'`
+	e.Expect(e.fails(back)).To(ContainSubstring(strings.TrimSpace(e.shown(back))))
 	e.stop()
 	e.start(args...)
 	e.logs(`Handled`, `"reason": "resume"`)
@@ -71,14 +69,13 @@ func allAtOnce(e *example) {
 	laptop.stop()
 	e.logs(`Resumed`)
 
-	orders.patch(`{"metadata":{"labels":{"tier":"silver"}}}`)
+	e.does("kubectl label cluster orders --overwrite tier=silver")
 	e.logs(`Moving`, `"to": "silver"`)
 	e.Eventually(orders.field("metadata", "finalizers")).Should(BeNil())
-	orders.patch(`{"metadata":{"labels":{"tier":"gold"}}}`)
+	e.does("kubectl label cluster orders --overwrite tier=gold")
 	e.Eventually(orders.field("metadata", "finalizers")).Should(HaveLen(1))
-	orders.delete()
+	e.does("kubectl delete cluster orders")
 	e.logs(`Handled`, `"reason": "delete"`)
-	meeting.delete()
 	e.silent("forbidden")
 	e.stop()
 }

@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"strings"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -14,7 +15,7 @@ import (
 func children(e *example) {
 	e.start()
 	orders := e.sample("orders")
-	orders.create()
+	e.does("kubectl apply -f config/samples")
 	child := func(apiVersion, kind, name string) object {
 		return object{e, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"namespace": "default", "name": name},
@@ -37,15 +38,18 @@ func children(e *example) {
 	e.Expect(greetings.Items[0].Name).To(HavePrefix("orders-"))
 	e.logs(`Handler failed for good`, `"handler": "abroad"`, "namespace")
 
-	deployment.patch(`{"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"server","image":"postgres:12"}]}}}}`)
+	e.Expect(strings.Split(strings.TrimSpace(e.does("kubectl get secrets,configmaps,deployments,services -l team=shop")), "\n\n")).To(HaveLen(4))
+
+	e.does("kubectl set image deployment/orders-server server=postgres:12")
+	e.does("kubectl scale deployment/orders-server --replicas=3")
 	e.logs(`There is a child`, `"child": "orders-server", "operation": "updated"`)
 	e.Expect(deployment.get("spec", "template", "spec", "containers")).To(ConsistOf(HaveKeyWithValue("image", "postgres:17")))
 	e.Expect(deployment.get("spec", "replicas")).To(BeEquivalentTo(3))
 	old, kept := service.get("metadata", "uid"), password.get("metadata", "resourceVersion")
-	e.Expect(e.client.Delete(e.t.Context(), service.is.DeepCopy())).To(Succeed())
+	e.does("kubectl delete service orders-primary")
 	e.Eventually(service.field("metadata", "uid")).ShouldNot(Equal(old))
 
-	orders.patch(`{"metadata":{"labels":{"team":"web"}}}`)
+	e.does("kubectl label database orders team=web --overwrite")
 	e.Eventually(deployment.field("spec", "template", "metadata", "labels", "team")).Should(Equal("web"))
 	e.Eventually(service.field("metadata", "labels", "team")).Should(Equal("web"))
 	e.Expect(password.get("metadata", "resourceVersion")).To(Equal(kept))
@@ -54,7 +58,7 @@ func children(e *example) {
 
 	// While it goes, as somebody holds it, nothing is made anew.
 	orders.patch(`{"metadata":{"finalizers":["example.com/hold"]}}`)
-	e.Expect(e.client.Delete(e.t.Context(), orders.is.DeepCopy())).To(Succeed())
+	e.does("kubectl delete database orders", "--wait=false")
 	deployment.delete()
 	e.Consistently(func() bool {
 		_, err := deployment.now()

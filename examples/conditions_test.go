@@ -21,31 +21,35 @@ func conditioned(e *example) {
 		e.page(theDay, row)
 	}
 	e.start()
-	photos.create()
+	e.does("kubectl apply -f config/samples")
 	becomes("photos 10 False Retrying", "Created", no, "Retrying")
+	e.Expect(e.does("kubectl describe bucket photos")).To(ContainSubstring("Observed Generation:"))
+	e.does("kubectl wait --for=condition=Ready bucket/photos")
 	becomes("photos 10 True AsExpected", "Ready", yes, conditions.ReasonAsExpected)
+	e.Expect(words(e.does("kubectl get buckets"))).To(ContainElements("photos", "AsExpected"))
 	e.logs(`Ready has changed`, `"before": null, "now": "True"`)
 	e.Eventually(photos.field("status", "files")).Should(BeEquivalentTo(3))
 
-	photos.patch(`{"spec":{"sizeGiB":5000}}`)
+	e.does(`kubectl patch bucket photos --type=merge -p '{"spec":{"sizeGiB":5000}}'`)
+	e.does("kubectl wait --for=condition=Ready=false bucket/photos")
 	becomes("photos 5000 False Failed", "Sized", no, "Failed")
 	e.logs(`Ready has changed`, `"before": "True", "now": "False"`)
 	e.logs(`Still not ready`, `"why": "Failed"`)
-	photos.patch(`{"spec":{"sizeGiB":20}}`)
+	e.does(`kubectl patch bucket photos --type=merge -p '{"spec":{"sizeGiB":20}}'`)
 	becomes("photos 20 True AsExpected", "Sized", yes, "Succeeded")
 	e.logs(`Ready has changed`, `"before": "False", "now": "True"`)
 
-	photos.patch(`{"spec":{"store":"cellar"}}`)
+	e.does(`kubectl patch bucket photos --type=merge -p '{"spec":{"store":"cellar"}}'`)
 	becomes("photos 20 False NoSuchStore", "Reachable", no, "NoSuchStore")
 	e.logs(`Still not ready`, `"why": "NoSuchStore"`)
-	photos.patch(`{"spec":{"store":"attic"}}`)
+	e.does(`kubectl patch bucket photos --type=merge -p '{"spec":{"store":"attic"}}'`)
 	becomes("photos 20 True AsExpected", "Reachable", yes, "Connected")
 
 	failed := "HandlerFailed: resize/spec.sizeGiB: 5000 GiB are too many: 1000 at most"
 	e.Eventually(photos.events).Should(ConsistOf(Equal(failed),
 		HavePrefix("HandlerRecovered: create has succeeded"), HavePrefix("HandlerRecovered: connect/spec.store has succeeded")))
 	e.page(theDay, "resize/spec.sizeGiB: 5000 GiB are too many: 1000 at most")
-	photos.delete()
+	e.does("kubectl delete -f config/samples")
 	e.Expect(e.count(`Ready has changed`)()).To(Equal(3))
 	e.silent("has not taken")
 }

@@ -7,16 +7,16 @@ import (
 func daemons(e *example) {
 	e.start()
 	orders := e.sample("orders")
-	orders.create()
+	e.does("kubectl apply -f config/samples")
 	e.logs(`Watching`, `"size": 10`)
 	e.logs(`Warmed up`)
 	e.Eventually(orders.field("status", "warm")).Should(BeTrue())
 	e.Expect(orders.get("metadata", "finalizers")).To(HaveLen(1))
 
-	orders.patch(`{"metadata":{"labels":{"unwatched":""}}}`)
+	e.does("kubectl label database orders unwatched=")
 	e.logs(`Watching no more`, `does not match`)
 	e.Eventually(orders.field("status", "watch", "rounds")).Should(BeNumerically(">", 0))
-	orders.patch(`{"metadata":{"labels":{"unwatched":null}}}`)
+	e.does("kubectl label database orders unwatched-")
 	e.Eventually(e.count(`Watching`, `"size": 10`)).Should(Equal(2))
 
 	e.stop()
@@ -24,10 +24,10 @@ func daemons(e *example) {
 	e.start()
 	e.Eventually(e.count(`Watching`, `"size": 10`)).Should(Equal(3))
 
-	orders.patch(`{"spec":{"sizeGiB":20}}`)
+	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
 	e.logs(`The size is another one`, `"before": 10, "now": 20`)
 	e.logs(`Moving the data`)
-	orders.delete()
+	e.does("kubectl delete database orders")
 	e.logs(`Handled`, `"reason": "delete"`)
 	e.logs(`Hung up at last`)
 }

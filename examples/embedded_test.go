@@ -12,16 +12,16 @@ import (
 func embedded(e *example) {
 	address := freeAddress(e)
 	e.start("-listen=" + address)
-	e.apply()
+	e.does("kubectl apply -f config/samples")
 	e.logs(`Booked`, `"team": "blue"`, `"orders"`)
 	e.logs(`Booked`, `"team": "green"`, `"customers"`)
 	teams := address + "/teams"
-	e.Expect(fetch(teams)).To(Equal("blue: orders\ngreen: customers\n"))
+	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("blue: orders\ngreen: customers\n")) // when it listens
 
 	e.Expect(ask(http.MethodDelete, teams+"/blue")).To(Equal(http.StatusNoContent))
 	orders, customers := e.sample("orders"), e.sample("customers")
-	e.Expect(e.client.Delete(e.t.Context(), orders.is.DeepCopy())).To(Succeed())
-	customers.delete()
+	e.does("kubectl delete database orders --namespace blue --wait=false")
+	e.does("kubectl delete database customers --namespace green")
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("green: \n"))
 	e.silent(`Struck out`, `"team": "blue"`)
 

@@ -7,17 +7,18 @@ import (
 func events(e *example) {
 	orders := e.sample("orders")
 	e.start()
-	orders.create()
+	e.does("kubectl apply -f config/samples")
 	e.logs(`"event": "ADDED"`)
 
-	orders.patch(`{"spec":{"sizeGiB":20}}`)
+	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
 	e.logs(`The size is another one`, `"before": 10, "now": 20`)
-	e.Expect(orders.get("metadata", "annotations")).To(BeNil())
+	e.does("kubectl get database orders -o yaml")
+	e.Expect(orders.get("metadata", "annotations")).To(And(HaveLen(1), HaveKey(lastApplied)))
 	e.Expect(orders.get("metadata", "finalizers")).To(BeNil())
 	e.Expect(orders.get("status")).To(BeNil())
 
-	orders.delete()
-	orders.create()
+	e.does("kubectl delete database orders")
+	e.does("kubectl apply -f config/samples")
 	e.Eventually(e.count(`"event": "ADDED"`)).Should(Equal(2))
 	e.silent(`The size is another one`, `"before": 20`)
 

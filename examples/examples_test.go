@@ -10,13 +10,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-const lastHandled = "kopf.zalando.org/last-handled-configuration"
+const (
+	lastHandled = "kopf.zalando.org/last-handled-configuration"
+	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+)
 
 // walks do with an example what its README says.
 var walks = map[string]func(*example){
@@ -46,8 +50,9 @@ func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
+	log.SetLogger(logr.Discard()) // for what is told of the making of clients
 	watch(t)
-	cp, err := controlplane.Start(controlplane.Options{CRDs: definitions(t), CRDPaths: []string{"../config/crd"}})
+	cp, err := controlplane.Start(controlplane.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,24 +66,11 @@ func TestExamples(t *testing.T) {
 			e := prepare(t, cp, name)
 			walks[name](e)
 			e.readme()
+			e.stop()
+			e.cleanUp()
+			e.typedAll()
 		})
 	}
-}
-
-// definitions are those of all kinds. Some examples share one.
-func definitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
-	t.Helper()
-	byName := map[string]*apiextensionsv1.CustomResourceDefinition{}
-	for name := range walks {
-		crds, err := in(name).CRDs()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, crd := range crds {
-			byName[crd.Name] = crd
-		}
-	}
-	return slices.Collect(maps.Values(byName))
 }
 
 // An example that nobody runs will not work for long.

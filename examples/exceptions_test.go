@@ -7,8 +7,8 @@ import (
 func exceptions(e *example) {
 	e.start()
 	nightly := e.sample("nightly")
-	nightly.create()
-	e.Eventually(nightly.field("status", "problem")).Should(ContainSubstring("only s3 is supported"))
+	e.does("kubectl apply -f config/samples")
+	e.Eventually(func() string { return e.does("kubectl get backup nightly -o yaml") }).Should(ContainSubstring("only s3 is supported"))
 	e.Eventually(nightly.field("metadata", "annotations")).Should(And(
 		HaveKeyWithValue("kopf.zalando.org/check", ContainSubstring(`"failure":true`)),
 		HaveKeyWithValue("kopf.zalando.org/snapshot", And(
@@ -17,10 +17,11 @@ func exceptions(e *example) {
 	e.logs(`"handler": "index"`, `it will be called again`, `panic: assignment to entry in nil map`, `main.go`)
 	e.logs(`Handled`, `"reason": "create"`, `"succeeded": 3, "failed": 4`)
 	e.Expect(nightly.get("status", "snapshot")).To(Equal("orders-snapshot"))
-	e.Expect(nightly.get("metadata", "annotations")).To(And(HaveLen(1), HaveKey(lastHandled)), "the records are gone")
+	e.Expect(nightly.get("metadata", "annotations")).To(And(HaveLen(2), HaveKey(lastHandled), HaveKey(lastApplied)), "the records are gone")
 
-	nightly.patch(`{"spec":{"target":"s3://archive/orders"}}`)
+	e.does(`kubectl patch backup nightly --type=merge -p '{"spec":{"target":"s3://archive/orders"}}'`)
 	e.logs(`Handled`, `"reason": "update"`, `"succeeded": 1, "failed": 0`)
 	e.Expect(nightly.get("status", "problem")).To(BeNil())
-	nightly.delete()
+	e.Expect(e.does("kubectl get backups")).To(ContainSubstring("orders-snapshot"))
+	e.does("kubectl delete -f config/samples")
 }

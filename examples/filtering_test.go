@@ -7,21 +7,20 @@ import (
 func filtering(e *example) {
 	e.start("-zap-log-level=4")
 	orders, sessions := e.sample("orders"), e.sample("sessions")
-	e.apply()
+	e.does("kubectl apply -f config/samples")
 	e.logs(`Handled`, `"name": "orders"`, `"reason": "create", "succeeded": 5`)
 	e.logs(`Handled`, `"name": "sessions"`, `"reason": "create", "succeeded": 1`)
 	e.Expect(orders.get("metadata", "finalizers")).To(HaveLen(1))
 	e.Expect(sessions.get("metadata", "finalizers")).To(BeNil())
 
-	orders.patch(`{"spec":{"sizeGiB":20}}`)
+	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
 	e.logs(`Handled`, `"name": "orders"`, `"reason": "update", "succeeded": 1`)
-	orders.patch(`{"spec":{"sizeGiB":200}}`)
+	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":200}}'`)
 	e.logs(`Handled`, `"name": "orders"`, `"reason": "update", "succeeded": 2`)
-	sessions.patch(`{"metadata":{"labels":{"tier":"gold"}}}`)
+	e.does("kubectl label database sessions tier=gold")
 	e.logs(`Handled`, `"name": "sessions"`, `"reason": "update", "succeeded": 1`)
 
-	orders.delete()
+	e.does("kubectl delete -f config/samples")
 	e.logs(`Handled`, `"name": "orders"`, `"reason": "delete"`)
-	sessions.delete()
 	e.silent(`Called`, `"handler": "foreign"`)
 }

@@ -7,12 +7,12 @@ import (
 func handlers(e *example) {
 	e.start()
 	shop := e.sample("shop")
-	shop.create()
+	e.does("kubectl apply -f config/samples")
 	e.logs(`Handled`, `"reason": "create"`)
 	e.Expect(shop.get("status", "url")).To(Equal("https://shop.example.com"))
 	e.silent(`"handler": "review"`)
 
-	shop.patch(`{"spec":{"replicas":3}}`)
+	e.does(`kubectl patch website shop --type=merge -p '{"spec":{"replicas":3}}'`)
 	e.logs(`Handled`, `"reason": "update", "succeeded": 2`)
 
 	e.stop()
@@ -20,11 +20,11 @@ func handlers(e *example) {
 	e.logs(`Handled`, `"reason": "resume", "succeeded": 1`)
 
 	e.stop()
-	shop.patch(`{"spec":{"domain":"shop.example.org"}}`)
+	e.does(`kubectl patch website shop --type=merge -p '{"spec":{"domain":"shop.example.org"}}'`)
 	e.start()
 	e.Eventually(shop.field("status", "url")).Should(Equal("https://shop.example.org"))
 	e.logs(`Handled`, `"reason": "update", "succeeded": 3`)
 
-	shop.delete()
+	e.does("kubectl delete website shop")
 	e.logs(`Handled`, `"reason": "delete"`)
 }

@@ -12,7 +12,7 @@ func hooks(e *example) {
 	metrics, health := freeAddress(e), freeAddress(e)
 	e.start("-metrics-bind-address="+metrics, "-health-probe-bind-address="+health)
 	orders := e.sample("orders")
-	orders.create()
+	e.does("kubectl apply -f config/samples")
 	e.logs(`Handled`, `"reason": "create"`)
 	for _, url := range []string{health + "/healthz", health + "/readyz"} {
 		e.Eventually(func() (string, error) { return fetch(url) }).Should(Equal("ok"), url)

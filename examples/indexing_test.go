@@ -6,22 +6,19 @@ import (
 
 func indexing(e *example) {
 	e.start()
-	e.apply()
+	e.does("kubectl apply -f config/samples")
 	colors, wiki := e.sample("colors"), e.sample("wiki")
 	for _, one := range []object{colors, wiki, e.sample("shop"), e.sample("blog")} {
 		e.Eventually(one.field("metadata", "annotations")).Should(HaveKey(lastHandled), one.is.GetName())
 	}
-	colors.patch(`{"data":{"background":"black"}}`)
+	e.does(`kubectl patch configmap colors --type=merge -p '{"data":{"background":"black"}}'`)
 	e.logs(`Starting the app again`, `"name": "shop"`)
 	e.logs(`Starting the app again`, `"name": "blog"`)
-	e.Expect(wiki.get("metadata", "annotations")).To(HaveLen(1))
+	e.Expect(wiki.get("metadata", "annotations")).To(And(HaveLen(2), HaveKey(lastHandled), HaveKey(lastApplied)))
 
-	wiki.patch(`{"spec":{"config":"colors"}}`)
+	e.does(`kubectl patch app wiki --type=merge -p '{"spec":{"config":"colors"}}'`)
 	e.Eventually(wiki.field("metadata", "annotations", lastHandled)).Should(ContainSubstring(`"config":"colors"`))
-	e.sample("blog").delete()
-	colors.patch(`{"data":{"background":"green"}}`)
+	e.does("kubectl delete app blog")
+	e.does(`kubectl patch configmap colors --type=merge -p '{"data":{"background":"green"}}'`)
 	e.logs(`Starting the app again`, `"name": "wiki"`)
-	e.sample("shop").delete()
-	wiki.delete()
-	colors.delete()
 }

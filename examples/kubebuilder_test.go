@@ -8,7 +8,9 @@ import (
 func kubebuilder(e *example) {
 	e.start("-health-probe-bind-address=" + freeAddress(e))
 	lamps, may, gift := e.sample("lamps"), e.sample("may"), e.sample("gift")
-	e.apply()
+	for _, one := range []object{lamps, may, gift} {
+		one.create()
+	}
 	e.Eventually(lamps.row).Should(Equal("lamps lamp 2 2"))
 	e.Eventually(may.field("status", "total")).Should(Equal(int64(1190)))
 	e.Eventually(gift.field("status", "label")).Should(Equal("to Oslo"))
@@ -16,14 +18,14 @@ func kubebuilder(e *example) {
 	e.Expect(may.get("metadata", "finalizers")).To(BeNil())
 	e.Expect(may.get("metadata", "annotations")).To(BeNil())
 
-	lamps.patch(`{"spec":{"quantity":3}}`)
+	e.does(`kubectl patch order lamps --type=merge -p '{"spec":{"quantity":3}}'`)
 	e.logs(`there are not enough of them`)
-	lamps.patch(`{"spec":{"item":"book"}}`)
+	e.Expect(words(e.does("kubectl get orders,invoices,parcels"))).To(ContainElements("order.shop.example.com/lamps", "invoice.shop.example.com/may", "parcel.shop.example.com/gift"))
+	e.does(`kubectl patch order lamps --type=merge -p '{"spec":{"item":"book"}}'`)
 	e.Eventually(lamps.row).Should(Equal("lamps book 3 3"))
 	e.Eventually(lamps.events).Should(ContainElement(HavePrefix("HandlerRecovered: ")))
-	for _, sample := range []object{lamps, may, gift} {
-		sample.delete()
-	}
+	e.does("kubectl delete orders,parcels --all")
+	may.delete()
 	e.logs(`Recalled`)
 	e.silent("forbidden")
 }

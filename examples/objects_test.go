@@ -27,14 +27,6 @@ func (e *example) sample(name string) object {
 	panic("unreachable")
 }
 
-// apply creates all samples.
-func (e *example) apply() {
-	e.t.Helper()
-	for _, obj := range e.manifests("samples") {
-		object{e, obj}.create()
-	}
-}
-
 func (o object) create() {
 	o.t.Helper()
 	o.Expect(o.client.Create(o.t.Context(), o.is.DeepCopy())).To(Succeed())

@@ -1,8 +1,6 @@
 package examples
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,10 +13,8 @@ import (
 )
 
 func amongPeers(e *example) {
-	peers := newCommand(e)
-	meeting, orders := e.sample("default"), e.sample("orders")
-	meeting.create()
-	orders.create()
+	e.buildTool()
+	e.does("kubectl apply -f config/samples")
 
 	cluster, laptop, metrics := e, e.another(), freeAddress(e)
 	cluster.environment, laptop.environment = []string{"POD_ID=cluster"}, []string{"POD_ID=laptop"}
@@ -29,11 +25,12 @@ func amongPeers(e *example) {
 	cluster.logs(`Paused`, `laptop`)
 	cluster.logs(`Watching no more`)
 	laptop.logs(`Watching`)
-	orders.patch(`{"spec":{"sizeGiB":20}}`)
+	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
 	laptop.logs(`Resizing`, `"to": 20`)
 	cluster.silent(`Resizing`)
 	e.Expect(fetch(metrics + "/kopf/peering")).To(Equal(saysOfItself(e) + "\n"))
-	peers.shows("list")
+	e.Expect(e.does("kubectl get events --field-selector involvedObject.kind=ClusterKopfPeering")).To(ContainSubstring("Paused"))
+	e.shows("kopf peers list")
 
 	laptop.stop()
 	cluster.logs(`Resumed`)
@@ -45,16 +42,15 @@ func amongPeers(e *example) {
 	e.Eventually(cluster.count(`Resumed`)).Should(Equal(2))
 	cluster.logs(`Removed the records of dead peers`)
 
-	peers.shows("freeze", "--id=ann", "--lifetime=10m", "--message=moving the databases")
+	e.shows(`kopf peers freeze --id=ann --lifetime=10m --message="moving the databases"`)
 	cluster.logs(`Paused`, `ann`)
-	orders.patch(`{"spec":{"sizeGiB":30}}`)
+	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":30}}'`)
 	e.Consistently(func() bool { return cluster.hasLogged(`Resizing`) }).WithTimeout(time.Second).Should(BeFalse())
-	peers.shows("resume", "--id=ann")
+	e.shows("kopf peers resume --id=ann")
 	cluster.logs(`Resizing`, `"from": 20, "to": 30`)
 	cluster.silent(`Reconnecting`)
 
-	orders.delete()
-	meeting.delete()
+	e.does("kubectl delete -f config/samples")
 	e.earlier = append(e.earlier, laptop.lines()...) // the README shows both
 }
 
@@ -63,36 +59,17 @@ func saysOfItself(e *example) string {
 	return regexp.MustCompile(`(?m)^paused: .*$`).FindString(read(e.t, e.name, "README.md"))
 }
 
-// A command is "kopf peers", as people have it.
-type command struct {
-	*example
-	kopf string
+// buildTool has "kopf" in the terminal, as the README says.
+func (e *example) buildTool() {
+	folder := e.t.TempDir()
+	e.Expect(program.Build(e.t.Context(), "../cmd/kopf", filepath.Join(folder, "kopf"))).To(Succeed())
+	e.terminal.Programs = append(e.terminal.Programs, folder)
 }
 
-func newCommand(e *example) command {
-	c := command{e, filepath.Join(e.t.TempDir(), "kopf")}
-	e.Expect(program.Build(e.t.Context(), "../cmd/kopf", c.kopf)).To(Succeed())
-	return c
-}
-
-// shows runs the command until it prints what the README does after it.
-func (c command) shows(args ...string) {
-	c.t.Helper()
-	want := c.inReadme(args[0])
-	c.Eventually(func() ([]string, error) {
-		cmd := exec.CommandContext(c.t.Context(), c.kopf, append([]string{"peers"}, args...)...)
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
-		out, err := cmd.CombinedOutput()
-		return words(string(out)), err
-	}).Should(Equal(want))
-}
-
-// inReadme finds the output of a command there, in the next block after the one that has it.
-func (c command) inReadme(command string) []string {
-	c.t.Helper()
-	output := regexp.MustCompile("(?s)peers " + command + " ?[^`]*```\\s+```\n(PEERING.*?)```").FindStringSubmatch(read(c.t, c.name, "README.md"))
-	c.Expect(output).NotTo(BeNil(), "the README does not show what %q prints", command)
-	return words(output[1])
+// shows types a command until it prints what the README shows.
+func (e *example) shows(command string) {
+	e.t.Helper()
+	e.Eventually(func() []string { return words(e.does(command)) }).Should(Equal(words(e.shown(command))), command)
 }
 
 // words are those of a table, but for the times.

@@ -11,23 +11,29 @@ import (
 func posted(e *example) {
 	e.start()
 	archive := e.sample("archive")
-	archive.create()
+	e.does("kubectl apply -f config/samples")
 	want := []string{"Provisioned: a database of 10 GiB is there"}
 	e.Eventually(archive.events).Should(ConsistOf(want))
 
-	archive.patch(`{"spec":{"sizeGiB":20}}`)
+	e.does(`kubectl patch database archive --type=merge -p '{"spec":{"sizeGiB":20}}'`)
 	want = append(want, "HandlerRecovered: grow/spec.sizeGiB has succeeded; failed attempts before that: 3")
 	e.Eventually(archive.events).Should(ConsistOf(want))
+	described := e.does("kubectl describe database archive")
+	for _, event := range want {
+		_, note, _ := strings.Cut(event, ": ")
+		e.Expect(described).To(ContainSubstring(note))
+	}
 
-	archive.patch(`{"spec":{"sizeGiB":5000}}`)
+	e.does(`kubectl patch database archive --type=merge -p '{"spec":{"sizeGiB":5000}}'`)
 	e.Eventually(archive.events).Should(ContainElement(And(
 		HavePrefix("HandlerFailed: grow/spec.sizeGiB: 5000 GiB are too many and more"), HaveSuffix(": 1000 at most"),
 		ContainSubstring("..."), HaveLen(len("HandlerFailed: ")+1024))))
 	e.Expect(archive.events()).To(HaveLen(3))
 
-	archive.patch(`{"metadata":{"labels":{"watched":""}}}`)
+	e.does("kubectl label database archive watched=")
 	e.Eventually(e.count("Looking")).Should(BeNumerically(">", 5))
-	archive.patch(`{"metadata":{"labels":{"watched":null}}}`)
+	e.does("kubectl label database archive watched-")
+	e.does("kubectl get events.events.k8s.io -o custom-columns=REASON:.reason,NOTE:.note,COUNT:.series.count")
 	e.Eventually(func() ([]eventsv1.Event, error) {
 		var list eventsv1.EventList
 		err := e.client.List(e.t.Context(), &list, client.InNamespace("default"))

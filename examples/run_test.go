@@ -19,6 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
 	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	"github.com/kopf-runtime/kopf-runtime/test/reader"
 )
 
 // patience is for all that is awaited.
@@ -30,6 +31,10 @@ type example struct {
 	t      *testing.T
 	name   string
 	client client.Client
+	cp     *controlplane.ControlPlane
+
+	terminal reader.Terminal // of the reader, in the folder of the example
+	typed    map[string]bool // commands of the README
 
 	file, kubeconfig string
 	environment      []string // of the operator, besides
@@ -41,7 +46,7 @@ type example struct {
 // manifests give, if there are any.
 func prepare(t *testing.T, cp *controlplane.ControlPlane, name string) *example {
 	e := &example{
-		Gomega: NewWithT(t), t: t, name: name,
+		Gomega: NewWithT(t), t: t, name: name, cp: cp, typed: map[string]bool{},
 		file: filepath.Join(t.TempDir(), name), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"),
 	}
 	e.SetDefaultEventuallyTimeout(patience)
@@ -50,6 +55,11 @@ func prepare(t *testing.T, cp *controlplane.ControlPlane, name string) *example 
 	e.client, err = client.New(cp.Config, client.Options{})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(cp.WriteKubeconfig(e.kubeconfig)).To(Succeed())
+	assets, err := controlplane.Assets()
+	e.Expect(err).NotTo(HaveOccurred())
+	e.terminal = reader.Terminal{Folder: name, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), Programs: []string{assets}}
+	e.Expect(cp.WriteKubeconfig(e.terminal.Kubeconfig)).To(Succeed())
+	e.install()
 	for _, obj := range e.manifests("rbac") {
 		e.makeNamespace(obj.GetNamespace())
 		e.Expect(e.client.Create(t.Context(), obj)).To(Succeed())

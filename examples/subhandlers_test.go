@@ -7,7 +7,8 @@ import (
 func subhandlers(e *example) {
 	e.start()
 	web := e.sample("web")
-	web.create()
+	e.does("kubectl apply -f config/samples")
+	e.does("kubectl get rollout web -o yaml")
 	e.Eventually(web.field("metadata", "annotations")).Should(And(
 		HaveKeyWithValue("kopf.zalando.org/roll", ContainSubstring(`"subrefs":["roll/amsterdam","roll/atlantis","roll/mumbai","roll/tokyo"]`)),
 		HaveKeyWithValue("kopf.zalando.org/roll.amsterdam", ContainSubstring(`"success":true`)),
@@ -17,10 +18,9 @@ func subhandlers(e *example) {
 	e.logs(`Handled`, `"reason": "create"`)
 	deployed := map[string]any{"amsterdam": "web:1.0", "mumbai": "web:1.0", "tokyo": "web:1.0"}
 	e.Expect(web.get("status", "regions")).To(Equal(deployed))
-	e.Expect(web.get("metadata", "annotations")).To(HaveLen(1), "the records are gone")
+	e.Expect(web.get("metadata", "annotations")).To(And(HaveLen(2), HaveKey(lastHandled), HaveKey(lastApplied)), "the records are gone")
 
-	web.patch(`{"spec":{"image":"web:1.1","regions":["amsterdam"]}}`)
+	e.does(`kubectl patch rollout web --type=merge -p '{"spec":{"image":"web:1.1","regions":["amsterdam"]}}'`)
 	e.logs(`Handled`, `"reason": "update"`)
 	e.Expect(web.get("status", "regions", "amsterdam")).To(Equal("web:1.1"))
-	web.delete()
 }

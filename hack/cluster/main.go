@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
@@ -51,7 +52,8 @@ func run(ctx context.Context, out io.Writer, kubeconfig string, crds []string) (
 	if err := cp.WriteKubeconfig(kubeconfig); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "The API server is up. In another terminal:\n\n  export KUBECONFIG=%s\n\nCtrl-C ends it, and all that is in it.\n", kubeconfig); err != nil {
+	if _, err := fmt.Fprintf(out, "The API server is up. In another terminal:\n\n  %s\n\nCtrl-C ends it, and all that is in it.\n",
+		strings.Join(controlplane.Exports(kubeconfig), "\n  ")); err != nil {
 		return err
 	}
 	<-ctx.Done()

@@ -1,4 +1,4 @@
-// Command controlplane builds etcd and kube-apiserver, the real ones, from the Go module
+// Command controlplane builds etcd, kube-apiserver and kubectl, the real ones, from the Go module
 // proxy: the versions stand in this folder's go.mod, their checksums in go.sum. Others are built
 // when they are named; only kube-controller-manager is there to be named.
 //
@@ -35,6 +35,7 @@ type target struct {
 var targets = []target{
 	{"etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", "", false},
 	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes", kubernetesFlags, false},
+	{"kubectl", "k8s.io/kubernetes/cmd/kubectl", "k8s.io/kubernetes", kubernetesFlags, false},
 	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes", kubernetesFlags, true},
 }
 
@@ -81,7 +82,7 @@ func choose(names []string) ([]target, error) {
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(targets, func(t target) bool { return t.name == name }) {
-			return nil, fmt.Errorf("%q cannot be built here: name some of etcd, kube-apiserver, kube-controller-manager, or nothing", name)
+			return nil, fmt.Errorf("%q cannot be built here: name some of etcd, kube-apiserver, kubectl, kube-controller-manager, or nothing", name)
 		}
 	}
 	return wanted, nil

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
 // keep stays up until it is told to end, with the object there again, and shows what goes on.
@@ -19,7 +22,7 @@ func (d *demo) keep(ctx context.Context) error {
 	d.log.next()
 	d.screen.Heading("Your turn")
 	d.screen.Say("The database is there again. In another terminal:\n\n" +
-		"  export KUBECONFIG=" + d.kubeconfig() + "\n" +
+		"  " + strings.Join(controlplane.Exports(d.kubeconfig()), "\n  ") + "\n" +
 		"  kubectl get databases\n" +
 		"  kubectl get database orders -o yaml\n" +
 		"  kubectl patch database orders --type=merge -p '{\"spec\":{\"sizeGiB\":30}}'\n" +

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
 // explain tells what can be done in another terminal.
@@ -16,7 +19,7 @@ func (g *stage) explain() error {
 	}
 	g.screen.Heading("Your turn")
 	g.screen.Say("In another terminal, as examples/" + g.name + "/README.md has it:\n\n" +
-		"  export KUBECONFIG=" + g.access + "\n  cd " + g.example.Folder)
+		"  " + strings.Join(append(controlplane.Exports(g.access), "cd "+g.example.Folder), "\n  "))
 	for _, line := range commands {
 		g.screen.Say("  " + line)
 	}

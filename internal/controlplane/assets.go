@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 )
@@ -34,6 +35,19 @@ func Assets() (string, error) {
 		starts = append(starts, filepath.Dir(file))
 	}
 	return findAssets(starts...)
+}
+
+// Exports returns the commands for a shell in which kubectl is to find a server: the file for the access, and, if there is no kubectl on the
+// PATH, the one that was built beside the server.
+func Exports(kubeconfig string) []string {
+	exports := []string{"export KUBECONFIG=" + kubeconfig}
+	if _, err := exec.LookPath("kubectl"); err == nil {
+		return exports
+	}
+	if dir, err := Assets(); err == nil && isProgram(filepath.Join(dir, "kubectl")) == nil {
+		exports = append(exports, `export PATH="$PATH":`+dir)
+	}
+	return exports
 }
 
 // findAssets looks in every start folder and in all those above it.

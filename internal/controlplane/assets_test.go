@@ -96,6 +96,18 @@ func TestNoAssets(t *testing.T) {
 	)))
 }
 
+func TestExports(t *testing.T) {
+	g := NewWithT(t)
+	assets := fakeAssets(t, t.TempDir(), "etcd", "kube-apiserver")
+	t.Setenv(envAssets, assets)
+	t.Setenv("PATH", t.TempDir())
+	g.Expect(Exports("/a/file")).To(Equal([]string{"export KUBECONFIG=/a/file"}), "no kubectl anywhere")
+	fakeAssets(t, assets, "kubectl")
+	g.Expect(Exports("/a/file")).To(Equal([]string{"export KUBECONFIG=/a/file", `export PATH="$PATH":` + assets}))
+	t.Setenv("PATH", fakeAssets(t, t.TempDir(), "kubectl"))
+	g.Expect(Exports("/a/file")).To(HaveLen(1), "people have their own")
+}
+
 // same compares folders that may be named through a symbolic link.
 func same(g *WithT, got, want string) {
 	a, err := os.Stat(got)

@@ -44,11 +44,11 @@ func manifests(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
 	found := map[string]*unstructured.Unstructured{}
 	for _, s := range steps(t, "../../docs/deployment.md") {
-		if s.language != "yaml" {
+		if s.Language != "yaml" {
 			continue
 		}
 		obj := &unstructured.Unstructured{}
-		if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(s.text)), 4096).Decode(obj); err != nil {
+		if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(s.Text)), 4096).Decode(obj); err != nil {
 			t.Fatal(err)
 		}
 		found[obj.GetKind()+" "+obj.GetName()] = obj
@@ -125,6 +125,13 @@ func TestRightsOfTheDeployment(t *testing.T) {
 	g.Eventually(func(g Gomega) {
 		g.Expect(k8s.List(t.Context(), events)).To(Succeed())
 		g.Expect(events.Items).To(ContainElement(HaveField("Object", HaveKeyWithValue("reason", "Provisioned"))))
+	}).Should(Succeed())
+	told := &unstructured.UnstructuredList{} // by client-go, which does not log where the others do
+	told.SetAPIVersion("v1")
+	told.SetKind("EventList")
+	g.Eventually(func(g Gomega) {
+		g.Expect(k8s.List(t.Context(), told, client.InNamespace("databases-system"))).To(Succeed())
+		g.Expect(told.Items).To(ContainElement(HaveField("Object", HaveKeyWithValue("reason", "LeaderElection"))))
 	}).Should(Succeed())
 	stopped()
 	g.Expect(book.all()).To(ContainSubstring(`"Handled"`), "the log is looked at")

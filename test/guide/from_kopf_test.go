@@ -66,9 +66,9 @@ func TestTakingOverInMemory(t *testing.T) {
 	g := NewWithT(t)
 	photos := &unstructured.Unstructured{}
 	for _, s := range steps(t, "../../docs/coming-from-kopf.md") {
-		if s.language == "yaml" {
+		if s.Language == "yaml" {
 			g.Expect(photos.Object).To(BeNil(), "one object is shown")
-			g.Expect(yaml.Unmarshal([]byte(s.text), &photos.Object)).To(Succeed())
+			g.Expect(yaml.Unmarshal([]byte(s.Text), &photos.Object)).To(Succeed())
 		}
 	}
 	report := kopftest.Cycle(t, kopftest.Given{

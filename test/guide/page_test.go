@@ -1,29 +1,33 @@
 package guide
 
 import (
-	"os"
-	"regexp"
+	"path/filepath"
 	"testing"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	"github.com/kopf-runtime/kopf-runtime/test/reader"
 )
 
-// A step is a block of a page: a file, if a line before it names one, or commands.
-type step struct {
-	language string // sh, go, yaml, or none for output
-	file     string
-	text     string
-}
-
-var blocks = regexp.MustCompile("(?sm)(?:^`([\\w./-]+)`:\\n\\n)?^```(\\w*)\\n(.*?)^```")
-
 // steps are the blocks of a page, in order.
-func steps(t *testing.T, page string) (out []step) {
+func steps(t *testing.T, page string) []reader.Step {
 	t.Helper()
-	text, err := os.ReadFile(page)
+	found, err := reader.Steps(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, match := range blocks.FindAllStringSubmatch(string(text), -1) {
-		out = append(out, step{file: match[1], language: match[2], text: match[3]})
+	return found
+}
+
+// terminal has kubectl, and the cluster.
+func terminal(t *testing.T, folder string, programs ...string) reader.Terminal {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cluster.WriteKubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
 	}
-	return out
+	assets, err := controlplane.Assets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reader.Terminal{Folder: folder, Kubeconfig: kubeconfig, Programs: append(programs, assets)}
 }

@@ -2,7 +2,6 @@ package guide
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -46,10 +45,10 @@ func TestTakingOver(t *testing.T) {
 	var command, shown string
 	for _, s := range steps(t, "../../docs/coming-from-kopf.md") {
 		switch {
-		case s.language == "sh" && strings.HasPrefix(s.text, "kopf objects list"):
-			command = strings.TrimSpace(s.text)
-		case strings.HasPrefix(s.text, "NAMESPACE"):
-			shown = s.text
+		case s.Language == "sh" && strings.HasPrefix(s.Text, "kopf objects list"):
+			command = strings.TrimSpace(s.Text)
+		case strings.HasPrefix(s.Text, "NAMESPACE"):
+			shown = s.Text
 		}
 	}
 	seconds := regexp.MustCompile(`for \d+s`)
@@ -155,22 +154,18 @@ func removeDatabases(g *WithT, k8s client.Client, options envtest.CRDInstallOpti
 	}).WithTimeout(patience).Should(BeTrue())
 }
 
-// buildTool returns what runs commands of the pages that begin with "kopf".
+// buildTool returns what types commands of the pages: those of kubectl, and those that begin with "kopf".
 func buildTool(t *testing.T, g *WithT) func(command string) string {
 	file := filepath.Join(t.TempDir(), "kopf")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../cmd/kopf").CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), "%s", out)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	g.Expect(cluster.WriteKubeconfig(kubeconfig)).To(Succeed())
+	terminal := terminal(t, ".", filepath.Dir(file))
 	return func(command string) string {
-		words := strings.Fields(command)
-		run := exec.CommandContext(t.Context(), file, append(words[1:], "--kubeconfig", kubeconfig)...)
-		out, err := run.Output()
-		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-			t.Errorf("%s: %s", command, exit.Stderr)
-		} else if err != nil {
+		t.Helper()
+		out, err := terminal.Type(t.Context(), command)
+		if err != nil {
 			t.Error(err)
 		}
-		return string(out)
+		return out
 	}
 }

@@ -14,11 +14,11 @@ import (
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
+	"github.com/kopf-runtime/kopf-runtime/test/reader"
 )
 
 // patience is for all that is awaited.
@@ -27,13 +27,14 @@ const patience = 30 * time.Second
 // controllerGen is how readers call it; the test takes the same version from the modules of hack/tools.
 var controllerGen = regexp.MustCompile(`^go run (sigs\.k8s\.io/controller-tools/cmd/controller-gen)@(\S+) `)
 
-// A reader goes through docs/getting-started.md in an empty folder.
-type reader struct {
+// A newcomer goes through docs/getting-started.md in an empty folder.
+type newcomer struct {
 	Gomega
 	t        *testing.T
 	folder   string
 	clone    string // as the page has it
-	kubectl  kubectl
+	terminal reader.Terminal
+	client   client.Client
 	operator *program.Program
 	logged   int // lines of the log that were read
 }
@@ -43,30 +44,30 @@ func TestGettingStarted(t *testing.T) {
 		t.Skip("needs an API server")
 	}
 	top := t.TempDir()
-	r := &reader{Gomega: NewWithT(t), t: t, folder: top}
+	r := &newcomer{Gomega: NewWithT(t), t: t, folder: top, terminal: terminal(t, top)}
 	c, err := client.New(cfg, client.Options{})
 	r.Expect(err).NotTo(HaveOccurred())
-	r.kubectl = kubectl{Client: c, kinds: map[string]schema.GroupVersionKind{"databases": databaseKind, "database": databaseKind}}
+	r.client = c
 
 	followed := 0
 	for _, s := range steps(t, "../../docs/getting-started.md") {
-		if strings.HasPrefix(s.text, "// +kubebuilder:rbac") {
+		if strings.HasPrefix(s.Text, "// +kubebuilder:rbac") {
 			break // the end of the walk: what follows is about projects that are there
 		}
 		switch {
-		case s.file != "":
-			r.write(s.file, s.text)
-		case s.language == "sh":
-			for line := range strings.Lines(s.text) {
-				r.command(strings.TrimSpace(line))
+		case s.File != "":
+			r.write(s.File, s.Text)
+		case s.Language == "sh":
+			for _, command := range s.Commands() {
+				r.command(command)
 				followed++
 			}
-		case strings.HasPrefix(s.text, "INFO"):
-			for line := range strings.Lines(s.text) {
+		case strings.HasPrefix(s.Text, "INFO"):
+			for line := range strings.Lines(s.Text) {
 				r.logs(line)
 			}
 		}
-		if strings.Contains(s.text, "config/samples\n") {
+		if strings.Contains(s.Text, "config/samples\n") {
 			r.midway()
 		}
 	}
@@ -75,14 +76,14 @@ func TestGettingStarted(t *testing.T) {
 	removeDatabases(NewWithT(t), c, envtest.CRDInstallOptions{Paths: []string{filepath.Join(r.folder, "config", "crd")}})
 }
 
-func (r *reader) write(file, text string) {
+func (r *newcomer) write(file, text string) {
 	path := filepath.Join(r.folder, file)
 	r.Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
 	r.Expect(os.WriteFile(path, []byte(text), 0o644)).To(Succeed())
 }
 
 // command does one line of the page.
-func (r *reader) command(line string) {
+func (r *newcomer) command(line string) {
 	r.t.Helper()
 	words := strings.Fields(line)
 	switch {
@@ -92,10 +93,11 @@ func (r *reader) command(line string) {
 		r.Expect(os.Mkdir(filepath.Join(r.folder, words[1]), 0o755)).To(Succeed())
 	case words[0] == "cd":
 		r.folder = filepath.Join(r.folder, words[1])
-		r.kubectl.folder = r.folder
+		r.terminal.Folder = r.folder
 	case line == "make cluster", words[0] == "export": // it is there
 	case words[0] == "kubectl":
-		r.Expect(r.kubectl.run(r.t.Context(), words[1:])).To(Succeed(), line)
+		_, err := r.terminal.Type(r.t.Context(), line)
+		r.Expect(err).NotTo(HaveOccurred())
 	case line == "go run .":
 		r.start()
 	default:
@@ -105,7 +107,7 @@ func (r *reader) command(line string) {
 }
 
 // goCommand runs it as it stands, but for the generator: that one is built from the pinned modules, and has to be of their version.
-func (r *reader) goCommand(line string) {
+func (r *newcomer) goCommand(line string) {
 	r.t.Helper()
 	root, err := filepath.Abs("../..") // the clone: in its own place, the compiler has seen it already
 	r.Expect(err).NotTo(HaveOccurred())
@@ -125,27 +127,21 @@ func (r *reader) goCommand(line string) {
 }
 
 // start runs what was built: "go run" would build it once more.
-func (r *reader) start() {
+func (r *newcomer) start() {
 	r.t.Helper()
 	r.Eventually(r.established).WithTimeout(patience).Should(BeTrue())
 	var err error
-	r.operator, err = program.Start(filepath.Join(r.folder, "databases"), nil, "KUBECONFIG="+r.kubeconfig())
+	r.operator, err = program.Start(filepath.Join(r.folder, "databases"), nil, "KUBECONFIG="+r.terminal.Kubeconfig)
 	r.Expect(err).NotTo(HaveOccurred())
 	r.t.Cleanup(func() { _ = r.operator.Kill() })
 	r.Eventually(r.operator.Lines).WithTimeout(patience).Should(ContainElement(ContainSubstring("Starting workers")))
 }
 
-func (r *reader) kubeconfig() string {
-	file := filepath.Join(r.t.TempDir(), "kubeconfig")
-	r.Expect(cluster.WriteKubeconfig(file)).To(Succeed())
-	return file
-}
-
 // established is what readers are too slow to wait for.
-func (r *reader) established() (bool, error) {
+func (r *newcomer) established() (bool, error) {
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	if err := r.kubectl.Get(r.t.Context(), client.ObjectKey{Name: "databases.example.com"}, crd); err != nil {
+	if err := r.client.Get(r.t.Context(), client.ObjectKey{Name: "databases.example.com"}, crd); err != nil {
 		return false, err
 	}
 	conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
@@ -156,10 +152,10 @@ func (r *reader) established() (bool, error) {
 }
 
 // midway looks at the object between the two attempts, as the page shows it.
-func (r *reader) midway() {
-	orders := r.kubectl.object([]string{"get", "database", "orders"})
+func (r *newcomer) midway() {
+	orders := left("orders", nil)
 	r.Eventually(func(g Gomega) {
-		g.Expect(r.kubectl.Get(r.t.Context(), client.ObjectKeyFromObject(orders), orders)).To(Succeed())
+		g.Expect(r.client.Get(r.t.Context(), client.ObjectKeyFromObject(orders), orders)).To(Succeed())
 		g.Expect(orders.GetAnnotations()).To(HaveKeyWithValue("kopf.zalando.org/provision",
 			ContainSubstring(`"purpose":"create","retries":1,"success":false,"failure":false,"message":"the cloud is busy"`)))
 		g.Expect(orders.GetFinalizers()).To(HaveLen(1))
@@ -169,7 +165,7 @@ func (r *reader) midway() {
 var column = regexp.MustCompile(`"[^"]*": (?:"[^"]*"|[^,}]*)`)
 
 // logs waits for a line with the message and the fields of one that the page shows; it may have more fields.
-func (r *reader) logs(shown string) {
+func (r *newcomer) logs(shown string) {
 	r.t.Helper()
 	message := strings.Split(shown, "\t")[1]
 	fields := column.FindAllString(shown, -1)

@@ -1,0 +1,155 @@
+package guide
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// commands are those of a page, in order.
+func commands(t *testing.T, page string) (all []string) {
+	t.Helper()
+	for _, s := range steps(t, page) {
+		all = append(all, s.Commands()...)
+	}
+	return all
+}
+
+// What docs/deployment.md has people type to be rid of an operator, in its order.
+func TestUninstalling(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs an API server")
+	}
+	g, ctx := NewWithT(t), t.Context()
+	g.SetDefaultEventuallyTimeout(patience)
+	tool := buildTool(t, g)
+	k8s := installDatabases(t, g)
+	namespace(g, k8s)
+	deployment := manifests(t)["Deployment databases"]
+	name := metav1.ObjectMeta{Name: "databases.example.com"}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name}
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name}
+	for _, obj := range []client.Object{deployment, validating, mutating} {
+		g.Expect(k8s.Create(ctx, obj)).To(Succeed())
+	}
+	t.Cleanup(func() { g.Expect(k8s.Delete(context.Background(), deployment)).To(Succeed()) })
+	orders, photos := handledDatabase("orders"), handledDatabase("photos")
+	g.Expect(k8s.Create(ctx, orders)).To(Succeed())
+	g.Expect(k8s.Create(ctx, photos)).To(Succeed())
+	now := func(obj client.Object) client.Object {
+		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
+		return obj
+	}
+	held := And(HaveField("GetFinalizers()", HaveLen(1)), HaveField("GetAnnotations()", HaveLen(2)))
+	gone := func(obj client.Object) {
+		t.Helper()
+		g.Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)) }).Should(BeTrue())
+	}
+
+	after := []func(out string){
+		func(string) { gone(validating); gone(mutating) },
+		func(string) {
+			scaled := &appsv1.Deployment{}
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(deployment), scaled)).To(Succeed())
+			g.Expect(scaled.Spec.Replicas).To(HaveValue(BeZero()))
+		},
+		func(string) { g.Expect(now(orders)).To(held, "it only shows") },
+		func(string) {
+			for _, obj := range []client.Object{orders, photos} {
+				g.Expect(now(obj)).To(And(HaveField("GetFinalizers()", BeEmpty()), HaveField("GetAnnotations()", BeEmpty())))
+			}
+			g.Expect(k8s.Delete(ctx, orders)).To(Succeed())
+			gone(orders)
+			orders = handledDatabase("orders") // that of the last command is stuck
+			g.Expect(k8s.Create(ctx, orders)).To(Succeed())
+			g.Expect(k8s.Delete(ctx, orders)).To(Succeed())
+			g.Expect(now(orders)).To(held)
+		},
+		func(string) { gone(orders) },
+	}
+	typed := commands(t, "../../docs/deployment.md")
+	g.Expect(typed).To(HaveLen(len(after)), "the page has other commands: tell the test what comes of them")
+	for i, command := range typed {
+		after[i](tool(command))
+	}
+}
+
+// The three questions of docs/troubleshooting.md have answers.
+func TestThreeQuestions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs an API server")
+	}
+	g := NewWithT(t)
+	tool := buildTool(t, g)
+	k8s := installDatabases(t, g)
+	g.Expect(k8s.Create(t.Context(), leftByPython(metav1.Now().Time)[2])).To(Succeed())
+	orders := handledDatabase("orders")
+	g.Expect(k8s.Create(t.Context(), orders)).To(Succeed())
+
+	asked := commands(t, "../../docs/troubleshooting.md")
+	g.Expect(asked).To(HaveLen(3), "the page has other commands: tell the test what comes of them")
+	g.Expect(tool(asked[0])).To(And(MatchRegexp(`Name: +orders\n`), MatchRegexp(`(?m)^Events: +<none>$`)))
+	g.Expect(tool(asked[1])).To(And(ContainSubstring("orders"), ContainSubstring("resize.spec.size: due"), Not(ContainSubstring("photos"))))
+	raw := &unstructured.Unstructured{}
+	g.Expect(raw.UnmarshalJSON([]byte(tool(asked[2])))).To(Succeed())
+	g.Expect(raw.GetAnnotations()).To(Equal(orders.GetAnnotations()))
+}
+
+// handledDatabase has what an operator leaves in the middle of its work.
+func handledDatabase(name string) *unstructured.Unstructured {
+	return left(name, map[string]any{
+		"kopf.zalando.org/last-handled-configuration": "{\"spec\":{\"size\":5}}\n",
+		"kopf.zalando.org/resize.spec.size":           `{"started":"2026-05-01T12:00:00.000000+00:00","purpose":"update","retries":1,"success":false,"failure":false,"message":"busy"}`,
+	})
+}
+
+// PEER-01: the records that docs/peering.md shows are read, and its commands do what the page says.
+func TestCommandsOfPeering(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs an API server")
+	}
+	g := NewWithT(t)
+	tool := buildTool(t, g)
+	options := envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}}
+	_, err := envtest.InstallCRDs(cfg, options)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(envtest.UninstallCRDs(cfg, options)).To(Succeed()) })
+	k8s, err := client.New(cfg, client.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	meeting := &unstructured.Unstructured{}
+	for _, s := range steps(t, "../../docs/peering.md") {
+		if s.Language == "yaml" {
+			g.Expect(meeting.Object).To(BeNil(), "one object is shown")
+			g.Expect(yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(s.Text)), 4096).Decode(meeting)).To(Succeed())
+		}
+	}
+	shown := meeting.Object["status"].(map[string]any)
+	strict := client.WithFieldValidation(k8s, metav1.FieldValidationStrict)
+	g.Expect(strict.Create(t.Context(), meeting)).To(Succeed()) // the kind has no subresource
+	g.Expect(shown).To(HaveLen(2))
+
+	const goRun = "go run github.com/kopf-runtime/kopf-runtime/cmd/kopf "
+	var printed []string
+	for _, command := range commands(t, "../../docs/peering.md") {
+		g.Expect(command).To(HavePrefix(goRun))
+		printed = append(printed, tool("kopf "+strings.TrimPrefix(command, goRun))) // it is built already
+	}
+	g.Expect(printed).To(HaveLen(3), "the page has other commands: tell the test what comes of them")
+	for identity := range shown {
+		g.Expect(printed[0]).To(MatchRegexp(`%s .* dead`, identity), "its records are of the year 2020")
+	}
+	g.Expect(printed[1]).To(MatchRegexp(`3600s .* live +moving the databases`))
+	g.Expect(printed[2]).NotTo(ContainSubstring("moving the databases"))
+}
