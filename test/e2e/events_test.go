@@ -272,7 +272,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		})))
 		handled(ctx, a)
 		for _, why := range []string{"its type has to be Normal or Warning", "it has no reason: say why", "it has no action: say what"} {
-			Expect(r.log.find("an Event is not posted", why, `"name"="a"`)).To(HaveLen(1))
+			Eventually(r.log.find).WithArguments("an Event is not posted", why, `"name"="a"`).Should(HaveLen(1))
 		}
 		Consistently(eventsOf(ctx, a)).Should(BeEmpty())
 	}, SpecTimeout(minute))

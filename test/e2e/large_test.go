@@ -111,7 +111,7 @@ var _ = Describe("A large object", func() {
 			HaveField("ReportingController", "kopf-runtime"), HaveField("Series", BeNil()),
 			HaveField("Note", ContainSubstring("too large")))))
 		Consistently(warnings(ctx, obj), awhile).Should(HaveLen(1))
-		Expect(op.log.find("Warning: ", "too large", `"name"="one"`)).To(HaveLen(1))
+		Eventually(op.log.find).WithArguments("Warning: ", "too large", `"name"="one"`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
 	It("is pinned by its digest: an edit between two handlers is not lost (B-01, B-31)", func(ctx context.Context) {

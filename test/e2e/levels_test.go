@@ -285,7 +285,7 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		Eventually(fresh(ctx, obj)).Should(HaveField("Spec.Size", 50))
 		Consistently(line.times, awhile).Should(HaveLen(3))
 		Expect(line.gaps()).To(HaveEach(atLeast(300 * time.Millisecond)))
-		Expect(op.log.find("rejects the change", `"handler"="level"`)).To(HaveLen(2))
+		Eventually(op.log.find).WithArguments("rejects the change", `"handler"="level"`).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
 	It("take filters, and begin anew for an object that passes them again", func(ctx context.Context) {

@@ -358,7 +358,7 @@ var _ = Describe("What handlers change in the object", func() {
 		Consistently(seen.all, awhile).Should(Equal([]string{"first", "greedy#0 ", "last:create#0", "greedy#1 ", "greedy#2 "}))
 		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 1), HaveField("Labels", BeEmpty())))
 		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status")()).To(Equal(map[string]any{"first": "kept"}))
-		Expect(op.log.find("rejected", `"handler"="greedy"`, "1000")).To(HaveLen(3))
+		Eventually(op.log.find).WithArguments("rejected", `"handler"="greedy"`, "1000").Should(HaveLen(3))
 	}, SpecTimeout(minute))
 
 	It("takes the handler's result with it if the server does not take it (RES-05)", func(ctx context.Context) {

@@ -38,7 +38,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(op.log.find(`"handler"="thrice"`, "for good", "gave up after 3 attempts", errOutOfOrder.Error())).To(HaveLen(1))
 		Expect(op.log.find(`"handler"="never"`, "for good", "gave up after 0 attempts")).To(HaveLen(1))
 		Expect(op.log.find(`"handler"="timed"`, "for good", "exceed the timeout of 30m0s", errOutOfOrder.Error())).To(HaveLen(1))
-		Expect(op.log.find("Handled", `"succeeded"=0`, `"failed"=5`)).To(HaveLen(1))
+		Eventually(op.log.find).WithArguments("Handled", `"succeeded"=0`, `"failed"=5`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
 	It("is given up when its time has run out (ERR-02)", func(ctx context.Context) {
@@ -193,7 +193,7 @@ var _ = Describe("A failing handler", func() {
 		all := seen.all()
 		Expect(all[len(all)-3:]).To(Equal([]string{"deleted:delete#0", "deleted:delete#1", "deleted:delete#2"}))
 		Expect(all[:len(all)-3]).To(HaveEach(HavePrefix("created:")))
-		Expect(op.log.find("superseded", `"cause"="create"`, `"by"="delete"`)).To(HaveLen(1))
+		Eventually(op.log.find).WithArguments("superseded", `"cause"="create"`, `"by"="delete"`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
 	It("does not make other causes of the same id forgotten (SE-03, PROG-24)", func(ctx context.Context) {

@@ -88,7 +88,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(status).To(Equal(map[string]any{
 			"cr/s1": map[string]any{"tries": int64(1)}, "cr/s2": map[string]any{"tries": int64(2)}, "cr": "made",
 		}))
-		Expect(op.log.find("Handled", `"succeeded"=1`, `"failed"=0`)).To(HaveLen(1), "SUB-16")
+		Eventually(op.log.find).WithArguments("Handled", `"succeeded"=1`, `"failed"=0`).Should(HaveLen(1), "SUB-16")
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
@@ -230,7 +230,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.all()).To(Equal([]string{"bad:create#0", "limited:create#0", "good:create", "limited:create#1"}))
 		Expect(valueAt(ctx, obj, "status", "p")()).To(Equal("done"))
 		Expect(op.log.find(`"handler"="p/bad"`, "for good")).To(HaveLen(1))
-		Expect(op.log.find("Handled", `"succeeded"=1`, `"failed"=0`)).To(HaveLen(1))
+		Eventually(op.log.find).WithArguments("Handled", `"succeeded"=1`, `"failed"=0`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
 	It("that are not declared any more are not waited for, and leave nothing (SUB-10, SUB-12)", func(ctx context.Context) {
@@ -392,7 +392,7 @@ var _ = Describe("Sub-handlers", func() {
 			handled(ctx, obj)
 			Expect(seen.all()).To(ConsistOf("a:create", "b#0", "b#1", "b#2", "c:create"))
 			Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 50), HaveField("Status.Phase", "made by p")))
-			Expect(op.log.find("rejects the change", `"handler"="p/b"`)).To(HaveLen(2))
+			Eventually(op.log.find).WithArguments("rejects the change", `"handler"="p/b"`).Should(HaveLen(2))
 		},
 		Entry("at the end of the pass", SpecTimeout(minute), kopf.DefaultCheckpoint),
 		Entry("in between", SpecTimeout(minute), time.Duration(0)),
@@ -415,7 +415,7 @@ var _ = Describe("Sub-handlers", func() {
 			handled(ctx, obj)
 			Expect(seen.all()).To(ConsistOf("p#0", "p#1", "p#2", "a:create"))
 			Expect(fresh(ctx, obj)()).To(HaveField("Spec.Size", 50))
-			Expect(op.log.find("rejects the change", `"handler"="p"`)).To(HaveLen(2))
+			Eventually(op.log.find).WithArguments("rejects the change", `"handler"="p"`).Should(HaveLen(2))
 		},
 		Entry("at the end of the pass", SpecTimeout(minute), kopf.DefaultCheckpoint),
 		Entry("in between", SpecTimeout(minute), time.Duration(0)),

@@ -114,8 +114,8 @@ var _ = Describe("What an object cannot take", func() {
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(Equal([]string{"phase#0", "good#0", "log#0", "log#1"}))
-		Expect(op.log.find("is rejected", `"handler"="phase"`)).To(HaveLen(1))
-		Expect(op.log.find("is rejected", `"handler"="log"`)).To(HaveLen(2))
+		Eventually(op.log.find).WithArguments("is rejected", `"handler"="phase"`).Should(HaveLen(1))
+		Eventually(op.log.find).WithArguments("is rejected", `"handler"="log"`).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
 	It("as the text of an error is shortened", func(ctx context.Context) {
