@@ -67,8 +67,8 @@ func (h Hook) namespaceSelector(o Options) *metav1.LabelSelector {
 	case s.every:
 	case len(o.Namespaces) > 0:
 		restrict(metav1.LabelSelectorOpIn, o.Namespaces)
-	case o.Namespace != "" && o.Namespace != kubeSystem:
-		restrict(metav1.LabelSelectorOpNotIn, []string{kubeSystem, o.Namespace})
+	case o.home != "" && o.home != kubeSystem:
+		restrict(metav1.LabelSelectorOpNotIn, []string{kubeSystem, o.home})
 	default:
 		restrict(metav1.LabelSelectorOpNotIn, []string{kubeSystem})
 	}

@@ -56,7 +56,7 @@ func TestEntries(t *testing.T) {
 		FailurePolicy: new(admissionregistrationv1.Fail),
 		MatchPolicy:   new(admissionregistrationv1.Equivalent),
 		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "ns"},
+			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system"},
 		}}},
 		ObjectSelector:          &metav1.LabelSelector{},
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
@@ -69,6 +69,11 @@ func TestEntries(t *testing.T) {
 	g.Expect(m).To(HaveLen(1))
 	g.Expect(m[0].Rules[0].Operations).To(HaveExactElements(admissionregistrationv1.Create, admissionregistrationv1.Update), "ADM-06")
 	g.Expect(*m[0].ReinvocationPolicy).To(Equal(admissionregistrationv1.NeverReinvocationPolicy))
+
+	inCluster := at("")
+	inCluster.ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "databases"}}
+	v, _ = manifests(t, inCluster, validate(accept))
+	g.Expect(v[0].NamespaceSelector.MatchExpressions[0].Values).To(Equal([]string{"kube-system", "ns"}), "the pods of the operator come before its answers")
 }
 
 // ADM-18, ADM-20, ADM-21, FLT-18, SE-34: what options make of it.

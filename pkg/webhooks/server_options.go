@@ -43,10 +43,10 @@ type Options struct {
 	// Certificates are those of the server: [Files] (default) or [SelfManaged].
 	Certificates Certificates
 
-	// Namespace is the operator's own. Default: that of its pod.
+	// Namespace is the operator's own, which has the Secret of certificates that are SelfManaged. Default: that of its pod.
 	Namespace string
 	// Namespaces are the only ones that the operator serves; hooks may name others. Default: all but
-	// kube-system and the operator's own.
+	// kube-system and the operator's own. An operator outside of the cluster, behind a URL, has none of its own there: then Namespace is served, too.
 	Namespaces []string
 
 	// Drain is for how long requests are still answered after the operator was told to end and counts as not
@@ -54,6 +54,8 @@ type Options struct {
 	// for what ends afterwards: up to 20 seconds. Default: none if ClientConfig has a URL; else DefaultDrain with
 	// a Service, and in a pod, as configurations that somebody else writes name one. Outside of pods, none. Negative: none.
 	Drain time.Duration
+
+	home string // the namespace of the operator's pods, if it has any
 }
 
 // Configurations tells who writes the webhook configurations.
@@ -96,6 +98,9 @@ func (o Options) withDefaultsOf(namespaceFile string) Options {
 	inPod := err == nil
 	if o.Namespace == "" {
 		o.Namespace = strings.TrimSpace(string(text))
+	}
+	if inPod || o.ClientConfig.URL == nil {
+		o.home = o.Namespace
 	}
 	if o.FieldOwner == "" {
 		o.FieldOwner = defaultOwner

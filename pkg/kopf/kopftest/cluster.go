@@ -31,6 +31,7 @@ type Cluster struct {
 	Namespace string
 
 	server *apiserver.Server // nil: it is a real one
+	slots  *slots            // of a real one
 	mapper meta.RESTMapper   // nil: the server is asked
 }
 

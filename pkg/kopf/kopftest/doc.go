@@ -49,8 +49,8 @@
 //
 // A cluster in memory has schemas only of [CRDs], and those without CEL rules. Built-in kinds have neither defaults nor
 // validation. A kind in two versions is two kinds. Namespaces need not exist. The only subresource is status, the only fields in selectors are
-// metadata.name and metadata.namespace. It has no admission, no access control, no controllers, no garbage collection. What depends on these is to be
-// tested in an [Environment].
+// metadata.name and metadata.namespace. It has no admission (handlers of operators for it are not called, and need no certificates), no access
+// control, no controllers, no garbage collection. What depends on these is to be tested in an [Environment].
 //
 // The servers of an [Environment] end with the process of the test, however that ends, on Linux and macOS only.
 //

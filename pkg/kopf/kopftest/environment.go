@@ -90,7 +90,7 @@ func (c *Cluster) ForTest(t testing.TB) *Cluster {
 		t.Fatalf("kopftest: making a namespace: %v", err)
 	}
 	part := *c
-	part.Namespace = ns.GetName()
+	part.Namespace, part.slots = ns.GetName(), &slots{}
 	return &part
 }
 
@@ -142,7 +142,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	if err := env.WebhookInstallOptions.Cleanup(); err != nil { // certificates in a folder of their own, which nobody uses
 		return nil, nil, errors.Join(err, stop())
 	}
-	c = &Cluster{Scheme: env.Scheme, Config: rest.CopyConfig(config)}
+	c = &Cluster{Scheme: env.Scheme, Config: rest.CopyConfig(config), slots: &slots{}}
 	c.Config.QPS = -1
 	if c.Client, err = client.New(c.Config, client.Options{Scheme: c.Scheme}); err != nil {
 		return nil, nil, errors.Join(err, stop())

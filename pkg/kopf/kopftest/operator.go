@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,6 +39,10 @@ type Operator struct {
 // Run starts an operator with these resources and options, and stops it when the test ends. It fails the test if the declaration
 // has mistakes, or if the operator ends by itself.
 //
+// A real API server calls the operator's admission handlers, for objects in the namespace of the cluster, from a moment after the start on:
+// await the first answer by Eventually, with client.DryRunAll. What the test has for [kopf.WithWebhooks] is not looked at then. In memory nothing calls
+// them: see [Admit].
+//
 // Resources are declared for one operator: declare them anew for each.
 func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 	t.Helper()
@@ -45,7 +50,8 @@ func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 }
 
 // RunManager is like [Cluster.Run] for what is set up with a manager: the same function as in main.go, say. The functions change
-// the options of the manager before it is made: its Cache.ByObject, for example.
+// the options of the manager before it is made: its Cache.ByObject, for example. One that sets a WebhookServer has admission handlers
+// served as [kopf.WithWebhooks] says.
 func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, change ...func(*manager.Options)) *Operator {
 	t.Helper()
 	o := c.operator(nil)
@@ -73,6 +79,8 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	if ns := o.cluster.Namespace; ns != "" {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{ns: {}}
 	}
+	admission, forget := o.cluster.admission()
+	options.WebhookServer = admission
 	for _, f := range change {
 		f(&options)
 	}
@@ -81,6 +89,7 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 		err = setup(mgr)
 	}
 	if err != nil {
+		forget()
 		t.Fatalf("kopftest: setting up the operator: %v", err)
 	}
 	// The test's own context would end the operator in the middle of what a cleanup function still wants of it.
@@ -92,6 +101,7 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	}
 	go func() {
 		defer close(o.ended)
+		defer forget()
 		o.err = mgr.Start(ctx)
 		mgr.GetHTTPClient().CloseIdleConnections()
 	}()
@@ -192,8 +202,9 @@ func (o *Operator) Handlers(obj client.Object) (ids []string) {
 	return ids
 }
 
-// Writes are the requests until now that were to change something, but for those that post Events.
-func (o *Operator) Writes() []Write { return o.link.writes() }
+// Writes are the requests until now that were to change something, but for those that post Events, and those that have admission
+// handlers served.
+func (o *Operator) Writes() []Write { return slices.DeleteFunc(o.link.writes(), isForAdmission) }
 
 // Events are those that were posted until now, also by the operator itself, such as HandlerFailed.
 func (o *Operator) Events() []Event { return o.link.posted() }

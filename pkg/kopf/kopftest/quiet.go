@@ -44,6 +44,15 @@ func (o *Operator) quiet(ctx context.Context) string {
 		limit = quietWithinVirtual
 	}
 	deadline := time.Now().Add(limit)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	go func() { // a cache that never begins, as the operator has ended, would be waited for
+		select {
+		case <-o.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	wait, passes, restless := pollEvery, -1, time.Now()
 	for {
 		if virtual {

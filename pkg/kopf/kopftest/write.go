@@ -19,6 +19,8 @@ type Write struct {
 	// Body is what was sent, in its JSON form: an object, a patch, options. PatchType is that of patches.
 	Body      any
 	PatchType types.PatchType
+	// DryRun tells that nothing was to be stored: children.Apply looks so whether there is a difference.
+	DryRun bool
 	// Code is the HTTP status of the answer; 0 if there was none.
 	Code int
 }
@@ -32,6 +34,9 @@ func (w Write) String() string {
 	if w.Subresource != "" {
 		text += " " + w.Subresource
 	}
+	if w.DryRun {
+		text += ", dry run"
+	}
 	if w.Code >= http.StatusBadRequest || w.Code == 0 {
 		text += fmt.Sprintf(" (%d)", w.Code)
 	}
@@ -41,6 +46,7 @@ func (w Write) String() string {
 // A request is what the path and the method of an HTTP request mean.
 type request struct {
 	verb, group, resource, subresource, namespace, name string
+	dryRun                                              bool
 }
 
 // parse reads /api/v1/... and /apis/<group>/<version>/..., then [namespaces/<namespace>/]<plural>[/<name>[/<subresource>]].
@@ -64,7 +70,7 @@ func parse(r *http.Request) (out request) {
 	if len(path) > 2 {
 		out.subresource = strings.Join(path[2:], "/")
 	}
-	out.verb = verbOf(r, out.name)
+	out.verb, out.dryRun = verbOf(r, out.name), r.URL.Query().Get("dryRun") != ""
 	return out
 }
 
@@ -109,7 +115,7 @@ func (r request) isEvent() bool {
 }
 
 func (r request) write(contentType string, body []byte) Write {
-	w := Write{Verb: r.verb, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name}
+	w := Write{Verb: r.verb, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name, DryRun: r.dryRun}
 	if r.verb == "patch" || r.verb == "apply" {
 		mediaType, _, _ := strings.Cut(contentType, ";") // without parameters
 		w.PatchType = types.PatchType(strings.TrimSpace(mediaType))
