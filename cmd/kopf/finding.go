@@ -74,6 +74,9 @@ func (i *inspector) inspect(obj *unstructured.Unstructured) finding {
 		Deleting: obj.GetDeletionTimestamp() != nil,
 		HeldBy:   slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(name string) bool { return name == i.finalizer }),
 	}
+	if f.Deleting && len(f.HeldBy) > 0 {
+		f.Problems = append(f.Problems, "it is being deleted, and held by finalizers of others: "+strings.Join(f.HeldBy, ", "))
+	}
 	f.Cause = i.cause(obj, &f)
 	i.records(obj, &f)
 	return f

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 	framework "github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 var databaseKind = schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
@@ -413,5 +415,24 @@ func eventually(t *testing.T, happened func() bool) {
 		case <-ctx.Done():
 			t.Fatal("it has not happened")
 		}
+	}
+}
+
+// An object that an old finalizer holds, such as that of a reconciler which handlers have replaced, is stuck: it is told whose it is.
+func TestObjectsThatOthersHold(t *testing.T) {
+	obj := sample("orders", nil)
+	i := inspector{place: place{finalizer: framework.DefaultFinalizer, prefix: progress.DefaultPrefix}}
+	obj.SetFinalizers([]string{"shop.example.com/finalizer"})
+	if problems := i.inspect(obj).Problems; len(problems) > 0 {
+		t.Errorf("nobody wants to delete it: %q", problems)
+	}
+	obj.SetDeletionTimestamp(new(metav1.Now()))
+	want := []string{"it is being deleted, and held by finalizers of others: shop.example.com/finalizer"}
+	if diff := cmp.Diff(want, i.inspect(obj).Problems); diff != "" {
+		t.Error(diff)
+	}
+	obj.SetFinalizers([]string{framework.DefaultFinalizer})
+	if problems := i.inspect(obj).Problems; len(problems) > 0 {
+		t.Errorf("it is ours: %q", problems)
 	}
 }
