@@ -39,11 +39,13 @@ func production(scheme *runtime.Scheme) ctrl.Options {
 	}
 }
 
-// manifests are those of the page, by their kinds and names.
-func manifests(t *testing.T) map[string]*unstructured.Unstructured {
+const deploymentPage = "../../docs/deployment.md"
+
+// manifests are those of a page, by their kinds and names.
+func manifests(t *testing.T, page string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	found := map[string]*unstructured.Unstructured{}
-	for _, s := range steps(t, "../../docs/deployment.md") {
+	for _, s := range steps(t, page) {
 		if s.Language != "yaml" {
 			continue
 		}
@@ -65,8 +67,8 @@ func TestManifestsOfTheDeployment(t *testing.T) {
 	k8s, err := client.New(cfg, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
 	strict := client.WithFieldValidation(k8s, metav1.FieldValidationStrict)
-	namespace(g, k8s)
-	objects := manifests(t)
+	namespace(g, k8s, "databases-system")
+	objects := manifests(t, deploymentPage)
 	g.Expect(objects).To(HaveLen(6))
 	for name, obj := range objects {
 		g.Expect(strict.Create(t.Context(), obj.DeepCopy(), client.DryRunAll)).To(Succeed(), name)
@@ -76,11 +78,11 @@ func TestManifestsOfTheDeployment(t *testing.T) {
 	g.Expect(strict.Create(t.Context(), broken, client.DryRunAll)).To(MatchError(ContainSubstring("unknown field")), "the check can fail")
 }
 
-func namespace(g *WithT, k8s client.Client) {
+func namespace(g *WithT, k8s client.Client, name string) {
 	ns := &unstructured.Unstructured{}
 	ns.SetAPIVersion("v1")
 	ns.SetKind("Namespace")
-	ns.SetName("databases-system")
+	ns.SetName(name)
 	if err := k8s.Create(context.Background(), ns); !apierrors.IsAlreadyExists(err) {
 		g.Expect(err).NotTo(HaveOccurred())
 	}
@@ -94,8 +96,8 @@ func TestRightsOfTheDeployment(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)
 	k8s := installDatabases(t, g)
-	namespace(g, k8s)
-	for name, obj := range manifests(t) {
+	namespace(g, k8s, "databases-system")
+	for name, obj := range manifests(t, deploymentPage) {
 		if strings.Contains(name, "Role") {
 			obj = obj.DeepCopy()
 			g.Expect(k8s.Create(t.Context(), obj)).To(Succeed(), name)

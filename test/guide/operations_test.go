@@ -35,8 +35,8 @@ func TestUninstalling(t *testing.T) {
 	g.SetDefaultEventuallyTimeout(patience)
 	tool := buildTool(t, g)
 	k8s := installDatabases(t, g)
-	namespace(g, k8s)
-	deployment := manifests(t)["Deployment databases"]
+	namespace(g, k8s, "databases-system")
+	deployment := manifests(t, deploymentPage)["Deployment databases"]
 	name := metav1.ObjectMeta{Name: "databases.example.com"}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name}

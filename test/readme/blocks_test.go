@@ -18,6 +18,7 @@ type following struct {
 
 var followed = []following{
 	{"README.md", "sh", "make demo", "hack/demo TestDemo", ""}, // make test runs it all, and hack/example what comes with a NAME
+	{"docs/admission.md", "yaml", "", "test/guide TestManifestsOfAdmission", ""},
 	{"docs/coming-from-kopf.md", "python", "", "", "it is kopf's: what it becomes is compiled"},
 	{"docs/coming-from-kopf.md", "sh", "", "test/guide TestTakingOver", ""},
 	{"docs/coming-from-kopf.md", "yaml", "", "test/guide TestTakingOverInMemory", ""},

@@ -33,7 +33,7 @@ func TestTheCodeOfTheDocsIsCompiled(t *testing.T) {
 			}
 			found++
 			if !stands(lines(code), compiled) {
-				t.Errorf("%s: this code is in no test file of pkg/ or test/guide; put it into an Example:\n%s", page, code)
+				t.Errorf("%s: this code is in no test file of pkg/, test/guide or examples/; put it into an Example:\n%s", page, code)
 			}
 		}
 	}

@@ -1,0 +1,103 @@
+package guide
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+// What docs/admission.md shows for projects of kubebuilder.
+
+const admissionPage = "../../docs/admission.md"
+
+func orderWebhooks() webhooks.Options {
+	return webhooks.Options{
+		Name:           "orders.shop.example.com",
+		Configurations: webhooks.Managed,
+		Certificates:   webhooks.SelfManaged{},
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{
+			Service: &admissionregistrationv1.ServiceReference{Name: "shop-webhook-service"},
+		},
+	}
+}
+
+// The API server takes the manifests, and knows every field; with kustomize's prefix the Service is the one that the options name.
+func TestManifestsOfAdmission(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs an API server")
+	}
+	g := NewWithT(t)
+	k8s, err := client.New(cfg, client.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	strict := client.WithFieldValidation(k8s, metav1.FieldValidationStrict)
+	namespace(g, k8s, "system")
+	objects := manifests(t, admissionPage)
+	g.Expect(objects).To(HaveLen(2))
+	for name, obj := range objects {
+		g.Expect(strict.Create(t.Context(), obj.DeepCopy(), client.DryRunAll)).To(Succeed(), name)
+	}
+	g.Expect(objects).To(HaveKey("RoleBinding manager-rolebinding"))
+	service := objects["Service webhook-service"]
+	g.Expect(service).NotTo(BeNil())
+	g.Expect(orderWebhooks().ClientConfig.Service.Name).To(Equal("shop-" + service.GetName()))
+
+	broken := service.DeepCopy()
+	g.Expect(unstructured.SetNestedField(broken.Object, "x", "spec", "nonsense")).To(Succeed())
+	g.Expect(strict.Create(t.Context(), broken, client.DryRunAll)).To(MatchError(ContainSubstring("unknown field")), "the check can fail")
+}
+
+// The markers make the rules of config/rbac/webhooks_role.yaml, with which the tests of package webhooks run. Only the name is another one.
+func TestMarkersOfAdmission(t *testing.T) {
+	g := NewWithT(t)
+	var marked, ruled []rbacv1.PolicyRule
+	for _, s := range steps(t, admissionPage) {
+		for line := range strings.Lines(s.Text) {
+			if marker, ok := strings.CutPrefix(strings.TrimSpace(line), "// +kubebuilder:rbac:"); ok {
+				marked = append(marked, ruleOf(g, marker))
+			}
+		}
+	}
+	file, err := os.ReadFile("../../config/rbac/webhooks_role.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	for document := range bytes.SplitSeq(bytes.ReplaceAll(file, []byte("databases.example.com"), []byte(orderWebhooks().Name)), []byte("\n---\n")) {
+		var role rbacv1.ClusterRole // a Role has the same rules
+		g.Expect(yaml.Unmarshal(document, &role)).To(Succeed())
+		ruled = append(ruled, role.Rules...)
+	}
+	g.Expect(ruled).To(HaveLen(4))
+	g.Expect(marked).To(ConsistOf(ruled[0], ruled[1], ruled[2], ruled[3]))
+}
+
+var argument = regexp.MustCompile(`(\w+)=("[^"]*"|[^,]*)`)
+
+func ruleOf(g *WithT, marker string) (rule rbacv1.PolicyRule) {
+	for _, found := range argument.FindAllStringSubmatch(marker, -1) {
+		values := strings.Split(strings.Trim(found[2], `"`), ";")
+		switch found[1] {
+		case "groups":
+			rule.APIGroups = values
+		case "resources":
+			rule.Resources = values
+			g.Expect(strings.Contains(marker, "namespace=system")).To(Equal(values[0] == "secrets"), "the Secret alone has a namespace")
+		case "resourceNames":
+			rule.ResourceNames = values
+		case "verbs":
+			rule.Verbs = values
+		default:
+			g.Expect(found[1]).To(Equal("namespace"), marker)
+		}
+	}
+	return rule
+}
