@@ -164,5 +164,5 @@ func keepsAChild(t *testing.T, first, then func(*Provider) func(ctrl.Manager) er
 	cluster.Delete(t, bucket)
 	g.Eventually(func() error { return cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(bucket), bucket) }).
 		ShouldNot(Succeed())
-	g.Expect(provider.seen()).To(Equal([]string{"drop photos"}))
+	g.Expect(provider.seen()).To(HaveEach("drop photos"), "a reconciler may do it twice: its cache lags")
 }
