@@ -1,16 +1,19 @@
 package kopf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
@@ -79,18 +82,29 @@ func (o *Operator) admits() error {
 	if o.webhooks != nil {
 		options = *o.webhooks
 	}
-	setup := (*webhooks.Server).SetupWithManager
-	if inTest, ok := bridge.ServedAs(o.mgr.GetWebhookServer()); ok {
-		if inTest == nil {
-			options, setup = webhooks.Options{}, (*webhooks.Server).Validate
-		} else {
-			options = *inTest
-		}
+	var err error
+	if host, ok := o.mgr.(bridge.Host); ok {
+		err = admitsIn(host, o.mgr, options, hooks)
+	} else {
+		err = webhooks.New(o.mgr, options).Add(hooks...).SetupWithManager()
 	}
-	if err := setup(webhooks.New(o.mgr, options).Add(hooks...)); err != nil {
+	if err != nil {
 		return fmt.Errorf("the admission handlers: %w", err)
 	}
 	return nil
+}
+
+// admitsIn has handlers served as their host says. What the operator says is for production, and is only checked, as if in a pod.
+func admitsIn(host bridge.Host, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
+	options.Namespace = cmp.Or(options.Namespace, metav1.NamespaceDefault)
+	if err := webhooks.New(mgr, options).Add(hooks...).Validate(); err != nil {
+		return err
+	}
+	better := host.ServeAdmission()
+	if better == nil || len(hooks) == 0 {
+		return nil
+	}
+	return webhooks.New(mgr, *better).Add(hooks...).SetupWithManager()
 }
 
 func (r *Resource[T]) admission(o *Operator) (hooks []webhooks.Hook) {

@@ -42,6 +42,7 @@ var (
 	Quote       = quote
 	CheckOf     = func(o Options) error { return o.withDefaults().check() }
 	DrainOf     = func(o Options, namespaceFile string) time.Duration { return o.withDefaultsOf(namespaceFile).Drain }
+	HomeOf      = func(o Options, namespaceFile string) string { return o.withDefaultsOf(namespaceFile).home }
 	NewRotation = func(lifetime, settle time.Duration, hosts []string) rotation {
 		return rotation{lifetime: lifetime, before: lifetime / 3, settle: settle, hosts: hosts, issue: issue}
 	}

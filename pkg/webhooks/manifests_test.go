@@ -3,6 +3,8 @@ package webhooks_test
 import (
 	"context"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -74,6 +76,28 @@ func TestEntries(t *testing.T) {
 	inCluster.ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "databases"}}
 	v, _ = manifests(t, inCluster, validate(accept))
 	g.Expect(v[0].NamespaceSelector.MatchExpressions[0].Values).To(Equal([]string{"kube-system", "ns"}), "the pods of the operator come before its answers")
+}
+
+// ADM-23: the namespace of the operator's pods is not served, so that they can come up. Behind a URL it has pods only if it is in one.
+func TestTheNamespaceThatIsNotServed(t *testing.T) {
+	pod := filepath.Join(t.TempDir(), "namespace")
+	must(os.WriteFile(pod, []byte("ns\n"), 0o600))
+	service := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "s"}}
+	url := admissionregistrationv1.WebhookClientConfig{URL: new("https://h")}
+	for name, c := range map[string]struct {
+		options     webhooks.Options
+		in, outside string
+	}{
+		"by default":             {webhooks.Options{}, "ns", ""},
+		"a Service":              {webhooks.Options{ClientConfig: service}, "ns", ""},
+		"a Service, named":       {webhooks.Options{ClientConfig: service, Namespace: "own"}, "own", "own"},
+		"a URL":                  {webhooks.Options{ClientConfig: url}, "ns", ""},
+		"a URL, with the Secret": {webhooks.Options{ClientConfig: url, Namespace: "jane"}, "ns", ""},
+	} {
+		g := NewWithT(t)
+		g.Expect(webhooks.HomeOf(c.options, pod)).To(Equal(c.in), name)
+		g.Expect(webhooks.HomeOf(c.options, pod+"-that-is-not-there")).To(Equal(c.outside), name)
+	}
 }
 
 // ADM-18, ADM-20, ADM-21, FLT-18, SE-34: what options make of it.

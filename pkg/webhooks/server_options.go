@@ -99,8 +99,9 @@ func (o Options) withDefaultsOf(namespaceFile string) Options {
 	if o.Namespace == "" {
 		o.Namespace = strings.TrimSpace(string(text))
 	}
-	if inPod || o.ClientConfig.URL == nil {
-		o.home = o.Namespace
+	o.home = o.Namespace
+	if o.ClientConfig.URL != nil {
+		o.home = strings.TrimSpace(string(text))
 	}
 	if o.FieldOwner == "" {
 		o.FieldOwner = defaultOwner

@@ -186,7 +186,7 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 		}, "did not end"},
 		"an operator that never comes to rest": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnCreate("never", func(context.Context, *podRequest) error { return kopf.Temporary(errors.New("never"), 24*time.Hour) })
-		}, "without any trouble: the operator is not quiet after"},
+		}, "without any trouble: the operator is not quiet after 25h0m0s: Pod default/orders is not done with: never (delayed until"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(findings(t, trialOf(test.declare))).To(ContainElement(ContainSubstring(test.finds)))

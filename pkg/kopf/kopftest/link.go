@@ -49,6 +49,12 @@ func (l *lane) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if isForAdmission(req.write(r.Header.Get("Content-Type"), text)) {
+		if l.severed() {
+			return nil, errCut
+		}
+		return l.next.RoundTrip(r)
+	}
 	fault, crash := l.meets(req)
 	if crash && !l.cutLate {
 		l.sever()

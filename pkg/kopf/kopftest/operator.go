@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,9 +38,9 @@ type Operator struct {
 // Run starts an operator with these resources and options, and stops it when the test ends. It fails the test if the declaration
 // has mistakes, or if the operator ends by itself.
 //
-// A real API server calls the operator's admission handlers, for objects in the namespace of the cluster, from a moment after the start on:
-// await the first answer by Eventually, with client.DryRunAll. What the test has for [kopf.WithWebhooks] is not looked at then. In memory nothing calls
-// them: see [Admit].
+// The server of an [Environment] calls the operator's admission handlers, for objects in the namespace of the cluster and for those without
+// namespaces, from a moment after the start on: await the first answer by Eventually, with client.DryRunAll. What the test has for
+// [kopf.WithWebhooks] is for production then, and only checked. In memory nothing calls them: see [Admit].
 //
 // Resources are declared for one operator: declare them anew for each.
 func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
@@ -50,8 +49,8 @@ func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 }
 
 // RunManager is like [Cluster.Run] for what is set up with a manager: the same function as in main.go, say. The functions change
-// the options of the manager before it is made: its Cache.ByObject, for example. One that sets a WebhookServer has admission handlers
-// served as [kopf.WithWebhooks] says.
+// the options of the manager before it is made: its Cache.ByObject, for example. One that sets the WebhookServer has
+// admission handlers served as [kopf.WithWebhooks] says; it is needed for those that are set up by package webhooks, or by controller-runtime.
 func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, change ...func(*manager.Options)) *Operator {
 	t.Helper()
 	o := c.operator(nil)
@@ -79,17 +78,16 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	if ns := o.cluster.Namespace; ns != "" {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{ns: {}}
 	}
-	admission, forget := o.cluster.admission()
-	options.WebhookServer = admission
 	for _, f := range change {
 		f(&options)
 	}
+	hosted, release := o.cluster.hosted(t, &options)
 	mgr, err := manager.New(o.cluster.linked(o.link), options)
 	if err == nil {
-		err = setup(mgr)
+		err = setup(hosted(mgr))
 	}
 	if err != nil {
-		forget()
+		release()
 		t.Fatalf("kopftest: setting up the operator: %v", err)
 	}
 	// The test's own context would end the operator in the middle of what a cleanup function still wants of it.
@@ -101,7 +99,7 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	}
 	go func() {
 		defer close(o.ended)
-		defer forget()
+		defer release()
 		o.err = mgr.Start(ctx)
 		mgr.GetHTTPClient().CloseIdleConnections()
 	}()
@@ -204,7 +202,7 @@ func (o *Operator) Handlers(obj client.Object) (ids []string) {
 
 // Writes are the requests until now that were to change something, but for those that post Events, and those that have admission
 // handlers served.
-func (o *Operator) Writes() []Write { return slices.DeleteFunc(o.link.writes(), isForAdmission) }
+func (o *Operator) Writes() []Write { return o.link.writes() }
 
 // Events are those that were posted until now, also by the operator itself, such as HandlerFailed.
 func (o *Operator) Events() []Event { return o.link.posted() }

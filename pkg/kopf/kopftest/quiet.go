@@ -44,9 +44,9 @@ func (o *Operator) quiet(ctx context.Context) string {
 		limit = quietWithinVirtual
 	}
 	deadline := time.Now().Add(limit)
-	ctx, cancel := context.WithDeadline(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, 2*limit) // what is left can be told at the deadline, but a cache that never begins is not waited for
 	defer cancel()
-	go func() { // a cache that never begins, as the operator has ended, would be waited for
+	go func() { // it never does when the operator has ended
 		select {
 		case <-o.ended:
 			cancel()

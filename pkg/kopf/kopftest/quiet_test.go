@@ -8,13 +8,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -67,14 +65,7 @@ func TestQuietOperators(t *testing.T) {
 func TestAnOperatorWithoutWatchesIsQuiet(t *testing.T) {
 	cluster := needServer(t)
 	agree := func(context.Context, *webhooks.Request[*corev1.ConfigMap]) error { return nil }
-	operator := cluster.RunManager(t, func(mgr manager.Manager) error {
-		return kopf.SetupWithManager(mgr, kopf.For(&corev1.ConfigMap{}).Validate("agree", agree), kopf.WithWebhooks(webhooks.Options{
-			Name: "agree.example.com", Configurations: webhooks.Managed, Certificates: webhooks.SelfManaged{}, Exit: webhooks.RemoveOnExit,
-			Namespace: cluster.Namespace, Namespaces: []string{cluster.Namespace},
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:19443")},
-		}))
-	})
-	operator.RunUntilQuiet(t)
+	cluster.Run(t, kopf.For(&corev1.ConfigMap{}).Validate("agree", agree)).RunUntilQuiet(t)
 }
 
 // What has failed is nobody's business any more when its object is gone.

@@ -124,6 +124,9 @@ func (r request) write(contentType string, body []byte) Write {
 	if json.Unmarshal(body, &value) == nil {
 		w.Body = value
 	}
+	if options, ok := value.(map[string]any); ok && strings.HasPrefix(r.verb, "delete") {
+		w.DryRun = w.DryRun || options["dryRun"] != nil
+	}
 	if content, ok := value.(map[string]any); ok && w.Name == "" {
 		if meta, ok := content["metadata"].(map[string]any); ok {
 			w.Name, _ = meta["name"].(string)

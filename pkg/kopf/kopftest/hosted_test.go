@@ -2,6 +2,7 @@ package kopftest_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -53,11 +54,7 @@ func picture(name, color string) *corev1.ConfigMap {
 func TestAdmissionOnARealServer(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
-	asked := func() error {
-		obj := picture("pale", "")
-		obj.Namespace = cluster.Namespace
-		return cluster.Client.Create(t.Context(), obj, client.DryRunAll)
-	}
+	asked := func() error { return try(t, cluster, picture("pale", "")) }
 	elsewhere := picture("elsewhere", "")
 	g.Expect(asked()).To(Succeed())
 
@@ -73,9 +70,7 @@ func TestAdmissionOnARealServer(t *testing.T) {
 	cluster.Create(t, obj)
 	operator.RunUntilQuiet(t)
 	g.Expect(operator.Handlers(obj)).To(Equal([]string{"paint"}))
-	for _, write := range operator.Writes() {
-		g.Expect(write.Resource).To(Equal("configmaps"), "what is written for others to be called is not shown")
-	}
+	g.Expect(operator.Writes()).To(And(Not(BeEmpty()), HaveEach(HaveField("Resource", "configmaps"))), "what is written to be called is not shown")
 	elsewhere.Namespace = "default"
 	g.Expect(cluster.Client.Create(t.Context(), elsewhere, client.DryRunAll)).To(Succeed(), "other tests are let alone")
 
@@ -83,15 +78,8 @@ func TestAdmissionOnARealServer(t *testing.T) {
 	g.Expect(asked()).NotTo(Succeed(), "nobody answers")
 	another := cluster.Run(t, judging()...)
 	g.Eventually(asked).Should(MatchError(ContainSubstring("it has no color")))
-	beside := cluster.Run(t, kopf.For(&corev1.Secret{}).
-		Validate("judge", func(context.Context, *webhooks.Request[*corev1.Secret]) error {
-			return webhooks.Deny(http.StatusForbidden, metav1.StatusReasonForbidden, "no secrets")
-		}))
-	g.Eventually(func() error {
-		obj := &corev1.Secret{}
-		obj.Name, obj.Namespace = "one", cluster.Namespace
-		return cluster.Client.Create(t.Context(), obj, client.DryRunAll)
-	}).Should(MatchError(ContainSubstring("no secrets")))
+	beside := cluster.Run(t, noSecrets())
+	g.Eventually(func() error { return try(t, cluster, &corev1.Secret{}) }).Should(MatchError(ContainSubstring("no secrets")))
 	beside.Stop(t)
 	another.Stop(t)
 	g.Eventually(asked).Should(Succeed())
@@ -102,9 +90,7 @@ func TestAdmissionInMemory(t *testing.T) {
 	g := NewWithT(t)
 	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{picture("orders", "")}}, judging()...)
 	g.Expect(report.Handlers()).To(Equal([]string{"paint"}))
-	for _, write := range report.Writes {
-		g.Expect(write.Resource).To(Equal("configmaps"))
-	}
+	g.Expect(report.Writes).To(And(Not(BeEmpty()), HaveEach(HaveField("Resource", "configmaps"))))
 
 	memory := kopftest.Memory(t)
 	operator := memory.Run(t, judging()...)
@@ -113,20 +99,60 @@ func TestAdmissionInMemory(t *testing.T) {
 	operator.RunUntilQuiet(t)
 	g.Expect(operator.Handlers(obj)).To(Equal([]string{"paint"}))
 
-	twice := kopf.For(&corev1.ConfigMap{}).Validate("judge", nil)
-	g.Expect(failure(t, func(t testing.TB) { memory.Run(t, twice) })).To(ContainSubstring("judge"))
+	for mistake, options := range map[string][]kopf.Option{
+		"judge":        {kopf.For(&corev1.ConfigMap{}).Validate("judge", nil)},
+		"RemoveOnExit": {judging()[0], kopf.WithWebhooks(webhooks.Options{Exit: webhooks.RemoveOnExit})},
+	} {
+		g.Expect(failure(t, func(t testing.TB) { memory.Run(t, options...) })).To(ContainSubstring(mistake), "it is told although nobody calls")
+	}
+}
+
+// Several operators of one manager are called, and an operator that has crashed leaves nothing when its test ends.
+func TestAdmissionOfManyOperators(t *testing.T) {
+	cluster := needServer(t)
+	t.Run("one manager", func(t *testing.T) {
+		operator := cluster.RunManager(t, func(mgr manager.Manager) error {
+			return errors.Join(kopf.SetupWithManager(mgr, judging()...), kopf.SetupWithManager(mgr, noSecrets()))
+		})
+		g := NewWithT(t)
+		g.SetDefaultEventuallyTimeout(20 * time.Second)
+		g.Eventually(func() error { return try(t, cluster, picture("pale", "")) }).Should(MatchError(ContainSubstring("it has no color")))
+		g.Eventually(func() error { return try(t, cluster, &corev1.Secret{}) }).Should(MatchError(ContainSubstring("no secrets")))
+		operator.Crash(t)
+		g.Expect(try(t, cluster, &corev1.Secret{})).NotTo(Succeed(), "nobody answers")
+	})
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(20 * time.Second)
+	g.Eventually(func() error { return try(t, cluster, &corev1.Secret{}) }).Should(Succeed())
+	g.Eventually(func() error { return try(t, cluster, picture("pale", "")) }).Should(Succeed())
+}
+
+func noSecrets() kopf.Option {
+	return kopf.For(&corev1.Secret{}).Validate("secrecy", func(context.Context, *webhooks.Request[*corev1.Secret]) error {
+		return webhooks.Deny(http.StatusForbidden, metav1.StatusReasonForbidden, "no secrets")
+	})
+}
+
+// try creates an object without storing it.
+func try(t *testing.T, cluster *kopftest.Cluster, obj client.Object) error {
+	t.Helper()
+	obj.SetName("tried")
+	obj.SetNamespace(cluster.Namespace)
+	return cluster.Client.Create(t.Context(), obj, client.DryRunAll)
 }
 
 // An operator that cannot start is not waited for until the test runs out of time.
 func TestNoCertificate(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
-	said := failure(t, func(t testing.TB) {
-		operator := cluster.RunManager(t, func(mgr manager.Manager) error {
-			return kopf.SetupWithManager(mgr, judging()[0])
-		}, func(o *manager.Options) {
-			o.WebhookServer = webhook.NewServer(webhook.Options{Port: 1, CertDir: t.TempDir()})
+	said := make(chan string)
+	go func() {
+		said <- failure(t, func(t testing.TB) {
+			cluster.RunManager(t, func(mgr manager.Manager) error {
+				return kopf.SetupWithManager(mgr, judging()[0])
+			}, func(o *manager.Options) {
+				o.WebhookServer = webhook.NewServer(webhook.Options{Port: 1, CertDir: t.TempDir()})
+			}).RunUntilQuiet(t)
 		})
-		operator.RunUntilQuiet(t)
-	})
-	g.Expect(said).To(ContainSubstring("tls.crt"))
+	}()
+	g.Eventually(said).WithTimeout(20 * time.Second).Should(Receive(ContainSubstring("tls.crt"))) // and not after the 30 seconds that quiet is waited for
 }

@@ -1,0 +1,134 @@
+package kopftest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+// hosted is for the admission handlers of a manager: they are called by the server of an Environment, and in memory they are not served. It
+// changes nothing where the test has a webhook server of its own, or has made the cluster by hand.
+func (c *Cluster) hosted(t testing.TB, options *manager.Options) (host func(manager.Manager) manager.Manager, release func()) {
+	switch {
+	case options.WebhookServer != nil, c.server == nil && c.slots == nil:
+		return func(mgr manager.Manager) manager.Manager { return mgr }, func() {}
+	case c.server != nil:
+		return func(mgr manager.Manager) manager.Manager { return &unserved{mgr} }, func() {}
+	}
+	listener, err := net.Listen("tcp", loopback+":0")
+	if err != nil {
+		t.Fatalf("kopftest: there is no port for admission handlers: %v", err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	_ = listener.Close()
+	options.WebhookServer = webhook.NewServer(webhook.Options{Host: loopback, Port: port})
+
+	slot, release := c.slots.take()
+	s := &served{cluster: c, slot: slot, port: port}
+	t.Cleanup(func() { s.remove(t) })
+	return func(mgr manager.Manager) manager.Manager {
+		s.Manager = mgr
+		return s
+	}, release
+}
+
+const loopback = "127.0.0.1"
+
+// An unserved manager has nobody call the admission handlers of its operators.
+type unserved struct{ manager.Manager }
+
+// ServeAdmission has no options.
+func (*unserved) ServeAdmission() *webhooks.Options { return nil }
+
+// A served manager has the API server call the admission handlers of its operators on this machine.
+type served struct {
+	manager.Manager
+	cluster    *Cluster
+	slot, port int
+	operators  int
+}
+
+// ServeAdmission looks after certificates and configurations, which go with the operator.
+func (s *served) ServeAdmission() *webhooks.Options {
+	s.operators++
+	options := &webhooks.Options{
+		Name:           s.name(s.operators),
+		Configurations: webhooks.Managed,
+		Exit:           webhooks.RemoveOnExit,
+		Certificates:   webhooks.SelfManaged{SecretName: s.name(0)},
+		Namespace:      metav1.NamespaceSystem, // so that operators that are tested do not see the Secret
+		ClientConfig:   admissionregistrationv1.WebhookClientConfig{URL: new(fmt.Sprintf("https://%s:%d", loopback, s.port))},
+	}
+	if s.cluster.Namespace != "" {
+		options.Namespaces = []string{s.cluster.Namespace}
+	}
+	return options
+}
+
+// name is that of what belongs to an operator; with 0, to all of them. The next manager in the slot has the same ones.
+func (s *served) name(operator int) string {
+	return fmt.Sprintf("%s%d-%d.%s.test", prefix, s.slot, operator, cmp.Or(s.cluster.Namespace, metav1.NamespaceDefault))
+}
+
+// prefix begins the names of what is made for admission handlers to be served.
+const prefix = "kopftest-"
+
+// remove takes away what a crash has left, and others would be refused for.
+func (s *served) remove(t testing.TB) {
+	t.Helper()
+	for n := range s.operators {
+		name := metav1.ObjectMeta{Name: s.name(n + 1)}
+		for _, obj := range []client.Object{
+			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name},
+			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name},
+		} {
+			if err := s.cluster.Client.Delete(context.WithoutCancel(t.Context()), obj); client.IgnoreNotFound(err) != nil {
+				t.Errorf("kopftest: removing the webhook configurations of the operator: %v", err)
+			}
+		}
+	}
+}
+
+// isForAdmission tells what is written for admission handlers to be served.
+func isForAdmission(w Write) bool {
+	switch w.Resource {
+	case "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "secrets":
+		return strings.HasPrefix(w.Name, prefix)
+	}
+	return false
+}
+
+// slots number the managers that run at a time: one that is started when another has ended, or crashed, takes its place, and the
+// configurations that it has left.
+type slots struct {
+	mu    sync.Mutex
+	taken []bool
+}
+
+func (s *slots) take() (slot int, release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot = slices.Index(s.taken, false)
+	if slot < 0 {
+		slot, s.taken = len(s.taken), append(s.taken, false)
+	}
+	s.taken[slot] = true
+	return slot, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.taken[slot] = false
+	}
+}

@@ -1,0 +1,41 @@
+package kopftest_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// A write that was to store nothing is told from one that was, also for deletions, which say so in their bodies.
+func TestDryRuns(t *testing.T) {
+	g, cluster := NewWithT(t), needServer(t)
+	var tried atomic.Bool
+	operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEvent("try", func(ctx context.Context, req *cmRequest) error {
+		if tried.Swap(true) {
+			return nil // it is told that the object is gone
+		}
+		copied := &corev1.ConfigMap{}
+		copied.Name, copied.Namespace = "copy", req.Object.Namespace
+		g.Expect(req.Client.Create(ctx, copied, client.DryRunAll)).To(Succeed())
+		g.Expect(req.Client.Delete(ctx, req.Object.DeepCopy(), client.DryRunAll)).To(Succeed())
+		return req.Client.Delete(ctx, req.Object.DeepCopy())
+	}, kopf.Label("try")))
+	obj := configMap(nil)
+	obj.Namespace, obj.Labels = "", map[string]string{"try": ""}
+	cluster.Create(t, obj)
+	told := func() (texts []string) {
+		for _, write := range operator.Writes() {
+			texts = append(texts, write.String())
+		}
+		return texts
+	}
+	g.Eventually(told).Should(HaveExactElements("create configmaps/copy, dry run", "delete configmaps/orders, dry run", "delete configmaps/orders"))
+	g.Expect(operator.Writes()).To(HaveExactElements(
+		HaveField("DryRun", true), HaveField("DryRun", true), HaveField("DryRun", false)))
+}
