@@ -21,7 +21,8 @@ import (
 
 // hosted is for the admission handlers of a manager: they are called by the server of an Environment, and in memory they are not served. It
 // changes nothing where the test has a webhook server of its own, or has made the cluster by hand.
-func (c *Cluster) hosted(t testing.TB, options *manager.Options) (host func(manager.Manager) manager.Manager, release func()) {
+func (o *Operator) hosted(t testing.TB, options *manager.Options) (host func(manager.Manager) manager.Manager, release func()) {
+	c := o.cluster
 	switch {
 	case options.WebhookServer != nil, c.server == nil && c.slots == nil:
 		return func(mgr manager.Manager) manager.Manager { return mgr }, func() {}
@@ -37,11 +38,11 @@ func (c *Cluster) hosted(t testing.TB, options *manager.Options) (host func(mana
 	options.WebhookServer = webhook.NewServer(webhook.Options{Host: loopback, Port: port})
 
 	slot, release := c.slots.take()
-	s := &served{cluster: c, slot: slot, port: port}
-	t.Cleanup(func() { s.remove(t) })
+	o.served = &served{cluster: c, slot: slot, port: port}
+	t.Cleanup(func() { o.served.remove(t) })
 	return func(mgr manager.Manager) manager.Manager {
-		s.Manager = mgr
-		return s
+		o.served.Manager = mgr
+		return o.served
 	}, release
 }
 
@@ -70,7 +71,7 @@ func (s *served) ServeAdmission() *webhooks.Options {
 		Exit:           webhooks.RemoveOnExit,
 		Certificates:   webhooks.SelfManaged{SecretName: s.name(0)},
 		Namespace:      metav1.NamespaceSystem, // so that operators that are tested do not see the Secret
-		ClientConfig:   admissionregistrationv1.WebhookClientConfig{URL: new(fmt.Sprintf("https://%s:%d", loopback, s.port))},
+		ClientConfig:   admissionregistrationv1.WebhookClientConfig{URL: new(s.url())},
 	}
 	if s.cluster.Namespace != "" {
 		options.Namespaces = []string{s.cluster.Namespace}
@@ -90,15 +91,53 @@ const prefix = "kopftest-"
 func (s *served) remove(t testing.TB) {
 	t.Helper()
 	for n := range s.operators {
-		name := metav1.ObjectMeta{Name: s.name(n + 1)}
-		for _, obj := range []client.Object{
-			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name},
-			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name},
-		} {
+		for _, obj := range s.configurations(n + 1) {
 			if err := s.cluster.Client.Delete(context.WithoutCancel(t.Context()), obj); client.IgnoreNotFound(err) != nil {
 				t.Errorf("kopftest: removing the webhook configurations of the operator: %v", err)
 			}
 		}
+	}
+}
+
+// left tells of operators that have not yet written where they are to be called; they do it at once for both kinds of handlers.
+func (s *served) left(ctx context.Context) (string, error) {
+	for n := range s.operators {
+		known := false
+		for _, obj := range s.configurations(n + 1) {
+			err := s.cluster.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+			if client.IgnoreNotFound(err) != nil {
+				return "", err
+			}
+			known = known || err == nil && s.isCalledBy(obj)
+		}
+		if !known {
+			return "it has not told the API server of its admission handlers yet", nil
+		}
+	}
+	return "", nil
+}
+
+// isCalledBy reports whether a configuration leads to this manager, and not to one that has crashed.
+func (s *served) isCalledBy(configuration client.Object) bool {
+	leads := func(config admissionregistrationv1.WebhookClientConfig) bool {
+		return config.URL != nil && strings.HasPrefix(*config.URL, s.url())
+	}
+	switch c := configuration.(type) {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		return slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return leads(w.ClientConfig) })
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		return slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return leads(w.ClientConfig) })
+	}
+	return false
+}
+
+func (s *served) url() string { return fmt.Sprintf("https://%s:%d", loopback, s.port) }
+
+func (s *served) configurations(operator int) []client.Object {
+	name := metav1.ObjectMeta{Name: s.name(operator)}
+	return []client.Object{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name},
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name},
 	}
 }
 

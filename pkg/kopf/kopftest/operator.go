@@ -27,6 +27,7 @@ type Operator struct {
 	link    *link
 	watcher *watcher
 	manager manager.Manager
+	served  *served // nil: its admission handlers are not, or as the test says
 	stop    func()
 	ended   chan struct{}
 	err     error // when it has ended
@@ -39,8 +40,8 @@ type Operator struct {
 // has mistakes, or if the operator ends by itself.
 //
 // The server of an [Environment] calls the operator's admission handlers, for objects in the namespace of the cluster and for those without
-// namespaces, from a moment after the start on: await the first answer by Eventually, with client.DryRunAll. What the test has for
-// [kopf.WithWebhooks] is for production then, and only checked. In memory nothing calls them: see [Admit].
+// namespaces, from a moment after the start on: see [Operator.RunUntilQuiet]. What the test has for [kopf.WithWebhooks] is for
+// production then, and only checked. In memory nothing calls them: see [Admit].
 //
 // Resources are declared for one operator: declare them anew for each.
 func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
@@ -81,7 +82,7 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	for _, f := range change {
 		f(&options)
 	}
-	hosted, release := o.cluster.hosted(t, &options)
+	hosted, release := o.hosted(t, &options)
 	mgr, err := manager.New(o.cluster.linked(o.link), options)
 	if err == nil {
 		err = setup(hosted(mgr))

@@ -18,10 +18,12 @@ import (
 )
 
 // RunUntilQuiet waits until the operator has nothing left to do: its caches have seen what there is, no handler is at work, none
-// is to be called again, and no object that is being deleted is held by it. Daemons and timers do not count. It fails the test
+// is to be called again, no object that is being deleted is held by it, and it has told the server of its admission handlers. Daemons and timers do not count. It fails the test
 // if that does not come about within 30 seconds, or, in a bubble of testing/synctest, 25 hours, and tells what is left.
 //
-// In real time it has to be so for 300 ms: between what a cache has seen and the call of a handler there is a queue. In a bubble of testing/synctest delays cost nearly no time: some seconds for a day, as queues and caches have their own clocks.
+// In real time it has to be so for 300 ms: between what a cache has seen and the call of a handler there is a queue, and a server hears
+// of admission handlers a moment after it was told; on a busy machine, await their first answer by Eventually, with client.DryRunAll. In a
+// bubble of testing/synctest delays cost nearly no time: some seconds for a day, as queues and caches have their own clocks.
 func (o *Operator) RunUntilQuiet(t testing.TB) {
 	t.Helper()
 	if left := o.quiet(t.Context()); left != "" {
@@ -114,6 +116,11 @@ func (o *Operator) left(ctx context.Context) (string, error) {
 	}
 	if failing := o.watcher.failing(); failing != "" {
 		return failing, nil
+	}
+	if o.served != nil {
+		if left, err := o.served.left(ctx); left != "" || err != nil {
+			return left, err
+		}
 	}
 	for _, e := range engines {
 		if left, err := o.leftOf(ctx, e); left != "" || err != nil {
