@@ -40,12 +40,12 @@ type frame struct {
 func (s *lagging) fill(from *json.Decoder) {
 	defer close(s.frames)
 	var due time.Time
-	for {
+	for first := true; ; first = false {
 		var text json.RawMessage
 		if s.last = from.Decode(&text); s.last != nil {
 			return
 		}
-		if s.link.chance(s.link.world.plan.Faults.Break) {
+		if s.link.chance(s.link.world.plan.Faults.Break) && (!first || s.link.endsAtOnce()) {
 			s.last = io.EOF
 			return
 		}

@@ -27,6 +27,19 @@ type link struct {
 	rand   *rand.Rand
 	plan   Action // of a crash to come
 	closed bool
+	short  int // watches that have ended without an event
+}
+
+// shortWatches are the most that end without an event, in one life of the operator. After each of them client-go waits for longer, up to half a
+// minute: more of them would show nothing else, and take minutes where time is real.
+const shortWatches = 6
+
+// endsAtOnce decides whether one more watch may end without an event.
+func (l *link) endsAtOnce() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.short++
+	return l.short <= shortWatches
 }
 
 var (
@@ -81,7 +94,7 @@ func (l *link) fault(r *http.Request) (code int, reason metav1.StatusReason) {
 		return http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
 	case r.Method == http.MethodGet && isObject(r) && l.chance(f.Unreadable):
 		return http.StatusInternalServerError, metav1.StatusReasonInternalError
-	case isWatch(r) && l.chance(f.Expired):
+	case isWatch(r) && l.chance(f.Expired) && l.endsAtOnce():
 		return http.StatusGone, metav1.StatusReasonExpired
 	default:
 		return 0, ""
