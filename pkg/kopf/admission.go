@@ -100,8 +100,11 @@ func admitsIn(host bridge.Host, mgr manager.Manager, options webhooks.Options, h
 	if err := webhooks.New(mgr, options).Add(hooks...).Validate(); err != nil {
 		return err
 	}
+	if len(hooks) == 0 {
+		return nil
+	}
 	better := host.ServeAdmission()
-	if better == nil || len(hooks) == 0 {
+	if better == nil {
 		return nil
 	}
 	return webhooks.New(mgr, *better).Add(hooks...).SetupWithManager()

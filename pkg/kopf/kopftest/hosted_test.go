@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -107,9 +108,15 @@ func TestAdmissionInMemory(t *testing.T) {
 	}
 }
 
-// Several operators of one manager are called, and an operator that has crashed leaves nothing when its test ends.
+// Several operators of one manager are called, and an operator that has crashed leaves nothing when its test ends. The scheme of the test knows
+// nothing but what it handles.
 func TestAdmissionOfManyOperators(t *testing.T) {
 	cluster := needServer(t)
+	cluster.Scheme = runtime.NewScheme()
+	NewWithT(t).Expect(corev1.AddToScheme(cluster.Scheme)).To(Succeed())
+	direct, err := client.New(cluster.Config, client.Options{Scheme: cluster.Scheme})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	cluster.Client = direct
 	t.Run("one manager", func(t *testing.T) {
 		operator := cluster.RunManager(t, func(mgr manager.Manager) error {
 			return errors.Join(kopf.SetupWithManager(mgr, judging()...), kopf.SetupWithManager(mgr, noSecrets()))
@@ -118,6 +125,7 @@ func TestAdmissionOfManyOperators(t *testing.T) {
 		g.SetDefaultEventuallyTimeout(20 * time.Second)
 		g.Eventually(func() error { return try(t, cluster, picture("pale", "")) }).Should(MatchError(ContainSubstring("it has no color")))
 		g.Eventually(func() error { return try(t, cluster, &corev1.Secret{}) }).Should(MatchError(ContainSubstring("no secrets")))
+		operator.RunUntilQuiet(t)
 		operator.Crash(t)
 		g.Expect(try(t, cluster, &corev1.Secret{})).NotTo(Succeed(), "nobody answers")
 	})
@@ -125,6 +133,12 @@ func TestAdmissionOfManyOperators(t *testing.T) {
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
 	g.Eventually(func() error { return try(t, cluster, &corev1.Secret{}) }).Should(Succeed())
 	g.Eventually(func() error { return try(t, cluster, picture("pale", "")) }).Should(Succeed())
+}
+
+// An operator whose last admission handler is gone from the code keeps its options, and has nothing to tell.
+func TestOptionsOfAdmissionAlone(t *testing.T) {
+	cluster := needServer(t)
+	cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnCreate("paint", nothing), judging()[1]).RunUntilQuiet(t)
 }
 
 func noSecrets() kopf.Option {
