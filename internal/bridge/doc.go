@@ -7,7 +7,7 @@
 //
 // The facade fills in the functions when it is loaded; the kit calls them for requests that it has made by hand, so
 // that handlers which are called alone are told, and asked, the same as in an operator. An [Observer] in the context of
-// an operator learns of each call of each handler.
+// an operator learns of each call of each handler. A manager that is a [Host] decides how admission handlers are served.
 //
 // # Guarantees
 //

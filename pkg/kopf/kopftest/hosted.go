@@ -137,8 +137,10 @@ func (s *served) configurations(operator int64) (both []*unstructured.Unstructur
 // isForAdmission tells what is written for admission handlers to be served.
 func isForAdmission(w Write) bool {
 	switch w.Resource {
-	case "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "secrets":
+	case "validatingwebhookconfigurations", "mutatingwebhookconfigurations":
 		return strings.HasPrefix(w.Name, prefix)
+	case "secrets":
+		return w.Namespace == metav1.NamespaceSystem && strings.HasPrefix(w.Name, prefix)
 	}
 	return false
 }

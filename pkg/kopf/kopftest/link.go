@@ -49,7 +49,7 @@ func (l *lane) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if isForAdmission(req.write(r.Header.Get("Content-Type"), text)) {
+	if req.writes() && isForAdmission(req.write(r.Header.Get("Content-Type"), text)) {
 		if l.severed() {
 			return nil, errCut
 		}

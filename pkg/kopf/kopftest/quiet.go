@@ -18,8 +18,9 @@ import (
 )
 
 // RunUntilQuiet waits until the operator has nothing left to do: its caches have seen what there is, no handler is at work, none
-// is to be called again, no object that is being deleted is held by it, and it has told the server of its admission handlers. Daemons and timers do not count. It fails the test
-// if that does not come about within 30 seconds, or, in a bubble of testing/synctest, 25 hours, and tells what is left.
+// is to be called again, no object that is being deleted is held by it, and it has told the server of its admission handlers.
+// Daemons and timers do not count. It fails the test if that does not come about within 30 seconds, or, in a bubble of
+// testing/synctest, 25 hours, and tells what is left.
 //
 // In real time it has to be so for 300 ms: between what a cache has seen and the call of a handler there is a queue, and a server hears
 // of admission handlers a moment after it was told; on a busy machine, await their first answer by Eventually, with client.DryRunAll. In a
