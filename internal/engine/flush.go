@@ -2,11 +2,11 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // flusher writes what a handler has changed in the status until now. It is part of the pass like any other change:
@@ -14,8 +14,13 @@ import (
 func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
 	return func(ctx context.Context) error {
 		own, doc, err := e.unflushed(ctx, c, call)
-		if len(doc) == 0 || err != nil {
+		if len(own) == 0 || err != nil {
 			return err
+		}
+		if len(doc) == 0 { // the object has these values already
+			c.supersede(own)
+			c.apart = true // the handler goes on from its own values
+			return e.show(c, own)
 		}
 		if e.closed.Load() {
 			return errClosed
@@ -78,6 +83,15 @@ func (c *cycle) fitted(doc patching.Document) patching.Document {
 	return doc.Onto(c.current, written)
 }
 
+// supersede removes from the pending changes of earlier handlers the fields that a Flush has written: the handler that
+// flushed has seen these changes, and its values replace them.
+func (c *cycle) supersede(flushed patching.Document) {
+	for _, s := range c.shares {
+		s.doc = s.doc.SupersededBy(flushed, c.content)
+	}
+	c.shares = slices.DeleteFunc(c.shares, func(s *share) bool { return len(s.doc) == 0 })
+}
+
 // flushed goes on from a state of the object that was written while a handler is at work. To the handler, only its own
 // change has been made.
 func (e *Engine) flushed(c *cycle, own patching.Document, written client.Object) error {
@@ -86,17 +100,15 @@ func (e *Engine) flushed(c *cycle, own patching.Document, written client.Object)
 	if err != nil {
 		return err
 	}
-	current, object := own.Apply(c.current), e.New()
-	if err := patching.Revive(current, object); err != nil {
-		return progress.Permanent(err)
+	if err := e.show(c, own); err != nil {
+		return err
 	}
-	e.identify(object)
 	e.memories.Learn(written)
 	c.memory.Await(written.GetResourceVersion(), patience)
+	c.supersede(own)
 	for _, s := range c.shares {
 		s.doc = s.doc.Onto(c.content, content)
 	}
-	c.current, c.object = current, object
 	c.before, c.content, c.apart = written, content, true
 	return nil
 }

@@ -146,6 +146,36 @@ func (d Document) Essential() Document {
 	return out
 }
 
+// SupersededBy returns the part of the patch that remains when a later patch has been written first: without the fields
+// that the later one sets or removes, whole lists included. A map that this patch removes and the later one fills again
+// becomes the removal of each other field that the content has in it.
+func (d Document) SupersededBy(later Document, content map[string]any) Document {
+	out := Document{}
+	for key, value := range d {
+		newer, replaced := later[key]
+		if !replaced {
+			out[key] = value
+			continue
+		}
+		inner, isMap := value.(map[string]any)
+		newerMap, newerIsMap := newer.(map[string]any)
+		stored, _ := content[key].(map[string]any)
+		if value == nil && newerIsMap {
+			inner, isMap = map[string]any{}, true
+			for field := range stored {
+				inner[field] = nil
+			}
+		}
+		if !isMap || !newerIsMap {
+			continue
+		}
+		if rest := Document(inner).SupersededBy(newerMap, stored); len(rest) > 0 {
+			out[key] = map[string]any(rest)
+		}
+	}
+	return out
+}
+
 // splitStatus takes the status out of a patch.
 func (d Document) splitStatus() (rest, status Document) {
 	value, ok := d["status"]

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/json"
 )
 
 type m = map[string]any
@@ -116,4 +117,37 @@ func TestOnto(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestSupersededBy_LeavesOtherFields(t *testing.T) {
+	content := map[string]any{"status": map[string]any{"m": map[string]any{"a": "1", "b": "2"}}}
+	for name, test := range map[string]struct{ doc, later, want string }{
+		"another field":                       {`{"x":1}`, `{"y":2}`, `{"x":1}`},
+		"the same field":                      {`{"x":1,"z":3}`, `{"x":2}`, `{"z":3}`},
+		"the same field, removed":             {`{"x":1}`, `{"x":null}`, `{}`},
+		"the same list":                       {`{"l":[1],"x":1}`, `{"l":[2]}`, `{"x":1}`},
+		"a field of the same map":             {`{"m":{"a":1,"b":2}}`, `{"m":{"a":2}}`, `{"m":{"b":2}}`},
+		"the only field of the same map":      {`{"m":{"a":1}}`, `{"m":{"a":2}}`, `{}`},
+		"a map that is removed later":         {`{"m":{"a":1}}`, `{"m":null}`, `{}`},
+		"a map that becomes a text":           {`{"m":{"a":1}}`, `{"m":"text"}`, `{}`},
+		"a text that becomes a map":           {`{"m":"text"}`, `{"m":{"a":1}}`, `{}`},
+		"a removed map that is filled again":  {`{"status":{"m":null}}`, `{"status":{"m":{"a":2}}}`, `{"status":{"m":{"b":null}}}`},
+		"a removed status that is made again": {`{"status":null}`, `{"status":{"m":{"a":2}}}`, `{"status":{"m":{"b":null}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := parse(t, test.doc).SupersededBy(parse(t, test.later), content)
+			if d := cmp.Diff(parse(t, test.want), got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func parse(t *testing.T, text string) Document {
+	t.Helper()
+	doc := m{}
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc
 }

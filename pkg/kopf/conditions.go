@@ -41,7 +41,8 @@ func (r *Request[T]) Conditions() *conditions.Set {
 
 // Flush writes what the handler has changed in the status of Object until now, its conditions included, instead of at the end
 // of the pass: for handlers that work for long, and for daemons. It waits for the API server. The error is that of the write;
-// what could not be written is still part of what is written at the end. In OnEvent and IndexBy, where nothing is written at all, it is an error.
+// what could not be written is still part of what is written at the end. A flushed field replaces the value that an earlier handler of the
+// same reconcile has set and that is not written yet. In OnEvent and IndexBy, where nothing is written at all, it is an error.
 func (r *Request[T]) Flush(ctx context.Context) error {
 	if r.Reason == ReasonEvent || r.Reason == ReasonIndex {
 		return fmt.Errorf("Flush: nothing is written of what functions for OnEvent and IndexBy change: use a client, or another handler (its reason is %q)", r.Reason)

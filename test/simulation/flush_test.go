@@ -216,3 +216,128 @@ func TestFlushAndReports(t *testing.T) {
 		}
 	})
 }
+
+// The status that a handler flushes replaces what earlier handlers of the same reconcile have put into the same fields.
+func TestFlush_ReplacesChangesOfEarlierHandlers(t *testing.T) {
+	created := func(_ context.Context, req *kopf.Request[widget]) error {
+		req.Object.Status.Phase = "Created"
+		req.Object.Status.Log = []string{"created"}
+		req.Conditions().True("Ready", "Created", "")
+		req.Conditions().True("Stored", "Created", "")
+		return nil
+	}
+	pending := func(ctx context.Context, req *kopf.Request[widget]) error {
+		req.Object.Status.Phase = "Pending"
+		req.Object.Status.Log = append(req.Object.Status.Log, "pending")
+		req.Conditions().False("Ready", "Pending", "")
+		return req.Flush(ctx)
+	}
+	for name, widgets := range map[string]*kopf.Resource[widget]{
+		"of two cause handlers":                    kopf.For(&v1.Widget{}).OnCreate("a", created).OnCreate("b", pending),
+		"of a cause handler and a sub-handler":     kopf.For(&v1.Widget{}).OnCreate("a", withSub(created, pending)),
+		"of a cause handler and a level handler":   kopf.For(&v1.Widget{}).OnCreate("a", created).OnReconcile("b", pending),
+		"of two level handlers":                    kopf.For(&v1.Widget{}).OnReconcile("a", created).OnReconcile("b", pending),
+		"of two cause handlers, without a new one": kopf.For(&v1.Widget{}).OnCreate("a", created).OnCreate("b", pending).OnCreate("c", pending),
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, widgets, func(t *testing.T, s *scene) {
+				wait(10 * time.Second)
+				got := s.now(t)
+				if got.Status.Phase != "Pending" {
+					t.Errorf("the phase is %q", got.Status.Phase)
+				}
+				if log := got.Status.Log; len(log) < 2 || log[0] != "created" || log[1] != "pending" {
+					t.Errorf("the log is %q", log)
+				}
+				if conditions := conditionsOf(got); !slices.Equal(conditions, []string{"Ready=False", "Stored=True"}) {
+					t.Errorf("the conditions are %v", conditions)
+				}
+			})
+		})
+	}
+}
+
+func withSub(parent, sub kopf.Handler[widget]) kopf.Handler[widget] {
+	return func(ctx context.Context, req *kopf.Request[widget]) error {
+		req.Sub("sub", sub)
+		return parent(ctx, req)
+	}
+}
+
+// A change that another client makes after a Flush is not replaced by what an earlier handler has put into the same field.
+func TestFlush_KeepsLaterChangesOfOtherClients(t *testing.T) {
+	created := func(_ context.Context, req *kopf.Request[widget]) error {
+		req.Object.Status.Phase = "Created"
+		req.Conditions().True("Ready", "Created", "")
+		return nil
+	}
+	pending := func(ctx context.Context, req *kopf.Request[widget]) error {
+		if req.Object.Status.Phase != "Created" {
+			return nil // a reconcile handler is called again for the change of the other client
+		}
+		req.Object.Status.Phase = "Pending"
+		req.Conditions().False("Ready", "Pending", "")
+		defer wait(5 * time.Second) // the other client writes
+		return req.Flush(ctx)
+	}
+	for name, widgets := range map[string]*kopf.Resource[widget]{
+		"cause handlers":      kopf.For(&v1.Widget{}).OnCreate("a", created).OnCreate("b", pending),
+		"a reconcile handler": kopf.For(&v1.Widget{}).OnCreate("a", created).OnReconcile("b", pending),
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, widgets, func(t *testing.T, s *scene) {
+				wait(2 * time.Second)
+				s.patchStatus(t, `{"status":{"phase":"Theirs","conditions":[{"type":"Ready","status":"Unknown","reason":"R","message":"","lastTransitionTime":"2000-01-01T00:00:02Z"}]}}`)
+				wait(3500 * time.Millisecond)
+				got := s.now(t)
+				if got.Status.Phase != "Theirs" || !slices.Equal(conditionsOf(got), []string{"Ready=Unknown"}) {
+					t.Errorf("the phase is %q, the conditions are %v", got.Status.Phase, conditionsOf(got))
+				}
+			})
+		})
+	}
+}
+
+// A Flush that finds its values stored already sends nothing, and still replaces the changes of earlier handlers.
+func TestFlush_OfStoredValuesReplacesChangesOfEarlierHandlers(t *testing.T) {
+	for name, test := range map[string]struct{ last, theirs, want string }{
+		"and the handler changes them once more": {"Created", "", "Created"},
+		"and another client changes them":        {"Pending", `{"status":{"phase":"Theirs"}}`, "Theirs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			widgets := kopf.For(&v1.Widget{}).
+				OnUpdate("a", func(_ context.Context, req *kopf.Request[widget]) error {
+					req.Object.Status.Phase = "Created"
+					return nil
+				}).
+				OnUpdate("b", func(ctx context.Context, req *kopf.Request[widget]) error {
+					req.Object.Status.Phase = "Pending"
+					if err := req.Flush(ctx); err != nil {
+						return err
+					}
+					req.Object.Status.Phase = test.last
+					return nil
+				}).
+				OnUpdate("c", func(ctx context.Context, req *kopf.Request[widget]) error {
+					wait(5 * time.Second) // another client writes
+					req.Object.Status.Log = []string{"flushed"}
+					return req.Flush(ctx)
+				}).
+				OnCreate("made", func(context.Context, *kopf.Request[widget]) error { return nil })
+			play(t, widgets, func(t *testing.T, s *scene) {
+				wait(time.Second)
+				s.patchStatus(t, `{"status":{"phase":"Pending"}}`)
+				wait(time.Second)
+				s.patch(t, `{"spec":{"size":2}}`)
+				wait(time.Second)
+				if test.theirs != "" {
+					s.patchStatus(t, test.theirs)
+				}
+				wait(10 * time.Second)
+				if got := s.now(t).Status.Phase; got != test.want {
+					t.Errorf("the phase is %q, not %q", got, test.want)
+				}
+			})
+		})
+	}
+}
