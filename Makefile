@@ -29,6 +29,8 @@ FUZZTIME ?= 10s
 SIMULATIONS ?= 5000
 SEED ?=
 ROTATION ?= 2m
+HOURS ?= 2
+SOAKFLAGS ?=
 
 ##@ To begin with
 
@@ -91,6 +93,10 @@ simulate: ## Random scenarios in virtual time; SIMULATIONS=20000 for more of the
 .PHONY: rotate
 rotate: controlplane note-race ## Admissions on three replicas whose certificates change every few seconds; ROTATION=10m for longer
 	go test $(RACE) -timeout 60m ./pkg/webhooks -run '^TestReplicas$$' -v -rotation=$(ROTATION)
+
+.PHONY: soak
+soak: controlplane ## Operators for hours on a real API server, with faults; HOURS=24 for longer, SOAKFLAGS=-seed=7 for another schedule
+	go test -timeout 0 ./test/soak -run '^TestSoak$$' -v -hours=$(HOURS) $(SOAKFLAGS)
 
 .PHONY: note-race
 note-race:

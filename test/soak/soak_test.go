@@ -1,0 +1,369 @@
+package soak
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var (
+	hours   = flag.Float64("hours", 0, "how long to soak; 0: each fault once")
+	seed    = flag.Uint64("seed", 1, "of the fault schedule")
+	logsDir = flag.String("logs", "", "folder for the logs of the operators; empty: a temporary one")
+
+	scheme = runtime.NewScheme()
+)
+
+func TestMain(m *testing.M) {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err)
+		}
+	}
+	if text := os.Getenv(operatorEnv); text != "" {
+		if err := runOperator(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// A sample is the state of the process of the steady group at some time.
+type sample struct {
+	At time.Duration
+	operatorState
+}
+
+// A soak is one run of the test.
+type soak struct {
+	*testing.T
+	duration, faultTime, calmTime time.Duration
+
+	direct  client.Client
+	cached  client.Reader
+	steady  *group
+	other   *group
+	stays   map[*group][]*v1.Widget
+	started time.Time
+
+	mu      sync.Mutex
+	samples []sample
+}
+
+func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	s := &soak{T: t, duration: time.Duration(*hours * float64(time.Hour)), faultTime: 10 * time.Second, calmTime: 10 * time.Second, stays: map[*group][]*v1.Widget{}}
+	staying, lanes, think := 40, 6, 200*time.Millisecond
+	if s.duration == 0 {
+		s.faultTime, s.calmTime, staying, lanes = 2*time.Second, 2*time.Second, 5, 3
+	}
+	s.setUp()
+	s.create(staying)
+
+	stopped, ended := make(chan struct{}), sync.WaitGroup{}
+	for _, g := range []*group{s.steady, s.other} {
+		d := &driver{group: g, direct: s.direct, cached: s.cached, think: think}
+		for lane := range lanes {
+			ended.Go(func() { d.lives(t.Context(), stopped, lane) })
+		}
+		ended.Go(func() { d.edits(t.Context(), stopped, s.stays[g]) })
+		ended.Go(func() { s.faults(g, stopped) })
+	}
+	sampled := make(chan struct{})
+	go func() { defer close(sampled); s.sample(stopped) }()
+	if s.duration > 0 {
+		pause(t, s.duration)
+	} else {
+		// The longest schedule is that of the replaced group.
+		pause(t, time.Duration(len(processFaults))*(s.faultTime+s.calmTime)+4*leaseDuration)
+	}
+	close(stopped)
+	ended.Wait()
+	<-sampled
+	s.finish()
+}
+
+// setUp starts the control plane, the proxies and the operators.
+func (s *soak) setUp() {
+	s.Helper()
+	log.SetLogger(zap.New(zap.WriteTo(s.logFile("driver.log"))))
+	cp, err := controlplane.Start(controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd()}})
+	s.ok(err)
+	s.Cleanup(func() { s.ok(cp.Stop()) })
+	s.direct, err = client.New(cp.Config, client.Options{Scheme: scheme})
+	s.ok(err)
+	followed, err := cache.New(cp.Config, cache.Options{Scheme: scheme})
+	s.ok(err)
+	s.cached = followed
+	go func() { _ = followed.Start(s.Context()) }()
+	_, err = followed.GetInformer(s.Context(), &v1.Widget{})
+	s.ok(err)
+
+	start := func(name string, processes int) *group {
+		g := &group{name: name, namespace: name, ledger: newLedger(), played: map[string]int{}}
+		s.ok(s.direct.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		g.proxy, err = newProxy(cp.Config)
+		s.ok(err)
+		kubeconfig := filepath.Join(s.TempDir(), "kubeconfig")
+		s.ok(os.WriteFile(kubeconfig, g.proxy.kubeconfig(), 0o600))
+		records := httptest.NewServer(recorder(g.ledger))
+		s.Cleanup(records.Close)
+		for n := 1; n <= processes; n++ {
+			setup := operatorSetup{Kubeconfig: kubeconfig, Namespace: name, Ledger: records.URL, Process: n, Lease: processes > 1}
+			g.processes = append(g.processes, startProcess(s.T, setup, g.ledger, s.logFile(fmt.Sprintf("%s-%d.log", name, n))))
+		}
+		return g
+	}
+	s.steady, s.other = start("steady", 1), start("replaced", 2)
+	s.started = time.Now()
+}
+
+// logFile creates a log file.
+func (s *soak) logFile(name string) *os.File {
+	s.Helper()
+	dir := cmp.Or(*logsDir, filepath.Join(os.TempDir(), "kopf-soak"))
+	s.ok(os.MkdirAll(dir, 0o750))
+	file, err := os.Create(filepath.Join(dir, name)) //nolint:gosec // the names are those above
+	s.ok(err)
+	s.Cleanup(func() { _ = file.Close() })
+	return file
+}
+
+func (s *soak) ok(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// create makes the objects that stay.
+func (s *soak) create(n int) {
+	s.Helper()
+	for _, g := range []*group{s.steady, s.other} {
+		d := &driver{group: g, direct: s.direct, cached: s.cached}
+		for i := range n {
+			obj, err := d.create(s.Context(), fmt.Sprintf("stays-%d", i))
+			s.ok(err)
+			s.stays[g] = append(s.stays[g], obj)
+		}
+	}
+}
+
+// recorder takes the records of handlers.
+func recorder(l *ledger) http.Handler {
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		if r.URL.Path == "/tick" {
+			l.tick(query.Get("object"), time.Now())
+			return
+		}
+		process, _ := strconv.Atoi(query.Get("process"))
+		l.record(due{query.Get("object"), query.Get("handler"), query.Get("input")}, process, time.Now())
+	})
+}
+
+// faults plays one fault after the other, with calm in between, in an order drawn from the seed.
+func (s *soak) faults(g *group, stopped <-chan struct{}) {
+	random := rand.New(rand.NewPCG(*seed, uint64(len(g.processes)))) //nolint:gosec // a schedule that can be repeated
+	var plays []func()
+	for _, f := range apiFaults {
+		if s.duration == 0 && len(g.processes) > 1 {
+			break // the short run plays these to the steady group only
+		}
+		plays = append(plays, func() {
+			g.proxy.set(f)
+			pause(s.T, s.faultTime)
+			g.proxy.set(noFault)
+			g.played[string(f)]++
+		})
+	}
+	if len(g.processes) > 1 {
+		for _, f := range processFaults {
+			plays = append(plays, func() {
+				f.play(g.victim(random))
+				g.played[f.name]++
+			})
+		}
+	}
+	for !isClosed(stopped) && s.Context().Err() == nil {
+		for _, i := range random.Perm(len(plays)) {
+			if isClosed(stopped) {
+				return
+			}
+			plays[i]()
+			pause(s.T, s.calmTime)
+		}
+	}
+}
+
+// sample measures the steady process every half minute and reports every five minutes.
+func (s *soak) sample(stopped <-chan struct{}) {
+	const every, reports = 30 * time.Second, 10
+	for n := 0; ; n++ {
+		if state, ok := s.steady.processes[0].state(); ok {
+			s.mu.Lock()
+			s.samples = append(s.samples, sample{time.Since(s.started), state})
+			s.mu.Unlock()
+		}
+		if n%reports == 0 {
+			s.Log(s.report())
+		}
+		select {
+		case <-stopped:
+			return
+		case <-time.After(every):
+		}
+	}
+}
+
+func (s *soak) report() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.samples[len(s.samples)-1]
+	out := fmt.Sprintf("after %s: heap %.1f MiB, stacks %.1f MiB, %d goroutines, %d daemons\n", last.At.Round(time.Second),
+		mib(last.Heap), mib(last.Stack), last.Goroutines, last.Daemons)
+	for _, g := range []*group{s.steady, s.other} {
+		total, repeats, ticked, lateness, violations := g.ledger.figures()
+		starts := 0
+		for _, p := range g.processes {
+			starts += p.starts
+		}
+		out += fmt.Sprintf("  %s: %d calls, %d repeated after interruptions, %d ticks (late by at most %s), %d process starts, changed requests: %s; %d violations\n",
+			g.name, total, repeats, ticked, lateness.Round(time.Millisecond), starts, g.proxy.figures(), len(violations))
+		for _, violation := range violations[:min(10, len(violations))] {
+			out += "    " + violation + "\n"
+		}
+	}
+	return out
+}
+
+func mib(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
+
+// finish waits for quiet and checks what has to hold then.
+func (s *soak) finish() {
+	for _, g := range []*group{s.steady, s.other} {
+		g.proxy.set(noFault)
+		s.awaitDaemons(g)
+		g.ledger.unexpected()
+	}
+	s.Log(s.report())
+	for _, g := range []*group{s.steady, s.other} {
+		total, _, _, lateness, violations := g.ledger.figures()
+		for _, violation := range violations {
+			s.Errorf("%s: %s", g.name, violation)
+		}
+		if total == 0 {
+			s.Errorf("%s: no handler was called", g.name)
+		}
+		if g == s.steady && lateness > tickInterval {
+			s.Errorf("a timer of the steady group was late by %s", lateness)
+		}
+		names := slices.Sorted(maps.Keys(g.played))
+		for _, name := range names {
+			s.Logf("%s: %s, %d times", g.name, name, g.played[name])
+		}
+		for _, p := range g.processes {
+			p.stop()
+		}
+		g.proxy.Close()
+	}
+	if s.duration >= 30*time.Minute {
+		s.checkFlat()
+	}
+}
+
+// awaitDaemons checks that each object that stays has its daemon, and that no other daemon is left.
+func (s *soak) awaitDaemons(g *group) {
+	ctx, cancel := context.WithTimeout(s.Context(), handledWithin)
+	defer cancel()
+	running := int64(0)
+	for ctx.Err() == nil {
+		running = 0
+		for _, p := range g.processes {
+			if state, ok := p.state(); ok {
+				running += state.Daemons
+			}
+		}
+		if running == int64(len(s.stays[g])) {
+			return
+		}
+		pause(s.T, 200*time.Millisecond)
+	}
+	g.ledger.violatef("%d daemons are running for %d objects", running, len(s.stays[g]))
+}
+
+// checkFlat compares the quarter after the warm-up with the last quarter.
+func (s *soak) checkFlat() {
+	rest := slices.DeleteFunc(slices.Clone(s.samples), func(x sample) bool { return x.At < min(s.duration/6, 15*time.Minute) })
+	quarter := len(rest) / 4
+	median := func(of []sample, value func(sample) float64) float64 {
+		values := make([]float64, len(of))
+		for i, x := range of {
+			values[i] = value(x)
+		}
+		slices.Sort(values)
+		return values[len(values)/2]
+	}
+	for _, figure := range []struct {
+		name  string
+		value func(sample) float64
+		slack float64
+	}{
+		{"heap in MiB", func(x sample) float64 { return mib(x.Heap) }, 1},
+		{"goroutines", func(x sample) float64 { return float64(x.Goroutines) }, 5},
+	} {
+		first, last := median(rest[:quarter], figure.value), median(rest[len(rest)-quarter:], figure.value)
+		s.Logf("%s: median %.1f in the first quarter after the warm-up, %.1f in the last", figure.name, first, last)
+		if last > first*1.05+figure.slack {
+			s.Errorf("%s grew from %.1f to %.1f", figure.name, first, last)
+		}
+	}
+}
+
+// crd is the one of Widget, with the status subresource and a schema that keeps all fields.
+func crd() *apiextensionsv1.CustomResourceDefinition {
+	free := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets." + v1.GroupVersion.Group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: v1.GroupVersion.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "Widget", ListKind: "WidgetList", Plural: "widgets", Singular: "widget"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: v1.GroupVersion.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": free, "status": free},
+				}},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+			}},
+		},
+	}
+}
