@@ -316,5 +316,12 @@ func isRejection(err error) bool {
 		return false // a right is missing, and may be granted; webhooks have other words
 	}
 	code := status.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError || isTooLarge(status.Status())
+}
+
+// isTooLarge recognizes the answers to an object that is larger than etcd takes. The API server passes on the errors of
+// etcd and of its connection to etcd with code 500, which otherwise stands for passing troubles.
+func isTooLarge(status metav1.Status) bool {
+	return strings.Contains(status.Message, "etcdserver: request is too large") ||
+		strings.Contains(status.Message, "trying to send message larger than max")
 }
