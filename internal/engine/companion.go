@@ -168,8 +168,8 @@ func (e *Engine) absorb(c *cycle, same bool) {
 	}
 	for _, one := range copies {
 		if stored, ok := c.then[digestKey].(string); ok { // it is too large to be kept
-			if stored == digestOf(e.shape.Build(one.base)) {
-				c.then = map[string]any{digestKey: digestOf(e.shape.Build(one.doc.Apply(one.base)))}
+			if base := e.shape.Build(one.base); stored == digestOf(base) {
+				c.then = map[string]any{digestKey: digestOf(e.folded(one.base, base, one.doc))}
 			}
 			continue
 		}

@@ -35,7 +35,7 @@ func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
 		if err != nil || written == nil {
 			return err
 		}
-		// It was handled with the rest: should it be watched, it is no update.
+		// It is handled with the rest of what the handler changes.
 		for _, essence := range []*map[string]any{&c.now, &c.then, &c.live} {
 			*essence = e.folded(c.content, *essence, doc)
 		}

@@ -31,6 +31,10 @@ type Kind struct {
 	Backgrounds registry.Registry[*Background]
 	// Fields count as essential, wherever they are.
 	Fields [][]string
+	// Watched are those of Fields whose changes are updates whoever makes them: update handlers react to them.
+	Watched [][]string
+	// OwnChanges makes updates of all changes of the operator's own handlers.
+	OwnChanges bool
 	// Conditions are the types whose transitions handlers want to know.
 	Conditions []string
 	// ConditionOptions say where the conditions are; none: at the usual place.

@@ -114,8 +114,12 @@ func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, change
 // correct makes good for a server that has altered what handlers have changed (it has dropped an
 // unknown field, say): else the difference would be an update, again and again.
 func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document) error {
+	if e.OwnChanges {
+		return nil // the difference is an update anyway
+	}
 	essential := e.shape.Build(theirs.Without("status", "conditions").Apply(nil))
-	delete(essential, essence.ConditionsKey) // those are news, see folded
+	delete(essential, essence.ConditionsKey) // conditions and watched fields are not part of the baseline yet: see folded
+	essence.CopyFields(essential, nil, e.Watched)
 	if len(essential) == 0 || c.reason == causation.Delete || len(c.concerned) == 0 {
 		return nil
 	}

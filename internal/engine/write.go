@@ -162,13 +162,14 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[st
 }
 
 // folded is an essence with what handlers have changed in the content: it was handled, too (B-13). What others
-// have put into the same lists was not.
+// have put into the same lists was not. Watched fields and conditions stay as they are: their changes are updates,
+// also those that handlers make.
 func (e *Engine) folded(content, then map[string]any, changed patching.Document) map[string]any {
-	if len(changed) == 0 || then == nil {
+	if len(changed) == 0 || then == nil || e.OwnChanges {
 		return then
 	}
 	out := e.shape.Build(changed.Without("status", "conditions").Onto(content, then).Apply(then))
-	// Transitions of conditions are news whoever makes them, wherever these are.
+	essence.CopyFields(out, then, e.Watched)
 	if statuses, ok := then[essence.ConditionsKey]; ok {
 		out[essence.ConditionsKey] = statuses
 	} else {

@@ -75,6 +75,37 @@ func put(content map[string]any, path []string, value any) {
 	content[path[len(path)-1]] = runtime.DeepCopyJSONValue(value) // ours may be taken out of it
 }
 
+// CopyFields sets fields of an essence to what they are in another one; those that the other one lacks are removed.
+// Maps below the first level are copied and not changed.
+func CopyFields(to, from map[string]any, paths [][]string) {
+	for _, path := range paths {
+		if value, ok := diff.Lookup(from, path...); ok {
+			put(to, path, value)
+		} else {
+			remove(to, from, path)
+		}
+	}
+}
+
+// remove removes a field, and the maps around it that are empty then, unless the other essence has them.
+func remove(content, other map[string]any, path []string) {
+	key := path[0]
+	inner, isMap := content[key].(map[string]any)
+	if len(path) == 1 {
+		delete(content, key)
+		return
+	}
+	if !isMap {
+		return
+	}
+	inner = maps.Clone(inner)
+	there, kept := other[key].(map[string]any)
+	remove(inner, there, path[1:])
+	if content[key] = inner; len(inner) == 0 && !kept {
+		delete(content, key)
+	}
+}
+
 func (s Shape) clean(essence map[string]any) {
 	for _, c := range s.Cleaners {
 		c.Clear(essence)

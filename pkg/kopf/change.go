@@ -11,7 +11,8 @@ import (
 // OnChange adds a handler for a change of what a function gets from the objects: [Resource.OnField], typed.
 // It is called when the value is another one than in the object as it was last handled, whatever has
 // happened to the object; when that is new, the old value is the zero value. Values are compared in their
-// JSON form. Only what is essential has an old value: the spec and the like, labels and annotations.
+// JSON form. Only what is essential has an old value: the spec and the like, labels and annotations. To watch a field of the
+// status, also give the option [Field] with its path.
 func OnChange[T client.Object, V any](r *Resource[T], id string, get func(T) V,
 	fn func(ctx context.Context, req *Request[T], old, new V) error, opts ...HandlerOption,
 ) *Resource[T] {

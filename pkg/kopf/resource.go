@@ -51,6 +51,7 @@ type resourceOptions struct {
 	controller  controller.Options
 	predicates  []predicate.Predicate
 	results     string
+	ownChanges  bool
 	conditions  []string
 	places      []conditions.Option
 	root        *conditions.Root
@@ -79,7 +80,7 @@ func (r *Resource[T]) OnCreate(id string, fn Handler[T], opts ...HandlerOption) 
 
 // OnUpdate adds a handler for objects whose essence has changed since it was last handled: the labels,
 // the annotations, the spec or any other stanza except the status. With [Field], only that field counts,
-// whatever it is. kopf: @kopf.on.update.
+// whatever it is, and for a field of the status whoever changes it. kopf: @kopf.on.update.
 func (r *Resource[T]) OnUpdate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnUpdate", id, []Reason{ReasonUpdate}, fn, opts)
 }
@@ -104,7 +105,8 @@ func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...Han
 
 // OnField adds a handler for a change of one field, wherever in the object it is, and whatever has
 // happened to the object: it comes with the object, is changed, or goes. Request.Diff and [Request.Field]
-// are about the field. The path is dotted, as for [Field]. kopf: @kopf.on.field.
+// are about the field. The path is dotted, as for [Field]. A change of a field of the status counts also if handlers, daemons or timers of
+// this operator make it. kopf: @kopf.on.field.
 //
 // The handler's progress, and its result, are kept under "<id>/<path>", as in kopf.
 func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOption) *Resource[T] {

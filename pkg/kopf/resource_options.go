@@ -66,6 +66,18 @@ func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	}
 }
 
+// WithOwnChangesAsUpdates makes an update of every change that the operator's own handlers, daemons and timers make in the
+// essence of an object by changing Request.Object, as if another client had made it: the update handlers are called
+// for it in the next cycle. A handler that changes the object each time it is called then calls itself forever.
+//
+// Default: own changes are no updates, with two exceptions: fields of the status that a handler watches ([Resource.OnField], or
+// [Field] of an update handler), and conditions that a handler watches ([Resource.OnCondition]).
+//
+// kopf: always so; it has no setting.
+func WithOwnChangesAsUpdates() ResourceOption {
+	return func(o *resourceOptions) { o.ownChanges = true }
+}
+
 const defaultResults = "status"
 
 // WithResults sets the field below which the results of handlers are kept, as a dotted path.

@@ -168,6 +168,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		_ = x.register(kind, x.forEngine(c))
 	}
 	kind.Fields, kind.Conditions = r.fields(), r.transitions()
+	kind.Watched, kind.OwnChanges = r.watched(), r.ownChanges
 	kind.ConditionOptions = r.places
 	kind.Declared, kind.Root = r.resourceOptions.conditions, r.summary()
 	if err := r.checkConditions(kind.New()); err != nil {
@@ -254,6 +255,20 @@ func (h *handlerOf[T]) check(obj T, scheme *runtime.Scheme) (mistakes []error) {
 func (r *Resource[T]) fields() (paths [][]string) {
 	for _, h := range r.handlers {
 		if f := h.Criteria.Field; f != nil && slices.Contains([]string{"status", "metadata"}, f.Path[0]) {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
+}
+
+// watched are the fields outside of the essence to whose changes handlers react. Other handlers only filter by their fields.
+func (r *Resource[T]) watched() (paths [][]string) {
+	for _, h := range r.handlers {
+		f := h.Criteria.Field
+		if f == nil || h.role != handling || !h.TellsChanges(string(ReasonUpdate)) {
+			continue
+		}
+		if f.Path[0] == "status" || f.Path[0] == "metadata" && len(f.Path) > 1 && f.Path[1] != "labels" && f.Path[1] != "annotations" {
 			paths = append(paths, f.Path)
 		}
 	}

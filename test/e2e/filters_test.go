@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -315,7 +316,7 @@ var _ = Describe("Handlers for fields", func() {
 		Expect(fresh(ctx, without)()).To(And(HaveField("Annotations", BeEmpty()), HaveField("Finalizers", BeEmpty())), "PIPE-12")
 	}, SpecTimeout(minute))
 
-	It("make fields of the status essential; what handlers put there does not come back (ESS-04, B-13)", func(ctx context.Context) {
+	It("make fields of the status essential, whoever changes them (ESS-04, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnField("phase", "status.phase", sides(seen, "phase")).
@@ -332,24 +333,31 @@ var _ = Describe("Handlers for fields", func() {
 			})))
 		obj := widget(ns, "one")
 		create(ctx, obj)
+		want := []string{
+			"made",
+			"phase:update <nil>→Made", "updated  " + fmt.Sprint(diff.Diff{{Op: diff.Add, Path: diff.Path{"status"}, New: map[string]any{"phase": "Made"}}}),
+			"phase:update Made→Updated", "updated Made " + changed("Made", "Updated", "status", "phase"),
+		}
+		Eventually(seen.all).Should(Equal(want))
 		handled(ctx, obj)
-		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", HaveKeyWithValue(baselineKey,
-			MatchJSON(`{"spec":{"size":1,"color":"red"},"status":{"phase":"Made"}}`))), "the field, and nothing else of the status")
-		want := []string{"made"}
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey,
+			MatchJSON(`{"spec":{"size":1,"color":"red"},"status":{"phase":"Updated"}}`))), "the field, and nothing else of the status")
+		Consistently(seen.all, awhile).Should(Equal(want), "the same value again is no change")
 
 		editStatus(ctx, obj, func(w W) { w.Status.Log = append(w.Status.Log, "more") })
 		Consistently(seen.all, awhile).Should(Equal(want), "another field of the status")
 
 		editStatus(ctx, obj, func(w W) { w.Status.Phase = "Broken" })
-		want = append(want, "phase:update Made→Broken", "updated Made "+changed("Made", "Broken", "status", "phase"))
+		want = append(want,
+			"phase:update Updated→Broken", "updated Updated "+changed("Updated", "Broken", "status", "phase"),
+			"phase:update Broken→Updated", "updated Broken "+changed("Broken", "Updated", "status", "phase"))
 		Eventually(seen.all).Should(Equal(want))
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey, ContainSubstring(`"phase":"Updated"`))))
 		handled(ctx, obj)
 		Consistently(seen.all, awhile).Should(Equal(want))
 	}, SpecTimeout(minute))
 
-	It("make results essential, if they are for where those go, and those do not come back (ESS-04, B-13, RES-01)", func(ctx context.Context) {
+	It("make results essential, if they are for where those go (ESS-04, B-13, RES-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
 			OnUpdate("watch", func(_ context.Context, req *kopf.Request[U]) error {
@@ -369,13 +377,44 @@ var _ = Describe("Handlers for fields", func() {
 			})))
 		obj := untyped(gadgetGVK, ns, "one")
 		create(ctx, obj)
+		Eventually(seen.all).Should(Equal([]string{"made 1", "watch <nil>→y"}))
 		handled(ctx, obj)
 		edit(ctx, obj, func(u U) { Expect(unstructured.SetNestedField(u.Object, int64(2), "spec", "size")).To(Succeed()) })
-		Eventually(seen.all).Should(Equal([]string{"made 1", "made 2"}))
+		Eventually(seen.all).Should(Equal([]string{"made 1", "watch <nil>→y", "made 2"}))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"made 1", "made 2"}))
+		Consistently(seen.all, awhile).Should(Equal([]string{"made 1", "watch <nil>→y", "made 2"}))
 		edit(ctx, obj, func(u U) { Expect(unstructured.SetNestedField(u.Object, "z", "status", "made")).To(Succeed()) })
-		Eventually(seen.all).Should(Equal([]string{"made 1", "made 2", "watch y→z"}))
+		Eventually(seen.all).Should(Equal([]string{"made 1", "watch <nil>→y", "made 2", "watch y→z"}))
+	}, SpecTimeout(minute))
+
+	It("of the status form chains of handlers, also across a restart (ESS-04, B-13)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		declare := func(ready bool) []kopf.Option {
+			return options(kopf.For(&v1.Widget{}).
+				OnCreate("create", func(ctx context.Context, req *kopf.Request[W]) error {
+					req.Object.Status.Phase = "A"
+					return req.Flush(ctx)
+				}).
+				OnField("next", "status.phase", func(_ context.Context, req *kopf.Request[W]) error {
+					old, now := req.Field()
+					if !ready {
+						return kopf.Temporary(errOutOfOrder, 10*time.Millisecond)
+					}
+					seen.notef("%v→%v", old, now)
+					req.Object.Status.Phase = map[any]string{"A": "B", "B": "C", "C": "C"}[now]
+					return nil
+				}))
+		}
+		before := start(ns, declare(false))
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		Eventually(recordOf(ctx, obj, "next/status.phase")).Should(HaveField("Retries", BeNumerically(">", 0)))
+		before.stop()
+		start(ns, declare(true))
+		Eventually(fresh(ctx, obj)).Should(HaveField("Status.Phase", "C"))
+		Eventually(seen.all).Should(Equal([]string{"<nil>→A", "A→B", "B→C"}))
+		handled(ctx, obj)
+		Consistently(seen.all, awhile).Should(Equal([]string{"<nil>→A", "A→B", "B→C"}))
 	}, SpecTimeout(minute))
 
 	It("of spies count as well, those of indexes do not (ESS-04)", func(ctx context.Context) {

@@ -25,12 +25,12 @@ type scene struct {
 }
 
 // play runs an operator in virtual time on a widget that is made before it is started.
-func play(t *testing.T, widgets *kopf.Resource[widget], act func(t *testing.T, s *scene), more ...kopf.Option) {
+func play(t *testing.T, widgets kopf.Option, act func(t *testing.T, s *scene), more ...kopf.Option) {
 	t.Helper()
 	playOn(t, func(*rest.Config) {}, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, act, more...)
 }
 
-func playOn(t *testing.T, alter func(*rest.Config), obj widget, widgets *kopf.Resource[widget], act func(t *testing.T, s *scene), more ...kopf.Option) {
+func playOn(t *testing.T, alter func(*rest.Config), obj widget, widgets kopf.Option, act func(t *testing.T, s *scene), more ...kopf.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)

@@ -348,3 +348,34 @@ func TestTheWaitOfTheFirstOneDue(t *testing.T) {
 	w.visits[visited{key: types.NamespacedName{Name: "never"}}] = visit{}
 	NewWithT(t).Expect(w.requeue()).To(Equal(time.Hour))
 }
+
+// Handlers that set a field of the status, and react to it, come to the same end through every trouble.
+func TestCheck_ChainOfStatusFields(t *testing.T) {
+	for name, flush := range map[string]bool{"written at the end": false, "flushed": true} {
+		t.Run(name, func(t *testing.T) {
+			set := func(ctx context.Context, req *podRequest, to string) error {
+				if req.Object.Status.Message = to; flush {
+					return req.Flush(ctx)
+				}
+				return nil
+			}
+			chain := func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+				r.OnCreate("create", func(ctx context.Context, req *podRequest) error { return set(ctx, req, "A") }).
+					OnField("next", "status.message", func(ctx context.Context, req *podRequest) error {
+						_, now := req.Field()
+						return set(ctx, req, map[any]string{"A": "B", "B": "C", "C": "C"}[now])
+					})
+			}
+			Check(t, func() Trial {
+				trial := trialOf(chain)()
+				trial.Story = append([]func(testing.TB, *Cluster){func(t testing.TB, c *Cluster) {
+					pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders"}}
+					if c.Get(t, pod); pod.Status.Message != "C" {
+						t.Errorf("the chain has ended at %q", pod.Status.Message)
+					}
+				}}, trial.Story...)
+				return trial
+			})
+		})
+	}
+}
