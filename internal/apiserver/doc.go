@@ -12,6 +12,8 @@
 // A request is read, routed, and answered under one lock. Each write counts the version up and appends an event;
 // a watch is a body that reads on in the list of events, and waits for more.
 //
+// A [Replica] is another API server on the same store, whose cache for reads may lag behind.
+//
 // # Guarantees
 //
 // What operators rely on, as test/simulation/conformance compares it with a real server: discovery; list and watch with

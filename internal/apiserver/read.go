@@ -9,6 +9,13 @@ import (
 )
 
 func (s *Server) get(q *request) (answer, error) {
+	if q.replica != nil {
+		obj, found := s.stateAt(q.asOf)[q.key()]
+		if !found {
+			return answer{}, apierrors.NewNotFound(q.gr(), q.name)
+		}
+		return ok(q.view.of(obj)), nil
+	}
 	obj, err := s.stored(q)
 	return ok(q.view.of(obj)), err
 }
@@ -34,14 +41,18 @@ func (s *Server) list(q *request) answer {
 	apiVersion, kind := q.view.list(q.Resource)
 	return ok(object{
 		"apiVersion": apiVersion, "kind": kind,
-		"metadata": object{"resourceVersion": strconv.FormatInt(s.version, 10)}, "items": items,
+		"metadata": object{"resourceVersion": strconv.FormatInt(s.readVersion(q), 10)}, "items": items,
 	})
 }
 
 // selected are the objects that a request is for, by their namespaces and names.
 func (s *Server) selected(q *request) []object {
+	objects := s.objects
+	if q.replica != nil {
+		objects = s.stateAt(q.asOf)
+	}
 	var keys []key
-	for k, obj := range s.objects {
+	for k, obj := range objects {
 		if q.covers(k) && q.matches(obj) {
 			keys = append(keys, k)
 		}
@@ -49,7 +60,7 @@ func (s *Server) selected(q *request) []object {
 	slices.SortFunc(keys, func(a, b key) int { return cmp.Compare(a.namespace+"/"+a.name, b.namespace+"/"+b.name) })
 	var out []object
 	for _, k := range keys {
-		out = append(out, s.objects[k])
+		out = append(out, objects[k])
 	}
 	return out
 }

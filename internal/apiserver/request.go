@@ -29,6 +29,8 @@ type request struct {
 	dry     bool   // nothing is stored
 	manager string // of fields
 	force   bool
+	replica *Replica // answers this read from its own, older state; nil: the server answers
+	asOf    int64    // version of that state
 }
 
 // request reads what concerns requests of all kinds.

@@ -19,7 +19,7 @@ type target struct {
 func (t target) key() key { return key{t.gvr(), t.namespace, t.name} }
 
 // route finds out what is asked for.
-func (s *Server) route(r *http.Request) (answer, error) {
+func (s *Server) route(r *http.Request, replica *Replica) (answer, error) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	var gv schema.GroupVersion
 	var rest []string
@@ -38,6 +38,11 @@ func (s *Server) route(r *http.Request) (answer, error) {
 	q, err := s.request(r, t)
 	if err != nil {
 		return answer{}, err
+	}
+	if replica != nil {
+		if err := replica.prepare(q); err != nil {
+			return answer{}, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,14 +49,17 @@ func New(resources ...Resource) *Server {
 }
 
 // RoundTrip answers a request.
-func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) { return s.roundTrip(r, nil) }
+
+// roundTrip answers a request that was sent to a replica, or, if that is nil, to the server itself.
+func (s *Server) roundTrip(r *http.Request, replica *Replica) (*http.Response, error) {
 	if r.Body != nil {
 		defer r.Body.Close()
 	}
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	a, err := s.route(r)
+	a, err := s.route(r, replica)
 	if err != nil {
 		a = refusal(err)
 	}
@@ -94,6 +97,11 @@ func (s *Server) drop(k key) {
 
 func (s *Server) tell(e event) {
 	s.events = append(s.events, e)
+	s.wake()
+}
+
+// wake wakes all who wait for something new.
+func (s *Server) wake() {
 	if s.news != nil {
 		close(s.news)
 		s.news = nil

@@ -15,7 +15,7 @@ import (
 
 // watch begins a stream of events: after a version, or with all objects that there are now.
 func (s *Server) watch(q *request) (answer, error) {
-	w := &watch{server: s, request: q, next: len(s.events), closed: make(chan struct{})}
+	w := &watch{server: s, request: q, next: s.eventsUpTo(s.readVersion(q)), closed: make(chan struct{})}
 	version := q.query.Get("resourceVersion")
 	switch initial := q.query.Get("sendInitialEvents"); {
 	case initial == "true":
@@ -26,13 +26,11 @@ func (s *Server) watch(q *request) (answer, error) {
 			w.begin()
 		}
 	default:
-		after, err := strconv.ParseUint(version, 10, 64)
+		after, err := strconv.ParseInt(version, 10, 64)
 		if err != nil {
 			return answer{}, fmt.Errorf("resourceVersion: %w", err)
 		}
-		for w.next > 0 && s.events[w.next-1].version > int64(after) {
-			w.next--
-		}
+		w.next = s.eventsUpTo(after)
 	}
 	seconds, err := strconv.Atoi(q.query.Get("timeoutSeconds"))
 	if err != nil {
@@ -65,7 +63,7 @@ func (w *watch) bookmark() {
 	w.tell("BOOKMARK", object{
 		"apiVersion": w.request.GroupVersion.String(), "kind": w.request.Kind,
 		"metadata": object{
-			"resourceVersion": strconv.FormatInt(w.server.version, 10),
+			"resourceVersion": strconv.FormatInt(w.server.readVersion(w.request), 10),
 			"annotations":     object{metav1.InitialEventsAnnotationKey: "true"},
 		},
 	})
@@ -124,7 +122,11 @@ func (w *watch) context() context.Context { return w.request.Context() }
 func (w *watch) catchUp() (news <-chan struct{}) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
-	for w.pending.Len() == 0 && w.next < len(w.server.events) {
+	visible := len(w.server.events)
+	if w.request.replica != nil {
+		visible = w.server.eventsUpTo(w.request.replica.current())
+	}
+	for w.pending.Len() == 0 && w.next < visible {
 		e := w.server.events[w.next]
 		w.next++
 		w.see(e)

@@ -1,0 +1,175 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"sort"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// A Replica is another API server on the same store. Its cache for reads may lag behind the store, as it can in a cluster with
+// several API servers. It is an [http.RoundTripper], and safe for concurrent use.
+//
+// The store serves writes, and reads without a resourceVersion: they are consistent. The cache serves the rest: lists, gets
+// and watches with resourceVersion "0", and those with another version as soon as the cache has reached it. Like a real server, a replica
+// waits up to three seconds for that, and then answers "Too large resource version". A list at the beginning of a watch
+// (sendInitialEvents) without a resourceVersion waits for the present state in the same way. client-go repeats it then; after any other
+// error it falls back to a list with resourceVersion "0", which the cache answers: see [Replica.RefuseWatchLists].
+type Replica struct {
+	server *Server
+
+	// guarded by the mutex of the server
+	lags              bool
+	version           int64 // of the cache, while it lags
+	refusesWatchLists bool
+}
+
+// Replica returns a new replica that does not lag.
+func (s *Server) Replica() *Replica { return &Replica{server: s} }
+
+// RoundTrip answers a request.
+func (r *Replica) RoundTrip(req *http.Request) (*http.Response, error) {
+	return r.server.roundTrip(req, r)
+}
+
+// Lag holds the cache at the state as of a version, until the next call of Lag or CatchUp. A version that the store has not reached
+// yet means that the cache follows the store up to there.
+func (r *Replica) Lag(version int64) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	r.lags, r.version = true, version
+	r.server.wake()
+}
+
+// CatchUp has the cache follow the store again. Watches receive the events that they have missed.
+func (r *Replica) CatchUp() {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	r.lags = false
+	r.server.wake()
+}
+
+// RefuseWatchLists has the replica refuse watches with sendInitialEvents at once, like a server without that feature. Clients list then.
+func (r *Replica) RefuseWatchLists() {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	r.refusesWatchLists = true
+}
+
+// current is the version of the cache. The caller holds the lock of the server.
+func (r *Replica) current() int64 {
+	if r.lags {
+		return min(r.version, r.server.version)
+	}
+	return r.server.version
+}
+
+// freshWithin is how long a server waits for its cache.
+const freshWithin = 3 * time.Second
+
+// prepare decides which state answers a read, and waits until the cache has reached it.
+func (r *Replica) prepare(q *request) error {
+	if q.Method != http.MethodGet {
+		return nil
+	}
+	initial := q.query.Get("sendInitialEvents") == "true"
+	version, err := parseVersion(q.query.Get("resourceVersion"))
+	if err != nil {
+		return err
+	}
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	switch unset := q.query.Get("resourceVersion") == ""; {
+	case q.watches && initial && r.refusesWatchLists:
+		return apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", field.ErrorList{field.Forbidden(
+			field.NewPath("sendInitialEvents"), "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")})
+	case unset && !initial:
+		return nil // consistent: the store answers
+	case unset:
+		version = r.server.version
+	case q.query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact):
+		q.replica, q.asOf = r, version
+		return nil
+	}
+	if !q.watches || initial {
+		if err := r.await(q, version); err != nil {
+			return err
+		}
+	}
+	q.replica, q.asOf = r, r.current()
+	return nil
+}
+
+// await waits until the cache has reached a version. It releases the lock of the server meanwhile.
+func (r *Replica) await(q *request, version int64) error {
+	expired := time.NewTimer(freshWithin)
+	defer expired.Stop()
+	for r.current() < version {
+		news := r.server.later()
+		r.server.mu.Unlock()
+		var err error
+		select {
+		case <-news:
+		case <-q.Context().Done():
+			err = q.Context().Err()
+		case <-expired.C:
+			err = tooLarge(version)
+		}
+		r.server.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parseVersion(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	version, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || version < 0 {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version %q", text))
+	}
+	return version, nil
+}
+
+// tooLarge is the answer when the cache has not reached a version in time.
+func tooLarge(version int64) error {
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d", version), 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{
+		{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"},
+	}
+	return err
+}
+
+// readVersion is the version of the state that answers a read.
+func (s *Server) readVersion(q *request) int64 {
+	if q.replica != nil {
+		return q.asOf
+	}
+	return s.version
+}
+
+// eventsUpTo counts the events up to a version.
+func (s *Server) eventsUpTo(version int64) int {
+	return sort.Search(len(s.events), func(i int) bool { return s.events[i].version > version })
+}
+
+// stateAt computes the objects as of a version.
+func (s *Server) stateAt(version int64) map[key]object {
+	out := map[key]object{}
+	for _, e := range s.events[:s.eventsUpTo(version)] {
+		if e.kind == "DELETED" {
+			delete(out, e.key)
+		} else {
+			out[e.key] = e.object
+		}
+	}
+	return out
+}

@@ -1,0 +1,186 @@
+package apiserver_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+)
+
+// A lagging is a server with a config map in two states, a client of it, and a client of a replica that knows only the first state.
+type lagging struct {
+	server  *apiserver.Server
+	replica *apiserver.Replica
+	users   client.WithWatch
+	reader  client.WithWatch
+	old     int64 // version of the first state
+	now     int64
+}
+
+func newLagging(t *testing.T) *lagging {
+	t.Helper()
+	l := &lagging{server: apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...)}
+	l.replica = l.server.Replica()
+	l.users = newClient(t, l.server)
+	var err error
+	l.reader, err = client.NewWithWatch(replicaConfig(l.replica), client.Options{Scheme: clientgoscheme.Scheme})
+	must(t, err)
+	obj := configMap("one")
+	obj.Data = map[string]string{"state": "old"}
+	must(t, l.users.Create(t.Context(), obj))
+	l.old = l.server.Versions()
+	obj.Data["state"] = "new"
+	must(t, l.users.Update(t.Context(), obj))
+	l.now = l.server.Versions()
+	l.replica.Lag(l.old)
+	return l
+}
+
+func replicaConfig(r *apiserver.Replica) *rest.Config {
+	return &rest.Config{Host: "http://in-memory", Transport: r, QPS: -1}
+}
+
+// list returns the state of the config map in a list, and the version of the list.
+func (l *lagging) list(t *testing.T, options metav1.ListOptions) (state, version string, err error) {
+	t.Helper()
+	list := &corev1.ConfigMapList{}
+	if err := l.reader.List(t.Context(), list, &client.ListOptions{Raw: &options}); err != nil {
+		return "", "", err
+	}
+	if len(list.Items) != 1 {
+		t.Fatalf("the list has %d items", len(list.Items))
+	}
+	return list.Items[0].Data["state"], list.ResourceVersion, nil
+}
+
+func TestReplica_ReadsAsOfAnOlderVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLagging(t)
+		old, now := strconv.FormatInt(l.old, 10), strconv.FormatInt(l.now, 10)
+		for name, test := range map[string]struct {
+			options        metav1.ListOptions
+			state, version string
+		}{
+			"any version":       {metav1.ListOptions{ResourceVersion: "0"}, "old", old},
+			"consistent":        {metav1.ListOptions{}, "new", now},
+			"not older, cached": {metav1.ListOptions{ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, "old", old},
+			"exact, old":        {metav1.ListOptions{ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "old", old},
+			"exact, new":        {metav1.ListOptions{ResourceVersion: now, ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "new", now},
+		} {
+			state, version, err := l.list(t, test.options)
+			if err != nil || state != test.state || version != test.version {
+				t.Errorf("%s: the list has the state %q in version %s: %v", name, state, version, err)
+			}
+		}
+
+		began := time.Now()
+		_, _, err := l.list(t, metav1.ListOptions{ResourceVersion: now})
+		if !apierrors.IsTimeout(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+			t.Errorf("a version that the cache has not reached: %v", err)
+		}
+		if waited := time.Since(began); waited < 3*time.Second {
+			t.Errorf("the replica has waited %s for it", waited)
+		}
+
+		obj := configMap("one")
+		must(t, l.reader.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+		if obj.Data["state"] != "new" {
+			t.Errorf("a consistent get: %v", obj.Data)
+		}
+		must(t, l.reader.Get(t.Context(), client.ObjectKeyFromObject(obj), obj, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}))
+		if obj.Data["state"] != "old" {
+			t.Errorf("a get of any version: %v", obj.Data)
+		}
+		if err := l.reader.Update(t.Context(), obj); !apierrors.IsConflict(err) {
+			t.Errorf("an update of the old state: %v", err)
+		}
+
+		l.replica.CatchUp()
+		if state, version, err := l.list(t, metav1.ListOptions{ResourceVersion: "0"}); err != nil || state != "new" || version != now {
+			t.Errorf("after catching up, the list has the state %q in version %s: %v", state, version, err)
+		}
+	})
+}
+
+// After a refused watch-list, a new informer falls back to a list with resourceVersion "0", which has the old state; its watch brings the
+// new one when the replica has caught up. A watch-list that is not refused waits for the present state.
+func TestReplica_InformersBeginWithTheOldState(t *testing.T) {
+	for name, test := range map[string]struct {
+		refuses bool
+		want    []string
+	}{
+		"the watch-list is refused": {true, []string{"old", "new"}},
+		"the watch-list waits":      {false, []string{"new"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLagging(t)
+				if test.refuses {
+					l.replica.RefuseWatchLists()
+				}
+				time.AfterFunc(10*time.Second, l.replica.CatchUp)
+				informers, err := ctrlcache.New(replicaConfig(l.replica), ctrlcache.Options{Scheme: clientgoscheme.Scheme})
+				must(t, err)
+				var seen []string
+				informer, err := informers.GetInformer(t.Context(), &corev1.ConfigMap{}, ctrlcache.BlockUntilSynced(false))
+				must(t, err)
+				note := func(obj any) { seen = append(seen, obj.(*corev1.ConfigMap).Data["state"]) }
+				_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, obj any) { note(obj) }})
+				must(t, err)
+				go func() { _ = informers.Start(t.Context()) }()
+				<-time.After(time.Minute)
+				synctest.Wait()
+				if !slices.Equal(seen, test.want) {
+					t.Errorf("the informer has seen %v, not %v", seen, test.want)
+				}
+			})
+		})
+	}
+}
+
+// A replica that follows the store up to some version delivers events up to there.
+func TestReplica_FollowsUpToAVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLagging(t)
+		stream, err := l.reader.Watch(t.Context(), &corev1.ConfigMapList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+		must(t, err)
+		defer stream.Stop()
+		var seen []string
+		go func() {
+			for e := range stream.ResultChan() {
+				if obj, ok := e.Object.(*corev1.ConfigMap); ok { // at the end there is a Status
+					seen = append(seen, string(e.Type)+" "+obj.Data["state"])
+				}
+			}
+		}()
+		obj := configMap("one")
+		obj.Data = map[string]string{"state": "newest"}
+		must(t, l.users.Update(t.Context(), obj))
+		synctest.Wait()
+		if len(seen) != 1 || seen[0] != "ADDED old" {
+			t.Errorf("before: %v", seen)
+		}
+		l.replica.Lag(l.now)
+		synctest.Wait()
+		if len(seen) != 2 || seen[1] != "MODIFIED new" {
+			t.Errorf("up to the new state: %v", seen)
+		}
+		l.replica.CatchUp()
+		synctest.Wait()
+		if len(seen) != 3 || seen[2] != "MODIFIED newest" {
+			t.Errorf("up to the newest state: %v", seen)
+		}
+	})
+}
