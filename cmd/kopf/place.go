@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -32,8 +32,8 @@ func (p *place) check() error {
 	if !strings.Contains(p.finalizer, "/") {
 		return fmt.Errorf("--finalizer is %q: give the whole name, such as %q", p.finalizer, defaultFinalizer)
 	}
-	if problems := validation.IsDNS1123Subdomain(p.prefix); len(problems) > 0 {
-		return fmt.Errorf("--prefix is %q: give what is before the slash, such as %q", p.prefix, progress.DefaultPrefix)
+	if err := validation.Subdomain(p.prefix); err != nil {
+		return fmt.Errorf("--prefix is %q: %w; give what is before the slash, such as %q", p.prefix, err, progress.DefaultPrefix)
 	}
 	return nil
 }

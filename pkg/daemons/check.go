@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -32,6 +33,11 @@ func (c *checker) mistakef(format string, args ...any) { *c = append(*c, fmt.Err
 func (c *checker) notNegative(name string, d *time.Duration) {
 	if d != nil && *d < 0 {
 		c.mistakef("%s is negative (%s): use a duration of zero or more", name, *d)
+	}
+	if d != nil {
+		if err := validation.Duration(*d); err != nil {
+			c.mistakef("%s is %w", name, err)
+		}
 	}
 }
 
@@ -69,6 +75,9 @@ func (c *checker) timer(task Task) {
 	t := task.Timer
 	if t.Interval < 0 {
 		c.mistakef("Timer.Interval is negative (%s): use a duration of more than zero", t.Interval)
+	}
+	if err := validation.Duration(t.Interval); err != nil {
+		c.mistakef("Timer.Interval is %w", err)
 	}
 	c.notNegative("Timer.Idle", &t.Idle)
 	if t.Interval == 0 && t.Idle == 0 && t.Schedule == nil {

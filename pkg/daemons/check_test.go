@@ -26,7 +26,10 @@ func TestCheck(t *testing.T) {
 		want []string // parts of the error; none: it is fine
 	}{
 		{"a daemon", daemons.Task{}, nil},
-		{"a daemon with everything", daemons.Task{InitialDelay: 1, Restart: daemons.RestartAlways, CancellationBackoff: zero, CancellationTimeout: zero}, nil},
+		{"a daemon with everything", daemons.Task{InitialDelay: second, Restart: daemons.RestartAlways, CancellationBackoff: zero, CancellationTimeout: zero}, nil},
+		{"durations without a unit", daemons.Task{InitialDelay: 5, Policy: progress.Policy{Backoff: new(time.Duration(30))}},
+			[]string{"InitialDelay is 5ns; durations need a unit: 5*time.Second", "Policy.Backoff is 30ns"}},
+		{"an interval without a unit", timer(daemons.Timer{Interval: 5}), []string{"Timer.Interval is 5ns; durations need a unit: 5*time.Second"}},
 		{"a negative initial delay", daemons.Task{InitialDelay: -1}, []string{"InitialDelay is negative (-1ns)"}},
 		{"a restart policy that is none", daemons.Task{Restart: 7}, []string{"use RestartNever, RestartOnFailure or RestartAlways"}},
 		{"negative cancellation", daemons.Task{CancellationBackoff: negative, CancellationTimeout: negative},

@@ -43,6 +43,7 @@ func (r *Resource[T]) Timer(id string, every time.Duration, fn Handler[T], opts 
 	if every < 0 {
 		h.mistakef("the interval is negative (%s): use a duration of more than zero", every)
 	}
+	h.unit("the interval", every)
 	return r.add(h, opts)
 }
 
@@ -137,6 +138,7 @@ func Idle(pause time.Duration) HandlerOption {
 		if pause <= 0 {
 			d.mistakef("Idle is %s: use a duration of more than zero", pause)
 		}
+		d.unit("Idle", pause)
 		t.Idle = pause
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,7 +74,7 @@ func TestMistakesOfConditions(t *testing.T) {
 		{"a report under an invalid name", reporting(kopf.ReportsCondition("a/b/c")), []string{`Pod: OnCreate("h"): ReportsCondition: `, `"a/b/c"`}},
 		{"a report of a kind without a status", created(kopf.ReportsCondition("Created")), []string{"Thing: ", "it is to have conditions, and cannot: "}},
 		{"a report of a daemon", kopf.For(&corev1.Pod{}).Daemon("h", doNothingTo[*corev1.Pod], kopf.ReportsCondition("Created")), []string{`Pod: Daemon("h"): ReportsCondition`, "a daemon", "leave it out"}},
-		{"a report of a timer", kopf.For(&corev1.Pod{}).Timer("h", 1, doNothingTo[*corev1.Pod], kopf.ReportsCondition("Created")), []string{`Pod: Timer("h"): ReportsCondition`, "a timer", "leave it out"}},
+		{"a report of a timer", kopf.For(&corev1.Pod{}).Timer("h", time.Second, doNothingTo[*corev1.Pod], kopf.ReportsCondition("Created")), []string{`Pod: Timer("h"): ReportsCondition`, "a timer", "leave it out"}},
 		{"a report of a spy", kopf.For(&corev1.Pod{}).OnEvent("h", doNothingTo[*corev1.Pod], kopf.ReportsCondition("Created")), []string{`Pod: OnEvent("h"): ReportsCondition`, "leave it out"}},
 		{"a report of an index", keyed(kopf.ReportsCondition("Created")), []string{`Thing: IndexBy("h"): ReportsCondition`, "leave it out"}},
 

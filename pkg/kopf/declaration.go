@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
@@ -26,6 +27,7 @@ type declaration struct {
 
 	judged       map[string][]matcher // of each key and field
 	requirements []labels.Requirement // of labels, as far as the server can be asked
+	literals     []literal            // with which the value of the field is compared
 }
 
 // A role is what a handler is called for.
@@ -70,6 +72,14 @@ func (d *declaration) mistakef(format string, args ...any) {
 func (d *declaration) duration(option string, value time.Duration) {
 	if value < 0 {
 		d.mistakef("%s is negative (%s): use a duration of zero or more", option, value)
+	}
+	d.unit(option, value)
+}
+
+// unit reports a duration without a unit.
+func (d *declaration) unit(option string, value time.Duration) {
+	if err := validation.Duration(value); err != nil {
+		d.mistakef("%s is %w", option, err)
 	}
 }
 

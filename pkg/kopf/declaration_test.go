@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -49,7 +50,14 @@ type thingSpec struct {
 	Anything runtime.RawExtension `json:"anything"`
 	Any      any                  `json:"any"`
 	Untagged string
-	Hidden   string `json:"-"`
+	Hidden   string             `json:"-"`
+	On       bool               `json:"on,omitempty"`
+	Replicas int32              `json:"replicas,omitempty"`
+	Note     string             `json:"note,omitempty"`
+	Port     intstr.IntOrString `json:"port"`
+	Bytes    []byte             `json:"bytes"`
+	Ratio    float64            `json:"ratio"`
+	Quoted   int                `json:"quoted,string"`
 }
 
 type common struct {
@@ -147,8 +155,8 @@ func TestMistakes(t *testing.T) {
 		{"FLT-02 an empty key", created(kopf.Label("")), []string{`Label("")`, "can never match"}},
 		{"FLT-02 no key of an annotation", created(kopf.Annotation("a/b/c")), []string{`Annotation("a/b/c")`, "can never match"}},
 		{"FLT-02 no value of a label", created(kopf.Label("a", kopf.Equal("b c"))), []string{`Label("a")`, "can never match", `"b c"`}},
-		{"FLT-02 a label that is a number", created(kopf.Label("a", kopf.Equal(1))), []string{`Label("a")`, "can never match", "texts", "1"}},
-		{"FLT-02 an annotation that is a boolean", created(kopf.Annotation("a", kopf.Equal(true))), []string{`Annotation("a")`, "can never match", "texts", "true"}},
+		{"FLT-02 a label that is a number", created(kopf.Label("a", kopf.Equal(1))), []string{`Label("a")`, "can never match", "strings", "1"}},
+		{"FLT-02 an annotation that is a boolean", created(kopf.Annotation("a", kopf.Equal(true))), []string{`Annotation("a")`, "can never match", "strings", "true"}},
 		{"FLT-02 two values at once", created(kopf.Label("a", kopf.Equal("b"), kopf.Equal("c"))), []string{"can never match", "Equal(b)", "Equal(c)", "exclude each other"}},
 		{"FLT-02 there and not there", created(kopf.Annotation("a", kopf.Present, kopf.Absent)), []string{"can never match", "Present", "Absent"}},
 		{"FLT-02 a value and not there", created(kopf.Label("a", kopf.Absent, kopf.Equal("b"))), []string{"can never match", "Absent", "Equal(b)"}},

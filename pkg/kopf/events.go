@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/posting"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // EventLevel says which Kubernetes Events the operator posts by itself; see [Request.Eventf] for those of handlers.
@@ -65,15 +63,15 @@ func AsKopf(names EventNames) EventOption {
 	names.Instance = cmp.Or(names.Instance, "dev")
 	names.Prefix = cmp.Or(names.Prefix, "kopf-event-")
 	return func(o *Operator) {
-		refuse := func(field, value string, why []string) {
-			if len(why) > 0 {
-				o.mistake(fmt.Errorf("AsKopf: the %s %q is refused by the API: %s", field, value, strings.Join(why, "; ")))
+		refuse := func(field, value string, why error) {
+			if why != nil {
+				o.mistake(fmt.Errorf("AsKopf: the %s %q is refused by the API: %w", field, value, why))
 			}
 		}
-		refuse("Component", names.Component, validation.IsQualifiedName(names.Component))
-		refuse("Prefix", names.Prefix, apivalidation.NameIsDNSSubdomain(names.Prefix, true))
+		refuse("Component", names.Component, validation.QualifiedName(names.Component))
+		refuse("Prefix", names.Prefix, validation.Subdomain(names.Prefix+"1")) // a name is the prefix with a suffix
 		if len(names.Instance) > maxInstance {
-			refuse("Instance", names.Instance, []string{fmt.Sprintf("it must have at most %d bytes", maxInstance)})
+			refuse("Instance", names.Instance, fmt.Errorf("it must have at most %d bytes", maxInstance))
 		}
 		o.eventNames = &posting.Names{Component: names.Component, Instance: names.Instance, Prefix: names.Prefix}
 	}

@@ -63,7 +63,7 @@ func ExampleOperator_Validate() {
 	fmt.Println(kopf.New(mgr, configMaps, kopf.WithFinalizer("mine")).Validate())
 	// Output:
 	// the operator cannot start:
-	// WithFinalizer("mine"): it needs the form "domain/name", such as "example.com/finalizer"
+	// WithFinalizer("mine"): the name has no domain: use the form "domain/name", such as "example.com/finalizer"
 	// ConfigMap: OnCreate("copy"): the handler is nil: give it a function
 	// ConfigMap: OnCreate("copy"): Retries is negative (-1): leave the option out for no limit
 	// ConfigMap: OnUpdate("copy"): Optional is for delete handlers: this one is never called for a deletion

@@ -1,62 +1,252 @@
 package kopf
 
 import (
+	"encoding"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-var marshaler = reflect.TypeFor[json.Marshaler]()
-
-// unknownField returns the first part of the path that the JSON form of a Go type cannot have; empty if it
-// can have all of it.
-func unknownField(t reflect.Type, path []string) string {
-	if t == reflect.TypeFor[*unstructured.Unstructured]() {
-		return ""
-	}
-	for i, key := range path {
-		var open bool
-		if t, open = fieldType(t, key); open {
-			return ""
-		}
-		if t == nil {
-			return strings.Join(path[:i+1], ".")
-		}
-	}
-	return ""
+// A fieldType is what is known of a field: by the Go type of its kind, or by the schema.
+type fieldType interface {
+	// child returns the type of a field below this one, or of a key of a map; nil if there is none.
+	child(key string) fieldType
+	// children are the names of the fields below this one.
+	children() []fieldName
+	// isMap reports whether the fields below this one may have any name.
+	isMap() bool
+	// json returns which values the field has in JSON; anyType if that is not known. Such a field may have any fields below it.
+	json() jsonType
+	// omits reports whether a field with the value is absent in JSON.
+	omits(value any) bool
 }
 
-// fieldType is the type of a field, by its JSON name; open if the type may have any fields.
-func fieldType(t reflect.Type, key string) (field reflect.Type, open bool) {
+// A fieldName is the name of a field in JSON, and in Go if it has one.
+type fieldName struct{ json, goName string }
+
+// A jsonType is a sort of values in JSON.
+type jsonType string
+
+const (
+	anyType     jsonType = ""
+	stringType  jsonType = "a string"
+	integerType jsonType = "an integer"
+	numberType  jsonType = "a number"
+	booleanType jsonType = "a boolean"
+	listType    jsonType = "a list"
+	objectType  jsonType = "an object"
+)
+
+// lookUpField follows a path. It returns the type of the field, or the first part of the path that does not exist and the path that was
+// probably meant, if there is one. Below a field of any type everything exists.
+func lookUpField(root fieldType, path []string) (field fieldType, unknown, probable string) {
+	field = root
+	for i, key := range path {
+		if field.json() == anyType {
+			return field, "", ""
+		}
+		next := field.child(key)
+		if next == nil {
+			return nil, joined(path[:i+1]), probablePath(root, path)
+		}
+		field = next
+	}
+	return field, "", ""
+}
+
+// probablePath corrects the keys of a path one after the other; what comes behind a key that it cannot correct is left out. It is empty if
+// nothing of the path that is wrong can be corrected.
+func probablePath(root fieldType, path []string) string {
+	field, parent := root, root
+	var corrected []string
+	changed := false
+	for i, key := range path {
+		if field.json() == anyType {
+			return joined(append(corrected, path[i:]...))
+		}
+		next := field.child(key)
+		switch {
+		case next == nil && parent.isMap() && i > 0 && field.json() == stringType:
+			// The dots within the key of a map are not escaped.
+			corrected[i-1] = strings.Join(path[i-1:], ".")
+			return joined(corrected)
+		case next == nil:
+			if key = closestField(key, field.children()); key == "" {
+				if changed {
+					return joined(corrected)
+				}
+				return ""
+			}
+			changed = true
+			next = field.child(key)
+		}
+		corrected = append(corrected, key)
+		parent, field = field, next
+	}
+	return joined(corrected)
+}
+
+// closestField finds a field by its name in Go, or by one that is nearly right.
+func closestField(key string, names []fieldName) string {
+	var inJSON []string
+	for _, name := range names {
+		if strings.EqualFold(name.goName, key) {
+			return name.json
+		}
+		inJSON = append(inJSON, name.json)
+	}
+	closest, _ := validation.Closest(key, inJSON)
+	return closest
+}
+
+// joined writes a path as [Field] reads it.
+func joined(path []string) string {
+	keys := slices.Clone(path)
+	for i, key := range keys {
+		keys[i] = strings.ReplaceAll(key, ".", `\.`)
+	}
+	return strings.Join(keys, ".")
+}
+
+// A goField is a field of a Go type.
+type goField struct {
+	t    reflect.Type
+	tags []string // the options of its JSON tag
+}
+
+// goType is the type of the objects of a kind; nil if their fields are not known.
+func goType(t reflect.Type) fieldType {
+	if t == reflect.TypeFor[*unstructured.Unstructured]() {
+		return nil
+	}
+	return goField{t: t}
+}
+
+var (
+	marshaler     = reflect.TypeFor[json.Marshaler]()
+	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+func (f goField) elem() reflect.Type {
+	t := f.t
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch {
-	case t.Kind() == reflect.Interface, t.Implements(marshaler), reflect.PointerTo(t).Implements(marshaler):
-		return nil, true
-	case t.Kind() == reflect.Map:
-		return t.Elem(), false
-	case t.Kind() != reflect.Struct:
-		return nil, false
+	return t
+}
+
+func (f goField) json() jsonType {
+	t := f.elem()
+	for _, custom := range []reflect.Type{marshaler, textMarshaler} {
+		if t.Implements(custom) || reflect.PointerTo(t).Implements(custom) {
+			return anyType
+		}
 	}
-	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" && !f.Anonymous {
-			name = f.Name
+	if slices.Contains(f.tags, "string") {
+		return anyType
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return stringType
+	case reflect.Bool:
+		return booleanType
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return integerType
+	case reflect.Float32, reflect.Float64:
+		return numberType
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return stringType
 		}
-		if name == key && f.IsExported() {
-			return f.Type, false
+		return listType
+	case reflect.Array:
+		return listType
+	case reflect.Struct, reflect.Map:
+		return objectType
+	default:
+		return anyType
+	}
+}
+
+func (f goField) isMap() bool { return f.elem().Kind() == reflect.Map }
+
+func (f goField) child(key string) fieldType {
+	if f.isMap() {
+		return goField{t: f.elem().Elem()}
+	}
+	for name, field := range f.fields() {
+		if name.json == key {
+			return field
 		}
-		if f.Anonymous && name == "" {
-			if inner, open := fieldType(f.Type, key); inner != nil || open {
-				return inner, open
+	}
+	return nil
+}
+
+func (f goField) children() (names []fieldName) {
+	for name := range f.fields() {
+		names = append(names, name)
+	}
+	return names
+}
+
+// fields iterates over the fields of a struct in JSON, those of embedded structs included.
+func (f goField) fields() func(yield func(fieldName, fieldType) bool) {
+	return func(yield func(fieldName, fieldType) bool) {
+		t := f.elem()
+		if t.Kind() != reflect.Struct {
+			return
+		}
+		for field := range t.Fields() {
+			name, rest, _ := strings.Cut(field.Tag.Get("json"), ",")
+			tags := strings.Split(rest, ",")
+			if field.Anonymous && name == "" {
+				for name, inner := range (goField{t: field.Type}).fields() {
+					if !yield(name, inner) {
+						return
+					}
+				}
+				continue
+			}
+			if !field.IsExported() || name == "-" && rest == "" {
+				continue
+			}
+			if name == "" {
+				name = field.Name
+			}
+			if !yield(fieldName{json: name, goName: field.Name}, goField{t: field.Type, tags: tags}) {
+				return
 			}
 		}
 	}
-	return nil, false
+}
+
+func (f goField) omits(value any) bool {
+	if f.t.Kind() == reflect.Pointer || !slices.Contains(f.tags, "omitempty") {
+		return false
+	}
+	switch value := value.(type) {
+	case bool:
+		return !value
+	case string:
+		return value == ""
+	case int64:
+		return value == 0
+	case float64:
+		return value == 0
+	case []any:
+		return len(value) == 0
+	case map[string]any:
+		return len(value) == 0 && f.isMap()
+	default:
+		return false
+	}
 }
 
 func groupOf(apiVersion string) string {

@@ -5,10 +5,10 @@ import (
 	"reflect"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // Label calls the handler only for objects with the label; with matchers, only if all of them pass.
@@ -34,28 +34,35 @@ func Annotation(key string, m ...Matcher) HandlerOption {
 
 func (d *declaration) key(option, key string, m []Matcher) match.Key {
 	where := fmt.Sprintf("%s(%q)", option, key)
-	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-		d.mistakef("%s can never match: no object has such a key: %s", where, strings.Join(problems, "; "))
+	if err := validation.QualifiedName(key); err != nil {
+		d.mistakef("%s can never match: no object has such a key: %w", where, err)
 	}
 	d.judge(where, m)
 	for _, one := range matchersOf(m) {
-		text, isText := one.equal.(string)
 		switch {
-		case one.err != nil: // it was told
+		case one.err != nil: // judge has reported it
 		case one.side != now:
 			d.mistakef("%s: From and To are for fields: use Field(\"metadata...\")", where)
-		case one.hasEqual && !isText:
-			d.mistakef("%s can never match: its values are texts, and %v is none", where, one.equal)
-		case one.hasEqual && option == "Label":
-			if problems := validation.IsValidLabelValue(text); len(problems) > 0 {
-				d.mistakef("%s can never match: no label has the value %q: %s", where, text, strings.Join(problems, "; "))
-			}
+		default:
+			d.checkTexts(where, option == "Label", one.literals)
 		}
 	}
 	if len(m) == 0 {
 		m = []Matcher{Present}
 	}
 	return match.Key{Name: key, Tests: testsOf(m, now)}
+}
+
+// checkTexts reports values that no label or annotation has.
+func (d *declaration) checkTexts(where string, ofLabel bool, literals []literal) {
+	for _, l := range literals {
+		value, isText := l.value.(string)
+		if !isText {
+			d.mistakef("%s: %s can never match: the values of labels and annotations are strings: use %s", where, l, stringType.like(l.value))
+		} else if err := validation.LabelValue(value); ofLabel && err != nil {
+			d.mistakef("%s can never match: no label has the value %q: %w", where, value, err)
+		}
+	}
 }
 
 // Field makes the handler one for a field, given by its dotted path, such as "spec.size"; a dot within a
@@ -85,6 +92,9 @@ func Field(path string, m ...Matcher) HandlerOption {
 			return
 		}
 		d.judge(where, m)
+		for _, one := range matchersOf(m) {
+			d.literals = append(d.literals, one.literals...)
+		}
 		f := d.Criteria.Field
 		f.Tests = append(f.Tests, testsOf(m, now)...)
 		f.From = append(f.From, testsOf(m, before)...)

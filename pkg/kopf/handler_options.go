@@ -9,7 +9,7 @@ import (
 type HandlerOption func(*declaration)
 
 // Retries is the greatest number of attempts; then the handler has failed. For timers and OnReconcile handlers they are counted from
-// one success to the next. Default: no limit.
+// one success to the next. With 0 the handler fails without being called, as in kopf. Default: no limit.
 //
 // kopf: retries=.
 func Retries(n int) HandlerOption {
@@ -23,18 +23,22 @@ func Retries(n int) HandlerOption {
 }
 
 // Timeout is for how long after its selection a handler is tried; then it has failed. It does not
-// interrupt an attempt: see [AttemptTimeout]. For timers and OnReconcile handlers it begins anew after each success. Default: no limit.
+// interrupt an attempt: see [AttemptTimeout]. For timers and OnReconcile handlers it begins anew after each success. It must be
+// positive. Default: no limit.
 //
 // kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Timeout", handling, leveling, daemon, timer, sub, indexed, acting)
 		d.duration("Timeout", timeout)
+		if timeout == 0 {
+			d.mistakef("Timeout must be positive, got 0s, with which the handler fails before its first attempt: leave the option out for no limit")
+		}
 		d.Policy.Timeout = &timeout
 	}
 }
 
-// AttemptTimeout is the deadline of one attempt, on its context. Default: none.
+// AttemptTimeout is the deadline of one attempt, on its context. Default: 0, which means none.
 func AttemptTimeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("AttemptTimeout", handling, spying, leveling, daemon, timer, sub, indexed, acting)
@@ -43,7 +47,7 @@ func AttemptTimeout(timeout time.Duration) HandlerOption {
 	}
 }
 
-// Backoff is the pause after an unknown error, before the next attempt. Default: one minute; for OnReconcile handlers 100 milliseconds,
+// Backoff is the pause after an unknown error, before the next attempt; with 0 the next attempt is at once. Default: one minute; for OnReconcile handlers 100 milliseconds,
 // doubled with each attempt up to two minutes. If the error is an answer of the API server that asks for a longer pause,
 // that counts. For daemons it is also the longest pause before a [Restart].
 //
@@ -151,6 +155,7 @@ func Interval(pause time.Duration) HandlerOption {
 		if pause <= 0 {
 			d.mistakef("Interval is %s: use a duration of more than zero", pause)
 		}
+		d.unit("Interval", pause)
 		d.Handler.Interval = pause
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // DefaultStuckAfter is for how long nothing may be finished while objects wait, before the operator counts
@@ -19,6 +20,9 @@ func WithStuckAfter(pause time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if pause <= 0 {
 			o.mistake(fmt.Errorf("WithStuckAfter(%s): use a duration of more than zero", pause))
+		}
+		if err := validation.Duration(pause); err != nil {
+			o.mistake(fmt.Errorf("WithStuckAfter is %w", err))
 		}
 		o.stuckAfter = pause
 	})

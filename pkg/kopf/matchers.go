@@ -27,10 +27,14 @@ func Equal(value any) Matcher {
 	case form == nil:
 		err = fmt.Errorf("Equal(nil) is no value to be equal to: use Absent")
 	}
-	return matcher{
+	m := matcher{
 		text: fmt.Sprintf("Equal(%v)", value), hasEqual: true, equal: form, err: err,
 		test: func(is any) bool { return diff.Equal(is, form) },
 	}
+	if err == nil {
+		m.literals = []literal{{value: form}}
+	}
+	return m
 }
 
 // Match passes if the function says so. It gets the value in its JSON form, nil for an absent one, and must
@@ -95,7 +99,8 @@ type matcher struct {
 	side     side
 	presence *presence // that is all it asks for
 	hasEqual bool
-	equal    any // that is all it asks for
+	equal    any       // that is all it asks for
+	literals []literal // all values that it compares with, also within other matchers
 	err      error
 }
 
@@ -123,6 +128,10 @@ func sided(name string, want any, s side) Matcher {
 		m.err = fmt.Errorf("%s(%s): From and To cannot be nested", name, m.text)
 	}
 	m.side, m.text = s, fmt.Sprintf("%s(%s)", name, m.text)
+	m.literals = slices.Clone(m.literals)
+	for i := range m.literals {
+		m.literals[i].side = s
+	}
 	return m
 }
 
@@ -130,7 +139,12 @@ func combined(name string, all []Matcher, verdict func(passed int) bool) Matcher
 	inner := matchersOf(all)
 	var texts []string
 	out := matcher{}
+	orAbsent := slices.ContainsFunc(inner, func(m matcher) bool { return m.presence != nil && *m.presence == Absent })
 	for _, m := range inner {
+		for _, l := range m.literals {
+			l.orAbsent = l.orAbsent || orAbsent
+			out.literals = append(out.literals, l)
+		}
 		texts = append(texts, m.text)
 		if m.err != nil {
 			out.err = m.err
@@ -174,8 +188,12 @@ func parsePath(path string) ([]string, error) {
 	for i, key := range keys {
 		keys[i] = strings.ReplaceAll(key, dot, ".")
 	}
-	if slices.Contains(keys, "") {
-		return nil, fmt.Errorf(`the path has an empty key: use one such as "spec.size", with "\." for a dot within a key`)
+	if !slices.Contains(keys, "") {
+		return keys, nil
 	}
-	return keys, nil
+	hint := ""
+	if whole := slices.DeleteFunc(keys, func(key string) bool { return key == "" }); len(whole) > 0 {
+		hint = fmt.Sprintf("; did you mean %s?", joined(whole))
+	}
+	return nil, fmt.Errorf(`the path has an empty key: use one such as "spec.size", with "\." for a dot within a key%s`, hint)
 }

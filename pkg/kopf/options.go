@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -66,9 +66,11 @@ func WithBaseline(baseline progress.Baseline) Option {
 // kopf: settings.persistence.finalizer.
 func WithFinalizer(name string) Option {
 	return optionFunc(func(o *Operator) {
-		if problems := validation.IsQualifiedName(name); len(problems) > 0 || !strings.Contains(name, "/") {
-			problems = append(problems, `it needs the form "domain/name", such as "example.com/finalizer"`)
-			o.mistake(fmt.Errorf("WithFinalizer(%q): %s", name, strings.Join(problems, "; ")))
+		const form = `use the form "domain/name", such as "example.com/finalizer"`
+		if err := validation.QualifiedName(name); err != nil {
+			o.mistake(fmt.Errorf("WithFinalizer(%q): the name is not valid: %w; %s", name, err, form))
+		} else if !strings.Contains(name, "/") {
+			o.mistake(fmt.Errorf("WithFinalizer(%q): the name has no domain: %s", name, form))
 		}
 		o.settings.Finalizer = name
 	})
@@ -92,6 +94,9 @@ func WithCheckpoint(work time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if work < 0 {
 			o.mistake(fmt.Errorf("WithCheckpoint is negative (%s): use 0 to write after every handler", work))
+		}
+		if err := validation.Duration(work); err != nil {
+			o.mistake(fmt.Errorf("WithCheckpoint is %w", err))
 		}
 		o.settings.Checkpoint = work
 	})

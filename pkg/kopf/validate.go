@@ -232,9 +232,10 @@ func (h *handlerOf[T]) check(obj T, scheme *runtime.Scheme) (mistakes []error) {
 		mistakes = append(mistakes, h.checkTimer()...)
 	}
 	if h.Criteria.Field != nil && !h.isTransition() {
-		if unknown := unknownField(reflect.TypeOf(obj), h.Criteria.Field.Path); unknown != "" {
-			mistakes = append(mistakes, fmt.Errorf("Field(%q): the Go type %T has no field %s: correct the path",
-				strings.Join(h.Criteria.Field.Path, "."), obj, unknown))
+		if root := goType(reflect.TypeOf(obj)); root != nil {
+			for _, problem := range h.fieldProblems(root, fmt.Sprintf("the Go type %T", obj)) {
+				mistakes = append(mistakes, fmt.Errorf("Field(%q): %w", strings.Join(h.Criteria.Field.Path, "."), problem))
+			}
 		}
 	}
 	h.Owners = nil
@@ -248,6 +249,24 @@ func (h *handlerOf[T]) check(obj T, scheme *runtime.Scheme) (mistakes []error) {
 		h.Owners = append(h.Owners, gvk.GroupKind())
 	}
 	return mistakes
+}
+
+// fieldProblems reports a field that does not exist, and values that it never has. The source is the Go type or the schema.
+func (d *declaration) fieldProblems(root fieldType, source string) (problems []error) {
+	field, unknown, probable := lookUpField(root, d.Criteria.Field.Path)
+	if unknown != "" {
+		hint := ""
+		if probable != "" {
+			hint = fmt.Sprintf("; did you mean %s?", probable)
+		}
+		return []error{fmt.Errorf("%s has no field %s: correct the path%s", source, unknown, hint)}
+	}
+	for _, l := range d.literals {
+		if why := l.mismatch(field); why != "" {
+			problems = append(problems, fmt.Errorf("%s can never match: %s", l, why))
+		}
+	}
+	return problems
 }
 
 // fields are those that handlers want to know of, as far as they are not essential anyway. Indexes see the

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // Options say which peers there are to be, and what this operator is among them. The zero value is an operator of
@@ -67,8 +67,8 @@ func (o Options) Validate() error {
 	var problems []error
 	mistakef := func(format string, args ...any) { problems = append(problems, fmt.Errorf("peering: "+format, args...)) }
 	if o.Name != "" {
-		for _, problem := range validation.IsDNS1123Subdomain(o.Name) {
-			mistakef("Name %q cannot be the name of an object: %s", o.Name, problem)
+		if err := validation.Subdomain(o.Name); err != nil {
+			mistakef("Name %q cannot be the name of an object: %w", o.Name, err)
 		}
 	}
 	for i, namespace := range o.Namespaces {
@@ -76,8 +76,8 @@ func (o Options) Validate() error {
 			mistakef("Namespaces has an empty name: name the namespaces, or leave all out to serve the cluster")
 			continue
 		}
-		for _, problem := range validation.IsDNS1123Label(namespace) {
-			mistakef("Namespaces has %q, which cannot be a namespace: %s", namespace, problem)
+		if err := validation.DNSLabel(namespace); err != nil {
+			mistakef("Namespaces has %q, which cannot be a namespace: %w", namespace, err)
 		}
 		if slices.Contains(o.Namespaces[:i], namespace) {
 			mistakef("Namespaces has %q twice: leave one out", namespace)
@@ -86,6 +86,8 @@ func (o Options) Validate() error {
 	switch {
 	case o.Lifetime < 0:
 		mistakef("Lifetime is negative (%s): use one of at least a second, or leave it out for %s", o.Lifetime, DefaultLifetime)
+	case validation.Duration(o.Lifetime) != nil:
+		mistakef("Lifetime is %w", validation.Duration(o.Lifetime))
 	case o.Lifetime%time.Second != 0:
 		mistakef("Lifetime is %s: use whole seconds, records have no others", o.Lifetime)
 	}

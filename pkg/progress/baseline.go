@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // A Baseline keeps the last handled essence of an object on the object: what changes are told
@@ -56,8 +57,8 @@ type annotationBaseline struct {
 // Check implements [Checker].
 func (b annotationBaseline) Check() error {
 	key := b.keys.of(nil, b.name)[0]
-	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-		return fmt.Errorf("the prefix %q makes no valid annotation %q: %s", b.keys.prefix, key, strings.Join(problems, "; "))
+	if err := validation.QualifiedName(key); err != nil {
+		return fmt.Errorf("the prefix %q makes no valid annotation %q: %w", b.keys.prefix, key, err)
 	}
 	if slices.Contains([]string{markerName, touchName, pinName}, b.name) {
 		return fmt.Errorf("the baseline cannot be kept in %q, which is an annotation of the framework's own: choose another name", key)

@@ -10,8 +10,9 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/crypto/blake2b"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 const (
@@ -70,9 +71,9 @@ func (k annotationKeys) check(id string) (string, error) {
 		return "", errEmptyID
 	}
 	key := k.of(nil, id)[0]
-	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-		return "", fmt.Errorf("the id %q cannot be stored as the annotation %q: %s; "+
-			"use letters, digits, '-', '_', '.' and '/' within", id, key, strings.Join(problems, "; "))
+	if err := validation.QualifiedName(key); err != nil {
+		return "", fmt.Errorf("the id %q cannot be stored as the annotation %q: %w; "+
+			"use letters, digits, '-', '_', '.' and '/' within", id, key, err)
 	}
 	switch strings.TrimPrefix(key, k.prefix+"/") {
 	case markerName, baselineName, touchName, pinName:

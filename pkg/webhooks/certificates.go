@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // Certificates are where the server's certificate comes from, and whom the API server has to trust:
@@ -105,7 +106,7 @@ func (c SelfManaged) check(o Options) error {
 		p.addf("SelfManaged.Settle is %s: use zero or more, and less than RenewBefore (%s)", c.Settle, c.RenewBefore)
 	}
 	for _, host := range c.hosts(o) {
-		if net.ParseIP(host) == nil && len(validation.IsDNS1123Subdomain(strings.ToLower(host))) > 0 {
+		if net.ParseIP(host) == nil && validation.Subdomain(strings.ToLower(host)) != nil {
 			p.addf("no certificate can be made for the host %q: use names without wildcards, and addresses", host)
 		}
 	}

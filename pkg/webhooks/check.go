@@ -8,7 +8,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // Check tells all mistakes in the declaration, joined: what is wrong, and what to do. [Server.Validate] does
@@ -58,11 +59,11 @@ func (h *Hook) checkRule() {
 			h.mistakef("Operations names * and others: leave the others out")
 		}
 	}
-	if s.subresource != "" && s.subresource != "*" && len(validation.IsDNS1123Label(s.subresource)) > 0 {
+	if s.subresource != "" && s.subresource != "*" && validation.DNSLabel(s.subresource) != nil {
 		h.mistakef("Subresource(%q) is no subresource: use one such as \"status\", without the resource, or \"*\"", s.subresource)
 	}
-	if problems := validation.IsDNS1123Label(s.plural); s.plural != "" && len(problems) > 0 {
-		h.mistakef("Plural(%q) is no resource: use one such as \"databases\": %s", s.plural, strings.Join(problems, "; "))
+	if err := validation.DNSLabel(s.plural); s.plural != "" && err != nil {
+		h.mistakef("Plural(%q) is no resource, such as \"databases\": %w", s.plural, err)
 	}
 }
 
@@ -91,15 +92,15 @@ func (h *Hook) checkPolicies() {
 
 func (h *Hook) checkSelectors() {
 	s := h.settings
-	if _, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: s.labels}); err != nil {
+	if err := validation.Selector(&metav1.LabelSelector{MatchExpressions: s.labels}); err != nil {
 		h.mistakef("Label or NoLabel can never match: %w", err)
 	}
-	if _, err := metav1.LabelSelectorAsSelector(s.namespaces.selector); err != nil {
+	if err := validation.Selector(s.namespaces.selector); err != nil {
 		h.mistakef("NamespaceSelector: %w", err)
 	}
 	for _, name := range s.namespaces.names {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			h.mistakef("Namespaces: %q is no namespace: %s", name, strings.Join(problems, "; "))
+		if err := validation.DNSLabel(name); err != nil {
+			h.mistakef("Namespaces: %q is no namespace: %w", name, err)
 		}
 	}
 	if len(s.namespaces.names) > 0 && s.namespaces.every {
@@ -113,8 +114,8 @@ const maxConditions = 64
 func (h *Hook) checkConditions() {
 	names := map[string]bool{}
 	for _, condition := range h.settings.conditions {
-		if problems := validation.IsQualifiedName(condition.Name); len(problems) > 0 {
-			h.mistakef("MatchConditions: the name %q cannot be one: %s", condition.Name, strings.Join(problems, "; "))
+		if err := validation.QualifiedName(condition.Name); err != nil {
+			h.mistakef("MatchConditions: the name %q cannot be one: %w", condition.Name, err)
 		}
 		if names[condition.Name] {
 			h.mistakef("MatchConditions: two have the name %q: rename one", condition.Name)

@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // A named hook is one among others: its path and its name differ from theirs.
@@ -100,8 +101,8 @@ func domain(configuration string) string {
 
 // checkName tells whether the API server takes the full name.
 func checkName(name string) error {
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return fmt.Errorf("its name in the configuration would be %q, which cannot be: %s", name, strings.Join(problems, "; "))
+	if err := validation.Subdomain(name); err != nil {
+		return fmt.Errorf("its name in the configuration would be %q, which cannot be: %w", name, err)
 	}
 	return nil
 }

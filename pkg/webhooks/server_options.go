@@ -9,7 +9,8 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // DefaultDrain is how long a server in a pod, or behind a Service, goes on after it was told to end.
@@ -151,8 +152,8 @@ func (o Options) check() error {
 		c.addf("Drain is %s: use up to %s, as managers wait 30s for everything by default, and handlers end after the drain", o.Drain, maxDrain)
 	}
 	for _, name := range append([]string{o.Namespace}, o.Namespaces...) {
-		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {
-			c.addf("%q is no namespace: %s", name, strings.Join(problems, "; "))
+		if err := validation.DNSLabel(name); name != "" && err != nil {
+			c.addf("%q is no namespace: %w", name, err)
 		}
 	}
 	c.addErr(o.checkClientConfig())
@@ -175,8 +176,8 @@ func (o Options) checkName() error {
 	if o.Name == "" {
 		return errors.New("the Name is empty: name the webhook configurations, best by a domain of your own")
 	}
-	if problems := validation.IsDNS1123Subdomain(o.Name); len(problems) > 0 {
-		return fmt.Errorf("the Name %q cannot be that of webhook configurations: %s", o.Name, strings.Join(problems, "; "))
+	if err := validation.Subdomain(o.Name); err != nil {
+		return fmt.Errorf("the Name %q cannot be that of webhook configurations: %w", o.Name, err)
 	}
 	return nil
 }

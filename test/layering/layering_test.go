@@ -66,6 +66,9 @@ var levels = map[string]int{
 	"pkg/peering/v1":      1,
 	"pkg/progress":        1,
 
+	// Below the leaves: explanations of mistakes.
+	"internal/validation": 0,
+
 	// Not part of the library at all.
 	controlPlane: 0,
 

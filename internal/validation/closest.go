@@ -1,0 +1,61 @@
+package validation
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Closest returns the candidate that was probably meant by a word with a typo; false if none is close. Upper and lower case count
+// less than other differences. Among equally close candidates it returns the first.
+func Closest(word string, candidates []string) (closest string, found bool) {
+	lower := strings.ToLower(word)
+	// One typo in three letters, and up to three.
+	limit := min(3, max(1, len(word)/3))
+	for _, candidate := range candidates {
+		if candidate == word {
+			continue
+		}
+		if strings.EqualFold(candidate, word) {
+			return candidate, true
+		}
+		if d := distance(lower, strings.ToLower(candidate)); d <= limit {
+			closest, found, limit = candidate, true, d-1
+		}
+	}
+	return closest, found
+}
+
+// DidYouMean returns the question for the end of an error: empty if no candidate is close.
+func DidYouMean(word string, candidates []string) string {
+	closest, found := Closest(word, candidates)
+	if !found {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", closest)
+}
+
+// distance counts the letters to insert, remove, replace or swap with their neighbour that make b of a.
+func distance(a, b string) int {
+	one, other := []rune(a), []rune(b)
+	rows := make([][]int, len(one)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(other)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(one); i++ {
+		for j := 1; j <= len(other); j++ {
+			cost := 1
+			if one[i-1] == other[j-1] {
+				cost = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && one[i-1] == other[j-2] && one[i-2] == other[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(one)][len(other)]
+}

@@ -1,0 +1,85 @@
+package kopf
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// A literal is a value that a matcher compares with.
+type literal struct {
+	value    any // in its JSON form
+	side     side
+	orAbsent bool // a value that is absent passes, too
+}
+
+// String returns the value as it is written in Go, as far as Go and JSON agree.
+func (l literal) String() string { return text(l.value) }
+
+func text(value any) string {
+	out, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(out)
+}
+
+// mismatch explains why a field never has the value, and what to use instead; empty if the field may have it.
+func (l literal) mismatch(field fieldType) string {
+	want := field.json()
+	if want == anyType || want.has(l.value) {
+		if !l.orAbsent && l.side != before && field.omits(l.value) {
+			return fmt.Sprintf("the JSON form of the Go type omits a field with this value: use Absent instead of %s", l)
+		}
+		return ""
+	}
+	return fmt.Sprintf("the field is %s: use %s", want, want.like(l.value))
+}
+
+// has reports whether the value is one of the type.
+func (t jsonType) has(value any) bool {
+	switch value := value.(type) {
+	case string:
+		return t == stringType
+	case bool:
+		return t == booleanType
+	case int64:
+		return t == integerType || t == numberType
+	case float64:
+		return t == numberType || t == integerType && value == math.Trunc(value)
+	case []any:
+		return t == listType
+	case map[string]any:
+		return t == objectType
+	default:
+		return true
+	}
+}
+
+// like returns the value of the type that was probably meant, or a description of one.
+func (t jsonType) like(value any) string {
+	written, isText := value.(string)
+	switch t {
+	case stringType:
+		switch value.(type) {
+		case bool, int64, float64:
+			return strconv.Quote(text(value))
+		}
+	case integerType:
+		if _, err := strconv.ParseInt(written, 10, 64); isText && err == nil {
+			return written
+		}
+		return "a whole number"
+	case numberType:
+		if _, err := strconv.ParseFloat(written, 64); isText && err == nil {
+			return written
+		}
+	case booleanType:
+		if isText && (written == "true" || written == "false") {
+			return written
+		}
+		return "true or false"
+	}
+	return string(t)
+}

@@ -1,0 +1,153 @@
+package kopf_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Errors about fields name the field that was probably meant.
+func TestMistakes_NameTheProbableField(t *testing.T) {
+	for _, test := range []struct {
+		given kopf.Option
+		words []string
+	}{
+		{onField("spec.sise"), []string{`Thing: OnField("h"): Field("spec.sise")`, "no field spec.sise", "correct the path; did you mean spec.size?"}},
+		{updated(kopf.Field("Spec.Size")), []string{`Field("Spec.Size")`, "no field Spec", "did you mean spec.size?"}},
+		{updated(kopf.Field("spec.Size")), []string{"no field spec.Size", "did you mean spec.size?"}},
+		{updated(kopf.Field("sepc.sise")), []string{"no field sepc:", "did you mean spec.size?"}},
+		{updated(kopf.Field("sepc.nowhere")), []string{"no field sepc:", "did you mean spec?"}},
+		{updated(kopf.Field("spec.colour")), []string{"no field spec.colour", "did you mean spec.color?"}},
+		{updated(kopf.Field("spec.parts.wheel.nmae")), []string{"no field spec.parts.wheel.nmae", "did you mean spec.parts.wheel.name?"}},
+		{updated(kopf.Field("spec.Replcas")), []string{"no field spec.Replcas", "did you mean spec.replicas?"}},
+		{updated(kopf.Field("metadata.labels.example.com/tier")), []string{"no field metadata.labels.example.com/tier", `did you mean metadata.labels.example\.com/tier?`}},
+		{updated(kopf.Field("spec.size.")), []string{`Field("spec.size.")`, "empty key", "did you mean spec.size?"}},
+		{updated(kopf.Field(".spec.size")), []string{`Field(".spec.size")`, "empty key", "did you mean spec.size?"}},
+		{updated(kopf.Field("nothing.like.it")), []string{"no field nothing: correct the path"}},
+	} {
+		t.Run(strings.Join(test.words, " "), func(t *testing.T) { isTold(t, test.given, test.words) })
+	}
+}
+
+// A value that the Go type of the field cannot have is an error, with the value that was probably meant.
+func TestMistakes_NameValuesThatCannotMatch(t *testing.T) {
+	size := func(m ...kopf.Matcher) kopf.Option { return updated(kopf.Field("spec.size", m...)) }
+	color := func(m ...kopf.Matcher) kopf.Option { return updated(kopf.Field("spec.color", m...)) }
+	on := func(m ...kopf.Matcher) kopf.Option { return updated(kopf.Field("spec.on", m...)) }
+	for _, test := range []struct {
+		name  string
+		given kopf.Option
+		words []string
+	}{
+		{"a string for an integer", size(kopf.Equal("10")), []string{`Thing: OnUpdate("h"): Field("spec.size")`, `"10" can never match`, "is an integer", "use 10"}},
+		{"a word for an integer", size(kopf.Equal("ten")), []string{`"ten" can never match`, "is an integer", "use a whole number"}},
+		{"a fraction for an integer", size(kopf.Equal(1.5)), []string{"1.5 can never match", "is an integer", "use a whole number"}},
+		{"a boolean for an integer", size(kopf.Equal(true)), []string{"true can never match", "is an integer"}},
+		{"From", size(kopf.From("10"), kopf.To(1)), []string{`"10" can never match`, "use 10"}},
+		{"To", size(kopf.To("10")), []string{`"10" can never match`, "use 10"}},
+		{"within Not", size(kopf.Not(kopf.Equal("10"))), []string{`"10" can never match`, "use 10"}},
+		{"within Any within To", size(kopf.To(kopf.Any(kopf.Equal(1), kopf.Equal("10")))), []string{`"10" can never match`, "use 10"}},
+		{"a boolean for a string", color(kopf.Equal(true)), []string{`Field("spec.color")`, "true can never match", "is a string", `use "true"`}},
+		{"a number for a string", color(kopf.Equal(1)), []string{"1 can never match", "is a string", `use "1"`}},
+		{"a list for a string", color(kopf.Equal([]string{"red"})), []string{`["red"] can never match`, "is a string"}},
+		{"a string for a boolean", on(kopf.Equal("true")), []string{`"true" can never match`, "is a boolean", "use true"}},
+		{"a string for a list", updated(kopf.Field("spec.list", kopf.Equal("a"))), []string{`"a" can never match`, "is a list", "use a list"}},
+		{"a string for an object", updated(kopf.Field("spec.parts", kopf.Equal("a"))), []string{`"a" can never match`, "is an object", "use an object"}},
+		{"a number for a label", updated(kopf.Field("metadata.labels.tier", kopf.Equal(1))), []string{"1 can never match", "is a string", `use "1"`}},
+		{"false, which the Go type omits", on(kopf.Equal(false)), []string{`Field("spec.on")`, "false can never match", "omits", "use Absent"}},
+		{"zero, which the Go type omits", updated(kopf.Field("spec.replicas", kopf.Not(kopf.Equal(0)))), []string{"0 can never match", "omits", "use Absent"}},
+		{"an empty string that the Go type omits", updated(kopf.Field("spec.note", kopf.To(""))), []string{`"" can never match`, "omits", "use Absent"}},
+
+		{"a number for a label, within Any", created(kopf.Label("a", kopf.Any(kopf.Equal(1), kopf.Absent))), []string{`Label("a")`, "1 can never match", "strings", `use "1"`}},
+		{"a boolean for an annotation, within Not", created(kopf.Annotation("a", kopf.Not(kopf.Equal(true)))), []string{`Annotation("a")`, "true can never match", "strings", `use "true"`}},
+		{"a value that no label has, within Any", created(kopf.Label("a", kopf.Any(kopf.Equal("b c")))), []string{`Label("a")`, "can never match", `"b c"`, "contains ' '"}},
+	} {
+		t.Run(test.name, func(t *testing.T) { isTold(t, test.given, test.words) })
+	}
+	for name, given := range map[string]kopf.Option{
+		"an integer":                                   size(kopf.Equal(10), kopf.Not(kopf.Equal(11))),
+		"a whole number as a float":                    size(kopf.Equal(10.0)),
+		"zero of a pointer":                            size(kopf.Equal(0)),
+		"a typed string":                               color(kopf.Equal(metav1.ConditionTrue)),
+		"an empty string that is not omitted":          color(kopf.Equal("")),
+		"true, which is not omitted":                   on(kopf.Equal(true)),
+		"false or absent":                              on(kopf.Any(kopf.Absent, kopf.Equal(false))),
+		"false in an old state":                        on(kopf.From(false)),
+		"a time as a string":                           updated(kopf.Field("spec.when", kopf.Equal("2020-01-01T00:00:00Z"))),
+		"a number or a string":                         updated(kopf.Field("spec.port", kopf.Any(kopf.Equal(80), kopf.Equal("http")))),
+		"anything":                                     updated(kopf.Field("spec.any", kopf.Equal("10"))),
+		"bytes as a string":                            updated(kopf.Field("spec.bytes", kopf.Equal("MTA="))),
+		"a fraction":                                   updated(kopf.Field("spec.ratio", kopf.Equal(1), kopf.Not(kopf.Equal(1.5)))),
+		"a number that is written as a string in JSON": updated(kopf.Field("spec.quoted", kopf.Equal("10"))),
+	} {
+		t.Run("no mistake: "+name, func(t *testing.T) { isNoMistake(t, given) })
+	}
+}
+
+// A number without a unit is a duration of nanoseconds, and nobody wants that.
+func TestMistakes_NameDurationsWithoutUnit(t *testing.T) {
+	const unit = "5ns; durations need a unit: 5*time.Second"
+	for name, test := range map[string]struct {
+		given kopf.Option
+		words []string
+	}{
+		"Timer":               {repeated(5), []string{`Thing: Timer("h"): `, "interval is " + unit}},
+		"Backoff":             {created(kopf.Backoff(30)), []string{`Thing: OnCreate("h"): Backoff is 30ns; durations need a unit: 30*time.Second`}},
+		"Timeout":             {created(kopf.Timeout(5)), []string{"Timeout is " + unit}},
+		"AttemptTimeout":      {created(kopf.AttemptTimeout(5)), []string{"AttemptTimeout is " + unit}},
+		"Interval":            {leveled(kopf.Interval(5)), []string{`Thing: OnReconcile("h"): Interval is ` + unit}},
+		"Idle":                {repeated(time.Second, kopf.Idle(5)), []string{"Idle is " + unit}},
+		"InitialDelay":        {accompanied(kopf.InitialDelay(5)), []string{"InitialDelay is " + unit}},
+		"CancellationBackoff": {accompanied(kopf.CancellationBackoff(5)), []string{"CancellationBackoff is " + unit}},
+		"CancellationTimeout": {accompanied(kopf.CancellationTimeout(5)), []string{"CancellationTimeout is " + unit}},
+		"microseconds":        {created(kopf.Backoff(5 * time.Microsecond)), []string{"Backoff is 5µs, which is less than 1ms; durations need a unit, such as 5*time.Second"}},
+		"WithCheckpoint":      {kopf.WithCheckpoint(5), []string{"WithCheckpoint is " + unit}},
+		"WithStuckAfter":      {kopf.WithStuckAfter(5), []string{"WithStuckAfter is " + unit}},
+		"WithPeering":         {kopf.WithPeering(peering.Options{Lifetime: 5}), []string{"WithPeering: ", "Lifetime is " + unit}},
+		"OnStartup":           {kopf.OnStartup("h", func(context.Context) error { return nil }, kopf.Backoff(5)), []string{`OnStartup("h"): Backoff is ` + unit}},
+		"a timeout of zero":   {created(kopf.Timeout(0)), []string{`Thing: OnCreate("h"): Timeout must be positive, got 0s`, "leave the option out for no limit"}},
+	} {
+		t.Run(name, func(t *testing.T) { isTold(t, test.given, test.words) })
+	}
+	for name, given := range map[string]kopf.Option{
+		"a millisecond":        repeated(time.Millisecond),
+		"no attempt":           created(kopf.Retries(0)),
+		"no pause":             created(kopf.Backoff(0)),
+		"no limit per attempt": created(kopf.AttemptTimeout(0)),
+	} {
+		t.Run("no mistake: "+name, func(t *testing.T) { isNoMistake(t, given) })
+	}
+}
+
+// Invalid names are explained by a sentence. The regular expressions of Kubernetes are not shown.
+func TestMistakes_ExplainNames(t *testing.T) {
+	for name, test := range map[string]struct {
+		given kopf.Option
+		words []string
+	}{
+		"a label":        {created(kopf.Label("a b")), []string{`Label("a b") can never match: no object has such a key: it contains ' ': use letters, digits, '-', '_' and '.'`}},
+		"a domain":       {created(kopf.Annotation("Example.com/a")), []string{"the domain before the '/'", "it contains 'E'", "lower-case"}},
+		"a label value":  {created(kopf.Label("a", kopf.Equal("b c"))), []string{`no label has the value "b c": it contains ' '`}},
+		"a finalizer":    {kopf.WithFinalizer("example.com/my own"), []string{`WithFinalizer("example.com/my own")`, "it contains ' '", `"example.com/finalizer"`}},
+		"no domain":      {kopf.WithFinalizer("mine"), []string{`WithFinalizer("mine"): the name has no domain`, `"example.com/finalizer"`}},
+		"a handler's id": {things().OnCreate("a:b", nothing), []string{`the id "a:b" cannot be stored`, "it contains ':'"}},
+		"a prefix":       {kopf.WithBaseline(progress.AnnotationBaseline("my prefix")), []string{`the prefix "my prefix"`, "it contains ' '"}},
+		"a peering":      {kopf.WithPeering(peering.Options{Name: "My"}), []string{`Name "My" cannot be the name of an object: it contains 'M'`}},
+		"a namespace":    {kopf.WithPeering(peering.Options{Namespaces: []string{"a.b"}}), []string{`"a.b", which cannot be a namespace: it contains '.'`}},
+		"a component":    {kopf.WithEvents(kopf.EventsOff, kopf.AsKopf(kopf.EventNames{Component: "a b"})), []string{`Component "a b"`, "it contains ' '"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			isTold(t, test.given, test.words)
+			if err := kopf.New(manage(), withResource(test.given)...).Validate(); strings.Contains(err.Error(), "regex") {
+				t.Errorf("it quotes a regular expression: %s", err)
+			}
+		})
+	}
+}
