@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,24 +15,33 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// bury takes leave of the objects of a name that do not exist any more.
-func (e *Engine) bury(ctx context.Context, key types.NamespacedName) {
+// bury takes leave of the objects of a name that do not exist any more. It returns when to come back for those whose delete
+// handlers are not done; 0: there are none.
+func (e *Engine) bury(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
 	for _, last := range e.memories.Exhume(key) {
-		c := &cycle{memory: e.memories.Recall(last.GetUID()), gone: true}
-		ctx := inventory.IntoContext(ctx, e.memories.Memos(last.GetUID()))
+		t := &tombstone{memory: e.memories.Recall(last.GetUID()), memos: e.memories.Memos(last.GetUID())}
 		e.memories.Forget(last.GetUID())
 		e.supervisor.Forget(last.GetUID()) // it may have been started since it was lost
-		obj := last.DeepCopyObject().(client.Object)
-		e.identify(obj)
-		if err := c.begin(obj); err != nil {
-			continue // it could not be handled either
+		t.last = last.DeepCopyObject().(client.Object)
+		e.identify(t.last)
+		if e.isVanished(t) {
+			e.tombstones.add(key, t)
+		} else {
+			e.release(ctx, t)
 		}
-		e.detect(ctx, c)
-		e.filter(ctx, c)
-		e.farewell(ctx, c)
-		e.tidy(ctx, c)
-		e.quota.Forget(last.GetUID())
 	}
+	return e.handleVanished(ctx, key)
+}
+
+// release calls the optional delete handlers for an object that our finalizer did not hold until its end.
+func (e *Engine) release(ctx context.Context, t *tombstone) {
+	c, ctx, err := e.cycleOf(ctx, t)
+	if err != nil {
+		return // it could not be handled either
+	}
+	e.farewell(ctx, c)
+	e.tidy(ctx, c)
+	e.quota.Forget(t.last.GetUID())
 }
 
 // tidy removes what we have left on an object that the cache has lost although it exists: if the watch is
@@ -91,10 +101,16 @@ func (e *Engine) lives(ctx context.Context, c *cycle) bool {
 	if c.facts.Deleting {
 		return false
 	}
-	obj, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(c.before))
+	exists, err := e.exists(ctx, c.before)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot tell whether the object is deleted; the optional delete handlers are not called")
 		return true
 	}
-	return obj != nil && obj.GetUID() == c.before.GetUID()
+	return exists
+}
+
+// exists asks the API server whether an object exists.
+func (e *Engine) exists(ctx context.Context, obj client.Object) (bool, error) {
+	live, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(obj))
+	return live != nil && live.GetUID() == obj.GetUID(), err
 }

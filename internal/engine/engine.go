@@ -34,6 +34,7 @@ type Engine struct {
 
 	supervisor *daemons.Supervisor // of daemons and timers
 	waker      waker
+	tombstones tombstones
 	held       held
 	pauses     atomic.Int64 // that have begun, anywhere
 	closed     atomic.Bool  // the operator has ended: nothing is written any more
@@ -92,10 +93,13 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		return reconcile.Result{}, nil
 	}
 	// The objects of this name that exist no more.
-	e.bury(ctx, req.NamespacedName)
+	vanished := e.bury(ctx, req.NamespacedName)
 	result, err := e.cycle(ctx, req)
 	if again, fault := calm(err); again > 0 || fault != nil {
 		result, err = reconcile.Result{RequeueAfter: again, Priority: new(retrying)}, fault
+	}
+	if vanished > 0 && err == nil && (result.RequeueAfter == 0 || vanished < result.RequeueAfter) {
+		result = reconcile.Result{RequeueAfter: vanished, Priority: new(retrying)}
 	}
 	if result.RequeueAfter > 0 {
 		e.memories.Expect(req.NamespacedName, time.Now().Add(result.RequeueAfter))

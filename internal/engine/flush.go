@@ -12,6 +12,9 @@ import (
 // flusher writes what a handler has changed in the status until now. It is part of the pass like any other change:
 // what follows is counted from there.
 func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
+	if c.gone {
+		return nil
+	}
 	return func(ctx context.Context) error {
 		own, doc, err := e.unflushed(ctx, c, call)
 		if len(own) == 0 || err != nil {

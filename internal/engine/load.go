@@ -21,6 +21,7 @@ func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, er
 		return nil, nil
 	}
 	c := &cycle{memory: e.memories.Recall(obj.GetUID()), pauses: e.pauses.Load()}
+	c.memory.PausesSeen = c.pauses
 	return c, c.begin(obj)
 }
 

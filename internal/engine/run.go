@@ -204,7 +204,7 @@ func (e *Engine) checkpoint(ctx context.Context, c *cycle) error {
 	if c.fault != nil {
 		return c.fault
 	}
-	if !c.unsaved || c.worked < e.Checkpoint || c.stopped {
+	if !c.unsaved || c.worked < e.Checkpoint || c.stopped || c.gone {
 		return nil
 	}
 	written, err := e.write(ctx, c)

@@ -34,6 +34,8 @@ type Memory struct {
 	Past []uint64
 	// Pauses is how many pauses there had been when it was stored: during a pause, others may have handled the object.
 	Pauses int64
+	// PausesSeen is how many pauses there had been when a worker last looked at the object.
+	PausesSeen int64
 	// Written is the version that our last write made, until it is seen; and until when to wait.
 	Written  string
 	Deadline time.Time

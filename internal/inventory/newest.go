@@ -111,6 +111,20 @@ func (m *Memory) learn(obj client.Object) {
 	m.newest = obj
 }
 
+// lastKnown returns the last known state of an object whose deletion the watch has missed: the answer to one of our own writes may be
+// newer than what the watch has shown.
+func (i *Inventory) lastKnown(obj client.Object) client.Object {
+	newest := i.Newest(obj.GetUID())
+	if newest == nil {
+		return obj
+	}
+	order, err := resourceversion.CompareResourceVersion(newest.GetResourceVersion(), obj.GetResourceVersion())
+	if err != nil || order <= 0 {
+		return obj
+	}
+	return newest
+}
+
 // OnRemoval has a function called, once, when an object is seen to be being deleted, or gone; at once if it is
 // already. One function of an object at a time; it must be quick. The result ends that.
 func (i *Inventory) OnRemoval(uid types.UID, call func()) (end func()) {

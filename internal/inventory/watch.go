@@ -50,7 +50,7 @@ func (i *Inventory) EventHandler(witness Witness, predicates ...predicate.Predic
 			replaced := e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 			if replaced { // the watch has missed a deletion and a creation in between
 				witness.Loses(e.ObjectOld)
-				i.Bury(e.ObjectOld)
+				i.Bury(i.lastKnown(e.ObjectOld))
 				i.see(e.ObjectOld, EventDeleted)
 			}
 			repeated := !replaced && e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
@@ -70,7 +70,11 @@ func (i *Inventory) EventHandler(witness Witness, predicates ...predicate.Predic
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			// Deletions always wake: what is remembered of the object has to go.
 			witness.Loses(e.Object)
-			i.Bury(e.Object)
+			last := e.Object
+			if e.DeleteStateUnknown {
+				last = i.lastKnown(last)
+			}
+			i.Bury(last)
 			i.see(e.Object, EventDeleted)
 			i.add(q, e.Object)
 		},

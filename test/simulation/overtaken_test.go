@@ -35,6 +35,7 @@ type two struct {
 	meeting *unstructured.Unstructured
 	obj     widget
 	link    *broken // of the lower one
+	server  http.RoundTripper
 
 	mu    sync.Mutex
 	calls []string // who was called with which size
@@ -110,7 +111,7 @@ func meet(t *testing.T, low func(*two) *kopf.Resource[widget], act func(*two)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)
-		s := &two{t: t, config: withPeerings(config), scheme: scheme, users: users, meeting: &unstructured.Unstructured{}}
+		s := &two{t: t, config: withPeerings(config), scheme: scheme, users: users, server: config.Transport, meeting: &unstructured.Unstructured{}}
 		s.meeting.SetGroupVersionKind(schema.GroupVersionKind{Group: peeringv1.Group, Version: peeringv1.Version, Kind: "KopfPeering"})
 		s.meeting.SetNamespace(namespace)
 		s.meeting.SetName("default")

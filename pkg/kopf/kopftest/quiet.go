@@ -137,6 +137,9 @@ func (o *Operator) leftOf(ctx context.Context, e *engine.Engine) (string, error)
 	if err != nil {
 		return "", err
 	}
+	if names := e.Vanished(); len(names) > 0 {
+		return fmt.Sprintf("the delete handlers of %s %s, which does not exist any more, are not done", e.GVK.Kind, names[0]), nil
+	}
 	present, err := o.list(ctx, e, o.cluster.Client)
 	if err != nil {
 		return "", err

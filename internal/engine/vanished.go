@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// A tombstone is the last known state of an object that does not exist any more.
+type tombstone struct {
+	last   client.Object // with the changes that its delete handlers have made since
+	memory *inventory.Memory
+	memos  *inventory.Memos
+	// state is how far the delete handlers are; nil until the API server has confirmed that the object does not exist.
+	state *progress.State
+}
+
+// tombstones are those of vanished objects, by their names. The worker of a name is the only one that changes its tombstones.
+type tombstones struct {
+	mu    sync.Mutex
+	named map[types.NamespacedName][]*tombstone
+}
+
+func (s *tombstones) add(key types.NamespacedName, t *tombstone) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.named == nil {
+		s.named = map[types.NamespacedName][]*tombstone{}
+	}
+	s.named[key] = append(s.named[key], t)
+}
+
+func (s *tombstones) of(key types.NamespacedName) []*tombstone {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.named[key])
+}
+
+func (s *tombstones) remove(key types.NamespacedName, t *tombstone) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := slices.DeleteFunc(s.named[key], func(one *tombstone) bool { return one == t })
+	if s.named[key] = left; len(left) == 0 {
+		delete(s.named, key)
+	}
+}
+
+// Vanished returns the names of vanished objects whose delete handlers are not done. For the test kit.
+func (e *Engine) Vanished() (names []types.NamespacedName) {
+	e.tombstones.mu.Lock()
+	defer e.tombstones.mu.Unlock()
+	for name := range e.tombstones.named {
+		names = append(names, name)
+	}
+	return names
+}
+
+// isVanished reports whether an object has disappeared although our finalizer held it and nobody had marked it for deletion: the
+// API server removes an object when a deletion crosses the write of its first finalizer. If a pause began since the object was
+// last looked at, a peer has handled it.
+func (e *Engine) isVanished(t *tombstone) bool {
+	return e.holds(t.last) && t.last.GetDeletionTimestamp() == nil && !t.memory.Released && t.memory.PausesSeen == e.pauses.Load()
+}
+
+// cycleOf puts a cycle on the last known state of an object.
+func (e *Engine) cycleOf(ctx context.Context, t *tombstone) (*cycle, context.Context, error) {
+	ctx = inventory.IntoContext(ctx, t.memos)
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(t.last.GetUID())))
+	c := &cycle{memory: t.memory, gone: true}
+	if err := c.begin(t.last); err != nil {
+		return nil, ctx, err
+	}
+	e.detect(ctx, c)
+	e.filter(ctx, c)
+	return c, ctx, nil
+}
+
+// handleVanished calls the delete handlers that are due for the vanished objects of a name, by their policies. It keeps their
+// progress in memory, as there is no object to write it to. It returns when to come back; 0: all of them are done.
+func (e *Engine) handleVanished(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
+	for _, t := range e.tombstones.of(key) {
+		left, done := e.handleTombstone(ctx, t)
+		if done {
+			e.tombstones.remove(key, t)
+			e.quota.Forget(t.last.GetUID())
+			continue
+		}
+		if left = max(left, time.Millisecond); wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return wait
+}
+
+func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.Duration, done bool) {
+	if t.state == nil {
+		exists, err := e.exists(ctx, t.last)
+		switch {
+		case err != nil:
+			log.FromContext(ctx).Error(err, "Cannot tell whether the object is deleted; its delete handlers wait", "retryAfter", patience.String())
+			return patience, false
+		case exists: // the watch is restricted, and does not show it any more
+			e.release(ctx, t)
+			return 0, true
+		}
+	}
+	c, ctx, err := e.cycleOf(ctx, t)
+	if err != nil {
+		return 0, true // it could not be handled either
+	}
+	if t.state == nil {
+		log.FromContext(ctx).Info("The object vanished although our finalizer held it; calling its delete handlers with its last known state")
+		t.state = c.state
+	}
+	c.state, c.reason, c.facts.Deleting = t.state, causation.Delete, true
+	e.match(ctx, c)
+	e.plan(ctx, c)
+	_ = e.run(ctx, c) // nothing is written, so that there is nothing to fail
+	t.last = c.object
+	wait, left := e.untilNext(c, now())
+	return wait, !left
+}
