@@ -23,6 +23,13 @@ type cycle struct {
 	parting bool           // the object goes out of sight: nobody will come back to it
 	pauses  int64          // how many there were before
 
+	// overlay
+	overlaid       bool           // the overlay in the memory applies
+	retriesOverlay bool           // it must be sent again, even if nothing is added to it
+	triesOverlay   bool           // it is part of the change that is being written
+	laid, bare     client.Object  // the object with the overlay, and without it
+	bareContent    map[string]any // the JSON form of the latter
+
 	// detect
 	state    *progress.State
 	facts    causation.Facts

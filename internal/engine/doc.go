@@ -5,7 +5,7 @@
 // Read engine.go: each step of a cycle is a method in a file of its own. The facade describes the
 // [Kind] and the [Settings]; the controller calls [Engine.Reconcile] with names.
 //
-//	load → settle → detect → filter → attend → hold → accompany → match → plan → run → level → finish (report, record, write) → schedule
+//	load → settle → useOverlay → detect → filter → attend → hold → accompany → match → plan → run → level → finish (report, record, write) → schedule
 //
 // Before that, those who only watch are shown what was observed (spy.go), and the objects that are gone are
 // buried. During a pause that is all (pause.go). Indexes are kept on the informer's time, before anybody is woken, and what
@@ -19,7 +19,8 @@
 // No handler that is recorded as done is called again for its cause. No decision is made on an
 // object older than our own last write. A cycle is about the state that it has begun with (pin.go): what is
 // edited meanwhile is the next one's. Nothing that handlers did is forgotten because a write
-// failed, as long as the process lives; if it dies, the last handlers are called again.
+// failed, as long as the process lives; if it dies, the last handlers are called again. Records that the API
+// server rejects are kept in memory (overlay.go), and nothing waits for them.
 //
 // # Assumptions
 //

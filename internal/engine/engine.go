@@ -119,6 +119,10 @@ func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconci
 	if wait, err := e.settle(ctx, c); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
+	// What the API server has rejected of our part, as if it were stored.
+	if err := e.useOverlay(ctx, c); err != nil {
+		return none, err
+	}
 	// How far the handlers are; the essence then and now: the cause.
 	e.detect(ctx, c)
 	// The handlers whose business the object is, and the daemons and timers; others are stopped.

@@ -19,7 +19,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 		e.farewell(ctx, c)
 	}
 	e.report(ctx, c)
-	leftovers := c.reason == causation.Noop && (c.unpinned || c.refolded || c.parting || c.state.Retirable(now()))
+	leftovers := c.reason == causation.Noop && (c.unpinned || c.refolded || c.parting || c.retriesOverlay || c.state.Retirable(now()))
 	if !c.reason.Handled() && !leftovers && len(c.shares) == 0 {
 		e.spread(c)
 		return nil
@@ -46,7 +46,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 // that is so for most objects.
 func (c *cycle) idle() bool {
 	_, delayed := c.state.Left(now())
-	return len(c.selected)+len(c.shares) == 0 && !c.refolded && !c.unpinned && !delayed && !c.state.Retirable(now())
+	return len(c.selected)+len(c.shares) == 0 && !c.refolded && !c.unpinned && !c.retriesOverlay && !delayed && !c.state.Retirable(now())
 }
 
 // calm turns what is no fault into a quiet return: the object is gone, others keep writing it, or the

@@ -43,11 +43,17 @@ func (e *Engine) identify(obj client.Object) { obj.GetObjectKind().SetGroupVersi
 
 // begin puts the cycle on a state of the object.
 func (c *cycle) begin(obj client.Object) error {
+	if c.laid != nil && obj == c.laid {
+		obj = c.bare // the overlay may be another one now
+	}
 	content, err := patching.Content(obj)
 	if err != nil {
 		return fmt.Errorf("the object has no JSON form: %w", err)
 	}
 	c.before, c.content = obj, content
-	c.object, c.current, c.apart = obj, content, false
+	if err := c.applyOverlay(); err != nil {
+		return fmt.Errorf("the rejected progress does not fit the type of the object: %w", err)
+	}
+	c.object, c.current, c.apart = c.before, c.content, false
 	return nil
 }

@@ -42,10 +42,8 @@ func (e *Engine) overtaken(ctx context.Context, c, unwritten *cycle) (bool, erro
 // isAsLeft reports whether an object has the records that it had when the handlers were called, and where they have changed
 // it, what it had, or what they want it to have.
 func (e *Engine) isAsLeft(unwritten *cycle, content map[string]any) bool {
-	for _, item := range diff.Of(e.ours(unwritten.content), e.ours(content)) {
-		if !isEmpty(item.Old) || !isEmpty(item.New) {
-			return false
-		}
+	if !e.sameOurs(unwritten.withoutOverlay(), content) {
+		return false
 	}
 	var theirs patching.Document
 	for _, s := range unwritten.shares {

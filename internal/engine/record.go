@@ -114,30 +114,15 @@ func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, change
 // correct makes good for a server that has altered what handlers have changed (it has dropped an
 // unknown field, say): else the difference would be an update, again and again.
 func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document) error {
-	if e.OwnChanges {
-		return nil // the difference is an update anyway
-	}
-	essential := e.shape.Build(theirs.Without("status", "conditions").Apply(nil))
-	delete(essential, essence.ConditionsKey) // conditions and watched fields are not part of the baseline yet: see folded
-	essence.CopyFields(essential, nil, e.Watched)
-	if len(essential) == 0 || c.reason == causation.Delete || len(c.concerned) == 0 {
+	if !e.observe(ctx, c, theirs) {
 		return nil
 	}
-	altered := patching.Document(essential).Missing(c.content)
-	if len(altered) == 0 {
-		return nil
-	}
-	log.FromContext(ctx).Info("Warning: the API server has not taken all that handlers have changed; "+
-		"does the schema of the kind know these fields?", "fields", fmt.Sprint(diff.Of(nil, map[string]any(altered))))
-	observed := patching.Document(essential).Observed(c.content)
-	c.now = e.shape.Build(observed.Apply(c.now))
 	kept := c.before.DeepCopyObject().(client.Object)
 	var err error
 	switch {
 	case c.closed():
 		err = e.keep(ctx, c, kept, c.now)
 	case c.then != nil:
-		c.then = e.shape.Build(observed.Apply(c.then))
 		err = e.keep(ctx, c, kept, c.then)
 	}
 	if c.reason.Handled() && !c.closed() {
@@ -150,12 +135,41 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document
 	if err != nil {
 		return err
 	}
-	written, err := e.send(ctx, c, &patching.Change{
-		Before: c.before, Content: c.content, Ours: patching.Between(c.content, content),
-	})
+	change := &patching.Change{Before: c.before, Content: c.content}
+	change.Ours, c.triesOverlay = c.withOverlay(patching.Between(c.content, content))
+	written, err := e.send(ctx, c, change)
+	if refused(err) && len(change.Ours) > 0 {
+		written, err = c.before, e.reject(ctx, c, change, err)
+	}
 	if err != nil || written == nil {
 		return err
 	}
+	e.accept(ctx, c)
 	e.keeps(c, e.stores(c, kept))
 	return c.begin(written)
+}
+
+// observe takes the changes of handlers as the server has stored them for handled, and reports whether they differ from what was sent.
+func (e *Engine) observe(ctx context.Context, c *cycle, theirs patching.Document) (differs bool) {
+	if e.OwnChanges {
+		return false // the difference is an update anyway
+	}
+	essential := e.shape.Build(theirs.Without("status", "conditions").Apply(nil))
+	delete(essential, essence.ConditionsKey) // conditions and watched fields are not part of the baseline yet: see folded
+	essence.CopyFields(essential, nil, e.Watched)
+	if len(essential) == 0 || c.reason == causation.Delete || len(c.concerned) == 0 {
+		return false
+	}
+	altered := patching.Document(essential).Missing(c.content)
+	if len(altered) == 0 {
+		return false
+	}
+	log.FromContext(ctx).Info("Warning: the API server has not taken all that handlers have changed; "+
+		"does the schema of the kind know these fields?", "fields", fmt.Sprint(diff.Of(nil, map[string]any(altered))))
+	observed := patching.Document(essential).Observed(c.content)
+	c.now = e.shape.Build(observed.Apply(c.now))
+	if c.then != nil {
+		c.then = e.shape.Build(observed.Apply(c.then))
+	}
+	return true
 }

@@ -37,11 +37,13 @@ func (e *Engine) sort(ctx context.Context, c *cycle, refusal error) error {
 	if err := e.goOn(c, change); err != nil {
 		return err
 	}
-	if len(c.shares) == 1 {
+	if len(c.shares) == 1 && len(change.Ours) == 0 {
 		e.refuse(ctx, c, c.shares[0], c.sorting.partly, refusal)
 		c.shares = nil
 	}
-	c.unreport() // it depends on what comes now
+	if len(c.shares) > 1 || len(change.Ours) == 0 { // else it may be our part that is rejected, and the report is not
+		c.unreport() // it depends on what comes now
+	}
 	return e.sortRest(ctx, c)
 }
 
@@ -62,10 +64,14 @@ func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 			c.memory.Unwritten = c
 			return fmt.Errorf("writing the object: %w", err)
 		case written != nil:
-			c.now = e.folded(s.base, c.now, s.doc)
+			// It was handled with the rest.
+			c.now, c.then = e.folded(s.base, c.now, s.doc), e.folded(s.base, c.then, s.doc)
+			c.edited, c.refolded = true, true
 			if err := c.begin(written); err != nil {
 				return err
 			}
+			e.observe(ctx, c, s.doc)
+			c.live = e.shape.Build(c.content)
 		}
 		c.shares = slices.Delete(c.shares, 0, 1)
 	}

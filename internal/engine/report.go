@@ -106,6 +106,7 @@ func (e *Engine) describe(c *cycle, set *conditions.Set) {
 			set.Set(conditionOf(one.condition, record))
 		}
 	}
+	e.describeOverlay(c, set)
 	if e.Root != nil && !c.facts.Deleting {
 		set.Summarize(*e.Root)
 	}

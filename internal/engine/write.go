@@ -23,6 +23,7 @@ const writeTimeout = 10 * time.Second
 // write sends all that has changed since the last write, ours and the handlers'. It returns the object
 // as it is then; nil if it is gone. What cannot be written now is kept, for the next pass to begin with.
 func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
+	wasOverlaid := c.memory.Overlay != nil
 	if c.sorting != nil {
 		if err := e.sortRest(ctx, c); err != nil {
 			return nil, err
@@ -51,16 +52,28 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 			return nil, err
 		}
 		return e.write(ctx, c)
-	case refused(err) && c.change.Release != "" && len(c.change.Ours) > 0:
-		c.change.Ours, c.stored = nil, nil // no object is held because of what else was to be written
-		return e.write(ctx, c)
+	case refused(err) && len(c.change.Ours) > 0:
+		// Neither handlers nor a deletion wait until the server accepts our part.
+		if err := e.reject(ctx, c, c.change, err); err != nil {
+			return nil, err
+		}
+		if c.change.Release != "" {
+			return e.write(ctx, c)
+		}
+		written = nil
 	case err != nil && c.releasesAlone(ctx, err):
 		return e.write(ctx, c)
 	case err != nil:
 		c.memory.Unwritten = c
 		return nil, fmt.Errorf("writing the object: %w", err)
 	}
-	return e.wrote(ctx, c, written)
+	if written, err = e.wrote(ctx, c, written); err != nil || c.memory.Released || wasOverlaid == (c.memory.Overlay != nil) {
+		return written, err
+	}
+	if e.report(ctx, c); len(c.shares) > 0 { // the condition of the overlay
+		return e.write(ctx, c)
+	}
+	return written, nil
 }
 
 // releaseTries is how often it is tried to write what else there is with the removal of the finalizer.
@@ -87,6 +100,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 		}
 		a.made(digestOf(c.live), digestOf(e.shape.Build(theirs.Apply(c.content))), version)
 	}
+	e.accept(ctx, c)
 	c.isAbsorbed()
 	c.memory.Unwritten, c.change = nil, nil
 	c.memory.Handled = c.memory.Handled || c.closed()
@@ -95,6 +109,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	e.keeps(c, c.stored)
 	c.stored = nil
 	c.shares, c.undo, c.worked, c.unsaved = nil, nil, 0, false
+	c.turnedBefore = c.turnedBefore || c.turned
 	c.turned, c.origin = false, "" // it stands on the object by now
 	e.spread(c)
 	if written == nil {
@@ -142,6 +157,9 @@ func (e *Engine) note(c *cycle, written client.Object) {
 
 // gather puts together what is to be written, and the essence that is handled by then.
 func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[string]any, error) {
+	if err := c.applyOverlay(); err != nil {
+		return nil, nil, err
+	}
 	e.report(ctx, c)
 	change := &patching.Change{Before: c.before, Content: c.content}
 	target := c.undo.Apply(c.content)
@@ -154,7 +172,7 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[st
 	if err != nil {
 		return nil, nil, err
 	}
-	change.Ours = ours
+	change.Ours, c.triesOverlay = c.withOverlay(ours)
 	if c.closed() && c.reason == causation.Delete {
 		change.Release = e.Finalizer
 	}

@@ -18,7 +18,7 @@
 //
 // A memory is a few dozen bytes for every object of the kind. It points to the newest state of the
 // object, which is the cache's own. Only while a write of ours is ahead of the cache, or has failed and is to be made again, does it
-// hold copies.
+// hold copies. An [Overlay] holds the object for which it was made.
 //
 // # Errors
 //

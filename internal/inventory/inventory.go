@@ -43,6 +43,8 @@ type Memory struct {
 	Own []string
 	// Unwritten is work whose write has failed: to be written before anything else is decided.
 	Unwritten any
+	// Overlay is the part of the framework that the API server has rejected; nil: none.
+	Overlay *Overlay
 	// Levels is what is known of the level-triggered handlers of the object, by their ids.
 	Levels map[string]any
 	// Memos are what handlers remember of the object.

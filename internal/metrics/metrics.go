@@ -64,6 +64,12 @@ var (
 		Help: "Kubernetes Events that were not posted, as there were too many about their objects.",
 	}, []string{"kind"})
 
+	// RejectedProgress counts writes of progress that the API server has rejected.
+	RejectedProgress = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "rejected_progress_total",
+		Help: "Writes of records and baselines that the API server has rejected; they are kept in memory.",
+	}, []string{"kind"})
+
 	// Unreadable counts stored state that could not be read and was taken as absent.
 	Unreadable = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "unreadable_state_total",
@@ -73,5 +79,5 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(
-		Handlers, Durations, Panics, Conflicts, Oldest, OwnWriteWaits, StoredBytes, StaleCaches, UnpostedEvents, Unreadable)
+		Handlers, Durations, Panics, Conflicts, Oldest, OwnWriteWaits, StoredBytes, StaleCaches, UnpostedEvents, RejectedProgress, Unreadable)
 }
