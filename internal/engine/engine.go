@@ -95,7 +95,9 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	// The objects of this name that exist no more.
 	vanished := e.bury(ctx, req.NamespacedName)
 	result, err := e.cycle(ctx, req)
-	if again, fault := calm(err); again > 0 || fault != nil {
+	again, fault := calm(err)
+	e.vitals.setRetry(req.NamespacedName, again > 0, err)
+	if again > 0 || fault != nil {
 		result, err = reconcile.Result{RequeueAfter: again, Priority: new(retrying)}, fault
 	}
 	if vanished > 0 && err == nil && (result.RequeueAfter == 0 || vanished < result.RequeueAfter) {

@@ -14,6 +14,30 @@ type vitals struct {
 	mu       sync.Mutex
 	running  int
 	finished time.Time // when a pass has last come to its end
+
+	retries map[types.NamespacedName]error // conflicts and throttling that ended the last reconcile of an object
+}
+
+// setRetry records whether a conflict or throttling has ended a reconcile, which is repeated because of it.
+func (v *vitals) setRetry(key types.NamespacedName, repeats bool, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !repeats {
+		delete(v.retries, key)
+		return
+	}
+	if v.retries == nil {
+		v.retries = map[types.NamespacedName]error{}
+	}
+	v.retries[key] = err
+}
+
+// Retry returns the conflict or throttling error that ended the last reconcile of an object, and because of which the
+// object is reconciled again; nil if there was none. For the test kit.
+func (e *Engine) Retry(key types.NamespacedName) error {
+	e.vitals.mu.Lock()
+	defer e.vitals.mu.Unlock()
+	return e.vitals.retries[key]
 }
 
 // takes notes that a worker has begun with a name; the result, that it has finished.

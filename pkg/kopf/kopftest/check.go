@@ -42,6 +42,9 @@ type Trial struct {
 //
 // Of a story with more than a hundred writes, or calls, a hundred are tried, evenly spread, and the test logs that.
 //
+// Differences of one kind are reported once, with their number. Objects whose names differ, and nothing else, count as the same: handlers
+// may give children random names.
+//
 // A story in which no handler is called shows nothing, and fails the test.
 //
 // And it looks at what the handlers write: a patch that replaces a list, or an update, without the resourceVersion of what it was made
@@ -78,18 +81,48 @@ func findings(t *testing.T, setup func() Trial) (all []string) {
 			"which their filters let through, or have the story make one")
 		return all
 	}
+	var differences differences
 	for _, tr := range troublesOf(t, calm) {
 		again := rehearse(t, setup, tr)
 		add(again.stubborn)
 		if again.problem != "" {
-			add(fmt.Sprintf("%s: %s", tr.when(), again.problem))
+			differences.add(again.problem, fmt.Sprintf("%s: %s", tr.when(), again.problem))
 			continue
 		}
-		if differs := calm.compare(again); differs != "" {
-			add(fmt.Sprintf("%s, it is not as it would have been: %s%s", tr.when(), differs, calm.calledAgain(again)))
+		if kind, differs := calm.compare(again); differs != "" {
+			differences.add(kind, fmt.Sprintf("%s, it is not as it would have been: %s%s", tr.when(), differs, calm.calledAgain(again)))
 		}
 	}
+	add(differences.summaries()...)
 	return all
+}
+
+// differences collects findings by their kind: a bug in a handler shows after many troubles, mostly in the same way.
+type differences struct {
+	kinds []string
+	first map[string]string
+	count map[string]int
+}
+
+func (d *differences) add(kind, text string) {
+	if d.first == nil {
+		d.first, d.count = map[string]string{}, map[string]int{}
+	}
+	if d.count[kind]++; d.count[kind] == 1 {
+		d.kinds, d.first[kind] = append(d.kinds, kind), text
+	}
+}
+
+// summaries returns one line for each kind: the first finding, and how many there are like it.
+func (d *differences) summaries() (lines []string) {
+	for _, kind := range d.kinds {
+		line := d.first[kind]
+		if others := d.count[kind] - 1; others > 0 {
+			line += fmt.Sprintf(" (and %d more of this kind)", others)
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // A trouble is one thing that happens; the zero value is none.

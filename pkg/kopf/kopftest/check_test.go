@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -93,6 +94,46 @@ func sturdy(r *kopf.Resource[*corev1.Pod], outside *cloud) {
 
 func TestCheckFindsNothingInSturdyHandlers(t *testing.T) {
 	NewWithT(t).Expect(findings(t, trialOf(sturdy))).To(BeEmpty())
+}
+
+// Children with random names are found again by their labels, and their name is noted in the parent.
+func TestCheckAcceptsChildrenWithRandomNames(t *testing.T) {
+	found := findings(t, trialOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		r.OnCreate("secret", func(ctx context.Context, req *podRequest) error {
+			var children corev1.SecretList
+			if err := req.Client.List(ctx, &children, client.InNamespace(req.Object.Namespace), client.MatchingLabels{"of": req.Object.Name}); err != nil {
+				return err
+			}
+			if len(children.Items) == 0 {
+				secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+					Namespace: req.Object.Namespace, Name: "orders-" + rand.String(8), Labels: map[string]string{"of": req.Object.Name},
+				}}
+				if err := req.Client.Create(ctx, &secret); err != nil {
+					return err
+				}
+				children.Items = append(children.Items, secret)
+			}
+			req.Object.Annotations = map[string]string{"example.com/secret": children.Items[0].Name}
+			return nil
+		})
+	}))
+	NewWithT(t).Expect(found).To(BeEmpty())
+}
+
+// A bug that shows after many troubles is one finding for each kind of difference.
+func TestCheckReportsEachKindOfDifferenceOnce(t *testing.T) {
+	g := NewWithT(t)
+	found := findings(t, trialOf(func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
+		r.OnCreate("volumes", func(_ context.Context, req *podRequest) error {
+			outside.volumes = append(outside.volumes, fmt.Sprint("volume", len(outside.volumes)))
+			if req.Attempt.Number < 4 {
+				return kopf.Temporary(errors.New("one more"), time.Second)
+			}
+			return nil
+		})
+	}))
+	g.Expect(found).To(HaveLen(1))
+	g.Expect(found[0]).To(MatchRegexp(`outside of the cluster there is .* \(and \d+ more of this kind\)`))
 }
 
 func TestCheckFindsPlantedBugs(t *testing.T) {
@@ -245,11 +286,13 @@ func TestStatesAreComparedByWhatTheyAre(t *testing.T) {
 	}
 	here := scene{state: stateOf([]map[string]any{object("a-1", "x", nil), object("a-2", "y", nil)}, nil)}
 	there := scene{state: stateOf([]map[string]any{object("a-1", "y", nil), object("a-2", "x", nil)}, nil)}
-	g.Expect(here.compare(there)).To(BeEmpty(), "the names are made up")
+	_, text := here.compare(there)
+	g.Expect(text).To(BeEmpty(), "the names are made up")
 	dying := scene{state: stateOf([]map[string]any{
 		object("a-1", "x", map[string]any{"deletionTimestamp": "2000-01-01T00:00:00Z"}), object("a-2", "y", nil),
 	}, nil)}
-	g.Expect(here.compare(dying)).To(And(ContainSubstring("Node a-*"), ContainSubstring("deletionTimestamp")))
+	_, text = here.compare(dying)
+	g.Expect(text).To(And(ContainSubstring("Node a-*"), ContainSubstring("deletionTimestamp")))
 }
 
 // Objects ahead of the clock would have their handlers wait for years.
@@ -300,7 +343,8 @@ func TestWhatCountsOfAState(t *testing.T) {
 	g.Expect(state).To(And(HaveLen(2), HaveKey("Event one"), HaveKey("Lease one")))
 	here := scene{state: stateOf([]map[string]any{object("v1", "Pod", map[string]any{"example.com/kopf-managed": "yes"})}, nil)}
 	there := scene{state: stateOf([]map[string]any{object("v1", "Pod", map[string]any{})}, nil)}
-	g.Expect(here.compare(there)).To(BeEmpty())
+	_, text := here.compare(there)
+	g.Expect(text).To(BeEmpty())
 }
 
 // Short stories are tried in full; of long ones a part is tried, from the beginning to the end, and the log says so.

@@ -2,11 +2,14 @@ package kopftest
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,14 +89,14 @@ func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 	}
 }
 
-// Edit reads an object, has it changed, and updates it, again and again as long as others get in between. It is
-// left as it was stored.
+// Edit reads an object, calls change with it and updates it, including the status, which takes a second request if the
+// kind has the status subresource. After a conflict, it reads the object and calls change again. obj becomes what is stored.
 func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 	t.Helper()
 	for range 100 {
 		c.Get(t, obj)
 		change(obj)
-		err := c.Client.Update(t.Context(), obj)
+		err := updateWithStatus(t.Context(), c.Client, obj)
 		if err == nil {
 			return
 		}
@@ -102,6 +105,45 @@ func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 		}
 	}
 	t.Fatalf("kopftest: updating %s: others are always quicker", c.name(obj))
+}
+
+// updateWithStatus updates an object, and its status if the answer shows that the update has ignored that.
+func updateWithStatus(ctx context.Context, c client.Client, obj client.Object) error {
+	wanted, err := statusField(obj)
+	if err != nil {
+		return err
+	}
+	if err := c.Update(ctx, obj); err != nil {
+		return err
+	}
+	stored, err := statusField(obj)
+	if err != nil || equality.Semantic.DeepEqual(wanted, stored) {
+		return err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return err
+	}
+	if content["status"] = wanted; wanted == nil {
+		delete(content, "status")
+	}
+	if err := fill(obj, content); err != nil {
+		return err
+	}
+	err = c.Status().Update(ctx, obj)
+	if apierrors.IsNotFound(err) {
+		return errors.New("the API server drops the change of the status: the kind has no status subresource, and its schema no such field")
+	}
+	return err
+}
+
+// statusField returns the status in its JSON form; nil if there is none.
+func statusField(obj client.Object) (any, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	return runtime.DeepCopyJSONValue(content["status"]), nil
 }
 
 // Object reads an object anew with each call: for gomega's Eventually and Consistently.

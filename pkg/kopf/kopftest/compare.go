@@ -123,48 +123,126 @@ func remove(content map[string]any, path []string) {
 	delete(content, path[len(path)-1])
 }
 
-// compare tells the first thing that is different after some trouble; empty if nothing is.
-func (r *rehearsal) compare(other *rehearsal) string {
+// compare returns the first difference after some trouble, and of which kind it is: the same kind of difference may show in
+// several steps, with other values. Both are empty if nothing differs.
+func (r *rehearsal) compare(other *rehearsal) (kind, text string) {
 	for i, here := range r.scenes {
 		if i == len(other.scenes) {
-			return "the story has come to no end"
+			return "no end", "the story has come to no end"
 		}
-		differs := here.compare(other.scenes[i])
+		kind, differs := here.compare(other.scenes[i])
 		if differs != "" && i > 0 {
-			return fmt.Sprintf("after step %d of the story, %s", i, differs)
+			return kind, fmt.Sprintf("after step %d of the story, %s", i, differs)
 		}
 		if differs != "" {
-			return "before the story, " + differs
+			return kind, "before the story, " + differs
 		}
 	}
-	return ""
+	return "", ""
 }
 
-func (s scene) compare(other scene) string {
-	for _, name := range slices.Sorted(maps.Keys(s.state)) {
-		here, _ := s.state[name].([]any)
-		there, ok := other.state[name].([]any)
+func (s scene) compare(other scene) (kind, text string) {
+	state, counterpart := withoutRandomNames(s.state, other.state)
+	for _, name := range slices.Sorted(maps.Keys(state)) {
+		here, _ := state[name].([]any)
+		there, ok := counterpart[name].([]any)
 		switch {
 		case !ok:
-			return name + " is missing"
+			return "missing " + kindOf(name), name + " is missing"
 		case len(here) != len(there):
-			return fmt.Sprintf("there are %d of %s, not %d", len(there), name, len(here))
+			return "number of " + name, fmt.Sprintf("there are %d of %s, not %d", len(there), name, len(here))
 		}
 		for i := range here {
 			if d := diff.Of(here[i], there[i]); !d.Empty() {
-				return fmt.Sprintf("%s differs: %v", name, d)
+				paths := make([]string, len(d))
+				for i, item := range d {
+					paths[i] = item.Path.String()
+				}
+				return fmt.Sprintf("differs %s %v", kindOf(name), paths), fmt.Sprintf("%s differs: %v", name, d)
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(other.state)) {
-		if _, ok := s.state[name]; !ok {
-			return "there is also " + name
+	for _, name := range slices.Sorted(maps.Keys(counterpart)) {
+		if _, ok := state[name]; !ok {
+			return "also " + kindOf(name), "there is also " + name
 		}
 	}
 	if s.dump != other.dump {
-		return fmt.Sprintf("outside of the cluster there is %s, not %s", other.outside, s.outside)
+		return "outside", fmt.Sprintf("outside of the cluster there is %s, not %s", other.outside, s.outside)
 	}
-	return ""
+	return "", ""
+}
+
+// kindOf returns the kind and the namespace of a name in a state, such as "Secret default" of "Secret default/orders".
+func kindOf(name string) string {
+	kind, _, _ := strings.Cut(name, "/")
+	return kind
+}
+
+// withoutRandomNames takes the objects together that exist in only one of two states, and differ from a counterpart of the same
+// kind in the other state in nothing but their names: handlers may give children random names, and find them by labels or owners. Strings
+// elsewhere that are such a name become equal, too.
+func withoutRandomNames(here, there map[string]any) (map[string]any, map[string]any) {
+	renamed := map[string]string{} // names there by names here
+	for _, name := range slices.Sorted(maps.Keys(here)) {
+		if _, ok := there[name]; ok {
+			continue
+		}
+		for _, candidate := range slices.Sorted(maps.Keys(there)) {
+			_, known := here[candidate]
+			if !known && renamed[candidate] == "" && kindOf(candidate) == kindOf(name) &&
+				diff.Equal(nameless(here[name]), nameless(there[candidate])) {
+				renamed[candidate] = name
+				break
+			}
+		}
+	}
+	if len(renamed) == 0 {
+		return here, there
+	}
+	short := map[string]string{}
+	for from, to := range renamed {
+		short[from[strings.LastIndex(from, "/")+1:]] = to[strings.LastIndex(to, "/")+1:]
+	}
+	out := map[string]any{}
+	for name, objects := range there {
+		out[cmp.Or(renamed[name], name)] = withNames(objects, short)
+	}
+	return here, out
+}
+
+// nameless returns the objects of one name without that name.
+func nameless(objects any) any {
+	list, _ := objects.([]any)
+	out := make([]any, len(list))
+	for i, item := range list {
+		content := runtime.DeepCopyJSON(item.(map[string]any))
+		remove(content, []string{"metadata", "name"})
+		out[i] = content
+	}
+	return out
+}
+
+// withNames returns a value with other names in place of some strings.
+func withNames(value any, names map[string]string) any {
+	switch v := value.(type) {
+	case string:
+		return cmp.Or(names[v], v)
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, inner := range v {
+			out[key] = withNames(inner, names)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, inner := range v {
+			out[i] = withNames(inner, names)
+		}
+		return out
+	default:
+		return value
+	}
 }
 
 // calledAgain tells which handlers were called more often in the other one: one of them is at fault.

@@ -77,6 +77,9 @@ func (l *lane) RoundTrip(r *http.Request) (*http.Response, error) {
 		return refusal(r, fault.Code), nil
 	}
 	response, err := l.next.RoundTrip(r)
+	if err == nil && response.StatusCode == http.StatusConflict && req.isEvent() && req.verb == "create" {
+		response, err = l.postAgain(r, text, response)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +94,34 @@ func (l *lane) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errLost
 	}
 	return response, nil
+}
+
+// mostNames is how many Events about one object can be posted in the same nanosecond.
+const mostNames = 1000
+
+// postAgain posts an Event under other names until one is free. client-go names Events by the time in nanoseconds, which
+// stands still in virtual time, and drops an Event whose name is taken.
+func (l *lane) postAgain(r *http.Request, text []byte, refused *http.Response) (*http.Response, error) {
+	var content map[string]any
+	if err := json.Unmarshal(text, &content); err != nil {
+		return nil, fmt.Errorf("the Event has no JSON form: %w", err)
+	}
+	meta, _ := content["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	for n := 1; name != "" && n < mostNames && refused.StatusCode == http.StatusConflict; n++ {
+		meta["name"] = fmt.Sprintf("%s-%d", name, n)
+		body, err := json.Marshal(content)
+		if err != nil {
+			return nil, err
+		}
+		_ = refused.Body.Close()
+		again := r.Clone(r.Context())
+		again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		if refused, err = l.next.RoundTrip(again); err != nil {
+			return nil, err
+		}
+	}
+	return refused, nil
 }
 
 // meets finds what is to happen to a request.

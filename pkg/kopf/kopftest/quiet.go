@@ -210,8 +210,12 @@ func (w *watcher) failing() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for v, visit := range w.visits {
-		if visit.err != nil {
-			return fmt.Sprintf("%s %s: %v", v.engine.GVK.Kind, v.key, visit.err)
+		err := visit.err
+		if err == nil {
+			err = v.engine.Retry(v.key)
+		}
+		if err != nil {
+			return fmt.Sprintf("%s %s: %v", v.engine.GVK.Kind, v.key, err)
 		}
 		near := soon
 		if len(v.engine.Levels.IDs()) > 0 {
