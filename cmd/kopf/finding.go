@@ -87,7 +87,7 @@ func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 	facts := causation.Facts{Deleting: f.Deleting, Held: f.Held}
 	baseline := i.baseline()
 	if stored := baseline.Fetch(obj); stored != nil {
-		shape := essence.Shape{Fields: i.fields, Cleaners: []essence.Cleaner{i.store(), baseline, progress.Pin(baseline)}}
+		shape := essence.Shape{Fields: i.fields, Cleaners: []essence.Cleaner{i.store(), baseline, i.pin()}}
 		then, err := shape.Decode(stored)
 		switch {
 		case err != nil:

@@ -234,7 +234,7 @@ func watchCalls(t *testing.T, config *rest.Config, k8s client.Client) map[string
 func releases(t *testing.T, k8s client.Client) {
 	both := sample("both", map[string]string{
 		baseline: handled, "kopf.zalando.org/provision": `{"success":true,"failure":false}`, "kopf.zalando.org/touch-dummy": "now",
-		"runtime.kopf.zalando.org/pinned-configuration": "{}", "example.com/mine": "stays",
+		"kopf.zalando.org/pinned-configuration": "{}", "runtime.kopf.zalando.org/pinned-configuration": "{}", "example.com/mine": "stays",
 	})
 	both.SetFinalizers([]string{"example.com/other", framework.DefaultFinalizer})
 	must(t, k8s.Create(t.Context(), both))
@@ -258,7 +258,7 @@ func releases(t *testing.T, k8s client.Client) {
 
 	// Only the finalizer.
 	mustRun(t, "objects", "release", kind, "both", "--keep-annotations", "--yes")
-	if obj := read(t, k8s, "both"); !slices.Equal(obj.GetFinalizers(), []string{"example.com/other"}) || len(obj.GetAnnotations()) != 5 {
+	if obj := read(t, k8s, "both"); !slices.Equal(obj.GetFinalizers(), []string{"example.com/other"}) || len(obj.GetAnnotations()) != 6 {
 		t.Errorf("%v %v", obj.GetFinalizers(), obj.GetAnnotations())
 	}
 	// All of it, in all namespaces.

@@ -47,6 +47,8 @@ func (p *place) store() progress.Store {
 
 func (p *place) baseline() progress.Baseline { return progress.AnnotationBaseline(p.prefix) }
 
+func (p *place) pin() progress.Baseline { return progress.Pin(p.baseline(), p.store()) }
+
 func (p *place) holds(obj *unstructured.Unstructured) bool {
 	return slices.Contains(obj.GetFinalizers(), p.finalizer)
 }
@@ -56,7 +58,7 @@ func (p *place) holds(obj *unstructured.Unstructured) bool {
 func (p *place) annotations(obj *unstructured.Unstructured) (keys []string) {
 	rest := obj.DeepCopy()
 	p.baseline().Clear(rest.Object)
-	progress.Pin(p.baseline()).Clear(rest.Object)
+	p.pin().Clear(rest.Object)
 	if p.prefix == progress.DefaultPrefix {
 		p.store().Clear(rest.Object)
 	}

@@ -43,7 +43,7 @@ type Engine struct {
 
 // New returns the engine of a kind.
 func New(settings Settings, kind Kind) *Engine {
-	settings.Pin = progress.Pin(settings.Baseline)
+	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
 	e := &Engine{Settings: settings, Kind: kind, memories: inventory.New(inventory.Wants{
 		Sights: len(kind.Spies.IDs()) > 0,
 		Stirs:  len(kind.Levels.IDs()) > 0,

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -85,7 +86,7 @@ func (k annotationKeys) check(id string) (string, error) {
 // mark says on the object whose annotations with this prefix are, unless everybody knows the prefix. kopf leaves the
 // mark out for all prefixes that begin with "kopf.", though it would not recognise them without (SE-24).
 func (k annotationKeys) mark(annotations map[string]string) {
-	if k.prefix == DefaultPrefix || k.prefix == pinPrefix {
+	if k.prefix == DefaultPrefix {
 		return
 	}
 	key := k.prefix + "/" + markerName
@@ -108,6 +109,15 @@ func (k annotationKeys) values(obj client.Object, id string) iter.Seq2[string, s
 			}
 		}
 	}
+}
+
+// has reports whether any value is stored for an id, a null included.
+func (k annotationKeys) has(obj client.Object, id string) bool {
+	annotations := obj.GetAnnotations()
+	return len(annotations) > 0 && slices.ContainsFunc(k.of(obj, id), func(key string) bool {
+		_, ok := annotations[key]
+		return ok
+	})
 }
 
 func (k annotationKeys) write(obj client.Object, id, value string) {

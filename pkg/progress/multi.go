@@ -76,6 +76,10 @@ func (m multiStore) Purge(obj client.Object, id string) error {
 	return errors.Join(problems...)
 }
 
+func (m multiStore) holds(obj client.Object, id string) bool {
+	return slices.ContainsFunc(m, func(store Store) bool { return holdsNull(store, obj, id) })
+}
+
 func (m multiStore) Clear(essence map[string]any) {
 	for _, store := range m {
 		store.Clear(essence)

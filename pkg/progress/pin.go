@@ -2,70 +2,98 @@ package progress
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
-	pinPrefix = "runtime." + DefaultPrefix
-	pinName   = "pinned-configuration"
+	pinName = "pinned-configuration"
+
+	// olderPinPrefix is the prefix under which earlier versions stored the pin. It is still read and removed, until the second
+	// release after the one that stopped writing it.
+	olderPinPrefix = "runtime." + DefaultPrefix
 )
 
-// A pinner is a [Baseline] that knows where the essence is to be kept with which a cycle began.
-type pinner interface{ pin() Baseline }
-
-// Pin returns the place beside a baseline for the essence that a cycle has begun with, for as long as the
-// cycle lasts: an annotation "pinned-configuration", under the prefix of the baseline, or under
-// "runtime.kopf.zalando.org" if that has none of its own. kopf ignores it.
-func Pin(b Baseline) Baseline {
-	if p, ok := b.(pinner); ok {
-		return p.pin()
-	}
-	return pin{annotationKeys{prefix: pinPrefix}}
+// An annotated place is a [Baseline] or a [Store] that uses annotations.
+type annotated interface {
+	// annotationKeys returns false if no part of the place uses annotations.
+	annotationKeys() (annotationKeys, bool)
 }
 
-func (b annotationBaseline) pin() Baseline {
-	if b.keys.prefix == DefaultPrefix {
-		return pin{annotationKeys{prefix: pinPrefix}}
+// Pin returns the place for the essence that a cycle has begun with, for as long as the cycle lasts: the annotation
+// "pinned-configuration" under the prefix of the baseline. If the baseline uses no annotations, it is under the prefix of the
+// first store that does, or else under [DefaultPrefix]. kopf ignores the annotation.
+//
+// Earlier versions used the prefix "runtime.kopf.zalando.org" where the baseline had no prefix of its own. The place
+// reads that annotation, too, and Store removes it.
+func Pin(b Baseline, stores ...Store) Baseline {
+	keys, ok := annotationKeysOf(b)
+	if ok && keys.prefix != DefaultPrefix {
+		return pin{keys}
 	}
-	return pin{b.keys}
-}
-
-func (b ignoringBaseline) pin() Baseline { return Pin(b.Baseline) }
-
-func (m multiBaseline) pin() Baseline {
-	for _, part := range m {
-		if p, ok := part.(pinner); ok {
-			return p.pin()
+	if !ok {
+		if keys, ok = annotationKeysOf(stores...); !ok {
+			keys = keysOf("")
 		}
 	}
-	return pin{annotationKeys{prefix: pinPrefix}}
+	return pin{keys, annotationKeys{prefix: olderPinPrefix}}
 }
 
-// A pin is no handler's record and no baseline, but is kept like them.
-type pin struct{ keys annotationKeys }
+// annotationKeysOf returns the keys of the first part that uses annotations.
+func annotationKeysOf[T any](parts ...T) (annotationKeys, bool) {
+	for _, part := range parts {
+		if place, ok := any(part).(annotated); ok {
+			if keys, ok := place.annotationKeys(); ok {
+				return keys, true
+			}
+		}
+	}
+	return annotationKeys{}, false
+}
 
+func (b annotationBaseline) annotationKeys() (annotationKeys, bool) { return b.keys, true }
+func (b ignoringBaseline) annotationKeys() (annotationKeys, bool) {
+	return annotationKeysOf(b.Baseline)
+}
+func (m multiBaseline) annotationKeys() (annotationKeys, bool)   { return annotationKeysOf(m...) }
+func (s annotationStore) annotationKeys() (annotationKeys, bool) { return s.keys, true }
+func (s smartStore) annotationKeys() (annotationKeys, bool)      { return s.annotations.keys, true }
+func (m multiStore) annotationKeys() (annotationKeys, bool)      { return annotationKeysOf(m...) }
+
+// A pin is stored in the same form as a baseline. The first keys are written, all of them are read and removed.
+type pin []annotationKeys
+
+// Fetch returns "null" for an annotation with a null, so that callers remove it.
 func (p pin) Fetch(obj client.Object) []byte {
-	for _, value := range p.keys.values(obj, pinName) {
-		return []byte(strings.TrimSpace(value))
+	for _, keys := range p {
+		for _, value := range keys.values(obj, pinName) {
+			return []byte(strings.TrimSpace(value))
+		}
+	}
+	if slices.ContainsFunc(p, func(keys annotationKeys) bool { return keys.has(obj, pinName) }) {
+		return []byte("null")
 	}
 	return nil
 }
 
 // Store puts the essence on the object; nil removes it.
 func (p pin) Store(obj client.Object, essence []byte) {
-	if essence == nil {
-		p.keys.remove(obj, pinName)
-		return
+	for _, keys := range p {
+		if keys.has(obj, pinName) {
+			keys.remove(obj, pinName)
+		}
 	}
-	p.keys.write(obj, pinName, string(essence))
+	if essence != nil {
+		p[0].write(obj, pinName, string(essence))
+	}
 }
 
 func (p pin) Clear(essence map[string]any) {
 	clearAnnotations(essence, func(key string) bool {
-		return strings.HasPrefix(key, p.keys.prefix+"/"+pinName)
+		return slices.ContainsFunc(p, func(keys annotationKeys) bool { return strings.HasPrefix(key, keys.prefix+"/"+pinName) })
 	})
 }
 
-func (p pin) String() string { return fmt.Sprintf("%s/%s", p.keys.prefix, pinName) }
+func (p pin) String() string { return fmt.Sprintf("%s/%s", p[0].prefix, pinName) }

@@ -8,20 +8,33 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
+const (
+	pinKey      = kopfPrefix + "/pinned-configuration"
+	olderPinKey = "runtime.kopf.zalando.org/pinned-configuration"
+)
+
 func TestPinIsBesideTheBaseline(t *testing.T) {
 	own := progress.AnnotationBaseline("example.com")
+	inStatus := progress.StatusBaseline("status.kopf")
 	for _, test := range []struct {
 		name     string
 		baseline progress.Baseline
+		stores   []progress.Store
 		want     string
 	}{
-		{"B-01 kopf ignores it", progress.AnnotationBaseline(""), "runtime.kopf.zalando.org/pinned-configuration"},
-		{"B-01 B-34 a prefix of one's own", own, "example.com/pinned-configuration"},
-		{"B-01 several baselines: the first that has a place", progress.MultiBaseline(progress.StatusBaseline("status.kopf"), own), "example.com/pinned-configuration"},
-		{"B-01 a baseline without a prefix", progress.StatusBaseline("status.kopf"), "runtime.kopf.zalando.org/pinned-configuration"},
+		{"B-01 KEY-22 kopf ignores it", progress.AnnotationBaseline(""), nil, pinKey},
+		{"B-01 B-34 a prefix of one's own", own, nil, "example.com/pinned-configuration"},
+		{"B-01 the prefix of the baseline before that of the store", progress.AnnotationBaseline(""), []progress.Store{progress.Annotations("example.com")}, pinKey},
+		{"B-01 without fields", progress.IgnoringFields(own, "spec.size"), nil, "example.com/pinned-configuration"},
+		{"B-01 several baselines: the first that has a place", progress.MultiBaseline(inStatus, own), nil, "example.com/pinned-configuration"},
+		{"B-01 a baseline without a prefix", inStatus, nil, pinKey},
+		{"B-01 nor has the store one", inStatus, []progress.Store{progress.Status("")}, pinKey},
+		{"B-01 B-34 the prefix of the store", inStatus, []progress.Store{progress.Annotations("example.com")}, "example.com/pinned-configuration"},
+		{"B-01 B-34 the prefix of several stores", inStatus, []progress.Store{progress.Multi(progress.Status(""), progress.AnnotationsV2("example.com"))}, "example.com/pinned-configuration"},
+		{"B-01 the default store", inStatus, []progress.Store{progress.Smart()}, pinKey},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			pin, obj := progress.Pin(test.baseline), configMap("a", "b")
+			pin, obj := progress.Pin(test.baseline, test.stores...), configMap("a", "b")
 			equal(t, "nothing at first", pin.Fetch(obj), []byte(nil))
 			pin.Store(obj, []byte(`{"spec":{}}`))
 			equal(t, "the key", obj.Annotations[test.want], `{"spec":{}}`)
@@ -35,9 +48,56 @@ func TestPinIsBesideTheBaseline(t *testing.T) {
 				t.Errorf("essential are %v, want what others have set, without the pin", annotations)
 			}
 			equal(t, "it is no baseline", test.baseline.Fetch(obj), []byte(nil))
-			equal(t, "it is no record", mustFetch(t, store, obj, "pinned-configuration"), (*progress.Record)(nil))
+			if _, err := store.(progress.KeyChecker).Key("pinned-configuration"); err == nil {
+				t.Error("a handler may have the name of the pin as its id")
+			}
+			for _, prefix := range []string{"", "example.com"} {
+				if err := progress.Annotations(prefix).(progress.Sweeper).Sweep(obj, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			equal(t, "it is no leftover record", string(pin.Fetch(obj)), `{"spec":{}}`)
 			pin.Store(obj, nil)
 			equal(t, "removed", namesOf(obj, strings.Split(test.want, "/")[0]), []string(nil))
+		})
+	}
+}
+
+// Earlier versions stored the pin under another prefix. It is read, and removed with the next write.
+func TestPinOfAnEarlierVersion(t *testing.T) {
+	const text, other = `{"digest":"x"}`, `{"digest":"y"}`
+	inStatus := progress.StatusBaseline("")
+	for _, test := range []struct {
+		name        string
+		pin         progress.Baseline
+		annotations []string
+		fetched     string
+		key         string // of what is stored then
+		kept        int    // annotations that are not removed
+	}{
+		{"read from the older key", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text}, text, pinKey, 0},
+		{"read from the newer key first", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text, pinKey, other}, other, pinKey, 0},
+		{"a null in the newer key", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text, pinKey, "null"}, text, pinKey, 0},
+		{"a null alone is removed like a pin", progress.Pin(progress.AnnotationBaseline("")), []string{pinKey, "null"}, "null", pinKey, 0},
+		{"a baseline in the status", progress.Pin(inStatus), []string{olderPinKey, text}, text, pinKey, 0},
+		{"records with a prefix of one's own", progress.Pin(inStatus, progress.Annotations(ownPrefix)), []string{olderPinKey, text}, text, ownPrefix + "/pinned-configuration", 0},
+		{"B-34 a baseline with a prefix of one's own", progress.Pin(progress.AnnotationBaseline(ownPrefix)), []string{olderPinKey, text}, "", ownPrefix + "/pinned-configuration", 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			obj := configMap(test.annotations...)
+			equal(t, "fetched", string(test.pin.Fetch(obj)), test.fetched)
+			essence := jsonOf(t, obj)
+			test.pin.Clear(essence)
+			if _, left := essence["metadata"].(map[string]any)["annotations"]; left != (test.kept > 0) {
+				t.Errorf("the essence is %v", essence)
+			}
+			written := configMap(test.annotations...)
+			test.pin.Store(written, []byte(other))
+			equal(t, "stored", written.Annotations[test.key], other)
+			equal(t, "stored alone", len(namesOf(written, strings.Split(test.key, "/")[0])), 1)
+			equal(t, "the older key", len(namesOf(written, "runtime.kopf.zalando.org")), test.kept)
+			test.pin.Store(obj, nil)
+			equal(t, "removed", len(obj.Annotations), test.kept)
 		})
 	}
 }

@@ -50,12 +50,23 @@ func Load(store Store, obj client.Object, ids []string) (*State, error) {
 
 func (s *State) load(store Store, obj client.Object, parent, id string) error {
 	record, err := store.Fetch(obj, id)
-	h := handler{id: id, parent: parent, stored: record != nil || err != nil}
+	h := handler{id: id, parent: parent, stored: record != nil || err != nil || holdsNull(store, obj, id)}
 	if record != nil {
 		h.record = *record
 	}
 	s.handlers = append(s.handlers, h)
 	return err
+}
+
+// A nullHolder is a [Store] in which a null can stand for a record. Fetch does not return it, but it must be purged.
+type nullHolder interface {
+	// holds reports whether any value is stored for an id.
+	holds(obj client.Object, id string) bool
+}
+
+func holdsNull(store Store, obj client.Object, id string) bool {
+	holder, ok := store.(nullHolder)
+	return ok && holder.holds(obj, id)
 }
 
 // find returns nil for an id that was not loaded.

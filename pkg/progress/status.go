@@ -95,6 +95,13 @@ func (s statusStore) Purge(obj client.Object, id string) error {
 	return nil
 }
 
+func (s statusStore) holds(obj client.Object, id string) bool {
+	value, err := s.field.read(obj)
+	records, _ := value.(map[string]any)
+	_, ok := records[id]
+	return ok && err == nil
+}
+
 func (s statusStore) Clear(essence map[string]any) { s.field.clear(essence) }
 
 // errEmptyID is what all stores say to an id that is none.

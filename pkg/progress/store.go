@@ -79,6 +79,8 @@ func (s annotationStore) Purge(obj client.Object, id string) error {
 	return nil
 }
 
+func (s annotationStore) holds(obj client.Object, id string) bool { return s.keys.has(obj, id) }
+
 func (s annotationStore) Clear(essence map[string]any) { s.keys.clear(essence) }
 
 // Smart is the default: it writes annotations under [DefaultPrefix], and also reads the records
@@ -111,6 +113,10 @@ func (s smartStore) Store(obj client.Object, id string, record Record) error {
 
 func (s smartStore) Purge(obj client.Object, id string) error {
 	return errors.Join(s.annotations.Purge(obj, id), s.legacy.Purge(obj, id))
+}
+
+func (s smartStore) holds(obj client.Object, id string) bool {
+	return s.annotations.holds(obj, id) || s.legacy.holds(obj, id)
 }
 
 func (s smartStore) Clear(essence map[string]any) {

@@ -85,7 +85,7 @@ func gone(ctx context.Context, obj client.Object) func() bool {
 func records(obj client.Object) []string {
 	var ids []string
 	for key := range obj.GetAnnotations() {
-		if id, ours := strings.CutPrefix(key, progress.DefaultPrefix+"/"); ours && key != baselineKey {
+		if id, ours := strings.CutPrefix(key, progress.DefaultPrefix+"/"); ours && key != baselineKey && key != pinKey {
 			ids = append(ids, id)
 		}
 	}

@@ -74,7 +74,7 @@ var _ = Describe("A cycle of several passes", func() {
 	}
 
 	DescribeTable("tells an edit that comes between two handlers to both, as a second update (B-01, CAUSE-15, CAUSE-16, ESS-17, SE-01)",
-		func(ctx context.Context, restart bool) {
+		func(ctx context.Context, restart, earlier bool) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var open atomic.Bool
 			declare := func() []kopf.Option {
@@ -92,6 +92,12 @@ var _ = Describe("A cycle of several passes", func() {
 			if restart {
 				op.stop()
 			}
+			if earlier {
+				edit(ctx, obj, func(w W) {
+					w.Annotations["runtime."+pinKey] = w.Annotations[pinKey]
+					delete(w.Annotations, pinKey)
+				})
+			}
 			edit(ctx, obj, size(3))
 			edit(ctx, obj, size(4))
 			if restart {
@@ -104,8 +110,9 @@ var _ = Describe("A cycle of several passes", func() {
 			clean(ctx, obj, 4)
 			Consistently(told(seen), awhile).Should(HaveLen(4))
 		},
-		Entry("in one process", SpecTimeout(minute), false),
-		Entry("over a restart", SpecTimeout(minute), true),
+		Entry("in one process", SpecTimeout(minute), false, false),
+		Entry("over a restart", SpecTimeout(minute), true, false),
+		Entry("over a restart, with the pin of an earlier version", SpecTimeout(minute), true, true),
 	)
 
 	DescribeTable("of a creation makes an update of an edit (B-01, CAUSE-14)",

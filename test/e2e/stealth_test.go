@@ -17,7 +17,7 @@ import (
 )
 
 // pinKey is the annotation with the essence that a cycle has begun with.
-const pinKey = "runtime.kopf.zalando.org/pinned-configuration"
+const pinKey = "kopf.zalando.org/pinned-configuration"
 
 // counting is a transport that counts the writes.
 func counting(n *atomic.Int64) setup {

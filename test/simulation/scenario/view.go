@@ -91,7 +91,7 @@ func (v view) turned() bool {
 	return json.Unmarshal([]byte(v.annotations()[pinKey]), &pin) == nil && pin.Turned
 }
 
-const pinKey = "runtime." + progress.DefaultPrefix + "/pinned-configuration"
+const pinKey = progress.DefaultPrefix + "/pinned-configuration"
 
 // leftovers are the annotations that have no place on an object that has come to rest.
 func (v view) leftovers() []string {
