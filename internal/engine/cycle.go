@@ -89,6 +89,7 @@ type cycle struct {
 	sorting *sorting          // the shares are being sent one by one; nil: they are not
 	undo    patching.Document // takes back what of refused shares was written all the same
 	change  *patching.Change  // what is being written; nil: nothing is
+	reduced *patching.Change  // an earlier form of it, with fields that another client has changed
 	faults  int               // how often it could not be
 	stored  []byte            // the baseline that is being written; nil: none is
 	handled map[string]any    // the essence that is handled when it is
@@ -106,6 +107,7 @@ type share struct {
 	report  bool              // it is no handler's, but what conditions say about them
 	open    bool              // its sub-handlers are being called: how it ends is not known yet
 	refusal error             // what was told about it meanwhile
+	alone   *patching.Change  // what is being written of it alone; nil: nothing is
 }
 
 // closed reports whether the cause is over: all its handlers are done, and nothing accompanies an object that

@@ -105,15 +105,21 @@ func (e *Engine) deposit(ctx context.Context, c *cycle, doc patching.Document, a
 			e.wake(c.before.GetUID())
 		}
 	}()
+	change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc}
 	pause, contests := firstDepositPause, 0
-	for {
+	for len(change.Theirs) > 0 {
 		last := ctx.Err() != nil
-		err = e.depositOnce(ctx, c, doc, a, &own)
+		err = e.depositOnce(ctx, c, change, a, &own)
 		if _, contested := errors.AsType[*patching.ContestedError](err); contested && contests < maxContests {
 			contests++
-			if doc, err = e.refit(ctx, c, doc); err == nil {
+			if doc, err = e.refit(ctx, c, change.Theirs); err == nil {
+				change = &patching.Change{Before: c.before, Content: c.content, Theirs: doc}
 				continue
 			}
+		}
+		if concurrent, ok := errors.AsType[*patching.ConcurrentChangeError](err); ok {
+			change = reduced(ctx, change, concurrent.Fields)
+			continue
 		}
 		switch {
 		case err == nil, errors.Is(err, patching.ErrGone):
@@ -131,14 +137,16 @@ func (e *Engine) deposit(ctx context.Context, c *cycle, doc patching.Document, a
 		sleep(ctx, wait)
 		pause = min(2*pause, lastDepositPause)
 	}
+	return nil
 }
 
 // depositOnce makes one attempt. An essential change is told to the worker first, for which it is no update; it stays
 // told while it is not known whether it was written.
-func (e *Engine) depositOnce(ctx context.Context, c *cycle, doc patching.Document, a *companion, own *edit) error {
+func (e *Engine) depositOnce(ctx context.Context, c *cycle, change *patching.Change, a *companion, own *edit) error {
 	if e.closed.Load() {
 		return errClosed
 	}
+	doc := change.Theirs
 	essential := !diff.Equal(e.shape.Build(c.content), e.shape.Build(doc.Apply(c.content)))
 	if essential {
 		a.turn.Lock()
@@ -148,7 +156,6 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, doc patching.Documen
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
-	change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc}
 	written, err := e.writer.Write(ctx, change)
 	if refused(err) && change.Partly() != nil {
 		return errors.Join(err, e.withdraw(ctx, c, change))

@@ -52,9 +52,17 @@ func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 	for len(c.shares) > 0 {
 		s := c.shares[0]
 		// As if nothing had been written yet: lists are held against what the handler has seen.
-		alone := &patching.Change{Before: c.sorting.seen, Content: s.base, Theirs: s.doc}
+		if s.alone == nil {
+			s.alone = &patching.Change{Before: c.sorting.seen, Content: s.base, Theirs: s.doc}
+		}
+		alone := s.alone
 		written, err := e.send(ctx, c, alone)
+		concurrent, isConcurrent := errors.AsType[*patching.ConcurrentChangeError](err)
 		switch {
+		case isConcurrent:
+			s.alone = reduced(ctx, alone, concurrent.Fields)
+			s.doc = s.alone.Theirs
+			continue
 		case refused(err):
 			e.refuse(ctx, c, s, c.sorting.partly || alone.Partly() != nil, err)
 			if err := e.goOn(c, alone); err != nil {

@@ -34,10 +34,18 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 		if err != nil {
 			return nil, err
 		}
+		if c.reduced != nil {
+			change.Continue(c.reduced)
+			c.reduced = nil
+		}
 		c.change, c.handled = change, handled
 	}
 	written, err := e.send(ctx, c, c.change)
+	concurrent, isConcurrent := errors.AsType[*patching.ConcurrentChangeError](err)
 	switch {
+	case isConcurrent:
+		c.reduce(ctx, concurrent.Fields)
+		return e.write(ctx, c)
 	case errors.Is(err, patching.ErrGone):
 		c.memory.Unwritten, c.memory.Vanished, c.stopped = nil, true, true
 		e.spread(c)
@@ -76,6 +84,25 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 	return written, nil
 }
 
+// reduce drops fields from what is to be written: another client has changed them. What has been handled is then computed
+// anew, without them, so that the change of the other client is an update.
+func (c *cycle) reduce(ctx context.Context, fields patching.Document) {
+	c.reduced, c.change = reduced(ctx, c.change, fields), nil
+	for _, s := range c.shares {
+		s.doc = s.doc.SupersededBy(fields, c.content)
+	}
+	c.undo = c.undo.SupersededBy(fields, c.content)
+}
+
+// reduced returns a change without fields that another client has changed while the outcome of an earlier request was unknown.
+func reduced(ctx context.Context, change *patching.Change, fields patching.Document) *patching.Change {
+	log.FromContext(ctx).Info("Dropped changes of handlers: another client has changed the same fields while the outcome of the write was unknown",
+		"fields", fields.Paths())
+	out := &patching.Change{Before: change.Before, Content: change.Content, Theirs: change.Theirs.SupersededBy(fields, change.Content)}
+	out.Continue(change)
+	return out
+}
+
 // releaseTries is how often it is tried to write what else there is with the removal of the finalizer.
 const releaseTries = 5
 
@@ -92,7 +119,7 @@ func (c *cycle) releasesAlone(ctx context.Context, fault error) bool {
 
 // wrote goes on from what the server has made of a write.
 func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (client.Object, error) {
-	theirs := c.change.Theirs
+	theirs, recovered := c.change.Theirs, c.change.Recovered
 	if a, ok := c.memory.Background.(*companion); ok && len(theirs) > 0 {
 		version := c.before.GetResourceVersion()
 		if written != nil {
@@ -118,8 +145,10 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	if err := c.begin(written); err != nil {
 		return nil, err
 	}
-	if err := e.correct(ctx, c, theirs); err != nil {
-		return nil, err
+	if !recovered { // else it may show changes of other clients
+		if err := e.correct(ctx, c, theirs); err != nil {
+			return nil, err
+		}
 	}
 	c.live = e.shape.Build(c.content) // others may have edited it meanwhile
 	return written, nil

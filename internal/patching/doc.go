@@ -12,7 +12,9 @@
 // patches of the object name its uid, patches of the status, where the server does not look at the
 // uid, its version. Patches that replace lists, the finalizers among them, name the version they were
 // made for; after a conflict they are made again for the new one, unless somebody else has changed
-// the very list. Lists of conditions are maps by type: each writer's own are merged with what others have made of theirs.
+// the very list. After a request with an unknown outcome (no answer, or a fault of the server), the change is sent again with the version
+// it was made for. If the object has another version by then, it is read: the framework's part shows whether the change was committed, and
+// fields that another client has changed are not sent again. Lists of conditions are maps by type: each writer's own are merged with what others have made of theirs.
 //
 // # Assumptions
 //
@@ -20,9 +22,10 @@
 //
 // # Caveats
 //
-// A merge patch replaces whole lists, and the last writer of a single field wins.
+// A merge patch replaces whole lists, and the last writer of a single field wins, unless the outcome of an earlier request is unknown.
 //
 // # Errors
 //
-// [ErrGone], [ContestedError] and [RejectedError] are final for the change; all others may pass.
+// [ErrGone], [ContestedError] and [RejectedError] are final for the change. After a [ConcurrentChangeError], the change can be written without the
+// fields that it names: make another [Change] and let it [Change.Continue] the first one. All other errors may pass.
 package patching

@@ -209,6 +209,49 @@ func (d Document) lists(original map[string]any) [][]string {
 	return paths
 }
 
+// changedByOthers returns the fields of the patch that have neither the value from before the patch, nor the one that the
+// patch gives them. Lists are left out: they are guarded by the version.
+func (d Document) changedByOthers(before, content map[string]any) Document {
+	out := Document{}
+	for key, value := range d {
+		was, is := before[key], content[key]
+		inner, isMap := value.(map[string]any)
+		wasFields, wasMap := asMap(was)
+		isFields, isStillMap := asMap(is)
+		switch {
+		case isMap && wasMap && isStillMap:
+			if fields := Document(inner).changedByOthers(wasFields, isFields); len(fields) > 0 {
+				out[key] = map[string]any(fields)
+			}
+		case isList(value), isList(was), diff.Equal(was, is), diff.Equal(value, is):
+		default:
+			out[key] = nil
+		}
+	}
+	return out
+}
+
+// Paths returns the fields that the patch sets or removes, sorted, as paths with dots.
+func (d Document) Paths() []string {
+	var paths []string
+	for _, key := range slices.Sorted(maps.Keys(d)) {
+		inner, isMap := d[key].(map[string]any)
+		if !isMap {
+			paths = append(paths, key)
+		}
+		for _, path := range Document(inner).Paths() {
+			paths = append(paths, key+"."+path)
+		}
+	}
+	return paths
+}
+
+// asMap returns a value that is a map, or an empty map for no value; ok is false for all others.
+func asMap(value any) (fields map[string]any, ok bool) {
+	fields, ok = value.(map[string]any)
+	return fields, ok || value == nil
+}
+
 func isList(value any) bool {
 	return value != nil && reflect.TypeOf(value).Kind() == reflect.Slice
 }

@@ -151,3 +151,38 @@ func parse(t *testing.T, text string) Document {
 	}
 	return doc
 }
+
+func TestChangedByOthers_FindsThirdValues(t *testing.T) {
+	const before = `{"x":"old","l":["old"],"m":{"a":"old","b":"old"}}`
+	for name, test := range map[string]struct{ doc, content, want string }{
+		"nothing has changed":                 {`{"x":"new"}`, before, `{}`},
+		"the patch is there":                  {`{"x":"new"}`, `{"x":"new"}`, `{}`},
+		"a third value":                       {`{"x":"new"}`, `{"x":"other"}`, `{"x":null}`},
+		"a field that is removed by others":   {`{"x":"new"}`, `{}`, `{"x":null}`},
+		"a removed field with a third value":  {`{"x":null}`, `{"x":"other"}`, `{"x":null}`},
+		"a removed field that is gone":        {`{"x":null}`, `{}`, `{}`},
+		"a new field with a third value":      {`{"y":"new"}`, `{"y":"other"}`, `{"y":null}`},
+		"another field":                       {`{"x":"new"}`, `{"x":"old","y":"other"}`, `{}`},
+		"one of two fields":                   {`{"m":{"a":"new","b":"new"}}`, `{"m":{"a":"other","b":"old"}}`, `{"m":{"a":null}}`},
+		"a map that is removed by others":     {`{"m":{"a":"new"}}`, `{}`, `{"m":{"a":null}}`},
+		"a removed map with a third value":    {`{"m":null}`, `{"m":{"a":"other"}}`, `{"m":null}`},
+		"a new map with a third value":        {`{"n":{"a":"new"}}`, `{"n":{"a":"other"}}`, `{"n":{"a":null}}`},
+		"a map that is a text by now":         {`{"m":{"a":"new"}}`, `{"m":"other"}`, `{"m":null}`},
+		"a list, which the version guards":    {`{"l":["new"]}`, `{"l":["other"]}`, `{}`},
+		"a removed list, which it guards too": {`{"l":null}`, `{"l":["other"]}`, `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := parse(t, test.doc).changedByOthers(parse(t, before), parse(t, test.content))
+			if d := cmp.Diff(parse(t, test.want), got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestPaths(t *testing.T) {
+	got := parse(t, `{"spec":{"b":null,"a":{"c":1}},"status":{"l":[1]}}`).Paths()
+	if d := cmp.Diff([]string{"spec.a.c", "spec.b", "status.l"}, got); d != "" {
+		t.Error(d)
+	}
+}

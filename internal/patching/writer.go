@@ -36,10 +36,19 @@ type Change struct {
 	// Versions are those that the object got by the requests that were made for the change.
 	Versions []string
 
+	// Recovered: the change was written by an earlier request whose answer was lost, and the result is a live read. Other
+	// clients may have changed the object in between.
+	Recovered bool
+
 	// status is the answer to the part that went to the status subresource: a change that is
 	// written again, after the other part has failed, goes on from there.
 	status client.Object
+	// unknown has the subresources, "" for the object itself, to which a request was sent whose outcome is unknown.
+	unknown []string
 }
+
+// Continue takes over how far an earlier form of the same change has come.
+func (c *Change) Continue(earlier *Change) { c.status, c.unknown = earlier.status, earlier.unknown }
 
 // Partly returns the object as it is since a part of a refused change was accepted, that of the status; nil if
 // nothing was.
@@ -74,6 +83,17 @@ func (e *ContestedError) Error() string {
 	return e.Path + " was changed by somebody else at the same time"
 }
 
+// A ConcurrentChangeError says that another client has changed fields of a change after a request with an unknown outcome. Which
+// of the two came last is not known, so that sending these fields again could overwrite the other client's change.
+// The change can be written without them.
+type ConcurrentChangeError struct {
+	Fields Document // the part of Change.Theirs that another client has changed
+}
+
+func (e *ConcurrentChangeError) Error() string {
+	return "after a write with an unknown outcome, another client has changed the same fields"
+}
+
 // A RejectedError says that the API server does not accept the content of a change, however often it is sent.
 type RejectedError struct{ Err error }
 
@@ -91,8 +111,8 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 		rest, status := doc.splitStatus()
 		restGuarded, statusGuarded := splitStatusPaths(guarded)
 		if len(status) > 0 && change.status == nil {
-			written, err := w.send(ctx, change, "status", request{
-				doc: status, wanted: status, guarded: statusGuarded, version: change.Before.GetResourceVersion(),
+			written, err := w.send(ctx, change, request{
+				subresource: "status", doc: status, wanted: status, guarded: statusGuarded, version: change.Before.GetResourceVersion(),
 				always: true, // the server does not look at the uid of a status
 			})
 			if err != nil {
@@ -122,11 +142,12 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 	if theirs, ok := meta["finalizers"]; ok {
 		r.finalizers, r.chosen = stringsOf(theirs), true
 	}
-	return w.send(ctx, change, "", r)
+	return w.send(ctx, change, r)
 }
 
 // A request is one patch, made for one version of the object.
 type request struct {
+	subresource      string
 	doc              Document
 	wanted           Document   // doc, before it was fitted to what others have made of the object
 	guarded          [][]string // lists that must be as they were
@@ -137,8 +158,9 @@ type request struct {
 	chosen           bool     // ... or as handlers want to have them
 }
 
-func (w *Writer) send(ctx context.Context, change *Change, subresource string, r request) (client.Object, error) {
+func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Object, error) {
 	var conflict error
+	r.always = r.always || slices.Contains(change.unknown, r.subresource)
 	for range maxConflicts {
 		obj := w.New()
 		obj.SetNamespace(change.Before.GetNamespace())
@@ -148,10 +170,10 @@ func (w *Writer) send(ctx context.Context, change *Change, subresource string, r
 			return nil, &RejectedError{fmt.Errorf("it cannot be written as JSON: %w", err)}
 		}
 		patch := client.RawPatch(types.MergePatchType, data)
-		if subresource == "" {
+		if r.subresource == "" {
 			err = w.Client.Patch(ctx, obj, patch)
 		} else {
-			err = w.Client.SubResource(subresource).Patch(ctx, obj, patch)
+			err = w.Client.SubResource(r.subresource).Patch(ctx, obj, patch)
 		}
 		switch {
 		case err == nil:
@@ -170,6 +192,9 @@ func (w *Writer) send(ctx context.Context, change *Change, subresource string, r
 		case isRejection(err):
 			return nil, &RejectedError{err}
 		default:
+			if isUnknownOutcome(err) {
+				change.unknown = append(slices.Clip(change.unknown), r.subresource)
+			}
 			return nil, err
 		}
 	}
@@ -203,11 +228,19 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 	if err != nil {
 		return nil, fmt.Errorf("reading the object after a conflict: %w", err)
 	}
-	if r.doc, err = fitted(change, r.wanted, r.guarded, live); err != nil {
-		return nil, err
-	}
 	content, err := Content(live)
 	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(change.unknown, r.subresource) {
+		if committed, err := w.wasCommitted(change, r.subresource, content); err != nil {
+			return nil, err
+		} else if committed {
+			change.Recovered = r.subresource == ""
+			return live, change.adopt(live, content, *r)
+		}
+	}
+	if r.doc, err = fitted(change, r.wanted, r.guarded, live); err != nil {
 		return nil, err
 	}
 	r.version = live.GetResourceVersion()
@@ -215,9 +248,51 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 		r.finalizers = live.GetFinalizers()
 	}
 	if len(r.body(live.GetUID()).Missing(content)) == 0 {
-		return live, nil
+		return live, change.adopt(live, content, *r)
 	}
 	return nil, nil
+}
+
+// adopt records the version of an object that was read instead of a lost answer, if nothing but the request has changed the object.
+func (c *Change) adopt(live client.Object, content map[string]any, r request) error {
+	from, before := c.Before, c.Content
+	if c.status != nil {
+		var err error
+		from = c.status
+		if before, err = Content(from); err != nil {
+			return err
+		}
+	}
+	others := Between(r.body(live.GetUID()).Apply(before), content).Essential()
+	if len(others) == 0 && live.GetDeletionTimestamp().Equal(from.GetDeletionTimestamp()) {
+		c.Versions = append(c.Versions, live.GetResourceVersion())
+	}
+	return nil
+}
+
+// wasCommitted decides, by the object as it is now, what has become of a request with an unknown outcome. If the framework's part
+// is there, it was committed: nobody else writes that. If it was not, or there is no such part, the handlers' part is
+// sent again, unless another client has changed it.
+func (w *Writer) wasCommitted(change *Change, subresource string, content map[string]any) (bool, error) {
+	if ours := w.partFor(subresource, change.Ours); len(ours) > 0 && len(ours.Missing(content)) == 0 {
+		return true, nil
+	}
+	if fields := w.partFor(subresource, change.Theirs).changedByOthers(change.Content, content); len(fields) > 0 {
+		return false, &ConcurrentChangeError{Fields: fields}
+	}
+	return false, nil
+}
+
+// partFor returns the part of a patch that goes to a subresource, or with "" to the object itself.
+func (w *Writer) partFor(subresource string, doc Document) Document {
+	if !w.HasStatus {
+		return doc
+	}
+	rest, status := doc.splitStatus()
+	if subresource == "status" {
+		return status
+	}
+	return rest
 }
 
 // fitted checks that the lists which the patch replaces are in the object as they were when the
@@ -317,6 +392,13 @@ func isRejection(err error) bool {
 	}
 	code := status.Status().Code
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError || isTooLarge(status.Status())
+}
+
+// isUnknownOutcome reports whether a request that has failed may have been carried out all the same: there was no answer, or
+// the server does not know either.
+func isUnknownOutcome(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
 }
 
 // isTooLarge recognizes the answers to an object that is larger than etcd takes. The API server passes on the errors of

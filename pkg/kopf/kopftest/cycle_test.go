@@ -60,7 +60,7 @@ func TestFaultsOfACycle(t *testing.T) {
 		"a fault":    {kopftest.Fault{Verb: "patch", Code: 500}, []string{"patch configmaps/orders (500)", "patch configmaps/orders"}, 1},
 		"two faults": {kopftest.Fault{Verb: "patch", Code: 503, Times: 2}, []string{"patch configmaps/orders (503)", "patch configmaps/orders (503)", "patch configmaps/orders"}, 2},
 		"a lost answer": {
-			kopftest.Fault{Verb: "patch", Resource: "configmaps", Subresource: "-", Lost: true}, []string{"patch configmaps/orders", "patch configmaps/orders"}, 1,
+			kopftest.Fault{Verb: "patch", Resource: "configmaps", Subresource: "-", Lost: true}, []string{"patch configmaps/orders", "patch configmaps/orders (409)"}, 1,
 		},
 		"later": {kopftest.Fault{Verb: "patch", Skip: 5, Code: 500}, []string{"patch configmaps/orders"}, 0},
 	} {
