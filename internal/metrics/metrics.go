@@ -70,6 +70,12 @@ var (
 		Help: "Writes of records and baselines that the API server has rejected; they are kept in memory.",
 	}, []string{"kind"})
 
+	// WatchProblems is how many watches of a kind deliver no changes, by reason.
+	WatchProblems = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "watch_problems",
+		Help: "Watches that deliver no changes, by reason: forbidden, not_served (the API server does not serve the kind), silent.",
+	}, []string{"kind", "reason"})
+
 	// Unreadable counts stored state that could not be read and was taken as absent.
 	Unreadable = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "unreadable_state_total",
@@ -79,5 +85,5 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(
-		Handlers, Durations, Panics, Conflicts, Oldest, OwnWriteWaits, StoredBytes, StaleCaches, UnpostedEvents, RejectedProgress, Unreadable)
+		Handlers, Durations, Panics, Conflicts, Oldest, OwnWriteWaits, StoredBytes, StaleCaches, UnpostedEvents, RejectedProgress, Unreadable, WatchProblems)
 }

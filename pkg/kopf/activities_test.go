@@ -214,6 +214,7 @@ func TestMistakesOfActivities(t *testing.T) {
 		{"PROBE-02 no id", kopf.OnProbe("", func(context.Context) (any, error) { return nil, nil }), "the id is empty"},
 		{"PROBE-02 no function", kopf.OnProbe("a", nil), `OnProbe("a")`},
 		{"SE-16 no time to be stuck", kopf.WithStuckAfter(0), "WithStuckAfter"},
+		{"a negative interval between checks", kopf.WithWatchCheck(-time.Second), "WithWatchCheck(-1s) is negative: use 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := newOperator(&standIn{}, test.option).Validate(); err == nil || !strings.Contains(err.Error(), test.want) {

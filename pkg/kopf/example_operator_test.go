@@ -87,6 +87,13 @@ func ExampleWithStuckAfter() {
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithStuckAfter(time.Hour))
 }
 
+func ExampleWithWatchCheck() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision)
+
+	// A request every five minutes is enough for a quiet kind; 0 disables the check.
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithWatchCheck(5*time.Minute))
+}
+
 func ExampleWithFinalizer() {
 	databases := kopf.For(&Database{}).OnDelete("drop", drop)
 

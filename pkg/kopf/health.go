@@ -8,6 +8,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
+	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
 // DefaultStuckAfter is for how long nothing may be finished while objects wait, before the operator counts
@@ -28,8 +29,9 @@ func WithStuckAfter(pause time.Duration) Option {
 	})
 }
 
-// Healthz fails if the operator is stuck: objects wait, and nothing has been finished for a long time (see
-// [WithStuckAfter]). It is a healthz.Checker, for a liveness probe: mgr.AddHealthzCheck("kopf", op.Healthz).
+// Healthz fails where a restart helps: if the operator is stuck, that is if objects wait, and nothing has been finished for a long time
+// (see [WithStuckAfter]); and if a watch has been silent for as long (see [WithWatchCheck]). It is a healthz.Checker, for a liveness
+// probe: mgr.AddHealthzCheck("kopf", op.Healthz).
 func (o *Operator) Healthz(*http.Request) error {
 	var problems []error
 	for _, e := range o.running() {
@@ -39,23 +41,31 @@ func (o *Operator) Healthz(*http.Request) error {
 				e.Name, p.Waiting, p.Longest.Round(time.Second), p.Running, p.Unfinished.Round(time.Second)))
 		}
 	}
+	for _, p := range o.watchProblems() {
+		if p.Reason == watchcheck.Silent && p.Age >= o.stuckAfter {
+			problems = append(problems, p)
+		}
+	}
 	return errors.Join(problems...)
 }
 
-// Readyz fails while the operator is starting: until its caches and indexes are complete, and its peers are known; and while its
-// peering fails. One that is paused by others is ready, and so is one that is waiting to become the leader. It is a healthz.Checker,
-// for a readiness probe: mgr.AddReadyzCheck("kopf", op.Readyz).
+// Readyz fails while the operator is starting: until its caches and indexes are complete, and its peers are known; while its
+// peering fails; and while a watch delivers no changes (see [WithWatchCheck]). One that is paused by others is ready, and so is one that is
+// waiting to become the leader. It is a healthz.Checker, for a readiness probe: mgr.AddReadyzCheck("kopf", op.Readyz).
 func (o *Operator) Readyz(*http.Request) error {
 	o.mu.Lock()
 	peers, starting := o.peering, o.started && o.syncing > 0
 	o.mu.Unlock()
+	var problems []error
 	if starting {
-		return errors.New("the operator is starting: its caches are not complete yet")
+		problems = append(problems, errors.New("the operator is starting: its caches are not complete yet"))
+	} else if peers != nil {
+		problems = append(problems, peers.Readyz(nil))
 	}
-	if peers != nil {
-		return peers.Readyz(nil)
+	for _, p := range o.watchProblems() {
+		problems = append(problems, p)
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 func (o *Operator) running() []*engine.Engine {

@@ -12,6 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/internal/posting"
+	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -31,6 +32,7 @@ type Operator struct {
 	probes           probes
 	memos            inventory.Memos // of the activities
 	stuckAfter       time.Duration
+	watchCheck       time.Duration // the interval; 0: watches are not checked
 	peers            *peering.Options
 	eventNames       *posting.Names // of those in the form of kopf; nil: they are not
 	webhooks         *webhooks.Options
@@ -39,7 +41,8 @@ type Operator struct {
 	started bool
 	syncing int // caches, and indexes for kinds, that are not complete yet
 	engines []*engine.Engine
-	peering *peering.Peering // while it is running
+	watches []*watchcheck.Checker // while they are running
+	peering *peering.Peering      // while it is running
 }
 
 var _ interface {
@@ -52,7 +55,7 @@ var _ interface {
 //
 //	mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
 func New(mgr manager.Manager, opts ...Option) *Operator {
-	o := &Operator{mgr: mgr, stuckAfter: DefaultStuckAfter, settings: engine.Settings{
+	o := &Operator{mgr: mgr, stuckAfter: DefaultStuckAfter, watchCheck: DefaultWatchCheck, settings: engine.Settings{
 		Store:      progress.Smart(),
 		Baseline:   progress.AnnotationBaseline(""),
 		Finalizer:  DefaultFinalizer,

@@ -91,9 +91,14 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 			return fmt.Errorf("%s: %w", kind.GVK.Kind, err)
 		}
 	}
+	checkWatches, err := o.watchCheckers(engines, resources)
+	if err != nil {
+		return err
+	}
 	o.starts(engines)
 	defer o.starts(nil) // what is cleaned up after that is no work that could be stuck
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { checkWatches(ctx); return nil })
 	if peers != nil {
 		defer obey(peers, o.peers.Namespaces, engines)()
 		group.Go(func() error { return peers.Start(ctx) })

@@ -42,6 +42,13 @@ func (c *cable) mend() {
 	c.severed = false
 }
 
+// restore mends the cable and loses nothing.
+func (c *cable) restore() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.severed, c.lost = false, false
+}
+
 func (c *cable) RoundTrip(r *http.Request) (*http.Response, error) {
 	query := r.URL.Query()
 	if query.Get("watch") == "" {

@@ -49,6 +49,9 @@ var levels = map[string]int{
 	"internal/posting":   3,
 	"internal/registry":  3,
 
+	// The health of informers, used by the facade.
+	"internal/watchcheck": 3,
+
 	// Useful alone, in somebody's own reconciler.
 	"pkg/daemons":  2,
 	"pkg/peering":  2,

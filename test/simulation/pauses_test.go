@@ -210,7 +210,7 @@ func TestEachObjectIsLookedAtOnceAfterAPause(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			liveUntil(ctx, s.t, config, s.scheme, kopf.WithReconcilerWrapper(look), kopf.WithPeering(peering.Options{
+			liveUntil(ctx, s.t, config, s.scheme, kopf.WithReconcilerWrapper(look), kopf.WithWatchCheck(0), kopf.WithPeering(peering.Options{
 				Namespaces: []string{namespace}, Identity: "looks", Priority: 5,
 			}), kopf.For(&v1.Widget{}).OnReconcile("level", func(context.Context, *kopf.Request[widget]) error { return nil }))
 		}()

@@ -1,0 +1,189 @@
+package watchcheck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+)
+
+// A Reason says why a watch delivers no changes. It is a label of the metric.
+type Reason string
+
+// The reasons.
+const (
+	Forbidden Reason = "forbidden"  // the rights are missing
+	NotServed Reason = "not_served" // the API server does not serve the kind in this version
+	Silent    Reason = "silent"     // the connection is open and delivers nothing
+)
+
+// parallel limits the requests of one checker that are under way, for caches of many namespaces.
+const parallel = 10
+
+// Options configure a checker.
+type Options struct {
+	// Kind is the label in the metric and in the log.
+	Kind string
+	GVK  schema.GroupVersionKind
+	// Client reads from the API server, not from a cache.
+	Client client.WithWatch
+	// Informer returns the informer of the kind without waiting for its synchronization.
+	Informer func(context.Context) (cache.Informer, error)
+	Interval time.Duration
+	Log      logr.Logger
+}
+
+// A Checker checks the watches of one kind: one for each namespace of the cache, or one for the cluster.
+type Checker struct {
+	Options
+	mu     sync.Mutex
+	states map[string]*state // by namespace
+}
+
+// New returns a checker. It does nothing until [Checker.Run].
+func New(options Options) *Checker { return &Checker{Options: options, states: map[string]*state{}} }
+
+// A Problem is a watch that delivers no changes.
+type Problem struct {
+	GVK       schema.GroupVersionKind
+	Namespace string // empty: all namespaces
+	Reason    Reason
+	Age       time.Duration
+	Err       error // of the API server; nil for silent watches
+}
+
+func (p Problem) Error() string {
+	where := "in all namespaces"
+	if p.Namespace != "" {
+		where = fmt.Sprintf("in namespace %q", p.Namespace)
+	}
+	age := p.Age.Round(time.Second)
+	switch p.Reason {
+	case Forbidden:
+		return fmt.Sprintf("%s: the operator has not been allowed to watch objects %s for %s, and their changes go unnoticed: "+
+			"grant the verbs list and watch: %v", p.GVK.Kind, where, age, p.Err)
+	case NotServed:
+		return fmt.Sprintf("%s: the API server has not served %s for %s: install the CustomResourceDefinition with this version, "+
+			"or deploy an operator for a version that is served: %v", p.GVK.Kind, p.GVK.GroupVersion(), age, p.Err)
+	default:
+		return fmt.Sprintf("%s: the watch %s has delivered nothing for %s, although its connection is open: "+
+			"look for a proxy or a firewall between the operator and the API server, or restart the operator", p.GVK.Kind, where, age)
+	}
+}
+
+// Problems returns the watches that deliver no changes, sorted by namespace.
+func (c *Checker) Problems() (problems []Problem) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, namespace := range slices.Sorted(maps.Keys(c.states)) {
+		if p, found := c.problem(namespace); found {
+			problems = append(problems, p)
+		}
+	}
+	return problems
+}
+
+func (c *Checker) problem(namespace string) (p Problem, found bool) {
+	s := c.states[namespace]
+	reason, since := s.judge(silentIntervals * c.Interval)
+	return Problem{GVK: c.GVK, Namespace: namespace, Reason: reason, Age: time.Since(since), Err: s.fault}, reason != ""
+}
+
+// Run checks until the context ends.
+func (c *Checker) Run(ctx context.Context) {
+	defer metrics.WatchProblems.DeletePartialMatch(map[string]string{"kind": c.Kind})
+	tick := time.NewTicker(c.Interval)
+	defer tick.Stop()
+	var watches map[string]informer
+	kind := changesProbe
+	for {
+		c.report()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if watches == nil {
+			watches = c.find(ctx)
+		}
+		c.check(ctx, kind, watches)
+		kind = changesProbe + streamProbe - kind // in turn
+	}
+}
+
+// find returns the informers by namespace; nil until the cache has one.
+func (c *Checker) find(ctx context.Context) map[string]informer {
+	i, err := c.Informer(ctx)
+	if err != nil {
+		c.Log.V(1).Info("The informer to check is not available yet", "kind", c.Kind, "error", err.Error())
+		return nil
+	}
+	watches := informersOf(i)
+	if len(watches) == 0 {
+		c.Log.V(1).Info("The watch is not checked: the cache hides the resource version of its informer", "kind", c.Kind)
+		return map[string]informer{}
+	}
+	return watches
+}
+
+func (c *Checker) check(ctx context.Context, kind probeKind, watches map[string]informer) {
+	var group errgroup.Group
+	group.SetLimit(parallel)
+	for namespace, i := range watches {
+		group.Go(func() error {
+			kind, version := kind, i.LastSyncResourceVersion()
+			if version == "" {
+				kind = listProbe
+			}
+			seen := c.probe(ctx, kind, namespace, version)
+			if ctx.Err() == nil {
+				c.update(namespace, version, seen)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no function returns an error
+}
+
+// update records what a probe has shown, and logs when a problem begins or ends.
+func (c *Checker) update(namespace, version string, seen observation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.states[namespace] == nil {
+		c.states[namespace] = &state{}
+	}
+	s := c.states[namespace]
+	s.update(time.Now(), version, seen)
+	p, _ := c.problem(namespace)
+	if p.Reason == s.logged {
+		return
+	}
+	logger := c.Log.WithValues("kind", c.Kind, "namespace", namespace, "reason", cmp.Or(p.Reason, s.logged))
+	if s.logged = p.Reason; p.Reason == "" {
+		logger.Info("Watch has recovered")
+	} else {
+		logger.Info("Watch delivers no changes; the operator does not notice them", "error", p.Error())
+	}
+}
+
+// report sets the metric.
+func (c *Checker) report() {
+	count := map[Reason]int{Forbidden: 0, NotServed: 0, Silent: 0}
+	for _, p := range c.Problems() {
+		count[p.Reason]++
+	}
+	for reason, n := range count {
+		metrics.WatchProblems.WithLabelValues(c.Kind, string(reason)).Set(float64(n))
+	}
+}

@@ -1,0 +1,260 @@
+package watchcheck_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+)
+
+// A stream stands in for an informer: the test says which version it has received.
+type stream struct {
+	cache.Informer
+	mu      sync.Mutex
+	version string
+}
+
+func (s *stream) LastSyncResourceVersion() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+func (s *stream) receive(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version = version
+}
+
+// A wire answers instead of the server, or swallows what it sends.
+type wire struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	code int  // answers with this code; 0: the server answers
+	mute bool // watches deliver nothing
+	sent []string
+}
+
+func (w *wire) set(code int, mute bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.code, w.mute = code, mute
+}
+
+func (w *wire) requests() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sent
+}
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	code, mute := w.code, w.mute
+	if r.Method == http.MethodGet {
+		w.sent = append(w.sent, r.URL.String())
+	}
+	w.mu.Unlock()
+	if code != 0 {
+		text, err := json.Marshal(metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code),
+			Reason:  map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound, 410: metav1.StatusReasonExpired}[code],
+			Message: fmt.Sprintf("code %d", code),
+		})
+		return &http.Response{StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text))}, err
+	}
+	response, err := w.next.RoundTrip(r)
+	if err == nil && mute && r.URL.Query().Get("watch") != "" {
+		response.Body = swallowed{response.Body}
+	}
+	return response, err
+}
+
+type swallowed struct{ io.ReadCloser }
+
+func (s swallowed) Read([]byte) (int, error) {
+	_, err := io.Copy(io.Discard, s.ReadCloser)
+	if err == nil {
+		err = io.EOF
+	}
+	return 0, err
+}
+
+// A scene is a checker of config maps with an interval of one minute.
+type scene struct {
+	*watchcheck.Checker
+	*wire
+	stream *stream
+	users  client.Client
+}
+
+func play(t *testing.T, act func(t *testing.T, s *scene)) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme := clientgoscheme.Scheme
+		resource := apiserver.Resource{GroupVersion: corev1.SchemeGroupVersion, Kind: "ConfigMap", Plural: "configmaps"}
+		s := &scene{wire: &wire{next: apiserver.New(resource)}, stream: &stream{}}
+		mapper := meta.NewDefaultRESTMapper(nil)
+		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+		config := &rest.Config{Host: "http://in-memory", Transport: s.wire, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}, QPS: -1}
+		direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.users = direct
+		s.Checker = watchcheck.New(watchcheck.Options{
+			Kind: "configmap", GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Client: direct, Interval: time.Minute, Log: logr.Discard(),
+			Informer: func(context.Context) (cache.Informer, error) { return s.stream, nil },
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { s.Run(ctx); close(done) }()
+		s.stream.receive(s.create(t))
+		act(t, s)
+		stop()
+		<-done
+	})
+}
+
+// create makes an object and returns its version.
+func (s *scene) create(t *testing.T) string {
+	t.Helper()
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "one-"}}
+	if err := s.users.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	return obj.ResourceVersion
+}
+
+// minutes lets time pass until shortly before a check.
+func minutes(n int) { <-time.After(time.Duration(n) * time.Minute) }
+
+func (s *scene) expect(t *testing.T, when string, reasons ...watchcheck.Reason) {
+	t.Helper()
+	<-time.After(10 * time.Second) // for a probe that has begun
+	var got []watchcheck.Reason
+	for _, p := range s.Problems() {
+		got = append(got, p.Reason)
+		if p.Error() == "" || !strings.Contains(p.Error(), "ConfigMap") && p.Reason != watchcheck.NotServed {
+			t.Errorf("%s: the text %q does not name the kind", when, p.Error())
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(reasons) {
+		t.Errorf("%s: %v, want %v", when, got, reasons)
+	}
+}
+
+func TestWatch_Healthy(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		minutes(30)
+		s.expect(t, "an idle kind without heartbeats")
+		if n := len(s.requests()); n != 30 {
+			t.Errorf("%d requests in 30 minutes: %v", n, s.requests())
+		}
+		for range 10 {
+			minutes(1)
+			s.stream.receive(s.create(t))
+			s.create(t) // the informer is behind, but moves
+			s.expect(t, "a busy kind")
+		}
+	})
+}
+
+func TestWatch_Refused(t *testing.T) {
+	for code, reason := range map[int]watchcheck.Reason{403: watchcheck.Forbidden, 401: watchcheck.Forbidden, 404: watchcheck.NotServed} {
+		play(t, func(t *testing.T, s *scene) {
+			minutes(5)
+			s.set(code, false)
+			minutes(1)
+			s.expect(t, fmt.Sprint("after ", code), reason)
+			s.set(500, false)
+			minutes(5)
+			s.expect(t, "while the server is away", reason)
+			s.set(0, false)
+			minutes(1)
+			s.expect(t, "after the end of it")
+		})
+	}
+}
+
+func TestWatch_RefusedBeforeTheFirstListing(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		s.stream.receive("")
+		s.set(403, false)
+		minutes(1)
+		s.expect(t, "an informer that has listed nothing", watchcheck.Forbidden)
+		s.set(0, false)
+		minutes(10)
+		s.expect(t, "an informer that is still listing")
+	})
+}
+
+func TestWatch_SilentThoughObjectsChange(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		minutes(5)
+		s.expect(t, "before the change")
+		version := s.create(t)
+		minutes(3)
+		s.expect(t, "a short lag")
+		minutes(1)
+		s.expect(t, "when two of such checks have seen it", watchcheck.Silent)
+		minutes(20)
+		s.expect(t, "later", watchcheck.Silent)
+		if age := s.Problems()[0].Age; age < 20*time.Minute {
+			t.Errorf("its age is %s", age)
+		}
+		s.stream.receive(version)
+		minutes(1)
+		s.expect(t, "when the informer has received the change")
+	})
+}
+
+func TestWatch_SilentBeyondTheHistoryOfTheServer(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		minutes(1)
+		s.set(410, false)
+		minutes(5)
+		s.expect(t, "an informer whose version is expired", watchcheck.Silent)
+	})
+}
+
+func TestWatch_SilentProxy(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		minutes(5)
+		s.expect(t, "before the fault")
+		s.set(0, true)
+		minutes(2)
+		s.expect(t, "a proxy that swallows streams for a while")
+		minutes(1)
+		s.expect(t, "a proxy that swallows all streams", watchcheck.Silent)
+		s.set(0, false)
+		minutes(2)
+		s.expect(t, "a proxy that lets streams pass again")
+	})
+}
+
+func TestWatch_ServerWithoutBookmarks(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		s.set(0, true)
+		minutes(30)
+		s.expect(t, "a server whose streams have never delivered anything")
+	})
+}

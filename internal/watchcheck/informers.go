@@ -1,0 +1,48 @@
+package watchcheck
+
+import (
+	"reflect"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+// An informer shows which version it has received last.
+type informer interface{ LastSyncResourceVersion() string }
+
+// clusterScope is the key that controller-runtime uses for kinds without namespaces.
+const clusterScope = "_cluster-scope"
+
+// informersOf returns the informers behind one of controller-runtime, by namespace; none if it hides them. A cache for
+// some namespaces has an informer for each of them in an unexported field, and controller-runtime has no other way to learn their names.
+func informersOf(i cache.Informer) map[string]informer {
+	if single, ok := i.(informer); ok {
+		return map[string]informer{"": single}
+	}
+	value := reflect.Indirect(reflect.ValueOf(i))
+	if value.Kind() != reflect.Struct {
+		return nil
+	}
+	byNamespace := value.FieldByName("namespaceToInformer")
+	if byNamespace.Kind() != reflect.Map || byNamespace.Type().Key().Kind() != reflect.String {
+		return nil
+	}
+	found := map[string]informer{}
+	for entries := byNamespace.MapRange(); entries.Next(); {
+		namespace, pointer := entries.Key().String(), entries.Value()
+		if pointer.Kind() == reflect.Interface {
+			pointer = pointer.Elem()
+		}
+		if pointer.Kind() != reflect.Pointer {
+			return nil
+		}
+		single, ok := reflect.TypeAssert[informer](reflect.NewAt(pointer.Type().Elem(), pointer.UnsafePointer()))
+		if !ok {
+			return nil
+		}
+		if namespace == clusterScope {
+			namespace = ""
+		}
+		found[namespace] = single
+	}
+	return found
+}

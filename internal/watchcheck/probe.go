@@ -1,0 +1,95 @@
+package watchcheck
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A probeKind says what a probe asks for.
+type probeKind int
+
+const (
+	// listProbe lists one object: all that can be asked before the informer has a version.
+	listProbe probeKind = iota
+	// changesProbe asks for the changes after the version of the informer: there are none unless the informer misses some.
+	changesProbe
+	// streamProbe asks for the objects of a name that nobody uses, and for the bookmark that ends such a listing: it always comes, unless
+	// streams are swallowed on their way.
+	streamProbe
+)
+
+const (
+	changesSeconds = 1 // changes that have happened are delivered immediately
+	streamSeconds  = 10
+	// probeTimeout limits a probe that gets no answer.
+	probeTimeout = 20 * time.Second
+	// unusedName is valid, and names no object.
+	unusedName = "kopf-watch-check"
+)
+
+// probe sends one request.
+func (c *Checker) probe(ctx context.Context, kind probeKind, namespace, version string) observation {
+	seen := c.ask(ctx, kind, namespace, version)
+	seen.probe = kind
+	return seen
+}
+
+func (c *Checker) ask(ctx context.Context, kind probeKind, namespace, version string) observation {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(c.GVK.GroupVersion().WithKind(c.GVK.Kind + "List"))
+	options := &client.ListOptions{Namespace: namespace, Limit: 1}
+	switch kind {
+	case listProbe:
+		return observe(c.Client.List(ctx, list, options))
+	case changesProbe:
+		options.Raw = &metav1.ListOptions{ResourceVersion: version, TimeoutSeconds: new(int64(changesSeconds))}
+	case streamProbe:
+		options.Raw = &metav1.ListOptions{
+			SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true,
+			FieldSelector: metav1.ObjectNameField + "=" + unusedName, TimeoutSeconds: new(int64(streamSeconds)),
+		}
+	}
+	options.Limit = 0
+	w, err := c.Client.Watch(ctx, list, options)
+	if err != nil {
+		return observe(err)
+	}
+	defer w.Stop()
+	select {
+	case event, open := <-w.ResultChan():
+		switch {
+		case !open:
+			return observation{unclear: ctx.Err() != nil}
+		case event.Type == watch.Error:
+			return observe(apierrors.FromObject(event.Object))
+		default:
+			return observation{delivered: true}
+		}
+	case <-ctx.Done():
+		return observation{}
+	}
+}
+
+// observe interprets the error of a request.
+func observe(err error) observation {
+	switch {
+	case err == nil:
+		return observation{}
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return observation{reason: Forbidden, fault: err}
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return observation{reason: NotServed, fault: err}
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+		return observation{delivered: true} // there are changes after the version, but the API server does not keep them
+	default:
+		return observation{unclear: true}
+	}
+}

@@ -1,0 +1,102 @@
+package kopf
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+)
+
+// DefaultWatchCheck is the interval at which watches are checked.
+const DefaultWatchCheck = time.Minute
+
+// WithWatchCheck sets the interval at which the operator checks whether the watches of its kinds, and of kinds that they own, deliver
+// changes; 0 disables the check. Each check sends one small request for each watch: one for a kind, or one for a kind and namespace if
+// the manager's cache has DefaultNamespaces. Default: [DefaultWatchCheck].
+//
+// [Operator.Readyz] fails if a watch is forbidden, if the API server does not serve the kind in the version of the resource, or
+// if the watch is silent: its connection is open, but for two intervals the checks show that it misses changes, or that streams deliver
+// nothing.
+// [Operator.Healthz] fails if a watch is silent for longer than [WithStuckAfter]. The metric kopf_watch_problems counts all of them.
+//
+// The informers of a wrapped cache (NewCache of the manager) are not checked if they hide their resource version.
+func WithWatchCheck(interval time.Duration) Option {
+	return optionFunc(func(o *Operator) {
+		if interval < 0 {
+			o.mistake(fmt.Errorf("WithWatchCheck(%s) is negative: use 0 to disable the check", interval))
+		}
+		o.watchCheck = interval
+	})
+}
+
+// watchCheckers prepares the checks of all watches. The returned function runs them until its context ends.
+func (o *Operator) watchCheckers(engines []*engine.Engine, resources []resource) (run func(context.Context), err error) {
+	if o.watchCheck == 0 || len(engines) == 0 {
+		return func(context.Context) {}, nil
+	}
+	direct, err := client.NewWithWatch(o.mgr.GetConfig(), client.Options{
+		HTTPClient: o.mgr.GetHTTPClient(), Scheme: o.mgr.GetScheme(), Mapper: o.mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("checking the watches: %w", err)
+	}
+	var checkers []*watchcheck.Checker
+	checked := map[schema.GroupVersionKind]bool{}
+	add := func(name string, gvk schema.GroupVersionKind, obj client.Object) {
+		checked[gvk] = true
+		checkers = append(checkers, watchcheck.New(watchcheck.Options{
+			Kind: name, GVK: gvk, Client: direct, Interval: o.watchCheck, Log: o.mgr.GetLogger(),
+			Informer: func(ctx context.Context) (cache.Informer, error) {
+				return o.mgr.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+			},
+		}))
+	}
+	for _, e := range engines {
+		add(e.Name, e.GVK, e.New())
+	}
+	for _, r := range resources {
+		for _, child := range r.owned() {
+			gvk, err := apiutil.GVKForObject(child.obj, o.mgr.GetScheme())
+			if err != nil {
+				return nil, fmt.Errorf("checking the watches: %w", err)
+			}
+			if !checked[gvk] {
+				add(strings.ToLower(gvk.Kind), gvk, child.obj)
+			}
+		}
+	}
+	return func(ctx context.Context) {
+		o.setWatches(checkers)
+		defer o.setWatches(nil)
+		var group sync.WaitGroup
+		for _, c := range checkers {
+			group.Go(func() { c.Run(ctx) })
+		}
+		group.Wait()
+	}, nil
+}
+
+func (o *Operator) setWatches(checkers []*watchcheck.Checker) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.watches = checkers
+}
+
+func (o *Operator) watchProblems() (problems []watchcheck.Problem) {
+	o.mu.Lock()
+	checkers := o.watches
+	o.mu.Unlock()
+	for _, c := range checkers {
+		problems = append(problems, c.Problems()...)
+	}
+	return problems
+}
