@@ -10,13 +10,14 @@ GOLANGCI_LINT := $(BIN)/golangci-lint
 CONTROLLER_GEN := $(BIN)/controller-gen
 GINKGO := $(BIN)/ginkgo
 GOVULNCHECK := $(BIN)/govulncheck
+VALE := $(BIN)/vale
 
 # Modules that carry Go code of ours, and those that only pin tools.
 EXAMPLE_MODULES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 # Examples with a Makefile of their own generate by that.
 EXAMPLE_PROJECTS := $(patsubst %/Makefile,%,$(wildcard examples/*/Makefile))
 MODULES := . hack/controlplane $(EXAMPLE_MODULES)
-TOOL_MODULES := hack/tools hack/tools/golangci-lint hack/tools/govulncheck
+TOOL_MODULES := hack/tools hack/tools/golangci-lint hack/tools/govulncheck hack/tools/vale
 
 # The race detector needs cgo; the go command switches cgo off where there is no C compiler.
 RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -119,11 +120,19 @@ bench: controlplane ## Measure against a plain reconciler, some twenty minutes; 
 ##@ Code
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## What .golangci.yml asks for, in all modules
+lint: $(GOLANGCI_LINT) lint-prose ## What .golangci.yml asks for, in all modules, and the language of documentation, comments and messages
 	@status=0; for module in $(MODULES); do \
 		echo "cd $$module && golangci-lint run"; \
 		(cd $$module && $(GOLANGCI_LINT) run ./...) || status=1; \
 	done; exit $$status
+
+.PHONY: lint-prose
+lint-prose: $(VALE) ## The language of documentation, Go comments and messages: .vale.ini, hack/prose
+	@go run ./hack/prose -vale $(VALE) $(if $(COMMITS_SINCE),-commits-since $(COMMITS_SINCE))
+
+.PHONY: prose-update
+prose-update: $(VALE) ## Remove files from .vale/pending that follow the rules now
+	@go run ./hack/prose -vale $(VALE) -update
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## Format the code and sort its imports
@@ -223,7 +232,7 @@ controlplane: ## Build etcd, kube-apiserver and kubectl into bin/controlplane, o
 	@cd hack/controlplane && go run . -out ../../bin/controlplane
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(CONTROLLER_GEN) $(GINKGO) ## Build the pinned tools into bin/
+tools: $(GOLANGCI_LINT) $(CONTROLLER_GEN) $(GINKGO) $(VALE) ## Build the pinned tools into bin/
 
 # $(call build-tool,package): in the module of the first prerequisite.
 define build-tool
@@ -240,6 +249,9 @@ $(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
 
 $(GOVULNCHECK): hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.sum
 	$(call build-tool,golang.org/x/vuln/cmd/govulncheck)
+
+$(VALE): hack/tools/vale/go.mod hack/tools/vale/go.sum
+	$(call build-tool,github.com/vale-cli/vale/v3/cmd/vale)
 
 $(GINKGO): hack/tools/go.mod hack/tools/go.sum
 	$(call build-tool,github.com/onsi/ginkgo/v2/ginkgo)
