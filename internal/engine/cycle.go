@@ -102,6 +102,7 @@ type share struct {
 	before  progress.Record // its record before the attempt
 	outcome progress.Outcome
 	doc     patching.Document // what it has changed, and its result
+	raw     bool              // it has a result, which the Go type may lack
 	base    map[string]any    // the JSON form of what it was shown
 	level   *levelState       // of a level-triggered handler, which has no record
 	report  bool              // it is no handler's, but what conditions say about them

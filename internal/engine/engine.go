@@ -31,6 +31,7 @@ type Engine struct {
 	vitals   vitals
 	failures failures // of index handlers
 	quota    posting.Quota
+	drops    dropped // fields that were logged
 
 	supervisor *daemons.Supervisor // of daemons and timers
 	waker      waker
@@ -58,7 +59,7 @@ func New(settings Settings, kind Kind) *Engine {
 	})
 	e.shape = essence.Shape{Fields: e.Fields, Conditions: e.Conditions, Statuses: e.statuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}
 	e.writer = &patching.Writer{
-		Client: e.Client, Live: e.Live, New: e.New, HasStatus: e.HasStatus,
+		Client: e.Client, Live: e.Live, New: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
 		OnConflict: metrics.Conflicts.WithLabelValues(e.Name).Inc,
 	}
 	for _, id := range e.Indexes.IDs() {

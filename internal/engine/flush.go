@@ -38,6 +38,7 @@ func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
 		if err != nil || written == nil {
 			return err
 		}
+		e.reportDropped(ctx, change, call.ID, doc)
 		// It is handled with the rest of what the handler changes.
 		for _, essence := range []*map[string]any{&c.now, &c.then, &c.live} {
 			*essence = e.folded(c.content, *essence, doc)
@@ -55,7 +56,7 @@ func (e *Engine) backgroundFlusher(c *cycle, call *Call, a *companion) func(cont
 			return err
 		}
 		apart := &cycle{memory: c.memory, before: c.before, content: c.content}
-		if err := e.deposit(ctx, apart, doc, a); err != nil || apart.deposited == nil {
+		if err := e.deposit(ctx, apart, call.ID, doc, a, false); err != nil || apart.deposited == nil {
 			return err
 		}
 		return e.flushed(c, own, apart.deposited)

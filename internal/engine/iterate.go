@@ -68,7 +68,7 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 		doc = patching.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))
 	}
 	if doc = doc.Missing(c.content); len(doc) > 0 && err == nil {
-		err = e.deposit(ctx, c, doc, a)
+		err = e.deposit(ctx, c, id, doc, a, failed == nil && call.Result != nil)
 	}
 	return first(failed, err)
 }
@@ -97,23 +97,23 @@ const maxContests = 10
 
 // deposit writes what background work has changed. Faults of the API are waited out for as long as the work may go
 // on (SE-40); when it has to stop, there is one more attempt. The error says that the server does not
-// accept it, or that it could not be written in the end.
-func (e *Engine) deposit(ctx context.Context, c *cycle, doc patching.Document, a *companion) (err error) {
+// accept it, or that it could not be written in the end. A raw document has fields that the Go type may lack.
+func (e *Engine) deposit(ctx context.Context, c *cycle, id string, doc patching.Document, a *companion, raw bool) (err error) {
 	var own edit
 	defer func() {
 		if own.open && a.abandon(&own) {
 			e.wake(c.before.GetUID())
 		}
 	}()
-	change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc}
+	change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc, Raw: raw}
 	pause, contests := firstDepositPause, 0
 	for len(change.Theirs) > 0 {
 		last := ctx.Err() != nil
-		err = e.depositOnce(ctx, c, change, a, &own)
+		err = e.depositOnce(ctx, c, id, change, a, &own)
 		if _, contested := errors.AsType[*patching.ContestedError](err); contested && contests < maxContests {
 			contests++
 			if doc, err = e.refit(ctx, c, change.Theirs); err == nil {
-				change = &patching.Change{Before: c.before, Content: c.content, Theirs: doc}
+				change = &patching.Change{Before: c.before, Content: c.content, Theirs: doc, Raw: raw}
 				continue
 			}
 		}
@@ -142,7 +142,7 @@ func (e *Engine) deposit(ctx context.Context, c *cycle, doc patching.Document, a
 
 // depositOnce makes one attempt. An essential change is told to the worker first, for which it is no update; it stays
 // told while it is not known whether it was written.
-func (e *Engine) depositOnce(ctx context.Context, c *cycle, change *patching.Change, a *companion, own *edit) error {
+func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *patching.Change, a *companion, own *edit) error {
 	if e.closed.Load() {
 		return errClosed
 	}
@@ -163,6 +163,7 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, change *patching.Cha
 	if err != nil || written == nil {
 		return err
 	}
+	e.reportDropped(ctx, change, id, doc)
 	e.identify(written)
 	content, err := patching.Content(written)
 	if err != nil {

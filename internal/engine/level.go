@@ -104,7 +104,7 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 		}
 		s.doc = doc
 		if err == nil && call.Result != nil {
-			s.doc = patching.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))
+			s.doc, s.raw = patching.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content)), true
 		}
 		return err
 	}

@@ -164,8 +164,10 @@ func (e *Engine) observe(ctx context.Context, c *cycle, theirs patching.Document
 	if len(altered) == 0 {
 		return false
 	}
-	log.FromContext(ctx).Info("Warning: the API server has not taken all that handlers have changed; "+
-		"does the schema of the kind know these fields?", "fields", fmt.Sprint(diff.Of(nil, map[string]any(altered))))
+	if stored := altered.Observed(c.content); stored.HasValues() { // else the fields were dropped, and that is logged
+		log.FromContext(ctx).Info("Warning: the API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
+			"fields", fmt.Sprint(diff.Of(map[string]any(altered), map[string]any(stored))))
+	}
 	observed := patching.Document(essential).Observed(c.content)
 	c.now = e.shape.Build(observed.Apply(c.now))
 	if c.then != nil {

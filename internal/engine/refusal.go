@@ -53,7 +53,7 @@ func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 		s := c.shares[0]
 		// As if nothing had been written yet: lists are held against what the handler has seen.
 		if s.alone == nil {
-			s.alone = &patching.Change{Before: c.sorting.seen, Content: s.base, Theirs: s.doc}
+			s.alone = &patching.Change{Before: c.sorting.seen, Content: s.base, Theirs: s.doc, Raw: s.raw}
 		}
 		alone := s.alone
 		written, err := e.send(ctx, c, alone)
@@ -72,6 +72,7 @@ func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 			c.memory.Unwritten = c
 			return fmt.Errorf("writing the object: %w", err)
 		case written != nil:
+			e.reportDropped(ctx, alone, s.id, s.doc)
 			// It was handled with the rest.
 			c.now, c.then = e.folded(s.base, c.now, s.doc), e.folded(s.base, c.then, s.doc)
 			c.edited, c.refolded = true, true

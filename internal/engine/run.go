@@ -136,6 +136,7 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 // deliver takes in the result of a handler that has succeeded.
 func (e *Engine) deliver(c *cycle, s *share, result any) {
 	doc := nested(e.Results, map[string]any{s.id: result}).Missing(c.content)
+	s.raw = true
 	if slices.Contains(c.shares, s) {
 		s.doc = patching.Merged(s.doc, doc)
 	} else if s.doc = doc; len(doc) > 0 {

@@ -98,7 +98,7 @@ func (c *cycle) reduce(ctx context.Context, fields patching.Document) {
 func reduced(ctx context.Context, change *patching.Change, fields patching.Document) *patching.Change {
 	log.FromContext(ctx).Info("Dropped changes of handlers: another client has changed the same fields while the outcome of the write was unknown",
 		"fields", fields.Paths())
-	out := &patching.Change{Before: change.Before, Content: change.Content, Theirs: change.Theirs.SupersededBy(fields, change.Content)}
+	out := &patching.Change{Before: change.Before, Content: change.Content, Theirs: change.Theirs.SupersededBy(fields, change.Content), Raw: change.Raw}
 	out.Continue(change)
 	return out
 }
@@ -120,6 +120,9 @@ func (c *cycle) releasesAlone(ctx context.Context, fault error) bool {
 // wrote goes on from what the server has made of a write.
 func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (client.Object, error) {
 	theirs, recovered := c.change.Theirs, c.change.Recovered
+	for _, s := range c.shares {
+		e.reportDropped(ctx, c.change, s.id, s.doc)
+	}
 	if a, ok := c.memory.Background.(*companion); ok && len(theirs) > 0 {
 		version := c.before.GetResourceVersion()
 		if written != nil {
@@ -194,6 +197,7 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[st
 	target := c.undo.Apply(c.content)
 	for _, s := range c.shares {
 		target = s.doc.Apply(target)
+		change.Raw = change.Raw || s.raw
 	}
 	change.Theirs = patching.Merged(c.undo.Unseen(c.content), patching.Between(c.content, target))
 	handled := e.folded(c.content, c.now, change.Theirs)

@@ -76,6 +76,12 @@ var (
 		Help: "Watches that deliver no changes, by reason: forbidden, not_served (the API server does not serve the kind), silent.",
 	}, []string{"kind", "reason"})
 
+	// DroppedFields counts the fields of handlers that the API server did not store.
+	DroppedFields = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "dropped_fields_total",
+		Help: "Fields that handlers have set and the API server did not store, counted with each write.",
+	}, []string{"kind"})
+
 	// Unreadable counts stored state that could not be read and was taken as absent.
 	Unreadable = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "unreadable_state_total",
@@ -85,5 +91,6 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(
-		Handlers, Durations, Panics, Conflicts, Oldest, OwnWriteWaits, StoredBytes, StaleCaches, UnpostedEvents, RejectedProgress, Unreadable, WatchProblems)
+		Handlers, Durations, Panics, Conflicts, Oldest, OwnWriteWaits, StoredBytes, StaleCaches, UnpostedEvents, RejectedProgress, Unreadable, WatchProblems,
+		DroppedFields)
 }

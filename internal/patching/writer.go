@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +35,10 @@ type Change struct {
 	// Acquire and Release put our finalizer on the object, or take it off.
 	Acquire, Release string
 
+	// Raw says that Theirs has fields that the Go type of the kind may lack. The answers are then read without that type, so
+	// that Dropped sees these fields.
+	Raw bool
+
 	// Versions are those that the object got by the requests that were made for the change.
 	Versions []string
 
@@ -45,10 +51,14 @@ type Change struct {
 	status client.Object
 	// unknown has the subresources, "" for the object itself, to which a request was sent whose outcome is unknown.
 	unknown []string
+	// answers are those to the requests with changes of handlers.
+	answers []answer
 }
 
 // Continue takes over how far an earlier form of the same change has come.
-func (c *Change) Continue(earlier *Change) { c.status, c.unknown = earlier.status, earlier.unknown }
+func (c *Change) Continue(earlier *Change) {
+	c.status, c.unknown, c.answers = earlier.status, earlier.unknown, earlier.answers
+}
 
 // Partly returns the object as it is since a part of a refused change was accepted, that of the status; nil if
 // nothing was.
@@ -61,6 +71,7 @@ type Writer struct {
 	Live client.Reader
 	// New returns an empty object of the kind.
 	New func() client.Object
+	GVK schema.GroupVersionKind
 	// HasStatus: the kind has the status subresource.
 	HasStatus bool
 	// OnConflict is called for every conflict.
@@ -162,7 +173,7 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 	var conflict error
 	r.always = r.always || slices.Contains(change.unknown, r.subresource)
 	for range maxConflicts {
-		obj := w.New()
+		obj := w.target(change)
 		obj.SetNamespace(change.Before.GetNamespace())
 		obj.SetName(change.Before.GetName())
 		data, err := json.Marshal(r.body(change.Before.GetUID()))
@@ -178,7 +189,10 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 		switch {
 		case err == nil:
 			change.Versions = append(change.Versions, obj.GetResourceVersion())
-			return obj, nil
+			if len(change.Theirs) > 0 {
+				change.answers = append(change.answers, answer{sent: r.doc, object: obj})
+			}
+			return w.typed(change, obj)
 		case apierrors.IsNotFound(err):
 			return nil, w.whatIsGone(ctx, change, err)
 		case refusesUID(err):
@@ -199,6 +213,29 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 		}
 	}
 	return nil, conflict
+}
+
+// target returns the object that an answer is read into.
+func (w *Writer) target(change *Change) client.Object {
+	if !change.Raw {
+		return w.New()
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(w.GVK)
+	return obj
+}
+
+// typed returns an answer as an object of the kind's Go type.
+func (w *Writer) typed(change *Change, obj client.Object) (client.Object, error) {
+	if !change.Raw {
+		return obj, nil
+	}
+	content, err := Content(obj)
+	if err != nil {
+		return nil, err
+	}
+	out := w.New()
+	return out, Revive(content, out)
 }
 
 // whatIsGone tells whether the object is not found, or only the subresource.

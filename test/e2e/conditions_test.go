@@ -217,7 +217,8 @@ var _ = Describe("Conditions", func() {
 			Eventually(seen.all).Should(ConsistOf(want))
 		}
 		Consistently(seen.all).Should(ConsistOf(want))
-		Expect(r.log.find("has not taken")).To(BeEmpty())
+		Expect(r.log.find("has stored other values")).To(BeEmpty())
+		Expect(r.log.find("has dropped a field")).To(BeEmpty())
 	}, SpecTimeout(minute))
 
 	It("call handlers of kinds of others, too", func(ctx context.Context) {

@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -332,6 +334,54 @@ var _ = Describe("What handlers change in the object", func() {
 		Expect(valueAt(ctx, obj, "spec")()).To(Equal(map[string]any{"size": int64(1), "color": "red"}))
 		Expect(valueAt(ctx, obj, "metadata", "labels")()).To(Equal(map[string]any{"painted": "yes"}))
 		Consistently(seen.all, awhile).Should(Equal([]string{"created"}))
+	}, SpecTimeout(minute))
+
+	It("is logged with its handler if the server drops it, once for all objects", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		op := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
+			OnCreate("created", func(_ context.Context, req *kopf.Request[U]) error {
+				req.SetResult("done")
+				return unstructured.SetNestedField(req.Object.Object, "dropped", "status", "unknown")
+			}).
+			OnUpdate("updated", func(_ context.Context, req *kopf.Request[U]) error {
+				return unstructured.SetNestedField(req.Object.Object, "kept", "status", "phase")
+			}).
+			Timer("timed", 100*time.Millisecond, func(_ context.Context, req *kopf.Request[U]) error {
+				req.SetResult("done")
+				return nil
+			})))
+		for _, name := range []string{"one", "two"} {
+			obj := untyped(strictGVK, ns, name)
+			create(ctx, obj)
+			handled(ctx, obj)
+			edit(ctx, obj, func(u U) { u.SetLabels(map[string]string{"edited": "yes"}) })
+			Eventually(valueAt(ctx, obj, "status", "phase")).Should(Equal("kept"))
+		}
+		Eventually(func() []string { return op.log.find(`"field"="status.timed"`) }).ShouldNot(BeEmpty())
+		found := op.log.find("has dropped a field", `"crd"="stricts.e2e.example.com"`)
+		Expect(found).To(ConsistOf(
+			And(ContainSubstring(`"handler"="created"`), ContainSubstring(`"field"="status.created"`)),
+			And(ContainSubstring(`"handler"="created"`), ContainSubstring(`"field"="status.unknown"`)),
+			And(ContainSubstring(`"handler"="timed"`), ContainSubstring(`"field"="status.timed"`)),
+		))
+	}, SpecTimeout(minute))
+
+	It("of a typed kind is kept or logged, though the Go type lacks it", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		op := start(ns, options(kopf.For(&corev1.ConfigMap{}).OnCreate("created", func(_ context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
+			req.SetResult("done")
+			return nil
+		})))
+		kept := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
+			req.SetResult("done")
+			return nil
+		})))
+		create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one"}})
+		obj := widget(ns, "one")
+		create(ctx, obj)
+		handled(ctx, obj)
+		Eventually(func() []string { return op.log.find("has dropped a field", `"field"="status"`, "built-in") }).Should(HaveLen(1))
+		Expect(kept.log.find("has dropped a field")).To(BeEmpty())
 	}, SpecTimeout(minute))
 
 	It("is the handler's failure if the server does not take it, and nobody else's", func(ctx context.Context) {

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+)
+
+// maxDropped limits how many fields are logged and remembered: ids of sub-handlers and keys of maps may be without end.
+const maxDropped = 1000
+
+// dropped remembers the fields that were logged as not stored.
+type dropped struct {
+	mu   sync.Mutex
+	seen map[[2]string]bool
+}
+
+// isNew reports, once, that the server did not store a field of a handler.
+func (d *dropped) isNew(handler, field string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := [2]string{handler, field}
+	if d.seen[key] || len(d.seen) >= maxDropped {
+		return false
+	}
+	if d.seen == nil {
+		d.seen = map[[2]string]bool{}
+	}
+	d.seen[key] = true
+	return true
+}
+
+// reportDropped logs and counts the fields of a handler's document that the API server did not store, mostly as the schema of the kind
+// lacks them. Each is logged once in the life of the process.
+func (e *Engine) reportDropped(ctx context.Context, change *patching.Change, handler string, doc patching.Document) {
+	if handler == "" || len(doc) == 0 {
+		return
+	}
+	for _, field := range change.Dropped(doc) {
+		metrics.DroppedFields.WithLabelValues(e.Name).Inc()
+		if !e.drops.isNew(handler, field) {
+			continue
+		}
+		logger := log.FromContext(ctx).WithValues("handler", handler, "field", field)
+		if !strings.Contains(e.GVK.Group, ".") {
+			logger.Info("Warning: the API server has dropped a field that the handler has set: a built-in kind has no room for it",
+				"remedy", "keep the value in an annotation, or set the field of another kind")
+			continue
+		}
+		logger.Info("Warning: the API server has dropped a field that the handler has set: the schema of the kind lacks it",
+			"crd", e.crdName(), "remedy", "add the field to the schema, or x-kubernetes-preserve-unknown-fields: true to the object around it")
+	}
+}
+
+// crdName is the name of the CustomResourceDefinition of the kind: <plural>.<group>.
+func (e *Engine) crdName() string {
+	mapping, err := e.Client.RESTMapper().RESTMapping(e.GVK.GroupKind(), e.GVK.Version)
+	if err != nil {
+		return strings.ToLower(e.GVK.Kind) + "." + e.GVK.Group // the plural is not known
+	}
+	return mapping.Resource.GroupResource().String()
+}
