@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"testing"
 	"time"
@@ -48,5 +49,40 @@ func TestEngine_RemovesNullsFromObjectsAtRest(t *testing.T) {
 				t.Errorf("calls: %v, writes: %v, left: %v", report.Calls, report.Writes, left)
 			}
 		})
+	}
+}
+
+func stamp(shift time.Duration) string {
+	return begins.Add(shift).Format("2006-01-02T15:04:05.000000-07:00")
+}
+
+func TestEngine_LimitsDelaysOfOtherClocks(t *testing.T) {
+	for name, record := range map[string]string{
+		"a cycle of seconds, of kopf": fmt.Sprintf(`{"started":%q,"delayed":%q,"purpose":"create","retries":1,"success":false,"failure":false}`,
+			stamp(time.Hour-time.Second), stamp(time.Hour+time.Second)),
+		"a cycle of days": fmt.Sprintf(`{"started":%q,"delayed":%q,"purpose":"create","retries":99,"success":false,"failure":false,"attempted":%q}`,
+			stamp(-24*time.Hour), stamp(time.Hour+2*time.Second), stamp(time.Hour)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			paint := func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }
+			report, _ := operate(t, map[string]string{annotation + "paint": record}, 10*time.Second, kopf.For(&corev1.ConfigMap{}).OnCreate("paint", paint))
+			if len(report.Calls) != 1 || report.Calls[0].Began.Sub(begins).Round(time.Second) != 2*time.Second {
+				t.Errorf("calls: %v, want one after the delay of 2 seconds", report.Calls)
+			}
+		})
+	}
+}
+
+func TestEngine_CallsHandlersBeforeTheyTimeOut(t *testing.T) {
+	record := func(retries int) string {
+		return fmt.Sprintf(`{"started":%q,"purpose":"create","retries":%d,"success":false,"failure":false}`, stamp(-time.Hour), retries)
+	}
+	paint := func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }
+	for retries, calls := range []int{1, 0} {
+		report, left := operate(t, map[string]string{annotation + "paint": record(retries)}, time.Second,
+			kopf.For(&corev1.ConfigMap{}).OnCreate("paint", paint, kopf.Timeout(10*time.Minute)))
+		if len(report.Calls) != calls || left[annotation+"paint"] != "" {
+			t.Errorf("%d attempts before: calls: %v, left: %v", retries, report.Calls, left)
+		}
 	}
 }

@@ -23,7 +23,7 @@ func Retries(n int) HandlerOption {
 }
 
 // Timeout is for how long after its selection a handler is tried; then it has failed. It does not
-// interrupt an attempt: see [AttemptTimeout]. For timers and OnReconcile handlers it begins anew after each success. It must be
+// interrupt an attempt: see [AttemptTimeout]. Each handler is called once, however long it has waited for that. For timers and OnReconcile handlers it begins anew after each success. It must be
 // positive. Default: no limit.
 //
 // kopf: timeout=.

@@ -28,9 +28,10 @@ func TestAttemptChecksTheLimitsFirst(t *testing.T) {
 		calls  int
 		text   string // part of the error
 	}{
-		{"ERR-02 in time", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-59 * time.Second)}, 1, ""},
-		{"ERR-02 at the end of time", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Minute)}, 0, "1m0s"},
-		{"ERR-02 too late", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Hour)}, 0, "1m0s"},
+		{"ERR-02 in time", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-59 * time.Second), Retries: 1}, 1, ""},
+		{"ERR-02 at the end of time", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Minute), Retries: 1}, 0, "1m0s"},
+		{"ERR-02 too late", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Hour), Retries: 1}, 0, "1m0s"},
+		{"ERR-02 too late, but never called: another clock may have written the record", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Hour)}, 1, ""},
 		{"ERR-02 a timeout of 0", progress.Policy{Timeout: new(time.Duration(0))}, progress.Record{Started: t0}, 0, "0s"},
 		{"ERR-02 never started", progress.Policy{Timeout: new(time.Minute)}, progress.Record{}, 1, ""},
 		{"ERR-03 attempts are left", progress.Policy{Retries: new(3)}, progress.Record{Retries: 2}, 1, ""},

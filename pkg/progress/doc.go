@@ -57,7 +57,8 @@
 // handles an object, and begins with what was last written, not with an older copy from a cache.
 //
 // Ids stay the same from version to version: another id is another handler. The clocks of machines
-// that handle an object one after the other differ by less than matters for the delays.
+// that handle an object one after the other agree. A record whose times are in the future was written by a clock that is ahead:
+// [State.Begin] moves its times back, so that no delay is longer than it was. A clock that is behind shortens delays and timeouts.
 //
 // # Caveats
 //

@@ -49,7 +49,8 @@ type Policy struct {
 	// Retries is the greatest number of attempts; nil: no limit; 0: not even one. kopf: retries=.
 	Retries *int
 	// Timeout is for how long after it was selected a handler is tried; nil: no limit. It is
-	// looked at between attempts, and does not interrupt one. kopf: timeout=.
+	// looked at between attempts, and does not interrupt one. Each handler is called once, unless the
+	// timeout is 0. kopf: timeout=.
 	Timeout *time.Duration
 	// Backoff is the pause after an unknown error; nil: [DefaultBackoff]. If the error is an answer of
 	// the API server that asks for a longer one, that counts. kopf: backoff=.
@@ -116,7 +117,9 @@ func recovered(ctx context.Context, fn func(context.Context) error) (err error) 
 
 // exhausted says which limit forbids an attempt at the given time; empty if none does.
 func (p Policy) exhausted(record Record, at time.Time) string {
-	if p.Timeout != nil && !record.Started.IsZero() && at.Sub(record.Started) >= *p.Timeout {
+	// Another clock may have written Started: alone, it is no reason to give up a handler that was never called.
+	counts := p.Timeout != nil && !record.Started.IsZero() && (record.Retries > 0 || *p.Timeout <= 0)
+	if counts && at.Sub(record.Started) >= *p.Timeout {
 		return fmt.Sprintf("gave up, as another attempt would exceed the timeout of %s", *p.Timeout)
 	}
 	if p.Retries != nil && record.Retries >= *p.Retries {

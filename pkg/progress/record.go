@@ -22,6 +22,9 @@ type Record struct {
 	Stopped time.Time
 	// Delayed is the moment before which it must not be called again; zero when it may be called now.
 	Delayed time.Time
+	// Attempted is when the last attempt ended, by the clock that Delayed is of: the difference is the length of the delay.
+	// It is zero if Delayed is, and in records of kopf and of earlier versions.
+	Attempted time.Time
 	// Purpose is the cause the record belongs to ("create", "update", "delete", "resume", or any
 	// word of a caller of [Run]). Empty in records of very old operators: they fit every cause.
 	Purpose string
@@ -51,6 +54,25 @@ func (r Record) Attempt() Attempt {
 	return Attempt{Number: r.Retries, Started: r.Started, Last: r.Message}
 }
 
+// synchronized returns the record by a clock that shows the given time. Times of the past that are in the future prove that the
+// clock of the writer was ahead, by their distance at least. All times are moved back by that, so no delay is longer than it was.
+func (r Record) synchronized(now time.Time) Record {
+	written := r.Started
+	if r.Attempted.After(written) {
+		written = r.Attempted
+	}
+	ahead := written.Sub(now)
+	if r.Finished() || ahead <= 0 {
+		return r
+	}
+	for _, t := range []*time.Time{&r.Started, &r.Attempted, &r.Delayed} {
+		if !t.IsZero() {
+			*t = t.Add(-ahead)
+		}
+	}
+	return r
+}
+
 // wireRecord is a [Record] as it is written: the order of the fields is kopf's.
 type wireRecord struct {
 	Started *string  `json:"started,omitempty"`
@@ -62,6 +84,9 @@ type wireRecord struct {
 	Failure bool     `json:"failure"`
 	Message *string  `json:"message,omitempty"`
 	Subrefs []string `json:"subrefs,omitempty"`
+
+	// Attempted is not a field of kopf, which ignores it and drops it with its next write of the record.
+	Attempted *string `json:"attempted,omitempty"`
 }
 
 // MarshalJSON writes the record in kopf's form: compact, empty fields left out, times in UTC with
@@ -77,6 +102,8 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		Failure: r.Failure,
 		Message: wireString(r.Message),
 		Subrefs: slices.Compact(slices.Sorted(slices.Values(r.Subrefs))),
+
+		Attempted: wireTime(r.Attempted),
 	}
 	return EncodeJSON(wire)
 }
@@ -102,6 +129,9 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		read(fields["message"], &out.Message),
 		read(fields["subrefs"], &out.Subrefs),
 	)
+	if readTime(fields["attempted"], &out.Attempted) != nil || out.Delayed.IsZero() {
+		out.Attempted = time.Time{} // kopf reads the record without it, too
+	}
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,12 @@ func TestRecordIsWrittenAsKopfDoes(t *testing.T) {
 				`"delayed":"2020-12-31T23:59:59.123456+00:00","purpose":"resume","retries":2,"success":false,"failure":true,"message":"m","subrefs":["p/a"]}`,
 		},
 		{
+			name:   "DLY-14 when the attempt ended that it is delayed from, behind the fields of kopf",
+			record: progress.Record{Delayed: t0, Attempted: t0, Retries: 1, Message: "m"},
+			want: `{"delayed":"2020-12-31T23:59:59.123456+00:00","retries":1,"success":false,"failure":false,"message":"m",` +
+				`"attempted":"2020-12-31T23:59:59.123456+00:00"}`,
+		},
+		{
 			name:   "SUB-12 sub-handlers sorted, each once",
 			record: progress.Record{Subrefs: []string{"p/b", "p/a", "p/b"}},
 			want:   `{"retries":0,"success":false,"failure":false,"subrefs":["p/a","p/b"]}`,
@@ -100,6 +106,15 @@ func TestRecordIsReadInAllForms(t *testing.T) {
 			name: "PROG-02 PROG-07 with nulls",
 			text: `{"started":null,"stopped":null,"delayed":null,"purpose":null,"retries":null,"success":null,"failure":null,"message":null,"subrefs":null}`,
 		},
+		{
+			name: "DLY-14 what is ours is not what kopf needs: a broken time",
+			text: `{"delayed":"2020-12-31T23:59:59.123456+00:00","attempted":"yesterday"}`, want: progress.Record{Delayed: t0},
+		},
+		{
+			name: "DLY-14 a time",
+			text: `{"delayed":"2020-12-31T23:59:59.123456+00:00","attempted":"2020-12-31T23:59:59.123456Z"}`, want: progress.Record{Delayed: t0, Attempted: t0},
+		},
+		{name: "DLY-14 a time without a delay, which kopf has removed", text: `{"retries":1,"attempted":"2020-12-31T23:59:59.123456Z"}`, want: progress.Record{Retries: 1}},
 		{name: "PROG-14 nothing in it", text: `{}`},
 		{name: "PROG-14 no retries", text: `{"success":true}`, want: progress.Record{Success: true}},
 		{name: "PROG-25 no purpose", text: `{"retries":1,"failure":true}`, want: progress.Record{Retries: 1, Failure: true}},

@@ -78,7 +78,7 @@ func TestRunRemembersOnTheObject(t *testing.T) {
 		equal(t, "PROG-13 one record", *mustFetch(t, store, obj, "ok"),
 			progress.Record{Started: now, Stopped: now, Purpose: "v1", Retries: 1, Success: true})
 		equal(t, "PROG-13 PROG-17 PROG-18 the other record", *mustFetch(t, store, obj, "no"),
-			progress.Record{Started: now, Delayed: now.Add(time.Minute), Purpose: "v1", Retries: 1, Message: "boom"})
+			progress.Record{Started: now, Delayed: now.Add(time.Minute), Attempted: now, Purpose: "v1", Retries: 1, Message: "boom"})
 		equal(t, "what is not ours", obj.Annotations["example.com/mine"], "x")
 	})
 }

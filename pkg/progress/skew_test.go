@@ -4,34 +4,82 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Delays are moments, not durations: a host whose clock is ahead or behind shifts them for the others.
-func TestDelaysAreMoments(t *testing.T) {
+// Delays are stored as moments. A host whose clock is behind shortens them for the others; one whose clock is ahead
+// prolongs none, as far as its record shows that it is ahead.
+func TestDelaysOfOtherClocks(t *testing.T) {
+	inStatus := func() client.Object { return withStatus(map[string]any{}) }
+	annotated := func() client.Object { return configMap() }
 	for _, test := range []struct {
-		name string
-		skew time.Duration // of the host that has made the attempt
-		want time.Duration // to wait on this one
+		name    string
+		store   progress.Store
+		obj     func() client.Object
+		skew    time.Duration // of the host that has made the attempt
+		runtime time.Duration // of the handler by then
+		want    time.Duration // to wait on this one
 	}{
-		{"DLY-14 clocks agree", 0, time.Minute},
-		{"DLY-14 the other was ahead", time.Hour, time.Hour + time.Minute},
-		{"DLY-14 PROG-31 the other was behind: it is due", -time.Hour, 0},
+		{"DLY-14 clocks agree", store, annotated, 0, 0, time.Minute},
+		{"DLY-14 clocks agree, after a while", store, annotated, 0, time.Hour, time.Minute},
+		{"DLY-14 the other was ahead", store, annotated, time.Hour, 0, time.Minute},
+		{"DLY-14 the other was ahead, and has called the handler for long", store, annotated, time.Hour, 3 * time.Hour, time.Minute},
+		{"DLY-14 the other was slightly ahead", store, annotated, time.Second, time.Hour, time.Minute},
+		{"DLY-14 PROG-31 the other was behind: it is due", store, annotated, -time.Hour, 0, 0},
+		{"DLY-14 in the status: ahead", progress.Status(""), inStatus, time.Hour, 0, time.Minute},
+		{"DLY-14 in the status: ahead, after a while", progress.Status(""), inStatus, time.Hour, 20 * time.Minute, 21 * time.Minute},
+		{"DLY-14 in the status: ahead, but by less than the handler is old", progress.Status(""), inStatus, time.Hour, 2 * time.Hour, 61 * time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			obj := configMap()
-			theirs := begun(t, obj, "create", "a")
-			theirs.Settle("a", again(time.Minute), t0.Add(test.skew))
-			if err := theirs.Save(store, obj); err != nil {
-				t.Fatal(err)
+			obj := test.obj()
+			state := func(now time.Time) *progress.State {
+				t.Helper()
+				state, err := progress.Load(test.store, obj, []string{"a"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				state.Begin("create", []string{"a"}, now)
+				return state
 			}
-			ours := begun(t, obj, "create", "a")
+			save := func(state *progress.State) {
+				t.Helper()
+				if err := state.Save(test.store, obj); err != nil {
+					t.Fatal(err)
+				}
+			}
+			theirs := state(t0.Add(test.skew - test.runtime))
+			theirs.Settle("a", again(time.Minute), t0.Add(test.skew))
+			save(theirs)
+			ours := state(t0)
 			delay, left := ours.Delay(t0)
 			if delay != test.want || !left {
 				t.Errorf("delay = %s, %t, want %s", delay, left, test.want)
 			}
 			equal(t, "due", len(ours.Due(t0)) == 1, test.want == 0)
+			save(ours)
+			delay, _ = state(t0.Add(test.want / 2)).Delay(t0.Add(test.want / 2))
+			equal(t, "delay later", delay, test.want/2)
+			equal(t, "the timeout does not begin in the future", state(t0).Record("a").Started.After(t0), false)
 		})
+	}
+}
+
+// A sub-handler is selected when its parent is called, not by Begin.
+func TestDelaysOfSubHandlersOfOtherClocks(t *testing.T) {
+	obj := holding(t, map[string]progress.Record{
+		"p":   {Started: t0.Add(time.Hour), Delayed: t0.Add(time.Hour), Attempted: t0.Add(time.Hour), Purpose: "create", Subrefs: []string{"p/a"}},
+		"p/a": {Started: t0.Add(-time.Hour), Delayed: t0.Add(2 * time.Hour), Attempted: t0.Add(time.Hour), Purpose: "create", Retries: 1, Message: "m"},
+	})
+	state := begun(t, obj, "create", "p")
+	equal(t, "the parent is due", len(state.Due(t0)), 1)
+	if err := state.Adopt(store, obj, "p", []string{"p/a"}, t0); err != nil {
+		t.Fatal(err)
+	}
+	delay, left := state.DelayBelow("p", t0)
+	if delay != time.Hour || !left {
+		t.Errorf("delay = %s, %t", delay, left)
 	}
 }
 

@@ -102,8 +102,9 @@ func (s *State) Begin(purpose string, ids []string, now time.Time) (superseded m
 	return superseded
 }
 
-// enter makes the record one of the cause.
+// enter makes the record one of the cause, by the clock of this process.
 func (h *handler) enter(purpose string, now time.Time) {
+	h.record = h.record.synchronized(now)
 	if h.record.Purpose != "" && h.record.Purpose != purpose && h.record.Finished() {
 		h.record = Record{Subrefs: h.record.Subrefs}
 	}
@@ -198,7 +199,8 @@ func (s *State) Reopen(id string) {
 		return
 	}
 	for h := s.find(below.parent); h != nil && h.record.Success; h = s.find(h.parent) {
-		h.record.Success, h.record.Stopped, h.record.Delayed = false, time.Time{}, below.record.Delayed
+		h.record.Success, h.record.Stopped = false, time.Time{}
+		h.record.Delayed, h.record.Attempted = below.record.Delayed, below.record.Attempted
 		h.record.Retries--
 	}
 }
@@ -211,7 +213,7 @@ func (r Record) After(outcome Outcome, now time.Time) Record {
 	if outcome.Attempted && !outcome.Waiting {
 		r.Retries++
 	}
-	r.Message, r.Delayed = "", time.Time{}
+	r.Message, r.Delayed, r.Attempted = "", time.Time{}, time.Time{}
 	if outcome.Err != nil && !outcome.Success {
 		r.Message = shortenedText(outcome.Err.Error(), maxMessage)
 	}
@@ -219,7 +221,7 @@ func (r Record) After(outcome Outcome, now time.Time) Record {
 	case outcome.Final:
 		r.Stopped, r.Success, r.Failure = now, outcome.Success, !outcome.Success
 	default:
-		r.Delayed = now.Add(outcome.Delay)
+		r.Delayed, r.Attempted = now.Add(outcome.Delay), now
 	}
 	return r
 }
@@ -312,7 +314,7 @@ func (s *State) Renew(purpose string) {
 		case h.record.Finished():
 			h.record, h.renewed = Record{Purpose: purpose, Subrefs: h.record.Subrefs}, true
 		case h.record.Waits():
-			h.record.Delayed = time.Time{}
+			h.record.Delayed, h.record.Attempted = time.Time{}, time.Time{}
 		}
 	}
 }

@@ -166,12 +166,12 @@ func TestSettle(t *testing.T) {
 		{
 			name:    "PROG-16 PROG-17 again, later",
 			outcome: again(time.Minute),
-			want:    progress.Record{Started: started, Delayed: t0.Add(time.Minute), Purpose: "create", Retries: 3, Message: "boom", Subrefs: []string{"a/x"}},
+			want:    progress.Record{Started: started, Delayed: t0.Add(time.Minute), Attempted: t0, Purpose: "create", Retries: 3, Message: "boom", Subrefs: []string{"a/x"}},
 		},
 		{
 			name:    "PROG-17 again, at once",
 			outcome: again(0),
-			want:    progress.Record{Started: started, Delayed: t0, Purpose: "create", Retries: 3, Message: "boom", Subrefs: []string{"a/x"}},
+			want:    progress.Record{Started: started, Delayed: t0, Attempted: t0, Purpose: "create", Retries: 3, Message: "boom", Subrefs: []string{"a/x"}},
 		},
 		{
 			name:    "PROG-18 ERR an ignored error leaves no message",

@@ -82,6 +82,7 @@ func (s statusStore) Store(obj client.Object, id string, record Record) error {
 	if err := utiljson.Unmarshal(text, &fields); err != nil {
 		return err
 	}
+	delete(fields, "attempted") // schemas have the fields of kopf
 	if err := s.field.write(obj, fields, id); err != nil {
 		return fmt.Errorf("storing the progress of %q: %w", id, err)
 	}

@@ -138,7 +138,7 @@ func TestWaitingIsNoAttempt(t *testing.T) {
 	state := adopted(t, nil, "p/a")
 	state.Settle("p", waiting(time.Minute), t0)
 	equal(t, "B-24 SUB-08 the record of one that waits", state.Record("p"),
-		progress.Record{Started: t0, Delayed: t0.Add(time.Minute), Purpose: "create", Subrefs: []string{"p/a"}})
+		progress.Record{Started: t0, Delayed: t0.Add(time.Minute), Attempted: t0, Purpose: "create", Subrefs: []string{"p/a"}})
 	state.Settle("p", succeeded, t0)
 	equal(t, "B-24 its own attempt counts", state.Record("p").Retries, 1)
 }
@@ -175,7 +175,7 @@ func TestReopen(t *testing.T) {
 	for _, id := range []string{"p", "p/a"} {
 		record := state.Record(id)
 		equal(t, "SUB-10 B-24 it waits again: "+id, record, progress.Record{
-			Started: t0, Delayed: t0.Add(time.Minute), Purpose: "create", Subrefs: record.Subrefs,
+			Started: t0, Delayed: t0.Add(time.Minute), Attempted: t0, Purpose: "create", Subrefs: record.Subrefs,
 		})
 	}
 	equal(t, "SUB-10 the others are finished", state.Record("p/b").Success, true)
