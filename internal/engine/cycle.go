@@ -45,6 +45,7 @@ type cycle struct {
 	seen     *kept          // what a handler was done with, if that is not what it was called for
 
 	refolded  bool          // the baseline that is stored lacks something that was handled
+	grace     *grace        // of background work, for its last change
 	deposited client.Object // what background work has made of the object
 	apart     bool          // before is not what handlers were shown: it was written while one was at work
 	absorbed  []*edit       // of background work, for which it is no update; the baseline is to have them

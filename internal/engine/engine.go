@@ -55,7 +55,7 @@ func New(settings Settings, kind Kind) *Engine {
 	e.supervisor = daemons.New(daemons.Options{
 		OnEnd:       func(key daemons.Key) { e.wake(key.UID) },
 		Kind:        kind.GVK.Kind,
-		GracePeriod: daemons.DefaultGracePeriod + writeTimeout, // they have something to write when they have ended
+		GracePeriod: gracePeriod,
 	})
 	e.shape = essence.Shape{Fields: e.Fields, Conditions: e.Conditions, Statuses: e.statuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}
 	e.writer = &patching.Writer{

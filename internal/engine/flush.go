@@ -55,7 +55,7 @@ func (e *Engine) backgroundFlusher(c *cycle, call *Call, a *companion) func(cont
 		if len(doc) == 0 || err != nil {
 			return err
 		}
-		apart := &cycle{memory: c.memory, before: c.before, content: c.content}
+		apart := &cycle{memory: c.memory, before: c.before, content: c.content, grace: c.grace}
 		if err := e.deposit(ctx, apart, call.ID, doc, a, false); err != nil || apart.deposited == nil {
 			return err
 		}

@@ -35,6 +35,8 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 		}
 		return c.begin(obj)
 	}
+	c.grace = newGrace(ctx, b)
+	defer c.grace.end()
 	ctx = inventory.IntoContext(ctx, e.memories.Memos(uid))
 	ctx = log.IntoContext(ctx, e.logOf(obj).WithValues("handler", id, "reason", b.reason(), "attempt", attempt.Number))
 	call := &Call{
@@ -90,14 +92,15 @@ func (e *Engine) latest(obj client.Object) func() client.Object {
 const (
 	firstDepositPause = 100 * time.Millisecond
 	lastDepositPause  = 30 * time.Second
+	lastGracePause    = time.Second // within the grace period
 )
 
 // maxContests is how often a change is fitted anew to lists that others keep changing.
 const maxContests = 10
 
-// deposit writes what background work has changed. Faults of the API are waited out for as long as the work may go
-// on (SE-40); when it has to stop, there is one more attempt. The error says that the server does not
-// accept it, or that it could not be written in the end. A raw document has fields that the Go type may lack.
+// deposit writes what background work has changed. It waits out faults of the API for as long as the work may continue,
+// and then for the grace period. The error says that the server does not accept the change, or that it could not be
+// written in the end. A raw document has fields that the Go type may lack.
 func (e *Engine) deposit(ctx context.Context, c *cycle, id string, doc patching.Document, a *companion, raw bool) (err error) {
 	var own edit
 	defer func() {
@@ -108,7 +111,6 @@ func (e *Engine) deposit(ctx context.Context, c *cycle, id string, doc patching.
 	change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc, Raw: raw}
 	pause, contests := firstDepositPause, 0
 	for len(change.Theirs) > 0 {
-		last := ctx.Err() != nil
 		err = e.depositOnce(ctx, c, id, change, a, &own)
 		if _, contested := errors.AsType[*patching.ContestedError](err); contested && contests < maxContests {
 			contests++
@@ -126,16 +128,25 @@ func (e *Engine) deposit(ctx context.Context, c *cycle, id string, doc patching.
 			return nil
 		case refused(err):
 			return err
-		case last, errors.Is(err, errClosed):
+		case errors.Is(err, errClosed):
 			return fmt.Errorf("what was changed last could not be written: %w", err)
 		}
-		log.FromContext(ctx).Info("What was changed cannot be written now; it is tried again", "error", err.Error(), "retryAfter", pause.String())
 		wait := pause
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 			wait = max(wait, time.Duration(seconds)*time.Second)
 		}
-		sleep(ctx, wait)
-		pause = min(2*pause, lastDepositPause)
+		stopped := ctx.Err() != nil
+		if stopped {
+			if wait = min(wait, lastGracePause); c.grace.left() <= wait {
+				log.FromContext(ctx).Error(err, "Gave up storing the last change: the grace period is over")
+				return fmt.Errorf("what was changed last could not be written: %w", err)
+			}
+		}
+		log.FromContext(ctx).Info("What was changed cannot be written now; it is tried again", "error", err.Error(), "retryAfter", wait.String())
+		sleep(ctx, wait, stopped)
+		if pause = min(2*pause, lastDepositPause); !stopped && ctx.Err() != nil {
+			pause = firstDepositPause // of the attempts within the grace period
+		}
 	}
 	return nil
 }
@@ -227,12 +238,16 @@ func (e *Engine) refit(ctx context.Context, c *cycle, doc patching.Document) (pa
 	return doc.Onto(base, c.content).Missing(c.content), nil
 }
 
-// sleep ends with the context, too.
-func sleep(ctx context.Context, pause time.Duration) {
+// sleep ends with the context, too, unless that has ended before.
+func sleep(ctx context.Context, pause time.Duration, ended bool) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
+	done := ctx.Done()
+	if ended {
+		done = nil
+	}
 	select {
 	case <-timer.C:
-	case <-ctx.Done():
+	case <-done:
 	}
 }

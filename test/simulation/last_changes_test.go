@@ -1,0 +1,170 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// A lastWrite is a link that does not handle patches with the text "Stopped" at first.
+type lastWrite struct {
+	next   http.RoundTripper
+	answer func() (*http.Response, error)
+	mu     sync.Mutex
+	down   time.Duration // from the first patch on; negative: for ever
+	since  time.Time
+	last   time.Time // patch
+	stored bool
+}
+
+func (l *lastWrite) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch {
+		return l.next.RoundTrip(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if !strings.Contains(string(body), "Stopped") {
+		return l.next.RoundTrip(r)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = time.Now()
+	if l.since.IsZero() {
+		l.since = l.last
+	}
+	if l.down < 0 || l.last.Sub(l.since) < l.down {
+		return l.answer()
+	}
+	answer, err := l.next.RoundTrip(r)
+	l.stored = l.stored || err == nil && answer.StatusCode == http.StatusOK
+	return answer, err
+}
+
+func (l *lastWrite) result() (stored bool, tried time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stored, l.last.Sub(l.since)
+}
+
+func unavailable() (*http.Response, error) {
+	const text = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"it is down, says the test"}`
+	return &http.Response{
+		StatusCode: http.StatusServiceUnavailable, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)),
+	}, nil
+}
+
+func cutOff() (*http.Response, error) { return nil, errors.New("the connection is cut, says the test") }
+
+// stopDaemon runs an operator with a daemon until the daemon is stopped, in one of several ways, and for a while after that.
+func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.HandlerOption) (errorLogs []string) {
+	t.Helper()
+	var mu sync.Mutex
+	logger := funcr.New(func(_, text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.Contains(text, `"error"=`) && !strings.Contains(text, `"level"=`) {
+			errorLogs = append(errorLogs, text)
+		}
+	}, funcr.Options{})
+	synctest.Test(t, func(t *testing.T) {
+		config, scheme, users := newWorld(t)
+		obj := makeWidget(t, users, "one")
+		s := &scene{config, users, obj}
+		own := *config
+		link.next, own.Transport = config.Transport, link
+		widgets := kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, req *kopf.Request[widget]) error {
+			<-ctx.Done()
+			req.Object.Status.Phase = "Stopped"
+			return nil
+		}, append(options, kopf.Label("off", kopf.Absent))...)
+		mgr, err := manager.New(&own, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Logger: logr.Logger(logger)})
+		must(t, err)
+		must(t, kopf.SetupWithManager(mgr, widgets))
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		ended := make(chan error, 1)
+		go func() { ended <- mgr.Start(ctx) }()
+		wait(5 * time.Second)
+		switch how {
+		case "by a filter":
+			s.patch(t, `{"metadata":{"labels":{"off":"yes"}}}`)
+		case "by the deletion":
+			must(t, users.Delete(t.Context(), obj.DeepCopy()))
+		case "by the shutdown":
+			stop()
+		}
+		wait(time.Minute)
+		stop()
+		must(t, <-ended)
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	return errorLogs
+}
+
+var waysToStop = []string{"by a filter", "by the deletion", "by the shutdown"}
+
+// The last change of a daemon that is stopped is stored, if the API server can be written to again within the grace period.
+func TestLastChange_OutlivesFaults(t *testing.T) {
+	for _, how := range waysToStop {
+		for name, link := range map[string]func() *lastWrite{
+			"an outage of two seconds": func() *lastWrite { return &lastWrite{answer: unavailable, down: 2 * time.Second} },
+			"a cut connection":         func() *lastWrite { return &lastWrite{answer: cutOff, down: time.Millisecond} },
+		} {
+			for patience, options := range map[string][]kopf.HandlerOption{"": nil, ", with a timeout": {kopf.CancellationTimeout(3 * time.Second)}} {
+				t.Run(how+", "+name+patience, func(t *testing.T) {
+					link := link()
+					logs := stopDaemon(t, link, how, options...)
+					if stored, tried := link.result(); !stored {
+						t.Errorf("the change is not stored, and was tried for %s", tried)
+					}
+					if len(logs) > 0 {
+						t.Errorf("the errors %q are logged", logs)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The attempts to store the last change of a daemon end with its grace period, with one error in the log.
+func TestLastChange_IsGivenUpAfterTheGracePeriod(t *testing.T) {
+	const standard = 15 * time.Second
+	for _, how := range waysToStop {
+		for patience, grace := range map[string]time.Duration{"by default": standard, "with a timeout": 4 * time.Second, "with no time": 0} {
+			t.Run(how+", "+patience, func(t *testing.T) {
+				var options []kopf.HandlerOption
+				if grace != standard {
+					options = append(options, kopf.CancellationTimeout(grace))
+				}
+				link := &lastWrite{answer: unavailable, down: -1}
+				logs := stopDaemon(t, link, how, options...)
+				if stored, tried := link.result(); stored || tried > grace || tried < grace-2*time.Second {
+					t.Errorf("the change is stored: %t; it was tried for %s", stored, tried)
+				}
+				if len(logs) != 1 || !strings.Contains(logs[0], "last change") {
+					t.Errorf("the errors in the log are %q", logs)
+				}
+			})
+		}
+	}
+}
