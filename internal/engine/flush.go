@@ -66,7 +66,7 @@ func (e *Engine) backgroundFlusher(c *cycle, call *Call, a *companion) func(cont
 // unflushed is what a handler has changed in the status since it was called, or since the last time: to its own copy, and
 // to the object as it is by now.
 func (e *Engine) unflushed(ctx context.Context, c *cycle, call *Call) (own, doc patching.Document, err error) {
-	changed, err := e.changes(ctx, c, call.Object)
+	changed, err := e.changes(ctx, c, call.ID, call.Object)
 	status, ok := changed["status"]
 	if !ok || err != nil {
 		return nil, nil, err

@@ -64,7 +64,7 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 	if err := begin(); err != nil {
 		return first(failed, err)
 	}
-	doc, err := e.changes(ctx, c, call.Object)
+	doc, err := e.changes(ctx, c, id, call.Object)
 	doc = c.fitted(doc)
 	if failed == nil && call.Result != nil {
 		doc = patching.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))

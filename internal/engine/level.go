@@ -94,7 +94,7 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 		s.base = c.current
 		err := h.Do(ctx, call)
 		again = call.Again
-		changed, failed := e.changes(ctx, c, call.Object)
+		changed, failed := e.changes(ctx, c, id, call.Object)
 		doc := c.fitted(changed)
 		if failed == nil {
 			failed = e.show(c, changed)

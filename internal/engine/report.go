@@ -50,7 +50,7 @@ func (e *Engine) report(ctx context.Context, c *cycle) {
 		return
 	}
 	s := &share{report: true, base: c.current}
-	changed, err := e.changes(ctx, c, obj)
+	changed, err := e.changes(ctx, c, "", obj)
 	if err == nil && len(changed) > 0 {
 		s.doc = c.fitted(changed)
 		err = e.show(c, changed)

@@ -85,7 +85,7 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 		call.Flush = e.flusher(c, call)
 		s.base = c.current
 		err := h.Do(ctx, call)
-		changed, failed := e.changes(ctx, c, call.Object)
+		changed, failed := e.changes(ctx, c, id, call.Object)
 		doc := c.fitted(changed)
 		if failed == nil {
 			failed = e.show(c, changed)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -14,10 +15,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// changes tells what a handler has changed in its copy of the object.
-func (e *Engine) changes(ctx context.Context, c *cycle, copied client.Object) (patching.Document, error) {
+// changes tells what the handler with the id has changed in its copy of the object.
+func (e *Engine) changes(ctx context.Context, c *cycle, id string, copied client.Object) (patching.Document, error) {
 	if reflect.DeepEqual(c.object, copied) {
 		return nil, nil
+	}
+	if err := e.checkIdentity(c, copied); err != nil {
+		return nil, progress.Permanent(fmt.Errorf("handler %q: %w", id, err))
 	}
 	after, err := patching.Normal(copied)
 	if err != nil {
@@ -28,6 +32,34 @@ func (e *Engine) changes(ctx context.Context, c *cycle, copied client.Object) (p
 		return nil, err
 	}
 	return e.theirs(patching.Between(base, after).Essential(), base), nil
+}
+
+// checkIdentity returns an error if a copy of the object is another object: a handler can only change its own one. A client
+// may have read a successor of the same name into the copy; that has another uid, and nothing is written to it.
+func (e *Engine) checkIdentity(c *cycle, copied client.Object) error {
+	if value := reflect.ValueOf(copied); value.Kind() == reflect.Pointer && value.IsNil() {
+		return errors.New("req.Object must not be nil; leave it as it is, or change a copy")
+	}
+	apiVersion, kind := copied.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
+	if apiVersion == "" && kind == "" { // typed clients drop them
+		apiVersion, kind = e.GVK.ToAPIVersionAndKind()
+	}
+	uid := copied.GetUID()
+	if uid != "" && copied.GetResourceVersion() != "" && copied.GetResourceVersion() != c.object.GetResourceVersion() {
+		uid = c.object.GetUID()
+	}
+	for _, field := range []struct{ path, was, is string }{
+		{"apiVersion", e.GVK.GroupVersion().String(), apiVersion},
+		{"kind", e.GVK.Kind, kind},
+		{"metadata.name", c.object.GetName(), copied.GetName()},
+		{"metadata.namespace", c.object.GetNamespace(), copied.GetNamespace()},
+		{"metadata.uid", string(c.object.GetUID()), string(uid)},
+	} {
+		if field.is != field.was {
+			return fmt.Errorf("%s must not be changed from %q to %q; create another object with req.Client", field.path, field.was, field.is)
+		}
+	}
+	return nil
 }
 
 // base is the state from which the handler has changed its copy: normally the one it was given. If it

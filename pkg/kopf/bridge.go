@@ -25,6 +25,7 @@ func (r *Request[T]) attach(call *engine.Call) { r.call, r.handled = call, r.Obj
 // error says.
 func (r *Request[T]) conclude(err error) error {
 	r.settleConditions(err)
+	r.call.Object = r.Object // the handler may have replaced the pointer
 	if err == nil {
 		r.call.Result, r.call.Subs, r.call.Again = r.result, r.subs, r.again
 		err = r.broken

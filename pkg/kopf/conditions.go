@@ -23,7 +23,7 @@ import (
 //
 // A handler that returns a [conditions.Error] sets that condition, too.
 func (r *Request[T]) Conditions() *conditions.Set {
-	if r.conditions != nil {
+	if r.conditions != nil && client.Object(r.Object) == r.conditionsOf {
 		return r.conditions
 	}
 	var opts []conditions.Option
@@ -35,7 +35,7 @@ func (r *Request[T]) Conditions() *conditions.Set {
 		r.mistakes = append(r.mistakes, Permanent(fmt.Errorf("the object cannot have conditions: %w (%s)", err, whereToSay)))
 		set, _ = conditions.For(&unstructured.Unstructured{Object: map[string]any{}})
 	}
-	r.conditions = set
+	r.conditions, r.conditionsOf = set, r.Object
 	return set
 }
 
@@ -50,6 +50,7 @@ func (r *Request[T]) Flush(ctx context.Context) error {
 	if r.call == nil || r.call.Flush == nil {
 		return nil // a test of the handler: there is nowhere to write to
 	}
+	r.call.Object = r.Object // the handler may have replaced the pointer
 	err := r.call.Flush(ctx)
 	if err == nil && r.conditions != nil {
 		r.conditions.Rebase() // back again is another transition now

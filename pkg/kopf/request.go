@@ -15,6 +15,9 @@ type Request[T client.Object] struct {
 	// Object is a private copy, with what the handlers before this one have changed in the pass. What is
 	// changed in it is patched at the end of the pass, also when the handler fails.
 	//
+	// It can be replaced by another copy of the same object. A handler that makes another object of it (by a change of the name, namespace,
+	// uid, apiVersion or kind) fails permanently.
+	//
 	// It is the object as it is. If it was edited while its cause is being handled, it is newer than
 	// what Diff leads to: the edit is the next cause, with a Diff of its own.
 	Object T
@@ -44,7 +47,8 @@ type Request[T client.Object] struct {
 	again    again
 	mistakes []error
 
-	conditions *conditions.Set
+	conditions   *conditions.Set
+	conditionsOf client.Object // a handler may replace the pointer
 }
 
 // SetResult keeps a value in the object's status, under the handler's id (see [WithResults]), if the

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -96,7 +95,7 @@ func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.Handl
 			req.Object.Status.Phase = "Stopped"
 			return nil
 		}, append(options, kopf.Label("off", kopf.Absent))...)
-		mgr, err := manager.New(&own, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Logger: logr.Logger(logger)})
+		mgr, err := manager.New(&own, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Logger: logger})
 		must(t, err)
 		must(t, kopf.SetupWithManager(mgr, widgets))
 		ctx, stop := context.WithCancel(t.Context())
