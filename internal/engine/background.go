@@ -105,7 +105,9 @@ func (e *Engine) taskFor(c *cycle, id string, b *Background) (task daemons.Task,
 	task.Run = func(ctx context.Context, attempt progress.Attempt) error {
 		return e.iterate(ctx, uid, id, b, companion, attempt)
 	}
+	logger := e.logOf(c.before).WithValues("handler", id, "reason", b.reason())
 	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
+		b.Hints.Delay(logger, outcome)
 		companion.reports(id, func(failed bool) bool {
 			return e.announceAgain(e.memories.Newest(uid), id, failed, before, outcome)
 		})

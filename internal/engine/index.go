@@ -67,7 +67,7 @@ func (e *Engine) indexBy(ctx context.Context, id string, h Indexed, c *cycle) {
 		record.Started = now()
 	}
 	outcome := execution.Invoke(ctx, execution.Call{
-		Kind: e.Name, ID: id, Reason: reasonIndex, Policy: h.Policy, Record: record, Quiet: true,
+		Kind: e.Name, ID: id, Reason: reasonIndex, Policy: h.Policy, Record: record, Quiet: true, Hints: h.Hints,
 		Do: func(ctx context.Context) error {
 			return h.Do(ctx, &Call{
 				ID: id, Object: c.before.DeepCopyObject().(client.Object), OldKnown: true, Field: h.present(c), Reason: reasonIndex,

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/execution"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
@@ -68,6 +69,8 @@ type Handler struct {
 	// Reports is the type of the condition that says how far the handler is; empty: none does.
 	Reports string
 	Do      func(ctx context.Context, call *Call) error
+	// Hints logs probable mistakes of the handler, and of its sub-handlers; nil: none are logged.
+	Hints *execution.Hints
 }
 
 // A Call is what a handler is told; the facade makes a typed request of it.

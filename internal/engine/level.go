@@ -111,7 +111,7 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 	ctx, cancel := e.untilDeleted(ctx, c, h)
 	defer cancel()
 	s.outcome = execution.Invoke(ctx, execution.Call{
-		Kind: e.Name, ID: id, Reason: reasonReconcile, Policy: h.Policy, Record: st.record, Do: do, Quiet: true,
+		Kind: e.Name, ID: id, Reason: reasonReconcile, Policy: h.Policy, Record: st.record, Do: do, Quiet: true, Hints: h.Hints,
 	})
 	if len(s.doc) > 0 {
 		c.shares = append(c.shares, s)

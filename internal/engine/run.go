@@ -114,7 +114,7 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	ctx, done := e.untilDeleted(ctx, c, h)
 	defer done()
 	s.outcome = execution.Invoke(ctx, execution.Call{
-		Kind: e.Name, ID: id, Label: h.Label, Reason: string(c.reason), Policy: s.policy, Record: s.before,
+		Kind: e.Name, ID: id, Label: h.Label, Reason: string(c.reason), Policy: s.policy, Record: s.before, Hints: h.Hints,
 		Do: do, Then: children,
 	})
 	s.open = false

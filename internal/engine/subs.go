@@ -60,6 +60,7 @@ func (e *Engine) selectSubs(ctx context.Context, c *cycle, parent string, h Hand
 			mistakes = append(mistakes, fmt.Errorf("the sub-handler %q has the id of another one (%s): give each its own", sub.ID, orSelf(taken, sub.ID)))
 			continue
 		}
+		sub.Hints = h.Hints
 		sub.Label = strings.TrimSuffix(orSelf(h.Label, parent), "/*") + "/*"
 		keys[key], handlers[sub.ID] = sub.ID, sub.Handler
 		if ok, why := e.subMatches(ctx, c, h, sub); ok {

@@ -23,6 +23,8 @@ type Call struct {
 	Do     func(ctx context.Context) error
 	// Then, if set, has the last word about the outcome: sub-handlers come here.
 	Then func(progress.Outcome) progress.Outcome
+	// Hints logs probable mistakes of the handler; nil: none are logged.
+	Hints *Hints
 	// Quiet: success is no news.
 	Quiet bool
 }
@@ -37,6 +39,7 @@ func Invoke(ctx context.Context, call Call) progress.Outcome {
 	if call.Then != nil {
 		outcome = call.Then(outcome)
 	}
+	call.Hints.Delay(logger, outcome)
 	report(logger.WithValues("took", time.Since(began).Round(time.Microsecond).String()), outcome, call.Quiet)
 	count(call, outcome, time.Since(began))
 	return outcome

@@ -107,9 +107,10 @@ func (s *Supervisor) spawn(j *job) {
 }
 
 // await has a timer wait for a point in time, or for a later one if the object has not been idle for long enough by
-// then. There is no point any more if it is zero, and if there is an error, not until the object is touched.
+// then. There is no point any more if it is zero. If there is an error, the schedule is asked again after a pause.
 func (s *Supervisor) await(j *job, point, earliest time.Time, err error) {
 	t, idle := j.task.Timer, j.idleUntil()
+	j.unscheduled = false
 	if err == nil && !point.IsZero() && idle.After(later(point, earliest)) {
 		point, err = t.notBefore(idle)
 		earliest = idle
@@ -117,8 +118,13 @@ func (s *Supervisor) await(j *job, point, earliest time.Time, err error) {
 	switch {
 	case err != nil:
 		s.complain(j, err)
-		j.enter(dormant)
+		j.unscheduled = true
+		j.enter(waiting)
+		s.wait(j, time.Now().Add(schedulePause))
 	case point.IsZero():
+		if t.Schedule != nil {
+			s.reportEnd(j)
+		}
 		s.end(j)
 	default:
 		j.point = point
@@ -128,6 +134,9 @@ func (s *Supervisor) await(j *job, point, earliest time.Time, err error) {
 		s.wait(j, now.Add(wait))
 	}
 }
+
+// schedulePause is the time until a schedule that returned an unusable time is asked again.
+const schedulePause = time.Minute
 
 // end leaves a job down for good. Its task is let go.
 func (s *Supervisor) end(j *job) {

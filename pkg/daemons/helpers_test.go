@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -83,6 +84,16 @@ func (s *scene) logged() []string {
 	lines := s.lines
 	s.lines = nil
 	return lines
+}
+
+// find returns the lines of the log with a text.
+func (s *scene) find(text string) (found []string) {
+	for _, line := range s.logged() {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 func (s *scene) onEnd(key daemons.Key) {

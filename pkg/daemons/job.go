@@ -49,7 +49,9 @@ type job struct {
 	point    time.Time       // of a timer: what the next invocation stands for, or the last one
 	last     time.Time       // of a timer: the invocation before the first one, as its owner remembers it
 	restarts int             // of a daemon: those that came quickly
-	next     *Task           // what is to be started when a stopping run has ended
+
+	unscheduled bool  // of a timer: its schedule has to be asked again
+	next        *Task // what is to be started when a stopping run has ended
 
 	due     time.Time
 	arrival uint64

@@ -115,13 +115,38 @@ func (s *Supervisor) heeded(j *job, r *run) {
 	s.after = append(s.after, func() { logger.Info(message) })
 }
 
-// complain tells of a schedule that cannot be used.
+// complain logs a schedule that returned an unusable time, once for each handler: all its objects have the same schedule.
 func (s *Supervisor) complain(j *job, err error) {
+	if !s.isNews(j, "unusable") {
+		return
+	}
 	logger := s.logger(j)
 	s.after = append(s.after, func() {
-		logger.Error(err, "Timer has no next time; it waits for a change of the object")
+		logger.Error(err, "Timer is not called: its schedule is wrong, and is asked again", "retryAfter", schedulePause.String())
 	})
 }
+
+// reportEnd logs a schedule that has no further time, once for each handler.
+func (s *Supervisor) reportEnd(j *job) {
+	if !s.isNews(j, "ended") {
+		return
+	}
+	logger := s.logger(j)
+	s.after = append(s.after, func() { logger.Info("Timer has ended: its schedule has no next time") })
+}
+
+// isNews reports whether a message about the schedule of a handler was not logged before.
+func (s *Supervisor) isNews(j *job, message string) bool {
+	key := reported{j.task.Kind, j.key.ID, message}
+	if s.reported[key] {
+		return false
+	}
+	s.reported[key] = true
+	return true
+}
+
+// A reported message is one that is logged once for each handler.
+type reported struct{ kind, id, message string }
 
 func text(err error) string {
 	if err == nil {

@@ -12,6 +12,9 @@ import (
 func (s *Supervisor) begin(j *job) {
 	now := time.Now()
 	switch idle := j.idleUntil(); {
+	case j.unscheduled:
+		point, err := j.task.Timer.notBefore(now)
+		s.await(j, point, now, err)
 	case idle.After(now) && j.record.Retries > 0: // a retry stands for the point of its first attempt
 		j.enter(waiting)
 		s.wait(j, idle)

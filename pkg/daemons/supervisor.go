@@ -55,6 +55,7 @@ type Supervisor struct {
 	paused   pause    // nothing is started there
 	closed   bool     // shutting down
 	after    []func() // what is to be done when the lock is free
+	reported map[reported]bool
 }
 
 var (
@@ -76,6 +77,8 @@ func New(options Options) *Supervisor {
 		log:     log.Log,
 		objects: map[types.UID]*object{},
 		groups:  map[groupID]*group{},
+
+		reported: map[reported]bool{},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -24,6 +25,9 @@ type Timer struct {
 	Anchor time.Time
 	// Schedule has invocations begin at the times it tells, instead of an Interval: one after the given time,
 	// or zero when there is none any more. It must be quick, and not use the [Supervisor].
+	//
+	// If Next returns a time that is not after the given one, or panics, there is no invocation: the error is logged once for each kind and ID,
+	// and the schedule is asked again after a minute. Two invocations are at least a millisecond apart.
 	Schedule interface{ Next(time.Time) time.Time }
 	// Idle is how long an object must have been known and not touched before an invocation; without an Interval or
 	// Schedule there is one for each such period. With an Anchor or a Schedule, points that come too early are left
@@ -63,7 +67,11 @@ func (t *Timer) first(last, from time.Time) (time.Time, error) {
 func (t *Timer) next(point, end time.Time) (time.Time, error) {
 	switch {
 	case t.aligned():
-		return t.after(later(point, end))
+		next, err := t.after(later(point, end))
+		if soonest := end.Add(validation.Shortest); t.Schedule != nil && err == nil && !next.IsZero() && next.Before(soonest) {
+			next = soonest // a schedule whose points are as good as one does not keep the processor busy
+		}
+		return next, err
 	case t.Sharp:
 		return end.Add(t.Interval - end.Sub(point)%t.Interval), nil
 	default:
@@ -106,7 +114,8 @@ func (t *Timer) ask(from time.Time) (point time.Time, err error) {
 	from = from.Round(0)
 	point = t.Schedule.Next(from).Round(0)
 	if !point.IsZero() && !point.After(from) {
-		return time.Time{}, fmt.Errorf("the schedule has told %s for the next time after %s: correct its Next", point, from)
+		return time.Time{}, fmt.Errorf("the schedule returned %s as the next time after %s: return a later time from its Next, or the zero time for none",
+			point.Format(time.RFC3339Nano), from.Format(time.RFC3339Nano))
 	}
 	return point, nil
 }

@@ -2,6 +2,7 @@ package daemons_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,7 +183,72 @@ func TestTouchDoesNotWakeDaemons(t *testing.T) {
 	})
 }
 
-// Schedules that cannot be used: reported, and not tried again until a change; those that end have ended.
+// A schedule that returns an unusable time is logged once for each handler, with the time, and asked again; the timer is not called until
+// the schedule returns a later time.
+func TestTimer_AsksAWrongScheduleAgain(t *testing.T) {
+	wrong := func(after time.Time) time.Time { return after.Add(-time.Hour) }
+	for name, test := range map[string]struct {
+		next  scheduleFunc
+		calls []time.Duration
+		text  string
+	}{
+		"a time in the past": {wrong, nil, "the schedule returned 1999-12-31T22:59:59.999999999Z as the next time after 1999-12-31T23:59:59.999999999Z: return a later time"},
+		"the same time":      {func(time.Time) time.Time { return epoch.Add(-time.Second) }, nil, "the schedule returned 1999-12-31T23:59:59Z"},
+		"a panic":            {func(time.Time) time.Time { panic("oh no") }, nil, "panic: oh no"},
+		"a right time, later": {func(after time.Time) time.Time {
+			if after.Before(epoch.Add(10*time.Minute + 30*time.Second)) {
+				return wrong(after)
+			}
+			return after.Truncate(time.Hour).Add(time.Hour)
+		}, seconds(3600, 7200), "the schedule returned"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, daemons.Options{}, func(s *scene) {
+				asked := 0
+				schedule := scheduleFunc(func(after time.Time) time.Time {
+					asked++
+					return test.next(after)
+				})
+				s.ensure(daemons.Task{Timer: &daemons.Timer{Schedule: schedule}, Run: s.noting(nil)})
+				other := daemons.Key{UID: "another object", ID: key.ID}
+				if err := s.Ensure(other, daemons.Task{Timer: &daemons.Timer{Schedule: schedule}, Run: func(context.Context, progress.Attempt) error { return nil }}); err != nil {
+					t.Fatal(err)
+				}
+				pass(150 * time.Minute)
+				s.Touch(key.UID)
+				s.same("invocations", s.times(), test.calls)
+				if asked > 400 {
+					t.Errorf("the schedule was asked %d times", asked)
+				}
+				logged := s.find("its schedule is wrong")
+				if len(logged) != 1 || !strings.Contains(logged[0], test.text) {
+					t.Errorf("want one line with %q, got %q", test.text, logged)
+				}
+				s.Stop(other, daemons.ErrDeleted)
+			})
+		})
+	}
+}
+
+// A schedule whose times are nearly the same does not keep the processor busy.
+func TestTimer_CallsAreApart(t *testing.T) {
+	play(t, daemons.Options{}, func(s *scene) {
+		asked := 0
+		dense := scheduleFunc(func(after time.Time) time.Time {
+			if asked++; asked > 5000 {
+				return after.Add(time.Hour) // the test has failed: do not let it spin
+			}
+			return after.Add(1)
+		})
+		s.ensure(daemons.Task{Timer: &daemons.Timer{Schedule: dense}, Run: s.noting(nil)})
+		pass(time.Second)
+		if n := len(s.seen()); n < 900 || n > 1001 {
+			t.Errorf("%d invocations in a second, want one in each millisecond", n)
+		}
+	})
+}
+
+// Timers with schedules that have no usable time are not called, and those whose schedules end have ended.
 func TestSchedules(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -210,6 +276,7 @@ func TestSchedules(t *testing.T) {
 				s.same("invocations", len(s.seen()), test.calls)
 				s.same("ended", s.Ended(key), test.ended)
 				s.same("the owner is told", s.ended() == 1, test.ended)
+				s.same("the end is logged", len(s.find("its schedule has no next time")) == 1, test.ended)
 			})
 		})
 	}

@@ -38,7 +38,8 @@ func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 // An activity is a handler of the operator itself.
 type activity struct {
 	declaration
-	fn func(context.Context) error
+	fn    func(context.Context) error
+	hints execution.Hints
 }
 
 func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*activity) Option {
@@ -76,7 +77,7 @@ func (o *Operator) perform(ctx context.Context, reason string, activities []*act
 			}
 			if record.Due(time.Now()) {
 				outcome := execution.Invoke(log.IntoContext(ctx, o.mgr.GetLogger()), execution.Call{
-					Kind: "operator", ID: a.id, Reason: reason, Policy: a.Policy, Record: *record, Do: a.fn,
+					Kind: "operator", ID: a.id, Reason: reason, Policy: a.Policy, Record: *record, Do: a.fn, Hints: &a.hints,
 				})
 				*record = record.After(outcome, time.Now())
 				if record.Failure {

@@ -62,7 +62,10 @@ func (r *Resource[T]) admit(method, id string, hook admission) *Resource[T] {
 //
 // kopf: settings.admission.
 func WithWebhooks(options webhooks.Options) Option {
-	return optionFunc(func(o *Operator) { o.webhooks = &options })
+	return optionFunc(func(o *Operator) {
+		o.once("WithWebhooks", options)
+		o.webhooks = &options
+	})
 }
 
 // admits sets the admission handlers up with the manager, whose webhook server is started before anything else. With

@@ -2,6 +2,7 @@ package kopf
 
 import (
 	"errors"
+	"reflect"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,6 +63,7 @@ const (
 func Restart(policy RestartPolicy) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Restart", daemon)
+		d.once("Restart", policy)
 		if policy < RestartNever || policy > RestartAlways {
 			d.mistakef("Restart(%d) is no policy: use RestartNever, RestartOnFailure or RestartAlways", policy)
 		}
@@ -76,6 +78,7 @@ func Restart(policy RestartPolicy) HandlerOption {
 func InitialDelay(delay time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("InitialDelay", daemon, timer)
+		d.once("InitialDelay or InitialDelayFunc", delay)
 		d.duration("InitialDelay", delay)
 		d.task.InitialDelay, d.delay = delay, nil
 	}
@@ -88,6 +91,7 @@ func InitialDelay(delay time.Duration) HandlerOption {
 func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("InitialDelayFunc", daemon, timer)
+		d.once("InitialDelay or InitialDelayFunc", fn)
 		if fn == nil {
 			d.mistakef("InitialDelayFunc is nil: give it a function, or use InitialDelay")
 		}
@@ -102,6 +106,7 @@ func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 func CancellationBackoff(pause time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("CancellationBackoff", daemon)
+		d.once("CancellationBackoff", pause)
 		d.duration("CancellationBackoff", pause)
 		d.task.CancellationBackoff = &pause
 	}
@@ -114,6 +119,7 @@ func CancellationBackoff(pause time.Duration) HandlerOption {
 func CancellationTimeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("CancellationTimeout", daemon)
+		d.once("CancellationTimeout", timeout)
 		d.duration("CancellationTimeout", timeout)
 		d.task.CancellationTimeout = &timeout
 	}
@@ -135,6 +141,7 @@ func Sharp() HandlerOption {
 // kopf: idle=.
 func Idle(pause time.Duration) HandlerOption {
 	return timing("Idle", func(d *declaration, t *daemons.Timer) {
+		d.once("Idle", pause)
 		if pause <= 0 {
 			d.mistakef("Idle is %s: use a duration of more than zero", pause)
 		}
@@ -147,6 +154,7 @@ func Idle(pause time.Duration) HandlerOption {
 // those of many objects spread. 0 to 1; default 0.
 func Jitter(fraction float64) HandlerOption {
 	return timing("Jitter", func(d *declaration, t *daemons.Timer) {
+		d.once("Jitter", fraction)
 		if !(fraction >= 0 && fraction <= 1) { // not a number is neither
 			d.mistakef("Jitter is %v: use a fraction from 0 to 1", fraction)
 		}
@@ -158,6 +166,7 @@ func Jitter(fraction float64) HandlerOption {
 // Default: [daemons.DefaultMaxParallel].
 func MaxParallel(n int) HandlerOption {
 	return timing("MaxParallel", func(d *declaration, t *daemons.Timer) {
+		d.once("MaxParallel", n)
 		if n < 1 {
 			d.mistakef("MaxParallel is %d: use one or more", n)
 		}
@@ -168,9 +177,13 @@ func MaxParallel(n int) HandlerOption {
 // Schedule has a timer called at the times that it tells, instead of an interval: Next returns the first one after
 // the given time, or zero if there is none any more. The schedules of github.com/robfig/cron fit. It must be quick,
 // and is used for all objects.
+//
+// If Next returns a time that is not after the given one, or panics, the timer is not called: the error is logged once for each handler,
+// and Next is asked again after a minute. Two calls for an object are at least a millisecond apart.
 func Schedule(s interface{ Next(time.Time) time.Time }) HandlerOption {
 	return timing("Schedule", func(d *declaration, t *daemons.Timer) {
-		if s == nil {
+		d.once("Schedule", s)
+		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 			d.mistakef("Schedule is nil: give it a schedule, or leave it out")
 		}
 		t.Schedule = s

@@ -28,6 +28,7 @@ type declaration struct {
 	judged       map[string][]matcher // of each key and field
 	requirements []labels.Requirement // of labels, as far as the server can be asked
 	literals     []literal            // with which the value of the field is compared
+	given        onceOnly
 }
 
 // A role is what a handler is called for.
@@ -55,6 +56,13 @@ func (d *declaration) apply(opts []HandlerOption) {
 		if opt != nil {
 			opt(d)
 		}
+	}
+}
+
+// once reports an option that is given again with another value.
+func (d *declaration) once(option string, value any) {
+	if err := d.given.again(option, value); err != nil {
+		d.mistakes = append(d.mistakes, err)
 	}
 }
 

@@ -2,7 +2,12 @@ package kopf
 
 import (
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
@@ -25,4 +30,30 @@ func CheckVerbs(progress bool, verbs ...string) error {
 		}
 	}
 	return checkVerbs(&kind, verbs)
+}
+
+// ErrNotServed explains why a kind is not served, by the served kinds of each version, such as "example.com/v1": {"Database"}.
+func ErrNotServed(gvk schema.GroupVersionKind, served map[string][]string) error {
+	var all []servedKind
+	for _, version := range slices.Sorted(maps.Keys(served)) {
+		gv, err := schema.ParseGroupVersion(version)
+		if err != nil {
+			return err
+		}
+		for _, kind := range served[version] {
+			name := strings.ToLower(kind)
+			all = append(all, servedKind{gv.WithKind(kind), metav1.APIResource{Name: name + "s", SingularName: name, ShortNames: []string{name[:2]}}})
+		}
+	}
+	return explainNotServed(all, gvk)
+}
+
+// WarningsOfFields returns the problems that a schema of CustomResourceDefinitions finds with the fields of the handlers.
+func WarningsOfFields(r Option, props *apiextensionsv1.JSONSchemaProps) (warnings []string) {
+	for _, d := range r.(resource).untypedFields() {
+		for _, problem := range d.fieldProblems(schemaField{props}, "the schema of the kind") {
+			warnings = append(warnings, problem.Error())
+		}
+	}
+	return warnings
 }

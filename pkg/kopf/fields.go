@@ -21,7 +21,8 @@ type fieldType interface {
 	children() []fieldName
 	// isMap reports whether the fields below this one may have any name.
 	isMap() bool
-	// json returns which values the field has in JSON; anyType if that is not known. Such a field may have any fields below it.
+	// json returns which values the field has in JSON; anyType if that is not known. Such a field may have any fields below it besides those
+	// that are known.
 	json() jsonType
 	// omits reports whether a field with the value is absent in JSON.
 	omits(value any) bool
@@ -48,10 +49,10 @@ const (
 func lookUpField(root fieldType, path []string) (field fieldType, unknown, probable string) {
 	field = root
 	for i, key := range path {
-		if field.json() == anyType {
+		next := field.child(key)
+		if next == nil && field.json() == anyType {
 			return field, "", ""
 		}
-		next := field.child(key)
 		if next == nil {
 			return nil, joined(path[:i+1]), probablePath(root, path)
 		}
@@ -67,11 +68,10 @@ func probablePath(root fieldType, path []string) string {
 	var corrected []string
 	changed := false
 	for i, key := range path {
-		if field.json() == anyType {
-			return joined(append(corrected, path[i:]...))
-		}
 		next := field.child(key)
 		switch {
+		case next == nil && field.json() == anyType:
+			return joined(append(corrected, path[i:]...))
 		case next == nil && parent.isMap() && i > 0 && field.json() == stringType:
 			// The dots within the key of a map are not escaped.
 			corrected[i-1] = strings.Join(path[i-1:], ".")
@@ -178,6 +178,9 @@ func (f goField) json() jsonType {
 func (f goField) isMap() bool { return f.elem().Kind() == reflect.Map }
 
 func (f goField) child(key string) fieldType {
+	if f.json() == anyType {
+		return nil // its JSON form is not that of the Go type
+	}
 	if f.isMap() {
 		return goField{t: f.elem().Elem()}
 	}

@@ -134,12 +134,14 @@ func (d *declaration) judge(where string, m []Matcher) {
 			d.mistakef("%s: %w", where, one.err)
 			continue
 		}
-		for _, other := range d.judged[where] {
-			if contradict(one, other) {
-				d.mistakef("%s can never match: %s and %s exclude each other", where, other.text, one.text)
+		for _, part := range one.parts() {
+			for _, other := range d.judged[where] {
+				if contradict(part, other) {
+					d.mistakef("%s can never match: %s and %s exclude each other", where, other.text, part.text)
+				}
 			}
+			d.judged[where] = append(d.judged[where], part)
 		}
-		d.judged[where] = append(d.judged[where], one)
 	}
 }
 

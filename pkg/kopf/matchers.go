@@ -21,7 +21,10 @@ const (
 // Equal passes if the value is the same in its JSON form. kopf: a literal.
 func Equal(value any) Matcher {
 	form, err := jsonForm(value)
+	inner, isMatcher := value.(Matcher)
 	switch {
+	case isMatcher:
+		err = fmt.Errorf("Equal(%s) compares with a matcher: leave Equal out", inner.matcher().text)
 	case err != nil:
 		err = fmt.Errorf("Equal(%T) is given what has no JSON form: %w", value, err)
 	case form == nil:
@@ -62,7 +65,9 @@ func Not(m Matcher) Matcher {
 
 // All passes if all matchers do; without any, it does. kopf: all_.
 func All(m ...Matcher) Matcher {
-	return combined("All", m, func(passed int) bool { return passed == len(m) })
+	all := combined("All", m, func(passed int) bool { return passed == len(m) }).matcher()
+	all.all = matchersOf(m)
+	return all
 }
 
 // Any passes if at least one matcher does; without any, it does not. kopf: any_.
@@ -100,11 +105,24 @@ type matcher struct {
 	presence *presence // that is all it asks for
 	hasEqual bool
 	equal    any       // that is all it asks for
+	all      []matcher // each of them has to pass: those of All
 	literals []literal // all values that it compares with, also within other matchers
 	err      error
 }
 
 func (m matcher) matcher() matcher { return m }
+
+// parts are the matchers that have to pass for this one to pass: those within All, or itself.
+func (m matcher) parts() (parts []matcher) {
+	if len(m.all) == 0 {
+		return []matcher{m}
+	}
+	for _, inner := range m.all {
+		inner.side = m.side
+		parts = append(parts, inner.parts()...)
+	}
+	return parts
+}
 
 func matchersOf(all []Matcher) []matcher {
 	out := make([]matcher, 0, len(all))

@@ -3,12 +3,15 @@ package kopf
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // again is when a level-triggered handler wants to be called again.
@@ -31,6 +34,7 @@ func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 	if r == nil {
 		return nil
 	}
+	var hint sync.Once
 	return func(ctx context.Context, req *Request[T]) error {
 		result, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(req.Object)})
 		if err != nil {
@@ -38,6 +42,11 @@ func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 		}
 		if result.Requeue && result.RequeueAfter <= 0 { //nolint:staticcheck // it is deprecated, but reconcilers that set it exist
 			return Temporary(errAgain, levelBackoff(req.Attempt, nil))
+		}
+		if short := validation.Duration(result.RequeueAfter); short != nil {
+			hint.Do(func() {
+				log.FromContext(ctx).Info("Warning: the RequeueAfter of the reconciler is very short", "requeueAfter", short.Error())
+			})
 		}
 		req.again = result.RequeueAfter
 		if req.Reason != ReasonReconcile && req.again > 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -42,6 +43,7 @@ type handlerOf[T client.Object] struct {
 // A child is a kind of which objects are owned.
 type child struct {
 	obj        client.Object
+	gvk        schema.GroupVersionKind // known after the validation
 	predicates []predicate.Predicate
 }
 
@@ -56,6 +58,7 @@ type resourceOptions struct {
 	places      []conditions.Option
 	root        *conditions.Root
 	mistakes    []error
+	given       onceOnly
 }
 
 // For declares a kind by an object of it: a pointer to a Go type of the manager's scheme,
@@ -139,7 +142,7 @@ func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOptio
 // Owns calls the [Resource.OnReconcile] handlers of an object also when an object that it owns has changed
 // or is gone: one with an owner reference to it. With predicates, only for events that pass them all.
 func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate) *Resource[T] {
-	r.children = append(r.children, child{obj, predicates})
+	r.children = append(r.children, child{obj: obj, predicates: predicates})
 	return r
 }
 

@@ -43,15 +43,7 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 	if len(users)+len(fields) == 0 {
 		return nil
 	}
-	var published *apiextensionsv1.JSONSchemaProps
-	// The schema of a new kind, or of a whole new group, is published a moment after it is served.
-	err := wait.PollUntilContextTimeout(ctx, schemaPause, schemaPatience, true, func(context.Context) (found bool, err error) {
-		published, err = publishedSchema(client, kind.GVK)
-		if _, early := errors.AsType[*openapi3.GroupVersionNotFoundError](err); early {
-			err = nil
-		}
-		return published != nil, err
-	})
+	published, err := awaitSchema(ctx, client, kind.GVK)
 	if err != nil {
 		log.FromContext(ctx).Info("Warning: cannot check whether the kind has the fields in which progress and conditions are to be kept",
 			"kind", kind.GVK.Kind, "error", err.Error())
@@ -69,6 +61,19 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 		}
 	}
 	return nil
+}
+
+// awaitSchema returns the published schema of a kind. The schema of a new kind, or of a whole new group, is published a moment after it is
+// served.
+func awaitSchema(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (published *apiextensionsv1.JSONSchemaProps, err error) {
+	err = wait.PollUntilContextTimeout(ctx, schemaPause, schemaPatience, true, func(context.Context) (found bool, err error) {
+		published, err = publishedSchema(client, gvk)
+		if _, early := errors.AsType[*openapi3.GroupVersionNotFoundError](err); early {
+			err = nil
+		}
+		return published != nil, err
+	})
+	return published, err
 }
 
 // conditionFields are the paths of the fields that the conditions of a kind take, if it is to have some: those that appear in an empty

@@ -56,7 +56,7 @@ func (o *Operator) watched(all []engine.Kind) (kinds []engine.Kind, resources []
 
 // handle runs a controller for each kind.
 func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []resource) error {
-	scopes, err := o.discover(ctx, kinds)
+	scopes, err := o.discover(ctx, kinds, resources)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (o *Operator) synced() {
 
 // discover learns from the API server how it serves the kinds, whether in namespaces, say, and tells which
 // it does not.
-func (o *Operator) discover(ctx context.Context, kinds []engine.Kind) (namespaced []bool, err error) {
+func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources []resource) (namespaced []bool, err error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("discovering the served kinds: %w", err)
@@ -158,11 +158,16 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind) (namespace
 		case err != nil:
 			problems = append(problems, fmt.Errorf("%s: asking whether the API server serves it: %w", kinds[i].GVK.Kind, err))
 		case verbs == nil:
-			problems = append(problems, fmt.Errorf("%s: the API server does not serve %s: install its CustomResourceDefinition first",
-				kinds[i].GVK.Kind, kinds[i].GVK.GroupVersion()))
+			problems = append(problems, fmt.Errorf("%s: %w", kinds[i].GVK.Kind, errNotServed(client, kinds[i].GVK)))
 		}
 		if verbs != nil {
 			problems = append(problems, checkVerbs(&kinds[i], verbs), o.checkSchema(ctx, client, &kinds[i]))
+			if declarations := resources[i].untypedFields(); len(declarations) > 0 {
+				go o.warnOfFields(ctx, client, kinds[i].GVK, declarations)
+			}
+		}
+		for _, c := range resources[i].owned() {
+			problems = append(problems, checkOwned(client, &kinds[i], c))
 		}
 		kinds[i].HasStatus = hasStatus
 		namespaced = append(namespaced, inNamespaces)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/execution"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
@@ -25,6 +26,7 @@ type resource interface {
 	owned() []child
 	admission(o *Operator) []webhooks.Hook
 	onlyAdmits() bool
+	untypedFields() []*declaration
 	identity() any // the same for all views
 	controllerName(scheme *runtime.Scheme) string
 }
@@ -145,6 +147,8 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		switch {
 		case h.id == "":
 			complain(h, errors.New("the id is empty: give it a name, it is stored on the objects"))
+		case strings.TrimSpace(h.id) != h.id:
+			complain(h, fmt.Errorf("the id %q begins or ends with a space: leave it out", h.id))
 		case ids[h.fullID()]: // daemons and timers share the ids with all others (HND-20)
 			complain(h, fmt.Errorf("the id %q is used twice: give one of the handlers another id, "+
 				"or use On for one function with several reasons", h.fullID()))
@@ -180,6 +184,22 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	if len(r.children) > 0 && len(kind.Levels.IDs()) == 0 {
 		problems = append(problems, errors.New("Owns means nothing without an OnReconcile handler: add one, or leave it out"))
 	}
+	for i, c := range r.children {
+		if isNil(c.obj) {
+			problems = append(problems, errors.New("Owns(nil): give it an object of the owned kind, such as &appsv1.Deployment{}"))
+			continue
+		}
+		gvk, err := apiutil.GVKForObject(c.obj, scheme)
+		if err != nil || gvk.Empty() {
+			problems = append(problems, fmt.Errorf("Owns(%T): the manager's scheme does not know the kind: "+
+				"add its AddToScheme to the scheme, or set the kind of an unstructured object: %w", c.obj, orUnset(err)))
+			continue
+		}
+		r.children[i].gvk = gvk
+		if slices.Contains(c.predicates, nil) {
+			problems = append(problems, fmt.Errorf("Owns(%T) has a nil predicate: leave it out", c.obj))
+		}
+	}
 	return append(problems, checkAfter(kind)...)
 }
 
@@ -198,7 +218,7 @@ func addCausal[T client.Object](kind *engine.Kind, store progress.Store, h *hand
 // forEngine is the handler as the engine needs it.
 func (h *handlerOf[T]) forEngine(c client.Client) engine.Handler {
 	handler := h.Handler
-	handler.Do = h.fn.do(c)
+	handler.Do, handler.Hints = h.fn.do(c), &execution.Hints{}
 	if h.role == leveling && handler.Policy.Backoff == nil && handler.Policy.BackoffFunc == nil {
 		handler.Policy.BackoffFunc = levelBackoff
 	}
@@ -232,9 +252,13 @@ func (h *handlerOf[T]) check(obj T, scheme *runtime.Scheme) (mistakes []error) {
 		mistakes = append(mistakes, h.checkTimer()...)
 	}
 	if h.Criteria.Field != nil && !h.isTransition() {
+		path := strings.Join(h.Criteria.Field.Path, ".")
+		if h.role == handling && (path == "metadata.resourceVersion" || path == "metadata.managedFields") {
+			mistakes = append(mistakes, fmt.Errorf("Field(%q): each write changes it, also those of the operator: use OnEvent to follow all writes", path))
+		}
 		if root := goType(reflect.TypeOf(obj)); root != nil {
 			for _, problem := range h.fieldProblems(root, fmt.Sprintf("the Go type %T", obj)) {
-				mistakes = append(mistakes, fmt.Errorf("Field(%q): %w", strings.Join(h.Criteria.Field.Path, "."), problem))
+				mistakes = append(mistakes, fmt.Errorf("Field(%q): %w", path, problem))
 			}
 		}
 	}
@@ -314,6 +338,12 @@ func checkAfter(kind *engine.Kind) (problems []error) {
 			}
 			handler.After[i] = named[0]
 		}
+		for _, first := range handler.After {
+			if other, ok := kind.Handlers.Get(first); ok && !shareCause(handler, other) {
+				problems = append(problems, fmt.Errorf("handler %q comes after %q, but no change calls both (%s and %s): leave out the After",
+					id, first, strings.Join(handler.Reasons, ", "), strings.Join(other.Reasons, ", ")))
+			}
+		}
 		waits[id] = handler.After
 	}
 	for _, id := range kind.Handlers.IDs() {
@@ -323,6 +353,20 @@ func checkAfter(kind *engine.Kind) (problems []error) {
 		}
 	}
 	return problems
+}
+
+// shareCause reports whether there are causes for which both handlers are called. A resume handler joins the first cause of an object that
+// exists already.
+func shareCause(a, b engine.Handler) bool {
+	is := func(h engine.Handler, reasons ...Reason) bool {
+		return h.AnyReason || slices.ContainsFunc(reasons, func(reason Reason) bool { return slices.Contains(h.Reasons, string(reason)) })
+	}
+	for _, reason := range handled {
+		if is(a, reason) && is(b, reason) {
+			return true
+		}
+	}
+	return is(a, ReasonResume) && is(b, ReasonUpdate, ReasonDelete) || is(b, ReasonResume) && is(a, ReasonUpdate, ReasonDelete)
 }
 
 // circleFrom follows the handlers that one comes after, back to itself.

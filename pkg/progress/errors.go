@@ -10,25 +10,38 @@ import (
 )
 
 // Temporary says that the attempt failed but the next one, after the delay, may succeed. A delay
-// of zero or less means at once. A nil err is a reason to wait like any other.
+// of zero or less means at once. With a nil err the attempt has failed, too; its text says that the error is missing.
 //
 // kopf: raise TemporaryError(..., delay=...).
 func Temporary(err error, delay time.Duration) error {
 	if err == nil {
-		err = errors.New("not ready yet")
+		err = errNoReason("Temporary")
 	}
 	return &TemporaryError{Err: err, Delay: max(0, delay)}
 }
 
 // Permanent says that no further attempt would succeed: the handler has failed for this cause.
-// [reconcile.TerminalError] means the same.
+// [reconcile.TerminalError] means the same. With a nil err the handler has failed, too; its text says that the error is missing.
 //
 // kopf: raise PermanentError(...).
 func Permanent(err error) error {
 	if err == nil {
-		err = errors.New("failed for good")
+		err = errNoReason("Permanent")
 	}
 	return &PermanentError{Err: err}
+}
+
+// errNoReason is the error of a Temporary or Permanent without an error: often that of a variable which was not set.
+func errNoReason(function string) error {
+	return fmt.Errorf("%s(nil): pass the error that is the reason, or return nil for success", function)
+}
+
+// reason is the error within another one, or a description if it is missing.
+func reason(err error, function string) error {
+	if err == nil {
+		return errNoReason(function)
+	}
+	return err
 }
 
 // A TemporaryError is what [Temporary] makes.
@@ -37,13 +50,13 @@ type TemporaryError struct {
 	Delay time.Duration // until the next attempt
 }
 
-func (e *TemporaryError) Error() string { return e.Err.Error() }
+func (e *TemporaryError) Error() string { return reason(e.Err, "Temporary").Error() }
 func (e *TemporaryError) Unwrap() error { return e.Err }
 
 // A PermanentError is what [Permanent] makes.
 type PermanentError struct{ Err error }
 
-func (e *PermanentError) Error() string { return e.Err.Error() }
+func (e *PermanentError) Error() string { return reason(e.Err, "Permanent").Error() }
 func (e *PermanentError) Unwrap() error { return e.Err }
 
 // A LimitError says that a handler was given up because of its [Policy].

@@ -1,11 +1,13 @@
 package progress_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -40,11 +42,36 @@ func TestErrorsWithoutACause(t *testing.T) {
 		{"ERR-09 permanent", progress.Permanent(nil)},
 		{"ERR-05 a limit", &progress.LimitError{Limit: "gave up"}},
 		{"B-23 a panic", &progress.PanicError{Value: "oh"}},
+		{"temporary, without a constructor", &progress.TemporaryError{}},
+		{"permanent, without a constructor", &progress.PermanentError{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.err == nil || test.err.Error() == "" {
 				t.Errorf("got %v, want an error with a text", test.err)
 			}
+		})
+	}
+}
+
+// A missing reason is described, and is never a success.
+func TestTemporaryAndPermanent_WithoutAnError(t *testing.T) {
+	var temporary *progress.TemporaryError
+	for name, test := range map[string]struct {
+		err   error
+		want  string
+		final bool
+	}{
+		"Temporary(nil)":      {progress.Temporary(nil, time.Second), "Temporary(nil): pass the error that is the reason, or return nil for success", false},
+		"Permanent(nil)":      {progress.Permanent(nil), "Permanent(nil): pass the error that is the reason, or return nil for success", true},
+		"an empty struct":     {&progress.TemporaryError{}, "Temporary(nil): pass the error that is the reason, or return nil for success", false},
+		"a nil pointer":       {temporary, "the handler returned a nil *progress.TemporaryError as its error: declare the variable as error, or return nil for success", false},
+		"another nil pointer": {(*apierrors.StatusError)(nil), "the handler returned a nil *errors.StatusError as its error: declare the variable as error, or return nil for success", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := progress.Policy{}.Attempt(t.Context(), progress.Record{}, time.Now(), func(context.Context) error { return test.err })
+			equal(t, "success", out.Success, false)
+			equal(t, "final", out.Final, test.final)
+			equal(t, "text", out.Err.Error(), test.want)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -112,7 +113,12 @@ func recovered(ctx context.Context, fn func(context.Context) error) (err error) 
 			err = &PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
-	return fn(ctx)
+	err = fn(ctx)
+	if v := reflect.ValueOf(err); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
+		// Its methods would panic. To Go it is an error, so it is no success.
+		return fmt.Errorf("the handler returned a nil %T as its error: declare the variable as error, or return nil for success", err)
+	}
+	return err
 }
 
 // exhausted says which limit forbids an attempt at the given time; empty if none does.

@@ -182,12 +182,48 @@ var _ = Describe("Mistakes in the declaration", func() {
 				OnCreate("created", ok[*unstructured.Unstructured](seen, "lost")),
 		)).To(Succeed(), "without asking the server there is nothing wrong")
 		Expect(failedStart(ctx, mgr)).To(MatchError(And(
-			ContainSubstring("Missing: the API server does not serve e2e.example.com/v1"),
+			ContainSubstring("Missing: the API server serves e2e.example.com/v1, but has no kind Missing"),
 			ContainSubstring("Lost: the API server does not serve nowhere.example.com/v2"),
 			ContainSubstring("install its CustomResourceDefinition"),
 			Not(ContainSubstring("Widget")))))
 		Expect(fresh(ctx, obj)()).To(HaveField("ResourceVersion", obj.ResourceVersion))
 		Expect(seen.all()).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("name the kind that was probably meant", func(ctx context.Context) {
+		misspelled := func(gvk schema.GroupVersionKind) kopf.Option {
+			return kopf.For(kopf.Unstructured(gvk)).OnCreate("created", ok[*unstructured.Unstructured](&calls{}, ""))
+		}
+		mgr := newManager("default", &logBook{})
+		Expect(kopf.SetupWithManager(mgr,
+			misspelled(v1.GroupVersion.WithKind("Wigdet")),
+			misspelled(v1.GroupVersion.WithKind("widgets")),
+			misspelled(schema.GroupVersionKind{Group: "e2e.example.com", Version: "v7", Kind: "Widget"}),
+			misspelled(schema.GroupVersionKind{Group: "extensions", Version: "v1", Kind: "Deployment"}),
+			kopf.For(&v1.Widget{}).OnReconcile("level", fn).
+				Owns(kopf.Unstructured(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deploymnt"})),
+		)).To(Succeed())
+		Expect(failedStart(ctx, mgr)).To(MatchError(And(
+			ContainSubstring("Wigdet: the API server serves e2e.example.com/v1, but has no kind Wigdet; did you mean Widget?"),
+			ContainSubstring("widgets: the API server serves e2e.example.com/v1, but has no kind widgets; did you mean Widget?"),
+			ContainSubstring("Widget: the API server does not serve e2e.example.com/v7, but other versions of the group; it serves Widget in e2e.example.com/v1: correct the version"),
+			ContainSubstring("Deployment: the API server does not serve extensions/v1; it serves Deployment in apps/v1: correct the group"),
+			ContainSubstring("Widget: Owns(Deploymnt): the API server serves apps/v1, but has no kind Deploymnt; did you mean Deployment?"))))
+	}, SpecTimeout(minute))
+
+	It("are warnings for the fields of a kind without a Go type, by its schema", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		untyped := ok[*unstructured.Unstructured](&calls{}, "")
+		op := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
+			OnField("misspelled", "spec.sise", untyped).
+			OnUpdate("text", untyped, kopf.Field("spec.size", kopf.Equal("10"))).
+			OnUpdate("right", untyped, kopf.Field("spec.size", kopf.Equal(10))).
+			OnUpdate("label", untyped, kopf.Field("metadata.labels.tier", kopf.Equal("gold")))))
+		Eventually(func() []string {
+			return op.log.find("Warning: the field of a handler does not fit the schema of the kind")
+		}).Should(ConsistOf(
+			And(ContainSubstring("spec.sise"), ContainSubstring("did you mean spec.size?"), ContainSubstring("misspelled")),
+			And(ContainSubstring("can never match: the field is an integer: use 10"), ContainSubstring("text"))))
 	}, SpecTimeout(minute))
 
 	It("a server that cannot be asked is no missing kind", func(ctx context.Context) {

@@ -1,0 +1,161 @@
+package kopf_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+// An option with another value than before would silently win, and other declarations that mean nothing would silently do nothing.
+func TestMistakes_Contradictions(t *testing.T) {
+	const s = time.Second
+	pods := func(opts ...kopf.ResourceOption) *kopf.Resource[*corev1.Pod] {
+		return kopf.For(&corev1.Pod{}, opts...).OnEvent("e", doNothingTo[*corev1.Pod])
+	}
+	thingsWith := func(opts ...kopf.ResourceOption) resources { return kopf.For(&thing{}, opts...).OnCreate("h", nothing) }
+	var noSchedule *hourly
+	var nilMatcher kopf.Matcher
+	for name, test := range map[string]struct {
+		given []kopf.Option
+		words []string
+	}{
+		"two Retries":                   {[]kopf.Option{created(kopf.Retries(1), kopf.Retries(2))}, []string{`Thing: OnCreate("h"): Retries is given twice, with 1 and 2: leave one out`}},
+		"two Timeouts":                  {[]kopf.Option{created(kopf.Timeout(s), kopf.Timeout(2*s))}, []string{"Timeout is given twice, with 1s and 2s"}},
+		"two AttemptTimeouts":           {[]kopf.Option{created(kopf.AttemptTimeout(s), kopf.AttemptTimeout(2*s))}, []string{"AttemptTimeout is given twice"}},
+		"two Backoffs":                  {[]kopf.Option{created(kopf.Backoff(s), kopf.Backoff(2*s))}, []string{"Backoff is given twice, with 1s and 2s"}},
+		"two BackoffFuncs":              {[]kopf.Option{created(kopf.BackoffFunc(kopf.Exponential(s, s)), kopf.BackoffFunc(kopf.Exponential(s, s)))}, []string{"BackoffFunc is given twice, with different values"}},
+		"two Errors":                    {[]kopf.Option{created(kopf.Errors(kopf.ErrorsIgnored), kopf.Errors(kopf.ErrorsPermanent))}, []string{"Errors is given twice"}},
+		"two Intervals":                 {[]kopf.Option{leveled(kopf.Interval(s), kopf.Interval(2*s))}, []string{`OnReconcile("h"): Interval is given twice`}},
+		"two initial delays":            {[]kopf.Option{accompanied(kopf.InitialDelay(s), kopf.InitialDelayFunc(noDelay))}, []string{`Daemon("h"): InitialDelay or InitialDelayFunc is given twice`}},
+		"two Restarts":                  {[]kopf.Option{accompanied(kopf.Restart(kopf.RestartAlways), kopf.Restart(kopf.RestartOnFailure))}, []string{"Restart is given twice"}},
+		"two CancellationTimeouts":      {[]kopf.Option{accompanied(kopf.CancellationTimeout(0), kopf.CancellationTimeout(s))}, []string{"CancellationTimeout is given twice"}},
+		"two MaxParallels":              {[]kopf.Option{repeated(s, kopf.MaxParallel(1), kopf.MaxParallel(2))}, []string{`Timer("h"): MaxParallel is given twice, with 1 and 2`}},
+		"two Idles":                     {[]kopf.Option{repeated(s, kopf.Idle(s), kopf.Idle(2*s))}, []string{"Idle is given twice"}},
+		"two ReportsConditions":         {[]kopf.Option{pods().OnCreate("h", doNothingTo[*corev1.Pod], kopf.ReportsCondition("A"), kopf.ReportsCondition("B"))}, []string{"ReportsCondition is given twice, with A and B"}},
+		"two statuses of WhenCondition": {[]kopf.Option{pods().OnCreate("h", doNothingTo[*corev1.Pod], kopf.WhenCondition("Ready", metav1.ConditionTrue), kopf.WhenCondition("Ready", metav1.ConditionFalse))}, []string{`OnCreate("h"): WhenCondition can never match`, "with True and False"}},
+		"two WithNames":                 {[]kopf.Option{thingsWith(kopf.WithName("a"), kopf.WithName("b"))}, []string{"Thing: WithName is given twice, with a and b"}},
+		"two WithConcurrencies":         {[]kopf.Option{thingsWith(kopf.WithConcurrency(1), kopf.WithConcurrency(2))}, []string{"WithConcurrency is given twice, with 1 and 2"}},
+		"two WithResults":               {[]kopf.Option{thingsWith(kopf.WithResults("status.a"), kopf.WithResults("status.b"))}, []string{"WithResults is given twice"}},
+		"two WithConditions":            {[]kopf.Option{pods(kopf.WithConditions("A"), kopf.WithConditions("B"))}, []string{"Pod: WithConditions is given twice"}},
+		"two WithRootConditions": {
+			[]kopf.Option{pods(kopf.WithRootCondition(conditions.Root{Type: "Ready", Of: []string{"A"}}), kopf.WithRootCondition(conditions.Root{Type: "Ready", Of: []string{"B"}}))},
+			[]string{"WithRootCondition is given twice"},
+		},
+		"two finalizers": {[]kopf.Option{created(), kopf.WithFinalizer("a.com/b"), kopf.WithFinalizer("a.com/c")}, []string{"WithFinalizer is given twice, with a.com/b and a.com/c"}},
+		"two stores":     {[]kopf.Option{created(), kopf.WithProgress(progress.Annotations("a.com")), kopf.WithProgress(progress.Annotations("b.com"))}, []string{"WithProgress is given twice"}},
+		"two baselines":  {[]kopf.Option{created(), kopf.WithBaseline(progress.AnnotationBaseline("a.com")), kopf.WithBaseline(progress.AnnotationBaseline("b.com"))}, []string{"WithBaseline is given twice"}},
+		"two peerings":   {[]kopf.Option{created(), kopf.WithPeering(peering.Options{}), kopf.WithPeering(peering.Options{Name: "x"})}, []string{"WithPeering is given twice"}},
+		"two levels":     {[]kopf.Option{created(), kopf.WithEvents(kopf.EventsOff), kopf.WithEvents(kopf.EventsSteps)}, []string{"WithEvents is given twice"}},
+
+		"After a handler for another reason":  {[]kopf.Option{created(kopf.After("d")).OnDelete("d", nothing)}, []string{`Thing: handler "h" comes after "d", but no change calls both (create and delete): leave out the After`}},
+		"an update after a creation":          {[]kopf.Option{updated(kopf.After("c")).OnCreate("c", nothing)}, []string{"no change calls both (update and create)"}},
+		"a creation after resuming":           {[]kopf.Option{created(kopf.After("r")).OnResume("r", nothing)}, []string{"no change calls both (create and resume)"}},
+		"Owns(nil)":                           {[]kopf.Option{leveled().Owns(nil)}, []string{"Thing: Owns(nil): give it an object"}},
+		"Owns a nil pointer":                  {[]kopf.Option{leveled().Owns((*corev1.Pod)(nil))}, []string{"Thing: Owns(nil): give it an object"}},
+		"Owns an unknown kind":                {[]kopf.Option{leveled().Owns(&unstructured.Unstructured{})}, []string{"Thing: Owns(*unstructured.Unstructured)", "set the kind"}},
+		"Owns with a nil predicate":           {[]kopf.Option{leveled().Owns(&corev1.Pod{}, nil)}, []string{"Thing: Owns(*v1.Pod) has a nil predicate: leave it out"}},
+		"a nil pointer as the schedule":       {[]kopf.Option{repeated(0, kopf.Idle(s), kopf.Schedule(noSchedule))}, []string{`Timer("h"): Schedule is nil`}},
+		"a contradiction within All":          {[]kopf.Option{created(kopf.Label("a", kopf.All(kopf.Equal("a"), kopf.Equal("b"))))}, []string{`Label("a") can never match: Equal(a) and Equal(b) exclude each other`}},
+		"a contradiction within To of All":    {[]kopf.Option{updated(kopf.Field("spec.color", kopf.To(kopf.All(kopf.Absent, kopf.Equal("b")))))}, []string{"can never match", "exclude each other"}},
+		"a matcher within Equal":              {[]kopf.Option{updated(kopf.Field("spec.size", kopf.Equal(kopf.Present)))}, []string{`Field("spec.size"): Equal(Present) compares with a matcher: leave Equal out`}},
+		"a nil matcher within From":           {[]kopf.Option{updated(kopf.Field("spec.size", kopf.From(nilMatcher)))}, []string{`Field("spec.size")`, "use Absent"}},
+		"the resource version":                {[]kopf.Option{onField("metadata.resourceVersion")}, []string{`OnField("h"): Field("metadata.resourceVersion"): each write changes it`, "use OnEvent"}},
+		"an id with a space at its end":       {[]kopf.Option{things().OnReconcile("h ", nothing)}, []string{`OnReconcile("h "): the id "h " begins or ends with a space`}},
+		"a negative number of reconciles":     {[]kopf.Option{thingsWith(kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: -3}))}, []string{"MaxConcurrentReconciles must be positive, got -3"}},
+		"two places for admission's settings": {[]kopf.Option{created(), kopf.WithWebhooks(webhooks.Options{}), kopf.WithWebhooks(webhooks.Options{Namespace: "b"})}, []string{"WithWebhooks is given twice"}},
+		"two pauses of an activity":           {[]kopf.Option{created(), kopf.OnStartup("x", func(context.Context) error { return nil }, kopf.Backoff(s), kopf.Backoff(2*s))}, []string{`OnStartup("x"): Backoff is given twice`}},
+		"two checkpoints":                     {[]kopf.Option{created(), kopf.WithCheckpoint(s), kopf.WithCheckpoint(0)}, []string{"WithCheckpoint is given twice, with 1s and 0s"}},
+		"two durations until the check fails": {[]kopf.Option{created(), kopf.WithStuckAfter(s), kopf.WithStuckAfter(2 * s)}, []string{"WithStuckAfter is given twice"}},
+		"two schedules":                       {[]kopf.Option{repeated(0, kopf.Schedule(hourly{}), kopf.Schedule(&hourly{}))}, []string{"Schedule is given twice"}},
+		"two fractions of jitter":             {[]kopf.Option{repeated(s, kopf.Jitter(0.1), kopf.Jitter(0.2))}, []string{"Jitter is given twice, with 0.1 and 0.2"}},
+		"two backoffs of stopping":            {[]kopf.Option{accompanied(kopf.CancellationBackoff(0), kopf.CancellationBackoff(s))}, []string{"CancellationBackoff is given twice"}},
+		"two sets of options of the controller": {
+			[]kopf.Option{thingsWith(kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1}), kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 2}))},
+			[]string{"WithControllerOptions is given twice"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { areTold(t, test.given, test.words) })
+	}
+	for name, given := range map[string]kopf.Option{
+		"the same value twice":             created(kopf.Backoff(s), kopf.Backoff(s), kopf.Retries(1), kopf.Retries(1)),
+		"After one of several reasons":     things().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, nothing).OnUpdate("h", nothing, kopf.After("a")),
+		"an update after resuming":         updated(kopf.After("r")).OnResume("r", nothing),
+		"After a handler for a field":      deleted(kopf.After("f")).OnField("f", "spec.size", nothing),
+		"conditions of two types":          pods().OnCreate("h", doNothingTo[*corev1.Pod], kopf.WhenCondition("A", metav1.ConditionTrue), kopf.WhenCondition("B", metav1.ConditionFalse)),
+		"Owns two kinds":                   leveled().Owns(&corev1.Pod{}).Owns(&corev1.ConfigMap{}),
+		"the resource version for OnEvent": observed(kopf.Field("metadata.resourceVersion")),
+	} {
+		t.Run("no mistake: "+name, func(t *testing.T) { isNoMistake(t, given) })
+	}
+}
+
+// A kind that is not served is compared with those that are.
+func TestErrNotServed_NamesTheProbableKind(t *testing.T) {
+	served := map[string][]string{
+		"example.com/v1": {"Database", "User"}, "example.com/v1alpha1": {"Backup"}, "v1": {"Pod"}, "apps/v1": {"Deployment"}, "events.k8s.io/v1": {"Event"},
+	}
+	for gvk, want := range map[schema.GroupVersionKind]string{
+		{Group: "example.com", Version: "v1", Kind: "Databse"}:    "the API server serves example.com/v1, but has no kind Databse; did you mean Database?",
+		{Group: "example.com", Version: "v1", Kind: "database"}:   "the API server serves example.com/v1, but has no kind database; did you mean Database?",
+		{Group: "example.com", Version: "v1", Kind: "Databases"}:  "the API server serves example.com/v1, but has no kind Databases; did you mean Database?",
+		{Group: "example.com", Version: "v1", Kind: "Backup"}:     "the API server serves example.com/v1, but has no kind Backup; it serves Backup in example.com/v1alpha1: correct the version",
+		{Group: "example.com", Version: "v2", Kind: "Database"}:   "the API server does not serve example.com/v2, but other versions of the group; it serves Database in example.com/v1: correct the version",
+		{Group: "example.com", Version: "v1", Kind: "Deployment"}: "the API server serves example.com/v1, but has no kind Deployment; it serves Deployment in apps/v1: correct the group, or install the CustomResourceDefinition",
+		{Group: "exmaple.com", Version: "v1", Kind: "Database"}:   "the API server does not serve exmaple.com/v1; did you mean example.com/v1, which has a kind Database?",
+		{Group: "", Version: "v1", Kind: "Deployment"}:            "the API server serves v1, but has no kind Deployment; it serves Deployment in apps/v1: correct the group, or install the CustomResourceDefinition",
+		{Group: "example.com", Version: "v1", Kind: "Something"}:  "the API server serves example.com/v1, but has no kind Something: correct it, or install its CustomResourceDefinition",
+		{Group: "other.com", Version: "v1", Kind: "Something"}:    "the API server does not serve other.com/v1: install its CustomResourceDefinition first",
+	} {
+		if err := kopf.ErrNotServed(gvk, served); err == nil || err.Error() != want {
+			t.Errorf("%s:\ngot  %v\nwant %s", gvk, err, want)
+		}
+	}
+}
+
+// The fields of kinds without a Go type are compared with the schema.
+func TestWarningsOfFields(t *testing.T) {
+	props := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+		"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"size": {Type: "integer"}, "port": {XIntOrString: true}, "open": {Type: "object", XPreserveUnknownFields: new(true), Properties: map[string]apiextensionsv1.JSONSchemaProps{"known": {Type: "string"}}},
+			"parts":  {Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}},
+			"paused": {Type: "boolean"},
+		}},
+	}}
+	untyped := func(context.Context, *kopf.Request[*unstructured.Unstructured]) error { return nil }
+	for _, test := range []struct {
+		field kopf.HandlerOption
+		want  []string
+	}{
+		{kopf.Field("spec.size", kopf.Equal(10)), nil},
+		{kopf.Field("spec.sise"), []string{"the schema of the kind has no field spec.sise: correct the path; did you mean spec.size?"}},
+		{kopf.Field("Spec.Size"), []string{"the schema of the kind has no field Spec: correct the path; did you mean spec.size?"}},
+		{kopf.Field("spec.size", kopf.Equal("10")), []string{`"10" can never match: the field is an integer: use 10`}},
+		{kopf.Field("spec.port", kopf.Equal("http")), nil},
+		{kopf.Field("spec.open.at.all", kopf.Equal("http")), nil},
+		{kopf.Field("spec.open.known", kopf.Equal(1)), []string{`1 can never match: the field is a string: use "1"`}},
+		{kopf.Field("spec.parts.wheel", kopf.Equal(1)), []string{`1 can never match: the field is a string: use "1"`}},
+		{kopf.Field(`spec.parts.example.com/wheel`), []string{`the schema of the kind has no field spec.parts.example.com/wheel: correct the path; did you mean spec.parts.example\.com/wheel?`}},
+		{kopf.Field("spec.paused", kopf.Equal(false)), nil},
+	} {
+		if got := kopf.WarningsOfFields(kopf.For(kopf.Unstructured(thingGVK)).OnUpdate("h", untyped, test.field), props); !slices.Equal(got, test.want) {
+			t.Errorf("got  %q\nwant %q", got, test.want)
+		}
+	}
+	if got := kopf.WarningsOfFields(updated(kopf.Field("spec.sise")), props); len(got) > 0 {
+		t.Errorf("a Go type was checked before the start: %q", got)
+	}
+}

@@ -1,0 +1,88 @@
+package kopf
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+// warnOfFields logs fields of handlers that the schema of their kind does not have, and values that such a field never has. It is for kinds
+// without a Go type, whose fields are not checked otherwise. These are warnings, as the schema can change while the operator runs.
+// It waits for the schema, so it must not delay the start.
+func (o *Operator) warnOfFields(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind, declarations []*declaration) {
+	logger := o.mgr.GetLogger().WithValues("kind", gvk.Kind)
+	published, err := awaitSchema(ctx, client, gvk)
+	if err != nil {
+		logger.V(1).Info("The fields of handlers are not checked, as the schema of the kind cannot be read", "error", err.Error())
+		return
+	}
+	for _, d := range declarations {
+		for _, problem := range d.fieldProblems(schemaField{published}, "the schema of the kind") {
+			logger.Info("Warning: the field of a handler does not fit the schema of the kind",
+				"handler", d.where(), "field", joined(d.Criteria.Field.Path), "problem", problem.Error())
+		}
+	}
+}
+
+// untypedFields are the handlers with a field, of a kind without a Go type.
+func (r *Resource[T]) untypedFields() (declarations []*declaration) {
+	if goType(reflect.TypeOf(r.obj)) != nil {
+		return nil
+	}
+	all := slices.Clone(r.handlers)
+	for _, x := range r.indexes {
+		all = append(all, x.handlerOf)
+	}
+	for _, h := range all {
+		if h.Criteria.Field != nil && !h.isTransition() {
+			declarations = append(declarations, &h.declaration)
+		}
+	}
+	return declarations
+}
+
+// A schemaField is a field of a published schema.
+type schemaField struct {
+	props *apiextensionsv1.JSONSchemaProps
+}
+
+func (f schemaField) json() jsonType {
+	p := f.props
+	switch {
+	case p.XIntOrString, p.XEmbeddedResource, p.XPreserveUnknownFields != nil && *p.XPreserveUnknownFields, p.Ref != nil:
+		return anyType
+	case p.Type == "object" && len(p.Properties) == 0 && (p.AdditionalProperties == nil || p.AdditionalProperties.Schema == nil):
+		return anyType
+	}
+	return map[string]jsonType{
+		"string": stringType, "integer": integerType, "number": numberType, "boolean": booleanType, "array": listType, "object": objectType,
+	}[p.Type]
+}
+
+func (f schemaField) child(key string) fieldType {
+	if props, ok := f.props.Properties[key]; ok {
+		return schemaField{&props}
+	}
+	if f.isMap() {
+		return schemaField{f.props.AdditionalProperties.Schema}
+	}
+	return nil
+}
+
+func (f schemaField) children() (names []fieldName) {
+	for _, name := range slices.Sorted(maps.Keys(f.props.Properties)) {
+		names = append(names, fieldName{json: name})
+	}
+	return names
+}
+
+func (f schemaField) isMap() bool {
+	return f.props.AdditionalProperties != nil && f.props.AdditionalProperties.Schema != nil
+}
+
+func (f schemaField) omits(any) bool { return false }
