@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
 // load reads the object; nil if there is none.
@@ -30,7 +31,7 @@ func (e *Engine) read(ctx context.Context, from client.Reader, key types.Namespa
 	obj := e.New()
 	if err := from.Get(ctx, key, obj); err != nil {
 		if err = client.IgnoreNotFound(err); err != nil {
-			err = fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, err)
+			err = fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
 		}
 		return nil, err
 	}

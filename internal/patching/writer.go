@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 )
 
@@ -209,7 +210,7 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 			if isUnknownOutcome(err) {
 				change.unknown = append(slices.Clip(change.unknown), r.subresource)
 			}
-			return nil, err
+			return nil, rbac.Explain(err)
 		}
 	}
 	return nil, conflict
@@ -245,7 +246,7 @@ func (w *Writer) whatIsGone(ctx context.Context, change *Change, notFound error)
 	case apierrors.IsNotFound(err), err == nil && live.GetUID() != change.Before.GetUID():
 		return ErrGone
 	case err != nil:
-		return err
+		return rbac.Explain(err)
 	default:
 		return fmt.Errorf("the object exists, but cannot be written (was its CRD changed? then restart the operator): %w", notFound)
 	}
@@ -263,7 +264,7 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 		return nil, ErrGone
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the object after a conflict: %w", err)
+		return nil, fmt.Errorf("reading the object after a conflict: %w", rbac.Explain(err))
 	}
 	content, err := Content(live)
 	if err != nil {

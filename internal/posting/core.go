@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
 // Names are what Events in the form of kopf say about who has posted them.
@@ -103,7 +105,7 @@ func (c *Core) post(ctx context.Context, event *corev1.Event) {
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	if _, err := c.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
-		log.FromContext(ctx).Info("Warning: an Event is not posted", "error", err.Error(),
+		log.FromContext(ctx).Info("Warning: an Event is not posted", "error", rbac.Explain(err).Error(),
 			"reason", event.Reason, "namespace", event.Namespace, "name", event.InvolvedObject.Name)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
 // A Reason says why a watch delivers no changes. It is a label of the metric.
@@ -72,7 +73,7 @@ func (p Problem) Error() string {
 	switch p.Reason {
 	case Forbidden:
 		return fmt.Sprintf("%s: the operator has not been allowed to watch objects %s for %s, and their changes go unnoticed: "+
-			"grant the verbs list and watch: %v", p.GVK.Kind, where, age, p.Err)
+			"grant the verbs list and watch: %v", p.GVK.Kind, where, age, rbac.Explain(p.Err))
 	case NotServed:
 		return fmt.Sprintf("%s: the API server has not served %s for %s: install the CustomResourceDefinition with this version, "+
 			"or deploy an operator for a version that is served: %v", p.GVK.Kind, p.GVK.GroupVersion(), age, p.Err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
@@ -164,15 +164,17 @@ func (c *Client) patch(ctx context.Context, k kind, namespace, name string, body
 	return c.objects(k, namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{}, subresources...)
 }
 
-// explain says which permission is missing, if one is.
+// explain adds the rule that peering needs to an error of missing permissions.
 func explain(err error, k kind) error {
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		return err
 	}
-	resources := k.resource.Resource
+	rule := rbac.Rule{Group: k.resource.Group, Resources: []string{k.resource.Resource}, Verbs: []string{"list", "watch", "patch"}}
 	if k.hasStatus {
-		resources += ", " + k.resource.Resource + "/status"
+		rule.Resources = append(rule.Resources, k.resource.Resource+"/status")
 	}
-	return fmt.Errorf("%w: grant it by a rule with apiGroups: [%s], resources: [%s], verbs: [%s]",
-		err, k.resource.Group, resources, strings.Join([]string{"list", "watch", "patch"}, ", "))
+	if missing := rbac.Missing(err); len(missing) > 0 {
+		rule.Scope = missing[0].Scope
+	}
+	return rbac.With(err, rule)
 }

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
 // An authority is where the caBundle comes from.
@@ -100,7 +102,7 @@ func (s *steward) run(ctx context.Context) error {
 		case apierrors.IsForbidden(err) && !done:
 			return lacking(err)
 		case err != nil:
-			log.FromContext(ctx).Error(err, "The webhook configurations or certificates cannot be kept; it will be tried again",
+			log.FromContext(ctx).Error(rbac.Explain(err), "The webhook configurations or certificates cannot be kept; it will be tried again",
 				"retryAfter", retry.String())
 			next, retry = retry, min(2*retry, lastRetry)
 		default:
@@ -198,7 +200,7 @@ func (s *steward) retire(ctx context.Context) error {
 }
 
 func lacking(err error) error {
-	return fmt.Errorf("webhooks: the operator lacks permissions; docs/admission.md has those it needs: %w", err)
+	return fmt.Errorf("webhooks: the operator lacks permissions; docs/admission.md has those it needs: %w", rbac.Explain(err))
 }
 
 func soonest(a, b time.Duration) time.Duration {

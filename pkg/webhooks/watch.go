@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
 // probation is for how long a watch has to be forbidden to be taken for one that was never allowed: then it is told at
@@ -30,7 +32,7 @@ func watch(ctx context.Context, mgr manager.Manager, obj client.Object, changed 
 			cancel(lacking(err))
 			return
 		}
-		logger.Error(err, "It is not seen any more what others do", "name", obj.GetName())
+		logger.Error(rbac.Explain(err), "It is not seen any more what others do", "name", obj.GetName())
 	}
 	var c cache.Cache
 	err := persist(ctx, "It is not seen yet what others do; it will be tried again", func() (err error) {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -222,5 +223,50 @@ var _ = Describe("The rights of an operator", func() {
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(Equal([]string{"created#0", "created#1", "deleted:delete"}))
 		Expect(op.log.find("forbidden")).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("that are missing are named in the log, by the rule that grants them", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch"}},
+		}})
+		create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: ns}},
+		})
+		write := func(_ context.Context, req *kopf.Request[W]) error {
+			req.Object.Spec.Color = "blue"
+			return nil
+		}
+		op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", write)),
+			func(config *rest.Config) {
+				config.Impersonate = rest.ImpersonationConfig{UserName: ns, Groups: []string{"system:authenticated"}}
+			})
+		create(ctx, widget(ns, "one"))
+		object := "+kubebuilder:rbac:groups=e2e.example.com,resources=widgets,verbs=patch"
+		Eventually(func() []string { return op.log.find("Reconciler error", "cannot patch resource", object) }).ShouldNot(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("to write the status that are missing are named for daemons and timers, too", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},
+		}})
+		create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: ns}},
+		})
+		op := start(ns, options(kopf.For(&v1.Widget{}).Timer("timed", time.Hour, func(_ context.Context, req *kopf.Request[W]) error {
+			req.Object.Status.Phase = "Made"
+			return nil
+		})), func(config *rest.Config) {
+			config.Impersonate = rest.ImpersonationConfig{UserName: ns, Groups: []string{"system:authenticated"}}
+		})
+		create(ctx, widget(ns, "one"))
+		Eventually(func() []string {
+			return op.log.find("timed", "+kubebuilder:rbac:groups=e2e.example.com,resources=widgets/status,verbs=patch")
+		}).ShouldNot(BeEmpty())
 	}, SpecTimeout(minute))
 })

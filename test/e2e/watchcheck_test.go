@@ -111,7 +111,8 @@ var _ = Describe("A watch that delivers no changes", func() {
 		wire.restore()
 		Eventually(ready).Should(MatchError(And(
 			ContainSubstring("Widget: the operator has not been allowed to watch objects in namespace %q", ns),
-			ContainSubstring("grant the verbs list and watch"), ContainSubstring(`cannot watch resource "widgets"`))))
+			ContainSubstring("grant the verbs list and watch"), ContainSubstring(`cannot watch resource "widgets"`),
+			ContainSubstring("+kubebuilder:rbac:groups=e2e.example.com,resources=widgets,verbs=list;watch"))))
 		Expect(healthy()).To(Succeed(), "a restart does not help")
 		Eventually(watchProblems).WithArguments("widget", "forbidden").Should(BeEquivalentTo(1))
 		create(ctx, two)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
 // A Result is what has become of one child.
@@ -63,7 +65,7 @@ func (o *Owner) each(ctx context.Context, objects []client.Object, do func(conte
 		next++
 		result, err := do(ctx, c)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("children: %s: %w", c, err))
+			failures = append(failures, fmt.Errorf("children: %s: %w", c, rbac.Explain(err)))
 			result = Result{Operation: controllerutil.OperationResultNone}
 		}
 		results[i] = result

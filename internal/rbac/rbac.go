@@ -1,0 +1,95 @@
+package rbac
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A Rule grants verbs on resources.
+type Rule struct {
+	Group     string // empty: the core group
+	Resources []string
+	Verbs     []string
+	// Scope is where the rule must hold, such as "the whole cluster"; empty if it is not known.
+	Scope string
+}
+
+// String returns what to add to a manifest of a role, and the marker of kubebuilder that makes it.
+func (r Rule) String() string {
+	group, where := cmp.Or(r.Group, `""`), ""
+	if r.Scope != "" {
+		where = " for " + r.Scope
+	}
+	return fmt.Sprintf("grant it by a rule with apiGroups: [%s], resources: [%s], verbs: [%s]%s, "+
+		"in kubebuilder by // +kubebuilder:rbac:groups=%s,resources=%s,verbs=%s",
+		group, strings.Join(r.Resources, ", "), strings.Join(r.Verbs, ", "), where,
+		group, strings.Join(r.Resources, ";"), strings.Join(r.Verbs, ";"))
+}
+
+// The messages of the API server, whoever has wrapped them. A denial of an admission webhook has other words.
+var (
+	lackingResource = regexp.MustCompile(`cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)"| at the (cluster) scope)?`)
+	lackingOwner    = regexp.MustCompile(`cannot set blockOwnerDeletion`)
+)
+
+// Missing returns the rules that an error of the API server asks for; none if no rule is missing.
+func Missing(err error) (rules []Rule) {
+	if err == nil {
+		return nil
+	}
+	for _, found := range lackingResource.FindAllStringSubmatch(err.Error(), -1) {
+		rule := Rule{Group: found[3], Resources: []string{found[2]}, Verbs: []string{found[1]}}
+		if found[1] == "list" || found[1] == "watch" {
+			rule.Verbs = []string{"list", "watch"} // informers need both
+		}
+		switch {
+		case found[4] != "":
+			rule.Scope = fmt.Sprintf("the namespace %q (a Role, or a ClusterRole)", found[4])
+		case found[5] != "":
+			rule.Scope = "the whole cluster (a ClusterRole)"
+		}
+		if !slices.ContainsFunc(rules, func(other Rule) bool { return other.String() == rule.String() }) {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
+}
+
+// Explain adds the missing rule to an error of the API server. It returns other errors, and those that have a rule already, as
+// they are.
+func Explain(err error) error {
+	if _, ok := errors.AsType[*missingError](err); ok || err == nil {
+		return err
+	}
+	rules := Missing(err)
+	if len(rules) > 0 {
+		return With(err, rules...)
+	}
+	if lackingOwner.MatchString(err.Error()) {
+		return &missingError{err, "grant the verb update on the finalizers of the owner's kind, such as resources: [databases/finalizers], " +
+			"in kubebuilder by // +kubebuilder:rbac:groups=example.com,resources=databases/finalizers,verbs=update"}
+	}
+	return err
+}
+
+// With adds rules to an error.
+func With(err error, rules ...Rule) error {
+	texts := make([]string, len(rules))
+	for i, rule := range rules {
+		texts[i] = rule.String()
+	}
+	return &missingError{err, strings.Join(texts, "; ")}
+}
+
+// A missingError is an error with the rule that is missing.
+type missingError struct {
+	err  error
+	rule string
+}
+
+func (e *missingError) Error() string { return e.err.Error() + ": " + e.rule }
+func (e *missingError) Unwrap() error { return e.err }
