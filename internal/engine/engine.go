@@ -35,6 +35,7 @@ type Engine struct {
 
 	supervisor *daemons.Supervisor // of daemons and timers
 	waker      waker
+	promoter   promoter
 	tombstones tombstones
 	held       held
 	pauses     atomic.Int64 // that have begun, anywhere

@@ -43,12 +43,15 @@ func (e *Engine) Retry(key types.NamespacedName) error {
 // takes notes that a worker has begun with a name; the result, that it has finished.
 func (e *Engine) takes(key types.NamespacedName) (done func()) {
 	e.memories.Take(key)
+	e.promoter.begin(key)
+	began := time.Now()
 	e.vitals.mu.Lock()
 	defer e.vitals.mu.Unlock()
 	if e.vitals.running++; e.vitals.finished.IsZero() {
 		e.vitals.finished = time.Now() // from now on there is something to finish
 	}
 	return func() {
+		e.promoter.end(key, time.Since(began))
 		e.vitals.mu.Lock()
 		defer e.vitals.mu.Unlock()
 		e.vitals.running--

@@ -45,16 +45,31 @@ func (i *Inventory) Waiting() (n int, longest time.Duration) {
 	return n, longest
 }
 
+// A Waiter is a name that waits for a worker.
+type Waiter struct {
+	types.NamespacedName
+	Since time.Time
+}
+
 // Longest returns the names, at most so many, that have waited for longer than that, the first ones first.
-func (i *Inventory) Longest(atMost int, than time.Duration) []types.NamespacedName {
+func (i *Inventory) Longest(atMost int, than time.Duration) []Waiter {
+	var waiters []Waiter
 	i.mu.Lock()
-	defer i.mu.Unlock()
-	var keys []types.NamespacedName
+	now := time.Now()
 	for key, since := range i.waiting {
-		if time.Since(since) >= than {
-			keys = append(keys, key)
+		if now.Sub(since) >= than {
+			waiters = append(waiters, Waiter{key, since})
 		}
 	}
-	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return i.waiting[a].Compare(i.waiting[b]) })
-	return keys[:min(atMost, len(keys))]
+	i.mu.Unlock()
+	slices.SortFunc(waiters, func(a, b Waiter) int { return a.Since.Compare(b.Since) })
+	return waiters[:min(atMost, len(waiters))]
+}
+
+// StillWaits reports whether no worker has begun with a name since it waits.
+func (i *Inventory) StillWaits(w Waiter) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	since, waits := i.waiting[w.NamespacedName]
+	return waits && since.Equal(w.Since)
 }
