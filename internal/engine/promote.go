@@ -84,6 +84,7 @@ func (p *promoter) Start(ctx context.Context, q workqueue.TypedRateLimitingInter
 				return
 			case <-tick.C:
 				p.engine.Pulse() // for the metrics
+				p.engine.quota.Sweep()
 				p.collect()
 			}
 		}

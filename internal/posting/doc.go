@@ -9,7 +9,7 @@
 // # Guarantees
 //
 // No more than 28 Events are posted about an object in any hour, beside those that the recorder only counts. What is not posted is counted, and told in the next one that is. What is remembered of
-// an object goes with it, or when it has its whole quota again and others need the room.
+// an object goes with it, or when it has its whole quota again and the recorder counts nothing of it: six minutes after the last Event, if there were few.
 //
 // # Assumptions
 //

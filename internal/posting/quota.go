@@ -1,6 +1,7 @@
 package posting
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -21,8 +22,8 @@ const (
 	breath = time.Second
 )
 
-// sweepFrom is the number of objects from which on those are looked for that have all their Events again.
-const sweepFrom = 64
+// sweepPause is the least time between two searches for objects that need not be remembered.
+const sweepPause = time.Minute
 
 // A Quota bounds the Events about each object: one about which much is posted takes nothing from others. The zero value is ready for use, by
 // many goroutines at once.
@@ -32,7 +33,7 @@ type Quota struct {
 
 	mu      sync.Mutex
 	objects map[types.UID]*account
-	sweepAt int
+	swept   time.Time
 }
 
 // An Event is what makes two Events one to the recorder.
@@ -112,19 +113,11 @@ func (a *account) balance(at time.Time) float64 {
 	return min(burst, a.left+float64(at.Sub(a.then))/float64(pause))
 }
 
-// account is that of an object. One that is full is as good as none: when there are many, those are dropped, so that what is posted about objects
-// that are gone by then is not remembered forever.
+// account is that of an object.
 func (q *Quota) account(uid types.UID, at time.Time) *account {
+	q.sweep(at)
 	if a, known := q.objects[uid]; known {
 		return a
-	}
-	if len(q.objects) >= max(q.sweepAt, sweepFrom) {
-		for other, a := range q.objects {
-			if a.balance(at) >= burst {
-				delete(q.objects, other)
-			}
-		}
-		q.sweepAt = 2 * len(q.objects)
 	}
 	if q.objects == nil {
 		q.objects = map[types.UID]*account{}
@@ -132,4 +125,28 @@ func (q *Quota) account(uid types.UID, at time.Time) *account {
 	a := &account{left: burst, then: at}
 	q.objects[uid] = a
 	return a
+}
+
+// Sweep drops what is known of objects that have their whole quota again, and of which the recorder counts nothing: that is as good as
+// nothing. It is to be called from time to time, as objects may live on without another Event; more often than once a minute, it does nothing.
+func (q *Quota) Sweep() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sweep(time.Now())
+}
+
+func (q *Quota) sweep(at time.Time) {
+	if at.Sub(q.swept) < sweepPause {
+		return
+	}
+	q.swept = at
+	before := len(q.objects)
+	for uid, a := range q.objects {
+		if a.balance(at) >= burst && at.Sub(a.latest) >= series {
+			delete(q.objects, uid)
+		}
+	}
+	if len(q.objects) < before/2 {
+		q.objects = maps.Clone(q.objects) // a map keeps the room of what was deleted
+	}
 }

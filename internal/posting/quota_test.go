@@ -146,3 +146,60 @@ func TestQuotaForgets(t *testing.T) {
 		want(t, "an object that was forgotten is known again", q.Len(), before+1)
 	})
 }
+
+// 50 000 objects that live on with one Event each are forgotten when their quotas are whole again, without any other Event.
+func TestQuota_ForgetsObjectsThatLiveOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := posting.Quota{Counted: true}
+		const objects = 50_000
+		for n := range objects {
+			q.Take(types.UID(fmt.Sprint(n)), loud(0), false)
+		}
+		for range 5 {
+			<-time.After(time.Minute)
+			q.Sweep()
+			want(t, "within five minutes", q.Len(), objects)
+		}
+		<-time.After(time.Minute)
+		q.Sweep()
+		want(t, "after six minutes", q.Len(), 0)
+	})
+}
+
+// An object is not forgotten while the recorder still counts its last Event: the next one would cost another write.
+func TestQuota_RemembersSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := posting.Quota{Counted: true}
+		for range 2 {
+			q.Take("a", loud(1), false)
+		}
+		<-time.After(20 * time.Minute)
+		for range 2 {
+			q.Take("a", loud(1), false)
+		}
+		for range 100 { // these are only counted
+			<-time.After(5 * time.Minute)
+			q.Sweep()
+			want(t, "while it is counted", q.Len(), 1)
+			if _, ok := q.Take("a", loud(1), false); !ok {
+				t.Fatal("what is counted is not free")
+			}
+		}
+		<-time.After(20 * time.Minute)
+		q.Sweep()
+		want(t, "after the end of the series", q.Len(), 0)
+	})
+}
+
+func TestQuota_ForgetsAfterSpentQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q posting.Quota
+		posted(&q, "noisy", 100, true)
+		<-time.After(79 * time.Minute)
+		q.Sweep()
+		want(t, "before its quota is whole", q.Len(), 1)
+		<-time.After(2 * time.Minute)
+		q.Sweep()
+		want(t, "when its quota is whole", q.Len(), 0)
+	})
+}

@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+)
+
+type recorder struct{ posted int }
+
+func (r *recorder) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) { r.posted++ }
+
+// What is remembered of the Events about 50 000 objects goes, whether the objects live on or not, and without another Event.
+func TestEvents_NothingIsRememberedForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		r := &recorder{}
+		e := &Engine{memories: inventory.New(inventory.Wants{}), Settings: Settings{Recorder: r, Log: logr.Discard()}}
+		e.quota.Counted = true
+		queue := priorityqueue.New[reconcile.Request](t.Name())
+		if err := e.Promoter(1).Start(ctx, queue); err != nil {
+			t.Fatal(err)
+		}
+		const objects = 50_000
+		for n := range objects {
+			obj := &corev1.ConfigMap{}
+			obj.Name, obj.UID = fmt.Sprint("one-", n), types.UID(fmt.Sprint(n))
+			e.post(obj, false, "Normal", "Made", "Make", "it was made")
+		}
+		if n := e.quota.Len(); r.posted != objects || n != objects {
+			t.Errorf("%d Events are posted, and %d objects remembered, want %d", r.posted, n, objects)
+		}
+		<-time.After(8 * time.Minute)
+		synctest.Wait()
+		if n := e.quota.Len(); n != 0 {
+			t.Errorf("%d objects are remembered", n)
+		}
+		stop()
+		queue.ShutDown()
+	})
+}
