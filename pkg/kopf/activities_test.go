@@ -215,6 +215,7 @@ func TestMistakesOfActivities(t *testing.T) {
 		{"PROBE-02 no function", kopf.OnProbe("a", nil), `OnProbe("a")`},
 		{"SE-16 no time to be stuck", kopf.WithStuckAfter(0), "WithStuckAfter"},
 		{"a negative interval between checks", kopf.WithWatchCheck(-time.Second), "WithWatchCheck(-1s) is negative: use 0"},
+		{"an interval without a unit", kopf.WithWatchCheck(60), "WithWatchCheck is "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := newOperator(&standIn{}, test.option).Validate(); err == nil || !strings.Contains(err.Error(), test.want) {

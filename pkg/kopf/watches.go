@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
@@ -33,6 +34,9 @@ func WithWatchCheck(interval time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if interval < 0 {
 			o.mistake(fmt.Errorf("WithWatchCheck(%s) is negative: use 0 to disable the check", interval))
+		}
+		if err := validation.Duration(interval); err != nil {
+			o.mistake(fmt.Errorf("WithWatchCheck is %w", err))
 		}
 		o.watchCheck = interval
 	})
