@@ -68,7 +68,8 @@
 //
 // Records of ids that are not asked for are neither read nor removed, except by a [Sweeper]: that one must
 // not be used where others keep records, too, and by default all operators share the prefix of kopf.
-// Annotations have a limit of 256 KiB for all of an object together, so of a long error only the beginning
+// A change of annotations raises the generation of a Deployment, but of no other kind: there, a cause of [Run] that is made from the
+// generation would never be over. Annotations have a limit of 256 KiB for all of an object together, so of a long error only the beginning
 // is remembered. The status has a limit, too, that of the request.
 //
 // Fields that the Go type of an object does not have are lost in decoding, before this package sees them,

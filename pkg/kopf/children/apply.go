@@ -25,7 +25,8 @@ type Result struct {
 
 // Apply adopts children and makes them on the server what they are here: it creates those that are missing, and
 // writes the others if anything differs in the fields that are set here. Fields that are not set are left to others.
-// Nothing is written for a child that is as it should be. Children need names, see [Name].
+// Nothing is written for a child that is as it should be, also while a cache does not show the last apply of this process yet.
+// Children need names, see [Name].
 //
 // It is a server-side apply that takes the fields from others, under [FieldOwner]. An annotation on the child,
 // "kopf-runtime.dev/applied." with the field owner, is a hash of what was applied. Before a child is created, the server
@@ -114,6 +115,10 @@ func (o *Owner) applyOne(ctx context.Context, c child) (Result, error) {
 		return Result{}, err
 	}
 	if live != nil {
+		if answer := o.pending(intent, live); answer != nil {
+			answered, err := like(c.Object, answer)
+			return Result{answered, controllerutil.OperationResultNone}, err
+		}
 		if same, err := o.settled(intent, live); err != nil || same {
 			return Result{live, controllerutil.OperationResultNone}, err
 		}
@@ -122,6 +127,7 @@ func (o *Owner) applyOne(ctx context.Context, c child) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	o.remember(intent)
 	answer, err := like(c.Object, intent)
 	result := Result{answer, controllerutil.OperationResultUpdated}
 	switch {

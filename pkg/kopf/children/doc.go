@@ -38,7 +38,8 @@
 //
 // Between that question and the write, somebody else may create an object of the name: then it is taken over. [Owner.Create] has no such gap.
 //
-// A cache that is behind may cost a request that changes nothing. Where a webhook changes what is applied, each apply is a
+// Apply remembers the last 512 applies of the process for a minute, until the cache shows them. After a restart, or beyond that number, a
+// cache that lags may cost a request that changes nothing. While a cache does not show a new child, each apply is a dry run. Where a webhook changes what is applied, each apply is a
 // write. If managedFields are stripped from the cache, values are compared, and each apply is a write where
 // the server writes a value in another form, such as a quantity. The hash that Apply leaves on a deployment is copied
 // to its replica sets by Kubernetes.

@@ -1,0 +1,106 @@
+package children
+
+import (
+	"container/list"
+	"reflect"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	maxRecent = 512         // applies that are remembered
+	maxLag    = time.Minute // after which a cache is believed all the same
+)
+
+// A recentKey identifies a child on a server and the owner of its fields. The mapper stands for the server: clients may be wrapped.
+type recentKey struct {
+	mapper     any
+	uid        types.UID
+	fieldOwner string
+}
+
+// A recentApply is the last apply of a child by this process.
+type recentApply struct {
+	key    recentKey
+	hash   string // of the intent
+	at     time.Time
+	answer *unstructured.Unstructured
+}
+
+// recentApplies remembers the last applies, until the cache shows them. It is safe for concurrent use.
+type recentApplies struct {
+	mu      sync.Mutex
+	entries map[recentKey]*list.Element
+	order   list.List // of *recentApply, the newest first
+}
+
+var recent = recentApplies{entries: map[recentKey]*list.Element{}}
+
+func (o *Owner) recentKey(uid types.UID) (key recentKey, ok bool) {
+	mapper := o.client.RESTMapper()
+	if uid == "" || mapper == nil || !reflect.TypeOf(mapper).Comparable() {
+		return recentKey{}, false
+	}
+	return recentKey{mapper, uid, o.fieldOwner}, true
+}
+
+// remember takes note of an answer to an apply.
+func (o *Owner) remember(answer *unstructured.Unstructured) {
+	key, ok := o.recentKey(answer.GetUID())
+	if !ok {
+		return
+	}
+	apply := &recentApply{key: key, hash: answer.GetAnnotations()[o.appliedKey()], at: time.Now(), answer: answer.DeepCopy()}
+	recent.mu.Lock()
+	defer recent.mu.Unlock()
+	if element, ok := recent.entries[key]; ok {
+		if !isOlder(element.Value.(*recentApply).answer, answer) {
+			return // another goroutine has applied the child since
+		}
+		recent.remove(element)
+	}
+	recent.entries[key] = recent.order.PushFront(apply)
+	for recent.order.Len() > maxRecent {
+		recent.remove(recent.order.Back())
+	}
+}
+
+// pending returns the answer to the last apply of the same intent, if the live object is from before it: the cache lags. It
+// returns nil otherwise.
+func (o *Owner) pending(intent *unstructured.Unstructured, live client.Object) *unstructured.Unstructured {
+	key, ok := o.recentKey(live.GetUID())
+	if !ok {
+		return nil
+	}
+	recent.mu.Lock()
+	defer recent.mu.Unlock()
+	element, ok := recent.entries[key]
+	if !ok {
+		return nil
+	}
+	apply := element.Value.(*recentApply)
+	if !isOlder(live, apply.answer) || time.Since(apply.at) > maxLag {
+		recent.remove(element)
+		return nil
+	}
+	if apply.hash != intent.GetAnnotations()[o.appliedKey()] {
+		return nil
+	}
+	return apply.answer.DeepCopy()
+}
+
+func (r *recentApplies) remove(element *list.Element) {
+	delete(r.entries, element.Value.(*recentApply).key)
+	r.order.Remove(element)
+}
+
+// isOlder reports whether an object is known to be older than another state of it.
+func isOlder(obj, other client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), other.GetResourceVersion())
+	return err == nil && order < 0
+}
