@@ -61,13 +61,12 @@ func (r Record) synchronized(now time.Time) Record {
 	if r.Attempted.After(written) {
 		written = r.Attempted
 	}
-	ahead := written.Sub(now)
-	if r.Finished() || ahead <= 0 {
+	if r.Finished() || !written.After(now) {
 		return r
 	}
 	for _, t := range []*time.Time{&r.Started, &r.Attempted, &r.Delayed} {
 		if !t.IsZero() {
-			*t = t.Add(-ahead)
+			*t = now.Add(t.Sub(written)) // both may be too far from now for a duration
 		}
 	}
 	return r

@@ -66,6 +66,14 @@ func TestDelaysOfOtherClocks(t *testing.T) {
 	}
 }
 
+func TestDelaysOfClocksThatAreCenturiesAhead(t *testing.T) {
+	then := time.Date(9998, 12, 31, 0, 0, 0, 0, time.UTC)
+	state := begun(t, holding(t, map[string]progress.Record{"a": {Started: then, Delayed: then.Add(time.Minute), Purpose: "create", Retries: 1}}), "create", "a")
+	if delay, left := state.Delay(t0); delay != time.Minute || !left {
+		t.Errorf("delay = %s, %t", delay, left)
+	}
+}
+
 // A sub-handler is selected when its parent is called, not by Begin.
 func TestDelaysOfSubHandlersOfOtherClocks(t *testing.T) {
 	obj := holding(t, map[string]progress.Record{

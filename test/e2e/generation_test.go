@@ -15,15 +15,7 @@ import (
 
 var _ = Describe("The generation of an object", func() {
 	type U = *unstructured.Unstructured
-	labels := map[string]any{"app": "a"}
-	pods := map[string]any{
-		"metadata": map[string]any{"labels": labels},
-		"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "c"}}},
-	}
-	once := map[string]any{"spec": map[string]any{"restartPolicy": "Never", "containers": []any{map[string]any{"name": "c", "image": "c"}}}}
-	selected := map[string]any{"selector": map[string]any{"matchLabels": labels}, "template": pods}
-
-	// docs/children.md tells these numbers.
+	// docs/children.md shows these numbers.
 	DescribeTable("is raised by the annotations of a cycle for deployments only",
 		func(ctx context.Context, group, kind string, spec map[string]any, bumps int64) {
 			ns, seen := newNamespace(ctx), &calls{}
@@ -49,13 +41,13 @@ var _ = Describe("The generation of an object", func() {
 			Expect(k8s.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 			Eventually(gone(ctx, obj)).Should(BeTrue())
 		},
-		Entry("Deployment", SpecTimeout(minute), "apps", "Deployment", selected, int64(1)),
-		Entry("ReplicaSet", SpecTimeout(minute), "apps", "ReplicaSet", selected, int64(0)),
-		Entry("StatefulSet", SpecTimeout(minute), "apps", "StatefulSet", selected, int64(0)),
-		Entry("DaemonSet", SpecTimeout(minute), "apps", "DaemonSet", selected, int64(0)),
-		Entry("Job", SpecTimeout(minute), "batch", "Job", map[string]any{"template": once}, int64(0)),
+		Entry("Deployment", SpecTimeout(minute), "apps", "Deployment", selectedPods(), int64(1)),
+		Entry("ReplicaSet", SpecTimeout(minute), "apps", "ReplicaSet", selectedPods(), int64(0)),
+		Entry("StatefulSet", SpecTimeout(minute), "apps", "StatefulSet", selectedPods(), int64(0)),
+		Entry("DaemonSet", SpecTimeout(minute), "apps", "DaemonSet", selectedPods(), int64(0)),
+		Entry("Job", SpecTimeout(minute), "batch", "Job", map[string]any{"template": oncePods()}, int64(0)),
 		Entry("CronJob", SpecTimeout(minute), "batch", "CronJob",
-			map[string]any{"schedule": "0 0 * * *", "jobTemplate": map[string]any{"spec": map[string]any{"template": once}}}, int64(0)),
+			map[string]any{"schedule": "0 0 * * *", "jobTemplate": map[string]any{"spec": map[string]any{"template": oncePods()}}}, int64(0)),
 		Entry("Pod", SpecTimeout(minute), "", "Pod", map[string]any{"containers": []any{map[string]any{"name": "c", "image": "c"}}}, int64(0)),
 		Entry("Ingress", SpecTimeout(minute), "networking.k8s.io", "Ingress",
 			map[string]any{"defaultBackend": map[string]any{"service": map[string]any{"name": "a", "port": map[string]any{"number": int64(80)}}}}, int64(0)),
@@ -64,3 +56,15 @@ var _ = Describe("The generation of an object", func() {
 		Entry("a custom resource", SpecTimeout(minute), widgetGVK.Group, widgetGVK.Kind, map[string]any{"size": int64(1)}, int64(0)),
 	)
 })
+
+func oncePods() map[string]any {
+	return map[string]any{"spec": map[string]any{"restartPolicy": "Never", "containers": []any{map[string]any{"name": "c", "image": "c"}}}}
+}
+
+func selectedPods() map[string]any {
+	labels := map[string]any{"app": "a"}
+	return map[string]any{"selector": map[string]any{"matchLabels": labels}, "template": map[string]any{
+		"metadata": map[string]any{"labels": labels},
+		"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "c"}}},
+	}}
+}
