@@ -25,7 +25,7 @@ var kindsOfHandlers = map[string]func(kopf.Handler[widget]) *kopf.Resource[widge
 	},
 }
 
-// A handler that makes another object of req.Object fails permanently, with an error that says what to do.
+// A handler that makes another object of req.Object fails permanently, with an error that names the field and the way out.
 func TestIdentity_MustNotBeChanged(t *testing.T) {
 	for change, test := range map[string]struct {
 		do   func(ctx context.Context, req *kopf.Request[widget]) error
@@ -92,15 +92,15 @@ func TestIdentity_MustNotBeChanged(t *testing.T) {
 					req.Object.Spec.Size = 5
 					return test.do(ctx, req)
 				})
-				told := &mailbox{}
-				playOn(t, func(config *rest.Config) { told = intercept(config) }, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
+				box := &mailbox{}
+				playOn(t, func(config *rest.Config) { box = intercept(config) }, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
 					wait(time.Hour / 2)
 					if got := s.now(t); got.Spec.Size != 1 || got.Status.Phase != "" {
 						t.Errorf("a change is written: %+v, %+v", got.Spec, got.Status)
 					}
-					told.mu.Lock()
-					defer told.mu.Unlock()
-					notes := told.posted["one"]
+					box.mu.Lock()
+					defer box.mu.Unlock()
+					notes := box.posted["one"]
 					if len(notes) != 1 || !strings.Contains(notes[0].Note, test.want) || !strings.Contains(notes[0].Note, `handler "x": `) {
 						t.Errorf("the Events are %q", notes)
 					}
