@@ -85,16 +85,21 @@ func (i *inspector) inspect(obj *unstructured.Unstructured) finding {
 // cause concludes what an operator concludes, from the same facts.
 func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 	facts := causation.Facts{Deleting: f.Deleting, Held: f.Held}
-	baseline := i.baseline()
+	baseline := i.lastHandled()
 	if stored := baseline.Fetch(obj); stored != nil {
 		shape := essence.Shape{Fields: i.fields, Cleaners: []essence.Cleaner{i.store(), baseline, i.pin()}}
 		then, err := shape.Decode(stored)
 		switch {
 		case err != nil:
 			f.Problems = append(f.Problems, "the last handled configuration is unreadable and taken as absent: "+err.Error())
-		case then[digestKey] != nil && !f.Deleting:
-			f.Problems = append(f.Problems, "the object is too large for its last handled configuration to be kept: only a digest of it is there")
-			return "unknown"
+		case then[essence.DigestKey] != nil && !f.Deleting:
+			f.Problems = append(f.Problems, "the object is too large for its last handled configuration to be kept: only a digest of it is there; "+
+				"kopf in Python takes the object for changed")
+			now, err := essence.Encode(shape.Build(obj.Object))
+			if err != nil || then[essence.DigestKey] != essence.Digest(now) {
+				return "unknown" // the operator may have compared by a Go type
+			}
+			facts.Known = true
 		default:
 			shape.Conditions = conditionsOf(then)
 			facts.Known = true
@@ -109,9 +114,6 @@ func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 	}
 	return "none"
 }
-
-// digestKey is the only field of a baseline that is not an essence but the digest of one. [wire]
-const digestKey = "kopf-runtime.dev/digest"
 
 // conditionsOf are those that the operator has looked at when it handled the object.
 func conditionsOf(then map[string]any) (types []string) {

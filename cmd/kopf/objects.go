@@ -76,6 +76,9 @@ func newObjectsRelease() *cobra.Command {
 this takes its finalizer and its annotations off.
 
 Without --yes nothing is written: it shows what would be. Stop the operator first: one that is running puts the finalizer on again.
+With --extras-only, the finalizer, the records, and what the objects were like when they were last handled stay for kopf in Python. Only the annotations
+that it does not know are removed.
+
 What it was to do at the deletion of objects is not done by anybody then. One that is installed again later takes objects without
 annotations for new ones.`,
 		Example: `  # What would be taken off?
@@ -83,7 +86,9 @@ annotations for new ones.`,
   # Do it:
   kopf objects release databases.example.com -A --yes
   # The operator comes back later, and is to go on where it was: only let objects be deleted until then.
-  kopf objects release databases.example.com -A --keep-annotations --yes`,
+  kopf objects release databases.example.com -A --keep-annotations --yes
+  # An operator in Python takes over.
+  kopf objects release databases.example.com -A --extras-only --yes`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := form.check(); err != nil {
@@ -115,5 +120,7 @@ annotations for new ones.`,
 	from.bind(cmd.Flags())
 	cmd.Flags().BoolVar(&what.yes, "yes", false, "write; without it, only show what would be written")
 	cmd.Flags().BoolVar(&what.keepAnnotations, "keep-annotations", false, "only take off the finalizer")
+	cmd.Flags().BoolVar(&what.extrasOnly, "extras-only", false, "only remove the annotations that kopf in Python does not know")
+	cmd.MarkFlagsMutuallyExclusive("keep-annotations", "extras-only")
 	return cmd
 }

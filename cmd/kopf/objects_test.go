@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	framework "github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -37,22 +38,35 @@ const (
 	baseline = "kopf.zalando.org/last-handled-configuration"
 )
 
+var digestAnnotation = fmt.Sprint(progress.Digest(progress.AnnotationBaseline("")))
+
+// tooLarge are the annotations of an object of which the operator has stored only the digest.
+func tooLarge(handled string) map[string]string {
+	obj := &unstructured.Unstructured{Object: map[string]any{}}
+	never := func(client.Object) bool { return false }
+	if err := essence.WithDigests(progress.AnnotationBaseline("")).StoreDigest(obj, essence.Digest([]byte(handled)), nil, never); err != nil {
+		panic(err)
+	}
+	return obj.GetAnnotations()
+}
+
 // Mistakes are told before anything is asked of the cluster.
 func TestMistakesOfObjects(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for args, part := range map[string]string{
-		"list":                           "requires at least 1 arg",
-		"list x -A -n y":                 "exclude each other",
-		"list x y -A":                    "say in which namespace they are",
-		"list x y -l a=b":                "--selector and names exclude each other",
-		"list x -l a=b=c":                "--selector: ",
-		"list x --field spec..a":         `--field is "spec..a"`,
-		"list x --handler=":              "--handler is empty",
-		"list x --prefix a/b":            "give what is before the slash",
-		"release x --finalizer one":      "give the whole name",
-		"release x -o xml":               "use table, json or yaml",
-		"release x":                      "no access to a cluster",
-		"release x --kubeconfig nowhere": "no access to a cluster",
+		"list":                      "requires at least 1 arg",
+		"list x -A -n y":            "exclude each other",
+		"list x y -A":               "say in which namespace they are",
+		"list x y -l a=b":           "--selector and names exclude each other",
+		"list x -l a=b=c":           "--selector: ",
+		"list x --field spec..a":    `--field is "spec..a"`,
+		"list x --handler=":         "--handler is empty",
+		"list x --prefix a/b":       "give what is before the slash",
+		"release x --finalizer one": "give the whole name",
+		"release x -o xml":          "use table, json or yaml",
+		"release x":                 "no access to a cluster",
+		"release x --extras-only --keep-annotations": "none of the others can be",
+		"release x --kubeconfig nowhere":             "no access to a cluster",
 	} {
 		if out, err := kopf(t, append([]string{"objects"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v, and not %s\n%s", args, err, part, out)
@@ -109,6 +123,8 @@ func scenes(now time.Time) []*unstructured.Unstructured {
 		sample("deleted", map[string]string{baseline: handled}),
 		edited,
 		sample("handled", map[string]string{baseline: handled, "example.com/kopf-managed": "yes", "example.com/other": "counts not"}),
+		sample("large", tooLarge(strings.TrimSpace(handled))),
+		sample("large-edited", tooLarge(`{"spec":{}}`)),
 		sample("midway", map[string]string{"kopf.zalando.org/provision": done, "kopf.zalando.org/announce": due, "kopf.zalando.org/renamed": done}),
 		waiting,
 	}
@@ -146,13 +162,15 @@ func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 		got[f.Name] = fmt.Sprintf("%s%v%v%v%d", f.Cause, f.Changed, parts, f.Unknown, len(f.Problems))
 	}
 	want := map[string]string{
-		"a-new":   "create[][][]0",
-		"broken":  "create[][provision succeeded 1][]1",
-		"deleted": "delete[][][]0",
-		"edited":  "update[spec.sizeGiB][][]0",
-		"handled": "none[][][]0",
-		"midway":  "create[][provision succeeded 1 announce due 3][kopf.zalando.org/renamed]0",
-		"waiting": "update[spec.sizeGiB][change waiting 1][]0",
+		"a-new":        "create[][][]0",
+		"broken":       "create[][provision succeeded 1][]1",
+		"deleted":      "delete[][][]0",
+		"edited":       "update[spec.sizeGiB][][]0",
+		"handled":      "none[][][]0",
+		"large":        "none[][][]1",
+		"large-edited": "unknown[][][]1",
+		"midway":       "create[][provision succeeded 1 announce due 3][kopf.zalando.org/renamed]0",
+		"waiting":      "update[spec.sizeGiB][change waiting 1][]0",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error("foretold (-want +got):\n", diff)
@@ -161,7 +179,7 @@ func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 	table := mustRun(t, "objects", "list", kind)
 	for _, part := range []string{
 		"announce: due (create, attempts 3) no answer", "renamed: succeeded", "change: waiting for ",
-		"7 objects: 3 create, 2 update, 1 delete, 1 nothing; 2 with unfinished handlers, 0 with records of unknown ones",
+		"9 objects: 3 create, 2 update, 1 delete, 2 nothing, 1 unknown; 2 with unfinished handlers, 0 with records of unknown ones",
 	} {
 		if !strings.Contains(table, part) {
 			t.Errorf("%q is not in\n%s", part, table)
@@ -176,15 +194,16 @@ func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 	// An operator with these handlers does what was foretold.
 	calls := watchCalls(t, config, k8s)
 	if diff := cmp.Diff(map[string][]string{
-		"a-new":   {"provision", "announce"},
-		"broken":  {"announce"},
-		"deleted": {"drop"},
-		"edited":  {"change"},
-		"midway":  {"announce"},
+		"a-new":        {"provision", "announce"},
+		"broken":       {"announce"},
+		"deleted":      {"drop"},
+		"edited":       {"change"},
+		"large-edited": {"change"},
+		"midway":       {"announce"},
 	}, calls); diff != "" {
 		t.Error("done (-want +got):\n", diff)
 	}
-	for _, name := range []string{"a-new", "broken", "edited", "handled", "midway", "waiting"} {
+	for _, name := range []string{"a-new", "broken", "edited", "handled", "large", "large-edited", "midway", "waiting"} {
 		obj := sample(name, nil)
 		must(t, k8s.Patch(t.Context(), obj, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 		must(t, k8s.Delete(t.Context(), obj))
@@ -222,7 +241,7 @@ func watchCalls(t *testing.T, config *rest.Config, k8s client.Client) map[string
 				return false
 			}
 		}
-		return len(findings) == 6
+		return len(findings) == 8
 	})
 	stop()
 	must(t, <-ended)
@@ -235,6 +254,7 @@ func releases(t *testing.T, k8s client.Client) {
 	both := sample("both", map[string]string{
 		baseline: handled, "kopf.zalando.org/provision": `{"success":true,"failure":false}`, "kopf.zalando.org/touch-dummy": "now",
 		"kopf.zalando.org/pinned-configuration": "{}", "runtime.kopf.zalando.org/pinned-configuration": "{}", "example.com/mine": "stays",
+		digestAnnotation: "{}",
 	})
 	both.SetFinalizers([]string{"example.com/other", framework.DefaultFinalizer})
 	must(t, k8s.Create(t.Context(), both))
@@ -256,9 +276,28 @@ func releases(t *testing.T, k8s client.Client) {
 		t.Error("a dry run has written")
 	}
 
+	// Only what kopf in Python does not know: a dry run, and then the real one.
+	for _, yes := range []bool{false, true} {
+		args := []string{"objects", "release", kind, "-o", "json", "--extras-only"}
+		if yes {
+			args = append(args, "--yes")
+		}
+		var changes []change
+		must(t, json.NewDecoder(strings.NewReader(mustRun(t, args...))).Decode(&changes)) // a line for people follows
+		want := []change{{Namespace: "default", Name: "both", Written: yes, Annotations: []string{
+			digestAnnotation, "kopf.zalando.org/pinned-configuration", "runtime.kopf.zalando.org/pinned-configuration",
+		}}}
+		if diff := cmp.Diff(want, changes); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if obj := read(t, k8s, "both"); len(obj.GetFinalizers()) != 2 || len(obj.GetAnnotations()) != 4 {
+		t.Errorf("%v %v", obj.GetFinalizers(), obj.GetAnnotations())
+	}
+
 	// Only the finalizer.
 	mustRun(t, "objects", "release", kind, "both", "--keep-annotations", "--yes")
-	if obj := read(t, k8s, "both"); !slices.Equal(obj.GetFinalizers(), []string{"example.com/other"}) || len(obj.GetAnnotations()) != 6 {
+	if obj := read(t, k8s, "both"); !slices.Equal(obj.GetFinalizers(), []string{"example.com/other"}) || len(obj.GetAnnotations()) != 4 {
 		t.Errorf("%v %v", obj.GetFinalizers(), obj.GetAnnotations())
 	}
 	// All of it, in all namespaces.

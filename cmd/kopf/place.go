@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -47,6 +48,9 @@ func (p *place) store() progress.Store {
 
 func (p *place) baseline() progress.Baseline { return progress.AnnotationBaseline(p.prefix) }
 
+// lastHandled is the baseline with the digests of objects that are too large for it.
+func (p *place) lastHandled() essence.Baseline { return essence.WithDigests(p.baseline(), p.store()) }
+
 func (p *place) pin() progress.Baseline { return progress.Pin(p.baseline(), p.store()) }
 
 func (p *place) holds(obj *unstructured.Unstructured) bool {
@@ -57,7 +61,7 @@ func (p *place) holds(obj *unstructured.Unstructured) bool {
 // one there may be some of the author of the kind, so only what has the name or the form of one of ours is.
 func (p *place) annotations(obj *unstructured.Unstructured) (keys []string) {
 	rest := obj.DeepCopy()
-	p.baseline().Clear(rest.Object)
+	p.lastHandled().Clear(rest.Object)
 	p.pin().Clear(rest.Object)
 	if p.prefix == progress.DefaultPrefix {
 		p.store().Clear(rest.Object)
@@ -67,6 +71,20 @@ func (p *place) annotations(obj *unstructured.Unstructured) (keys []string) {
 		value, still := others[key]
 		name, below := strings.CutPrefix(key, p.prefix+"/")
 		if !still || below && (isHelper(name) || isRecord(value)) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// extras are the keys of the annotations that kopf in Python does not know, sorted.
+func (p *place) extras(obj *unstructured.Unstructured) (keys []string) {
+	rest := obj.DeepCopy()
+	p.pin().Clear(rest.Object)
+	progress.Digest(p.baseline(), p.store()).Clear(rest.Object)
+	others := rest.GetAnnotations()
+	for _, key := range slices.Sorted(maps.Keys(obj.GetAnnotations())) {
+		if _, still := others[key]; !still {
 			keys = append(keys, key)
 		}
 	}

@@ -15,6 +15,7 @@ type release struct {
 	place
 	yes             bool // otherwise nothing is written
 	keepAnnotations bool
+	extrasOnly      bool // only the annotations that kopf in Python does not know
 }
 
 // A change is what was taken off one object, or would be.
@@ -70,7 +71,10 @@ func (r *release) object(ctx context.Context, c client.Client, obj *unstructured
 
 func (r *release) plan(obj *unstructured.Unstructured) *change {
 	done := &change{Namespace: obj.GetNamespace(), Name: obj.GetName(), Finalizer: r.holds(obj)}
-	if !r.keepAnnotations {
+	switch {
+	case r.extrasOnly:
+		done.Finalizer, done.Annotations = false, r.extras(obj)
+	case !r.keepAnnotations:
 		done.Annotations = r.annotations(obj)
 	}
 	if !done.Finalizer && len(done.Annotations) == 0 {

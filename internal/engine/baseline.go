@@ -2,48 +2,47 @@ package engine
 
 import (
 	"bytes"
-	"encoding/base64"
 	"fmt"
 	"hash/maphash"
 	"slices"
 
-	"golang.org/x/crypto/blake2b"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 )
 
-// The annotations of an object have a limit of the server's for all of them. Others need some, too: what
-// can do with less, does so when they come to more than the budget.
+// The API server has a limit for all annotations of an object together. Other clients need room, too: optional parts of ours are stored
+// only up to the budget. The last-handled essence may take all the room that there is, as in kopf.
 const (
 	annotationLimit  = 256 << 10
 	annotationBudget = 240 << 10
 )
 
 // digestKey is the only field of a baseline that is not an essence but the digest of one.
-const digestKey = "kopf-runtime.dev/digest"
+const digestKey = essence.DigestKey
 
-// remember stores an essence as the last handled one. If it is too large for the object to carry, its
-// digest has to do: that still tells changed from unchanged (B-31). Reports whether that was so.
-func (e *Engine) remember(kept client.Object, handled map[string]any) (shortened bool, err error) {
+// remember stores an essence as the last handled one. If the object has no room for it, its digest is stored: that still tells changed
+// from unchanged. Reports whether that was so.
+//
+// In the middle of a cycle, an essence that was stored as a whole stays whole: records that do not fit beside it are kept in memory.
+func (e *Engine) remember(c *cycle, kept client.Object, handled map[string]any) (shortened bool, err error) {
 	text, err := essence.Encode(handled)
 	if err != nil {
 		return false, fmt.Errorf("the essence has no JSON form: %w", err)
 	}
+	stored, before := e.lastHandled.Stored(kept), sizeOf(kept)
+	staysWhole := c.reason.Handled() && !c.closed() && e.lastHandled.IsWhole(kept)
 	e.Baseline.Store(kept, text)
-	if sizeOf(kept) <= annotationBudget {
+	if size := sizeOf(kept); size == before || size+c.added <= annotationLimit || staysWhole {
 		return false, nil
 	}
-	return true, e.rememberDigest(kept, digest(text))
+	return true, e.rememberDigest(c, kept, digest(text), stored)
 }
 
-func (e *Engine) rememberDigest(kept client.Object, digest string) error {
-	text, err := essence.Encode(map[string]any{digestKey: digest})
-	if err != nil {
-		return err
-	}
-	e.Baseline.Store(kept, text)
-	return nil
+// rememberDigest stores the digest of the last-handled essence, in addition to the text that was stored before.
+func (e *Engine) rememberDigest(c *cycle, kept client.Object, digest string, stored []byte) error {
+	return e.lastHandled.StoreDigest(kept, digest, stored, func(obj client.Object) bool { return sizeOf(obj)+c.added <= annotationBudget })
 }
 
 func sizeOf(obj client.Object) int {
@@ -54,11 +53,20 @@ func sizeOf(obj client.Object) int {
 	return size
 }
 
-// digest stands for a text of any length. The text is that of [essence.Encode], which sorts all keys.
-func digest(text []byte) string {
-	sum := blake2b.Sum256(text)
-	return base64.RawStdEncoding.EncodeToString(sum[:])
+// annotationsSize is [sizeOf] for the JSON form of an object.
+func annotationsSize(content map[string]any) int {
+	size := 0
+	annotations, _ := diff.Lookup(content, "metadata", "annotations")
+	all, _ := annotations.(map[string]any)
+	for key, value := range all {
+		text, _ := value.(string)
+		size += len(key) + len(text)
+	}
+	return size
 }
+
+// digest stands for a text of any length.
+func digest(text []byte) string { return essence.Digest(text) }
 
 // digestOf is the digest of an essence; empty if it has no JSON form.
 func digestOf(of map[string]any) string {

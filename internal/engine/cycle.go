@@ -92,6 +92,7 @@ type cycle struct {
 	change  *patching.Change  // what is being written; nil: nothing is
 	reduced *patching.Change  // an earlier form of it, with fields that another client has changed
 	faults  int               // how often it could not be
+	added   int               // bytes that the handlers' changes add to the annotations
 	stored  []byte            // the baseline that is being written; nil: none is
 	handled map[string]any    // the essence that is handled when it is
 }

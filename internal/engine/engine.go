@@ -25,13 +25,14 @@ import (
 type Engine struct {
 	Settings
 	Kind
-	memories *inventory.Inventory
-	writer   *patching.Writer
-	shape    essence.Shape
-	vitals   vitals
-	failures failures // of index handlers
-	quota    posting.Quota
-	drops    dropped // fields that were logged
+	memories    *inventory.Inventory
+	writer      *patching.Writer
+	shape       essence.Shape
+	lastHandled essence.Baseline // the baseline of the settings, with digests
+	vitals      vitals
+	failures    failures // of index handlers
+	quota       posting.Quota
+	drops       dropped // fields that were logged
 
 	supervisor *daemons.Supervisor // of daemons and timers
 	waker      waker
@@ -46,7 +47,9 @@ type Engine struct {
 // New returns the engine of a kind.
 func New(settings Settings, kind Kind) *Engine {
 	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
-	e := &Engine{Settings: settings, Kind: kind, memories: inventory.New(inventory.Wants{
+	lastHandled := essence.WithDigests(settings.Baseline, settings.Store)
+	settings.Baseline = lastHandled
+	e := &Engine{lastHandled: lastHandled, Settings: settings, Kind: kind, memories: inventory.New(inventory.Wants{
 		Sights: len(kind.Spies.IDs()) > 0,
 		Stirs:  len(kind.Levels.IDs()) > 0,
 

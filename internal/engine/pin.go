@@ -143,7 +143,7 @@ func (e *Engine) pin(c *cycle, obj client.Object, handled map[string]any) error 
 		}
 		p.kept = kept{digest(text), text}
 	}
-	return e.storePin(obj, p)
+	return e.storePin(c, obj, p)
 }
 
 // unfinished leaves a pin behind when a cycle is over but has shown a handler more than it was about: should
@@ -153,11 +153,11 @@ func (e *Engine) unfinished(c *cycle, obj client.Object, handled map[string]any)
 		e.Pin.Store(obj, nil)
 		return nil
 	}
-	return e.storePin(obj, pin{Seen: c.seen})
+	return e.storePin(c, obj, pin{Seen: c.seen})
 }
 
 // storePin keeps as much of a pin as the object can carry.
-func (e *Engine) storePin(obj client.Object, p pin) error {
+func (e *Engine) storePin(c *cycle, obj client.Object, p pin) error {
 	p.Since = mark(e.Baseline.Fetch(obj))
 	for range 2 {
 		text, err := json.Marshal(p)
@@ -165,7 +165,7 @@ func (e *Engine) storePin(obj client.Object, p pin) error {
 			return err
 		}
 		e.Pin.Store(obj, text)
-		if sizeOf(obj) <= annotationBudget {
+		if sizeOf(obj)+c.added <= annotationBudget {
 			break
 		}
 		p.Essence = nil // the digests have to do

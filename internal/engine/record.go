@@ -47,7 +47,7 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patching.Document
 // achieved is more than what some of them have said.
 func (e *Engine) squeeze(c *cycle, kept client.Object) error {
 	for _, limit := range []int{256, 32, 0} {
-		if sizeOf(kept) <= annotationLimit {
+		if sizeOf(kept)+c.added <= annotationLimit {
 			return nil
 		}
 		c.state.Shorten(limit)
@@ -70,7 +70,7 @@ func (e *Engine) sweep(kept client.Object) error {
 // changed themselves; not what others have changed meanwhile. A deleted object needs none.
 func (e *Engine) close(ctx context.Context, c *cycle, kept client.Object, handled map[string]any) error {
 	if c.lost != "" && c.reason != causation.Delete {
-		return errors.Join(e.rememberDigest(kept, c.lost), e.unfinished(c, kept, handled))
+		return errors.Join(e.rememberDigest(c, kept, c.lost, e.lastHandled.Stored(kept)), e.unfinished(c, kept, handled))
 	}
 	unchanged := !c.refolded && c.facts.Known && (!c.facts.Changed || c.turned) && !c.edited && diff.Equal(c.now, handled)
 	if c.reason == causation.Delete || unchanged || !c.refolded && c.then != nil && !c.turned && diff.Equal(c.then, handled) {
@@ -81,7 +81,7 @@ func (e *Engine) close(ctx context.Context, c *cycle, kept client.Object, handle
 
 // keep remembers an essence, and warns, once, when it is too large for that.
 func (e *Engine) keep(ctx context.Context, c *cycle, kept client.Object, handled map[string]any) error {
-	shortened, err := e.remember(kept, handled)
+	shortened, err := e.remember(c, kept, handled)
 	if err != nil || !shortened || c.memory.Warned {
 		return err
 	}
@@ -99,7 +99,7 @@ func (e *Engine) keep(ctx context.Context, c *cycle, kept client.Object, handled
 // next pass it would look like somebody's change.
 func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, changed patching.Document) error {
 	if c.origin != "" {
-		return e.rememberDigest(kept, c.origin)
+		return e.rememberDigest(c, kept, c.origin, e.lastHandled.Stored(kept))
 	}
 	if c.then == nil || c.reason == causation.Delete || len(c.concerned) == 0 {
 		return nil

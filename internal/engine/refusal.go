@@ -79,7 +79,9 @@ func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 			if err := c.begin(written); err != nil {
 				return err
 			}
-			e.observe(ctx, c, s.doc)
+			if !alone.Recovered { // else it may show changes of other clients
+				e.observe(ctx, c, s.doc)
+			}
 			c.live = e.shape.Build(c.content)
 		}
 		c.shares = slices.Delete(c.shares, 0, 1)

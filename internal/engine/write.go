@@ -137,7 +137,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	c.edited = c.edited || len(theirs) > 0
 	c.now, c.then = c.handled, e.folded(c.content, c.then, theirs) // as it stands on the object by now
 	e.keeps(c, c.stored)
-	c.stored = nil
+	c.stored, c.added = nil, 0
 	c.shares, c.undo, c.worked, c.unsaved = nil, nil, 0, false
 	c.turnedBefore = c.turnedBefore || c.turned
 	c.turned, c.origin = false, "" // it stands on the object by now
@@ -201,6 +201,7 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[st
 	}
 	change.Theirs = patching.Merged(c.undo.Unseen(c.content), patching.Between(c.content, target))
 	handled := e.folded(c.content, c.now, change.Theirs)
+	c.added = annotationsSize(change.Theirs.Apply(c.content)) - annotationsSize(c.content)
 	ours, err := e.record(ctx, c, change.Theirs, handled)
 	if err != nil {
 		return nil, nil, err

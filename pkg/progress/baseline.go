@@ -60,7 +60,7 @@ func (b annotationBaseline) Check() error {
 	if err := validation.QualifiedName(key); err != nil {
 		return fmt.Errorf("the prefix %q makes no valid annotation %q: %w", b.keys.prefix, key, err)
 	}
-	if slices.Contains([]string{markerName, touchName, pinName}, b.name) {
+	if slices.Contains([]string{markerName, touchName, pinName, digestName}, b.name) {
 		return fmt.Errorf("the baseline cannot be kept in %q, which is an annotation of the framework's own: choose another name", key)
 	}
 	return nil

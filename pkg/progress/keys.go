@@ -77,7 +77,7 @@ func (k annotationKeys) check(id string) (string, error) {
 			"use letters, digits, '-', '_', '.' and '/' within", id, key, err)
 	}
 	switch strings.TrimPrefix(key, k.prefix+"/") {
-	case markerName, baselineName, touchName, pinName:
+	case markerName, baselineName, touchName, pinName, digestName:
 		return "", fmt.Errorf("the id %q is the name of an annotation of the framework's own: choose another", id)
 	}
 	return key, nil

@@ -50,7 +50,7 @@ func (k annotationKeys) mayBeStray(obj client.Object, key string) bool {
 	if !ours {
 		return false
 	}
-	for _, own := range []string{markerName, baselineName, touchName, pinName} {
+	for _, own := range []string{markerName, baselineName, touchName, pinName, digestName} {
 		if slices.Contains(k.of(obj, own), key) {
 			return false
 		}

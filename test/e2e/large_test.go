@@ -69,6 +69,15 @@ func apply(w *v1.Widget) {
 	w.Annotations[key] = text.String()
 }
 
+// almostAll returns a color with which the baseline of the object takes all the room of the annotations but 100 bytes.
+func almostAll(obj *v1.Widget) string {
+	GinkgoHelper()
+	obj.Spec.Color = ""
+	text, err := json.Marshal(map[string]any{"spec": obj.Spec})
+	Expect(err).NotTo(HaveOccurred())
+	return strings.Repeat("x", annotationsLimit-len(baselineKey)-len(text)-100)
+}
+
 var _ = Describe("A large object", func() {
 	type W = *v1.Widget
 
@@ -94,10 +103,11 @@ var _ = Describe("A large object", func() {
 				return nil
 			})))
 		obj := widget(ns, "one")
-		obj.Spec.Color = strings.Repeat("x", 250<<10)
+		obj.Spec.Color = strings.Repeat("x", 270<<10)
 		create(ctx, obj)
 		handled(ctx, obj)
-		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", HaveKeyWithValue(baselineKey, ContainSubstring("digest"))))
+		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", And(
+			HaveKeyWithValue(baselineKey, MatchJSON("{}")), HaveKeyWithValue(digestAnnotation, ContainSubstring("digest")))))
 		want := []string{"create known true old false diff 1"}
 		for n := range 3 {
 			edit(ctx, obj, func(w W) { w.Spec.Size = n + 10 })
@@ -112,6 +122,46 @@ var _ = Describe("A large object", func() {
 			HaveField("Note", ContainSubstring("too large")))))
 		Consistently(warnings(ctx, obj), awhile).Should(HaveLen(1))
 		Eventually(op.log.find).WithArguments("Warning: ", "too large", `"name"="one"`).Should(HaveLen(1))
+	}, SpecTimeout(minute))
+
+	It("keeps its whole old state as long as the API server accepts it, as in kopf (B-31)", func(ctx context.Context) {
+		ns, seen, book := newNamespace(ctx), &calls{}, &complaintBook{}
+		start(ns, options(kopf.For(&v1.Widget{}).
+			On("any", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("%s known %t old %t diff %d", req.Reason, req.OldKnown(), req.Old != nil, len(req.Diff))
+				return nil
+			})), complaining(book))
+		obj := widget(ns, "one")
+		obj.Spec.Color = almostAll(obj)
+		create(ctx, obj)
+		handled(ctx, obj)
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		Eventually(seen.all).Should(Equal([]string{"create known true old false diff 1", "update known true old true diff 1"}))
+		handled(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", And(HaveLen(1), HaveKeyWithValue(baselineKey, ContainSubstring("xxx")))))
+		Expect(book.all()).To(BeEmpty())
+	}, SpecTimeout(minute))
+
+	It("has its records in memory if its old state leaves no room for them (B-31)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConditions("Ready")).
+			On("quick", createOrUpdate, ok[W](seen, "quick")).
+			OnUpdate("slow", failsUntil[W](seen, "slow", 2, kopf.Temporary(errOutOfOrder, 50*millisecond))).
+			OnDelete("gone", failsUntil[W](seen, "gone", 2, kopf.Temporary(errOutOfOrder, 50*millisecond)))))
+		obj := widget(ns, "one")
+		obj.Spec.Color = almostAll(obj)
+		create(ctx, obj)
+		handled(ctx, obj)
+		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
+		want := []string{"quick:create", "quick:update", "slow:update#0", "slow:update#1", "slow:update#2"}
+		Eventually(seen.all).Should(Equal(want))
+		Eventually(fresh(ctx, obj)).Should(And(
+			HaveField("Annotations", And(HaveLen(1), HaveKeyWithValue(baselineKey, ContainSubstring(`"size":2`)))),
+			HaveField("Status.Conditions", ConsistOf(HaveField("Type", "Ready")))))
+		Eventually(warnings(ctx, obj)).Should(ContainElement(HaveField("Reason", "ProgressNotStored")))
+		remove(ctx, obj)
+		Eventually(gone(ctx, obj)).Should(BeTrue())
+		Expect(seen.all()).To(Equal(append(want, "gone:delete#0", "gone:delete#1", "gone:delete#2")))
 	}, SpecTimeout(minute))
 
 	It("is pinned by its digest: an edit between two handlers is not lost (B-01, B-31)", func(ctx context.Context) {
@@ -136,7 +186,7 @@ var _ = Describe("A large object", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal([]string{"first:create 1", "second:create 2", "first:update 2", "second:update 2"}))
 		handled(ctx, obj)
-		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", Not(HaveKey(pinKey))))
+		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", Not(HaveKey(pinKey))))
 	}, SpecTimeout(minute))
 
 	DescribeTable("with all its specification in an annotation of kubectl is handled without a single 4xx (B-31)",

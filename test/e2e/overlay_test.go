@@ -21,6 +21,8 @@ import (
 // annotationsLimit is how many bytes the keys and values of all annotations of an object may have.
 const annotationsLimit = 256 << 10
 
+var createUpdateOrDelete = []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete}
+
 // fill adds an annotation of another client that leaves no room for others.
 func fill(obj *v1.Widget) {
 	const key = "example.com/filler"
@@ -85,17 +87,15 @@ func forbidAnnotations(ctx context.Context, ns string) {
 
 var _ = Describe("Records that the API server rejects (B-31)", func() {
 	type W = *v1.Widget
-	causes := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete}
-
 	DescribeTable("keep neither handlers nor the deletion waiting",
 		func(ctx context.Context, prepare func(ctx context.Context, ns string, obj W)) {
 			ns, seen, box := newNamespace(ctx), &calls{}, &postbox{}
 			obj := widget(ns, "one")
 			prepare(ctx, ns, obj)
 			start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConditions("Ready")).
-				On("quick", causes, ok[W](seen, "quick")).
-				On("slow", causes, failsUntil[W](seen, "slow", 2, kopf.Temporary(errors.New("not yet"), 50*millisecond))).
-				On("writer", causes, func(_ context.Context, req *kopf.Request[W]) error {
+				On("quick", createUpdateOrDelete, ok[W](seen, "quick")).
+				On("slow", createUpdateOrDelete, failsUntil[W](seen, "slow", 2, kopf.Temporary(errors.New("not yet"), 50*millisecond))).
+				On("writer", createUpdateOrDelete, func(_ context.Context, req *kopf.Request[W]) error {
 					seen.notef("writer:%s", req.Reason)
 					req.Object.Spec.Color = "painted"
 					return nil
@@ -136,7 +136,7 @@ var _ = Describe("Records that the API server rejects (B-31)", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		fill(obj)
-		op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConditions("Ready")).On("any", causes, ok[W](seen, "any"))))
+		op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConditions("Ready")).On("any", createUpdateOrDelete, ok[W](seen, "any"))))
 		create(ctx, obj)
 		Eventually(fresh(ctx, obj)).Should(HaveField("Status.Conditions", ContainElement(HaveField("Type", "ProgressNotStored"))))
 		edit(ctx, obj, func(w W) { w.Annotations = nil })

@@ -97,7 +97,7 @@ func nameOf(actual any) string {
 	return fmt.Sprintf("%T %s", obj, client.ObjectKeyFromObject(obj))
 }
 
-var baseline = progress.AnnotationBaseline("")
+var baseline = essence.WithDigests(progress.AnnotationBaseline(""))
 
 // handled compares the baseline to the object as it is.
 func handled(obj client.Object) (ok bool, why string) {
@@ -134,7 +134,7 @@ func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
 	}
 	now := shape.Build(content)
 	delete(then, essence.ConditionsKey)
-	if _, isDigest := then["kopf-runtime.dev/digest"]; isDigest {
+	if _, isDigest := then[essence.DigestKey]; isDigest {
 		return nil, errors.New("it is too large for what was last handled to be kept on it: this matcher cannot tell")
 	}
 	return diff.Of(any(then), any(now)), nil
@@ -152,7 +152,7 @@ func leaves(value any, path []string) (paths [][]string) {
 	return paths
 }
 
-var cleaners = []essence.Cleaner{progress.Smart(), baseline, progress.Pin(baseline)}
+var cleaners = []essence.Cleaner{progress.Smart(), baseline, progress.Pin(baseline.Baseline)}
 
 // inProgress are the ids, as far as they can be told from the keys, of the handlers with records.
 func inProgress(obj client.Object) (ids []string) {

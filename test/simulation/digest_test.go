@@ -1,0 +1,150 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+var digestAnnotation = fmt.Sprint(progress.Digest(progress.AnnotationBaseline("")))
+
+// An archive is a widget that is handled by operators that run one after the other.
+type archive struct {
+	t     *testing.T
+	run   func() // an operator, for a while
+	users client.Client
+	obj   widget
+	calls []string
+}
+
+func keepArchive(t *testing.T, color string, act func(*archive)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		config, scheme, users := newWorld(t)
+		a := &archive{t: t, users: users, obj: &v1.Widget{Spec: v1.WidgetSpec{Size: 1, Color: color}}}
+		a.obj.Namespace, a.obj.Name = namespace, "one"
+		must(t, users.Create(t.Context(), a.obj))
+		a.run = func() {
+			live(t, config, scheme, time.Minute, kopf.For(&v1.Widget{}).
+				On("any", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[widget]) error {
+					a.calls = append(a.calls, fmt.Sprintf("%s known %t diff %d", req.Reason, req.OldKnown(), len(req.Diff)))
+					return nil
+				}))
+			must(t, users.Get(t.Context(), client.ObjectKeyFromObject(a.obj), a.obj))
+		}
+		a.run()
+		act(a)
+	})
+}
+
+// edit changes the object while no operator runs.
+func (a *archive) edit(change func(widget)) {
+	a.t.Helper()
+	change(a.obj)
+	must(a.t, a.users.Update(a.t.Context(), a.obj))
+}
+
+func (a *archive) expect(want ...string) {
+	a.t.Helper()
+	if !slices.Equal(a.calls, want) {
+		a.t.Errorf("the calls are %q, and not %q", a.calls, want)
+	}
+	a.calls = nil
+}
+
+// expectStored checks what Python kopf reads, and whether there is a digest.
+func (a *archive) expectStored(part string, digest bool) {
+	a.t.Helper()
+	stored := a.obj.Annotations[baselineAnnotation]
+	if _, is := a.obj.Annotations[digestAnnotation]; is != digest || !strings.Contains(stored, part) {
+		a.t.Errorf("digest: %t, and the baseline is %.100q", is, stored)
+	}
+	if strings.Contains(stored, "digest") || !json.Valid([]byte(stored)) {
+		a.t.Errorf("kopf cannot read the baseline %.100q", stored)
+	}
+}
+
+var tooLarge = strings.Repeat("x", 300<<10)
+
+// B-31, SE-21: an essence that does not fit is stored as a digest beside the baseline.
+func TestDigest_LargeObject(t *testing.T) {
+	keepArchive(t, tooLarge, func(a *archive) {
+		a.expect("create known true diff 1")
+		a.expectStored("{}\n", true)
+		a.run()
+		a.expect()
+		a.edit(func(w widget) { w.Spec.Size = 2 })
+		a.run()
+		a.expect("update known false diff 0")
+		a.expectStored("{}\n", true)
+		a.edit(func(w widget) { w.Spec.Color = "small" })
+		a.run()
+		a.expect("update known false diff 0")
+		a.expectStored(`"small"`, false)
+		a.edit(func(w widget) { w.Spec.Color = tooLarge })
+		a.run()
+		a.expect("update known true diff 1")
+		a.expectStored(`"small"`, true) // kopf makes an update of it, with this diff
+		a.run()
+		a.expect()
+	})
+}
+
+// What kopf stores after the digest is newer than the digest.
+func TestDigest_YieldsToALaterBaseline(t *testing.T) {
+	keepArchive(t, tooLarge, func(a *archive) {
+		a.expect("create known true diff 1")
+		a.edit(func(w widget) {
+			w.Spec.Size, w.Spec.Color = 2, "small"
+			w.Annotations[baselineAnnotation] = `{"spec":{"color":"small","size":2}}` + "\n"
+		})
+		a.run()
+		a.expect()
+		a.edit(func(w widget) { w.Spec.Size = 3 })
+		a.run()
+		a.expect("update known true diff 1")
+		a.expectStored(`"size":3`, false)
+	})
+}
+
+// Earlier versions have stored the digest in the place of the baseline.
+func TestDigest_OfEarlierVersions(t *testing.T) {
+	keepArchive(t, tooLarge, func(a *archive) {
+		a.expect("create known true diff 1")
+		a.edit(func(w widget) {
+			var stored struct{ Digest string }
+			must(t, json.Unmarshal([]byte(w.Annotations[digestAnnotation]), &stored))
+			delete(w.Annotations, digestAnnotation)
+			w.Annotations[baselineAnnotation] = `{"kopf-runtime.dev/digest":"` + stored.Digest + `"}` + "\n"
+		})
+		a.run()
+		a.expect()
+		a.edit(func(w widget) { w.Spec.Size = 2 })
+		a.run()
+		a.expect("update known false diff 0")
+		a.expectStored("{}\n", true)
+	})
+}
+
+// A baseline below the limit of the API server is stored as a whole, as in kopf.
+func TestDigest_NotBelowTheLimit(t *testing.T) {
+	keepArchive(t, strings.Repeat("x", 255<<10), func(a *archive) {
+		a.expect("create known true diff 1")
+		a.expectStored("xxx", false)
+		a.edit(func(w widget) { w.Spec.Size = 2 })
+		a.run()
+		a.expect("update known true diff 1")
+		a.expectStored(`"size":2`, false)
+	})
+}
