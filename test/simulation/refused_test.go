@@ -168,12 +168,12 @@ func TestHandlersThatWereNeverCalledHaveFailed(t *testing.T) {
 			if attempts++; attempts < 15 {
 				return kopf.Temporary(errors.New("not yet"), time.Minute)
 			}
-			return nil
+			return kopf.Permanent(errors.New("not at all"))
 		}).
 		OnCreate("late", func(context.Context, *kopf.Request[widget]) error {
 			t.Error("it is called")
 			return nil
-		}, kopf.After("slow"), kopf.Timeout(10*time.Minute), kopf.ReportsCondition("Late"))
+		}, kopf.After("slow"), kopf.ReportsCondition("Late"))
 	play(t, widgets, func(t *testing.T, s *scene) {
 		wait(time.Minute)
 		expectConditions(t, s, "Late=Unknown Running")
