@@ -108,8 +108,12 @@ func (e *Engine) keeps(c *cycle, stored []byte) {
 	}
 	m := c.memory
 	if kept := maphash.Bytes(seed, stored); kept != m.Kept {
-		if m.Kept != 0 {
-			m.Past = slices.Insert(m.Past, 0, m.Kept)[:min(len(m.Past)+1, maxPast)]
+		former := m.Kept
+		if was := e.Baseline.Fetch(c.before); former == 0 && was != nil {
+			former = maphash.Bytes(seed, was) // a process before this one has stored it
+		}
+		if former != 0 && former != kept {
+			m.Past = slices.Insert(m.Past, 0, former)[:min(len(m.Past)+1, maxPast)]
 		}
 		m.Kept = kept
 	}
