@@ -173,3 +173,23 @@ func (s *Server) stateAt(version int64) map[key]object {
 	}
 	return out
 }
+
+// A Change is a new version of an object, or the end of one.
+type Change struct {
+	Version int64
+	// Resource is such as "widgets".
+	Resource string
+	// Object is the object in this version, or its last one if it was deleted. It must not be changed.
+	Object  map[string]any
+	Deleted bool
+}
+
+// Changes returns all changes after a version, in order.
+func (s *Server) Changes(after int64) (out []Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events[s.eventsUpTo(after):] {
+		out = append(out, Change{e.version, e.key.gvr.Resource, e.object, e.kind == "DELETED"})
+	}
+	return out
+}

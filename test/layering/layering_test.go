@@ -36,6 +36,9 @@ var levels = map[string]int{
 	// Between the facade and the tests of users.
 	"internal/bridge": 5,
 
+	// For the tests of users: plans of faults.
+	"internal/explore": 2,
+
 	"internal/engine": 4,
 
 	// The steps of the engine.

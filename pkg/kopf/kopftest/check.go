@@ -3,15 +3,9 @@ package kopftest
 import (
 	"fmt"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
-	"github.com/go-logr/logr"
-	"k8s.io/utils/dump"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-
+	"github.com/kopf-runtime/kopf-runtime/internal/explore"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -62,7 +56,7 @@ func Check(t *testing.T, setup func() Trial) {
 // findings tells the story in all ways; each finding is told once.
 func findings(t *testing.T, setup func() Trial) (all []string) {
 	t.Helper()
-	calm := rehearse(t, setup, trouble{})
+	calm := rehearse(t, setup, rehearsalOptions{when: trouble{}.when()})
 	add := func(found ...string) {
 		for _, text := range found {
 			if text != "" && !slices.Contains(all, text) {
@@ -83,14 +77,14 @@ func findings(t *testing.T, setup func() Trial) (all []string) {
 	}
 	var differences differences
 	for _, tr := range troublesOf(t, calm) {
-		again := rehearse(t, setup, tr)
+		again := rehearse(t, setup, rehearsalOptions{plan: tr.plan(), when: tr.when()})
 		add(again.stubborn)
 		if again.problem != "" {
 			differences.add(again.problem, fmt.Sprintf("%s: %s", tr.when(), again.problem))
 			continue
 		}
-		if kind, differs := calm.compare(again); differs != "" {
-			differences.add(kind, fmt.Sprintf("%s, it is not as it would have been: %s%s", tr.when(), differs, calm.calledAgain(again)))
+		if kind, differs := calm.run.Differs(again.run); differs != "" {
+			differences.add(kind, fmt.Sprintf("%s, it is not as it would have been: %s", tr.when(), differs))
 		}
 	}
 	add(differences.summaries()...)
@@ -154,6 +148,18 @@ func (tr trouble) String() string {
 	}
 }
 
+// plan is the same for the explorer.
+func (tr trouble) plan() explore.Plan {
+	if tr.call > 0 {
+		return explore.Plan{{Kind: explore.Shutdown, At: tr.call}}
+	}
+	return explore.Plan{{Kind: kindsOfTrouble[tr.what], At: tr.write}}
+}
+
+var kindsOfTrouble = map[string]explore.Kind{
+	crashBefore: explore.CrashBefore, crashAfter: explore.CrashAfter, conflict: explore.Conflict, fault: explore.Failed, lostAnswer: explore.Lost,
+}
+
 const (
 	crashBefore = "crash before"
 	crashAfter  = "crash after"
@@ -190,150 +196,4 @@ func spread(n int) (chosen []int) {
 		chosen = append(chosen, k*(n-1)/max(1, tries-1))
 	}
 	return chosen
-}
-
-// A rehearsal is the story as it was told once.
-type rehearsal struct {
-	calls    []Call
-	writes   []Write
-	scenes   []scene // at rest: in the beginning, and after each step
-	stubborn string  // a handler that does not end
-	problem  string  // why the story could not be told to its end
-}
-
-// A scene is how it is when the operator is at rest.
-type scene struct {
-	state   map[string]any
-	outside string // for people
-	dump    string // pointers followed
-}
-
-// rehearse tells the story in a bubble of its own.
-func rehearse(t *testing.T, setup func() Trial, tr trouble) *rehearsal {
-	t.Helper()
-	out := &rehearsal{}
-	synctest.Test(t, func(t *testing.T) {
-		trial := setup()
-		awaitNow(t, trial.Given.Now)
-		trial.Given.check(t)
-		s := &stage{trial: trial, trouble: tr, cluster: trial.Given.cluster(t), out: out}
-		s.play(t)
-	})
-	return out
-}
-
-// A stage is where the story is told.
-type stage struct {
-	trial   Trial
-	trouble trouble
-	cluster *Cluster
-	out     *rehearsal
-
-	current *Operator
-	lives   int
-}
-
-func (s *stage) play(t *testing.T) {
-	t.Helper()
-	s.launch(t)
-	s.rest(t)
-	for i, step := range s.trial.Story {
-		if s.out.problem != "" {
-			break
-		}
-		s.tell(t, i+1, step)
-		s.rest(t)
-	}
-	s.finish()
-}
-
-// tell has one step of the story happen. If that ends the test, it ends the operator, too: it must not outlive its bubble.
-func (s *stage) tell(t *testing.T, number int, step func(testing.TB, *Cluster)) {
-	t.Helper()
-	failed, returned := t.Failed(), false
-	defer func() {
-		if t.Failed() && !failed {
-			t.Logf("kopftest: that was in step %d of the story, %s", number, s.trouble.when())
-		}
-		if !returned {
-			_ = s.current.end() // the test has failed already
-		}
-	}()
-	step(t, s.cluster)
-	returned = true
-}
-
-// launch starts the next life of the operator. The trouble is for the first.
-func (s *stage) launch(t *testing.T) {
-	t.Helper()
-	o := s.cluster.operator(nil)
-	if s.lives++; s.lives == 1 {
-		s.arm(o)
-	}
-	o.start(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, s.trial.Operator()...) }, logr.Discard())
-	s.current = o
-}
-
-// arm has the trouble happen to an operator.
-func (s *stage) arm(o *Operator) {
-	tr := s.trouble
-	switch {
-	case tr.call > 0:
-		var calls atomic.Int64
-		o.watcher.began = func(Call) {
-			if calls.Add(1) == int64(tr.call) {
-				o.stop()
-			}
-		}
-	case tr.what == crashBefore || tr.what == crashAfter:
-		o.link.cutAt, o.link.cutLate = tr.write, tr.what == crashAfter
-		o.link.onCut = func() { o.stop() }
-	case tr.what == conflict:
-		o.link.refuseAt(tr.write, Fault{Code: 409})
-	case tr.what == fault:
-		o.link.refuseAt(tr.write, Fault{Code: 500})
-	case tr.what == lostAnswer:
-		o.link.refuseAt(tr.write, Fault{Lost: true})
-	}
-}
-
-// rest waits until the operator has nothing left to do; if it has ended on the way, a new one takes its place.
-func (s *stage) rest(t *testing.T) {
-	t.Helper()
-	for s.out.problem == "" {
-		left := s.current.quiet(t.Context())
-		if !s.current.hasEnded() && !s.current.stopping.Load() {
-			s.out.problem = left
-			s.look()
-			return
-		}
-		s.finish()
-		s.launch(t)
-	}
-}
-
-// look takes note of how it is.
-func (s *stage) look() {
-	now := scene{state: stateOf(s.cluster.server.All(), s.trial.Ignore)}
-	if s.trial.Outside != nil {
-		outside := s.trial.Outside()
-		now.outside, now.dump = fmt.Sprintf("%+v", outside), dump.ForHash(outside)
-		if strings.Contains(now.outside, "0x") { // where it is in memory
-			now.outside = now.dump
-		}
-	}
-	s.out.scenes = append(s.out.scenes, now)
-}
-
-// finish ends the present life, and takes over what is known of it.
-func (s *stage) finish() {
-	o := s.current
-	err := o.end()
-	if stubborn := o.stubborn; stubborn != "" {
-		s.out.stubborn = stubborn
-	} else if err != nil && s.out.problem == "" {
-		s.out.problem = err.Error()
-	}
-	s.out.calls = append(s.out.calls, o.Calls()...)
-	s.out.writes = append(s.out.writes, o.Writes()...)
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/explore"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -284,14 +285,14 @@ func TestStatesAreComparedByWhatTheyAre(t *testing.T) {
 		maps.Copy(meta, more)
 		return map[string]any{"kind": "Node", "metadata": meta}
 	}
-	here := scene{state: stateOf([]map[string]any{object("a-1", "x", nil), object("a-2", "y", nil)}, nil)}
-	there := scene{state: stateOf([]map[string]any{object("a-1", "y", nil), object("a-2", "x", nil)}, nil)}
-	_, text := here.compare(there)
+	here := explore.Scene{State: explore.StateOf([]map[string]any{object("a-1", "x", nil), object("a-2", "y", nil)}, nil)}
+	there := explore.Scene{State: explore.StateOf([]map[string]any{object("a-1", "y", nil), object("a-2", "x", nil)}, nil)}
+	_, text := here.Compare(there)
 	g.Expect(text).To(BeEmpty(), "the names are made up")
-	dying := scene{state: stateOf([]map[string]any{
+	dying := explore.Scene{State: explore.StateOf([]map[string]any{
 		object("a-1", "x", map[string]any{"deletionTimestamp": "2000-01-01T00:00:00Z"}), object("a-2", "y", nil),
 	}, nil)}
-	_, text = here.compare(dying)
+	_, text = here.Compare(dying)
 	g.Expect(text).To(And(ContainSubstring("Node a-*"), ContainSubstring("deletionTimestamp")))
 }
 
@@ -336,14 +337,14 @@ func TestWhatCountsOfAState(t *testing.T) {
 		return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "one", "annotations": annotations}}
 	}
 	g := NewWithT(t)
-	state := stateOf([]map[string]any{
+	state := explore.StateOf([]map[string]any{
 		object("v1", "Event", nil), object("events.k8s.io/v1", "Event", nil), object("coordination.k8s.io/v1", "Lease", nil),
 		object("example.com/v1", "Event", nil), object("example.com/v1", "Lease", nil),
 	}, nil)
 	g.Expect(state).To(And(HaveLen(2), HaveKey("Event one"), HaveKey("Lease one")))
-	here := scene{state: stateOf([]map[string]any{object("v1", "Pod", map[string]any{"example.com/kopf-managed": "yes"})}, nil)}
-	there := scene{state: stateOf([]map[string]any{object("v1", "Pod", map[string]any{})}, nil)}
-	_, text := here.compare(there)
+	here := explore.Scene{State: explore.StateOf([]map[string]any{object("v1", "Pod", map[string]any{"example.com/kopf-managed": "yes"})}, nil)}
+	there := explore.Scene{State: explore.StateOf([]map[string]any{object("v1", "Pod", map[string]any{})}, nil)}
+	_, text := here.Compare(there)
 	g.Expect(text).To(BeEmpty())
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
@@ -193,6 +194,9 @@ func (c *Cluster) linked(l *link) *rest.Config {
 	config.ContentType = runtime.ContentTypeJSON
 	config.QPS = -1
 	config.Wrap(l.over)
+	if l.wrap != nil {
+		config.Wrap(transport.WrapperFunc(l.wrap))
+	}
 	return config
 }
 

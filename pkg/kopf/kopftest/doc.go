@@ -18,6 +18,8 @@
 //     records, and when it would go on: a row of a table for each case.
 //   - [Check] tells a little story again and again, with a crash at each write, conflicts, lost answers, and shutdowns, and
 //     finds handlers that do not stand that. [CheckMutation] does it for mutating admission handlers.
+//   - [Explore] runs such a story under every fault that follows from a first run: besides crashes and lost answers, restarts with old lists, and
+//     events that the operator does not see. It returns the plan of each violation, to be run again.
 //   - [Cluster.Run] runs an operator for as long as a test, on [Memory] or on an [Environment]; [Operator.RunUntilQuiet] waits until it
 //     is done; [Operator.Stop] and a new one is a restart, [Operator.Crash] a death.
 //   - [HaveHandled], [HaveInProgress], [HaveFinalizer] and [HaveCondition] are matchers of gomega, for the objects of any of these.
@@ -25,7 +27,7 @@
 // # Virtual time
 //
 // On a cluster in memory, a test may put itself into a bubble of testing/synctest. There the clock starts at midnight UTC of
-// 2000-01-01, and jumps when everybody waits: a retry in a day takes no time at all. [Cycle] and [Check] make their own bubble.
+// 2000-01-01, and jumps when everybody waits: a retry in a day takes no time at all. [Cycle], [Check] and [Explore] make their own bubble.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		cluster := kopftest.Memory(t, kopftest.Objects(db))
@@ -43,7 +45,7 @@
 //
 // # Assumptions
 //
-// The test is one of package testing; with Ginkgo, pass GinkgoTB(). [Cycle] and [Check] need a *testing.T, as bubbles do.
+// The test is one of package testing; with Ginkgo, pass GinkgoTB(). [Cycle], [Check] and [Explore] need a *testing.T, as bubbles do.
 //
 // # Caveats
 //

@@ -80,6 +80,21 @@ func ExampleMemory() {
 	_ = test
 }
 
+func ExampleExplore() {
+	test := func(t *testing.T) {
+		kopftest.Explore(t, func() kopftest.Trial {
+			return kopftest.Trial{
+				Given:    kopftest.Given{Objects: []client.Object{configMap(nil)}},
+				Operator: func() []kopf.Option { return []kopf.Option{patients()} },
+				Story: []func(testing.TB, *kopftest.Cluster){func(t testing.TB, c *kopftest.Cluster) {
+					kopftest.Edit(t, c, configMap(nil), func(obj *corev1.ConfigMap) { obj.Data = map[string]string{"key": "x"} })
+				}},
+			}
+		}, kopftest.WithPairs(), kopftest.AtMost(200))
+	}
+	_ = test
+}
+
 // The examples are tests: they hold.
 func TestExamplesHold(t *testing.T) {
 	g := NewWithT(t)

@@ -14,6 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/explore"
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -86,7 +87,7 @@ func From(old client.Object) InvokeOption { return func(c *call) { c.old = old }
 // OfField makes it a handler of a field, by its dotted path, with "\." for a dot within a key: Diff is about what is below the field, and Field() tells
 // its values. See [kopf.Field].
 func OfField(path string) InvokeOption {
-	return func(c *call) { c.path, c.changes = keysOf(path), true }
+	return func(c *call) { c.path, c.changes = explore.KeysOf(path), true }
 }
 
 // OfEvent makes it a call for an event: how the state of the object has come. See [kopf.Resource.OnEvent].

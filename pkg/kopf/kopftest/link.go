@@ -8,22 +8,26 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/explore"
 )
 
 // A link is the way of one operator to the server: it takes note of what is written, and has its way with requests.
 type link struct {
-	mu      sync.Mutex
-	all     []Write
-	events  []Event
-	counted int // writes that have begun, and were not about Events
-	faults  []*Fault
-	cutAt   int  // the write before which the operator crashes, if it is above zero; counted from 1
-	cutLate bool // after the server has done it, and before the answer
-	cut     bool
-	onCut   func()
-	at      map[int]Fault // what happens to which write; counted from 1
+	mu     sync.Mutex
+	all    []Write
+	events []Event
+	faults []*Fault
+	cut    bool
+	onCut  func()
+
+	injector *explore.Injector  // has faults happen by the numbers of writes and notices; nil: none
+	wrap     explore.Wrap       // around the link; nil: nothing
+	replica  *apiserver.Replica // is asked instead of the server; nil: the server is asked
 }
 
 // A lane is a link on one transport: each client that is made of the config has its own.
@@ -55,8 +59,8 @@ func (l *lane) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return l.next.RoundTrip(r)
 	}
-	fault, crash := l.meets(req)
-	if crash && !l.cutLate {
+	fault, crash, done := l.meets(req, r, text)
+	if crash == explore.CrashBefore {
 		l.sever()
 	}
 	if l.severed() {
@@ -76,16 +80,17 @@ func (l *lane) RoundTrip(r *http.Request) (*http.Response, error) {
 		note(fault.Code)
 		return refusal(r, fault.Code), nil
 	}
-	response, err := l.next.RoundTrip(r)
+	response, err := l.send(req, r)
 	if err == nil && response.StatusCode == http.StatusConflict && req.isEvent() && req.verb == "create" {
 		response, err = l.postAgain(r, text, response)
 	}
 	if err != nil {
 		return nil, err
 	}
+	done()
 	note(response.StatusCode)
 	switch {
-	case crash:
+	case crash == explore.CrashAfter:
 		_ = response.Body.Close()
 		l.sever()
 		return nil, errCut
@@ -124,27 +129,55 @@ func (l *lane) postAgain(r *http.Request, text []byte, refused *http.Response) (
 	return refused, nil
 }
 
-// meets finds what is to happen to a request.
-func (l *link) meets(r request) (fault Fault, crash bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if r.writes() && !r.isEvent() {
-		l.counted++
-		crash = l.counted == l.cutAt
-		if f, ok := l.at[l.counted]; ok {
-			return f, crash
-		}
+// send asks the server, or the replica, and has the injector look at what watches bring.
+func (l *lane) send(req request, r *http.Request) (*http.Response, error) {
+	next := l.next
+	if l.replica != nil {
+		next = l.replica
 	}
-	for _, f := range l.faults {
-		if f.fits(r) && f.strikes() {
-			return *f, crash
-		}
+	response, err := next.RoundTrip(r)
+	if err != nil || l.injector == nil || req.verb != "watch" || response.StatusCode != http.StatusOK || req.isBookkeeping() {
+		return response, err
 	}
-	return Fault{}, crash
+	name := req.resource
+	if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+		name += ", metadata"
+	}
+	response.Body = l.injector.Watch(name, r.URL.Query().Get("sendInitialEvents") == "true", response.Body)
+	return response, nil
 }
 
-// refuseAt has something happen to one write.
-func (l *link) refuseAt(write int, f Fault) { l.at = map[int]Fault{write: f} }
+// meets finds what is to happen to a request. The function that it returns is to be called when the server has done it.
+func (l *link) meets(req request, r *http.Request, body []byte) (fault Fault, crash explore.Kind, done func()) {
+	done = func() {}
+	if l.injector != nil && req.writes() && !req.isEvent() && !l.severed() {
+		w := req.write(r.Header.Get("Content-Type"), body)
+		text := req.verb + " " + req.resource
+		if req.subresource != "" {
+			text += " " + req.subresource
+		}
+		number, kind := l.injector.Begin(explore.Write{Request: text, Object: w.Namespace + "/" + w.Name, Fields: explore.FieldsOf(w.Body), Body: string(body)})
+		done = func() { l.injector.End(number) }
+		if f, ok := faultsOfKinds[kind]; ok {
+			return f, "", done
+		}
+		crash = kind
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.faults {
+		if f.fits(req) && f.strikes() {
+			return *f, crash, done
+		}
+	}
+	return Fault{}, crash, done
+}
+
+// faultsOfKinds are the faults of the explorer that are no crashes.
+var faultsOfKinds = map[explore.Kind]Fault{
+	explore.Conflict: {Code: http.StatusConflict}, explore.Failed: {Code: http.StatusInternalServerError},
+	explore.Unavailable: {Code: http.StatusServiceUnavailable}, explore.Lost: {Lost: true},
+}
 
 // note takes note of a write; what it returns adds the answer.
 func (l *link) note(r request, contentType string, body []byte) func(code int) {

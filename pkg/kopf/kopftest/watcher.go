@@ -2,6 +2,7 @@ package kopftest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,6 +32,10 @@ type Call struct {
 	Ended time.Time
 	// Err is what the handler has returned; for one that has panicked, it says so.
 	Err error
+
+	engine       *engine.Engine // nil: the call was made beside the cycle of its object
+	began, ended int64          // versions of the server, if they are known
+	changed      string         // what the call is about, in JSON
 }
 
 // String is short: "provision (create, attempt 0) of default/orders".
@@ -45,8 +50,9 @@ func (c Call) inBackground() bool {
 
 // A watcher keeps the books of one operator.
 type watcher struct {
-	began func(Call) // is told of each call before it is made; nil: nobody is
-	brake func()     // is called when objects are looked at again and again; nil: nobody minds
+	began   func(Call)   // is told of each call before it is made; nil: nobody is
+	version func() int64 // of the server; nil: it is not known
+	brake   func()       // is called when objects are looked at again and again; nil: nobody minds
 
 	mu      sync.Mutex
 	calls   []Call
@@ -105,6 +111,15 @@ func (w *watcher) Called(ctx context.Context, call *engine.Call) (ended func(err
 		Handler: call.ID, Reason: kopf.Reason(call.Reason), Object: client.ObjectKeyFromObject(call.Object),
 		Kind: call.Object.GetObjectKind().GroupVersionKind().Kind, UID: call.Object.GetUID(), Attempt: call.Attempt.Number, Began: time.Now(),
 	}
+	if v, ok := ctx.Value(visitedKey{}).(visited); ok {
+		c.engine = v.engine
+	}
+	if w.version != nil {
+		c.began = w.version()
+		if text, err := json.Marshal(call.Diff); err == nil {
+			c.changed = string(text)
+		}
+	}
 	w.mu.Lock()
 	i := len(w.calls)
 	w.calls = append(w.calls, c)
@@ -113,8 +128,13 @@ func (w *watcher) Called(ctx context.Context, call *engine.Call) (ended func(err
 		w.began(c)
 	}
 	return func(err error) {
+		ended := int64(0)
+		if w.version != nil {
+			ended = w.version()
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		w.calls[i].ended = ended
 		w.calls[i].Ended, w.calls[i].Err = time.Now(), err
 		if v, ok := ctx.Value(visitedKey{}).(visited); ok && c.Reason == kopf.ReasonReconcile {
 			w.failed[failure{v, c.Handler}] = v.unlessGivenUp(ctx, call, err)
@@ -209,6 +229,16 @@ func (w *watcher) requeue() time.Duration {
 		}
 	}
 	return first.after
+}
+
+// turns counts the calls that have begun, and those that have ended.
+func (w *watcher) turns() (n int) {
+	for _, c := range w.log() {
+		if n++; !c.Ended.IsZero() {
+			n++
+		}
+	}
+	return n
 }
 
 func (w *watcher) faults() []error {

@@ -114,6 +114,11 @@ func (r request) isEvent() bool {
 	return r.resource == "events" && (r.group == "" || r.group == "events.k8s.io")
 }
 
+// isBookkeeping tells requests about the kinds in which Kubernetes notes what happens and who leads.
+func (r request) isBookkeeping() bool {
+	return r.isEvent() || r.resource == "leases" && r.group == "coordination.k8s.io"
+}
+
 func (r request) write(contentType string, body []byte) Write {
 	w := Write{Verb: r.verb, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name, DryRun: r.dryRun}
 	if r.verb == "patch" || r.verb == "apply" {

@@ -1,0 +1,190 @@
+package explore
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestPlan_RoundTrip(t *testing.T) {
+	for _, text := range []string{"", "lost@3", "crash-after@3/list@0", "unseen@2+crash-before@7/list@12", "shutdown@1"} {
+		plan, err := Parse(text)
+		if err != nil || plan.String() != text {
+			t.Errorf("%q became %q: %v", text, plan, err)
+		}
+	}
+	for _, text := range []string{"lost", "lost@0", "lost@x", "gone@1", "lost@1/list@1", "crash-after@1/list@-1", "+"} {
+		if plan, err := Parse(text); err == nil {
+			t.Errorf("%q is no plan, and became %q", text, plan)
+		}
+	}
+}
+
+// A run with two writes, between which no handler was called, and an edit before them.
+func twoWrites() *Run {
+	return &Run{
+		Writes: []Write{
+			{Before: Moment{Changes: 1}, After: Moment{Changes: 2}},
+			{Before: Moment{Changes: 2}, After: Moment{Changes: 3}},
+		},
+		Changes: []Change{{State: "edited"}, {State: "first"}, {State: "edited"}},
+		Notices: []Notice{{"widgets", "ns/one"}, {"widgets", "ns/two"}, {"widgets", "ns/one"}},
+	}
+}
+
+func TestPlans_LeaveOutWhatHasNoEffect(t *testing.T) {
+	plans, pruned := Plans(twoWrites(), false)
+	var texts []string
+	for _, plan := range plans {
+		texts = append(texts, plan.String())
+	}
+	want := []string{
+		// A crash before the first write is a crash before everything.
+		"crash-after@1", "crash-after@1/list@1", "crash-after@1/list@0", "lost@1", "unavailable@1", "conflict@1",
+		// A crash before the second write is a crash after the first one; the state after the first change is that after the last one.
+		"crash-after@2", "crash-after@2/list@2", "crash-after@2/list@0", "lost@2", "unavailable@2", "conflict@2",
+		// Nothing overwrites the notices 2 and 3.
+		"unseen@1",
+	}
+	if !slices.Equal(texts, want) {
+		t.Errorf("the plans are %q", texts)
+	}
+	if pruned != 8 {
+		t.Errorf("%d plans were pruned", pruned)
+	}
+	pairs, _ := Plans(twoWrites(), true)
+	// Four kinds at each write, and one fault of a notice with each of the eight.
+	if n := len(pairs) - len(plans); n != 4*4+8 {
+		t.Errorf("there are %d pairs", n)
+	}
+}
+
+func TestExplore_ComparesWithTheReferenceRun(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil func(*Run)
+		kind  string
+	}{
+		"nothing":           {func(*Run) {}, ""},
+		"another state":     {func(r *Run) { r.Scenes = []Scene{{Dump: "2", Outside: "2"}} }, "outside"},
+		"no end":            {func(r *Run) { r.Problem = "not quiet" }, "no end"},
+		"a handler again":   {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a", Again: 1}) }, "repeated"},
+		"an unwritten call": {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a"}) }, ""},
+		"writes at rest":    {func(r *Run) { r.Late = []string{"patch"} }, "no rest"},
+	} {
+		runner := func(_ *testing.T, plan Plan) *Run {
+			run := twoWrites()
+			run.Calls = []Call{{Name: "a", Text: "a"}}
+			run.Scenes, run.Struck = []Scene{{Dump: "1", Outside: "1"}}, len(plan)
+			if plan.String() == "lost@2" {
+				test.spoil(run)
+			}
+			return run
+		}
+		report := Explore(t, runner, Options{})
+		found := ""
+		for _, v := range report.Violations {
+			found += v.Kind + " after " + v.Plan.String()
+		}
+		want := ""
+		if test.kind != "" {
+			want = test.kind + " after lost@2"
+		}
+		if found != want {
+			t.Errorf("%s: the violations are %q, not %q", name, found, want)
+		}
+		if report.Made != report.Pruned+report.Ran || report.Ran != 13 {
+			t.Errorf("%s: %d plans made, %d pruned, %d run", name, report.Made, report.Pruned, report.Ran)
+		}
+		if sampled := Explore(t, runner, Options{Sample: 5}); sampled.Ran != 5 {
+			t.Errorf("%s: of 5 plans at most, %d were run", name, sampled.Ran)
+		}
+	}
+}
+
+func TestStream_MergesWhatIsUnseen(t *testing.T) {
+	const pause = "pause"
+	for name, test := range map[string]struct {
+		lines []string // type, name, version
+		want  []string
+	}{
+		"an update":               {[]string{"MODIFIED one 1", "MODIFIED one 2"}, []string{"MODIFIED one 2"}},
+		"a creation":              {[]string{"ADDED one 1", "MODIFIED one 2"}, []string{"ADDED one 2"}},
+		"a creation and deletion": {[]string{"ADDED one 1", "DELETED one 2", "ADDED two 3"}, []string{"ADDED two 3"}},
+		"a deletion":              {[]string{"DELETED one 1", "ADDED one 2"}, []string{"MODIFIED one 2"}},
+		"of another object":       {[]string{"MODIFIED one 1", "MODIFIED two 2", "MODIFIED one 3"}, []string{"MODIFIED two 2", "MODIFIED one 3"}},
+		"the last one":            {[]string{"MODIFIED one 1"}, []string{"MODIFIED one 1"}},
+		"after a while":           {[]string{"MODIFIED one 1", pause, "MODIFIED one 2"}, []string{"MODIFIED one 1", "MODIFIED one 2"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			from, to := io.Pipe()
+			injector := NewInjector(Plan{{Kind: Unseen, At: 1}}, func() Moment { return Moment{} })
+			stream := injector.Watch("widgets", false, from)
+			go func() {
+				for _, line := range test.lines {
+					if line == pause {
+						<-time.After(2 * heldFor)
+						continue
+					}
+					f := strings.Fields(line)
+					fmt.Fprintf(to, `{"type":%q,"object":{"metadata":{"name":%q,"resourceVersion":%q}}}`+"\n", f[0], f[1], f[2])
+				}
+				to.Close()
+			}()
+			var got []string
+			for decoder := json.NewDecoder(stream); ; {
+				var e event
+				if err := decoder.Decode(&e); err != nil {
+					break
+				}
+				got = append(got, fmt.Sprintf("%s %s %s", e.Type, e.meta()["name"], e.meta()["resourceVersion"]))
+			}
+			stream.Close()
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%s: the client sees %q, not %q", name, got, test.want)
+			}
+		})
+	}
+}
+
+// What a watch-list begins with is no notice.
+func TestStream_DoesNotCountTheListAtTheBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := `{"type":"ADDED","object":{"metadata":{"name":"one"}}}
+{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}
+{"type":"MODIFIED","object":{"metadata":{"name":"one"}}}
+`
+		injector := NewInjector(nil, func() Moment { return Moment{} })
+		got, err := io.ReadAll(injector.Watch("widgets", true, io.NopCloser(strings.NewReader(lines))))
+		if err != nil || string(got) != lines {
+			t.Errorf("the client sees %s: %v", got, err)
+		}
+		var run Run
+		if injector.Record(&run); len(run.Notices) != 1 {
+			t.Errorf("there were the notices %v", run.Notices)
+		}
+	})
+}
+
+func TestFieldsOf(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"metadata":{"uid":"x","resourceVersion":"1","finalizers":[]}}`:                                             "finalizers",
+		`{"metadata":{"annotations":{"kopf.zalando.org/a":null,"kopf.zalando.org/last-handled-configuration":"x"}}}`: "baseline progress",
+		`{"metadata":{"annotations":{"kopf.zalando.org/pinned-configuration":"x","example.com/a":"y"}}}`:             "annotations pin",
+		`{"spec":{"size":1},"status":{"phase":"x","conditions":[],"kopf":{"progress":{}}}}`:                          "spec status status.conditions status.kopf",
+		`[{"op":"test","path":"/spec/size"},{"op":"add","path":"/metadata/annotations/kopf.zalando.org~1a"}]`:        "progress",
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"b"}}`:                            "data",
+	} {
+		var value any
+		if err := json.Unmarshal([]byte(body), &value); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(FieldsOf(value), " "); got != want {
+			t.Errorf("%s has the fields %q, not %q", body, got, want)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package explore
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// heldFor is how long a notice is held back at most: longer than operators wait for what they have written themselves.
+const heldFor = 20 * time.Second
+
+// A stream is the body of the answer to a watch. It may hold back one notice.
+type stream struct {
+	injector *Injector
+	name     string
+	initial  bool // the list at the beginning has not ended yet
+	body     io.ReadCloser
+	lines    chan []byte // nil at the end
+	closed   chan struct{}
+	once     sync.Once
+
+	ready bytes.Buffer
+	held  *event
+	timer *time.Timer // of the held event
+}
+
+// An event is one line of a watch.
+type event struct {
+	Type   string         `json:"type"`
+	Object map[string]any `json:"object"`
+}
+
+func newStream(i *Injector, name string, initial bool, body io.ReadCloser) *stream {
+	s := &stream{injector: i, name: name, initial: initial, body: body, lines: make(chan []byte), closed: make(chan struct{})}
+	s.timer = time.NewTimer(time.Hour)
+	s.timer.Stop()
+	go s.pump()
+	return s
+}
+
+// pump reads lines until the body ends.
+func (s *stream) pump() {
+	defer close(s.lines)
+	reader := bufio.NewReader(s.body)
+	for {
+		line, err := reader.ReadBytes('\n')
+		if len(line) > 0 {
+			select {
+			case s.lines <- line:
+			case <-s.closed:
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read waits for the next notice.
+func (s *stream) Read(p []byte) (int, error) {
+	for s.ready.Len() == 0 {
+		select {
+		case line, ok := <-s.lines:
+			if !ok && s.held == nil {
+				return 0, io.EOF
+			}
+			if !ok {
+				s.release()
+				continue
+			}
+			s.take(line)
+		case <-s.timer.C:
+			s.release()
+		case <-s.closed:
+			return 0, io.ErrClosedPipe
+		}
+	}
+	return s.ready.Read(p)
+}
+
+// release delivers the held event as it is.
+func (s *stream) release() {
+	if s.held != nil {
+		s.write(*s.held)
+	}
+	s.held = nil
+	s.timer.Stop()
+}
+
+func (s *stream) write(e event) {
+	// An event that was decoded from JSON has a JSON form.
+	_ = json.NewEncoder(&s.ready).Encode(e)
+}
+
+// take delivers a line, holds it back, or merges it into the held event.
+func (s *stream) take(line []byte) {
+	var e event
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.UseNumber()
+	if err := decoder.Decode(&e); err != nil || !slices.Contains([]string{"ADDED", "MODIFIED", "DELETED"}, e.Type) {
+		if err == nil && e.Type == "BOOKMARK" && e.annotation(metav1.InitialEventsAnnotationKey) == "true" {
+			s.initial = false
+		}
+		s.ready.Write(line)
+		return
+	}
+	if s.initial {
+		s.ready.Write(line)
+		return
+	}
+	hold := s.injector.notice(Notice{Watch: s.name, Object: e.key()})
+	switch {
+	case s.held != nil && s.held.key() == e.key():
+		merged, visible := merge(*s.held, e)
+		s.held = nil
+		s.timer.Stop()
+		if visible {
+			s.write(merged)
+		}
+	case hold && s.held == nil:
+		s.held = &e
+		s.timer.Reset(heldFor)
+	default:
+		s.ready.Write(line)
+	}
+}
+
+// merge is what a client sees of two events if it misses the first one.
+func merge(first, second event) (event, bool) {
+	switch {
+	case first.Type == "ADDED" && second.Type == "DELETED":
+		return event{}, false
+	case first.Type == "ADDED":
+		second.Type = "ADDED"
+	case first.Type == "DELETED":
+		second.Type = "MODIFIED" // of another object with the same name
+	}
+	return second, true
+}
+
+func (e event) meta() map[string]any {
+	meta, _ := e.Object["metadata"].(map[string]any)
+	return meta
+}
+
+func (e event) key() string {
+	namespace, _ := e.meta()["namespace"].(string)
+	name, _ := e.meta()["name"].(string)
+	return namespace + "/" + name
+}
+
+func (e event) annotation(key string) string {
+	annotations, _ := e.meta()["annotations"].(map[string]any)
+	value, _ := annotations[key].(string)
+	return value
+}
+
+// Close ends the watch.
+func (s *stream) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return s.body.Close()
+}

@@ -1,0 +1,77 @@
+package kopftest
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/explore"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+func TestExplore_FindsNothingInIdempotentHandlers(t *testing.T) {
+	report := explore.Explore(t, runner(trialOf(func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
+		r.OnCreate("volume", func(_ context.Context, req *podRequest) error {
+			outside.volumes = []string{req.Object.Name}
+			return nil
+		})
+		r.OnDelete("free", func(context.Context, *podRequest) error {
+			outside.volumes = nil
+			return nil
+		})
+	}), nil), explore.Options{Pairs: true, Sample: 60, Skip: func(plan explore.Plan) bool { return plan[0].Stale }})
+	NewWithT(t).Expect(report.Violations).To(BeEmpty())
+}
+
+func TestExplore_FindsHandlersThatAreNotIdempotent(t *testing.T) {
+	g := NewWithT(t)
+	report := explore.Explore(t, runner(trialOf(func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
+		r.OnCreate("volume", func(_ context.Context, req *podRequest) error {
+			outside.volumes = append(outside.volumes, req.Object.Name)
+			return nil
+		})
+	}), nil), explore.Options{})
+	g.Expect(report.Violations).NotTo(BeEmpty())
+	first := report.Violations[0]
+	g.Expect(first.Plan.String()).To(Equal("crash-before@1"))
+	g.Expect(first.Text).To(ContainSubstring("outside of the cluster there is [orders orders], not [orders]; called again: volume (create, attempt 0) of default/orders"))
+	again := explore.Explore(t, runner(trialOf(sturdy), nil), explore.Options{Only: first.Plan})
+	g.Expect(again.Violations).To(BeEmpty())
+	g.Expect(again.Ran).To(BeNumerically(">", 1))
+}
+
+// A handler that decides by the cache alone may be wrong in a new process whose first list is old.
+func TestExplore_FindsHandlersThatBelieveOldLists(t *testing.T) {
+	g := NewWithT(t)
+	report := explore.Explore(t, runner(trialOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		r.Owns(&corev1.Secret{}).OnReconcile("secret", func(ctx context.Context, req *podRequest) error {
+			var secrets corev1.SecretList
+			if err := req.Client.List(ctx, &secrets); err != nil || len(secrets.Items) > 0 || req.Object.DeletionTimestamp != nil {
+				return err
+			}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "orders-"}}
+			if err := req.Adopt(secret); err != nil {
+				return err
+			}
+			return req.Client.Create(ctx, secret)
+		})
+	}), nil), explore.Options{})
+	var plans []string
+	for _, v := range report.Violations {
+		plans = append(plans, v.Plan.String())
+	}
+	g.Expect(plans).To(ContainElement("crash-after@1/list@0"))
+	g.Expect(plans).NotTo(ContainElement("crash-after@1"))
+}
+
+// The operator is started again after each end.
+func TestExplore_CountsTheLivesOfTheOperator(t *testing.T) {
+	g := NewWithT(t)
+	run := runner(trialOf(sturdy), nil)(t, explore.Plan{{Kind: explore.CrashAfter, At: 1}, {Kind: explore.CrashBefore, At: 4}, {Kind: explore.Unseen, At: 1}})
+	g.Expect(run.Problem).To(BeEmpty())
+	g.Expect(run.Lives).To(Equal(3))
+	g.Expect(run.Struck).To(Equal(3))
+}

@@ -1,0 +1,108 @@
+package kopftest
+
+import (
+	"fmt"
+	"sort"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/explore"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+// A history has what is needed to find calls that repeat work whose outcome was written.
+type history struct {
+	changes  map[string][]apiserver.Change
+	versions []int64        // of the changes that count
+	births   map[string]int // number of an object among those of its name, by uid
+}
+
+func (s *stage) history() *history {
+	h := &history{changes: map[string][]apiserver.Change{}, births: map[string]int{}}
+	for _, c := range s.changes() {
+		h.versions = append(h.versions, c.Version)
+	}
+	named := map[string]int{}
+	for _, c := range s.cluster.server.Changes(0) {
+		obj := unstructuredOf(c.Object)
+		uid := string(obj.GetUID())
+		if h.changes[uid] == nil {
+			name := obj.GetKind() + " " + obj.GetNamespace() + "/" + obj.GetName()
+			named[name]++
+			h.births[uid] = named[name]
+		}
+		h.changes[uid] = append(h.changes[uid], c)
+	}
+	return h
+}
+
+// calls are the calls for the explorer, each with how often the outcome of the same work was written before it began.
+func (h *history) calls(all []Call) (out []explore.Call) {
+	written := map[string]map[int64]bool{} // versions, by the names of the work
+	for _, c := range all {
+		name := h.work(c)
+		again := 0
+		for version := range written[name] {
+			if version <= c.began {
+				again++
+			}
+		}
+		out = append(out, explore.Call{Name: name, Text: c.String(), Again: again, Changes: h.countedUpTo(c.began)})
+		if version, ok := h.written(c); ok {
+			if written[name] == nil {
+				written[name] = map[int64]bool{}
+			}
+			written[name][version] = true
+		}
+	}
+	return out
+}
+
+// countedUpTo is how many changes there were up to a version.
+func (h *history) countedUpTo(version int64) int {
+	return sort.Search(len(h.versions), func(i int) bool { return h.versions[i] > version })
+}
+
+// work names what a call is for. It is the same in each run.
+func (h *history) work(c Call) string {
+	return fmt.Sprintf("%s (%s) of %s %s, number %d: %s", c.Handler, c.Reason, c.Kind, c.Object, h.births[string(c.UID)], c.changed)
+}
+
+// written is the version in which the success of a call stands.
+func (h *history) written(c Call) (int64, bool) {
+	e := c.engine
+	if e == nil || c.Err != nil || c.Ended.IsZero() {
+		return 0, false
+	}
+	switch c.Reason {
+	case kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete:
+	default:
+		return 0, false
+	}
+	baseline := ""
+	for _, change := range h.changes[string(c.UID)] {
+		obj := unstructuredOf(change.Object)
+		if change.Version <= c.ended {
+			baseline = baselineOf(e, obj)
+			continue
+		}
+		if change.Deleted {
+			return change.Version, true
+		}
+		record, err := e.Store.Fetch(obj, c.Handler)
+		switch {
+		case err != nil:
+		case record != nil && record.Finished():
+			return change.Version, true
+		case record == nil && baselineOf(e, obj) != baseline:
+			return change.Version, true
+		}
+	}
+	return 0, false
+}
+
+func baselineOf(e *engine.Engine, obj client.Object) string {
+	return string(e.Baseline.Fetch(obj))
+}

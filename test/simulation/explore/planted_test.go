@@ -1,0 +1,326 @@
+package explore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/explore"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// A pattern is one of those of Sieve, and that of lost answers.
+type pattern string
+
+const (
+	intermediate pattern = "intermediate state"
+	stale        pattern = "stale state"
+	unobserved   pattern = "unobserved state"
+	lostAnswer   pattern = "lost answer"
+)
+
+// A plantedBug is what the explorer must find, with plans of its pattern. Without faults it does not show.
+type plantedBug struct {
+	name    string
+	pattern pattern
+	// foundBy is a part of the text of the plan that finds it.
+	foundBy string
+	trial   func(w *world) kopftest.Trial
+	// wrap stands between the operator and the server; nil: nothing does.
+	wrap func() explore.Wrap
+}
+
+var plantedBugs = []plantedBug{
+	{
+		name: "a new process ignores the records of its predecessor", pattern: intermediate, foundBy: "crash-after@2",
+		trial: func(w *world) kopftest.Trial {
+			trial := must(find("create")).trial(w)
+			handlers := trial.Operator
+			trial.Operator = func() []kopf.Option {
+				return append(handlers(), kopf.WithProgress(forgetful{progress.Annotations("kopf.zalando.org"), time.Now()}))
+			}
+			return trial
+		},
+	},
+	{
+		name: "records are written before what the handlers have changed", pattern: intermediate, foundBy: "crash-after@1",
+		trial: func(w *world) kopftest.Trial {
+			return w.trial(func() *kopf.Resource[widget] {
+				return widgets().OnCreate("paint", func(_ context.Context, req *request) error {
+					req.Object.Spec.Color = "blue"
+					return nil
+				})
+			}, nil)
+		},
+		wrap: func() explore.Wrap { return recordsFirst },
+	},
+	{
+		name: "a handler that makes two children, and looks for the first one only", pattern: intermediate, foundBy: "crash-after@1",
+		trial: func(w *world) kopftest.Trial {
+			return w.trial(func() *kopf.Resource[widget] {
+				return widgets().OnCreate("pair", func(ctx context.Context, req *request) error {
+					for _, name := range []string{"left", "right"} {
+						err := req.Client.Create(ctx, configMap(name))
+						if apierrors.IsAlreadyExists(err) {
+							return nil
+						}
+						if err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}, nil)
+		},
+	},
+	{
+		name: "live reads are answered by a cache", pattern: stale, foundBy: "/list@",
+		trial: func(w *world) kopftest.Trial { return must(find("create")).trial(w) },
+		wrap:  func() explore.Wrap { return cachedReads },
+	},
+	{
+		name: "own writes are not awaited", pattern: stale, foundBy: "unseen@",
+		trial: func(w *world) kopftest.Trial { return must(find("create")).trial(w) },
+		wrap:  func() explore.Wrap { return withoutVersions },
+	},
+	{
+		name: "a handler that makes a child if the cache has none", pattern: stale, foundBy: "/list@",
+		trial: func(w *world) kopftest.Trial {
+			return w.trial(func() *kopf.Resource[widget] {
+				return widgets().Owns(&corev1.ConfigMap{}).OnReconcile("child", func(ctx context.Context, req *request) error {
+					var children corev1.ConfigMapList
+					if err := req.Client.List(ctx, &children); err != nil || len(children.Items) > 0 {
+						return err
+					}
+					return req.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", GenerateName: "child-"}})
+				})
+			}, nil)
+		},
+	},
+	{
+		name: "an effect of each event", pattern: unobserved, foundBy: "unseen@",
+		trial: func(w *world) kopftest.Trial {
+			return w.trial(func() *kopf.Resource[widget] {
+				return widgets().OnCreate("a", w.records("a")).OnEvent("event", func(_ context.Context, req *request) error {
+					w.saw(fmt.Sprintf("size %d", req.Object.Spec.Size), req.Object, "seen")
+					return nil
+				})
+			}, nil, together(time.Second, resize(2), resize(3)))
+		},
+	},
+	{
+		name: "a predicate that compares two events", pattern: unobserved, foundBy: "unseen@",
+		trial: func(w *world) kopftest.Trial {
+			trial := w.trial(nil, nil, together(time.Second, resize(2), resize(3)))
+			trial.Operator = func() []kopf.Option {
+				bySteps := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+					return e.ObjectNew.(widget).Spec.Size-e.ObjectOld.(widget).Spec.Size < 2
+				}}
+				return []kopf.Option{kopf.For(one(), kopf.WithPredicates(bySteps)).OnCreate("a", w.records("a")).OnUpdate("u", w.records("u"))}
+			}
+			return trial
+		},
+	},
+	{
+		name: "a handler that counts updates", pattern: unobserved, foundBy: "unseen@",
+		trial: func(w *world) kopftest.Trial {
+			updates := 0
+			return w.trial(func() *kopf.Resource[widget] {
+				return widgets().OnUpdate("count", func(_ context.Context, req *request) error {
+					updates++
+					w.saw("count", req.Object, updates)
+					return nil
+				})
+			}, nil, together(time.Second, resize(2), resize(3)))
+		},
+	},
+	{
+		name: "a child with a generated name", pattern: lostAnswer, foundBy: "lost@1",
+		trial: func(w *world) kopftest.Trial {
+			return w.trial(func() *kopf.Resource[widget] {
+				return widgets().OnCreate("child", func(ctx context.Context, req *request) error {
+					return req.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", GenerateName: "child-"}})
+				})
+			}, nil)
+		},
+	},
+	{
+		name: "a child that must not exist yet", pattern: lostAnswer, foundBy: "lost@1",
+		trial: func(w *world) kopftest.Trial {
+			return w.trial(func() *kopf.Resource[widget] {
+				return widgets().OnCreate("child", func(ctx context.Context, req *request) error {
+					err := req.Client.Create(ctx, configMap("child"))
+					if apierrors.IsAlreadyExists(err) {
+						return kopf.Permanent(err)
+					}
+					if err == nil {
+						w.saw("child", req.Object, "made")
+					}
+					return err
+				})
+			}, nil)
+		},
+	},
+	{
+		name: "a patch that appends is sent again after an error", pattern: lostAnswer, foundBy: "lost@1",
+		trial: func(w *world) kopftest.Trial {
+			trial := w.trial(func() *kopf.Resource[widget] {
+				return widgets().OnCreate("tag", func(ctx context.Context, req *request) error {
+					if len(req.Object.Spec.Tags) > 1 {
+						return nil
+					}
+					add := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"add","path":"/spec/tags/-","value":"x"}]`))
+					if err := req.Client.Patch(ctx, req.Object.DeepCopy(), add); err == nil {
+						return nil
+					}
+					return req.Client.Patch(ctx, req.Object.DeepCopy(), add)
+				})
+			}, nil)
+			tagged := one()
+			tagged.Spec.Tags = []string{"first"}
+			trial.Story = []step{create(tagged)}
+			return trial
+		},
+	},
+}
+
+// TestExplore_FindsPlantedBugs finds each planted bug by a plan of its pattern, and not without faults.
+func TestExplore_FindsPlantedBugs(t *testing.T) {
+	patterns := map[pattern]int{}
+	for _, bug := range plantedBugs {
+		patterns[bug.pattern]++
+		t.Run(bug.name, func(t *testing.T) {
+			t.Parallel()
+			setup := func() kopftest.Trial { return bug.trial(&world{inputs: map[string]string{}}) }
+			report := explore.Explore(t, explore.RunnerOf(setup, bug.wrap), explore.Options{
+				First: true, Skip: func(plan explore.Plan) bool { return !strings.Contains(plan.String(), bug.foundBy) },
+			})
+			if len(report.Violations) == 0 {
+				t.Fatalf("the explorer does not find it with %d plans; the reference run is\n%s", report.Ran, report.Reference)
+			}
+			found := report.Violations[0]
+			if len(found.Plan) == 0 {
+				t.Fatalf("it shows without faults: %s", found.Text)
+			}
+			t.Logf("%s, found by %s: %.300s", bug.pattern, found.Plan, found.Text)
+		})
+	}
+	for _, p := range []pattern{intermediate, stale, unobserved, lostAnswer} {
+		if patterns[p] < 2 {
+			t.Errorf("there are %d planted bugs of the pattern %q", patterns[p], p)
+		}
+	}
+}
+
+func must(s scenario, ok bool) scenario {
+	if !ok {
+		panic("there is no such scenario")
+	}
+	return s
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+}
+
+// A forgetful store does not find records from before the start of its process.
+type forgetful struct {
+	store
+	since time.Time
+}
+
+type store = progress.Store // as a field of that name it would hide the method
+
+func (s forgetful) Fetch(obj client.Object, id string) (*progress.Record, error) {
+	record, err := s.store.Fetch(obj, id)
+	if record != nil && record.Started.Before(s.since) {
+		return nil, err
+	}
+	return record, err
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// recordsFirst splits patches of objects into two: first the metadata, then the rest.
+func recordsFirst(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodPatch {
+			return next.RoundTrip(r)
+		}
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		var body map[string]any
+		if err := json.Unmarshal(text, &body); err != nil || body["spec"] == nil {
+			return next.RoundTrip(withBody(r, text))
+		}
+		metadata, _ := json.Marshal(map[string]any{"metadata": body["metadata"]})
+		if response, err := next.RoundTrip(withBody(r, metadata)); err != nil || response.StatusCode != http.StatusOK {
+			return response, err
+		}
+		spec, _ := json.Marshal(map[string]any{"spec": body["spec"]})
+		return next.RoundTrip(withBody(r, spec))
+	})
+}
+
+func withBody(r *http.Request, text []byte) *http.Request {
+	out := r.Clone(r.Context())
+	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return out
+}
+
+// cachedReads lets the cache of a server answer reads of single objects.
+func cachedReads(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/one") {
+			r = r.Clone(r.Context())
+			query := r.URL.Query()
+			query.Set("resourceVersion", "0")
+			r.URL.RawQuery = query.Encode()
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+// withoutVersions answers patches with the oldest version, so that nobody can tell what a cache has to show.
+func withoutVersions(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err != nil || r.Method != http.MethodPatch || response.StatusCode != http.StatusOK {
+			return response, err
+		}
+		defer response.Body.Close()
+		var obj map[string]any
+		if err := json.NewDecoder(response.Body).Decode(&obj); err != nil {
+			return nil, err
+		}
+		meta, ok := obj["metadata"].(map[string]any)
+		if !ok {
+			return nil, errors.New("the answer has no metadata")
+		}
+		meta["resourceVersion"] = "1"
+		text, err := json.Marshal(obj)
+		response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+		return response, err
+	})
+}

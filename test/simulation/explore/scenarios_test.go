@@ -1,0 +1,435 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/children"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+type (
+	widget  = *v1.Widget
+	request = kopf.Request[widget]
+	thing   = *unstructured.Unstructured
+)
+
+// A scenario is a story with an operator.
+type scenario struct {
+	name  string
+	trial func(w *world) kopftest.Trial
+	// pairs: it is short enough for plans of two faults.
+	pairs bool
+	// limits are plans after which it may come otherwise, with the reason, which stands in the docs.
+	limits map[string]string
+}
+
+// A world is what handlers have done outside of the cluster: for each handler and object, its last input. Calling a handler again with the
+// same input changes nothing.
+type world struct {
+	mu     sync.Mutex
+	inputs map[string]string
+}
+
+func (w *world) saw(handler string, obj client.Object, input any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.inputs[handler+" of "+obj.GetName()] = fmt.Sprint(input)
+}
+
+func (w *world) knows(handler string, obj client.Object) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.inputs[handler+" of "+obj.GetName()]
+	return ok
+}
+
+// records is a handler that only records the spec.
+func (w *world) records(handler string) kopf.Handler[widget] {
+	return w.fails(handler, 0)
+}
+
+// fails is a handler that fails so many times first.
+func (w *world) fails(handler string, times int) kopf.Handler[widget] {
+	return func(_ context.Context, req *request) error {
+		if req.Attempt.Number < times {
+			return kopf.Temporary(errors.New("not yet"), 2*time.Second)
+		}
+		w.saw(handler, req.Object, specOf(req.Object))
+		return nil
+	}
+}
+
+func specOf(obj widget) string { return fmt.Sprintf("%+v", obj.Spec) }
+
+func scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	if err := v1.AddToScheme(s); err != nil {
+		panic(err)
+	}
+	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
+	metav1.AddToGroupVersion(s, corev1.SchemeGroupVersion)
+	return s
+}
+
+func one() widget {
+	return &v1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}, Spec: v1.WidgetSpec{Size: 1, Color: "red"}}
+}
+
+// A step is one of a story.
+type step = func(testing.TB, *kopftest.Cluster)
+
+func create(obj client.Object) step {
+	return func(t testing.TB, c *kopftest.Cluster) { c.Create(t, obj.DeepCopyObject().(client.Object)) }
+}
+
+func edit(change func(widget)) step {
+	return func(t testing.TB, c *kopftest.Cluster) { kopftest.Edit(t, c, one(), change) }
+}
+
+func resize(size int) step { return edit(func(w widget) { w.Spec.Size = size }) }
+
+func remove(t testing.TB, c *kopftest.Cluster) { c.Delete(t, one()) }
+
+func patchStatus(text string) step {
+	return func(t testing.TB, c *kopftest.Cluster) {
+		if err := c.Client.Status().Patch(t.Context(), one(), client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// together has steps happen without rest in between, with pauses.
+func together(pause time.Duration, steps ...step) step {
+	return func(t testing.TB, c *kopftest.Cluster) {
+		for i, s := range steps {
+			if i > 0 {
+				<-time.After(pause)
+			}
+			s(t, c)
+		}
+	}
+}
+
+// trial has a story about one widget that is created in its first step.
+func (w *world) trial(resource func() *kopf.Resource[widget], options []kopf.Option, steps ...step) kopftest.Trial {
+	return kopftest.Trial{
+		Given:    kopftest.Given{Scheme: scheme()},
+		Operator: func() []kopf.Option { return append([]kopf.Option{resource()}, options...) },
+		Story:    append([]step{create(one())}, steps...),
+		Outside:  func() any { return w.copied() },
+	}
+}
+
+func (w *world) copied() map[string]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[string]string{}
+	for k, v := range w.inputs {
+		out[k] = v
+	}
+	return out
+}
+
+func widgets() *kopf.Resource[widget] { return kopf.For(&v1.Widget{}) }
+
+var scenarios = []scenario{
+	{name: "one-handler", pairs: true, trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] { return widgets().OnCreate("a", w.records("a")) }, nil)
+	}},
+	{name: "create", pairs: true, trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.records("a")).OnCreate("b", w.fails("b", 2)).OnCreate("c", func(_ context.Context, req *request) error {
+				req.Object.Status.Phase = "made"
+				w.saw("c", req.Object, specOf(req.Object))
+				return nil
+			})
+		}, nil)
+	}},
+	{name: "update-during-cycle", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, w.records("a")).
+				OnUpdate("b", w.fails("b", 1)).
+				OnUpdate("c", w.records("c"))
+		}, nil, resize(2), together(time.Second, resize(3), resize(4)), together(500*time.Millisecond, resize(5), resize(6), resize(7)))
+	}},
+	{name: "taken-back", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().OnUpdate("b", func(_ context.Context, req *request) error {
+				if req.Attempt.Number == 0 {
+					return kopf.Temporary(errors.New("not yet"), 3*time.Second)
+				}
+				w.saw("b", req.Object, "called")
+				return nil
+			}).OnUpdate("a", func(_ context.Context, req *request) error {
+				w.saw("a", req.Object, "called")
+				return nil
+			})
+		}, nil, resize(2), together(time.Second, resize(3), resize(2)), resize(4))
+	}},
+	{name: "delete", pairs: true, trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.records("a")).OnDelete("d", w.fails("d", 1)).OnDelete("e", w.records("e"))
+		}, nil, remove)
+	}},
+	{name: "delete-during-create", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", func(context.Context, *request) error {
+				return kopf.Temporary(errors.New("not yet"), 2*time.Second)
+			}, kopf.Retries(20)).OnDelete("d", w.records("d"))
+		}, nil, together(3*time.Second, resize(2), remove))
+	}},
+	{name: "optional-delete", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.records("a")).
+				OnDelete("d", func(context.Context, *request) error { return nil }, kopf.Optional())
+		}, nil, resize(2), remove)
+	}},
+	{name: "sub-handlers", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().On("all", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *request) error {
+				for i, tag := range append([]string{"first"}, req.Object.Spec.Tags...) {
+					req.Sub(tag, w.fails("all/"+tag, i%2))
+				}
+				w.saw("all", req.Object, specOf(req.Object))
+				return nil
+			})
+		}, nil, edit(func(w widget) { w.Spec.Tags = []string{"x", "y"} }))
+	}},
+	{name: "after", trial: func(w *world) kopftest.Trial {
+		follows := func(handler, other string) kopf.Handler[widget] {
+			return func(_ context.Context, req *request) error {
+				order := "after " + other
+				if !w.knows(other, req.Object) {
+					order = "before " + other
+				}
+				w.saw(handler, req.Object, order)
+				return nil
+			}
+		}
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().
+				OnCreate("c", follows("c", "b"), kopf.After("b")).
+				OnCreate("b", follows("b", "a"), kopf.After("a")).
+				OnCreate("a", w.fails("a", 1))
+		}, nil)
+	}},
+	{name: "status-field", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.records("a")).OnField("phase", "status.phase", func(_ context.Context, req *request) error {
+				if req.Attempt.Number == 0 {
+					return kopf.Temporary(errors.New("not yet"), time.Second)
+				}
+				w.saw("phase", req.Object, req.Object.Status.Phase)
+				return nil
+			})
+		}, nil, patchStatus(`{"status":{"phase":"x"}}`), together(500*time.Millisecond, patchStatus(`{"status":{"phase":"y"}}`), resize(2)))
+	}},
+	{name: "daemon-and-timer", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().
+				On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *request) error {
+					w.saw("a", req.Object, req.Object.Spec.Size)
+					return nil
+				}).
+				Daemon("daemon", func(ctx context.Context, req *request) error {
+					req.Object.Spec.Color = "blue"
+					req.Object.Status.Log = []string{"daemon"}
+					return nil
+				}, kopf.InitialDelay(time.Second)).
+				Timer("timer", 5*time.Minute, func(_ context.Context, req *request) error {
+					req.Object.Spec.Tags = []string{"timer"}
+					req.Object.Status.Phase = "timed"
+					return nil
+				}).
+				OnDelete("d", w.records("d"))
+		}, nil, waits(time.Minute), resize(2), remove)
+	}},
+	{name: "children", trial: func(w *world) kopftest.Trial {
+		trial := w.trial(func() *kopf.Resource[widget] {
+			return widgets().Owns(&corev1.ConfigMap{}).OnReconcile("children", func(ctx context.Context, req *request) error {
+				if req.Object.DeletionTimestamp != nil {
+					return nil
+				}
+				child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: req.Object.Name}, Data: map[string]string{"size": fmt.Sprint(req.Object.Spec.Size)}}
+				_, err := children.Of(req.Object, req.Client, children.FieldOwner("test")).Apply(ctx, child)
+				return err
+			})
+		}, nil, resize(2), func(t testing.TB, c *kopftest.Cluster) {
+			c.Delete(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}})
+		}, func(t testing.TB, c *kopftest.Cluster) {
+			kopftest.Edit(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}}, func(m *corev1.ConfigMap) { m.Data["size"] = "0" })
+		})
+		return trial
+	}},
+	{name: "flush", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("first", func(_ context.Context, req *request) error {
+				req.Object.Spec.Color = "blue"
+				return nil
+			}).On("slow", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(ctx context.Context, req *request) error {
+				for _, phase := range []string{"one", "two", "three"} {
+					req.Object.Status.Phase = phase
+					if err := req.Flush(ctx); err != nil {
+						return err
+					}
+					<-time.After(100 * time.Millisecond)
+				}
+				w.saw("slow", req.Object, req.Object.Spec.Size)
+				return nil
+			})
+		}, nil, resize(2))
+	}},
+	{name: "checkpoint", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.records("a")).OnCreate("b", w.records("b")).OnCreate("c", w.fails("c", 1)).OnDelete("d", w.records("d"))
+		}, []kopf.Option{kopf.WithCheckpoint(0)}, remove)
+	}},
+	{name: "results", trial: func(w *world) kopftest.Trial {
+		return w.unstructured(func() *kopf.Resource[thing] {
+			return kopf.For(kopf.Unstructured(v1.GroupVersion.WithKind("Widget"))).
+				OnCreate("first", func(_ context.Context, req *kopf.Request[thing]) error {
+					req.SetResult(map[string]any{"made": true})
+					return nil
+				}).
+				OnUpdate("second", func(_ context.Context, req *kopf.Request[thing]) error {
+					size, _, _ := unstructured.NestedInt64(req.Object.Object, "spec", "size")
+					req.SetResult(size)
+					return nil
+				})
+		}, nil)
+	}},
+	{name: "conditions", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] {
+			return kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Made")).
+				OnCreate("make", w.fails("make", 1), kopf.ReportsCondition("Made")).
+				OnCondition("seen", "Made", func(_ context.Context, req *request) error {
+					w.saw("seen", req.Object, "called")
+					return nil
+				}).
+				OnUpdate("ready", func(_ context.Context, req *request) error {
+					req.Conditions().Set(metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Resized"})
+					return nil
+				})
+		}, nil, resize(2))
+	}},
+	{name: "unstructured", trial: func(w *world) kopftest.Trial {
+		return w.unstructured(func() *kopf.Resource[thing] { return w.things() }, nil)
+	}},
+	{name: "status-store", trial: func(w *world) kopftest.Trial {
+		return w.unstructured(func() *kopf.Resource[thing] { return w.things() }, []kopf.Option{kopf.WithProgress(progress.Status(""))})
+	}},
+	{name: "status-baseline", trial: func(w *world) kopftest.Trial {
+		return w.unstructured(func() *kopf.Resource[thing] { return w.things() },
+			[]kopf.Option{kopf.WithProgress(progress.Status("")), kopf.WithBaseline(progress.StatusBaseline(""))})
+	}},
+	{name: "resume", trial: func(w *world) kopftest.Trial {
+		trial := w.trial(func() *kopf.Resource[widget] {
+			return widgets().OnResume("resume", func(_ context.Context, req *request) error {
+				if req.Attempt.Number == 0 {
+					return kopf.Temporary(errors.New("not yet"), time.Second)
+				}
+				w.saw("resume", req.Object, "called")
+				return nil
+			}).OnUpdate("update", w.records("update"))
+		}, nil)
+		handled := one()
+		handled.Annotations = map[string]string{"kopf.zalando.org/last-handled-configuration": `{"spec":{"size":1,"color":"red"}}` + "\n"}
+		trial.Given.Objects = []client.Object{handled}
+		trial.Story = []step{resize(2)}
+		return trial
+	}},
+	{name: "created-again", trial: func(w *world) kopftest.Trial {
+		again := one()
+		again.Spec.Size = 9
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.fails("a", 1)).OnUpdate("u", w.records("u"))
+		}, nil, together(0, remove, create(again)), resize(2))
+	}},
+	{name: "created-again-with-finalizer", trial: func(w *world) kopftest.Trial {
+		again := one()
+		again.Spec.Size = 9
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.records("a")).OnDelete("d", w.records("d"))
+		}, nil, remove, create(again), remove)
+	}},
+	{name: "large-object", trial: func(w *world) kopftest.Trial {
+		large := func(color string) step {
+			return edit(func(w widget) { w.Spec.Color = strings.Repeat(color, 250_000) })
+		}
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *request) error {
+				if req.Attempt.Number == 0 {
+					return kopf.Temporary(errors.New("not yet"), time.Second)
+				}
+				w.saw("a", req.Object, req.Object.Spec.Color[:1])
+				return nil
+			})
+		}, nil, large("a"), together(500*time.Millisecond, large("b"), large("c")))
+	}},
+	{name: "restored", limits: map[string]string{
+		"crash-after@2": "a process does not know the last-handled configurations that only its predecessor has seen",
+	}, trial: func(w *world) kopftest.Trial {
+		var old widget
+		return w.trial(func() *kopf.Resource[widget] {
+			return widgets().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, w.records("a"))
+		}, nil, func(t testing.TB, c *kopftest.Cluster) {
+			old = one()
+			c.Get(t, old)
+		}, resize(2), func(t testing.TB, c *kopftest.Cluster) {
+			kopftest.Edit(t, c, one(), func(w widget) { w.Spec, w.Annotations = old.Spec, old.Annotations })
+		})
+	}},
+}
+
+func waits(pause time.Duration) step {
+	return func(testing.TB, *kopftest.Cluster) { <-time.After(pause) }
+}
+
+// things are handled without a Go type.
+func (w *world) things() *kopf.Resource[thing] {
+	saw := func(handler string, failures int) kopf.Handler[thing] {
+		return func(_ context.Context, req *kopf.Request[thing]) error {
+			if req.Attempt.Number < failures {
+				return kopf.Temporary(errors.New("not yet"), 2*time.Second)
+			}
+			w.saw(handler, req.Object, req.Object.Object["spec"])
+			return unstructured.SetNestedField(req.Object.Object, handler, "status", "phase")
+		}
+	}
+	return kopf.For(kopf.Unstructured(v1.GroupVersion.WithKind("Widget"))).
+		OnCreate("create", saw("create", 1)).OnUpdate("update", saw("update", 1)).OnUpdate("other", saw("other", 0)).OnDelete("delete", saw("delete", 1))
+}
+
+func (w *world) unstructured(resource func() *kopf.Resource[thing], options []kopf.Option) kopftest.Trial {
+	trial := w.trial(nil, nil, resize(2), together(500*time.Millisecond, resize(3), resize(4)), remove)
+	trial.Operator = func() []kopf.Option { return append([]kopf.Option{resource()}, options...) }
+	return trial
+}
+
+// setup makes the trial of a scenario, with a world of its own.
+func (s scenario) setup() kopftest.Trial { return s.trial(&world{inputs: map[string]string{}}) }
+
+func find(name string) (scenario, bool) {
+	i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+	if i < 0 {
+		return scenario{}, false
+	}
+	return scenarios[i], true
+}
