@@ -3,6 +3,7 @@ package kopftest
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,8 @@ type Invocation[T client.Object] struct {
 	Outcome progress.Outcome
 	// RequeueAfter is when a level-triggered handler wants to be called again, all being well; 0: it has not said.
 	RequeueAfter time.Duration
-	// Object is as the handler has left it: what would be patched. An operator takes no notice of another one that is put into the request.
+	// Object is as the handler has left it: what would be patched. The handler may have put another copy of the object into the request; an
+	// operator refuses another object there, which is not found here.
 	Object T
 	// Changes lead from the object as it was given to Object.
 	Changes diff.Diff
@@ -207,6 +209,9 @@ func invoke[T client.Object](
 	record := progress.Record{Started: c.attempt.Started, Retries: c.attempt.Number, Message: c.attempt.Last}
 	written := len(c.link.writes())
 	inv.Outcome = c.policy.Attempt(c.ctx, record, time.Now(), func(ctx context.Context) error { return do(ctx, req, told) })
+	if left, ok := told.Object.(T); ok && isSameObject(left, obj) {
+		inv.Object = left
+	}
 	inv.Writes = c.link.writes()[written:]
 	if isNotRegistered(inv.Outcome.Err) {
 		t.Logf("kopftest: the client of the request does not know a Go type that the handler uses: name a scheme by WithScheme")
@@ -217,6 +222,14 @@ func invoke[T client.Object](
 		inv.Subs = append(inv.Subs, strings.TrimPrefix(sub.ID, c.id+"/"))
 	}
 	return inv
+}
+
+// isSameObject reports whether a handler has left the object that it was given, or another copy of it.
+func isSameObject(left, given client.Object) bool {
+	if value := reflect.ValueOf(left); value.Kind() == reflect.Pointer && value.IsNil() {
+		return false
+	}
+	return left.GetUID() == given.GetUID() && client.ObjectKeyFromObject(left) == client.ObjectKeyFromObject(given)
 }
 
 // told is what a call knows beside the fields of the request; it sets Old and Diff of that on the way.

@@ -175,20 +175,25 @@ func TestAFieldWithADot(t *testing.T) {
 	NewWithT(t).Expect(got.Result).To(Equal([]any{"1", "2"}))
 }
 
-// What the operator would not patch is no change.
-func TestAnObjectThatIsReplaced(t *testing.T) {
+// A handler may put another copy of the object into the request, but no other object.
+func TestInvoke_ComparesAnotherCopyOfTheObject(t *testing.T) {
 	g := NewWithT(t)
-	replace := func(_ context.Context, req *cmRequest) error {
-		req.Object = req.Object.DeepCopy()
-		req.Object.Data = map[string]string{"painted": "yes"}
-		return nil
+	replace := func(name string) kopf.Handler[*corev1.ConfigMap] {
+		return func(_ context.Context, req *cmRequest) error {
+			req.Object = req.Object.DeepCopy()
+			req.Object.Name = name
+			req.Object.Data = map[string]string{"painted": "yes"}
+			return nil
+		}
 	}
-	got := kopftest.Invoke(t, replace, configMap(nil))
-	g.Expect(got.Changes).To(BeEmpty())
-	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}}, kopf.For(&corev1.ConfigMap{}).OnCreate("replace", replace))
-	obj := configMap(nil)
-	g.Expect(report.Get(t, obj)).To(BeTrue())
-	g.Expect(obj.Data).To(BeEmpty(), "as in an operator")
+	g.Expect(kopftest.Invoke(t, replace("orders"), configMap(nil)).Object.Data).To(HaveKey("painted"))
+	g.Expect(kopftest.Invoke(t, replace("another"), configMap(nil)).Changes).To(BeEmpty())
+	for name, painted := range map[string]bool{"orders": true, "another": false} {
+		report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}}, kopf.For(&corev1.ConfigMap{}).OnCreate("replace", replace(name)))
+		obj := configMap(nil)
+		g.Expect(report.Get(t, obj)).To(BeTrue())
+		g.Expect(obj.Data["painted"] == "yes").To(Equal(painted), "as in an operator")
+	}
 }
 
 // Sub-handlers have fields of their own, and their own sub-handlers.
