@@ -88,7 +88,7 @@ func TestMistakes_Contradictions(t *testing.T) {
 			[]string{"WithControllerOptions is given twice"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { areTold(t, test.given, test.words) })
+		t.Run(name, func(t *testing.T) { reportsMistake(t, test.given, test.words) })
 	}
 	for name, given := range map[string]kopf.Option{
 		"the same value twice":             created(kopf.Backoff(s), kopf.Backoff(s), kopf.Retries(1), kopf.Retries(1)),

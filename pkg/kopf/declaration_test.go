@@ -307,11 +307,11 @@ func TestMistakes(t *testing.T) {
 // isTold sees to it that there is one mistake, which is told with the words, in this order.
 func isTold(t *testing.T, given kopf.Option, words []string) {
 	t.Helper()
-	areTold(t, withResource(given), words)
+	reportsMistake(t, withResource(given), words)
 }
 
-// areTold is isTold for several options.
-func areTold(t *testing.T, given []kopf.Option, words []string) {
+// reportsMistake is isTold for several options.
+func reportsMistake(t *testing.T, given []kopf.Option, words []string) {
 	t.Helper()
 	op := kopf.New(manage(), given...)
 	err := op.Validate()

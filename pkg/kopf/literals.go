@@ -80,6 +80,7 @@ func (t jsonType) like(value any) string {
 			return written
 		}
 		return "true or false"
+	case anyType, listType, objectType:
 	}
 	return string(t)
 }

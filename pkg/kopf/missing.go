@@ -16,7 +16,7 @@ import (
 // errNotServed explains why a kind cannot be used that the API server does not serve: by its closest kind, or by the same kind in
 // another version or group. What the server cannot list now is left out.
 func errNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) error {
-	_, lists, _ := client.ServerGroupsAndResources() //nolint:errcheck // with an error, it returns the groups that it could read
+	_, lists, _ := client.ServerGroupsAndResources() // with an error, it returns the groups that it could read
 	var served []servedKind
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
