@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -46,6 +47,19 @@ func Begins(ctx context.Context, kinds int) {
 	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
 		observer.Begins(kinds)
 	}
+}
+
+type wallClockKey struct{}
+
+// WithWallClock has the operators that are started with the context use another wall clock to recognise suspensions.
+func WithWallClock(ctx context.Context, now func() time.Time) context.Context {
+	return context.WithValue(ctx, wallClockKey{}, now)
+}
+
+// WallClock returns the wall clock of an operator; nil: that of the machine.
+func WallClock(ctx context.Context) func() time.Time {
+	now, _ := ctx.Value(wallClockKey{}).(func() time.Time)
+	return now
 }
 
 // Around lets the observer put something around an engine, if there is one.

@@ -51,11 +51,12 @@ func (e *Engine) tidy(ctx context.Context, lost *cycle) {
 	if !lost.state.Retirable(now()) && !delayed && e.Pin.Fetch(lost.before) == nil {
 		return
 	}
+	suspensions := e.suspensions()
 	obj, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(lost.before))
 	if obj == nil || err != nil || obj.GetUID() != lost.before.GetUID() {
 		return
 	}
-	c := &cycle{memory: &inventory.Memory{}, parting: true}
+	c := &cycle{memory: &inventory.Memory{}, parting: true, suspensions: suspensions}
 	if err := c.begin(obj); err != nil {
 		return
 	}

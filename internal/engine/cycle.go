@@ -23,6 +23,8 @@ type cycle struct {
 	parting bool           // the object goes out of sight: nobody will come back to it
 	pauses  int64          // how many there were before
 
+	suspensions int64 // of the process, before the object was read
+
 	// overlay
 	overlaid       bool           // the overlay in the memory applies
 	retriesOverlay bool           // it must be sent again, even if nothing is added to it

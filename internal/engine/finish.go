@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 )
 
@@ -54,6 +55,9 @@ func (c *cycle) idle() bool {
 func calm(err error) (again time.Duration, fault error) {
 	if errors.Is(err, patching.ErrGone) {
 		return 0, nil
+	}
+	if errors.Is(err, fencing.ErrSuspended) {
+		return time.Second, nil
 	}
 	if apierrors.IsConflict(err) {
 		return conflictPause, nil

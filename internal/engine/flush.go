@@ -28,9 +28,12 @@ func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
 		if e.closed.Load() {
 			return errClosed
 		}
+		if err := e.awaitFence(ctx, c, func(content map[string]any) bool { return e.isAsLeft(c, content) }); err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
-		change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc}
+		change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc, Allow: e.allow(c)}
 		written, err := e.writer.Write(ctx, change)
 		if len(e.Levels.IDs()) > 0 {
 			c.memory.Own = append(c.memory.Own, change.Versions...)
@@ -55,7 +58,7 @@ func (e *Engine) backgroundFlusher(c *cycle, call *Call, a *companion) func(cont
 		if len(doc) == 0 || err != nil {
 			return err
 		}
-		apart := &cycle{memory: c.memory, before: c.before, content: c.content, grace: c.grace}
+		apart := &cycle{memory: c.memory, before: c.before, content: c.content, grace: c.grace, suspensions: c.suspensions}
 		if err := e.deposit(ctx, apart, call.ID, doc, a, false); err != nil || apart.deposited == nil {
 			return err
 		}

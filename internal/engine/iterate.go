@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/internal/patching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
@@ -22,13 +23,17 @@ import (
 // that, also if it has failed. It is on a goroutine of its own, beside the worker of the object: it writes nothing
 // that the worker does.
 func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Background, a *companion, attempt progress.Attempt) error {
+	suspensions, err := e.passFence(ctx)
+	if err != nil {
+		return err
+	}
 	shared := e.memories.Newest(uid)
 	if shared == nil {
 		return nil // it is gone, and whoever runs this is about to learn it
 	}
 	obj := shared.DeepCopyObject().(client.Object)
 	e.identify(obj)
-	c := &cycle{memory: &inventory.Memory{}, before: obj, object: obj}
+	c := &cycle{memory: &inventory.Memory{}, before: obj, object: obj, suspensions: suspensions}
 	begin := func() error { // mostly nothing is changed, and its JSON form not needed
 		if c.content != nil {
 			return nil
@@ -126,9 +131,11 @@ func (e *Engine) deposit(ctx context.Context, c *cycle, id string, doc patching.
 		switch {
 		case err == nil, errors.Is(err, patching.ErrGone):
 			return nil
+		case errors.Is(err, fencing.ErrSuspended):
+			continue // the next attempt waits
 		case refused(err):
 			return err
-		case errors.Is(err, errClosed):
+		case errors.Is(err, errClosed), errors.Is(err, errOvertaken), errors.Is(err, fencing.ErrStopped):
 			return fmt.Errorf("what was changed last could not be written: %w", err)
 		}
 		wait := pause
@@ -158,6 +165,11 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 		return errClosed
 	}
 	doc := change.Theirs
+	// The work may have to stop because of the suspension: its change waits all the same.
+	untouched := func(content map[string]any) bool { return isUntouched(doc, c.content, content) }
+	if err := e.awaitFence(context.WithoutCancel(ctx), c, untouched); err != nil {
+		return err
+	}
 	essential := !diff.Equal(e.shape.Build(c.content), e.shape.Build(doc.Apply(c.content)))
 	if essential {
 		a.turn.Lock()
@@ -167,6 +179,7 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
+	change.Allow = e.allow(c)
 	written, err := e.writer.Write(ctx, change)
 	if refused(err) && change.Partly() != nil {
 		return errors.Join(err, e.withdraw(ctx, c, change))
@@ -202,7 +215,7 @@ func (e *Engine) withdraw(ctx context.Context, c *cycle, change *patching.Change
 		return err
 	}
 	back := change.Theirs.OfStatus().TakenBack(c.content, content)
-	_, err = e.writer.Write(ctx, &patching.Change{Before: change.Partly(), Content: content, Theirs: back})
+	_, err = e.writer.Write(ctx, &patching.Change{Before: change.Partly(), Content: content, Theirs: back, Allow: e.allow(c)})
 	if refused(err) {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
@@ -122,6 +123,8 @@ type Settings struct {
 	Log logr.Logger
 	// Pause says where the operator is paused; nil: nowhere.
 	Pause Pauser
+	// Fence recognises that the process was suspended; nil: nothing does.
+	Fence *fencing.Fence
 	// Recorder posts Events; nil: none are posted.
 	Recorder events.EventRecorder
 	// Counts: the recorder counts the Events that repeat, and does not write each.

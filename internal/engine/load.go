@@ -13,6 +13,7 @@ import (
 
 // load reads the object; nil if there is none.
 func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, error) {
+	suspensions := e.suspensions()
 	obj, err := e.read(ctx, e.Cache, key)
 	if err != nil {
 		return nil, err
@@ -21,7 +22,7 @@ func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, er
 		e.memories.Unstir(key) // its children go after it
 		return nil, nil
 	}
-	c := &cycle{memory: e.memories.Recall(obj.GetUID()), pauses: e.pauses.Load()}
+	c := &cycle{memory: e.memories.Recall(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions}
 	c.memory.PausesSeen = c.pauses
 	return c, c.begin(obj)
 }

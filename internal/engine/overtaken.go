@@ -24,7 +24,7 @@ func (e *Engine) overtaken(ctx context.Context, c, unwritten *cycle) (bool, erro
 	}
 	content, err := patching.Content(live)
 	if err != nil || e.isAsLeft(unwritten, content) {
-		unwritten.pauses = e.pauses.Load()
+		unwritten.pauses, unwritten.suspensions = e.pauses.Load(), c.suspensions
 		return false, err
 	}
 	log.FromContext(ctx).Info("What could not be written before the pause is dropped: somebody else has gone on with the object")
@@ -49,8 +49,13 @@ func (e *Engine) isAsLeft(unwritten *cycle, content map[string]any) bool {
 	for _, s := range unwritten.shares {
 		theirs = patching.Merged(theirs, s.doc)
 	}
-	left := theirs.Missing(content)
-	return diff.Equal(map[string]any(left.Observed(content)), map[string]any(left.Observed(unwritten.content)))
+	return isUntouched(theirs, unwritten.content, content)
+}
+
+// isUntouched reports whether an object has what it had before, or what a change wants it to have, where the change is made.
+func isUntouched(change patching.Document, before, content map[string]any) bool {
+	left := change.Missing(content)
+	return diff.Equal(map[string]any(left.Observed(content)), map[string]any(left.Observed(before)))
 }
 
 // ours is what of an object the framework has written: records, the baseline, the pin.

@@ -162,6 +162,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 func (e *Engine) send(ctx context.Context, c *cycle, change *patching.Change) (client.Object, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
+	change.Allow = e.allow(c)
 	written, err := e.writer.Write(ctx, change)
 	if len(e.Levels.IDs()) > 0 {
 		c.memory.Own = append(c.memory.Own, change.Versions...)

@@ -40,6 +40,9 @@ type Change struct {
 	// that Dropped sees these fields.
 	Raw bool
 
+	// Allow is asked before each request; an error ends the write. nil: all requests are allowed.
+	Allow func() error
+
 	// Versions are those that the object got by the requests that were made for the change.
 	Versions []string
 
@@ -174,6 +177,11 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 	var conflict error
 	r.always = r.always || slices.Contains(change.unknown, r.subresource)
 	for range maxConflicts {
+		if change.Allow != nil {
+			if err := change.Allow(); err != nil {
+				return nil, err
+			}
+		}
 		obj := w.target(change)
 		obj.SetNamespace(change.Before.GetNamespace())
 		obj.SetName(change.Before.GetName())

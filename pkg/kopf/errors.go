@@ -15,7 +15,7 @@ var (
 	ErrDeleted = daemons.ErrDeleted
 	// ErrFilteredOut says that the object does not pass the filters of the handler any more.
 	ErrFilteredOut = daemons.ErrFilteredOut
-	// ErrPaused says that the operator is paused.
+	// ErrPaused means that the operator is paused by its peers, or after its process was suspended.
 	ErrPaused = daemons.ErrPaused
 	// ErrShutdown says that the operator is shutting down, or is not the leader any more.
 	ErrShutdown = daemons.ErrShutdown

@@ -34,6 +34,7 @@ type Operator struct {
 	memos            inventory.Memos // of the activities
 	stuckAfter       time.Duration
 	watchCheck       time.Duration // the interval; 0: watches are not checked
+	lease            leaseDurations
 	peers            *peering.Options
 	eventNames       *posting.Names // of those in the form of kopf; nil: they are not
 	webhooks         *webhooks.Options
@@ -56,7 +57,7 @@ var _ interface {
 //
 //	mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
 func New(mgr manager.Manager, opts ...Option) *Operator {
-	o := &Operator{mgr: mgr, stuckAfter: DefaultStuckAfter, watchCheck: DefaultWatchCheck, settings: engine.Settings{
+	o := &Operator{mgr: mgr, stuckAfter: DefaultStuckAfter, watchCheck: DefaultWatchCheck, lease: defaultLease, settings: engine.Settings{
 		Store:      progress.Smart(),
 		Baseline:   progress.AnnotationBaseline(""),
 		Finalizer:  DefaultFinalizer,

@@ -80,6 +80,9 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 		settings.Pause = peers
 	}
 	settings.Log = o.mgr.GetLogger().WithValues("operator", identity(peers))
+	if settings.Fence = o.fence(ctx, peers, settings.Log); settings.Fence != nil {
+		settings.Pause = settings.Fence
+	}
 
 	bridge.Begins(ctx, len(kinds))
 	gate := newGate(kinds)
@@ -97,6 +100,7 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	}
 	o.starts(engines)
 	defer o.starts(nil) // what is cleaned up after that is no work that could be stuck
+	defer o.startFence(ctx, settings.Fence, engines)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { checkWatches(ctx); return nil })
 	if peers != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,7 @@ type peerSetup struct {
 	Release bool          // the lease at the end
 	Work    time.Duration // of each handler
 	Tick    time.Duration // of a timer; none: no timer
+	Short   bool          // leases are short, and each write of a widget is printed
 }
 
 // peerChild prints all that happens in it, in order and with the time: what handlers do, and what its peering says.
@@ -48,12 +50,20 @@ func peerChild() int {
 	must(err)
 	config.QPS = -1 // as ctrl.GetConfig has it
 	ctrl.SetLogger(spokenPeering())
-	mgr, err := manager.New(config, manager.Options{
+	options := manager.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
 		Cache:          cache.Options{DefaultNamespaces: map[string]cache.Config{os.Getenv(childEnv): {}}},
 		LeaderElection: setup.Lease != "", LeaderElectionID: setup.Lease,
 		LeaderElectionNamespace: os.Getenv(childEnv), LeaderElectionReleaseOnCancel: setup.Release,
-	})
+	}
+	var more []kopf.Option
+	if setup.Short {
+		lease, deadline, retry := 3*time.Second, 2*time.Second, 500*time.Millisecond
+		options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &lease, &deadline, &retry
+		more = append(more, kopf.WithLeaseDurations(lease, deadline, retry))
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return printing{next} })
+	}
+	mgr, err := manager.New(config, options)
 	must(err)
 	type Request = kopf.Request[*v1.Widget]
 	widgets := kopf.For(&v1.Widget{}).
@@ -75,10 +85,20 @@ func peerChild() int {
 	if setup.Tick > 0 {
 		widgets.Timer("tick", setup.Tick, func(_ context.Context, req *Request) error { say("begins tick of " + req.Object.Name); return nil })
 	}
-	must(kopf.SetupWithManager(mgr, widgets, kopf.WithPeering(setup.Peers)))
+	must(kopf.SetupWithManager(mgr, append(more, widgets, kopf.WithPeering(setup.Peers))...))
 	say("starts")
 	must(mgr.Start(ctrl.SetupSignalHandler()))
 	return 0
+}
+
+// A printing transport prints each write of a widget.
+type printing struct{ http.RoundTripper }
+
+func (p printing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/widgets/") {
+		say("writes " + r.URL.Path)
+	}
+	return p.RoundTripper.RoundTrip(r)
 }
 
 var speaking sync.Mutex

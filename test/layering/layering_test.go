@@ -65,6 +65,7 @@ var levels = map[string]int{
 
 	// Leaves.
 	"internal/apiserver":  1,
+	"internal/fencing":    1,
 	"internal/metrics":    1,
 	"pkg/kopf/children":   1,
 	"pkg/kopf/conditions": 1,

@@ -26,7 +26,7 @@ type callLog struct {
 	times []time.Time
 }
 
-func (l *callLog) add(format string, args ...any) {
+func (l *callLog) addf(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines, l.times = append(l.lines, fmt.Sprintf(format, args...)), append(l.times, time.Now())
@@ -44,7 +44,7 @@ func (l *callLog) expect(t *testing.T, want ...string) {
 // records returns a handler that fails with a delay of a minute for its first attempts.
 func (l *callLog) records(name string, failures int) kopf.Handler[widget] {
 	return func(_ context.Context, req *kopf.Request[widget]) error {
-		l.add("%s %s size %d attempt %d", name, req.Object.UID, req.Object.Spec.Size, req.Attempt.Number)
+		l.addf("%s %s size %d attempt %d", name, req.Object.UID, req.Object.Spec.Size, req.Attempt.Number)
 		if req.Attempt.Number < failures {
 			return kopf.Temporary(errors.New("not yet"), time.Minute)
 		}
@@ -110,12 +110,12 @@ func TestVanishedObject_DeleteHandlersRunWithTheirPolicy(t *testing.T) {
 		OnDelete("first", calls.records("first", 2)).
 		OnDelete("second", calls.records("second", 0), kopf.After("first")).
 		OnDelete("parent", func(_ context.Context, req *kopf.Request[widget]) error {
-			calls.add("parent")
+			calls.addf("parent")
 			req.Sub("sub", calls.records("sub", 1))
 			return nil
 		}).
 		OnDelete("fails", func(context.Context, *kopf.Request[widget]) error {
-			calls.add("fails")
+			calls.addf("fails")
 			return errors.New("never")
 		}, kopf.Retries(2), kopf.Backoff(10*time.Minute)).
 		OnDelete("optional", calls.records("optional", 0), kopf.Optional())

@@ -1,0 +1,127 @@
+package fencing_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
+)
+
+// A stage is a running fence whose wall clock can be put forward.
+type stage struct {
+	*fencing.Fence
+	ahead   atomic.Int64
+	changes atomic.Int64
+	stop    func()
+}
+
+func play(t *testing.T, act func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{}
+		s.Fence = fencing.New(fencing.Options{Gap: 5 * time.Second, Hold: 13 * time.Second, Wall: func() time.Time {
+			return time.Now().Add(time.Duration(s.ahead.Load()))
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		s.stop = cancel
+		defer s.Start(ctx, func() { s.changes.Add(1) })()
+		defer cancel()
+		wait(time.Minute)
+		act(t, s)
+	})
+}
+
+func (s *stage) suspend(gap time.Duration) { s.ahead.Add(int64(gap)) }
+
+func TestFence_HoldsAfterASuspension(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		if s.Held() || s.Suspensions() != 0 {
+			t.Fatal("it holds before a suspension")
+		}
+		s.suspend(6 * time.Second)
+		if paused, why := s.Paused("ns"); !paused || why == "" {
+			t.Error("the first one who asks does not learn of the suspension")
+		}
+		if s.Suspensions() != 1 {
+			t.Errorf("%d suspensions", s.Suspensions())
+		}
+		began := time.Now()
+		n, err := s.Wait(t.Context())
+		if err != nil || n != 1 {
+			t.Errorf("Wait returned %d, %v", n, err)
+		}
+		if held := time.Since(began); held < 13*time.Second || held > 14*time.Second {
+			t.Errorf("it held for %s", held)
+		}
+		synctest.Wait()
+		if s.Held() || s.changes.Load() != 2 {
+			t.Errorf("held %t, %d changes", s.Held(), s.changes.Load())
+		}
+	})
+}
+
+func TestFence_ShortGapIsNoSuspension(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		wait(time.Second / 2) // between two heartbeats
+		for range 10 {
+			s.suspend(3900 * time.Millisecond)
+			wait(time.Second)
+		}
+		if s.Suspensions() != 0 || s.changes.Load() != 0 {
+			t.Errorf("%d suspensions, %d changes", s.Suspensions(), s.changes.Load())
+		}
+	})
+}
+
+func TestFence_SecondSuspensionExtendsTheHold(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		s.suspend(time.Hour)
+		wait(10 * time.Second)
+		s.suspend(time.Hour)
+		wait(10 * time.Second)
+		if !s.Held() || s.Suspensions() != 2 || s.changes.Load() != 1 {
+			t.Errorf("held %t, %d suspensions, %d changes", s.Held(), s.Suspensions(), s.changes.Load())
+		}
+		wait(10 * time.Second)
+		if s.Held() {
+			t.Error("it holds for ever")
+		}
+	})
+}
+
+func TestFence_NeverReleasesAfterTheStop(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		s.suspend(time.Hour)
+		waited := make(chan error, 1)
+		go func() {
+			_, err := s.Wait(t.Context())
+			waited <- err
+		}()
+		wait(time.Second)
+		s.stop()
+		if err := <-waited; !errors.Is(err, fencing.ErrStopped) {
+			t.Errorf("Wait returned %v", err)
+		}
+		wait(time.Hour)
+		if !s.Held() {
+			t.Error("it is released after the stop")
+		}
+	})
+}
+
+func TestFence_WaitEndsWithItsContext(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		s.suspend(time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Wait returned %v", err)
+		}
+	})
+}
+
+func wait(pause time.Duration) { <-time.After(pause) }

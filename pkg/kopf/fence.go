@@ -1,0 +1,75 @@
+package kopf
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+)
+
+// leaseDurations are those of the manager's leader election.
+type leaseDurations struct{ lease, renewDeadline, retryPeriod time.Duration }
+
+// defaultLease has the defaults of controller-runtime.
+var defaultLease = leaseDurations{lease: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second}
+
+// fenceMargin is how long the manager may take to stop the operator when it has lost the lease.
+const fenceMargin = time.Second
+
+// WithLeaseDurations tells the operator the LeaseDuration, RenewDeadline and RetryPeriod of its manager, if they are not the
+// defaults of controller-runtime (15 s, 10 s, 2 s). The manager does not pass them on.
+//
+// A process that was suspended (SIGSTOP, a paused virtual machine, a sleeping laptop) does not know at first that another replica
+// has become the leader. The operator recognises a gap of LeaseDuration - RenewDeadline (5 s) in which its process did not run.
+// It then holds handlers, daemons, timers and writes for RenewDeadline + RetryPeriod + 1 s (13 s). By then, the leader
+// elector has renewed the lease, or the manager has stopped the operator. The operator treats the hold as a pause: it compares what
+// it could not write before with the object, and drops it if another process has changed the object.
+//
+// Three zeros disable this. It has no effect if controllers are set not to need leader election.
+func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option {
+	return optionFunc(func(o *Operator) {
+		o.lease = leaseDurations{lease, renewDeadline, retryPeriod}
+		if o.lease != (leaseDurations{}) && (lease <= renewDeadline || renewDeadline <= retryPeriod || retryPeriod <= 0) {
+			o.mistake(fmt.Errorf("WithLeaseDurations(%s, %s, %s): each must be longer than the next, as in the options of the manager; "+
+				"three zeros disable the hold after a suspension", lease, renewDeadline, retryPeriod))
+		}
+	})
+}
+
+// fence returns the fence of the operator; nil if it needs none.
+func (o *Operator) fence(ctx context.Context, peers *peering.Peering, log logr.Logger) *fencing.Fence {
+	if o.lease == (leaseDurations{}) || !o.NeedLeaderElection() {
+		return nil
+	}
+	options := fencing.Options{
+		Gap:  o.lease.lease - o.lease.renewDeadline,
+		Hold: o.lease.renewDeadline + o.lease.retryPeriod + fenceMargin,
+		Wall: bridge.WallClock(ctx), Log: log,
+	}
+	if peers != nil {
+		options.Next = peers
+	}
+	return fencing.New(options)
+}
+
+// startFence has the engines handle a suspension as a pause.
+func (o *Operator) startFence(ctx context.Context, fence *fencing.Fence, engines []*engine.Engine) (stop func()) {
+	if fence == nil {
+		return func() {}
+	}
+	namespace := ""
+	if o.peers != nil && len(o.peers.Namespaces) > 0 {
+		namespace = o.peers.Namespaces[0] // a change in one namespace has the engines look at each of them
+	}
+	return fence.Start(ctx, func() {
+		for _, e := range engines {
+			e.PauseChanged(namespace)
+		}
+	})
+}
