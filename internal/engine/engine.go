@@ -38,6 +38,7 @@ type Engine struct {
 	waker      waker
 	promoter   promoter
 	tombstones tombstones
+	epoch      *epoch // nil: each state of the cache is trusted
 	held       held
 	pauses     atomic.Int64 // that have begun, anywhere
 	closed     atomic.Bool  // the operator has ended: nothing is written any more
@@ -126,15 +127,13 @@ func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconci
 	if wait, err := e.settle(ctx, c); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
-	// What the API server has rejected of our part, as if it were stored.
-	if err := e.useOverlay(ctx, c); err != nil {
+	if err := e.assess(ctx, c); err != nil {
 		return none, err
 	}
-	// How far the handlers are; the essence then and now: the cause.
-	e.detect(ctx, c)
-	// The handlers whose business the object is, and the daemons and timers; others are stopped.
-	e.filter(ctx, c)
-	e.attend(ctx, c)
+	// Nor on less than an earlier process wrote.
+	if wait, err := e.verify(ctx, c); wait > 0 || err != nil {
+		return requeue(wait), err
+	}
 	// The finalizer, in a pass of its own.
 	if wait, err := e.hold(ctx, c); wait > 0 || err != nil {
 		return requeue(wait), err
@@ -154,6 +153,20 @@ func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconci
 	}
 	// And when to come back.
 	return e.schedule(c), nil
+}
+
+// assess finds out what has happened to the object, and who must be called for it.
+func (e *Engine) assess(ctx context.Context, c *cycle) error {
+	// What the API server has rejected of our part, as if it were stored.
+	if err := e.useOverlay(ctx, c); err != nil {
+		return err
+	}
+	// How far the handlers are; the essence then and now: the cause.
+	e.detect(ctx, c)
+	// The handlers whose business the object is, and the daemons and timers; others are stopped.
+	e.filter(ctx, c)
+	e.attend(ctx, c)
+	return nil
 }
 
 // requeue never asks for a wait of zero or less: to controller-runtime that means to forget.

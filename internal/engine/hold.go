@@ -15,12 +15,8 @@ import (
 // when none does any more. Either takes a pass of its own: the next one sees it done.
 // Returns how long to wait for that; 0: go on.
 func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
-	needed := e.isHeld(c) || slices.ContainsFunc(c.concerned, func(id string) bool {
-		handler, _ := e.Handlers.Get(id)
-		return handler.Holds()
-	})
 	change := &patching.Change{Before: c.before, Content: c.content}
-	switch causation.Holding(c.facts, needed) {
+	switch e.holding(c) {
 	case causation.HoldAdd:
 		change.Acquire = e.Finalizer
 	case causation.HoldRelease:
@@ -31,4 +27,13 @@ func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
 	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.Acquire, "remove", change.Release)
 	_, err := e.send(ctx, c, change)
 	return patience, err
+}
+
+// holding decides what to do about the finalizer.
+func (e *Engine) holding(c *cycle) causation.Hold {
+	needed := e.isHeld(c) || slices.ContainsFunc(c.concerned, func(id string) bool {
+		handler, _ := e.Handlers.Get(id)
+		return handler.Holds()
+	})
+	return causation.Holding(c.facts, needed)
 }

@@ -66,9 +66,10 @@ func (e *Engine) Vanished() (names []types.NamespacedName) {
 
 // isVanished reports whether an object has disappeared although our finalizer held it and nobody had marked it for deletion: the
 // API server removes an object when a deletion crosses the write of its first finalizer. If a pause began since the object was
-// last looked at, a peer has handled it.
+// last looked at, a peer has handled it. What is only known from a cache that is behind the start of the process, an earlier process may
+// have handled.
 func (e *Engine) isVanished(t *tombstone) bool {
-	return e.holds(t.last) && t.last.GetDeletionTimestamp() == nil && !t.memory.Released && t.memory.PausesSeen == e.pauses.Load()
+	return t.memory.Verified && e.holds(t.last) && t.last.GetDeletionTimestamp() == nil && !t.memory.Released && t.memory.PausesSeen == e.pauses.Load()
 }
 
 // cycleOf puts a cycle on the last known state of an object.

@@ -24,6 +24,8 @@ type Memory struct {
 	Farewelled bool
 	// Released: our finalizer was taken off in this process. It is never put on again.
 	Released bool
+	// Verified: a state of the object that this process has seen is not older than the start of the process.
+	Verified bool
 	// Vanished: a write has found that the object does not exist any more.
 	Vanished bool
 	// Warned: it was told that the last handled essence is too large to be kept.

@@ -90,6 +90,7 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	controllers := make([]controller.Controller, len(kinds))
 	for i, kind := range kinds {
 		engines[i] = engine.New(settings, kind)
+		o.setEpoch(ctx, engines[i])
 		if controllers[i], err = o.controller(ctx, engines[i], resources[i], scopes[i], gate); err != nil {
 			return fmt.Errorf("%s: %w", kind.GVK.Kind, err)
 		}

@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+)
+
+// An epoch is the resource version at the start of the process, when an earlier process had stopped. A cache that is behind it may
+// lack what that process wrote last: the reflector of client-go falls back to a list from an API server that may lag.
+type epoch struct {
+	version string // empty: not known
+	cached  func(namespace string) string
+	passed  sync.Map // namespaces in which the cache has reached it
+}
+
+// StartFrom has the engine trust only states of objects that are not older than a resource version, or from a cache that has reached
+// it; an empty version is not known. The function returns the version of the cache for a namespace; empty: not known.
+// StartFrom must be called before the first reconcile. Without it, each state is trusted.
+func (e *Engine) StartFrom(version string, cached func(namespace string) string) {
+	e.epoch = &epoch{version: version, cached: cached}
+}
+
+// isReached reports whether a state of an object is not older than the epoch.
+func (p *epoch) isReached(obj client.Object) bool {
+	if p.version == "" {
+		return false
+	}
+	if !older(obj.GetResourceVersion(), p.version) {
+		return true
+	}
+	namespace := obj.GetNamespace()
+	if _, passed := p.passed.Load(namespace); passed {
+		return true
+	}
+	version := p.cached(namespace)
+	if version == "" || older(version, p.version) {
+		return false
+	}
+	p.passed.Store(namespace, true)
+	return true
+}
+
+// verify makes sure that nothing is called or written because of a state that is older than the start of the process: an earlier
+// process may have recorded since what its handlers did. If there is something to do for such a state, the object is read from the API
+// server, once, and the cycle continues from there. Returns how long to wait; 0: continue.
+func (e *Engine) verify(ctx context.Context, c *cycle) (time.Duration, error) {
+	m := c.memory
+	if m.Verified = m.Verified || e.epoch == nil || e.epoch.isReached(c.before); m.Verified || !e.hasWork(c) {
+		return 0, nil
+	}
+	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")
+	pauses, suspensions := e.pauses.Load(), e.suspensions()
+	live, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(c.before))
+	if err != nil {
+		return 0, err
+	}
+	if live == nil || live.GetUID() != c.before.GetUID() {
+		m.Vanished = true
+		return patience, nil // the cache will show it
+	}
+	m.Verified = true
+	if live.GetResourceVersion() == c.before.GetResourceVersion() {
+		return 0, nil
+	}
+	m.Await(live.GetResourceVersion(), patience)
+	e.memories.Learn(live)
+	*c = cycle{memory: m, pauses: pauses, suspensions: suspensions}
+	if err := c.begin(live); err != nil {
+		return 0, err
+	}
+	return 0, e.assess(ctx, c)
+}
+
+// hasWork reports whether a cycle may call handlers that have records, or write something.
+func (e *Engine) hasWork(c *cycle) bool {
+	if e.holding(c) != causation.HoldKeep || !c.idle() {
+		return true
+	}
+	if c.reason != causation.Resume {
+		return c.reason.Handled()
+	}
+	return slices.ContainsFunc(c.concerned, func(id string) bool {
+		handler, _ := e.Handlers.Get(id)
+		return handler.AnyReason || slices.Contains(handler.Reasons, string(causation.Resume))
+	})
+}

@@ -1,0 +1,61 @@
+package kopf
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+)
+
+// epochTimeout limits the request for the current version of a kind.
+const epochTimeout = 10 * time.Second
+
+// setEpoch asks the API server for the current version of a kind. An earlier process has stopped, so a cache that has reached this
+// version shows all that it wrote. If the request fails, the engine reads objects live for which there is something to do.
+func (o *Operator) setEpoch(ctx context.Context, e *engine.Engine) {
+	version, err := o.currentVersion(ctx, e)
+	if err != nil {
+		o.mgr.GetLogger().Info("Cannot read the current version of the kind; objects with something to do are read from the API server, once each",
+			"kind", e.GVK.Kind, "error", err.Error())
+	}
+	e.StartFrom(version, func(namespace string) string {
+		informer, err := o.mgr.GetCache().GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
+		if err != nil {
+			return ""
+		}
+		return watchcheck.StoreVersion(informer, namespace)
+	})
+}
+
+// currentVersion lists one object. The version is that of the API server, whatever is listed: if the operator may not list the whole
+// cluster, one of the namespaces to which its cache is restricted shows the same version.
+func (o *Operator) currentVersion(ctx context.Context, e *engine.Engine) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, epochTimeout)
+	defer cancel()
+	list := func(namespace string) (string, error) {
+		one := &metav1.PartialObjectMetadataList{}
+		one.SetGroupVersionKind(e.GVK.GroupVersion().WithKind(e.GVK.Kind + "List"))
+		err := o.mgr.GetAPIReader().List(ctx, one, client.InNamespace(namespace), client.Limit(1))
+		return one.GetResourceVersion(), err
+	}
+	version, err = list("")
+	if !apierrors.IsForbidden(err) {
+		return version, err
+	}
+	informer, unknown := o.mgr.GetCache().GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
+	if unknown != nil {
+		return "", err
+	}
+	for _, namespace := range watchcheck.Namespaces(informer) {
+		if version, err = list(namespace); err == nil {
+			return version, nil
+		}
+	}
+	return "", err
+}

@@ -1,0 +1,205 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+// A laggingTransport answers lists from any version with a former answer, and holds watches. It refuses to list by a watch.
+type laggingTransport struct {
+	http.RoundTripper
+	released chan struct{} // closed when the server has caught up
+	forbids  bool          // the current version is not told either
+
+	mu     sync.Mutex
+	former []byte // answer to a list
+	gets   int    // of single widgets
+	lists  int    // of current versions
+}
+
+func (l *laggingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	query := r.URL.Query()
+	isList := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/widgets")
+	switch {
+	case r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/widgets/"):
+		l.mu.Lock()
+		l.gets++
+		l.mu.Unlock()
+	case isList && query.Get("sendInitialEvents") != "" && l.former != nil:
+		return answer(r, http.StatusUnprocessableEntity, apierrors.NewInvalid(v1.GroupVersion.WithKind("Widget").GroupKind(), "", nil).ErrStatus)
+	case isList && query.Get("watch") != "" && l.former != nil:
+		select {
+		case <-l.released:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	case isList && query.Get("resourceVersion") == "0" && l.former != nil:
+		return answer(r, http.StatusOK, rawJSON(l.former))
+	case isList && query.Get("limit") == "1":
+		l.mu.Lock()
+		l.lists++
+		l.mu.Unlock()
+		if l.forbids {
+			return answer(r, http.StatusForbidden, apierrors.NewForbidden(v1.GroupVersion.WithResource("widgets").GroupResource(), "", errors.New("no")).ErrStatus)
+		}
+	}
+	return l.RoundTripper.RoundTrip(r)
+}
+
+func answer(r *http.Request, code int, value any) (*http.Response, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		Status: http.StatusText(code), StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)),
+	}, nil
+}
+
+// remember has lists be answered as now.
+func (l *laggingTransport) remember(t *testing.T) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://simulated/apis/e2e.example.com/v1/widgets", nil)
+	must(t, err)
+	response, err := l.RoundTripper.RoundTrip(r)
+	must(t, err)
+	defer response.Body.Close()
+	l.former, err = io.ReadAll(response.Body)
+	must(t, err)
+}
+
+// playLagging runs two processes of an operator, one after the other. The second one lists what there was before the first one.
+func playLagging(t *testing.T, link *laggingTransport, widgets func(*callLog) *kopf.Resource[widget], between, after func(users client.Client, obj widget), want ...string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		config, scheme, users := newWorld(t)
+		link.RoundTripper, link.released = config.Transport, make(chan struct{})
+		calls, obj := &callLog{}, makeWidget(t, users, "one")
+		link.remember(t)
+		run := func(config *rest.Config) (stop func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				liveUntil(ctx, t, config, scheme, widgets(calls))
+			}()
+			return func() { cancel(); <-ended }
+		}
+		stop := run(config)
+		wait(time.Minute)
+		if between != nil {
+			between(users, obj)
+		}
+		stop()
+		lagging := rest.CopyConfig(config)
+		lagging.Transport = link
+		stop = run(lagging)
+		wait(time.Minute)
+		close(link.released)
+		wait(time.Minute)
+		if after != nil {
+			after(users, obj)
+		}
+		wait(time.Minute)
+		stop()
+		calls.expect(t, want...)
+	})
+}
+
+func logged(calls *callLog, name string) kopf.Handler[widget] {
+	return func(_ context.Context, req *kopf.Request[widget]) error {
+		calls.addf("%s %d", name, req.Object.Spec.Size)
+		return nil
+	}
+}
+
+func basicHandlers(calls *callLog) *kopf.Resource[widget] {
+	return kopf.For(&v1.Widget{}).OnCreate("create", logged(calls, "create")).OnUpdate("update", logged(calls, "update")).
+		OnDelete("delete", logged(calls, "delete"))
+}
+
+// A new process whose cache lacks what the earlier one wrote calls no handler again, and does not miss the next change.
+func TestRestart_LaggingCacheRepeatsNoHandler(t *testing.T) {
+	for name, forbids := range map[string]bool{"the current version is known": false, "it is forbidden": true} {
+		t.Run(name, func(t *testing.T) {
+			link := &laggingTransport{forbids: forbids}
+			widgets := func(calls *callLog) *kopf.Resource[widget] {
+				return kopf.For(&v1.Widget{}).OnCreate("create", logged(calls, "create")).OnUpdate("update", logged(calls, "update"))
+			}
+			playLagging(t, link, widgets, nil, func(users client.Client, obj widget) {
+				patch(t.Context(), t, users, obj, `{"spec":{"size":2}}`)
+			}, "create 1", "update 2")
+			if link.lists == 0 || link.gets == 0 {
+				t.Errorf("%d lists, %d reads: the former state was not used", link.lists, link.gets)
+			}
+		})
+	}
+}
+
+// An object that an earlier process has handled to its end is not handled again because it is listed.
+func TestRestart_LaggingCacheShowsDeletedObject(t *testing.T) {
+	playLagging(t, &laggingTransport{}, basicHandlers, func(users client.Client, obj widget) {
+		must(t, users.Delete(t.Context(), obj.DeepCopy()))
+		wait(time.Minute)
+	}, nil, "create 1", "delete 1")
+}
+
+// A cycle that the earlier process has begun is continued where it stands, and not where the cache has it.
+func TestRestart_LaggingCacheContinuesACycle(t *testing.T) {
+	widgets := func(calls *callLog) *kopf.Resource[widget] {
+		return kopf.For(&v1.Widget{}).OnCreate("first", logged(calls, "first")).OnCreate("second", func(_ context.Context, req *kopf.Request[widget]) error {
+			calls.addf("second, attempt %d", req.Attempt.Number)
+			if req.Attempt.Number == 0 {
+				return kopf.Temporary(errors.New("not yet"), 90*time.Second)
+			}
+			return nil
+		})
+	}
+	playLagging(t, &laggingTransport{}, widgets, nil, nil, "first 1", "second, attempt 0", "second, attempt 1")
+}
+
+// A restart over handled objects reads none of them: it costs one small list for a kind.
+func TestRestart_NothingToDoReadsNothing(t *testing.T) {
+	for name, lags := range map[string]bool{"current": false, "lagging": true} {
+		t.Run(name, func(t *testing.T) {
+			link := &laggingTransport{}
+			play(t, basicHandlers(&callLog{}), func(t *testing.T, s *scene) {
+				wait(time.Minute)
+				link.RoundTripper, link.released = s.config.Transport, make(chan struct{})
+				if lags {
+					link.remember(t)
+				}
+				lagging := rest.CopyConfig(s.config)
+				lagging.Transport = link
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				liveUntil(ctx, t, lagging, s.users.Scheme(), basicHandlers(&callLog{}))
+			})
+			if link.lists != 1 || link.gets != 0 {
+				t.Errorf("%d lists, %d reads", link.lists, link.gets)
+			}
+		})
+	}
+}
+
+// rawJSON is a value that has its JSON form already.
+type rawJSON []byte
+
+func (r rawJSON) MarshalJSON() ([]byte, error) { return r, nil }
