@@ -63,7 +63,6 @@ func (r *Resource[T]) admit(method, id string, hook admission) *Resource[T] {
 // kopf: settings.admission.
 func WithWebhooks(options webhooks.Options) Option {
 	return optionFunc(func(o *Operator) {
-		o.once("WithWebhooks", options)
 		o.webhooks = &options
 	})
 }

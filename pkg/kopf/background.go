@@ -63,7 +63,6 @@ const (
 func Restart(policy RestartPolicy) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Restart", daemon)
-		d.once("Restart", policy)
 		if policy < RestartNever || policy > RestartAlways {
 			d.mistakef("Restart(%d) is no policy: use RestartNever, RestartOnFailure or RestartAlways", policy)
 		}
@@ -78,7 +77,6 @@ func Restart(policy RestartPolicy) HandlerOption {
 func InitialDelay(delay time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("InitialDelay", daemon, timer)
-		d.once("InitialDelay or InitialDelayFunc", delay)
 		d.duration("InitialDelay", delay)
 		d.task.InitialDelay, d.delay = delay, nil
 	}
@@ -91,7 +89,6 @@ func InitialDelay(delay time.Duration) HandlerOption {
 func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("InitialDelayFunc", daemon, timer)
-		d.once("InitialDelay or InitialDelayFunc", fn)
 		if fn == nil {
 			d.mistakef("InitialDelayFunc is nil: give it a function, or use InitialDelay")
 		}
@@ -106,7 +103,6 @@ func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 func CancellationBackoff(pause time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("CancellationBackoff", daemon)
-		d.once("CancellationBackoff", pause)
 		d.duration("CancellationBackoff", pause)
 		d.task.CancellationBackoff = &pause
 	}
@@ -119,7 +115,6 @@ func CancellationBackoff(pause time.Duration) HandlerOption {
 func CancellationTimeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("CancellationTimeout", daemon)
-		d.once("CancellationTimeout", timeout)
 		d.duration("CancellationTimeout", timeout)
 		d.task.CancellationTimeout = &timeout
 	}
@@ -141,7 +136,6 @@ func Sharp() HandlerOption {
 // kopf: idle=.
 func Idle(pause time.Duration) HandlerOption {
 	return timing("Idle", func(d *declaration, t *daemons.Timer) {
-		d.once("Idle", pause)
 		if pause <= 0 {
 			d.mistakef("Idle is %s: use a duration of more than zero", pause)
 		}
@@ -154,7 +148,6 @@ func Idle(pause time.Duration) HandlerOption {
 // those of many objects spread. 0 to 1; default 0.
 func Jitter(fraction float64) HandlerOption {
 	return timing("Jitter", func(d *declaration, t *daemons.Timer) {
-		d.once("Jitter", fraction)
 		if !(fraction >= 0 && fraction <= 1) { // not a number is neither
 			d.mistakef("Jitter is %v: use a fraction from 0 to 1", fraction)
 		}
@@ -166,7 +159,6 @@ func Jitter(fraction float64) HandlerOption {
 // Default: [daemons.DefaultMaxParallel].
 func MaxParallel(n int) HandlerOption {
 	return timing("MaxParallel", func(d *declaration, t *daemons.Timer) {
-		d.once("MaxParallel", n)
 		if n < 1 {
 			d.mistakef("MaxParallel is %d: use one or more", n)
 		}
@@ -182,7 +174,6 @@ func MaxParallel(n int) HandlerOption {
 // and Next is asked again after a minute. Two calls for an object are at least a millisecond apart.
 func Schedule(s interface{ Next(time.Time) time.Time }) HandlerOption {
 	return timing("Schedule", func(d *declaration, t *daemons.Timer) {
-		d.once("Schedule", s)
 		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 			d.mistakef("Schedule is nil: give it a schedule, or leave it out")
 		}

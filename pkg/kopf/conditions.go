@@ -76,7 +76,6 @@ func (r *Request[T]) settleConditions(err error) {
 // declare it here.
 func WithConditions(types ...string) ResourceOption {
 	return func(o *resourceOptions) {
-		o.once("WithConditions", types)
 		if len(types) == 0 {
 			o.mistakes = append(o.mistakes, errors.New("WithConditions names none: name some, such as \"Ready\", or leave it out"))
 		}
@@ -112,7 +111,6 @@ const whereToSay = "in handlers: by the option WithConditionsIn of For"
 // Default: see [WithConditions].
 func WithRootCondition(root conditions.Root) ResourceOption {
 	return func(o *resourceOptions) {
-		o.once("WithRootCondition", root)
 		if len(root.Of)+len(root.Not) == 0 {
 			o.mistakes = append(o.mistakes, errors.New("WithRootCondition sums up nothing: name conditions in Of or Not, or leave it out"))
 		}
@@ -140,7 +138,6 @@ func (o *resourceOptions) summary() *conditions.Root {
 func ReportsCondition(conditionType string) HandlerOption {
 	return func(d *declaration) {
 		d.takes("ReportsCondition", handling, leveling)
-		d.once("ReportsCondition", conditionType)
 		if err := conditions.CheckType(conditionType); err != nil {
 			d.mistakef("ReportsCondition: %w", err)
 		}
@@ -154,9 +151,13 @@ func ReportsCondition(conditionType string) HandlerOption {
 func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerOption {
 	return func(d *declaration) {
 		d.takes("WhenCondition", handling, spying, leveling, daemon, timer, indexed, sub)
-		if err := d.given.again(fmt.Sprintf("WhenCondition(%q)", conditionType), string(status)); err != nil {
-			d.mistakef("WhenCondition can never match: %w", err)
+		if before, ok := d.wanted[conditionType]; ok && before != status {
+			d.mistakef("WhenCondition can never match: %s cannot be both %s and %s", conditionType, before, status)
 		}
+		if d.wanted == nil {
+			d.wanted = map[string]metav1.ConditionStatus{}
+		}
+		d.wanted[conditionType] = status
 		if err := conditions.CheckType(conditionType); err != nil {
 			d.mistakef("WhenCondition: %w", err)
 		}

@@ -14,10 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
-	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
 // An option with another value than before would silently win, and other declarations that mean nothing would silently do nothing.
@@ -33,65 +29,27 @@ func TestMistakes_Contradictions(t *testing.T) {
 		given []kopf.Option
 		words []string
 	}{
-		"two Retries":                   {[]kopf.Option{created(kopf.Retries(1), kopf.Retries(2))}, []string{`Thing: OnCreate("h"): Retries is given twice, with 1 and 2: leave one out`}},
-		"two Timeouts":                  {[]kopf.Option{created(kopf.Timeout(s), kopf.Timeout(2*s))}, []string{"Timeout is given twice, with 1s and 2s"}},
-		"two AttemptTimeouts":           {[]kopf.Option{created(kopf.AttemptTimeout(s), kopf.AttemptTimeout(2*s))}, []string{"AttemptTimeout is given twice"}},
-		"two Backoffs":                  {[]kopf.Option{created(kopf.Backoff(s), kopf.Backoff(2*s))}, []string{"Backoff is given twice, with 1s and 2s"}},
-		"two BackoffFuncs":              {[]kopf.Option{created(kopf.BackoffFunc(kopf.Exponential(s, s)), kopf.BackoffFunc(kopf.Exponential(s, s)))}, []string{"BackoffFunc is given twice, with different values"}},
-		"two Errors":                    {[]kopf.Option{created(kopf.Errors(kopf.ErrorsIgnored), kopf.Errors(kopf.ErrorsPermanent))}, []string{"Errors is given twice"}},
-		"two Intervals":                 {[]kopf.Option{leveled(kopf.Interval(s), kopf.Interval(2*s))}, []string{`OnReconcile("h"): Interval is given twice`}},
-		"two initial delays":            {[]kopf.Option{accompanied(kopf.InitialDelay(s), kopf.InitialDelayFunc(noDelay))}, []string{`Daemon("h"): InitialDelay or InitialDelayFunc is given twice`}},
-		"two Restarts":                  {[]kopf.Option{accompanied(kopf.Restart(kopf.RestartAlways), kopf.Restart(kopf.RestartOnFailure))}, []string{"Restart is given twice"}},
-		"two CancellationTimeouts":      {[]kopf.Option{accompanied(kopf.CancellationTimeout(0), kopf.CancellationTimeout(s))}, []string{"CancellationTimeout is given twice"}},
-		"two MaxParallels":              {[]kopf.Option{repeated(s, kopf.MaxParallel(1), kopf.MaxParallel(2))}, []string{`Timer("h"): MaxParallel is given twice, with 1 and 2`}},
-		"two Idles":                     {[]kopf.Option{repeated(s, kopf.Idle(s), kopf.Idle(2*s))}, []string{"Idle is given twice"}},
-		"two ReportsConditions":         {[]kopf.Option{pods().OnCreate("h", doNothingTo[*corev1.Pod], kopf.ReportsCondition("A"), kopf.ReportsCondition("B"))}, []string{"ReportsCondition is given twice, with A and B"}},
-		"two statuses of WhenCondition": {[]kopf.Option{pods().OnCreate("h", doNothingTo[*corev1.Pod], kopf.WhenCondition("Ready", metav1.ConditionTrue), kopf.WhenCondition("Ready", metav1.ConditionFalse))}, []string{`OnCreate("h"): WhenCondition can never match`, "with True and False"}},
-		"two WithNames":                 {[]kopf.Option{thingsWith(kopf.WithName("a"), kopf.WithName("b"))}, []string{"Thing: WithName is given twice, with a and b"}},
-		"two WithConcurrencies":         {[]kopf.Option{thingsWith(kopf.WithConcurrency(1), kopf.WithConcurrency(2))}, []string{"WithConcurrency is given twice, with 1 and 2"}},
-		"two WithResults":               {[]kopf.Option{thingsWith(kopf.WithResults("status.a"), kopf.WithResults("status.b"))}, []string{"WithResults is given twice"}},
-		"two WithConditions":            {[]kopf.Option{pods(kopf.WithConditions("A"), kopf.WithConditions("B"))}, []string{"Pod: WithConditions is given twice"}},
-		"two WithRootConditions": {
-			[]kopf.Option{pods(kopf.WithRootCondition(conditions.Root{Type: "Ready", Of: []string{"A"}}), kopf.WithRootCondition(conditions.Root{Type: "Ready", Of: []string{"B"}}))},
-			[]string{"WithRootCondition is given twice"},
-		},
-		"two finalizers": {[]kopf.Option{created(), kopf.WithFinalizer("a.com/b"), kopf.WithFinalizer("a.com/c")}, []string{"WithFinalizer is given twice, with a.com/b and a.com/c"}},
-		"two stores":     {[]kopf.Option{created(), kopf.WithProgress(progress.Annotations("a.com")), kopf.WithProgress(progress.Annotations("b.com"))}, []string{"WithProgress is given twice"}},
-		"two baselines":  {[]kopf.Option{created(), kopf.WithBaseline(progress.AnnotationBaseline("a.com")), kopf.WithBaseline(progress.AnnotationBaseline("b.com"))}, []string{"WithBaseline is given twice"}},
-		"two peerings":   {[]kopf.Option{created(), kopf.WithPeering(peering.Options{}), kopf.WithPeering(peering.Options{Name: "x"})}, []string{"WithPeering is given twice"}},
-		"two levels":     {[]kopf.Option{created(), kopf.WithEvents(kopf.EventsOff), kopf.WithEvents(kopf.EventsSteps)}, []string{"WithEvents is given twice"}},
-
-		"After a handler for another reason":  {[]kopf.Option{created(kopf.After("d")).OnDelete("d", nothing)}, []string{`Thing: handler "h" comes after "d", but no change calls both (create and delete): leave out the After`}},
-		"an update after a creation":          {[]kopf.Option{updated(kopf.After("c")).OnCreate("c", nothing)}, []string{"no change calls both (update and create)"}},
-		"a creation after resuming":           {[]kopf.Option{created(kopf.After("r")).OnResume("r", nothing)}, []string{"no change calls both (create and resume)"}},
-		"Owns(nil)":                           {[]kopf.Option{leveled().Owns(nil)}, []string{"Thing: Owns(nil): give it an object"}},
-		"Owns a nil pointer":                  {[]kopf.Option{leveled().Owns((*corev1.Pod)(nil))}, []string{"Thing: Owns(nil): give it an object"}},
-		"Owns an unknown kind":                {[]kopf.Option{leveled().Owns(&unstructured.Unstructured{})}, []string{"Thing: Owns(*unstructured.Unstructured)", "set the kind"}},
-		"Owns with a nil predicate":           {[]kopf.Option{leveled().Owns(&corev1.Pod{}, nil)}, []string{"Thing: Owns(*v1.Pod) has a nil predicate: leave it out"}},
-		"a nil pointer as the schedule":       {[]kopf.Option{repeated(0, kopf.Idle(s), kopf.Schedule(noSchedule))}, []string{`Timer("h"): Schedule is nil`}},
-		"a contradiction within All":          {[]kopf.Option{created(kopf.Label("a", kopf.All(kopf.Equal("a"), kopf.Equal("b"))))}, []string{`Label("a") can never match: Equal(a) and Equal(b) exclude each other`}},
-		"a contradiction within To of All":    {[]kopf.Option{updated(kopf.Field("spec.color", kopf.To(kopf.All(kopf.Absent, kopf.Equal("b")))))}, []string{"can never match", "exclude each other"}},
-		"a matcher within Equal":              {[]kopf.Option{updated(kopf.Field("spec.size", kopf.Equal(kopf.Present)))}, []string{`Field("spec.size"): Equal(Present) compares with a matcher: leave Equal out`}},
-		"a nil matcher within From":           {[]kopf.Option{updated(kopf.Field("spec.size", kopf.From(nilMatcher)))}, []string{`Field("spec.size")`, "use Absent"}},
-		"the resource version":                {[]kopf.Option{onField("metadata.resourceVersion")}, []string{`OnField("h"): Field("metadata.resourceVersion"): each write changes it`, "use OnEvent"}},
-		"an id with a space at its end":       {[]kopf.Option{things().OnReconcile("h ", nothing)}, []string{`OnReconcile("h "): the id "h " begins or ends with a space`}},
-		"a negative number of reconciles":     {[]kopf.Option{thingsWith(kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: -3}))}, []string{"MaxConcurrentReconciles must be positive, got -3"}},
-		"two places for admission's settings": {[]kopf.Option{created(), kopf.WithWebhooks(webhooks.Options{}), kopf.WithWebhooks(webhooks.Options{Namespace: "b"})}, []string{"WithWebhooks is given twice"}},
-		"two pauses of an activity":           {[]kopf.Option{created(), kopf.OnStartup("x", func(context.Context) error { return nil }, kopf.Backoff(s), kopf.Backoff(2*s))}, []string{`OnStartup("x"): Backoff is given twice`}},
-		"two checkpoints":                     {[]kopf.Option{created(), kopf.WithCheckpoint(s), kopf.WithCheckpoint(0)}, []string{"WithCheckpoint is given twice, with 1s and 0s"}},
-		"two durations until the check fails": {[]kopf.Option{created(), kopf.WithStuckAfter(s), kopf.WithStuckAfter(2 * s)}, []string{"WithStuckAfter is given twice"}},
-		"two schedules":                       {[]kopf.Option{repeated(0, kopf.Schedule(hourly{}), kopf.Schedule(&hourly{}))}, []string{"Schedule is given twice"}},
-		"two fractions of jitter":             {[]kopf.Option{repeated(s, kopf.Jitter(0.1), kopf.Jitter(0.2))}, []string{"Jitter is given twice, with 0.1 and 0.2"}},
-		"two backoffs of stopping":            {[]kopf.Option{accompanied(kopf.CancellationBackoff(0), kopf.CancellationBackoff(s))}, []string{"CancellationBackoff is given twice"}},
-		"two sets of options of the controller": {
-			[]kopf.Option{thingsWith(kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1}), kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 2}))},
-			[]string{"WithControllerOptions is given twice"},
-		},
+		"two statuses of WhenCondition":      {[]kopf.Option{pods().OnCreate("h", doNothingTo[*corev1.Pod], kopf.WhenCondition("Ready", metav1.ConditionTrue), kopf.WhenCondition("Ready", metav1.ConditionFalse))}, []string{`OnCreate("h"): WhenCondition can never match`, "cannot be both True and False"}},
+		"After a handler for another reason": {[]kopf.Option{created(kopf.After("d")).OnDelete("d", nothing)}, []string{`Thing: handler "h" comes after "d", but no change calls both (create and delete): leave out the After`}},
+		"an update after a creation":         {[]kopf.Option{updated(kopf.After("c")).OnCreate("c", nothing)}, []string{"no change calls both (update and create)"}},
+		"a creation after resuming":          {[]kopf.Option{created(kopf.After("r")).OnResume("r", nothing)}, []string{"no change calls both (create and resume)"}},
+		"Owns(nil)":                          {[]kopf.Option{leveled().Owns(nil)}, []string{"Thing: Owns(nil): give it an object"}},
+		"Owns a nil pointer":                 {[]kopf.Option{leveled().Owns((*corev1.Pod)(nil))}, []string{"Thing: Owns(nil): give it an object"}},
+		"Owns an unknown kind":               {[]kopf.Option{leveled().Owns(&unstructured.Unstructured{})}, []string{"Thing: Owns(*unstructured.Unstructured)", "set the kind"}},
+		"Owns with a nil predicate":          {[]kopf.Option{leveled().Owns(&corev1.Pod{}, nil)}, []string{"Thing: Owns(*v1.Pod) has a nil predicate: leave it out"}},
+		"a nil pointer as the schedule":      {[]kopf.Option{repeated(0, kopf.Idle(s), kopf.Schedule(noSchedule))}, []string{`Timer("h"): Schedule is nil`}},
+		"a contradiction within All":         {[]kopf.Option{created(kopf.Label("a", kopf.All(kopf.Equal("a"), kopf.Equal("b"))))}, []string{`Label("a") can never match: Equal(a) and Equal(b) exclude each other`}},
+		"a contradiction within To of All":   {[]kopf.Option{updated(kopf.Field("spec.color", kopf.To(kopf.All(kopf.Absent, kopf.Equal("b")))))}, []string{"can never match", "exclude each other"}},
+		"a matcher within Equal":             {[]kopf.Option{updated(kopf.Field("spec.size", kopf.Equal(kopf.Present)))}, []string{`Field("spec.size"): Equal(Present) compares with a matcher: leave Equal out`}},
+		"a nil matcher within From":          {[]kopf.Option{updated(kopf.Field("spec.size", kopf.From(nilMatcher)))}, []string{`Field("spec.size")`, "use Absent"}},
+		"the resource version":               {[]kopf.Option{onField("metadata.resourceVersion")}, []string{`OnField("h"): Field("metadata.resourceVersion"): each write changes it`, "use OnEvent"}},
+		"an id with a space at its end":      {[]kopf.Option{things().OnReconcile("h ", nothing)}, []string{`OnReconcile("h "): the id "h " begins or ends with a space`}},
+		"a negative number of reconciles":    {[]kopf.Option{thingsWith(kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: -3}))}, []string{"MaxConcurrentReconciles must be positive, got -3"}},
 	} {
 		t.Run(name, func(t *testing.T) { reportsMistake(t, test.given, test.words) })
 	}
 	for name, given := range map[string]kopf.Option{
-		"the same value twice":             created(kopf.Backoff(s), kopf.Backoff(s), kopf.Retries(1), kopf.Retries(1)),
+		"shared options, overridden":       created(kopf.Backoff(s), kopf.Backoff(2*s), kopf.Retries(1), kopf.Retries(2)),
 		"After one of several reasons":     things().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, nothing).OnUpdate("h", nothing, kopf.After("a")),
 		"an update after resuming":         updated(kopf.After("r")).OnResume("r", nothing),
 		"After a handler for a field":      deleted(kopf.After("f")).OnField("f", "spec.size", nothing),

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,10 +26,10 @@ type declaration struct {
 	owners   []client.Object
 	mistakes []error
 
-	judged       map[string][]matcher // of each key and field
-	requirements []labels.Requirement // of labels, as far as the server can be asked
-	literals     []literal            // with which the value of the field is compared
-	given        onceOnly
+	judged       map[string][]matcher              // of each key and field
+	requirements []labels.Requirement              // of labels, as far as the server can be asked
+	literals     []literal                         // with which the value of the field is compared
+	wanted       map[string]metav1.ConditionStatus // by WhenCondition
 }
 
 // A role is what a handler is called for.
@@ -56,13 +57,6 @@ func (d *declaration) apply(opts []HandlerOption) {
 		if opt != nil {
 			opt(d)
 		}
-	}
-}
-
-// once reports an option that is given again with another value.
-func (d *declaration) once(option string, value any) {
-	if err := d.given.again(option, value); err != nil {
-		d.mistakes = append(d.mistakes, err)
 	}
 }
 

@@ -32,7 +32,6 @@ type EventOption func(*Operator)
 // kopf: settings.posting.enabled, settings.posting.level, settings.posting.loggers.
 func WithEvents(level EventLevel, opts ...EventOption) Option {
 	return optionFunc(func(o *Operator) {
-		o.once("WithEvents", int(level))
 		if level < EventsTransitions || level > EventsSteps {
 			o.mistake(fmt.Errorf("WithEvents(%d) is no level: use EventsTransitions, EventsOff or EventsSteps", level))
 		}

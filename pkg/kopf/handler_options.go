@@ -15,7 +15,6 @@ type HandlerOption func(*declaration)
 func Retries(n int) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Retries", handling, leveling, daemon, timer, sub, indexed, acting)
-		d.once("Retries", n)
 		if n < 0 {
 			d.mistakef("Retries is negative (%d): leave the option out for no limit", n)
 		}
@@ -31,7 +30,6 @@ func Retries(n int) HandlerOption {
 func Timeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Timeout", handling, leveling, daemon, timer, sub, indexed, acting)
-		d.once("Timeout", timeout)
 		d.duration("Timeout", timeout)
 		if timeout == 0 {
 			d.mistakef("Timeout must be positive, got 0s, with which the handler fails before its first attempt: leave the option out for no limit")
@@ -44,7 +42,6 @@ func Timeout(timeout time.Duration) HandlerOption {
 func AttemptTimeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("AttemptTimeout", handling, spying, leveling, daemon, timer, sub, indexed, acting)
-		d.once("AttemptTimeout", timeout)
 		d.duration("AttemptTimeout", timeout)
 		d.Policy.AttemptTimeout = timeout
 	}
@@ -58,7 +55,6 @@ func AttemptTimeout(timeout time.Duration) HandlerOption {
 func Backoff(pause time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Backoff", handling, leveling, daemon, timer, sub, indexed, acting)
-		d.once("Backoff", pause)
 		d.duration("Backoff", pause)
 		d.Policy.Backoff = &pause
 	}
@@ -69,7 +65,6 @@ func Backoff(pause time.Duration) HandlerOption {
 func BackoffFunc(fn func(a Attempt, err error) time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("BackoffFunc", handling, leveling, daemon, timer, sub, indexed, acting)
-		d.once("BackoffFunc", fn)
 		if fn == nil {
 			d.mistakef("BackoffFunc is nil: give it a function, or use Backoff")
 		}
@@ -97,7 +92,6 @@ func Exponential(base, limit time.Duration) func(Attempt, error) time.Duration {
 func Errors(mode ErrorMode) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Errors", handling, leveling, daemon, timer, sub, indexed, acting)
-		d.once("Errors", mode)
 		if mode < ErrorsTemporary || mode > ErrorsIgnored {
 			d.mistakef("Errors(%d) is no mode: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", mode)
 		}
@@ -158,7 +152,6 @@ func Interval(pause time.Duration) HandlerOption {
 			return
 		}
 		d.takes("Interval", leveling)
-		d.once("Interval", pause)
 		if pause <= 0 {
 			d.mistakef("Interval is %s: use a duration of more than zero", pause)
 		}

@@ -19,7 +19,6 @@ const DefaultStuckAfter = 10 * time.Minute
 // fails. It has to be more than the longest handler takes. Default: [DefaultStuckAfter].
 func WithStuckAfter(pause time.Duration) Option {
 	return optionFunc(func(o *Operator) {
-		o.once("WithStuckAfter", pause)
 		if pause <= 0 {
 			o.mistake(fmt.Errorf("WithStuckAfter(%s): use a duration of more than zero", pause))
 		}

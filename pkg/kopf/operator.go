@@ -27,7 +27,6 @@ type Operator struct {
 	resources []resource
 	wrappers  []func(reconcile.Reconciler) reconcile.Reconciler
 	mistakes  []error
-	given     onceOnly
 
 	startup, cleanup []*activity
 	probes           probes
@@ -126,13 +125,6 @@ func (o *Operator) NeedLeaderElection() bool {
 		return *need
 	}
 	return true
-}
-
-// once reports an option that is given again with another value.
-func (o *Operator) once(option string, value any) {
-	if err := o.given.again(option, value); err != nil {
-		o.mistake(err)
-	}
 }
 
 func (o *Operator) mistake(err error) { o.mistakes = append(o.mistakes, err) }

@@ -31,7 +31,6 @@ func (f optionFunc) applyTo(o *Operator) { f(o) }
 // kopf: settings.persistence.progress_storage.
 func WithProgress(store progress.Store) Option {
 	return optionFunc(func(o *Operator) {
-		o.once("WithProgress", store)
 		if store == nil {
 			o.mistake(errors.New("WithProgress(nil): give it a store, or leave it out for the default"))
 		}
@@ -49,7 +48,6 @@ func WithProgress(store progress.Store) Option {
 // kopf: settings.persistence.diffbase_storage.
 func WithBaseline(baseline progress.Baseline) Option {
 	return optionFunc(func(o *Operator) {
-		o.once("WithBaseline", baseline)
 		if baseline == nil {
 			o.mistake(errors.New("WithBaseline(nil): give it a baseline, or leave it out for the default"))
 		}
@@ -68,7 +66,6 @@ func WithBaseline(baseline progress.Baseline) Option {
 // kopf: settings.persistence.finalizer.
 func WithFinalizer(name string) Option {
 	return optionFunc(func(o *Operator) {
-		o.once("WithFinalizer", name)
 		const form = `use the form "domain/name", such as "example.com/finalizer"`
 		if err := validation.QualifiedName(name); err != nil {
 			o.mistake(fmt.Errorf("WithFinalizer(%q): the name is not valid: %w; %s", name, err, form))
@@ -84,7 +81,6 @@ func WithFinalizer(name string) Option {
 // kopf: lifecycle=.
 func WithLifecycle(lifecycle progress.Lifecycle) Option {
 	return optionFunc(func(o *Operator) {
-		o.once("WithLifecycle", lifecycle)
 		if lifecycle == nil {
 			o.mistake(errors.New("WithLifecycle(nil): give it a lifecycle, or leave it out for the default"))
 		}
@@ -96,7 +92,6 @@ func WithLifecycle(lifecycle progress.Lifecycle) Option {
 // written; at the end of a pass it always is. 0 writes after every handler. Default: [DefaultCheckpoint].
 func WithCheckpoint(work time.Duration) Option {
 	return optionFunc(func(o *Operator) {
-		o.once("WithCheckpoint", work)
 		if work < 0 {
 			o.mistake(fmt.Errorf("WithCheckpoint is negative (%s): use 0 to write after every handler", work))
 		}

@@ -30,7 +30,6 @@ import (
 // kopf: settings.peering, --peering, --priority, --dev, --standalone.
 func WithPeering(options peering.Options) Option {
 	return optionFunc(func(o *Operator) {
-		o.once("WithPeering", options)
 		if err := options.Validate(); err != nil {
 			o.mistake(fmt.Errorf("WithPeering: %w", err))
 		}

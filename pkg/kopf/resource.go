@@ -58,7 +58,6 @@ type resourceOptions struct {
 	places      []conditions.Option
 	root        *conditions.Root
 	mistakes    []error
-	given       onceOnly
 }
 
 // For declares a kind by an object of it: a pointer to a Go type of the manager's scheme,

@@ -12,20 +12,12 @@ import (
 // A ResourceOption is an option of [For].
 type ResourceOption func(*resourceOptions)
 
-// once reports an option that is given again with another value.
-func (o *resourceOptions) once(option string, value any) {
-	if err := o.given.again(option, value); err != nil {
-		o.mistakes = append(o.mistakes, err)
-	}
-}
-
 // DefaultConcurrency is how many objects of one kind are handled at the same time.
 const DefaultConcurrency = 16
 
 // WithName names the kind's controller in logs and metrics. Default: the kind in lower case.
 func WithName(name string) ResourceOption {
 	return func(o *resourceOptions) {
-		o.once("WithName", name)
 		if name == "" {
 			o.mistakes = append(o.mistakes, fmt.Errorf("WithName is empty: leave it out for the default"))
 		}
@@ -38,7 +30,6 @@ func WithName(name string) ResourceOption {
 // options, else [DefaultConcurrency].
 func WithConcurrency(n int) ResourceOption {
 	return func(o *resourceOptions) {
-		o.once("WithConcurrency", n)
 		if n < 1 {
 			o.mistakes = append(o.mistakes, fmt.Errorf("WithConcurrency(%d): at least one object must be handled at a time", n))
 		}
@@ -53,7 +44,6 @@ func WithConcurrency(n int) ResourceOption {
 // place; nor NeedLeaderElection and EnableWarmup: the operator starts its controllers itself.
 func WithControllerOptions(opts controller.Options) ResourceOption {
 	return func(o *resourceOptions) {
-		o.once("WithControllerOptions", opts)
 		if opts.Reconciler != nil {
 			o.mistakes = append(o.mistakes, fmt.Errorf("WithControllerOptions sets a Reconciler: leave it out, the handlers take its place"))
 		}
@@ -98,7 +88,6 @@ const defaultResults = "status"
 // Default: "status", so that a result stands in status.<handler id>.
 func WithResults(path string) ResourceOption {
 	return func(o *resourceOptions) {
-		o.once("WithResults", path)
 		fields := strings.Split(path, ".")
 		if slices.Contains(fields, "") || slices.Contains([]string{"metadata", "kind", "apiVersion"}, fields[0]) {
 			o.mistakes = append(o.mistakes, fmt.Errorf("WithResults(%q): name a field such as \"status\" or \"status.results\"", path))

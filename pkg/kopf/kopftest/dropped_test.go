@@ -55,9 +55,9 @@ var archiveGVK = schema.GroupVersionKind{Group: "example.com", Version: "v1", Ki
 // An archive has fields that its CRD lacks.
 type archive struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              archiveSpec   `json:"spec,omitempty"`
-	Status            archiveStatus `json:"status,omitempty"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              archiveSpec   `json:"spec"`
+	Status            archiveStatus `json:"status"`
 }
 
 type archiveSpec struct {
@@ -86,7 +86,7 @@ func (a *archive) DeepCopyObject() runtime.Object {
 
 type archiveList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
+	metav1.ListMeta `json:"metadata"`
 	Items           []archive `json:"items"`
 }
 
