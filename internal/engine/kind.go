@@ -95,6 +95,8 @@ type Call struct {
 	ConditionOptions []conditions.Option
 	// Flush writes what the handler has changed in the status until now.
 	Flush func(ctx context.Context) error
+	// Record wraps the client of the handler, to learn of its writes; nil: they are not of interest.
+	Record func(client.Client) client.Client
 	// Latest returns a copy of the newest known state of the object.
 	Latest func() client.Object
 	// Notify posts an Event about the object.

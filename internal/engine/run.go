@@ -80,9 +80,15 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	}
 	var result any
 	var subs []Sub
+	var recorded *writeRecorder
+	_, isTop := e.Handlers.Get(id)
 	do := func(ctx context.Context) error {
 		call := e.told(c, id, h, s.before)
 		call.Flush = e.flusher(c, call)
+		if isTop { // sub-handlers use the client of their parent
+			recorded = e.recording(c)
+			call.Record = recorded.of
+		}
 		s.base = c.current
 		err := h.Do(ctx, call)
 		changed, failed := e.changes(ctx, c, id, call.Object)
@@ -118,6 +124,9 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 		Do: do, Then: children,
 	})
 	s.open = false
+	if recorded != nil {
+		c.noteClientWrites(id, recorded.written())
+	}
 	e.listen(c, s.base, h)
 	c.news = append(c.news, func() { e.announce(c, s) })
 	if s.outcome.Success && s.outcome.Err == nil && result != nil {

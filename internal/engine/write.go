@@ -133,7 +133,10 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	e.accept(ctx, c)
 	c.isAbsorbed()
 	c.memory.Unwritten, c.change = nil, nil
-	c.memory.Handled = c.memory.Handled || c.closed()
+	if c.closed() {
+		c.memory.Handled = true
+		e.reportLoops(ctx, c)
+	}
 	c.edited = c.edited || len(theirs) > 0
 	c.now, c.then = c.handled, e.folded(c.content, c.then, theirs) // as it stands on the object by now
 	e.keeps(c, c.stored)

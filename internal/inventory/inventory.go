@@ -49,6 +49,8 @@ type Memory struct {
 	Overlay *Overlay
 	// Levels is what is known of the level-triggered handlers of the object, by their ids.
 	Levels map[string]any
+	// ClientWrites is what handlers write with their clients.
+	ClientWrites any
 	// Memos are what handlers remember of the object.
 	Memos *Memos
 	// Background is what is known of the daemons and timers of the object.

@@ -30,6 +30,9 @@ func (h Handler[T]) do(c client.Client) func(ctx context.Context, call *engine.C
 			return err
 		}
 		req.Client = c
+		if call.Record != nil {
+			req.Client = call.Record(c)
+		}
 		if ended := bridge.Called(ctx, call); ended != nil {
 			defer tell(ended, &err)()
 		}

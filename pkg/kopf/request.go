@@ -36,7 +36,8 @@ type Request[T client.Object] struct {
 	Event EventType
 	// Attempt counts the calls for this cause. kopf: retry, started.
 	Attempt Attempt
-	// Client is the manager's: it reads from the cache.
+	// Client is the manager's: it reads from the cache. For cause handlers it also records the writes of the handler's own object, to log
+	// handlers that call themselves.
 	Client client.Client
 
 	call     *engine.Call

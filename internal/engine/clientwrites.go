@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+)
+
+// maxReads limits the states of its object that are remembered for one attempt of a handler.
+const maxReads = 8
+
+// loopLength is how many updates in a row a handler must have caused itself to be reported.
+const loopLength = 3
+
+// clientWrites records which handlers write their object with the client of the request, to find those that call themselves.
+type clientWrites struct {
+	last   map[string]patching.Document // by handler, in the cycle before
+	now    map[string]patching.Document // in this cycle
+	loops  map[string]int               // updates in a row that the handler has caused itself
+	logged map[string]bool
+}
+
+// noteClientWrites takes over what a handler has written with its client.
+func (c *cycle) noteClientWrites(id string, doc patching.Document) {
+	known, ok := c.memory.ClientWrites.(*clientWrites)
+	if !ok {
+		if len(doc) == 0 {
+			return
+		}
+		known = &clientWrites{logged: map[string]bool{}}
+		c.memory.ClientWrites = known
+	}
+	if len(doc) > 0 {
+		if known.now == nil {
+			known.now = map[string]patching.Document{}
+		}
+		known.now[id] = patching.Merged(known.now[id], doc)
+	}
+}
+
+// reportLoops logs, once for each object and handler, that several updates in a row were caused by the handler alone: each
+// changed only fields that the handler had set with its client in the cycle before, to the same values.
+func (e *Engine) reportLoops(ctx context.Context, c *cycle) {
+	known, ok := c.memory.ClientWrites.(*clientWrites)
+	if !ok {
+		return
+	}
+	loops, all := map[string]int{}, patching.Merged(slices.Collect(maps.Values(known.last))...)
+	if c.reason == causation.Update && isSetBy(all, c.diff) {
+		for id, doc := range known.last {
+			fields := fieldsSetBy(doc, c.diff)
+			if len(fields) == 0 || len(known.now[id]) == 0 {
+				continue
+			}
+			if loops[id] = known.loops[id] + 1; loops[id] >= loopLength && !known.logged[id] {
+				known.logged[id] = true
+				log.FromContext(ctx).Info("Warning: the handler has called itself several times: it changes the object with a client, and each change is an update. "+
+					"Change req.Object instead, which is no update, or let the handler react to other fields only", "handler", id, "fields", fields, "updates", loops[id])
+			}
+		}
+	}
+	known.loops, known.last, known.now = loops, known.now, nil
+}
+
+// isSetBy reports whether a document sets all that has changed.
+func isSetBy(doc patching.Document, changes diff.Diff) bool {
+	return len(changes) > 0 && len(fieldsSetBy(doc, changes)) == len(changes)
+}
+
+// fieldsSetBy returns the changed fields that a document sets to their new values.
+func fieldsSetBy(doc patching.Document, changes diff.Diff) (fields []string) {
+	for _, item := range changes {
+		if value, ok := diff.Lookup(map[string]any(doc), item.Path...); ok && item.New != nil && diff.Equal(value, item.New) {
+			fields = append(fields, item.Path.String())
+		}
+	}
+	return fields
+}
+
+// A writeRecorder is the client of one attempt of a handler. It records the changes of the handler's own object.
+type writeRecorder struct {
+	client.Client
+	engine *Engine
+	object client.Object // for which the handler is called
+
+	mu   sync.Mutex
+	read map[string]map[string]any // states from which the handler may update the object, by their versions
+	doc  patching.Document
+}
+
+// recording returns a writeRecorder for an attempt of a handler, still without a client.
+func (e *Engine) recording(c *cycle) *writeRecorder {
+	return &writeRecorder{engine: e, object: c.before, read: map[string]map[string]any{c.object.GetResourceVersion(): c.current}}
+}
+
+// of wraps the client.
+func (r *writeRecorder) of(inner client.Client) client.Client {
+	r.Client = inner
+	return r
+}
+
+func (r *writeRecorder) written() patching.Document {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.doc
+}
+
+// isOwn reports whether an object is the one for which the handler is called.
+func (r *writeRecorder) isOwn(obj client.Object) bool {
+	if obj.GetName() != r.object.GetName() || obj.GetNamespace() != r.object.GetNamespace() {
+		return false
+	}
+	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
+		return gvk.GroupKind() == r.engine.GVK.GroupKind()
+	}
+	return reflect.TypeOf(obj) == reflect.TypeOf(r.engine.New())
+}
+
+func (r *writeRecorder) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	err := r.Client.Get(ctx, key, obj, opts...)
+	if err == nil && r.isOwn(obj) {
+		r.keep(obj)
+	}
+	return err
+}
+
+func (r *writeRecorder) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return r.update(obj, false, func() error { return r.Client.Update(ctx, obj, opts...) })
+}
+
+func (r *writeRecorder) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	return r.patch(obj, patch, func() error { return r.Client.Patch(ctx, obj, patch, opts...) })
+}
+
+func (r *writeRecorder) Status() client.SubResourceWriter { return r.SubResource("status") }
+
+func (r *writeRecorder) SubResource(name string) client.SubResourceClient {
+	inner := r.Client.SubResource(name)
+	if name != "status" {
+		return inner
+	}
+	return &statusRecorder{inner, r}
+}
+
+type statusRecorder struct {
+	client.SubResourceClient
+	recorder *writeRecorder
+}
+
+func (s *statusRecorder) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	return s.recorder.update(obj, true, func() error { return s.SubResourceClient.Update(ctx, obj, opts...) })
+}
+
+func (s *statusRecorder) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return s.recorder.patch(obj, patch, func() error { return s.SubResourceClient.Patch(ctx, obj, patch, opts...) })
+}
+
+// keep remembers a state from which the handler may update the object.
+func (r *writeRecorder) keep(obj client.Object) {
+	content, err := patching.Content(obj)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.read) >= maxReads {
+		clear(r.read)
+	}
+	r.read[obj.GetResourceVersion()] = runtime.DeepCopyJSON(content)
+}
+
+// update records the difference between the state that the handler has read and the one that it writes.
+func (r *writeRecorder) update(obj client.Object, status bool, send func() error) error {
+	if !r.isOwn(obj) {
+		return send()
+	}
+	sent, err := patching.Normal(obj)
+	r.mu.Lock()
+	base := r.read[obj.GetResourceVersion()]
+	r.mu.Unlock()
+	if failed := send(); failed != nil {
+		return failed
+	}
+	r.keep(obj)
+	if err == nil && base != nil {
+		doc := patching.Between(base, sent).Essential()
+		if status {
+			doc = patching.Document{"status": doc["status"]}
+		}
+		r.add(doc)
+	}
+	return nil
+}
+
+// patch records what a patch sets. JSON patches are not read.
+func (r *writeRecorder) patch(obj client.Object, patch client.Patch, send func() error) error {
+	if !r.isOwn(obj) || patch.Type() == types.JSONPatchType {
+		return send()
+	}
+	var doc patching.Document
+	data, err := patch.Data(obj)
+	if err == nil {
+		err = json.Unmarshal(data, &doc)
+	}
+	if failed := send(); failed != nil {
+		return failed
+	}
+	r.keep(obj)
+	if err == nil {
+		r.add(doc.Essential())
+	}
+	return nil
+}
+
+func (r *writeRecorder) add(doc patching.Document) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.doc = patching.Merged(r.doc, doc)
+}
+
+var (
+	_ client.Client            = (*writeRecorder)(nil)
+	_ client.SubResourceClient = (*statusRecorder)(nil)
+)

@@ -1,0 +1,188 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+const maxLoops = 10 // a handler that calls itself stops then
+
+// loopsOf runs an operator on two widgets, which users edit in the meantime, and returns what it logs about handlers that call themselves.
+func loopsOf(t *testing.T, users func(t *testing.T, c client.Client, obj widget), widgets func() *kopf.Resource[widget]) (lines []string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		config, scheme, c := newWorld(t)
+		one, two := makeWidget(t, c, "one"), makeWidget(t, c, "two")
+		var mu sync.Mutex
+		log := funcr.New(func(_, args string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if strings.Contains(args, "has called itself") {
+				lines = append(lines, args)
+			}
+		}, funcr.Options{})
+		mgr, err := manager.New(config, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Logger: log})
+		must(t, err)
+		must(t, kopf.SetupWithManager(mgr, widgets()))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- mgr.Start(ctx) }()
+		wait(time.Second)
+		if users != nil {
+			users(t, c, one)
+			users(t, c, two)
+		}
+		wait(time.Minute)
+		stop()
+		must(t, <-ended)
+	})
+	return lines
+}
+
+var edited = func(t *testing.T, c client.Client, obj widget) {
+	t.Helper()
+	patch(t.Context(), t, c, obj, `{"metadata":{"labels":{"edited":"yes"}}}`)
+}
+
+// A handler that changes its object with a client each time it is called is logged once for each object.
+func TestHandlersThatCallThemselves_AreLogged(t *testing.T) {
+	grow := func(w widget) bool {
+		w.Spec.Size++
+		return w.Spec.Size < maxLoops
+	}
+	for name, test := range map[string]struct {
+		write kopf.Handler[widget]
+		field string
+	}{
+		"patch": {func(ctx context.Context, req *kopf.Request[widget]) error {
+			changed := req.Object.DeepCopy()
+			if !grow(changed) {
+				return nil
+			}
+			return req.Client.Patch(ctx, changed, client.MergeFrom(req.Object))
+		}, "spec.size"},
+		"update": {func(ctx context.Context, req *kopf.Request[widget]) error {
+			if changed := req.Object.DeepCopy(); grow(changed) {
+				return req.Client.Update(ctx, changed)
+			}
+			return nil
+		}, "spec.size"},
+		"update of the request's own object": {func(ctx context.Context, req *kopf.Request[widget]) error {
+			if grow(req.Object) {
+				return req.Client.Update(ctx, req.Object)
+			}
+			return nil
+		}, "spec.size"},
+		"get and update": {func(ctx context.Context, req *kopf.Request[widget]) error {
+			var live v1.Widget
+			if err := req.Client.Get(ctx, client.ObjectKeyFromObject(req.Object), &live); err != nil {
+				return err
+			}
+			if grow(&live) {
+				return req.Client.Update(ctx, &live)
+			}
+			return nil
+		}, "spec.size"},
+		"a timestamp": {func(ctx context.Context, req *kopf.Request[widget]) error {
+			at := req.Object.Labels["at"] + "x"
+			if len(at) > maxLoops {
+				return nil
+			}
+			data := `{"metadata":{"labels":{"at":"` + at + `"}}}`
+			return req.Client.Patch(ctx, req.Object.DeepCopy(), rawPatch(data))
+		}, "metadata.labels.at"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := loopsOf(t, edited, func() *kopf.Resource[widget] {
+				return kopf.For(&v1.Widget{}).
+					OnUpdate("quiet", func(context.Context, *kopf.Request[widget]) error { return nil }).
+					OnUpdate("loops", test.write)
+			})
+			if len(lines) != 2 {
+				t.Fatalf("it was logged %d times for two objects: %q", len(lines), lines)
+			}
+			for _, line := range lines {
+				if !strings.Contains(line, `"handler"="loops"`) || !strings.Contains(line, test.field) {
+					t.Errorf("%q names another handler or field", line)
+				}
+			}
+		})
+	}
+}
+
+// The same by a watched field of the status.
+func TestHandlersThatCallThemselves_Status(t *testing.T) {
+	lines := loopsOf(t, edited, func() *kopf.Resource[widget] {
+		next := func(ctx context.Context, req *kopf.Request[widget]) error {
+			changed := req.Object.DeepCopy()
+			if changed.Status.Phase += "x"; len(changed.Status.Phase) > maxLoops {
+				return nil
+			}
+			return req.Client.Status().Patch(ctx, changed, client.MergeFrom(req.Object))
+		}
+		return kopf.For(&v1.Widget{}).OnCreate("create", next).OnField("loops", "status.phase", next)
+	})
+	if len(lines) != 2 || !strings.Contains(lines[0], "loops") || !strings.Contains(lines[0], "status") {
+		t.Errorf("it was logged: %q", lines)
+	}
+}
+
+// Users who edit quickly, also while the handler is running, and handlers that write the same each time, are no loops.
+func TestHandlersThatCallThemselves_NoFalseAlarms(t *testing.T) {
+	quickly := func(t *testing.T, c client.Client, obj widget) {
+		t.Helper()
+		for n := range 50 {
+			patch(t.Context(), t, c, obj, fmt.Sprintf(`{"spec":{"size":%d}}`, n+2))
+			wait(30 * time.Millisecond)
+		}
+	}
+	painted := func(w widget) { w.Spec.Color = "painted" }
+	for name, write := range map[string]kopf.Handler[widget]{
+		"no writes": func(context.Context, *kopf.Request[widget]) error {
+			wait(100 * time.Millisecond)
+			return nil
+		},
+		"the same patch": func(ctx context.Context, req *kopf.Request[widget]) error {
+			wait(100 * time.Millisecond)
+			return req.Client.Patch(ctx, req.Object.DeepCopy(), rawPatch(`{"spec":{"color":"painted"}}`))
+		},
+		"get and update": func(ctx context.Context, req *kopf.Request[widget]) error {
+			wait(100 * time.Millisecond)
+			var live v1.Widget
+			if err := req.Client.Get(ctx, client.ObjectKeyFromObject(req.Object), &live); err != nil {
+				return err
+			}
+			painted(&live)
+			return client.IgnoreNotFound(req.Client.Update(ctx, &live))
+		},
+		"what users have changed is written back": func(ctx context.Context, req *kopf.Request[widget]) error {
+			seen := req.Object.Spec.Size
+			wait(100 * time.Millisecond)
+			return req.Client.Patch(ctx, req.Object.DeepCopy(), rawPatch(fmt.Sprintf(`{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, seen)))
+		},
+		"in the request's object": func(_ context.Context, req *kopf.Request[widget]) error {
+			req.Object.Spec.Tags = append(req.Object.Spec.Tags, "more")
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := loopsOf(t, quickly, func() *kopf.Resource[widget] { return kopf.For(&v1.Widget{}).OnUpdate("update", write) })
+			if len(lines) > 0 {
+				t.Errorf("it was logged: %q", lines)
+			}
+		})
+	}
+}
