@@ -11,7 +11,7 @@
 // A [Runner] runs the story once, under the faults of a [Plan], and returns a [Run]: the writes, notices, changes, calls and scenes, in
 // order. The package kopftest has the runner; this package knows neither operators nor servers.
 //
-// A write is a request of the operator that changes something. A change is a new version of an object in the store, whoever made it. A
+// A write is a request of the operator that changes something. A change is a new version of an object in the store, by any client. A
 // notice is an event that a watch delivers to the operator after its first list. All are numbered from 1.
 //
 // [Plans] enumerates the plans that follow from a reference run, without those that can have no effect:

@@ -123,7 +123,7 @@ func (r *Run) broken(plan Plan) (out []Violation) {
 	return out
 }
 
-// violations tells what is wrong with a run, compared with a reference run.
+// violations compares a run with a reference run.
 func (r *Run) violations(plan Plan, again *Run) []Violation {
 	out := again.broken(plan)
 	if again.Problem != "" {
@@ -143,7 +143,7 @@ func (r *Run) violations(plan Plan, again *Run) []Violation {
 	return out
 }
 
-// repeated tells the calls for work whose outcome was written as often as it was to be done.
+// repeated returns the calls for work whose outcome was already written as often as it was due.
 func (r *Run) repeated(again *Run) string {
 	expected := map[string]int{}
 	for _, c := range r.Calls {

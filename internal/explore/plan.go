@@ -32,7 +32,7 @@ const (
 
 var kinds = []Kind{CrashBefore, CrashAfter, Lost, Unavailable, Failed, Conflict, Unseen, Shutdown}
 
-// crashes reports whether the operator ends without a farewell.
+// crashes reports whether the operator ends without a shutdown.
 func (k Kind) crashes() bool { return k == CrashBefore || k == CrashAfter }
 
 // strikesWrites reports whether the fault happens to a write.

@@ -56,7 +56,7 @@ func StateOf(objects []map[string]any, ignore []string) map[string]any {
 	return out
 }
 
-// IsBookkeeping tells the kinds in which Kubernetes notes what happens and who leads, from those of the same names in other groups.
+// IsBookkeeping reports whether Kubernetes keeps Events or Leases in a kind: kinds of the same names in other groups are different.
 func IsBookkeeping(apiVersion, kind string) bool {
 	switch group, _, _ := strings.Cut(apiVersion, "/"); kind {
 	case "Event":

@@ -33,7 +33,7 @@ type Options struct {
 	Hold time.Duration
 	// Wall is the wall clock. Default: that of the machine.
 	Wall func() time.Time
-	// Next are other pauses; nil: there are none.
+	// Next adds other pauses; nil adds nothing.
 	Next Pauser
 	Log  logr.Logger
 }
@@ -86,7 +86,7 @@ func (f *Fence) Start(ctx context.Context, changed func()) (stop func()) {
 	}
 }
 
-// beat goes on after the end of the operator's context: its handlers may still be at work.
+// beat continues after the end of the operator's context: its handlers may still be at work.
 func (f *Fence) beat(ctx, beating context.Context, changed func()) {
 	ticker := time.NewTicker(max(f.options.Gap/heartbeats, time.Millisecond))
 	defer ticker.Stop()

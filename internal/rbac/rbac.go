@@ -30,7 +30,7 @@ func (r Rule) String() string {
 		group, strings.Join(r.Resources, ";"), strings.Join(r.Verbs, ";"))
 }
 
-// The messages of the API server, whoever has wrapped them. A denial of an admission webhook has other words.
+// The messages of the API server, also within wrapping errors. A denial of an admission webhook has other words.
 var (
 	lackingResource = regexp.MustCompile(`cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)"| at the (cluster) scope)?`)
 	lackingOwner    = regexp.MustCompile(`cannot set blockOwnerDeletion`)

@@ -17,9 +17,9 @@ type probeKind int
 const (
 	// listProbe lists one object: all that can be asked before the informer has a version.
 	listProbe probeKind = iota
-	// changesProbe asks for the changes after the version of the informer: there are none unless the informer misses some.
+	// changesProbe asks for the changes after the version of the informer: the answer is empty unless the informer misses some.
 	changesProbe
-	// streamProbe asks for the objects of a name that nobody uses, and for the bookmark that ends such a listing: it always comes, unless
+	// streamProbe asks for the objects of an unused name, and for the bookmark that ends such a listing: it always comes, unless
 	// streams are swallowed on their way.
 	streamProbe
 )

@@ -22,7 +22,7 @@ var defaultLease = leaseDurations{lease: 15 * time.Second, renewDeadline: 10 * t
 // fenceMargin is how long the manager may take to stop the operator when it has lost the lease.
 const fenceMargin = time.Second
 
-// WithLeaseDurations tells the operator the LeaseDuration, RenewDeadline and RetryPeriod of its manager, if they are not the
+// WithLeaseDurations sets the LeaseDuration, RenewDeadline and RetryPeriod of its manager, if they are not the
 // defaults of controller-runtime (15 s, 10 s, 2 s). The manager does not pass them on.
 //
 // A process that was suspended (SIGSTOP, a paused virtual machine, a sleeping laptop) does not know at first that another replica

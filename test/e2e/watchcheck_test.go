@@ -34,7 +34,7 @@ func checkWatches(namespace string, opts []kopf.Option, setups ...setup) (ready,
 	return func() error { return operator.Readyz(nil) }, func() error { return operator.Healthz(nil) }
 }
 
-// A swallower lets streams pass until it is told to swallow what they deliver. The connections stay open.
+// A swallower lets streams pass until it swallows all that they deliver. The connections stay open.
 type swallower struct {
 	next      http.RoundTripper
 	all       bool // swallow also streams that begin later

@@ -25,7 +25,7 @@ import (
 type laggingTransport struct {
 	http.RoundTripper
 	released chan struct{} // closed when the server has caught up
-	forbids  bool          // the current version is not told either
+	forbids  bool          // the request for the current version is forbidden, too
 
 	mu     sync.Mutex
 	former []byte // answer to a list

@@ -71,7 +71,7 @@ func Explore(t *testing.T, setup func() Trial, opts ...ExploreOption) {
 	t.Logf("kopftest: %d plans made, %d without effect left out, %d run, %d violations", report.Made, report.Pruned, report.Ran, len(report.Violations))
 }
 
-// planVariable names the environment variable with the one plan that is to be run.
+// planVariable names the environment variable with the only plan to run.
 const planVariable = "KOPFTEST_PLAN"
 
 // runner runs a story for the explorer.

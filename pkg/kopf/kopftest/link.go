@@ -147,7 +147,7 @@ func (l *lane) send(req request, r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// meets finds what is to happen to a request. The function that it returns is to be called when the server has done it.
+// meets finds what is to happen to a request. The caller must call done when the server has handled the request.
 func (l *link) meets(req request, r *http.Request, body []byte) (fault Fault, crash explore.Kind, done func()) {
 	done = func() {}
 	if l.injector != nil && req.writes() && !req.isEvent() && !l.severed() {

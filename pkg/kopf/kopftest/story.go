@@ -19,16 +19,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A rehearsal is the story as it was told once.
+// A rehearsal is one run of the story.
 type rehearsal struct {
 	calls    []Call
 	writes   []Write
 	run      *explore.Run
 	stubborn string // a handler that does not end
-	problem  string // why the story could not be told to its end
+	problem  string // why the story did not reach its end
 }
 
-// rehearsalOptions say how a story is told.
+// rehearsalOptions configure one run of a story.
 type rehearsalOptions struct {
 	plan  explore.Plan
 	when  string              // the plan, for people
@@ -36,7 +36,7 @@ type rehearsalOptions struct {
 	wrap  func() explore.Wrap // what is around the server, for each life of the operator; nil: nothing
 }
 
-// rehearse tells the story in a bubble of its own.
+// rehearse runs the story in a bubble of its own.
 func rehearse(t *testing.T, setup func() Trial, options rehearsalOptions) *rehearsal {
 	t.Helper()
 	out := &rehearsal{run: &explore.Run{}}
@@ -51,7 +51,7 @@ func rehearse(t *testing.T, setup func() Trial, options rehearsalOptions) *rehea
 	return out
 }
 
-// A stage is where the story is told.
+// A stage runs one story.
 type stage struct {
 	rehearsalOptions
 	trial    Trial
@@ -114,7 +114,7 @@ func (s *stage) play(t *testing.T) {
 		if s.problem() != "" {
 			return
 		}
-		s.tell(t, i+1, step)
+		s.runStep(t, i+1, step)
 		s.rest(t)
 		s.look()
 	}
@@ -134,8 +134,8 @@ func (s *stage) stay(t *testing.T) {
 	}
 }
 
-// tell has one step of the story happen.
-func (s *stage) tell(t *testing.T, number int, step func(testing.TB, *Cluster)) {
+// runStep runs one step of the story.
+func (s *stage) runStep(t *testing.T, number int, step func(testing.TB, *Cluster)) {
 	t.Helper()
 	failed := t.Failed()
 	defer func() {
@@ -239,7 +239,7 @@ func (s *stage) launch(t *testing.T) {
 // lagsFor is for how long a replica lags: longer than operators wait for what they have written themselves.
 const lagsFor = 10 * time.Second
 
-// replica is what the next life of the operator reads from, if its first list is to be old; nil otherwise.
+// replica is what the next life of the operator reads from, if its first list must be old; nil otherwise.
 func (s *stage) replica() *apiserver.Replica {
 	crash, ok := s.injector.LastCrash()
 	if !ok || !crash.Stale {

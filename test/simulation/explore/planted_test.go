@@ -302,7 +302,7 @@ func cachedReads(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// withoutVersions answers patches with the oldest version, so that nobody can tell what a cache has to show.
+// withoutVersions answers patches with the oldest version, so that the engine cannot know which version the cache must show.
 func withoutVersions(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
