@@ -131,9 +131,9 @@ func TestStream_MergesWhatIsUnseen(t *testing.T) {
 						continue
 					}
 					f := strings.Fields(line)
-					fmt.Fprintf(to, `{"type":%q,"object":{"metadata":{"name":%q,"resourceVersion":%q}}}`+"\n", f[0], f[1], f[2])
+					_, _ = fmt.Fprintf(to, `{"type":%q,"object":{"metadata":{"name":%q,"resourceVersion":%q}}}`+"\n", f[0], f[1], f[2])
 				}
-				to.Close()
+				_ = to.Close()
 			}()
 			var got []string
 			for decoder := json.NewDecoder(stream); ; {
@@ -143,7 +143,7 @@ func TestStream_MergesWhatIsUnseen(t *testing.T) {
 				}
 				got = append(got, fmt.Sprintf("%s %s %s", e.Type, e.meta()["name"], e.meta()["resourceVersion"]))
 			}
-			stream.Close()
+			_ = stream.Close()
 			if !slices.Equal(got, test.want) {
 				t.Errorf("%s: the client sees %q, not %q", name, got, test.want)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -140,11 +141,7 @@ func (w *world) trial(resource func() *kopf.Resource[widget], options []kopf.Opt
 func (w *world) copied() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := map[string]string{}
-	for k, v := range w.inputs {
-		out[k] = v
-	}
-	return out
+	return maps.Clone(w.inputs)
 }
 
 func widgets() *kopf.Resource[widget] { return kopf.For(&v1.Widget{}) }
