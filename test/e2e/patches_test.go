@@ -173,9 +173,10 @@ var _ = Describe("The patches that are sent", func() {
 		obj := untyped(strictGVK, ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		taken := func() []string { return operator.log.find("Warning", "has not taken all", "unknown", "dropped") }
-		Eventually(taken).Should(HaveLen(1), "the log comes after the write")
-		Expect(operator.log.find("has not taken all", "painted")).To(BeEmpty(), "what was taken is no news")
+		dropped := func() []string { return operator.log.find("Warning", "has dropped a field", "spec.unknown") }
+		Eventually(dropped).Should(HaveLen(1), "the log comes after the write")
+		Eventually(func() []string { return operator.log.find("has dropped a field", "status.made") }).Should(HaveLen(1), "RES-06: a result")
+		Expect(operator.log.find("has dropped a field", "painted")).To(BeEmpty(), "the label is stored")
 		Expect(operator.log.find("unknown field", "status.made")).NotTo(BeEmpty(), "RES-06: a result, by the server itself")
 	}, SpecTimeout(minute))
 })

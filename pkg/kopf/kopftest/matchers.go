@@ -41,6 +41,12 @@ func HaveInProgress(ids ...string) types.GomegaMatcher {
 		if len(ids) == 0 {
 			return len(found) > 0, "nothing is in progress"
 		}
+		for _, id := range ids {
+			names := annotationNames(obj, id)
+			if some := slices.DeleteFunc(slices.Clone(found), func(name string) bool { return slices.Contains(names, name) }); len(some) < len(found) {
+				found = append(some, id)
+			}
+		}
 		slices.Sort(found)
 		return slices.Equal(found, slices.Sorted(slices.Values(ids))), fmt.Sprintf("in progress are %q", found)
 	}}
@@ -175,6 +181,21 @@ func inProgress(obj client.Object) (ids []string) {
 			return strings.HasPrefix(id, parent+".") || strings.HasPrefix(id, parent+"/")
 		})
 	})
+}
+
+// annotationNames returns the names of the annotations with the progress of a handler, without their prefix. They differ from
+// its id if that has slashes or is long.
+func annotationNames(obj client.Object, id string) (names []string) {
+	without := obj.DeepCopyObject().(client.Object)
+	if err := progress.Annotations("").Purge(without, id); err != nil {
+		return nil
+	}
+	for key := range obj.GetAnnotations() {
+		if _, left := without.GetAnnotations()[key]; !left {
+			names = append(names, strings.TrimPrefix(key, progress.DefaultPrefix+"/"))
+		}
+	}
+	return names
 }
 
 // isRecord tells the progress of a handler from other notes, such as what was last handled, by its own fields.

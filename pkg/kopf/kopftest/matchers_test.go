@@ -113,3 +113,16 @@ func TestHandledObjectsWithAFieldOfTheStatus(t *testing.T) {
 	pod.Status.Message = "there"
 	g.Expect(pod).NotTo(kopftest.HaveHandled())
 }
+
+// The annotations of some handlers have other names than their ids.
+func TestHaveInProgress_TakesIDsOfHandlers(t *testing.T) {
+	long := "a-handler-with-an-id-that-is-longer-than-the-name-of-an-annotation-may-be"
+	fails := func(context.Context, *cmRequest) error { return kopf.Temporary(errors.New("not yet"), time.Hour) }
+	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(map[string]string{"color": "red"})}},
+		kopf.For(&corev1.ConfigMap{}).OnField("paint", "data.color", fails).OnCreate(long, fails))
+	obj := configMap(nil)
+	g := NewWithT(t)
+	g.Expect(report.Get(t, obj)).To(BeTrue())
+	g.Expect(obj).To(kopftest.HaveInProgress("paint/data.color", long))
+	g.Expect(obj).NotTo(kopftest.HaveInProgress("paint/data.color"))
+}

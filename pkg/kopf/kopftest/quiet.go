@@ -169,7 +169,15 @@ func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reade
 	if err != nil {
 		return nil, err
 	}
-	if err := from.List(ctx, list, client.InNamespace(o.cluster.Namespace)); err != nil {
+	namespaced, err := o.cluster.Client.IsObjectNamespaced(e.New())
+	if err != nil {
+		return nil, fmt.Errorf("finding out whether the kind %s has namespaces: %w", e.GVK.Kind, err)
+	}
+	var options []client.ListOption
+	if namespaced {
+		options = append(options, client.InNamespace(o.cluster.Namespace))
+	}
+	if err := from.List(ctx, list, options...); err != nil {
 		return nil, fmt.Errorf("listing the objects of the kind %s: %w", e.GVK.Kind, err)
 	}
 	out := map[types.UID]client.Object{}

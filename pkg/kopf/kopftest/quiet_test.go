@@ -116,3 +116,13 @@ func TestQuietIsNotTooEarly(t *testing.T) {
 	operator.RunUntilQuiet(t)
 	g.Expect(len(operator.Calls())).To(BeNumerically(">", before))
 }
+
+// Operators of a confined cluster also handle kinds without namespaces.
+func TestRunUntilQuiet_HandlesKindsWithoutNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := kopftest.Memory(t).ForTest(t)
+		operator := cluster.Run(t, kopf.For(&corev1.Namespace{}).OnCreate("create", func(context.Context, *kopf.Request[*corev1.Namespace]) error { return nil }))
+		operator.RunUntilQuiet(t)
+		NewWithT(t).Expect(operator.Calls()).NotTo(BeEmpty())
+	})
+}
