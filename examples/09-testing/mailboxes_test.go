@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -141,6 +142,21 @@ func TestTheHandlersAreSturdy(t *testing.T) {
 			Outside: func() any { return fmt.Sprint(server.quotas) },
 		}
 	})
+}
+
+// A mailbox is as its spec says, whatever it was before. A quota of zero is refused by the handlers: what is there stays as it was.
+func TestAMailboxDoesNotDependOnItsPast(t *testing.T) {
+	kopftest.Walk(t, "config/crd", func() kopftest.Trial {
+		server := mailServer()
+		return kopftest.Trial{
+			Given:    kopftest.Given{Scheme: newScheme()},
+			Operator: func() []kopf.Option { return []kopf.Option{mailboxes(server)} },
+			Outside:  func() any { return fmt.Sprint(server.quotas) },
+		}
+	}, 20, kopftest.OnlyIf(func(box *unstructured.Unstructured) bool {
+		quota, _, _ := unstructured.NestedInt64(box.Object, "spec", "quota")
+		return quota > 0
+	}))
 }
 
 // The same with a server that takes its time: the handlers pass their contexts on, or the operator could not be stopped.

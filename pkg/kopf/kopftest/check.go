@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
@@ -15,6 +17,9 @@ type Trial struct {
 	Given Given
 	// Operator declares the operator, anew for each of its lives.
 	Operator func() []kopf.Option
+	// Setup sets up the operator with a manager, in place of Operator: the same function as in main.go, say. It is called for each
+	// of its lives.
+	Setup func(mgr manager.Manager) error
 	// Story is what users do, step by step; before each, and after the last, the operator comes to rest.
 	Story []func(t testing.TB, c *Cluster)
 	// Outside is the state of what handlers have to do with outside of the cluster, such as a cloud made up for the test: it is

@@ -20,6 +20,8 @@
 //     finds handlers that do not stand that. [CheckMutation] does it for mutating admission handlers.
 //   - [Explore] runs such a story under every fault that follows from a first run: besides crashes and lost answers, restarts with old lists, and
 //     events that the operator does not see. It returns the plan of each violation, to be run again.
+//   - [Walk] gives an object random specs that fit the schema of its CRD, one after the other. Each state must be the same as after a creation with that
+//     spec, and the deletion must leave nothing behind.
 //   - [Cluster.Run] runs an operator for as long as a test, on [Memory] or on an [Environment]; [Operator.RunUntilQuiet] waits until it
 //     is done; [Operator.Stop] and a new one is a restart, [Operator.Crash] a death.
 //   - [HaveHandled], [HaveInProgress], [HaveFinalizer] and [HaveCondition] are matchers of gomega, for the objects of any of these.
@@ -27,7 +29,7 @@
 // # Virtual time
 //
 // On a cluster in memory, a test may put itself into a bubble of testing/synctest. There the clock starts at midnight UTC of
-// 2000-01-01, and jumps when everybody waits: a retry in a day takes no time at all. [Cycle], [Check] and [Explore] make their own bubble.
+// 2000-01-01, and jumps when everybody waits: a retry in a day takes no time at all. [Cycle], [Check], [Explore] and [Walk] make their own bubble.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		cluster := kopftest.Memory(t, kopftest.Objects(db))
@@ -45,7 +47,7 @@
 //
 // # Assumptions
 //
-// The test is one of package testing; with Ginkgo, pass GinkgoTB(). [Cycle], [Check] and [Explore] need a *testing.T, as bubbles do.
+// The test is one of package testing; with Ginkgo, pass GinkgoTB(). [Cycle], [Check], [Explore] and [Walk] need a *testing.T, as bubbles do.
 //
 // # Caveats
 //

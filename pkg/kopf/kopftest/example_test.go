@@ -95,6 +95,15 @@ func ExampleExplore() {
 	_ = test
 }
 
+func ExampleWalk() {
+	test := func(t *testing.T) {
+		kopftest.Walk(t, "config/crd/databases.yaml", func() kopftest.Trial {
+			return kopftest.Trial{Operator: func() []kopf.Option { return []kopf.Option{patients()} }}
+		}, 20, kopftest.WithSeed(17))
+	}
+	_ = test // the path is relative to the folder of the test
+}
+
 // The examples are tests: they hold.
 func TestExamplesHold(t *testing.T) {
 	g := NewWithT(t)

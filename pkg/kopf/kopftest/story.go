@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/dump"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -30,10 +32,12 @@ type rehearsal struct {
 
 // rehearsalOptions configure one run of a story.
 type rehearsalOptions struct {
-	plan  explore.Plan
-	when  string              // the plan, for people
-	stays bool                // the operator has to stay at rest for an hour in the end
-	wrap  func() explore.Wrap // what is around the server, for each life of the operator; nil: nothing
+	plan     explore.Plan
+	when     string              // the plan, for people
+	wrap     func() explore.Wrap // what is around the server, for each life of the operator; nil: nothing
+	stays    bool                // the operator has to stay at rest for an hour in the end
+	pauses   bool                // what runs beside the objects has some time before a scene is looked at
+	collects bool                // objects whose owners are gone do not count
 }
 
 // rehearse runs the story in a bubble of its own.
@@ -229,7 +233,11 @@ func (s *stage) launch(t *testing.T) {
 		}
 	}
 	o.link.replica = s.replica()
-	o.start(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, s.trial.Operator()...) }, logr.Discard())
+	setup := s.trial.Setup
+	if setup == nil {
+		setup = func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, s.trial.Operator()...) }
+	}
+	o.start(t, setup, logr.Discard())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lives, s.started = append(s.lives, o), make(chan struct{})
@@ -263,7 +271,7 @@ const pauseAtRest = 2 * time.Minute
 func (s *stage) rest(t *testing.T) {
 	t.Helper()
 	s.awaitQuiet(t)
-	if s.stays {
+	if s.stays || s.pauses {
 		<-time.After(pauseAtRest)
 		s.awaitQuiet(t)
 	}
@@ -286,7 +294,11 @@ func (s *stage) awaitQuiet(t *testing.T) {
 
 // look takes note of how it is.
 func (s *stage) look() {
-	now := explore.Scene{State: explore.StateOf(s.cluster.server.All(), s.trial.Ignore)}
+	objects := s.cluster.server.All()
+	if s.collects {
+		objects = collected(objects)
+	}
+	now := explore.Scene{State: explore.StateOf(objects, s.trial.Ignore)}
 	if s.trial.Outside != nil {
 		outside := s.trial.Outside()
 		now.Outside, now.Dump = fmt.Sprintf("%+v", outside), dump.ForHash(outside)
@@ -295,6 +307,24 @@ func (s *stage) look() {
 		}
 	}
 	s.out.run.Scenes = append(s.out.run.Scenes, now)
+}
+
+// collected are the objects that a garbage collector leaves: those without owners, and those with an owner that exists.
+func collected(objects []map[string]any) (left []map[string]any) {
+	uids := map[types.UID]bool{}
+	for _, content := range objects {
+		uids[unstructuredOf(content).GetUID()] = true
+	}
+	for _, content := range objects {
+		owners := unstructuredOf(content).GetOwnerReferences()
+		if len(owners) == 0 || slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return uids[o.UID] }) {
+			left = append(left, content)
+		}
+	}
+	if len(left) < len(objects) {
+		return collected(left) // their own children
+	}
+	return left
 }
 
 // finish ends a life, and takes over what is known of it.
