@@ -162,7 +162,7 @@ func (g *Generator) array(schema *apiextensionsv1.JSONSchemaProps, depth int) []
 	return out
 }
 
-// identity tells the items of sets and maps from each other.
+// identity distinguishes the items of sets and maps.
 func identity(item any, keys []string) string {
 	if fields, ok := item.(map[string]any); ok && len(keys) > 0 {
 		only := map[string]any{}
@@ -257,7 +257,7 @@ func (g *Generator) text(schema *apiextensionsv1.JSONSchemaProps) string {
 // matching makes a text that matches a pattern, if that is simple enough.
 func (g *Generator) matching(pattern *syntax.Regexp) string {
 	var out strings.Builder
-	switch pattern.Op {
+	switch pattern.Op { //nolint:exhaustive // the other operators match the empty text
 	case syntax.OpLiteral:
 		out.WriteString(string(pattern.Rune))
 	case syntax.OpCharClass:
@@ -278,7 +278,7 @@ func (g *Generator) matching(pattern *syntax.Regexp) string {
 		out.WriteString(g.matching(pattern.Sub[g.rand.IntN(len(pattern.Sub))]))
 	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest, syntax.OpRepeat:
 		low, high := 0, 3
-		switch pattern.Op {
+		switch pattern.Op { //nolint:exhaustive // OpStar keeps the defaults
 		case syntax.OpPlus:
 			low = 1
 		case syntax.OpQuest:

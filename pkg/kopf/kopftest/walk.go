@@ -3,6 +3,7 @@ package kopftest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -121,9 +122,7 @@ func (w *walk) objects(t *testing.T, trial Trial) (out []*unstructured.Unstructu
 			next = generator.Vary(w.schema, fields)
 		}
 		obj := w.empty.DeepCopy()
-		for name, value := range runtime.DeepCopyJSON(next) {
-			obj.Object[name] = value
-		}
+		maps.Copy(obj.Object, runtime.DeepCopyJSON(next))
 		cluster.place(obj)
 		if refused = cluster.Client.Create(t.Context(), obj.DeepCopy(), client.DryRunAll); refused != nil && !apierrors.IsInvalid(refused) {
 			t.Fatalf("kopftest: trying a %s: %v", obj.GetKind(), refused)
