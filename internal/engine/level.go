@@ -32,8 +32,7 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 	if len(e.Levels.IDs()) == 0 || c.stopped || c.fault != nil || isDone(ctx) {
 		return
 	}
-	dirty := e.memories.Stirred(client.ObjectKeyFromObject(c.before), c.memory, c.before.GetResourceVersion())
-	if dirty || c.hasChanges() {
+	if e.memories.Stirred(client.ObjectKeyFromObject(c.before), c.memory, c.before.GetResourceVersion()) {
 		for _, st := range c.memory.Levels {
 			st.(*levelState).stirred = true
 		}
@@ -53,12 +52,6 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 			e.callLevel(ctx, c, id, handler, st)
 		}
 	}
-}
-
-// hasChanges reports whether handlers for causes have changed the object in this reconcile. Their write is our own, so that its event
-// does not call the handlers for OnReconcile.
-func (c *cycle) hasChanges() bool {
-	return c.edited || slices.ContainsFunc(c.shares, func(s *share) bool { return !s.report && len(s.doc) > 0 })
 }
 
 // levelState is what is known of a handler; at first sight, it is to be called.

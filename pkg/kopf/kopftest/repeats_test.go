@@ -2,12 +2,10 @@ package kopftest_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -87,28 +85,4 @@ func TestEdit_ChangesSpecAndStatus(t *testing.T) {
 	kopftest.Edit(t, cluster, pod, func(pod *corev1.Pod) { pod.Status.Phase = "" })
 	cluster.Get(t, stored)
 	g.Expect(stored.Status.Phase).To(BeEmpty())
-}
-
-// The write of a cause handler is an own write, whose event calls nothing: the reconcile handlers have to follow it.
-func TestOnReconcile_FollowsRetriesOfCauseHandlers(t *testing.T) {
-	var calls []string
-	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}, For: time.Hour},
-		kopf.For(&corev1.ConfigMap{}).
-			OnCreate("prepare", func(_ context.Context, req *cmRequest) error {
-				calls = append(calls, fmt.Sprint("prepare ", req.Attempt.Number))
-				req.Object.Data = map[string]string{"phase": "Pending"}
-				if req.Attempt.Number == 0 {
-					return kopf.Temporary(errors.New("not yet"), time.Minute)
-				}
-				return nil
-			}).
-			OnReconcile("run", func(_ context.Context, req *cmRequest) error {
-				calls = append(calls, "run")
-				req.Object.Data = map[string]string{"phase": "Running"}
-				return nil
-			}))
-	g, obj := NewWithT(t), configMap(nil)
-	g.Expect(calls).To(Equal([]string{"prepare 0", "run", "prepare 1", "run"}))
-	g.Expect(report.Get(t, obj)).To(BeTrue())
-	g.Expect(obj.Data).To(HaveKeyWithValue("phase", "Running"))
 }
