@@ -80,7 +80,7 @@ test: controlplane $(GINKGO) note-race ## All tests, those on a real API server 
 tests = -p $(PARALLEL) -shuffle=on -timeout 40m $(TESTFLAGS)
 
 .PHONY: controller-manager
-controller-manager: ## Build kube-controller-manager too: test/collection needs it, and skips itself without
+controller-manager: ## Build kube-controller-manager too: test/garbagecollection needs it, and skips itself without
 	@cd hack/controlplane && go run . -out ../../bin/controlplane kube-controller-manager
 
 .PHONY: test-unit
@@ -123,7 +123,7 @@ fuzz: ## Each fuzz test for a short while, without any server; FUZZTIME=10m for 
 .PHONY: bench
 bench: controlplane ## Measure against a plain reconciler, some twenty minutes; BENCHFLAGS=-quick for two minutes
 	go test -count=1 -v -timeout 2h -run '^TestBench$$' ./test/bench -measure $(BENCHFLAGS)
-	go test -run '^$$' -bench . -benchmem ./internal/engine ./internal/essence ./internal/match ./pkg/daemons ./pkg/kopf/diff ./pkg/webhooks
+	go test -run '^$$' -bench . -benchmem ./internal/engine ./internal/essence ./internal/match ./pkg/daemons ./pkg/diff ./pkg/webhooks
 
 ##@ Code
 

@@ -4,8 +4,8 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions/conditionstest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions/conditionstest"
 )
 
 // theDay is the page that shows this example from outside.

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/kopf-runtime/kopf-runtime/test/reader"
+	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
 // does types a command of the README, with what is to be added here, and returns what it prints.
@@ -40,9 +40,9 @@ func (e *example) types(command string, here ...string) (string, error) {
 // shown is what the README shows after a command.
 func (e *example) shown(command string) string {
 	e.t.Helper()
-	steps, err := reader.Steps(filepath.Join(e.name, "README.md"))
+	steps, err := doctest.Steps(filepath.Join(e.name, "README.md"))
 	e.Expect(err).NotTo(HaveOccurred())
-	at := slices.IndexFunc(steps, func(s reader.Step) bool { return slices.Contains(s.Commands(), command) })
+	at := slices.IndexFunc(steps, func(s doctest.Step) bool { return slices.Contains(s.Commands(), command) })
 	e.Expect(at).To(And(BeNumerically(">=", 0), BeNumerically("<", len(steps)-1)), "the README does not show what %q prints", command)
 	return steps[at+1].Text
 }
@@ -50,7 +50,7 @@ func (e *example) shown(command string) string {
 // commands are those of the README, and of the page about the example, if there is one.
 func (e *example) commands() (all []string) {
 	for _, page := range append(slices.Clone(alsoRead[e.name]), filepath.Join(e.name, "README.md")) {
-		steps, err := reader.Steps(page)
+		steps, err := doctest.Steps(page)
 		e.Expect(err).NotTo(HaveOccurred())
 		for _, step := range steps {
 			all = append(all, step.Commands()...)

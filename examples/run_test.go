@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
 	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
-	"github.com/kopf-runtime/kopf-runtime/test/reader"
+	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
 // patience is for all that is awaited.
@@ -33,8 +33,8 @@ type example struct {
 	client client.Client
 	cp     *controlplane.ControlPlane
 
-	terminal reader.Terminal // of the reader, in the folder of the example
-	typed    map[string]bool // commands of the README
+	terminal doctest.Terminal // of the reader, in the folder of the example
+	typed    map[string]bool  // commands of the README
 
 	file, kubeconfig string
 	environment      []string // of the operator, besides
@@ -57,7 +57,7 @@ func prepare(t *testing.T, cp *controlplane.ControlPlane, name string) *example 
 	e.Expect(cp.WriteKubeconfig(e.kubeconfig)).To(Succeed())
 	assets, err := controlplane.Assets()
 	e.Expect(err).NotTo(HaveOccurred())
-	e.terminal = reader.Terminal{Folder: name, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), Programs: []string{assets}}
+	e.terminal = doctest.Terminal{Folder: name, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), Programs: []string{assets}}
 	e.Expect(cp.WriteKubeconfig(e.terminal.Kubeconfig)).To(Succeed())
 	e.install()
 	for _, obj := range e.manifests("rbac") {

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -84,7 +84,7 @@ func (i *inspector) inspect(obj *unstructured.Unstructured) finding {
 
 // cause concludes what an operator concludes, from the same facts.
 func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
-	facts := causation.Facts{Deleting: f.Deleting, Held: f.Held}
+	facts := cause.Facts{Deleting: f.Deleting, Held: f.Held}
 	baseline := i.lastHandled()
 	if stored := baseline.Fetch(obj); stored != nil {
 		shape := essence.Shape{Fields: i.fields, Cleaners: []essence.Cleaner{i.store(), baseline, i.pin()}}
@@ -109,7 +109,7 @@ func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 			}
 		}
 	}
-	if reason := causation.Detect(facts); reason.Handled() {
+	if reason := cause.Detect(facts); reason.Handled() {
 		return string(reason)
 	}
 	return "none"

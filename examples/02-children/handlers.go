@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/children"
 )
 
 type handlers struct {

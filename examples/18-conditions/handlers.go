@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/examples/18-conditions/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
 )
 
 // Request is what the handlers are given.

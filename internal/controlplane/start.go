@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/guard"
+	"github.com/kopf-runtime/kopf-runtime/internal/reaper"
 )
 
 const (
@@ -59,7 +59,7 @@ type ControlPlane struct {
 	dir         string // everything of this control plane is in there
 	plane       envtest.ControlPlane
 	controllers *process // nil if there are none
-	guard       *guard.Guard
+	guard       *reaper.Guard
 	kubeconfig  []byte
 	client      *http.Client
 	audited     bool
@@ -122,7 +122,7 @@ func start(assets string, opts Options) (*ControlPlane, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
-	watch, err := guard.New(dir)
+	watch, err := reaper.New(dir)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("control plane: the guard did not start: %w", err), os.RemoveAll(dir))
 	}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -97,7 +97,7 @@ func newEngine(b *testing.B, s *server, do func(client.Object)) *engine.Engine {
 	log.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	kind := engine.Kind{Name: "widget", GVK: widgetGVK, New: s.empty, Results: []string{"status"}, HasStatus: true}
 	handler := engine.Handler{
-		Criteria: match.Criteria{Reasons: []string{string(causation.Create), string(causation.Update)}},
+		Criteria: match.Criteria{Reasons: []string{string(cause.Create), string(cause.Update)}},
 		Do: func(_ context.Context, call *engine.Call) error {
 			do(call.Object)
 			return nil

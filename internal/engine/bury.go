@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/execution"
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -56,7 +56,7 @@ func (e *Engine) tidy(ctx context.Context, lost *cycle) {
 	if obj == nil || err != nil || obj.GetUID() != lost.before.GetUID() {
 		return
 	}
-	c := &cycle{memory: &inventory.Memory{}, parting: true, suspensions: suspensions}
+	c := &cycle{memory: &objectstate.Memory{}, parting: true, suspensions: suspensions}
 	if err := c.begin(obj); err != nil {
 		return
 	}
@@ -81,7 +81,7 @@ func (e *Engine) farewell(ctx context.Context, c *cycle) {
 		return
 	}
 	c.memory.Farewelled = true
-	c.reason = causation.Delete
+	c.reason = cause.Delete
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The object goes without waiting for us; calling an optional handler", "handler", id)
 		handler, _ := e.Handlers.Get(id)

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 // maxReads limits the states of its object that are remembered for one attempt of a handler.
@@ -26,14 +26,14 @@ const loopLength = 3
 
 // clientWrites records which handlers write their object with the client of the request, to find those that call themselves.
 type clientWrites struct {
-	last   map[string]patching.Document // by handler, in the cycle before
-	now    map[string]patching.Document // in this cycle
-	loops  map[string]int               // updates in a row that the handler has caused itself
+	last   map[string]patch.Document // by handler, in the cycle before
+	now    map[string]patch.Document // in this cycle
+	loops  map[string]int            // updates in a row that the handler has caused itself
 	logged map[string]bool
 }
 
 // noteClientWrites takes over what a handler has written with its client.
-func (c *cycle) noteClientWrites(id string, doc patching.Document) {
+func (c *cycle) noteClientWrites(id string, doc patch.Document) {
 	known, ok := c.memory.ClientWrites.(*clientWrites)
 	if !ok {
 		if len(doc) == 0 {
@@ -44,9 +44,9 @@ func (c *cycle) noteClientWrites(id string, doc patching.Document) {
 	}
 	if len(doc) > 0 {
 		if known.now == nil {
-			known.now = map[string]patching.Document{}
+			known.now = map[string]patch.Document{}
 		}
-		known.now[id] = patching.Merged(known.now[id], doc)
+		known.now[id] = patch.Merged(known.now[id], doc)
 	}
 }
 
@@ -57,8 +57,8 @@ func (e *Engine) reportLoops(ctx context.Context, c *cycle) {
 	if !ok {
 		return
 	}
-	loops, all := map[string]int{}, patching.Merged(slices.Collect(maps.Values(known.last))...)
-	if c.reason == causation.Update && isSetBy(all, c.diff) {
+	loops, all := map[string]int{}, patch.Merged(slices.Collect(maps.Values(known.last))...)
+	if c.reason == cause.Update && isSetBy(all, c.diff) {
 		for id, doc := range known.last {
 			fields := fieldsSetBy(doc, c.diff)
 			if len(fields) == 0 || len(known.now[id]) == 0 {
@@ -75,12 +75,12 @@ func (e *Engine) reportLoops(ctx context.Context, c *cycle) {
 }
 
 // isSetBy reports whether a document sets all that has changed.
-func isSetBy(doc patching.Document, changes diff.Diff) bool {
+func isSetBy(doc patch.Document, changes diff.Diff) bool {
 	return len(changes) > 0 && len(fieldsSetBy(doc, changes)) == len(changes)
 }
 
 // fieldsSetBy returns the changed fields that a document sets to their new values.
-func fieldsSetBy(doc patching.Document, changes diff.Diff) (fields []string) {
+func fieldsSetBy(doc patch.Document, changes diff.Diff) (fields []string) {
 	for _, item := range changes {
 		if value, ok := diff.Lookup(map[string]any(doc), item.Path...); ok && item.New != nil && diff.Equal(value, item.New) {
 			fields = append(fields, item.Path.String())
@@ -97,7 +97,7 @@ type writeRecorder struct {
 
 	mu   sync.Mutex
 	read map[string]map[string]any // states from which the handler may update the object, by their versions
-	doc  patching.Document
+	doc  patch.Document
 }
 
 // recording returns a writeRecorder for an attempt of a handler, still without a client.
@@ -111,7 +111,7 @@ func (r *writeRecorder) of(inner client.Client) client.Client {
 	return r
 }
 
-func (r *writeRecorder) written() patching.Document {
+func (r *writeRecorder) written() patch.Document {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.doc
@@ -140,8 +140,8 @@ func (r *writeRecorder) Update(ctx context.Context, obj client.Object, opts ...c
 	return r.update(obj, false, func() error { return r.Client.Update(ctx, obj, opts...) })
 }
 
-func (r *writeRecorder) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	return r.patch(obj, patch, func() error { return r.Client.Patch(ctx, obj, patch, opts...) })
+func (r *writeRecorder) Patch(ctx context.Context, obj client.Object, change client.Patch, opts ...client.PatchOption) error {
+	return r.patch(obj, change, func() error { return r.Client.Patch(ctx, obj, change, opts...) })
 }
 
 func (r *writeRecorder) Status() client.SubResourceWriter { return r.SubResource("status") }
@@ -163,13 +163,13 @@ func (s *statusRecorder) Update(ctx context.Context, obj client.Object, opts ...
 	return s.recorder.update(obj, true, func() error { return s.SubResourceClient.Update(ctx, obj, opts...) })
 }
 
-func (s *statusRecorder) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	return s.recorder.patch(obj, patch, func() error { return s.SubResourceClient.Patch(ctx, obj, patch, opts...) })
+func (s *statusRecorder) Patch(ctx context.Context, obj client.Object, change client.Patch, opts ...client.SubResourcePatchOption) error {
+	return s.recorder.patch(obj, change, func() error { return s.SubResourceClient.Patch(ctx, obj, change, opts...) })
 }
 
 // keep remembers a state from which the handler may update the object.
 func (r *writeRecorder) keep(obj client.Object) {
-	content, err := patching.Content(obj)
+	content, err := patch.Content(obj)
 	if err != nil {
 		return
 	}
@@ -186,7 +186,7 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 	if !r.isOwn(obj) {
 		return send()
 	}
-	sent, err := patching.Normal(obj)
+	sent, err := patch.Normal(obj)
 	r.mu.Lock()
 	base := r.read[obj.GetResourceVersion()]
 	r.mu.Unlock()
@@ -195,9 +195,9 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 	}
 	r.keep(obj)
 	if err == nil && base != nil {
-		doc := patching.Between(base, sent).Essential()
+		doc := patch.Between(base, sent).Essential()
 		if status {
-			doc = patching.Document{"status": doc["status"]}
+			doc = patch.Document{"status": doc["status"]}
 		}
 		r.add(doc)
 	}
@@ -205,12 +205,12 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 }
 
 // patch records what a patch sets. JSON patches are not read.
-func (r *writeRecorder) patch(obj client.Object, patch client.Patch, send func() error) error {
-	if !r.isOwn(obj) || patch.Type() == types.JSONPatchType {
+func (r *writeRecorder) patch(obj client.Object, change client.Patch, send func() error) error {
+	if !r.isOwn(obj) || change.Type() == types.JSONPatchType {
 		return send()
 	}
-	var doc patching.Document
-	data, err := patch.Data(obj)
+	var doc patch.Document
+	data, err := change.Data(obj)
 	if err == nil {
 		err = json.Unmarshal(data, &doc)
 	}
@@ -224,10 +224,10 @@ func (r *writeRecorder) patch(obj client.Object, patch client.Patch, send func()
 	return nil
 }
 
-func (r *writeRecorder) add(doc patching.Document) {
+func (r *writeRecorder) add(doc patch.Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.doc = patching.Merged(r.doc, doc)
+	r.doc = patch.Merged(r.doc, doc)
 }
 
 var (

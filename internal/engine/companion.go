@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
 // A companion is what the worker and the background work of one object know together.
@@ -25,7 +25,7 @@ type companion struct {
 // An edit is what background work changes in the essence of its object.
 type edit struct {
 	base    map[string]any // the JSON form of what it was made for
-	doc     patching.Document
+	doc     patch.Document
 	version string // of the object with it; empty while it is being written
 	open    bool   // it is not known yet what becomes of it
 
@@ -69,7 +69,7 @@ func (a *companion) made(from, to, version string) {
 }
 
 // begin is for an edit that is about to be written; maybe anew, as it was fitted to another state, or the answer was lost.
-func (a *companion) begin(one *edit, base map[string]any, doc patching.Document, from, to string) {
+func (a *companion) begin(one *edit, base map[string]any, doc patch.Document, from, to string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one.base, one.doc = base, doc

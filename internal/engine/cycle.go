@@ -5,18 +5,18 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // A cycle is one object on its way through the engine. Each step adds what it finds out.
 type cycle struct {
 	// load
-	memory  *inventory.Memory
+	memory  *objectstate.Memory
 	before  client.Object  // as it was read, or as our last write has left it; never changed
 	content map[string]any // its JSON form; never changed
 	gone    bool           // it is the last state of an object that exists no more
@@ -34,8 +34,8 @@ type cycle struct {
 
 	// detect
 	state    *progress.State
-	facts    causation.Facts
-	reason   causation.Reason
+	facts    cause.Facts
+	reason   cause.Reason
 	then     map[string]any // last handled essence; nil if there is none, or it was too large to keep
 	now      map[string]any // the essence that is being handled, with what handlers have changed
 	live     map[string]any // present essence; another one if it was edited since the cycle began
@@ -87,16 +87,16 @@ type cycle struct {
 	unreported bool     // the server does not take what was to be reported
 
 	// finish
-	final   bool              // nothing is left to call in this pass
-	waits   bool              // it is being deleted, and what accompanies it has not ended yet
-	sorting *sorting          // the shares are being sent one by one; nil: they are not
-	undo    patching.Document // takes back what of refused shares was written all the same
-	change  *patching.Change  // what is being written; nil: nothing is
-	reduced *patching.Change  // an earlier form of it, with fields that another client has changed
-	faults  int               // how often it could not be
-	added   int               // bytes that the handlers' changes add to the annotations
-	stored  []byte            // the baseline that is being written; nil: none is
-	handled map[string]any    // the essence that is handled when it is
+	final   bool           // nothing is left to call in this pass
+	waits   bool           // it is being deleted, and what accompanies it has not ended yet
+	sorting *sorting       // the shares are being sent one by one; nil: they are not
+	undo    patch.Document // takes back what of refused shares was written all the same
+	change  *patch.Change  // what is being written; nil: nothing is
+	reduced *patch.Change  // an earlier form of it, with fields that another client has changed
+	faults  int            // how often it could not be
+	added   int            // bytes that the handlers' changes add to the annotations
+	stored  []byte         // the baseline that is being written; nil: none is
+	handled map[string]any // the essence that is handled when it is
 }
 
 // A share is what one handler wants to be written.
@@ -105,14 +105,14 @@ type share struct {
 	policy  progress.Policy
 	before  progress.Record // its record before the attempt
 	outcome progress.Outcome
-	doc     patching.Document // what it has changed, and its result
-	raw     bool              // it has a result, which the Go type may lack
-	base    map[string]any    // the JSON form of what it was shown
-	level   *levelState       // of a level-triggered handler, which has no record
-	report  bool              // it is no handler's, but what conditions say about them
-	open    bool              // its sub-handlers are being called: how it ends is not known yet
-	refusal error             // what was told about it meanwhile
-	alone   *patching.Change  // what is being written of it alone; nil: nothing is
+	doc     patch.Document // what it has changed, and its result
+	raw     bool           // it has a result, which the Go type may lack
+	base    map[string]any // the JSON form of what it was shown
+	level   *levelState    // of a level-triggered handler, which has no record
+	report  bool           // it is no handler's, but what conditions say about them
+	open    bool           // its sub-handlers are being called: how it ends is not known yet
+	refusal error          // what was told about it meanwhile
+	alone   *patch.Change  // what is being written of it alone; nil: nothing is
 }
 
 // closed reports whether the cause is over: all its handlers are done, and nothing accompanies an object that

@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -52,7 +52,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	case onlyDigest:
 		c.then = nil // it has changed, and what it was is not known
 	}
-	c.facts = causation.Facts{
+	c.facts = cause.Facts{
 		Gone:     c.gone,
 		Deleting: c.before.GetDeletionTimestamp() != nil,
 		Held:     e.holds(c.before),
@@ -68,7 +68,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	case c.then != nil && !(same && !c.refolded || sameDigest) || c.isPinned():
 		c.facts.Changed = c.then != nil && !diff.Equal(c.then, c.now)
 	}
-	c.reason = causation.Detect(c.facts)
+	c.reason = cause.Detect(c.facts)
 	c.memory.Alive = c.memory.Alive || !c.facts.Deleting
 	switch {
 	case !c.reason.Handled() || c.then == nil && c.facts.Known:
@@ -129,7 +129,7 @@ func (e *Engine) reshaped(then map[string]any) (map[string]any, error) {
 	if _, raw := obj.(*unstructured.Unstructured); raw {
 		return then, nil
 	}
-	content, err := patching.Content(obj)
+	content, err := patch.Content(obj)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
 // maxDropped limits how many fields are logged and remembered: ids of sub-handlers and keys of maps may be without end.
@@ -37,7 +37,7 @@ func (d *dropped) isNew(handler, field string) bool {
 
 // reportDropped logs and counts the fields of a handler's document that the API server did not store, mostly as the schema of the kind
 // lacks them. Each is logged once in the life of the process.
-func (e *Engine) reportDropped(ctx context.Context, change *patching.Change, handler string, doc patching.Document) {
+func (e *Engine) reportDropped(ctx context.Context, change *patch.Change, handler string, doc patch.Document) {
 	if handler == "" || len(doc) == 0 {
 		return
 	}

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
-	"github.com/kopf-runtime/kopf-runtime/internal/posting"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -25,13 +25,13 @@ import (
 type Engine struct {
 	Settings
 	Kind
-	memories    *inventory.Inventory
-	writer      *patching.Writer
+	memories    *objectstate.Inventory
+	writer      *patch.Writer
 	shape       essence.Shape
 	lastHandled essence.Baseline // the baseline of the settings, with digests
 	vitals      vitals
 	failures    failures // of index handlers
-	quota       posting.Quota
+	quota       eventrecorder.Quota
 	drops       dropped // fields that were logged
 
 	supervisor *daemons.Supervisor // of daemons and timers
@@ -50,7 +50,7 @@ func New(settings Settings, kind Kind) *Engine {
 	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
 	lastHandled := essence.WithDigests(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
-	e := &Engine{lastHandled: lastHandled, Settings: settings, Kind: kind, memories: inventory.New(inventory.Wants{
+	e := &Engine{lastHandled: lastHandled, Settings: settings, Kind: kind, memories: objectstate.New(objectstate.Wants{
 		Sights: len(kind.Spies.IDs()) > 0,
 		Stirs:  len(kind.Levels.IDs()) > 0,
 
@@ -63,7 +63,7 @@ func New(settings Settings, kind Kind) *Engine {
 		GracePeriod: gracePeriod,
 	})
 	e.shape = essence.Shape{Fields: e.Fields, Conditions: e.Conditions, Statuses: e.statuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}
-	e.writer = &patching.Writer{
+	e.writer = &patch.Writer{
 		Client: e.Client, Live: e.Live, New: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
 		OnConflict: metrics.Conflicts.WithLabelValues(e.Name).Inc,
 	}
@@ -86,7 +86,7 @@ func (e *Engine) Relatives(of func(client.Object) []types.NamespacedName, predic
 }
 
 // Memos are what the handlers remember of an object; empty ones, which are not kept, if it is not known here.
-func (e *Engine) Memos(uid types.UID) *inventory.Memos { return e.memories.Memos(uid) }
+func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.memories.Memos(uid) }
 
 // Reconcile takes one object through one cycle. The request only wakes: what happened is concluded
 // from the object, and what is due from its records.
@@ -122,7 +122,7 @@ func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconci
 		return none, err
 	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(c.before.GetUID())))
-	ctx = inventory.IntoContext(ctx, e.memories.Memos(c.before.GetUID()))
+	ctx = objectstate.IntoContext(ctx, e.memories.Memos(c.before.GetUID()))
 	// Not on less than we wrote ourselves.
 	if wait, err := e.settle(ctx, c); wait > 0 || err != nil {
 		return requeue(wait), err

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 )
 
 // An epoch is the resource version at the start of the process, when an earlier process had stopped. A cache that is behind it may
@@ -80,14 +80,14 @@ func (e *Engine) verify(ctx context.Context, c *cycle) (time.Duration, error) {
 
 // hasWork reports whether a cycle may call handlers that have records, or write something.
 func (e *Engine) hasWork(c *cycle) bool {
-	if e.holding(c) != causation.HoldKeep || !c.idle() {
+	if e.holding(c) != cause.HoldKeep || !c.idle() {
 		return true
 	}
-	if c.reason != causation.Resume {
+	if c.reason != cause.Resume {
 		return c.reason.Handled()
 	}
 	return slices.ContainsFunc(c.concerned, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
-		return handler.AnyReason || slices.Contains(handler.Reasons, string(causation.Resume))
+		return handler.AnyReason || slices.Contains(handler.Reasons, string(cause.Resume))
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
 // errOvertaken means that another process has changed what a write was computed from.
@@ -57,9 +57,9 @@ func (e *Engine) awaitFence(ctx context.Context, c *cycle, isExpected func(conte
 	case err != nil:
 		return err
 	case live == nil || live.GetUID() != c.before.GetUID():
-		return patching.ErrGone
+		return patch.ErrGone
 	}
-	content, err := patching.Content(live)
+	content, err := patch.Content(live)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
@@ -28,8 +28,8 @@ func (e *Engine) filter(ctx context.Context, c *cycle) {
 	if len(c.concerned) > 0 {
 		return
 	}
-	if c.reason.Handled() && c.reason != causation.Delete {
-		c.reason = causation.Noop
+	if c.reason.Handled() && c.reason != cause.Delete {
+		c.reason = cause.Noop
 	}
 	c.unpinned = c.unpinned || e.Pin.Fetch(c.before) != nil
 }

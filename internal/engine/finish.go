@@ -8,26 +8,26 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
 // finish records and writes what the pass has achieved. If the cause is over, its records go, and
 // what was handled becomes what later changes are told from.
 func (e *Engine) finish(ctx context.Context, c *cycle) error {
-	if c.reason == causation.Free {
+	if c.reason == cause.Free {
 		e.farewell(ctx, c)
 	}
 	e.report(ctx, c)
-	leftovers := c.reason == causation.Noop && (c.unpinned || c.refolded || c.parting || c.retriesOverlay || c.state.Retirable(now()))
+	leftovers := c.reason == cause.Noop && (c.unpinned || c.refolded || c.parting || c.retriesOverlay || c.state.Retirable(now()))
 	if !c.reason.Handled() && !leftovers && len(c.shares) == 0 {
 		e.spread(c)
 		return nil
 	}
 	c.final = true
-	c.waits = c.reason == causation.Delete && e.supervisor.Busy(c.before.GetUID())
-	if c.reason == causation.Resume && c.idle() {
+	c.waits = c.reason == cause.Delete && e.supervisor.Busy(c.before.GetUID())
+	if c.reason == cause.Resume && c.idle() {
 		c.memory.Handled = true
 		e.spread(c)
 		return nil
@@ -53,7 +53,7 @@ func (c *cycle) idle() bool {
 // calm turns what is no fault into a quiet return: the object is gone, others keep writing it, or the
 // server asks us to wait.
 func calm(err error) (again time.Duration, fault error) {
-	if errors.Is(err, patching.ErrGone) {
+	if errors.Is(err, patch.ErrGone) {
 		return 0, nil
 	}
 	if errors.Is(err, fencing.ErrSuspended) {

@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
 // flusher writes what a handler has changed in the status until now. It is part of the pass like any other change:
@@ -33,7 +33,7 @@ func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
 		}
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
-		change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc, Allow: e.allow(c)}
+		change := &patch.Change{Before: c.before, Content: c.content, Theirs: doc, Allow: e.allow(c)}
 		written, err := e.writer.Write(ctx, change)
 		if len(e.Levels.IDs()) > 0 {
 			c.memory.Own = append(c.memory.Own, change.Versions...)
@@ -68,18 +68,18 @@ func (e *Engine) backgroundFlusher(c *cycle, call *Call, a *companion) func(cont
 
 // unflushed is what a handler has changed in the status since it was called, or since the last time: to its own copy, and
 // to the object as it is by now.
-func (e *Engine) unflushed(ctx context.Context, c *cycle, call *Call) (own, doc patching.Document, err error) {
+func (e *Engine) unflushed(ctx context.Context, c *cycle, call *Call) (own, doc patch.Document, err error) {
 	changed, err := e.changes(ctx, c, call.ID, call.Object)
 	status, ok := changed["status"]
 	if !ok || err != nil {
 		return nil, nil, err
 	}
-	own = patching.Document{"status": status}
+	own = patch.Document{"status": status}
 	return own, c.fitted(own).Missing(c.content), nil
 }
 
 // fitted makes a change of what handlers were shown one of the object as it was written while one was at work.
-func (c *cycle) fitted(doc patching.Document) patching.Document {
+func (c *cycle) fitted(doc patch.Document) patch.Document {
 	if !c.apart {
 		return doc
 	}
@@ -92,7 +92,7 @@ func (c *cycle) fitted(doc patching.Document) patching.Document {
 
 // supersede removes from the pending changes of earlier handlers the fields that a Flush has written: the handler that
 // flushed has seen these changes, and its values replace them.
-func (c *cycle) supersede(flushed patching.Document) {
+func (c *cycle) supersede(flushed patch.Document) {
 	for _, s := range c.shares {
 		s.doc = s.doc.SupersededBy(flushed, c.content)
 	}
@@ -101,9 +101,9 @@ func (c *cycle) supersede(flushed patching.Document) {
 
 // flushed goes on from a state of the object that was written while a handler is at work. To the handler, only its own
 // change has been made.
-func (e *Engine) flushed(c *cycle, own patching.Document, written client.Object) error {
+func (e *Engine) flushed(c *cycle, own patch.Document, written client.Object) error {
 	e.identify(written)
-	content, err := patching.Content(written)
+	content, err := patch.Content(written)
 	if err != nil {
 		return err
 	}

@@ -7,19 +7,19 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
 // hold puts the finalizer on the object before the first handler that needs it, and takes it off
 // when none does any more. Either takes a pass of its own: the next one sees it done.
 // Returns how long to wait for that; 0: go on.
 func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
-	change := &patching.Change{Before: c.before, Content: c.content}
+	change := &patch.Change{Before: c.before, Content: c.content}
 	switch e.holding(c) {
-	case causation.HoldAdd:
+	case cause.HoldAdd:
 		change.Acquire = e.Finalizer
-	case causation.HoldRelease:
+	case cause.HoldRelease:
 		change.Release = e.Finalizer
 	default:
 		return 0, nil
@@ -30,10 +30,10 @@ func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
 }
 
 // holding decides what to do about the finalizer.
-func (e *Engine) holding(c *cycle) causation.Hold {
+func (e *Engine) holding(c *cycle) cause.Hold {
 	needed := e.isHeld(c) || slices.ContainsFunc(c.concerned, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.Holds()
 	})
-	return causation.Holding(c.facts, needed)
+	return cause.Holding(c.facts, needed)
 }

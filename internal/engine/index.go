@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/execution"
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -38,12 +38,12 @@ func (e *Engine) index(ctx context.Context, seen client.Object) {
 	obj := seen.DeepCopyObject().(client.Object)
 	e.identify(obj)
 	ctx = log.IntoContext(ctx, e.logOf(obj))
-	content, err := patching.Content(obj)
+	content, err := patch.Content(obj)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The object has no JSON form")
 		return
 	}
-	ctx = inventory.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
+	ctx = objectstate.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
 	c := &cycle{before: obj, content: content, view: &Call{
 		Object: obj, OldKnown: true, Reason: reasonIndex, ConditionOptions: e.conditionOptions(),
 	}}

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -33,7 +33,7 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 	}
 	obj := shared.DeepCopyObject().(client.Object)
 	e.identify(obj)
-	c := &cycle{memory: &inventory.Memory{}, before: obj, object: obj, suspensions: suspensions}
+	c := &cycle{memory: &objectstate.Memory{}, before: obj, object: obj, suspensions: suspensions}
 	begin := func() error { // mostly nothing is changed, and its JSON form not needed
 		if c.content != nil {
 			return nil
@@ -42,7 +42,7 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 	}
 	c.grace = newGrace(ctx, b)
 	defer c.grace.end()
-	ctx = inventory.IntoContext(ctx, e.memories.Memos(uid))
+	ctx = objectstate.IntoContext(ctx, e.memories.Memos(uid))
 	ctx = log.IntoContext(ctx, e.logOf(obj).WithValues("handler", id, "reason", b.reason(), "attempt", attempt.Number))
 	call := &Call{
 		ID: id, Object: obj.DeepCopyObject().(client.Object), OldKnown: true, Reason: b.reason(), Attempt: attempt,
@@ -72,7 +72,7 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 	doc, err := e.changes(ctx, c, id, call.Object)
 	doc = c.fitted(doc)
 	if failed == nil && call.Result != nil {
-		doc = patching.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))
+		doc = patch.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))
 	}
 	if doc = doc.Missing(c.content); len(doc) > 0 && err == nil {
 		err = e.deposit(ctx, c, id, doc, a, failed == nil && call.Result != nil)
@@ -106,30 +106,30 @@ const maxContests = 10
 // deposit writes what background work has changed. It waits out faults of the API for as long as the work may continue,
 // and then for the grace period. The error says that the server does not accept the change, or that it could not be
 // written in the end. A raw document has fields that the Go type may lack.
-func (e *Engine) deposit(ctx context.Context, c *cycle, id string, doc patching.Document, a *companion, raw bool) (err error) {
+func (e *Engine) deposit(ctx context.Context, c *cycle, id string, doc patch.Document, a *companion, raw bool) (err error) {
 	var own edit
 	defer func() {
 		if own.open && a.abandon(&own) {
 			e.wake(c.before.GetUID())
 		}
 	}()
-	change := &patching.Change{Before: c.before, Content: c.content, Theirs: doc, Raw: raw}
+	change := &patch.Change{Before: c.before, Content: c.content, Theirs: doc, Raw: raw}
 	pause, contests := firstDepositPause, 0
 	for len(change.Theirs) > 0 {
 		err = e.depositOnce(ctx, c, id, change, a, &own)
-		if _, contested := errors.AsType[*patching.ContestedError](err); contested && contests < maxContests {
+		if _, contested := errors.AsType[*patch.ContestedError](err); contested && contests < maxContests {
 			contests++
 			if doc, err = e.refit(ctx, c, change.Theirs); err == nil {
-				change = &patching.Change{Before: c.before, Content: c.content, Theirs: doc, Raw: raw}
+				change = &patch.Change{Before: c.before, Content: c.content, Theirs: doc, Raw: raw}
 				continue
 			}
 		}
-		if concurrent, ok := errors.AsType[*patching.ConcurrentChangeError](err); ok {
+		if concurrent, ok := errors.AsType[*patch.ConcurrentChangeError](err); ok {
 			change = reduced(ctx, change, concurrent.Fields)
 			continue
 		}
 		switch {
-		case err == nil, errors.Is(err, patching.ErrGone):
+		case err == nil, errors.Is(err, patch.ErrGone):
 			return nil
 		case errors.Is(err, fencing.ErrSuspended):
 			continue // the next attempt waits
@@ -160,7 +160,7 @@ func (e *Engine) deposit(ctx context.Context, c *cycle, id string, doc patching.
 
 // depositOnce makes one attempt. An essential change is told to the worker first, for which it is no update; it stays
 // told while it is not known whether it was written.
-func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *patching.Change, a *companion, own *edit) error {
+func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *patch.Change, a *companion, own *edit) error {
 	if e.closed.Load() {
 		return errClosed
 	}
@@ -189,7 +189,7 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 	}
 	e.reportDropped(ctx, change, id, doc)
 	e.identify(written)
-	content, err := patching.Content(written)
+	content, err := patch.Content(written)
 	if err != nil {
 		return err
 	}
@@ -209,13 +209,13 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 }
 
 // withdraw takes back what of a refused change was written all the same, unless others have gone on with it.
-func (e *Engine) withdraw(ctx context.Context, c *cycle, change *patching.Change) error {
-	content, err := patching.Content(change.Partly())
+func (e *Engine) withdraw(ctx context.Context, c *cycle, change *patch.Change) error {
+	content, err := patch.Content(change.Partly())
 	if err != nil {
 		return err
 	}
 	back := change.Theirs.OfStatus().TakenBack(c.content, content)
-	_, err = e.writer.Write(ctx, &patching.Change{Before: change.Partly(), Content: content, Theirs: back, Allow: e.allow(c)})
+	_, err = e.writer.Write(ctx, &patch.Change{Before: change.Partly(), Content: content, Theirs: back, Allow: e.allow(c)})
 	if refused(err) {
 		return nil
 	}
@@ -223,10 +223,10 @@ func (e *Engine) withdraw(ctx context.Context, c *cycle, change *patching.Change
 }
 
 // judged are the essences of the newest known state, without an edit and with it.
-func (e *Engine) judged(c *cycle, doc patching.Document) (before, after map[string]any) {
+func (e *Engine) judged(c *cycle, doc patch.Document) (before, after map[string]any) {
 	base := c.content
 	if newest := e.memories.Newest(c.before.GetUID()); newest != nil {
-		if content, err := patching.Content(newest); err == nil {
+		if content, err := patch.Content(newest); err == nil {
 			doc, base = doc.Onto(base, content), content
 		}
 	}
@@ -234,7 +234,7 @@ func (e *Engine) judged(c *cycle, doc patching.Document) (before, after map[stri
 }
 
 // refit makes a change that meets another's, in a list, one of the object as it is now.
-func (e *Engine) refit(ctx context.Context, c *cycle, doc patching.Document) (patching.Document, error) {
+func (e *Engine) refit(ctx context.Context, c *cycle, doc patch.Document) (patch.Document, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	live, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(c.before))
@@ -242,7 +242,7 @@ func (e *Engine) refit(ctx context.Context, c *cycle, doc patching.Document) (pa
 		return doc, err
 	}
 	if live == nil || live.GetUID() != c.before.GetUID() {
-		return doc, patching.ErrGone
+		return doc, patch.ErrGone
 	}
 	base := c.content
 	if err := c.begin(live); err != nil {

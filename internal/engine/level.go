@@ -10,7 +10,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/execution"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -104,7 +104,7 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 		}
 		s.doc = doc
 		if err == nil && call.Result != nil {
-			s.doc, s.raw = patching.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content)), true
+			s.doc, s.raw = patch.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content)), true
 		}
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
@@ -48,7 +48,7 @@ func (c *cycle) begin(obj client.Object) error {
 	if c.laid != nil && obj == c.laid {
 		obj = c.bare // the overlay may be another one now
 	}
-	content, err := patching.Content(obj)
+	content, err := patch.Content(obj)
 	if err != nil {
 		return fmt.Errorf("the object has no JSON form: %w", err)
 	}

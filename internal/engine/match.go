@@ -5,7 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
@@ -16,7 +16,7 @@ func (e *Engine) match(ctx context.Context, c *cycle) {
 	}
 	situation := match.Situation{
 		Reason:   string(c.reason),
-		Initial:  causation.Initial(c.reason, c.facts),
+		Initial:  cause.Initial(c.reason, c.facts),
 		Deleting: c.facts.Deleting,
 	}
 	refusals := log.FromContext(ctx).V(4)

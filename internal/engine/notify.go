@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/internal/posting"
 )
 
 // notifier posts the Events of handlers about the object of a cycle.
@@ -48,8 +48,8 @@ func (e *Engine) post(obj client.Object, urgent bool, eventType, reason, action,
 	if e.Recorder == nil || e.GVK.Kind == "Event" && (e.GVK.Group == corev1.GroupName || e.GVK.Group == eventsv1.GroupName) {
 		return
 	}
-	reason, action = posting.Word(reason), posting.Word(action)
-	unsaid, ok := e.quota.Take(obj.GetUID(), posting.Event{
+	reason, action = eventrecorder.Word(reason), eventrecorder.Word(action)
+	unsaid, ok := e.quota.Take(obj.GetUID(), eventrecorder.Event{
 		Type: eventType, Reason: reason, Action: action, Version: obj.GetResourceVersion(),
 	}, urgent)
 	if !ok {
@@ -61,7 +61,7 @@ func (e *Engine) post(obj client.Object, urgent bool, eventType, reason, action,
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
 	}}
 	about.SetGroupVersionKind(e.GVK)
-	e.Recorder.Eventf(about, nil, eventType, reason, action, "%s", posting.Note(note, unsaid))
+	e.Recorder.Eventf(about, nil, eventType, reason, action, "%s", eventrecorder.Note(note, unsaid))
 }
 
 // logOf is for what happens to an object outside of cycles.

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
 type recorder struct{ posted int }
@@ -26,7 +26,7 @@ func TestEvents_NothingIsRememberedForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		r := &recorder{}
-		e := &Engine{memories: inventory.New(inventory.Wants{}), Settings: Settings{Recorder: r, Log: logr.Discard()}}
+		e := &Engine{memories: objectstate.New(objectstate.Wants{}), Settings: Settings{Recorder: r, Log: logr.Discard()}}
 		e.quota.Counted = true
 		queue := priorityqueue.New[reconcile.Request](t.Name())
 		if err := e.Promoter(1).Start(ctx, queue); err != nil {

@@ -7,11 +7,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 // The Event and the condition that report an overlay.
@@ -34,7 +34,7 @@ func (e *Engine) useOverlay(ctx context.Context, c *cycle) error {
 		return nil
 	}
 	// Changes of the status and of the finalizers do not make the API server accept more of the annotations.
-	changed := patching.Between(overlay.Content, c.content).Essential().Without("status").Without("metadata", "finalizers")
+	changed := patch.Between(overlay.Content, c.content).Essential().Without("status").Without("metadata", "finalizers")
 	c.retriesOverlay = len(changed) > 0
 	return c.begin(c.before)
 }
@@ -44,9 +44,9 @@ func (c *cycle) applyOverlay() error {
 	if !c.overlaid || c.memory.Overlay == nil || c.before == c.laid {
 		return nil
 	}
-	content := patching.Document(c.memory.Overlay.Patch).Apply(c.content)
+	content := patch.Document(c.memory.Overlay.Patch).Apply(c.content)
 	obj := reflect.New(reflect.TypeOf(c.before).Elem()).Interface().(client.Object)
-	if err := patching.Revive(content, obj); err != nil {
+	if err := patch.Revive(content, obj); err != nil {
 		return err
 	}
 	c.bare, c.bareContent = c.before, c.content
@@ -64,22 +64,22 @@ func (c *cycle) withoutOverlay() map[string]any {
 
 // withOverlay adds the overlay to a patch of the framework. It is not sent again if there is nothing new: neither in the patch, nor in
 // the object.
-func (c *cycle) withOverlay(ours patching.Document) (all patching.Document, tried bool) {
+func (c *cycle) withOverlay(ours patch.Document) (all patch.Document, tried bool) {
 	overlay := c.memory.Overlay
 	if overlay == nil || len(ours) == 0 && !c.retriesOverlay {
 		return ours, false
 	}
-	return patching.Merged(overlay.Patch, ours).Missing(c.withoutOverlay()), true
+	return patch.Merged(overlay.Patch, ours).Missing(c.withoutOverlay()), true
 }
 
 // reject keeps the part of the framework in memory that the API server has rejected. The change goes on without it.
-func (e *Engine) reject(ctx context.Context, c *cycle, change *patching.Change, rejection error) error {
+func (e *Engine) reject(ctx context.Context, c *cycle, change *patch.Change, rejection error) error {
 	if err := e.goOn(c, change); err != nil { // a part in the status may be stored
 		return err
 	}
 	metrics.RejectedProgress.WithLabelValues(e.Name).Inc()
 	isNew := c.memory.Overlay == nil
-	c.memory.Overlay = &inventory.Overlay{Patch: change.Ours, Content: c.withoutOverlay(), Message: rejection.Error()}
+	c.memory.Overlay = &objectstate.Overlay{Patch: change.Ours, Content: c.withoutOverlay(), Message: rejection.Error()}
 	change.Ours, c.triesOverlay, c.retriesOverlay = nil, false, false
 	if !isNew {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 // overtaken reports whether others have gone on with the object during a pause, so that what could not be written before
@@ -22,7 +22,7 @@ func (e *Engine) overtaken(ctx context.Context, c, unwritten *cycle) (bool, erro
 	if err != nil || live == nil || live.GetUID() != c.before.GetUID() {
 		return false, err // if it is gone, the write will find that out
 	}
-	content, err := patching.Content(live)
+	content, err := patch.Content(live)
 	if err != nil || e.isAsLeft(unwritten, content) {
 		unwritten.pauses, unwritten.suspensions = e.pauses.Load(), c.suspensions
 		return false, err
@@ -45,15 +45,15 @@ func (e *Engine) isAsLeft(unwritten *cycle, content map[string]any) bool {
 	if !e.sameOurs(unwritten.withoutOverlay(), content) {
 		return false
 	}
-	var theirs patching.Document
+	var theirs patch.Document
 	for _, s := range unwritten.shares {
-		theirs = patching.Merged(theirs, s.doc)
+		theirs = patch.Merged(theirs, s.doc)
 	}
 	return isUntouched(theirs, unwritten.content, content)
 }
 
 // isUntouched reports whether an object has what it had before, or what a change wants it to have, where the change is made.
-func isUntouched(change patching.Document, before, content map[string]any) bool {
+func isUntouched(change patch.Document, before, content map[string]any) bool {
 	left := change.Missing(content)
 	return diff.Equal(map[string]any(left.Observed(content)), map[string]any(left.Observed(before)))
 }
@@ -64,7 +64,7 @@ func (e *Engine) ours(content map[string]any) map[string]any {
 	for _, cleaner := range e.shape.Cleaners {
 		cleaner.Clear(without)
 	}
-	return patching.Between(without, content)
+	return patch.Between(without, content)
 }
 
 // isEmpty reports whether there is nothing in a value, however deep: whoever takes the last record out may leave its place behind.

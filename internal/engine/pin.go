@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 // A pin is the essence that a cycle has begun with, kept on the object beside the records while the cycle
@@ -51,9 +51,9 @@ func (e *Engine) unpin(ctx context.Context, c *cycle, stored []byte) {
 	if p.Seen != nil {
 		p.Seen = new(e.refolded(c, *p.Seen))
 	}
-	reason := causation.Create
+	reason := cause.Create
 	if c.facts.Known {
-		reason = causation.Update
+		reason = cause.Update
 	}
 	begun := c.state.Started(string(reason))
 	if c.facts.Deleting || p.Since != mark(stored) || !begun && p.Seen == nil {
@@ -87,7 +87,7 @@ func (e *Engine) turn(c *cycle, from kept) {
 	if c.then = e.essenceOf(from); c.then == nil {
 		c.origin = from.Digest
 	}
-	c.state.Renew(string(causation.Update))
+	c.state.Renew(string(cause.Update))
 }
 
 // essenceOf reads a kept essence; nil if only its digest is known.
@@ -113,7 +113,7 @@ func (c *cycle) isPinned() bool {
 
 // sees takes note of what a handler was done with, if that is not what it was called for.
 func (e *Engine) sees(c *cycle) {
-	if c.reason == causation.Delete || !c.isPinned() {
+	if c.reason == cause.Delete || !c.isPinned() {
 		return
 	}
 	if seen := keptOf(c.live, kept{}); seen.Digest != "" {
@@ -132,7 +132,7 @@ func keptOf(of map[string]any, otherwise kept) kept {
 
 // pin keeps the essence that is being handled for the passes to come.
 func (e *Engine) pin(c *cycle, obj client.Object, handled map[string]any) error {
-	if c.reason != causation.Create && c.reason != causation.Update {
+	if c.reason != cause.Create && c.reason != cause.Update {
 		return e.unfinished(c, obj, handled) // what resumes has nothing to be pinned to
 	}
 	p := pin{kept: kept{Digest: c.lost}, Turned: c.turned || c.turnedBefore, Seen: c.seen}
@@ -149,7 +149,7 @@ func (e *Engine) pin(c *cycle, obj client.Object, handled map[string]any) error 
 // unfinished leaves a pin behind when a cycle is over but has shown a handler more than it was about: should
 // that be undone, the handler has to be told.
 func (e *Engine) unfinished(c *cycle, obj client.Object, handled map[string]any) error {
-	if c.seen == nil || c.reason == causation.Delete || c.seen.Digest == digestOf(handled) && c.lost == "" {
+	if c.seen == nil || c.reason == cause.Delete || c.seen.Digest == digestOf(handled) && c.lost == "" {
 		e.Pin.Store(obj, nil)
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -21,7 +21,7 @@ func (e *Engine) plan(ctx context.Context, c *cycle) {
 		log.FromContext(ctx).Info("A cause was superseded before it was handled", "cause", purpose, "by", c.reason,
 			"succeeded", sum.Succeeded, "failed", sum.Failed, "left", sum.Left)
 	}
-	if c.reason == causation.Delete {
+	if c.reason == cause.Delete {
 		c.memory.Farewelled = true // the optional ones are called with the others
 	}
 	if !c.turned { // that is written before anybody is called

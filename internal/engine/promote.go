@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
 // Priorities in the queue: what users change, before what is tried again, before what was listed at the
@@ -46,7 +46,7 @@ type promoter struct {
 	workers int
 	queue   priorityqueue.PriorityQueue[reconcile.Request] // nil until it is started, and without priorities
 	// candidates have waited for long, the first ones first.
-	candidates []inventory.Waiter
+	candidates []objectstate.Waiter
 	// credit is how much of the workers' time is left for the next promotions; negative: they have to wait.
 	credit time.Duration
 	// begun counts reconciles.

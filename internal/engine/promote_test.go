@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
 // A load keeps the workers of a queue busy with edits while a listing waits.
@@ -39,7 +39,7 @@ func (l load) play(t *testing.T) (result outcome) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		e := &Engine{memories: inventory.New(inventory.Wants{})}
+		e := &Engine{memories: objectstate.New(objectstate.Wants{})}
 		queue := priorityqueue.New[reconcile.Request](t.Name())
 		began := time.Now()
 		add := func(name string, priority int) {

@@ -8,16 +8,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // record makes the framework's part of a write: the records while the cause is being handled; when
 // it is over, their removal and the new baseline.
-func (e *Engine) record(ctx context.Context, c *cycle, changed patching.Document, handled map[string]any) (patching.Document, error) {
+func (e *Engine) record(ctx context.Context, c *cycle, changed patch.Document, handled map[string]any) (patch.Document, error) {
 	kept := c.before.DeepCopyObject().(client.Object)
 	var err error
 	switch {
@@ -28,19 +28,19 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patching.Document
 	case c.parting:
 		e.Pin.Store(kept, nil)
 		err = c.state.Purge(e.Store, kept) // nobody waits for a delay to be over
-	case c.reason == causation.Noop:
+	case c.reason == cause.Noop:
 		err = errors.Join(c.state.Retire(e.Store, kept, now()), e.amend(ctx, c, kept, changed))
 		e.Pin.Store(kept, nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("recording progress: %w", err)
 	}
-	content, err := patching.Content(kept)
+	content, err := patch.Content(kept)
 	if err != nil {
 		return nil, fmt.Errorf("recording progress: %w", err)
 	}
 	c.stored = e.stores(c, kept)
-	return patching.Between(c.content, content), nil
+	return patch.Between(c.content, content), nil
 }
 
 // squeeze shortens the messages in the records until all of them fit on the object: what handlers have
@@ -69,11 +69,11 @@ func (e *Engine) sweep(kept client.Object) error {
 // close stores what was handled: the essence that the cycle began with, and what the handlers have
 // changed themselves; not what others have changed meanwhile. A deleted object needs none.
 func (e *Engine) close(ctx context.Context, c *cycle, kept client.Object, handled map[string]any) error {
-	if c.lost != "" && c.reason != causation.Delete {
+	if c.lost != "" && c.reason != cause.Delete {
 		return errors.Join(e.rememberDigest(c, kept, c.lost, e.lastHandled.Stored(kept)), e.unfinished(c, kept, handled))
 	}
 	unchanged := !c.refolded && c.facts.Known && (!c.facts.Changed || c.turned) && !c.edited && diff.Equal(c.now, handled)
-	if c.reason == causation.Delete || unchanged || !c.refolded && c.then != nil && !c.turned && diff.Equal(c.then, handled) {
+	if c.reason == cause.Delete || unchanged || !c.refolded && c.then != nil && !c.turned && diff.Equal(c.then, handled) {
 		return e.unfinished(c, kept, handled)
 	}
 	return errors.Join(e.keep(ctx, c, kept, handled), e.unfinished(c, kept, handled))
@@ -97,11 +97,11 @@ func (e *Engine) keep(ctx context.Context, c *cycle, kept client.Object, handled
 
 // amend adds what handlers have changed to the last handled essence, before the cause is over: in the
 // next pass it would look like somebody's change.
-func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, changed patching.Document) error {
+func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, changed patch.Document) error {
 	if c.origin != "" {
 		return e.rememberDigest(c, kept, c.origin, e.lastHandled.Stored(kept))
 	}
-	if c.then == nil || c.reason == causation.Delete || len(c.concerned) == 0 {
+	if c.then == nil || c.reason == cause.Delete || len(c.concerned) == 0 {
 		return nil
 	}
 	then := e.folded(c.content, c.then, changed)
@@ -113,7 +113,7 @@ func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, change
 
 // correct makes good for a server that has altered what handlers have changed (it has dropped an
 // unknown field, say): else the difference would be an update, again and again.
-func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document) error {
+func (e *Engine) correct(ctx context.Context, c *cycle, theirs patch.Document) error {
 	if !e.observe(ctx, c, theirs) {
 		return nil
 	}
@@ -131,12 +131,12 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document
 	if err != nil {
 		return err
 	}
-	content, err := patching.Content(kept)
+	content, err := patch.Content(kept)
 	if err != nil {
 		return err
 	}
-	change := &patching.Change{Before: c.before, Content: c.content}
-	change.Ours, c.triesOverlay = c.withOverlay(patching.Between(c.content, content))
+	change := &patch.Change{Before: c.before, Content: c.content}
+	change.Ours, c.triesOverlay = c.withOverlay(patch.Between(c.content, content))
 	written, err := e.send(ctx, c, change)
 	if refused(err) && len(change.Ours) > 0 {
 		written, err = c.before, e.reject(ctx, c, change, err)
@@ -150,17 +150,17 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patching.Document
 }
 
 // observe takes the changes of handlers as the server has stored them for handled, and reports whether they differ from what was sent.
-func (e *Engine) observe(ctx context.Context, c *cycle, theirs patching.Document) (differs bool) {
+func (e *Engine) observe(ctx context.Context, c *cycle, theirs patch.Document) (differs bool) {
 	if e.OwnChanges {
 		return false // the difference is an update anyway
 	}
 	essential := e.shape.Build(theirs.Without("status", "conditions").Apply(nil))
 	delete(essential, essence.ConditionsKey) // conditions and watched fields are not part of the baseline yet: see folded
 	essence.CopyFields(essential, nil, e.Watched)
-	if len(essential) == 0 || c.reason == causation.Delete || len(c.concerned) == 0 {
+	if len(essential) == 0 || c.reason == cause.Delete || len(c.concerned) == 0 {
 		return false
 	}
-	altered := patching.Document(essential).Missing(c.content)
+	altered := patch.Document(essential).Missing(c.content)
 	if len(altered) == 0 {
 		return false
 	}
@@ -168,7 +168,7 @@ func (e *Engine) observe(ctx context.Context, c *cycle, theirs patching.Document
 		log.FromContext(ctx).Info("Warning: the API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
 			"fields", fmt.Sprint(diff.Of(map[string]any(altered), map[string]any(stored))))
 	}
-	observed := patching.Document(essential).Observed(c.content)
+	observed := patch.Document(essential).Observed(c.content)
 	c.now = e.shape.Build(observed.Apply(c.now))
 	if c.then != nil {
 		c.then = e.shape.Build(observed.Apply(c.then))

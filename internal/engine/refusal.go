@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -23,8 +23,8 @@ type sorting struct {
 
 // refused reports whether the server does not accept what was sent, now and later.
 func refused(err error) bool {
-	_, rejected := errors.AsType[*patching.RejectedError](err)
-	_, contested := errors.AsType[*patching.ContestedError](err)
+	_, rejected := errors.AsType[*patch.RejectedError](err)
+	_, contested := errors.AsType[*patch.ContestedError](err)
 	return rejected || contested
 }
 
@@ -53,11 +53,11 @@ func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 		s := c.shares[0]
 		// As if nothing had been written yet: lists are held against what the handler has seen.
 		if s.alone == nil {
-			s.alone = &patching.Change{Before: c.sorting.seen, Content: s.base, Theirs: s.doc, Raw: s.raw}
+			s.alone = &patch.Change{Before: c.sorting.seen, Content: s.base, Theirs: s.doc, Raw: s.raw}
 		}
 		alone := s.alone
 		written, err := e.send(ctx, c, alone)
-		concurrent, isConcurrent := errors.AsType[*patching.ConcurrentChangeError](err)
+		concurrent, isConcurrent := errors.AsType[*patch.ConcurrentChangeError](err)
 		switch {
 		case isConcurrent:
 			s.alone = reduced(ctx, alone, concurrent.Fields)
@@ -98,7 +98,7 @@ func (e *Engine) refuse(ctx context.Context, c *cycle, s *share, partly bool, re
 }
 
 // goOn goes on from what a refused change has made of the object.
-func (e *Engine) goOn(c *cycle, change *patching.Change) error {
+func (e *Engine) goOn(c *cycle, change *patch.Change) error {
 	obj := change.Partly()
 	if obj == nil {
 		return nil
@@ -119,7 +119,7 @@ func (e *Engine) takeBack(c *cycle) error {
 	c.undo = nil
 	for _, s := range slices.Backward(undone) {
 		back := s.doc.OfStatus().TakenBack(s.base, content)
-		c.undo, content = patching.Merged(c.undo, back), back.Apply(content)
+		c.undo, content = patch.Merged(c.undo, back), back.Apply(content)
 	}
 	return e.show(c, c.undo)
 }
@@ -159,7 +159,7 @@ func (e *Engine) withhold(ctx context.Context, c *cycle, s *share, refusal error
 		c.state.Reset(s.id, s.before)
 		defer c.state.Reopen(s.id)
 	}
-	if contested, ok := errors.AsType[*patching.ContestedError](refusal); ok {
+	if contested, ok := errors.AsType[*patch.ContestedError](refusal); ok {
 		c.memory.Await(contested.Version, patience)
 		if s.level != nil {
 			s.level.stirred = true
@@ -187,7 +187,7 @@ func (e *Engine) withhold(ctx context.Context, c *cycle, s *share, refusal error
 
 // refused is how an attempt ends whose share was withheld while its sub-handlers were called.
 func (s *share) refused(at time.Time) progress.Outcome {
-	if _, contested := errors.AsType[*patching.ContestedError](s.refusal); contested {
+	if _, contested := errors.AsType[*patch.ContestedError](s.refusal); contested {
 		return progress.Outcome{Waiting: true} // it does not count
 	}
 	return s.policy.Outcome(s.before, at, s.refusal)

@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -154,7 +154,7 @@ func (e *Engine) conditionIn(content map[string]any, kind string) metav1.Conditi
 
 func (e *Engine) conditionsIn(content map[string]any) (*conditions.Set, error) {
 	obj := e.New()
-	if err := patching.Revive(content, obj); err != nil {
+	if err := patch.Revive(content, obj); err != nil {
 		return nil, err
 	}
 	return conditions.For(obj, e.conditionOptions()...)
@@ -199,6 +199,6 @@ func isOfConditions(item diff.Item) bool {
 
 // isOnlyOfConditions reports whether nothing but conditions has changed, which is for those alone who ask.
 func isOnlyOfConditions(s match.Situation, c *cycle) bool {
-	return s.Reason == string(causation.Update) && len(c.diff) > 0 &&
+	return s.Reason == string(cause.Update) && len(c.diff) > 0 &&
 		!slices.ContainsFunc(c.diff, func(item diff.Item) bool { return !isOfConditions(item) })
 }

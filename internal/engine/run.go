@@ -9,12 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/execution"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -51,7 +51,7 @@ func (c *cycle) tell(ctx context.Context) {
 		return
 	}
 	var changed []string
-	if c.reason == causation.Update {
+	if c.reason == cause.Update {
 		for _, item := range c.diff {
 			changed = append(changed, item.Path.String())
 		}
@@ -147,7 +147,7 @@ func (e *Engine) deliver(c *cycle, s *share, result any) {
 	doc := nested(e.Results, map[string]any{s.id: result}).Missing(c.content)
 	s.raw = true
 	if slices.Contains(c.shares, s) {
-		s.doc = patching.Merged(s.doc, doc)
+		s.doc = patch.Merged(s.doc, doc)
 	} else if s.doc = doc; len(doc) > 0 {
 		c.shares = append(c.shares, s)
 	}
@@ -178,7 +178,7 @@ func (e *Engine) told(c *cycle, id string, h Handler, record progress.Record) *C
 
 // pinned is what is being handled, if the object was edited since the cycle began; else nil.
 func (e *Engine) pinned(c *cycle) client.Object {
-	if c.reason != causation.Create && c.reason != causation.Update || c.lost != "" || !c.isPinned() {
+	if c.reason != cause.Create && c.reason != cause.Update || c.lost != "" || !c.isPinned() {
 		return nil
 	}
 	return e.objectOf(c, c.now)

@@ -5,7 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 )
 
 // idlePause is how long a lifecycle may refuse all that is due before it is asked again.
@@ -30,7 +30,7 @@ func (e *Engine) schedule(c *cycle) reconcile.Result {
 // untilNext tells how long it is until there is something to do for the cause; false if there is nothing.
 func (e *Engine) untilNext(c *cycle, at time.Time) (delay time.Duration, left bool) {
 	switch {
-	case c.reason == causation.Noop:
+	case c.reason == cause.Noop:
 		return c.state.Left(at) // until what a cause has left can be removed
 	case !c.reason.Handled():
 		return 0, false

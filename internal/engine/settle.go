@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
@@ -85,7 +85,7 @@ func (e *Engine) holds(obj client.Object) bool {
 // are not called again for it. It does not stand in the way of a deletion, which makes it void, nor
 // of what a peer has done during a pause.
 func (e *Engine) catchUp(ctx context.Context, c, unwritten *cycle) (time.Duration, error) {
-	if c.before.GetDeletionTimestamp() != nil && unwritten.reason != causation.Delete {
+	if c.before.GetDeletionTimestamp() != nil && unwritten.reason != cause.Delete {
 		c.memory.Unwritten = nil
 		return e.awaitCache(ctx, c)
 	}

@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/execution"
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -24,12 +24,12 @@ func (e *Engine) spy(ctx context.Context, key types.NamespacedName) {
 	for _, sight := range e.memories.Sights(key) {
 		obj := sight.Object.DeepCopyObject().(client.Object)
 		e.identify(obj)
-		content, err := patching.Content(obj)
+		content, err := patch.Content(obj)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "The object has no JSON form")
 			continue
 		}
-		ctx := inventory.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
+		ctx := objectstate.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
 		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", obj.GetUID()))
 		c := &cycle{before: obj, content: content, reason: reasonEvent, view: &Call{
 			Object: obj, OldKnown: true, Reason: reasonEvent, Event: sight.Event, ConditionOptions: e.conditionOptions(),

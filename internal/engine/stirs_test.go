@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -38,12 +38,12 @@ func TestChildrenThatGoAfterTheirOwner(t *testing.T) {
 		}
 	}
 	childGoes()
-	if e.memories.Stirred(owner, &inventory.Memory{}, "") {
+	if e.memories.Stirred(owner, &objectstate.Memory{}, "") {
 		t.Error("B-28: something is kept for an object that is gone")
 	}
 	e.memories.Observe(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "owner", UID: "2", ResourceVersion: "7"}}, false)
 	childGoes()
-	if !e.memories.Stirred(owner, &inventory.Memory{}, "7") {
+	if !e.memories.Stirred(owner, &objectstate.Memory{}, "7") {
 		t.Error("B-28: what was seen of an object that has come back is lost")
 	}
 }

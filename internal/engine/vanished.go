@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // A tombstone is the last known state of an object that does not exist any more.
 type tombstone struct {
 	last   client.Object // with the changes that its delete handlers have made since
-	memory *inventory.Memory
-	memos  *inventory.Memos
+	memory *objectstate.Memory
+	memos  *objectstate.Memos
 	// state is how far the delete handlers are; nil until the API server has confirmed that the object does not exist.
 	state *progress.State
 }
@@ -74,7 +74,7 @@ func (e *Engine) isVanished(t *tombstone) bool {
 
 // cycleOf puts a cycle on the last known state of an object.
 func (e *Engine) cycleOf(ctx context.Context, t *tombstone) (*cycle, context.Context, error) {
-	ctx = inventory.IntoContext(ctx, t.memos)
+	ctx = objectstate.IntoContext(ctx, t.memos)
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(t.last.GetUID())))
 	c := &cycle{memory: t.memory, gone: true}
 	if err := c.begin(t.last); err != nil {
@@ -122,7 +122,7 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 		log.FromContext(ctx).Info("The object vanished although our finalizer held it; calling its delete handlers with its last known state")
 		t.state = c.state
 	}
-	c.state, c.reason, c.facts.Deleting = t.state, causation.Delete, true
+	c.state, c.reason, c.facts.Deleting = t.state, cause.Delete, true
 	e.match(ctx, c)
 	e.plan(ctx, c)
 	_ = e.run(ctx, c) // nothing is written, so that there is nothing to fail

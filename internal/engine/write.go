@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
 // writeTimeout is how long one write may take. It is the only limit of the writes that are still to
@@ -41,12 +41,12 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 		c.change, c.handled = change, handled
 	}
 	written, err := e.send(ctx, c, c.change)
-	concurrent, isConcurrent := errors.AsType[*patching.ConcurrentChangeError](err)
+	concurrent, isConcurrent := errors.AsType[*patch.ConcurrentChangeError](err)
 	switch {
 	case isConcurrent:
 		c.reduce(ctx, concurrent.Fields)
 		return e.write(ctx, c)
-	case errors.Is(err, patching.ErrGone):
+	case errors.Is(err, patch.ErrGone):
 		c.memory.Unwritten, c.memory.Vanished, c.stopped = nil, true, true
 		e.spread(c)
 		return nil, nil
@@ -86,7 +86,7 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 
 // reduce drops fields from what is to be written: another client has changed them. What has been handled is then computed
 // anew, without them, so that the change of the other client is an update.
-func (c *cycle) reduce(ctx context.Context, fields patching.Document) {
+func (c *cycle) reduce(ctx context.Context, fields patch.Document) {
 	c.reduced, c.change = reduced(ctx, c.change, fields), nil
 	for _, s := range c.shares {
 		s.doc = s.doc.SupersededBy(fields, c.content)
@@ -95,10 +95,10 @@ func (c *cycle) reduce(ctx context.Context, fields patching.Document) {
 }
 
 // reduced returns a change without fields that another client has changed while the outcome of an earlier request was unknown.
-func reduced(ctx context.Context, change *patching.Change, fields patching.Document) *patching.Change {
+func reduced(ctx context.Context, change *patch.Change, fields patch.Document) *patch.Change {
 	log.FromContext(ctx).Info("Dropped changes of handlers: another client has changed the same fields while the outcome of the write was unknown",
 		"fields", fields.Paths())
-	out := &patching.Change{Before: change.Before, Content: change.Content, Theirs: change.Theirs.SupersededBy(fields, change.Content), Raw: change.Raw}
+	out := &patch.Change{Before: change.Before, Content: change.Content, Theirs: change.Theirs.SupersededBy(fields, change.Content), Raw: change.Raw}
 	out.Continue(change)
 	return out
 }
@@ -162,7 +162,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 
 // send is the only way to the writer. It remembers the version, for the cache to catch up with. A
 // stopping operator still writes what its handlers have done.
-func (e *Engine) send(ctx context.Context, c *cycle, change *patching.Change) (client.Object, error) {
+func (e *Engine) send(ctx context.Context, c *cycle, change *patch.Change) (client.Object, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	change.Allow = e.allow(c)
@@ -192,18 +192,18 @@ func (e *Engine) note(c *cycle, written client.Object) {
 }
 
 // gather puts together what is to be written, and the essence that is handled by then.
-func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[string]any, error) {
+func (e *Engine) gather(ctx context.Context, c *cycle) (*patch.Change, map[string]any, error) {
 	if err := c.applyOverlay(); err != nil {
 		return nil, nil, err
 	}
 	e.report(ctx, c)
-	change := &patching.Change{Before: c.before, Content: c.content}
+	change := &patch.Change{Before: c.before, Content: c.content}
 	target := c.undo.Apply(c.content)
 	for _, s := range c.shares {
 		target = s.doc.Apply(target)
 		change.Raw = change.Raw || s.raw
 	}
-	change.Theirs = patching.Merged(c.undo.Unseen(c.content), patching.Between(c.content, target))
+	change.Theirs = patch.Merged(c.undo.Unseen(c.content), patch.Between(c.content, target))
 	handled := e.folded(c.content, c.now, change.Theirs)
 	c.added = annotationsSize(change.Theirs.Apply(c.content)) - annotationsSize(c.content)
 	ours, err := e.record(ctx, c, change.Theirs, handled)
@@ -211,7 +211,7 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[st
 		return nil, nil, err
 	}
 	change.Ours, c.triesOverlay = c.withOverlay(ours)
-	if c.closed() && c.reason == causation.Delete {
+	if c.closed() && c.reason == cause.Delete {
 		change.Release = e.Finalizer
 	}
 	return change, handled, nil
@@ -220,7 +220,7 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patching.Change, map[st
 // folded is an essence with what handlers have changed in the content: it was handled, too (B-13). What others
 // have put into the same lists was not. Watched fields and conditions stay as they are: their changes are updates,
 // also those that handlers make.
-func (e *Engine) folded(content, then map[string]any, changed patching.Document) map[string]any {
+func (e *Engine) folded(content, then map[string]any, changed patch.Document) map[string]any {
 	if len(changed) == 0 || then == nil || e.OwnChanges {
 		return then
 	}
@@ -235,7 +235,7 @@ func (e *Engine) folded(content, then map[string]any, changed patching.Document)
 }
 
 // nested puts values below a path of fields.
-func nested(path []string, values map[string]any) patching.Document {
+func nested(path []string, values map[string]any) patch.Document {
 	for _, field := range slices.Backward(path) {
 		values = map[string]any{field: values}
 	}

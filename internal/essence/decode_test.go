@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 func TestDecode(t *testing.T) {

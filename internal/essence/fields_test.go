@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 // A version of the operator with handlers for other fields finds all objects changed, once.

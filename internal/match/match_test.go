@@ -4,24 +4,24 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/causation"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
 // situation is how the engine comes from facts to what handlers are selected by.
-func situation(f causation.Facts) match.Situation {
-	reason := causation.Detect(f)
-	return match.Situation{Reason: string(reason), Initial: causation.Initial(reason, f), Deleting: f.Deleting}
+func situation(f cause.Facts) match.Situation {
+	reason := cause.Detect(f)
+	return match.Situation{Reason: string(reason), Initial: cause.Initial(reason, f), Deleting: f.Deleting}
 }
 
 var (
-	created  = causation.Facts{}
-	updated  = causation.Facts{Known: true, Changed: true}
-	deleted  = causation.Facts{Known: true, Deleting: true, Held: true}
-	createdI = causation.Facts{Initial: true}
-	updatedI = causation.Facts{Known: true, Changed: true, Initial: true}
-	deletedI = causation.Facts{Known: true, Deleting: true, Held: true, Initial: true}
-	resumedI = causation.Facts{Known: true, Initial: true}
+	created  = cause.Facts{}
+	updated  = cause.Facts{Known: true, Changed: true}
+	deleted  = cause.Facts{Known: true, Deleting: true, Held: true}
+	createdI = cause.Facts{Initial: true}
+	updatedI = cause.Facts{Known: true, Changed: true, Initial: true}
+	deletedI = cause.Facts{Known: true, Deleting: true, Held: true, Initial: true}
+	resumedI = cause.Facts{Known: true, Initial: true}
 )
 
 // Which handler is called for which facts; those with an I are seen for the first time in the process.
@@ -45,7 +45,7 @@ func TestMatch(t *testing.T) {
 		{"HND-16 on nothing", on(), ""},
 		{"HND-16 on nothing, even if deleted", evenIfDeleted(), ""},
 	} {
-		for word, facts := range map[string]causation.Facts{
+		for word, facts := range map[string]cause.Facts{
 			"created": created, "updated": updated, "deleted": deleted,
 			"createdI": createdI, "updatedI": updatedI, "deletedI": deletedI, "resumedI": resumedI,
 		} {
@@ -74,7 +74,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		criteria match.Criteria
-		facts    causation.Facts
+		facts    cause.Facts
 		want     string
 	}{
 		{"HND-16 another reason", on("create"), updated, "reasons"},
@@ -118,7 +118,7 @@ func TestJoins(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		criteria match.Criteria
-		facts    causation.Facts
+		facts    cause.Facts
 		want     bool
 	}{
 		{"CAUSE-23 a resume handler joins an update", on("resume"), updatedI, true},

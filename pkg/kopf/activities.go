@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/execution"
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -65,7 +65,7 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 // perform calls the activities, in order, until all of them have succeeded or failed for good, and tells
 // which have failed.
 func (o *Operator) perform(ctx context.Context, reason string, activities []*activity) error {
-	ctx = inventory.IntoContext(ctx, &o.memos)
+	ctx = objectstate.IntoContext(ctx, &o.memos)
 	records := make([]progress.Record, len(activities))
 	failed := make([]error, len(activities))
 	for {

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
@@ -85,7 +85,7 @@ func (o *Operator) admits() error {
 		options = *o.webhooks
 	}
 	var err error
-	if host, ok := o.mgr.(bridge.Host); ok {
+	if host, ok := o.mgr.(testhook.Host); ok {
 		err = admitsIn(host, o.mgr, options, hooks)
 	} else {
 		err = webhooks.New(o.mgr, options).Add(hooks...).SetupWithManager()
@@ -97,7 +97,7 @@ func (o *Operator) admits() error {
 }
 
 // admitsIn has handlers served as their host says. What the operator says is for production, and is only checked, as if in a pod.
-func admitsIn(host bridge.Host, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
+func admitsIn(host testhook.Host, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
 	options.Namespace = cmp.Or(options.Namespace, metav1.NamespaceDefault)
 	if err := webhooks.New(mgr, options).Add(hooks...).Validate(); err != nil {
 		return err
@@ -118,13 +118,13 @@ func (r *Resource[T]) admission(o *Operator) (hooks []webhooks.Hook) {
 	}
 	gvk, _ := apiutil.GVKForObject(r.obj, o.mgr.GetScheme()) // an unknown one is told elsewhere
 	for _, hook := range r.hooks {
-		hooks = append(hooks, hook(func(uid types.UID) *inventory.Memos { return o.memosOf(gvk, uid) }))
+		hooks = append(hooks, hook(func(uid types.UID) *objectstate.Memos { return o.memosOf(gvk, uid) }))
 	}
 	return hooks
 }
 
 // remembering finds the memos of an object.
-type remembering func(types.UID) *inventory.Memos
+type remembering func(types.UID) *objectstate.Memos
 
 // withMemos gives an admission handler the memos of its object, as other handlers have them.
 func withMemos[T client.Object](fn webhooks.Handler[T], remember remembering) webhooks.Handler[T] {
@@ -132,17 +132,17 @@ func withMemos[T client.Object](fn webhooks.Handler[T], remember remembering) we
 		return nil // that is a mistake, and is told as one
 	}
 	return func(ctx context.Context, req *webhooks.Request[T]) error {
-		memos := &inventory.Memos{}
+		memos := &objectstate.Memos{}
 		if uid := req.Object.GetUID(); req.Operation != admissionv1.Create && uid != "" {
 			memos = remember(uid)
 		}
-		return fn(inventory.IntoContext(ctx, memos), req)
+		return fn(objectstate.IntoContext(ctx, memos), req)
 	}
 }
 
 // memosOf are those of an object that is handled here; else they are empty, and belong to nobody. To begin to remember an object
 // because somebody has asked for it would be to take it for known.
-func (o *Operator) memosOf(gvk schema.GroupVersionKind, uid types.UID) *inventory.Memos {
+func (o *Operator) memosOf(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, e := range o.engines {
@@ -150,7 +150,7 @@ func (o *Operator) memosOf(gvk schema.GroupVersionKind, uid types.UID) *inventor
 			return e.Memos(uid)
 		}
 	}
-	return &inventory.Memos{}
+	return &objectstate.Memos{}
 }
 
 // onlyAdmits reports whether a resource has admission handlers and no others: its objects are not watched.

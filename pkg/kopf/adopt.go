@@ -5,7 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/children"
+	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 )
 
 // Adopt makes objects children of Object, before they are created: it gives them an owner reference, by which Kubernetes

@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
 // Conditions returns the conditions of Object: those in status.conditions, or where [WithConditionsIn] says. What is set there is written with all that the handlers change in

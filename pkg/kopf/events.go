@@ -8,7 +8,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/posting"
+	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
@@ -73,14 +73,14 @@ func AsKopf(names EventNames) EventOption {
 		if len(names.Instance) > maxInstance {
 			refuse("Instance", names.Instance, fmt.Errorf("it must have at most %d bytes", maxInstance))
 		}
-		o.eventNames = &posting.Names{Component: names.Component, Instance: names.Instance, Prefix: names.Prefix}
+		o.eventNames = &eventrecorder.Names{Component: names.Component, Instance: names.Instance, Prefix: names.Prefix}
 	}
 }
 
 const maxInstance = 128
 
 // records sets who posts the Events. It returns the poster that has to be started; nil if there is nothing to start.
-func (o *Operator) records(settings *engine.Settings) (*posting.Core, error) {
+func (o *Operator) records(settings *engine.Settings) (*eventrecorder.Core, error) {
 	if o.eventNames == nil {
 		settings.Recorder, settings.Counts = o.mgr.GetEventRecorder(recorderName), true
 		return nil, nil
@@ -89,13 +89,13 @@ func (o *Operator) records(settings *engine.Settings) (*posting.Core, error) {
 	if err != nil {
 		return nil, fmt.Errorf("posting Events: %w", err)
 	}
-	poster := posting.NewCore(core, *o.eventNames)
+	poster := eventrecorder.NewCore(core, *o.eventNames)
 	settings.Recorder = poster
 	return poster, nil
 }
 
 // posts runs a poster until it is told to stop, which is when nobody posts any more.
-func posts(ctx context.Context, poster *posting.Core) (stop func()) {
+func posts(ctx context.Context, poster *eventrecorder.Core) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {

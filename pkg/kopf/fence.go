@@ -7,9 +7,9 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
@@ -50,7 +50,7 @@ func (o *Operator) fence(ctx context.Context, peers *peering.Peering, log logr.L
 	options := fencing.Options{
 		Gap:  o.lease.lease - o.lease.renewDeadline,
 		Hold: o.lease.renewDeadline + o.lease.retryPeriod + fenceMargin,
-		Wall: bridge.WallClock(ctx), Log: log,
+		Wall: testhook.WallClock(ctx), Log: log,
 	}
 	if peers != nil {
 		options.Next = peers

@@ -6,8 +6,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -33,7 +33,7 @@ func (h Handler[T]) do(c client.Client) func(ctx context.Context, call *engine.C
 		if call.Record != nil {
 			req.Client = call.Record(c)
 		}
-		if ended := bridge.Called(ctx, call); ended != nil {
+		if ended := testhook.Called(ctx, call); ended != nil {
 			defer tell(ended, &err)()
 		}
 		err = errGone

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 // A Matcher is a test of one value, for [Label], [Annotation] and [Field].

@@ -3,7 +3,7 @@ package kopf
 import (
 	"context"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
 // A Memo is a place for a value that handlers remember of each object, in the process alone: connections,
@@ -34,8 +34,8 @@ func (m *Memo[V]) Load(ctx context.Context) (value V, ok bool) {
 // panics with any other.
 func (m *Memo[V]) Store(ctx context.Context, value V) { m.space(ctx).Store(m, value) }
 
-func (m *Memo[V]) space(ctx context.Context) *inventory.Memos {
-	memos := inventory.FromContext(ctx)
+func (m *Memo[V]) space(ctx context.Context) *objectstate.Memos {
+	memos := objectstate.FromContext(ctx)
 	if memos == nil {
 		panic("kopf: the memo " + m.name + " is used with a context that is not of a handler of a Resource: pass on the one that the handler was given")
 	}

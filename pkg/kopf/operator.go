@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
-	"github.com/kopf-runtime/kopf-runtime/internal/posting"
+	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -30,12 +30,12 @@ type Operator struct {
 
 	startup, cleanup []*activity
 	probes           probes
-	memos            inventory.Memos // of the activities
+	memos            objectstate.Memos // of the activities
 	stuckAfter       time.Duration
 	watchCheck       time.Duration // the interval; 0: watches are not checked
 	lease            leaseDurations
 	peers            *peering.Options
-	eventNames       *posting.Names // of those in the form of kopf; nil: they are not
+	eventNames       *eventrecorder.Names // of those in the form of kopf; nil: they are not
 	webhooks         *webhooks.Options
 
 	mu      sync.Mutex

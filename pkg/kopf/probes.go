@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
 // probePause is how long the values of probes are kept.
@@ -52,7 +52,7 @@ type probes struct {
 // puts it on the manager's metrics server, under /kopf/probes.
 func (o *Operator) ServeProbes() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		answer, err := o.probes.ask(inventory.IntoContext(req.Context(), &o.memos))
+		answer, err := o.probes.ask(objectstate.IntoContext(req.Context(), &o.memos))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

@@ -3,7 +3,7 @@ package kopf
 import (
 	"slices"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -40,9 +40,9 @@ type EventType string
 
 // The types of events; a state that was listed has none.
 const (
-	EventAdded    EventType = inventory.EventAdded
-	EventModified EventType = inventory.EventModified
-	EventDeleted  EventType = inventory.EventDeleted
+	EventAdded    EventType = objectstate.EventAdded
+	EventModified EventType = objectstate.EventModified
+	EventDeleted  EventType = objectstate.EventDeleted
 )
 
 // An Attempt tells a handler which of its attempts is being made. For handlers with progress, those for what has happened, it

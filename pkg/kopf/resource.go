@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
 // A Resource is one kind of objects with its handlers. Make it with [For], add handlers to it, and

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -95,18 +95,18 @@ func conditionFields(kind *engine.Kind) (paths [][]string) {
 	if len(types) == 0 || err != nil { // which is a mistake that is told already
 		return nil
 	}
-	before, err := patching.Normal(obj)
+	before, err := patch.Normal(obj)
 	if err != nil {
 		return nil
 	}
 	for _, one := range types {
 		set.True(one, "Probing", "whether it is kept")
 	}
-	after, err := patching.Normal(obj)
+	after, err := patch.Normal(obj)
 	if err != nil {
 		return nil
 	}
-	added := patching.Between(before, after)
+	added := patch.Between(before, after)
 	delete(added, "metadata") // which every kind has
 	return leaves(map[string]any(added), nil)
 }

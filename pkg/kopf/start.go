@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
@@ -84,7 +84,7 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 		settings.Pause = settings.Fence
 	}
 
-	bridge.Begins(ctx, len(kinds))
+	testhook.Begins(ctx, len(kinds))
 	gate := newGate(kinds)
 	engines := make([]*engine.Engine, len(kinds))
 	controllers := make([]controller.Controller, len(kinds))
@@ -187,7 +187,7 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources 
 func (o *Operator) controller(ctx context.Context, e *engine.Engine, r resource, namespaced bool, g *gate) (controller.Controller, error) {
 	opts := r.options()
 	options := opts.controller
-	options.Reconciler = bridge.Around(ctx, e, e)
+	options.Reconciler = testhook.Around(ctx, e, e)
 	for _, wrap := range o.wrappers {
 		options.Reconciler = wrap(options.Reconciler)
 	}

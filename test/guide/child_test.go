@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/examples/18-conditions/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/children"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 

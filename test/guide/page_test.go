@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
-	"github.com/kopf-runtime/kopf-runtime/test/reader"
+	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
 // steps are the blocks of a page, in order.
-func steps(t *testing.T, page string) []reader.Step {
+func steps(t *testing.T, page string) []doctest.Step {
 	t.Helper()
-	found, err := reader.Steps(page)
+	found, err := doctest.Steps(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func steps(t *testing.T, page string) []reader.Step {
 }
 
 // terminal has kubectl, and the cluster.
-func terminal(t *testing.T, folder string, programs ...string) reader.Terminal {
+func terminal(t *testing.T, folder string, programs ...string) doctest.Terminal {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := cluster.WriteKubeconfig(kubeconfig); err != nil {
@@ -29,5 +29,5 @@ func terminal(t *testing.T, folder string, programs ...string) reader.Terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reader.Terminal{Folder: folder, Kubeconfig: kubeconfig, Programs: append(programs, assets)}
+	return doctest.Terminal{Folder: folder, Kubeconfig: kubeconfig, Programs: append(programs, assets)}
 }

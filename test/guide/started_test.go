@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
-	"github.com/kopf-runtime/kopf-runtime/test/reader"
+	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
 // patience is for all that is awaited.
@@ -33,7 +33,7 @@ type newcomer struct {
 	t        *testing.T
 	folder   string
 	clone    string // as the page has it
-	terminal reader.Terminal
+	terminal doctest.Terminal
 	client   client.Client
 	operator *program.Program
 	logged   int // lines of the log that were read

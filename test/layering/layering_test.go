@@ -34,7 +34,7 @@ var levels = map[string]int{
 	"pkg/kopf": 6,
 
 	// Between the facade and the tests of users.
-	"internal/bridge": 5,
+	"internal/testhook": 5,
 
 	// For the tests of users: plans of faults.
 	"internal/explore": 2,
@@ -42,15 +42,15 @@ var levels = map[string]int{
 	"internal/engine": 4,
 
 	// The steps of the engine.
-	"internal/causation": 3,
-	"internal/essence":   3,
-	"internal/execution": 3,
-	"internal/indexing":  3,
-	"internal/inventory": 3,
-	"internal/match":     3,
-	"internal/patching":  3,
-	"internal/posting":   3,
-	"internal/registry":  3,
+	"internal/cause":         3,
+	"internal/essence":       3,
+	"internal/execution":     3,
+	"internal/indexing":      3,
+	"internal/objectstate":   3,
+	"internal/match":         3,
+	"internal/patch":         3,
+	"internal/eventrecorder": 3,
+	"internal/registry":      3,
 
 	// The health of informers, used by the facade.
 	"internal/watchcheck": 3,
@@ -61,17 +61,17 @@ var levels = map[string]int{
 	"pkg/webhooks": 2,
 
 	// For the tests of users.
-	"pkg/kopf/conditions/conditionstest": 2,
+	"pkg/conditions/conditionstest": 2,
 
 	// Leaves.
-	"internal/apiserver":  1,
-	"internal/fencing":    1,
-	"internal/metrics":    1,
-	"pkg/kopf/children":   1,
-	"pkg/kopf/conditions": 1,
-	"pkg/kopf/diff":       1,
-	"pkg/peering/v1":      1,
-	"pkg/progress":        1,
+	"internal/apiserver": 1,
+	"internal/fencing":   1,
+	"internal/metrics":   1,
+	"pkg/children":       1,
+	"pkg/conditions":     1,
+	"pkg/diff":           1,
+	"pkg/peering/v1":     1,
+	"pkg/progress":       1,
 
 	// Below the leaves: explanations of mistakes, and of missing rules.
 	"internal/rbac":       0,
@@ -81,7 +81,7 @@ var levels = map[string]int{
 	controlPlane: 0,
 
 	// Below that, too.
-	"internal/guard": -1,
+	"internal/reaper": -1,
 }
 
 const (
@@ -139,14 +139,14 @@ var rules = []rule{
 	{
 		"a calculation takes no context",
 		func(from, to string) bool {
-			calculations := []string{"internal/causation", "internal/essence", "internal/match", "pkg/kopf/diff"}
+			calculations := []string{"internal/cause", "internal/essence", "internal/match", "pkg/diff"}
 			return to == "context" && slices.Contains(calculations, from)
 		},
 	},
 	{
 		"a calculation over values takes neither a client nor its objects",
 		func(from, to string) bool {
-			return (from == "internal/causation" || from == "pkg/kopf/diff") &&
+			return (from == "internal/cause" || from == "pkg/diff") &&
 				under(to, "sigs.k8s.io/controller-runtime/pkg/client")
 		},
 	},
@@ -281,9 +281,9 @@ func TestChecker(t *testing.T) {
 		want    string // part of the only offence; "" means there is none
 	}{
 		{"a leaf on the host's packages", "pkg/progress", []string{"context", "sigs.k8s.io/controller-runtime/pkg/client"}, ""},
-		{"a leaf on a leaf", "pkg/progress", ours("pkg/kopf/diff"),
-			"pkg/progress (level 1) imports pkg/kopf/diff (level 1), but an import points to a lower level"},
-		{"a leaf on the facade", "pkg/kopf/diff", ours("pkg/kopf"), "an import points to a lower level"},
+		{"a leaf on a leaf", "pkg/progress", ours("pkg/diff"),
+			"pkg/progress (level 1) imports pkg/diff (level 1), but an import points to a lower level"},
+		{"a leaf on the facade", "pkg/diff", ours("pkg/kopf"), "an import points to a lower level"},
 		{"daemons on progress", "pkg/daemons", ours("pkg/progress", "internal/metrics"), ""},
 		{"peering on progress", "pkg/peering", ours("pkg/progress"), "daemons → progress is the one edge"},
 		{"webhooks on progress", "pkg/webhooks", ours("pkg/progress"), "daemons → progress is the one edge"},
@@ -292,13 +292,13 @@ func TestChecker(t *testing.T) {
 		{"peering on its types", "pkg/peering", ours("pkg/peering/v1"), ""},
 		{"the types on peering", "pkg/peering/v1", ours("pkg/peering"), "an import points to a lower level"},
 		{"daemons on the engine", "pkg/daemons", ours("internal/engine"), "an import points to a lower level"},
-		{"a step on levels 1 and 2", "internal/execution", ours("pkg/progress", "pkg/daemons", "pkg/kopf/conditions"), ""},
+		{"a step on levels 1 and 2", "internal/execution", ours("pkg/progress", "pkg/daemons", "pkg/conditions"), ""},
 		{"a step on a step", "internal/match", ours("internal/registry"),
 			"internal/match (level 3) imports internal/registry (level 3), but"},
-		{"a step on the engine", "internal/patching", ours("internal/engine"), "an import points to a lower level"},
-		{"the engine on the steps", "internal/engine", ours("internal/match", "pkg/kopf/diff", "pkg/kopf/conditions"), ""},
+		{"a step on the engine", "internal/patch", ours("internal/engine"), "an import points to a lower level"},
+		{"the engine on the steps", "internal/engine", ours("internal/match", "pkg/diff", "pkg/conditions"), ""},
 		{"the engine on the facade", "internal/engine", ours("pkg/kopf"), "an import points to a lower level"},
-		{"the facade on everything", "pkg/kopf", ours("internal/engine", "internal/registry", "pkg/webhooks", "pkg/kopf/diff"), ""},
+		{"the facade on everything", "pkg/kopf", ours("internal/engine", "internal/registry", "pkg/webhooks", "pkg/diff"), ""},
 		{"the facade on the harness", "pkg/kopf", ours("pkg/kopf/kopftest"), "an import points to a lower level"},
 		{"the harness on the facade", "pkg/kopf/kopftest", ours("pkg/kopf", "internal/engine"), ""},
 		{"the engine on the control plane", "internal/engine", ours(controlPlane), "the control plane is for tests"},
@@ -316,7 +316,7 @@ func TestChecker(t *testing.T) {
 		{"a calculation with a context", "internal/essence", []string{"context"},
 			"internal/essence (level 3) imports context, but a calculation takes no context"},
 		{"a calculation on objects", "internal/match", []string{"sigs.k8s.io/controller-runtime/pkg/client"}, ""},
-		{"a calculation over values on objects", "internal/causation", []string{"sigs.k8s.io/controller-runtime/pkg/client"},
+		{"a calculation over values on objects", "internal/cause", []string{"sigs.k8s.io/controller-runtime/pkg/client"},
 			"neither a client nor its objects"},
 		{"a package nobody has placed", "internal/utils", nil, "internal/utils has no level"},
 		{"a package below one that has a level", "pkg/kopf/helpers", nil, "pkg/kopf/helpers has no level"},

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kopf-runtime/kopf-runtime/test/reader"
+	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
 // A following says which test does what a block says. Of those that nobody does, it says why.
@@ -44,7 +44,7 @@ func TestTheBlocksOfTheDocsAreFollowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		steps, err := reader.Steps(path)
+		steps, err := doctest.Steps(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestTheBlocksOfTheDocsAreFollowed(t *testing.T) {
 	}
 }
 
-func whoFollows(page string, step reader.Step) (following, bool) {
+func whoFollows(page string, step doctest.Step) (following, bool) {
 	for _, entry := range followed {
 		if entry.page == page && entry.language == step.Language && strings.HasPrefix(step.Text, entry.first) {
 			return entry, true
@@ -93,7 +93,7 @@ func declares(t *testing.T, folder, function string) bool {
 // What is found, and what is not.
 func TestBlocksThatNobodyFollowsAreFound(t *testing.T) {
 	for text, want := range map[string]bool{"make demo   # see it": true, "make cake": false} {
-		if _, got := whoFollows("README.md", reader.Step{Language: "sh", Text: text}); got != want {
+		if _, got := whoFollows("README.md", doctest.Step{Language: "sh", Text: text}); got != want {
 			t.Errorf("%q: %t", text, got)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kopf-runtime/kopf-runtime/test/reader"
+	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
 // The flags that docs/performance.md gives are among "all flags", which it says how to see.
@@ -15,7 +15,7 @@ func TestFlagsOfTheBenchmark(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the benchmark")
 	}
-	steps, err := reader.Steps(filepath.Join(root, "docs/performance.md"))
+	steps, err := doctest.Steps(filepath.Join(root, "docs/performance.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestFlagsOfTheBenchmark(t *testing.T) {
 		for _, command := range step.Commands() {
 			switch name, arguments, _ := strings.Cut(command, "BENCHFLAGS"); {
 			case strings.HasSuffix(command, "-args -h"):
-				out, err := (reader.Terminal{Folder: root}).Type(t.Context(), command)
+				out, err := (doctest.Terminal{Folder: root}).Type(t.Context(), command)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -51,7 +51,7 @@ func TestFlagsOfTheBenchmark(t *testing.T) {
 // An image is built by the Go that go.mod asks for, by a command that is one, from a stage that there is, and runs what was built.
 func TestDockerfiles(t *testing.T) {
 	files := map[string]string{"examples/kubebuilder/Dockerfile": read(t, filepath.Join(root, "examples/kubebuilder/Dockerfile"))}
-	steps, err := reader.Steps(filepath.Join(root, "docs/deployment.md"))
+	steps, err := doctest.Steps(filepath.Join(root, "docs/deployment.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -69,7 +69,7 @@ func playReplicas(t *testing.T, act func(s *replicas)) {
 			wall := func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
 			mgr, err := manager.New(own, manager.Options{
 				Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-				BaseContext: func() context.Context { return bridge.WithWallClock(context.Background(), wall) },
+				BaseContext: func() context.Context { return testhook.WithWallClock(context.Background(), wall) },
 			})
 			must(t, err)
 			must(t, kopf.SetupWithManager(mgr, widgets))

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
@@ -47,8 +47,8 @@ func AdmitContext[T client.Object](
 	ctx context.Context, t testing.TB, fn webhooks.Handler[T], obj, old T, change ...func(*webhooks.Call),
 ) *Admission[T] {
 	t.Helper()
-	if inventory.FromContext(ctx) == nil {
-		ctx = inventory.IntoContext(ctx, &inventory.Memos{})
+	if objectstate.FromContext(ctx) == nil {
+		ctx = objectstate.IntoContext(ctx, &objectstate.Memos{})
 	}
 	got := &Admission[T]{Object: obj.DeepCopyObject().(T)}
 	call := &webhooks.Call{Operation: admissionv1.Create}

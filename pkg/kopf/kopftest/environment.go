@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/guard"
+	"github.com/kopf-runtime/kopf-runtime/internal/reaper"
 )
 
 // Environment starts a real API server, with its etcd, for a test, which takes some seconds, and stops it when the test ends, however that
@@ -113,7 +113,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("no temporary folder (is TMPDIR right?): %w", err)
 	}
-	watch, err := guard.New(dir)
+	watch, err := reaper.New(dir)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("the guard of the servers does not start: %w", err), os.RemoveAll(dir))
 	}
@@ -157,7 +157,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 }
 
 // guarded has the servers keep what they have in a folder, and end with this process, however that ends.
-func guarded(plane *envtest.ControlPlane, watch *guard.Guard, assets, dir string) (err error) {
+func guarded(plane *envtest.ControlPlane, watch *reaper.Guard, assets, dir string) (err error) {
 	plane.Etcd = &envtest.Etcd{DataDir: filepath.Join(dir, "etcd")}
 	plane.APIServer = &envtest.APIServer{CertDir: filepath.Join(dir, "kube-apiserver")}
 	for _, folder := range []string{plane.Etcd.DataDir, plane.APIServer.CertDir} {

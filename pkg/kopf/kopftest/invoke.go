@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
-	"github.com/kopf-runtime/kopf-runtime/internal/inventory"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -126,7 +126,7 @@ func WithScheme(scheme *runtime.Scheme) InvokeOption { return func(c *call) { c.
 //	connections.Store(ctx, fake)
 //	kopftest.Invoke(t, provision, db, kopftest.WithContext(ctx))
 func Context(t testing.TB) context.Context {
-	return inventory.IntoContext(t.Context(), &inventory.Memos{})
+	return objectstate.IntoContext(t.Context(), &objectstate.Memos{})
 }
 
 // Invoke calls a handler once for an object, without any operator, and tells what has come of it. The object is not
@@ -140,8 +140,8 @@ func Context(t testing.TB) context.Context {
 func Invoke[T client.Object](t testing.TB, fn kopf.Handler[T], obj T, opts ...InvokeOption) *Invocation[T] {
 	t.Helper()
 	return invoke(t, callOf(t, obj, opts), obj, func(ctx context.Context, req *kopf.Request[T], told *engine.Call) error {
-		bridge.Attach(req, told)
-		return bridge.Conclude(req, fn(ctx, req))
+		testhook.Attach(req, told)
+		return testhook.Conclude(req, fn(ctx, req))
 	})
 }
 
@@ -182,8 +182,8 @@ func callOf(t testing.TB, obj client.Object, opts []InvokeOption) call {
 	if c.attempt.Started.IsZero() {
 		c.attempt.Started = time.Now()
 	}
-	if inventory.FromContext(c.ctx) == nil {
-		c.ctx = inventory.IntoContext(c.ctx, &inventory.Memos{})
+	if objectstate.FromContext(c.ctx) == nil {
+		c.ctx = objectstate.IntoContext(c.ctx, &objectstate.Memos{})
 	}
 	if c.cluster == nil {
 		c.cluster, c.made = memoryFor(t, c.scheme, obj, c.others), true
@@ -296,7 +296,7 @@ func essenceOf(t testing.TB, obj client.Object, path []string) any {
 // contentOf is the JSON form of an object.
 func contentOf(t testing.TB, obj client.Object) map[string]any {
 	t.Helper()
-	content, err := patching.Normal(obj)
+	content, err := patch.Normal(obj)
 	if err != nil {
 		t.Fatalf("kopftest: the %T has no JSON form: %v", obj, err)
 	}

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
-	"github.com/kopf-runtime/kopf-runtime/internal/patching"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions/conditionstest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/conditions/conditionstest"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -131,7 +131,7 @@ func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
 	if err != nil {
 		return nil, fmt.Errorf("what was last handled cannot be read: %w", err)
 	}
-	content, err := patching.Normal(obj)
+	content, err := patch.Normal(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ var cleaners = []essence.Cleaner{progress.Smart(), baseline, progress.Pin(baseli
 
 // inProgress are the ids, as far as they can be told from the keys, of the handlers with records.
 func inProgress(obj client.Object) (ids []string) {
-	content, err := patching.Normal(obj)
+	content, err := patch.Normal(obj)
 	if err != nil {
 		return []string{"? (it has no JSON form: " + err.Error() + ")"}
 	}

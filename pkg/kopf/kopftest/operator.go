@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/bridge"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -74,7 +74,7 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	options := manager.Options{
 		Scheme: o.cluster.Scheme, Logger: logger, Metrics: server.Options{BindAddress: "0"},
 		Controller:  config.Controller{SkipNameValidation: new(true)}, // a test may run several operators in its process
-		BaseContext: func() context.Context { return bridge.Observed(context.Background(), o.watcher) },
+		BaseContext: func() context.Context { return testhook.Observed(context.Background(), o.watcher) },
 	}
 	if ns := o.cluster.Namespace; ns != "" {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{ns: {}}

@@ -1,0 +1,62 @@
+package cause_test
+
+import (
+	"testing"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+)
+
+func TestHolding(t *testing.T) {
+	for _, row := range []struct {
+		name                         string
+		gone, needed, held, deleting string
+		want                         cause.Hold
+	}{
+		{"FIN-09 gone: nothing to add or to remove", yes, either, either, either, cause.HoldKeep},
+		{"FIN-03 needed, absent, not being deleted: added", no, yes, no, no, cause.HoldAdd},
+		{"FIN-04 not needed, present, not being deleted: removed", no, no, yes, no, cause.HoldRelease},
+		{"FIN-04 not needed, present, being deleted: removed", no, no, yes, yes, cause.HoldRelease},
+		{"FIN-05 needed, absent, being deleted: not added", no, yes, no, yes, cause.HoldKeep},
+		{"FIN-06 needed, present, being deleted: kept for the handlers", no, yes, yes, yes, cause.HoldKeep},
+		{"FIN-03 needed, present: kept", no, yes, yes, no, cause.HoldKeep},
+		{"FIN-02 not needed, absent: nothing to do", no, no, no, either, cause.HoldKeep},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			checked := 0
+			for _, facts := range allFacts() {
+				for _, needed := range []bool{false, true} {
+					if !fits(row.gone, facts.Gone) || !fits(row.needed, needed) || !fits(row.held, facts.Held) || !fits(row.deleting, facts.Deleting) {
+						continue
+					}
+					checked++
+					if got := cause.Holding(facts, needed); got != row.want {
+						t.Errorf("Holding(%+v, %t) = %q, want %q", facts, needed, got, row.want)
+					}
+				}
+			}
+			if checked == 0 {
+				t.Error("nothing was checked")
+			}
+		})
+	}
+}
+
+// The finalizer is not put on and taken off in turns.
+func TestHoldingIsStable(t *testing.T) {
+	for _, facts := range allFacts() {
+		for _, needed := range []bool{false, true} {
+			after := facts
+			switch cause.Holding(facts, needed) {
+			case cause.HoldAdd:
+				after.Held = true
+			case cause.HoldRelease:
+				after.Held = false
+			default:
+				continue
+			}
+			if got := cause.Holding(after, needed); got != cause.HoldKeep {
+				t.Errorf("FIN-03 FIN-04: Holding(%+v, %t) = %q once it was done", after, needed, got)
+			}
+		}
+	}
+}

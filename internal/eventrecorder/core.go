@@ -1,0 +1,111 @@
+package eventrecorder
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+)
+
+// Names are what Events in the form of kopf say about who has posted them.
+type Names struct {
+	Component, Instance, Prefix string
+}
+
+const (
+	queueLength = 1000
+	postTimeout = 10 * time.Second
+	// lastPosts is how long what is waiting may take when the operator is stopping.
+	lastPosts = 2 * time.Second
+	// coreAction is what kopf says, always.
+	coreAction = "Action?"
+)
+
+// Core posts Events to the core v1 API, in the form of kopf (POST-01 to POST-05): each by itself, in the background, through a queue with an end.
+type Core struct {
+	names  Names
+	client corev1client.EventsGetter
+	queue  chan *corev1.Event
+}
+
+var _ events.EventRecorder = (*Core)(nil)
+
+// NewCore returns a poster. It takes Events at once, and posts them when it is started.
+func NewCore(client corev1client.EventsGetter, names Names) *Core {
+	return &Core{names: names, client: client, queue: make(chan *corev1.Event, queueLength)}
+}
+
+// Eventf takes an Event about an object whose kind is set. If too many are waiting, it is lost: nobody is held up.
+func (c *Core) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
+	obj, ok := regarding.(client.Object)
+	if !ok {
+		return
+	}
+	select {
+	case c.queue <- c.event(obj, eventType, reason, fmt.Sprintf(note, args...)):
+	default:
+		log.Log.Info("Warning: an Event is not posted, as too many are waiting", "reason", reason, "namespace", obj.GetNamespace(), "name", obj.GetName())
+	}
+}
+
+func (c *Core) event(obj client.Object, eventType, reason, message string) *corev1.Event {
+	namespace := obj.GetNamespace()
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	now := time.Now()
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: c.names.Prefix},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: namespace, Name: obj.GetName(), UID: obj.GetUID(),
+		},
+		Type: eventType, Reason: reason, Message: message, Action: coreAction,
+		ReportingController: c.names.Component, ReportingInstance: c.names.Instance, Source: corev1.EventSource{Component: c.names.Component},
+		FirstTimestamp: metav1.NewTime(now), LastTimestamp: metav1.NewTime(now), EventTime: metav1.NewMicroTime(now),
+	}
+}
+
+// Run posts until the context ends, and then what is waiting, if that is quick. What cannot be posted is logged.
+func (c *Core) Run(ctx context.Context) {
+	for {
+		select {
+		case event := <-c.queue:
+			c.post(context.WithoutCancel(ctx), event) // one that has begun is not broken off
+		case <-ctx.Done():
+			c.drain(context.WithoutCancel(ctx))
+			return
+		}
+	}
+}
+
+func (c *Core) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lastPosts)
+	defer cancel()
+	for ctx.Err() == nil {
+		select {
+		case event := <-c.queue:
+			c.post(ctx, event)
+		default:
+			return
+		}
+	}
+}
+
+func (c *Core) post(ctx context.Context, event *corev1.Event) {
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	if _, err := c.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
+		log.FromContext(ctx).Info("Warning: an Event is not posted", "error", rbac.Explain(err).Error(),
+			"reason", event.Reason, "namespace", event.Namespace, "name", event.InvolvedObject.Name)
+	}
+}

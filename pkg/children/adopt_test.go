@@ -1,0 +1,336 @@
+package children_test
+
+import (
+	"errors"
+	"maps"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/children"
+)
+
+// kinds is a client that knows kinds and nothing else.
+type kinds struct{ client.Client }
+
+func (kinds) Scheme() *runtime.Scheme { return clientgoscheme.Scheme }
+
+func (kinds) RESTMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for gvk := range clientgoscheme.Scheme.AllKnownTypes() {
+		scope := meta.RESTScopeNamespace
+		switch gvk.Kind {
+		case "Namespace", "Node", "ClusterRole", "PersistentVolume":
+			scope = meta.RESTScopeRoot
+		}
+		mapper.Add(gvk, scope)
+	}
+	return mapper
+}
+
+func owner() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: "db", Namespace: "prod", UID: "u1", Labels: map[string]string{"app": "db", "tier": "back"},
+	}}
+}
+
+func clusterOwner() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u2"}}
+}
+
+func pod(change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{}
+	for _, change := range change {
+		change(p)
+	}
+	return p
+}
+
+func untyped(apiVersion, kind string, rest ...map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
+	for _, rest := range rest {
+		maps.Copy(u.Object, rest)
+	}
+	return u
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// HIER-03, HIER-10: the reference, the name, the namespace and the labels are the owner's. HIER-01: of many, typed and
+// untyped, in place; nil is skipped.
+func TestAdopt(t *testing.T) {
+	typed, loose := pod(), untyped("v1", "Secret")
+	must(t, children.Of(owner(), kinds{}).Adopt(typed, nil, loose, (*corev1.Pod)(nil)))
+	yes := true
+	for _, child := range []client.Object{typed, loose} {
+		equal(t, "the reference", child.GetOwnerReferences(), []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "ConfigMap", Name: "db", UID: "u1", Controller: &yes, BlockOwnerDeletion: &yes,
+		}})
+		equal(t, "the prefix", child.GetGenerateName(), "db-")
+		equal(t, "the name", child.GetName(), "")
+		equal(t, "the namespace", child.GetNamespace(), "prod")
+		equal(t, "the labels", child.GetLabels(), map[string]string{"app": "db", "tier": "back"})
+	}
+	before := loose.DeepCopy()
+	must(t, children.Of(owner(), kinds{}).Adopt(loose))
+	equal(t, "adopted twice", loose, before)
+	must(t, children.Of(owner(), kinds{}).Adopt())
+}
+
+// HIER-03: both flags can be switched off. They are of each child alone.
+func TestFlags(t *testing.T) {
+	a, b := pod(), pod()
+	must(t, children.Of(owner(), kinds{}, children.Controller(false), children.BlockOwnerDeletion(false)).AppendReference(a, b))
+	ref := a.OwnerReferences[0]
+	equal(t, "controller", *ref.Controller, false)
+	equal(t, "blockOwnerDeletion", *ref.BlockOwnerDeletion, false)
+	*ref.Controller = true
+	equal(t, "the other child", *b.OwnerReferences[0].Controller, false)
+}
+
+// HIER-04: by uid, and existing ones are not updated.
+func TestReferences(t *testing.T) {
+	existing := metav1.OwnerReference{Kind: "Other", Name: "old", UID: "u1"}
+	other := metav1.OwnerReference{Kind: "Other", Name: "other", UID: "u9"}
+	p := pod(func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{other, existing} })
+	must(t, children.Of(owner(), kinds{}).AppendReference(p))
+	equal(t, "appended twice", p.OwnerReferences, []metav1.OwnerReference{other, existing})
+	must(t, children.Of(owner(), kinds{}).RemoveReference(p, nil))
+	equal(t, "removed", p.OwnerReferences, []metav1.OwnerReference{other})
+	must(t, children.Of(owner(), kinds{}).RemoveReference(p))
+	equal(t, "removed twice", p.OwnerReferences, []metav1.OwnerReference{other})
+
+	none := untyped("v1", "Pod")
+	must(t, children.Of(owner(), kinds{}).RemoveReference(none))
+	equal(t, "there was none", none, untyped("v1", "Pod"))
+}
+
+// HIER-05: missing labels are set; those that are there only if forced; the owner's if none are given.
+func TestLabels(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts []children.Option
+		want map[string]string
+	}{
+		"the owner's":     {nil, map[string]string{"app": "mine", "tier": "back", "x": "y"}},
+		"forced":          {[]children.Option{children.Forced()}, map[string]string{"app": "db", "tier": "back", "x": "y"}},
+		"given":           {[]children.Option{children.Labels(map[string]string{"a": "b"})}, map[string]string{"app": "mine", "x": "y", "a": "b"}},
+		"HIER-11 no ones": {[]children.Option{children.Labels(nil)}, map[string]string{"app": "mine", "x": "y"}},
+	} {
+		labels := map[string]string{"app": "mine", "x": "y"}
+		p := pod(func(p *corev1.Pod) { p.Labels = labels })
+		loose := untyped("v1", "Pod", map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "mine", "x": "y"}}})
+		must(t, children.Of(owner(), kinds{}, c.opts...).Label(p, loose))
+		equal(t, name, p.Labels, c.want)
+		equal(t, name+", untyped", loose.GetLabels(), c.want)
+		equal(t, name+", the map of the user", labels, map[string]string{"app": "mine", "x": "y"})
+	}
+	bare, bald := pod(), owner()
+	bald.Labels = nil
+	must(t, children.Of(bald, kinds{}).Label(bare))
+	if bare.Labels != nil {
+		t.Error("no labels have become an empty map")
+	}
+}
+
+// HIER-06: existing structures are labelled, absent ones skipped; templates of pods are known.
+func TestNestedLabels(t *testing.T) {
+	labels := func(meta metav1.ObjectMeta) map[string]string { return meta.Labels }
+	want := map[string]string{"app": "db", "tier": "back"}
+	cron := &batchv1.CronJob{}
+	stateful := &appsv1.StatefulSet{}
+	template := &corev1.PodTemplate{}
+	bare := &corev1.ReplicationController{} // its template is nil
+	full := &corev1.ReplicationController{Spec: corev1.ReplicationControllerSpec{Template: &corev1.PodTemplateSpec{}}}
+	must(t, children.Of(owner(), kinds{}).Label(cron, stateful, template, bare, full))
+	equal(t, "the job", labels(cron.Spec.JobTemplate.ObjectMeta), want)
+	equal(t, "the pods of the job", labels(cron.Spec.JobTemplate.Spec.Template.ObjectMeta), want)
+	equal(t, "the pods of the set", labels(stateful.Spec.Template.ObjectMeta), want)
+	equal(t, "the template", labels(template.Template.ObjectMeta), want)
+	equal(t, "no template", bare.Spec.Template == nil, true)
+	equal(t, "a template", labels(full.Spec.Template.ObjectMeta), want)
+
+	plain := &appsv1.StatefulSet{}
+	must(t, children.Of(owner(), kinds{}, children.PlainTemplates()).Label(plain))
+	equal(t, "left alone", labels(plain.Spec.Template.ObjectMeta), map[string]string(nil))
+	must(t, children.Of(owner(), kinds{}, children.PlainTemplates(), children.Nested("spec.template")).Label(plain))
+	equal(t, "named", labels(plain.Spec.Template.ObjectMeta), want)
+
+	loose := untyped("apps/v1", "Deployment", map[string]any{"spec": map[string]any{
+		"template": map[string]any{"metadata": nil},
+		"extra":    map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "mine"}}},
+		"words":    "none", "list": []any{}, "odd": map[string]any{"metadata": "none"},
+		"odder": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": int64(1)}}},
+	}})
+	odd := loose.DeepCopy()
+	must(t, children.Of(owner(), kinds{}, children.Nested("spec.extra", "spec.words", "spec.list", "spec.odd", "spec.odder", "no.such")).Label(loose))
+	get := func(u *unstructured.Unstructured, path ...string) any {
+		value, _, _ := unstructured.NestedFieldNoCopy(u.Object, path...)
+		return value
+	}
+	equal(t, "the template", get(loose, "spec", "template", "metadata", "labels"), any(map[string]any{"app": "db", "tier": "back"}))
+	equal(t, "named", get(loose, "spec", "extra", "metadata", "labels"), any(map[string]any{"app": "mine", "tier": "back"}))
+	for _, name := range []string{"words", "list", "odd", "odder"} {
+		equal(t, name, get(loose, "spec", name), get(odd, "spec", name))
+	}
+	equal(t, "no such", get(loose, "no"), nil)
+	must(t, children.Of(owner(), kinds{}, children.Nested("spec.nodeName", "spec.no", "metadata")).Label(pod()))
+}
+
+// HIER-07, HIER-08: a name is given where there is none, or if forced; whole if strict, else as a prefix.
+func TestNaming(t *testing.T) {
+	named := func(name, generate string) *corev1.Pod {
+		return pod(func(p *corev1.Pod) { p.Name, p.GenerateName = name, generate })
+	}
+	forced, strict, other := children.Forced(), children.Strict(), children.Named("other")
+	for what, c := range map[string]struct {
+		child          *corev1.Pod
+		opts           []children.Option
+		name, generate string
+	}{
+		"nothing":           {named("", ""), nil, "", "db-"},
+		"strict":            {named("", ""), []children.Option{strict}, "db", ""},
+		"given":             {named("", ""), []children.Option{other}, "", "other-"},
+		"given and strict":  {named("", ""), []children.Option{other, strict}, "other", ""},
+		"named":             {named("x", ""), []children.Option{strict}, "x", ""},
+		"a prefix":          {named("", "x-"), []children.Option{strict}, "", "x-"},
+		"forced":            {named("x", ""), []children.Option{forced}, "", "db-"},
+		"forced and strict": {named("", "x-"), []children.Option{forced, strict}, "db", ""},
+	} {
+		must(t, children.Of(owner(), kinds{}, c.opts...).HarmonizeNaming(c.child))
+		equal(t, what, [2]string{c.child.Name, c.child.GenerateName}, [2]string{c.name, c.generate})
+	}
+	nameless := owner()
+	nameless.Name = ""
+	if err := children.Of(nameless, kinds{}).HarmonizeNaming(pod()); err == nil || !strings.Contains(err.Error(), "use Named") {
+		t.Errorf("HIER-08 no name is there: %v", err)
+	}
+}
+
+// HIER-09: a namespace is given where there is none, or if forced. Unlike in kopf, kinds without namespaces get none.
+func TestNamespaces(t *testing.T) {
+	in := func(namespace string) *corev1.Pod { return pod(func(p *corev1.Pod) { p.Namespace = namespace }) }
+	for what, c := range map[string]struct {
+		owner client.Object
+		child client.Object
+		opts  []children.Option
+		want  string
+	}{
+		"nothing":              {owner(), in(""), nil, "prod"},
+		"there":                {owner(), in("x"), nil, "x"},
+		"forced":               {owner(), in("x"), []children.Option{children.Forced()}, "prod"},
+		"given":                {owner(), in(""), []children.Option{children.InNamespace("y")}, "y"},
+		"a kind without":       {owner(), &corev1.Node{}, nil, ""},
+		"an owner without":     {clusterOwner(), in(""), nil, ""},
+		"an owner without one": {clusterOwner(), in("x"), []children.Option{children.Forced()}, "x"},
+		"HIER-11 empty":        {owner(), in(""), []children.Option{children.InNamespace("")}, ""},
+		"a kind nobody knows":  {owner(), untyped("example.com/v1", "Thing"), nil, "prod"},
+	} {
+		must(t, children.Of(c.owner, kinds{}, c.opts...).AdjustNamespace(c.child))
+		equal(t, what, c.child.GetNamespace(), c.want)
+	}
+}
+
+// HIER-12, otherwise than in kopf: owners in another scope or namespace are refused, with the reason, before
+// anything is changed.
+func TestRefusals(t *testing.T) {
+	far := pod(func(p *corev1.Pod) { p.Namespace = "test" })
+	yes := true
+	taken := pod(func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "j", UID: "u7", Controller: &yes}}
+	})
+	noUID, noKind, self := owner(), untyped("", ""), owner()
+	noUID.UID = ""
+	for want, c := range map[string]struct {
+		owner *children.Owner
+		child client.Object
+	}{
+		`ClusterRole ? has no namespace and cannot belong to "db" of the namespace prod`:        {children.Of(owner(), kinds{}), &rbacv1.ClusterRole{}},
+		`is in the namespace "test" and cannot belong to "db" of the namespace prod: leave`:     {children.Of(owner(), kinds{}), far},
+		`in the namespace "y" and cannot belong`:                                                {children.Of(owner(), kinds{}, children.InNamespace("y")), pod()},
+		`Pod ? needs a namespace, and the owner "n1" has none: set it, or use InNamespace`:      {children.Of(clusterOwner(), kinds{}), pod()},
+		`ConfigMap prod/db cannot own itself`:                                                   {children.Of(owner(), kinds{}), self},
+		`already owned by another Job controller j`:                                             {children.Of(owner(), kinds{}), taken},
+		`has no name or no uid: take the object as the server has it`:                           {children.Of(noUID, kinds{}), pod()},
+		`the object "" of the type *children_test.stranger has no kind: add its type to the sc`: {children.Of(owner(), kinds{}), &stranger{}},
+		`has no kind: add its type to the scheme of the client, or set apiVersion and kind`:     {children.Of(owner(), kinds{}), noKind},
+		`the owner: the object "" of the type *children_test.stranger has no kind`:              {children.Of(&stranger{}, kinds{}), pod()},
+		`the owner is nil`:                               {children.Of((*corev1.Pod)(nil), kinds{}), pod()},
+		`has no client: give`:                            {children.Of(owner(), nil), pod()},
+		`the nested path "spec..x" is none: name fields`: {children.Of(owner(), kinds{}, children.Nested("spec..x")), pod()},
+	} {
+		before, innocent := c.child.DeepCopyObject(), pod()
+		for name, do := range map[string]func(...client.Object) error{"Adopt": c.owner.Adopt, "AppendReference": c.owner.AppendReference} {
+			err := do(innocent, c.child)
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "children: ") {
+				t.Errorf("%s: got %v, want %q", name, err, want)
+			}
+			equal(t, "the child", c.child, before.(client.Object))
+			equal(t, "its sibling", innocent, pod())
+		}
+	}
+	var owned *controllerutil.AlreadyOwnedError
+	if err := children.Of(owner(), kinds{}).Adopt(taken); !errors.As(err, &owned) || owned.Owner.Name != "j" {
+		t.Errorf("the other owner is not to be had: %v", err)
+	}
+	must(t, children.Of(owner(), kinds{}, children.Controller(false)).Adopt(taken))
+	equal(t, "two references", len(taken.OwnerReferences), 2)
+	must(t, children.Of(owner(), kinds{}, children.Forced()).Adopt(far))
+	equal(t, "forced home", far.Namespace, "prod")
+	must(t, children.Of(clusterOwner(), kinds{}).Adopt(pod(func(p *corev1.Pod) { p.Namespace = "x" }), &corev1.Namespace{}))
+	must(t, children.Of(owner(), kinds{}).Adopt(untyped("example.com/v1", "Thing"))) // nobody knows better
+}
+
+// stranger is in no scheme.
+type stranger struct{ corev1.Pod }
+
+func (s *stranger) DeepCopyObject() runtime.Object { return &stranger{*s.DeepCopy()} }
+
+func (s *stranger) GetObjectKind() schema.ObjectKind { return s.Pod.GetObjectKind() }
+
+var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+func TestName(t *testing.T) {
+	name := func(owner, role string) string {
+		return children.Name(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: owner}}, role)
+	}
+	long := strings.Repeat("a", 60)
+	equal(t, "short", name("db", "primary"), "db-primary")
+	equal(t, "just right", name(long, "bb"), long+"-bb")
+	seen := map[string]string{}
+	for _, c := range [][2]string{
+		{long, "bbb"}, {long, "bbbb"}, {"db", "Primary"}, {"db", "pri_mary"}, {"db", "pri.mary"}, {"db.example", "x"},
+		{"", ""}, {"", "x"}, {"db", ""}, {"db", "-"}, {"größe", "ö"}, {strings.Repeat("a.", 100), "x"}, {strings.Repeat("-", 90), ""},
+		{"db", "primary"}, {strings.Repeat("a", 52) + "--", strings.Repeat("-", 20) + "x"},
+	} {
+		got := name(c[0], c[1])
+		if !dnsLabel.MatchString(got) || len(got) > 63 {
+			t.Errorf("%q has the name %q", c, got)
+		}
+		if other, twice := seen[got]; twice {
+			t.Errorf("%q and %q are both %s", c, other, got)
+		}
+		seen[got] = strings.Join(c[:], ",")
+		equal(t, "the name again", name(c[0], c[1]), got)
+	}
+	// What operators have created is found by these names: they must not change.
+	equal(t, "of long ones", name(long, "bbb"), long[:54]+"-fa45dd02")
+}

@@ -1,0 +1,401 @@
+package children_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/children"
+)
+
+func object(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+// family is made anew for each call, as a handler makes it: typed, untyped, with what the server fills in, and
+// with what it writes in another form.
+func family() []client.Object {
+	labels := map[string]string{"run": "db"}
+	return []client.Object{
+		&appsv1.Deployment{ObjectMeta: object("typed"), Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{
+					Name: "main", Image: "main:1",
+					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("0.5")}},
+					Ports:     []corev1.ContainerPort{{ContainerPort: 80}},
+				}, {Name: "side", Image: "side:1", Args: []string{"b", "a"}}},
+				Tolerations: []corev1.Toleration{{Key: "x", Operator: "Exists"}},
+			}},
+		}},
+		untyped("apps/v1", "Deployment", map[string]any{
+			"metadata": map[string]any{"name": "loose"},
+			"spec": map[string]any{
+				"selector": map[string]any{"matchLabels": map[string]any{"run": "db"}},
+				"template": map[string]any{
+					"metadata": map[string]any{"labels": map[string]any{"run": "db"}},
+					"spec": map[string]any{"containers": []any{map[string]any{
+						"name": "main", "image": "main:1",
+						"resources": map[string]any{"requests": map[string]any{"cpu": "1000m", "memory": int64(1 << 30)}},
+					}}, "volumes": []any{map[string]any{"name": "tmp", "emptyDir": map[string]any{}}}, "nodeSelector": nil},
+				},
+			},
+		}),
+		&corev1.Service{ObjectMeta: object("service"), Spec: corev1.ServiceSpec{
+			Selector: labels, Ports: []corev1.ServicePort{{Name: "a", Port: 80}, {Name: "b", Port: 443}},
+		}},
+		nil,
+		&corev1.Secret{ObjectMeta: object("secret"), StringData: map[string]string{"password": "x"}, Data: map[string][]byte{"user": []byte("y")}},
+		&networkingv1.NetworkPolicy{ObjectMeta: object("policy"), Spec: networkingv1.NetworkPolicySpec{
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{}}}}, // atomic, with defaults
+		}},
+		untyped("v1", "ServiceAccount", map[string]any{
+			"metadata": map[string]any{"name": "account", "finalizers": []any{"example.com/b", "example.com/a"}},
+		}),
+	}
+}
+
+func operator(owner client.Object, opts ...children.Option) *children.Owner {
+	return children.Of(owner, k8s, append([]children.Option{children.FieldOwner("db operator")}, opts...)...)
+}
+
+func operations(results []children.Result) (out []string) {
+	for _, result := range results {
+		out = append(out, string(result.Operation))
+	}
+	return out
+}
+
+// Done when 5: the second apply of the same children writes nothing, whatever their kinds are.
+func TestSecondApplyWritesNothing(t *testing.T) {
+	owner := realOwner(t)
+	var results []children.Result
+	apply := func() {
+		t.Helper()
+		var err error
+		results, err = operator(owner).Apply(t.Context(), family()...)
+		must(t, err)
+	}
+	equal(t, "writes of the first, with as many dry runs", written(apply), 6+6)
+	equal(t, "what they did", operations(results), []string{"created", "created", "created", "unchanged", "created", "created", "created"})
+	for i, result := range results {
+		if (result.Object == nil) != (i == 3) || i != 3 && result.Object.GetUID() == "" {
+			t.Errorf("result %d is %v", i, result.Object)
+		}
+	}
+	if _, ok := results[0].Object.(*appsv1.Deployment); !ok {
+		t.Errorf("the result is a %T", results[0].Object)
+	}
+	equal(t, "the owner of the secret", results[4].Object.GetOwnerReferences()[0].UID, owner.UID)
+	equal(t, "the secret", string(results[4].Object.(*corev1.Secret).Data["password"]), "x")
+	for range 3 {
+		equal(t, "writes of the next", written(apply), 0)
+		equal(t, "what they did", operations(results), []string{"unchanged", "unchanged", "unchanged", "unchanged", "unchanged", "unchanged", "unchanged"})
+	}
+	equal(t, "the result of the next", results[0].Object.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image, "main:1")
+}
+
+// What others add stays, what they change is set back, what is left out is removed: with one write each.
+func TestApplyMendsDrift(t *testing.T) {
+	owner := realOwner(t)
+	intent := family()[:1]
+	deployment := intent[0].(*appsv1.Deployment)
+	apply := func() (out *appsv1.Deployment, writes int) {
+		t.Helper()
+		writes = written(func() {
+			results, err := operator(owner).Apply(t.Context(), deployment.DeepCopy())
+			must(t, err)
+			out = results[0].Object.(*appsv1.Deployment)
+		})
+		return out, writes
+	}
+	live, _ := apply()
+	other := func(change func()) {
+		t.Helper()
+		change()
+		must(t, k8s.Update(t.Context(), live, client.FieldOwner("somebody")))
+	}
+	main := func() *corev1.Container { return &live.Spec.Template.Spec.Containers[0] }
+
+	for _, c := range []struct {
+		name    string
+		theirs  func()
+		ours    func()
+		writes  int
+		becomes func() bool
+	}{
+		{"an addition", func() {
+			live.Labels["theirs"] = "x"
+			live.Spec.Template.Spec.Containers = append(live.Spec.Template.Spec.Containers, corev1.Container{Name: "injected", Image: "i"})
+		}, nil, 0, func() bool { return live.Labels["theirs"] == "x" && len(live.Spec.Template.Spec.Containers) == 3 }},
+		{"a change", func() { main().Image = "other:2" }, nil, 1, func() bool { return main().Image == "main:1" }},
+		{"a label", func() { live.Labels["app"] = "other" }, nil, 1, func() bool { return live.Labels["app"] == "db" }},
+		{"a removal", func() { live.Spec.Template.Spec.Containers = live.Spec.Template.Spec.Containers[:1] }, nil, 1,
+			func() bool { return len(live.Spec.Template.Spec.Containers) == 2 }},
+		{"a change in an atomic list", func() { live.Spec.Template.Spec.Tolerations[0].Key = "z" }, nil, 1,
+			func() bool { return live.Spec.Template.Spec.Tolerations[0].Key == "x" }},
+		{"the reference", func() { live.OwnerReferences[0].BlockOwnerDeletion = nil }, nil, 1,
+			func() bool { return *live.OwnerReferences[0].BlockOwnerDeletion }},
+		{"a field of theirs", func() { live.Spec.Replicas = new(int32(5)) }, nil, 0, func() bool { return *live.Spec.Replicas == 5 }},
+		{"an edit of ours", nil, func() { deployment.Spec.Template.Spec.Containers[1].Args = []string{"c"} }, 1,
+			func() bool { return live.Spec.Template.Spec.Containers[1].Args[0] == "c" }},
+		{"less of ours", nil, func() { deployment.Spec.Template.Spec.Containers[1].Args = nil }, 1,
+			func() bool { return live.Spec.Template.Spec.Containers[1].Args == nil }},
+		{"less in an atomic list", nil, func() { deployment.Spec.Template.Spec.Tolerations[0].Operator = "" }, 1,
+			func() bool { return live.Spec.Template.Spec.Tolerations[0].Operator != "Exists" }},
+	} {
+		if c.theirs != nil {
+			other(c.theirs)
+		} else {
+			c.ours()
+		}
+		var writes int
+		live, writes = apply()
+		equal(t, c.name+": writes", writes, c.writes)
+		if !c.becomes() {
+			t.Errorf("%s: it has become %v", c.name, live.Spec)
+		}
+		live, writes = apply()
+		equal(t, c.name+": writes of the next", writes, 0)
+	}
+}
+
+// Without managed fields (many strip them from their caches) the values are compared.
+func TestApplyWithoutManagedFields(t *testing.T) {
+	owner := realOwner(t)
+	blind := interceptor.NewClient(withWatch(t), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, obj, opts...)
+			obj.SetManagedFields(nil)
+			return err
+		},
+	})
+	apply := func() {
+		t.Helper()
+		_, err := operator(owner, children.ReadWith(blind)).Apply(t.Context(), family()[4:6]...)
+		must(t, err)
+	}
+	equal(t, "the first, with as many dry runs", written(apply), 2+2)
+	equal(t, "the next", written(apply), 0)
+	secret := &corev1.Secret{}
+	must(t, k8s.Get(t.Context(), client.ObjectKey{Namespace: owner.Namespace, Name: "secret"}, secret))
+	secret.Data["password"] = []byte("changed")
+	must(t, k8s.Update(t.Context(), secret))
+	equal(t, "of a changed one", written(apply), 1)
+	equal(t, "the next", written(apply), 0)
+}
+
+// Two operators that share a child do not take it from each other in turns.
+func TestApplyOfTwoFieldOwners(t *testing.T) {
+	owner := realOwner(t)
+	one := func(key string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: object("shared"), Data: map[string]string{key: "x"}}
+	}
+	apply := func(fieldOwner, key string) {
+		t.Helper()
+		_, err := operator(owner, children.FieldOwner(fieldOwner)).Apply(t.Context(), one(key))
+		must(t, err)
+	}
+	apply("a", "a")
+	apply("b", "b")
+	equal(t, "writes", written(func() { apply("a", "a"); apply("b", "b") }), 0)
+	shared := one("")
+	must(t, k8s.Get(t.Context(), client.ObjectKey{Namespace: owner.Namespace, Name: "shared"}, shared))
+	equal(t, "the data", shared.Data, map[string]string{"a": "x", "b": "x"})
+}
+
+func TestCreateOrGet(t *testing.T) {
+	owner := realOwner(t)
+	var results []children.Result
+	create := func() {
+		t.Helper()
+		var err error
+		results, err = operator(owner).Create(t.Context(), family()...)
+		must(t, err)
+	}
+	equal(t, "writes of the first", written(create), 6)
+	equal(t, "what they did", operations(results), []string{"created", "created", "created", "unchanged", "created", "created", "created"})
+	service := results[2].Object.(*corev1.Service)
+	service.Spec.Ports[0].Port = 81
+	must(t, k8s.Update(t.Context(), service))
+	equal(t, "writes of the next", written(create), 0)
+	equal(t, "it is left as it is", results[2].Object.(*corev1.Service).Spec.Ports[0].Port, int32(81))
+	equal(t, "of its type", results[1].Object.(*unstructured.Unstructured).GetKind(), "Deployment")
+}
+
+// A cache that does not know the child yet: the server does.
+func TestCreateWithACacheThatIsBehind(t *testing.T) {
+	owner := realOwner(t)
+	gets := 0
+	behind := interceptor.NewClient(withWatch(t), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if gets++; gets == 1 {
+				return apierrors.NewNotFound(corev1.Resource("configmaps"), key.Name)
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	child := &corev1.ConfigMap{ObjectMeta: object("child")}
+	_, err := operator(owner).Create(t.Context(), child.DeepCopy())
+	must(t, err)
+	results, err := operator(owner, children.ReadWith(behind)).Create(t.Context(), child)
+	must(t, err)
+	equal(t, "what it did", operations(results), []string{"unchanged"})
+	if results[0].Object.GetUID() == "" {
+		t.Error("the result is not what the server has")
+	}
+	gets = -1000
+	lost := interceptor.NewClient(withWatch(t), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewNotFound(corev1.Resource("configmaps"), "child")
+		},
+	})
+	if _, err := operator(owner, children.ReadWith(lost)).Create(t.Context(), child); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("a cache that stays behind: %v", err)
+	}
+}
+
+// What a cache does not show, as it is behind or restricted, is not taken over either.
+func TestApplyWithACacheThatDoesNotShowWhatIsThere(t *testing.T) {
+	owner := realOwner(t)
+	blind := interceptor.NewClient(withWatch(t), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewNotFound(corev1.Resource("configmaps"), key.Name)
+		},
+	})
+	users := &corev1.ConfigMap{ObjectMeta: object("users"), Data: map[string]string{"a": "theirs"}}
+	users.Namespace = owner.Namespace
+	must(t, k8s.Create(t.Context(), users))
+	child := func(name string) client.Object {
+		return &corev1.ConfigMap{ObjectMeta: object(name), Data: map[string]string{"a": "ours"}}
+	}
+	for _, form := range []client.Object{child("users"), untyped("v1", "ConfigMap", map[string]any{
+		"metadata": map[string]any{"name": "users"}, "data": map[string]any{"a": "ours"},
+	})} {
+		_, err := children.Of(owner, blind, children.FieldOwner("db operator")).Apply(t.Context(), form)
+		if err == nil || !strings.Contains(err.Error(), `users: it exists, and does not belong to "db"`) {
+			t.Errorf("%T: %v", form, err)
+		}
+	}
+	before := users.ResourceVersion
+	must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(users), users))
+	equal(t, "what the user has", users.Data, map[string]string{"a": "theirs"})
+	equal(t, "its version", users.ResourceVersion, before)
+
+	var results []children.Result
+	for _, want := range []string{"created", "unchanged"} {
+		var err error
+		results, err = children.Of(owner, blind, children.FieldOwner("db operator")).Apply(t.Context(), child("own"))
+		must(t, err)
+		equal(t, "its own one", operations(results), []string{want})
+	}
+	own, version := &corev1.ConfigMap{}, results[0].Object.GetResourceVersion()
+	must(t, k8s.Get(t.Context(), client.ObjectKey{Namespace: owner.Namespace, Name: "own"}, own))
+	equal(t, "as the server has it", own.ResourceVersion, version)
+}
+
+// What is there and not the owner's is refused, and others are served all the same.
+func TestWhatIsThereAlready(t *testing.T) {
+	owner := realOwner(t)
+	yes := true
+	make := func(name string, refs ...metav1.OwnerReference) *corev1.ConfigMap {
+		t.Helper()
+		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: owner.Namespace, OwnerReferences: refs}}
+		must(t, k8s.Create(t.Context(), obj))
+		return obj
+	}
+	make("nobodys")
+	make("others", metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "gone", Controller: &yes})
+	dying := make("dying")
+	dying.Finalizers = []string{"example.com/wait"}
+	must(t, k8s.Update(t.Context(), dying))
+	must(t, k8s.Delete(t.Context(), dying))
+	child := func(name string) client.Object { return &corev1.ConfigMap{ObjectMeta: object(name)} }
+
+	for name, do := range map[string]func(context.Context, ...client.Object) ([]children.Result, error){
+		"apply": operator(owner).Apply, "create": operator(owner).Create,
+	} {
+		var results []children.Result
+		var err error
+		equal(t, name+": writes", written(func() {
+			results, err = do(t.Context(), child("nobodys"), child("others"), child("dying"), child("fine-"+name))
+		}), map[string]int{"apply": 1 + 1, "create": 1}[name])
+		for _, want := range []string{
+			`children: ConfigMap ` + owner.Namespace + `/nobodys: it exists, and does not belong to "db": remove it`,
+			`already owned by another ConfigMap controller x`, `dying: it is being deleted: try again when it is gone`,
+		} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %q", name, err, want)
+			}
+		}
+		if _, ok := errors.AsType[*controllerutil.AlreadyOwnedError](err); !ok {
+			t.Errorf("%s: the other owner is not to be had: %v", name, err)
+		}
+		equal(t, name, operations(results), []string{"unchanged", "unchanged", "unchanged", "created"})
+		if results[0].Object != nil {
+			t.Errorf("%s: the result of a failure is %v", name, results[0].Object)
+		}
+	}
+	results, err := operator(owner, children.TakeOver()).Apply(t.Context(), child("nobodys"))
+	must(t, err)
+	equal(t, "taken over", results[0].Object.GetOwnerReferences()[0].UID, owner.UID)
+	if _, err := operator(owner, children.TakeOver()).Apply(t.Context(), child("others")); err == nil {
+		t.Error("another controller's child was taken over")
+	}
+	results, err = operator(owner, children.TakeOver(), children.Controller(false)).Apply(t.Context(), child("others"))
+	must(t, err)
+	equal(t, "shared", len(results[0].Object.GetOwnerReferences()), 2)
+	equal(t, "writes of the next", written(func() {
+		_, err := operator(owner, children.TakeOver(), children.Controller(false)).Apply(t.Context(), child("others"))
+		must(t, err)
+	}), 0)
+}
+
+func TestApplyTellsMistakes(t *testing.T) {
+	owner := realOwner(t)
+	fine := &corev1.ConfigMap{ObjectMeta: object("fine")}
+	for want, do := range map[string]func() ([]children.Result, error){
+		"has no name to be found by: use Name": func() ([]children.Result, error) {
+			return operator(owner).Apply(t.Context(), fine, &corev1.ConfigMap{})
+		},
+		"is there twice: give each": func() ([]children.Result, error) {
+			return operator(owner).Create(t.Context(), fine, untyped("v1", "ConfigMap", map[string]any{"metadata": map[string]any{"name": "fine"}}))
+		},
+		"needs the option FieldOwner": func() ([]children.Result, error) {
+			return children.Of(owner, k8s).Apply(t.Context(), fine)
+		},
+		"has no kind": func() ([]children.Result, error) { return operator(owner).Create(t.Context(), fine, &stranger{}) },
+		"ClusterRole role has no namespace and cannot": func() ([]children.Result, error) {
+			return operator(owner).Apply(t.Context(), fine, untyped("rbac.authorization.k8s.io/v1", "ClusterRole", map[string]any{
+				"metadata": map[string]any{"name": "role"},
+			}))
+		},
+	} {
+		var err error
+		equal(t, want, written(func() { _, err = do() }), 0)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	_, err := operator(owner).Apply(t.Context(), fine, untyped("example.com/v1", "Thing", map[string]any{"metadata": map[string]any{"name": "x"}}))
+	if err == nil || !strings.Contains(err.Error(), "children: Thing "+owner.Namespace+"/x: ") {
+		t.Errorf("a kind that is not served: %v", err)
+	}
+}
+
+func withWatch(t *testing.T) client.WithWatch {
+	t.Helper()
+	c, err := client.NewWithWatch(config, client.Options{})
+	must(t, err)
+	return c
+}

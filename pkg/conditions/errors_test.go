@@ -1,0 +1,58 @@
+package conditions_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+)
+
+func TestErrorsCarryConditions(t *testing.T) {
+	inner := conditions.Error{Type: "Connected", Reason: "Cut", Err: io.ErrUnexpectedEOF}
+	outer := &conditions.Error{Type: "Synced", Status: metav1.ConditionUnknown, Message: "no word", Err: fmt.Errorf("sync: %w", inner)}
+	err := fmt.Errorf("handler: %w", errors.Join(io.EOF, outer, conditions.Error{Type: "Connected", Reason: "Later"}))
+
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, io.EOF) {
+		t.Error("the chain is broken")
+	}
+	var first conditions.Error
+	if !errors.As(err, &first) || first.Type != "Connected" {
+		t.Errorf("errors.As finds %v", first)
+	}
+	equal(t, "the text", outer.Error(), "sync: unexpected EOF")
+
+	s := setOf(t, &kind[usual]{})
+	if !s.Carry(err) {
+		t.Error("nothing is carried")
+	}
+	for i, want := range []metav1.Condition{
+		{Type: "Synced", Status: metav1.ConditionUnknown, Reason: conditions.ReasonUnspecified, Message: "no word"},
+		{Type: "Connected", Status: metav1.ConditionFalse, Reason: "Cut", Message: "unexpected EOF"},
+	} {
+		got := s.List()[i]
+		got.LastTransitionTime = metav1.Time{}
+		equal(t, want.Type, got, want)
+	}
+	equal(t, "how many", len(s.List()), 2)
+}
+
+func TestErrorsThatCarryNothing(t *testing.T) {
+	s := setOf(t, &kind[usual]{})
+	for _, err := range []error{nil, io.EOF, errors.Join(io.EOF, fmt.Errorf("x: %w", io.EOF)), (*conditions.Error)(nil)} {
+		if s.Carry(err) || s.Changed() || s.Err() != nil {
+			t.Errorf("%T carries something", err)
+		}
+	}
+	if !s.Carry(conditions.Error{Type: "a b"}) || s.Err() == nil {
+		t.Error("a type that is no name is not told")
+	}
+}
+
+func TestTextsOfErrors(t *testing.T) {
+	equal(t, "with a message", conditions.Error{Type: "A", Message: "m"}.Error(), "m")
+	equal(t, "with a reason", conditions.Error{Type: "A", Reason: "not yet"}.Error(), "A is False: NotYet")
+}

@@ -1,0 +1,113 @@
+package conditions_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+)
+
+// Whatever an object looks like: there is an error, with nothing touched, or what is set is there, valid, and stays when it is set
+// again, while all that is not ours keeps each byte.
+func FuzzSet(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `null`, `{"status":null}`, `{"status":[]}`, `{"status":{"conditions":null}}`, `{"status":{"conditions":"x"}}`,
+		`{"status":{"conditions":[null,1,"x",[],{},{"type":null},{"type":"Ready","status":true,"observedGeneration":"7"}]}}`,
+		`{"status":{"conditions":{"Ready":null,"Other":{"status":"True","type":5}}},"metadata":{"generation":3}}`,
+		`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"Up","message":"m","observedGeneration":9,"lastTransitionTime":"x"},{"type":"Ready"}]}}`,
+		`{"status":{"conditions":[{"type":"A","lastTransitionTime":"2024-01-01T00:00:00.5+01:00","x":{"y":[1.5]}}]},"metadata":{"generation":-1}}`,
+	} {
+		f.Add([]byte(seed), "Up", "fine", uint8(0))
+		f.Add([]byte(seed), "not so fine", "a\xffb", uint8(1))
+	}
+	f.Fuzz(func(t *testing.T, content []byte, reason, message string, choice uint8) {
+		var object map[string]any
+		if json.Unmarshal(content, &object) != nil {
+			return
+		}
+		object, _ = normal(object).(map[string]any)
+		before := runtime.DeepCopyJSON(object)
+		obj := &unstructured.Unstructured{Object: object}
+		s, err := conditions.For(obj)
+		if err != nil {
+			if !reflect.DeepEqual(before, object) {
+				t.Fatalf("an error, and the object has changed: %v", err)
+			}
+			return
+		}
+		if s.Changed() || !reflect.DeepEqual(before, object) {
+			t.Fatal("a look has changed the object")
+		}
+		old, _ := s.Get("Ready")
+		status := []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}[choice%3]
+		s.Set(metav1.Condition{Type: "Ready", Status: status, Reason: reason, Message: message})
+		if s.Err() != nil {
+			t.Fatal(s.Err())
+		}
+		got, exists := s.Get("Ready")
+		switch {
+		case !exists || got.Status != status:
+			t.Fatalf("it is %v", got)
+		case !reasonOfTheAPI.MatchString(got.Reason) || len(got.Reason) > 1024:
+			t.Fatalf("the reason is %q", got.Reason)
+		case !utf8.ValidString(got.Message) || utf8.RuneCountInString(got.Message) > 32768:
+			t.Fatalf("the message is %q", got.Message)
+		case got.ObservedGeneration < old.ObservedGeneration:
+			t.Fatalf("the generation has fallen from %d to %d", old.ObservedGeneration, got.ObservedGeneration)
+		case old.Status == status && !old.LastTransitionTime.IsZero() && !got.LastTransitionTime.Equal(&old.LastTransitionTime):
+			t.Fatalf("the time has changed from %v to %v", old.LastTransitionTime, got.LastTransitionTime)
+		}
+		again := setOf(t, obj)
+		again.Set(metav1.Condition{Type: "Ready", Status: status, Reason: reason, Message: message})
+		if again.Changed() {
+			t.Fatalf("the same again is a change: %v", got)
+		}
+		s.Remove("Ready")
+		if _, exists := s.Get("Ready"); exists {
+			t.Fatal("it is still there")
+		}
+		if a, b := others(before), others(obj.Object); a != b {
+			t.Fatalf("what is not ours has changed\nfrom %s\nto   %s", a, b)
+		}
+	})
+}
+
+// others is the object without our conditions, and without what there must be to hold some.
+func others(object map[string]any) string {
+	object = runtime.DeepCopyJSON(object)
+	status, _ := object["status"].(map[string]any)
+	switch list := status["conditions"].(type) {
+	case []any:
+		var kept []any
+		for _, item := range list {
+			if entry, ok := item.(map[string]any); !ok || entry["type"] != "Ready" {
+				kept = append(kept, item)
+			}
+		}
+		status["conditions"] = kept
+		if kept == nil {
+			delete(status, "conditions")
+		}
+	case map[string]any:
+		delete(list, "Ready")
+		if len(list) == 0 {
+			delete(status, "conditions")
+		}
+	case nil:
+		delete(status, "conditions")
+	}
+	if len(status) == 0 {
+		delete(object, "status")
+	}
+	out, _ := json.Marshal(object)
+	if string(out) == "null" {
+		return "{}"
+	}
+	return string(out)
+}

@@ -1,0 +1,88 @@
+package conditions_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+)
+
+// readAs is what tools that follow kstatus (kpt, Flux, Argo CD, helm --wait) make of an object of an unknown kind.
+func readAs(u *unstructured.Unstructured) string {
+	if u.GetDeletionTimestamp() != nil {
+		return "Terminating"
+	}
+	observed, has, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+	if has && observed != u.GetGeneration() {
+		return "InProgress"
+	}
+	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	is := func(conditionType, status string) bool {
+		for _, item := range list {
+			if c, ok := item.(map[string]any); ok && c["type"] == conditionType {
+				return c["status"] == status
+			}
+		}
+		return false
+	}
+	switch {
+	case is("Reconciling", "True"):
+		return "InProgress"
+	case is("Stalled", "True"):
+		return "Failed"
+	case is("Ready", "False"), is("Ready", "Unknown"):
+		return "InProgress"
+	}
+	return "Current"
+}
+
+// waited is whether kubectl wait --for=condition=<type>[=<status>] ends.
+func waited(u *unstructured.Unstructured, conditionType, status string) bool {
+	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, item := range list {
+		c, ok := item.(map[string]any)
+		if !ok || !strings.EqualFold(c["type"].(string), conditionType) {
+			continue
+		}
+		if observed, has := c["observedGeneration"].(int64); has && observed < u.GetGeneration() {
+			return false
+		}
+		return strings.EqualFold(c["status"].(string), status)
+	}
+	return false
+}
+
+// The life of an object, as others read it.
+func TestWhatKstatusReads(t *testing.T) {
+	u := parse(`{"metadata": {"generation": 1}, "spec": {}}`)
+	root := conditions.Root{Of: []string{"Synced"}, Fresh: true}
+	for _, step := range []struct {
+		name     string
+		do       func(s *conditions.Set)
+		kstatus  string
+		ready    bool
+		notReady bool
+	}{
+		{"declared at the first visit", func(s *conditions.Set) { s.Declare("Ready", "Synced"); s.Summarize(root) }, "InProgress", false, false},
+		{"failing", func(s *conditions.Set) { s.False("Synced", "Refused", "connection refused"); s.Summarize(root) }, "InProgress", false, true},
+		{"failed for good", func(s *conditions.Set) { s.True("Stalled", "BadSpec", "size is negative") }, "Failed", false, true},
+		{"done", func(s *conditions.Set) { s.Remove("Stalled"); s.True("Synced", "Done", ""); s.Summarize(root) }, "Current", true, false},
+		{"edited, not seen", func(*conditions.Set) { u.SetGeneration(2) }, "Current", false, false},
+		{"seen", func(s *conditions.Set) { s.Summarize(root) }, "InProgress", false, false},
+		{"done again", func(s *conditions.Set) { s.True("Synced", "Done", ""); s.Summarize(root) }, "Current", true, false},
+		{"at work", func(s *conditions.Set) { s.True("Reconciling", "Resizing", "") }, "InProgress", true, false},
+	} {
+		s := setOf(t, u)
+		step.do(s)
+		must(t, s.Err())
+		equal(t, step.name, readAs(u), step.kstatus)
+		equal(t, step.name+": kubectl wait --for=condition=Ready", waited(u, "ready", "true"), step.ready)
+		equal(t, step.name+": kubectl wait --for=condition=Ready=False", waited(u, "Ready", "False"), step.notReady)
+	}
+	if !conditions.Is(u, "Synced", metav1.ConditionTrue) {
+		t.Error("the story has another end")
+	}
+}

@@ -1,0 +1,339 @@
+package conditions_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+)
+
+// The same story for each shape: what is set is there, in order, with the time and the generation of its transition.
+func TestEachShape(t *testing.T) {
+	for _, shape := range shapes() {
+		t.Run(shape.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { story(t, shape) })
+		})
+	}
+}
+
+func story(t *testing.T, shape shape) {
+	condition := func(s *conditions.Set, conditionType string) metav1.Condition {
+		t.Helper()
+		c, ok := s.Get(conditionType)
+		if !ok {
+			t.Fatalf("there is no %s", conditionType)
+		}
+		return c
+	}
+	want := metav1.Condition{
+		Type: "Ready", Status: metav1.ConditionFalse, Reason: "Starting", Message: "not yet",
+		LastTransitionTime: now(), ObservedGeneration: 1,
+	}
+	if !shape.generation {
+		want.ObservedGeneration = 0
+	}
+	<-time.After(300 * time.Millisecond) // not a whole second
+	shape.obj.SetGeneration(1)
+	s := setOf(t, shape.obj, shape.opts...)
+	if s.Changed() || len(s.List()) != 0 {
+		t.Error("an empty set is changed, or not empty")
+	}
+	s.False("Ready", "Starting", "not yet")
+	s.Unknown("Alive", "Starting", "")
+	equal(t, "the first one", condition(s, "Ready"), want)
+	if !s.Changed() {
+		t.Error("nothing has changed?")
+	}
+
+	<-time.After(time.Hour)
+	s = setOf(t, shape.obj, shape.opts...)
+	s.False("Ready", "Starting", "not yet")
+	if s.Changed() {
+		t.Error("the same again is a change")
+	}
+	s.False("Ready", "Starting", "still not")
+	want.Message = "still not"
+	equal(t, "a new message", condition(s, "Ready"), want)
+	s.True("Ready", "Starting", "")
+	s.False("Ready", "Starting", "still not")
+	equal(t, "there and back", condition(s, "Ready"), want)
+	if !s.Changed() {
+		t.Error("a new message is no change")
+	}
+
+	shape.obj.SetGeneration(2)
+	s = setOf(t, shape.obj, shape.opts...)
+	s.True("Ready", "Up", "")
+	want.Status, want.Reason, want.Message, want.LastTransitionTime = metav1.ConditionTrue, "Up", "", now()
+	if shape.generation {
+		want.ObservedGeneration = 2
+	}
+	equal(t, "the transition", condition(s, "Ready"), want)
+
+	s.Declare("Alive", "Late")
+	types := func() (types []string) {
+		for _, c := range s.List() {
+			types = append(types, c.Type)
+		}
+		return types
+	}
+	order := []string{"Ready", "Alive", "Late"}
+	if shape.sorted {
+		slices.Sort(order)
+	}
+	equal(t, "the order", types(), order)
+	s.Remove("Alive", "NeverSet")
+	equal(t, "the rest", types(), slices.DeleteFunc(order, func(name string) bool { return name == "Alive" }))
+	if err := s.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// observedGeneration never falls, and is not added to what is otherwise the same: the schema may not have it.
+func TestObservedGeneration(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		object, observed string
+		set              metav1.Condition
+		want             int64
+		changed          bool
+	}{
+		{"rises", "3", "2", metav1.Condition{}, 3, true},
+		{"does not fall", "3", "5", metav1.Condition{}, 5, false},
+		{"is given", "3", "2", metav1.Condition{ObservedGeneration: 4}, 4, true},
+		{"is given and does not fall", "3", "5", metav1.Condition{ObservedGeneration: 4}, 5, false},
+		{"is missing", "3", "null", metav1.Condition{}, 0, false},
+		{"was missing until something changes", "3", "null", metav1.Condition{Message: "new"}, 3, true},
+		{"is a float", "3", "2.0", metav1.Condition{}, 3, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			obj := parse(`{"metadata": {"generation": ` + c.object + `}, "status": {"conditions": [
+				{"type": "A", "status": "True", "reason": "R", "message": "", "observedGeneration": ` + c.observed + `}]}}`)
+			s := setOf(t, obj)
+			c.set.Type, c.set.Status, c.set.Reason = "A", metav1.ConditionTrue, "R"
+			s.Set(c.set)
+			got, _ := s.Get("A")
+			equal(t, "the generation", got.ObservedGeneration, c.want)
+			equal(t, "changed", s.Changed(), c.changed)
+		})
+	}
+}
+
+func TestTimesThatAreGiven(t *testing.T) {
+	long := time.Date(2020, 2, 3, 4, 5, 6, 700, time.FixedZone("CET", 3600))
+	s := setOf(t, &kind[usual]{})
+	s.Set(metav1.Condition{Type: "A", Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(long)})
+	got, _ := s.Get("A")
+	equal(t, "the given time", got.LastTransitionTime, metav1.NewTime(time.Date(2020, 2, 3, 3, 5, 6, 0, time.UTC)))
+	s.Set(metav1.Condition{Type: "A", Status: metav1.ConditionTrue, Message: "m", LastTransitionTime: metav1.Now()})
+	got, _ = s.Get("A")
+	equal(t, "given without a transition", got.LastTransitionTime.Time, time.Date(2020, 2, 3, 3, 5, 6, 0, time.UTC))
+}
+
+// A time that is missing is filled in with the next change, not as a change of its own.
+func TestTimesThatAreMissing(t *testing.T) {
+	for _, obj := range []client.Object{
+		parse(`{"status": {"conditions": [{"type": "A", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "yesterday"}]}}`),
+		&kind[usual]{Status: usual{Conditions: []metav1.Condition{{Type: "A", Status: "True", Reason: "R"}}}},
+	} {
+		s := setOf(t, obj)
+		s.True("A", "R", "")
+		if s.Changed() {
+			t.Errorf("a missing time is a change: %s", text(t, obj))
+		}
+		s.True("A", "R", "new")
+		if got, _ := s.Get("A"); got.LastTransitionTime.IsZero() {
+			t.Errorf("the time is still missing: %s", text(t, obj))
+		}
+	}
+}
+
+func TestNullSafe(t *testing.T) {
+	for _, in := range []string{
+		`{}`, `{"status": null}`, `{"status": {}}`, `{"status": {"conditions": null}}`, `{"status": {"conditions": []}}`,
+	} {
+		obj := parse(in)
+		s := setOf(t, obj)
+		s.Remove("Ready")
+		equal(t, "untouched", text(t, obj), text(t, parse(in)))
+		s.True("Ready", "Up", "")
+		if got := s.List(); len(got) != 1 || !conditions.Is(obj, "Ready", metav1.ConditionTrue) {
+			t.Errorf("%s: %v", in, got)
+		}
+	}
+	nothing := &unstructured.Unstructured{}
+	setOf(t, nothing).True("Ready", "Up", "")
+	if !conditions.Is(nothing, "Ready", metav1.ConditionTrue) {
+		t.Errorf("an empty object has become %v", nothing.Object)
+	}
+	pointers := &kind[pointed]{Status: pointed{Conditions: []*loose{nil, {Type: "A", Status: "True"}, nil}}}
+	s := setOf(t, pointers)
+	s.False("A", "R", "")
+	s.Remove("B")
+	s.True("C", "R", "")
+	equal(t, "null entries stay", len(pointers.Status.Conditions), 4)
+	entries := &kind[mappedPointers]{Status: mappedPointers{Conditions: map[corev1.PodConditionType]*loose{"A": nil}}}
+	setOf(t, entries).Declare("A")
+	equal(t, "a null entry of ours", entries.Status.Conditions["A"].Status, "Unknown")
+}
+
+// Conditions of others, and whatever else stands in the list, keep each byte.
+func TestOthersAreKept(t *testing.T) {
+	const others = `[
+		null, "words", 17, {"no": "type"}, {"type": 5},
+		{"type": "Theirs", "status": "Perhaps", "lastTransitionTime": "2024-01-01T00:00:00.123456+00:00", "extra": {"a": [1, null]}},
+		{"type": "Ours", "status": "True", "reason": "R", "lastTransitionTime": "2024-01-01T00:00:00+00:00", "ttl": 1.5, "lastUpdateTime": null},
+		{"type": "Theirs", "status": "False"}
+	]`
+	obj := parse(`{"status": {"conditions": ` + others + `, "phase": "Up"}}`)
+	s := setOf(t, obj)
+	s.True("Ours", "R", "new")
+	s.False("Third", "R", "")
+	s.Remove("Third")
+	want := parse(`{"status": {"conditions": ` + others + `, "phase": "Up"}}`)
+	ours := want.Object["status"].(map[string]any)["conditions"].([]any)[6].(map[string]any)
+	ours["message"] = "new"
+	ours["lastUpdateTime"] = obj.Object["status"].(map[string]any)["conditions"].([]any)[6].(map[string]any)["lastUpdateTime"]
+	equal(t, "the object", text(t, obj), text(t, want))
+	if ours["lastUpdateTime"] == nil {
+		t.Error("lastUpdateTime is there, but not set")
+	}
+}
+
+func TestFieldsBeyondThoseOfAConditionAreKept(t *testing.T) {
+	probed := metav1.NewTime(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
+	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: "A", Status: "True", LastProbeTime: probed}}}}
+	setOf(t, pod).False("A", "R", "")
+	equal(t, "the time of the probe", pod.Status.Conditions[0].LastProbeTime, probed)
+
+	weighty := &kind[mapped]{Status: mapped{Conditions: map[string]loose{"A": {Status: "True", Weight: 3}}}}
+	setOf(t, weighty).False("A", "R", "")
+	equal(t, "the weight", weighty.Status.Conditions["A"].Weight, 3)
+
+	deployment := &appsv1.Deployment{}
+	setOf(t, deployment).True("A", "R", "")
+	if c := deployment.Status.Conditions[0]; c.LastUpdateTime.IsZero() || !c.LastUpdateTime.Equal(&c.LastTransitionTime) {
+		t.Errorf("lastUpdateTime is %s", c.LastUpdateTime)
+	}
+}
+
+func TestWhatHasNoConditions(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		obj  client.Object
+		opts []conditions.Option
+		want string
+	}{
+		{"nil", nil, nil, "the object is nil"},
+		{"nil of a type", (*corev1.Pod)(nil), nil, "the object is nil"},
+		{"no status", &corev1.ConfigMap{}, nil, "*v1.ConfigMap has no field status.conditions: add it, or say with At or Using"},
+		{"a status without conditions", &corev1.ResourceQuota{}, nil, "has no field status.conditions"},
+		{"metadata only", &metav1.PartialObjectMetadata{}, nil, "read it as unstructured"},
+		{"no list", &kind[struct {
+			Conditions string `json:"conditions"`
+		}]{}, nil, "neither a list nor a map of conditions"},
+		{"a list of words", &kind[struct {
+			Conditions []string `json:"conditions"`
+		}]{}, nil, "has not the fields of a condition: say with Using what they mean"},
+		{"a list of other things", &kind[struct {
+			Conditions []struct {
+				Status string `json:"status"`
+			} `json:"conditions"`
+		}]{}, nil, "has not the fields of a condition"},
+		{"a map by number", &kind[struct {
+			Conditions map[int]loose `json:"conditions"`
+		}]{}, nil, "neither a list nor a map"},
+		{"a status of words", parse(`{"status": "fine"}`), nil, "status is no object but a string: correct it"},
+		{"conditions of words", parse(`{"status": {"conditions": "fine"}}`), nil, "status.conditions is neither a list nor a map, but a string"},
+		{"no path", parse(`{}`), []conditions.Option{conditions.At("status..x")}, `"status..x" is no path`},
+		{"a path to elsewhere", &corev1.Pod{}, []conditions.Option{conditions.At("spec.conditions")}, "has no field spec.conditions"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := conditions.For(c.obj, c.opts...)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "conditions: ") {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if conditions.Is(c.obj, "Ready", metav1.ConditionUnknown, c.opts...) {
+				t.Error("it is said to be Unknown")
+			}
+		})
+	}
+}
+
+// A copy that shares nothing but the list does not see what is set behind accessors.
+func TestAccessorsAreGivenACopy(t *testing.T) {
+	obj := &accessible{hidden: []metav1.Condition{{Type: "A", Status: "True", Reason: "R"}}}
+	alias := obj.hidden
+	setOf(t, obj).False("A", "R", "")
+	equal(t, "the alias", alias[0].Status, metav1.ConditionTrue)
+	equal(t, "the object", obj.hidden[0].Status, metav1.ConditionFalse)
+}
+
+// The time is that of the last transition on the server: there and back before a write is none, with a write in between it is one.
+func TestTimesAreThoseOnTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := &corev1.Pod{}
+		time0 := now()
+		setOf(t, pod).True("Ready", "Old", "")
+		onServer := pod.DeepCopy()
+		timeOf := func() metav1.Time { return pod.Status.Conditions[0].LastTransitionTime }
+
+		<-time.After(time.Hour)
+		s := setOf(t, pod)
+		s.False("Ready", "There", "")
+		s.True("Ready", "Old", "")
+		equal(t, "there and back", timeOf(), time0)
+
+		s.False("Ready", "There", "")
+		setOf(t, pod, conditions.Since(onServer)).True("Ready", "Back", "")
+		equal(t, "there, and back by another set that knows what is on the server", timeOf(), time0)
+
+		s = setOf(t, pod)
+		s.False("Ready", "There", "")
+		s.Rebase() // it is written
+		if s.Changed() {
+			t.Error("what was written is still a change")
+		}
+		<-time.After(time.Minute)
+		s.True("Ready", "Old", "")
+		equal(t, "there, written, and back", timeOf(), now())
+
+		setOf(t, pod, conditions.Since(&corev1.ConfigMap{})).True("Ready", "Old", "") // which cannot have any
+		equal(t, "since nothing that is known", timeOf(), now())
+	})
+}
+
+// Outside of the status each write raises the generation: to note it would be a reason for the next write.
+func TestGenerationsThatWritesRaise(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts []conditions.Option
+		want int64
+	}{
+		"the usual place":         {nil, 7},
+		"elsewhere in the status": {[]conditions.Option{conditions.At("status.health.checks")}, 7},
+		"in the spec":             {[]conditions.Option{conditions.At("spec.checks")}, 0},
+		"no subresource":          {[]conditions.Option{conditions.WithoutSubresource()}, 0},
+	} {
+		obj := &unstructured.Unstructured{Object: map[string]any{}}
+		obj.SetGeneration(7)
+		s, err := conditions.For(obj, test.opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.True("Ready", "Fine", "")
+		got, _ := s.Get("Ready")
+		equal(t, name, got.ObservedGeneration, test.want)
+		s.Set(metav1.Condition{Type: "Given", Status: metav1.ConditionTrue, Reason: "Fine", ObservedGeneration: 3})
+		got, _ = s.Get("Given")
+		equal(t, name+": given", got.ObservedGeneration, int64(3))
+	}
+}

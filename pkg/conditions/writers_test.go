@@ -1,0 +1,172 @@
+package conditions_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+)
+
+// Done when 2: two operators own different types on one object, while users edit its spec. Each makes 1000 random
+// writes on what it last saw, as from a cache. A watch sees each state that there was.
+func TestTwoWriters(t *testing.T) {
+	widget := onServer(t, "Widget")
+	const rounds = 1000
+	seen := observe(t, widget)
+
+	finals := [2]map[string]metav1.ConditionStatus{}
+	var requests int
+	var group sync.WaitGroup
+	requests = written(func() {
+		for writer := range finals {
+			group.Go(func() { finals[writer] = writer1000(t, widget.DeepCopy(), writer, rounds) })
+		}
+		group.Go(func() { edits(t, widget.DeepCopy(), 50) })
+		group.Wait()
+	})
+
+	last := widget.DeepCopy()
+	must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(last), last))
+	want := maps.Clone(finals[0])
+	maps.Copy(want, finals[1])
+	got := map[string]metav1.ConditionStatus{}
+	for _, c := range setOf(t, last).List() {
+		got[c.Type] = c.Status
+	}
+	equal(t, "what is there in the end", got, want)
+	states, changes := check(t, seen, last.GetResourceVersion())
+	t.Logf("%d write requests with conflicts, %d states with %d transitions", requests, states, changes)
+	if states < rounds/2 || changes < rounds/4 {
+		t.Error("too little has happened for a proof")
+	}
+}
+
+// writer1000 sets, and sometimes removes, random conditions of its own, and returns what must be there in the end.
+func writer1000(t *testing.T, obj *unstructured.Unstructured, writer, rounds int) map[string]metav1.ConditionStatus {
+	random := rand.New(rand.NewPCG(uint64(writer), 1))
+	statuses := []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}
+	mine := map[string]metav1.ConditionStatus{}
+	for range rounds {
+		conditionType := fmt.Sprintf("Of%d-%d", writer, random.IntN(3))
+		status, reason := statuses[random.IntN(3)], []string{"A", "B"}[random.IntN(2)]
+		remove := random.IntN(20) == 0
+		change := func(s *conditions.Set) {
+			if remove {
+				s.Remove(conditionType)
+			} else {
+				s.Set(metav1.Condition{Type: conditionType, Status: status, Reason: reason})
+			}
+		}
+		for { // the operator's queue comes back after many conflicts
+			err := conditions.Write(t.Context(), k8s, obj, change)
+			if err == nil {
+				break
+			}
+			if t.Context().Err() != nil || client.IgnoreNotFound(err) == nil {
+				t.Errorf("writer %d: %v", writer, err)
+				return mine
+			}
+		}
+		if remove {
+			delete(mine, conditionType)
+		} else {
+			mine[conditionType] = status
+		}
+		// Nothing has changed, nothing is written: not a patch more from here.
+		version := obj.GetResourceVersion()
+		if err := conditions.Write(t.Context(), k8s, obj, change); err != nil || obj.GetResourceVersion() != version {
+			t.Errorf("the same again has made version %s of %s: %v", obj.GetResourceVersion(), version, err)
+		}
+	}
+	return mine
+}
+
+// edits raises the generation.
+func edits(t *testing.T, obj *unstructured.Unstructured, n int) {
+	for i := range n {
+		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec": {"size": %d}}`, i+10))
+		if err := k8s.Patch(t.Context(), obj, patch); err != nil {
+			t.Error(err)
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+func observe(t *testing.T, obj *unstructured.Unstructured) <-chan watch.Event {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(obj.GroupVersionKind())
+	watcher, err := k8s.Watch(t.Context(), list, client.InNamespace("default"),
+		client.MatchingFields{"metadata.name": obj.GetName()},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: obj.GetResourceVersion()}})
+	must(t, err)
+	t.Cleanup(watcher.Stop)
+	events := make(chan watch.Event, 1<<14) // nobody waits for the test
+	go func() {
+		for event := range watcher.ResultChan() {
+			events <- event
+		}
+	}()
+	return events
+}
+
+// check compares each state with the one before.
+func check(t *testing.T, events <-chan watch.Event, last string) (states, transitions int) {
+	t.Helper()
+	before := map[string]metav1.Condition{}
+	for {
+		var event watch.Event
+		select {
+		case event = <-events:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the watch has not seen version %s", last)
+		}
+		obj, ok := event.Object.(*unstructured.Unstructured)
+		if !ok || event.Type != watch.Modified {
+			t.Fatalf("%s of %T", event.Type, event.Object)
+		}
+		states++
+		now := map[string]metav1.Condition{}
+		different := 0
+		for _, c := range setOf(t, obj).List() {
+			old, existed := before[c.Type]
+			now[c.Type] = c
+			if c != old {
+				different++
+			}
+			if !existed {
+				continue
+			}
+			if old.Status == c.Status && !c.LastTransitionTime.Equal(&old.LastTransitionTime) {
+				t.Errorf("%s: the time has changed without the status", c.Type)
+			}
+			if c.ObservedGeneration < old.ObservedGeneration {
+				t.Errorf("%s: observedGeneration has fallen from %d to %d", c.Type, old.ObservedGeneration, c.ObservedGeneration)
+			}
+			if old.Status != c.Status {
+				transitions++
+			}
+		}
+		for conditionType := range before {
+			if _, exists := now[conditionType]; !exists {
+				different++
+			}
+		}
+		if different > 1 {
+			t.Errorf("one write has changed %d conditions: one of them was not its own", different)
+		}
+		if before = now; obj.GetResourceVersion() == last {
+			return states, transitions
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package garbagecollection
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
+)
+
+const minute = time.Minute
+
+// awhile is long enough for the controllers to answer a write of ours, and for us to answer theirs.
+const awhile = 2 * time.Second
+
+var (
+	cp     *controlplane.ControlPlane
+	k8s    client.Client // straight to the server, not through a cache
+	scheme = runtime.NewScheme()
+)
+
+func TestCollection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	cp, err = controlplane.Start(controlplane.Options{CRDs: crds(), Audit: true, Controllers: true})
+	if errors.Is(err, controlplane.ErrNoControllers) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if k8s, err = client.New(cp.Config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	log.SetLogger(GinkgoLogr)
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	SetDefaultConsistentlyDuration(awhile)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Collection")
+}
+
+var _ = BeforeSuite(func() {
+	known := goleak.IgnoreCurrent()
+	DeferCleanup(func() {
+		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "goroutines are left behind")
+	})
+})
+
+// What the controllers have to say of a failure.
+var _ = ReportAfterEach(func(report SpecReport) {
+	if !report.Failed() {
+		return
+	}
+	text, err := cp.Log("kube-controller-manager")
+	if err != nil {
+		text = err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	AddReportEntry("the log of kube-controller-manager ends with", strings.Join(lines[max(0, len(lines)-40):], "\n"))
+})
