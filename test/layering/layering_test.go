@@ -55,7 +55,7 @@ var levels = map[string]int{
 	// The health of informers, used by the facade.
 	"internal/watchcheck": 3,
 
-	// Useful alone, in somebody's own reconciler.
+	// Usable without the engine, in a hand-written reconciler.
 	"pkg/daemons":  2,
 	"pkg/peering":  2,
 	"pkg/webhooks": 2,
