@@ -21,7 +21,7 @@ var states = []string{tested, better, different, nothing, missing}
 
 var (
 	// basis is what a difference rests on: a rule that the page explains, another row of it, or a decision.
-	basis = regexp.MustCompile(`\bB-\d\d\b|\bMIG-\d\d\b|\]\(decisions/\d{4}-`)
+	basis = regexp.MustCompile(`\bB-\d\d\b|\bMIG-\d\d\b|\]\((?:\.\./)*docs/decisions/\d{4}-`)
 	rule  = regexp.MustCompile(`\bB-\d\d\b`)
 )
 

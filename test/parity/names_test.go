@@ -183,7 +183,7 @@ func namesOf(text string, users map[string][]string) string {
 	out := &strings.Builder{}
 	out.WriteString("\n## Names\n\n| name | used in |\n| --- | --- |\n")
 	for _, our := range slices.Sorted(maps.Keys(where)) {
-		fmt.Fprintf(out, "| `%s` | [%s](../%s) |\n", our, where[our], where[our])
+		fmt.Fprintf(out, "| `%s` | [%s](../../%s) |\n", our, where[our], where[our])
 	}
 	return out.String()
 }

@@ -100,7 +100,7 @@ The tests that name the rows of [kopf-parity.md](kopf-parity.md): search them fo
 			}
 			var links []string
 			for _, path := range named[id] {
-				links = append(links, fmt.Sprintf("[%s](../%s)", path, path))
+				links = append(links, fmt.Sprintf("[%s](../../%s)", path, path))
 			}
 			fmt.Fprintf(text, "| %s | %s | %s |\n", id, rows[id].state, strings.Join(links, ", "))
 		}

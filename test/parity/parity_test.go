@@ -1,5 +1,5 @@
-// Package parity holds docs/kopf-parity.md against the tests and the code: what is said there to be tested is
-// named by a test, what tests name is accounted for there, and the names that stand beside those of kopf exist.
+// Package parity compares test/parity/kopf-parity.md with the tests and the code. A test must name each row that the page
+// calls tested, the page must list each row that a test names, and each name that the page gives beside a name of kopf must exist.
 package parity
 
 import (
@@ -16,8 +16,8 @@ import (
 
 const (
 	root      = "../.." // of the repository, seen from this package
-	page      = "docs/kopf-parity.md"
-	testsPage = "docs/kopf-parity-tests.md"
+	page      = "test/parity/kopf-parity.md"
+	testsPage = "test/parity/kopf-parity-tests.md"
 )
 
 var update = flag.Bool("update", false, "write the counts on "+page+", and "+testsPage+", anew")
@@ -117,13 +117,13 @@ func TestThePageIsUpToDate(t *testing.T) {
 		t.Errorf("%s does not say which tests name which rows: run go test ./test/parity -update", testsPage)
 	}
 	for _, link := range linked.FindAllStringSubmatch(text, -1) {
-		if _, err := os.Stat(filepath.Join(root, "docs", link[1])); err != nil {
+		if _, err := os.Stat(filepath.Join(root, filepath.Dir(page), link[1])); err != nil {
 			t.Errorf("%s leads to %s, which does not exist: correct the link", page, link[1])
 		}
 	}
 }
 
-var linked = regexp.MustCompile(`\]\((decisions/[^)]+)\)`)
+var linked = regexp.MustCompile(`\]\(([^)#]+\.md)(?:#[^)]*)?\)`)
 
 // testFiles are the texts of all tests but these, by their paths from the root.
 func testFiles(t *testing.T) map[string]string {

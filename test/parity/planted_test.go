@@ -132,7 +132,7 @@ func instead(line string) func([]string) []string {
 // The page of the tests tells the files of each row, and nothing of rows that no test names.
 func TestTheTestsOfARowAreLinked(t *testing.T) {
 	text := testsOf(map[string]row{"KEY-01": {state: tested}}, map[string][]string{"KEY-01": {"a/a_test.go", "b/b_test.go"}})
-	line := "| KEY-01 | tested | [a/a_test.go](../a/a_test.go), [b/b_test.go](../b/b_test.go) |"
+	line := "| KEY-01 | tested | [a/a_test.go](../../a/a_test.go), [b/b_test.go](../../b/b_test.go) |"
 	if !strings.Contains(text, line) || strings.Contains(text, "KEY-02") {
 		t.Errorf("%.600s", text)
 	}
