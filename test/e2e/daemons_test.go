@@ -274,7 +274,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(gone(ctx, a)).Should(BeTrue(), "what has not begun is not waited for")
 	}, SpecTimeout(minute))
 
-	It("are told of a deletion at once, even if all workers are busy (SE-53, DAE-08)", func(ctx context.Context) {
+	It("are cancelled immediately by a deletion, even if all workers are busy (SE-53, DAE-08)", func(ctx context.Context) {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)

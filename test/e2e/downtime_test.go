@@ -44,7 +44,7 @@ var _ = Describe("What happens while the operator is down", func() {
 		Consistently(seen.all, awhile).Should(Equal([]string{"created:create", "both:create"}))
 	}, SpecTimeout(minute))
 
-	It("changes are one update, told from what was handled last; the resume joins it (CAUSE-07, CAUSE-12, CAUSE-25, KW-08, PIPE-06)", func(ctx context.Context) {
+	It("changes are one update, compared with the last-handled configuration; the resume joins it (CAUSE-07, CAUSE-12, CAUSE-25, KW-08, PIPE-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, all(&calls{}))

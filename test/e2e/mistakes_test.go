@@ -112,7 +112,7 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Entry("a negative checkpoint", just(good(), kopf.WithCheckpoint(-1)), "WithCheckpoint", "use 0"),
 	)
 
-	It("are told all at once", func() {
+	It("are reported together", func() {
 		op := kopf.New(newManager("default", &logBook{}),
 			kopf.WithFinalizer("mine"),
 			widgets(kopf.WithConcurrency(-1)).

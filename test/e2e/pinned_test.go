@@ -73,7 +73,7 @@ var _ = Describe("A cycle of several passes", func() {
 			And(HaveLen(1), HaveKeyWithValue(baselineKey, ContainSubstring(fmt.Sprintf(`"size":%d`, n))))))
 	}
 
-	DescribeTable("tells an edit that comes between two handlers to both, as a second update (B-01, CAUSE-15, CAUSE-16, ESS-17, SE-01)",
+	DescribeTable("passes an edit that comes between two handlers to both, as a second update (B-01, CAUSE-15, CAUSE-16, ESS-17, SE-01)",
 		func(ctx context.Context, restart, earlier bool) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var open atomic.Bool

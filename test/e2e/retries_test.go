@@ -129,7 +129,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(seen.all()).To(Equal(append(want, "delete-bad:delete#0", "delete-good:delete")))
 	}, SpecTimeout(minute))
 
-	It("that panics is retried by its policy, logged once with its stack, and harms nobody else (B-23)", func(ctx context.Context) {
+	It("that panics is retried by its policy, is logged once with its stack, and affects no other handler (B-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
