@@ -101,7 +101,7 @@ explore: ## Small operators under every fault at every write, old lists and miss
 
 .PHONY: rotate
 rotate: controlplane note-race ## Admissions on three replicas whose certificates change every few seconds; ROTATION=10m for longer
-	go test $(RACE) -timeout 60m ./pkg/webhooks -run '^TestReplicas$$' -v -rotation=$(ROTATION)
+	go test $(RACE) -timeout 60m ./pkg/webhooks -run '^TestServer_ReplicasUnderLoad$$' -v -rotation=$(ROTATION)
 
 .PHONY: soak
 soak: controlplane ## Operators for hours on a real API server, with faults; HOURS=24 for longer, SOAKFLAGS=-seed=7 for another schedule

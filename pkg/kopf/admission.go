@@ -99,7 +99,7 @@ func (o *Operator) admits() error {
 // admitsIn has handlers served as their host says. What the operator says is for production, and is only checked, as if in a pod.
 func admitsIn(host testhook.Host, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
 	options.Namespace = cmp.Or(options.Namespace, metav1.NamespaceDefault)
-	if err := webhooks.New(mgr, options).Add(hooks...).Validate(); err != nil {
+	if err := webhooks.New(mgr, options).Add(hooks...).Check(); err != nil {
 		return err
 	}
 	if len(hooks) == 0 {

@@ -67,18 +67,18 @@ func TestMistakesOfAdmissionHandlers(t *testing.T) {
 		// What is declared.
 		{"a view", []kopf.Option{things().When(always).Validate("h", agree)}, []string{`Thing: Validate("h"): the When of a view`, "add the handler to the resource itself", "webhooks.MatchConditions"}},
 		{"a mutating one of a view", []kopf.Option{things().When(always).Mutate("h", agree)}, []string{`Thing: Mutate("h"): the When of a view`, "webhooks.Label"}},
-		{"no handler", []kopf.Option{things().Validate("h", nil)}, []string{where, `Thing: Validate("h"): the handler is nil`, "give it a function"}},
-		{"no mutating handler", []kopf.Option{things().Mutate("h", nil)}, []string{where, `Thing: Mutate("h"): the handler is nil`, "give it a function"}},
-		{"no id", []kopf.Option{things().Validate("", agree)}, []string{where, `Thing: Validate(""): the id is empty`, "give the handler a name"}},
-		{"an id that is no path", []kopf.Option{things().Validate("a//b", agree)}, []string{where, `Thing: Validate("a//b"): the id is no path`, "leave out empty parts"}},
-		{"HND-08 no operations", []kopf.Option{judged(webhooks.Operations())}, []string{where, `Thing: Validate("h"): Operations names none`, "name some, or leave it out"}},
-		{"HND-08 no operations of a mutating one", []kopf.Option{changed(webhooks.Operations())}, []string{where, `Thing: Mutate("h"): Operations names none`}},
-		{"an unknown operation", []kopf.Option{judged(webhooks.Operations("PATCH"))}, []string{where, `there is no "PATCH"`, "use CREATE, UPDATE"}},
-		{"a long timeout", []kopf.Option{judged(webhooks.TimeoutSeconds(31))}, []string{where, `Thing: Validate("h"): TimeoutSeconds is 31`, "1 to 30"}},
-		{"no timeout", []kopf.Option{changed(webhooks.TimeoutSeconds(0))}, []string{where, `Thing: Mutate("h"): TimeoutSeconds is 0`, "1 to 30"}},
-		{"calling a validating one again", []kopf.Option{judged(webhooks.ReinvocationPolicy("IfNeeded"))}, []string{where, "ReinvocationPolicy is for mutating handlers", "leave it out"}},
-		{"one id twice", []kopf.Option{judged().Validate("h", agree)}, []string{where, `Thing: Validate("h")`, `there is a handler Thing: Validate("h") already`, "rename one"}},
-		{"one name twice", []kopf.Option{things().Validate("a_b", agree).Validate("a-b", agree), managed(nil)}, []string{where, `Thing: Validate("a-b")`, `"a-b"`, `that of Thing: Validate("a_b")`, "rename one"}},
+		{"no handler", []kopf.Option{things().Validate("h", nil)}, []string{where, `Thing: Validate("h"): the handler is nil`, "pass a function"}},
+		{"no mutating handler", []kopf.Option{things().Mutate("h", nil)}, []string{where, `Thing: Mutate("h"): the handler is nil`, "pass a function"}},
+		{"no id", []kopf.Option{things().Validate("", agree)}, []string{where, `Thing: Validate(""): the id is empty`, "set one"}},
+		{"an id that is no path", []kopf.Option{things().Validate("a//b", agree)}, []string{where, `Thing: Validate("a//b"): the id is not a valid path`, "remove empty parts"}},
+		{"HND-08 no operations", []kopf.Option{judged(webhooks.Operations())}, []string{where, `Thing: Validate("h"): Operations is empty`, "list operations"}},
+		{"HND-08 no operations of a mutating one", []kopf.Option{changed(webhooks.Operations())}, []string{where, `Thing: Mutate("h"): Operations is empty`}},
+		{"an unknown operation", []kopf.Option{judged(webhooks.Operations("PATCH"))}, []string{where, `unknown operation "PATCH"`, "use CREATE, UPDATE"}},
+		{"a long timeout", []kopf.Option{judged(webhooks.TimeoutSeconds(31))}, []string{where, `Thing: Validate("h"): TimeoutSeconds must be from 1 to 30, got 31`}},
+		{"no timeout", []kopf.Option{changed(webhooks.TimeoutSeconds(0))}, []string{where, `Thing: Mutate("h"): TimeoutSeconds must be from 1 to 30, got 0`}},
+		{"calling a validating one again", []kopf.Option{judged(webhooks.ReinvocationPolicy("IfNeeded"))}, []string{where, "ReinvocationPolicy is only for mutating handlers", "remove it"}},
+		{"one id twice", []kopf.Option{judged().Validate("h", agree)}, []string{where, `Thing: Validate("h")`, `the handler Thing: Validate("h") exists already`, "rename one"}},
+		{"one name twice", []kopf.Option{things().Validate("a_b", agree).Validate("a-b", agree), managed(nil)}, []string{where, `Thing: Validate("a-b")`, `"a-b"`, `the name of Thing: Validate("a_b")`, "rename one"}},
 
 		// What is said of a kind that nobody watches.
 		{"conditions", []kopf.Option{onlyAdmitted(kopf.WithConditions("Ready"))}, []string{"Gadget: ", "WithConditions means nothing", "only admission handlers", "add another handler", "leave it out"}},
@@ -89,10 +89,10 @@ func TestMistakesOfAdmissionHandlers(t *testing.T) {
 		{"results", []kopf.Option{onlyAdmitted(kopf.WithResults("status.results"))}, []string{"Gadget: ", "WithResults means nothing"}},
 
 		// How it is served.
-		{"nobody to tell of certificates", []kopf.Option{judged(), kopf.WithWebhooks(webhooks.Options{Certificates: webhooks.SelfManaged{}, Namespace: "own"})}, []string{where, "the certificates are SelfManaged", "set Configurations to Managed or Injected"}},
-		{"ADM-40 no address", []kopf.Option{judged(), managed(func(o *webhooks.Options) { o.ClientConfig.URL = nil })}, []string{where, "ClientConfig is empty", "tell the API server where to find the operator"}},
-		{"no name", []kopf.Option{judged(), managed(func(o *webhooks.Options) { o.Name = "" })}, []string{where, "the Name is empty", "name the webhook configurations"}},
-		{"options without handlers", []kopf.Option{created(), managed(func(o *webhooks.Options) { o.Name = "" })}, []string{where, "the Name is empty"}},
+		{"nobody to tell of certificates", []kopf.Option{judged(), kopf.WithWebhooks(webhooks.Options{Certificates: webhooks.SelfManaged{}, Namespace: "own"})}, []string{where, "SelfManaged certificates", "set Configurations"}},
+		{"ADM-40 no address", []kopf.Option{judged(), managed(func(o *webhooks.Options) { o.ClientConfig.URL = nil })}, []string{where, "ClientConfig is empty", "set Service or URL"}},
+		{"no name", []kopf.Option{judged(), managed(func(o *webhooks.Options) { o.Name = "" })}, []string{where, "the Name of the webhook configurations is empty", "set it"}},
+		{"options without handlers", []kopf.Option{created(), managed(func(o *webhooks.Options) { o.Name = "" })}, []string{where, "the Name of the webhook configurations is empty"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := kopf.New(hosting(t), test.given...).Validate()
@@ -143,10 +143,10 @@ func TestMistakesOfAdmissionHandlersAmongOthers(t *testing.T) {
 		t.Fatal("it is valid")
 	}
 	equal(t, "mistakes", err.Error(), `the operator cannot start:
-the admission handlers: Thing: Validate("h"): TimeoutSeconds is 31: the API server takes 1 to 30
-Thing: Validate("h"): Operations names none: name some, or leave it out
-Thing: Mutate(""): the handler is nil: give it a function
-Thing: Mutate(""): the id is empty: give the handler a name
+the admission handlers: Thing: Validate("h"): TimeoutSeconds must be from 1 to 30, got 31
+Thing: Validate("h"): Operations is empty: list operations or remove the option
+Thing: Mutate(""): the handler is nil: pass a function
+Thing: Mutate(""): the id is empty: set one
 Thing: OnCreate("c"): the handler is nil: give it a function`)
 }
 

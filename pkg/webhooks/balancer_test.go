@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A balancer stands before replicas, as a Service does: each new connection goes to the next one that is ready.
+// balancer forwards connections to ready replicas in turn, as a Service does.
 type balancer struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -21,15 +21,15 @@ type balancer struct {
 }
 
 const (
-	// probeInterval is how often replicas are asked whether they are ready, as a kubelet asks them.
+	// probeInterval is the interval of readiness probes.
 	probeInterval = 200 * time.Millisecond
-	// probeLag is how many answers it takes until an answer counts: changes of endpoints need time to get around.
+	// probeLag is the number of probes until a result takes effect, because changes of endpoints propagate slowly.
 	probeLag = 3
 )
 
-func balance(t *testing.T) *balancer {
+func startBalancer(t *testing.T) *balancer {
 	t.Helper()
-	listener, err := net.Listen("tcp", net.JoinHostPort(outerAddress(t), "0"))
+	listener, err := net.Listen("tcp", net.JoinHostPort(nonLoopbackAddress(t), "0"))
 	must(err)
 	b := &balancer{listener: listener}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -52,15 +52,15 @@ func balance(t *testing.T) *balancer {
 	return b
 }
 
-// url is where the API server and others find it.
+// url returns the address for clients.
 func (b *balancer) url() string { return "https://" + b.listener.Addr().String() }
 
-// host is the address before the port.
+// host returns the IP address of the balancer.
 func (b *balancer) host() string { return b.listener.Addr().(*net.TCPAddr).IP.String() }
 
-// outerAddress is one of this machine by which it is not itself: to what it calls localhost, an API server speaks HTTP/2; to
-// all others, and to Services, it speaks HTTP/1.1.
-func outerAddress(t *testing.T) string {
+// nonLoopbackAddress returns an address of this machine that is not a loopback address. API servers use HTTP/2 for
+// localhost, and HTTP/1.1 for all other addresses and for Services.
+func nonLoopbackAddress(t *testing.T) string {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
 	must(err)
@@ -69,18 +69,18 @@ func outerAddress(t *testing.T) string {
 			return n.IP.String()
 		}
 	}
-	t.Log("this machine is in no network: the API server calls it by HTTP/2, unlike Services")
+	t.Log("this machine has no external address, so the API server uses HTTP/2, unlike for Services")
 	return "127.0.0.1"
 }
 
-// add has a replica probed, until it has exited.
+// add probes a replica until it exits.
 func (b *balancer) add(p *process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.replicas = append(b.replicas, p)
 }
 
-// ready are the replicas that get connections.
+// ready returns the replicas that receive connections.
 func (b *balancer) ready() (ready []*process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

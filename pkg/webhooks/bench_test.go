@@ -39,8 +39,9 @@ func (plain) ValidateUpdate(context.Context, *v1.Widget, *v1.Widget) (admission.
 
 func (plain) ValidateDelete(context.Context, *v1.Widget) (admission.Warnings, error) { return nil, nil }
 
-// BenchmarkAdmission compares with controller-runtime's own typed webhooks, in turns: the handler alone, and with a
-// connection as the API server has it (HTTP/2 over TLS). Times are of single requests; the ratios are ours to plain.
+// BenchmarkAdmission compares the package with the typed webhooks of controller-runtime: in process, and over HTTP/2
+// with TLS like an API server. It reports times of single requests, and the ratios of this package to
+// controller-runtime.
 func BenchmarkAdmission(b *testing.B) {
 	ours, err := webhooks.Serve(scheme, webhooks.Options{}, logr.Discard(),
 		validate(func(_ context.Context, req *widgetRequest) error {
@@ -59,13 +60,13 @@ func BenchmarkAdmission(b *testing.B) {
 	theirs.Handle("/m", admission.WithDefaulter(scheme, plain{}))
 	for _, kind := range []string{"validate", "mutate"} {
 		path := "/" + kind[:1]
-		b.Run(kind+"/direct", func(b *testing.B) { compare(b, directly(ours, path), directly(theirs, path)) })
-		b.Run(kind+"/https", func(b *testing.B) { compare(b, remotely(b, ours, path), remotely(b, theirs, path)) })
+		b.Run(kind+"/direct", func(b *testing.B) { compare(b, inProcess(ours, path), inProcess(theirs, path)) })
+		b.Run(kind+"/https", func(b *testing.B) { compare(b, overHTTPS(b, ours, path), overHTTPS(b, theirs, path)) })
 	}
 }
 
-// directly calls a handler without a connection.
-func directly(handler http.Handler, path string) func() int {
+// inProcess calls a handler without a connection.
+func inProcess(handler http.Handler, path string) func() int {
 	body := []byte(review())
 	return func() int {
 		r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
@@ -76,8 +77,8 @@ func directly(handler http.Handler, path string) func() int {
 	}
 }
 
-// remotely calls a handler as an API server does.
-func remotely(b *testing.B, handler http.Handler, path string) func() int {
+// overHTTPS calls a handler as an API server does.
+func overHTTPS(b *testing.B, handler http.Handler, path string) func() int {
 	body := []byte(review())
 	server := httptest.NewUnstartedServer(handler)
 	server.EnableHTTP2 = true
@@ -100,7 +101,7 @@ type side struct {
 	took []time.Duration
 }
 
-// compare measures both sides in turns, so that what slows the machine down slows both.
+// compare alternates between both sides, so that other load on the machine affects both.
 func compare(b *testing.B, ours, plain func() int) {
 	sides := []*side{{name: "ours", call: ours}, {name: "plain", call: plain}}
 	for range 100 { // connections, caches
@@ -116,7 +117,7 @@ func compare(b *testing.B, ours, plain func() int) {
 			side.call()
 			side.took = append(side.took, time.Since(began))
 		}
-		slices.Reverse(sides) // nobody is always the first
+		slices.Reverse(sides) // alternate the order
 	}
 	slices.SortFunc(sides, func(x, y *side) int { return cmp.Compare(x.name, y.name) })
 	for _, side := range sides {
@@ -128,22 +129,21 @@ func compare(b *testing.B, ours, plain func() int) {
 		at := float64(q) / 100
 		b.ReportMetric(quantile(sides[0].took, at)/quantile(sides[1].took, at), fmt.Sprintf("p%d-ratio", q))
 	}
-	b.ReportMetric(0, "ns/op") // of both together: it says nothing
+	b.ReportMetric(0, "ns/op") // the sum of both sides is meaningless
 }
 
-// quantile is in microseconds.
+// quantile returns a quantile in microseconds.
 func quantile(took []time.Duration, q float64) float64 {
 	slices.Sort(took)
 	return float64(took[int(q*float64(len(took)-1))].Nanoseconds()) / 1000
 }
 
-// BenchmarkAdmissionOnTheServer measures what users wait for: one creation through the API server, which calls one
-// webhook; ours and controller-runtime's in turns. The ratios are ours to plain.
-func BenchmarkAdmissionOnTheServer(b *testing.B) {
+// BenchmarkAdmission_APIServer compares the time of one creation through the API server, which calls one webhook.
+func BenchmarkAdmission_APIServer(b *testing.B) {
 	needServer(b)
-	var replicas choices
+	var replicas operatorConfig
 	replicas.hooks = []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { return nil })}
-	op := prepare(b, replicas)
+	op := newOperator(b, replicas)
 	op.mgr.GetWebhookServer().Register("/plain", admission.WithValidator(scheme, plain{}))
 	op.run(b)
 	op.awaitEntries(b, 1)

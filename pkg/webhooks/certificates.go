@@ -14,58 +14,61 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// Certificates are where the server's certificate comes from, and whom the API server has to trust:
-// [Files] or [SelfManaged].
+// Certificates selects the source of the server's certificate and of the CAs that API servers must trust: [Files] or
+// [SelfManaged].
 type Certificates interface {
 	check(o Options) error
 }
 
-// Files are certificates that somebody else keeps, such as cert-manager: the manager's webhook server reads its
-// CertDir, CertName and KeyName, and sees when they change.
+// Files selects certificates from files that another program writes, such as cert-manager. The manager's webhook server reads
+// them from its CertDir, CertName and KeyName, and reloads them when they change.
 type Files struct {
-	// CAFile is a file with the CAs that the API server has to trust, often "ca.crt" beside the certificate. It is
-	// read again every 10 seconds. CAs that go from it are trusted for 5 more minutes, by the leader that has seen them there, as the
-	// files of replicas change at different times. Default: the caBundle is left to others (cert-manager's injector), or to
-	// the roots that the API server trusts anyway, as for the public URL of a tunnel.
+	// CAFile is a PEM file with the CAs that API servers must trust, often "ca.crt" beside the certificate. The leader reads it
+	// every 10 seconds. CAs that are removed from the file are trusted for 5 more minutes, because mounted files change at
+	// different times in each replica. Default: the server writes no caBundle. Then cert-manager's injector writes it, or API
+	// servers use their system roots, for example for a tunnel with a public URL.
 	CAFile string
 }
 
 func (f Files) check(o Options) error {
 	if f.CAFile != "" && o.Configurations == Unmanaged {
-		return errors.New("Files.CAFile is for configurations that are Managed or Injected: set Configurations, or leave it out")
+		return errors.New("the option Files.CAFile needs Managed or Injected configurations: set Configurations or remove CAFile")
 	}
 	if f.CAFile == "" && o.Configurations == Injected && len(o.ClientConfig.CABundle) == 0 {
-		return errors.New("Configurations are Injected, but there is nothing to inject: name the CAs in Files.CAFile")
+		return errors.New("injected configurations need CAs: set Files.CAFile")
 	}
 	return nil
 }
 
 // Defaults of [SelfManaged].
 const (
-	DefaultLifetime = 365 * 24 * time.Hour
-	DefaultSettle   = time.Minute
+	DefaultLifetime         = 365 * 24 * time.Hour
+	DefaultPropagationDelay = time.Minute
 )
 
-// maxTrusted are the CAs in a bundle, which stands in the Secret and in each entry.
-const maxTrusted = 50
+// maxTrustedCAs limits the CA bundle, which is stored in the Secret and in each entry.
+const maxTrustedCAs = 50
 
-// SelfManaged are certificates that the operator makes for itself, and keeps in a Secret for all of its replicas.
-// Each has a CA of its own, whose key is thrown away at once. They are renewed long before they end: first the API server is told to trust the new CA, too; after Settle, all replicas use the new
-// certificate; the old CA is trusted until it has expired, so a replica that is late is trusted as well.
+// SelfManaged selects certificates that the operator creates and stores in a Secret for all of its replicas. Each certificate
+// has its own CA, whose private key is discarded immediately.
+//
+// The leader renews certificates long before they expire. It first adds the new CA to the configurations. After
+// PropagationDelay, all replicas use the new certificate. The old CA is trusted until it expires, so that replicas that still
+// use the old certificate are trusted as well.
 type SelfManaged struct {
-	// SecretName is the Secret in the operator's namespace. Default: "webhook-certificates".
+	// SecretName is the name of the Secret in the operator's namespace. Default: "webhook-certificates".
 	SecretName string
-	// Hosts are more names and addresses for the certificate; it has those of the Service or the URL anyway.
+	// Hosts are additional names and addresses for the certificate. The names of the Service or the URL are always included.
 	Hosts []string
-	// Lifetime of a certificate. Default: [DefaultLifetime].
+	// Lifetime is the validity of a certificate. Default: [DefaultLifetime].
 	Lifetime time.Duration
-	// RenewBefore is how long before its end a certificate is renewed. As old CAs are trusted until they have expired, each renewal within a
-	// Lifetime is one more in the bundle; up to fifty are allowed. Default: a third of the Lifetime.
+	// RenewBefore is how long before its expiry a certificate is renewed. Each renewal within a Lifetime adds a CA to the
+	// bundle, because old CAs are trusted until they expire; at most 50 are allowed. Default: a third of the Lifetime.
 	RenewBefore time.Duration
-	// Settle is how long a new CA stands in the configurations before its certificate is used: all API servers must
-	// have seen it by then. Less than RenewBefore. Default: [DefaultSettle], or a third of
-	// RenewBefore if that is shorter.
-	Settle time.Duration
+	// PropagationDelay is how long a new CA must be in the configurations before its certificate is used, so that all API
+	// servers have received it. It must be less than RenewBefore. Default: the smaller of [DefaultPropagationDelay] and a third
+	// of RenewBefore.
+	PropagationDelay time.Duration
 }
 
 func (c SelfManaged) withDefaults() SelfManaged {
@@ -78,42 +81,42 @@ func (c SelfManaged) withDefaults() SelfManaged {
 	if c.RenewBefore == 0 {
 		c.RenewBefore = c.Lifetime / 3
 	}
-	if c.Settle == 0 {
-		c.Settle = min(DefaultSettle, c.RenewBefore/3)
+	if c.PropagationDelay == 0 {
+		c.PropagationDelay = min(DefaultPropagationDelay, c.RenewBefore/3)
 	}
 	return c
 }
 
 func (c SelfManaged) check(o Options) error {
 	c = c.withDefaults()
-	var p problems
+	var p errorList
 	if o.Configurations == Unmanaged {
-		p.addf("the certificates are SelfManaged, but nobody tells the API server whom to trust: set Configurations to Managed or Injected")
+		p.addf("SelfManaged certificates need Managed or Injected configurations: set Configurations")
 	}
 	if o.Namespace == "" {
-		p.addf("the certificates are SelfManaged, and the operator does not run in a pod: name the namespace of their Secret in Namespace")
+		p.addf("SelfManaged certificates need a namespace for their Secret, and the operator does not run in a pod: set Namespace")
 	}
 	if len(o.ClientConfig.CABundle) > 0 {
-		p.addf("ClientConfig.CABundle and SelfManaged certificates exclude each other: leave one out")
+		p.addf("ClientConfig.CABundle and SelfManaged certificates exclude each other: remove one of them")
 	}
 	if c.Lifetime < 0 {
-		p.addf("SelfManaged.Lifetime is negative (%s): use a duration of more than zero", c.Lifetime)
+		p.addf("SelfManaged.Lifetime must be positive, got %s", c.Lifetime)
 	}
-	if c.Lifetime > 0 && (c.RenewBefore < 0 || c.RenewBefore > c.Lifetime-c.Lifetime/maxTrusted) {
-		p.addf("SelfManaged.RenewBefore is %s, of a Lifetime of %s: use zero or more, and leave at least a fiftieth of the Lifetime", c.RenewBefore, c.Lifetime)
+	if c.Lifetime > 0 && (c.RenewBefore < 0 || c.RenewBefore > c.Lifetime-c.Lifetime/maxTrustedCAs) {
+		p.addf("SelfManaged.RenewBefore must not be negative and must leave at least a fiftieth of the Lifetime (%s), got %s", c.Lifetime, c.RenewBefore)
 	}
-	if c.Settle < 0 || c.RenewBefore > 0 && c.Settle >= c.RenewBefore {
-		p.addf("SelfManaged.Settle is %s: use zero or more, and less than RenewBefore (%s)", c.Settle, c.RenewBefore)
+	if c.PropagationDelay < 0 || c.RenewBefore > 0 && c.PropagationDelay >= c.RenewBefore {
+		p.addf("SelfManaged.PropagationDelay must not be negative and must be less than RenewBefore (%s), got %s", c.RenewBefore, c.PropagationDelay)
 	}
 	for _, host := range c.hosts(o) {
 		if net.ParseIP(host) == nil && validation.Subdomain(strings.ToLower(host)) != nil {
-			p.addf("no certificate can be made for the host %q: use names without wildcards, and addresses", host)
+			p.addf("the host %q is invalid in a certificate: use an address or a name without wildcards", host)
 		}
 	}
 	return errors.Join(p...)
 }
 
-// hosts are what the API server calls the operator.
+// hosts returns the names and addresses by which API servers connect to the operator.
 func (c SelfManaged) hosts(o Options) []string {
 	var hosts []string
 	switch client := o.ClientConfig; {
@@ -133,11 +136,11 @@ func (c SelfManaged) hosts(o Options) []string {
 	return hosts
 }
 
-// issue makes a certificate with a CA of its own.
-func issue(hosts []string, lifetime time.Duration) (*pair, error) {
+// issueKeyPair creates a certificate with its own CA.
+func issueKeyPair(hosts []string, lifetime time.Duration) (*keyPair, error) {
 	o := certutil.SelfSignedCertKeyOptions{
 		Host:   hosts[0],
-		MaxAge: lifetime + time.Hour, // it begins an hour ago, for clocks that are late
+		MaxAge: lifetime + time.Hour, // the validity starts one hour in the past, because clocks differ
 	}
 	for _, host := range hosts[1:] {
 		if ip := net.ParseIP(host); ip != nil {
@@ -148,7 +151,7 @@ func issue(hosts []string, lifetime time.Duration) (*pair, error) {
 	}
 	cert, key, err := certutil.GenerateSelfSignedCertKeyWithOptions(o)
 	if err != nil {
-		return nil, fmt.Errorf("no certificate could be made for %q: %w", hosts, err)
+		return nil, fmt.Errorf("creating a certificate for %q: %w", hosts, err)
 	}
-	return parsePair(cert, key)
+	return parseKeyPair(cert, key)
 }

@@ -12,29 +12,29 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// Check tells all mistakes in the declaration, joined: what is wrong, and what to do. [Server.Validate] does
-// it too, and tells what is wrong with hooks that do not go together.
+// Check returns all errors in the declaration, joined; each says what to do. [Server.Check] includes them, and also finds
+// conflicts between hooks.
 func (h Hook) Check() error {
-	h.mistakes = slices.Clone(h.mistakes)
+	h.errs = slices.Clone(h.errs)
 	h.checkID()
 	h.checkRule()
 	h.checkPolicies()
 	h.checkSelectors()
 	h.checkConditions()
-	for i, mistake := range h.mistakes {
-		h.mistakes[i] = fmt.Errorf("%s: %w", h.where(), mistake)
+	for i, err := range h.errs {
+		h.errs[i] = fmt.Errorf("%s: %w", h.describe(), err)
 	}
-	return errors.Join(h.mistakes...)
+	return errors.Join(h.errs...)
 }
 
 func (h *Hook) checkID() {
 	if h.id == "" {
-		h.mistakef("the id is empty: give the handler a name")
+		h.addErrorf("the id is empty: set one")
 		return
 	}
 	for segment := range strings.SplitSeq(h.id, "/") {
 		if segment == "" || segment == "." || segment == ".." {
-			h.mistakef("the id is no path: leave out empty parts, %q and %q", ".", "..")
+			h.addErrorf("the id is not a valid path: remove empty parts, %q and %q", ".", "..")
 			return
 		}
 	}
@@ -43,7 +43,7 @@ func (h *Hook) checkID() {
 func (h *Hook) checkRule() {
 	s := h.settings
 	if s.operationsSet && len(s.operations) == 0 {
-		h.mistakef("Operations names none: name some, or leave it out")
+		h.addErrorf("Operations is empty: list operations or remove the option")
 	}
 	known := []admissionregistrationv1.OperationType{
 		admissionregistrationv1.OperationAll, admissionregistrationv1.Create, admissionregistrationv1.Update,
@@ -52,18 +52,18 @@ func (h *Hook) checkRule() {
 	for i, operation := range s.operations {
 		switch {
 		case !slices.Contains(known, operation):
-			h.mistakef("Operations: there is no %q: use CREATE, UPDATE, DELETE, CONNECT or *", operation)
+			h.addErrorf("Operations contains the unknown operation %q: use CREATE, UPDATE, DELETE, CONNECT or *", operation)
 		case slices.Contains(s.operations[:i], operation):
-			h.mistakef("Operations names %s twice: name it once", operation)
+			h.addErrorf("Operations contains %s twice: remove one", operation)
 		case operation == admissionregistrationv1.OperationAll && len(s.operations) > 1:
-			h.mistakef("Operations names * and others: leave the others out")
+			h.addErrorf("Operations contains * and others: remove the others")
 		}
 	}
 	if s.subresource != "" && s.subresource != "*" && validation.DNSLabel(s.subresource) != nil {
-		h.mistakef("Subresource(%q) is no subresource: use one such as \"status\", without the resource, or \"*\"", s.subresource)
+		h.addErrorf("Subresource(%q) is invalid: use a name such as \"status\", without the resource, or \"*\"", s.subresource)
 	}
 	if err := validation.DNSLabel(s.plural); s.plural != "" && err != nil {
-		h.mistakef("Plural(%q) is no resource, such as \"databases\": %w", s.plural, err)
+		h.addErrorf("Plural(%q) is invalid: use the name of the resource, such as \"databases\": %w", s.plural, err)
 	}
 }
 
@@ -72,61 +72,61 @@ func (h *Hook) checkPolicies() {
 	switch s.sideEffects {
 	case "", admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun:
 	default:
-		h.mistakef("SideEffects(%q): the API server takes None and NoneOnDryRun only: "+
-			"look at DryRun in the handler, and use NoneOnDryRun", s.sideEffects)
+		h.addErrorf("SideEffects(%q): the API server accepts only None and NoneOnDryRun: "+
+			"check DryRun in the handler and use NoneOnDryRun", s.sideEffects)
 	}
 	switch s.failure {
 	case "", admissionregistrationv1.Fail, admissionregistrationv1.Ignore:
 	default:
-		h.mistakef("FailurePolicy(%q): use Fail or Ignore", s.failure)
+		h.addErrorf("FailurePolicy(%q): use Fail or Ignore", s.failure)
 	}
 	switch s.reinvocation {
 	case "", admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy:
 	default:
-		h.mistakef("ReinvocationPolicy(%q): use Never or IfNeeded", s.reinvocation)
+		h.addErrorf("ReinvocationPolicy(%q): use Never or IfNeeded", s.reinvocation)
 	}
 	if s.reinvocation != "" && h.kind == validating {
-		h.mistakef("ReinvocationPolicy is for mutating handlers: leave it out, validating ones see the final object")
+		h.addErrorf("ReinvocationPolicy is only for mutating handlers: remove it, because validating handlers receive the final object")
 	}
 }
 
 func (h *Hook) checkSelectors() {
 	s := h.settings
 	if err := validation.Selector(&metav1.LabelSelector{MatchExpressions: s.labels}); err != nil {
-		h.mistakef("Label or NoLabel can never match: %w", err)
+		h.addErrorf("Label or NoLabel can never match: %w", err)
 	}
 	if err := validation.Selector(s.namespaces.selector); err != nil {
-		h.mistakef("NamespaceSelector: %w", err)
+		h.addErrorf("NamespaceSelector: %w", err)
 	}
 	for _, name := range s.namespaces.names {
 		if err := validation.DNSLabel(name); err != nil {
-			h.mistakef("Namespaces: %q is no namespace: %w", name, err)
+			h.addErrorf("Namespaces: the namespace %q is invalid: %w", name, err)
 		}
 	}
-	if len(s.namespaces.names) > 0 && s.namespaces.every {
-		h.mistakef("Namespaces and EveryNamespace exclude each other: leave one out")
+	if len(s.namespaces.names) > 0 && s.namespaces.all {
+		h.addErrorf("Namespaces and EveryNamespace exclude each other: remove one of them")
 	}
 }
 
-// maxConditions is what the API server takes for one webhook.
-const maxConditions = 64
+// maxMatchConditions is the limit of the API server for one webhook.
+const maxMatchConditions = 64
 
 func (h *Hook) checkConditions() {
 	names := map[string]bool{}
 	for _, condition := range h.settings.conditions {
 		if err := validation.QualifiedName(condition.Name); err != nil {
-			h.mistakef("MatchConditions: the name %q cannot be one: %w", condition.Name, err)
+			h.addErrorf("MatchConditions: the name %q is invalid: %w", condition.Name, err)
 		}
 		if names[condition.Name] {
-			h.mistakef("MatchConditions: two have the name %q: rename one", condition.Name)
+			h.addErrorf("MatchConditions: two conditions have the name %q: rename one of them", condition.Name)
 		}
 		names[condition.Name] = true
 		if strings.TrimSpace(condition.Expression) == "" {
-			h.mistakef("MatchConditions: %q has no expression: give it one such as \"object.spec.size > 10\"", condition.Name)
+			h.addErrorf("MatchConditions: %q has no expression: set one such as \"object.spec.size > 10\"", condition.Name)
 		}
 	}
-	if len(h.settings.conditions) > maxConditions {
-		h.mistakef("MatchConditions has %d conditions: the API server takes %d: join some with &&",
-			len(h.settings.conditions), maxConditions)
+	if len(h.settings.conditions) > maxMatchConditions {
+		h.addErrorf("MatchConditions has %d conditions, and the API server accepts %d: join some with &&",
+			len(h.settings.conditions), maxMatchConditions)
 	}
 }

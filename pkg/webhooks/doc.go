@@ -1,6 +1,6 @@
-// Package webhooks calls functions when objects are written through the API server, before they are stored: some say
-// no, some fill in. Certificates and webhook configurations look after themselves if they are told to. It is
-// what package kopf stands on, and of use without it, beside any reconciler:
+// Package webhooks serves admission webhooks whose handlers are plain Go functions. It can also write the webhook
+// configurations and create the certificates. Package kopf is built on it, and any other reconciler can use it without
+// package kopf:
 //
 //	err := webhooks.For(mgr, &v1.Database{}).
 //		Validate("size", func(ctx context.Context, req *webhooks.Request[*v1.Database]) error {
@@ -12,48 +12,51 @@
 //		Mutate("defaults", defaults).
 //		Complete()
 //
-// # Flow
+// # Concepts
 //
-// [Validating] and [Mutating] make a [Hook] of a [Handler] for one kind; a [Server] takes hooks of any kinds;
-// [For] is the short form for one kind. Each hook has a path on the manager's webhook server, and one entry in a webhook
-// configuration. A review that comes to the path is decoded into the kind of the hook, the handler is called
-// with a [Request], and what it has returned becomes the answer. What a mutating handler has changed in the object is
-// made a JSON patch.
+// A [Handler] receives a [Request], and returns nil to allow it or an error to deny it. [Validating] and [Mutating] combine
+// a handler, one kind and its options into a [Hook]. A [Server] serves hooks of any kinds on the manager's webhook
+// server; [For] is the short form for one kind. Each hook has its own path and one entry in a webhook configuration.
 //
-// If [Options] say so, the leader writes the configurations by server-side apply, as soon as it answers
-// itself, and again when somebody has changed its entries, when a CRD appears, and when the CAs change. With
-// [SelfManaged] certificates, it also keeps a Secret, which all replicas watch.
+// The server decodes each admission review into the Go type of the hook and calls the handler. The changes that a
+// mutating handler makes to the object are returned as a JSON patch.
+//
+// With [Managed] configurations, the leader writes the webhook configurations by server-side apply, as soon as its own
+// webhook server answers. The leader writes them again when another client changes its entries, when a CRD is created, and when
+// the CAs change. With [SelfManaged] certificates, the leader also maintains a Secret, which all replicas watch.
 //
 // # Guarantees
 //
-// Each replica answers, leader or not, paused or not. A handler is called at most once for a review, and
-// a panic is an error. A patch has only what the handler has changed, however little the Go type knows of the
-// object; numbers are not rounded. Faults of handlers are in the log, not in the answers.
-//
-// Entries of others in the configurations are not touched; a configuration is never created empty. With
-// [SelfManaged] certificates, a new CA is trusted before its certificate is used, and an old one until it has expired, so a rotation fails
-// no call; also when their Secret is lost. Of [Files], CAs that go are trusted for some minutes more; that a new one is there before its certificate
-// is the business of whoever writes the files.
+//   - Each replica answers reviews, whether it is the leader or not, and whether the operator is paused or not.
+//   - A handler is called at most once for each review, and a panic is treated as an error.
+//   - A patch contains only the changes of the handler, even if the Go type lacks fields of the object. Numbers are not rounded.
+//   - Details of unexpected handler errors are logged, and are not returned to the client.
+//   - Entries of other field owners in the configurations are not changed, and a configuration is never created empty.
+//   - With [SelfManaged] certificates, API servers trust a new CA before its certificate is used, and an old CA until it expires. Rotation
+//     therefore fails no request, even after the Secret is deleted.
+//   - With [Files], CAs that are removed from the file are trusted for 5 more minutes. The program that writes the files must
+//     add a new CA before it replaces the certificate.
 //
 // # Assumptions
 //
-// The manager's webhook server is that of controller-runtime. Handlers are quick: the API server and the user wait.
-// Handlers with effects of their own declare [SideEffects] and look at DryRun. Clocks of the replicas differ by less
-// than [SelfManaged].Settle.
+// The manager's webhook server is the one of controller-runtime. Handlers are fast, because the API server and the user wait for them.
+// Handlers with side effects declare [SideEffects] and check DryRun. The clocks of the replicas differ by less than
+// [SelfManaged].PropagationDelay.
 //
 // # Caveats
 //
-// What keeps the API server from calling (operations, subresources, selectors, CEL) is the business of the
-// configuration: a path serves all reviews of its kind. Hooks share their names with none of the same kind; of ids that several
-// kinds have, path and name are made with the kind, so adding the second one changes those of the first. With managed
-// configurations and no leader election, replicas of two versions write their entries in turns. Objects that are written before a
-// kind's CRD was noticed (2 seconds) are not judged, unless there is a [Plural].
+// The webhook configuration, not the server, applies operations, subresources, selectors and CEL expressions: a path answers every review of its kind.
+// If hooks of several kinds have the same id, their paths and names include the kind, so adding a second such hook
+// renames the first. With managed configurations and without leader election, replicas of two versions overwrite each other's entries.
+// Objects that are created within 2 seconds after their CRD are not reviewed, unless the hook has a [Plural].
 //
 // # Errors
 //
-// [Server.Validate] tells all mistakes in options and hooks, and what to do; [Server.SetupWithManager] also what two servers of one
-// manager cannot share. Lack of permissions at the start ends the manager, and tells the rule; other failures to write configurations or certificates are logged and tried again. Reviews that are malformed or
-// for another kind get an HTTP error, so that the failure policy decides; all others are answered. Requests are
-// in controller-runtime's metrics controller_runtime_webhook_requests_total and _latency_seconds, by path, and panics in
-// controller_runtime_webhook_panics_total.
+// [Server.Check] returns all errors in options and hooks. [Server.SetupWithManager] also returns conflicts between two servers of
+// one manager. If permissions are missing at startup, the manager stops with an error that names the missing rule. Later failures to
+// write configurations or certificates are logged and retried. Malformed reviews, and reviews of another kind, get an HTTP error, so
+// that the failure policy applies; all other reviews are answered.
+//
+// The controller-runtime metrics controller_runtime_webhook_requests_total and controller_runtime_webhook_latency_seconds
+// count requests by path, and controller_runtime_webhook_panics_total counts panics.
 package webhooks

@@ -19,18 +19,18 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// A server that is about to stop has its clients give up the connections that they keep: at the end, nobody sends a review on
-// one that is being cut off.
-func TestConnectionsAreGivenUp(t *testing.T) {
+// A server that is shutting down makes clients close their connections, so that no review is lost when the server
+// closes them.
+func TestDrain_ClosesConnections(t *testing.T) {
 	for name, version := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it waits for most of its time
+			t.Parallel() // mostly waits
 			g := NewWithT(t)
-			op := start(t, choices{
+			op := start(t, operatorConfig{
 				hooks:   []webhooks.Hook{validate(accept)},
 				options: func(o *webhooks.Options) { o.Drain = 10 * time.Second },
 			})
-			c := pooled(op.name, version)
+			c := keepAliveClient(op.name, version)
 			defer c.CloseIdleConnections()
 			post := func() (reused bool) {
 				traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
@@ -50,19 +50,18 @@ func TestConnectionsAreGivenUp(t *testing.T) {
 				return reused
 			}
 			post()
-			g.Expect(post()).To(BeTrue(), "connections are kept")
+			g.Expect(post()).To(BeTrue(), "connections are reused")
 			stopped := make(chan error, 1)
 			go func() { stopped <- op.stop() }()
-			g.Eventually(func() error { return op.server.Readyz(nil) }).Should(MatchError(ContainSubstring("about to end")))
-			g.Eventually(func() []bool { return []bool{post(), post()} }).Should(HaveEach(false), "none is kept any more")
+			g.Eventually(func() error { return op.server.Readyz(nil) }).Should(MatchError(ContainSubstring("shutting down")))
+			g.Eventually(func() []bool { return []bool{post(), post()} }).Should(HaveEach(false), "connections are closed")
 			g.Expect(<-stopped).To(Succeed())
 		})
 	}
 }
 
-// A server whose configurations are somebody else's stands behind a Service as well, if it is in a pod; what is run by hand, or in tests,
-// ends at once.
-func TestWhoDrains(t *testing.T) {
+// By default, servers drain with a Service or in a pod, and stop immediately elsewhere.
+func TestDrain_Defaults(t *testing.T) {
 	pod := filepath.Join(t.TempDir(), "namespace")
 	must(os.WriteFile(pod, []byte("ns\n"), 0o600))
 	service := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "s"}}
@@ -79,13 +78,13 @@ func TestWhoDrains(t *testing.T) {
 	} {
 		g := NewWithT(t)
 		g.Expect(webhooks.DrainOf(c.options, pod)).To(Equal(c.in), name)
-		g.Expect(webhooks.DrainOf(c.options, pod+"-that-is-not-there")).To(Equal(c.outside), name)
+		g.Expect(webhooks.DrainOf(c.options, pod+"-missing")).To(Equal(c.outside), name)
 	}
 }
 
-// pooled is a client that trusts what a configuration trusts now, and keeps its connections, over one version of HTTP: 1 is what
-// API servers use for Services.
-func pooled(configuration string, version int) *http.Client {
+// keepAliveClient returns a client that trusts the current caBundle of a configuration and reuses its connections.
+// version is the major version of HTTP; API servers use 1 for Services.
+func keepAliveClient(configuration string, version int) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(validatingEntries(configuration)[0].ClientConfig.CABundle)
 	protocols := &http.Protocols{}

@@ -8,23 +8,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// reviewVersions are those of reviews that are understood.
+// reviewVersions are the supported versions of admission reviews.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-// An entry is one webhook of a configuration. Mutating webhooks have all fields that validating ones have, and one
-// more; all are set, also those with the API server's default, so that an entry can be compared with what is
-// stored.
+// entry is one webhook of a configuration. Mutating webhooks have all fields of validating webhooks and one more. All fields
+// are set, including those with the API server's default, so that an entry can be compared with the stored one.
 type entry = admissionregistrationv1.MutatingWebhook
 
-// entryOf is how the API server is told of a hook.
-func entryOf(o Options, n named, plural string, bundle []byte) entry {
+// newEntry returns the entry for a hook.
+func newEntry(o Options, n namedHook, plural string, bundle []byte) entry {
 	s := n.settings
 	resource := plural
 	if s.subresource != "" {
 		resource += "/" + s.subresource
 	}
 	return entry{
-		Name:         n.name + "." + domain(o.Name),
+		Name:         n.name + "." + nameSuffix(o.Name),
 		ClientConfig: o.clientConfig(n.path, bundle),
 		Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: n.operations(),
@@ -49,7 +48,7 @@ func entryOf(o Options, n named, plural string, bundle []byte) entry {
 
 func (h Hook) timeoutSeconds() int32 { return cmp.Or(h.settings.timeout, DefaultTimeoutSeconds) }
 
-// namespaceSelector is in terms of the label that each namespace has with its name.
+// namespaceSelector selects namespaces by the label that contains the name of each namespace.
 func (h Hook) namespaceSelector(o Options) *metav1.LabelSelector {
 	s := h.settings.namespaces
 	selector := s.selector.DeepCopy()
@@ -64,18 +63,18 @@ func (h Hook) namespaceSelector(o Options) *metav1.LabelSelector {
 	switch {
 	case len(s.names) > 0:
 		restrict(metav1.LabelSelectorOpIn, s.names)
-	case s.every:
+	case s.all:
 	case len(o.Namespaces) > 0:
 		restrict(metav1.LabelSelectorOpIn, o.Namespaces)
-	case o.home != "" && o.home != kubeSystem:
-		restrict(metav1.LabelSelectorOpNotIn, []string{kubeSystem, o.home})
+	case o.podNamespace != "" && o.podNamespace != kubeSystem:
+		restrict(metav1.LabelSelectorOpNotIn, []string{kubeSystem, o.podNamespace})
 	default:
 		restrict(metav1.LabelSelectorOpNotIn, []string{kubeSystem})
 	}
 	return selector
 }
 
-// asValidating is the entry without what only mutating webhooks have.
+// asValidating converts an entry to a validating webhook.
 func asValidating(e entry) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
 		Name: e.Name, ClientConfig: e.ClientConfig, Rules: e.Rules, FailurePolicy: e.FailurePolicy,

@@ -33,11 +33,11 @@ func checkReplicas(_ context.Context, req *deploymentRequest) error {
 	case req.Operation == admissionv1.Delete:
 		return nil
 	case n == nil:
-		return field.Required(replicas, "say how many")
+		return field.Required(replicas, "set the number of replicas")
 	case *n > 100:
 		return field.Invalid(replicas, *n, "is more than 100")
 	case *n > 50:
-		req.Warn("more than 50 replicas: think of the neighbours")
+		req.Warn("more than 50 replicas: check the capacity of the cluster")
 	}
 	return nil
 }
@@ -49,7 +49,8 @@ func setDefaults(_ context.Context, req *deploymentRequest) error {
 	return nil
 }
 
-// One kind, certificates from files, configurations by somebody else: as controller-runtime's own webhooks are set up.
+// Handlers of one kind, with certificates from files and configurations applied by the user, like controller-runtime's
+// own webhooks.
 func ExampleFor() {
 	setup := func(mgr ctrl.Manager) error {
 		return webhooks.For(mgr, &appsv1.Deployment{}).
@@ -60,7 +61,7 @@ func ExampleFor() {
 	_ = setup
 }
 
-// Several kinds, and everything looks after itself.
+// Handlers of several kinds, with managed configurations and certificates.
 func ExampleServer() {
 	setup := func(mgr ctrl.Manager) error {
 		return webhooks.New(mgr, webhooks.Options{
@@ -78,21 +79,21 @@ func ExampleServer() {
 	_ = setup
 }
 
-// What a handler may answer.
+// Deny sets the status of the response.
 func ExampleDeny() {
 	frozen := func(_ context.Context, req *deploymentRequest) error {
 		if req.Object.Labels["frozen"] == "yes" && req.User.Username != "admin" {
-			return webhooks.Deny(http.StatusForbidden, metav1.StatusReasonForbidden, "it is frozen: ask an admin")
+			return webhooks.Deny(http.StatusForbidden, metav1.StatusReasonForbidden, "the Deployment is frozen: ask an administrator")
 		}
 		return nil
 	}
 	req := &deploymentRequest{Object: &appsv1.Deployment{}, Call: &webhooks.Call{}}
 	req.Object.Labels = map[string]string{"frozen": "yes"}
 	fmt.Println(frozen(context.Background(), req))
-	// Output: it is frozen: ask an admin
+	// Output: the Deployment is frozen: ask an administrator
 }
 
-// Field errors become the causes of an Invalid answer; several are joined.
+// Field errors become the causes of an Invalid response; several errors are joined.
 func ExampleHandler_fields() {
 	check := func(_ context.Context, req *deploymentRequest) error {
 		var all field.ErrorList
@@ -109,7 +110,7 @@ func ExampleHandler_fields() {
 	// Output: [spec.paused: Forbidden: not here, spec.minReadySeconds: Required value]
 }
 
-// Who is called for what is the API server's work: it is told by options.
+// Options select the requests for which the API server calls a handler.
 func ExampleMatchConditions() {
 	hook := webhooks.Validating(&appsv1.Deployment{}, "replicas", checkReplicas,
 		webhooks.Operations(admissionregistrationv1.Create, admissionregistrationv1.Update),
@@ -123,7 +124,7 @@ func ExampleMatchConditions() {
 	// Output: <nil>
 }
 
-// A handler with effects of its own says so, and has none when nothing will be stored.
+// A handler with side effects declares them and checks DryRun.
 func ExampleSideEffects() {
 	reserve := func(_ context.Context, req *deploymentRequest) error {
 		if req.DryRun {
@@ -137,20 +138,20 @@ func ExampleSideEffects() {
 	// Output: <nil>
 }
 
-// A kind without a Go type, and a subresource with a kind of its own.
+// An unstructured object selects a kind without a Go type, and a subresource with its own kind.
 func ExampleSubresource() {
 	pods := &unstructured.Unstructured{}
 	pods.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
 	hook := webhooks.Validating(pods, "no-exec",
 		func(context.Context, *webhooks.Request[*unstructured.Unstructured]) error {
-			return webhooks.Deny(http.StatusForbidden, "", "nobody runs anything in our pods")
+			return webhooks.Deny(http.StatusForbidden, "", "running commands in pods is forbidden")
 		},
 		webhooks.Subresource("exec"), webhooks.Operations(admissionregistrationv1.Connect))
 	fmt.Println(hook.Check())
 	// Output: <nil>
 }
 
-// Certificates of cert-manager, whose injector writes the caBundle.
+// cert-manager creates the certificates, and its injector writes the caBundle.
 func ExampleFiles() {
 	options := webhooks.Options{
 		Name:           "databases.example.com",
@@ -163,13 +164,13 @@ func ExampleFiles() {
 	_ = webhooks.New(mgr, options)
 }
 
-// An operator on a laptop, for a cluster that reaches it by a name or a tunnel.
+// An operator on a laptop serves a cluster that reaches it by a host name or a tunnel.
 func ExampleSelfManaged() {
 	options := webhooks.Options{
 		Name:           "databases-of-jane.example.com",
 		Configurations: webhooks.Managed,
 		Exit:           webhooks.RemoveOnExit,
-		Namespace:      "jane", // has the Secret
+		Namespace:      "jane", // contains the Secret
 		Certificates:   webhooks.SelfManaged{Lifetime: 24 * time.Hour},
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{
 			URL: new("https://host.k3d.internal:9443"),
@@ -178,7 +179,7 @@ func ExampleSelfManaged() {
 	_ = webhooks.New(mgr, options)
 }
 
-// What handlers read is in the cache before the replica is ready.
+// The replica becomes ready after the objects that handlers read are cached.
 func Example_warmCaches() {
 	ctx := context.Background()
 	_ = func() error {
@@ -188,14 +189,14 @@ func Example_warmCaches() {
 		}
 		return mgr.AddReadyzCheck("configmaps", func(*http.Request) error {
 			if !informer.HasSynced() {
-				return errors.New("the config maps are not there yet")
+				return errors.New("the cache of ConfigMaps is not synced")
 			}
 			return nil
 		})
 	}
 }
 
-// Configurations for those who apply them by themselves.
+// WriteManifests prints configurations that users apply with their own tools.
 func ExampleWriteManifests() {
 	err := webhooks.WriteManifests(os.Stdout, scheme, webhooks.Options{
 		Name: "databases.example.com",

@@ -13,15 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Serve serves hooks as a server does, without one.
+// Serve returns a handler for hooks without a manager.
 func Serve(scheme *runtime.Scheme, o Options, logger logr.Logger, hooks ...Hook) (http.Handler, error) {
-	return ServePatiently(patience, scheme, o, logger, hooks...)
+	return ServeWithReadTimeout(reviewReadTimeout, scheme, o, logger, hooks...)
 }
 
-// ServePatiently waits for reviews for another time.
-func ServePatiently(patience time.Duration, scheme *runtime.Scheme, o Options, logger logr.Logger, hooks ...Hook) (http.Handler, error) {
+// ServeWithReadTimeout is Serve with another read timeout.
+func ServeWithReadTimeout(patience time.Duration, scheme *runtime.Scheme, o Options, logger logr.Logger, hooks ...Hook) (http.Handler, error) {
 	o = o.withDefaults()
-	all, err := prepare(scheme, o, hooks)
+	all, err := prepareHooks(scheme, o, hooks)
 	if err != nil {
 		return nil, err
 	}
@@ -31,36 +31,36 @@ func ServePatiently(patience time.Duration, scheme *runtime.Scheme, o Options, l
 		if err != nil {
 			return nil, err
 		}
-		mux.Handle(o.prefix()+"/"+n.path, handlerFor(e, logger, patience, func() bool { return false }))
+		mux.Handle(o.pathPrefix()+"/"+n.path, newHTTPHandler(e, logger, patience, func() bool { return false }))
 	}
 	return mux, nil
 }
 
 var (
-	PatchOf     = patchOf
-	Normalize   = normalize
-	Quote       = quote
-	CheckOf     = func(o Options) error { return o.withDefaults().check() }
-	DrainOf     = func(o Options, namespaceFile string) time.Duration { return o.withDefaultsOf(namespaceFile).Drain }
-	HomeOf      = func(o Options, namespaceFile string) string { return o.withDefaultsOf(namespaceFile).home }
-	NewRotation = func(lifetime, settle time.Duration, hosts []string) rotation {
-		return rotation{lifetime: lifetime, before: lifetime / 3, settle: settle, hosts: hosts, issue: issue}
+	ComputePatch   = computePatch
+	ToDNSName      = toDNSName
+	ToPath         = toPath
+	CheckOf        = func(o Options) error { return o.withDefaults().check() }
+	DrainOf        = func(o Options, namespaceFile string) time.Duration { return o.withDefaultsFrom(namespaceFile).Drain }
+	PodNamespaceOf = func(o Options, namespaceFile string) string { return o.withDefaultsFrom(namespaceFile).podNamespace }
+	NewRotation    = func(lifetime, settle time.Duration, hosts []string) rotation {
+		return rotation{lifetime: lifetime, renewBefore: lifetime / 3, propagationDelay: settle, hosts: hosts, issueKeyPair: issueKeyPair}
 	}
 )
 
 type (
-	Keychain = keychain
-	Rotation = rotation
-	Pair     = pair
+	CertBundle = certBundle
+	Rotation   = rotation
+	KeyPair    = keyPair
 )
 
-func (r rotation) Step(k keychain, now time.Time, confirmed bool) (keychain, bool, time.Duration, error) {
-	return r.step(k, now, confirmed)
+func (r rotation) Advance(k certBundle, now time.Time, confirmed bool) (certBundle, bool, time.Duration, error) {
+	return r.advance(k, now, confirmed)
 }
 
-func (k keychain) Serving() *pair { return k.serving }
-func (k keychain) Next() *pair    { return k.next }
-func (k keychain) Trusts(p *pair) bool {
+func (k certBundle) Serving() *keyPair { return k.serving }
+func (k certBundle) Next() *keyPair    { return k.next }
+func (k certBundle) Trusts(p *keyPair) bool {
 	for _, ca := range k.trusted {
 		if ca.Equal(p.ca) {
 			return true
@@ -68,54 +68,54 @@ func (k keychain) Trusts(p *pair) bool {
 	}
 	return false
 }
-func (k keychain) Size() int { return len(k.trusted) }
+func (k certBundle) Size() int { return len(k.trusted) }
 
-func (p *pair) NotAfter() time.Time        { return p.leaf.NotAfter }
-func (p *pair) Covers(hosts []string) bool { return p.covers(hosts) }
+func (p *keyPair) NotAfter() time.Time        { return p.leaf.NotAfter }
+func (p *keyPair) Covers(hosts []string) bool { return p.covers(hosts) }
 
-// Stored is what becomes of a keychain in a Secret.
-func Stored(k keychain, secret *corev1.Secret) (keychain, error) {
-	if err := writeSecret(secret, k); err != nil {
+// StoreAndParse writes a bundle into a Secret and parses it again.
+func StoreAndParse(k certBundle, secret *corev1.Secret) (certBundle, error) {
+	if err := fillSecret(secret, k); err != nil {
 		return k, err
 	}
-	return readSecret(secret)
+	return parseSecret(secret)
 }
 
-// ReadSecret reads what is stored.
-func ReadSecret(secret *corev1.Secret) (keychain, error) { return readSecret(secret) }
+// ParseSecret parses a Secret.
+func ParseSecret(secret *corev1.Secret) (certBundle, error) { return parseSecret(secret) }
 
-// NewKeyring is that of one replica.
-func NewKeyring(c client.Client, key client.ObjectKey, r rotation, now func() time.Time) *keyring {
-	return &keyring{rotation: r, client: c, key: key, now: now, notify: func() {}}
+// NewCertStore returns the store of one replica.
+func NewCertStore(c client.Client, key client.ObjectKey, r rotation, now func() time.Time) *certStore {
+	return &certStore{rotation: r, client: c, key: key, now: now, onChange: func() {}}
 }
 
-func (k *keyring) Load(ctx context.Context) error { return k.load(ctx) }
+func (k *certStore) Load(ctx context.Context) error { return k.load(ctx) }
 
-func (k *keyring) Step(ctx context.Context, confirmed []byte) (time.Duration, error) {
-	return k.step(ctx, confirmed)
+func (k *certStore) Rotate(ctx context.Context, confirmed []byte) (time.Duration, error) {
+	return k.rotate(ctx, confirmed)
 }
 
-func (k *keyring) Bundle() []byte {
-	bundle, err := k.bundle()
+func (k *certStore) CABundle() []byte {
+	bundle, err := k.caBundle()
 	if err != nil {
 		panic(err)
 	}
 	return bundle
 }
 
-func (k *keyring) TryBundle() ([]byte, error) { return k.bundle() }
+func (k *certStore) TryCABundle() ([]byte, error) { return k.caBundle() }
 
-func (k *keyring) See(ctx context.Context, secret *corev1.Secret) { k.see(ctx, secret) }
+func (k *certStore) Observe(ctx context.Context, secret *corev1.Secret) { k.observe(ctx, secret) }
 
-// Claims counts what servers of a manager have for themselves.
-func Claims(mgr manager.Manager) (n int) {
-	claims.Range(func(key, _ any) bool {
+// Reservations returns the number of reservations of a manager's servers.
+func Reservations(mgr manager.Manager) (n int) {
+	reservations.Range(func(key, _ any) bool {
 		switch key := key.(type) {
-		case applied:
+		case configurationReservation:
 			if key.mgr == mgr {
 				n++
 			}
-		case shown:
+		case certificateReservation:
 			if key.mgr == mgr {
 				n++
 			}
@@ -125,7 +125,7 @@ func Claims(mgr manager.Manager) (n int) {
 	return n
 }
 
-// BundleOf is what the CAs in a file make of the bundle, each time it is called.
-func BundleOf(path string, now func() time.Time) func() ([]byte, error) {
-	return (&caFile{path: path, now: now}).bundle
+// CABundleOf returns the caBundle function of a CA file.
+func CABundleOf(path string, now func() time.Time) func() ([]byte, error) {
+	return (&caFile{path: path, now: now}).caBundle
 }

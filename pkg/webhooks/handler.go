@@ -14,63 +14,64 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// A Handler judges a request to the API server before it is carried out; a mutating one may also change
-// the object. nil lets the request through. An error denies it: [Deny] says with which status, errors of
-// package field become the causes of an Invalid one, and all others are faults of the handler: the caller
-// learns no more than that there was one. It runs once; nothing is retried.
+// Handler reviews a request before the API server executes it. A mutating handler can also change the object.
 //
-// The context ends when the API server does not wait any more, and carries a logger.
+// A handler returns nil to allow the request, and an error to deny it. [Deny] sets the status of the response. Errors of
+// package field become the causes of an Invalid status. Any other error is a failure of the handler: it is logged, and the
+// client receives an internal error without details. A handler is called once and never retried.
+//
+// The context ends when the API server stops waiting, and carries a logger.
 type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
 
-// A Request is what a handler is asked to judge.
+// Request is the argument of a [Handler].
 type Request[T client.Object] struct {
-	// Object is as it will be after the request; for a deletion, it is what will be deleted. It is a
-	// private copy. What a mutating handler changes in it, the API server changes in the request, unless
-	// it is denied; what a validating one changes is dropped.
+	// Object is the object as it will be after the request; for a deletion, it is the object to be deleted. It is a private
+	// copy. Changes made by a mutating handler are applied to the request, unless the handler denies it. Changes made by a
+	// validating handler are discarded.
 	Object T
-	// Old is the object as it is stored; nil if it is being created, the same as Object if it is being deleted.
+	// Old is the object as it is stored. It is nil for a creation, and equal to Object for a deletion.
 	Old T
 	*Call
 }
 
-// A Call is what is known of a request besides its objects.
+// Call contains the attributes of a request besides its objects.
 type Call struct {
 	// Operation is Create, Update, Delete or Connect.
 	Operation admissionv1.Operation
-	// Subresource is what of the object is requested, such as "status"; empty for the object itself.
+	// Subresource is the requested subresource, such as "status"; it is empty for the object itself.
 	Subresource string
-	// DryRun: nothing will be stored, so the handler must not have any effects of its own, either.
+	// DryRun means that the request will not be persisted, so the handler must not have side effects.
 	DryRun bool
-	// User is who has made the request.
+	// User is the user who sent the request.
 	User authenticationv1.UserInfo
-	// Review is the request as it came: the kind that was asked for, the options, the objects as JSON, the uid.
+	// Review is the request as it was received, with the requested kind, the options, the objects as JSON and the UID.
 	Review *admissionv1.AdmissionRequest
-	// Header and TLS are of the API server's request; nil if there was none, as in tests.
-	// A certificate of the API server is in TLS only if the server asks for it (ClientCAName).
+	// Header and TLS belong to the HTTP request of the API server; they are nil if there is none, as in tests. TLS contains a
+	// certificate of the API server only if the server requests client certificates (ClientCAName).
 	Header http.Header
 	TLS    *tls.ConnectionState
-	// Client is that of the manager: it reads from its cache.
+	// Client is the client of the manager, which reads from its cache.
 	Client client.Client
 
 	warnings []string
-	compare  sync.Once
+	diffOnce sync.Once
 	diff     diff.Diff
 }
 
-// Warn shows texts to whoever has made the request, whether it is denied or not: kubectl prints them. Keep
-// them under 120 characters each; longer ones may be cut by the API server.
+// Warn adds warnings to the response, whether the request is allowed or denied; kubectl prints them. Keep each text below 120
+// characters, because the API server may truncate longer ones.
 func (c *Call) Warn(texts ...string) { c.warnings = append(c.warnings, texts...) }
 
-// Warnings are the texts that [Call.Warn] was given: for tests of handlers.
+// Warnings returns the texts passed to [Call.Warn], for tests of handlers.
 func (c *Call) Warnings() []string { return c.warnings }
 
-// Diff tells what the request does to the whole object, metadata and status included, from its JSON: all
-// is new on creation, and gone on deletion. What the handler itself changes is not in it. It is
-// calculated when it is first asked for.
+// Diff returns the difference between the stored object and the requested object, including metadata and status. For a
+// creation, every field is added; for a deletion, every field is removed. Changes made by the handler are not included. The
+// first call computes the difference from the JSON of the review.
 func (c *Call) Diff() diff.Diff {
-	c.compare.Do(func() {
+	c.diffOnce.Do(func() {
 		if c.Review != nil {
-			c.diff = diff.Of(generic(c.Review.OldObject.Raw), generic(c.Review.Object.Raw))
+			c.diff = diff.Of(unmarshalObject(c.Review.OldObject.Raw), unmarshalObject(c.Review.Object.Raw))
 		}
 	})
 	return c.diff
@@ -91,19 +92,19 @@ func newCall(review *admissionv1.AdmissionRequest, c client.Client, r *http.Requ
 	return call
 }
 
-// generic is the JSON form of an object, as unstructured objects have it; nil if there is none.
-func generic(raw []byte) any {
+// unmarshalObject returns the decoded JSON of an object, or nil if there is none.
+func unmarshalObject(raw []byte) any {
 	var value map[string]any
 	if len(raw) == 0 || json.Unmarshal(raw, &value) != nil {
-		return nil // what is no JSON has not come as far as to a handler
+		return nil // the decoder rejects invalid JSON before the handler is called
 	}
 	return value
 }
 
-// A form of the handler without its type parameter. It returns the object as it was left.
-type erased func(ctx context.Context, object, old client.Object, call *Call) (client.Object, error)
+// untypedHandler is a handler without its type parameter. It returns the object with the changes of the handler.
+type untypedHandler func(ctx context.Context, object, old client.Object, call *Call) (client.Object, error)
 
-func erase[T client.Object](fn Handler[T]) erased {
+func withoutType[T client.Object](fn Handler[T]) untypedHandler {
 	return func(ctx context.Context, object, old client.Object, call *Call) (client.Object, error) {
 		req := &Request[T]{Call: call}
 		req.Object, _ = object.(T)

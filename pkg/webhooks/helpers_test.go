@@ -24,15 +24,15 @@ func unstructuredSet(obj *unstructured.Unstructured, value any, path ...string) 
 	must(unstructured.SetNestedField(obj.Object, value, path...))
 }
 
-// impersonate is the access of somebody else.
+// impersonate returns a configuration for another user.
 func impersonate(user string) *rest.Config {
 	config := rest.CopyConfig(cp.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	return config
 }
 
-// applyRBAC applies config/rbac for an operator of another name, and waits until it is in force. The rules may be
-// changed before.
+// applyRBAC applies config/rbac for an operator with another name, after changing the rules, and waits until the rules
+// take effect.
 func applyRBAC(t *testing.T, ns, name, account string, change func([]rbacv1.PolicyRule) []rbacv1.PolicyRule) {
 	t.Helper()
 	text, err := os.ReadFile("../../config/rbac/webhooks_role.yaml")
@@ -55,32 +55,34 @@ func applyRBAC(t *testing.T, ns, name, account string, change func([]rbacv1.Poli
 		}
 		must(k8s.Create(t.Context(), obj.(client.Object)))
 	}
-	for _, asked := range []authorizationv1.ResourceAttributes{
+	for _, attributes := range []authorizationv1.ResourceAttributes{
 		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: name},
 		{Namespace: ns, Resource: "secrets", Name: "webhook-certificates"},
 	} {
 		NewWithT(t).Eventually(func() bool {
-			return mayAny(t, "system:serviceaccount:"+ns+":"+account, asked, "get", "list")
-		}).Should(BeTrue(), "the rules are in force")
+			return isAnyAllowed(t, "system:serviceaccount:"+ns+":"+account, attributes, "get", "list")
+		}).Should(BeTrue(), "the rules take effect")
 	}
 }
 
-// mayAny reports whether a user may do one of some things.
-func mayAny(t *testing.T, user string, what authorizationv1.ResourceAttributes, verbs ...string) bool {
+// isAnyAllowed reports whether a user may use one of the verbs.
+func isAnyAllowed(t *testing.T, user string, attributes authorizationv1.ResourceAttributes, verbs ...string) bool {
 	return slices.ContainsFunc(verbs, func(verb string) bool {
-		what.Verb = verb
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}
+		attributes.Verb = verb
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &attributes}}
 		must(k8s.Create(t.Context(), review))
 		return review.Status.Allowed
 	})
 }
 
-func nothingLess(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule { return rules }
+func allRules(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule { return rules }
 
-// servedCA is the certificate in the Secret.
-func servedCA(t testing.TB, ns string) string { return string(secretOf(t, ns).Data[corev1.TLSCertKey]) }
+// servedCertificate returns the certificate in the Secret.
+func servedCertificate(t testing.TB, ns string) string {
+	return string(secretOf(t, ns).Data[corev1.TLSCertKey])
+}
 
-// secretOf is that of the certificates; empty if there is none.
+// secretOf returns the Secret of the certificates, or an empty one if there is none.
 func secretOf(t testing.TB, ns string) *corev1.Secret {
 	secret := &corev1.Secret{}
 	must(client.IgnoreNotFound(k8s.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "webhook-certificates"}, secret)))

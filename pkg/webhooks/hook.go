@@ -12,16 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// A Hook is one handler with the kind it is for and its options, whatever its type parameter was. It is
-// declared with [Validating] or [Mutating], and served by a [Server].
+// Hook combines one handler with its kind and its options, independent of the handler's type parameter. [Validating] and
+// [Mutating] create hooks, and a [Server] serves them.
 type Hook struct {
-	id       string
-	kind     hookKind
-	obj      client.Object
-	handle   erased
-	settings settings
-	mistakes []error
-	known    string // the kind, once there is a scheme
+	id         string
+	kind       hookKind
+	obj        client.Object
+	handle     untypedHandler
+	settings   settings
+	errs       []error
+	schemeKind string // set once the scheme is known
 }
 
 type hookKind string
@@ -31,32 +31,31 @@ const (
 	mutating   hookKind = "mutate"
 )
 
-// Validating declares a handler that says yes or no. The object names the kind: a pointer to a Go type of
-// the scheme, or an unstructured or metadata-only object with its apiVersion and kind. The id names the
-// handler, as in kopf: its path and its name in the configuration are made of it. Mistakes are told by
-// [Server.Validate].
+// Validating creates a hook whose handler allows or denies requests. obj selects the kind: it is a pointer to a Go type of the
+// scheme, or an unstructured or metadata-only object with apiVersion and kind. id names the handler, as in kopf; the path of
+// the hook and its name in the configuration are derived from it. [Server.Check] returns errors in the arguments.
 //
 // kopf: @kopf.on.validate.
 func Validating[T client.Object](obj T, id string, fn Handler[T], opts ...Option) Hook {
-	return declare(validating, obj, id, fn, opts)
+	return newHook(validating, obj, id, fn, opts)
 }
 
-// Mutating declares a handler that may also change the object. See [Validating].
+// Mutating creates a hook whose handler can also change the object. See [Validating].
 //
 // kopf: @kopf.on.mutate.
 func Mutating[T client.Object](obj T, id string, fn Handler[T], opts ...Option) Hook {
-	return declare(mutating, obj, id, fn, opts)
+	return newHook(mutating, obj, id, fn, opts)
 }
 
-func declare[T client.Object](kind hookKind, obj T, id string, fn Handler[T], opts []Option) Hook {
-	h := Hook{id: id, kind: kind, handle: erase(fn)}
+func newHook[T client.Object](kind hookKind, obj T, id string, fn Handler[T], opts []Option) Hook {
+	h := Hook{id: id, kind: kind, handle: withoutType(fn)}
 	if v := reflect.ValueOf(obj); v.Kind() == reflect.Pointer && !v.IsNil() {
 		h.obj = obj
 	} else {
-		h.mistakef("the object is nil: give an empty one of the kind, such as &appsv1.Deployment{}")
+		h.addErrorf("the object is nil: pass an empty object of the kind, such as &appsv1.Deployment{}")
 	}
 	if fn == nil {
-		h.mistakef("the handler is nil: give it a function")
+		h.addErrorf("the handler is nil: pass a function")
 	}
 	for _, opt := range opts {
 		if opt != nil {
@@ -66,27 +65,27 @@ func declare[T client.Object](kind hookKind, obj T, id string, fn Handler[T], op
 	return h
 }
 
-// ID is what the hook was declared with.
+// ID returns the id of the handler.
 func (h Hook) ID() string { return h.id }
 
-// Mutating reports whether the hook may change objects.
+// Mutating reports whether the handler can change objects.
 func (h Hook) Mutating() bool { return h.kind == mutating }
 
-func (h *Hook) mistakef(format string, args ...any) {
-	h.mistakes = append(h.mistakes, fmt.Errorf(format, args...))
+func (h *Hook) addErrorf(format string, args ...any) {
+	h.errs = append(h.errs, fmt.Errorf(format, args...))
 }
 
-// gvk is the kind that the hook is for.
+// gvk returns the kind of the hook.
 func (h Hook) gvk(scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
 	gvk, err := apiutil.GVKForObject(h.obj, scheme)
 	if err != nil {
-		return gvk, fmt.Errorf("its kind is not known (add the Go type to the scheme, or set apiVersion and kind of an untyped object): %w", err)
+		return gvk, fmt.Errorf("its kind is unknown (add the Go type to the scheme, or set apiVersion and kind of an untyped object): %w", err)
 	}
 	return gvk, nil
 }
 
-// typed reports whether objects have to be of the kind to be decoded.
-func (h Hook) typed() bool {
+// isTyped reports whether only objects of the hook's own kind can be decoded.
+func (h Hook) isTyped() bool {
 	switch h.obj.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata:
 		return false
@@ -95,26 +94,26 @@ func (h Hook) typed() bool {
 	}
 }
 
-// empty is an object to decode into.
-func (h Hook) empty() client.Object {
+// newObject returns an empty object to decode into.
+func (h Hook) newObject() client.Object {
 	return reflect.New(reflect.TypeOf(h.obj).Elem()).Interface().(client.Object)
 }
 
-// where names the hook in an error, with its kind as far as that is known.
-func (h Hook) where() string {
+// describe returns the name of the hook for errors, with its kind if that is known.
+func (h Hook) describe() string {
 	name := fmt.Sprintf("%s(%q)", strings.ToUpper(string(h.kind[:1]))+string(h.kind[1:]), h.id)
-	if kind := h.kindName(); kind != "" {
+	if kind := h.displayKind(); kind != "" {
 		return kind + ": " + name
 	}
 	return name
 }
 
-// kindName is what people call the kind. Without a scheme, it is the name of the Go type.
-func (h Hook) kindName() string {
+// displayKind returns the kind for error messages. Without a scheme, it is the name of the Go type.
+func (h Hook) displayKind() string {
 	switch {
-	case h.known != "" || h.obj == nil:
-		return h.known
-	case h.typed():
+	case h.schemeKind != "" || h.obj == nil:
+		return h.schemeKind
+	case h.isTyped():
 		return reflect.TypeOf(h.obj).Elem().Name()
 	default:
 		return h.obj.GetObjectKind().GroupVersionKind().Kind

@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A load is of admissions: 50 a second, and fewer where the machine is too busy for so many, as what waits for it would fail for
-// that reason alone. A failed call of a webhook fails the test; where the API server itself does not answer for a minute, nothing
-// is learned of webhooks: such calls are counted.
+// load sends 50 admissions per second, and fewer on a busy machine, where they would only time out. A failed webhook
+// call fails the test. Calls that the API server itself does not answer say nothing about webhooks and are counted as
+// lost.
 type load struct {
 	calls, connected, posted, failed, lost atomic.Int64
 	ctx                                    context.Context
@@ -29,13 +29,13 @@ type load struct {
 	wait                                   sync.WaitGroup
 
 	mu sync.Mutex
-	by map[string]int // answers, by whom
+	by map[string]int // answers by replica
 }
 
 const perSecond, workers = 50, 10
 
-// begin creates widgets in a namespace, in dry runs, until finish is called.
-func begin(t *testing.T, ns string) *load {
+// startLoad creates widgets in a namespace, in dry runs, until finish is called.
+func startLoad(t *testing.T, ns string) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{by: map[string]int{}, ctx: ctx, cancel: cancel}
@@ -55,7 +55,7 @@ func begin(t *testing.T, ns string) *load {
 				case <-ticker.C:
 				}
 				n := l.calls.Add(1)
-				// Not with the context of the load: a call that has begun is not to be cut off.
+				// Without the context of the load, so that finish does not cancel calls.
 				err := c.Create(context.Background(), widget(ns, fmt.Sprint("w-", n), 1), client.DryRunAll)
 				switch {
 				case err == nil:
@@ -72,8 +72,8 @@ func begin(t *testing.T, ns string) *load {
 	return l
 }
 
-// connects adds calls with a connection each, as of API servers that have just been started: the one that there is
-// keeps its connection for as long as the bundle and the replica stay.
+// connects adds calls with a new connection each, like API servers that were just started. The running API server
+// reuses its connection while bundle and replica stay the same.
 func (l *load) connects(t *testing.T, configuration, url string) {
 	l.wait.Go(func() {
 		ticker := time.NewTicker(50 * time.Millisecond)
@@ -93,10 +93,10 @@ func (l *load) connects(t *testing.T, configuration, url string) {
 	})
 }
 
-// posts adds calls over connections that are kept, as API servers keep those to Services: whoever cuts one off while a review is
-// on its way fails that call. The bundle is the one that there is now.
+// posts adds calls over reused connections, like API servers use them for Services. If a replica closes a connection
+// during a review, the call fails. The calls trust the caBundle at the time of posts.
 func (l *load) posts(t *testing.T, configuration, url string) {
-	c := pooled(configuration, 1)
+	c := keepAliveClient(configuration, 1)
 	for range workers {
 		l.wait.Go(func() {
 			ticker := time.NewTicker(20 * time.Millisecond)
@@ -111,14 +111,14 @@ func (l *load) posts(t *testing.T, configuration, url string) {
 				l.posted.Add(1)
 				if err := post(c, url); err != nil {
 					l.failed.Add(1)
-					t.Errorf("%s, over a connection that was kept: %v", time.Now().Format(time.TimeOnly), err)
+					t.Errorf("%s, over a reused connection: %v", time.Now().Format(time.TimeOnly), err)
 				}
 			}
 		})
 	}
 }
 
-// connect does what an API server does that has just read the configuration.
+// connect calls the webhook like an API server that has just read the configuration.
 func connect(configuration, url string) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(validatingEntries(configuration)[0].ClientConfig.CABundle)
@@ -142,8 +142,8 @@ func post(c *http.Client, url string) error {
 	return nil
 }
 
-// answered expects that the API server itself has answered, too: all calls if somebody has taken the time to know; else nearly all, on a
-// machine that is busy with other things.
+// answered expects that webhooks answered all calls. It also limits calls that the API server did not answer: to zero
+// in long runs, and to 1 % otherwise, because the machine can be busy.
 func (l *load) answered(g Gomega, when string) {
 	g.Expect(l.failed.Load()).To(BeZero(), when)
 	if *rotationTime >= time.Minute {
@@ -152,26 +152,26 @@ func (l *load) answered(g Gomega, when string) {
 	g.Expect(100*l.lost.Load()).To(BeNumerically("<=", l.calls.Load()), when)
 }
 
-// finish waits for the last answers.
+// finish stops the load and waits for the last answers.
 func (l *load) finish() {
 	l.cancel()
 	l.wait.Wait()
 }
 
-// HandleWarningHeader is told who has answered.
+// HandleWarningHeader records which replica answered.
 func (l *load) HandleWarningHeader(_ int, _, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.by[text]++
 }
 
-// answers are how many there were of each replica.
+// answers returns the number of answers by replica and in total.
 func (l *load) answers() (by map[string]int, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	by = map[string]int{}
-	for who, n := range l.by {
-		by[who] = n
+	for replica, n := range l.by {
+		by[replica] = n
 		total += n
 	}
 	return by, total

@@ -15,34 +15,34 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Manifests are the webhook configurations for the hooks, for those who apply them on their own; there is none
-// without hooks. The caBundle is that of the ClientConfig: leave it to cert-manager, or to a server whose
-// Configurations are Injected.
+// Manifests returns the webhook configurations for the hooks, for users who apply them with their own tools. Without hooks, it
+// returns none. The caBundle is taken from the ClientConfig; otherwise it is empty, and cert-manager or a server with
+// [Injected] configurations must write it.
 //
-// Plurals of kinds are guessed as controller-gen does it; [Plural] tells others.
+// Plural names are guessed from the kinds as controller-gen does; [Plural] overrides them.
 func Manifests(scheme *runtime.Scheme, o Options, hooks ...Hook) ([]client.Object, error) {
 	if o.Configurations == Unmanaged {
-		o.Configurations = Managed // what it takes to write them is what it takes to print them
+		o.Configurations = Managed // printing has the same requirements as writing
 	}
 	o = o.withDefaults()
-	all, err := prepare(scheme, o, hooks)
+	all, err := prepareHooks(scheme, o, hooks)
 	if err != nil {
 		return nil, err
 	}
 	set := map[hookKind][]entry{}
 	for _, n := range all {
-		set[n.kind] = append(set[n.kind], entryOf(o, n, guessPlural(n), nil))
+		set[n.kind] = append(set[n.kind], newEntry(o, n, guessPlural(n), nil))
 	}
 	var out []client.Object
 	for _, kind := range []hookKind{validating, mutating} {
 		if len(set[kind]) > 0 {
-			out = append(out, configurationOf(kind, o, set[kind]))
+			out = append(out, newConfiguration(kind, o, set[kind]))
 		}
 	}
 	return out, nil
 }
 
-// WriteManifests prints [Manifests] as YAML.
+// WriteManifests writes the result of [Manifests] to w as YAML.
 func WriteManifests(w io.Writer, scheme *runtime.Scheme, o Options, hooks ...Hook) error {
 	objects, err := Manifests(scheme, o, hooks...)
 	if err != nil {
@@ -60,7 +60,7 @@ func WriteManifests(w io.Writer, scheme *runtime.Scheme, o Options, hooks ...Hoo
 	return nil
 }
 
-func guessPlural(n named) string {
+func guessPlural(n namedHook) string {
 	if n.settings.plural != "" {
 		return n.settings.plural
 	}
@@ -68,9 +68,9 @@ func guessPlural(n named) string {
 	return plural.Resource
 }
 
-// prepare tells all that is wrong with the options and the hooks, or gives the hooks their names.
-func prepare(scheme *runtime.Scheme, o Options, hooks []Hook) ([]named, error) {
-	var found problems
+// prepareHooks returns the hooks with their names, or all errors in the options and the hooks.
+func prepareHooks(scheme *runtime.Scheme, o Options, hooks []Hook) ([]namedHook, error) {
+	var found errorList
 	found.addErr(o.check())
 	hooks = slices.Clone(hooks)
 	gvks := make([]schema.GroupVersionKind, len(hooks))
@@ -79,43 +79,43 @@ func prepare(scheme *runtime.Scheme, o Options, hooks []Hook) ([]named, error) {
 		var unknown error
 		if h.obj != nil {
 			gvks[i], unknown = h.gvk(scheme)
-			h.known = gvks[i].Kind
+			h.schemeKind = gvks[i].Kind
 		}
 		if err := h.Check(); err != nil {
 			found.addErr(err)
 		} else if unknown != nil {
-			found.addf("%s: %w", h.where(), unknown)
+			found.addf("%s: %w", h.describe(), unknown)
 		}
 	}
 	if len(found) > 0 {
 		return nil, errors.Join(found...)
 	}
-	all, err := nameAll(hooks, gvks)
+	all, err := nameHooks(hooks, gvks)
 	if err != nil {
 		return nil, err
 	}
 	if o.Name != "" {
 		for _, n := range all {
-			if err := checkName(n.name + "." + domain(o.Name)); err != nil {
-				found.addf("%s: %w", n.where(), err)
+			if err := checkEntryName(n.name + "." + nameSuffix(o.Name)); err != nil {
+				found.addf("%s: %w", n.describe(), err)
 			}
 		}
 	}
 	return all, errors.Join(found...)
 }
 
-func configurationOf(kind hookKind, o Options, entries []entry) client.Object {
-	about := metav1.ObjectMeta{Name: o.Name, Annotations: o.Annotations}
-	of := func(kind string) metav1.TypeMeta {
+func newConfiguration(kind hookKind, o Options, entries []entry) client.Object {
+	objectMeta := metav1.ObjectMeta{Name: o.Name, Annotations: o.Annotations}
+	typeMeta := func(kind string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind}
 	}
 	if kind == mutating {
 		return &admissionregistrationv1.MutatingWebhookConfiguration{
-			TypeMeta: of("MutatingWebhookConfiguration"), ObjectMeta: about, Webhooks: entries,
+			TypeMeta: typeMeta("MutatingWebhookConfiguration"), ObjectMeta: objectMeta, Webhooks: entries,
 		}
 	}
 	out := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		TypeMeta: of("ValidatingWebhookConfiguration"), ObjectMeta: about,
+		TypeMeta: typeMeta("ValidatingWebhookConfiguration"), ObjectMeta: objectMeta,
 	}
 	for _, e := range entries {
 		out.Webhooks = append(out.Webhooks, asValidating(e))

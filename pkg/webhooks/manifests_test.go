@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-func at(url string) webhooks.Options {
+func optionsWithURL(url string) webhooks.Options {
 	return webhooks.Options{
 		Name: "auto.kopf.dev", Certificates: webhooks.SelfManaged{}, Namespace: "ns",
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(url)},
@@ -42,9 +42,9 @@ func manifests(t *testing.T, o webhooks.Options, hooks ...webhooks.Hook) (v []ad
 	return v, m
 }
 
-// ADM-18, ADM-20, ADM-23: what an entry has by default, all of it.
-func TestEntries(t *testing.T) {
-	v, m := manifests(t, at("https://h:9443/p/"), validate(accept), mutate(accept))
+// ADM-18, ADM-20, ADM-23: all fields of an entry with default options.
+func TestManifests_DefaultEntry(t *testing.T) {
+	v, m := manifests(t, optionsWithURL("https://h:9443/p/"), validate(accept), mutate(accept))
 	want := admissionregistrationv1.ValidatingWebhook{
 		Name:         "v.auto.kopf.dev",
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://h:9443/p/v")},
@@ -72,14 +72,15 @@ func TestEntries(t *testing.T) {
 	g.Expect(m[0].Rules[0].Operations).To(HaveExactElements(admissionregistrationv1.Create, admissionregistrationv1.Update), "ADM-06")
 	g.Expect(*m[0].ReinvocationPolicy).To(Equal(admissionregistrationv1.NeverReinvocationPolicy))
 
-	inCluster := at("")
+	inCluster := optionsWithURL("")
 	inCluster.ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "databases"}}
 	v, _ = manifests(t, inCluster, validate(accept))
-	g.Expect(v[0].NamespaceSelector.MatchExpressions[0].Values).To(Equal([]string{"kube-system", "ns"}), "the pods of the operator come before its answers")
+	g.Expect(v[0].NamespaceSelector.MatchExpressions[0].Values).To(Equal([]string{"kube-system", "ns"}), "the operator's pods must start before its webhooks answer")
 }
 
-// ADM-23: the namespace of the operator's pods is not served, so that they can come up. Behind a URL it has pods only if it is in one.
-func TestTheNamespaceThatIsNotServed(t *testing.T) {
+// ADM-23: the namespace of the operator's pods is excluded, so that they can start. With a URL, it is excluded only if
+// the operator runs in a pod.
+func TestOptions_ExcludedNamespace(t *testing.T) {
 	pod := filepath.Join(t.TempDir(), "namespace")
 	must(os.WriteFile(pod, []byte("ns\n"), 0o600))
 	service := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "s"}}
@@ -95,16 +96,16 @@ func TestTheNamespaceThatIsNotServed(t *testing.T) {
 		"a URL, with the Secret": {webhooks.Options{ClientConfig: url, Namespace: "jane"}, "ns", ""},
 	} {
 		g := NewWithT(t)
-		g.Expect(webhooks.HomeOf(c.options, pod)).To(Equal(c.in), name)
-		g.Expect(webhooks.HomeOf(c.options, pod+"-that-is-not-there")).To(Equal(c.outside), name)
+		g.Expect(webhooks.PodNamespaceOf(c.options, pod)).To(Equal(c.in), name)
+		g.Expect(webhooks.PodNamespaceOf(c.options, pod+"-missing")).To(Equal(c.outside), name)
 	}
 }
 
-// ADM-18, ADM-20, ADM-21, FLT-18, SE-34: what options make of it.
-func TestEntriesWithOptions(t *testing.T) {
+// ADM-18, ADM-20, ADM-21, FLT-18, SE-34: options change the entry.
+func TestManifests_EntryWithOptions(t *testing.T) {
 	g := NewWithT(t)
 	big := admissionregistrationv1.MatchCondition{Name: "big", Expression: "true"}
-	_, m := manifests(t, at("https://h"), mutate(accept,
+	_, m := manifests(t, optionsWithURL("https://h"), mutate(accept,
 		webhooks.Operations("DELETE", "CREATE"), webhooks.Subresource("*"), webhooks.Plural("widgetti"),
 		webhooks.Label("a", "x"), webhooks.Label("b"), webhooks.NoLabel("c"), webhooks.MatchConditions(big),
 		webhooks.SideEffects("NoneOnDryRun"), webhooks.FailurePolicy("Ignore"), webhooks.TimeoutSeconds(30),
@@ -126,7 +127,7 @@ func TestEntriesWithOptions(t *testing.T) {
 	g.Expect(e.NamespaceSelector.MatchLabels).To(Equal(map[string]string{"l": "m"}))
 	g.Expect(e.NamespaceSelector.MatchExpressions).To(HaveLen(1), "the default exclusions stay")
 
-	scoped := at("https://h")
+	scoped := optionsWithURL("https://h")
 	scoped.Namespaces = []string{"one"}
 	v, _ := manifests(t, scoped, validate(accept),
 		webhooks.Validating(&v1.Widget{}, "named", accept, webhooks.Namespaces("kube-system")),
@@ -136,8 +137,9 @@ func TestEntriesWithOptions(t *testing.T) {
 	g.Expect(v[2].NamespaceSelector.MatchExpressions).To(BeEmpty())
 }
 
-// ADM-19, ADM-22 and appendix B: names and URLs are kopf's; SE-35: what the API server would refuse is made right.
-func TestNames(t *testing.T) {
+// ADM-19, ADM-22 and appendix B: names and URLs are those of kopf. SE-35: names that the API server rejects are
+// normalized.
+func TestManifests_Names(t *testing.T) {
 	for id, want := range map[string][2]string{
 		"val_fn/x!":  {"val-fn.x21.auto.kopf.dev", "val_fn/x%21"},
 		"mut/spec.f": {"mut.spec.f.auto.kopf.dev", "mut/spec.f"},
@@ -149,19 +151,19 @@ func TestNames(t *testing.T) {
 	} {
 		g := NewWithT(t)
 		hook := webhooks.Validating(&v1.Widget{}, id, func(context.Context, *widgetRequest) error { return webhooks.Deny(418, "", id) })
-		v, _ := manifests(t, at("https://h:9443/p/"), hook)
+		v, _ := manifests(t, optionsWithURL("https://h:9443/p/"), hook)
 		g.Expect(v[0].Name).To(Equal(want[0]))
 		g.Expect(*v[0].ClientConfig.URL).To(Equal("https://h:9443/p/" + want[1]))
 		code, got := serve(t, hook).post("/"+want[1], review()) // ADM-43
 		g.Expect(code).To(Equal(http.StatusOK))
-		g.Expect(got.Response.Result.Message).To(Equal(id), "it is found there")
+		g.Expect(got.Response.Result.Message).To(Equal(id), "the path is served")
 	}
 }
 
-// ADM-22: a Service has the path; without one, from the root.
-func TestServices(t *testing.T) {
+// ADM-22: the path is relative to the path of the Service, or to the root without one.
+func TestManifests_ServicePath(t *testing.T) {
 	for path, want := range map[string]string{"": "/val_fn/x%21", "/": "/val_fn/x%21", "/p/": "/p/val_fn/x%21", "p": "/p/val_fn/x%21"} {
-		o := at("")
+		o := optionsWithURL("")
 		o.ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "s", Path: &path}}
 		v, _ := manifests(t, o, webhooks.Validating(&v1.Widget{}, "val_fn/x!", accept))
 		g := NewWithT(t)
@@ -171,11 +173,11 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// Ids may be shared by kinds, and by both kinds of handlers; then they have the kind in their names.
-func TestSharedIDs(t *testing.T) {
+// Hooks of several kinds can share an id; their names then contain the kind.
+func TestManifests_SharedIDs(t *testing.T) {
 	g := NewWithT(t)
 	deployments := func(context.Context, *webhooks.Request[*appsv1.Deployment]) error { return nil }
-	v, m := manifests(t, at("https://h"), validate(accept),
+	v, m := manifests(t, optionsWithURL("https://h"), validate(accept),
 		webhooks.Validating(&appsv1.Deployment{}, "size", deployments),
 		webhooks.Validating(&v1.Widget{}, "size", accept), webhooks.Mutating(&v1.Widget{}, "size", accept))
 	g.Expect(v[0].Name).To(Equal("v.auto.kopf.dev"))
@@ -184,11 +186,11 @@ func TestSharedIDs(t *testing.T) {
 	g.Expect(*m[0].ClientConfig.URL).To(Equal("https://h/size/mutate.widget.e2e.example.com"))
 }
 
-// ADM-26, SE-33: there is no configuration without handlers of its kind.
-func TestManifests(t *testing.T) {
+// ADM-26, SE-33: a configuration is only written for handlers of its type.
+func TestWriteManifests(t *testing.T) {
 	g := NewWithT(t)
 	var out strings.Builder
-	o := at("https://h")
+	o := optionsWithURL("https://h")
 	o.Name, o.Annotations = "databases", map[string]string{"cert-manager.io/inject-ca-from": "ns/cert"}
 	g.Expect(webhooks.WriteManifests(&out, scheme, o, validate(accept))).To(Succeed())
 	g.Expect(out.String()).To(And(

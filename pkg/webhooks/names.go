@@ -11,23 +11,23 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A named hook is one among others: its path and its name differ from theirs.
-type named struct {
+// namedHook is a hook with its unique path and name.
+type namedHook struct {
 	Hook
 	gvk  schema.GroupVersionKind
-	path string // below the server's
-	name string // before the domain of the configuration
+	path string // below the path prefix of the server
+	name string // without the suffix of the configuration
 }
 
-// nameAll gives the hooks their paths and names. They are made of the id as kopf does it; of ids that
-// several hooks have, with what tells the hooks apart.
-func nameAll(hooks []Hook, gvks []schema.GroupVersionKind) ([]named, error) {
+// nameHooks derives paths and names from the ids, as kopf does. Ids that several hooks have are extended by the kind of handler
+// and the kind of object.
+func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind) ([]namedHook, error) {
 	count := map[string]int{}
 	for _, h := range hooks {
 		count[h.id]++
 	}
 	var problems []error
-	out := make([]named, len(hooks))
+	out := make([]namedHook, len(hooks))
 	paths, names := map[string]Hook{}, map[string]Hook{}
 	for i, h := range hooks {
 		id := h.id
@@ -37,36 +37,36 @@ func nameAll(hooks []Hook, gvks []schema.GroupVersionKind) ([]named, error) {
 				id += "." + group
 			}
 		}
-		out[i] = named{Hook: h, gvk: gvks[i], path: quote(id), name: normalize(id)}
+		out[i] = namedHook{Hook: h, gvk: gvks[i], path: toPath(id), name: toDNSName(id)}
 		if other, taken := paths[out[i].path]; taken {
-			problems = append(problems, fmt.Errorf("%s: there is a handler %s already: rename one", h.where(), other.where()))
+			problems = append(problems, fmt.Errorf("%s: the handler %s exists already: rename one of them", h.describe(), other.describe()))
 			continue
 		}
 		paths[out[i].path] = h
 		if out[i].name == "" {
-			problems = append(problems, fmt.Errorf("%s: no name can be made of the id: use letters and digits", h.where()))
+			problems = append(problems, fmt.Errorf("%s: the id has no letters and digits: use some", h.describe()))
 		} else if other, taken := names[string(h.kind)+out[i].name]; taken {
-			problems = append(problems, fmt.Errorf("%s: its name in the configuration, %q, would be that of %s, too: rename one",
-				h.where(), out[i].name, other.where()))
+			problems = append(problems, fmt.Errorf("%s: its name in the configuration, %q, is also the name of %s: rename one of them",
+				h.describe(), out[i].name, other.describe()))
 		}
 		names[string(h.kind)+out[i].name] = h
 	}
 	return out, errors.Join(problems...)
 }
 
-// quote makes an id a path: slashes stay, everything else that is not safe is escaped.
-func quote(id string) string {
+// toPath returns the path of an id: slashes are kept, and other reserved characters are escaped.
+func toPath(id string) string {
 	segments := strings.Split(id, "/")
 	for i, segment := range segments {
-		// As in kopf, also for what a path could have unescaped.
+		// kopf also escapes characters that a path may contain unescaped.
 		segments[i] = strings.NewReplacer("+", "%20").Replace(url.QueryEscape(segment))
 	}
 	return strings.Join(segments, "/")
 }
 
-// normalize makes an id the beginning of a DNS name: as kopf does it, and then what kopf leaves undone, to lower
-// case and with each part trimmed.
-func normalize(id string) string {
+// toDNSName converts an id to the beginning of a DNS name, as kopf does. It also converts to lower case and trims each part,
+// which kopf does not.
+func toDNSName(id string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(id) {
 		switch {
@@ -90,19 +90,19 @@ func normalize(id string) string {
 	return strings.Join(kept, ".")
 }
 
-// domain is what the names in a configuration end with. They need three parts, so a configuration without a dot
-// in its name gets a domain after it.
-func domain(configuration string) string {
+// nameSuffix returns the end of the names in a configuration. Names need three parts, so a configuration name without a dot is
+// extended by a domain.
+func nameSuffix(configuration string) string {
 	if strings.Contains(configuration, ".") {
 		return configuration
 	}
 	return configuration + ".kopf.dev"
 }
 
-// checkName tells whether the API server takes the full name.
-func checkName(name string) error {
+// checkEntryName reports whether the API server accepts the full name.
+func checkEntryName(name string) error {
 	if err := validation.Subdomain(name); err != nil {
-		return fmt.Errorf("its name in the configuration would be %q, which cannot be: %w", name, err)
+		return fmt.Errorf("its name in the configuration would be %q, which is invalid: %w", name, err)
 	}
 	return nil
 }

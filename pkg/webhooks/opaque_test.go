@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// An opaque kind has fields of types whose own fields nobody else can see.
+// opaque is a kind with fields whose types have unexported fields.
 type opaque struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -25,7 +25,7 @@ type opaque struct {
 	Text              fragile    `json:"text,omitempty"`
 }
 
-// fragile is text that has no JSON form if it is "broken".
+// fragile is a string whose JSON encoding panics if it is "broken".
 type fragile string
 
 func (f fragile) MarshalJSON() ([]byte, error) {
@@ -46,10 +46,10 @@ func (o *opaque) DeepCopyObject() runtime.Object {
 
 var opaqueGVK = schema.GroupVersionKind{Group: "e2e.example.com", Version: "v1", Kind: "Opaque"}
 
-// judgeOpaque has a handler judge an opaque object.
-func judgeOpaque(t *testing.T, make func(*opaque, string, webhooks.Handler[*opaque], ...webhooks.Option) webhooks.Hook, change func(*opaque)) (string, *metav1.Status, []string, *logbook) {
+// reviewOpaque sends the review of an opaque object to a handler.
+func reviewOpaque(t *testing.T, make func(*opaque, string, webhooks.Handler[*opaque], ...webhooks.Option) webhooks.Hook, change func(*opaque)) (string, *metav1.Status, []string, *logBuffer) {
 	t.Helper()
-	own, log := runtime.NewScheme(), &logbook{}
+	own, log := runtime.NewScheme(), &logBuffer{}
 	own.AddKnownTypeWithName(opaqueGVK, &opaque{})
 	handler, err := webhooks.Serve(own, webhooks.Options{}, log.logger(),
 		make(&opaque{}, "h", func(_ context.Context, req *webhooks.Request[*opaque]) error {
@@ -66,26 +66,26 @@ func judgeOpaque(t *testing.T, make func(*opaque, string, webhooks.Handler[*opaq
 	return string(got.Response.Patch), got.Response.Result, got.Response.Warnings, log
 }
 
-// Objects with addresses, big numbers and the like can be changed as any others, and are left alone if nothing was changed.
-func TestFieldsThatCannotBeSeen(t *testing.T) {
+// Changes of addresses, big numbers and similar values are detected.
+func TestMutating_UnexportedFields(t *testing.T) {
 	g := NewWithT(t)
-	patch, result, _, _ := judgeOpaque(t, webhooks.Mutating, func(o *opaque) { o.Address = netip.MustParseAddr("10.0.0.2") })
+	patch, result, _, _ := reviewOpaque(t, webhooks.Mutating, func(o *opaque) { o.Address = netip.MustParseAddr("10.0.0.2") })
 	g.Expect(patch).To(Equal(`[{"op":"replace","path":"/address","value":"10.0.0.2"}]`), "%v", result)
-	patch, result, _, _ = judgeOpaque(t, webhooks.Mutating, func(o *opaque) { o.Amount.SetInt64(6) })
+	patch, result, _, _ = reviewOpaque(t, webhooks.Mutating, func(o *opaque) { o.Amount.SetInt64(6) })
 	g.Expect(patch).To(Equal(`[{"op":"replace","path":"/amount","value":6}]`), "%v", result)
-	patch, _, _, _ = judgeOpaque(t, webhooks.Mutating, func(*opaque) {})
+	patch, _, _, _ = reviewOpaque(t, webhooks.Mutating, func(*opaque) {})
 	g.Expect(patch).To(BeEmpty())
-	_, _, warnings, _ := judgeOpaque(t, webhooks.Validating, func(*opaque) {})
+	_, _, warnings, _ := reviewOpaque(t, webhooks.Validating, func(*opaque) {})
 	g.Expect(warnings).To(BeEmpty())
-	_, _, warnings, _ = judgeOpaque(t, webhooks.Validating, func(o *opaque) { o.Amount.SetInt64(6) })
-	g.Expect(warnings).To(ConsistOf(ContainSubstring("in vain")))
+	_, _, warnings, _ = reviewOpaque(t, webhooks.Validating, func(o *opaque) { o.Amount.SetInt64(6) })
+	g.Expect(warnings).To(ConsistOf(ContainSubstring("are discarded")))
 }
 
-// What panics while the object is looked at denies as the handler's own panic does: nobody but the log is told.
-func TestPanicsAfterTheHandler(t *testing.T) {
+// A panic in a method of the object denies the request, and is only logged.
+func TestMutating_PanicInObjectMethod(t *testing.T) {
 	g := NewWithT(t)
-	_, result, _, log := judgeOpaque(t, webhooks.Mutating, func(o *opaque) { o.Text = "broken" })
+	_, result, _, log := reviewOpaque(t, webhooks.Mutating, func(o *opaque) { o.Text = "broken" })
 	g.Expect(result.Code).To(BeEquivalentTo(http.StatusInternalServerError))
-	g.Expect(result.Message).To(And(ContainSubstring(`"h" has failed`), Not(ContainSubstring("secret"))))
+	g.Expect(result.Message).To(And(ContainSubstring(`"h" failed`), Not(ContainSubstring("secret"))))
 	g.Expect(log.String()).To(ContainSubstring("secret of broken"))
 }

@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultTimeoutSeconds is how long the API server waits for a handler unless [TimeoutSeconds] says otherwise.
+// DefaultTimeoutSeconds is the default of [TimeoutSeconds].
 const DefaultTimeoutSeconds = 10
 
-// An Option of one handler. Most of them end up in the webhook configuration: it is the API server that
-// does not call the handler where they do not match.
+// Option configures one handler. Most options become part of the webhook configuration, so the API server evaluates them and
+// calls only matching handlers.
 type Option func(*Hook)
 
 type settings struct {
@@ -32,12 +32,12 @@ type settings struct {
 type namespaceSettings struct {
 	names    []string
 	selector *metav1.LabelSelector
-	every    bool
+	all      bool
 }
 
-// Operations are what the handler is called for: admissionregistrationv1.Create, Update, Delete, Connect,
-// OperationAll. Default: all for validating handlers; for mutating ones Create and Update, as there is
-// nothing to change in what is deleted.
+// Operations limits the operations for which the handler is called: admissionregistrationv1.Create, Update, Delete, Connect or
+// OperationAll. Default: all operations for validating handlers; Create and Update for mutating handlers, because an object
+// that is deleted cannot be changed.
 //
 // kopf: operations=.
 func Operations(operations ...admissionregistrationv1.OperationType) Option {
@@ -46,32 +46,31 @@ func Operations(operations ...admissionregistrationv1.OperationType) Option {
 	}
 }
 
-// Subresource calls the handler for that subresource instead of the object itself, such as "status"; "*" is
-// the object and all its subresources. Subresources that are of kinds of their own, such as "scale" of a
-// deployment or "exec" of a pod, need an unstructured object: declare it with the kind that they belong
-// to. Default: the object itself.
+// Subresource calls the handler for a subresource instead of the object itself, such as "status". The value "*" selects the
+// object and all its subresources. Subresources with their own kind, such as "scale" of a Deployment or "exec" of a Pod, need
+// an unstructured object with the kind of the parent. Default: the object itself.
 //
 // kopf: subresource=.
 func Subresource(name string) Option {
 	return func(h *Hook) {
 		h.settings.subresource = name
 		if name == "" {
-			h.mistakef("Subresource is empty: leave it out for the object itself")
+			h.addErrorf("Subresource is empty: remove it to select the object itself")
 		}
 	}
 }
 
-// Plural is the resource's name in URLs, such as "databases". Default: what the API server says of the
-// kind. With it, the handler is called from the first object of a kind on, also if its CRD is created later.
+// Plural sets the name of the resource in URLs, such as "databases". Default: the name that the API server returns for the
+// kind. With Plural, objects are reviewed from the first object on, even if the CRD is created after the operator starts.
 func Plural(name string) Option {
 	return func(h *Hook) { h.settings.plural = name }
 }
 
-// Label calls the handler only for objects with the label; with values, only if it has one of them. The API server
-// is asked for that, and calls also if only the old object has it; the handler is called only for the
-// new one, or the one that is deleted. Several labels must all match.
+// Label calls the handler only for objects with the label; with values, only if the label has one of them. Several labels must
+// all match. The API server also calls the webhook if only the old object has the label, but the handler is called only if the
+// new object, or the deleted object, matches.
 //
-// kopf: labels=, with PRESENT or a literal. Other tests of labels: [MatchConditions].
+// kopf: labels=, with PRESENT or a literal. For other tests of labels, use [MatchConditions].
 func Label(key string, values ...string) Option {
 	return func(h *Hook) {
 		requirement := metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpExists}
@@ -92,79 +91,79 @@ func NoLabel(key string) Option {
 	}
 }
 
-// MatchConditions are expressions in CEL that must all be true for the handler to be called, such as
-// {Name: "big", Expression: "object.spec.size > 10"}. The API server evaluates them, without a call.
+// MatchConditions adds CEL expressions that must all be true for the handler to be called, such as {Name: "big", Expression:
+// "object.spec.size > 10"}. The API server evaluates them without a call.
 //
-// kopf: none; what can be said in CEL of field=, value=, annotations= and when=.
+// kopf: no equivalent; CEL can express many uses of field=, value=, annotations= and when=.
 func MatchConditions(conditions ...admissionregistrationv1.MatchCondition) Option {
 	return func(h *Hook) { h.settings.conditions = append(h.settings.conditions, conditions...) }
 }
 
-// SideEffects tells whether the handler does anything besides answering:
-// admissionregistrationv1.SideEffectClassNone (default), or SideEffectClassNoneOnDryRun if it does, but
-// looks at [Call].DryRun before.
+// SideEffects declares whether the handler has side effects: admissionregistrationv1.SideEffectClassNone (default), or
+// SideEffectClassNoneOnDryRun if it has side effects but checks [Call].DryRun.
 //
 // kopf: side_effects=True is NoneOnDryRun.
 func SideEffects(class admissionregistrationv1.SideEffectClass) Option {
 	return func(h *Hook) { h.settings.sideEffects = class }
 }
 
-// FailurePolicy tells what becomes of requests when there is no answer, because the operator is down, too slow,
-// or not trusted: admissionregistrationv1.Fail denies them (default), Ignore lets them through. A handler
-// that fails has answered: its request is denied either way.
+// FailurePolicy controls requests for which the webhook gives no valid answer, because the operator is down, too slow or not
+// trusted. admissionregistrationv1.Fail denies them (default), and Ignore allows them. A handler that returns an error has
+// answered: its request is denied with either policy.
 //
 // kopf: ignore_failures=True is Ignore.
 func FailurePolicy(policy admissionregistrationv1.FailurePolicyType) Option {
 	return func(h *Hook) { h.settings.failure = policy }
 }
 
-// TimeoutSeconds is how long the API server waits for an answer, from 1 to 30; the handler's context ends then.
+// TimeoutSeconds sets how long the API server waits for an answer, from 1 to 30; the handler's context ends at that time.
 // Default: [DefaultTimeoutSeconds]. kopf: always 30.
 func TimeoutSeconds(seconds int32) Option {
 	return func(h *Hook) {
 		h.settings.timeout = seconds
 		if seconds < 1 || seconds > 30 {
-			h.mistakef("TimeoutSeconds is %d: the API server takes 1 to 30", seconds)
+			h.addErrorf("TimeoutSeconds must be from 1 to 30, got %d", seconds)
 		}
 	}
 }
 
-// ReinvocationPolicy of a mutating handler: admissionregistrationv1.IfNeededReinvocationPolicy calls it again
-// if others have changed the object after it. Default: NeverReinvocationPolicy. kopf: none.
+// ReinvocationPolicy sets the policy of a mutating handler. With admissionregistrationv1.IfNeededReinvocationPolicy, the API
+// server calls the handler again if another webhook changes the object after it. Default: NeverReinvocationPolicy. kopf: no
+// equivalent.
 func ReinvocationPolicy(policy admissionregistrationv1.ReinvocationPolicyType) Option {
 	return func(h *Hook) { h.settings.reinvocation = policy }
 }
 
-// Namespaces are the only ones for whose objects the handler is called, also if they are among
-// those that are excluded by default. Default: those of [Options], or all but kube-system and the operator's own.
+// Namespaces limits the handler to objects in these namespaces, even if they are excluded by default. Default: the Namespaces
+// of [Options], or all namespaces except kube-system and the operator's own.
 func Namespaces(names ...string) Option {
 	return func(h *Hook) {
 		if len(names) == 0 {
-			h.mistakef("Namespaces without any names would never match: leave it out for all of them")
+			h.addErrorf("Namespaces is empty and would never match: remove it to select all namespaces")
 		}
 		h.settings.namespaces.names = append(h.settings.namespaces.names, names...)
 	}
 }
 
-// NamespaceSelector restricts the handler to objects in namespaces with such labels; those that are excluded by
-// default stay excluded, unless there is [EveryNamespace], too.
+// NamespaceSelector limits the handler to objects in namespaces with matching labels. Namespaces that are excluded by default
+// stay excluded, unless [EveryNamespace] is set as well.
 func NamespaceSelector(selector *metav1.LabelSelector) Option {
 	return func(h *Hook) { h.settings.namespaces.selector = selector }
 }
 
-// EveryNamespace calls the handler also for objects in kube-system and in the operator's own namespace.
-// Mind that a handler with the policy Fail can then prevent its own operator from being started.
+// EveryNamespace also calls the handler for objects in kube-system and in the operator's own namespace. A handler with the
+// failure policy Fail can then prevent its own operator from starting.
 func EveryNamespace() Option {
-	return func(h *Hook) { h.settings.namespaces.every = true }
+	return func(h *Hook) { h.settings.namespaces.all = true }
 }
 
-// Persistent leaves the handler in the configuration when the operator ends and removes the others
-// ([RemoveOnExit]). kopf: persistent=True.
+// Persistent keeps the handler's entry in the configuration when the operator shuts down with [RemoveOnExit]. kopf:
+// persistent=True.
 func Persistent() Option {
 	return func(h *Hook) { h.settings.persistent = true }
 }
 
-// operations as they are for the API server.
+// operations returns the operations with defaults.
 func (h Hook) operations() []admissionregistrationv1.OperationType {
 	switch {
 	case h.settings.operationsSet:

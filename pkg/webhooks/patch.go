@@ -18,10 +18,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// patchOf tells how the raw object becomes what the handler wanted: it has got before, and has made
-// after of it. Both went through a Go type, which may not know all fields of the raw object, and adds
-// empty ones: only what differs between the two counts. All values are JSON.
-func patchOf(raw, before, after []byte) ([]jsonpatch.Operation, error) {
+// computePatch returns the operations that apply the changes of a handler to the raw object. before and after are the object as
+// the handler received it and left it. Both passed through a Go type, which may lack fields of the raw object and may add empty
+// ones, so only differences between the two count. All arguments are JSON.
+func computePatch(raw, before, after []byte) ([]jsonpatch.Operation, error) {
 	var values [3]any
 	for i, text := range [][]byte{raw, before, after} {
 		var err error
@@ -29,16 +29,16 @@ func patchOf(raw, before, after []byte) ([]jsonpatch.Operation, error) {
 			return nil, err
 		}
 	}
-	wanted := transfer(values[0], values[1], values[2])
+	wanted := mergeChange(values[0], values[1], values[2])
 	if _, ok := wanted.(map[string]any); !ok {
-		return nil, fmt.Errorf("the object has become %T", wanted)
+		return nil, fmt.Errorf("the changed object must be a JSON object, got %T", wanted)
 	}
-	var ops operations
+	var ops patchBuilder
 	ops.compare("", values[0], wanted)
 	return ops, nil
 }
 
-// decodeJSON keeps numbers as they are written: a big one is not rounded on its way through.
+// decodeJSON keeps numbers as they are written, so that large numbers are not rounded.
 func decodeJSON(text []byte) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -46,14 +46,13 @@ func decodeJSON(text []byte) (value any, err error) {
 	return value, err
 }
 
-// unchanged reports whether a handler has left its object alone. Nearly all of those who validate have, so it is made
-// quick: where nothing was touched, the strict comparison finds so in a fraction of the time of the semantic one, which
-// also knows when a quantity or a time is the same in other words. It panics on types with fields that are not exported, unless
-// they are as they were (addresses, big numbers): such an object has changed.
-func unchanged(before runtime.Object, after client.Object) (unchanged bool) {
+// isUnchanged reports whether a handler left its object unchanged. Most validating handlers do, so the strict comparison runs
+// first: it is much faster than the semantic one, which also treats different notations of a quantity or a time as equal. The
+// semantic comparison panics on changed values with unexported fields; such an object counts as changed.
+func isUnchanged(before runtime.Object, after client.Object) (unchanged bool) {
 	was, untyped := before.(*unstructured.Unstructured)
 	if is, ok := after.(*unstructured.Unstructured); ok && untyped {
-		return same(was.Object, is.Object)
+		return identical(was.Object, is.Object)
 	}
 	if reflect.DeepEqual(before, after) {
 		return true
@@ -66,8 +65,8 @@ func unchanged(before runtime.Object, after client.Object) (unchanged bool) {
 	return equality.Semantic.DeepEqual(before, after)
 }
 
-// transfer makes the change from before to after in raw.
-func transfer(raw, before, after any) any {
+// mergeChange applies the change from before to after to raw.
+func mergeChange(raw, before, after any) any {
 	if diff.Equal(before, after) {
 		return raw
 	}
@@ -76,19 +75,19 @@ func transfer(raw, before, after any) any {
 		from, hadMap := before.(map[string]any)
 		is, isMap := raw.(map[string]any)
 		if hadMap && isMap {
-			return transferMap(is, from, to)
+			return mergeMap(is, from, to)
 		}
 	case []any:
 		from, hadList := before.([]any)
 		is, isList := raw.([]any)
 		if hadList && isList && len(is) == len(from) {
-			return transferList(is, from, to)
+			return mergeList(is, from, to)
 		}
 	}
 	return after
 }
 
-func transferMap(raw, before, after map[string]any) map[string]any {
+func mergeMap(raw, before, after map[string]any) map[string]any {
 	out := make(map[string]any, len(raw))
 	for key, value := range raw {
 		_, was := before[key]
@@ -100,57 +99,57 @@ func transferMap(raw, before, after map[string]any) map[string]any {
 	for key, to := range after {
 		from, was := before[key]
 		if was && diff.Equal(from, to) {
-			continue // also if the type only shows it as empty
+			continue // covers empty fields that only exist because of the Go type
 		}
 		is, there := raw[key]
 		if !was || !there {
 			out[key] = to
 		} else {
-			out[key] = transfer(is, from, to)
+			out[key] = mergeChange(is, from, to)
 		}
 	}
 	return out
 }
 
-// transferList finds for each element where it comes from, so that it keeps what the type does not know
-// of it: an equal one, one with the same name, or else the one that was in its place.
-func transferList(raw, before, after []any) []any {
+// mergeList finds the origin of each element of after, so that fields unknown to the Go type are kept. The origin is an equal
+// element, an element with the same name, or the element at the same index.
+func mergeList(raw, before, after []any) []any {
 	used := make([]bool, len(before))
 	origin := make([]int, len(after))
 	for j := range after {
 		origin[j] = -1
 	}
-	// Most lists change in one place: the rest needs no search.
+	// Most lists change in one place: skip the equal elements at both ends.
 	for j := 0; j < min(len(before), len(after)) && diff.Equal(before[j], after[j]); j++ {
 		origin[j], used[j] = j, true
 	}
 	for i, j := len(before)-1, len(after)-1; i >= 0 && j >= 0 && !used[i] && origin[j] < 0 && diff.Equal(before[i], after[j]); i, j = i-1, j-1 {
 		origin[j], used[i] = i, true
 	}
-	// Lists may be as long as their authors like: none is searched for each element of the other.
-	claim := func(keyOf func(any) (string, bool)) {
-		places := map[string][]int{}
+	// Users control the length of lists: an index by key avoids quadratic time.
+	matchBy := func(keyOf func(any) (string, bool)) {
+		positions := map[string][]int{}
 		for i, element := range before {
 			if key, ok := keyOf(element); ok && !used[i] {
-				places[key] = append(places[key], i)
+				positions[key] = append(positions[key], i)
 			}
 		}
 		for j, element := range after {
-			if origin[j] >= 0 || len(places) == 0 {
+			if origin[j] >= 0 || len(positions) == 0 {
 				continue
 			}
-			if key, ok := keyOf(element); ok && len(places[key]) > 0 {
-				origin[j], places[key] = places[key][0], places[key][1:]
+			if key, ok := keyOf(element); ok && len(positions[key]) > 0 {
+				origin[j], positions[key] = positions[key][0], positions[key][1:]
 				used[origin[j]] = true
 			}
 		}
 	}
-	claim(textOf)
-	claim(nameOf)
+	matchBy(elementJSON)
+	matchBy(elementName)
 	if len(before) == len(after) {
 		for i := range before {
-			_, had := nameOf(before[i])
-			if _, has := nameOf(after[i]); !had && !has && !used[i] && origin[i] < 0 {
+			_, had := elementName(before[i])
+			if _, has := elementName(after[i]); !had && !has && !used[i] && origin[i] < 0 {
 				origin[i], used[i] = i, true
 			}
 		}
@@ -160,34 +159,34 @@ func transferList(raw, before, after []any) []any {
 		if i < 0 {
 			out[j] = after[j]
 		} else {
-			out[j] = transfer(raw[i], before[i], after[j])
+			out[j] = mergeChange(raw[i], before[i], after[j])
 		}
 	}
 	return out
 }
 
-// nameOf is by which most lists of Kubernetes tell their elements apart.
-func nameOf(value any) (string, bool) {
+// elementName returns the name of a list element, which is the merge key of most lists in Kubernetes.
+func elementName(value any) (string, bool) {
 	element, _ := value.(map[string]any)
 	name, ok := element["name"].(string)
 	return name, ok
 }
 
-// textOf is the same for elements that are equal.
-func textOf(value any) (string, bool) {
+// elementJSON returns the JSON of a list element, which identifies equal elements.
+func elementJSON(value any) (string, bool) {
 	text, err := json.Marshal(value)
 	return string(text), err == nil
 }
 
-// operations are those of a JSON patch, in the order in which they are to be applied.
-type operations []jsonpatch.Operation
+// patchBuilder collects the operations of a JSON patch in the order in which they must be applied.
+type patchBuilder []jsonpatch.Operation
 
-func (ops *operations) emit(operation, path string, value any) {
+func (ops *patchBuilder) emit(operation, path string, value any) {
 	*ops = append(*ops, jsonpatch.NewOperation(operation, path, value))
 }
 
-func (ops *operations) compare(path string, is, wanted any) {
-	if same(is, wanted) {
+func (ops *patchBuilder) compare(path string, is, wanted any) {
+	if identical(is, wanted) {
 		return
 	}
 	switch to := wanted.(type) {
@@ -205,9 +204,9 @@ func (ops *operations) compare(path string, is, wanted any) {
 	ops.emit("replace", path, wanted)
 }
 
-func (ops *operations) compareMaps(path string, is, wanted map[string]any) {
+func (ops *patchBuilder) compareMaps(path string, is, wanted map[string]any) {
 	for _, key := range sortedKeys(is, wanted) {
-		below := path + "/" + escape(key)
+		below := path + "/" + escapePointer(key)
 		from, was := is[key]
 		to, will := wanted[key]
 		switch {
@@ -221,18 +220,19 @@ func (ops *operations) compareMaps(path string, is, wanted map[string]any) {
 	}
 }
 
-// maxOperations are those in one list: API servers carry them out one by one, and move all that comes behind each time.
+// maxOperations limits the operations in one list: API servers apply them one by one and shift all following elements each
+// time.
 const maxOperations = 1000
 
-// compareLists leaves alone what is the same at both ends, and goes element by element between them. A list of which too much
-// has changed is replaced.
-func (ops *operations) compareLists(path string, is, wanted []any) {
+// compareLists skips equal elements at both ends and compares the remaining elements one by one. If this takes too many
+// operations, it replaces the list.
+func (ops *patchBuilder) compareLists(path string, is, wanted []any) {
 	start := 0
-	for start < min(len(is), len(wanted)) && same(is[start], wanted[start]) {
+	for start < min(len(is), len(wanted)) && identical(is[start], wanted[start]) {
 		start++
 	}
 	end, wantedEnd := len(is), len(wanted)
-	for end > start && wantedEnd > start && same(is[end-1], wanted[wantedEnd-1]) {
+	for end > start && wantedEnd > start && identical(is[end-1], wanted[wantedEnd-1]) {
 		end, wantedEnd = end-1, wantedEnd-1
 	}
 	before := len(*ops)
@@ -253,8 +253,8 @@ func (ops *operations) compareLists(path string, is, wanted []any) {
 	}
 }
 
-// same is stricter than diff.Equal: null and absent differ in a document.
-func same(a, b any) bool {
+// identical is stricter than diff.Equal: it distinguishes null from an absent field.
+func identical(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)
@@ -263,14 +263,14 @@ func same(a, b any) bool {
 		}
 		for key, value := range a {
 			other, has := b[key]
-			if !has || !same(value, other) {
+			if !has || !identical(value, other) {
 				return false
 			}
 		}
 		return true
 	case []any:
 		b, ok := b.([]any)
-		return ok && slices.EqualFunc(a, b, same)
+		return ok && slices.EqualFunc(a, b, identical)
 	default:
 		switch b.(type) {
 		case map[string]any, []any:
@@ -294,7 +294,7 @@ func sortedKeys(a, b map[string]any) []string {
 	return keys
 }
 
-var pointer = strings.NewReplacer("~", "~0", "/", "~1")
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// escape makes a key a part of a JSON pointer.
-func escape(key string) string { return pointer.Replace(key) }
+// escapePointer escapes a key for a JSON pointer.
+func escapePointer(key string) string { return pointerEscaper.Replace(key) }

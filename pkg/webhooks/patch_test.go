@@ -14,10 +14,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// patched is what the API server makes of the patch; it uses the same library.
+// patched returns the patch and its result. The API server applies patches with the same library.
 func patched(tb testing.TB, raw, before, after string) (ops, result string) {
 	tb.Helper()
-	patch, err := webhooks.PatchOf([]byte(raw), []byte(before), []byte(after))
+	patch, err := webhooks.ComputePatch([]byte(raw), []byte(before), []byte(after))
 	if err != nil {
 		tb.Fatalf("%s → %s on %s: %v", before, after, raw, err)
 	}
@@ -39,8 +39,8 @@ func patched(tb testing.TB, raw, before, after string) (ops, result string) {
 	return string(text), string(out)
 }
 
-// ADM-14, PATCH-11: what becomes of changes; before and after are what the Go type shows of an object, raw is all of it.
-func TestPatches(t *testing.T) {
+// ADM-14, PATCH-11: before and after are the views of the Go type, raw is the whole object.
+func TestComputePatch(t *testing.T) {
 	for name, c := range map[string]struct{ raw, before, after, want, ops string }{
 		"nothing":                      {`{"a":1,"x":2}`, `{"a":1,"b":{}}`, `{"a":1,"b":{}}`, `{"a":1,"x":2}`, ``},
 		"a value":                      {`{"a":1,"x":2}`, `{"a":1}`, `{"a":3}`, `{"a":3,"x":2}`, `[{"op":"replace","path":"/a","value":3}]`},
@@ -73,8 +73,8 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// However long lists are, and however much of them has changed, a patch takes a moment, and is no larger than what it is about.
-func TestPatchesOfLongLists(t *testing.T) {
+// Patches of long lists are computed quickly and are not larger than the list.
+func TestComputePatch_LongLists(t *testing.T) {
 	g := NewWithT(t)
 	const n = 20_000
 	list := func(element func(i int) string) string {
@@ -106,15 +106,16 @@ func TestPatchesOfLongLists(t *testing.T) {
 	}
 }
 
-func TestPatchesOfWhatIsNoObject(t *testing.T) {
+func TestComputePatch_NotAnObject(t *testing.T) {
 	g := NewWithT(t)
 	for _, texts := range [][3]string{{`{`, `{}`, `{}`}, {`{}`, `{`, `{}`}, {`{}`, `{}`, ``}, {`{}`, `{}`, `[1]`}} {
-		_, err := webhooks.PatchOf([]byte(texts[0]), []byte(texts[1]), []byte(texts[2]))
+		_, err := webhooks.ComputePatch([]byte(texts[0]), []byte(texts[1]), []byte(texts[2]))
 		g.Expect(err).To(HaveOccurred(), "%q", texts)
 	}
 }
 
-// FuzzPatch: where a type shows everything, the patch makes exactly what the handler wanted; in any case it applies.
+// FuzzPatch checks that the patch always applies, and that its result is the object of the handler if the Go type has
+// all fields.
 func FuzzPatch(f *testing.F) {
 	f.Add(`{"a":[1,{"name":"x"}]}`, `{"a":[{"name":"x","y":2},1]}`, uint64(1))
 	f.Add(`{"":null,"a/b":{}}`, `{"a/b":{"~":1.0}}`, uint64(2))
@@ -138,7 +139,7 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// withoutNulls: null and absent are the same to handlers.
+// withoutNulls removes nulls, because handlers cannot distinguish them from absent fields.
 func withoutNulls(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -160,7 +161,7 @@ func withoutNulls(value any) any {
 	}
 }
 
-// extended adds fields that a type does not know, and takes some away that it would show as empty.
+// extended adds fields unknown to a type, and removes some that the type would show as empty.
 func extended(rnd *rand.Rand, value any) any {
 	switch value := value.(type) {
 	case map[string]any:

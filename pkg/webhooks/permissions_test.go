@@ -20,34 +20,35 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// ADM-25, ADM-30: the rules of config/rbac are enough for everything; without them, the operator ends and says why.
-func TestPermissions(t *testing.T) {
+// ADM-25, ADM-30: the rules of config/rbac are sufficient. Without them, the operator stops with an error that names
+// the missing rule.
+func TestPermissions_AreSufficient(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	ns := newNamespace(t)
 	powerless := impersonate("system:serviceaccount:" + ns + ":powerless")
-	failing := prepare(t, choices{ns: ns, config: powerless, hooks: []webhooks.Hook{validate(accept)}})
+	failing := newOperator(t, operatorConfig{ns: ns, config: powerless, hooks: []webhooks.Hook{validate(accept)}})
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	g.Expect(failing.mgr.Start(limited)).To(MatchError(And(ContainSubstring("the operator lacks permissions"), ContainSubstring("forbidden"))))
 
 	name := ns + ".example.com"
-	applyRBAC(t, ns, name, "operator", nothingLess)
-	seen := &seen{}
-	op := start(t, choices{ns: ns, name: name, config: impersonate("system:serviceaccount:" + ns + ":operator"),
+	applyRBAC(t, ns, name, "operator", allRules)
+	called := &recorder{}
+	op := start(t, operatorConfig{ns: ns, name: name, config: impersonate("system:serviceaccount:" + ns + ":operator"),
 		options: func(o *webhooks.Options) {
 			o.Exit = webhooks.RemoveOnExit
-			o.Certificates = often
+			o.Certificates = frequentRotation
 		},
-		hooks: []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { seen.add("x"); return nil }), mutate(accept)},
+		hooks: []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { called.add("x"); return nil }), mutate(accept)},
 	})
-	inForce(t, op, seen)
-	first := servedCA(t, ns)
-	g.Eventually(func() string { return servedCA(t, ns) }).ShouldNot(Equal(first), "the Secret is rotated")
+	awaitHandlers(t, op, called)
+	first := servedCertificate(t, ns)
+	g.Eventually(func() string { return servedCertificate(t, ns) }).ShouldNot(Equal(first), "the Secret is rotated")
 	g.Expect(k8s.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "webhook-certificates"}})).To(Succeed())
-	g.Eventually(func() string { return servedCA(t, ns) }).ShouldNot(BeEmpty(), "the Secret is created again")
-	live := configurations(name)[0]
+	g.Eventually(func() string { return servedCertificate(t, ns) }).ShouldNot(BeEmpty(), "the Secret is created again")
+	live := emptyConfigurations(name)[0]
 	g.Expect(k8s.Patch(ctx, live, client.RawPatch(types.MergePatchType, []byte(`{"webhooks":[]}`)))).To(Succeed())
 	g.Eventually(func() []string { return entryNames(name) }).Should(HaveLen(2))
 	g.Expect(op.stop()).To(Succeed())
@@ -55,9 +56,8 @@ func TestPermissions(t *testing.T) {
 	g.Expect(op.log.String()).NotTo(ContainSubstring("forbidden"))
 }
 
-// Each rule of config/rbac is needed: without it, the operator ends at once, or as soon as it needs it, and tells which one
-// it lacks.
-func TestEachPermissionIsNeeded(t *testing.T) {
+// Each rule of config/rbac is necessary: without it, the operator stops with an error that names the rule.
+func TestPermissions_AreNecessary(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
 	var all []permission
@@ -69,7 +69,7 @@ func TestEachPermissionIsNeeded(t *testing.T) {
 	for _, verb := range []string{"get", "list", "watch", "create", "update"} {
 		all = append(all, permission{verb, "secrets"})
 	}
-	// One for all, as they take long to make: for the right host, and for another.
+	// Creating certificates is slow: create one for the right host and one for another.
 	good, stale := certificateFor(t, "127.0.0.1"), certificateFor(t, "elsewhere.example.com")
 	for _, missing := range all {
 		t.Run(missing.verb+" "+missing.resource, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestEachPermissionIsNeeded(t *testing.T) {
 			g.Expect(given).To(ConsistOf(slices.DeleteFunc(slices.Clone(all), func(p permission) bool { return p == missing })))
 			config := impersonate("system:serviceaccount:" + ns + ":operator")
 			if missing.verb == "list" {
-				config.Wrap(withoutStreams)
+				config.Wrap(withoutWatchList)
 			}
 			switch missing {
 			case permission{"create", "secrets"}:
@@ -90,7 +90,7 @@ func TestEachPermissionIsNeeded(t *testing.T) {
 			default:
 				g.Expect(k8s.Create(t.Context(), inNamespace(ns, good))).To(Succeed())
 			}
-			op := prepare(t, choices{
+			op := newOperator(t, operatorConfig{
 				ns: ns, config: config, hooks: []webhooks.Hook{validate(accept), mutate(accept)},
 				options: func(o *webhooks.Options) { o.Exit = webhooks.RemoveOnExit },
 			})
@@ -103,11 +103,11 @@ func TestEachPermissionIsNeeded(t *testing.T) {
 				}()
 			}
 			ended := fmt.Sprint(op.mgr.Start(ctx))
-			told := func() string { return ended }
-			if missing.verb == "delete" { // managers that are stopped return no errors, but log them, in their own time
-				told = func() string { return strings.ReplaceAll(op.log.String(), `\"`, `"`) }
+			reported := func() string { return ended }
+			if missing.verb == "delete" { // a manager that is being stopped logs errors instead of returning them
+				reported = func() string { return strings.ReplaceAll(op.log.String(), `\"`, `"`) }
 			}
-			g.Eventually(told).Should(And(ContainSubstring("the operator lacks permissions; docs/admission.md has those it needs"),
+			g.Eventually(reported).Should(And(ContainSubstring("the operator lacks permissions: grant those in docs/admission.md"),
 				ContainSubstring(fmt.Sprintf("cannot %s resource %q", missing.verb, missing.resource))), op.log.String)
 		})
 	}
@@ -115,7 +115,7 @@ func TestEachPermissionIsNeeded(t *testing.T) {
 
 type permission struct{ verb, resource string }
 
-// without has a rule for each verb and each resource, but for one, and notes those that are left.
+// without splits rules into one for each verb and resource, omits one, and records the others.
 func without(rules []rbacv1.PolicyRule, missing permission, given *[]permission) (out []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		for _, resource := range rule.Resources {
@@ -131,9 +131,9 @@ func without(rules []rbacv1.PolicyRule, missing permission, given *[]permission)
 	return out
 }
 
-// withoutStreams makes an older API server of this one: newer ones stream what there is, and need not be asked for a list.
-func withoutStreams(next http.RoundTripper) http.RoundTripper {
-	return noted(func(r *http.Request) (*http.Response, error) {
+// withoutWatchList rejects streaming lists, as older API servers do; newer ones need no list requests.
+func withoutWatchList(next http.RoundTripper) http.RoundTripper {
+	return roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		if !r.URL.Query().Has("sendInitialEvents") {
 			return next.RoundTrip(r)
 		}
@@ -144,13 +144,13 @@ func withoutStreams(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// certificateFor is a Secret as an operator makes it.
+// certificateFor returns a Secret as an operator creates it.
 func certificateFor(t *testing.T, host string) *corev1.Secret {
 	t.Helper()
-	chain, _, _, err := webhooks.NewRotation(time.Hour, time.Minute, []string{host}).Step(webhooks.Keychain{}, time.Now(), false)
+	bundle, _, _, err := webhooks.NewRotation(time.Hour, time.Minute, []string{host}).Advance(webhooks.CertBundle{}, time.Now(), false)
 	must(err)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "webhook-certificates"}, Type: corev1.SecretTypeTLS}
-	_, err = webhooks.Stored(chain, secret)
+	_, err = webhooks.StoreAndParse(bundle, secret)
 	must(err)
 	return secret
 }

@@ -30,14 +30,14 @@ import (
 
 var rotationTime = flag.Duration("rotation", 10*time.Second, "how long certificates are rotated under load")
 
-// often replaces certificates every six seconds, and what it takes to do that. They do not expire soon, and API servers have time to
-// see the next one: a busy machine is slow at both.
-var often = webhooks.SelfManaged{Lifetime: 300 * time.Second, RenewBefore: 294 * time.Second, Settle: 2 * time.Second}
+// frequentRotation replaces certificates every six seconds. The long lifetime and the delay of two seconds tolerate a
+// busy machine.
+var frequentRotation = webhooks.SelfManaged{Lifetime: 300 * time.Second, RenewBefore: 294 * time.Second, PropagationDelay: 2 * time.Second}
 
-// seldom leaves certificates alone for as long as a test takes.
-var seldom = webhooks.SelfManaged{Lifetime: 300 * time.Second, RenewBefore: 10 * time.Second, Settle: 2 * time.Second}
+// rareRotation does not replace certificates during a test.
+var rareRotation = webhooks.SelfManaged{Lifetime: 300 * time.Second, RenewBefore: 10 * time.Second, PropagationDelay: 2 * time.Second}
 
-// childEnv makes this test binary a replica of an operator: a replicaSetup, as JSON.
+// childEnv contains a replicaSetup as JSON; if it is set, the test binary runs as a replica of an operator.
 const childEnv = "KOPF_WEBHOOKS_CHILD"
 
 type replicaSetup struct {
@@ -47,10 +47,10 @@ type replicaSetup struct {
 	Certificates               webhooks.SelfManaged
 }
 
-// patiently is for machines that are busy with other things.
-var patiently = webhooks.TimeoutSeconds(30)
+// maxTimeout tolerates a busy machine.
+var maxTimeout = webhooks.TimeoutSeconds(30)
 
-// child is an operator as in production: with a leader, with probes, and the policy Fail.
+// child runs an operator as in production: with leader election, probes, and the failure policy Fail.
 func child() int {
 	var setup replicaSetup
 	must(json.Unmarshal([]byte(os.Getenv(childEnv)), &setup))
@@ -58,14 +58,14 @@ func child() int {
 	ctrl.SetLogger(funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, me, prefix, args) }, funcr.Options{}))
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	must(err)
-	config.QPS = -1 // as ctrl.GetConfig has it
+	config.QPS = -1 // the default of ctrl.GetConfig
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: fmt.Sprintf("127.0.0.1:%d", setup.Probes),
 		WebhookServer:          webhook.NewServer(webhook.Options{Host: setup.Host, Port: setup.Port}),
 		LeaderElection:         true, LeaderElectionID: "replicas", LeaderElectionNamespace: setup.Namespace,
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 new(5 * time.Minute), RenewDeadline: new(4 * time.Minute), // on a busy machine, nobody is dead so soon
+		LeaseDuration:                 new(5 * time.Minute), RenewDeadline: new(4 * time.Minute), // long enough for a busy machine
 	})
 	must(err)
 	must(webhooks.New(mgr, webhooks.Options{
@@ -77,50 +77,50 @@ func child() int {
 		validate(func(_ context.Context, req *widgetRequest) error {
 			req.Warn(me)
 			return nil
-		}, patiently),
+		}, maxTimeout),
 		mutate(func(_ context.Context, req *widgetRequest) error {
 			req.Object.Spec.Color = "red"
 			return nil
-		}, patiently),
+		}, maxTimeout),
 	).SetupWithManager())
 	must(mgr.Start(ctrl.SetupSignalHandler()))
 	return 0
 }
 
-// A process is a replica.
+// process is a replica.
 type process struct {
 	*exec.Cmd
 	setup   replicaSetup
 	exited  chan struct{}
-	err     error     // of the exit
-	log     *textbook // what it has logged
-	answers []bool    // whether it was ready, of the balancer
+	err     error // after exited is closed
+	log     *outputBuffer
+	answers []bool // results of readiness probes
 }
 
-type textbook struct {
+type outputBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (b *textbook) Write(text []byte) (int, error) {
+func (b *outputBuffer) Write(text []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(text)
 }
 
-func (b *textbook) String() string {
+func (b *outputBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
 }
 
-// launch starts a replica behind a balancer, and waits until it gets connections.
+// launch starts a replica behind a balancer and waits until it is ready.
 func launch(t *testing.T, b *balancer, kubeconfig string, setup replicaSetup) *process {
 	t.Helper()
 	setup.Port, setup.Probes = freePort(), freePort()
 	text, err := json.Marshal(setup)
 	must(err)
-	p := &process{Cmd: exec.Command(os.Args[0]), setup: setup, exited: make(chan struct{}), log: &textbook{}}
+	p := &process{Cmd: exec.Command(os.Args[0]), setup: setup, exited: make(chan struct{}), log: &outputBuffer{}}
 	p.Env = append(os.Environ(), childEnv+"="+string(text), "KUBECONFIG="+kubeconfig)
 	p.Stdout, p.Stderr = p.log, p.log
 	must(p.Start())
@@ -129,7 +129,7 @@ func launch(t *testing.T, b *balancer, kubeconfig string, setup replicaSetup) *p
 		close(p.exited)
 	}()
 	t.Cleanup(func() {
-		_ = p.Process.Kill() // it may have gone
+		_ = p.Process.Kill() // may have exited
 		<-p.exited
 		if t.Failed() {
 			t.Log(p.log.String())
@@ -138,14 +138,14 @@ func launch(t *testing.T, b *balancer, kubeconfig string, setup replicaSetup) *p
 	b.add(p)
 	NewWithT(t).Eventually(func() bool {
 		if p.hasExited() {
-			StopTrying("it has exited").Wrap(p.err).Now()
+			StopTrying("the replica exited").Wrap(p.err).Now()
 		}
 		return slices.Contains(b.ready(), p)
 	}).WithTimeout(2*time.Minute).Should(BeTrue(), p.log.String)
 	return p
 }
 
-// url is that of the replica itself, without the balancer.
+// url returns the address of the replica itself.
 func (p *process) url() string { return fmt.Sprintf("https://%s:%d", p.setup.Host, p.setup.Port) }
 
 func (p *process) hasExited() bool {
@@ -157,7 +157,7 @@ func (p *process) hasExited() bool {
 	}
 }
 
-// isReady asks as a kubelet does: no answer is no news for a while.
+// isReady sends a readiness probe. An error keeps the previous result.
 func (p *process) isReady(c *http.Client) (ready bool, err error) {
 	response, err := c.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", p.setup.Probes))
 	if err != nil {
@@ -167,20 +167,20 @@ func (p *process) isReady(c *http.Client) (ready bool, err error) {
 	return response.StatusCode == http.StatusOK, nil
 }
 
-// Three replicas, which are processes, under 50 admissions a second with the policy Fail: first their certificates are rotated
-// every few seconds, then they are replaced one after another, the leader among them; and once more while nothing is rotated, so that
-// connections are not given up for that. No call fails, and each replica is trusted at any time. With -rotation=2m for longer.
-func TestReplicas(t *testing.T) {
+// Three replicas in processes answer 50 admissions per second with the failure policy Fail. First, their certificates
+// are rotated every few seconds. Then, all replicas are replaced one by one, once during rotations and once without,
+// when connections stay open. No call fails, and each replica is always trusted. -rotation=2m runs it longer.
+func TestServer_ReplicasUnderLoad(t *testing.T) {
 	needServer(t)
-	g, ns, b := NewWithT(t), newNamespace(t), balance(t)
+	g, ns, b := NewWithT(t), newNamespace(t), startBalancer(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	must(cp.WriteKubeconfig(kubeconfig))
 	setup := replicaSetup{
-		Namespace: ns, Name: ns + ".example.com", URL: b.url(), Host: b.host(), Certificates: often,
-		Drain: 15 * time.Second, // on a busy machine it takes seconds until a connection is there
+		Namespace: ns, Name: ns + ".example.com", URL: b.url(), Host: b.host(), Certificates: frequentRotation,
+		Drain: 15 * time.Second, // connecting takes seconds on a busy machine
 	}
 	t.Cleanup(func() {
-		for _, obj := range configurations(setup.Name) {
+		for _, obj := range emptyConfigurations(setup.Name) {
 			must(client.IgnoreNotFound(k8s.Delete(context.Background(), obj)))
 		}
 	})
@@ -188,14 +188,14 @@ func TestReplicas(t *testing.T) {
 	for range 3 {
 		replicas = append(replicas, launch(t, b, kubeconfig, setup))
 	}
-	asked := begin(t, ns) // nobody is asked until the configurations are there
-	g.Eventually(func() int { _, n := asked.answers(); return n }).ShouldNot(BeZero())
-	asked.finish()
+	probe := startLoad(t, ns) // webhooks are called as soon as the configurations are written
+	g.Eventually(func() int { _, n := probe.answers(); return n }).ShouldNot(BeZero())
+	probe.finish()
 	for _, e := range validatingEntries(setup.Name) {
 		g.Expect(*e.FailurePolicy).To(Equal(admissionregistrationv1.Fail))
 	}
 
-	l := begin(t, ns)
+	l := startLoad(t, ns)
 	l.connects(t, setup.Name, setup.URL)
 	began, direct, certificates := time.Now(), 0, map[string]bool{}
 	ticker := time.NewTicker(50 * time.Millisecond)
@@ -205,18 +205,18 @@ func TestReplicas(t *testing.T) {
 			g.Expect(connect(setup.Name, p.url())).To(Succeed())
 			direct++
 		}
-		certificates[servedCA(t, ns)] = true
+		certificates[servedCertificate(t, ns)] = true
 	}
 	calls := l.calls.Load()
-	t.Logf("rotation: %d calls in %s, and %d with connections of their own, %d failed; %d certificates; besides, %d calls straight to each of the replicas in turn",
+	t.Logf("rotation: %d calls in %s, and %d over new connections, %d failed; %d certificates; %d calls to single replicas",
 		calls, time.Since(began).Round(time.Second), l.connected.Load(), l.failed.Load(), len(certificates), direct)
-	if *rotationTime >= time.Minute { // somebody wants to know
+	if *rotationTime >= time.Minute { // explicitly requested
 		g.Expect(calls).To(BeNumerically(">=", 0.9*perSecond*rotationTime.Seconds()), "the machine was too busy for the load")
 	}
 	l.answered(g, "during the rotation")
-	g.Expect(len(certificates)).To(BeNumerically(">=", max(2, int(*rotationTime/(10*time.Second)))), "they were rotated")
+	g.Expect(len(certificates)).To(BeNumerically(">=", max(2, int(*rotationTime/(10*time.Second)))), "the certificates were rotated")
 
-	setup.Certificates = seldom
+	setup.Certificates = rareRotation
 	for _, when := range []string{"while certificates were rotated", "while they were not"} {
 		began, calls, connected := time.Now(), l.calls.Load(), l.connected.Load()
 		before := replicas
@@ -227,18 +227,18 @@ func TestReplicas(t *testing.T) {
 		}
 		for _, old := range before {
 			g.Eventually(old.exited).WithTimeout(2 * time.Minute).Should(BeClosed())
-			g.Expect(old.err).NotTo(HaveOccurred(), "it ends in peace")
+			g.Expect(old.err).NotTo(HaveOccurred(), "the replica exits without an error")
 		}
 		_, sofar := l.answers()
-		g.Eventually(func() int { _, n := l.answers(); return n - sofar }).WithTimeout(3*time.Minute).Should(BeNumerically(">", perSecond), "the new ones answer")
+		g.Eventually(func() int { _, n := l.answers(); return n - sofar }).WithTimeout(3*time.Minute).Should(BeNumerically(">", perSecond), "the new replicas answer")
 		for _, p := range replicas {
 			g.Expect(connect(setup.Name, p.url())).To(Succeed())
 		}
-		t.Logf("rolling restart %s: %d calls in %s, %d with connections of their own and %d over connections that were kept, %d failed", when,
+		t.Logf("rolling restart %s: %d calls in %s, %d over new connections and %d over reused connections, %d failed", when,
 			l.calls.Load()-calls, time.Since(began).Round(time.Second), l.connected.Load()-connected, l.posted.Load(), l.failed.Load())
 		l.answered(g, when)
 		if l.posted.Load() == 0 {
-			g.Eventually(func() []byte { return secretOf(t, ns).Data["next.crt"] }).Should(BeEmpty(), "the last rotation has come to its end")
+			g.Eventually(func() []byte { return secretOf(t, ns).Data["next.crt"] }).Should(BeEmpty(), "the last rotation is finished")
 			l.posts(t, setup.Name, setup.URL)
 		}
 	}

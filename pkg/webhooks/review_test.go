@@ -21,16 +21,16 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A bench serves hooks without a server.
+// bench serves hooks without a server.
 type bench struct {
 	t       testing.TB
 	handler http.Handler
-	log     *logbook
+	log     *logBuffer
 }
 
 func serve(t testing.TB, hooks ...webhooks.Hook) *bench {
 	t.Helper()
-	b := &bench{t: t, log: &logbook{}}
+	b := &bench{t: t, log: &logBuffer{}}
 	var err error
 	b.handler, err = webhooks.Serve(scheme, webhooks.Options{}, b.log.logger(), hooks...)
 	if err != nil {
@@ -39,7 +39,7 @@ func serve(t testing.TB, hooks ...webhooks.Hook) *bench {
 	return b
 }
 
-// post sends a body, and returns the HTTP status with the answer.
+// post sends a body and returns the HTTP status and the response.
 func (b *bench) post(path, body string) (int, admissionv1.AdmissionReview) {
 	b.t.Helper()
 	return b.send(httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
@@ -63,7 +63,7 @@ func (b *bench) send(r *http.Request) (int, admissionv1.AdmissionReview) {
 
 const red = `{"apiVersion":"e2e.example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"ns"},"spec":{"size":1,"color":"red","extra":{"deep":[1,2]}}}`
 
-// review is the text of one, with some things changed.
+// review returns the JSON of a review, changed by edit.
 func review(edit ...func(map[string]any)) string {
 	request := map[string]any{
 		"uid":       "U",
@@ -111,8 +111,8 @@ func mutate(fn func(context.Context, *widgetRequest) error, opts ...webhooks.Opt
 
 func accept(context.Context, *widgetRequest) error { return nil }
 
-// ADM-01: reviews of both versions are understood, and answered in theirs, with the uid.
-func TestVersionsOfReviews(t *testing.T) {
+// ADM-01: both versions of reviews are supported; the response has the version and the UID of the review.
+func TestReview_Versions(t *testing.T) {
 	b := serve(t, validate(accept))
 	for _, version := range []string{"admission.k8s.io/v1", "admission.k8s.io/v1beta1"} {
 		code, got := b.post("/v", strings.Replace(review(), "admission.k8s.io/v1", version, 1))
@@ -126,9 +126,9 @@ func TestVersionsOfReviews(t *testing.T) {
 	NewWithT(t).Expect(got.APIVersion).To(Equal("admission.k8s.io/v1"))
 }
 
-// ADM-02, ADM-03, ADM-44, ADM-45, SE-31: what is not for a handler is an HTTP error and calls nobody: unknown paths,
-// the root, other kinds, and reviews that say too little.
-func TestWhatIsForNobody(t *testing.T) {
+// ADM-02, ADM-03, ADM-44, ADM-45, SE-31: unknown paths, other kinds and incomplete reviews get an HTTP error, and no
+// handler is called.
+func TestReview_Misdirected(t *testing.T) {
 	b := serve(t, validate(func(context.Context, *widgetRequest) error { panic("it was called") }))
 	for name, c := range map[string]struct {
 		path, body string
@@ -162,8 +162,8 @@ func TestWhatIsForNobody(t *testing.T) {
 	}
 }
 
-// ADM-45: wrong types, bodies that are too large or never end.
-func TestBadRequests(t *testing.T) {
+// ADM-45: wrong content types, and bodies that are too large or endless.
+func TestReview_BadRequest(t *testing.T) {
 	g := NewWithT(t)
 	b := serve(t, validate(accept))
 	r := httptest.NewRequest(http.MethodPost, "/v", strings.NewReader(review()))
@@ -174,7 +174,7 @@ func TestBadRequests(t *testing.T) {
 	endless := &counter{}
 	code, _ = b.send(httptest.NewRequest(http.MethodPost, "/v", io.MultiReader(strings.NewReader(`{"x":"`), endless)))
 	g.Expect(code).To(Equal(http.StatusRequestEntityTooLarge))
-	g.Expect(endless.read).To(BeNumerically("<", 16<<20), "bytes read of a body without an end")
+	g.Expect(endless.read).To(BeNumerically("<", 16<<20), "bytes read of an endless body")
 
 	code, _ = b.send(httptest.NewRequest(http.MethodGet, "/v", nil))
 	g.Expect(code).To(Equal(http.StatusBadRequest))
@@ -194,11 +194,11 @@ type broken struct{}
 
 func (*broken) Read([]byte) (int, error) { return 0, errTest }
 
-// A client that does not come to an end is cut off, and harms no other one; without TLS, there is no answer at all.
-func TestSlowClients(t *testing.T) {
-	handler, err := webhooks.ServePatiently(50*time.Millisecond, scheme, webhooks.Options{}, logr.Discard(), validate(accept))
+// The server stops reading the request of a slow client and keeps serving others. Requests without TLS are rejected.
+func TestReview_SlowClient(t *testing.T) {
+	handler, err := webhooks.ServeWithReadTimeout(50*time.Millisecond, scheme, webhooks.Options{}, logr.Discard(), validate(accept))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	begun := `{"a":"` + strings.Repeat("x", 1<<16) // more than clients keep in a buffer
+	begun := `{"a":"` + strings.Repeat("x", 1<<16) // more than the buffer of a client
 	for _, http2 := range []bool{false, true} {
 		g := NewWithT(t)
 		server := httptest.NewUnstartedServer(handler)
@@ -206,7 +206,7 @@ func TestSlowClients(t *testing.T) {
 		server.StartTLS()
 		never, release := io.Pipe()
 		response, err := server.Client().Post(server.URL+"/v", "application/json", io.MultiReader(strings.NewReader(begun), never))
-		_ = release.Close() // the client would wait for it
+		_ = release.Close() // the client waits for the end of the body
 		if err == nil {
 			g.Expect(response.StatusCode).To(Equal(http.StatusBadRequest))
 			_ = response.Body.Close()
@@ -227,8 +227,8 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// Objects that do not decode into the type are denied, with the reason: the failure policy cannot let them through.
-func TestObjectsThatDoNotDecode(t *testing.T) {
+// Objects that cannot be decoded into the Go type are denied with the reason, independent of the failure policy.
+func TestReview_UndecodableObject(t *testing.T) {
 	b := serve(t, validate(accept))
 	text := strings.Replace(red, `"size":1`, `"size":"big"`, 1)
 	for name, edit := range map[string][]func(map[string]any){
@@ -242,15 +242,15 @@ func TestObjectsThatDoNotDecode(t *testing.T) {
 		g.Expect(code).To(Equal(http.StatusOK), name)
 		g.Expect(got.Response.Allowed).To(BeFalse(), name)
 		g.Expect(got.Response.Result.Code).To(BeEquivalentTo(400), name)
-		g.Expect(got.Response.Result.Message).To(ContainSubstring("is no Widget"), name)
+		g.Expect(got.Response.Result.Message).To(ContainSubstring("the object is not a valid Widget"), name)
 	}
 	code, got := b.post("/v", review(with("object", json.RawMessage(`{}`))))
 	NewWithT(t).Expect(code).To(Equal(http.StatusOK))
 	NewWithT(t).Expect(got.Response.Result.Message).NotTo(ContainSubstring("panic"))
 }
 
-// ADM-04: the object is the new one, or the old one on deletion; the difference is that of the whole objects.
-func TestWhatHandlersGet(t *testing.T) {
+// ADM-04: Object is the new object, or the old one for a deletion; Diff covers the whole objects.
+func TestRequest_Content(t *testing.T) {
 	g := NewWithT(t)
 	var got *widgetRequest
 	var text string
@@ -281,8 +281,8 @@ func TestWhatHandlersGet(t *testing.T) {
 	g.Expect(got.Diff()[0].New).To(BeNil())
 }
 
-// ADM-17, ADM-50: headers are those of the API server's request; without TLS there is no certificate.
-func TestHeaders(t *testing.T) {
+// ADM-17, ADM-50: headers are those of the API server's request; TLS is nil without TLS.
+func TestRequest_Headers(t *testing.T) {
 	g := NewWithT(t)
 	var got http.Header
 	b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
@@ -294,11 +294,11 @@ func TestHeaders(t *testing.T) {
 	r.Header.Set("X-Tunnel", "yes")
 	b.send(r)
 	g.Expect(got.Get("X-Tunnel")).To(Equal("yes"))
-	g.Expect((&webhooks.Call{}).Diff()).To(BeEmpty(), "a request made by hand in somebody's test")
+	g.Expect((&webhooks.Call{}).Diff()).To(BeEmpty(), "a Call created in a test")
 }
 
-// ADM-06: mutating handlers are not called for deletions, unless they name them.
-func TestDeletionsAndMutation(t *testing.T) {
+// ADM-06: mutating handlers are not called for deletions by default.
+func TestMutating_Deletion(t *testing.T) {
 	g := NewWithT(t)
 	calls := 0
 	count := func(_ context.Context, req *widgetRequest) error {
@@ -311,12 +311,12 @@ func TestDeletionsAndMutation(t *testing.T) {
 	g.Expect(calls).To(BeZero())
 	_, got = serve(t, mutate(count, webhooks.Operations("DELETE"))).post("/m", review(deletion))
 	g.Expect(calls).To(Equal(1))
-	g.Expect(got.Response.Patch).To(BeEmpty(), "the API server would refuse it")
-	g.Expect(got.Response.Warnings).To(ConsistOf(ContainSubstring("it is being deleted")))
+	g.Expect(got.Response.Patch).To(BeEmpty(), "the API server rejects patches for deletions")
+	g.Expect(got.Response.Warnings).To(ConsistOf(ContainSubstring("the object is being deleted")))
 }
 
-// ADM-07: the object itself without a subresource, exactly the one that is named, or all of them.
-func TestSubresources(t *testing.T) {
+// ADM-07: a handler matches the object itself, one subresource, or all of them.
+func TestHook_Subresources(t *testing.T) {
 	for declared, wants := range map[string]map[string]bool{
 		"":       {"": true, "status": false},
 		"status": {"": false, "status": true, "scale": false},
@@ -339,8 +339,8 @@ func TestSubresources(t *testing.T) {
 	}
 }
 
-// ADM-08: the operation is the API server's business.
-func TestOperationsAreTrusted(t *testing.T) {
+// ADM-08: the API server matches operations; the endpoint does not repeat it.
+func TestHook_OperationsAreNotRechecked(t *testing.T) {
 	called := false
 	b := serve(t, validate(func(context.Context, *widgetRequest) error {
 		called = true
@@ -350,8 +350,8 @@ func TestOperationsAreTrusted(t *testing.T) {
 	NewWithT(t).Expect(called).To(BeTrue())
 }
 
-// ADM-05: labels count as they are on the object, whatever the API server has called for.
-func TestLabels(t *testing.T) {
+// ADM-05: labels of the new object must match, even if the API server calls because of the old one.
+func TestHook_Labels(t *testing.T) {
 	calls := 0
 	b := serve(t, validate(func(context.Context, *widgetRequest) error {
 		calls++
@@ -370,8 +370,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// Metadata-only and untyped kinds; the first lose nothing of what they do not show.
-func TestKindsWithoutType(t *testing.T) {
+// Metadata-only and untyped objects keep all fields that they do not show.
+func TestHook_UntypedKinds(t *testing.T) {
 	g := NewWithT(t)
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(widgetGVK)

@@ -10,36 +10,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// A pair is a certificate with its CA and its key.
-type pair struct {
+// keyPair is a certificate with its CA and its private key.
+type keyPair struct {
 	cert, key []byte // PEM
 	tls       *tls.Certificate
 	leaf, ca  *x509.Certificate
 }
 
-func parsePair(cert, key []byte) (*pair, error) {
+func parseKeyPair(cert, key []byte) (*keyPair, error) {
 	parsed, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, err
 	}
 	if len(parsed.Certificate) < 2 {
-		return nil, errors.New("the certificate comes without its CA")
+		return nil, errors.New("the certificate chain lacks the CA")
 	}
 	ca, err := x509.ParseCertificate(parsed.Certificate[1])
 	if err != nil {
 		return nil, err
 	}
-	return &pair{cert: cert, key: key, tls: &parsed, leaf: parsed.Leaf, ca: ca}, nil
+	return &keyPair{cert: cert, key: key, tls: &parsed, leaf: parsed.Leaf, ca: ca}, nil
 }
 
-func (p *pair) valid(now time.Time) bool { return now.Before(p.leaf.NotAfter) }
+func (p *keyPair) isValid(now time.Time) bool { return now.Before(p.leaf.NotAfter) }
 
-func (p *pair) covers(hosts []string) bool {
+func (p *keyPair) covers(hosts []string) bool {
 	return !slices.ContainsFunc(hosts, func(host string) bool { return p.leaf.VerifyHostname(host) != nil })
 }
 
-// hosts are those that it was issued for.
-func (p *pair) hosts() []string {
+// hosts returns the names and addresses of the certificate.
+func (p *keyPair) hosts() []string {
 	hosts := slices.Clone(p.leaf.DNSNames)
 	for _, ip := range p.leaf.IPAddresses {
 		hosts = append(hosts, ip.String())
@@ -47,117 +47,119 @@ func (p *pair) hosts() []string {
 	return hosts
 }
 
-// A keychain is what the replicas share.
-type keychain struct {
-	serving *pair               // what all replicas use
-	next    *pair               // what they will use; nil if the other one is good for long
-	trusted []*x509.Certificate // the CAs that the API server has to trust
-	since   time.Time           // when next was seen to be trusted; zero if it was not yet
-	renew   bool                // before the time, as what was stored is lost
-	version string              // of the Secret
+// certBundle is the state that replicas share through the Secret.
+type certBundle struct {
+	serving      *keyPair            // all replicas use it
+	next         *keyPair            // the successor of serving; nil outside of a rotation
+	trusted      []*x509.Certificate // the CAs that API servers must trust
+	trustedSince time.Time           // when the configurations were first found to contain the CA of next; zero if they do not yet
+	forceRenewal bool                // start a rotation early, because the Secret was lost
+	version      string              // resourceVersion of the Secret
 }
 
-// older reports whether it was stored before the other: a watch tells late of what this replica has overwritten itself.
-func (k keychain) older(other keychain) bool {
-	order, err := resourceversion.CompareResourceVersion(k.version, other.version)
+// isOlderThan reports whether the bundle was stored before the other. Events of a watch can be older than the replica's own
+// last write.
+func (b certBundle) isOlderThan(other certBundle) bool {
+	order, err := resourceversion.CompareResourceVersion(b.version, other.version)
 	return err == nil && order < 0
 }
 
-// restore makes it what is known of it from before.
-func (k *keychain) restore(known keychain) {
-	k.serving, k.renew = known.serving, true
-	for _, ca := range known.trusted {
-		k.trust(ca)
+// restoreFrom restores the bundle from the latest known one.
+func (b *certBundle) restoreFrom(latest certBundle) {
+	b.serving, b.forceRenewal = latest.serving, true
+	for _, ca := range latest.trusted {
+		b.trust(ca)
 	}
 }
 
-// A rotation is how keychains are kept.
+// rotation contains the rules by which certificates are replaced.
 type rotation struct {
-	lifetime, before, settle time.Duration
-	hosts                    []string
-	issue                    func(hosts []string, lifetime time.Duration) (*pair, error)
+	lifetime, renewBefore, propagationDelay time.Duration
+	hosts                                   []string
+	issueKeyPair                            func(hosts []string, lifetime time.Duration) (*keyPair, error)
 }
 
-// step is what is to be done to a keychain now: it returns what becomes of it, whether that is a change, and
-// when to look again. Confirmed tells that the API server has been told of all that is trusted. It
-// takes one step at a time, as each has to be stored before the next.
-func (r rotation) step(k keychain, now time.Time, confirmed bool) (keychain, bool, time.Duration, error) {
-	k.trusted = slices.Clone(k.trusted)
-	pruned := k.prune(now)
-	if k.next != nil && (!k.next.valid(now) || !k.next.covers(r.hosts)) {
-		k.next, k.since = nil, time.Time{}
-		pruned = true
+// advance returns the next state of a bundle, whether that is a change, and the delay until the next call. published reports
+// whether the webhook configurations contain all trusted CAs. Each call executes only one step, because the result must be
+// stored before the next step.
+func (r rotation) advance(b certBundle, now time.Time, published bool) (certBundle, bool, time.Duration, error) {
+	b.trusted = slices.Clone(b.trusted)
+	changed := b.prune(now)
+	if b.next != nil && (!b.next.isValid(now) || !b.next.covers(r.hosts)) {
+		b.next, b.trustedSince = nil, time.Time{}
+		changed = true
 	}
 	switch {
-	case k.serving == nil || !k.serving.valid(now):
-		// Nobody can be served: there is nothing to wait for.
-		fresh := k.next
+	case b.serving == nil || !b.serving.isValid(now):
+		// No valid certificate is in use, so waiting would not help.
+		fresh := b.next
 		if fresh == nil {
 			var err error
-			if fresh, err = r.issue(r.hosts, r.lifetime); err != nil {
-				return k, false, 0, err
+			if fresh, err = r.issueKeyPair(r.hosts, r.lifetime); err != nil {
+				return b, false, 0, err
 			}
 		}
-		k.trust(fresh.ca)
-		k.serving, k.next, k.since = fresh, nil, time.Time{}
-		return k, true, 0, nil
+		b.trust(fresh.ca)
+		b.serving, b.next, b.trustedSince = fresh, nil, time.Time{}
+		return b, true, 0, nil
 
-	case k.next == nil && (k.renew || r.untilRenewal(k.serving, now) <= 0 || !k.serving.covers(r.hosts)):
+	case b.next == nil && (b.forceRenewal || r.untilRenewal(b.serving, now) <= 0 || !b.serving.covers(r.hosts)):
 		hosts := r.hosts
-		if !k.serving.covers(r.hosts) {
-			// Replicas of another version may need the other names: they shall not take turns.
-			hosts = union(r.hosts, k.serving.hosts())
+		if !b.serving.covers(r.hosts) {
+			// Include the hosts of the old certificate: replicas of another version may need them and would otherwise start a
+			// rotation in turn.
+			hosts = union(r.hosts, b.serving.hosts())
 		}
-		fresh, err := r.issue(hosts, r.lifetime)
+		fresh, err := r.issueKeyPair(hosts, r.lifetime)
 		if err != nil {
-			return k, false, 0, err
+			return b, false, 0, err
 		}
-		k.trust(fresh.ca)
-		k.next, k.since, k.renew = fresh, time.Time{}, false
-		return k, true, 0, nil
+		b.trust(fresh.ca)
+		b.next, b.trustedSince, b.forceRenewal = fresh, time.Time{}, false
+		return b, true, 0, nil
 
-	case k.next == nil:
-		return k, pruned, r.untilRenewal(k.serving, now), nil
+	case b.next == nil:
+		return b, changed, r.untilRenewal(b.serving, now), nil
 
-	case !confirmed:
-		return k, pruned, 0, nil // whoever confirms comes back
+	case !published:
+		return b, changed, 0, nil // the configuration reconciler calls again after it has written the configurations
 
-	case k.since.IsZero():
-		k.since = now
-		return k, true, r.settle, nil
+	case b.trustedSince.IsZero():
+		b.trustedSince = now
+		return b, true, r.propagationDelay, nil
 
-	case now.Before(k.since.Add(r.settle)):
-		return k, pruned, k.since.Add(r.settle).Sub(now), nil
+	case now.Before(b.trustedSince.Add(r.propagationDelay)):
+		return b, changed, b.trustedSince.Add(r.propagationDelay).Sub(now), nil
 
 	default:
-		k.serving, k.next, k.since = k.next, nil, time.Time{}
-		return k, true, r.untilRenewal(k.serving, now), nil
+		b.serving, b.next, b.trustedSince = b.next, nil, time.Time{}
+		return b, true, r.untilRenewal(b.serving, now), nil
 	}
 }
 
-// untilRenewal is the time until a certificate is to be renewed.
-func (r rotation) untilRenewal(p *pair, now time.Time) time.Duration {
-	return p.leaf.NotAfter.Add(-r.before).Sub(now)
+// untilRenewal returns the time until a certificate must be renewed.
+func (r rotation) untilRenewal(p *keyPair, now time.Time) time.Duration {
+	return p.leaf.NotAfter.Add(-r.renewBefore).Sub(now)
 }
 
-func (k *keychain) trust(ca *x509.Certificate) {
-	if !slices.ContainsFunc(k.trusted, ca.Equal) {
-		k.trusted = append(k.trusted, ca)
+func (b *certBundle) trust(ca *x509.Certificate) {
+	if !slices.ContainsFunc(b.trusted, ca.Equal) {
+		b.trusted = append(b.trusted, ca)
 	}
 }
 
-// prune takes away what has expired. What is in use is trusted in any case.
-func (k *keychain) prune(now time.Time) bool {
-	before := len(k.trusted)
-	k.trusted = slices.DeleteFunc(k.trusted, func(ca *x509.Certificate) bool { return now.After(ca.NotAfter) })
-	pruned := len(k.trusted) != before
-	after := len(k.trusted)
-	for _, p := range []*pair{k.serving, k.next} {
-		if p != nil && p.valid(now) {
-			k.trust(p.ca)
+// prune removes expired CAs, and adds the CAs of certificates in use if they are absent.
+func (b *certBundle) prune(now time.Time) bool {
+	before := len(b.trusted)
+	b.trusted = slices.DeleteFunc(b.trusted, func(ca *x509.Certificate) bool { return now.After(ca.NotAfter) })
+	removed := len(b.trusted) != before
+	remaining := len(b.trusted)
+	for _, p := range []*keyPair{b.serving, b.next} {
+		if p != nil && p.isValid(now) {
+			b.trust(p.ca)
 		}
 	}
-	return pruned || len(k.trusted) != after
+	return removed || len(b.trusted) != remaining
 }
 
 func union(a, b []string) []string {

@@ -16,21 +16,21 @@ import (
 
 var hosts = []string{"s.ns.svc", "127.0.0.1"}
 
-// The steps of a rotation, one by one, and that nothing is ever served that is not trusted.
-func TestSteps(t *testing.T) {
+// A rotation executes one step at a time and never serves a certificate that is not trusted.
+func TestRotation_Steps(t *testing.T) {
 	g := NewWithT(t)
 	r := webhooks.NewRotation(90*time.Minute, time.Minute, hosts)
 	now := time.Now()
-	var k webhooks.Keychain
-	step := func(confirmed, wantChange bool) time.Duration {
+	var k webhooks.CertBundle
+	step := func(published, wantChange bool) time.Duration {
 		t.Helper()
-		next, changed, wait, err := r.Step(k, now, confirmed)
+		next, changed, wait, err := r.Advance(k, now, published)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(changed).To(Equal(wantChange))
 		g.Expect(next.Trusts(next.Serving())).To(BeTrue())
 		if k.Serving() != nil && k.Serving() != next.Serving() && now.Before(k.Serving().NotAfter()) {
-			g.Expect(k.Trusts(next.Serving())).To(BeTrue(), "before it was served")
-			g.Expect(next.Trusts(k.Serving())).To(BeTrue(), "while others may serve it still")
+			g.Expect(k.Trusts(next.Serving())).To(BeTrue(), "trusted before it is served")
+			g.Expect(next.Trusts(k.Serving())).To(BeTrue(), "trusted while other replicas may serve it")
 		}
 		k = next
 		return wait
@@ -39,23 +39,23 @@ func TestSteps(t *testing.T) {
 	first := k.Serving()
 	g.Expect(first.Covers(hosts)).To(BeTrue())
 	g.Expect(first.NotAfter()).To(BeTemporally("~", now.Add(90*time.Minute), 2*time.Minute))
-	g.Expect(step(true, false)).To(BeNumerically("~", time.Hour, time.Minute), "until it is renewed")
+	g.Expect(step(true, false)).To(BeNumerically("~", time.Hour, time.Minute), "until its renewal")
 
-	// Certificates are issued by the real clock: the next one has to live longer than the time that is jumped over.
+	// Certificates use the real clock: the next one must live longer than the skipped time.
 	r = webhooks.NewRotation(10*time.Hour, time.Minute, hosts)
 	now = first.NotAfter().Add(-30 * time.Minute)
 	step(true, true)
 	g.Expect(k.Next()).NotTo(BeNil())
 	g.Expect(k.Size()).To(Equal(2))
 	for range 3 {
-		g.Expect(step(false, false)).To(BeZero(), "it is not told to the API server yet")
+		g.Expect(step(false, false)).To(BeZero(), "the CA is not published yet")
 	}
-	g.Expect(step(true, true)).To(Equal(time.Minute), "now it is")
+	g.Expect(step(true, true)).To(Equal(time.Minute), "the CA is published")
 	now = now.Add(59 * time.Second)
 	g.Expect(step(true, false)).To(Equal(time.Second))
-	stored, err := webhooks.Stored(k, &corev1.Secret{})
+	stored, err := webhooks.StoreAndParse(k, &corev1.Secret{})
 	g.Expect(err).NotTo(HaveOccurred())
-	k = stored // as another replica has it
+	k = stored // as another replica reads it
 	now = now.Add(2 * time.Second)
 	second := k.Next()
 	step(true, true)
@@ -67,59 +67,59 @@ func TestSteps(t *testing.T) {
 	step(true, true)
 	g.Expect(k.Serving()).To(Equal(second))
 	g.Expect(k.Trusts(second)).To(BeTrue())
-	g.Expect(k.Trusts(first)).To(BeFalse(), "what has expired is trusted no more")
+	g.Expect(k.Trusts(first)).To(BeFalse(), "expired CAs are not trusted")
 }
 
-// Other names need another certificate, which has the old names, too: two versions of an operator do not take turns.
-func TestOtherHosts(t *testing.T) {
+// A certificate for other hosts includes the old hosts, so that two versions of an operator do not replace it in turns.
+func TestRotation_ChangedHosts(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Now()
-	k, _, _, err := webhooks.NewRotation(time.Hour, time.Minute, []string{"a"}).Step(webhooks.Keychain{}, now, false)
+	k, _, _, err := webhooks.NewRotation(time.Hour, time.Minute, []string{"a"}).Advance(webhooks.CertBundle{}, now, false)
 	g.Expect(err).NotTo(HaveOccurred())
 	r := webhooks.NewRotation(time.Hour, time.Minute, []string{"b", "::1"})
-	k, changed, _, err := r.Step(k, now, true)
+	k, changed, _, err := r.Advance(k, now, true)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(changed).To(BeTrue())
 	g.Expect(k.Next().Covers([]string{"a", "b", "::1"})).To(BeTrue())
-	g.Expect(k.Serving().Covers([]string{"b"})).To(BeFalse(), "not at once")
+	g.Expect(k.Serving().Covers([]string{"b"})).To(BeFalse(), "not replaced immediately")
 }
 
-// After a long sleep there is nothing valid to serve: it is replaced without waiting for anybody.
-func TestExpired(t *testing.T) {
+// An expired certificate is replaced immediately.
+func TestRotation_ExpiredCertificate(t *testing.T) {
 	g := NewWithT(t)
 	r := webhooks.NewRotation(time.Hour, time.Minute, hosts)
-	k, _, _, err := r.Step(webhooks.Keychain{}, time.Now(), false)
+	k, _, _, err := r.Advance(webhooks.CertBundle{}, time.Now(), false)
 	g.Expect(err).NotTo(HaveOccurred())
 	late := time.Now().Add(2 * time.Hour)
 	old := k.Serving()
-	k, changed, _, err := r.Step(k, late, false)
+	k, changed, _, err := r.Advance(k, late, false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(changed).To(BeTrue())
 	g.Expect(k.Serving()).NotTo(Equal(old))
 	g.Expect(k.Trusts(old)).To(BeFalse())
 }
 
-// Broken Secrets are absent ones.
-func TestBrokenSecrets(t *testing.T) {
+// Invalid parts of a Secret are reported as errors; an invalid annotation is ignored.
+func TestParseSecret_Invalid(t *testing.T) {
 	g := NewWithT(t)
-	k, _, _, err := webhooks.NewRotation(time.Hour, time.Minute, hosts).Step(webhooks.Keychain{}, time.Now(), false)
+	k, _, _, err := webhooks.NewRotation(time.Hour, time.Minute, hosts).Advance(webhooks.CertBundle{}, time.Now(), false)
 	g.Expect(err).NotTo(HaveOccurred())
 	whole := &corev1.Secret{}
-	_, err = webhooks.Stored(k, whole)
+	_, err = webhooks.StoreAndParse(k, whole)
 	g.Expect(err).NotTo(HaveOccurred())
 	for key, text := range map[string]string{"tls.crt": "x", "tls.key": "", "ca.crt": "y", "next.crt": "z"} {
 		broken := whole.DeepCopy()
 		broken.Data[key] = []byte(text)
-		_, err := webhooks.ReadSecret(broken)
+		_, err := webhooks.ParseSecret(broken)
 		g.Expect(err).To(HaveOccurred(), key)
 	}
 	whole.Annotations = map[string]string{"kopf.dev/next-trusted-since": "yesterday"}
-	_, err = webhooks.ReadSecret(whole)
+	_, err = webhooks.ParseSecret(whole)
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
-// Many replicas that start at once make one Secret; also if it was there, and broken.
-func TestTheSecretIsMadeOnce(t *testing.T) {
+// Replicas that start at the same time create one Secret, or repair one that is invalid.
+func TestCertStore_ConcurrentCreation(t *testing.T) {
 	needServer(t)
 	g := NewWithT(t)
 	for _, broken := range []bool{false, true} {
@@ -132,10 +132,10 @@ func TestTheSecretIsMadeOnce(t *testing.T) {
 		var wait sync.WaitGroup
 		served := make([]string, 8)
 		for i := range served {
-			ring := webhooks.NewKeyring(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), time.Now)
+			store := webhooks.NewCertStore(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), time.Now)
 			wait.Go(func() {
-				err := ring.Load(t.Context())
-				cert, _ := ring.GetCertificate(nil)
+				err := store.Load(t.Context())
+				cert, _ := store.GetCertificate(nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -154,36 +154,35 @@ func TestTheSecretIsMadeOnce(t *testing.T) {
 	}
 }
 
-// What a watch tells late does not undo what this replica has written meanwhile; and there is no bundle before there is a Secret.
-func TestLateNewsOfTheSecret(t *testing.T) {
+// An outdated event does not replace a newer state; there is no bundle before the Secret is loaded.
+func TestCertStore_OutdatedEvent(t *testing.T) {
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	key := client.ObjectKey{Namespace: newNamespace(t), Name: "late"}
-	ring := webhooks.NewKeyring(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), time.Now)
-	_, err := ring.TryBundle()
-	g.Expect(err).To(MatchError(ContainSubstring("has not been read yet")))
-	g.Expect(ring.Load(ctx)).To(Succeed())
+	store := webhooks.NewCertStore(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), time.Now)
+	_, err := store.TryCABundle()
+	g.Expect(err).To(MatchError(ContainSubstring("is not loaded yet")))
+	g.Expect(store.Load(ctx)).To(Succeed())
 	early := &corev1.Secret{}
 	g.Expect(k8s.Get(ctx, key, early)).To(Succeed())
 	g.Expect(k8s.Delete(ctx, early.DeepCopy())).To(Succeed())
-	before := ring.Bundle()
-	_, err = ring.Step(ctx, nil)
+	before := store.CABundle()
+	_, err = store.Rotate(ctx, nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	after := ring.Bundle()
+	after := store.CABundle()
 	g.Expect(after).NotTo(Equal(before))
-	ring.See(ctx, early)
-	g.Expect(ring.Bundle()).To(Equal(after))
+	store.Observe(ctx, early)
+	g.Expect(store.CABundle()).To(Equal(after))
 	late := &corev1.Secret{}
 	g.Expect(k8s.Get(ctx, key, late)).To(Succeed())
-	other := webhooks.NewKeyring(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), time.Now)
-	other.See(ctx, early)
-	other.See(ctx, late)
-	g.Expect(other.Bundle()).To(Equal(after), "of another replica")
+	other := webhooks.NewCertStore(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), time.Now)
+	other.Observe(ctx, early)
+	other.Observe(ctx, late)
+	g.Expect(other.CABundle()).To(Equal(after), "observed by another replica")
 }
 
-// A Secret that is deleted or broken is no reason to serve what nobody trusts yet: the certificate stays, and the next one has to be
-// trusted first, as in any rotation.
-func TestTheSecretIsLost(t *testing.T) {
+// A deleted or invalid Secret starts a regular rotation: the certificate stays in use until the next one is trusted.
+func TestCertStore_LostSecret(t *testing.T) {
 	needServer(t)
 	for name, lose := range map[string]func(*corev1.Secret) error{
 		"deleted": func(s *corev1.Secret) error { return k8s.Delete(t.Context(), s) },
@@ -198,18 +197,18 @@ func TestTheSecretIsLost(t *testing.T) {
 	} {
 		g, ctx, now := NewWithT(t), t.Context(), time.Now()
 		key := client.ObjectKey{Namespace: newNamespace(t), Name: "lost"}
-		ring := webhooks.NewKeyring(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), func() time.Time { return now })
+		store := webhooks.NewCertStore(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), func() time.Time { return now })
 		served := func() []byte {
-			cert, err := ring.GetCertificate(nil)
+			cert, err := store.GetCertificate(nil)
 			g.Expect(err).NotTo(HaveOccurred())
 			return cert.Certificate[0]
 		}
-		step := func(confirmed []byte) {
-			_, err := ring.Step(ctx, confirmed)
+		step := func(published []byte) {
+			_, err := store.Rotate(ctx, published)
 			g.Expect(err).NotTo(HaveOccurred(), name)
 		}
-		g.Expect(ring.Load(ctx)).To(Succeed())
-		first, old := served(), ring.Bundle()
+		g.Expect(store.Load(ctx)).To(Succeed())
+		first, old := served(), store.CABundle()
 		secret := &corev1.Secret{}
 		g.Expect(k8s.Get(ctx, key, secret)).To(Succeed())
 		g.Expect(lose(secret)).To(Succeed())
@@ -220,30 +219,30 @@ func TestTheSecretIsLost(t *testing.T) {
 		g.Expect(k8s.Get(ctx, key, stored)).To(Succeed())
 		g.Expect(stored.Data["tls.key"]).NotTo(BeEmpty(), name)
 		g.Expect(stored.Data["next.key"]).NotTo(BeEmpty(), name)
-		g.Expect(string(ring.Bundle())).To(HavePrefix(string(old)), name)
-		g.Expect(len(ring.Bundle())).To(BeNumerically(">", len(old)), name)
+		g.Expect(string(store.CABundle())).To(HavePrefix(string(old)), name)
+		g.Expect(len(store.CABundle())).To(BeNumerically(">", len(old)), name)
 		step(old)
 		g.Expect(served()).To(Equal(first), name)
-		step(ring.Bundle()) // now it is trusted
+		step(store.CABundle()) // published
 		now = now.Add(time.Minute)
-		step(ring.Bundle())
+		step(store.CABundle())
 		g.Expect(served()).NotTo(Equal(first), name)
 		second := served()
-		step(ring.Bundle())
-		g.Expect(served()).To(Equal(second), "%s: once", name)
+		step(store.CABundle())
+		g.Expect(served()).To(Equal(second), "%s: one rotation", name)
 	}
 }
 
-// The same under traffic: no call fails, also none with a connection of its own.
-func TestTheSecretIsLostUnderLoad(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+// Losing the Secret under load fails no call.
+func TestServer_LostSecretUnderLoad(t *testing.T) {
+	t.Parallel() // mostly waits
 	needServer(t)
 	g, port := NewWithT(t), freePort()
 	url := fmt.Sprintf("https://127.0.0.1:%d", port)
-	op := start(t, choices{port: port, hooks: []webhooks.Hook{validate(accept, patiently)}, options: func(o *webhooks.Options) {
-		o.ClientConfig.URL, o.Certificates = &url, seldom
+	op := start(t, operatorConfig{port: port, hooks: []webhooks.Hook{validate(accept, maxTimeout)}, options: func(o *webhooks.Options) {
+		o.ClientConfig.URL, o.Certificates = &url, rareRotation
 	}})
-	l := begin(t, op.ns)
+	l := startLoad(t, op.ns)
 	l.connects(t, op.name, url)
 	for _, lose := range []func(client.Object) error{
 		func(s client.Object) error { return k8s.Delete(t.Context(), s) },
@@ -251,11 +250,11 @@ func TestTheSecretIsLostUnderLoad(t *testing.T) {
 			return k8s.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(`{"data":{"tls.crt":"eA=="}}`)))
 		},
 	} {
-		before := servedCA(t, op.ns)
+		before := servedCertificate(t, op.ns)
 		g.Expect(lose(secretOf(t, op.ns))).To(Succeed())
 		g.Eventually(func(g Gomega) {
 			g.Expect(secretOf(t, op.ns).Data).NotTo(HaveKey("next.crt"))
-			g.Expect(servedCA(t, op.ns)).NotTo(Or(BeEmpty(), Equal(before)))
+			g.Expect(servedCertificate(t, op.ns)).NotTo(Or(BeEmpty(), Equal(before)))
 		}).Should(Succeed())
 	}
 	l.finish()

@@ -16,47 +16,45 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// A Server serves hooks of any kinds on the manager's webhook server, and looks after their configurations and
-// certificates as [Options] say. Make it with [New], give it hooks, and set it up once.
+// Server serves hooks of any kinds on the manager's webhook server, and maintains configurations and certificates according to
+// its [Options]. Create it with [New], add hooks, and set it up once.
 type Server struct {
-	mgr     manager.Manager
-	options Options
-	hooks   []Hook
-	leaving atomic.Bool
-	started func(*http.Request) error
+	mgr           manager.Manager
+	options       Options
+	hooks         []Hook
+	draining      atomic.Bool
+	serverStarted func(*http.Request) error
 }
 
-// New makes a server. It starts nothing, and never fails: [Server.Validate] and [Server.SetupWithManager]
-// tell mistakes.
+// New returns a server without starting it. [Server.Check] and [Server.SetupWithManager] return errors in the options.
 func New(mgr manager.Manager, options Options) *Server {
 	return &Server{mgr: mgr, options: options.withDefaults()}
 }
 
-// Add adds hooks, before the server is set up.
+// Add adds hooks. It must be called before the server is set up.
 func (s *Server) Add(hooks ...Hook) *Server {
 	s.hooks = append(s.hooks, hooks...)
 	return s
 }
 
-// Validate tells all mistakes in the options and the hooks, joined.
-func (s *Server) Validate() error {
-	_, err := prepare(s.mgr.GetScheme(), s.options, s.hooks)
+// Check returns all errors in the options and the hooks, joined.
+func (s *Server) Check() error {
+	_, err := prepareHooks(s.mgr.GetScheme(), s.options, s.hooks)
 	return err
 }
 
-// SetupWithManager registers the hooks with the manager's webhook server, has the manager run what looks
-// after configurations and certificates, and adds the readiness check "webhooks". It is for before the manager
-// is started. Without hooks, nothing is served, but entries of an earlier version of the operator are removed if
-// the configurations are Managed.
+// SetupWithManager registers the hooks with the manager's webhook server, adds the runnables for configurations and
+// certificates to the manager, and adds the readiness check "webhooks". It must be called before the manager starts. Without
+// hooks, it serves nothing, but [Managed] entries of an earlier version of the operator are removed.
 func (s *Server) SetupWithManager() (err error) {
-	all, err := prepare(s.mgr.GetScheme(), s.options, s.hooks)
+	all, err := prepareHooks(s.mgr.GetScheme(), s.options, s.hooks)
 	if err != nil {
 		return err
 	}
 	if len(all) == 0 && s.options.Configurations != Managed {
 		return nil
 	}
-	release, err := s.claim(len(all) > 0)
+	release, err := s.reserve(len(all) > 0)
 	if err != nil {
 		return err
 	}
@@ -71,23 +69,23 @@ func (s *Server) SetupWithManager() (err error) {
 	if err != nil {
 		return err
 	}
-	steward := &steward{
-		mgr: s.mgr, options: s.options, hooks: all, wake: make(chan struct{}, 1),
-		serving: func() bool { return s.Readyz(nil) == nil },
-		keeper:  &configurations{options: s.options, client: direct, now: time.Now, last: map[hookKind]application{}, missing: map[hookKind][]string{}},
+	reconciler := &configurationReconciler{
+		mgr: s.mgr, options: s.options, hooks: all, triggered: make(chan struct{}, 1),
+		isServerReady: func() bool { return s.Readyz(nil) == nil },
+		writer:        &configurationWriter{options: s.options, client: direct, now: time.Now, lastWritten: map[hookKind]writtenEntries{}, missing: map[hookKind][]string{}},
 	}
-	custodian := &custodian{mgr: s.mgr, leaving: func() { s.leaving.Store(true) }, release: release}
+	watcher := &secretWatcher{mgr: s.mgr, startDrain: func() { s.draining.Store(true) }, release: release}
 	switch c := s.options.Certificates.(type) {
 	case Files:
-		steward.authority = &caFile{path: c.CAFile, now: time.Now}
+		reconciler.caProvider = &caFile{path: c.CAFile, now: time.Now}
 	case SelfManaged:
 		if len(all) == 0 {
-			steward.authority = &caFile{} // nothing is served: there is nothing to be trusted
+			reconciler.caProvider = &caFile{} // nothing is served, so no CA is needed
 			break
 		}
-		ring := c.keyring(s.options, direct, steward.nudge)
-		steward.authority, custodian.keyring = ring, ring
-		if err := useCertificates(s.mgr.GetWebhookServer(), ring); err != nil {
+		store := c.newCertStore(s.options, direct, reconciler.trigger)
+		reconciler.caProvider, watcher.store = store, store
+		if err := serveCertificatesFrom(s.mgr.GetWebhookServer(), store); err != nil {
 			return err
 		}
 	}
@@ -95,14 +93,14 @@ func (s *Server) SetupWithManager() (err error) {
 		if err := s.register(all); err != nil {
 			return err
 		}
-		custodian.drain = s.options.Drain
+		watcher.drain = s.options.Drain
 	}
 	if s.options.Configurations != Unmanaged {
-		if err := s.mgr.Add(steward); err != nil {
+		if err := s.mgr.Add(reconciler); err != nil {
 			return err
 		}
 	}
-	if err := s.mgr.Add(custodian); err != nil {
+	if err := s.mgr.Add(watcher); err != nil {
 		return err
 	}
 	if len(all) == 0 {
@@ -111,24 +109,25 @@ func (s *Server) SetupWithManager() (err error) {
 	return s.mgr.AddReadyzCheck("webhooks", s.Readyz)
 }
 
-// Readyz fails until the webhook server answers, and when it is about to stop. It is a healthz.Checker.
+// Readyz returns an error until the webhook server answers, and again while the operator shuts down. It implements
+// healthz.Checker.
 func (s *Server) Readyz(r *http.Request) error {
-	if s.leaving.Load() {
-		return errors.New("the operator is about to end")
+	if s.draining.Load() {
+		return errors.New("the operator is shutting down")
 	}
-	if s.started == nil {
-		return nil // nothing is served
+	if s.serverStarted == nil {
+		return nil // the server has no hooks
 	}
-	return s.started(r)
+	return s.serverStarted(r)
 }
 
-func (s *Server) register(all []named) (err error) {
+func (s *Server) register(all []namedHook) (err error) {
 	server := s.mgr.GetWebhookServer()
-	s.started = server.StartedChecker()
+	s.serverStarted = server.StartedChecker()
 	defer func() {
-		// The manager's server panics if a path is taken.
+		// The manager's webhook server panics if a path is already registered.
 		if value := recover(); value != nil {
-			err = fmt.Errorf("webhooks: %v: rename the handler, or put all hooks into one server", value)
+			err = fmt.Errorf("webhooks: %v: rename the handler or add all hooks to one server", value)
 		}
 	}()
 	logger := s.mgr.GetLogger().WithName("admission")
@@ -138,28 +137,28 @@ func (s *Server) register(all []named) (err error) {
 		if err != nil {
 			return err
 		}
-		server.Register(s.options.prefix()+"/"+n.path, handlerFor(e, logger, patience, s.leaving.Load))
+		server.Register(s.options.pathPrefix()+"/"+n.path, newHTTPHandler(e, logger, reviewReadTimeout, s.draining.Load))
 	}
 	return nil
 }
 
-// useCertificates has the manager's webhook server take its certificates from the keyring.
-func useCertificates(server webhook.Server, ring *keyring) error {
-	own, ok := server.(*webhook.DefaultServer)
+// serveCertificatesFrom configures the manager's webhook server to use the certificates of the store.
+func serveCertificatesFrom(server webhook.Server, store *certStore) error {
+	defaultServer, ok := server.(*webhook.DefaultServer)
 	if !ok {
-		return fmt.Errorf("webhooks: the certificates are SelfManaged, but the manager's webhook server is a %T: "+
-			"give the manager one of webhook.NewServer", server)
+		return fmt.Errorf("webhooks: SelfManaged certificates do not support the manager's webhook server %T: "+
+			"create it with webhook.NewServer", server)
 	}
-	own.Options.TLSOpts = append(slices.Clone(own.Options.TLSOpts), func(c *tls.Config) { c.GetCertificate = ring.GetCertificate })
+	defaultServer.Options.TLSOpts = append(slices.Clone(defaultServer.Options.TLSOpts), func(c *tls.Config) { c.GetCertificate = store.GetCertificate })
 	return nil
 }
 
-// keyring for a server.
-func (c SelfManaged) keyring(o Options, direct client.Client, notify func()) *keyring {
+// newCertStore returns the certificate store of a server.
+func (c SelfManaged) newCertStore(o Options, direct client.Client, notify func()) *certStore {
 	c = c.withDefaults()
-	return &keyring{
-		rotation: rotation{lifetime: c.Lifetime, before: c.RenewBefore, settle: c.Settle, hosts: c.hosts(o), issue: issue},
-		client:   direct, now: time.Now, notify: notify,
+	return &certStore{
+		rotation: rotation{lifetime: c.Lifetime, renewBefore: c.RenewBefore, propagationDelay: c.PropagationDelay, hosts: c.hosts(o), issueKeyPair: issueKeyPair},
+		client:   direct, now: time.Now, onChange: notify,
 		key: client.ObjectKey{Namespace: o.Namespace, Name: c.SecretName},
 	}
 }

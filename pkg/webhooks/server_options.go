@@ -13,99 +13,101 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// DefaultDrain is how long a server in a pod, or behind a Service, goes on after it was told to end.
+// DefaultDrain is the default of [Options].Drain in a pod or with a Service.
 const DefaultDrain = 5 * time.Second
 
-// Options are the choices for a [Server]. The zero value serves the hooks with certificates from files, and leaves
-// webhook configurations to somebody else.
+// Options configures a [Server]. The zero value serves the hooks with certificates from files, and does not write webhook
+// configurations.
 type Options struct {
-	// Name of the two webhook configurations, and the end of the names in them; best a domain of one's own, such as
-	// "databases.example.com". Needed for all but Unmanaged.
+	// Name is the name of the two webhook configurations, and the end of the names of their entries. Use a domain that you own,
+	// such as "databases.example.com". It is required unless Configurations is Unmanaged.
 	//
 	// kopf: settings.admission.managed.
 	Name string
-	// Configurations tells who writes the webhook configurations. Default: Unmanaged, that is somebody else.
+	// Configurations selects the writer of the webhook configurations. Default: Unmanaged.
 	Configurations Configurations
-	// Exit tells what becomes of managed configurations when the operator ends. Default: KeepOnExit.
+	// Exit controls the removal of managed configurations at shutdown. Default: KeepOnExit.
 	Exit Exit
-	// Annotations of managed configurations, such as cert-manager's "cert-manager.io/inject-ca-from".
+	// Annotations are added to managed configurations, such as cert-manager's "cert-manager.io/inject-ca-from".
 	Annotations map[string]string
-	// FieldOwner owns what is written in the configurations. Default: "kopf-webhooks". Two servers with
-	// the same Name need two of them; within one manager that is a mistake which [Server.SetupWithManager] tells.
+	// FieldOwner is the owner of the written fields in the configurations. Default: "kopf-webhooks". Two servers with the same
+	// Name need different owners; within one manager, [Server.SetupWithManager] returns an error if they are equal.
 	FieldOwner string
 
-	// ClientConfig is where the API server finds the operator: a Service, whose namespace is by default the
-	// operator's own and whose port is 443; or a URL, for an operator outside of the cluster or a tunnel
-	// to it. The path of either comes before those of the hooks. A CABundle is needed only where the
-	// certificates have none of their own.
+	// ClientConfig is the address of the operator for API servers: a Service, or a URL for an operator or a tunnel outside of
+	// the cluster. The namespace of the Service defaults to the operator's own, and its port to 443. A path in ClientConfig is
+	// put before the paths of the hooks. CABundle is only needed if Certificates provide no CA.
 	//
-	// kopf: what settings.admission.server yields.
+	// kopf: the value of settings.admission.server.
 	ClientConfig admissionregistrationv1.WebhookClientConfig
-	// Certificates are those of the server: [Files] (default) or [SelfManaged].
+	// Certificates selects the source of the certificates: [Files] (default) or [SelfManaged].
 	Certificates Certificates
 
-	// Namespace is the operator's own, which has the Secret of certificates that are SelfManaged. Default: that of its pod.
+	// Namespace is the operator's own namespace, which contains the Secret of SelfManaged certificates. Default: the namespace
+	// of its pod.
 	Namespace string
-	// Namespaces are the only ones that the operator serves; hooks may name others. Default: all but
-	// kube-system and the operator's own. An operator outside of the cluster, behind a URL, has none of its own there: then Namespace is served, too.
+	// Namespaces limits all hooks to objects in these namespaces; the [Namespaces] of a hook override it. Default: all
+	// namespaces except kube-system and the operator's own. With a URL, the pods of an operator outside of the cluster are not
+	// in Namespace, so Namespace is not excluded.
 	Namespaces []string
 
-	// Drain is for how long requests are still answered after the operator was told to end and counts as not
-	// ready, until nobody sends any more. It has to be shorter than the manager's GracefulShutdownTimeout, which is also
-	// for what ends afterwards: up to 20 seconds. Default: none if ClientConfig has a URL; else DefaultDrain with
-	// a Service, and in a pod, as configurations that somebody else writes name one. Outside of pods, none. Negative: none.
+	// Drain is how long requests are still answered after shutdown begins and the readiness check fails. It must be shorter
+	// than the manager's GracefulShutdownTimeout, which also includes the shutdown of all other runnables; at most 20 seconds
+	// are allowed. Default: zero if ClientConfig has a URL; otherwise [DefaultDrain] with a Service or in a pod, and zero
+	// elsewhere. A negative value means zero.
 	Drain time.Duration
 
-	home string // the namespace of the operator's pods, if it has any
+	podNamespace string // the namespace of the operator's pods; empty outside of a cluster
 }
 
-// Configurations tells who writes the webhook configurations.
+// Configurations selects the writer of the webhook configurations.
 type Configurations int
 
 const (
-	// Unmanaged leaves all of them to somebody else.
+	// Unmanaged means that another program writes the configurations.
 	Unmanaged Configurations = iota
-	// Managed has the server write them, one entry for each hook; what others have put there stays.
+	// Managed means that the server writes one entry for each hook. Entries of other field owners are kept.
 	Managed
-	// Injected leaves them to somebody else, for example with what [WriteManifests] prints; the server keeps the
-	// caBundle of its hooks right.
+	// Injected means that another program writes the configurations, for example from the output of [WriteManifests], and that
+	// the server only updates the caBundle of its hooks.
 	Injected
 )
 
-// Exit tells what becomes of managed configurations at the end.
+// Exit controls the removal of managed configurations at shutdown.
 type Exit int
 
 const (
-	// KeepOnExit leaves them where they are: with the policy Fail, nothing passes unseen while the operator is down.
+	// KeepOnExit keeps the configurations: with the failure policy Fail, no object bypasses the handlers while the operator is
+	// down.
 	KeepOnExit Exit = iota
-	// RemoveOnExit removes the hooks that are not [Persistent], and empty configurations: for an operator that has one
-	// replica, or is being developed. kopf's only way.
+	// RemoveOnExit removes the entries of all hooks that are not [Persistent], and then empty configurations. Use it for an
+	// operator with one replica or in development. kopf always does so.
 	RemoveOnExit
 )
 
 const (
-	kubeSystem       = "kube-system"
-	defaultOwner     = "kopf-webhooks"
-	podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-	maxDrain         = 20 * time.Second
+	kubeSystem        = "kube-system"
+	defaultFieldOwner = "kopf-webhooks"
+	podNamespaceFile  = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+	maxDrain          = 20 * time.Second
 )
 
-// withDefaults fills in what was left out.
-func (o Options) withDefaults() Options { return o.withDefaultsOf(podNamespaceFile) }
+// withDefaults returns the options with defaults.
+func (o Options) withDefaults() Options { return o.withDefaultsFrom(podNamespaceFile) }
 
-// withDefaultsOf is told of the file that a pod has.
-func (o Options) withDefaultsOf(namespaceFile string) Options {
+// withDefaultsFrom reads the namespace of the pod from a file, which exists only in pods.
+func (o Options) withDefaultsFrom(namespaceFile string) Options {
 	text, err := os.ReadFile(namespaceFile)
 	inPod := err == nil
 	if o.Namespace == "" {
 		o.Namespace = strings.TrimSpace(string(text))
 	}
-	o.home = o.Namespace
+	o.podNamespace = o.Namespace
 	if o.ClientConfig.URL != nil {
-		o.home = strings.TrimSpace(string(text))
+		o.podNamespace = strings.TrimSpace(string(text))
 	}
 	if o.FieldOwner == "" {
-		o.FieldOwner = defaultOwner
+		o.FieldOwner = defaultFieldOwner
 	}
 	switch c := o.Certificates.(type) {
 	case nil:
@@ -136,48 +138,48 @@ func (o Options) withDefaultsOf(namespaceFile string) Options {
 	return o
 }
 
-// check expects that the defaults are filled in.
+// check returns all errors in options with defaults.
 func (o Options) check() error {
-	var c problems
+	var c errorList
 	if o.Configurations < Unmanaged || o.Configurations > Injected {
-		c.addf("Configurations (%d) is no choice: use Unmanaged, Managed or Injected", o.Configurations)
+		c.addf("Configurations must be Unmanaged, Managed or Injected, got %d", o.Configurations)
 	}
 	if o.Exit < KeepOnExit || o.Exit > RemoveOnExit {
-		c.addf("Exit (%d) is no choice: use KeepOnExit or RemoveOnExit", o.Exit)
+		c.addf("Exit must be KeepOnExit or RemoveOnExit, got %d", o.Exit)
 	}
 	if o.Exit == RemoveOnExit && o.Configurations != Managed {
-		c.addf("Exit is RemoveOnExit, but there is nothing to remove: set Configurations to Managed, or leave Exit out")
+		c.addf("RemoveOnExit needs managed configurations: set Configurations to Managed or remove Exit")
 	}
 	if o.Drain > maxDrain {
-		c.addf("Drain is %s: use up to %s, as managers wait 30s for everything by default, and handlers end after the drain", o.Drain, maxDrain)
+		c.addf("Drain must be at most %s, because managers stop after 30s by default, got %s", maxDrain, o.Drain)
 	}
 	for _, name := range append([]string{o.Namespace}, o.Namespaces...) {
 		if err := validation.DNSLabel(name); name != "" && err != nil {
-			c.addf("%q is no namespace: %w", name, err)
+			c.addf("the namespace %q is invalid: %w", name, err)
 		}
 	}
 	c.addErr(o.checkClientConfig())
 	if o.Configurations != Unmanaged {
 		c.addErr(o.checkName())
 		if o.ClientConfig.URL == nil && o.ClientConfig.Service == nil {
-			c.addf("ClientConfig is empty: tell the API server where to find the operator, by Service or URL")
+			c.addf("ClientConfig is empty: set Service or URL, so that API servers can call the operator")
 		}
 	}
 	switch o.Certificates.(type) {
 	case Files, SelfManaged:
 		c.addErr(o.Certificates.check(o))
 	default:
-		c.addf("Certificates are a %T: use Files{} or SelfManaged{}", o.Certificates)
+		c.addf("Certificates must be Files or SelfManaged, got %T", o.Certificates)
 	}
 	return errors.Join(c...)
 }
 
 func (o Options) checkName() error {
 	if o.Name == "" {
-		return errors.New("the Name is empty: name the webhook configurations, best by a domain of your own")
+		return errors.New("the Name of the webhook configurations is empty: set it, preferably to a domain that you own")
 	}
 	if err := validation.Subdomain(o.Name); err != nil {
-		return fmt.Errorf("the Name %q cannot be that of webhook configurations: %w", o.Name, err)
+		return fmt.Errorf("the Name %q is invalid for webhook configurations: %w", o.Name, err)
 	}
 	return nil
 }
@@ -186,28 +188,28 @@ func (o Options) checkClientConfig() error {
 	c := o.ClientConfig
 	switch {
 	case c.URL != nil && c.Service != nil:
-		return errors.New("ClientConfig has both a URL and a Service: leave one out")
+		return errors.New("ClientConfig has both a URL and a Service: remove one of them")
 	case c.URL != nil:
 		u, err := url.Parse(*c.URL)
 		if err != nil {
 			return fmt.Errorf("ClientConfig.URL: %w", err)
 		}
 		if u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return fmt.Errorf("ClientConfig.URL is %q: the API server takes https://host:port/path, and nothing else", *c.URL)
+			return fmt.Errorf("ClientConfig.URL must have the form https://host:port/path, got %q", *c.URL)
 		}
 	case c.Service != nil:
 		if c.Service.Name == "" {
-			return errors.New("ClientConfig.Service has no Name: name the Service before the operator")
+			return errors.New("ClientConfig.Service has no Name: set the name of the operator's Service")
 		}
 		if c.Service.Namespace == "" {
-			return errors.New("ClientConfig.Service has no Namespace, and the operator does not run in a pod: name it there, or in Options.Namespace")
+			return errors.New("ClientConfig.Service has no Namespace, and the operator does not run in a pod: set it, or set Options.Namespace")
 		}
 	}
 	return nil
 }
 
-// prefix is the path before those of the hooks, without a slash at the end.
-func (o Options) prefix() string {
+// pathPrefix returns the path before the paths of the hooks, without a trailing slash.
+func (o Options) pathPrefix() string {
 	switch c := o.ClientConfig; {
 	case c.URL != nil:
 		if u, err := url.Parse(*c.URL); err == nil {
@@ -219,7 +221,7 @@ func (o Options) prefix() string {
 	return ""
 }
 
-// clientConfig is how the API server calls one hook.
+// clientConfig returns the address of one hook.
 func (o Options) clientConfig(path string, bundle []byte) admissionregistrationv1.WebhookClientConfig {
 	out := *o.ClientConfig.DeepCopy()
 	if out.CABundle == nil {
@@ -229,17 +231,17 @@ func (o Options) clientConfig(path string, bundle []byte) admissionregistrationv
 	case out.URL != nil:
 		out.URL = new(strings.TrimRight(*out.URL, "/") + "/" + path)
 	case out.Service != nil:
-		out.Service.Path = new(o.prefix() + "/" + path)
+		out.Service.Path = new(o.pathPrefix() + "/" + path)
 	}
 	return out
 }
 
-// problems collects mistakes.
-type problems []error
+// errorList collects errors.
+type errorList []error
 
-func (p *problems) addf(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
+func (p *errorList) addf(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
 
-func (p *problems) addErr(err error) {
+func (p *errorList) addErr(err error) {
 	if err != nil {
 		*p = append(*p, err)
 	}

@@ -30,36 +30,36 @@ type (
 	looseRequest  = webhooks.Request[*unstructured.Unstructured]
 )
 
-// seen collects what handlers were called for.
-type seen struct {
+// recorder collects the calls of handlers.
+type recorder struct {
 	mu    sync.Mutex
 	calls []string
 }
 
-func (s *seen) add(text string) {
+func (s *recorder) add(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, text)
 }
 
-func (s *seen) all() []string {
+func (s *recorder) all() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string{}, s.calls...)
 }
 
-func (s *seen) reset() {
+func (s *recorder) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = nil
 }
 
-// warnings are those that the API server has sent.
-type warnings struct{ seen }
+// warnings collects the warnings of the API server.
+type warnings struct{ recorder }
 
 func (w *warnings) HandleWarningHeader(_ int, _ string, text string) { w.add(text) }
 
-func warned(t *testing.T) (client.Client, *warnings) {
+func clientWithWarnings(t *testing.T) (client.Client, *warnings) {
 	w := &warnings{}
 	config := rest.CopyConfig(cp.Config)
 	config.WarningHandler = w
@@ -84,8 +84,8 @@ func loose() *unstructured.Unstructured {
 	return obj
 }
 
-// inForce waits until the API server calls the handlers: what is created until then is without effect.
-func inForce(t *testing.T, op *operator, called *seen) {
+// awaitHandlers waits until the API server calls the handlers.
+func awaitHandlers(t *testing.T, op *operator, called *recorder) {
 	t.Helper()
 	NewWithT(t).Eventually(func() []string {
 		_ = k8s.Create(t.Context(), widget(op.ns, "probe", 1), client.DryRunAll)
@@ -94,12 +94,12 @@ func inForce(t *testing.T, op *operator, called *seen) {
 	called.reset()
 }
 
-// ADM-04, ADM-10, ADM-12, ADM-17, ADM-22, ADM-43: a request is denied, warned of and let through by the API server as the
-// handler says, which sees the objects, the operation, the user, and whether it is a dry run.
-func TestValidationOnTheServer(t *testing.T) {
+// ADM-04, ADM-10, ADM-12, ADM-17, ADM-22, ADM-43: the API server denies, warns and allows as the handler decides, and
+// passes the objects, the operation, the user and dryRun.
+func TestServer_Validation(t *testing.T) {
 	needServer(t)
-	g, ctx, called := NewWithT(t), t.Context(), &seen{}
-	op := start(t, choices{hooks: []webhooks.Hook{
+	g, ctx, called := NewWithT(t), t.Context(), &recorder{}
+	op := start(t, operatorConfig{hooks: []webhooks.Hook{
 		webhooks.Validating(&v1.Widget{}, "size/x!", func(_ context.Context, req *widgetRequest) error {
 			text := string(req.Operation)
 			if req.DryRun {
@@ -125,8 +125,8 @@ func TestValidationOnTheServer(t *testing.T) {
 			return nil
 		}),
 	}})
-	inForce(t, op, called)
-	c, w := warned(t)
+	awaitHandlers(t, op, called)
+	c, w := clientWithWarnings(t)
 
 	err := c.Create(ctx, widget(op.ns, "a", 11))
 	g.Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
@@ -153,12 +153,12 @@ func TestValidationOnTheServer(t *testing.T) {
 	g.Expect(called.all()).To(Equal([]string{"CREATE", "CREATE dry", "CREATE", "UPDATE", "DELETE"}))
 }
 
-// ADM-13, ADM-14: what handlers change is stored, and nothing else is touched: not the fields that the Go type does
-// not know; handlers for validation see the outcome.
-func TestMutationOnTheServer(t *testing.T) {
+// ADM-13, ADM-14: changes by handlers are stored, and fields unknown to the Go type are kept; validating handlers
+// receive the final object.
+func TestServer_Mutation(t *testing.T) {
 	needServer(t)
-	g, ctx, called := NewWithT(t), t.Context(), &seen{}
-	op := start(t, choices{hooks: []webhooks.Hook{
+	g, ctx, called := NewWithT(t), t.Context(), &recorder{}
+	op := start(t, operatorConfig{hooks: []webhooks.Hook{
 		webhooks.Mutating(&v1.Widget{}, "defaults", func(_ context.Context, req *widgetRequest) error {
 			if req.Object.Spec.Color == "" {
 				req.Object.Spec.Color = "red"
@@ -179,7 +179,7 @@ func TestMutationOnTheServer(t *testing.T) {
 				return nil
 			}),
 	}})
-	inForce(t, op, called)
+	awaitHandlers(t, op, called)
 	obj := widget(op.ns, "a", 1)
 	unstructuredSet(obj, map[string]any{"deep": []any{int64(1), nil}}, "spec", "unknown")
 	unstructuredSet(obj, int64(9007199254740993), "spec", "id")
@@ -188,7 +188,7 @@ func TestMutationOnTheServer(t *testing.T) {
 		g.Expect(k8s.Create(ctx, copied, client.DryRunAll)).To(Succeed())
 		defer called.reset()
 		return called.all()
-	}).Should(ConsistOf("red yes", "metadata of a"), "all are in force")
+	}).Should(ConsistOf("red yes", "metadata of a"), "all handlers are called")
 	g.Expect(k8s.Create(ctx, obj)).To(Succeed())
 	g.Expect(called.all()).To(ConsistOf("red yes", "metadata of a"))
 	g.Expect(obj.Object["spec"]).To(Equal(map[string]any{
@@ -197,11 +197,11 @@ func TestMutationOnTheServer(t *testing.T) {
 	}))
 }
 
-// ADM-05, ADM-06, ADM-07, ADM-20, ADM-21: it is the API server that knows what concerns a handler: operations, subresources,
-// labels, conditions in CEL, namespaces.
-func TestSelectionOnTheServer(t *testing.T) {
+// ADM-05, ADM-06, ADM-07, ADM-20, ADM-21: the API server selects handlers by operation, subresource, labels, CEL
+// conditions and namespace.
+func TestServer_Selection(t *testing.T) {
 	needServer(t)
-	g, ctx, called := NewWithT(t), t.Context(), &seen{}
+	g, ctx, called := NewWithT(t), t.Context(), &recorder{}
 	note := func(id string) func(context.Context, *looseRequest) error {
 		return func(_ context.Context, req *looseRequest) error {
 			called.add(id + " " + string(req.Operation) + " " + req.Subresource + " " + req.Object.GetKind())
@@ -211,7 +211,7 @@ func TestSelectionOnTheServer(t *testing.T) {
 	validate := func(id string, opts ...webhooks.Option) webhooks.Hook {
 		return webhooks.Validating(loose(), id, note(id), opts...)
 	}
-	op := start(t, choices{hooks: []webhooks.Hook{
+	op := start(t, operatorConfig{hooks: []webhooks.Hook{
 		validate("plain"),
 		validate("created", webhooks.Operations(admissionregistrationv1.Create)),
 		validate("status", webhooks.Subresource("status")),
@@ -229,7 +229,7 @@ func TestSelectionOnTheServer(t *testing.T) {
 			return note("gone")(ctx, req)
 		}, webhooks.Operations(admissionregistrationv1.Delete)),
 	}})
-	inForce(t, op, called)
+	awaitHandlers(t, op, called)
 	g.Eventually(func() []string {
 		called.reset()
 		_ = k8s.Create(ctx, widget(op.ns, "probe", 1), client.DryRunAll)
@@ -253,56 +253,57 @@ func TestSelectionOnTheServer(t *testing.T) {
 	g.Expect(called.all()).To(ConsistOf("scale UPDATE scale Scale", "any UPDATE scale Scale"))
 	called.reset()
 
-	// A server that patches what its cache still has asks the webhooks about that, and then once more about what is so.
+	// The API server first patches its cached object and calls the webhooks for it. If the cache is outdated, it calls
+	// them again for the stored object.
 	g.Eventually(func(g Gomega) {
 		cached := loose()
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), cached, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}})).To(Succeed())
 		g.Expect(cached.Object["spec"]).To(HaveKeyWithValue("size", BeEquivalentTo(3)))
 	}).Should(Succeed())
-	// The label goes: the API server calls for the sake of the old object; for the new one, nobody is to be called.
+	// The patch removes the label: the API server calls because of the old object, but no handler matches the new one.
 	g.Expect(k8s.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`)))).To(Succeed())
 	g.Expect(called.all()).To(ConsistOf("plain UPDATE  Widget", "any UPDATE  Widget", "unlabelled UPDATE  Widget", "mutated UPDATE  Widget"))
 	called.reset()
 
-	c, w := warned(t)
-	g.Expect(c.Delete(ctx, obj)).To(Succeed(), "a mutation of what is deleted is dropped")
+	c, w := clientWithWarnings(t)
+	g.Expect(c.Delete(ctx, obj)).To(Succeed(), "changes of a deleted object are discarded")
 	g.Expect(called.all()).To(ConsistOf("plain DELETE  Widget", "any DELETE  Widget", "unlabelled DELETE  Widget", "gone DELETE  Widget"))
-	g.Expect(w.all()).To(ConsistOf(ContainSubstring("it is being deleted")))
+	g.Expect(w.all()).To(ConsistOf(ContainSubstring("the object is being deleted")))
 }
 
-// What a handler makes of an object may be larger than any object can be: that request fails, and only that.
-func TestHugePatches(t *testing.T) {
+// A patch that makes the object too large fails only its own request.
+func TestServer_HugePatch(t *testing.T) {
 	needServer(t)
-	g, ctx, called := NewWithT(t), t.Context(), &seen{}
-	op := start(t, choices{hooks: []webhooks.Hook{
+	g, ctx, called := NewWithT(t), t.Context(), &recorder{}
+	op := start(t, operatorConfig{hooks: []webhooks.Hook{
 		webhooks.Mutating(&v1.Widget{}, "grow", func(_ context.Context, req *widgetRequest) error {
 			called.add(req.Object.Name)
 			if req.Object.Name == "huge" {
 				req.Object.Spec.Tags = slices.Repeat([]string{strings.Repeat("x", 1000)}, 4000) // 4 MB
 			}
 			return nil
-		}, patiently),
+		}, maxTimeout),
 	}})
-	inForce(t, op, called)
+	awaitHandlers(t, op, called)
 	for range 3 {
-		// Not at once on a busy machine: so much takes long to send.
+		// On a busy machine, sending the object can time out: retry.
 		g.Eventually(func() error { return k8s.Create(ctx, widget(op.ns, "huge", 1)) }).
-			Should(MatchError(Or(ContainSubstring("too large"), ContainSubstring("larger than max"))), "it cannot be stored")
+			Should(MatchError(Or(ContainSubstring("too large"), ContainSubstring("larger than max"))), "the object is too large to be stored")
 	}
 	g.Expect(k8s.Create(ctx, widget(op.ns, "a", 1))).To(Succeed())
 	g.Expect(called.all()).To(ContainElements("huge", "huge", "huge", "a"))
 }
 
-// CONNECT, as of kubectl exec, is refused before anything is connected.
-func TestConnectIsRefused(t *testing.T) {
+// Denying CONNECT, as sent by kubectl exec, prevents the connection.
+func TestServer_DeniesConnect(t *testing.T) {
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	pods := &unstructured.Unstructured{}
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	op := start(t, choices{hooks: []webhooks.Hook{
+	op := start(t, operatorConfig{hooks: []webhooks.Hook{
 		webhooks.Validating(pods, "no-exec", func(_ context.Context, req *looseRequest) error {
 			command, _, _ := unstructured.NestedStringSlice(req.Object.Object, "command")
-			return webhooks.Deny(0, "", "nobody runs "+command[0]+" in "+req.Review.Name)
+			return webhooks.Deny(0, "", "running "+command[0]+" in "+req.Review.Name+" is forbidden")
 		}, webhooks.Subresource("exec"), webhooks.Operations(admissionregistrationv1.Connect)),
 	}})
 	pod := &corev1.Pod{
@@ -316,5 +317,5 @@ func TestConnectIsRefused(t *testing.T) {
 	g.Eventually(func() error {
 		return clientset.CoreV1().RESTClient().Post().Resource("pods").Namespace(op.ns).Name("pod").SubResource("exec").
 			Param("command", "rm").Param("stdout", "true").Do(ctx).Error()
-	}).Should(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("nobody runs rm in pod"))))
+	}).Should(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("running rm in pod is forbidden"))))
 }

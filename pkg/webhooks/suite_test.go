@@ -38,7 +38,7 @@ import (
 
 var (
 	cp     *controlplane.ControlPlane
-	k8s    client.Client // straight to the server
+	k8s    client.Client // without a cache
 	scheme = runtime.NewScheme()
 
 	widgetGVK = v1.GroupVersion.WithKind("Widget")
@@ -60,20 +60,20 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	must(cp.Stop())
 	if code == 0 {
-		code = leaked(known)
+		code = checkGoroutines(known)
 	}
 	os.Exit(code)
 }
 
-// leaked waits until the goroutines of all operators are gone.
-func leaked(known goleak.Option) int {
+// checkGoroutines waits until the goroutines of all operators have ended.
+func checkGoroutines(known goleak.Option) int {
 	var err error
 	for range 10 { // each waits for half a second
 		if err = goleak.Find(known); err == nil {
 			return 0
 		}
 	}
-	fmt.Println("goroutines are left behind:", err)
+	fmt.Println("leaked goroutines:", err)
 	return 1
 }
 
@@ -85,7 +85,7 @@ func must(err error) {
 
 var startOnce sync.Once
 
-// needServer has the test run on a real API server.
+// needServer starts an API server for all tests.
 func needServer(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
@@ -99,11 +99,11 @@ func needServer(tb testing.TB) {
 		must(err)
 	})
 	if cp == nil {
-		tb.Fatal("the control plane was not started")
+		tb.Fatal("the control plane failed to start")
 	}
 }
 
-// crd keeps all fields, and has the subresources status and scale.
+// crd returns a CRD that keeps all fields and has the subresources status and scale.
 func crd(gvk schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinition {
 	lower := strings.ToLower(gvk.Kind)
 	loose := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
@@ -130,7 +130,7 @@ func crd(gvk schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinition 
 	}
 }
 
-// newNamespace makes a namespace for one test.
+// newNamespace creates a namespace for one test.
 func newNamespace(tb testing.TB) string {
 	tb.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -138,43 +138,43 @@ func newNamespace(tb testing.TB) string {
 	return ns.Name
 }
 
-// An operator is a manager with a webhook server on this machine.
+// operator is a manager with a webhook server on this machine.
 type operator struct {
 	mgr    manager.Manager
 	server *webhooks.Server
 	ns     string
 	name   string // of the configurations
 	port   int
-	log    *logbook
+	log    *logBuffer
 	stop   func() error
 }
 
-type choices struct {
-	ns      string
-	config  *rest.Config
-	options func(*webhooks.Options)
-	port    int
-	name    string
-	hooks   []webhooks.Hook
-	certDir string
-	dead    bool // do not wait until the configurations are there
+type operatorConfig struct {
+	ns       string
+	config   *rest.Config
+	options  func(*webhooks.Options)
+	port     int
+	name     string
+	hooks    []webhooks.Hook
+	certDir  string
+	skipWait bool // do not wait until the configurations are there
 }
 
-// start runs an operator for one namespace with certificates of its own, until the test ends.
-func start(tb testing.TB, c choices) *operator {
+// start runs an operator for one namespace with self-managed certificates until the test ends.
+func start(tb testing.TB, c operatorConfig) *operator {
 	tb.Helper()
-	op := prepare(tb, c)
+	op := newOperator(tb, c)
 	op.run(tb)
-	if !c.dead {
+	if !c.skipWait {
 		op.awaitEntries(tb, len(c.hooks))
 	}
 	return op
 }
 
-func prepare(tb testing.TB, c choices) *operator {
+func newOperator(tb testing.TB, c operatorConfig) *operator {
 	tb.Helper()
 	needServer(tb)
-	op := &operator{ns: c.ns, name: c.name, port: c.port, log: &logbook{}}
+	op := &operator{ns: c.ns, name: c.name, port: c.port, log: &logBuffer{}}
 	if op.ns == "" {
 		op.ns = newNamespace(tb)
 	}
@@ -205,7 +205,7 @@ func prepare(tb testing.TB, c choices) *operator {
 	op.server = webhooks.New(op.mgr, options).Add(c.hooks...)
 	must(op.server.SetupWithManager())
 	tb.Cleanup(func() {
-		for _, kind := range configurations(op.name) {
+		for _, kind := range emptyConfigurations(op.name) {
 			must(client.IgnoreNotFound(k8s.Delete(context.Background(), kind)))
 		}
 	})
@@ -230,20 +230,20 @@ func (op *operator) run(tb testing.TB) {
 		select {
 		case err := <-done:
 			done <- err
-			return StopTrying("the manager has ended").Wrap(errors.Join(err, errors.New(op.log.String())))
+			return StopTrying("the manager stopped").Wrap(errors.Join(err, errors.New(op.log.String())))
 		default:
 			return op.server.Readyz(nil)
 		}
 	}).Should(Succeed())
 }
 
-// awaitEntries waits until the API server has all of them. It takes a moment until it acts on them.
+// awaitEntries waits until the configurations have n entries. API servers apply them a moment later.
 func (op *operator) awaitEntries(tb testing.TB, n int) {
 	tb.Helper()
 	NewWithT(tb).Eventually(func() []string { return entryNames(op.name) }).Should(HaveLen(n), op.log.String)
 }
 
-func configurations(name string) []client.Object {
+func emptyConfigurations(name string) []client.Object {
 	return []client.Object{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}},
@@ -272,7 +272,7 @@ func mutatingEntries(name string) []admissionregistrationv1.MutatingWebhook {
 	return obj.Webhooks
 }
 
-// freePort is one below those of outgoing connections, which could take it before it is listened to.
+// freePort returns a port below the range of outgoing connections, which could otherwise take it.
 func freePort() int {
 	for {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000)))
@@ -283,13 +283,13 @@ func freePort() int {
 	}
 }
 
-// A logbook keeps what is logged.
-type logbook struct {
+// logBuffer collects log lines.
+type logBuffer struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (l *logbook) logger() logr.Logger {
+func (l *logBuffer) logger() logr.Logger {
 	return funcr.New(func(prefix, args string) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -297,7 +297,7 @@ func (l *logbook) logger() logr.Logger {
 	}, funcr.Options{})
 }
 
-func (l *logbook) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Join(l.lines, "\n")

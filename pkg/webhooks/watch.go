@@ -16,27 +16,27 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// probation is for how long a watch has to be forbidden to be taken for one that was never allowed: then it is told at
-// once, while somebody looks at the start. Later, what is served matters more.
-const probation = time.Minute
+// startupPeriod is how long a forbidden watch is a fatal error, because its permission was probably never granted. Later, a
+// forbidden watch is only logged, and the operator continues to answer reviews.
+const startupPeriod = time.Minute
 
-// watch calls changed for each state of one object that is seen, and when it is gone, until the context ends. It
-// asks the API server for that object alone: nothing else is cached, and nothing else has to be allowed. It fails if it is
-// not allowed at the beginning; other failures are logged, and it tries again.
-func watch(ctx context.Context, mgr manager.Manager, obj client.Object, changed func(client.Object)) error {
+// watchObject calls changed for each event of one object until the context ends. Its requests are limited to that object, so it
+// caches nothing else and needs no wider permissions. It returns an error if the watch is forbidden at startup; it logs and
+// retries all other failures.
+func watchObject(ctx context.Context, mgr manager.Manager, obj client.Object, changed func(client.Object)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	began, logger := time.Now(), log.FromContext(ctx)
 	forbidden := func(err error) {
-		if time.Since(began) < probation {
-			cancel(lacking(err))
+		if time.Since(began) < startupPeriod {
+			cancel(permissionError(err))
 			return
 		}
-		logger.Error(rbac.Explain(err), "It is not seen any more what others do", "name", obj.GetName())
+		logger.Error(rbac.Explain(err), "Watch is forbidden; changes made by other clients go unnoticed", "name", obj.GetName())
 	}
 	var c cache.Cache
-	err := persist(ctx, "It is not seen yet what others do; it will be tried again", func() (err error) {
-		c, err = observe(ctx, mgr, obj, changed, forbidden)
+	err := retryUntilSuccess(ctx, "Failed to set up the watch", func() (err error) {
+		c, err = newObjectCache(ctx, mgr, obj, changed, forbidden)
 		return err
 	})
 	if err != nil || ctx.Err() != nil {
@@ -49,8 +49,9 @@ func watch(ctx context.Context, mgr manager.Manager, obj client.Object, changed 
 	return err
 }
 
-// observe makes the cache of one object, which is to be started. Once it is, forbidden is told of what is not allowed.
-func observe(ctx context.Context, mgr manager.Manager, obj client.Object, changed func(client.Object), forbidden func(error)) (cache.Cache, error) {
+// newObjectCache returns a cache of one object, which the caller must start. The cache calls forbidden when list or watch
+// requests are forbidden.
+func newObjectCache(ctx context.Context, mgr manager.Manager, obj client.Object, changed func(client.Object), forbidden func(error)) (cache.Cache, error) {
 	only := fields.OneTermEqualSelector("metadata.name", obj.GetName())
 	if namespace := obj.GetNamespace(); namespace != "" {
 		only = fields.AndSelectors(only, fields.OneTermEqualSelector("metadata.namespace", namespace))
@@ -74,32 +75,32 @@ func observe(ctx context.Context, mgr manager.Manager, obj client.Object, change
 	if err != nil {
 		return nil, err
 	}
-	tell := func(seen any) {
-		if tombstone, ok := seen.(toolscache.DeletedFinalStateUnknown); ok {
-			seen = tombstone.Obj
+	notify := func(event any) {
+		if tombstone, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
+			event = tombstone.Obj
 		}
-		if obj, ok := seen.(client.Object); ok {
+		if obj, ok := event.(client.Object); ok {
 			changed(obj)
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    tell,
-		UpdateFunc: func(_, seen any) { tell(seen) },
-		DeleteFunc: tell,
+		AddFunc:    notify,
+		UpdateFunc: func(_, event any) { notify(event) },
+		DeleteFunc: notify,
 	})
 	return c, err
 }
 
-// persist tries something until it succeeds or the context ends: an API server that cannot answer now is no reason to end an
-// operator. It fails only if the operator lacks permissions.
-func persist(ctx context.Context, message string, try func() error) error {
-	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
+// retryUntilSuccess calls try until it succeeds or the context ends, because a temporary failure of the API server must not
+// stop the operator. It returns an error only if permissions are missing.
+func retryUntilSuccess(ctx context.Context, message string, try func() error) error {
+	for retry := minRetryDelay; ; retry = min(2*retry, maxRetryDelay) {
 		err := try()
 		switch {
 		case err == nil:
 			return nil
 		case apierrors.IsForbidden(err):
-			return lacking(err)
+			return permissionError(err)
 		case ctx.Err() == nil:
 			log.FromContext(ctx).Error(err, message, "retryAfter", retry.String())
 		}

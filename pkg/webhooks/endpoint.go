@@ -22,7 +22,7 @@ import (
 	admissionmetrics "sigs.k8s.io/controller-runtime/pkg/webhook/admission/metrics"
 )
 
-// An endpoint is a hook that is served: it answers reviews.
+// endpoint answers the reviews of one hook.
 type endpoint struct {
 	Hook
 	gvk     schema.GroupVersionKind
@@ -40,23 +40,23 @@ func newEndpoint(h Hook, gvk schema.GroupVersionKind, decoder admission.Decoder,
 	}, err
 }
 
-// Handle answers one review. It is the flow of this package in one place.
+// Handle answers one review.
 func (e *endpoint) Handle(ctx context.Context, review admission.Request) admission.Response {
 	req := &review.AdmissionRequest
-	exchange := exchangeOf(ctx)
+	exchange := reviewContextFrom(ctx)
 	logger := exchange.logger(&review, e.id)
-	if problem := e.unfit(req); problem != nil {
-		logger.Info("Request refused: it is not for this handler", "error", problem.Message)
-		return refused(*problem)
+	if problem := e.findReviewProblem(req); problem != nil {
+		logger.Info("Review rejected", "error", problem.Message)
+		return denied(*problem)
 	}
-	exchange.answered = true
-	if !e.concerns(req) {
+	exchange.accepted = true
+	if !e.matchesReview(req) {
 		return allowed()
 	}
 	object, old, err := e.decode(req)
 	if err != nil {
-		logger.Info("Request denied: its object cannot be decoded", "error", err.Error())
-		return refused(metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: err.Error()})
+		logger.Info("Request denied because its object cannot be decoded", "error", err.Error())
+		return denied(metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: err.Error()})
 	}
 	if !e.labels.Matches(labels.Set(object.GetLabels())) {
 		return allowed()
@@ -67,60 +67,60 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 	call := newCall(req, e.client, exchange.request)
 	before := object.DeepCopyObject()
 	var patches []jsonpatch.Operation
-	err = guarded(func() error {
+	err = recoverPanics(func() error {
 		after, err := e.handle(ctx, object, old, call)
 		if err == nil {
-			patches, err = e.patch(ctx, call, before, after)
+			patches, err = e.buildPatch(ctx, call, before, after)
 		}
 		return err
 	})
 	if err != nil {
-		return refused(e.verdict(ctx, err, req)).WithWarnings(call.warnings...)
+		return denied(e.statusFor(ctx, err, req)).WithWarnings(call.warnings...)
 	}
 	response := allowed()
 	response.Warnings, response.Patches = call.warnings, patches
 	return response
 }
 
-// unfit tells why a review has not come where it belongs, or says too little.
-func (e *endpoint) unfit(req *admissionv1.AdmissionRequest) *metav1.Status {
+// findReviewProblem returns an error status if the review is incomplete or of another kind, and nil otherwise.
+func (e *endpoint) findReviewProblem(req *admissionv1.AdmissionRequest) *metav1.Status {
 	switch user := &req.UserInfo; {
 	case req.UID == "":
-		return missing("uid")
+		return missingData("uid")
 	case user.Username == "" && user.UID == "" && len(user.Groups) == 0:
-		return missing("userInfo")
+		return missingData("userInfo")
 	case len(req.Object.Raw) == 0 && len(req.OldObject.Raw) == 0:
-		return missing("object and oldObject")
+		return missingData("object and oldObject")
 	}
 	is := schema.GroupVersionKind(req.Kind)
-	if is == e.gvk || req.SubResource != "" && !e.typed() {
+	if is == e.gvk || req.SubResource != "" && !e.isTyped() {
 		return nil
 	}
 	return &metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: fmt.Sprintf(
-		"unknown resource: the handler is for %s, and this is %s", e.gvk, is)}
+		"unknown resource: the handler is for %s, the review is for %s", e.gvk, is)}
 }
 
-func missing(what string) *metav1.Status {
+func missingData(what string) *metav1.Status {
 	return &metav1.Status{
 		Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: "missing data: the review has no " + what,
 	}
 }
 
-// concerns reports whether a request is what the handler was declared for. That the operation is one of the
-// handler's is left to the API server, except where nobody has asked for deletions.
-func (e *endpoint) concerns(req *admissionv1.AdmissionRequest) bool {
+// matchesReview reports whether the handler was declared for the subresource and the operation of the review. The API server
+// matches operations, but a mutating handler with default operations must ignore deletions that another configuration sends.
+func (e *endpoint) matchesReview(req *admissionv1.AdmissionRequest) bool {
 	if e.kind == mutating && !e.settings.operationsSet && req.Operation == admissionv1.Delete {
 		return false
 	}
 	return e.settings.subresource == "*" || e.settings.subresource == req.SubResource
 }
 
-// decode returns the object as it will be, and as it was.
+// decode returns the requested and the stored object.
 func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client.Object, err error) {
 	into := func(raw runtime.RawExtension) (client.Object, error) {
-		obj := e.empty()
+		obj := e.newObject()
 		if err := e.decoder.DecodeRaw(raw, obj); err != nil {
-			return nil, fmt.Errorf("the object is no %s: %w", e.gvk.Kind, err)
+			return nil, fmt.Errorf("the object is not a valid %s: %w", e.gvk.Kind, err)
 		}
 		return obj, nil
 	}
@@ -128,7 +128,7 @@ func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client
 		if old, err = into(req.OldObject); err != nil && len(req.Object.Raw) == 0 {
 			return nil, nil, err
 		} else if err != nil {
-			return nil, nil, fmt.Errorf("as it is stored, %w", err)
+			return nil, nil, fmt.Errorf("oldObject: %w", err)
 		}
 	}
 	if len(req.Object.Raw) == 0 {
@@ -139,61 +139,62 @@ func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client
 	return object, old, err
 }
 
-// guarded calls a function of which a panic is an error, and nothing but an error: the handler, and what is done to an object as
-// it has left it, methods of its own type among it.
-func guarded(fn func() error) (err error) {
+// recoverPanics calls fn and returns a panic as an error. fn includes the handler and all later access to its object, because
+// methods of the object's type can panic as well.
+func recoverPanics(fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			admissionmetrics.WebhookPanics.WithLabelValues().Inc()
-			err = &panicked{value: value, stack: debug.Stack()}
+			err = &panicError{value: value, stack: debug.Stack()}
 		}
 	}()
 	return fn()
 }
 
-type panicked struct {
+type panicError struct {
 	value any
 	stack []byte
 }
 
-func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// verdict is what the client is told of an error, and the log, too.
-func (e *endpoint) verdict(ctx context.Context, err error, req *admissionv1.AdmissionRequest) metav1.Status {
+// statusFor logs the error of a handler and returns the status for the client.
+func (e *endpoint) statusFor(ctx context.Context, err error, req *admissionv1.AdmissionRequest) metav1.Status {
 	logger := log.FromContext(ctx)
-	if status, known := statusOf(err, e.gvk.GroupKind(), req.Name); known {
+	if status, known := clientStatus(err, e.gvk.GroupKind(), req.Name); known {
 		logger.Info("Request denied", "code", status.Code, "error", err.Error())
 		return status
 	}
-	if p, ok := errors.AsType[*panicked](err); ok {
-		logger.Error(err, "Request denied: the handler has panicked", "stack", string(p.stack))
+	if p, ok := errors.AsType[*panicError](err); ok {
+		logger.Error(err, "Request denied because the handler panicked", "stack", string(p.stack))
 	} else {
-		logger.Error(err, "Request denied: the handler has failed")
+		logger.Error(err, "Request denied because the handler failed")
 	}
 	return metav1.Status{
 		Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,
-		Message: fmt.Sprintf("the handler %q has failed; the log of its operator tells more, by the requestID %s", e.id, req.UID),
+		Message: fmt.Sprintf("the handler %q failed: see requestID %s in the log of its operator", e.id, req.UID),
 	}
 }
 
-// patch is what the handler has changed in the object, if it may.
-func (e *endpoint) patch(ctx context.Context, call *Call, before runtime.Object, after client.Object) ([]jsonpatch.Operation, error) {
+// buildPatch returns the JSON patch for the changes of a mutating handler. Changes that cannot take effect are discarded with a
+// warning.
+func (e *endpoint) buildPatch(ctx context.Context, call *Call, before runtime.Object, after client.Object) ([]jsonpatch.Operation, error) {
 	if v := reflect.ValueOf(after); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, errors.New("the handler has set Object to nil: leave it, or change it")
+		return nil, errors.New("the handler set Object to nil: keep the object or change its fields")
 	}
-	if unchanged(before, after) {
+	if isUnchanged(before, after) {
 		return nil, nil
 	}
-	drop := func(why string) ([]jsonpatch.Operation, error) {
-		log.FromContext(ctx).Info("Warning: what the handler has changed in the object is dropped", "why", why)
-		call.Warn(fmt.Sprintf("the handler %q has changed the object in vain: %s", e.id, why))
+	discard := func(reason string) ([]jsonpatch.Operation, error) {
+		log.FromContext(ctx).Info("Discarding the changes that the handler made to the object", "reason", reason)
+		call.Warn(fmt.Sprintf("the changes of handler %q are discarded: %s", e.id, reason))
 		return nil, nil
 	}
 	if e.kind == validating {
-		return drop("validating handlers cannot")
+		return discard("validating handlers cannot change objects")
 	}
 	if len(call.Review.Object.Raw) == 0 {
-		return drop("it is being deleted")
+		return discard("the object is being deleted")
 	}
 	was, err := json.Marshal(before)
 	if err != nil {
@@ -201,16 +202,16 @@ func (e *endpoint) patch(ctx context.Context, call *Call, before runtime.Object,
 	}
 	is, err := json.Marshal(after)
 	if err != nil {
-		return nil, fmt.Errorf("what the handler has made of the object has no JSON form: %w", err)
+		return nil, fmt.Errorf("encoding the object changed by the handler: %w", err)
 	}
-	return patchOf(call.Review.Object.Raw, was, is)
+	return computePatch(call.Review.Object.Raw, was, is)
 }
 
 func allowed() admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
 }
 
-func refused(status metav1.Status) admission.Response {
+func denied(status metav1.Status) admission.Response {
 	if status.Status == "" {
 		status.Status = metav1.StatusFailure
 	}

@@ -21,12 +21,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// ADM-09, ADM-10, ADM-11: what becomes of errors.
-func TestErrors(t *testing.T) {
+// ADM-09, ADM-10, ADM-11: errors of handlers become statuses of responses.
+func TestHandlerErrors(t *testing.T) {
 	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "the-admins-secret")
 	sized := field.Invalid(field.NewPath("spec", "size"), 1, "is odd")
 	deny := webhooks.Deny(http.StatusConflict, metav1.StatusReasonConflict, "no")
-	fault := `the handler "v" has failed; the log of its operator tells more, by the requestID U`
+	fault := `the handler "v" failed: see requestID U in the log of its operator`
 	for name, c := range map[string]struct {
 		err     error
 		code    int32
@@ -53,7 +53,7 @@ func TestErrors(t *testing.T) {
 		"no time":                   {context.DeadlineExceeded, 500, "InternalError", fault, 0},
 	} {
 		b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
-			req.Warn("mind", "this") // ADM-12: on denial, too
+			req.Warn("mind", "this") // ADM-12: denials have warnings as well
 			return c.err
 		}))
 		code, got := b.post("/v", review())
@@ -75,11 +75,11 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	NewWithT(t).Expect(apierrors.IsConflict(deny)).To(BeTrue(), "in tests of handlers")
-	NewWithT(t).Expect(webhooks.Deny(0, "", "")).To(MatchError("denied without explanation"))
+	NewWithT(t).Expect(webhooks.Deny(0, "", "")).To(MatchError("denied without a message"))
 }
 
-// A panic denies, tells nobody but the log, and harms no other request.
-func TestPanics(t *testing.T) {
+// A panic denies the request, is only logged, and does not affect other requests.
+func TestHandler_Panics(t *testing.T) {
 	g := NewWithT(t)
 	panics := true
 	b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
@@ -95,26 +95,25 @@ func TestPanics(t *testing.T) {
 	g.Expect(got.Response.Warnings).To(Equal([]string{"soon"}))
 	g.Expect(got.Response.Result.Code).To(BeEquivalentTo(500))
 	g.Expect(got.Response.Result.Message).NotTo(ContainSubstring("secret"))
-	g.Expect(b.log.String()).To(And(ContainSubstring("secret"), ContainSubstring("TestPanics")), "with the stack")
+	g.Expect(b.log.String()).To(And(ContainSubstring("secret"), ContainSubstring("TestHandler_Panics")), "with the stack")
 	panics = false
 	_, got = b.post("/v", review())
 	g.Expect(got.Response.Allowed).To(BeTrue())
 }
 
-// The context ends when the API server does not wait any more.
-func TestTimeout(t *testing.T) {
-	var left time.Duration
+func TestHandler_ContextDeadline(t *testing.T) {
+	var remaining time.Duration
 	b := serve(t, validate(func(ctx context.Context, _ *widgetRequest) error {
 		deadline, _ := ctx.Deadline()
-		left = time.Until(deadline)
+		remaining = time.Until(deadline)
 		return nil
 	}, webhooks.TimeoutSeconds(3)))
 	b.post("/v", review())
-	NewWithT(t).Expect(left).To(And(BeNumerically(">", time.Second), BeNumerically("<=", 3*time.Second)))
+	NewWithT(t).Expect(remaining).To(And(BeNumerically(">", time.Second), BeNumerically("<=", 3*time.Second)))
 }
 
-// ADM-12, ADM-13 and appendix B: the answer to a review with a warning and one added field.
-func TestGoldenAnswer(t *testing.T) {
+// ADM-12, ADM-13 and appendix B: the response to a review with a warning and one added field.
+func TestResponse_Golden(t *testing.T) {
 	g := NewWithT(t)
 	b := serve(t, webhooks.Mutating(loose(), "m", func(_ context.Context, req *looseRequest) error {
 		req.Warn("w1")
@@ -132,8 +131,8 @@ func TestGoldenAnswer(t *testing.T) {
 	g.Expect(got.Response.Warnings).To(BeEmpty())
 }
 
-// ADM-13: a denial has no patch, as nothing would come of it.
-func TestNoPatchOnDenial(t *testing.T) {
+// ADM-13: a denial has no patch, because it would have no effect.
+func TestResponse_DenialHasNoPatch(t *testing.T) {
 	_, got := serve(t, mutate(func(_ context.Context, req *widgetRequest) error {
 		req.Object.Spec.Color = "blue"
 		return webhooks.Deny(0, "", "no")
@@ -142,8 +141,8 @@ func TestNoPatchOnDenial(t *testing.T) {
 	NewWithT(t).Expect(got.Response.Patch).To(BeEmpty())
 }
 
-// ADM-15, SE-32: what a validating handler changes is dropped, and it is told so.
-func TestChangesOfValidators(t *testing.T) {
+// ADM-15, SE-32: changes of a validating handler are discarded with a warning.
+func TestValidating_ChangesAreDiscarded(t *testing.T) {
 	g := NewWithT(t)
 	b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
 		req.Object.Spec.Color = "blue"
@@ -153,11 +152,11 @@ func TestChangesOfValidators(t *testing.T) {
 	g.Expect(got.Response.Allowed).To(BeTrue())
 	g.Expect(got.Response.Patch).To(BeEmpty())
 	g.Expect(got.Response.Warnings).To(ConsistOf(ContainSubstring("validating handlers cannot")))
-	g.Expect(b.log.String()).To(ContainSubstring("is dropped"))
+	g.Expect(b.log.String()).To(ContainSubstring("Discarding the changes"))
 }
 
-// Another object in the place of the first is a change like any other; none at all is a fault.
-func TestReplacedObjects(t *testing.T) {
+// Replacing the object is a change like any other; setting it to nil is an error.
+func TestMutating_ReplacedObject(t *testing.T) {
 	g := NewWithT(t)
 	_, got := serve(t, mutate(func(_ context.Context, req *widgetRequest) error {
 		req.Object = req.Object.DeepCopy()

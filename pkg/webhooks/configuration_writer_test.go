@@ -35,28 +35,28 @@ func get(t *testing.T, obj client.Object) error {
 	return k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
 }
 
-// ADM-25, ADM-26, ADM-27, ADM-29, SE-33, SET-27: a configuration is created for the handlers there are; what others have in it stays;
-// our entries are mended; those of an earlier version go; the last one takes the configuration with it.
-func TestManagedConfigurations(t *testing.T) {
+// ADM-25, ADM-26, ADM-27, ADM-29, SE-33, SET-27: the operator creates the configuration for its handlers, keeps entries
+// of other clients, restores its own entries, and removes entries of earlier versions.
+func TestManaged_Entries(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
-	op := start(t, choices{hooks: []webhooks.Hook{validate(accept), webhooks.Validating(&v1.Widget{}, "w", accept)}})
+	op := start(t, operatorConfig{hooks: []webhooks.Hook{validate(accept), webhooks.Validating(&v1.Widget{}, "w", accept)}})
 	name := op.name
 	g.Expect(entryNames(name)).To(ConsistOf("v."+name, "w."+name))
-	g.Expect(apierrors.IsNotFound(get(t, configurations(name)[1]))).To(BeTrue(), "nothing mutates")
+	g.Expect(apierrors.IsNotFound(get(t, emptyConfigurations(name)[1]))).To(BeTrue(), "no mutating handlers")
 
-	// Somebody else's entry.
+	// Add an entry of another client.
 	foreign := validatingEntries(name)[0]
 	foreign.Name = "foreign.example.com"
 	foreign.FailurePolicy = new(admissionregistrationv1.Ignore)
-	live := configurations(name)[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
+	live := emptyConfigurations(name)[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
 	g.Expect(get(t, live)).To(Succeed())
 	live.Webhooks = append(live.Webhooks, foreign)
 	g.Expect(k8s.Update(ctx, live)).To(Succeed())
 	g.Consistently(func() []string { return entryNames(name) }).Should(HaveLen(3))
 
-	// What is changed of ours is mended; after a while, as somebody may disagree.
+	// The operator restores its own entries after a delay.
 	live.Webhooks[0].Rules[0].Operations = []admissionregistrationv1.OperationType{"DELETE"}
 	live.Webhooks = live.Webhooks[:1]
 	g.Expect(k8s.Update(ctx, live)).To(Succeed())
@@ -65,37 +65,36 @@ func TestManagedConfigurations(t *testing.T) {
 		g.Expect(entries).To(HaveLen(2))
 		g.Expect(entries[0].Rules[0].Operations).To(HaveExactElements(admissionregistrationv1.OperationAll))
 	}).Should(Succeed())
-	// Also if there is nothing left to mend.
-	g.Expect(k8s.Delete(ctx, configurations(name)[0])).To(Succeed())
+	// The operator also creates a deleted configuration again.
+	g.Expect(k8s.Delete(ctx, emptyConfigurations(name)[0])).To(Succeed())
 	g.Eventually(func() []string { return entryNames(name) }).Should(HaveLen(2))
 	version := func() string {
-		live := configurations(name)[0]
+		live := emptyConfigurations(name)[0]
 		g.Expect(get(t, live)).To(Succeed())
 		return live.GetResourceVersion()
 	}
-	settled := version()
-	g.Consistently(version).Should(Equal(settled), "no writes without need")
+	before := version()
+	g.Consistently(version).Should(Equal(before), "no unnecessary writes")
 	g.Expect(get(t, live)).To(Succeed())
 	live.Webhooks = append(live.Webhooks, foreign)
 	g.Expect(k8s.Update(ctx, live)).To(Succeed())
 	g.Expect(op.stop()).To(Succeed())
-	g.Expect(entryNames(name)).To(HaveLen(3), "they are kept")
+	g.Expect(entryNames(name)).To(HaveLen(3), "the entries are kept at shutdown")
 
-	// A version with one handler less, and then one without any.
-	next := start(t, choices{ns: op.ns, name: name, hooks: []webhooks.Hook{validate(accept)}, dead: true})
+	// Start a version with one handler less, and then one without handlers.
+	next := start(t, operatorConfig{ns: op.ns, name: name, hooks: []webhooks.Hook{validate(accept)}, skipWait: true})
 	g.Eventually(func() []string { return entryNames(name) }).Should(ConsistOf("v."+name, "foreign.example.com"))
 	g.Expect(next.stop()).To(Succeed())
-	last := start(t, choices{ns: op.ns, name: name, dead: true})
+	last := start(t, operatorConfig{ns: op.ns, name: name, skipWait: true})
 	g.Eventually(func() []string { return entryNames(name) }).Should(ConsistOf("foreign.example.com"))
 	g.Expect(last.stop()).To(Succeed())
 }
 
-// ADM-28, ADM-29: at the end, only persistent handlers stay, if that is what was asked for; an empty
-// configuration goes.
-func TestRemovalAtTheEnd(t *testing.T) {
+// ADM-28, ADM-29: RemoveOnExit keeps only persistent handlers and removes an empty configuration.
+func TestManaged_RemoveOnExit(t *testing.T) {
 	needServer(t)
 	g := NewWithT(t)
-	op := start(t, choices{
+	op := start(t, operatorConfig{
 		options: func(o *webhooks.Options) { o.Exit = webhooks.RemoveOnExit },
 		hooks: []webhooks.Hook{
 			validate(accept), webhooks.Validating(&v1.Widget{}, "w", accept, webhooks.Persistent(), webhooks.FailurePolicy("Ignore")),
@@ -104,22 +103,22 @@ func TestRemovalAtTheEnd(t *testing.T) {
 	})
 	g.Expect(op.stop()).To(Succeed())
 	g.Expect(entryNames(op.name)).To(ConsistOf("w." + op.name))
-	g.Expect(apierrors.IsNotFound(get(t, configurations(op.name)[1]))).To(BeTrue())
+	g.Expect(apierrors.IsNotFound(get(t, emptyConfigurations(op.name)[1]))).To(BeTrue())
 }
 
-// At the end, an API server that has not heard of the removal yet finds somebody who answers; and what nobody trusts any more, as its CAs
-// cannot be read, goes as well.
-func TestTheServerOutlivesItsEntries(t *testing.T) {
+// The webhook server answers for a while after its entries are removed. Entries are removed even if the CA file cannot
+// be read.
+func TestManaged_ServesUntilEntriesAreRemoved(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
-	g, dir := NewWithT(t), filesFor(t)
-	op := start(t, choices{
+	g, dir := NewWithT(t), certificateFiles(t)
+	op := start(t, operatorConfig{
 		certDir: dir, hooks: []webhooks.Hook{validate(accept)},
 		options: func(o *webhooks.Options) {
 			o.Exit, o.Certificates = webhooks.RemoveOnExit, webhooks.Files{CAFile: filepath.Join(dir, "ca.crt")}
 		},
 	})
-	c := pooled(op.name, 1)
+	c := keepAliveClient(op.name, 1)
 	defer c.CloseIdleConnections()
 	g.Expect(os.Remove(filepath.Join(dir, "ca.crt"))).To(Succeed())
 	stopped := make(chan error, 1)
@@ -127,7 +126,7 @@ func TestTheServerOutlivesItsEntries(t *testing.T) {
 	for len(entryNames(op.name)) > 0 {
 		select {
 		case err := <-stopped:
-			t.Fatal("it has ended, and left them", err, op.log)
+			t.Fatal("the operator stopped without removing its entries", err, op.log)
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -138,8 +137,8 @@ func TestTheServerOutlivesItsEntries(t *testing.T) {
 	g.Expect(<-stopped).To(Succeed())
 }
 
-// ADM-20, ADM-42: a kind that comes later is configured when it comes; with its plural, before it comes.
-func TestKindsThatComeLater(t *testing.T) {
+// ADM-20, ADM-42: a kind that is created later is configured when it is created; with Plural, before.
+func TestManaged_KindCreatedLater(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
@@ -147,11 +146,11 @@ func TestKindsThatComeLater(t *testing.T) {
 	late := &unstructured.Unstructured{}
 	late.SetGroupVersionKind(gvk)
 	deny := func(context.Context, *looseRequest) error { return webhooks.Deny(0, "", "too late") }
-	op := start(t, choices{dead: true, hooks: []webhooks.Hook{
+	op := start(t, operatorConfig{skipWait: true, hooks: []webhooks.Hook{
 		webhooks.Validating(late, "late", deny), webhooks.Mutating(late, "early", deny, webhooks.Plural("lates")),
 	}})
 	g.Eventually(func() []string { return entryNames(op.name) }).Should(ConsistOf("early." + op.name))
-	g.Expect(apierrors.IsNotFound(get(t, configurations(op.name)[0]))).To(BeTrue(), "never created empty")
+	g.Expect(apierrors.IsNotFound(get(t, emptyConfigurations(op.name)[0]))).To(BeTrue(), "never created empty")
 	definition := crd(gvk)
 	g.Expect(k8s.Create(ctx, definition)).To(Succeed())
 	t.Cleanup(func() { must(k8s.Delete(context.Background(), definition)) })
@@ -161,19 +160,19 @@ func TestKindsThatComeLater(t *testing.T) {
 	g.Eventually(func() error { return k8s.Create(ctx, late.DeepCopy()) }).Should(MatchError(ContainSubstring("too late")))
 }
 
-// ADM-24: static manifests, into which nothing but the caBundle is written.
-func TestInjection(t *testing.T) {
+// ADM-24: the operator writes only the caBundle into static manifests.
+func TestInjected_CABundle(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	hooks := []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { return webhooks.Deny(0, "", "static") })}
 	var options webhooks.Options
-	op := start(t, choices{dead: true, hooks: hooks, options: func(o *webhooks.Options) {
+	op := start(t, operatorConfig{skipWait: true, hooks: hooks, options: func(o *webhooks.Options) {
 		o.Configurations = webhooks.Injected
 		options = *o
 	}})
 	g.Consistently(func() []string { return entryNames(op.name) }).WithTimeout(3 * time.Second).Should(BeEmpty())
-	g.Expect(strings.Count(op.log.String(), "apply the manifests")).To(Equal(1), "told once")
+	g.Expect(strings.Count(op.log.String(), "apply the manifests")).To(Equal(1), "logged once")
 	objects, err := webhooks.Manifests(scheme, options, hooks...)
 	g.Expect(err).NotTo(HaveOccurred())
 	static := objects[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
@@ -182,65 +181,65 @@ func TestInjection(t *testing.T) {
 	g.Eventually(func() error { return k8s.Create(ctx, widget(op.ns, "a", 1), client.DryRunAll) }).Should(MatchError(ContainSubstring("static")))
 	g.Expect(*validatingEntries(op.name)[0].TimeoutSeconds).To(BeEquivalentTo(7))
 
-	// Somebody else who writes bundles does not make it write at the speed of the API server, and does not win.
+	// A conflicting writer of the caBundle causes few writes and does not prevail.
 	ours := string(validatingEntries(op.name)[0].ClientConfig.CABundle)
-	rival, _, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	otherCA, _, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	wins := 0
+	restored := 0
 	for began := time.Now(); time.Since(began) < 3*time.Second; <-time.After(20 * time.Millisecond) {
 		g.Expect(get(t, static)).To(Succeed())
 		if string(static.Webhooks[0].ClientConfig.CABundle) != ours {
 			continue
 		}
-		wins++
-		static.Webhooks[0].ClientConfig.CABundle = rival
+		restored++
+		static.Webhooks[0].ClientConfig.CABundle = otherCA
 		g.Expect(k8s.Update(ctx, static)).To(Succeed())
 	}
-	g.Expect(wins).To(BeNumerically("<=", 2))
+	g.Expect(restored).To(BeNumerically("<=", 2))
 	g.Eventually(func() string { return string(validatingEntries(op.name)[0].ClientConfig.CABundle) }).Should(Equal(ours))
 }
 
-// ADM-25: an API server that cannot answer for a moment, while the operator becomes the leader, does not end it.
-func TestTheServerIsAwayAtTheStart(t *testing.T) {
+// ADM-25: the operator survives an API server that does not answer when it becomes the leader.
+func TestManaged_APIServerDownAtStartup(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g := NewWithT(t)
-	var away atomic.Bool
+	var unreachable atomic.Bool
 	config := rest.CopyConfig(cp.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return noted(func(r *http.Request) (*http.Response, error) {
-			if away.Load() {
-				return nil, errors.New("nobody is here")
+		return roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			if unreachable.Load() {
+				return nil, errors.New("connection refused")
 			}
 			return next.RoundTrip(r)
 		})
 	})
-	op := prepare(t, choices{config: config, hooks: []webhooks.Hook{validate(accept)}})
-	away.Store(true)
+	op := newOperator(t, operatorConfig{config: config, hooks: []webhooks.Hook{validate(accept)}})
+	unreachable.Store(true)
 	wait := sync.WaitGroup{}
 	defer wait.Wait()
 	wait.Go(func() {
-		defer away.Store(false)
-		g.Eventually(op.log.String).Should(ContainSubstring("It is not seen yet"))
+		defer unreachable.Store(false)
+		g.Eventually(op.log.String).Should(ContainSubstring("Failed to set up the watch"))
 	})
 	op.run(t)
 	op.awaitEntries(t, 1)
 }
 
-// ADM-24: configurations that are somebody else's are neither written nor read: it takes no rights at all.
-func TestUnmanaged(t *testing.T) {
+// ADM-24: with unmanaged configurations, the operator sends no requests and needs no permissions.
+func TestUnmanaged_SendsNoRequests(t *testing.T) {
 	needServer(t)
 	g := NewWithT(t)
-	dir, ns := filesFor(t), newNamespace(t)
-	powerless, requests := impersonate("system:serviceaccount:"+ns+":powerless"), &seen{}
+	dir, ns := certificateFiles(t), newNamespace(t)
+	powerless, requests := impersonate("system:serviceaccount:"+ns+":powerless"), &recorder{}
 	powerless.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return noted(func(r *http.Request) (*http.Response, error) {
+		return roundTripFunc(func(r *http.Request) (*http.Response, error) {
 			requests.add(r.Method + " " + r.URL.Path)
 			return next.RoundTrip(r)
 		})
 	})
-	op := start(t, choices{
-		ns: ns, certDir: dir, dead: true, config: powerless,
+	op := start(t, operatorConfig{
+		ns: ns, certDir: dir, skipWait: true, config: powerless,
 		hooks:   []webhooks.Hook{validate(accept), mutate(accept)},
 		options: func(o *webhooks.Options) { o.Configurations, o.Certificates = webhooks.Unmanaged, webhooks.Files{} },
 	})
@@ -250,13 +249,13 @@ func TestUnmanaged(t *testing.T) {
 	g.Expect(requests.all()).To(BeEmpty())
 }
 
-// noted is a transport that is a function.
-type noted func(*http.Request) (*http.Response, error)
+// roundTripFunc implements http.RoundTripper.
+type roundTripFunc func(*http.Request) (*http.Response, error)
 
-func (f noted) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// filesFor is a folder with a certificate for this machine, as somebody else keeps it.
-func filesFor(t *testing.T) (dir string) {
+// certificateFiles returns a directory with a certificate for this machine.
+func certificateFiles(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
@@ -267,15 +266,15 @@ func filesFor(t *testing.T) (dir string) {
 	return dir
 }
 
-// ADM-47, ADM-48, ADM-49: certificates from files; the bundle follows its file.
-func TestFiles(t *testing.T) {
+// ADM-47, ADM-48, ADM-49: certificates are read from files, and the caBundle follows the CA file.
+func TestFiles_CABundle(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
 	g := NewWithT(t)
-	dir := filesFor(t)
+	dir := certificateFiles(t)
 	certificate, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
 	g.Expect(err).NotTo(HaveOccurred())
-	op := start(t, choices{
+	op := start(t, operatorConfig{
 		certDir: dir,
 		hooks:   []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { return webhooks.Deny(0, "", "filed") })},
 		options: func(o *webhooks.Options) { o.Certificates = webhooks.Files{CAFile: filepath.Join(dir, "ca.crt")} },
@@ -290,23 +289,23 @@ func TestFiles(t *testing.T) {
 		WithTimeout(time.Minute).Should(Equal(4))
 }
 
-// ADM-49: replicas get their new files at different times, so an old CA is trusted for some minutes more.
-func TestCAsOfFilesOverlap(t *testing.T) {
+// ADM-49: a removed CA is trusted for some minutes more, because replicas receive new files at different times.
+func TestFiles_RemovedCAIsRetained(t *testing.T) {
 	g, path, now := NewWithT(t), filepath.Join(t.TempDir(), "ca.crt"), time.Now()
-	bundle := webhooks.BundleOf(path, func() time.Time { return now })
+	bundle := webhooks.CABundleOf(path, func() time.Time { return now })
 	read := func() string {
 		text, err := bundle()
 		g.Expect(err).NotTo(HaveOccurred())
 		return string(text)
 	}
-	one, err := os.ReadFile(filepath.Join(filesFor(t), "ca.crt"))
+	one, err := os.ReadFile(filepath.Join(certificateFiles(t), "ca.crt"))
 	g.Expect(err).NotTo(HaveOccurred())
-	two, err := os.ReadFile(filepath.Join(filesFor(t), "ca.crt"))
+	two, err := os.ReadFile(filepath.Join(certificateFiles(t), "ca.crt"))
 	g.Expect(err).NotTo(HaveOccurred())
 	first, second := strings.TrimSpace(string(one)), strings.TrimSpace(string(two))
 
 	_, err = bundle()
-	g.Expect(err).To(MatchError(ContainSubstring("cannot be read")))
+	g.Expect(err).To(MatchError(ContainSubstring("reading Files.CAFile")))
 	must(os.WriteFile(path, one, 0o600))
 	g.Expect(read()).To(Equal(first))
 	now = now.Add(time.Hour)
@@ -318,14 +317,14 @@ func TestCAsOfFilesOverlap(t *testing.T) {
 	g.Expect(read()).To(Equal(second + "\n" + first))
 	must(os.WriteFile(path, []byte("x"), 0o600))
 	_, err = bundle()
-	g.Expect(err).To(MatchError(ContainSubstring("has no certificates")))
+	g.Expect(err).To(MatchError(ContainSubstring("parsing Files.CAFile")))
 	must(os.WriteFile(path, two, 0o600))
 	now = now.Add(time.Minute)
 	g.Expect(read()).To(Equal(second))
 }
 
-// A replica that never leads gives back what its servers had for themselves.
-func TestClaimsAreGivenBack(t *testing.T) {
+// A replica that never becomes the leader releases its reservations.
+func TestReservations_ReleasedWithoutLeadership(t *testing.T) {
 	needServer(t)
 	g, ns := NewWithT(t), newNamespace(t)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "leader"}, Spec: coordinationv1.LeaseSpec{
@@ -339,33 +338,33 @@ func TestClaimsAreGivenBack(t *testing.T) {
 		LeaderElection: true, LeaderElectionID: lease.Name, LeaderElectionNamespace: ns,
 	})
 	g.Expect(err).NotTo(HaveOccurred())
-	for i, hooks := range [][]webhooks.Hook{{validate(accept)}, nil} { // one serves, one only looks after entries
+	for i, hooks := range [][]webhooks.Hook{{validate(accept)}, nil} { // the second one only removes entries
 		g.Expect(webhooks.New(mgr, webhooks.Options{
 			Name: fmt.Sprint(ns, i, ".example.com"), Configurations: webhooks.Managed, Namespace: ns, Certificates: webhooks.SelfManaged{},
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1/")},
 		}).Add(hooks...).SetupWithManager()).To(Succeed())
 	}
-	g.Expect(webhooks.Claims(mgr)).To(Equal(3))
+	g.Expect(webhooks.Reservations(mgr)).To(Equal(3))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	g.Expect(mgr.Start(ctx)).To(Succeed())
-	g.Expect(webhooks.Claims(mgr)).To(BeZero())
+	g.Expect(webhooks.Reservations(mgr)).To(BeZero())
 }
 
-// What cannot be set up is told at once: a path that is taken, a webhook server of another make.
-func TestSetupFails(t *testing.T) {
+// SetupWithManager returns errors such as a registered path and a custom webhook server.
+func TestSetupWithManager_Errors(t *testing.T) {
 	needServer(t)
 	g := NewWithT(t)
-	op := prepare(t, choices{hooks: []webhooks.Hook{validate(accept)}})
+	op := newOperator(t, operatorConfig{hooks: []webhooks.Hook{validate(accept)}})
 	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Validate("hooks/v", accept).Complete()).
-		To(MatchError(ContainSubstring("rename the handler, or put all hooks into one server")))
+		To(MatchError(ContainSubstring("rename the handler or add all hooks to one server")))
 	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Validate("w", accept).Mutate("m", accept, webhooks.TimeoutSeconds(31)).Complete()).
 		To(MatchError(And(ContainSubstring(`Mutate("m")`), ContainSubstring("TimeoutSeconds"))))
 	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Validate("other", accept).Complete()).To(Succeed())
 	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Complete()).To(Succeed(), "nothing to serve")
-	g.Expect(op.server.Validate()).To(Succeed())
+	g.Expect(op.server.Check()).To(Succeed())
 
-	// Two servers of one manager that would take away each other's entries, or show each other's certificates.
+	// Two servers of one manager conflict about entries or certificates.
 	other := func(change func(*webhooks.Options)) error {
 		o := webhooks.Options{
 			Name: op.name, Configurations: webhooks.Managed, Namespace: op.ns, Certificates: webhooks.SelfManaged{},
@@ -379,15 +378,15 @@ func TestSetupFails(t *testing.T) {
 	g.Expect(webhooks.New(op.mgr, webhooks.Options{
 		Name: op.name, Configurations: webhooks.Managed,
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1/")},
-	}).SetupWithManager()).To(MatchError(ContainSubstring("another server of this manager")), "it would remove the other's entries")
+	}).SetupWithManager()).To(MatchError(ContainSubstring("another server of this manager")), "a server without hooks would remove the entries")
 	owner := func(o *webhooks.Options) { o.FieldOwner = "other" }
 	g.Expect(other(func(o *webhooks.Options) {
 		owner(o)
 		o.Certificates = webhooks.SelfManaged{SecretName: "other"}
-	})).To(MatchError(And(ContainSubstring("Secret "+op.ns+"/webhook-certificates for another"), ContainSubstring("/other for this one"))))
+	})).To(MatchError(And(ContainSubstring("Secret "+op.ns+"/webhook-certificates and"), ContainSubstring("/other, but"))))
 	g.Expect(other(func(o *webhooks.Options) {
 		owner(o)
 		o.Certificates = nil
-	})).To(MatchError(ContainSubstring("Files for this one")))
-	g.Expect(other(owner)).To(Succeed(), "what was refused has claimed nothing")
+	})).To(MatchError(ContainSubstring("and Files, but")))
+	g.Expect(other(owner)).To(Succeed(), "failed servers have reserved nothing")
 }

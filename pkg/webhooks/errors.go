@@ -11,12 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Deny is the error of a handler that refuses a request: the client gets an API error with the HTTP code, the
-// reason, and the message after the name of the webhook. Where others fail, too, and errors are joined, the first
-// denial is told. A code that is none of an error (400 to 599), such as 0, is 403; an empty reason is
-// Forbidden if the code is 403, too.
+// Deny returns an error that denies a request. The client receives an API error with the HTTP code, the reason, and the message
+// after the name of the webhook. If a handler joins several errors, the first denial is returned to the client. A code outside
+// of 400 to 599, such as 0, becomes 403. An empty reason becomes Forbidden if the code is 403.
 //
-// kopf: AdmissionError, whose code is 500 unless given.
+// kopf: AdmissionError, whose default code is 500.
 func Deny(code int, reason metav1.StatusReason, message string) error {
 	if code < http.StatusBadRequest || code > 599 {
 		code = http.StatusForbidden
@@ -31,18 +30,18 @@ type denial struct{ status metav1.Status }
 
 func (d *denial) Error() string {
 	if d.status.Message == "" {
-		return "denied without explanation"
+		return "denied without a message"
 	}
 	return d.status.Message
 }
 
-// Status makes a denial an API error, for apierrors.IsForbidden and the like in tests of handlers.
+// Status returns the status of the denial, so that tests of handlers can use apierrors.IsForbidden and similar functions.
 func (d *denial) Status() metav1.Status { return d.status }
 
-// statusOf is what the client is told of an error; false if it is not told what it was. Of several errors
-// joined, a denial goes before what was found invalid, and that before faults.
-func statusOf(err error, gk schema.GroupKind, name string) (metav1.Status, bool) {
-	found := findings{kind: gk, name: name}
+// clientStatus returns the status for the client, and false if the error has no details that are meant for the client. Among
+// joined errors, a denial has precedence over Invalid errors, which have precedence over handler failures.
+func clientStatus(err error, gk schema.GroupKind, name string) (metav1.Status, bool) {
+	found := clientErrors{kind: gk, name: name}
 	found.collect(err)
 	switch {
 	case found.denial != nil:
@@ -56,8 +55,8 @@ func statusOf(err error, gk schema.GroupKind, name string) (metav1.Status, bool)
 	}
 }
 
-// findings are the errors within an error that are meant for the client.
-type findings struct {
+// clientErrors collects the errors within an error that are meant for the client.
+type clientErrors struct {
 	kind schema.GroupKind // of the review's object
 	name string
 
@@ -66,8 +65,8 @@ type findings struct {
 	fields  field.ErrorList
 }
 
-func (f *findings) collect(err error) {
-	switch e := err.(type) { //nolint:errorlint // it walks through all that is wrapped by itself
+func (f *clientErrors) collect(err error) {
+	switch e := err.(type) { //nolint:errorlint // collect unwraps all levels
 	case nil:
 	case *denial:
 		if f.denial == nil {
@@ -76,9 +75,9 @@ func (f *findings) collect(err error) {
 	case *field.Error:
 		f.fields = append(f.fields, e)
 	case *apierrors.StatusError:
-		// Errors of a client are of this type as well, and say what the operator may or may not do, and what it has written
-		// elsewhere: only what finds the object of the review invalid is meant for the user.
-		if f.invalid == nil && apierrors.IsInvalid(e) && f.concerns(e.ErrStatus.Details) {
+		// Errors of an API client have the same type. They reveal the permissions and writes of the operator, so only an
+		// Invalid error for the reviewed object is returned to the user.
+		if f.invalid == nil && apierrors.IsInvalid(e) && f.describesObject(e.ErrStatus.Details) {
 			f.invalid = &e.ErrStatus
 		}
 	case utilerrors.Aggregate:
@@ -94,6 +93,6 @@ func (f *findings) collect(err error) {
 	}
 }
 
-func (f *findings) concerns(d *metav1.StatusDetails) bool {
+func (f *clientErrors) describesObject(d *metav1.StatusDetails) bool {
 	return d != nil && d.Group == f.kind.Group && d.Kind == f.kind.Kind && d.Name == f.name
 }

@@ -1,0 +1,107 @@
+package webhooks
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// reviewReadTimeout is how long a client may take to send its review. API servers wait 30 seconds at most.
+const reviewReadTimeout = 30 * time.Second
+
+// reviewContext is the response writer of one HTTP request. It answers reviews that no handler can process with an HTTP error.
+// API servers treat such an error as a failed call and apply the failure policy. Without it, controller-runtime would answer
+// 200, and the request would be denied.
+type reviewContext struct {
+	http.ResponseWriter
+	request  *http.Request
+	log      logr.Logger // shared by all requests
+	accepted bool        // the endpoint processes the review, so any error status belongs into the review
+	written  bool
+
+	mu     sync.Mutex
+	closed bool // the request is finished, and the writer must not be used
+}
+
+type reviewContextKey struct{}
+
+// reviewContextFrom returns the reviewContext of the HTTP request, or an empty one if there is none.
+func reviewContextFrom(ctx context.Context) *reviewContext {
+	if x, ok := ctx.Value(reviewContextKey{}).(*reviewContext); ok {
+		return x
+	}
+	return &reviewContext{}
+}
+
+// newHTTPHandler serves an endpoint.
+//
+// The logger of controller-runtime gets the values of the review only at verbosity 5 and above, because building them takes
+// longer than most handlers. The response has no Content-Type: API servers decode it as JSON in any case, and detecting the
+// type takes ten times as long as writing the response.
+//
+// While the server drains, responses close their connections. Removing a pod from the endpoints of a Service only affects new
+// connections: API servers would keep using existing ones until the server closes them, possibly with an unanswered review.
+// Over HTTP/2, Go translates the Connection header into GOAWAY.
+func newHTTPHandler(e *endpoint, logger logr.Logger, patience time.Duration, leaving func() bool) http.Handler {
+	hook := &admission.Webhook{Handler: e, LogConstructor: func(_ logr.Logger, req *admission.Request) logr.Logger {
+		if !logger.V(5).Enabled() {
+			return logger
+		}
+		return admission.DefaultLogConstructor(logger, req)
+	}}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &reviewContext{ResponseWriter: w, request: r, log: logger}
+		defer time.AfterFunc(patience, x.abortRead).Stop()
+		defer x.close()
+		if leaving() {
+			w.Header().Set("Connection", "close")
+		}
+		hook.ServeHTTP(x, r.WithContext(context.WithValue(r.Context(), reviewContextKey{}, x)))
+	})
+}
+
+// logger returns the logger of one review.
+func (x *reviewContext) logger(req *admission.Request, handler string) logr.Logger {
+	return admission.DefaultLogConstructor(x.log, req).WithValues("handler", handler, "operation", req.Operation)
+}
+
+// abortRead stops reading a review that does not arrive in time. Setting a read deadline up front would have the same effect,
+// but it costs each HTTP/2 request a round trip through the loop of its connection.
+func (x *reviewContext) abortRead() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.closed {
+		_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Now()) // response writers of servers support deadlines
+	}
+}
+
+func (x *reviewContext) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+}
+
+// Write writes the response. controller-runtime passes the whole review in one call.
+func (x *reviewContext) Write(text []byte) (int, error) {
+	if !x.written && !x.accepted {
+		x.WriteHeader(responseCode(text))
+	}
+	x.written = true
+	return x.ResponseWriter.Write(text)
+}
+
+// responseCode returns the error code of the response in a review.
+func responseCode(text []byte) int {
+	var review admissionv1.AdmissionReview
+	if json.Unmarshal(text, &review) != nil || review.Response == nil || review.Response.Result == nil ||
+		review.Response.Result.Code < http.StatusBadRequest {
+		return http.StatusInternalServerError
+	}
+	return int(review.Response.Result.Code)
+}
