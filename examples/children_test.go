@@ -36,7 +36,7 @@ func children(e *example) {
 		return greetings.Items, err
 	}).Should(HaveLen(1))
 	e.Expect(greetings.Items[0].Name).To(HavePrefix("orders-"))
-	e.logs(`Handler failed for good`, `"handler": "abroad"`, "namespace")
+	e.logs(`Handler failed permanently`, `"handler": "abroad"`, "namespace")
 
 	e.Expect(strings.Split(strings.TrimSpace(e.does("kubectl get secrets,configmaps,deployments,services -l team=shop")), "\n\n")).To(HaveLen(4))
 

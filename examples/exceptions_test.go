@@ -14,7 +14,7 @@ func exceptions(e *example) {
 		HaveKeyWithValue("kopf.zalando.org/snapshot", And(
 			ContainSubstring(`"success":false,"failure":false`), ContainSubstring(`"message":"the snapshot is not ready yet"`)))))
 
-	e.logs(`"handler": "index"`, `it will be called again`, `panic: assignment to entry in nil map`, `main.go`)
+	e.logs(`"handler": "index"`, `will be retried`, `panic: assignment to entry in nil map`, `main.go`)
 	e.logs(`Handled`, `"reason": "create"`, `"succeeded": 3, "failed": 4`)
 	e.Expect(nightly.get("status", "snapshot")).To(Equal("orders-snapshot"))
 	e.Expect(nightly.get("metadata", "annotations")).To(And(HaveLen(2), HaveKey(lastHandled), HaveKey(lastApplied)), "the records are gone")

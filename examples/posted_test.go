@@ -54,7 +54,7 @@ func posted(e *example) {
 	events, err = archive.events()
 	e.Expect(err).NotTo(HaveOccurred())
 	archive.patch(`{"spec":{"sizeGiB":6000}}`)
-	e.Eventually(e.count(`Handler failed for good`)).Should(Equal(2))
+	e.Eventually(e.count(`Handler failed permanently`)).Should(Equal(2))
 	archive.delete()
 	e.Expect(archive.events()).To(ConsistOf(events))
 	e.silent("forbidden")

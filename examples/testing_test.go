@@ -8,7 +8,7 @@ func tested(e *example) {
 	e.start()
 	orders := e.sample("orders")
 	orders.create()
-	e.logs(`it will be called again`, `"handler": "open"`, `the mail server is busy`)
+	e.logs(`will be retried`, `"handler": "open"`, `the mail server is busy`)
 	e.logs(`Handled`, `"reason": "create"`)
 	e.Expect(orders.get("status", "address")).To(Equal("orders@example.com"))
 	e.Expect(orders.get("metadata", "finalizers")).To(HaveLen(1))

@@ -21,7 +21,7 @@ func timers(e *example) {
 
 	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":200}}'`)
 	e.logs(`Somebody has changed it`, `10 -> 200`)
-	e.logs(`Timer failed for good`, `200 GiB are too many`)
+	e.logs(`Timer failed permanently`, `200 GiB are too many`)
 	e.Eventually(e.count(`Nobody has changed it`)).Should(Equal(2))
 	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
 	e.logs(`Replicated`, `"size": 20`)

@@ -77,7 +77,7 @@ func (e *Engine) accompany(ctx context.Context, c *cycle) {
 	for _, id := range c.attended {
 		key := daemons.Key{UID: c.before.GetUID(), ID: id}
 		newest := e.memories.Newest(key.UID)
-		if !e.supervisor.Lacks(key) || newest == nil || newest.GetDeletionTimestamp() != nil {
+		if !e.supervisor.NeedsStart(key) || newest == nil || newest.GetDeletionTimestamp() != nil {
 			continue
 		}
 		background, _ := e.Backgrounds.Get(id)

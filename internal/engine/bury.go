@@ -47,8 +47,8 @@ func (e *Engine) release(ctx context.Context, t *tombstone) {
 // tidy removes what we have left on an object that the cache has lost although it exists: if the watch is
 // restricted to labels which the object has lost, this is the only time we hear of that (FIN-04).
 func (e *Engine) tidy(ctx context.Context, lost *cycle) {
-	_, delayed := lost.state.Left(now())
-	if !lost.state.Retirable(now()) && !delayed && e.Pin.Fetch(lost.before) == nil {
+	_, delayed := lost.state.StaleAfter(now())
+	if !lost.state.HasStale(now()) && !delayed && e.Pin.Fetch(lost.before) == nil {
 		return
 	}
 	suspensions := e.suspensions()

@@ -34,7 +34,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		}
 	case was != nil:
 		log.FromContext(ctx).Info("Somebody has put an old state of the object back, with the configuration that was handled then; the last one is remembered")
-		c.state.Forget() // what else has come back with it
+		c.state.RestartAll() // what else has come back with it
 		stored, same, c.putBack = was, false, true
 	}
 	switch {

@@ -20,7 +20,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 		e.farewell(ctx, c)
 	}
 	e.report(ctx, c)
-	leftovers := c.reason == cause.Noop && (c.unpinned || c.refolded || c.parting || c.retriesOverlay || c.state.Retirable(now()))
+	leftovers := c.reason == cause.Noop && (c.unpinned || c.refolded || c.parting || c.retriesOverlay || c.state.HasStale(now()))
 	if !c.reason.Handled() && !leftovers && len(c.shares) == 0 {
 		e.spread(c)
 		return nil
@@ -46,8 +46,8 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 // idle reports whether there is nothing to write, and without a look at the object's content: at a start,
 // that is so for most objects.
 func (c *cycle) idle() bool {
-	_, delayed := c.state.Left(now())
-	return len(c.selected)+len(c.shares) == 0 && !c.refolded && !c.unpinned && !c.retriesOverlay && !delayed && !c.state.Retirable(now())
+	_, delayed := c.state.StaleAfter(now())
+	return len(c.selected)+len(c.shares) == 0 && !c.refolded && !c.unpinned && !c.retriesOverlay && !delayed && !c.state.HasStale(now())
 }
 
 // calm turns what is no fault into a quiet return: the object is gone, others keep writing it, or the

@@ -80,7 +80,7 @@ func (e *Engine) indexBy(ctx context.Context, id string, h Indexed, c *cycle) {
 		return
 	}
 	h.Remove(uid)
-	e.failures.set(uid, id, record.After(outcome, now()))
+	e.failures.set(uid, id, record.WithOutcome(outcome, now()))
 }
 
 // unindex takes an object that is gone out of the indexes.

@@ -131,7 +131,7 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 // again when something happens, or after a while, if it wants to be.
 func (st *levelState) settle(outcome progress.Outcome, again time.Duration) {
 	at := now()
-	st.record = st.record.After(outcome, at)
+	st.record = st.record.WithOutcome(outcome, at)
 	switch {
 	case outcome.Interrupted:
 		st.stirred = true

@@ -55,7 +55,7 @@ func (e *Engine) unpin(ctx context.Context, c *cycle, stored []byte) {
 	if c.facts.Known {
 		reason = cause.Update
 	}
-	begun := c.state.Started(string(reason))
+	begun := c.state.HasRecords(string(reason))
 	if c.facts.Deleting || p.Since != mark(stored) || !begun && p.Seen == nil {
 		return // it is from another cycle
 	}
@@ -64,7 +64,7 @@ func (e *Engine) unpin(ctx context.Context, c *cycle, stored []byte) {
 	switch {
 	case begun && p.Digest == digestOf(c.live):
 		c.unpinned = false
-	case undone && begun && (c.state.Acted(string(reason)) || p.Turned || p.Seen != nil):
+	case undone && begun && (c.state.HasAttempts(string(reason)) || p.Turned || p.Seen != nil):
 		e.turn(c, p.kept)
 	case undone && begun:
 		// Nobody has to be told.
@@ -87,7 +87,7 @@ func (e *Engine) turn(c *cycle, from kept) {
 	if c.then = e.essenceOf(from); c.then == nil {
 		c.origin = from.Digest
 	}
-	c.state.Renew(string(cause.Update))
+	c.state.Restart(string(cause.Update))
 }
 
 // essenceOf reads a kept essence; nil if only its digest is known.

@@ -16,7 +16,7 @@ func (e *Engine) plan(ctx context.Context, c *cycle) {
 	if !c.reason.Handled() {
 		return
 	}
-	c.state.Carry(string(c.reason), c.joining)
+	c.state.Relabel(string(c.reason), c.joining)
 	for purpose, sum := range c.state.Begin(string(c.reason), c.selected, now()) {
 		log.FromContext(ctx).Info("A cause was superseded before it was handled", "cause", purpose, "by", c.reason,
 			"succeeded", sum.Succeeded, "failed", sum.Failed, "left", sum.Left)
@@ -66,7 +66,7 @@ func (e *Engine) due(ctx context.Context, c *cycle) (due []string) {
 		case failed:
 			err := fmt.Errorf("it comes after %q, which has failed", first)
 			log.FromContext(ctx).Info("Handler skipped for good", "handler", id, "reason", c.reason, "error", err.Error())
-			c.state.Settle(id, progress.Outcome{Err: progress.Permanent(err), Final: true}, now())
+			c.state.RecordOutcome(id, progress.Outcome{Err: progress.Permanent(err), Final: true}, now())
 			skipped = true
 		case first != "":
 			c.blocked = append(c.blocked, id)

@@ -29,7 +29,7 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patch.Document, h
 		e.Pin.Store(kept, nil)
 		err = c.state.Purge(e.Store, kept) // nobody waits for a delay to be over
 	case c.reason == cause.Noop:
-		err = errors.Join(c.state.Retire(e.Store, kept, now()), e.amend(ctx, c, kept, changed))
+		err = errors.Join(c.state.PurgeStale(e.Store, kept, now()), e.amend(ctx, c, kept, changed))
 		e.Pin.Store(kept, nil)
 	}
 	if err != nil {
@@ -50,7 +50,7 @@ func (e *Engine) squeeze(c *cycle, kept client.Object) error {
 		if sizeOf(kept)+c.added <= annotationLimit {
 			return nil
 		}
-		c.state.Shorten(limit)
+		c.state.TruncateMessages(limit)
 		if err := c.state.Save(e.Store, kept); err != nil {
 			return err
 		}

@@ -156,8 +156,8 @@ func (e *Engine) withhold(ctx context.Context, c *cycle, s *share, refusal error
 		s.refusal = refusal
 	}
 	if s.outcome.Success {
-		c.state.Reset(s.id, s.before)
-		defer c.state.Reopen(s.id)
+		c.state.SetRecord(s.id, s.before)
+		defer c.state.WaitAgain(s.id)
 	}
 	if contested, ok := errors.AsType[*patch.ContestedError](refusal); ok {
 		c.memory.Await(contested.Version, patience)
@@ -179,7 +179,7 @@ func (e *Engine) withhold(ctx context.Context, c *cycle, s *share, refusal error
 			s.level.record = s.before
 			s.level.settle(s.outcome, 0)
 		}
-		c.state.Settle(s.id, s.outcome, now())
+		c.state.RecordOutcome(s.id, s.outcome, now())
 	}
 	logger.Error(refusal, "What the handler wants to write is rejected: the attempt has failed",
 		"attempt", s.before.Retries, "forGood", s.outcome.Final, "retryAfter", s.outcome.Delay.String())

@@ -75,7 +75,7 @@ func now() time.Time { return time.Now() }
 // call makes one attempt at one handler, and takes in what it wants to be written.
 func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	s := &share{id: id, policy: h.Policy, before: c.state.Record(id), open: true}
-	if s.before.Waits() {
+	if s.before.WaitsForSubs() {
 		s.policy.Timeout = nil // it is only to declare its sub-handlers once more (B-24)
 	}
 	var result any
@@ -133,7 +133,7 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 		e.deliver(c, s, result)
 	}
 	ended := now()
-	c.state.Settle(id, s.outcome, ended)
+	c.state.RecordOutcome(id, s.outcome, ended)
 	if s.outcome.Final {
 		e.sees(c)
 	}

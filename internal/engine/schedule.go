@@ -31,13 +31,13 @@ func (e *Engine) schedule(c *cycle) reconcile.Result {
 func (e *Engine) untilNext(c *cycle, at time.Time) (delay time.Duration, left bool) {
 	switch {
 	case c.reason == cause.Noop:
-		return c.state.Left(at) // until what a cause has left can be removed
+		return c.state.StaleAfter(at) // until what a cause has left can be removed
 	case !c.reason.Handled():
 		return 0, false
 	case c.closed() && c.isPinned():
 		return 0, true // it was edited meanwhile, and nothing else may wake us
 	case c.closed():
-		return c.state.Left(at)
+		return c.state.StaleAfter(at)
 	}
 	delay, left = c.state.Delay(at, c.blocked...)
 	if left && delay == 0 && c.refused {

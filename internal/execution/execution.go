@@ -68,12 +68,12 @@ func report(logger logr.Logger, outcome progress.Outcome, quiet bool) {
 	case outcome.Success && outcome.Err == nil:
 		logger.Info("Handler succeeded")
 	case outcome.Success:
-		say("Handler failed; its error is ignored as asked")
+		say("Handler failed; the error is ignored")
 	case outcome.Final:
-		say("Handler failed for good")
+		say("Handler failed permanently")
 	default:
 		logger = logger.WithValues("retryAfter", outcome.Delay.String())
-		say("Handler failed; it will be called again")
+		say("Handler failed and will be retried")
 	}
 }
 

@@ -32,23 +32,23 @@ func TestReport(t *testing.T) {
 		{name: "ERR-07 success of one that is quiet", do: returns(nil), quiet: true, want: []string{`"level"=1`, `"Handler succeeded"`}},
 		{
 			name: "ERR-07 B-27 temporary", do: returns(progress.Temporary(errBoom, time.Second)),
-			want: []string{`"level"=0`, `"Handler failed; it will be called again"`, `"error"="boom"`, `"retryAfter"="1s"`},
+			want: []string{`"level"=0`, `"Handler failed and will be retried"`, `"error"="boom"`, `"retryAfter"="1s"`},
 		},
 		{
 			name: "ERR-07 B-27 permanent", do: returns(progress.Permanent(errBoom)),
-			want: []string{`"level"=0`, `"Handler failed for good"`, `"error"="boom"`},
+			want: []string{`"level"=0`, `"Handler failed permanently"`, `"error"="boom"`},
 		},
 		{
 			name: "ERR-07 B-27 a limit", do: returns(nil), policy: progress.Policy{Retries: new(0)},
-			want: []string{`"level"=0`, `"Handler failed for good"`, "0 attempts"},
+			want: []string{`"level"=0`, `"Handler failed permanently"`, "0 attempts"},
 		},
 		{
 			name: "ERR-07 B-27 anything else", do: returns(errBoom),
-			want: []string{`"Handler failed; it will be called again"`, `"error"="boom"`}, isErr: true,
+			want: []string{`"Handler failed and will be retried"`, `"error"="boom"`}, isErr: true,
 		},
 		{
 			name: "ERR-07 B-27 anything else, for good", do: returns(errBoom), policy: progress.Policy{Errors: progress.ErrorsPermanent},
-			want: []string{`"Handler failed for good"`, `"error"="boom"`}, isErr: true,
+			want: []string{`"Handler failed permanently"`, `"error"="boom"`}, isErr: true,
 		},
 		{
 			name: "ERR-07 B-27 anything else, ignored", do: returns(errBoom), policy: progress.Policy{Errors: progress.ErrorsIgnored},
@@ -56,7 +56,7 @@ func TestReport(t *testing.T) {
 		},
 		{
 			name: "ERR-07 B-23 a panic, with its stack", do: func(context.Context) error { panic("oh") },
-			want: []string{`"Handler failed; it will be called again"`, `"error"="panic: oh"`, `"stack"=`, "invoke_test.go"}, isErr: true,
+			want: []string{`"Handler failed and will be retried"`, `"error"="panic: oh"`, `"stack"=`, "invoke_test.go"}, isErr: true,
 		},
 		{
 			name: "ERR-07 waiting for sub-handlers", do: returns(nil),

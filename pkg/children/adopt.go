@@ -11,16 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Adopt makes objects children: it gives them the reference to the owner, a name, a namespace and labels, as
-// [Owner.AppendReference], [Owner.HarmonizeNaming], [Owner.AdjustNamespace] and [Owner.Label] do (kopf: adopt). If the owner
-// cannot have one of them, none is changed. Nothing is written to the server.
+// Adopt sets the owner reference, name, namespace and labels of children, like [Owner.AppendReference],
+// [Owner.HarmonizeNaming], [Owner.AdjustNamespace] and [Owner.Label] (kopf: adopt). If a child is invalid, no child
+// is changed. Adopt does not write to the API server.
 func (o *Owner) Adopt(children ...client.Object) error {
 	_, err := o.adopt(children)
 	return err
 }
 
 func (o *Owner) adopt(objects []client.Object) ([]child, error) {
-	children, err := o.family(objects)
+	children, err := o.resolve(objects)
 	if err != nil {
 		return nil, err
 	}
@@ -28,30 +28,30 @@ func (o *Owner) adopt(objects []client.Object) ([]child, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, err := o.childrensName()
+	name, err := o.defaultName()
 	if err != nil {
 		return nil, err
 	}
-	var refusals []error
+	var errs []error
 	for _, c := range children {
-		refusals = append(refusals, o.refusal(c, o.namespaceFor(c)))
+		errs = append(errs, o.checkRelation(c, o.namespaceFor(c)))
 	}
-	if err := errors.Join(refusals...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	for _, c := range children {
 		appendReference(c, ref)
-		o.harmonize(c, name)
+		o.setName(c, name)
 		c.SetNamespace(o.namespaceFor(c))
 		o.label(c)
 	}
 	return children, nil
 }
 
-// AppendReference refers children to their owner, unless they have a reference to its uid, whatever that looks like
-// (kopf: append_owner_reference).
+// AppendReference adds the owner reference to children that have no reference to the owner's uid (kopf:
+// append_owner_reference).
 func (o *Owner) AppendReference(children ...client.Object) error {
-	family, err := o.family(children)
+	resolved, err := o.resolve(children)
 	if err != nil {
 		return err
 	}
@@ -59,30 +59,30 @@ func (o *Owner) AppendReference(children ...client.Object) error {
 	if err != nil {
 		return err
 	}
-	var refusals []error
-	for _, c := range family {
+	var errs []error
+	for _, c := range resolved {
 		namespace := c.GetNamespace()
-		if namespace == "" { // it may get one yet
+		if namespace == "" { // AdjustNamespace may set it later
 			namespace = o.namespaceFor(c)
 		}
-		refusals = append(refusals, o.refusal(c, namespace))
+		errs = append(errs, o.checkRelation(c, namespace))
 	}
-	if err := errors.Join(refusals...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for _, c := range family {
+	for _, c := range resolved {
 		appendReference(c, ref)
 	}
 	return nil
 }
 
-// RemoveReference removes all references to the uid of the owner (kopf: remove_owner_reference).
+// RemoveReference removes all references to the owner's uid (kopf: remove_owner_reference).
 func (o *Owner) RemoveReference(children ...client.Object) error {
-	family, err := o.family(children)
+	resolved, err := o.resolve(children)
 	if err != nil {
 		return err
 	}
-	for _, c := range family {
+	for _, c := range resolved {
 		refs := c.GetOwnerReferences()
 		kept := slices.DeleteFunc(slices.Clone(refs), func(ref metav1.OwnerReference) bool { return ref.UID == o.obj.GetUID() })
 		if len(kept) < len(refs) {
@@ -93,7 +93,7 @@ func (o *Owner) RemoveReference(children ...client.Object) error {
 }
 
 func (o *Owner) reference() (metav1.OwnerReference, error) {
-	gvk, err := o.identified()
+	gvk, err := o.ownerKind()
 	if err != nil {
 		return metav1.OwnerReference{}, err
 	}
@@ -105,48 +105,49 @@ func (o *Owner) reference() (metav1.OwnerReference, error) {
 }
 
 func appendReference(c child, ref metav1.OwnerReference) {
-	if refers(c, ref.UID) {
+	if hasReference(c, ref.UID) {
 		return
 	}
-	controller, blocks := *ref.Controller, *ref.BlockOwnerDeletion // each child has its own
+	controller, blocks := *ref.Controller, *ref.BlockOwnerDeletion // do not share pointers between children
 	ref.Controller, ref.BlockOwnerDeletion = &controller, &blocks
 	c.SetOwnerReferences(append(slices.Clip(c.GetOwnerReferences()), ref))
 }
 
-func refers(obj client.Object, uid types.UID) bool {
+func hasReference(obj client.Object, uid types.UID) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == uid })
 }
 
-// HarmonizeNaming names children that have neither a name nor a prefix for one after the owner (kopf: harmonize_naming).
+// HarmonizeNaming names children that have neither a name nor a generateName after the owner (kopf:
+// harmonize_naming).
 func (o *Owner) HarmonizeNaming(children ...client.Object) error {
-	family, err := o.family(children)
+	resolved, err := o.resolve(children)
 	if err != nil {
 		return err
 	}
-	name, err := o.childrensName()
+	name, err := o.defaultName()
 	if err != nil {
 		return err
 	}
-	for _, c := range family {
-		o.harmonize(c, name)
+	for _, c := range resolved {
+		o.setName(c, name)
 	}
 	return nil
 }
 
-func (o *Owner) childrensName() (string, error) {
+func (o *Owner) defaultName() (string, error) {
 	name := o.obj.GetName()
 	if o.name != nil {
 		name = *o.name
 	}
 	if name == "" {
-		return "", fmt.Errorf("children: there is no name for children: give the owner one, or use Named with one")
+		return "", fmt.Errorf("children: owner has no name: set one or use Named")
 	}
 	return name, nil
 }
 
-func (o *Owner) harmonize(c child, name string) {
+func (o *Owner) setName(c child, name string) {
 	switch {
-	case !o.forced && (c.GetName() != "" || c.GetGenerateName() != ""):
+	case !o.force && (c.GetName() != "" || c.GetGenerateName() != ""):
 	case o.strict:
 		c.SetName(name)
 		c.SetGenerateName("")
@@ -156,14 +157,14 @@ func (o *Owner) harmonize(c child, name string) {
 	}
 }
 
-// AdjustNamespace brings children without a namespace into that of the owner. Those of kinds without namespaces get
-// none, and an owner without one gives none (kopf: adjust_namespace).
+// AdjustNamespace sets the namespace of the owner on children without one. It does not change children of
+// cluster-scoped kinds. A cluster-scoped owner does not set a namespace (kopf: adjust_namespace).
 func (o *Owner) AdjustNamespace(children ...client.Object) error {
-	family, err := o.family(children)
+	resolved, err := o.resolve(children)
 	if err != nil {
 		return err
 	}
-	for _, c := range family {
+	for _, c := range resolved {
 		c.SetNamespace(o.namespaceFor(c))
 	}
 	return nil
@@ -174,20 +175,20 @@ func (o *Owner) namespaceFor(c child) string {
 	if o.namespace != nil {
 		namespace = *o.namespace
 	}
-	if c.scope == clusterWide || namespace == "" || c.GetNamespace() != "" && !o.forced {
+	if c.scope == clusterWide || namespace == "" || c.GetNamespace() != "" && !o.force {
 		return c.GetNamespace()
 	}
 	return namespace
 }
 
-// Label gives children the labels that they do not have, and so the structures in them that [Nested] is about
-// (kopf: label).
+// Label adds missing labels to children, to their pod templates, and to the structures given with [Nested] (kopf:
+// label).
 func (o *Owner) Label(children ...client.Object) error {
-	family, err := o.family(children)
+	resolved, err := o.resolve(children)
 	if err != nil {
 		return err
 	}
-	for _, c := range family {
+	for _, c := range resolved {
 		o.label(c)
 	}
 	return nil
@@ -201,19 +202,19 @@ func (o *Owner) label(c child) {
 	if len(labels) == 0 {
 		return
 	}
-	c.SetLabels(o.merged(c.GetLabels(), labels))
+	c.SetLabels(o.mergeLabels(c.GetLabels(), labels))
 	paths := o.nested
 	if !o.plainTemplates {
 		paths = append(slices.Clip(paths), templates[c.gvk.GroupKind()]...)
 	}
 	for _, path := range paths {
-		labelNested(c.Object, path, func(old map[string]string) map[string]string { return o.merged(old, labels) })
+		labelNested(c.Object, path, func(old map[string]string) map[string]string { return o.mergeLabels(old, labels) })
 	}
 }
 
-func (o *Owner) merged(old, labels map[string]string) map[string]string {
+func (o *Owner) mergeLabels(old, labels map[string]string) map[string]string {
 	stronger := old
-	if o.forced {
+	if o.force {
 		labels, stronger = old, labels
 	}
 	merged := map[string]string{}

@@ -263,19 +263,19 @@ func TestRefusals(t *testing.T) {
 		owner *children.Owner
 		child client.Object
 	}{
-		`ClusterRole ? has no namespace and cannot belong to "db" of the namespace prod`:        {children.Of(owner(), kinds{}), &rbacv1.ClusterRole{}},
-		`is in the namespace "test" and cannot belong to "db" of the namespace prod: leave`:     {children.Of(owner(), kinds{}), far},
-		`in the namespace "y" and cannot belong`:                                                {children.Of(owner(), kinds{}, children.InNamespace("y")), pod()},
-		`Pod ? needs a namespace, and the owner "n1" has none: set it, or use InNamespace`:      {children.Of(clusterOwner(), kinds{}), pod()},
-		`ConfigMap prod/db cannot own itself`:                                                   {children.Of(owner(), kinds{}), self},
-		`already owned by another Job controller j`:                                             {children.Of(owner(), kinds{}), taken},
-		`has no name or no uid: take the object as the server has it`:                           {children.Of(noUID, kinds{}), pod()},
-		`the object "" of the type *children_test.stranger has no kind: add its type to the sc`: {children.Of(owner(), kinds{}), &stranger{}},
-		`has no kind: add its type to the scheme of the client, or set apiVersion and kind`:     {children.Of(owner(), kinds{}), noKind},
-		`the owner: the object "" of the type *children_test.stranger has no kind`:              {children.Of(&stranger{}, kinds{}), pod()},
-		`the owner is nil`:                               {children.Of((*corev1.Pod)(nil), kinds{}), pod()},
-		`has no client: give`:                            {children.Of(owner(), nil), pod()},
-		`the nested path "spec..x" is none: name fields`: {children.Of(owner(), kinds{}, children.Nested("spec..x")), pod()},
+		`ClusterRole ? is cluster-scoped and cannot belong to "db" in namespace prod`:               {children.Of(owner(), kinds{}), &rbacv1.ClusterRole{}},
+		`is in namespace "test" and cannot belong to "db" in namespace prod: remove`:                {children.Of(owner(), kinds{}), far},
+		`in namespace "y" and cannot belong`:                                                        {children.Of(owner(), kinds{}, children.InNamespace("y")), pod()},
+		`Pod ? needs a namespace, but the owner "n1" is cluster-scoped: set one or use InNamespace`: {children.Of(clusterOwner(), kinds{}), pod()},
+		`ConfigMap prod/db cannot own itself`:                                                       {children.Of(owner(), kinds{}), self},
+		`already owned by another Job controller j`:                                                 {children.Of(owner(), kinds{}), taken},
+		`has no name or no uid: use the object as read from the API server`:                         {children.Of(noUID, kinds{}), pod()},
+		`object "" of type *children_test.stranger has no kind: add its type to the sc`:             {children.Of(owner(), kinds{}), &stranger{}},
+		`has no kind: add its type to the scheme of the client, or set apiVersion and kind`:         {children.Of(owner(), kinds{}), noKind},
+		`owner: object "" of type *children_test.stranger has no kind`:                              {children.Of(&stranger{}, kinds{}), pod()},
+		`owner is nil`:        {children.Of((*corev1.Pod)(nil), kinds{}), pod()},
+		`client is nil: pass`: {children.Of(owner(), nil), pod()},
+		`invalid nested path "spec..x": use field names`: {children.Of(owner(), kinds{}, children.Nested("spec..x")), pod()},
 	} {
 		before, innocent := c.child.DeepCopyObject(), pod()
 		for name, do := range map[string]func(...client.Object) error{"Adopt": c.owner.Adopt, "AppendReference": c.owner.AppendReference} {

@@ -17,32 +17,31 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// A Result is what has become of one child.
+// A Result describes the result for one child.
 type Result struct {
-	Object    client.Object // as the server has it, of the type of the child; nil if that failed, or for a nil child
+	Object    client.Object // as stored on the server, with the Go type of the child; nil after an error and for a nil child
 	Operation controllerutil.OperationResult
 }
 
-// Apply adopts children and makes them on the server what they are here: it creates those that are missing, and
-// writes the others if anything differs in the fields that are set here. Fields that are not set are left to others.
-// Nothing is written for a child that is as it should be, also while a cache does not show the last apply of this process yet.
-// Children need names, see [Name].
+// Apply adopts children, creates the missing ones, and updates the others if a field that is set differs. Other
+// fields are not changed. It writes nothing for a child that is up to date, even if the cache does not show the last
+// apply of this process yet. Children need names, see [Name].
 //
-// It is a server-side apply that takes the fields from others, under [FieldOwner]. An annotation on the child,
-// "kopf-runtime.dev/applied." with the field owner, is a hash of what was applied. Before a child is created, the server
-// itself is asked, by an empty patch as a dry run, whether it is really missing: what the cache does not show is not taken over.
+// Apply uses server-side apply with [FieldOwner] and forces conflicts. It stores a hash of the applied fields in the
+// annotation "kopf-runtime.dev/applied." with the field owner. Before it creates a child, it sends an empty patch as
+// a dry run, because the cache may not show an existing object.
 //
-// The children themselves are only adopted; the results, in their order, are what the server has. The children are
-// independent: if some fail, the others are applied. The errors are joined.
+// Apply only adopts the given objects; the results contain the objects of the server, in the same order. If one child
+// fails, the others are applied. The errors are joined.
 func (o *Owner) Apply(ctx context.Context, children ...client.Object) ([]Result, error) {
 	if o.fieldOwner == "" {
-		return nil, errors.New("children: Apply needs the option FieldOwner: the name of the operator")
+		return nil, errors.New("children: Apply requires the option FieldOwner: set it to the name of the operator")
 	}
 	return o.each(ctx, children, o.applyOne)
 }
 
-// Create adopts children and creates those that are missing. What is there is left as it is. Children need names,
-// see [Name]. For the results and the errors see [Owner.Apply].
+// Create adopts children and creates the missing ones. It does not change existing children. Children need names, see
+// [Name]. For results and errors see [Owner.Apply].
 func (o *Owner) Create(ctx context.Context, children ...client.Object) ([]Result, error) {
 	return o.each(ctx, children, o.createOne)
 }
@@ -52,10 +51,10 @@ func (o *Owner) each(ctx context.Context, objects []client.Object, do func(conte
 	if err != nil {
 		return nil, err
 	}
-	if err := distinct(children); err != nil {
+	if err := checkNames(children); err != nil {
 		return nil, err
 	}
-	results, failures := make([]Result, len(objects)), []error(nil)
+	results, errs := make([]Result, len(objects)), []error(nil)
 	next := 0
 	for i, obj := range objects {
 		if isNil(obj) {
@@ -66,29 +65,29 @@ func (o *Owner) each(ctx context.Context, objects []client.Object, do func(conte
 		next++
 		result, err := do(ctx, c)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("children: %s: %w", c, rbac.Explain(err)))
+			errs = append(errs, fmt.Errorf("children: %s: %w", c, rbac.Explain(err)))
 			result = Result{Operation: controllerutil.OperationResultNone}
 		}
 		results[i] = result
 	}
-	return results, errors.Join(failures...)
+	return results, errors.Join(errs...)
 }
 
-// distinct tells which children have no name, or that of another one.
-func distinct(children []child) error {
-	var mistakes []error
+// checkNames returns an error for each child without a name or with the name of another child.
+func checkNames(children []child) error {
+	var errs []error
 	seen := map[string]bool{}
 	for _, c := range children {
 		key := c.gvk.GroupKind().String() + " " + c.GetNamespace() + "/" + c.GetName()
 		switch {
 		case c.GetName() == "":
-			mistakes = append(mistakes, fmt.Errorf("children: %s has no name to be found by: use Name, or the option Strict", c))
+			errs = append(errs, fmt.Errorf("children: %s has no name: use Name or the option Strict", c))
 		case seen[key]:
-			mistakes = append(mistakes, fmt.Errorf("children: %s is there twice: give each child a name of its own", c))
+			errs = append(errs, fmt.Errorf("children: %s occurs twice: use a unique name for each child", c))
 		}
 		seen[key] = true
 	}
-	return errors.Join(mistakes...)
+	return errors.Join(errs...)
 }
 
 func (o *Owner) applyOne(ctx context.Context, c child) (Result, error) {
@@ -98,7 +97,7 @@ func (o *Owner) applyOne(ctx context.Context, c child) (Result, error) {
 	}
 	text, err := json.Marshal(intent.Object)
 	if err != nil {
-		return Result{}, fmt.Errorf("it cannot be written as JSON: %w", err)
+		return Result{}, fmt.Errorf("converting the child to JSON: %w", err)
 	}
 	annotations := intent.GetAnnotations()
 	if annotations == nil {
@@ -109,17 +108,17 @@ func (o *Owner) applyOne(ctx context.Context, c child) (Result, error) {
 
 	live, err := o.read(ctx, c)
 	if live == nil && err == nil {
-		live, err = o.look(ctx, c) // an apply would take it over, whoever made it
+		live, err = o.dryRunRead(ctx, c) // an apply would take over an object of another client
 	}
 	if err != nil {
 		return Result{}, err
 	}
 	if live != nil {
-		if answer := o.pending(intent, live); answer != nil {
-			answered, err := like(c.Object, answer)
+		if answer := o.lastAnswer(intent, live); answer != nil {
+			answered, err := convertTo(c.Object, answer)
 			return Result{answered, controllerutil.OperationResultNone}, err
 		}
-		if same, err := o.settled(intent, live); err != nil || same {
+		if same, err := o.isApplied(intent, live); err != nil || same {
 			return Result{live, controllerutil.OperationResultNone}, err
 		}
 	}
@@ -127,8 +126,8 @@ func (o *Owner) applyOne(ctx context.Context, c child) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	o.remember(intent)
-	answer, err := like(c.Object, intent)
+	o.recordApply(intent)
+	answer, err := convertTo(c.Object, intent)
 	result := Result{answer, controllerutil.OperationResultUpdated}
 	switch {
 	case live == nil:
@@ -153,7 +152,7 @@ func (o *Owner) createOne(ctx context.Context, c child) (Result, error) {
 		opts = append(opts, client.FieldOwner(o.fieldOwner))
 	}
 	err = o.client.Create(ctx, created, opts...)
-	if apierrors.IsAlreadyExists(err) { // somebody was faster, or the cache is behind
+	if apierrors.IsAlreadyExists(err) { // another client created it, or the cache is stale
 		if live, again := o.read(ctx, c); again != nil || live != nil {
 			return Result{live, controllerutil.OperationResultNone}, again
 		}
@@ -161,51 +160,51 @@ func (o *Owner) createOne(ctx context.Context, c child) (Result, error) {
 	return Result{created, controllerutil.OperationResultCreated}, err
 }
 
-// read returns the child as it is, or nil if it is not there, or not to be seen.
+// read returns the live child, or nil if it is not found.
 func (o *Owner) read(ctx context.Context, c child) (client.Object, error) {
 	var reader client.Reader = o.client
 	if o.reader != nil {
 		reader = o.reader
 	}
-	live := c.blank()
+	live := c.newObject()
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(c), live); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	return o.accepted(live)
+	return o.checkLive(live)
 }
 
-// look asks the server itself for a child that was not read, as a cache may be behind, or restricted. Clients that read from a
-// cache have only writes to ask with: this one changes nothing, and is not stored.
-func (o *Owner) look(ctx context.Context, c child) (client.Object, error) {
-	live := c.blank()
+// dryRunRead asks the API server for a child, because a cache may be stale or filtered. A client with a cache reaches
+// the server only by writes, so it sends an empty patch as a dry run.
+func (o *Owner) dryRunRead(ctx context.Context, c child) (client.Object, error) {
+	live := c.newObject()
 	live.SetNamespace(c.GetNamespace())
 	live.SetName(c.GetName())
-	nothing := client.RawPatch(types.MergePatchType, []byte("{}"))
-	if err := o.client.Patch(ctx, live, nothing, client.DryRunAll); err != nil {
+	emptyPatch := client.RawPatch(types.MergePatchType, []byte("{}"))
+	if err := o.client.Patch(ctx, live, emptyPatch, client.DryRunAll); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	return o.accepted(live)
+	return o.checkLive(live)
 }
 
-// accepted refuses what is not the owner's.
-func (o *Owner) accepted(live client.Object) (client.Object, error) {
+// checkLive returns an error if the owner must not change the live object.
+func (o *Owner) checkLive(live client.Object) (client.Object, error) {
 	other := metav1.GetControllerOf(live)
 	foreign := other != nil && other.UID != o.obj.GetUID()
 	switch {
 	case live.GetDeletionTimestamp() != nil:
-		return nil, errors.New("it is being deleted: try again when it is gone")
-	case refers(live, o.obj.GetUID()):
+		return nil, errors.New("the object is being deleted: retry after its deletion")
+	case hasReference(live, o.obj.GetUID()):
 	case foreign && (o.controller || !o.takeOver):
 		return nil, &controllerutil.AlreadyOwnedError{Object: live, Owner: *other}
 	case !o.takeOver:
-		return nil, fmt.Errorf("it exists, and does not belong to %q: remove it, use another name, or use TakeOver", o.obj.GetName())
+		return nil, fmt.Errorf("the object exists and does not belong to %q: delete it, use another name, or use TakeOver", o.obj.GetName())
 	}
 	return live, nil
 }
 
-// blank is an object of the kind of the child.
-func (c child) blank() client.Object {
-	out := newOf(c.Object)
+// newObject returns an empty object of the kind of the child.
+func (c child) newObject() client.Object {
+	out := newLike(c.Object)
 	out.GetObjectKind().SetGroupVersionKind(c.gvk)
 	return out
 }
@@ -213,19 +212,19 @@ func (c child) blank() client.Object {
 func copyOf(obj client.Object) (client.Object, error) {
 	out, ok := obj.DeepCopyObject().(client.Object)
 	if !ok {
-		return nil, fmt.Errorf("a copy of %T is no object", obj)
+		return nil, fmt.Errorf("DeepCopyObject of %T does not return a client.Object", obj)
 	}
 	return out, nil
 }
 
-// like returns the content as an object of the same type.
-func like(obj client.Object, content *unstructured.Unstructured) (client.Object, error) {
+// convertTo returns the content as an object of the same Go type.
+func convertTo(obj client.Object, content *unstructured.Unstructured) (client.Object, error) {
 	if _, ok := obj.(*unstructured.Unstructured); ok {
 		return content, nil
 	}
-	out := newOf(obj)
+	out := newLike(obj)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, out); err != nil {
-		return nil, fmt.Errorf("it cannot be read as %T: %w", obj, err)
+		return nil, fmt.Errorf("converting the response to %T: %w", obj, err)
 	}
 	return out, nil
 }

@@ -283,7 +283,7 @@ func TestApplyWithACacheThatDoesNotShowWhatIsThere(t *testing.T) {
 		"metadata": map[string]any{"name": "users"}, "data": map[string]any{"a": "ours"},
 	})} {
 		_, err := children.Of(owner, blind, children.FieldOwner("db operator")).Apply(t.Context(), form)
-		if err == nil || !strings.Contains(err.Error(), `users: it exists, and does not belong to "db"`) {
+		if err == nil || !strings.Contains(err.Error(), `users: the object exists and does not belong to "db"`) {
 			t.Errorf("%T: %v", form, err)
 		}
 	}
@@ -331,8 +331,8 @@ func TestWhatIsThereAlready(t *testing.T) {
 			results, err = do(t.Context(), child("nobodys"), child("others"), child("dying"), child("fine-"+name))
 		}), map[string]int{"apply": 1 + 1, "create": 1}[name])
 		for _, want := range []string{
-			`children: ConfigMap ` + owner.Namespace + `/nobodys: it exists, and does not belong to "db": remove it`,
-			`already owned by another ConfigMap controller x`, `dying: it is being deleted: try again when it is gone`,
+			`children: ConfigMap ` + owner.Namespace + `/nobodys: the object exists and does not belong to "db": delete it`,
+			`already owned by another ConfigMap controller x`, `dying: the object is being deleted: retry after its deletion`,
 		} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want %q", name, err, want)
@@ -365,13 +365,13 @@ func TestApplyTellsMistakes(t *testing.T) {
 	owner := realOwner(t)
 	fine := &corev1.ConfigMap{ObjectMeta: object("fine")}
 	for want, do := range map[string]func() ([]children.Result, error){
-		"has no name to be found by: use Name": func() ([]children.Result, error) {
+		"has no name: use Name": func() ([]children.Result, error) {
 			return operator(owner).Apply(t.Context(), fine, &corev1.ConfigMap{})
 		},
-		"is there twice: give each": func() ([]children.Result, error) {
+		"occurs twice: use a unique name for each": func() ([]children.Result, error) {
 			return operator(owner).Create(t.Context(), fine, untyped("v1", "ConfigMap", map[string]any{"metadata": map[string]any{"name": "fine"}}))
 		},
-		"needs the option FieldOwner": func() ([]children.Result, error) {
+		"requires the option FieldOwner": func() ([]children.Result, error) {
 			return children.Of(owner, k8s).Apply(t.Context(), fine)
 		},
 		"has no kind": func() ([]children.Result, error) { return operator(owner).Create(t.Context(), fine, &stranger{}) },

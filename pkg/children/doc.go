@@ -1,52 +1,46 @@
-// Package children makes objects the children of another one, and keeps them on the server as they should be. It
-// is what req.Adopt of package kopf stands on, and of use without it, in any reconciler:
+// Package children manages the child objects of an owner. It is the base of req.Adopt in package kopf; it also works
+// in any other reconciler:
 //
 //	owner := children.Of(db, r.Client, children.FieldOwner("database-operator"))
 //	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: children.Name(db, "primary")}, Spec: ...}
 //	results, err := owner.Apply(ctx, service, deployment)
 //
-// # Flow
+// # Concepts
 //
-// [Of] names the owner and the choices. [Owner.Adopt] gives children in memory what makes them children: the
-// reference, a name or a prefix for one, the namespace, the labels, those of known templates of pods too; each part can
-// be had alone. [Owner.Apply] adopts and keeps children as they are here; [Owner.Create] adopts and creates
-// what is missing. [Name] makes names that can be found again.
+// [Of] creates an [Owner] with options. [Owner.Adopt] changes children in memory: it sets the owner reference, a name
+// or a name prefix, the namespace, and the labels, including those of pod templates. Other methods set only one of
+// these. [Owner.Apply] adopts children and applies them to the API server. [Owner.Create] adopts children and creates
+// the missing ones. [Name] returns deterministic names.
 //
 // # Guarantees
 //
-// All children are looked at first: if the owner cannot have one, none is changed, and nothing is written. What a
-// child has, it keeps, unless [Forced] says otherwise. A child of another owner is never taken, and what belongs to nobody
-// only with [TakeOver], be it in the cache or not.
+//   - All children are validated before any child is changed or written.
+//   - Existing names, namespaces and labels are kept, unless [Forced] is set.
+//   - A child of another owner is never taken over. An existing object without owner is taken over only with [TakeOver].
+//   - Apply reads each child once, from the cache if the client has one, and writes only if something differs. For a missing child, it also sends a dry run to the API server.
+//   - Apply keeps fields of other field managers, resets changes to its own fields, and removes fields that the child no longer sets.
 //
-// Apply writes when something differs and not otherwise: one request to read for each child, from the cache if the
-// client has one, and none to write if it is as it was applied. What others have added stays; what others have changed
-// of it is set back; what is not in the child any more is removed. A child that is not there costs one more request, a dry run, which
-// asks the server itself.
+// # Requirements
 //
-// # Assumptions
-//
-// The owner is as the server has it, with its uid. Children are what they should be, made anew for each call, not
-// what was read from the server: each field that is set is owned. A Go type for Apply leaves zero values out in
-// JSON (omitempty), or means them.
+// The owner must be read from the API server, because its uid is needed. Build children anew for each call instead of
+// changing objects from the server: Apply takes ownership of each field that is set. Go types for Apply must omit
+// empty fields in JSON (omitempty), because it owns zero values otherwise.
 //
 // # Caveats
 //
-// Where the server does not know a kind yet, its scope is not known and not checked. BlockOwnerDeletion may need
-// the permission to update the finalizers of the owner. A new label of the owner goes into templates of pods
-// and restarts the pods; see [PlainTemplates]. Labels of templates that cannot be changed, those of jobs, are for
-// the creation; an apply with others is refused by the server. Some kinds allow less than the 63 characters of a [Name].
-//
-// Between that question and the write, somebody else may create an object of the name: then it is taken over. [Owner.Create] has no such gap.
-//
-// Apply remembers the last 512 applies of the process for a minute, until the cache shows them. After a restart, or beyond that number, a
-// cache that lags may cost a request that changes nothing. While a cache does not show a new child, each apply is a dry run. Where a webhook changes what is applied, each apply is a
-// write. If managedFields are stripped from the cache, values are compared, and each apply is a write where
-// the server writes a value in another form, such as a quantity. The hash that Apply leaves on a deployment is copied
-// to its replica sets by Kubernetes.
+//   - If the API server does not know a kind yet, its scope is not checked.
+//   - BlockOwnerDeletion may need the permission to update the finalizers of the owner.
+//   - A new label of the owner changes pod templates and restarts the pods; see [PlainTemplates]. The API server rejects changes of immutable templates, such as those of jobs.
+//   - Some kinds allow fewer than the 63 characters of a [Name].
+//   - If another client creates the object between the dry run and the apply, Apply takes it over. Create does not have this gap.
+//   - Apply stores its last 512 results for one minute, until the cache shows them. After a restart, or with more children, a stale cache may cost an extra request without a change.
+//   - If a webhook changes the applied fields, each Apply is a write.
+//   - If the cache strips managedFields, Apply compares values instead. It then writes each time if the server normalizes a value, such as a quantity.
+//   - Kubernetes copies the annotation with the applied hash from deployments to their replica sets.
 //
 // # Errors
 //
-// Mistakes are told with what to do: an owner or a child without a kind, an owner without a uid, a child in another
-// namespace or without one, a child without a name for Apply and Create. A child of another controller is an
-// error that wraps *controllerutil.AlreadyOwnedError. Those of the server are wrapped.
+// Adopt, Apply and Create return errors for an owner or child without a kind, an owner without a uid, a child in
+// another namespace or without one, and a child without a name. A child of another controller is an error that wraps
+// *controllerutil.AlreadyOwnedError. Errors of the API server are wrapped.
 package children

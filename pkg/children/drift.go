@@ -13,17 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// appliedKey is the annotation with the hash of what was applied. Each field owner has its own.
+// appliedKey returns the annotation key for the applied hash, which is specific to the field owner.
 func (o *Owner) appliedKey() string {
 	const name = "applied."
 	return "kopf-runtime.dev/" + name + dnsLabel(o.fieldOwner, maxName-len(name))
 }
 
-// settled reports whether an apply would change nothing. The hash tells whether the intent is the one that was
-// applied last; then its fields are as they were if they are still ours, for the server takes a field away from
-// its owner when somebody else changes it. Values are compared only where nothing is known of owners: the server
-// writes many of them in another form than they had, such as quantities.
-func (o *Owner) settled(intent *unstructured.Unstructured, live client.Object) (bool, error) {
+// isApplied reports whether an apply would change nothing. If the stored hash is that of the intent, the fields are
+// unchanged as long as the field owner still owns them: the API server removes the ownership of a field that another
+// manager changes. Values are compared only without ownership information, because the API server normalizes many of
+// them, such as quantities.
+func (o *Owner) isApplied(intent *unstructured.Unstructured, live client.Object) (bool, error) {
 	key := o.appliedKey()
 	if live.GetAnnotations()[key] != intent.GetAnnotations()[key] {
 		return false, nil
@@ -32,10 +32,10 @@ func (o *Owner) settled(intent *unstructured.Unstructured, live client.Object) (
 	if err != nil {
 		return false, err
 	}
-	wanted := maps.Clone(intent.Object) // Go types come without these two
+	wanted := maps.Clone(intent.Object) // typed objects do not contain them
 	delete(wanted, "apiVersion")
 	delete(wanted, "kind")
-	return holds(wanted, content, ownedFields(live.GetManagedFields(), o.fieldOwner, intent.GetAPIVersion())), nil
+	return isSatisfied(wanted, content, ownedFields(live.GetManagedFields(), o.fieldOwner, intent.GetAPIVersion())), nil
 }
 
 func contentOf(obj client.Object) (map[string]any, error) {
@@ -44,25 +44,25 @@ func contentOf(obj client.Object) (map[string]any, error) {
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
-		return nil, fmt.Errorf("what the server has cannot be compared: %w", err)
+		return nil, fmt.Errorf("converting the live object: %w", err)
 	}
 	return content, nil
 }
 
-// ownedFields are the fields that were applied by the owner and are still its own, in the form of FieldsV1.
+// ownedFields returns the fields that the field owner applied and still owns, in the format of FieldsV1.
 func ownedFields(managed []metav1.ManagedFieldsEntry, owner, apiVersion string) (fields map[string]any) {
 	for _, entry := range managed {
 		if entry.Manager == owner && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" &&
 			entry.APIVersion == apiVersion && entry.FieldsV1 != nil {
-			_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) // what cannot be read is not known
+			_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) // unreadable fields are treated as not owned
 		}
 	}
 	return fields
 }
 
-// holds reports whether each value of the intent is in fields that are ours, or as it should be all the same. Fields
-// are nil where nothing is ours, and empty where all below is.
-func holds(intent, live any, fields map[string]any) bool {
+// isSatisfied reports whether each value of the intent is owned or equal to the live value. The map fields is nil if
+// nothing is owned, and empty if the whole value is owned.
+func isSatisfied(intent, live any, fields map[string]any) bool {
 	if fields != nil && len(fields) == 0 {
 		return true
 	}
@@ -74,7 +74,7 @@ func holds(intent, live any, fields map[string]any) bool {
 		}
 		for name, value := range intent {
 			below, _ := fields["f:"+name].(map[string]any)
-			if !holds(value, live[name], below) {
+			if !isSatisfied(value, live[name], below) {
 				return false
 			}
 		}
@@ -82,21 +82,21 @@ func holds(intent, live any, fields map[string]any) bool {
 	case []any:
 		live, _ := live.([]any)
 		if fields == nil {
-			return sameList(intent, live)
+			return equalLists(intent, live)
 		}
 		for _, item := range intent {
-			if !holdsItem(item, live, fields) {
+			if !isItemSatisfied(item, live, fields) {
 				return false
 			}
 		}
 		return true
 	default:
-		return same(intent, live)
+		return equal(intent, live)
 	}
 }
 
-// holdsItem looks for an item of a list by its keys ("k:"), or for the value of a set ("v:").
-func holdsItem(item any, live []any, fields map[string]any) bool {
+// isItemSatisfied finds an item of a list by its keys ("k:"), or the value of a set ("v:").
+func isItemSatisfied(item any, live []any, fields map[string]any) bool {
 	for name, below := range fields {
 		kind, text, _ := strings.Cut(name, ":")
 		below, _ := below.(map[string]any)
@@ -104,14 +104,14 @@ func holdsItem(item any, live []any, fields map[string]any) bool {
 		if (kind != "k" && kind != "v") || json.Unmarshal([]byte(text), &key) != nil {
 			continue
 		}
-		if kind == "v" && same(item, key) {
+		if kind == "v" && equal(item, key) {
 			return true
 		}
 		keys, isMap := key.(map[string]any)
-		if kind == "k" && isMap && keyed(item, keys, true) {
+		if kind == "k" && isMap && hasKeys(item, keys, true) {
 			for _, other := range live {
-				if keyed(other, keys, false) {
-					return holds(item, other, below)
+				if hasKeys(other, keys, false) {
+					return isSatisfied(item, other, below)
 				}
 			}
 		}
@@ -119,34 +119,35 @@ func holdsItem(item any, live []any, fields map[string]any) bool {
 	return false
 }
 
-// keyed reports whether the item has the keys; those that it leaves to the server's defaults may be missing.
-func keyed(item any, keys map[string]any, missing bool) bool {
+// hasKeys reports whether the item has the given keys. With missing, absent keys are accepted, because the server
+// sets their defaults.
+func hasKeys(item any, keys map[string]any, missing bool) bool {
 	content, ok := item.(map[string]any)
 	if !ok {
 		return false
 	}
 	for name, value := range keys {
-		if has, ok := content[name]; ok && !same(has, value) || !ok && !missing {
+		if has, ok := content[name]; ok && !equal(has, value) || !ok && !missing {
 			return false
 		}
 	}
 	return true
 }
 
-func sameList(intent, live []any) bool {
+func equalLists(intent, live []any) bool {
 	if len(intent) != len(live) {
 		return false
 	}
 	for i, item := range intent {
-		if !holds(item, live[i], nil) {
+		if !isSatisfied(item, live[i], nil) {
 			return false
 		}
 	}
 	return true
 }
 
-// same compares scalars; numbers are those of JSON, whatever type they have here.
-func same(a, b any) bool {
+// equal compares scalars. Numbers are compared independently of their Go type.
+func equal(a, b any) bool {
 	x, isNumber := number(a)
 	y, isNumberToo := number(b)
 	if isNumber && isNumberToo {

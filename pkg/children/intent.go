@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// intentOf returns what is to be applied of a child: what the server fills in, and nulls, are no intent.
+// intentOf returns the fields to apply: those of the child without nulls and without fields that the API server sets.
 func intentOf(c child) (*unstructured.Unstructured, error) {
 	var content map[string]any
 	if u, ok := c.Object.(*unstructured.Unstructured); ok {
@@ -18,7 +18,7 @@ func intentOf(c child) (*unstructured.Unstructured, error) {
 	} else {
 		var err error
 		if content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(c.Object); err != nil {
-			return nil, fmt.Errorf("it cannot be written as JSON: %w", err)
+			return nil, fmt.Errorf("converting the child to JSON: %w", err)
 		}
 	}
 	dropNulls(content)
@@ -32,7 +32,7 @@ func intentOf(c child) (*unstructured.Unstructured, error) {
 		}
 	}
 	if c.gvk.Group == "" && c.gvk.Kind == "Secret" {
-		storeSecrets(content)
+		encodeStringData(content)
 	}
 	intent := &unstructured.Unstructured{Object: content}
 	intent.SetGroupVersionKind(c.gvk)
@@ -56,8 +56,9 @@ func dropNulls(content map[string]any) {
 	}
 }
 
-// storeSecrets does what the server does with stringData: a field that is never stored cannot be compared.
-func storeSecrets(content map[string]any) {
+// encodeStringData moves stringData to data, as the API server does, because stringData is never stored and cannot be
+// compared.
+func encodeStringData(content map[string]any) {
 	texts, ok := content["stringData"].(map[string]any)
 	if !ok {
 		return
@@ -69,7 +70,7 @@ func storeSecrets(content map[string]any) {
 	for key, value := range texts {
 		text, ok := value.(string)
 		if !ok {
-			return // the server will say what it thinks of it
+			return // the API server rejects it with a clear error
 		}
 		data[key] = base64.StdEncoding.EncodeToString([]byte(text))
 	}
@@ -77,6 +78,6 @@ func storeSecrets(content map[string]any) {
 	delete(content, "stringData")
 }
 
-func newOf(obj client.Object) client.Object {
+func newLike(obj client.Object) client.Object {
 	return reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)
 }

@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	maxName    = 63 // what is a DNS label, and fits into the value of a label
+	maxName    = 63 // limit for DNS labels and label values
 	hashLength = 8
 )
 
-var notInNames = regexp.MustCompile(`[^a-z0-9-]`)
+var invalidNameCharacters = regexp.MustCompile(`[^a-z0-9-]`)
 
-// Name returns a name for a child, always the same for the same owner and the same role: "db" has "db-replica". If that
-// is no DNS label, because of its length of 63 characters at most or of what is in it, it is cut and mended, with
-// a hash behind it that keeps it different from others.
+// Name returns the name of a child for an owner and a role, such as "db-replica" for "db". The same owner and role
+// always result in the same name. If the name is not a valid DNS label of at most 63 characters, it is sanitized and
+// shortened, and a hash is appended.
 //
-// The role must be different for each child of one kind. The name does not depend on the uid of the owner. Two owners may come to
-// one name: "db" with the role "a-b", and "db-a" with the role "b". The second one is refused by [Owner.Apply] and [Owner.Create], as
-// the child belongs to the first; use roles without a hyphen if owners may be named like that.
+// The role must be unique among the children of one kind. Two owners can result in the same name: "db" with the role
+// "a-b", and "db-a" with the role "b". Then [Owner.Apply] and [Owner.Create] reject the second child, because it
+// belongs to the first owner. Roles without a hyphen avoid this.
 func Name(owner client.Object, role string) string {
 	return dnsLabel(owner.GetName()+"-"+role, maxName)
 }
 
-// dnsLabel keeps names that are DNS labels within the limit, and has a hash behind all others.
+// dnsLabel returns valid DNS labels within the limit unchanged. It sanitizes any other name and appends a hash.
 func dnsLabel(name string, limit int) string {
-	mended := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(name), "-"), "-")
-	if mended == name && len(name) <= limit {
+	sanitized := strings.Trim(invalidNameCharacters.ReplaceAllString(strings.ToLower(name), "-"), "-")
+	if sanitized == name && len(name) <= limit {
 		return name
 	}
-	mended = mended[:min(limit-hashLength-1, len(mended))]
-	return strings.TrimLeft(strings.TrimRight(mended, "-")+"-", "-") + hash([]byte(name))[:hashLength]
+	sanitized = sanitized[:min(limit-hashLength-1, len(sanitized))]
+	return strings.TrimLeft(strings.TrimRight(sanitized, "-")+"-", "-") + hash([]byte(name))[:hashLength]
 }
 
 func hash(data []byte) string {

@@ -11,21 +11,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-var inSpec = [][]string{{"spec", "template"}}
+var podTemplate = [][]string{{"spec", "template"}}
 
-// templates are where pods, and jobs, are described in the kinds of Kubernetes.
+// templates maps built-in kinds to the paths of their pod and job templates.
 var templates = map[schema.GroupKind][][]string{
-	{Group: "apps", Kind: "DaemonSet"}:         inSpec,
-	{Group: "apps", Kind: "Deployment"}:        inSpec,
-	{Group: "apps", Kind: "ReplicaSet"}:        inSpec,
-	{Group: "apps", Kind: "StatefulSet"}:       inSpec,
-	{Group: "batch", Kind: "Job"}:              inSpec,
+	{Group: "apps", Kind: "DaemonSet"}:         podTemplate,
+	{Group: "apps", Kind: "Deployment"}:        podTemplate,
+	{Group: "apps", Kind: "ReplicaSet"}:        podTemplate,
+	{Group: "apps", Kind: "StatefulSet"}:       podTemplate,
+	{Group: "batch", Kind: "Job"}:              podTemplate,
 	{Group: "batch", Kind: "CronJob"}:          {{"spec", "jobTemplate"}, {"spec", "jobTemplate", "spec", "template"}},
-	{Group: "", Kind: "ReplicationController"}: inSpec,
+	{Group: "", Kind: "ReplicationController"}: podTemplate,
 	{Group: "", Kind: "PodTemplate"}:           {{"template"}},
 }
 
-// labelNested changes the labels of a structure within an object, if it is there.
+// labelNested changes the labels of a nested structure, if it exists.
 func labelNested(obj client.Object, path []string, change func(map[string]string) map[string]string) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		labelMap(u.Object, path, change)
@@ -54,11 +54,11 @@ func labelMap(structure map[string]any, path []string, change func(map[string]st
 	}
 	meta, ok := structure["metadata"].(map[string]any)
 	if !ok && structure["metadata"] != nil {
-		return // it is no such structure
+		return // metadata of another type
 	}
 	old, _, err := unstructured.NestedStringMap(meta, "labels")
 	if err != nil && meta["labels"] != nil {
-		return // nor are these labels
+		return // labels of another type
 	}
 	if meta == nil {
 		meta = map[string]any{}
@@ -71,8 +71,8 @@ func labelMap(structure map[string]any, path []string, change func(map[string]st
 	meta["labels"] = labels
 }
 
-// field finds a field by its name in JSON, in embedded structs too if they are inlined. The value is invalid
-// if there is none, or if it is within nothing.
+// field returns the field with a JSON name, including inlined embedded structs. The value is invalid if there is no
+// such field or if the struct is nil.
 func field(v reflect.Value, name string) reflect.Value {
 	v = reflect.Indirect(v)
 	if v.Kind() != reflect.Struct {

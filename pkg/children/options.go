@@ -8,44 +8,43 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An Option is a choice for an [Owner].
+// An Option configures an [Owner].
 type Option func(*options)
 
 type options struct {
 	controller, blockDeletion bool
-	forced, strict, takeOver  bool
+	force, strict, takeOver   bool
 	name, namespace           *string
-	labels                    map[string]string // not nil: instead of the owner's
+	labels                    map[string]string // if not nil, replaces the labels of the owner
 	nested                    [][]string
 	plainTemplates            bool
 	fieldOwner                string
 	reader                    client.Reader
-	mistake                   error
+	err                       error
 }
 
-// Controller says whether the owner is the controller of its children, of which each has one at most. The default
-// is true.
+// Controller defines whether the owner reference is a controller reference. An object has at most one of these.
+// Default: true.
 func Controller(is bool) Option { return func(o *options) { o.controller = is } }
 
-// BlockOwnerDeletion says whether a deletion of the owner in the foreground waits for its children. The default is
-// true.
+// BlockOwnerDeletion defines whether a foreground deletion of the owner waits for its children. Default: true.
 func BlockOwnerDeletion(does bool) Option { return func(o *options) { o.blockDeletion = does } }
 
-// Forced overwrites the names, namespaces and labels that children have. The default is to fill in what is missing
-// (kopf: forced=).
-func Forced() Option { return func(o *options) { o.forced = true } }
+// Forced overwrites existing names, namespaces and labels of children. By default, only missing ones are set (kopf:
+// forced=).
+func Forced() Option { return func(o *options) { o.force = true } }
 
-// Strict gives children the name of the owner as it is; the default is a prefix, to which the server adds a few
-// letters (kopf: strict=).
+// Strict gives children the exact name of the owner. By default, the name is a prefix to which the API server adds a
+// suffix (kopf: strict=).
 func Strict() Option { return func(o *options) { o.strict = true } }
 
-// Named is the name to use instead of the owner's (kopf: name=).
+// Named sets the name to use instead of that of the owner (kopf: name=).
 func Named(name string) Option { return func(o *options) { o.name = &name } }
 
-// InNamespace is the namespace to use instead of the owner's (kopf: namespace=).
+// InNamespace sets the namespace to use instead of that of the owner (kopf: namespace=).
 func InNamespace(namespace string) Option { return func(o *options) { o.namespace = &namespace } }
 
-// Labels are those to use instead of the owner's; none, if it is nil (kopf: labels=).
+// Labels sets the labels to use instead of those of the owner; nil disables labels (kopf: labels=).
 func Labels(labels map[string]string) Option {
 	return func(o *options) {
 		o.labels = map[string]string{}
@@ -53,16 +52,16 @@ func Labels(labels map[string]string) Option {
 	}
 }
 
-// Nested names structures within children that are labelled too, as dotted paths: "spec.template" is for the labels
-// in spec.template.metadata. What a child does not have is skipped. The templates of pods in the kinds of Kubernetes
-// are known and need not be named (kopf: nested=).
+// Nested selects nested structures to label, as dotted paths: "spec.template" selects the labels in
+// spec.template.metadata. Missing structures are skipped. Pod templates of built-in kinds are always labeled (kopf:
+// nested=).
 func Nested(paths ...string) Option {
 	return func(o *options) {
 		for _, path := range paths {
 			names := strings.Split(path, ".")
 			for _, name := range names {
 				if name == "" {
-					o.mistake = fmt.Errorf("the nested path %q is none: name fields as in spec.template", path)
+					o.err = fmt.Errorf("invalid nested path %q: use field names such as spec.template", path)
 				}
 			}
 			o.nested = append(o.nested, names)
@@ -70,18 +69,19 @@ func Nested(paths ...string) Option {
 	}
 }
 
-// PlainTemplates leaves the templates of pods alone, unless they are named in [Nested]: then a new label of the owner
+// PlainTemplates disables labels for pod templates that are not given with [Nested]. Then a new label of the owner
 // does not restart the pods of its children.
 func PlainTemplates() Option { return func(o *options) { o.plainTemplates = true } }
 
-// FieldOwner is the name under which [Owner.Apply] owns fields: that of the operator, and always the same. Apply
-// needs it; to [Owner.Create] it is of use.
+// FieldOwner sets the field manager of [Owner.Apply] and [Owner.Create]. Use the constant name of the operator. Apply
+// requires it.
 func FieldOwner(name string) Option { return func(o *options) { o.fieldOwner = name } }
 
-// ReadWith is what Apply and Create read children with. The default is the client. That of a manager reads from its
-// cache, and starts to watch all objects of the kind if nobody does yet; the manager's GetAPIReader asks the server.
+// ReadWith sets the reader for children. By default, the client reads them. The client of a manager reads from its
+// cache and starts a watch for each kind; the APIReader of the manager reads from the API server.
 func ReadWith(reader client.Reader) Option { return func(o *options) { o.reader = reader } }
 
-// TakeOver has Apply and Create accept objects that are there already and belong to nobody. The default is to refuse
-// them: they would be deleted with the owner.
+// TakeOver allows Apply and Create to take over existing objects that do not belong to the owner. Objects with another
+// controller also need Controller(false). By default, Apply and Create return an error, because the objects would be
+// deleted together with the owner.
 func TakeOver() Option { return func(o *options) { o.takeOver = true } }

@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// An Owner is what children belong to. Its methods take any number of children, typed or not; nil among them is
-// skipped. All children are looked at before any is changed.
+// An Owner is the owner of child objects. Its methods accept any number of children, typed or unstructured, and skip
+// nil. They validate all children before they change any of them.
 type Owner struct {
 	obj    client.Object
 	client client.Client
 	options
 }
 
-// Of makes an object the owner of children to come. The client tells the kinds and their scopes, and is what
-// [Owner.Apply] and [Owner.Create] write with. Mistakes in the object or the options are told by the methods.
+// Of returns an [Owner] for an object. The client provides the kinds and scopes of objects, and [Owner.Apply] and
+// [Owner.Create] write with it. Invalid objects and options are reported by the methods of the Owner.
 func Of(owner client.Object, c client.Client, opts ...Option) *Owner {
 	o := &Owner{obj: owner, client: c, options: options{controller: true, blockDeletion: true}}
 	for _, opt := range opts {
@@ -28,27 +28,27 @@ func Of(owner client.Object, c client.Client, opts ...Option) *Owner {
 	return o
 }
 
-// check tells what is wrong with the owner itself.
+// check validates the owner.
 func (o *Owner) check() error {
 	switch {
 	case isNil(o.obj):
-		return errors.New("children: the owner is nil")
+		return errors.New("children: owner is nil")
 	case o.client == nil:
-		return errors.New("children: the owner has no client: give Of one, such as that of the manager")
-	case o.mistake != nil:
-		return fmt.Errorf("children: %w", o.mistake)
+		return errors.New("children: client is nil: pass Of a client, such as that of the manager")
+	case o.err != nil:
+		return fmt.Errorf("children: %w", o.err)
 	}
 	return nil
 }
 
-// identified tells whether the owner can be referred to, and as what.
-func (o *Owner) identified() (schema.GroupVersionKind, error) {
+// ownerKind returns the kind of the owner, or an error if no child can refer to it.
+func (o *Owner) ownerKind() (schema.GroupVersionKind, error) {
 	gvk, err := o.kindOf(o.obj)
 	switch {
 	case err != nil:
-		return gvk, fmt.Errorf("children: the owner: %w", err)
+		return gvk, fmt.Errorf("children: owner: %w", err)
 	case o.obj.GetName() == "" || o.obj.GetUID() == "":
-		return gvk, fmt.Errorf("children: the owner %s has no name or no uid: take the object as the server has it", nameOf(gvk, o.obj))
+		return gvk, fmt.Errorf("children: owner %s has no name or no uid: use the object as read from the API server", nameOf(gvk, o.obj))
 	}
 	return gvk, nil
 }
@@ -56,42 +56,42 @@ func (o *Owner) identified() (schema.GroupVersionKind, error) {
 func (o *Owner) kindOf(obj client.Object) (schema.GroupVersionKind, error) {
 	gvk, err := apiutil.GVKForObject(obj, o.client.Scheme())
 	if err != nil {
-		return gvk, fmt.Errorf("the object %q of the type %T has no kind: add its type to the scheme of the client, "+
+		return gvk, fmt.Errorf("object %q of type %T has no kind: add its type to the scheme of the client, "+
 			"or set apiVersion and kind if it is unstructured: %w", obj.GetName(), obj, err)
 	}
 	return gvk, nil
 }
 
-// A child is an object with what is known of its kind.
+// A child is an object with its kind and scope.
 type child struct {
 	client.Object
 	gvk   schema.GroupVersionKind
 	scope scope
 }
 
-// family looks at the children. Those that are nil are left out.
-func (o *Owner) family(objects []client.Object) (children []child, err error) {
+// resolve returns the children with their kinds and scopes. It skips nil.
+func (o *Owner) resolve(objects []client.Object) (children []child, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	var mistakes []error
+	var errs []error
 	for _, obj := range objects {
 		if isNil(obj) {
 			continue
 		}
 		gvk, err := o.kindOf(obj)
 		if err != nil {
-			mistakes = append(mistakes, fmt.Errorf("children: %w", err))
+			errs = append(errs, fmt.Errorf("children: %w", err))
 			continue
 		}
 		scope, err := o.scopeOf(gvk)
 		if err != nil {
-			mistakes = append(mistakes, err)
+			errs = append(errs, err)
 			continue
 		}
 		children = append(children, child{obj, gvk, scope})
 	}
-	return children, errors.Join(mistakes...)
+	return children, errors.Join(errs...)
 }
 
 func (c child) String() string { return nameOf(c.gvk, c.Object) }

@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	maxRecent = 512         // applies that are remembered
-	maxLag    = time.Minute // after which a cache is believed all the same
+	maxRecent = 512         // maximum number of stored applies
+	maxLag    = time.Minute // after which a stale cache is trusted
 )
 
-// A recentKey identifies a child on a server and the owner of its fields. The mapper stands for the server: clients may be wrapped.
+// A recentKey identifies a child on a server and its field owner. The RESTMapper identifies the server, because
+// clients may be wrapped.
 type recentKey struct {
 	mapper     any
 	uid        types.UID
@@ -32,7 +33,7 @@ type recentApply struct {
 	answer *unstructured.Unstructured
 }
 
-// recentApplies remembers the last applies, until the cache shows them. It is safe for concurrent use.
+// recentApplies stores the last applies until the cache shows them. It is safe for concurrent use.
 type recentApplies struct {
 	mu      sync.Mutex
 	entries map[recentKey]*list.Element
@@ -49,8 +50,8 @@ func (o *Owner) recentKey(uid types.UID) (key recentKey, ok bool) {
 	return recentKey{mapper, uid, o.fieldOwner}, true
 }
 
-// remember takes note of an answer to an apply.
-func (o *Owner) remember(answer *unstructured.Unstructured) {
+// recordApply stores the response to an apply.
+func (o *Owner) recordApply(answer *unstructured.Unstructured) {
 	key, ok := o.recentKey(answer.GetUID())
 	if !ok {
 		return
@@ -70,9 +71,9 @@ func (o *Owner) remember(answer *unstructured.Unstructured) {
 	}
 }
 
-// pending returns the answer to the last apply of the same intent, if the live object is from before it: the cache lags. It
-// returns nil otherwise.
-func (o *Owner) pending(intent *unstructured.Unstructured, live client.Object) *unstructured.Unstructured {
+// lastAnswer returns the response to the last apply if that had the same intent and the live object is older: then
+// the cache is stale. Otherwise it returns nil.
+func (o *Owner) lastAnswer(intent *unstructured.Unstructured, live client.Object) *unstructured.Unstructured {
 	key, ok := o.recentKey(live.GetUID())
 	if !ok {
 		return nil
@@ -99,7 +100,7 @@ func (r *recentApplies) remove(element *list.Element) {
 	r.order.Remove(element)
 }
 
-// isOlder reports whether an object is known to be older than another state of it.
+// isOlder reports whether an object is known to be older than another version of it.
 func isOlder(obj, other client.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), other.GetResourceVersion())
 	return err == nil && order < 0

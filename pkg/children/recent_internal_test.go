@@ -19,13 +19,13 @@ func TestRecentApplies_AreBounded(t *testing.T) {
 	}
 	o := Of(nil, fake.NewClientBuilder().Build(), FieldOwner("one"))
 	remembered := func(o *Owner, n int, hash, version string) bool {
-		return o.pending(state(o, n, hash, ""), state(o, n, "", version)) != nil
+		return o.lastAnswer(state(o, n, hash, ""), state(o, n, "", version)) != nil
 	}
-	o.remember(state(o, 0, "a", "10"))
+	o.recordApply(state(o, 0, "a", "10"))
 	if !remembered(o, 0, "a", "9") {
 		t.Error("an apply is not remembered")
 	}
-	o.remember(state(o, 0, "b", "8"))
+	o.recordApply(state(o, 0, "b", "8"))
 	if remembered(o, 0, "b", "7") || !remembered(o, 0, "a", "7") {
 		t.Error("an answer that came late has replaced a newer one")
 	}
@@ -41,7 +41,7 @@ func TestRecentApplies_AreBounded(t *testing.T) {
 		t.Error("a version that cannot be compared is taken for an older one")
 	}
 	for n := range maxRecent + 10 {
-		o.remember(state(o, n, "a", "10"))
+		o.recordApply(state(o, n, "a", "10"))
 	}
 	if len(recent.entries) != maxRecent || recent.order.Len() != maxRecent {
 		t.Errorf("%d and %d applies are remembered", len(recent.entries), recent.order.Len())

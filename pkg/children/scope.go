@@ -10,11 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// A scope is whether objects of a kind live in namespaces.
+// A scope says whether objects of a kind are namespaced.
 type scope int
 
 const (
-	unknown scope = iota // the server does not serve the kind, or nobody can be asked
+	unknown scope = iota // the server does not serve the kind
 	clusterWide
 	namespaced
 )
@@ -25,31 +25,31 @@ func (o *Owner) scopeOf(gvk schema.GroupVersionKind) (scope, error) {
 	case meta.IsNoMatchError(err):
 		return unknown, nil
 	case err != nil:
-		return unknown, fmt.Errorf("children: the scope of %s cannot be found: %w", gvk.Kind, err)
+		return unknown, fmt.Errorf("children: finding the scope of %s: %w", gvk.Kind, err)
 	case is:
 		return namespaced, nil
 	}
 	return clusterWide, nil
 }
 
-// refusal tells why the owner cannot have the child in that namespace. The garbage collector looks for owners
-// in the namespace of the child; it would not find this one, and delete the child.
-func (o *Owner) refusal(c child, namespace string) error {
-	home := o.obj.GetNamespace()
+// checkRelation returns an error if the owner cannot own a child in the given namespace. The garbage collector
+// searches owners in the namespace of the child; it would not find this one, and it would delete the child.
+func (o *Owner) checkRelation(c child, namespace string) error {
+	ownerNamespace := o.obj.GetNamespace()
 	switch {
 	case c.GetUID() != "" && c.GetUID() == o.obj.GetUID():
 		return fmt.Errorf("children: %s cannot own itself", c)
-	case home != "" && c.scope == clusterWide:
-		return fmt.Errorf("children: %s has no namespace and cannot belong to %q of the namespace %s: "+
-			"use an owner without a namespace, or delete the child with a delete handler", c, o.obj.GetName(), home)
-	case home != "" && namespace != home:
-		return fmt.Errorf("children: %s is in the namespace %q and cannot belong to %q of the namespace %s: "+
-			"leave its namespace out, use Forced, or delete the child with a delete handler", c, namespace, o.obj.GetName(), home)
-	case home == "" && namespace == "" && c.scope == namespaced:
-		return fmt.Errorf("children: %s needs a namespace, and the owner %q has none: set it, or use InNamespace", c, o.obj.GetName())
+	case ownerNamespace != "" && c.scope == clusterWide:
+		return fmt.Errorf("children: %s is cluster-scoped and cannot belong to %q in namespace %s: "+
+			"use a cluster-scoped owner, or delete the child in a delete handler", c, o.obj.GetName(), ownerNamespace)
+	case ownerNamespace != "" && namespace != ownerNamespace:
+		return fmt.Errorf("children: %s is in namespace %q and cannot belong to %q in namespace %s: "+
+			"remove its namespace, use Forced, or delete the child in a delete handler", c, namespace, o.obj.GetName(), ownerNamespace)
+	case ownerNamespace == "" && namespace == "" && c.scope == namespaced:
+		return fmt.Errorf("children: %s needs a namespace, but the owner %q is cluster-scoped: set one or use InNamespace", c, o.obj.GetName())
 	}
 	if other := metav1.GetControllerOf(c); o.controller && other != nil && other.UID != o.obj.GetUID() {
-		return fmt.Errorf("children: use Controller(false), or take the other controller away: %w",
+		return fmt.Errorf("children: use Controller(false) or remove the other controller: %w",
 			&controllerutil.AlreadyOwnedError{Object: c, Owner: *other})
 	}
 	return nil

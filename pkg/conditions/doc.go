@@ -1,6 +1,6 @@
-// Package conditions reads and writes status.conditions of any object, in any reconciler: of custom kinds with a
-// Go type or none, of built-in kinds whose conditions have types of their own, of kinds that keep them elsewhere or
-// in another shape. It is what package kopf stands on, and of use without it:
+// Package conditions reads and writes status.conditions of Kubernetes objects. It supports Go types and unstructured
+// objects, built-in kinds with their own condition types, and conditions in other fields or shapes. Package kopf is
+// built on this package; it also works in any other reconciler:
 //
 //	err := conditions.Write(ctx, r.Client, db, func(s *conditions.Set) {
 //		s.Declare("Ready", "Synced", "Degraded")
@@ -9,46 +9,39 @@
 //		s.Summarize(conditions.Root{Of: []string{"Synced", "Available"}, Not: []string{"Degraded"}})
 //	})
 //
-// # Flow
+// # Concepts
 //
-// [For] finds the conditions of an object and returns them as a [Set]: by accessors, in status.conditions, or where
-// options say. What is set, is set in the object at once. [Write] makes a Set, has it changed, and sends one patch
-// of the status if that made a difference, again after a conflict. Whoever writes the status anyway takes For, looks at
-// [Set.Err] and [Set.Changed], and writes.
+// [For] finds the conditions of an object and returns them as a [Set]. Methods of the Set change the object in
+// memory. [Write] creates a Set, calls a function that changes it, and patches the status if the conditions have
+// changed. It retries after conflicts. To combine conditions with other changes of the status, use For, check
+// [Set.Err] and [Set.Changed], and write the object.
 //
-// [Is] and [Transition] look at objects without changing them, for filters and for what reacts to others' conditions.
-// An [Error] carries a condition out of a function that fails, and [Set.Carry] takes it over. Package
-// conditionstest has matchers for gomega.
+// [Is] and [Transition] inspect objects without changing them, for example in filters. An [Error] carries a condition
+// as an error value, and [Set.SetFromError] sets it. Package conditionstest has matchers for gomega.
 //
 // # Guarantees
 //
-// Conditions are a map by type: there is one of each, and setting it changes no other one. Those of others stay as
-// they are and where they are; in unstructured objects byte for byte, with null entries, unknown fields, and what is
-// no condition at all. New ones are added at the end.
+//   - There is one condition of each type. Setting a condition does not change other conditions, and new ones are added at the end. In unstructured objects, unknown fields and invalid entries stay unchanged.
+//   - lastTransitionTime changes only with the status and has a resolution of one second. observedGeneration never decreases.
+//   - Setting equal values changes nothing, so nothing is written.
+//   - Reasons are converted to a valid form, messages are cut at 32768 characters, and types are validated. Therefore the API server accepts all written conditions.
+//   - A null or missing status, or null or missing conditions, is an empty set.
 //
-// lastTransitionTime changes with the status only, and is in whole seconds. observedGeneration never falls. What says
-// the same again changes nothing, so nothing is written. What is written, the API accepts: reasons are made valid,
-// messages are cut at 32768 characters, types are checked.
+// # Requirements
 //
-// Null or missing conditions, and a null or missing status, are no conditions.
-//
-// # Assumptions
-//
-// The object is a copy of your own, not that of a cache. A Set is made anew after each read and write. Elements of
-// other Go types are structs with the names of [metav1.Condition] in JSON: a type and a status, the rest as far as it
-// is there, and lastUpdateTime, which tells the last change. Elements of a map have no type.
+// The object must be a copy, not an object of a cache. Create a new Set after each read or write. If the elements are
+// of another Go type, they must be structs with the JSON names of [metav1.Condition]. The fields type and status are
+// required, the others are optional, and lastUpdateTime is supported. Elements of a map have no type field.
 //
 // # Caveats
 //
-// In a Go type, the unknown fields of others' conditions are gone when the object is read, and so they are when the
-// list is written; read kinds of others as unstructured. A schema that drops the reason or the message makes each pass
-// a change; use an adapter that does not have them. Several conditions of one type are not made one: the first counts.
-// Conditions in a map have no order but that of their types.
-//
-// [Set.MirrorFrom] tells what the child says, also when the child has not seen its newest generation yet.
+//   - A Go type drops the unknown fields of other controllers' conditions when it is decoded. Read kinds of other controllers as unstructured.
+//   - If the schema drops the reason or the message, every reconcile writes. Use an adapter without these fields.
+//   - If several conditions have the same type, the first one counts. Conditions in a map are sorted by type.
+//   - [Set.MirrorFrom] copies the conditions of the child even if the child has not observed its latest generation yet.
 //
 // # Errors
 //
-// [For] tells why an object cannot have conditions. Mistakes in what is set are collected: the condition is not set,
-// [Set.Err] tells what to do, and Write writes nothing. See [Write] for those of the server.
+// [For] returns an error if the object has no place for conditions. Invalid conditions are not set; [Set.Err] returns
+// their errors, and Write writes nothing. See [Write] for errors of the API server.
 package conditions

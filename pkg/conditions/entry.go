@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// An entry is one condition, as a struct with fields that are named as usual. Only the status is always there.
+// An entry is a condition stored as a struct with the usual JSON names. Only the status field is required.
 type entry struct{ reflect.Value }
 
 var (
@@ -39,7 +39,7 @@ func (e entry) write(c metav1.Condition) {
 	e.setTime("lastUpdateTime", metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
 }
 
-// field is invalid if the struct has none of this name.
+// field returns an invalid value if the struct has no field of this name.
 func (e entry) field(name string) reflect.Value {
 	index := indexOf(e.Type(), name)
 	if index == nil {

@@ -6,17 +6,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// An Error carries a condition out of a function that fails:
+// An Error carries a condition as an error value:
 //
 //	return conditions.Error{Type: "Connected", Reason: "Refused", Err: err}
 //
-// It can be wrapped and joined. Its text is that of Err, and [errors.Is] and [errors.As] look into Err.
+// It can be wrapped and joined. Its message is that of Err, and [errors.Is] and [errors.As] inspect Err.
 type Error struct {
 	Type    string
-	Status  metav1.ConditionStatus // the default is False
-	Reason  string                 // the default is [ReasonUnspecified]
-	Message string                 // the default is the text of Err
-	Err     error                  // what has gone wrong; may be nil
+	Status  metav1.ConditionStatus // default: False
+	Reason  string                 // default: [ReasonUnspecified]
+	Message string                 // default: the message of Err
+	Err     error                  // the cause; may be nil
 }
 
 func (e Error) Error() string {
@@ -33,7 +33,7 @@ func (e Error) Error() string {
 // Unwrap returns Err.
 func (e Error) Unwrap() error { return e.Err }
 
-// Condition is what the error carries, with its defaults.
+// Condition returns the condition of the error with its defaults.
 func (e Error) Condition() metav1.Condition {
 	c := metav1.Condition{Type: e.Type, Status: e.Status, Reason: validReason(e.Reason), Message: e.Message}
 	if c.Status == "" {
@@ -45,40 +45,40 @@ func (e Error) Condition() metav1.Condition {
 	return c
 }
 
-// Carried returns all that an error carries, from the outside to the inside.
-func Carried(err error) (carried []Error) {
+// FindErrors returns all values of [Error] in the tree of err, the outermost first.
+func FindErrors(err error) (errs []Error) {
 	switch e := err.(type) { //nolint:errorlint // each error of the chain is looked at, not the first that fits
 	case nil:
 		return nil
 	case Error:
-		carried = append(carried, e)
+		errs = append(errs, e)
 	case *Error:
 		if e == nil {
 			return nil
 		}
-		carried = append(carried, *e)
+		errs = append(errs, *e)
 	}
 	switch e := err.(type) { //nolint:errorlint // the same
 	case interface{ Unwrap() error }:
-		carried = append(carried, Carried(e.Unwrap())...)
+		errs = append(errs, FindErrors(e.Unwrap())...)
 	case interface{ Unwrap() []error }:
 		for _, part := range e.Unwrap() {
-			carried = append(carried, Carried(part)...)
+			errs = append(errs, FindErrors(part)...)
 		}
 	}
-	return carried
+	return errs
 }
 
-// Carry sets the conditions that an error carries, and reports whether there were any. Of several of one type the
-// outermost counts.
-func (s *Set) Carry(err error) bool {
-	carried := Carried(err)
-	done := map[string]bool{}
-	for _, e := range carried {
-		if !done[e.Type] {
-			done[e.Type] = true
+// SetFromError sets the conditions of all values of [Error] in err and reports whether there were any. If several
+// have the same type, the outermost one counts.
+func (s *Set) SetFromError(err error) bool {
+	errs := FindErrors(err)
+	seen := map[string]bool{}
+	for _, e := range errs {
+		if !seen[e.Type] {
+			seen[e.Type] = true
 			s.Set(e.Condition())
 		}
 	}
-	return len(carried) > 0
+	return len(errs) > 0
 }

@@ -25,8 +25,8 @@ func TestErrorsCarryConditions(t *testing.T) {
 	}
 	equal(t, "the text", outer.Error(), "sync: unexpected EOF")
 
-	s := setOf(t, &kind[usual]{})
-	if !s.Carry(err) {
+	s := setOf(t, &kind[standardList]{})
+	if !s.SetFromError(err) {
 		t.Error("nothing is carried")
 	}
 	for i, want := range []metav1.Condition{
@@ -41,13 +41,13 @@ func TestErrorsCarryConditions(t *testing.T) {
 }
 
 func TestErrorsThatCarryNothing(t *testing.T) {
-	s := setOf(t, &kind[usual]{})
+	s := setOf(t, &kind[standardList]{})
 	for _, err := range []error{nil, io.EOF, errors.Join(io.EOF, fmt.Errorf("x: %w", io.EOF)), (*conditions.Error)(nil)} {
-		if s.Carry(err) || s.Changed() || s.Err() != nil {
+		if s.SetFromError(err) || s.Changed() || s.Err() != nil {
 			t.Errorf("%T carries something", err)
 		}
 	}
-	if !s.Carry(conditions.Error{Type: "a b"}) || s.Err() == nil {
+	if !s.SetFromError(conditions.Error{Type: "a b"}) || s.Err() == nil {
 		t.Error("a type that is no name is not told")
 	}
 }

@@ -89,7 +89,7 @@ func ExampleError() {
 	s, _ := conditions.For(obj)
 	s.True("Connected", "Up", "")
 	if err := connect(); err != nil {
-		s.Carry(fmt.Errorf("provisioning: %w", err))
+		s.SetFromError(fmt.Errorf("provisioning: %w", err))
 	}
 	show(obj)
 	// Output: Connected=False Refused "dial tcp 10.0.0.1:5432: refused"

@@ -13,49 +13,50 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Fields are the conditions as one object has them. What they have beyond a [metav1.Condition] is left alone.
+// Fields gives access to the conditions of one object. Implementations must preserve data that a [metav1.Condition]
+// does not contain.
 type Fields interface {
-	// List returns the conditions in a stable order. What is no condition is left out.
+	// List returns the conditions in a stable order, without invalid entries.
 	List() []metav1.Condition
-	// Put changes the condition of the same type, or adds it. It is only called with something new.
+	// Put adds the condition or replaces the one of the same type. It is called only with changed conditions.
 	Put(c metav1.Condition)
-	// Remove removes the conditions of the type, if there are any.
+	// Remove removes all conditions of the type.
 	Remove(conditionType string)
 }
 
-// An Adapter finds the conditions of an object, for shapes that this package does not know.
+// An Adapter returns the conditions of an object in a shape that this package does not support.
 type Adapter func(obj client.Object) (Fields, error)
 
-// accessors are what types with conditions often have.
+// accessors are the methods that many types with conditions have.
 type accessors interface {
 	GetConditions() []metav1.Condition
 	SetConditions(conditions []metav1.Condition)
 }
 
-var usualPath = []string{"status", "conditions"}
+var standardPath = []string{"status", "conditions"}
 
 func (o options) fields(obj client.Object) (Fields, error) {
 	if isNil(obj) {
-		return nil, errors.New("the object is nil")
+		return nil, errors.New("object is nil")
 	}
 	if o.adapter != nil {
 		return o.adapter(obj)
 	}
 	path := o.path
 	if path == nil {
-		path = usualPath
+		path = standardPath
 	}
 	if slices.Contains(path, "") {
-		return nil, fmt.Errorf("%q is no path: name fields as in status.conditions", strings.Join(path, "."))
+		return nil, fmt.Errorf("invalid path %q: use field names such as status.conditions", strings.Join(path, "."))
 	}
 	switch obj := obj.(type) {
 	case *unstructured.Unstructured:
 		return unstructuredFields(obj, path, o.asMap)
 	case *metav1.PartialObjectMetadata:
-		return nil, errors.New("the object is metadata only, which has no status: read it as unstructured")
+		return nil, errors.New("object contains only metadata and has no status: read it as unstructured")
 	}
 	if accessors, ok := obj.(accessors); ok && o.path == nil {
-		return accessed{accessors}, nil
+		return accessorFields{accessors}, nil
 	}
 	return typedFields(obj, path)
 }
@@ -68,18 +69,19 @@ func isNil(obj client.Object) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// accessed are conditions behind accessors. Whether those copy is not known, so a copy is changed.
-type accessed struct{ accessors }
+// accessorFields are conditions behind accessors. It copies the conditions, because the accessors may or may not
+// copy.
+type accessorFields struct{ accessors }
 
-func (a accessed) List() []metav1.Condition { return slices.Clone(a.GetConditions()) }
+func (a accessorFields) List() []metav1.Condition { return slices.Clone(a.GetConditions()) }
 
-func (a accessed) Put(c metav1.Condition) {
+func (a accessorFields) Put(c metav1.Condition) {
 	conditions := slices.Clone(a.GetConditions())
 	put(&conditions, c)
 	a.SetConditions(conditions)
 }
 
-func (a accessed) Remove(conditionType string) {
+func (a accessorFields) Remove(conditionType string) {
 	conditions := slices.Clone(a.GetConditions())
 	if meta.RemoveStatusCondition(&conditions, conditionType) {
 		a.SetConditions(conditions)
@@ -88,5 +90,5 @@ func (a accessed) Remove(conditionType string) {
 
 func put(conditions *[]metav1.Condition, c metav1.Condition) {
 	meta.SetStatusCondition(conditions, c)
-	meta.FindStatusCondition(*conditions, c.Type).LastTransitionTime = c.LastTransitionTime // if it was missing
+	meta.FindStatusCondition(*conditions, c.Type).LastTransitionTime = c.LastTransitionTime // SetStatusCondition does not set it on an unchanged status
 }

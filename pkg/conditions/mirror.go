@@ -5,9 +5,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MirrorFrom sets conditions of these types to what a child says: status, reason, message, and the time of the
-// transition when the status changes. What the child does not say is Unknown, with [ReasonNotReported], and so is all
-// that a child says that is nil. A child whose conditions are not where [For] looks goes through [Set.Mirror].
+// MirrorFrom copies conditions of the given types from a child object: status, reason, message, and the transition
+// time if the status changes. A missing condition is Unknown with [ReasonNotReported], and so are all conditions of a
+// nil child. If [For] does not find the conditions of the child, use [Set.Mirror].
 func (s *Set) MirrorFrom(child client.Object, conditionTypes ...string) {
 	if isNil(child) {
 		s.mirror(nil, conditionTypes)
@@ -15,18 +15,18 @@ func (s *Set) MirrorFrom(child client.Object, conditionTypes ...string) {
 	}
 	from, err := For(child)
 	if err != nil {
-		s.mistakef("nothing is mirrored: %w", err)
+		s.addErrorf("cannot mirror conditions: %w", err)
 		return
 	}
 	s.mirror(from.List(), conditionTypes)
 }
 
-// Mirror is [Set.MirrorFrom] with the conditions of the child.
+// Mirror copies conditions of the given types from another set, see [Set.MirrorFrom].
 func (s *Set) Mirror(from *Set, conditionTypes ...string) { s.mirror(from.List(), conditionTypes) }
 
 func (s *Set) mirror(list []metav1.Condition, conditionTypes []string) {
 	if len(conditionTypes) == 0 {
-		s.mistakef("nothing is mirrored: name the types")
+		s.addErrorf("cannot mirror conditions: no condition types given")
 	}
 	for _, conditionType := range conditionTypes {
 		c, exists := find(list, conditionType)
@@ -36,7 +36,7 @@ func (s *Set) mirror(list []metav1.Condition, conditionTypes []string) {
 		case c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse:
 			c.Status = metav1.ConditionUnknown
 		}
-		c.ObservedGeneration = 0 // ours says what was observed of the parent
+		c.ObservedGeneration = 0 // set to the generation of the parent by Set
 		s.Set(c)
 	}
 }

@@ -38,10 +38,10 @@ func (k *kind[S]) DeepCopyObject() runtime.Object {
 }
 
 type (
-	usual struct {
+	standardList struct {
 		Conditions []metav1.Condition `json:"conditions,omitempty"`
 	}
-	inlined struct{ usual } // not exported, but inlined all the same
+	inlined struct{ standardList } // not exported, but inlined all the same
 	pointed struct {
 		Conditions []*loose `json:"conditions,omitempty"`
 	}
@@ -52,7 +52,7 @@ type (
 		Conditions map[corev1.PodConditionType]*loose `json:"conditions,omitempty"`
 	}
 	elsewhere struct {
-		Health *usual `json:"health,omitempty"`
+		Health *standardList `json:"health,omitempty"`
 	}
 
 	// loose is a condition with a pointer to its time, and no generation.
@@ -86,8 +86,8 @@ type shape struct {
 
 func shapes() []shape {
 	return []shape{
-		{"list", &kind[usual]{}, nil, true, false},
-		{"list behind a pointer", &kind[*usual]{}, nil, true, false},
+		{"list", &kind[standardList]{}, nil, true, false},
+		{"list behind a pointer", &kind[*standardList]{}, nil, true, false},
 		{"list inlined", &kind[inlined]{}, nil, true, false},
 		{"list elsewhere", &kind[elsewhere]{}, []conditions.Option{conditions.At("status.health.conditions")}, true, false},
 		{"list of pointers", &kind[pointed]{}, nil, false, false},

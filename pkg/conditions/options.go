@@ -6,16 +6,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An Option says where the conditions of an object are, or how [Write] is to go about it.
+// An Option defines the place of the conditions or the behavior of [Write].
 type Option func(*options)
 
 type options struct {
-	path    []string
-	asMap   bool
-	adapter Adapter
-	reader  client.Reader
-	whole   bool
-	since   client.Object
+	path               []string
+	asMap              bool
+	adapter            Adapter
+	reader             client.Reader
+	withoutSubresource bool
+	since              client.Object
 }
 
 func optionsOf(opts []Option) options {
@@ -26,40 +26,40 @@ func optionsOf(opts []Option) options {
 	return o
 }
 
-// At names another field than status.conditions, as a dotted path of the names that the fields have in JSON, such
-// as "status.health.conditions". Accessors of the type are not asked then.
+// At selects another field than status.conditions, as a dotted path of JSON names such as "status.health.conditions".
+// Accessors of the Go type are not used then.
 func At(path string) Option {
 	return func(o *options) { o.path = strings.Split(path, ".") }
 }
 
-// AsMap has new conditions of an unstructured object written as a map, from the type to the other fields, when
-// there are none yet. A map that is there is recognised without it, and so is that of a Go type.
+// AsMap stores new conditions of an unstructured object as a map from type to condition, if the object has no
+// conditions yet. Existing maps and maps of Go types are detected without this option.
 func AsMap() Option {
 	return func(o *options) { o.asMap = true }
 }
 
-// Using has the conditions read and written by an adapter: for fields with other names. One that keeps them outside of the
-// status has to leave ObservedGeneration out, in Put and in List: each write raises the generation there, which would be
-// a reason for the next one.
+// Using selects an adapter, for example for fields with other names. If the conditions are outside of the status, Put
+// and List of the adapter must omit ObservedGeneration: each write increases the generation and would cause another
+// write.
 func Using(adapter Adapter) Option {
 	return func(o *options) { o.adapter = adapter }
 }
 
-// ReadWith is for [Write]: how to read the object again after a conflict. The default is the client itself; if that
-// reads from a cache which may lag behind, give the manager's GetAPIReader.
+// ReadWith selects the reader by which [Write] reads the object again after a conflict. The default is the client. If
+// the client reads from a cache, pass the APIReader of the manager.
 func ReadWith(reader client.Reader) Option {
 	return func(o *options) { o.reader = reader }
 }
 
-// WithoutSubresource is for kinds whose status is no subresource: [Write] patches the object itself. As each write
-// raises the generation there, that of the status too, observedGeneration is not set unless it is given: it would be
-// out of date at once, and each pass would be a write.
+// WithoutSubresource is for kinds without the status subresource: [Write] patches the object itself. It sets
+// observedGeneration only to given values, because every write increases the generation and would cause another
+// write.
 func WithoutSubresource() Option {
-	return func(o *options) { o.whole = true }
+	return func(o *options) { o.withoutSubresource = true }
 }
 
-// Since names the object as it was written last, if the one at hand was changed since then: a condition that is there and back again before
-// the next write has its old time.
+// Since passes the last written version of an object that was changed in memory. A condition that changes and returns
+// to its written status before the next write keeps its transition time.
 func Since(written client.Object) Option {
 	return func(o *options) { o.since = written }
 }

@@ -6,19 +6,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Root is a condition that sums up others, its dependents.
+// A Root defines a condition that summarizes other conditions.
 type Root struct {
-	Type string   // of the root; the default is Ready
-	Of   []string // dependents of which True is good
-	Not  []string // dependents of which False is good, such as Degraded
-	// Fresh takes a dependent for Unknown that was observed of an older generation of the object. Leave it out if
-	// some of them are set once and for all, as by what is done at the creation.
+	Type string   // type of the summary; default: Ready
+	Of   []string // types that must be True
+	Not  []string // types that must be False, such as Degraded
+	// Fresh treats conditions as Unknown if they were observed at an older generation of the object. Leave it false
+	// if some of them are set only once, such as at creation.
 	Fresh bool
 }
 
-// Summarize sets the root. It is True, with [ReasonAsExpected], if all dependents are good. Otherwise it is False if
-// any of them is bad, or else Unknown, with the reason of the first one (of Of, then of Not) and its message
-// behind its name. A dependent that is not there is Unknown.
+// Summarize sets the summary. It is True with [ReasonAsExpected] if all conditions have the expected status. It is
+// False if any condition has the opposite status, and otherwise Unknown. Its reason is that of the first such
+// condition, in the order of Of and Not; its message is the type and message of that condition. A missing condition
+// is Unknown.
 func (s *Set) Summarize(r Root) {
 	if r.Type == "" {
 		r.Type = "Ready"
@@ -26,10 +27,10 @@ func (s *Set) Summarize(r Root) {
 	dependents := slices.Concat(r.Of, r.Not)
 	switch {
 	case len(dependents) == 0:
-		s.mistakef("the root %s has nothing to sum up: name its dependents in Of or Not", r.Type)
+		s.addErrorf("root condition %s summarizes no conditions: set Of or Not", r.Type)
 		return
 	case slices.Contains(dependents, r.Type):
-		s.mistakef("the root %s cannot depend on itself: leave it out of Of and Not", r.Type)
+		s.addErrorf("root condition %s cannot depend on itself: remove it from Of and Not", r.Type)
 		return
 	}
 	var unknown *metav1.Condition
@@ -42,16 +43,16 @@ func (s *Set) Summarize(r Root) {
 		switch c.Status {
 		case good:
 		case metav1.ConditionTrue, metav1.ConditionFalse:
-			s.False(r.Type, c.Reason, because(c))
+			s.False(r.Type, c.Reason, explainDependent(c))
 			return
-		default: // Unknown, or a word of another controller's
+		default: // Unknown or a non-standard status of another controller
 			if unknown == nil {
 				unknown = &c
 			}
 		}
 	}
 	if unknown != nil {
-		s.Unknown(r.Type, unknown.Reason, because(*unknown))
+		s.Unknown(r.Type, unknown.Reason, explainDependent(*unknown))
 		return
 	}
 	s.True(r.Type, ReasonAsExpected, "")
@@ -68,7 +69,7 @@ func (s *Set) dependent(conditionType string, fresh bool) metav1.Condition {
 	return c
 }
 
-func because(c metav1.Condition) string {
+func explainDependent(c metav1.Condition) string {
 	if c.Message == "" {
 		return c.Type
 	}

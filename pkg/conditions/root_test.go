@@ -29,7 +29,7 @@ func TestSummarize(t *testing.T) {
 		{"", "", "", unknown, "NotReported", "A"},
 		{"", no, "", no, "OfB", "B: it is False"},
 	} {
-		obj := &kind[usual]{}
+		obj := &kind[standardList]{}
 		obj.SetGeneration(7)
 		s := setOf(t, obj)
 		for name, status := range map[string]metav1.ConditionStatus{"A": c.a, "B": c.b, "N": c.n} {
@@ -55,7 +55,7 @@ func TestSummarizeOfForeignWords(t *testing.T) {
 }
 
 func TestSummarizeWhatIsFresh(t *testing.T) {
-	obj := &kind[usual]{}
+	obj := &kind[standardList]{}
 	obj.SetGeneration(2)
 	s := setOf(t, obj)
 	s.Set(metav1.Condition{Type: "Created", Status: metav1.ConditionTrue, ObservedGeneration: 1})

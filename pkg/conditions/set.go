@@ -10,20 +10,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Set is the conditions of one object, by their types. It works on the object itself: what is set is there at
-// once, in memory; [Write] or a client of your own brings it to the server. It is for one goroutine. Make a new one
-// after each read, and after each write, or see [Set.Rebase].
+// A Set holds the conditions of one object by type. Its methods change the object in memory; use [Write] or a client
+// to write it. It is not safe for concurrent use. Create a new Set after each read or write, or call [Set.Rebase].
 type Set struct {
 	fields     Fields
 	generation int64
-	before     []metav1.Condition // when the set was made
-	written    []metav1.Condition // on the server, as far as is known: there, a transition is one
-	mistakes   []error
+	initial    []metav1.Condition // at the creation of the set
+	written    []metav1.Condition // the last known conditions on the server; a transition is relative to them
+	errs       []error
 }
 
-// For returns the conditions of an object. By default they are where GetConditions and SetConditions have them, if
-// the type has both, otherwise in status.conditions; options name other places and shapes. The error tells why the
-// object cannot have conditions there. Nothing is changed yet: null or no conditions, or no status, is an empty set.
+// For returns the conditions of an object. By default, it uses GetConditions and SetConditions if the Go type has
+// both, and status.conditions otherwise; options select other places and shapes. It returns an error if the object
+// has no place for conditions. It does not change the object.
 func For(obj client.Object, opts ...Option) (*Set, error) {
 	o := optionsOf(opts)
 	fields, err := o.fields(obj)
@@ -37,61 +36,61 @@ func For(obj client.Object, opts ...Option) (*Set, error) {
 			s.written = fields.List()
 		}
 	}
-	if !o.whole && (o.path == nil || o.path[0] == "status") { // elsewhere each write raises it
+	if !o.withoutSubresource && (o.path == nil || o.path[0] == "status") { // outside of the status, each write increases the generation
 		s.generation = obj.GetGeneration()
 	}
 	return s, nil
 }
 
-// Rebase takes note that the conditions were written as they are: what is set from now on is counted from there. It is for those who go on with a set
-// after a write.
+// Rebase marks the current conditions as written. Call it to continue with the set after a write.
 func (s *Set) Rebase() {
-	s.before = s.fields.List()
-	s.written = s.before
+	s.initial = s.fields.List()
+	s.written = s.initial
 }
 
-// List returns all conditions, those of others too, in the order in which they stand; in a map, sorted by type.
+// List returns all conditions in the order in which they are stored; conditions in a map are sorted by type.
 func (s *Set) List() []metav1.Condition { return s.fields.List() }
 
-// Get returns the condition of a type, and whether there is one.
+// Get returns the condition of a type, and whether it exists.
 func (s *Set) Get(conditionType string) (metav1.Condition, bool) {
 	return find(s.fields.List(), conditionType)
 }
 
-// Is reports whether the condition has the status. One that is not there is Unknown.
+// Is reports whether the condition has the status. A missing condition is Unknown.
 func (s *Set) Is(conditionType string, status metav1.ConditionStatus) bool {
 	return statusOf(s.fields.List(), conditionType) == status
 }
 
-// True sets the condition to True. For the reason and the message see [Set.Set].
+// True sets the condition to True, see [Set.Set].
 func (s *Set) True(conditionType, reason, message string) {
 	s.Set(metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: message})
 }
 
-// False sets the condition to False. For the reason and the message see [Set.Set].
+// False sets the condition to False, see [Set.Set].
 func (s *Set) False(conditionType, reason, message string) {
 	s.Set(metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason, Message: message})
 }
 
-// Unknown sets the condition to Unknown. For the reason and the message see [Set.Set].
+// Unknown sets the condition to Unknown, see [Set.Set].
 func (s *Set) Unknown(conditionType, reason, message string) {
 	s.Set(metav1.Condition{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reason, Message: message})
 }
 
-// Set sets a condition, at its place if there is one of its type, otherwise behind the others.
+// Set adds a condition or replaces the one of its type. New conditions are added at the end.
 //
-// The reason is made one that the API accepts: "connection refused" becomes "ConnectionRefused", and none becomes
-// [ReasonUnspecified]. A message of more than 32768 characters is cut. A type that is no name, and a status that is
-// none of the three, are mistakes: nothing is set, and [Set.Err] tells.
+// The reason is converted to a valid form: "connection refused" becomes "ConnectionRefused", and an empty reason
+// becomes [ReasonUnspecified]. Messages are cut at 32768 characters. If the type or the status is invalid, the
+// condition is not set and [Set.Err] returns an error.
 //
-// The time of the transition changes with the status only: to the given time, or else to now, in whole seconds.
-// Back at the status that the object came with, it has its old time again. ObservedGeneration is the given one, or
-// else the generation of the object, and never less than what was there; outside of the status, and without the
-// subresource, it is the given one only. A condition that has none gets it with its
-// next change, not before: where the schema of the kind drops the field, each pass would be a write otherwise.
+// The transition time changes only with the status, to the given time or the current time. If the status returns to
+// its value on the server, the old time is restored.
+//
+// ObservedGeneration is the given value, or else the generation of the object, and it never decreases. If each write
+// increases the generation, only the given value is used. An existing condition without the field gets it with its
+// next change: the schema may drop the field, and adding it would then cause a write in every reconcile.
 func (s *Set) Set(c metav1.Condition) {
 	if err := checkCondition(c); err != nil {
-		s.mistakes = append(s.mistakes, err)
+		s.errs = append(s.errs, err)
 		return
 	}
 	c.Reason, c.Message = validReason(c.Reason), validMessage(c.Message)
@@ -100,18 +99,18 @@ func (s *Set) Set(c metav1.Condition) {
 		c.ObservedGeneration = s.generation
 	}
 	c.ObservedGeneration = max(c.ObservedGeneration, old.ObservedGeneration)
-	if exists && saysTheSame(old, c) {
+	if exists && equal(old, c) {
 		return
 	}
-	if first, existed := find(s.written, c.Type); existed && saysTheSame(first, c) {
-		s.fields.Put(first) // there and back
+	if first, existed := find(s.written, c.Type); existed && equal(first, c) {
+		s.fields.Put(first) // restore the unchanged condition
 		return
 	}
 	c.LastTransitionTime = s.transitionTime(c, old)
 	s.fields.Put(c)
 }
 
-func saysTheSame(old, c metav1.Condition) bool {
+func equal(old, c metav1.Condition) bool {
 	return old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message &&
 		(old.ObservedGeneration == c.ObservedGeneration || old.ObservedGeneration == 0)
 }
@@ -129,8 +128,7 @@ func (s *Set) transitionTime(c, old metav1.Condition) metav1.Time {
 	return metav1.NewTime(c.LastTransitionTime.UTC().Truncate(time.Second))
 }
 
-// Declare makes sure that there are conditions of these types: those that are missing are set to Unknown, with
-// [ReasonNotReported]. Users see from the first visit on what they can wait for.
+// Declare adds missing conditions as Unknown with [ReasonNotReported], so that users see all condition types early.
 func (s *Set) Declare(conditionTypes ...string) {
 	for _, conditionType := range conditionTypes {
 		if _, exists := s.Get(conditionType); !exists {
@@ -139,21 +137,21 @@ func (s *Set) Declare(conditionTypes ...string) {
 	}
 }
 
-// Remove removes the conditions of these types. The others keep their order.
+// Remove removes the conditions of the given types. The others keep their order.
 func (s *Set) Remove(conditionTypes ...string) {
 	for _, conditionType := range conditionTypes {
 		s.fields.Remove(conditionType)
 	}
 }
 
-// Changed reports whether the conditions are others than when the set was made: whether there is anything to write.
-func (s *Set) Changed() bool { return !equality.Semantic.DeepEqual(s.before, s.fields.List()) }
+// Changed reports whether the conditions have changed since the creation of the set or the last Rebase.
+func (s *Set) Changed() bool { return !equality.Semantic.DeepEqual(s.initial, s.fields.List()) }
 
-// Err tells all mistakes that were made with the set, joined: conditions that were not set, and why.
-func (s *Set) Err() error { return errors.Join(s.mistakes...) }
+// Err returns the errors of all conditions that could not be set, joined.
+func (s *Set) Err() error { return errors.Join(s.errs...) }
 
-func (s *Set) mistakef(format string, args ...any) {
-	s.mistakes = append(s.mistakes, fmt.Errorf("conditions: "+format, args...))
+func (s *Set) addErrorf(format string, args ...any) {
+	s.errs = append(s.errs, fmt.Errorf("conditions: "+format, args...))
 }
 
 func find(list []metav1.Condition, conditionType string) (metav1.Condition, bool) {
@@ -165,7 +163,7 @@ func find(list []metav1.Condition, conditionType string) (metav1.Condition, bool
 	return metav1.Condition{}, false
 }
 
-// statusOf takes what is not there for Unknown, as the conventions of the API do.
+// statusOf returns Unknown for a missing condition, as defined by the Kubernetes API conventions.
 func statusOf(list []metav1.Condition, conditionType string) metav1.ConditionStatus {
 	if c, exists := find(list, conditionType); exists && c.Status != "" {
 		return c.Status

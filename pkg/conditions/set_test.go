@@ -130,7 +130,7 @@ func TestObservedGeneration(t *testing.T) {
 
 func TestTimesThatAreGiven(t *testing.T) {
 	long := time.Date(2020, 2, 3, 4, 5, 6, 700, time.FixedZone("CET", 3600))
-	s := setOf(t, &kind[usual]{})
+	s := setOf(t, &kind[standardList]{})
 	s.Set(metav1.Condition{Type: "A", Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(long)})
 	got, _ := s.Get("A")
 	equal(t, "the given time", got.LastTransitionTime, metav1.NewTime(time.Date(2020, 2, 3, 3, 5, 6, 0, time.UTC)))
@@ -143,7 +143,7 @@ func TestTimesThatAreGiven(t *testing.T) {
 func TestTimesThatAreMissing(t *testing.T) {
 	for _, obj := range []client.Object{
 		parse(`{"status": {"conditions": [{"type": "A", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "yesterday"}]}}`),
-		&kind[usual]{Status: usual{Conditions: []metav1.Condition{{Type: "A", Status: "True", Reason: "R"}}}},
+		&kind[standardList]{Status: standardList{Conditions: []metav1.Condition{{Type: "A", Status: "True", Reason: "R"}}}},
 	} {
 		s := setOf(t, obj)
 		s.True("A", "R", "")
@@ -233,28 +233,28 @@ func TestWhatHasNoConditions(t *testing.T) {
 		opts []conditions.Option
 		want string
 	}{
-		{"nil", nil, nil, "the object is nil"},
-		{"nil of a type", (*corev1.Pod)(nil), nil, "the object is nil"},
-		{"no status", &corev1.ConfigMap{}, nil, "*v1.ConfigMap has no field status.conditions: add it, or say with At or Using"},
+		{"nil", nil, nil, "object is nil"},
+		{"nil of a type", (*corev1.Pod)(nil), nil, "object is nil"},
+		{"no status", &corev1.ConfigMap{}, nil, "*v1.ConfigMap has no field status.conditions: add the field, or set its place with At or Using"},
 		{"a status without conditions", &corev1.ResourceQuota{}, nil, "has no field status.conditions"},
 		{"metadata only", &metav1.PartialObjectMetadata{}, nil, "read it as unstructured"},
 		{"no list", &kind[struct {
 			Conditions string `json:"conditions"`
-		}]{}, nil, "neither a list nor a map of conditions"},
+		}]{}, nil, "not a list or map of conditions"},
 		{"a list of words", &kind[struct {
 			Conditions []string `json:"conditions"`
-		}]{}, nil, "has not the fields of a condition: say with Using what they mean"},
+		}]{}, nil, "lacks the fields of a condition: use an adapter with Using"},
 		{"a list of other things", &kind[struct {
 			Conditions []struct {
 				Status string `json:"status"`
 			} `json:"conditions"`
-		}]{}, nil, "has not the fields of a condition"},
+		}]{}, nil, "lacks the fields of a condition"},
 		{"a map by number", &kind[struct {
 			Conditions map[int]loose `json:"conditions"`
-		}]{}, nil, "neither a list nor a map"},
-		{"a status of words", parse(`{"status": "fine"}`), nil, "status is no object but a string: correct it"},
-		{"conditions of words", parse(`{"status": {"conditions": "fine"}}`), nil, "status.conditions is neither a list nor a map, but a string"},
-		{"no path", parse(`{}`), []conditions.Option{conditions.At("status..x")}, `"status..x" is no path`},
+		}]{}, nil, "not a list or map of conditions"},
+		{"a status of words", parse(`{"status": "fine"}`), nil, "status must be an object, got string: fix it"},
+		{"conditions of words", parse(`{"status": {"conditions": "fine"}}`), nil, "status.conditions must be a list or a map, got string"},
+		{"no path", parse(`{}`), []conditions.Option{conditions.At("status..x")}, `invalid path "status..x"`},
 		{"a path to elsewhere", &corev1.Pod{}, []conditions.Option{conditions.At("spec.conditions")}, "has no field spec.conditions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

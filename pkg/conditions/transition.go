@@ -5,17 +5,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Step is the way of a condition from one state of an object to another one.
+// A Step describes the change of a condition between two versions of an object.
 type Step struct {
 	Type     string
-	From, To metav1.ConditionStatus // Unknown if there is none
-	Old, New *metav1.Condition      // nil if there is none
+	From, To metav1.ConditionStatus // Unknown if missing
+	Old, New *metav1.Condition      // nil if missing
 }
 
-// Transition returns the step of a condition between two states of an object, and whether its status has changed.
-// A condition that is not there is Unknown, as the conventions of the API have it: that one is declared, or
-// removed while it is Unknown, is no transition. Either object may be nil, when it is created or gone; an object
-// without conditions of a known shape counts as one that has none.
+// Transition compares a condition in two versions of an object and reports whether its status has changed. A missing
+// condition is Unknown, so adding or removing an Unknown condition is not a change. Either object may be nil. An
+// object without a place for conditions has none.
 func Transition(old, new client.Object, conditionType string, opts ...Option) (Step, bool) {
 	before, after := listOf(old, opts), listOf(new, opts)
 	step := Step{
@@ -32,8 +31,8 @@ func Transition(old, new client.Object, conditionType string, opts ...Option) (S
 	return step, step.From != step.To
 }
 
-// Is reports whether a condition of the object has the status. One that is not there is Unknown, and nothing
-// can be said of an object whose conditions have no known shape.
+// Is reports whether a condition of the object has the status. A missing condition is Unknown. If the object has no
+// place for conditions, Is returns false.
 func Is(obj client.Object, conditionType string, status metav1.ConditionStatus, opts ...Option) bool {
 	s, err := For(obj, opts...)
 	return err == nil && s.Is(conditionType, status)
@@ -44,5 +43,5 @@ func listOf(obj client.Object, opts []Option) []metav1.Condition {
 	if err != nil {
 		return nil
 	}
-	return s.before
+	return s.initial
 }

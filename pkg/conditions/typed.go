@@ -12,26 +12,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// typedFields finds the field of a Go type by its names in JSON, and takes it as what it is: a list of
-// conditions as usual, or a list or a map of structs that have at least a status.
+// typedFields returns the conditions in a field of a Go type: a list of [metav1.Condition], or a list or map of
+// structs with at least a status.
 func typedFields(obj client.Object, path []string) (Fields, error) {
 	root := reflect.ValueOf(obj)
 	name := strings.Join(path, ".")
 	t, ok := typeAt(root.Type(), path)
 	if !ok {
-		return nil, fmt.Errorf("%T has no field %s: add it, or say with At or Using where its conditions are", obj, name)
+		return nil, fmt.Errorf("type %T has no field %s: add the field, or set its place with At or Using", obj, name)
 	}
-	p := place{root, path}
+	p := typedField{root, path}
 	list := t.Kind() == reflect.Slice
 	if !list && (t.Kind() != reflect.Map || t.Key().Kind() != reflect.String) {
-		return nil, fmt.Errorf("%s of %T is a %s, neither a list nor a map of conditions: say with At or Using where they are", name, obj, t)
+		return nil, fmt.Errorf("%s of %T is a %s, not a list or map of conditions: set their place with At or Using", name, obj, t)
 	}
 	if t == reflect.TypeFor[[]metav1.Condition]() {
-		return usual{p}, nil
+		return standardList{p}, nil
 	}
 	element := entryType(t.Elem())
 	if !hasText(element, "status") || list && !hasText(element, "type") {
-		return nil, fmt.Errorf("the elements of %s of %T are of the type %s, which has not the fields of a condition: say with Using what they mean",
+		return nil, fmt.Errorf("elements of %s of %T have the type %s, which lacks the fields of a condition: use an adapter with Using",
 			name, obj, t.Elem())
 	}
 	if list {
@@ -40,7 +40,7 @@ func typedFields(obj client.Object, path []string) (Fields, error) {
 	return typedMap{p}, nil
 }
 
-// entryType is the struct that an element is or points to.
+// entryType returns the struct type of an element, which may be a pointer.
 func entryType(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem()
@@ -53,31 +53,31 @@ func hasText(t reflect.Type, name string) bool {
 	return ok && at.Kind() == reflect.String
 }
 
-// usual are conditions as most kinds have them.
-type usual struct{ place }
+// A standardList is a list of [metav1.Condition].
+type standardList struct{ typedField }
 
-func (u usual) List() []metav1.Condition {
-	v, ok := u.find()
+func (u standardList) List() []metav1.Condition {
+	v, ok := u.lookup()
 	if !ok {
 		return nil
 	}
 	return slices.Clone(v.Interface().([]metav1.Condition))
 }
 
-func (u usual) Put(c metav1.Condition) { put(u.pointer(), c) }
+func (u standardList) Put(c metav1.Condition) { put(u.pointer(), c) }
 
-func (u usual) Remove(conditionType string) {
-	if _, ok := u.find(); ok {
+func (u standardList) Remove(conditionType string) {
+	if _, ok := u.lookup(); ok {
 		meta.RemoveStatusCondition(u.pointer(), conditionType)
 	}
 }
 
-func (u usual) pointer() *[]metav1.Condition {
-	return u.make().Addr().Interface().(*[]metav1.Condition)
+func (u standardList) pointer() *[]metav1.Condition {
+	return u.create().Addr().Interface().(*[]metav1.Condition)
 }
 
-// typedList is a list of other structs: those of deployments, nodes, pods and jobs are such.
-type typedList struct{ place }
+// A typedList is a list of other structs, as in deployments, nodes, pods and jobs.
+type typedList struct{ typedField }
 
 func (l typedList) List() (list []metav1.Condition) {
 	for _, e := range l.entries() {
@@ -88,9 +88,9 @@ func (l typedList) List() (list []metav1.Condition) {
 	return list
 }
 
-// entries are the structs of the list; a null entry is an invalid value.
+// entries returns the structs of the list. A null entry is an invalid value.
 func (l typedList) entries() (entries []reflect.Value) {
-	if v, ok := l.find(); ok {
+	if v, ok := l.lookup(); ok {
 		for i := range v.Len() {
 			entries = append(entries, reflect.Indirect(v.Index(i)))
 		}
@@ -105,23 +105,23 @@ func (l typedList) Put(c metav1.Condition) {
 			return
 		}
 	}
-	v := l.make()
+	v := l.create()
 	v.Set(reflect.Append(v, newElement(v.Type().Elem(), c)))
 }
 
 func (l typedList) Remove(conditionType string) {
-	v, ok := l.find()
+	v, ok := l.lookup()
 	if !ok {
 		return
 	}
-	kept := reflect.MakeSlice(v.Type(), 0, v.Len())
+	remaining := reflect.MakeSlice(v.Type(), 0, v.Len())
 	for i, e := range l.entries() {
 		if !e.IsValid() || (entry{e}).text("type") != conditionType {
-			kept = reflect.Append(kept, v.Index(i))
+			remaining = reflect.Append(remaining, v.Index(i))
 		}
 	}
-	if kept.Len() < v.Len() {
-		v.Set(kept)
+	if remaining.Len() < v.Len() {
+		v.Set(remaining)
 	}
 }
 
@@ -134,11 +134,11 @@ func newElement(t reflect.Type, c metav1.Condition) reflect.Value {
 	return e.Elem()
 }
 
-// typedMap is a map from the types to structs.
-type typedMap struct{ place }
+// A typedMap is a map from types to structs.
+type typedMap struct{ typedField }
 
 func (m typedMap) List() (list []metav1.Condition) {
-	v, ok := m.find()
+	v, ok := m.lookup()
 	if !ok {
 		return nil
 	}
@@ -157,13 +157,13 @@ func (m typedMap) List() (list []metav1.Condition) {
 }
 
 func (m typedMap) Put(c metav1.Condition) {
-	v := m.make()
+	v := m.create()
 	if v.IsNil() {
 		v.Set(reflect.MakeMap(v.Type()))
 	}
 	key := reflect.ValueOf(c.Type).Convert(v.Type().Key())
 	t := v.Type().Elem()
-	e := reflect.New(entryType(t)).Elem() // what is in a map cannot be changed in place
+	e := reflect.New(entryType(t)).Elem() // map elements are not addressable
 	if old := v.MapIndex(key); old.IsValid() && reflect.Indirect(old).IsValid() {
 		e.Set(reflect.Indirect(old))
 	}
@@ -175,7 +175,7 @@ func (m typedMap) Put(c metav1.Condition) {
 }
 
 func (m typedMap) Remove(conditionType string) {
-	if v, ok := m.find(); ok && !v.IsNil() {
+	if v, ok := m.lookup(); ok && !v.IsNil() {
 		v.SetMapIndex(reflect.ValueOf(conditionType).Convert(v.Type().Key()), reflect.Value{})
 	}
 }

@@ -11,14 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// unstructuredFields takes what is there for a list or a map. What is not understood in it is not touched.
+// unstructuredFields returns the conditions of an unstructured object, which are a list or a map. Invalid entries are
+// preserved.
 func unstructuredFields(obj *unstructured.Unstructured, path []string, asMap bool) (Fields, error) {
-	p := spot{obj, path}
+	p := unstructuredField{obj, path}
 	var value any = obj.Object
 	for i, name := range path {
 		parent, ok := value.(map[string]any)
 		if !ok && value != nil {
-			return nil, fmt.Errorf("%s is no object but a %T: correct it, or say with At or Using where the conditions are",
+			return nil, fmt.Errorf("%s must be an object, got %T: fix it, or set the place of the conditions with At or Using",
 				strings.Join(path[:i], "."), value)
 		}
 		value = parent[name]
@@ -26,31 +27,31 @@ func unstructuredFields(obj *unstructured.Unstructured, path []string, asMap boo
 	switch value.(type) {
 	case nil:
 		if asMap {
-			return looseMap{p}, nil
+			return unstructuredMap{p}, nil
 		}
-		return looseList{p}, nil
+		return unstructuredList{p}, nil
 	case []any:
-		return looseList{p}, nil
+		return unstructuredList{p}, nil
 	case map[string]any:
-		return looseMap{p}, nil
+		return unstructuredMap{p}, nil
 	default:
-		return nil, fmt.Errorf("%s is neither a list nor a map, but a %T: correct it, or say with At or Using where the conditions are",
+		return nil, fmt.Errorf("%s must be a list or a map, got %T: fix it, or set the place of the conditions with At or Using",
 			strings.Join(path, "."), value)
 	}
 }
 
-// A spot is a field of an unstructured object.
-type spot struct {
+// An unstructuredField is a field of an unstructured object.
+type unstructuredField struct {
 	obj  *unstructured.Unstructured
 	path []string
 }
 
-func (s spot) get() any {
+func (s unstructuredField) get() any {
 	value, _, _ := unstructured.NestedFieldNoCopy(s.obj.Object, s.path...)
 	return value
 }
 
-func (s spot) set(value any) {
+func (s unstructuredField) set(value any) {
 	if s.obj.Object == nil {
 		s.obj.Object = map[string]any{}
 	}
@@ -66,43 +67,43 @@ func (s spot) set(value any) {
 	parent[s.path[len(s.path)-1]] = value
 }
 
-type looseList struct{ spot }
+type unstructuredList struct{ unstructuredField }
 
-func (l looseList) items() []any {
+func (l unstructuredList) items() []any {
 	items, _ := l.get().([]any)
 	return items
 }
 
-func (l looseList) List() (list []metav1.Condition) {
+func (l unstructuredList) List() (list []metav1.Condition) {
 	for _, item := range l.items() {
 		if e, ok := item.(map[string]any); ok && typeOf(e) != "" {
-			list = append(list, looseEntry(e).read())
+			list = append(list, unstructuredEntry(e).read())
 		}
 	}
 	return list
 }
 
-func (l looseList) Put(c metav1.Condition) {
+func (l unstructuredList) Put(c metav1.Condition) {
 	items := l.items()
 	for _, item := range items {
 		if e, ok := item.(map[string]any); ok && typeOf(e) == c.Type {
-			looseEntry(e).write(c)
+			unstructuredEntry(e).write(c)
 			return
 		}
 	}
 	e := map[string]any{"type": c.Type}
-	looseEntry(e).write(c)
+	unstructuredEntry(e).write(c)
 	l.set(append(slices.Clip(items), e))
 }
 
-func (l looseList) Remove(conditionType string) {
+func (l unstructuredList) Remove(conditionType string) {
 	items := l.items()
-	kept := slices.DeleteFunc(slices.Clone(items), func(item any) bool {
+	remaining := slices.DeleteFunc(slices.Clone(items), func(item any) bool {
 		e, ok := item.(map[string]any)
 		return ok && typeOf(e) == conditionType
 	})
-	if len(kept) < len(items) {
-		l.set(kept)
+	if len(remaining) < len(items) {
+		l.set(remaining)
 	}
 }
 
@@ -111,19 +112,19 @@ func typeOf(e map[string]any) string {
 	return conditionType
 }
 
-// looseMap is a map from the types to what else there is to say.
-type looseMap struct{ spot }
+// An unstructuredMap is a map from types to conditions.
+type unstructuredMap struct{ unstructuredField }
 
-func (m looseMap) items() map[string]any {
+func (m unstructuredMap) items() map[string]any {
 	items, _ := m.get().(map[string]any)
 	return items
 }
 
-func (m looseMap) List() (list []metav1.Condition) {
+func (m unstructuredMap) List() (list []metav1.Condition) {
 	items := m.items()
 	for _, conditionType := range slices.Sorted(maps.Keys(items)) {
 		if e, ok := items[conditionType].(map[string]any); ok && e != nil {
-			c := looseEntry(e).read()
+			c := unstructuredEntry(e).read()
 			c.Type = conditionType
 			list = append(list, c)
 		}
@@ -131,7 +132,7 @@ func (m looseMap) List() (list []metav1.Condition) {
 	return list
 }
 
-func (m looseMap) Put(c metav1.Condition) {
+func (m unstructuredMap) Put(c metav1.Condition) {
 	items := m.items()
 	if items == nil {
 		items = map[string]any{}
@@ -142,15 +143,15 @@ func (m looseMap) Put(c metav1.Condition) {
 		e = map[string]any{}
 		items[c.Type] = e
 	}
-	looseEntry(e).write(c)
+	unstructuredEntry(e).write(c)
 }
 
-func (m looseMap) Remove(conditionType string) { delete(m.items(), conditionType) }
+func (m unstructuredMap) Remove(conditionType string) { delete(m.items(), conditionType) }
 
-// A looseEntry is one condition in JSON. Fields that stay as they are keep their form, such as that of a time.
-type looseEntry map[string]any
+// An unstructuredEntry is one condition in JSON. Unchanged fields keep their exact form, such as that of a time.
+type unstructuredEntry map[string]any
 
-func (e looseEntry) read() metav1.Condition {
+func (e unstructuredEntry) read() metav1.Condition {
 	text := func(name string) string { s, _ := e[name].(string); return s }
 	c := metav1.Condition{
 		Type: text("type"), Status: metav1.ConditionStatus(text("status")), Reason: text("reason"), Message: text("message"),
@@ -160,7 +161,7 @@ func (e looseEntry) read() metav1.Condition {
 		c.ObservedGeneration = n
 	case float64:
 		c.ObservedGeneration = int64(n)
-	case int: // written by hand: JSON has none
+	case int: // not from JSON, but from Go code
 		c.ObservedGeneration = int64(n)
 	}
 	if at, err := time.Parse(time.RFC3339, text("lastTransitionTime")); err == nil {
@@ -169,7 +170,7 @@ func (e looseEntry) read() metav1.Condition {
 	return c
 }
 
-func (e looseEntry) write(c metav1.Condition) {
+func (e unstructuredEntry) write(c metav1.Condition) {
 	old := e.read()
 	e["status"], e["reason"], e["message"] = string(c.Status), c.Reason, c.Message
 	switch {

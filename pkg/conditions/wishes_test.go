@@ -52,7 +52,7 @@ func TestWish796NullValues(t *testing.T) {
 
 // Declared at the first visit: users can wait for what nobody has spoken of yet.
 func TestWish796DeclaredAtFirstVisit(t *testing.T) {
-	s := setOf(t, &kind[usual]{})
+	s := setOf(t, &kind[standardList]{})
 	s.Declare("Ready", "Synced")
 	s.True("Synced", "Done", "")
 	s.Declare("Ready", "Synced")
@@ -88,7 +88,7 @@ func TestWish796DefaultAndCustomShapes(t *testing.T) {
 // Automatic times: of the transition, not of the last write.
 func TestWish796AutomaticTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		obj := &kind[usual]{}
+		obj := &kind[standardList]{}
 		began := now()
 		setOf(t, obj).False("Ready", "Starting", "")
 		<-time.After(time.Minute)
@@ -104,8 +104,8 @@ func TestWish796ErrorsThatCarryConditions(t *testing.T) {
 	connect := func() error {
 		return fmt.Errorf("connecting: %w", conditions.Error{Type: "Connected", Reason: "Refused", Err: errors.New("no route")})
 	}
-	obj := &kind[usual]{}
-	equal(t, "carried", setOf(t, obj).Carry(connect()), true)
+	obj := &kind[standardList]{}
+	equal(t, "carried", setOf(t, obj).SetFromError(connect()), true)
 	c := obj.Status.Conditions[0]
 	equal(t, "what", [4]string{c.Type, string(c.Status), c.Reason, c.Message}, [4]string{"Connected", "False", "Refused", "no route"})
 }
@@ -137,7 +137,7 @@ func TestWish796InheritingFromChildren(t *testing.T) {
 		{Type: "Available", Status: "False", Reason: "MinimumReplicasUnavailable", Message: "0 of 1", LastTransitionTime: since},
 		{Type: "Progressing", Status: "Perhaps"},
 	}}}
-	obj := &kind[usual]{}
+	obj := &kind[standardList]{}
 	obj.SetGeneration(4)
 	s := setOf(t, obj)
 	s.MirrorFrom(child, "Available", "Progressing", "ReplicaFailure")

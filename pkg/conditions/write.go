@@ -13,25 +13,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Conflicts are met soon again, and then at growing distances: some two seconds in all.
-var patience = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 12, Cap: time.Second}
+// conflictBackoff defines the retries after conflicts: about two seconds in total.
+var conflictBackoff = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 12, Cap: time.Second}
 
-// Write changes conditions on the server, with one request if the change makes a difference, and none if not. The
-// change is made to the object as it is here; if somebody else has written it meanwhile, the object is read again,
-// and the change is made anew: it may be called several times, and must do nothing else.
+// Write changes conditions on the API server, with one request if the conditions change and none otherwise. It
+// applies the function change to the given object. After a conflict, it reads the object again and repeats the
+// change, so change must have no other effects.
 //
-// The object is as the server has it after a write. What else was changed in it is not written, and lost with the
-// write. Without one it is as it was, or as it was read again.
+// After a successful write, the object has the version of the server; other changes of the object are not written and
+// are lost. Without a write, the object is unchanged, or as it was read again.
 //
-// Lists of conditions are written as a whole, which is why the write insists on the version that was read: that
-// way nothing of other controllers is lost, whatever the schema of the kind is.
+// A patch replaces the whole list of conditions. Therefore the write requires the version that was read, so that no
+// change of another controller is lost.
 //
-// Errors: mistakes in the change (see [Set.Err]), with nothing written; a conflict, if there was no end of them; not
-// found, if the object is gone or was made anew under its name; whatever else the server says.
+// Write returns the errors of invalid conditions (see [Set.Err]) and writes nothing. It returns a conflict if the
+// retries did not resolve it, and a NotFound error if the object was deleted or recreated. Other errors of the API
+// server are returned unchanged.
 func Write(ctx context.Context, c client.Client, obj client.Object, change func(*Set), opts ...Option) error {
 	o := optionsOf(opts)
 	if isNil(obj) {
-		return fmt.Errorf("conditions: the object is nil")
+		return fmt.Errorf("conditions: object is nil")
 	}
 	reader := o.reader
 	if reader == nil {
@@ -39,7 +40,7 @@ func Write(ctx context.Context, c client.Client, obj client.Object, change func(
 	}
 	uid := obj.GetUID()
 	var conflict error
-	err := wait.ExponentialBackoffWithContext(ctx, patience, func(ctx context.Context) (bool, error) {
+	err := wait.ExponentialBackoffWithContext(ctx, conflictBackoff, func(ctx context.Context) (bool, error) {
 		if conflict != nil {
 			if err := readAgain(ctx, reader, obj, uid); err != nil {
 				return false, err
@@ -58,11 +59,11 @@ func Write(ctx context.Context, c client.Client, obj client.Object, change func(
 	return err
 }
 
-// writeOnce leaves the object as it is unless the write succeeds: who tries again begins with what was read.
+// writeOnce leaves the object unchanged unless the write succeeds, so that a retry starts with the read version.
 func (o options) writeOnce(ctx context.Context, c client.Client, obj client.Object, change func(*Set), opts []Option) error {
 	work, ok := obj.DeepCopyObject().(client.Object)
 	if !ok {
-		return fmt.Errorf("conditions: a copy of %T is no object", obj)
+		return fmt.Errorf("conditions: DeepCopyObject of %T does not return a client.Object", obj)
 	}
 	s, err := For(work, opts...)
 	if err != nil {
@@ -73,7 +74,7 @@ func (o options) writeOnce(ctx context.Context, c client.Client, obj client.Obje
 		return err
 	}
 	patch := client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{})
-	if o.whole {
+	if o.withoutSubresource {
 		err = c.Patch(ctx, work, patch)
 	} else {
 		err = c.Status().Patch(ctx, work, patch)
@@ -81,9 +82,9 @@ func (o options) writeOnce(ctx context.Context, c client.Client, obj client.Obje
 	switch {
 	case err == nil:
 		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(work).Elem())
-	case apierrors.IsNotFound(err) && !o.whole && c.Get(ctx, client.ObjectKeyFromObject(obj), work) == nil && work.GetUID() == obj.GetUID():
-		return fmt.Errorf("conditions: the object exists, but its status does not: give the kind the status subresource, "+
-			"or use WithoutSubresource: %v", err) // not wrapped: whoever ignores what is not found is to see this
+	case apierrors.IsNotFound(err) && !o.withoutSubresource && c.Get(ctx, client.ObjectKeyFromObject(obj), work) == nil && work.GetUID() == obj.GetUID():
+		return fmt.Errorf("conditions: object exists, but its status subresource does not: add the subresource to the kind, "+
+			"or use WithoutSubresource: %v", err) // not wrapped, so that callers do not ignore it as NotFound
 	}
 	return err
 }
@@ -95,6 +96,6 @@ func readAgain(ctx context.Context, reader client.Reader, obj client.Object, uid
 	if obj.GetUID() == uid {
 		return nil
 	}
-	plural, _ := meta.UnsafeGuessKindToResource(obj.GetObjectKind().GroupVersionKind()) // for the text alone
+	plural, _ := meta.UnsafeGuessKindToResource(obj.GetObjectKind().GroupVersionKind()) // only for the error message
 	return apierrors.NewNotFound(plural.GroupResource(), obj.GetName())
 }

@@ -106,7 +106,7 @@ func TestWriteTellsWhatIsWrong(t *testing.T) {
 	}
 	mistake := func(s *conditions.Set) { ready(s); s.True("not ready", "", "") }
 	equal(t, "writes", written(func() { err = conditions.Write(t.Context(), k8s, gadget, mistake) }), 0)
-	if err == nil || !strings.Contains(err.Error(), "is no valid name") {
+	if err == nil || !strings.Contains(err.Error(), "invalid type") {
 		t.Errorf("a mistake: %v", err)
 	}
 	if err := conditions.Write(t.Context(), k8s, &corev1.ConfigMap{}, ready); err == nil || !strings.Contains(err.Error(), "has no field status.conditions") {

@@ -9,97 +9,97 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Check tells all mistakes in the task, joined: what is wrong, and what to do. [Supervisor.Ensure] does it too.
+// Check returns all errors of the task definition, joined. [Supervisor.Ensure] calls it.
 func (t Task) Check() error {
 	var c checker
 	if t.Run == nil {
-		c.mistakef("Run is nil: give the task a function")
+		c.addErrorf("Run is nil: set a function")
 	}
-	c.notNegative("InitialDelay", &t.InitialDelay)
-	c.policy(t.Policy)
+	c.checkDuration("InitialDelay", &t.InitialDelay)
+	c.checkPolicy(t.Policy)
 	if t.Timer == nil {
-		c.daemon(t)
+		c.checkDaemon(t)
 	} else {
-		c.timer(t)
+		c.checkTimer(t)
 	}
 	return errors.Join(c...)
 }
 
-// A checker collects mistakes.
+// A checker collects errors.
 type checker []error
 
-func (c *checker) mistakef(format string, args ...any) { *c = append(*c, fmt.Errorf(format, args...)) }
+func (c *checker) addErrorf(format string, args ...any) { *c = append(*c, fmt.Errorf(format, args...)) }
 
-func (c *checker) notNegative(name string, d *time.Duration) {
+func (c *checker) checkDuration(name string, d *time.Duration) {
 	if d != nil && *d < 0 {
-		c.mistakef("%s is negative (%s): use a duration of zero or more", name, *d)
+		c.addErrorf("%s must not be negative, got %s", name, *d)
 	}
 	if d != nil {
 		if err := validation.Duration(*d); err != nil {
-			c.mistakef("%s is %w", name, err)
+			c.addErrorf("%s is %w", name, err)
 		}
 	}
 }
 
-func (c *checker) policy(p progress.Policy) {
+func (c *checker) checkPolicy(p progress.Policy) {
 	if p.Retries != nil && *p.Retries < 0 {
-		c.mistakef("Policy.Retries is negative (%d): leave it out for no limit", *p.Retries)
+		c.addErrorf("Policy.Retries must not be negative, got %d: leave it out for no limit", *p.Retries)
 	}
-	c.notNegative("Policy.Timeout", p.Timeout)
-	c.notNegative("Policy.Backoff", p.Backoff)
-	c.notNegative("Policy.AttemptTimeout", &p.AttemptTimeout)
+	c.checkDuration("Policy.Timeout", p.Timeout)
+	c.checkDuration("Policy.Backoff", p.Backoff)
+	c.checkDuration("Policy.AttemptTimeout", &p.AttemptTimeout)
 	if p.Backoff != nil && p.BackoffFunc != nil {
-		c.mistakef("Policy has both Backoff and BackoffFunc: leave one out")
+		c.addErrorf("Policy.Backoff and Policy.BackoffFunc are mutually exclusive: remove one")
 	}
 	if p.Errors < progress.ErrorsTemporary || p.Errors > progress.ErrorsIgnored {
-		c.mistakef("Policy.Errors (%d) is no mode: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", p.Errors)
+		c.addErrorf("Policy.Errors has the invalid value %d: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", p.Errors)
 	}
 }
 
-func (c *checker) daemon(t Task) {
+func (c *checker) checkDaemon(t Task) {
 	if t.Restart < RestartNever || t.Restart > RestartAlways {
-		c.mistakef("Restart (%d) is no policy: use RestartNever, RestartOnFailure or RestartAlways", t.Restart)
+		c.addErrorf("Restart has the invalid value %d: use RestartNever, RestartOnFailure or RestartAlways", t.Restart)
 	}
-	c.notNegative("CancellationBackoff", t.CancellationBackoff)
-	c.notNegative("CancellationTimeout", t.CancellationTimeout)
+	c.checkDuration("CancellationBackoff", t.CancellationBackoff)
+	c.checkDuration("CancellationTimeout", t.CancellationTimeout)
 }
 
-func (c *checker) timer(task Task) {
+func (c *checker) checkTimer(task Task) {
 	if task.Restart != RestartNever {
-		c.mistakef("Restart is for daemons: leave it out, a timer goes on by itself")
+		c.addErrorf("Restart is only for daemons: remove it, because timers repeat anyway")
 	}
 	if task.CancellationBackoff != nil || task.CancellationTimeout != nil {
-		c.mistakef("CancellationBackoff and CancellationTimeout are for daemons: leave them out, " +
+		c.addErrorf("CancellationBackoff and CancellationTimeout are only for daemons: remove them, " +
 			"and use Policy.AttemptTimeout to limit an invocation")
 	}
 	t := task.Timer
 	if t.Interval < 0 {
-		c.mistakef("Timer.Interval is negative (%s): use a duration of more than zero", t.Interval)
+		c.addErrorf("Timer.Interval must not be negative, got %s", t.Interval)
 	}
 	if err := validation.Duration(t.Interval); err != nil {
-		c.mistakef("Timer.Interval is %w", err)
+		c.addErrorf("Timer.Interval is %w", err)
 	}
-	c.notNegative("Timer.Idle", &t.Idle)
+	c.checkDuration("Timer.Idle", &t.Idle)
 	if t.Interval == 0 && t.Idle == 0 && t.Schedule == nil {
-		c.mistakef("Timer has no Interval, no Idle and no Schedule, or they are zero: set one; " +
+		c.addErrorf("Timer needs an Interval, an Idle or a Schedule: set one; " +
 			"for a single invocation use a daemon with an InitialDelay")
 	}
 	if t.Interval != 0 && t.Schedule != nil {
-		c.mistakef("Timer has both an Interval and a Schedule: leave one out")
+		c.addErrorf("Timer.Interval and Timer.Schedule are mutually exclusive: remove one")
 	}
 	if t.Sharp && t.Interval == 0 {
-		c.mistakef("Timer.Sharp needs an Interval: set one, or leave Sharp out")
+		c.addErrorf("Timer.Sharp needs an Interval: set one or remove Sharp")
 	}
 	if !t.Anchor.IsZero() && !t.Sharp {
-		c.mistakef("Timer.Anchor is for sharp timers: set Sharp, or leave Anchor out")
+		c.addErrorf("Timer.Anchor is only for sharp timers: set Sharp or remove Anchor")
 	}
-	if !(t.Jitter >= 0 && t.Jitter <= 1) { // not a number is neither
-		c.mistakef("Timer.Jitter is %v: use a fraction from 0 to 1", t.Jitter)
+	if !(t.Jitter >= 0 && t.Jitter <= 1) { // false for NaN
+		c.addErrorf("Timer.Jitter must be a fraction from 0 to 1, got %v", t.Jitter)
 	}
 	if t.Jitter != 0 && t.Interval == 0 && t.Schedule == nil {
-		c.mistakef("Timer.Jitter is a fraction of an interval: set Interval or Schedule, or leave Jitter out")
+		c.addErrorf("Timer.Jitter needs an Interval or a Schedule: set one or remove Jitter")
 	}
 	if t.MaxParallel < 0 {
-		c.mistakef("Timer.MaxParallel is negative (%d): use one or more, or leave it out for %d", t.MaxParallel, DefaultMaxParallel)
+		c.addErrorf("Timer.MaxParallel must not be negative, got %d: leave it out for the default %d", t.MaxParallel, DefaultMaxParallel)
 	}
 }

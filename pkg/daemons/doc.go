@@ -1,6 +1,6 @@
-// Package daemons runs work that accompanies an object for as long as it lives: daemons, which are functions that run
-// until they are told to stop, and timers, which are functions that are called again and again. It is what package
-// kopf stands on, and of use without it, in any reconciler:
+// Package daemons runs background functions for Kubernetes objects: daemons, which run until their object is deleted,
+// and timers, which are called repeatedly. Package kopf is built on this package; it also works in any other
+// reconciler:
 //
 //	supervisor := daemons.New(daemons.Options{OnEnd: func(key daemons.Key) { ... }}) // mgr.Add(supervisor)
 //
@@ -9,61 +9,59 @@
 //	if !obj.DeletionTimestamp.IsZero() {
 //		supervisor.StopAll(obj.UID, daemons.ErrDeleted)
 //		if supervisor.Busy(obj.UID) {
-//			return reconcile.Result{}, nil // the finalizer stays; OnEnd brings us back
+//			return reconcile.Result{}, nil // keep the finalizer; OnEnd triggers the next reconcile
 //		}
 //		supervisor.Forget(obj.UID)
 //		return reconcile.Result{}, r.removeFinalizer(ctx, obj)
 //	}
 //	return reconcile.Result{}, supervisor.Ensure(key, daemons.Task{Run: watch})
 //
-// # Flow
+// # Concepts
 //
-// [Supervisor.Ensure] starts a [Task] for a [Key], [Supervisor.Stop] and [Supervisor.StopAll] end it, and
-// [Supervisor.Forget] is for objects that are gone. All due times are in one heap: of first invocations, retries,
-// restarts, and of the reports and abandonments of runs that do not stop. One goroutine sleeps until the first of
-// them; other goroutines exist only for invocations that run. A timer that is due begins at once if fewer than
-// MaxParallel of its group run, and waits in line otherwise.
+// A [Task] is a daemon or, with a [Timer], a timer. A [Key] identifies it by the uid of the object and the id of the
+// handler. [Supervisor.Ensure] starts a task, [Supervisor.Stop] and [Supervisor.StopAll] stop it, and
+// [Supervisor.Forget] discards the state of a deleted object.
 //
-// How an invocation has ended is judged by its [progress.Policy], in memory: nothing is written to objects. A daemon that
-// has ended stays down unless its [RestartPolicy] says otherwise. A timer goes on; if it has failed for good, it
-// waits until [Supervisor.Touch] tells that its object has changed in a way that matters, which also begins the idle
-// time of timers anew.
+// A run is one invocation of the function. A [progress.Policy] evaluates its result in memory; nothing is written to
+// objects. A daemon that returns stays down, unless its [RestartPolicy] restarts it. A timer waits for its next point
+// in time. A timer that failed permanently waits until [Supervisor.Touch] reports a relevant change of the object.
+// Touch also restarts the idle time of timers.
 //
-// A run is told to stop by the end of its context, and why by [context.Cause]: [ErrDeleted], [ErrFilteredOut],
-// [ErrPaused], [ErrShutdown]. After the CancellationBackoff of its task it is reported if it has not ended, after the
-// CancellationTimeout it is abandoned: [Supervisor.Busy] does not count it any more. If it is to be there again
-// by then, it is started when the old run has ended.
+// Stopping a run cancels its context. [context.Cause] returns the reason: [ErrDeleted], [ErrFilteredOut], [ErrPaused]
+// or [ErrShutdown]. If the function does not return within CancellationBackoff, the supervisor logs a warning. After
+// CancellationTimeout, it abandons the run and [Supervisor.Busy] no longer counts it.
+//
+// One goroutine waits for the earliest due time of all tasks. Other goroutines exist only for running functions. A
+// due timer starts immediately if fewer than MaxParallel timers of its group are running; otherwise it is queued.
 //
 // # Guarantees
 //
-// There is never more than one run of a key, not even if the old one is abandoned: then the new one waits. A timer
-// does not overlap with itself. What waits has exactly one due time; one that has passed is at once, and once. Sharp timers
-// with an Anchor keep their points over restarts, pauses and failures, and no point is used twice.
+//   - At most one run of a key exists at any time. If the old run is abandoned, a new one starts only after the old function has returned.
+//   - A timer never overlaps with itself.
+//   - Sharp timers with an Anchor keep their points in time across restarts, pauses and failures. No point is used twice, and missed points cause at most one invocation.
+//   - Stop, StopAll, Forget and Pause cancel the contexts before they return.
+//   - No run starts during a pause.
+//   - Start returns within a bounded time after its context is cancelled. After that, no run starts and OnEnd is not called.
+//   - A panic is treated as an error.
 //
-// Contexts end before Stop, StopAll, Forget and Pause return. During a pause nothing is started. Start returns
-// within a bounded time after its context has ended, and nothing is started any more; OnEnd is not called from then on.
-// A panic is an error like any other.
+// # Requirements
 //
-// # Assumptions
-//
-// Whoever calls Ensure calls Forget when the object is gone: what is at an end is remembered until then. Functions
-// return soon when their context is done. Timers of one handler have the same MaxParallel; otherwise the last one
-// counts.
+// Call Forget when an object is gone; until then the supervisor stores which tasks have ended. Functions must return
+// soon after their context is cancelled. Timers of one handler must have the same MaxParallel; otherwise the last
+// value is used.
 //
 // # Caveats
 //
-// Ensure does not replace the task of what is there: a function reads the newest state itself when it runs. Nothing is
-// known of what ran before a restart of the process, so daemons begin anew and plain timers are invoked at once, unless
-// [Timer].Last tells more. A function that never returns keeps its goroutine, its key, and before it is abandoned its place in
-// the group; use AttemptTimeout for timers. When the wall clock is set, invocations that are waiting for a point
-// of it keep their time, and the following ones have the new one.
-//
-// The context of a run has the values of Start's context, so its logger does not tell of the object.
+//   - Ensure does not replace the task of a running daemon or timer. Functions must read the latest state of the object themselves.
+//   - State is not stored. After a restart of the process, daemons start again and timers without [Timer].Last are invoked immediately.
+//   - A function that never returns blocks its goroutine and its key, and its place in the group until it is abandoned. Use AttemptTimeout for timers.
+//   - If the wall clock is changed, waiting invocations keep their due time. Later ones use the new clock.
+//   - The context of a run has the values of the context of Start. Therefore its logger does not contain the object.
 //
 // # Errors
 //
-// [Task.Check] and Ensure tell all mistakes in a task, and what to do. Errors of functions are logged and counted, by the
-// outcome that the policy makes of them; [progress.Temporary] and [progress.Permanent] say what they mean. Runs that
-// ignore their contexts are in the log, with their object, handler, and for how long, and in the metrics
-// kopf_background_unstopped and kopf_background_abandoned_total; kopf_timer_drift_seconds tells how late timers are.
+// [Task.Check] and Ensure return all errors of a task definition. The supervisor logs and counts errors of functions;
+// see [progress.Temporary] and [progress.Permanent]. Runs that ignore the cancellation of their context are logged
+// and counted in the metrics kopf_background_unstopped and kopf_background_abandoned_total. The metric
+// kopf_timer_drift_seconds measures the delay of timers.
 package daemons

@@ -9,38 +9,39 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Ensure sees to it that the daemon or timer is there, and does nothing if it is: the task of a live one is not
-// replaced. One that is stopping is started, with this task, as soon as the old run has ended. One that has come to an
-// end by itself stays down until [Supervisor.Forget]. During a pause it is started after it.
+// Ensure starts the daemon or timer if it does not exist. It does not replace the task of an existing one. If the old
+// run is stopping, the new task starts as soon as that run has ended. A task that has ended permanently stays down
+// until [Supervisor.Forget]. During a pause, the task starts after the pause.
 //
-// The error tells all mistakes in the task, as [Task.Check] does. When the supervisor is shutting down, nothing happens.
+// The error joins all errors of the task definition, like [Task.Check]. During shutdown, Ensure does nothing.
 func (s *Supervisor) Ensure(key Key, task Task) error {
 	s.mu.Lock()
 	defer s.unlock()
 	j := s.objects[key.UID].find(key.ID)
-	if s.closed || j != nil && j.phase != stopping && j.phase != held {
+	if s.shuttingDown || j != nil && j.phase != stopping && j.phase != suspended {
 		return nil
 	}
 	if err := task.Check(); err != nil {
-		return fmt.Errorf("%s of object %s:\n%w", key.ID, key.UID, err)
+		return fmt.Errorf("daemon or timer %q of object %s:\n%w", key.ID, key.UID, err)
 	}
 	switch {
 	case j == nil:
 		s.start(s.add(key), task)
-	case j.phase == held:
-		s.adopt(j, task)
+	case j.phase == suspended:
+		s.assign(j, task)
 	default:
 		j.next = &task
 	}
 	return nil
 }
 
-// Lacks reports whether [Supervisor.Ensure] would do anything, to make tasks only for those that need one.
-func (s *Supervisor) Lacks(key Key) bool {
+// NeedsStart reports whether [Supervisor.Ensure] would start or replace anything, so that callers can avoid building
+// unneeded tasks.
+func (s *Supervisor) NeedsStart(key Key) bool {
 	s.mu.Lock()
 	defer s.unlock()
 	j := s.objects[key.UID].find(key.ID)
-	return !s.closed && (j == nil || j.phase == stopping && j.next == nil || j.phase == held)
+	return !s.shuttingDown && (j == nil || j.phase == stopping && j.next == nil || j.phase == suspended)
 }
 
 func (s *Supervisor) add(key Key) *job {
@@ -54,11 +55,11 @@ func (s *Supervisor) add(key Key) *job {
 	return j
 }
 
-// drop forgets a job that has no run.
+// drop discards a job without a run.
 func (s *Supervisor) drop(j *job) {
-	j.remove()
+	j.dequeue()
 	j.enter(absent)
-	s.leave(j)
+	s.leaveGroup(j)
 	o := j.object
 	for i := range o.jobs {
 		if o.jobs[i] == j {
@@ -73,81 +74,82 @@ func (s *Supervisor) drop(j *job) {
 	}
 }
 
-// adopt gives a task to a job that does nothing at the moment.
-func (s *Supervisor) adopt(j *job, task Task) {
-	s.leave(j)
+// assign sets the task of an inactive job.
+func (s *Supervisor) assign(j *job, task Task) {
+	s.leaveGroup(j)
 	j.task = task
 	if task.Timer != nil {
-		j.last = task.Timer.Last
-		s.join(j)
+		j.lastInvocation = task.Timer.Last
+		s.joinGroup(j)
 	}
 }
 
-// start begins anew with a task, or will after the pause.
+// start starts a job with a task, or suspends it during a pause.
 func (s *Supervisor) start(j *job, task Task) {
-	s.adopt(j, task)
+	s.assign(j, task)
 	if s.isPaused(j) {
-		j.enter(held)
+		j.enter(suspended)
 		return
 	}
-	s.spawn(j)
+	s.scheduleFirst(j)
 }
 
-// spawn has a job wait for its first invocation.
-func (s *Supervisor) spawn(j *job) {
+// scheduleFirst schedules the first invocation of a job.
+func (s *Supervisor) scheduleFirst(j *job) {
 	j.record, j.restarts, j.next = progress.Record{}, 0, nil
-	from := time.Now().Add(j.task.InitialDelay)
+	start := time.Now().Add(j.task.InitialDelay)
 	if j.task.Timer == nil {
 		j.enter(waiting)
-		s.wait(j, from)
+		s.scheduleAt(j, start)
 		return
 	}
-	point, err := j.task.Timer.first(j.last, from)
-	s.await(j, point, from, err)
+	point, err := j.task.Timer.firstPoint(j.lastInvocation, start)
+	s.schedulePoint(j, point, start, err)
 }
 
-// await has a timer wait for a point in time, or for a later one if the object has not been idle for long enough by
-// then. There is no point any more if it is zero. If there is an error, the schedule is asked again after a pause.
-func (s *Supervisor) await(j *job, point, earliest time.Time, err error) {
+// schedulePoint schedules a timer for a point in time, or for a later one if the object has not been idle for long
+// enough at that point. A zero point ends the timer. After an error, the schedule is called again after
+// schedulePause.
+func (s *Supervisor) schedulePoint(j *job, point, earliest time.Time, err error) {
 	t, idle := j.task.Timer, j.idleUntil()
-	j.unscheduled = false
+	j.retrySchedule = false
 	if err == nil && !point.IsZero() && idle.After(later(point, earliest)) {
-		point, err = t.notBefore(idle)
+		point, err = t.pointNotBefore(idle)
 		earliest = idle
 	}
 	switch {
 	case err != nil:
-		s.complain(j, err)
-		j.unscheduled = true
+		s.logScheduleError(j, err)
+		j.retrySchedule = true
 		j.enter(waiting)
-		s.wait(j, time.Now().Add(schedulePause))
+		s.scheduleAt(j, time.Now().Add(schedulePause))
 	case point.IsZero():
 		if t.Schedule != nil {
-			s.reportEnd(j)
+			s.logScheduleEnd(j)
 		}
 		s.end(j)
 	default:
 		j.point = point
 		now := time.Now()
-		wait := later(earliest, point).Sub(now) + t.jitter(point) // in terms of the monotonic clock
+		wait := later(earliest, point).Sub(now) + t.jitter(point) // by the monotonic clock
 		j.enter(waiting)
-		s.wait(j, now.Add(wait))
+		s.scheduleAt(j, now.Add(wait))
 	}
 }
 
-// schedulePause is the time until a schedule that returned an unusable time is asked again.
+// schedulePause is the delay after an invalid result of a schedule.
 const schedulePause = time.Minute
 
-// end leaves a job down for good. Its task is let go.
+// end ends a job permanently and releases its task.
 func (s *Supervisor) end(j *job) {
 	j.enter(ended)
-	s.leave(j)
+	s.leaveGroup(j)
 	j.task, j.record = Task{}, progress.Record{}
 	s.notify(j)
 }
 
-// Touch says that the object has changed in a way that matters: timers with Idle wait for their time again, and
-// those that had failed for good are invoked again.
+// Touch reports a relevant change of the object: the idle time of timers starts again, and permanently failed timers
+// are invoked again.
 func (s *Supervisor) Touch(uid types.UID) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -159,18 +161,18 @@ func (s *Supervisor) Touch(uid types.UID) {
 	o.touches++
 	for _, j := range o.jobs {
 		if j.phase == dormant {
-			s.awaken(j)
+			s.reactivate(j)
 		}
 	}
 }
 
-func (s *Supervisor) awaken(j *job) {
+func (s *Supervisor) reactivate(j *job) {
 	j.record = progress.Record{}
 	if s.isPaused(j) {
-		j.enter(held)
+		j.enter(suspended)
 		return
 	}
 	now := time.Now()
-	point, err := j.task.Timer.notBefore(now)
-	s.await(j, point, now, err)
+	point, err := j.task.Timer.pointNotBefore(now)
+	s.schedulePoint(j, point, now, err)
 }

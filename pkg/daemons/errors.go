@@ -2,20 +2,20 @@ package daemons
 
 import "errors"
 
-// Why a run was stopped: what [context.Cause] tells of its context. Whoever stops a run may give a cause of
-// their own instead.
+// These errors are the reasons for stopping a run. [context.Cause] returns them for the context of the run. Callers
+// of Stop may pass other errors.
 //
 // kopf: stopped.reason.
 var (
-	// ErrDeleted says that the object is being deleted, or is gone.
-	ErrDeleted = errors.New("the object is deleted")
-	// ErrFilteredOut says that the object does not match the filters of the handler any more.
-	ErrFilteredOut = errors.New("the object does not match the filters any more")
-	// ErrPaused says that the operator is paused.
-	ErrPaused = errors.New("the operator is paused")
-	// ErrShutdown says that the operator is shutting down, or is not the leader any more.
-	ErrShutdown = errors.New("the operator is shutting down")
+	// ErrDeleted means that the object is being deleted or is gone.
+	ErrDeleted = errors.New("object deleted")
+	// ErrFilteredOut means that the object no longer matches the filters of the handler.
+	ErrFilteredOut = errors.New("object no longer matches the filters")
+	// ErrPaused means that the operator is paused.
+	ErrPaused = errors.New("operator paused")
+	// ErrShutdown means that the operator is shutting down or has lost the leadership.
+	ErrShutdown = errors.New("operator shutting down")
 )
 
-// errExited is for a function that has ended its goroutine instead of returning, as a test's FailNow does.
-var errExited = errors.New("the function has ended its goroutine and not returned")
+// errExited is the error of a function that ended its goroutine without returning, like FailNow in a test.
+var errExited = errors.New("function ended its goroutine without returning: call return instead of runtime.Goexit")

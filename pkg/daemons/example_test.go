@@ -27,7 +27,7 @@ func ExampleSupervisor_daemon() {
 		fmt.Println("watching")
 		close(watching)
 		<-ctx.Done()
-		fmt.Println("stopping, as", context.Cause(ctx))
+		fmt.Println("stopping:", context.Cause(ctx))
 		return nil
 	}
 	reconciler := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
@@ -71,7 +71,7 @@ func ExampleSupervisor_daemon() {
 	fmt.Println(<-stopped)
 	// Output:
 	// watching
-	// stopping, as the object is deleted
+	// stopping: object deleted
 	// finalizers: 0
 	// <nil>
 }
@@ -121,7 +121,7 @@ func ExampleSupervisor_timer() {
 func ExampleTask_Check() {
 	fmt.Println(daemons.Task{Timer: &daemons.Timer{Interval: -time.Second, Jitter: 2}}.Check())
 	// Output:
-	// Run is nil: give the task a function
-	// Timer.Interval is negative (-1s): use a duration of more than zero
-	// Timer.Jitter is 2: use a fraction from 0 to 1
+	// Run is nil: set a function
+	// Timer.Interval must not be negative, got -1s
+	// Timer.Jitter must be a fraction from 0 to 1, got 2
 }

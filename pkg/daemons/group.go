@@ -1,6 +1,6 @@
 package daemons
 
-// A group is timers that share a limit: that many of them run at the same time.
+// A group is a set of timers with a common limit of concurrent runs.
 type group struct {
 	id      groupID
 	limit   int
@@ -9,11 +9,11 @@ type group struct {
 	waiting queue
 }
 
-// groupID is the name that was given to a group, or else the kind and the id of a handler.
+// A groupID is the configured name of a group, or the kind and id of a handler.
 type groupID struct{ name, kind, handler string }
 
-// join puts a timer into its group. The last one to join says what the limit is.
-func (s *Supervisor) join(j *job) {
+// joinGroup adds a timer to its group. The last timer to join sets the limit.
+func (s *Supervisor) joinGroup(j *job) {
 	t := j.task.Timer
 	id := groupID{name: t.Group}
 	if t.Group == "" {
@@ -32,7 +32,7 @@ func (s *Supervisor) join(j *job) {
 	j.group = g
 }
 
-func (s *Supervisor) leave(j *job) {
+func (s *Supervisor) leaveGroup(j *job) {
 	if g := j.group; g != nil {
 		j.group = nil
 		if g.members--; g.members == 0 {
@@ -43,14 +43,14 @@ func (s *Supervisor) leave(j *job) {
 
 func (g *group) full() bool { return g != nil && g.running >= g.limit }
 
-// admit begins what waits for others of the group to end, as far as they have.
-func (s *Supervisor) admit(g *group) {
+// startQueued starts queued timers of the group up to its limit.
+func (s *Supervisor) startQueued(g *group) {
 	for g != nil && !g.full() {
 		j := g.waiting.head()
 		if j == nil {
 			return
 		}
-		j.remove()
-		s.begin(j)
+		j.dequeue()
+		s.startDue(j)
 	}
 }

@@ -17,7 +17,7 @@ func Jobs(s *Supervisor) (n int) {
 
 // NextPoint is the point of a timer after another.
 func NextPoint(t Timer, point, end time.Time) time.Time {
-	next, err := t.next(point, end)
+	next, err := t.nextPoint(point, end)
 	if err != nil {
 		panic(err)
 	}
@@ -59,8 +59,8 @@ func Invariants(s *Supervisor) (wrong []string) {
 			consistent(s, j, complain)
 		}
 	}
-	if scheduled != len(s.schedule.jobs) || awaited != s.awaited {
-		wrong = append(wrong, fmt.Sprintf("%d of %d are scheduled, %d of %d are awaited", scheduled, len(s.schedule.jobs), awaited, s.awaited))
+	if scheduled != len(s.schedule.jobs) || awaited != s.awaitedRuns {
+		wrong = append(wrong, fmt.Sprintf("%d of %d are scheduled, %d of %d are awaited", scheduled, len(s.schedule.jobs), awaited, s.awaitedRuns))
 	}
 	for _, g := range s.groups {
 		if g.running != running[g] || g.members != members[g] || len(g.waiting.jobs) != inLine[g] {
@@ -83,7 +83,7 @@ func consistent(s *Supervisor, j *job, complain func(*job, string, ...any)) {
 	switch j.phase {
 	case waiting:
 		has(false, &s.schedule)
-		if !j.due.After(time.Now()) && s.base != nil {
+		if !j.due.After(time.Now()) && s.baseContext != nil {
 			complain(j, "it was due at %s, which is in the past", j.due)
 		}
 	case queued:
@@ -96,13 +96,13 @@ func consistent(s *Supervisor, j *job, complain func(*job, string, ...any)) {
 		} else {
 			has(true, &s.schedule)
 		}
-	case held, dormant, ended:
+	case suspended, dormant, ended:
 		has(false, nil)
 	case absent:
 		complain(j, "it should not be there")
 	}
 	paused := s.isPaused(j)
-	if (j.phase == held) && !paused || paused && (j.phase == waiting || j.phase == queued || j.phase == active) {
+	if (j.phase == suspended) && !paused || paused && (j.phase == waiting || j.phase == queued || j.phase == active) {
 		complain(j, "paused: %t", paused)
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// An object is what is known of an object that has jobs.
+// An object holds the jobs of one Kubernetes object.
 type object struct {
 	uid     types.UID
 	jobs    []*job
-	touched time.Time     // when it was touched, or first seen
-	touches uint64        // how often it was
-	quiet   chan struct{} // closed when no run of it is to be waited for any more; nil if nobody waits
+	touched time.Time     // time of the last Touch, or of the first job
+	touches uint64        // number of calls to Touch
+	notBusy chan struct{} // closed when the object is no longer busy; nil if no caller waits
 }
 
 func (o *object) find(id string) *job {
@@ -40,18 +40,18 @@ func (o *object) busy() bool {
 type job struct {
 	key    Key
 	object *object
-	group  *group // of a timer
+	group  *group // for timers
 	task   Task
 	phase  phase
-	run    *run // the invocation that has not ended; nil if there is none
+	run    *run // the current run; nil if there is none
 
-	record   progress.Record // of the chain of attempts; zero before the first
-	point    time.Time       // of a timer: what the next invocation stands for, or the last one
-	last     time.Time       // of a timer: the invocation before the first one, as its owner remembers it
-	restarts int             // of a daemon: those that came quickly
+	record         progress.Record // of the current chain of attempts; zero before the first
+	point          time.Time       // for timers: the point of the next or the current invocation
+	lastInvocation time.Time       // for timers: Timer.Last, until the first invocation
+	restarts       int             // for daemons: the number of consecutive quick restarts
 
-	unscheduled bool  // of a timer: its schedule has to be asked again
-	next        *Task // what is to be started when a stopping run has ended
+	retrySchedule bool  // for timers: the schedule must be called again
+	next          *Task // the task to start after the stopping run
 
 	due     time.Time
 	arrival uint64
@@ -62,35 +62,35 @@ type job struct {
 // A run is an invocation that has not ended.
 type run struct {
 	cancel  context.CancelCauseFunc
-	touches uint64 // of the object, when it began
+	touches uint64 // of the object at the start of the run
 
-	// Once it was told to stop:
-	cause     error
-	told      time.Time
-	abandon   time.Time // when; zero: not until the object is gone
-	report    time.Time // when, next
-	unstopped bool      // was reported
-	abandoned bool
-	forgotten bool // nobody asks about it any more
+	// Set when the run is being stopped.
+	cause      error
+	stoppedAt  time.Time
+	abandonAt  time.Time // zero: not until the object is gone
+	nextReport time.Time // time of the next warning
+	unstopped  bool      // a warning was logged
+	abandoned  bool
+	forgotten  bool // OnEnd is no longer called for it
 }
 
-// A phase is where a job is.
+// A phase is the state of a job.
 type phase int
 
 const (
-	absent   phase = iota // not known, or not any more
-	held                  // to be started when the pause is over
-	waiting               // for its due time
-	queued                // due, until others of its group have ended
-	active                // an invocation runs
-	stopping              // an invocation runs, and was told to stop
-	dormant               // a timer that waits for its object to be touched
-	ended                 // has come to an end by itself, for good
+	absent    phase = iota // unknown or removed
+	suspended              // starts after the pause
+	waiting                // waits for its due time
+	queued                 // due, but the group is full
+	active                 // runs
+	stopping               // runs with a cancelled context
+	dormant                // a failed timer that waits for Touch
+	ended                  // ended permanently
 )
 
 func (p phase) alive() bool { return p >= waiting && p <= dormant }
 
-// enter moves a job to a phase, and counts.
+// enter sets the phase of a job and updates the metrics.
 func (j *job) enter(p phase) {
 	was := j.phase
 	j.phase = p
@@ -100,21 +100,21 @@ func (j *job) enter(p phase) {
 		if j.task.Timer != nil {
 			gauge = metrics.Timers
 		}
-		gauge.WithLabelValues(j.task.Kind, label).Add(change(p.alive()))
+		gauge.WithLabelValues(j.task.Kind, label).Add(gaugeChange(p.alive()))
 	}
 	if (was == queued) != (p == queued) {
-		metrics.TimersDue.WithLabelValues(j.task.Kind, label).Add(change(p == queued))
+		metrics.TimersDue.WithLabelValues(j.task.Kind, label).Add(gaugeChange(p == queued))
 	}
 }
 
-func change(up bool) float64 {
+func gaugeChange(up bool) float64 {
 	if up {
 		return 1
 	}
 	return -1
 }
 
-// idleUntil is when the object has been idle for long enough; zero if that does not matter.
+// idleUntil returns the time when the object will have been idle for long enough; zero without an idle time.
 func (j *job) idleUntil() time.Time {
 	if j.task.Timer == nil || j.task.Timer.Idle == 0 {
 		return time.Time{}

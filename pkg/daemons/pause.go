@@ -1,18 +1,18 @@
 package daemons
 
-// A pause is where nothing is started: everywhere, or for the objects of some namespaces.
+// A pause prevents starts, either of all jobs or of those in some namespaces.
 type pause struct {
 	everywhere bool
 	namespaces map[string]bool
 }
 
-func (p *pause) is(namespace string) bool { return p.everywhere || p.namespaces[namespace] }
+func (p *pause) covers(namespace string) bool { return p.everywhere || p.namespaces[namespace] }
 
-// isPaused reports whether a job is not to be started.
-func (s *Supervisor) isPaused(j *job) bool { return s.paused.is(j.task.Object.Namespace) }
+// isPaused reports whether a job must not start.
+func (s *Supervisor) isPaused(j *job) bool { return s.paused.covers(j.task.Object.Namespace) }
 
-// Pause stops everything with [ErrPaused], or with namespaces, what belongs to the objects in these; nothing is started
-// there until [Supervisor.Resume]. Timers that wait for their objects to be touched go on waiting.
+// Pause stops all runs with [ErrPaused] and prevents starts until [Supervisor.Resume]. With namespaces, it affects
+// only the objects in these. Failed timers keep waiting for [Supervisor.Touch].
 func (s *Supervisor) Pause(namespaces ...string) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -38,15 +38,15 @@ func (s *Supervisor) suspend(j *job) {
 		j.next = new(j.task)
 		s.cancel(j, ErrPaused)
 	case waiting, queued:
-		j.remove()
-		j.enter(held)
+		j.dequeue()
+		j.enter(suspended)
 	default:
 	}
 }
 
-// Resume starts everything again that was stopped by [Supervisor.Pause], or that was to be started meanwhile: anew,
-// with its InitialDelay. What has not ended yet is started when it has. With namespaces it ends the pause in these alone,
-// otherwise all there are.
+// Resume ends a pause and starts all suspended jobs, again with their InitialDelay. A job whose run is still stopping
+// starts when that run has ended. Without namespaces, Resume ends all pauses; with namespaces, those of the given
+// ones.
 func (s *Supervisor) Resume(namespaces ...string) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -58,8 +58,8 @@ func (s *Supervisor) Resume(namespaces ...string) {
 	}
 	for _, o := range s.objects {
 		for _, j := range o.jobs {
-			if j.phase == held && !s.isPaused(j) {
-				s.spawn(j)
+			if j.phase == suspended && !s.isPaused(j) {
+				s.scheduleFirst(j)
 			}
 		}
 	}

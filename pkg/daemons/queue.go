@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A queue has jobs in the order in which they are due; those that are due at the same time in the order in which
-// they came. A job is in one queue at most.
+// A queue holds jobs ordered by due time, and by arrival for equal due times. A job is in at most one queue.
 type queue struct {
 	jobs    []*job
 	arrived uint64
@@ -15,13 +14,13 @@ type queue struct {
 func (q *queue) push(j *job, due time.Time) {
 	q.arrived++
 	j.due, j.arrival, j.queue = due, q.arrived, q
-	heap.Push((*ordered)(q), j)
+	heap.Push((*queueHeap)(q), j)
 }
 
-// remove takes a job out of the queue that it is in, if it is in one.
-func (j *job) remove() {
+// dequeue removes a job from its queue, if any.
+func (j *job) dequeue() {
 	if j.queue != nil {
-		heap.Remove((*ordered)(j.queue), j.index)
+		heap.Remove((*queueHeap)(j.queue), j.index)
 	}
 }
 
@@ -32,30 +31,30 @@ func (q *queue) head() *job {
 	return q.jobs[0]
 }
 
-// ordered keeps the methods that package heap asks for off the queue.
-type ordered queue
+// A queueHeap implements heap.Interface, so that queue does not export its methods.
+type queueHeap queue
 
-func (q *ordered) Len() int { return len(q.jobs) }
+func (q *queueHeap) Len() int { return len(q.jobs) }
 
-func (q *ordered) Less(a, b int) bool {
+func (q *queueHeap) Less(a, b int) bool {
 	if order := q.jobs[a].due.Compare(q.jobs[b].due); order != 0 {
 		return order < 0
 	}
 	return q.jobs[a].arrival < q.jobs[b].arrival
 }
 
-func (q *ordered) Swap(a, b int) {
+func (q *queueHeap) Swap(a, b int) {
 	q.jobs[a], q.jobs[b] = q.jobs[b], q.jobs[a]
 	q.jobs[a].index, q.jobs[b].index = a, b
 }
 
-func (q *ordered) Push(x any) {
+func (q *queueHeap) Push(x any) {
 	j := x.(*job)
 	j.index = len(q.jobs)
 	q.jobs = append(q.jobs, j)
 }
 
-func (q *ordered) Pop() any {
+func (q *queueHeap) Pop() any {
 	last := len(q.jobs) - 1
 	j := q.jobs[last]
 	q.jobs[last] = nil

@@ -11,15 +11,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// noun is what the job is called in the log.
-func (j *job) noun() string {
+// title returns the word for the job at the start of a log message.
+func (j *job) title() string {
 	if j.task.Timer != nil {
 		return "Timer"
 	}
 	return "Daemon"
 }
 
-// logger is the one of the manager, with what the job is.
+// logger returns the logger of the manager with values that identify the job.
 func (s *Supervisor) logger(j *job) logr.Logger {
 	kind := s.options.Kind
 	if kind == "" {
@@ -29,27 +29,26 @@ func (s *Supervisor) logger(j *job) logr.Logger {
 		"name", j.task.Object.Name, "uid", j.key.UID, "handler", j.key.ID)
 }
 
-// report tells how an attempt has ended. Errors that are announced, or ignored as asked, have no stack in the log;
-// those that nobody expected do.
+// report logs and counts the outcome of an attempt. Only unexpected errors are logged with a stack trace.
 func (s *Supervisor) report(j *job, record progress.Record, outcome progress.Outcome, took time.Duration) {
 	kind, label := j.task.Kind, j.task.label(j.key)
-	metrics.Handlers.WithLabelValues(kind, label, name(outcome)).Inc()
+	metrics.Handlers.WithLabelValues(kind, label, resultLabel(outcome)).Inc()
 	metrics.Durations.WithLabelValues(kind, label).Observe(took.Seconds())
 	panicked, hasPanicked := errors.AsType[*progress.PanicError](outcome.Err)
 	if hasPanicked {
 		metrics.Panics.WithLabelValues(kind, label).Inc()
 	}
-	message := j.noun() + " " + consequence(outcome)
-	quiet := outcome.Err == nil && j.task.Timer != nil
-	if quiet && !s.log.V(1).Enabled() {
-		return // there are many of them
+	message := j.title() + " " + describeOutcome(outcome)
+	silent := outcome.Err == nil && j.task.Timer != nil
+	if silent && !s.log.V(1).Enabled() {
+		return // avoid the cost of building the logger
 	}
 	logger := s.logger(j).WithValues("attempt", record.Retries, "took", took.Round(time.Microsecond).String())
 	if !outcome.Final && !outcome.Interrupted {
 		logger = logger.WithValues("retryAfter", outcome.Delay.String())
 	}
 	switch {
-	case quiet:
+	case silent:
 		logger.V(1).Info(message)
 	case outcome.Err == nil:
 		logger.Info(message)
@@ -62,22 +61,22 @@ func (s *Supervisor) report(j *job, record progress.Record, outcome progress.Out
 	}
 }
 
-func consequence(outcome progress.Outcome) string {
+func describeOutcome(outcome progress.Outcome) string {
 	switch {
 	case outcome.Interrupted:
-		return "stopped as it was told"
+		return "stopped"
 	case outcome.Success && outcome.Err == nil:
 		return "succeeded"
 	case outcome.Success:
-		return "failed; its error is ignored as asked"
+		return "failed; the error is ignored"
 	case outcome.Final:
-		return "failed for good"
+		return "failed permanently"
 	default:
-		return "failed; it will be called again"
+		return "failed and will be retried"
 	}
 }
 
-func name(outcome progress.Outcome) string {
+func resultLabel(outcome progress.Outcome) string {
 	switch {
 	case outcome.Interrupted:
 		return "interrupted"
@@ -92,63 +91,64 @@ func name(outcome progress.Outcome) string {
 	}
 }
 
-// unheeding tells of a run that goes on though its context has ended.
-func (s *Supervisor) unheeding(j *job, consequence string) {
+// reportUnstopped logs a run that ignores the cancellation of its context.
+func (s *Supervisor) reportUnstopped(j *job, state string) {
 	r := j.run
 	if !r.unstopped {
 		r.unstopped = true
 		metrics.Unstopped.WithLabelValues(j.task.Kind, j.task.label(j.key)).Inc()
 	}
-	logger := s.logger(j).WithValues("cause", text(r.cause), "since", time.Since(r.told).Round(time.Millisecond).String())
-	message := "Warning: " + j.noun() + " does not stop though its context has ended: let it return when ctx is done. " + consequence
-	s.after = append(s.after, func() { logger.Info(message) })
+	logger := s.logger(j).WithValues("state", state, "cause", causeText(r.cause), "since", time.Since(r.stoppedAt).Round(time.Millisecond).String())
+	message := j.title() + " ignores the cancellation of its context; return when ctx is done"
+	s.deferred = append(s.deferred, func() { logger.Info(message) })
 }
 
-// heeded is for a run that has ended at last.
-func (s *Supervisor) heeded(j *job, r *run) {
+// reportStopped logs the end of a run that was reported as unstopped.
+func (s *Supervisor) reportStopped(j *job, r *run) {
 	if !r.unstopped {
 		return
 	}
 	metrics.Unstopped.WithLabelValues(j.task.Kind, j.task.label(j.key)).Dec()
-	logger := s.logger(j).WithValues("since", time.Since(r.told).Round(time.Millisecond).String())
-	message := j.noun() + " has stopped at last"
-	s.after = append(s.after, func() { logger.Info(message) })
+	logger := s.logger(j).WithValues("since", time.Since(r.stoppedAt).Round(time.Millisecond).String())
+	message := j.title() + " stopped after its context had been cancelled"
+	s.deferred = append(s.deferred, func() { logger.Info(message) })
 }
 
-// complain logs a schedule that returned an unusable time, once for each handler: all its objects have the same schedule.
-func (s *Supervisor) complain(j *job, err error) {
-	if !s.isNews(j, "unusable") {
+// logScheduleError logs an invalid result of a schedule. It logs once per handler, because all objects share the
+// schedule.
+func (s *Supervisor) logScheduleError(j *job, err error) {
+	if !s.isFirst(j, "unusable") {
 		return
 	}
 	logger := s.logger(j)
-	s.after = append(s.after, func() {
-		logger.Error(err, "Timer is not called: its schedule is wrong, and is asked again", "retryAfter", schedulePause.String())
+	s.deferred = append(s.deferred, func() {
+		logger.Error(err, "Timer schedule returned an invalid time; the timer is not invoked", "retryAfter", schedulePause.String())
 	})
 }
 
-// reportEnd logs a schedule that has no further time, once for each handler.
-func (s *Supervisor) reportEnd(j *job) {
-	if !s.isNews(j, "ended") {
+// logScheduleEnd logs that a schedule has no further time, once per handler.
+func (s *Supervisor) logScheduleEnd(j *job) {
+	if !s.isFirst(j, "ended") {
 		return
 	}
 	logger := s.logger(j)
-	s.after = append(s.after, func() { logger.Info("Timer has ended: its schedule has no next time") })
+	s.deferred = append(s.deferred, func() { logger.Info("Timer ended because its schedule has no further time") })
 }
 
-// isNews reports whether a message about the schedule of a handler was not logged before.
-func (s *Supervisor) isNews(j *job, message string) bool {
-	key := reported{j.task.Kind, j.key.ID, message}
-	if s.reported[key] {
+// isFirst reports whether the message is logged for the first time for the handler, and records it.
+func (s *Supervisor) isFirst(j *job, message string) bool {
+	key := loggedMessage{j.task.Kind, j.key.ID, message}
+	if s.logged[key] {
 		return false
 	}
-	s.reported[key] = true
+	s.logged[key] = true
 	return true
 }
 
-// A reported message is one that is logged once for each handler.
-type reported struct{ kind, id, message string }
+// A loggedMessage identifies a message that is logged once per handler.
+type loggedMessage struct{ kind, id, message string }
 
-func text(err error) string {
+func causeText(err error) string {
 	if err == nil {
 		return "none"
 	}

@@ -68,12 +68,12 @@ func TestAttemptsAreReported(t *testing.T) {
 		{"success", daemons.Task{}, nil, false, "succeeded", []string{`"level"=0`, "Daemon succeeded", `"took"="0s"`, `"attempt"=0`}},
 		{"success of a timer is no news", daemons.Task{Timer: timer}, nil, false, "succeeded", []string{`"level"=1`, "Timer succeeded"}},
 		{"an announced error", daemons.Task{}, replying(progress.Temporary(errBoom, time.Hour)), false, "retried",
-			[]string{`"level"=0`, "it will be called again", `"error"="boom"`, `"retryAfter"="1h0m0s"`}},
+			[]string{`"level"=0`, "will be retried", `"error"="boom"`, `"retryAfter"="1h0m0s"`}},
 		{"another error", daemons.Task{}, replying(errBoom), false, "retried", []string{`"error"="boom"`, `"retryAfter"="1m0s"`}},
-		{"a permanent error", daemons.Task{Timer: timer}, replying(progress.Permanent(errBoom)), false, "failed", []string{`"level"=0`, "Timer failed for good"}},
-		{"an ignored error", daemons.Task{Policy: progress.Policy{Errors: progress.ErrorsIgnored}}, replying(errBoom), false, "ignored", []string{`"level"=0`, "ignored as asked"}},
+		{"a permanent error", daemons.Task{Timer: timer}, replying(progress.Permanent(errBoom)), false, "failed", []string{`"level"=0`, "Timer failed permanently"}},
+		{"an ignored error", daemons.Task{Policy: progress.Policy{Errors: progress.ErrorsIgnored}}, replying(errBoom), false, "ignored", []string{`"level"=0`, "the error is ignored"}},
 		{"a panic", daemons.Task{}, func(context.Context, int) error { panic("oh no") }, false, "retried", []string{"panic: oh no", "report_test.go"}},
-		{"stopped", daemons.Task{}, untilStopped, true, "interrupted", []string{`"level"=0`, "stopped as it was told", "filters"}},
+		{"stopped", daemons.Task{}, untilStopped, true, "interrupted", []string{`"level"=0`, `"Daemon stopped"`, "filters"}},
 	} {
 		t.Run("ERR-07 "+test.name, func(t *testing.T) {
 			play(t, daemons.Options{}, func(s *scene) {

@@ -8,31 +8,31 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// begin invokes a job that is due, unless its object is not idle any more, or its group is full.
-func (s *Supervisor) begin(j *job) {
+// startDue starts a due job, unless its object is no longer idle or its group is full.
+func (s *Supervisor) startDue(j *job) {
 	now := time.Now()
-	switch idle := j.idleUntil(); {
-	case j.unscheduled:
-		point, err := j.task.Timer.notBefore(now)
-		s.await(j, point, now, err)
-	case idle.After(now) && j.record.Retries > 0: // a retry stands for the point of its first attempt
+	switch idleUntil := j.idleUntil(); {
+	case j.retrySchedule:
+		point, err := j.task.Timer.pointNotBefore(now)
+		s.schedulePoint(j, point, now, err)
+	case idleUntil.After(now) && j.record.Retries > 0: // a retry belongs to the point of its first attempt
 		j.enter(waiting)
-		s.wait(j, idle)
-	case idle.After(now):
-		point, err := j.task.Timer.notBefore(idle)
-		s.await(j, point, idle, err)
+		s.scheduleAt(j, idleUntil)
+	case idleUntil.After(now):
+		point, err := j.task.Timer.pointNotBefore(idleUntil)
+		s.schedulePoint(j, point, idleUntil, err)
 	case j.group.full():
 		j.enter(queued)
 		j.group.waiting.push(j, j.due)
 	default:
-		s.launch(j, now)
+		s.startRun(j, now)
 	}
 }
 
-func (s *Supervisor) launch(j *job, now time.Time) {
+func (s *Supervisor) startRun(j *job, now time.Time) {
 	if j.task.Timer != nil {
 		metrics.TimerDrift.WithLabelValues(j.task.Kind, j.task.label(j.key)).Observe(now.Sub(j.due).Seconds())
-		j.last = time.Time{}
+		j.lastInvocation = time.Time{}
 	}
 	if j.group != nil {
 		j.group.running++
@@ -40,80 +40,80 @@ func (s *Supervisor) launch(j *job, now time.Time) {
 	if j.record.Started.IsZero() {
 		j.record.Started = now
 	}
-	ctx, cancel := context.WithCancelCause(s.base)
+	ctx, cancel := context.WithCancelCause(s.baseContext)
 	j.run = &run{cancel: cancel, touches: j.object.touches}
-	s.awaited++
+	s.awaitedRuns++
 	j.enter(active)
 	go s.invoke(ctx, j, j.record)
 }
 
-// invoke is the goroutine of a run. Nothing else changes the task meanwhile.
+// invoke is the goroutine of a run. The task does not change during the run.
 func (s *Supervisor) invoke(ctx context.Context, j *job, record progress.Record) {
-	began := time.Now()
-	// This is how it has ended if the goroutine is left without returning.
+	started := time.Now()
+	// This outcome is used if the goroutine ends without returning.
 	outcome := progress.Outcome{Err: errExited, Delay: progress.DefaultBackoff, Attempted: true}
 	defer func() {
-		s.report(j, record, outcome, time.Since(began))
+		s.report(j, record, outcome, time.Since(started))
 		if j.task.OnAttempt != nil {
 			j.task.OnAttempt(record, outcome)
 		}
-		s.finish(j, outcome)
+		s.finishRun(j, outcome)
 	}()
-	outcome = j.task.Policy.Attempt(ctx, record, began, func(ctx context.Context) error {
+	outcome = j.task.Policy.Attempt(ctx, record, started, func(ctx context.Context) error {
 		return j.task.Run(ctx, record.Attempt())
 	})
 }
 
-// finish takes in how a run has ended, and says how it goes on.
-func (s *Supervisor) finish(j *job, outcome progress.Outcome) {
+// finishRun handles the end of a run.
+func (s *Supervisor) finishRun(j *job, outcome progress.Outcome) {
 	s.mu.Lock()
 	defer s.unlock()
 	r := j.run
 	j.run = nil
-	j.remove() // no report is due any more
+	j.dequeue() // cancel the pending warning
 	r.cancel(nil)
 	if !r.abandoned {
-		s.release(j)
+		s.releaseRun(j)
 	}
-	s.heeded(j, r)
+	s.reportStopped(j, r)
 	if j.phase == stopping {
-		s.stopped(j, r)
+		s.handleStopped(j, r)
 		return
 	}
 	now := time.Now()
 	switch {
 	case !outcome.Final:
-		j.record = j.record.After(outcome, now)
+		j.record = j.record.WithOutcome(outcome, now)
 		j.enter(waiting)
-		s.wait(j, now.Add(outcome.Delay))
+		s.scheduleAt(j, now.Add(outcome.Delay))
 	case j.task.Timer == nil:
-		s.returned(j, outcome, now)
+		s.handleDaemonEnd(j, outcome, now)
 	default:
-		s.invoked(j, outcome, now, j.object.touches != r.touches)
+		s.handleTimerEnd(j, outcome, now, j.object.touches != r.touches)
 	}
 }
 
-// release is for a run that is not to be waited for any more.
-func (s *Supervisor) release(j *job) {
-	if s.awaited--; s.closed {
-		s.rouse()
+// releaseRun stops counting a run that has ended or was abandoned.
+func (s *Supervisor) releaseRun(j *job) {
+	if s.awaitedRuns--; s.shuttingDown {
+		s.wakeLoop()
 	}
 	if g := j.group; g != nil {
 		g.running--
-		s.admit(g)
+		s.startQueued(g)
 	}
-	if o := j.object; o.quiet != nil && !o.busy() {
-		close(o.quiet)
-		o.quiet = nil
+	if o := j.object; o.notBusy != nil && !o.busy() {
+		close(o.notBusy)
+		o.notBusy = nil
 	}
 }
 
-// stopped is for a run that was told to stop, and has ended.
-func (s *Supervisor) stopped(j *job, r *run) {
+// handleStopped handles the end of a run that was stopped.
+func (s *Supervisor) handleStopped(j *job, r *run) {
 	if !r.abandoned && !r.forgotten {
 		s.notify(j)
 	}
-	if j.next == nil || s.closed {
+	if j.next == nil || s.shuttingDown {
 		s.drop(j)
 		return
 	}
@@ -121,33 +121,33 @@ func (s *Supervisor) stopped(j *job, r *run) {
 	s.start(j, *j.next)
 }
 
-// returned is for a daemon that has come to an end by itself.
-func (s *Supervisor) returned(j *job, outcome progress.Outcome, now time.Time) {
-	again := j.task.Restart == RestartAlways || j.task.Restart == RestartOnFailure && !outcome.Success
-	if !again {
+// handleDaemonEnd handles the end of a daemon that was not stopped.
+func (s *Supervisor) handleDaemonEnd(j *job, outcome progress.Outcome, now time.Time) {
+	restart := j.task.Restart == RestartAlways || j.task.Restart == RestartOnFailure && !outcome.Success
+	if !restart {
 		s.end(j)
 		return
 	}
-	pause, longest := j.task.pause(j.restarts)
-	if now.Sub(j.record.Started) > longest {
+	pause, maxPause := j.task.restartPause(j.restarts)
+	if now.Sub(j.record.Started) > maxPause {
 		j.restarts = 0
-		pause, _ = j.task.pause(0)
+		pause, _ = j.task.restartPause(0)
 	}
 	j.restarts++
 	j.record = progress.Record{}
 	j.enter(waiting)
-	s.wait(j, now.Add(pause))
+	s.scheduleAt(j, now.Add(pause))
 }
 
-// invoked is for a timer whose chain of attempts is over.
-func (s *Supervisor) invoked(j *job, outcome progress.Outcome, now time.Time, touched bool) {
+// handleTimerEnd handles the end of a chain of attempts of a timer.
+func (s *Supervisor) handleTimerEnd(j *job, outcome progress.Outcome, now time.Time, touched bool) {
 	j.record = progress.Record{}
 	switch repeats := j.task.Timer.repeats(); {
 	case outcome.Success && repeats:
-		point, err := j.task.Timer.next(j.point, now)
-		s.await(j, point, now, err)
+		point, err := j.task.Timer.nextPoint(j.point, now)
+		s.schedulePoint(j, point, now, err)
 	case touched:
-		s.awaken(j)
+		s.reactivate(j)
 	default:
 		j.enter(dormant)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// Stop ends a daemon or timer: at once if it does not run at the moment; otherwise its context ends at once, with
-// the cause, and [Options].OnEnd is called when it has returned or was abandoned. Afterwards it can be started again.
-// One that has come to an end by itself stays what it is.
+// Stop stops a daemon or timer and cancels the context of its run with the cause. [Options].OnEnd is called when the
+// run has ended or is abandoned. The task can be started again afterwards. Stop has no effect on a task that has
+// ended permanently.
 func (s *Supervisor) Stop(key Key, cause error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -20,7 +20,7 @@ func (s *Supervisor) Stop(key Key, cause error) {
 	}
 }
 
-// StopAll is [Supervisor.Stop] for all daemons and timers of an object.
+// StopAll stops all daemons and timers of an object, see [Supervisor.Stop].
 func (s *Supervisor) StopAll(uid types.UID, cause error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -29,8 +29,8 @@ func (s *Supervisor) StopAll(uid types.UID, cause error) {
 	}
 }
 
-// Forget says that the object is gone: what still runs is stopped with [ErrDeleted], nobody will ask about it any more,
-// and what has come to an end by itself is not remembered.
+// Forget discards the state of an object that is gone. It stops its runs with [ErrDeleted] without a later call of
+// OnEnd, and discards the tasks that have ended.
 func (s *Supervisor) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -39,11 +39,11 @@ func (s *Supervisor) Forget(uid types.UID) {
 		if j.phase == stopping {
 			j.run.forgotten = true
 		}
-		s.bury(j)
+		s.cleanUp(j)
 	}
 }
 
-// jobsOf is a copy, as jobs that are stopped may be dropped.
+// jobsOf returns a copy, because stopping a job may remove it.
 func (s *Supervisor) jobsOf(uid types.UID) []*job {
 	if o := s.objects[uid]; o != nil {
 		return slices.Clone(o.jobs)
@@ -62,87 +62,87 @@ func (s *Supervisor) stop(j *job, cause error) {
 	}
 }
 
-// instantExit is how long a run that was told to stop has at least, before it is reported or abandoned.
-const instantExit = 10 * time.Millisecond
+// minStopTime is the minimum time between the cancellation of a run and its first warning or its abandonment.
+const minStopTime = 10 * time.Millisecond
 
-// cancel tells a run to stop.
+// cancel cancels the context of a run.
 func (s *Supervisor) cancel(j *job, cause error) {
 	now, r := time.Now(), j.run
 	r.cancel(cause)
-	r.cause, r.told = cause, now
+	r.cause, r.stoppedAt = cause, now
 	var backoff time.Duration
 	if j.task.CancellationBackoff != nil {
 		backoff = *j.task.CancellationBackoff
-		r.report = now.Add(max(instantExit, backoff))
+		r.nextReport = now.Add(max(minStopTime, backoff))
 	} else {
-		r.report = now.Add(s.options.ReportEvery)
+		r.nextReport = now.Add(s.options.ReportEvery)
 	}
 	if timeout := j.task.CancellationTimeout; timeout != nil {
-		r.abandon = now.Add(max(instantExit, backoff+*timeout))
+		r.abandonAt = now.Add(max(minStopTime, backoff+*timeout))
 	}
 	j.enter(stopping)
-	s.attend(j)
+	s.scheduleCheck(j)
 }
 
-// limit has a run abandoned after the grace period that would be waited for without end.
-func (s *Supervisor) limit(j *job) {
-	if r := j.run; r.abandon.IsZero() {
-		r.abandon = time.Now().Add(s.options.GracePeriod)
-		s.attend(j)
+// limitWait sets the grace period for a stopping run without a CancellationTimeout.
+func (s *Supervisor) limitWait(j *job) {
+	if r := j.run; r.abandonAt.IsZero() {
+		r.abandonAt = time.Now().Add(s.options.GracePeriod)
+		s.scheduleCheck(j)
 	}
 }
 
-// attend has a stopping run looked at when the next report is due, or its end.
-func (s *Supervisor) attend(j *job) {
-	due := j.run.report
-	if abandon := j.run.abandon; !abandon.IsZero() && abandon.Before(due) {
+// scheduleCheck schedules the next check of a stopping run.
+func (s *Supervisor) scheduleCheck(j *job) {
+	due := j.run.nextReport
+	if abandon := j.run.abandonAt; !abandon.IsZero() && abandon.Before(due) {
 		due = abandon
 	}
-	s.wait(j, due)
+	s.scheduleAt(j, due)
 }
 
-// overdue is for a run that was told to stop and has not ended.
-func (s *Supervisor) overdue(j *job) {
+// checkStopping handles a stopping run that has not ended in time.
+func (s *Supervisor) checkStopping(j *job) {
 	now, r := time.Now(), j.run
-	if !r.abandon.IsZero() && !now.Before(r.abandon) {
+	if !r.abandonAt.IsZero() && !now.Before(r.abandonAt) {
 		s.abandon(j)
 		return
 	}
-	s.unheeding(j, "It is waited for")
-	r.report = now.Add(s.options.ReportEvery)
-	s.attend(j)
+	s.reportUnstopped(j, "waiting")
+	r.nextReport = now.Add(s.options.ReportEvery)
+	s.scheduleCheck(j)
 }
 
-// abandon gives up waiting for a run. It is still there, so another one of its key cannot begin.
+// abandon stops waiting for a run. The run still exists, so its key cannot start again yet.
 func (s *Supervisor) abandon(j *job) {
-	s.unheeding(j, "It is abandoned: not waited for any more")
+	s.reportUnstopped(j, "abandoned")
 	metrics.Abandoned.WithLabelValues(j.task.Kind, j.task.label(j.key)).Inc()
 	j.run.abandoned = true
-	s.release(j)
+	s.releaseRun(j)
 	if !j.run.forgotten {
 		s.notify(j)
 	}
 }
 
-// shutDown stops everything, and has nothing start any more.
+// shutDown stops all jobs and prevents new starts.
 func (s *Supervisor) shutDown() {
 	s.mu.Lock()
 	defer s.unlock()
-	s.closed = true
+	s.shuttingDown = true
 	for uid := range s.objects {
 		for _, j := range s.jobsOf(uid) {
 			s.stop(j, ErrShutdown)
-			s.bury(j)
+			s.cleanUp(j)
 		}
 	}
 }
 
-// bury leaves nothing of a job that was stopped but its run, for a bounded time.
-func (s *Supervisor) bury(j *job) {
+// cleanUp discards an ended job, and limits the remaining time of a stopping one.
+func (s *Supervisor) cleanUp(j *job) {
 	switch {
 	case j.phase == ended:
 		s.drop(j)
 	case j.phase == stopping && !j.run.abandoned:
-		s.limit(j)
+		s.limitWait(j)
 	}
 }

@@ -13,22 +13,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Options of a [Supervisor].
+// Options configure a [Supervisor].
 type Options struct {
-	// OnEnd is called when a run that was told to stop has ended or was abandoned, and when a daemon or timer has
-	// come to an end by itself: whoever waits for that can look at the object again. Not after Forget, and not when
-	// the supervisor is shutting down. It must not block.
+	// OnEnd is called when a stopped run has ended or is abandoned, and when a daemon or timer has ended permanently.
+	// Use it to enqueue the object. It is not called after Forget or during shutdown. It must not block.
 	OnEnd func(Key)
-	// GracePeriod is how long, when the supervisor is shutting down or the object is gone, runs are waited for that
-	// have no CancellationTimeout. Default: 5 seconds.
+	// GracePeriod limits the wait for runs without a CancellationTimeout during shutdown and after the deletion of
+	// their object. Default: 5 seconds.
 	GracePeriod time.Duration
-	// ReportEvery is how often a run is reported that goes on though its context has ended. Default: one minute.
+	// ReportEvery is the interval of warnings about a run that ignores the cancellation of its context. Default: one
+	// minute.
 	//
 	// kopf: settings.background.cancellation_polling.
 	ReportEvery time.Duration
-	// Kind is what the kind of the objects is called in the log. Default: the Kind of their tasks.
+	// Kind is the kind of the objects in log messages. Default: the Kind of their tasks.
 	Kind string
-	// LeaderElection says whether the supervisor runs on the leader only. Default: true.
+	// LeaderElection limits the supervisor to the leader. Default: true.
 	LeaderElection *bool
 }
 
@@ -38,24 +38,23 @@ const (
 	DefaultReportEvery = time.Minute
 )
 
-// A Supervisor runs daemons and timers for objects. It is a [manager.Runnable]: give it to the manager's Add.
-// Its methods can be called at any time, from anywhere; before Start nothing runs, and after the
-// end nothing starts.
+// A Supervisor runs daemons and timers for objects. It is a [manager.Runnable]: pass it to Add of the manager. All
+// methods are safe for concurrent use. No run starts before Start or after its end.
 type Supervisor struct {
 	options Options
-	wake    chan struct{} // the first due time has changed
+	wakeUp  chan struct{} // signals a new earliest due time
 
-	mu       sync.Mutex
-	base     context.Context // of all runs; nil before the start
-	log      logr.Logger     // of the manager, from the start on
-	objects  map[types.UID]*object
-	groups   map[groupID]*group
-	schedule queue    // due times: of attempts and invocations, or of reports and abandonments
-	awaited  int      // runs that have not ended and are not abandoned
-	paused   pause    // nothing is started there
-	closed   bool     // shutting down
-	after    []func() // what is to be done when the lock is free
-	reported map[reported]bool
+	mu           sync.Mutex
+	baseContext  context.Context // parent of all runs; nil before Start
+	log          logr.Logger     // of the manager, after Start
+	objects      map[types.UID]*object
+	groups       map[groupID]*group
+	schedule     queue    // due times of attempts, invocations and checks of stopping runs
+	awaitedRuns  int      // number of runs that have neither ended nor been abandoned
+	paused       pause    // prevents starts
+	shuttingDown bool     // set by shutDown
+	deferred     []func() // functions to call after unlocking
+	logged       map[loggedMessage]bool
 }
 
 var (
@@ -63,7 +62,7 @@ var (
 	_ manager.LeaderElectionRunnable = (*Supervisor)(nil)
 )
 
-// New makes a supervisor; it starts nothing.
+// New returns a supervisor. Start runs it.
 func New(options Options) *Supervisor {
 	if options.GracePeriod == 0 {
 		options.GracePeriod = DefaultGracePeriod
@@ -73,12 +72,12 @@ func New(options Options) *Supervisor {
 	}
 	return &Supervisor{
 		options: options,
-		wake:    make(chan struct{}, 1),
+		wakeUp:  make(chan struct{}, 1),
 		log:     log.Log,
 		objects: map[types.UID]*object{},
 		groups:  map[groupID]*group{},
 
-		reported: map[reported]bool{},
+		logged: map[loggedMessage]bool{},
 	}
 }
 
@@ -87,25 +86,25 @@ func (s *Supervisor) NeedLeaderElection() bool {
 	return s.options.LeaderElection == nil || *s.options.LeaderElection
 }
 
-// Start runs the daemons and timers until the context ends. Then it stops them with [ErrShutdown], and returns when
-// all have ended or were abandoned: each after its CancellationBackoff and CancellationTimeout, those that have
-// no timeout after the grace period. The error says that it could not start.
+// Start runs the daemons and timers until the context is cancelled. Then it stops them with [ErrShutdown] and returns
+// when all runs have ended or are abandoned. The wait for a run is limited by its CancellationBackoff and
+// CancellationTimeout, or by the grace period. An error means that the supervisor could not start.
 func (s *Supervisor) Start(ctx context.Context) error {
-	if err := s.open(ctx); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return err
 	}
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
 	done := ctx.Done()
 	for {
-		due, over := s.fire()
+		due, over := s.runDue()
 		if over {
 			return nil
 		}
 		alarm.Reset(time.Until(due))
 		select {
 		case <-alarm.C:
-		case <-s.wake:
+		case <-s.wakeUp:
 		case <-done:
 			done = nil
 			s.shutDown()
@@ -113,82 +112,83 @@ func (s *Supervisor) Start(ctx context.Context) error {
 	}
 }
 
-func (s *Supervisor) open(ctx context.Context) error {
+func (s *Supervisor) prepare(ctx context.Context) error {
 	if s.options.GracePeriod < 0 || s.options.ReportEvery < 0 {
-		return fmt.Errorf("GracePeriod (%s) and ReportEvery (%s) must not be negative: leave them out for the defaults",
+		return fmt.Errorf("GracePeriod and ReportEvery must not be negative, got %s and %s: leave them out for the defaults",
 			s.options.GracePeriod, s.options.ReportEvery)
 	}
 	s.mu.Lock()
 	defer s.unlock()
-	if s.base != nil {
-		return errors.New("the supervisor was started before: make a new one")
+	if s.baseContext != nil {
+		return errors.New("supervisor was already started: create a new one with New")
 	}
-	// The cause of its end is for us to tell.
-	s.base, s.log = context.WithoutCancel(ctx), log.FromContext(ctx)
+	// The runs must not inherit the cancellation: shutDown cancels them with ErrShutdown.
+	s.baseContext, s.log = context.WithoutCancel(ctx), log.FromContext(ctx)
 	return nil
 }
 
-// longest is the wait when there is nothing to wait for.
-const longest = 24 * time.Hour
+// maxSleep is the wait if nothing is scheduled.
+const maxSleep = 24 * time.Hour
 
-// fire does what is due, and tells when it is to be called next; over says that it is not.
-func (s *Supervisor) fire() (due time.Time, over bool) {
+// runDue handles all due jobs and returns the time of the next one. The result over is true when the shutdown is
+// complete.
+func (s *Supervisor) runDue() (due time.Time, over bool) {
 	s.mu.Lock()
 	defer s.unlock()
 	now := time.Now()
 	for {
 		switch j := s.schedule.head(); {
-		case s.closed && s.awaited == 0:
+		case s.shuttingDown && s.awaitedRuns == 0:
 			return now, true
 		case j == nil:
-			return now.Add(longest), false
+			return now.Add(maxSleep), false
 		case j.due.After(now):
 			return j.due, false
 		default:
-			j.remove()
+			j.dequeue()
 			s.advance(j)
 		}
 	}
 }
 
-// advance does for a job what is due.
+// advance handles a due job.
 func (s *Supervisor) advance(j *job) {
 	if j.phase == stopping {
-		s.overdue(j)
+		s.checkStopping(j)
 		return
 	}
-	s.begin(j)
+	s.startDue(j)
 }
 
-// wait has a job wait for its due time.
-func (s *Supervisor) wait(j *job, due time.Time) {
-	j.remove()
+// scheduleAt schedules a job for a due time.
+func (s *Supervisor) scheduleAt(j *job, due time.Time) {
+	j.dequeue()
 	s.schedule.push(j, due)
 	if s.schedule.head() == j {
-		s.rouse()
+		s.wakeLoop()
 	}
 }
 
-func (s *Supervisor) rouse() {
+func (s *Supervisor) wakeLoop() {
 	select {
-	case s.wake <- struct{}{}:
+	case s.wakeUp <- struct{}{}:
 	default:
 	}
 }
 
-// unlock does also what was put off until now.
+// unlock releases the lock and calls the deferred functions.
 func (s *Supervisor) unlock() {
-	after := s.after
-	s.after = nil
+	after := s.deferred
+	s.deferred = nil
 	s.mu.Unlock()
 	for _, do := range after {
 		do()
 	}
 }
 
-// notify tells the owner of an end.
+// notify defers a call of OnEnd.
 func (s *Supervisor) notify(j *job) {
-	if key := j.key; s.options.OnEnd != nil && !s.closed {
-		s.after = append(s.after, func() { s.options.OnEnd(key) })
+	if key := j.key; s.options.OnEnd != nil && !s.shuttingDown {
+		s.deferred = append(s.deferred, func() { s.options.OnEnd(key) })
 	}
 }

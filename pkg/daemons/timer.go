@@ -10,66 +10,66 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// DefaultMaxParallel is how many timers of one handler run at the same time, if nothing else is said.
+// DefaultMaxParallel is the default limit for concurrent timers of one handler.
 const DefaultMaxParallel = 16
 
-// A Timer says when a [Task] is run. It needs an Interval, an Idle or a Schedule.
+// A Timer defines when a [Task] runs. It needs an Interval, an Idle or a Schedule.
 type Timer struct {
-	// Interval is how long after the end of one invocation the next one begins. kopf: interval=.
+	// Interval is the time from the end of one invocation to the next. kopf: interval=.
 	Interval time.Duration
-	// Sharp has invocations begin at points that are the Interval apart, whatever they take; points that
-	// pass meanwhile are left out. kopf: sharp=True.
+	// Sharp measures the Interval between the starts of invocations. Points that pass during an invocation are
+	// skipped. kopf: sharp=True.
 	Sharp bool
-	// Anchor is one of these points, so that they are the same after a restart: the time of the object's
-	// creation, say. Zero: the first invocation is. Only with Sharp.
+	// Anchor is one of these points, for example the creation time of the object. It keeps the points constant across
+	// restarts. Zero selects the first invocation. Only with Sharp.
 	Anchor time.Time
-	// Schedule has invocations begin at the times it tells, instead of an Interval: one after the given time,
-	// or zero when there is none any more. It must be quick, and not use the [Supervisor].
+	// Schedule computes the points instead of an Interval. Next returns a time after the given one, or zero to end
+	// the timer. It must be quick and must not use the [Supervisor].
 	//
-	// If Next returns a time that is not after the given one, or panics, there is no invocation: the error is logged once for each kind and ID,
-	// and the schedule is asked again after a minute. Two invocations are at least a millisecond apart.
+	// If Next panics or returns a time that is not later, there is no invocation. The supervisor logs the error once
+	// for each kind and ID, and calls Next again after a minute. Two invocations are at least one millisecond apart.
 	Schedule interface{ Next(time.Time) time.Time }
-	// Idle is how long an object must have been known and not touched before an invocation; without an Interval or
-	// Schedule there is one for each such period. With an Anchor or a Schedule, points that come too early are left
-	// out; otherwise they are put off. kopf: idle=.
+	// Idle is the minimum time since the object was first seen or last touched. Without an Interval or Schedule, the
+	// timer runs once per such period. With an Anchor or a Schedule, earlier points are skipped; otherwise they are
+	// delayed. kopf: idle=.
 	Idle time.Duration
-	// Last is when the previous invocation began, if that is known from before a restart. The first one is then
-	// due as if there had been none; at once, if that has passed. Zero: the first one is at once, with an Anchor or a
-	// Schedule at the next point.
+	// Last is the start of the previous invocation, if it is known from before a restart of the process. The first
+	// invocation is due after it as usual, or immediately if that time has passed. With zero, the first invocation is
+	// immediate, or at the next point of an Anchor or a Schedule.
 	Last time.Time
-	// Jitter puts invocations off by a random part of up to this fraction of the Interval, or of the time between two
-	// points. 0 to 1; default 0.
+	// Jitter delays invocations by a random fraction of the Interval, or of the time between two points. The value is
+	// the maximum fraction, from 0 to 1. Default: 0.
 	Jitter float64
-	// MaxParallel is how many timers of one group run at the same time; the others wait, and who is due first goes
-	// first. Default: [DefaultMaxParallel].
+	// MaxParallel limits the concurrent timers of one group. The others are queued in the order of their due times.
+	// Default: [DefaultMaxParallel].
 	MaxParallel int
-	// Group is who shares the limit. Default: all timers with the same Kind and ID.
+	// Group is the name of the group that shares the limit. Default: all timers with the same Kind and ID.
 	Group string
 }
 
-// aligned reports whether points are fixed, whenever the timer was started.
-func (t *Timer) aligned() bool { return t.Schedule != nil || t.Sharp && !t.Anchor.IsZero() }
+// hasFixedPoints reports whether the points are independent of the start of the timer.
+func (t *Timer) hasFixedPoints() bool { return t.Schedule != nil || t.Sharp && !t.Anchor.IsZero() }
 
-// repeats reports whether there are invocations without changes of the object.
+// repeats reports whether the timer runs again without a change of the object.
 func (t *Timer) repeats() bool { return t.Schedule != nil || t.Interval > 0 }
 
-// first is the point of the first invocation for a timer that is started at the given time, and was invoked before
-// if the other one is not zero. Here and below a zero point means that there is none.
-func (t *Timer) first(last, from time.Time) (time.Time, error) {
+// firstPoint returns the point of the first invocation after the start of the timer. The parameter last is the
+// previous invocation, or zero. A zero result means that there is no point; this also applies to the functions below.
+func (t *Timer) firstPoint(last, from time.Time) (time.Time, error) {
 	if last.IsZero() || last.After(from) || !t.repeats() {
-		return t.notBefore(from)
+		return t.pointNotBefore(from)
 	}
-	return t.next(last, last)
+	return t.nextPoint(last, last)
 }
 
-// next is the point after an invocation for one point, which has ended at the given time. The wall clock may show
-// a time before the point even then, but no point is used twice.
-func (t *Timer) next(point, end time.Time) (time.Time, error) {
+// nextPoint returns the point after an invocation for the given point, which ended at the given time. No point is
+// used twice, even if the wall clock shows an earlier time than the point.
+func (t *Timer) nextPoint(point, end time.Time) (time.Time, error) {
 	switch {
-	case t.aligned():
-		next, err := t.after(later(point, end))
-		if soonest := end.Add(validation.Shortest); t.Schedule != nil && err == nil && !next.IsZero() && next.Before(soonest) {
-			next = soonest // a schedule whose points are as good as one does not keep the processor busy
+	case t.hasFixedPoints():
+		next, err := t.nextFixedPoint(later(point, end))
+		if earliest := end.Add(validation.Shortest); t.Schedule != nil && err == nil && !next.IsZero() && next.Before(earliest) {
+			next = earliest // limit the rate of a schedule with very close points
 		}
 		return next, err
 	case t.Sharp:
@@ -79,33 +79,33 @@ func (t *Timer) next(point, end time.Time) (time.Time, error) {
 	}
 }
 
-// notBefore is the first point at the given time or after it.
-func (t *Timer) notBefore(from time.Time) (time.Time, error) {
-	if t.aligned() {
-		return t.after(from.Add(-1))
+// pointNotBefore returns the first point at the given time or later.
+func (t *Timer) pointNotBefore(from time.Time) (time.Time, error) {
+	if t.hasFixedPoints() {
+		return t.nextFixedPoint(from.Add(-1))
 	}
 	return from, nil
 }
 
-// after is the first of the fixed points after the given time. It is one of the wall clock: without the reading of
-// the monotonic clock, which can drift away from that.
-func (t *Timer) after(from time.Time) (time.Time, error) {
+// nextFixedPoint returns the first fixed point after the given time. The result has no monotonic clock reading,
+// because the monotonic clock can drift from the wall clock.
+func (t *Timer) nextFixedPoint(from time.Time) (time.Time, error) {
 	if t.Schedule != nil {
-		return t.ask(from)
+		return t.callSchedule(from)
 	}
-	beyond := t.phase(from) - t.phase(t.Anchor)
-	if beyond < 0 {
-		beyond += t.Interval
+	elapsed := t.offsetAt(from) - t.offsetAt(t.Anchor)
+	if elapsed < 0 {
+		elapsed += t.Interval
 	}
-	return from.Round(0).Add(t.Interval - beyond), nil
+	return from.Round(0).Add(t.Interval - elapsed), nil
 }
 
-// phase is how long before a time the last multiple of the interval was, since the beginning of all times:
-// anchors that are longer ago than a duration can tell are fine.
-func (t *Timer) phase(at time.Time) time.Duration { return at.Round(0).Sub(at.Truncate(t.Interval)) }
+// offsetAt returns the time since the last multiple of the interval, counted from the zero time. Therefore an anchor
+// may be farther away than the range of a duration.
+func (t *Timer) offsetAt(at time.Time) time.Duration { return at.Round(0).Sub(at.Truncate(t.Interval)) }
 
-// ask does not trust the schedule, which is not ours.
-func (t *Timer) ask(from time.Time) (point time.Time, err error) {
+// callSchedule calls the schedule, recovers from a panic and validates the result.
+func (t *Timer) callSchedule(from time.Time) (point time.Time, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = &progress.PanicError{Value: value, Stack: debug.Stack()}
@@ -114,20 +114,20 @@ func (t *Timer) ask(from time.Time) (point time.Time, err error) {
 	from = from.Round(0)
 	point = t.Schedule.Next(from).Round(0)
 	if !point.IsZero() && !point.After(from) {
-		return time.Time{}, fmt.Errorf("the schedule returned %s as the next time after %s: return a later time from its Next, or the zero time for none",
+		return time.Time{}, fmt.Errorf("schedule returned %s as the next time after %s: return a later time from Next, or the zero time to end the timer",
 			point.Format(time.RFC3339Nano), from.Format(time.RFC3339Nano))
 	}
 	return point, nil
 }
 
-// jitter is by how much the invocation of a point is put off.
+// jitter returns the random delay for a point.
 func (t *Timer) jitter(point time.Time) time.Duration {
 	if t.Jitter == 0 {
 		return 0
 	}
 	span := t.Interval
 	if t.Schedule != nil {
-		if next, err := t.after(point); err == nil && !next.IsZero() {
+		if next, err := t.nextFixedPoint(point); err == nil && !next.IsZero() {
 			span = next.Sub(point)
 		}
 	}

@@ -192,15 +192,15 @@ func TestTimer_AsksAWrongScheduleAgain(t *testing.T) {
 		calls []time.Duration
 		text  string
 	}{
-		"a time in the past": {wrong, nil, "the schedule returned 1999-12-31T22:59:59.999999999Z as the next time after 1999-12-31T23:59:59.999999999Z: return a later time"},
-		"the same time":      {func(time.Time) time.Time { return epoch.Add(-time.Second) }, nil, "the schedule returned 1999-12-31T23:59:59Z"},
+		"a time in the past": {wrong, nil, "schedule returned 1999-12-31T22:59:59.999999999Z as the next time after 1999-12-31T23:59:59.999999999Z: return a later time"},
+		"the same time":      {func(time.Time) time.Time { return epoch.Add(-time.Second) }, nil, "schedule returned 1999-12-31T23:59:59Z"},
 		"a panic":            {func(time.Time) time.Time { panic("oh no") }, nil, "panic: oh no"},
 		"a right time, later": {func(after time.Time) time.Time {
 			if after.Before(epoch.Add(10*time.Minute + 30*time.Second)) {
 				return wrong(after)
 			}
 			return after.Truncate(time.Hour).Add(time.Hour)
-		}, seconds(3600, 7200), "the schedule returned"},
+		}, seconds(3600, 7200), "schedule returned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, daemons.Options{}, func(s *scene) {
@@ -220,7 +220,7 @@ func TestTimer_AsksAWrongScheduleAgain(t *testing.T) {
 				if asked > 400 {
 					t.Errorf("the schedule was asked %d times", asked)
 				}
-				logged := s.find("its schedule is wrong")
+				logged := s.find("Timer schedule returned an invalid time")
 				if len(logged) != 1 || !strings.Contains(logged[0], test.text) {
 					t.Errorf("want one line with %q, got %q", test.text, logged)
 				}
@@ -276,7 +276,7 @@ func TestSchedules(t *testing.T) {
 				s.same("invocations", len(s.seen()), test.calls)
 				s.same("ended", s.Ended(key), test.ended)
 				s.same("the owner is told", s.ended() == 1, test.ended)
-				s.same("the end is logged", len(s.find("its schedule has no next time")) == 1, test.ended)
+				s.same("the end is logged", len(s.find("its schedule has no further time")) == 1, test.ended)
 			})
 		})
 	}

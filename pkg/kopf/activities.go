@@ -79,7 +79,7 @@ func (o *Operator) perform(ctx context.Context, reason string, activities []*act
 				outcome := execution.Invoke(log.IntoContext(ctx, o.mgr.GetLogger()), execution.Call{
 					Kind: "operator", ID: a.id, Reason: reason, Policy: a.Policy, Record: *record, Do: a.fn, Hints: &a.hints,
 				})
-				*record = record.After(outcome, time.Now())
+				*record = record.WithOutcome(outcome, time.Now())
 				if record.Failure {
 					failed[i] = fmt.Errorf("%s: %w", a.where(), outcome.Err)
 				}

@@ -60,8 +60,8 @@ func (r *Request[T]) Flush(ctx context.Context) error {
 
 // settleConditions takes in what the handler has said by its error, and by mistakes.
 func (r *Request[T]) settleConditions(err error) {
-	if len(conditions.Carried(err)) > 0 {
-		r.Conditions().Carry(err)
+	if len(conditions.FindErrors(err)) > 0 {
+		r.Conditions().SetFromError(err)
 	}
 	if r.conditions != nil {
 		if mistake := r.conditions.Err(); mistake != nil {

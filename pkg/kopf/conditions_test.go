@@ -66,7 +66,7 @@ func TestMistakesOfConditions(t *testing.T) {
 		},
 		{
 			"a place that is no path", declaring(kopf.WithConditionsIn(conditions.At("status..health")), kopf.WithConditions("Ready")),
-			[]string{"Pod: ", "it is to have conditions, and cannot: ", "no path"},
+			[]string{"Pod: ", "it is to have conditions, and cannot: ", "invalid path"},
 		},
 
 		// Reporting.

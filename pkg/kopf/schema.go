@@ -55,7 +55,7 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 		}
 	}
 	for _, path := range fields {
-		if n := progress.Unpruned(published, path...); n < len(path) {
+		if n := progress.PreservedDepth(published, path...); n < len(path) {
 			return fmt.Errorf("%s: it is to have conditions, and the schema of the kind has no field %s: the API server would drop it: "+
 				"add it, or say where they are (%s)", kind.GVK.Kind, strings.Join(path[:n+1], "."), whereToSay)
 		}

@@ -11,27 +11,27 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A Baseline keeps the last handled essence of an object on the object: what changes are told
-// from. Its methods work on the object in memory only.
+// A Baseline stores the last-handled configuration of an object on the object. Changes are detected by comparison
+// with it. Its methods change the object in memory only.
 //
 // kopf: settings.persistence.diffbase_storage.
 type Baseline interface {
-	// Fetch returns the stored essence as JSON text, nil if there is none.
+	// Fetch returns the stored essence as JSON, or nil if there is none.
 	Fetch(obj client.Object) []byte
-	// Store puts an essence, as JSON text, on the object.
+	// Store writes an essence, encoded as JSON, to the object.
 	Store(obj client.Object, essence []byte)
-	// Clear removes what Store writes from the JSON form of an object.
+	// Clear removes the stored essence from the JSON form of an object.
 	Clear(essence map[string]any)
 }
 
-// AnnotationBaseline keeps the essence in the annotation "<prefix>/last-handled-configuration"
-// (prefix: default [DefaultPrefix] if empty).
+// AnnotationBaseline stores the essence in the annotation "<prefix>/last-handled-configuration". An empty prefix
+// selects [DefaultPrefix].
 //
 // kopf: AnnotationsDiffBaseStorage.
 func AnnotationBaseline(prefix string) Baseline { return AnnotationBaselineKey(prefix, "") }
 
-// AnnotationBaselineKey is [AnnotationBaseline] with another name than "last-handled-configuration" behind the prefix,
-// for objects on which kopf has kept it so. No handler may have that name as its id.
+// AnnotationBaselineKey is [AnnotationBaseline] with another name than "last-handled-configuration", for objects on
+// which kopf used that name. No handler may use the name as its id.
 //
 // kopf: AnnotationsDiffBaseStorage(key=...).
 func AnnotationBaselineKey(prefix, name string) Baseline {
@@ -41,12 +41,12 @@ func AnnotationBaselineKey(prefix, name string) Baseline {
 	return annotationBaseline{keys: keysOf(prefix), name: name}
 }
 
-// AnnotationBaselineV2 is [AnnotationBaseline] without the second key that it has with prefixes of more
-// than 36 characters, as [AnnotationsV2] is for records.
+// AnnotationBaselineV2 is [AnnotationBaseline] without the second key that prefixes of more than 36 characters have.
+// It corresponds to [AnnotationsV2] for records.
 //
 // kopf: AnnotationsDiffBaseStorage(v1=False).
 func AnnotationBaselineV2(prefix string) Baseline {
-	return annotationBaseline{keys: keysOf(prefix).onlyV2(), name: baselineName}
+	return annotationBaseline{keys: keysOf(prefix).withoutV1(), name: baselineName}
 }
 
 type annotationBaseline struct {
@@ -58,10 +58,10 @@ type annotationBaseline struct {
 func (b annotationBaseline) Check() error {
 	key := b.keys.of(nil, b.name)[0]
 	if err := validation.QualifiedName(key); err != nil {
-		return fmt.Errorf("the prefix %q makes no valid annotation %q: %w", b.keys.prefix, key, err)
+		return fmt.Errorf("prefix %q results in the invalid annotation %q: %w", b.keys.prefix, key, err)
 	}
 	if slices.Contains([]string{markerName, touchName, pinName, digestName}, b.name) {
-		return fmt.Errorf("the baseline cannot be kept in %q, which is an annotation of the framework's own: choose another name", key)
+		return fmt.Errorf("annotation %q is reserved by the framework: choose another name for the baseline", key)
 	}
 	return nil
 }
@@ -78,7 +78,8 @@ func (b annotationBaseline) Store(obj client.Object, essence []byte) {
 }
 
 func (b annotationBaseline) Clear(essence map[string]any) {
-	// The keys depend on what the object is, the essence does not say: both forms go.
+	// The keys depend on the kind of the object, which the essence does not contain. Therefore both forms are
+	// removed.
 	own := map[string]bool{}
 	for _, id := range []string{b.name, b.name + ownedSuffix} {
 		for _, key := range b.keys.of(nil, id) {
@@ -88,9 +89,9 @@ func (b annotationBaseline) Clear(essence map[string]any) {
 	clearAnnotations(essence, func(key string) bool { return own[key] })
 }
 
-// StatusBaseline keeps the essence in a field of the object (a dotted path; default
-// "status.kopf.last-handled-configuration" if empty), as a string of JSON. The kind must have the field,
-// as a string: on an object whose Go type has none nothing is stored, see [CheckType] and [CheckSchema].
+// StatusBaseline stores the essence in a field of the object, as a string of JSON. The field is a dotted path; an
+// empty path selects "status.kopf.last-handled-configuration". The kind must have the field as a string: if the Go
+// type lacks it, nothing is stored, see [CheckType] and [CheckSchema].
 //
 // kopf: StatusDiffBaseStorage.
 func StatusBaseline(field string) Baseline {
@@ -115,7 +116,7 @@ func (b statusBaseline) Fetch(obj client.Object) []byte {
 	}
 	text, isString := value.(string)
 	if !isString {
-		// Nobody writes this: whether it is an essence is for the reader to say.
+		// The value was not written by this package. The caller decides whether it is an essence.
 		other, err := json.Marshal(value)
 		if err != nil {
 			return nil
@@ -129,7 +130,7 @@ func (b statusBaseline) Fetch(obj client.Object) []byte {
 }
 
 func (b statusBaseline) Store(obj client.Object, essence []byte) {
-	// What could fail is told by CheckType before the first object is handled.
+	// CheckType reports possible errors before the first object is handled.
 	_ = b.field.write(obj, strings.TrimSpace(string(essence)))
 }
 

@@ -159,7 +159,7 @@ func TestBaselineUnderAnotherName(t *testing.T) {
 		t.Error("no name is not the name by default")
 	}
 	for name, part := range map[string]string{
-		"a b": "no valid annotation", "kopf-managed": "choose another name", "pinned-configuration": "choose another name", "touch-dummy": "choose another name",
+		"a b": "invalid annotation", "kopf-managed": "choose another name", "pinned-configuration": "choose another name", "touch-dummy": "choose another name",
 	} {
 		err := progress.AnnotationBaselineKey(ownPrefix, name).(progress.Checker).Check()
 		if err == nil || !strings.Contains(err.Error(), part) {

@@ -9,9 +9,9 @@ import (
 
 const digestName = "last-handled-digest"
 
-// Digest returns the place for the digest of an essence that is too large for the object: the annotation "last-handled-digest" under the
-// prefix of the baseline. If the baseline uses no annotations, it is under the prefix of the first store that does, or else under
-// [DefaultPrefix]. kopf ignores the annotation. Storing nil removes it.
+// Digest returns the store for the digest of an essence that is too large for the object. The digest is stored in the
+// annotation "last-handled-digest" with the prefix of the baseline. If the baseline uses no annotations, the prefix
+// is that of the first store that does, or [DefaultPrefix]. kopf ignores the annotation. Store with nil removes it.
 func Digest(b Baseline, stores ...Store) Baseline {
 	keys, ok := annotationKeysOf(b)
 	if !ok {
@@ -23,7 +23,7 @@ func Digest(b Baseline, stores ...Store) Baseline {
 	return digestPlace{keys}
 }
 
-// A digestPlace stores one annotation beside a baseline.
+// A digestPlace stores a digest in an annotation.
 type digestPlace struct{ keys annotationKeys }
 
 func (p digestPlace) Fetch(obj client.Object) []byte {

@@ -1,7 +1,6 @@
-// Package progress remembers on an object what was done for it: which handlers have succeeded for
-// the present cause, which have failed for good, which are to be tried again and when. Nothing of it
-// is lost when the process restarts, and kopf can read it and go on with it. It is what package kopf
-// stands on, and of use without it, in any reconciler:
+// Package progress stores on an object which handlers have succeeded, which have failed permanently, and when the
+// others are due. The records survive restarts of the process and are compatible with kopf. Package kopf is built on
+// this package; it also works in any other reconciler:
 //
 //	before := obj.DeepCopy()
 //	cause := fmt.Sprintf("generation-%d", obj.Generation)
@@ -14,76 +13,69 @@
 //	}
 //	return reconcile.Result{RequeueAfter: report.RequeueAfter}, nil
 //
-// # Flow
+// # Concepts
 //
-// [Load] reads the [Record] of each handler from a [Store] into a [State], and [State.Begin] selects
-// those of a cause. [State.Due] names the ones that may be called now, a [Lifecycle] picks from them.
-// [Policy.Attempt] calls one and judges how it ended; [State.Settle] takes its [Outcome] in. Then
-// [State.Save] puts the records on the object, or [State.Purge] removes them, when [State.Done] says
-// that the cause is over; [State.Delay] says when to come back until then. [Run] is all of this in one
-// call, except that it keeps the records of the last cause, and has no use for a lifecycle.
+// A [Record] is the stored progress of one handler for one cause: its attempts, the time of the next one, and its
+// result. A [Store] writes records to objects and reads them.
 //
-// A [Baseline] keeps beside the records what the object was like when it was last handled.
+// [Load] reads the records of an object into a [State], and [State.Begin] selects the handlers of a cause.
+// [State.Due] returns the handlers that may be called now, and a [Lifecycle] chooses among them. [Policy.Attempt]
+// calls one handler and returns an [Outcome], which [State.RecordOutcome] adds to the record. [State.Save] writes the
+// records to the object. When [State.Done] reports that the cause is finished, [State.Purge] removes them. Until
+// then, [State.Delay] returns the time until the next handler is due. [Run] performs all these steps in one call. It
+// keeps the records of the last cause and uses no lifecycle.
 //
-// # Places
+// A [Baseline] stores the last-handled configuration of the object.
 //
-//	Smart, AnnotationBaseline   annotations of kopf's prefix, and older records of the status: the default
-//	Annotations                 annotations of a prefix of one's own
+// # Stores
+//
+//	Smart, AnnotationBaseline   annotations with the prefix of kopf, and older records in the status: the default
+//	Annotations                 annotations with a different prefix
 //	AnnotationsV2               the same without the keys for older versions of kopf
 //	Status, StatusBaseline      fields of the object, which its Go type and its schema must have
-//	Multi, MultiBaseline        several of these at once, to move from one to another
-//	IgnoringFields              a baseline that does not look at some fields
+//	Multi, MultiBaseline        several of these at the same time, for a migration
+//	IgnoringFields              a baseline that ignores some fields
 //
-// A place of one's own is any type with the four methods of [Store], or the three of [Baseline]. What else it
-// can do is told by further methods: [Checker], [KeyChecker], [FieldUser], [Sweeper]. A type that embeds one of
-// the interfaces Store or Baseline hides them.
+// Any type with the methods of [Store] or [Baseline] can be used instead. A type may also implement [Checker],
+// [KeyChecker], [FieldUser] or [Sweeper]. A type that embeds the interface Store or Baseline hides these methods.
 //
 // # Guarantees
 //
-// A handler whose success or final failure is on the object is not called again for that cause.
-// For another cause it begins anew; but one that is still failing keeps its attempts and its delay,
-// so that no edit of the object shortens a backoff.
+//   - A handler is not called again for a cause once its success or permanent failure is stored on the object.
+//   - For another cause, a finished handler starts again. An unfinished handler keeps its attempts and its delay, so editing the object does not shorten a backoff.
+//   - Keys and values are those of kopf 1.44, in both generations of its keys. Either framework can continue a cycle that the other one started.
+//   - Annotations are written in ASCII and times in UTC. Annotations with other prefixes are not changed.
+//   - Stores do not modify maps that the object shares with a cache.
+//   - A panic of a handler is treated as an error. The outcome of one handler does not affect other handlers.
 //
-// Keys and values are those of kopf 1.44, in both of its generations of keys: each side continues
-// what the other has begun. All annotations that are written are ASCII, and times are in UTC. Annotations
-// of other prefixes are never touched, nor are the maps that an object shares with its copy in a cache.
+// # Requirements
 //
-// A panic of a handler is an error like any other. Outcomes of one handler do not affect another.
+// Stores and baselines change the object in memory only. The caller writes the object to the API server, also after a
+// failed attempt: otherwise the attempt is not counted. Only one process may handle an object at a time, and it must
+// start with the latest written version.
 //
-// # Assumptions
+// The id of a handler must stay the same between versions of the operator, because another id is another handler.
 //
-// Stores and baselines work on the object in memory: whoever calls them writes it to the API server,
-// after a failed attempt, too, for that is what the attempt is counted by. One process at a time
-// handles an object, and begins with what was last written, not with an older copy from a cache.
-//
-// Ids stay the same from version to version: another id is another handler. The clocks of machines
-// that handle an object one after the other agree. A record whose times are in the future was written by a clock that is ahead:
-// [State.Begin] moves its times back, so that no delay is longer than it was. A clock that is behind shortens delays and timeouts.
+// The clocks of the machines that handle an object must agree. If the times of a record are in the future, the clock
+// of its writer was ahead, and [State.Begin] moves these times back. A clock that is behind shortens delays and
+// timeouts.
 //
 // # Caveats
 //
-// Between an attempt and the write of its record the process can die: that attempt is made again,
-// so handlers have to bear it. [Policy.Timeout] does not interrupt an attempt; [Policy.AttemptTimeout]
-// does, if the handler looks at its context.
-//
-// Records of ids that are not asked for are neither read nor removed, except by a [Sweeper]: that one must
-// not be used where others keep records, too, and by default all operators share the prefix of kopf.
-// A change of annotations raises the generation of a Deployment, but of no other kind: there, a cause of [Run] that is made from the
-// generation would never be over. Annotations have a limit of 256 KiB for all of an object together, so of a long error only the beginning
-// is remembered. The status has a limit, too, that of the request.
-//
-// Fields that the Go type of an object does not have are lost in decoding, before this package sees them,
-// and those that the schema of a custom resource does not have are dropped by the API server: with [Status]
-// and [StatusBaseline] call [CheckType] and [CheckSchema] at the start. A status of a Go type is converted at
-// each call; annotations are cheaper. [Smart] reads and purges records in the status where it finds the field,
-// and does without where it does not.
+//   - If the process exits between an attempt and the write of its record, the attempt is repeated. Handlers must be idempotent.
+//   - [Policy.Timeout] does not interrupt an attempt. [Policy.AttemptTimeout] does, if the handler observes its context.
+//   - Only a [Sweeper] removes the records of unknown ids. Do not use it where another operator uses the same prefix. All operators use the prefix of kopf by default.
+//   - A change of the annotations increases the generation of a Deployment, but not of other kinds. Do not derive the cause of [Run] from the generation of a Deployment.
+//   - All annotations of an object together have a limit of 256 KiB. Therefore records store only the beginning of a long error.
+//   - Decoding drops fields that the Go type lacks, and the API server prunes fields that the schema lacks. If you use [Status] or [StatusBaseline], call [CheckType] and [CheckSchema] at startup.
+//   - Every access to a field of a Go type converts the object, so annotations are faster.
 //
 // # Errors
 //
-// Handlers say with [Temporary] and [Permanent] what their errors mean; others mean what
-// [Policy.Errors] says. [LimitError] stands for a handler that was given up, [PanicError] for one that
-// panicked, and [Expected] tells planned errors from surprises. Functions of this package that return
-// errors speak of the store: [UnreadableError] is stored state that is broken and therefore taken as
-// absent, never a reason to stop. [Checker] and [KeyChecker], [CheckType] and [CheckSchema] tell mistakes
-// before anything is touched, and what to do. [Run] refuses ids that clash before it calls anything.
+// Handlers return [Temporary] and [Permanent] errors; [Policy.Errors] defines the meaning of all other errors.
+// [LimitError] wraps the last error of a handler that reached a limit, and [PanicError] holds a recovered panic.
+// [Expected] distinguishes expected errors from unexpected ones.
+//
+// Errors of the functions in this package concern the store. An [UnreadableError] reports stored data that cannot be
+// decoded; the record is treated as absent and the caller continues.
 package progress

@@ -9,60 +9,61 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Temporary says that the attempt failed but the next one, after the delay, may succeed. A delay
-// of zero or less means at once. With a nil err the attempt has failed, too; its text says that the error is missing.
+// Temporary returns an error that makes the engine repeat the attempt after the delay. A delay of zero or less means
+// immediately. If err is nil, the attempt still fails, with an error about the missing cause.
 //
 // kopf: raise TemporaryError(..., delay=...).
 func Temporary(err error, delay time.Duration) error {
 	if err == nil {
-		err = errNoReason("Temporary")
+		err = errMissingCause("Temporary")
 	}
 	return &TemporaryError{Err: err, Delay: max(0, delay)}
 }
 
-// Permanent says that no further attempt would succeed: the handler has failed for this cause.
-// [reconcile.TerminalError] means the same. With a nil err the handler has failed, too; its text says that the error is missing.
+// Permanent returns an error that ends the handler for the current cause without further attempts.
+// [reconcile.TerminalError] has the same effect. If err is nil, the handler still fails, with an error about the
+// missing cause.
 //
 // kopf: raise PermanentError(...).
 func Permanent(err error) error {
 	if err == nil {
-		err = errNoReason("Permanent")
+		err = errMissingCause("Permanent")
 	}
 	return &PermanentError{Err: err}
 }
 
-// errNoReason is the error of a Temporary or Permanent without an error: often that of a variable which was not set.
-func errNoReason(function string) error {
-	return fmt.Errorf("%s(nil): pass the error that is the reason, or return nil for success", function)
+// errMissingCause describes a Temporary or Permanent error without a cause, which is often an unset variable.
+func errMissingCause(function string) error {
+	return fmt.Errorf("%s(nil): pass the cause of the failure, or return nil for success", function)
 }
 
-// reason is the error within another one, or a description if it is missing.
-func reason(err error, function string) error {
+// orMissingCause returns err, or a description if err is nil.
+func orMissingCause(err error, function string) error {
 	if err == nil {
-		return errNoReason(function)
+		return errMissingCause(function)
 	}
 	return err
 }
 
-// A TemporaryError is what [Temporary] makes.
+// A TemporaryError is the result of [Temporary].
 type TemporaryError struct {
 	Err   error
-	Delay time.Duration // until the next attempt
+	Delay time.Duration // before the next attempt
 }
 
-func (e *TemporaryError) Error() string { return reason(e.Err, "Temporary").Error() }
+func (e *TemporaryError) Error() string { return orMissingCause(e.Err, "Temporary").Error() }
 func (e *TemporaryError) Unwrap() error { return e.Err }
 
-// A PermanentError is what [Permanent] makes.
+// A PermanentError is the result of [Permanent].
 type PermanentError struct{ Err error }
 
-func (e *PermanentError) Error() string { return reason(e.Err, "Permanent").Error() }
+func (e *PermanentError) Error() string { return orMissingCause(e.Err, "Permanent").Error() }
 func (e *PermanentError) Unwrap() error { return e.Err }
 
-// A LimitError says that a handler was given up because of its [Policy].
+// A LimitError reports that a handler reached a limit of its [Policy] and will not be called again.
 type LimitError struct {
-	Limit string // what has run out, for people
-	Err   error  // of the last attempt; nil if there was none
+	Limit string // description of the limit
+	Err   error  // error of the last attempt; nil if there was no attempt
 }
 
 func (e *LimitError) Error() string {
@@ -74,7 +75,7 @@ func (e *LimitError) Error() string {
 
 func (e *LimitError) Unwrap() error { return e.Err }
 
-// A PanicError is a panic of a handler, caught. It is treated as any other unknown error.
+// A PanicError is a recovered panic of a handler. It is treated like any other unclassified error.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -82,7 +83,7 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// A class is what an error says about further attempts.
+// A class says how an error affects further attempts.
 type class int
 
 const (
@@ -91,10 +92,10 @@ const (
 	permanent
 )
 
-// classify finds what an error says about further attempts: the outermost word counts, in an error
-// that joins several the first.
+// classify returns the class of an error. The outermost classified error in the chain counts; in a joined error, the
+// first one.
 func classify(err error) (class, time.Duration) {
-	switch e := err.(type) { //nolint:errorlint // it unwraps step by step
+	switch e := err.(type) { //nolint:errorlint // this function unwraps the chain itself
 	case nil:
 		return unknown, 0
 	case *TemporaryError:
@@ -105,7 +106,7 @@ func classify(err error) (class, time.Duration) {
 	if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(reconcile.TerminalError(nil)) {
 		return permanent, 0
 	}
-	switch e := err.(type) { //nolint:errorlint // it unwraps step by step
+	switch e := err.(type) { //nolint:errorlint // this function unwraps the chain itself
 	case interface{ Unwrap() error }:
 		return classify(e.Unwrap())
 	case interface{ Unwrap() []error }:
@@ -118,11 +119,11 @@ func classify(err error) (class, time.Duration) {
 	return unknown, 0
 }
 
-// Expected reports whether an error is part of the plan: temporary, permanent, a limit that was
-// reached, or a conflict with another writer. Such errors are worth a line in the log, but no stack.
+// Expected reports whether an error is expected: temporary, permanent, a reached limit, or a write conflict. Log such
+// errors without a stack trace.
 func Expected(err error) bool {
 	if limit, ok := errors.AsType[*LimitError](err); ok && limit.Err != nil {
-		return Expected(limit.Err) // what was tried up to the limit counts
+		return Expected(limit.Err) // the error of the last attempt decides
 	}
 	c, _ := classify(err)
 	return c != unknown || apierrors.IsConflict(err)

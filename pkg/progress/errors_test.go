@@ -61,11 +61,11 @@ func TestTemporaryAndPermanent_WithoutAnError(t *testing.T) {
 		want  string
 		final bool
 	}{
-		"Temporary(nil)":      {progress.Temporary(nil, time.Second), "Temporary(nil): pass the error that is the reason, or return nil for success", false},
-		"Permanent(nil)":      {progress.Permanent(nil), "Permanent(nil): pass the error that is the reason, or return nil for success", true},
-		"an empty struct":     {&progress.TemporaryError{}, "Temporary(nil): pass the error that is the reason, or return nil for success", false},
-		"a nil pointer":       {temporary, "the handler returned a nil *progress.TemporaryError as its error: declare the variable as error, or return nil for success", false},
-		"another nil pointer": {(*apierrors.StatusError)(nil), "the handler returned a nil *errors.StatusError as its error: declare the variable as error, or return nil for success", false},
+		"Temporary(nil)":      {progress.Temporary(nil, time.Second), "Temporary(nil): pass the cause of the failure, or return nil for success", false},
+		"Permanent(nil)":      {progress.Permanent(nil), "Permanent(nil): pass the cause of the failure, or return nil for success", true},
+		"an empty struct":     {&progress.TemporaryError{}, "Temporary(nil): pass the cause of the failure, or return nil for success", false},
+		"a nil pointer":       {temporary, "handler returned a nil *progress.TemporaryError as its error: declare the variable as error, or return nil for success", false},
+		"another nil pointer": {(*apierrors.StatusError)(nil), "handler returned a nil *errors.StatusError as its error: declare the variable as error, or return nil for success", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := progress.Policy{}.Attempt(t.Context(), progress.Record{}, time.Now(), func(context.Context) error { return test.err })

@@ -79,7 +79,7 @@ func ExampleStatus() {
 	// <nil>
 	// map[volumes:map[progress:map[create/announce:map[failure:false purpose:create retries:2 success:false]]]]
 	// <nil>
-	// the Go type *v1.ConfigMap has no field status: what is kept there would be lost in decoding: add it, or use Annotations and AnnotationBaseline
+	// Go type *v1.ConfigMap has no field status: decoding would drop the stored progress; add the field, or use Annotations and AnnotationBaseline
 }
 
 // An operator moves its records from kopf's prefix to one of its own, and an older version of it that

@@ -72,7 +72,7 @@ func FuzzKeys(f *testing.F) {
 	record := progress.Record{Started: t0, Purpose: "create", Retries: 2, Message: "ё"}
 	f.Fuzz(func(t *testing.T, prefix, id string) {
 		if prefix == "" || slices.Contains([]string{"kopf-managed", "last-handled-configuration", "touch-dummy"}, id) {
-			t.Skip("the framework's own")
+			t.Skip("reserved by the framework")
 		}
 		s := progress.Annotations(prefix)
 		obj, twin := configMap(), configMap()

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// IgnoringFields is the baseline without some fields of the object: their changes are none. They are
-// dotted paths, such as "spec.replicas"; what follows "metadata.labels." or "metadata.annotations." is
-// one key, dots and all. Parents that have no other fields are left out with them.
+// IgnoringFields returns a baseline that ignores changes of some fields. The paths are dotted, such as
+// "spec.replicas". The rest of a path after "metadata.labels." or "metadata.annotations." is a single key, which may
+// contain dots. Parents without other fields are ignored, too.
 //
-// The fields are left out of what is compared on both sides, so that naming one more is no change of
-// the objects that were handled before.
+// Both sides of a comparison omit the fields. Therefore adding a path is not a change of objects that were handled
+// before.
 //
 // kopf: ignored_fields= of the diff-base storages.
 func IgnoringFields(baseline Baseline, paths ...string) Baseline {
@@ -26,19 +26,19 @@ type ignoringBaseline struct {
 
 // Check implements [Checker].
 func (b ignoringBaseline) Check() error {
-	var problems []error
+	var errs []error
 	if b.Baseline == nil {
-		problems = append(problems, errors.New("IgnoringFields(nil): give it a baseline, such as AnnotationBaseline"))
+		errs = append(errs, errors.New("IgnoringFields: the baseline is nil: pass one, such as AnnotationBaseline"))
 	}
 	for _, path := range b.paths {
 		if slices.Contains(essencePath(path), "") {
-			problems = append(problems, fmt.Errorf("IgnoringFields: %q is no field: name one such as \"spec.replicas\"", path))
+			errs = append(errs, fmt.Errorf("IgnoringFields: invalid field %q: use a path such as \"spec.replicas\"", path))
 		}
 	}
 	if checker, ok := b.Baseline.(Checker); ok {
-		problems = append(problems, checker.Check())
+		errs = append(errs, checker.Check())
 	}
-	return errors.Join(problems...)
+	return errors.Join(errs...)
 }
 
 // Fields implements [FieldUser].
@@ -51,7 +51,7 @@ func (b ignoringBaseline) Clear(essence map[string]any) {
 	}
 }
 
-// essencePath splits a path. Labels and annotations have no fields below them, but dots in their keys.
+// essencePath splits a path. Labels and annotations have no nested fields, but their keys may contain dots.
 func essencePath(path string) []string {
 	for _, flat := range []string{"labels", "annotations"} {
 		if key, ok := strings.CutPrefix(path, "metadata."+flat+"."); ok {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// EncodeJSON writes a value as kopf does: compact and in ASCII alone, so that what either side
-// writes passes unchanged through any tool. The characters < > & stay as they are.
+// EncodeJSON encodes a value like kopf: compact and in ASCII, so that any tool preserves it. The characters < > & are
+// not escaped.
 func EncodeJSON(value any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -19,7 +19,7 @@ func EncodeJSON(value any) ([]byte, error) {
 	return escapeNonASCII(bytes.TrimSuffix(out.Bytes(), []byte("\n"))), nil
 }
 
-// escapeNonASCII works on JSON text, where anything beyond ASCII can only stand inside a string.
+// escapeNonASCII escapes JSON text. Non-ASCII characters can occur only inside strings.
 func escapeNonASCII(text []byte) []byte {
 	first := bytes.IndexFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 	if first < 0 {

@@ -24,16 +24,16 @@ const (
 	baselineName = "last-handled-configuration"
 	touchName    = "touch-dummy"
 
-	ownedSuffix = "-ofDRS" // of ids on objects whose annotations are copied by Kubernetes
+	ownedSuffix = "-ofDRS" // for ids on ReplicaSets, because Kubernetes copies annotations of Deployments
 
-	maxNameLength = 63 // of the part of an annotation's key behind the slash
-	hashLength    = 7  // of the end of a name that was too long
+	maxNameLength = 63 // of the name part of an annotation key
+	hashLength    = 7  // of the hash at the end of a shortened name
 )
 
-// annotationKeys computes the keys of one prefix.
+// annotationKeys computes the annotation keys for one prefix.
 type annotationKeys struct {
 	prefix string
-	v2     bool // only the newer generation
+	v2     bool // only the keys of the newer generation
 }
 
 func keysOf(prefix string) annotationKeys {
@@ -43,19 +43,18 @@ func keysOf(prefix string) annotationKeys {
 	return annotationKeys{prefix: prefix}
 }
 
-func (k annotationKeys) onlyV2() annotationKeys { return annotationKeys{prefix: k.prefix, v2: true} }
+func (k annotationKeys) withoutV1() annotationKeys { return annotationKeys{prefix: k.prefix, v2: true} }
 
-// of returns the keys for an id, the preferred one first. Two generations of kopf have shortened
-// long ids differently: both keys are written and purged, the first with a value is read, unless the
-// older generation is not wanted.
+// of returns the keys of an id, the preferred one first. Two generations of kopf shorten long ids differently.
+// Therefore both keys are written and purged, and the first key with a value is read, unless v2 is set.
 func (k annotationKeys) of(obj client.Object, id string) []string {
 	if isOwnedReplicaSet(obj) {
 		id += ownedSuffix
 	}
-	safe := safeName(id)
-	v2 := shortened(safe, []rune(id), maxNameLength)
-	v1 := shortened(safe, []rune(safe), k.v1Budget())
-	// Long prefixes left the older names no room: no server has ever taken what came out then.
+	safe := sanitizeName(id)
+	v2 := shorten(safe, []rune(id), maxNameLength)
+	v1 := shorten(safe, []rune(safe), k.maxV1Length())
+	// With a long prefix, the older generation computes an invalid name that no API server accepts.
 	impossible := strings.HasPrefix(v1, "-") || utf8.RuneCountInString(v1) > maxNameLength
 	if k.v2 || v1 == v2 || impossible {
 		return []string{k.prefix + "/" + v2}
@@ -63,28 +62,30 @@ func (k annotationKeys) of(obj client.Object, id string) []string {
 	return []string{k.prefix + "/" + v2, k.prefix + "/" + v1}
 }
 
-// v1Budget is how long the older names may be; not positive for long prefixes.
-func (k annotationKeys) v1Budget() int { return maxNameLength - utf8.RuneCountInString(k.prefix) - 1 }
+// maxV1Length is the maximum length of a name in the older generation; it is not positive for long prefixes.
+func (k annotationKeys) maxV1Length() int {
+	return maxNameLength - utf8.RuneCountInString(k.prefix) - 1
+}
 
-// check says whether the API server would take the keys of an id, and returns the main one.
+// check returns the main key of an id, or an error if the API server would reject the key.
 func (k annotationKeys) check(id string) (string, error) {
 	if id == "" {
 		return "", errEmptyID
 	}
 	key := k.of(nil, id)[0]
 	if err := validation.QualifiedName(key); err != nil {
-		return "", fmt.Errorf("the id %q cannot be stored as the annotation %q: %w; "+
-			"use letters, digits, '-', '_', '.' and '/' within", id, key, err)
+		return "", fmt.Errorf("id %q cannot be stored as annotation %q: %w; "+
+			"use letters, digits, '-', '_', '.' and '/'", id, key, err)
 	}
 	switch strings.TrimPrefix(key, k.prefix+"/") {
 	case markerName, baselineName, touchName, pinName, digestName:
-		return "", fmt.Errorf("the id %q is the name of an annotation of the framework's own: choose another", id)
+		return "", fmt.Errorf("id %q is reserved by the framework: choose another id", id)
 	}
 	return key, nil
 }
 
-// mark says on the object whose annotations with this prefix are, unless everybody knows the prefix. kopf leaves the
-// mark out for all prefixes that begin with "kopf.", though it would not recognise them without (SE-24).
+// mark adds the annotation that identifies the prefix as kopf's, except for the default prefix, which kopf knows.
+// kopf itself omits the mark for all prefixes that begin with "kopf.", although it needs the mark to recognize them.
 func (k annotationKeys) mark(annotations map[string]string) {
 	if k.prefix == DefaultPrefix {
 		return
@@ -95,7 +96,7 @@ func (k annotationKeys) mark(annotations map[string]string) {
 	}
 }
 
-// values goes through what stands under the keys of an id, nulls left out.
+// values iterates over the keys and values of an id. It skips nulls.
 func (k annotationKeys) values(obj client.Object, id string) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		annotations := obj.GetAnnotations()
@@ -111,7 +112,7 @@ func (k annotationKeys) values(obj client.Object, id string) iter.Seq2[string, s
 	}
 }
 
-// has reports whether any value is stored for an id, a null included.
+// has reports whether any value is stored for an id, including a null.
 func (k annotationKeys) has(obj client.Object, id string) bool {
 	annotations := obj.GetAnnotations()
 	return len(annotations) > 0 && slices.ContainsFunc(k.of(obj, id), func(key string) bool {
@@ -121,12 +122,12 @@ func (k annotationKeys) has(obj client.Object, id string) bool {
 }
 
 func (k annotationKeys) write(obj client.Object, id, value string) {
-	annotations := cloned(obj.GetAnnotations())
+	annotations := cloneAnnotations(obj.GetAnnotations())
 	for _, key := range k.of(obj, id) {
 		annotations[key] = value
 	}
 	k.mark(annotations)
-	k.untouch(obj, annotations)
+	k.removeTouch(obj, annotations)
 	obj.SetAnnotations(annotations)
 }
 
@@ -134,31 +135,32 @@ func (k annotationKeys) remove(obj client.Object, id string) {
 	if len(obj.GetAnnotations()) == 0 {
 		return
 	}
-	annotations := cloned(obj.GetAnnotations())
+	annotations := cloneAnnotations(obj.GetAnnotations())
 	for _, key := range k.of(obj, id) {
 		delete(annotations, key)
 	}
-	k.untouch(obj, annotations)
+	k.removeTouch(obj, annotations)
 	obj.SetAnnotations(annotations)
 }
 
-// untouch drops what kopf leaves to wake itself up. It rides on other changes: nothing here needs it.
-func (k annotationKeys) untouch(obj client.Object, annotations map[string]string) {
+// removeTouch deletes the annotation by which kopf triggers itself. The deletion is part of other writes, because
+// this package does not need the annotation.
+func (k annotationKeys) removeTouch(obj client.Object, annotations map[string]string) {
 	for _, key := range k.of(obj, touchName) {
 		delete(annotations, key)
 	}
 }
 
-// clear removes everything under the prefix from an essence.
+// clear removes all annotations with the prefix from an essence.
 func (k annotationKeys) clear(essence map[string]any) {
 	clearAnnotations(essence, func(key string) bool { return strings.HasPrefix(key, k.prefix+"/") })
 }
 
-func clearAnnotations(essence map[string]any, own func(key string) bool) {
+func clearAnnotations(essence map[string]any, match func(key string) bool) {
 	meta, _ := essence["metadata"].(map[string]any)
 	annotations, _ := meta["annotations"].(map[string]any)
 	for key := range annotations {
-		if own(key) {
+		if match(key) {
 			delete(annotations, key)
 		}
 	}
@@ -170,31 +172,31 @@ func clearAnnotations(essence map[string]any, own func(key string) bool) {
 	}
 }
 
-// cloned copies the annotations: the map of a cached object is not ours to change.
-func cloned(annotations map[string]string) map[string]string {
+// cloneAnnotations copies the annotations, because the map of a cached object must not be modified.
+func cloneAnnotations(annotations map[string]string) map[string]string {
 	out := make(map[string]string, len(annotations)+2)
 	maps.Copy(out, annotations)
 	return out
 }
 
-var unsafeInNames = strings.NewReplacer("/", ".", "<", "_", ">", "_")
+var nameReplacer = strings.NewReplacer("/", ".", "<", "_", ">", "_")
 
-func safeName(id string) string { return unsafeInNames.Replace(id) }
+func sanitizeName(id string) string { return nameReplacer.Replace(id) }
 
-// shortened fits a name into a budget of characters, ending it with a hash if it does not fit.
-// The reference text is both what is measured and what is hashed.
-func shortened(name string, reference []rune, budget int) string {
-	if len(reference) <= budget {
+// shorten limits a name to maxLength characters. If the reference text is longer than that, the result ends with a
+// hash of the reference text.
+func shorten(name string, reference []rune, maxLength int) string {
+	if len(reference) <= maxLength {
 		return name
 	}
 	suffix := hashSuffix(string(reference))
-	return head(name, budget-len(suffix)) + suffix
+	return truncateRunes(name, maxLength-len(suffix)) + suffix
 }
 
 func hashSuffix(text string) string {
 	hash, err := blake2b.New(4, nil)
 	if err != nil {
-		panic(err) // the size is a constant that the algorithm takes
+		panic(err) // the constant size is valid
 	}
 	hash.Write([]byte(text))
 	encoded := base64.StdEncoding.EncodeToString(hash.Sum(nil))
@@ -202,8 +204,8 @@ func hashSuffix(text string) string {
 	return "-" + strings.TrimRight(encoded, "=-.")
 }
 
-// head cuts as kopf's language does: a negative length counts from the end.
-func head(name string, length int) string {
+// truncateRunes cuts a text like a slice in Python: a negative length counts from the end.
+func truncateRunes(name string, length int) string {
 	runes := []rune(name)
 	if length < 0 {
 		length = max(0, len(runes)+length)
@@ -211,8 +213,9 @@ func head(name string, length int) string {
 	return string(runes[:min(length, len(runes))])
 }
 
-// isOwnedReplicaSet recognises the objects to which Kubernetes copies the annotations of their
-// owners: without a mark of its own, a ReplicaSet would take its Deployment's progress for its own.
+// isOwnedReplicaSet reports whether the object is a ReplicaSet of a Deployment. Kubernetes copies the annotations of
+// a Deployment to its ReplicaSets. Without separate keys, the records of the Deployment would count for the
+// ReplicaSet.
 func isOwnedReplicaSet(obj client.Object) bool {
 	if obj == nil || kindOf(obj) != "ReplicaSet" {
 		return false
@@ -225,7 +228,8 @@ func isOwnedReplicaSet(obj client.Object) bool {
 	return false
 }
 
-// kindOf tells the kind of an object, of a Go type too: typed clients may leave it out.
+// kindOf returns the kind of an object. Typed clients may leave the kind empty, so the name of the Go type is the
+// fallback.
 func kindOf(obj client.Object) string {
 	if kind := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" {
 		return kind

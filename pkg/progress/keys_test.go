@@ -191,9 +191,9 @@ func TestKeyChecker(t *testing.T) {
 		{name: "B-21 KEY-04 a character that annotations cannot have", id: "lambda:fn", problem: `"lambda:fn"`},
 		{name: "B-21 KEY-04 a letter that annotations cannot have", id: "größe", problem: "annotation"},
 		{name: "B-21 a slash at the end", id: "fn/", problem: "annotation"},
-		{name: "B-21 the name of the baseline", id: "last-handled-configuration", problem: "own"},
-		{name: "B-21 the name of the marker", prefix: ownPrefix, id: "kopf-managed", problem: "own"},
-		{name: "B-21 the name of kopf's touch", id: "touch-dummy", problem: "own"},
+		{name: "B-21 the name of the baseline", id: "last-handled-configuration", problem: "reserved by the framework"},
+		{name: "B-21 the name of the marker", prefix: ownPrefix, id: "kopf-managed", problem: "reserved by the framework"},
+		{name: "B-21 the name of kopf's touch", id: "touch-dummy", problem: "reserved by the framework"},
 		{name: "KEY-03 a prefix that annotations cannot have", prefix: repeat("p", 250) + ".com", id: "fn", problem: "annotation"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -8,9 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Multi keeps the records in several stores at once: a record is read from the first that has it, and
-// written to, or purged from, all. It is for moving from one store to another while old operators
-// still run: Multi(new, old).
+// Multi combines several stores. A record is read from the first store that has it, written to all stores and purged
+// from all. Use Multi(new, old) to migrate while operators with the old store still run.
 //
 // kopf: MultiProgressStorage.
 func Multi(stores ...Store) Store { return multiStore(slices.Clone(stores)) }
@@ -18,66 +17,66 @@ func Multi(stores ...Store) Store { return multiStore(slices.Clone(stores)) }
 type multiStore []Store
 
 // Check implements [Checker].
-func (m multiStore) Check() error { return checkParts("Multi", m) }
+func (m multiStore) Check() error { return checkMembers("Multi", m) }
 
 // Fields implements [FieldUser].
 func (m multiStore) Fields() []string { return fieldsOf(m) }
 
-// Key implements [KeyChecker]: an id must be good for all stores, and ids that clash in one of them
-// must clash here. Therefore the key is that of the first store which does not keep ids as they are.
+// Key implements [KeyChecker]. An id must be valid for all stores, and ids that conflict in one store must conflict
+// here. Therefore the key is that of the first store which changes the id.
 func (m multiStore) Key(id string) (string, error) {
 	if id == "" {
 		return "", errEmptyID
 	}
 	key := id
-	var problems []error
+	var errs []error
 	for _, store := range m {
 		checker, ok := store.(KeyChecker)
 		if !ok {
 			continue
 		}
-		its, err := checker.Key(id)
-		problems = append(problems, err)
+		storeKey, err := checker.Key(id)
+		errs = append(errs, err)
 		if key == id {
-			key = its
+			key = storeKey
 		}
 	}
-	if err := errors.Join(problems...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return "", err
 	}
 	return key, nil
 }
 
 func (m multiStore) Fetch(obj client.Object, id string) (*Record, error) {
-	var problems []error
+	var errs []error
 	for _, store := range m {
 		record, err := store.Fetch(obj, id)
-		problems = append(problems, err)
+		errs = append(errs, err)
 		if record != nil {
-			return record, errors.Join(problems...)
+			return record, errors.Join(errs...)
 		}
 	}
-	return nil, errors.Join(problems...)
+	return nil, errors.Join(errs...)
 }
 
 func (m multiStore) Store(obj client.Object, id string, record Record) error {
-	var problems []error
+	var errs []error
 	for _, store := range m {
-		problems = append(problems, store.Store(obj, id, record))
+		errs = append(errs, store.Store(obj, id, record))
 	}
-	return errors.Join(problems...)
+	return errors.Join(errs...)
 }
 
 func (m multiStore) Purge(obj client.Object, id string) error {
-	var problems []error
+	var errs []error
 	for _, store := range m {
-		problems = append(problems, store.Purge(obj, id))
+		errs = append(errs, store.Purge(obj, id))
 	}
-	return errors.Join(problems...)
+	return errors.Join(errs...)
 }
 
-func (m multiStore) holds(obj client.Object, id string) bool {
-	return slices.ContainsFunc(m, func(store Store) bool { return holdsNull(store, obj, id) })
+func (m multiStore) isStored(obj client.Object, id string) bool {
+	return slices.ContainsFunc(m, func(store Store) bool { return isStored(store, obj, id) })
 }
 
 func (m multiStore) Clear(essence map[string]any) {
@@ -86,8 +85,8 @@ func (m multiStore) Clear(essence map[string]any) {
 	}
 }
 
-// MultiBaseline keeps the essence in several places at once: it is read from the first that has one,
-// and written to all.
+// MultiBaseline combines several baselines. An essence is read from the first baseline that has one, and written to
+// all.
 //
 // kopf: MultiDiffBaseStorage.
 func MultiBaseline(baselines ...Baseline) Baseline { return multiBaseline(slices.Clone(baselines)) }
@@ -95,7 +94,7 @@ func MultiBaseline(baselines ...Baseline) Baseline { return multiBaseline(slices
 type multiBaseline []Baseline
 
 // Check implements [Checker].
-func (m multiBaseline) Check() error { return checkParts("MultiBaseline", m) }
+func (m multiBaseline) Check() error { return checkMembers("MultiBaseline", m) }
 
 // Fields implements [FieldUser].
 func (m multiBaseline) Fields() []string { return fieldsOf(m) }
@@ -121,20 +120,20 @@ func (m multiBaseline) Clear(essence map[string]any) {
 	}
 }
 
-func checkParts[T any](what string, parts []T) error {
+func checkMembers[T any](function string, parts []T) error {
 	if len(parts) == 0 {
-		return fmt.Errorf("%s() has nothing to write to: give it at least one store", what)
+		return fmt.Errorf("%s has no stores: pass at least one", function)
 	}
-	var problems []error
+	var errs []error
 	for i, part := range parts {
 		if any(part) == nil {
-			problems = append(problems, fmt.Errorf("%s: number %d of its stores is nil: leave it out", what, i+1))
+			errs = append(errs, fmt.Errorf("%s: store %d is nil: remove it", function, i+1))
 		}
 		if checker, ok := any(part).(Checker); ok {
-			problems = append(problems, checker.Check())
+			errs = append(errs, checker.Check())
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(errs...)
 }
 
 func fieldsOf[T any](parts []T) []string {

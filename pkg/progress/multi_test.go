@@ -129,11 +129,11 @@ func TestMultiIsChecked(t *testing.T) {
 		{"PROG-08 two stores", progress.Multi(progress.Annotations(""), progress.Status("")), nil},
 		{"PROG-08 a store that cannot tell", progress.Multi(silent{store}), nil},
 		{"PROG-08 no store", progress.Multi(), []string{"Multi", "at least one"}},
-		{"PROG-08 a nil store", progress.Multi(progress.Smart(), nil), []string{"number 2", "nil"}},
+		{"PROG-08 a nil store", progress.Multi(progress.Smart(), nil), []string{"store 2 is nil"}},
 		{"PROG-08 wrong stores", progress.Multi(progress.Status("status"), progress.Status("metadata.x")), []string{`"status"`, `"metadata.x"`}},
 		{"ESS-14 two baselines", progress.MultiBaseline(progress.AnnotationBaseline(""), progress.StatusBaseline("")), nil},
 		{"ESS-14 no baseline", progress.MultiBaseline(), []string{"MultiBaseline", "at least one"}},
-		{"ESS-14 a nil baseline", progress.MultiBaseline(nil), []string{"number 1", "nil"}},
+		{"ESS-14 a nil baseline", progress.MultiBaseline(nil), []string{"store 1 is nil"}},
 		{"ESS-14 wrong baselines", progress.MultiBaseline(progress.AnnotationBaseline(" "), progress.StatusBaseline("status")), []string{`" "`, `"status"`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

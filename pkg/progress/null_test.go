@@ -27,14 +27,14 @@ func TestNullsAreRemovedLikeRecords(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			for name, remove := range map[string]func(*progress.State, client.Object) error{
 				"Purge":  func(s *progress.State, obj client.Object) error { return s.Purge(test.store, obj) },
-				"Retire": func(s *progress.State, obj client.Object) error { return s.Retire(test.store, obj, t0) },
+				"Retire": func(s *progress.State, obj client.Object) error { return s.PurgeStale(test.store, obj, t0) },
 			} {
 				obj := test.obj()
 				state, err := progress.Load(test.store, obj, []string{"a", "b"})
 				if err != nil {
 					t.Fatal(err)
 				}
-				equal(t, "there is something to retire", state.Retirable(t0), true)
+				equal(t, "there is something to retire", state.HasStale(t0), true)
 				equal(t, "PROG-02 it is no record", state.Record("a"), progress.Record{})
 				if err := remove(state, obj); err != nil {
 					t.Fatal(err)
@@ -43,7 +43,7 @@ func TestNullsAreRemovedLikeRecords(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				equal(t, "left after "+name, again.Retirable(t0), false)
+				equal(t, "left after "+name, again.HasStale(t0), false)
 				equal(t, "annotations after "+name, len(obj.GetAnnotations()), 0)
 			}
 		})

@@ -11,23 +11,23 @@ import (
 const (
 	pinName = "pinned-configuration"
 
-	// olderPinPrefix is the prefix under which earlier versions stored the pin. It is still read and removed, until the second
-	// release after the one that stopped writing it.
+	// olderPinPrefix is the prefix under which earlier versions stored the pin. It is read and removed until the
+	// second release after the one that stopped writing it.
 	olderPinPrefix = "runtime." + DefaultPrefix
 )
 
-// An annotated place is a [Baseline] or a [Store] that uses annotations.
+// An annotated type is a [Baseline] or a [Store] that may use annotations.
 type annotated interface {
-	// annotationKeys returns false if no part of the place uses annotations.
+	// annotationKeys returns false if the type uses no annotations.
 	annotationKeys() (annotationKeys, bool)
 }
 
-// Pin returns the place for the essence that a cycle has begun with, for as long as the cycle lasts: the annotation
-// "pinned-configuration" under the prefix of the baseline. If the baseline uses no annotations, it is under the prefix of the
-// first store that does, or else under [DefaultPrefix]. kopf ignores the annotation.
+// Pin returns the store for the pin, which is the essence that a running cycle handles. The pin is stored in the
+// annotation "pinned-configuration" with the prefix of the baseline. If the baseline uses no annotations, the prefix
+// is that of the first store that does, or [DefaultPrefix]. kopf ignores the annotation.
 //
-// Earlier versions used the prefix "runtime.kopf.zalando.org" where the baseline had no prefix of its own. The place
-// reads that annotation, too, and Store removes it.
+// Earlier versions used the prefix "runtime.kopf.zalando.org" where the baseline had no prefix. Fetch also reads that
+// annotation, and Store removes it.
 func Pin(b Baseline, stores ...Store) Baseline {
 	keys, ok := annotationKeysOf(b)
 	if ok && keys.prefix != DefaultPrefix {
@@ -41,7 +41,7 @@ func Pin(b Baseline, stores ...Store) Baseline {
 	return pin{keys, annotationKeys{prefix: olderPinPrefix}}
 }
 
-// annotationKeysOf returns the keys of the first part that uses annotations.
+// annotationKeysOf returns the keys of the first member that uses annotations.
 func annotationKeysOf[T any](parts ...T) (annotationKeys, bool) {
 	for _, part := range parts {
 		if place, ok := any(part).(annotated); ok {
@@ -62,10 +62,10 @@ func (s annotationStore) annotationKeys() (annotationKeys, bool) { return s.keys
 func (s smartStore) annotationKeys() (annotationKeys, bool)      { return s.annotations.keys, true }
 func (m multiStore) annotationKeys() (annotationKeys, bool)      { return annotationKeysOf(m...) }
 
-// A pin is stored in the same form as a baseline. The first keys are written, all of them are read and removed.
+// A pin has the format of a baseline. The first keys are written; all keys are read and removed.
 type pin []annotationKeys
 
-// Fetch returns "null" for an annotation with a null, so that callers remove it.
+// Fetch returns "null" for an annotation that contains null, so that callers remove it.
 func (p pin) Fetch(obj client.Object) []byte {
 	for _, keys := range p {
 		for _, value := range keys.values(obj, pinName) {
@@ -78,7 +78,7 @@ func (p pin) Fetch(obj client.Object) []byte {
 	return nil
 }
 
-// Store puts the essence on the object; nil removes it.
+// Store writes the essence to the object; nil removes it.
 func (p pin) Store(obj client.Object, essence []byte) {
 	for _, keys := range p {
 		if keys.has(obj, pinName) {

@@ -11,84 +11,85 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// DefaultBackoff is how long after an unknown error the next attempt is made.
+// DefaultBackoff is the delay after an unclassified error.
 //
 // kopf: settings.execution.default_backoff.
 const DefaultBackoff = time.Minute
 
-// ErrorMode says what an unknown error means: one that is neither temporary nor permanent by its type.
+// An ErrorMode defines the effect of an unclassified error, which is neither temporary nor permanent by its type.
 //
 // kopf: errors=ErrorsMode....
 type ErrorMode int
 
 const (
-	// ErrorsTemporary calls the handler again after its backoff. The default.
+	// ErrorsTemporary repeats the attempt after the backoff. It is the default.
 	ErrorsTemporary ErrorMode = iota
-	// ErrorsPermanent takes the handler for failed.
+	// ErrorsPermanent makes the handler fail permanently.
 	ErrorsPermanent
-	// ErrorsIgnored takes the handler for done, after logging the error.
+	// ErrorsIgnored logs the error and makes the handler succeed.
 	ErrorsIgnored
 )
 
-// An Attempt tells a handler which of its attempts is being made. It survives restarts
-// if its [Record] does.
+// An Attempt describes the current attempt to a handler. It survives restarts of the process if the [Record] is
+// stored.
 type Attempt struct {
-	// Number of the attempt; 0 is the first. kopf: retry.
+	// Number of the attempt, starting with 0. kopf: retry.
 	Number int
-	// Started is when the handler was selected for this cause. kopf: started.
+	// Started is the time when the handler was selected for the cause. kopf: started.
 	Started time.Time
-	// Last is the text of the previous attempt's error, cut at 1024 bytes; empty if there was none.
+	// Last is the error message of the previous attempt, cut at 1024 bytes; empty if there was none.
 	Last string
 }
 
-// Runtime is how long ago the handler was selected for this cause. kopf: runtime.
+// Runtime returns the time since the handler was selected for the cause. kopf: runtime.
 func (a Attempt) Runtime() time.Duration { return time.Since(a.Started) }
 
-// A Policy says how often, how long, and at what pace a handler is tried. The zero value tries
-// for ever, with [DefaultBackoff] between the attempts.
+// A Policy limits the attempts of a handler and defines the delays between them. The zero value retries without
+// limit, with [DefaultBackoff] between attempts.
 type Policy struct {
-	// Retries is the greatest number of attempts; nil: no limit; 0: not even one. kopf: retries=.
+	// Retries is the maximum number of attempts. Nil means no limit; 0 forbids even the first attempt. kopf:
+	// retries=.
 	Retries *int
-	// Timeout is for how long after it was selected a handler is tried; nil: no limit. It is
-	// looked at between attempts, and does not interrupt one. Each handler is called once, unless the
-	// timeout is 0. kopf: timeout=.
+	// Timeout is the maximum time from the selection of the handler to an attempt; nil means no limit. It is checked
+	// between attempts and does not interrupt one. Each handler is called at least once, unless the timeout is 0.
+	// kopf: timeout=.
 	Timeout *time.Duration
-	// Backoff is the pause after an unknown error; nil: [DefaultBackoff]. If the error is an answer of
-	// the API server that asks for a longer one, that counts. kopf: backoff=.
+	// Backoff is the delay after an unclassified error; nil selects [DefaultBackoff]. If the API server asks for a
+	// longer delay, that one is used. kopf: backoff=.
 	Backoff *time.Duration
-	// BackoffFunc computes the pause instead, from the attempt that failed and its error. A longer one that the API server asks for
-	// counts here, too.
+	// BackoffFunc computes the delay from the failed attempt and its error. If the API server asks for a longer
+	// delay, that one is used.
 	BackoffFunc func(a Attempt, err error) time.Duration
-	// AttemptTimeout is the deadline of one attempt's context; 0: none.
+	// AttemptTimeout is the deadline for the context of each attempt; 0 means no deadline.
 	AttemptTimeout time.Duration
-	// Errors says what an unknown error means. kopf: errors=.
+	// Errors defines the effect of an unclassified error. kopf: errors=.
 	Errors ErrorMode
 }
 
-// An Outcome is how one attempt ended, and what follows from it.
+// An Outcome describes how an attempt ended and what follows.
 type Outcome struct {
-	// Err is the error of the attempt; nil if it returned none. With [ErrorsIgnored] there may be one with Success.
+	// Err is the error of the attempt, or nil. With [ErrorsIgnored], a successful outcome may have an error.
 	Err error
-	// Final: there will be no further attempt. Otherwise the next one comes after Delay.
+	// Final reports that there will be no further attempt. Otherwise the next attempt follows after Delay.
 	Final bool
 	Delay time.Duration
-	// Success: the handler is done. Only final outcomes are.
+	// Success reports that the handler has succeeded. Only a final outcome can be successful.
 	Success bool
-	// Attempted is false when the handler was given up without calling it once more, and when it was Interrupted.
+	// Attempted is false if the handler was not called because of a limit, or if the attempt was interrupted.
 	Attempted bool
-	// Waiting: the handler has done its part and waits for its sub-handlers. That is no attempt that
-	// counts, and no error.
+	// Waiting reports that the handler itself has finished and waits for its sub-handlers. This is neither an error
+	// nor a counted attempt.
 	Waiting bool
-	// Interrupted: the attempt was cut off from outside (the process is stopping) and does not
-	// count. It will be made again.
+	// Interrupted reports that the context was cancelled, for example because the process stops. The attempt does not
+	// count and will be repeated.
 	Interrupted bool
 }
 
-// Attempt makes one attempt at a function: checks the limits, calls it, catches a panic, and tells
-// what follows. The time is the one at which the attempt begins.
+// Attempt checks the limits, calls the function, recovers from a panic, and returns the outcome. The parameter now is
+// the time when the attempt starts.
 func (p Policy) Attempt(ctx context.Context, record Record, now time.Time, fn func(context.Context) error) Outcome {
-	if limit := p.exhausted(record, now); limit != "" {
-		return Outcome{Err: &LimitError{Limit: limit, Err: remembered(record)}, Final: true}
+	if limit := p.limitReached(record, now); limit != "" {
+		return Outcome{Err: &LimitError{Limit: limit, Err: storedError(record)}, Final: true}
 	}
 	attempt := ctx
 	if p.AttemptTimeout > 0 {
@@ -97,17 +98,17 @@ func (p Policy) Attempt(ctx context.Context, record Record, now time.Time, fn fu
 		defer cancel()
 	}
 	began := time.Now()
-	err := recovered(attempt, fn)
+	err := callRecovering(attempt, fn)
 	ended := now.Add(time.Since(began))
-	return p.guarded(record, ended, func() Outcome {
+	return p.recoverOutcome(record, ended, func() Outcome {
 		if err != nil && errors.Is(ctx.Err(), context.Canceled) && !Expected(err) {
 			return Outcome{Err: err, Interrupted: true}
 		}
-		return p.judge(record, ended, err)
+		return p.compute(record, ended, err)
 	})
 }
 
-func recovered(ctx context.Context, fn func(context.Context) error) (err error) {
+func callRecovering(ctx context.Context, fn func(context.Context) error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = &PanicError{Value: value, Stack: debug.Stack()}
@@ -115,18 +116,18 @@ func recovered(ctx context.Context, fn func(context.Context) error) (err error) 
 	}()
 	err = fn(ctx)
 	if v := reflect.ValueOf(err); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
-		// Its methods would panic. To Go it is an error, so it is no success.
-		return fmt.Errorf("the handler returned a nil %T as its error: declare the variable as error, or return nil for success", err)
+		// Calling its methods would panic, and in Go it is not equal to nil, so it counts as an error.
+		return fmt.Errorf("handler returned a nil %T as its error: declare the variable as error, or return nil for success", err)
 	}
 	return err
 }
 
-// exhausted says which limit forbids an attempt at the given time; empty if none does.
-func (p Policy) exhausted(record Record, at time.Time) string {
-	// Another clock may have written Started: alone, it is no reason to give up a handler that was never called.
+// limitReached describes the limit that forbids an attempt at the given time; empty if there is none.
+func (p Policy) limitReached(record Record, at time.Time) string {
+	// Another clock may have written Started, so the timeout alone must not prevent the first attempt.
 	counts := p.Timeout != nil && !record.Started.IsZero() && (record.Retries > 0 || *p.Timeout <= 0)
 	if counts && at.Sub(record.Started) >= *p.Timeout {
-		return fmt.Sprintf("gave up, as another attempt would exceed the timeout of %s", *p.Timeout)
+		return fmt.Sprintf("gave up because the next attempt would exceed the timeout of %s", *p.Timeout)
 	}
 	if p.Retries != nil && record.Retries >= *p.Retries {
 		return fmt.Sprintf("gave up after %d attempts", record.Retries)
@@ -134,45 +135,44 @@ func (p Policy) exhausted(record Record, at time.Time) string {
 	return ""
 }
 
-// remembered is the error of the last attempt, which may have been made by another process: it was
-// told then, and is no news.
-func remembered(record Record) error {
+// storedError returns the error of the last attempt. It is a temporary error, because it was already logged.
+func storedError(record Record) error {
 	if record.Message == "" {
 		return nil
 	}
 	return &TemporaryError{Err: errors.New(record.Message)}
 }
 
-// Outcome judges an error, nil included, of an attempt that ended at the given time. If BackoffFunc or a method of the
-// error panics, that is the error, and the pause is [DefaultBackoff].
+// Outcome returns the outcome of an attempt that ended at the given time with an error or nil. If BackoffFunc or a
+// method of the error panics, the outcome is a failure with [DefaultBackoff].
 func (p Policy) Outcome(record Record, now time.Time, err error) Outcome {
-	return p.guarded(record, now, func() Outcome { return p.judge(record, now, err) })
+	return p.recoverOutcome(record, now, func() Outcome { return p.compute(record, now, err) })
 }
 
-func (p Policy) guarded(record Record, now time.Time, judge func() Outcome) (out Outcome) {
+func (p Policy) recoverOutcome(record Record, now time.Time, compute func() Outcome) (out Outcome) {
 	defer func() {
 		if value := recover(); value != nil {
-			out = p.again(record, now, &PanicError{Value: value, Stack: debug.Stack()}, DefaultBackoff)
+			out = p.retry(record, now, &PanicError{Value: value, Stack: debug.Stack()}, DefaultBackoff)
 		}
 	}()
-	return judge()
+	return compute()
 }
 
-func (p Policy) judge(record Record, now time.Time, err error) Outcome {
-	said, delay := classify(err)
+func (p Policy) compute(record Record, now time.Time, err error) Outcome {
+	class, delay := classify(err)
 	switch {
 	case err == nil:
 		return Outcome{Final: true, Success: true, Attempted: true}
-	case said == permanent:
+	case class == permanent:
 		return Outcome{Err: err, Final: true, Attempted: true}
-	case said == temporary:
-		return p.again(record, now, err, delay)
+	case class == temporary:
+		return p.retry(record, now, err, delay)
 	case p.Errors == ErrorsIgnored:
 		return Outcome{Err: err, Final: true, Success: true, Attempted: true}
 	case p.Errors == ErrorsPermanent:
 		return Outcome{Err: err, Final: true, Attempted: true}
 	default:
-		return p.again(record, now, err, max(p.backoff(record, err), suggested(err)))
+		return p.retry(record, now, err, max(p.backoff(record, err), serverDelay(err)))
 	}
 }
 
@@ -187,8 +187,8 @@ func (p Policy) backoff(record Record, err error) time.Duration {
 	}
 }
 
-// suggested is the pause that the API server asks for in an answer (its Retry-After).
-func suggested(err error) time.Duration {
+// serverDelay returns the delay that the API server requests with Retry-After.
+func serverDelay(err error) time.Duration {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok {
 		return 0
@@ -196,11 +196,12 @@ func suggested(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// again looks ahead: an attempt that the limits will not allow is not waited for.
-func (p Policy) again(record Record, now time.Time, err error, delay time.Duration) Outcome {
+// retry returns the outcome of an attempt that will be repeated. If a limit forbids the next attempt, the handler
+// fails now instead of after the delay.
+func (p Policy) retry(record Record, now time.Time, err error, delay time.Duration) Outcome {
 	next := record
 	next.Retries++
-	if limit := p.exhausted(next, now.Add(delay)); limit != "" {
+	if limit := p.limitReached(next, now.Add(delay)); limit != "" {
 		return Outcome{Err: &LimitError{Limit: limit, Err: err}, Final: true, Attempted: true}
 	}
 	return Outcome{Err: err, Delay: delay, Attempted: true}

@@ -10,53 +10,53 @@ import (
 	"time"
 )
 
-// A Record is what is remembered of one handler while its cause is being handled. It lives on the
-// object, under a key of its own, and is wire-compatible with kopf's: each side can continue what
-// the other began.
+// A Record is the stored progress of one handler for one cause. Each record is stored on the object under its own
+// key, in the format of kopf, so either framework can continue the handler.
 //
-// The zero value is the record of a handler that nothing is known of.
+// The zero value is the record of a handler that was never selected.
 type Record struct {
-	// Started is when the handler was first selected for the cause.
+	// Started is the time when the handler was first selected for the cause.
 	Started time.Time
-	// Stopped is when it succeeded or failed for good; zero until then.
+	// Stopped is the time when the handler succeeded or failed permanently; zero before that.
 	Stopped time.Time
-	// Delayed is the moment before which it must not be called again; zero when it may be called now.
+	// Delayed is the earliest time of the next attempt; zero if the handler is due.
 	Delayed time.Time
-	// Attempted is when the last attempt ended, by the clock that Delayed is of: the difference is the length of the delay.
-	// It is zero if Delayed is, and in records of kopf and of earlier versions.
+	// Attempted is the time when the last attempt ended, by the clock that computed Delayed. The difference is the
+	// length of the delay. It is zero if Delayed is zero, and in records of kopf and of earlier versions.
 	Attempted time.Time
-	// Purpose is the cause the record belongs to ("create", "update", "delete", "resume", or any
-	// word of a caller of [Run]). Empty in records of very old operators: they fit every cause.
+	// Purpose is kopf's name for the cause of the record: "create", "update", "delete", "resume", or the cause given
+	// to [Run]. It is empty in records of very old operators, which match any cause.
 	Purpose string
-	// Retries counts the attempts that were made, the successful one included.
+	// Retries is the number of attempts so far, including a successful one.
 	Retries int
-	// Success and Failure say how it ended; both are false while it has not.
+	// Success and Failure report the result; both are false while the handler is unfinished.
 	Success, Failure bool
-	// Message is the text of the last attempt's error, cut at 1024 bytes.
+	// Message is the error of the last attempt, cut at 1024 bytes.
 	Message string
-	// Subrefs names the sub-handlers of any depth that were ever seen below this handler.
+	// Subrefs lists the ids of all sub-handlers, at any depth, that the handler has ever declared.
 	Subrefs []string
 }
 
-// Finished reports whether the handler succeeded or failed for good.
+// Finished reports whether the handler has succeeded or failed permanently.
 func (r Record) Finished() bool { return r.Success || r.Failure }
 
-// Due reports whether the handler is to be called at the given time.
+// Due reports whether the handler may be called at the given time.
 func (r Record) Due(now time.Time) bool { return !r.Finished() && !r.Delayed.After(now) }
 
-// Waits reports whether the handler has done its part, and waits for its sub-handlers.
-func (r Record) Waits() bool {
+// WaitsForSubs reports whether the handler itself has finished and waits for its sub-handlers.
+func (r Record) WaitsForSubs() bool {
 	return !r.Finished() && len(r.Subrefs) > 0 && !r.Delayed.IsZero() && r.Message == ""
 }
 
-// Attempt tells the handler where it stands.
+// Attempt returns the description of the next attempt for the handler.
 func (r Record) Attempt() Attempt {
 	return Attempt{Number: r.Retries, Started: r.Started, Last: r.Message}
 }
 
-// synchronized returns the record by a clock that shows the given time. Times of the past that are in the future prove that the
-// clock of the writer was ahead, by their distance at least. All times are moved back by that, so no delay is longer than it was.
-func (r Record) synchronized(now time.Time) Record {
+// withoutClockSkew corrects the times of a record that was written by a clock ahead of this one. Started and
+// Attempted are in the past of the writer, so if they are in the future now, all times move back by the difference.
+// No delay becomes longer than it was.
+func (r Record) withoutClockSkew(now time.Time) Record {
 	written := r.Started
 	if r.Attempted.After(written) {
 		written = r.Attempted
@@ -66,13 +66,13 @@ func (r Record) synchronized(now time.Time) Record {
 	}
 	for _, t := range []*time.Time{&r.Started, &r.Attempted, &r.Delayed} {
 		if !t.IsZero() {
-			*t = now.Add(t.Sub(written)) // both may be too far from now for a duration
+			*t = now.Add(t.Sub(written)) // avoid now.Sub(written), which may exceed the range of a duration
 		}
 	}
 	return r
 }
 
-// wireRecord is a [Record] as it is written: the order of the fields is kopf's.
+// A wireRecord is the stored form of a [Record]. The order of the fields is that of kopf.
 type wireRecord struct {
 	Started *string  `json:"started,omitempty"`
 	Stopped *string  `json:"stopped,omitempty"`
@@ -84,33 +84,33 @@ type wireRecord struct {
 	Message *string  `json:"message,omitempty"`
 	Subrefs []string `json:"subrefs,omitempty"`
 
-	// Attempted is not a field of kopf, which ignores it and drops it with its next write of the record.
+	// Attempted is not a field of kopf, which ignores it and drops it when it writes the record.
 	Attempted *string `json:"attempted,omitempty"`
 }
 
-// MarshalJSON writes the record in kopf's form: compact, empty fields left out, times in UTC with
-// six fractional digits.
+// MarshalJSON writes the record in the format of kopf: compact, without empty fields, with UTC times of six
+// fractional digits.
 func (r Record) MarshalJSON() ([]byte, error) {
-	wire := wireRecord{
-		Started: wireTime(r.Started),
-		Stopped: wireTime(r.Stopped),
-		Delayed: wireTime(r.Delayed),
-		Purpose: wireString(r.Purpose),
+	out := wireRecord{
+		Started: formatTime(r.Started),
+		Stopped: formatTime(r.Stopped),
+		Delayed: formatTime(r.Delayed),
+		Purpose: optionalString(r.Purpose),
 		Retries: r.Retries,
 		Success: r.Success,
 		Failure: r.Failure,
-		Message: wireString(r.Message),
+		Message: optionalString(r.Message),
 		Subrefs: slices.Compact(slices.Sorted(slices.Values(r.Subrefs))),
 
-		Attempted: wireTime(r.Attempted),
+		Attempted: formatTime(r.Attempted),
 	}
-	return EncodeJSON(wire)
+	return EncodeJSON(out)
 }
 
-// UnmarshalJSON reads a record of any version of kopf: unknown keys are passed over, nulls are
-// absent, times may have any offset and mean UTC without one.
+// UnmarshalJSON reads a record of any version of kopf. It ignores unknown keys and treats nulls as absent. Times may
+// have any offset; times without an offset are UTC.
 func (r *Record) UnmarshalJSON(text []byte) error {
-	// Not into a struct: that would take keys which differ in their case for known ones.
+	// Decoding into a struct would also accept keys with a different case.
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return err
@@ -118,51 +118,51 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	var out Record
 	var retries float64
 	err := errors.Join(
-		readTime(fields["started"], &out.Started),
-		readTime(fields["stopped"], &out.Stopped),
-		readTime(fields["delayed"], &out.Delayed),
-		read(fields["purpose"], &out.Purpose),
-		read(fields["retries"], &retries),
-		read(fields["success"], &out.Success),
-		read(fields["failure"], &out.Failure),
-		read(fields["message"], &out.Message),
-		read(fields["subrefs"], &out.Subrefs),
+		decodeTime(fields["started"], &out.Started),
+		decodeTime(fields["stopped"], &out.Stopped),
+		decodeTime(fields["delayed"], &out.Delayed),
+		decodeField(fields["purpose"], &out.Purpose),
+		decodeField(fields["retries"], &retries),
+		decodeField(fields["success"], &out.Success),
+		decodeField(fields["failure"], &out.Failure),
+		decodeField(fields["message"], &out.Message),
+		decodeField(fields["subrefs"], &out.Subrefs),
 	)
-	if readTime(fields["attempted"], &out.Attempted) != nil || out.Delayed.IsZero() {
-		out.Attempted = time.Time{} // kopf reads the record without it, too
+	if decodeTime(fields["attempted"], &out.Attempted) != nil || out.Delayed.IsZero() {
+		out.Attempted = time.Time{} // an invalid value is ignored, because kopf ignores the field, too
 	}
 	if err != nil {
 		return err
 	}
 	if retries < 0 || retries > maxCount || retries != math.Trunc(retries) {
-		return fmt.Errorf("retries: %v is no count", retries)
+		return fmt.Errorf("retries must be a non-negative integer, got %v", retries)
 	}
 	out.Retries = int(retries)
 	*r = out
 	return nil
 }
 
-// maxCount is the greatest number up to which JSON counts exactly everywhere.
+// maxCount is the largest integer that every JSON decoder reads exactly.
 const maxCount = 1 << 53
 
-func read[T any](text json.RawMessage, into *T) error {
+func decodeField[T any](text json.RawMessage, target *T) error {
 	if text == nil {
 		return nil
 	}
-	return json.Unmarshal(text, into)
+	return json.Unmarshal(text, target)
 }
 
-func readTime(text json.RawMessage, into *time.Time) error {
+func decodeTime(text json.RawMessage, target *time.Time) error {
 	var value *string
-	if err := read(text, &value); err != nil || value == nil {
+	if err := decodeField(text, &value); err != nil || value == nil {
 		return err
 	}
 	t, err := parseTime(*value)
-	*into = t
+	*target = t
 	return err
 }
 
-// decodeRecord reads a stored record; nil for a stored null.
+// decodeRecord decodes a stored record. It returns nil for a stored null.
 func decodeRecord(text []byte) (*Record, error) {
 	if bytes.Equal(bytes.TrimSpace(text), []byte("null")) {
 		return nil, nil
@@ -174,17 +174,17 @@ func decodeRecord(text []byte) (*Record, error) {
 	return &r, nil
 }
 
-const wireTimeLayout = "2006-01-02T15:04:05.000000-07:00"
+const timeFormat = "2006-01-02T15:04:05.000000-07:00"
 
-func wireTime(t time.Time) *string {
+func formatTime(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}
-	return new(t.UTC().Format(wireTimeLayout))
+	return new(t.UTC().Format(timeFormat))
 }
 
-// The forms of ISO 8601 that appear in records; those without an offset are read as UTC.
-// A fraction of a second is accepted after the seconds of any of them.
+// timeLayouts are the forms of ISO 8601 that appear in records. Times without an offset are UTC. Each layout with
+// seconds also accepts a fraction of a second.
 var timeLayouts = []string{
 	time.RFC3339,
 	"2006-01-02T15:04:05Z0700",
@@ -209,7 +209,7 @@ func parseTime(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not an ISO 8601 time", text)
 }
 
-func wireString(s string) *string {
+func optionalString(s string) *string {
 	if s == "" {
 		return nil
 	}

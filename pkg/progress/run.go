@@ -11,31 +11,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// A Step is one piece of work of [Run].
+// A Step is one handler of [Run].
 type Step struct {
-	// ID names the step on the object; changing it makes it another step.
+	// ID identifies the step in the stored records. A changed ID is a new step.
 	ID string
-	// Do makes an attempt. Its errors mean what they mean everywhere: see [Temporary], [Permanent].
+	// Do makes an attempt. See [Temporary] and [Permanent] for the meaning of errors.
 	Do func(ctx context.Context, attempt Attempt) error
-	// Policy of its retries; the zero value tries for ever.
+	// Policy defines the retries. The zero value retries without limit.
 	Policy Policy
 }
 
-// A Report says how far [Run] has come.
+// A Report is the result of [Run].
 type Report struct {
-	// Done: every step has succeeded or failed for good.
+	// Done reports that every step has succeeded or failed permanently.
 	Done bool
-	// RequeueAfter is when to come back; 0 when there is nothing to come back for.
+	// RequeueAfter is the time until the next step is due; 0 if all steps are finished.
 	RequeueAfter time.Duration
-	// Failed are the errors of the steps that failed for good, by id, as they are remembered.
+	// Failed maps the ids of permanently failed steps to their stored error messages.
 	Failed map[string]string
 }
 
-// Run calls the steps of a cause that are due, in order, and remembers on the object how each of
-// them ended: those that are finished are not called again for this cause, whatever restarts.
-// A new cause (say, "generation-7") begins anew.
+// Run calls the due steps of a cause, in order, and stores their progress on the object. Finished steps are not
+// called again for the same cause, even after a restart of the process. A new cause, such as "generation-7", starts
+// all steps again.
 //
-// Run changes the object in memory; the caller writes it, after an error of its own steps too:
+// Run changes the object in memory. The caller writes the object, also if Run returns an error:
 //
 //	before := obj.DeepCopy()
 //	report, err := progress.Run(ctx, progress.Annotations("example.com"), obj, cause, steps...)
@@ -44,7 +44,7 @@ type Report struct {
 //	}
 //	return reconcile.Result{RequeueAfter: report.RequeueAfter}, nil
 //
-// The error is not that of a step: it says that ids clash, or that the store has failed.
+// The error reports conflicting ids or a failure of the store. Errors of steps are in the report.
 func Run(ctx context.Context, store Store, obj client.Object, cause string, steps ...Step) (Report, error) {
 	if err := checkSteps(store, cause, steps); err != nil {
 		return Report{}, err
@@ -53,9 +53,9 @@ func Run(ctx context.Context, store Store, obj client.Object, cause string, step
 	for i, step := range steps {
 		ids[i] = step.ID
 	}
-	state, unreadable := Load(store, obj, ids)
-	if unreadable != nil { // it is absent, and written anew below
-		log.FromContext(ctx).Info("Warning: stored progress is unreadable and taken as absent", "error", unreadable.Error())
+	state, err := Load(store, obj, ids)
+	if err != nil { // Save below replaces the record
+		log.FromContext(ctx).Info("Stored progress is unreadable; starting the affected steps again", "error", err.Error())
 	}
 	state.Begin(cause, ids, time.Now())
 	for _, step := range steps {
@@ -64,7 +64,7 @@ func Run(ctx context.Context, store Store, obj client.Object, cause string, step
 			outcome := step.Policy.Attempt(ctx, record, now, func(ctx context.Context) error {
 				return step.Do(ctx, record.Attempt())
 			})
-			state.Settle(step.ID, outcome, time.Now())
+			state.RecordOutcome(step.ID, outcome, time.Now())
 		}
 	}
 	report := Report{Done: state.Done()}
@@ -83,9 +83,9 @@ func Run(ctx context.Context, store Store, obj client.Object, cause string, step
 }
 
 func checkSteps(store Store, cause string, steps []Step) error {
-	var problems []error
+	var errs []error
 	if cause == "" {
-		problems = append(problems, errors.New("the cause is empty: name it, finished steps are remembered for it"))
+		errs = append(errs, errors.New("the cause is empty: pass a name that identifies the change"))
 	}
 	var ids, keys []string
 	checker, _ := store.(KeyChecker)
@@ -94,17 +94,17 @@ func checkSteps(store Store, cause string, steps []Step) error {
 		if checker != nil {
 			var err error
 			if key, err = checker.Key(step.ID); err != nil {
-				problems = append(problems, err)
+				errs = append(errs, err)
 				continue
 			}
 		}
 		if step.Do == nil {
-			problems = append(problems, fmt.Errorf("step %q has nothing to do: set Do", step.ID))
+			errs = append(errs, fmt.Errorf("step %q has no function: set Do", step.ID))
 		}
 		if i := slices.Index(keys, key); i >= 0 {
-			problems = append(problems, fmt.Errorf("steps %q and %q would be remembered in one place: rename one", ids[i], step.ID))
+			errs = append(errs, fmt.Errorf("steps %q and %q have the same storage key: rename one of them", ids[i], step.ID))
 		}
 		ids, keys = append(ids, step.ID), append(keys, key)
 	}
-	return errors.Join(problems...)
+	return errors.Join(errs...)
 }

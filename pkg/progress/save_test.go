@@ -14,7 +14,7 @@ func TestSaveWritesAllSelected(t *testing.T) {
 	obj := configMap()
 	state := loaded(t, obj, "a", "b", "c")
 	state.Begin("create", []string{"a", "b"}, t0)
-	state.Settle("a", succeeded, t0)
+	state.RecordOutcome("a", succeeded, t0)
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +54,8 @@ func TestSaveReplacesBrokenRecords(t *testing.T) {
 func TestSavedProgressIsContinued(t *testing.T) {
 	obj := configMap()
 	state := begun(t, obj, "create", "a", "b")
-	state.Settle("a", succeeded, t0)
-	state.Settle("b", again(time.Minute), t0)
+	state.RecordOutcome("a", succeeded, t0)
+	state.RecordOutcome("b", again(time.Minute), t0)
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestSavedProgressIsContinued(t *testing.T) {
 	equal(t, "PROG-29 due too early", len(state.Due(later.Add(-time.Second))), 0)
 	equal(t, "PROG-29 due", state.Due(later), []string{"b"})
 	equal(t, "PROG-29 the attempt", state.Record("b").Attempt(), progress.Attempt{Number: 1, Started: t0, Last: "boom"})
-	state.Settle("b", succeeded, later)
+	state.RecordOutcome("b", succeeded, later)
 	equal(t, "PROG-19 done", state.Done(), true)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestPurgeRemovesAllRecords(t *testing.T) {
 func TestPurgeOfNothingChangesNothing(t *testing.T) {
 	obj := configMap()
 	state := begun(t, obj, "create", "a")
-	state.Settle("a", succeeded, t0)
+	state.RecordOutcome("a", succeeded, t0)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
 	}
@@ -107,12 +107,12 @@ func TestPurgeOfNothingChangesNothing(t *testing.T) {
 func TestPurgeRemovesWhatTheSameStateHasSaved(t *testing.T) {
 	obj := configMap()
 	state := begun(t, obj, "create", "a", "b")
-	state.Settle("a", succeeded, t0)
+	state.RecordOutcome("a", succeeded, t0)
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "stored", state.Retirable(ever), true)
-	state.Settle("b", succeeded, t0)
+	equal(t, "stored", state.HasStale(ever), true)
+	state.RecordOutcome("b", succeeded, t0)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestPurgeForgetsSubHandlersOfASupersededCause(t *testing.T) {
 		"a/x": {Started: t0, Purpose: "create", Success: true},
 	})
 	state := begun(t, obj, "update", "a")
-	state.Settle("a", succeeded, t0)
+	state.RecordOutcome("a", succeeded, t0)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestFailuresOfTheStore(t *testing.T) {
 		"a": {Purpose: "create"}, "b": {Purpose: "create", Subrefs: []string{"b/x"}}, "c": {Purpose: "create"},
 	})
 	state := begun(t, obj, "create", "a", "b", "c")
-	state.Settle("c", succeeded, t0)
+	state.RecordOutcome("c", succeeded, t0)
 
 	if err := state.Save(bad, obj); !errors.Is(err, errA) {
 		t.Errorf("Save = %v, want the error of the store", err)

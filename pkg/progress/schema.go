@@ -12,19 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A FieldUser is a [Store] or a [Baseline] that keeps something elsewhere than in annotations. Every
-// kind has annotations; any other field is dropped without a word by a Go type or by the schema of a
-// custom resource that does not have it, and with it all that was remembered. [CheckType] and
-// [CheckSchema] tell that before anything is lost.
+// A FieldUser is a [Store] or a [Baseline] that uses fields other than annotations. A Go type or a schema without
+// these fields drops their values silently. [CheckType] and [CheckSchema] detect that.
 type FieldUser interface {
-	// Fields returns the innermost fields that are needed, as dotted paths such as
-	// "status.kopf.last-handled-configuration". An element "*" stands for any key:
-	// "status.kopf.progress.*.started".
+	// Fields returns the innermost required fields as dotted paths, such as "status.kopf.last-handled-configuration".
+	// The element "*" matches any key: "status.kopf.progress.*.started".
 	Fields() []string
 }
 
-// CheckType tells which fields that a [Store] or a [Baseline] needs are not in the Go type of the
-// object. It has no objection to stores that are no [FieldUser], nor to unstructured objects.
+// CheckType returns an error if the Go type of the object lacks a field that the [Store] or [Baseline] uses. It
+// returns nil if the store is not a [FieldUser] or if the object is unstructured.
 func CheckType(obj client.Object, store any) error {
 	user, ok := store.(FieldUser)
 	if !ok {
@@ -38,33 +35,32 @@ func checkType(obj client.Object, fields ...string) error {
 		return nil
 	}
 	t := reflect.TypeOf(obj)
-	lost := missing(fields, func(path []string) int { return fitting(t, path) })
-	if len(lost) == 0 {
+	missing := missingFields(fields, func(path []string) int { return typeDepth(t, path) })
+	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the Go type %T has no field %s: what is kept there would be lost in decoding: add it, "+
-		"or use Annotations and AnnotationBaseline", obj, strings.Join(lost, ", "))
+	return fmt.Errorf("Go type %T has no field %s: decoding would drop the stored progress; add the field, "+
+		"or use Annotations and AnnotationBaseline", obj, strings.Join(missing, ", "))
 }
 
-// CheckSchema tells which fields that a [Store] or a [Baseline] needs would be pruned by the API
-// server, because the schema of the kind does not have them. The schema is that of one version of a
-// CustomResourceDefinition; nil, there is no objection.
+// CheckSchema returns an error if the API server would prune a field that the [Store] or [Baseline] uses. The schema
+// is that of one version of a CustomResourceDefinition; a nil schema is always valid.
 func CheckSchema(schema *apiextensionsv1.JSONSchemaProps, store any) error {
 	user, ok := store.(FieldUser)
 	if !ok || schema == nil {
 		return nil
 	}
-	lost := missing(user.Fields(), func(path []string) int { return Unpruned(schema, path...) })
-	if len(lost) == 0 {
+	missing := missingFields(user.Fields(), func(path []string) int { return PreservedDepth(schema, path...) })
+	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the schema of the kind has no field %s: the API server would drop what is kept there: add it, "+
-		"or x-kubernetes-preserve-unknown-fields above it, or use Annotations and AnnotationBaseline", strings.Join(lost, ", "))
+	return fmt.Errorf("schema has no field %s: the API server would prune the stored progress; add the field, "+
+		"or set x-kubernetes-preserve-unknown-fields above it, or use Annotations and AnnotationBaseline", strings.Join(missing, ", "))
 }
 
-// missing returns, for the fields that do not fit entirely, how far they would have to be added. How
-// many elements of a path do fit is for the function to say.
-func missing(fields []string, fit func(path []string) int) []string {
+// missingFields returns the outermost missing part of each incomplete field. The function fit returns the number of
+// existing elements of a path.
+func missingFields(fields []string, fit func(path []string) int) []string {
 	var out []string
 	for _, field := range fields {
 		path := strings.Split(field, ".")
@@ -77,20 +73,20 @@ func missing(fields []string, fit func(path []string) int) []string {
 	return out
 }
 
-var marshaler = reflect.TypeFor[json.Marshaler]()
+var jsonMarshaler = reflect.TypeFor[json.Marshaler]()
 
-// fitting returns how many elements of a path the JSON form of a Go type can have.
-func fitting(t reflect.Type, path []string) int {
+// typeDepth returns the number of path elements that the JSON form of a Go type can have.
+func typeDepth(t reflect.Type, path []string) int {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch {
 	case len(path) == 0:
 		return 0
-	case t.Kind() == reflect.Interface, t.Implements(marshaler), reflect.PointerTo(t).Implements(marshaler):
-		return len(path) // free in its form
+	case t.Kind() == reflect.Interface, t.Implements(jsonMarshaler), reflect.PointerTo(t).Implements(jsonMarshaler):
+		return len(path) // any content is possible
 	case t.Kind() == reflect.Map:
-		return 1 + fitting(t.Elem(), path[1:])
+		return 1 + typeDepth(t.Elem(), path[1:])
 	case t.Kind() != reflect.Struct:
 		return 0
 	}
@@ -99,45 +95,44 @@ func fitting(t reflect.Type, path []string) int {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == path[0]:
-			best = max(best, 1+fitting(field.Type, path[1:]))
+			best = max(best, 1+typeDepth(field.Type, path[1:]))
 		case name == "" && field.Anonymous:
-			best = max(best, fitting(field.Type, path))
+			best = max(best, typeDepth(field.Type, path))
 		}
 	}
 	return best
 }
 
-// Unpruned returns how many elements of a path the API server keeps of a custom resource, by the schema of its kind: all, or
-// those before the first that is dropped. The element "*" stands for any item of a list, as it does for any key. Only the structural part of a
-// schema counts: what stands under allOf and the like does not save a field. What a schema refers to is not known here,
-// and not thought to drop anything.
-func Unpruned(schema *apiextensionsv1.JSONSchemaProps, path ...string) int {
+// PreservedDepth returns the number of path elements that the API server preserves according to the schema. The
+// element "*" matches any key of a map and any item of a list. Only the structural part of the schema counts: allOf
+// and similar fields do not preserve a field. References are not resolved and are assumed to preserve everything.
+func PreservedDepth(schema *apiextensionsv1.JSONSchemaProps, path ...string) int {
 	if len(path) == 0 {
 		return 0
 	}
-	if refers(schema) {
+	if hasRef(schema) {
 		return len(path)
 	}
 	preserved := schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
 	if inner, ok := schema.Properties[path[0]]; ok {
-		return 1 + Unpruned(&inner, path[1:]...) // also where unknown fields are preserved
+		return 1 + PreservedDepth(&inner, path[1:]...) // also if unknown fields are preserved
 	}
 	if items := schema.Items; items != nil && items.Schema != nil && path[0] == "*" {
-		return 1 + Unpruned(items.Schema, path[1:]...)
+		return 1 + PreservedDepth(items.Schema, path[1:]...)
 	}
-	switch others := schema.AdditionalProperties; {
-	case others != nil && others.Schema != nil:
-		return 1 + Unpruned(others.Schema, path[1:]...)
-	case others != nil:
-		return 1 // values of any type, but of objects nothing is kept
+	switch additional := schema.AdditionalProperties; {
+	case additional != nil && additional.Schema != nil:
+		return 1 + PreservedDepth(additional.Schema, path[1:]...)
+	case additional != nil:
+		return 1 // scalar values are preserved, but fields of objects are not
 	case preserved:
 		return len(path)
 	}
 	return 0
 }
 
-// refers reports whether a schema stands elsewhere: those of the kinds of Kubernetes do, as they are published.
-func refers(schema *apiextensionsv1.JSONSchemaProps) bool {
+// hasRef reports whether a schema refers to another one, as the published schemas of built-in kinds do.
+func hasRef(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return schema.Ref != nil ||
 		slices.ContainsFunc(schema.AllOf, func(part apiextensionsv1.JSONSchemaProps) bool { return part.Ref != nil })
 }

@@ -76,7 +76,7 @@ func TestCheckType(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			err := progress.CheckType(test.obj, test.store)
 			lacking(t, err, test.lacks)
-			if err != nil && !strings.Contains(err.Error(), fmt.Sprintf("the Go type %T ", test.obj)) {
+			if err != nil && !strings.Contains(err.Error(), fmt.Sprintf("Go type %T ", test.obj)) {
 				t.Errorf("error = %v, want the name of the type", err)
 			}
 		})
@@ -204,7 +204,7 @@ func TestUnpruned(t *testing.T) {
 		{"a status that stands elsewhere", `{$ref: "#/components/schemas/x"}`, "status.conditions.*.type", 4},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			equal(t, "B-33 kept", progress.Unpruned(objectSchema(t, test.status), strings.Split(test.path, ".")...), test.want)
+			equal(t, "B-33 kept", progress.PreservedDepth(objectSchema(t, test.status), strings.Split(test.path, ".")...), test.want)
 		})
 	}
 }

@@ -50,7 +50,7 @@ func TestDelaysOfOtherClocks(t *testing.T) {
 				}
 			}
 			theirs := state(t0.Add(test.skew - test.runtime))
-			theirs.Settle("a", again(time.Minute), t0.Add(test.skew))
+			theirs.RecordOutcome("a", again(time.Minute), t0.Add(test.skew))
 			save(theirs)
 			ours := state(t0)
 			delay, left := ours.Delay(t0)
@@ -96,7 +96,7 @@ func TestAttemptsAreToldFromTheRecord(t *testing.T) {
 	obj := configMap()
 	state := begun(t, obj, "create", "a")
 	equal(t, "KW-06 at first", state.Record("a").Attempt(), progress.Attempt{Started: t0})
-	state.Settle("a", again(0), t0.Add(time.Second))
+	state.RecordOutcome("a", again(0), t0.Add(time.Second))
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}

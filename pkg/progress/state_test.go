@@ -61,7 +61,7 @@ func TestStateOfAFreshCause(t *testing.T) {
 	equal(t, "the record of a stranger", state.Record("x"), progress.Record{})
 	equal(t, "PROG-15 HND-10 due, in the order of registration", state.Due(t0), []string{"a", "c"})
 	equal(t, "PROG-19 done", state.Done(), false)
-	equal(t, "PROG-10 stored", state.Retirable(ever), false)
+	equal(t, "PROG-10 stored", state.HasStale(ever), false)
 	equal(t, "PROG-22 summary", state.Summary(), progress.Summary{Left: 2})
 }
 
@@ -140,7 +140,7 @@ func TestStateContinuesItsCause(t *testing.T) {
 			}
 			equal(t, "record", state.Record("a"), test.want)
 			equal(t, "due", len(state.Due(t0)) == 1, test.due)
-			equal(t, "PROG-10 stored", state.Retirable(ever), true)
+			equal(t, "PROG-10 stored", state.HasStale(ever), true)
 		})
 	}
 }
@@ -192,8 +192,8 @@ func TestSettle(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			state := begun(t, holding(t, map[string]progress.Record{"a": begin}), "create", "a", "b")
 			other := state.Record("b")
-			state.Settle("a", test.outcome, t0)
-			state.Settle("x", succeeded, t0) // a stranger
+			state.RecordOutcome("a", test.outcome, t0)
+			state.RecordOutcome("x", succeeded, t0) // a stranger
 			equal(t, "record", state.Record("a"), test.want)
 			equal(t, "ERR-10 PROG-01 the record of the other", state.Record("b"), other)
 		})
@@ -212,7 +212,7 @@ func TestSettleShortensMessages(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			state := begun(t, configMap(), "create", "a")
-			state.Settle("a", progress.Outcome{Err: errors.New(test.text), Final: true, Attempted: true}, t0)
+			state.RecordOutcome("a", progress.Outcome{Err: errors.New(test.text), Final: true, Attempted: true}, t0)
 			equal(t, "message", state.Record("a").Message, test.want)
 		})
 	}
@@ -221,10 +221,10 @@ func TestSettleShortensMessages(t *testing.T) {
 func TestReset(t *testing.T) {
 	state := begun(t, configMap(), "create", "a", "b")
 	before := state.Record("a")
-	state.Settle("a", succeeded, t0)
-	state.Settle("b", succeeded, t0)
-	state.Reset("a", before)
-	state.Reset("x", before) // a stranger
+	state.RecordOutcome("a", succeeded, t0)
+	state.RecordOutcome("b", succeeded, t0)
+	state.SetRecord("a", before)
+	state.SetRecord("x", before) // a stranger
 	equal(t, "the record of the one", state.Record("a"), before)
 	equal(t, "the success of the other", state.Record("b").Success, true)
 	equal(t, "due", state.Due(t0), []string{"a"})
@@ -247,7 +247,7 @@ func TestDoneAndSummary(t *testing.T) {
 		{"one is delayed", "c", again(time.Hour), false, progress.Summary{Failed: 1, Succeeded: 1, Left: 1}},
 		{"PROG-19 PROG-27 PROG-28 all ended, the passive one does not count", "c", succeeded, true, progress.Summary{Failed: 1, Succeeded: 2}},
 	} {
-		state.Settle(step.id, step.outcome, t0)
+		state.RecordOutcome(step.id, step.outcome, t0)
 		equal(t, step.name+": done", state.Done(), step.done)
 		equal(t, step.name+": summary", state.Summary(), step.sum)
 	}
@@ -291,7 +291,7 @@ func TestLoadTakesBrokenRecordsForAbsent(t *testing.T) {
 	if err == nil {
 		t.Error("B-30: there is no word about the broken records")
 	}
-	equal(t, "B-30 stored", state.Retirable(ever), true)
+	equal(t, "B-30 stored", state.HasStale(ever), true)
 	state.Begin("create", []string{"a", "b", "c", "d"}, t0)
 	fresh := progress.Record{Started: t0, Purpose: "create"}
 	equal(t, "B-30 a broken record", state.Record("a"), fresh)
@@ -303,13 +303,13 @@ func TestLoadTakesBrokenRecordsForAbsent(t *testing.T) {
 // PROG-07 B-31: messages are cut when the object has no room for them, between characters; nothing else is.
 func TestShorten(t *testing.T) {
 	state := begun(t, &metav1.PartialObjectMetadata{}, "create", "a", "b")
-	state.Settle("a", progress.Outcome{Err: errors.New("не работает"), Delay: time.Minute}, t0)
+	state.RecordOutcome("a", progress.Outcome{Err: errors.New("не работает"), Delay: time.Minute}, t0)
 	before := state.Record("a")
 	for _, test := range []struct {
 		limit int
 		want  string
 	}{{100, "не работает"}, {6, "не ..."}, {0, "..."}} {
-		state.Shorten(test.limit)
+		state.TruncateMessages(test.limit)
 		if got := state.Record("a").Message; got != test.want {
 			t.Errorf("with %d bytes, the message is %q, want %q", test.limit, got, test.want)
 		}

@@ -14,13 +14,11 @@ const (
 	defaultBaselineField = "status.kopf.last-handled-configuration"
 )
 
-// Status keeps the records in a field of the object (a dotted path; default "status.kopf.progress" if
-// empty): one nested object for each id, under the id as it is. Fields of a record that are not set
-// are not written, and those that were set before are removed.
+// Status stores the records in a field of the object, as one nested object for each id. The field is a dotted path;
+// an empty path selects "status.kopf.progress". Empty fields of a record are removed.
 //
-// The kind must have the field: its Go type, if it is handled by one, and the schema of its
-// CustomResourceDefinition, see [CheckType] and [CheckSchema]. Writing it is a write of the status:
-// where the kind has the status subresource, the caller has to use it.
+// The kind must have the field in its Go type and in the schema of its CustomResourceDefinition, see [CheckType] and
+// [CheckSchema]. If the kind has the status subresource, the caller must write the status.
 //
 // kopf: StatusProgressStorage.
 func Status(field string) Store {
@@ -32,7 +30,7 @@ func Status(field string) Store {
 
 type statusStore struct{ field objectField }
 
-// recordFields are those of a record in the status.
+// recordFields are the fields of a record in the status.
 var recordFields = []string{"started", "stopped", "delayed", "purpose", "retries", "success", "failure", "message", "subrefs"}
 
 // Check implements [Checker].
@@ -47,7 +45,7 @@ func (s statusStore) Fields() []string {
 	return fields
 }
 
-// Key implements [KeyChecker]: ids are kept as they are.
+// Key implements [KeyChecker]. It returns the id unchanged.
 func (s statusStore) Key(id string) (string, error) {
 	if id == "" {
 		return "", errEmptyID
@@ -82,21 +80,21 @@ func (s statusStore) Store(obj client.Object, id string, record Record) error {
 	if err := utiljson.Unmarshal(text, &fields); err != nil {
 		return err
 	}
-	delete(fields, "attempted") // schemas have the fields of kopf
+	delete(fields, "attempted") // schemas contain only the fields of kopf
 	if err := s.field.write(obj, fields, id); err != nil {
-		return fmt.Errorf("storing the progress of %q: %w", id, err)
+		return fmt.Errorf("storing the record of handler %q: %w", id, err)
 	}
 	return nil
 }
 
 func (s statusStore) Purge(obj client.Object, id string) error {
 	if err := s.field.remove(obj, id); err != nil {
-		return fmt.Errorf("purging the progress of %q: %w", id, err)
+		return fmt.Errorf("purging the record of handler %q: %w", id, err)
 	}
 	return nil
 }
 
-func (s statusStore) holds(obj client.Object, id string) bool {
+func (s statusStore) isStored(obj client.Object, id string) bool {
 	value, err := s.field.read(obj)
 	records, _ := value.(map[string]any)
 	_, ok := records[id]
@@ -105,5 +103,5 @@ func (s statusStore) holds(obj client.Object, id string) bool {
 
 func (s statusStore) Clear(essence map[string]any) { s.field.clear(essence) }
 
-// errEmptyID is what all stores say to an id that is none.
-var errEmptyID = errors.New("the id is empty: give it a name, it is stored on the objects")
+// errEmptyID is the error of all stores for an empty id.
+var errEmptyID = errors.New("the id is empty: give it a name, under which the record is stored")

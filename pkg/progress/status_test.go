@@ -176,7 +176,7 @@ func TestStatusRefuses(t *testing.T) {
 				Progress map[string]int `json:"progress"`
 			} `json:"kopf"`
 		}{}), "does not fit"},
-		{"another value in its place", withStatus(map[string]any{"kopf": "x"}), "status.kopf: another value"},
+		{"another value in its place", withStatus(map[string]any{"kopf": "x"}), "status.kopf: expected an object"},
 		{"an object that has no JSON form", &stubborn[typedStatus]{}, "boom"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

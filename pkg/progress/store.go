@@ -6,63 +6,60 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Store keeps the records of handlers on objects. Its methods read and change the object in
-// memory only; writing it to the API server is the caller's part.
+// A Store reads and writes the records of handlers. Its methods change the object in memory only; the caller writes
+// the object to the API server.
 //
 // kopf: settings.persistence.progress_storage.
 type Store interface {
-	// Fetch returns the record of an id, nil if there is none. An error means that something is
-	// stored which cannot be read; callers go on as if it were not there.
+	// Fetch returns the record of an id, or nil if there is none. An error reports a stored value that cannot be
+	// decoded; callers treat the record as absent.
 	Fetch(obj client.Object, id string) (*Record, error)
-	// Store puts the record of an id on the object.
+	// Store writes the record of an id to the object.
 	Store(obj client.Object, id string, record Record) error
-	// Purge removes all traces of an id from the object.
+	// Purge removes all values of an id from the object.
 	Purge(obj client.Object, id string) error
-	// Clear removes what the store itself writes from the JSON form of an object, so that
-	// progress does not look like a change.
+	// Clear removes the values of the store from the JSON form of an object, so that change detection ignores them.
 	Clear(essence map[string]any)
 }
 
-// A KeyChecker is a [Store] that can tell beforehand which ids it is able to keep.
+// A KeyChecker is a [Store] that can validate ids before it stores records.
 type KeyChecker interface {
-	// Key returns the key an id is stored under (two ids with one key get into each other's way),
-	// or an error that says what is wrong with the id.
+	// Key returns the key of an id, or an error if the id is invalid. Two ids with the same key conflict.
 	Key(id string) (string, error)
 }
 
-// A Checker is a [Store] or a [Baseline] that can tell beforehand that it will not work.
+// A Checker is a [Store] or a [Baseline] that can validate its configuration.
 type Checker interface {
-	// Check returns what is wrong with the way it was made, and what to do.
+	// Check returns an error that describes the invalid configuration and how to fix it.
 	Check() error
 }
 
-// Annotations keeps each record in an annotation of its own, under the prefix (default
-// [DefaultPrefix] if empty).
+// Annotations stores each record in an annotation with the given prefix. An empty prefix selects [DefaultPrefix].
 //
 // kopf: AnnotationsProgressStorage.
 func Annotations(prefix string) Store { return annotationStore{keysOf(prefix)} }
 
-// AnnotationsV2 is [Annotations] without the second key that long ids have for the sake of older versions
-// of kopf: such keys are neither written nor read nor purged. It is for operators without that past: a
-// record that is left under an older key counts again as soon as [Annotations], or kopf, reads it.
+// AnnotationsV2 is [Annotations] without the second key of long ids, which older versions of kopf need. It does not
+// write, read or purge such keys. Use it only for operators that never ran with such a version: a record under an
+// older key counts again as soon as [Annotations] or kopf reads it.
 //
 // kopf: AnnotationsProgressStorage(v1=False).
-func AnnotationsV2(prefix string) Store { return annotationStore{keysOf(prefix).onlyV2()} }
+func AnnotationsV2(prefix string) Store { return annotationStore{keysOf(prefix).withoutV1()} }
 
 type annotationStore struct{ keys annotationKeys }
 
 func (s annotationStore) Key(id string) (string, error) { return s.keys.check(id) }
 
 func (s annotationStore) Fetch(obj client.Object, id string) (*Record, error) {
-	var problems []error
+	var errs []error
 	for key, value := range s.keys.values(obj, id) {
 		record, err := decodeRecord([]byte(value))
 		if err == nil {
-			return record, errors.Join(problems...)
+			return record, errors.Join(errs...)
 		}
-		problems = append(problems, &UnreadableError{Place: "annotation " + key, Err: err})
+		errs = append(errs, &UnreadableError{Place: "annotation " + key, Err: err})
 	}
-	return nil, errors.Join(problems...)
+	return nil, errors.Join(errs...)
 }
 
 func (s annotationStore) Store(obj client.Object, id string, record Record) error {
@@ -79,12 +76,12 @@ func (s annotationStore) Purge(obj client.Object, id string) error {
 	return nil
 }
 
-func (s annotationStore) holds(obj client.Object, id string) bool { return s.keys.has(obj, id) }
+func (s annotationStore) isStored(obj client.Object, id string) bool { return s.keys.has(obj, id) }
 
 func (s annotationStore) Clear(essence map[string]any) { s.keys.clear(essence) }
 
-// Smart is the default: it writes annotations under [DefaultPrefix], and also reads the records
-// that older operators kept in status.kopf.progress. Purging removes both.
+// Smart is the default store. It writes annotations with [DefaultPrefix] and also reads the records of older
+// operators in status.kopf.progress. Purge removes both. Objects without this field are supported.
 //
 // kopf: SmartProgressStorage.
 func Smart() Store {
@@ -115,8 +112,8 @@ func (s smartStore) Purge(obj client.Object, id string) error {
 	return errors.Join(s.annotations.Purge(obj, id), s.legacy.Purge(obj, id))
 }
 
-func (s smartStore) holds(obj client.Object, id string) bool {
-	return s.annotations.holds(obj, id) || s.legacy.holds(obj, id)
+func (s smartStore) isStored(obj client.Object, id string) bool {
+	return s.annotations.isStored(obj, id) || s.legacy.isStored(obj, id)
 }
 
 func (s smartStore) Clear(essence map[string]any) {
@@ -124,14 +121,14 @@ func (s smartStore) Clear(essence map[string]any) {
 	s.legacy.Clear(essence)
 }
 
-// An UnreadableError says that stored state is broken: not JSON, or not of the expected form.
+// An UnreadableError reports stored data that cannot be decoded: it is not JSON or not of the expected form.
 type UnreadableError struct {
-	Place string // where on the object it is
+	Place string // annotation or field of the object
 	Err   error
 }
 
 func (e *UnreadableError) Error() string {
-	return "unreadable state in " + e.Place + " (taken as absent): " + e.Err.Error()
+	return "unreadable record in " + e.Place + " is treated as absent: " + e.Err.Error()
 }
 
 func (e *UnreadableError) Unwrap() error { return e.Err }

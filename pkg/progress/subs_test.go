@@ -125,7 +125,7 @@ func TestDelayBelow(t *testing.T) {
 		{"SUB-10 SUB-11 one has failed for good", "p/b", failed, time.Hour, true},
 		{"SUB-10 all are finished", "p/a", succeeded, 0, false},
 	} {
-		state.Settle(step.id, step.outcome, t0)
+		state.RecordOutcome(step.id, step.outcome, t0)
 		delay, left := state.DelayBelow("p", t0)
 		equal(t, step.name, delay, step.want)
 		equal(t, step.name+": left", left, step.left)
@@ -136,10 +136,10 @@ func TestDelayBelow(t *testing.T) {
 // B-24, SE-06: kopf counts each iteration as an attempt of the parent.
 func TestWaitingIsNoAttempt(t *testing.T) {
 	state := adopted(t, nil, "p/a")
-	state.Settle("p", waiting(time.Minute), t0)
+	state.RecordOutcome("p", waiting(time.Minute), t0)
 	equal(t, "B-24 SUB-08 the record of one that waits", state.Record("p"),
 		progress.Record{Started: t0, Delayed: t0.Add(time.Minute), Attempted: t0, Purpose: "create", Subrefs: []string{"p/a"}})
-	state.Settle("p", succeeded, t0)
+	state.RecordOutcome("p", succeeded, t0)
 	equal(t, "B-24 its own attempt counts", state.Record("p").Retries, 1)
 }
 
@@ -155,7 +155,7 @@ func TestWaits(t *testing.T) {
 		{"B-24 not without any", progress.Record{Started: t0, Delayed: t0}, false},
 		{"B-24 not when it is finished", progress.Record{Started: t0, Delayed: t0, Subrefs: []string{"p/a"}, Success: true}, false},
 	} {
-		t.Run(test.name, func(t *testing.T) { equal(t, "waits", test.record.Waits(), test.want) })
+		t.Run(test.name, func(t *testing.T) { equal(t, "waits", test.record.WaitsForSubs(), test.want) })
 	}
 }
 
@@ -165,13 +165,13 @@ func TestReopen(t *testing.T) {
 	mustAdopt(t, state, nil, "p/a", "p/a/x")
 	before := state.Record("p/a/x")
 	for _, id := range []string{"p/a/x", "p/a", "p/b", "p"} {
-		state.Settle(id, succeeded, t0)
+		state.RecordOutcome(id, succeeded, t0)
 	}
-	state.Reopen("p/a/x")
+	state.WaitAgain("p/a/x")
 	equal(t, "SUB-10 nothing to reopen for one that is finished", state.Record("p").Success, true)
-	state.Reset("p/a/x", before)
-	state.Settle("p/a/x", again(time.Minute), t0)
-	state.Reopen("p/a/x")
+	state.SetRecord("p/a/x", before)
+	state.RecordOutcome("p/a/x", again(time.Minute), t0)
+	state.WaitAgain("p/a/x")
 	for _, id := range []string{"p", "p/a"} {
 		record := state.Record(id)
 		equal(t, "SUB-10 B-24 it waits again: "+id, record, progress.Record{
@@ -179,8 +179,8 @@ func TestReopen(t *testing.T) {
 		})
 	}
 	equal(t, "SUB-10 the others are finished", state.Record("p/b").Success, true)
-	state.Reopen("x") // a stranger
-	state.Reopen("q") // it has no parent
+	state.WaitAgain("x") // a stranger
+	state.WaitAgain("q") // it has no parent
 }
 
 func TestSavePurgeOfSubHandlers(t *testing.T) {
@@ -246,20 +246,20 @@ func TestRetireSubHandlers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			obj := holding(t, test.records)
 			state := loaded(t, obj, "p")
-			equal(t, "started", state.Started("update"), true)
-			equal(t, "started for another cause", state.Started("create"), false)
-			equal(t, "acted", state.Acted("update"), test.acted)
-			equal(t, "acted for another cause", state.Acted("create"), false)
-			if err := state.Retire(store, obj, t0); err != nil {
+			equal(t, "started", state.HasRecords("update"), true)
+			equal(t, "started for another cause", state.HasRecords("create"), false)
+			equal(t, "acted", state.HasAttempts("update"), test.acted)
+			equal(t, "acted for another cause", state.HasAttempts("create"), false)
+			if err := state.PurgeStale(store, obj, t0); err != nil {
 				t.Fatal(err)
 			}
 			equal(t, "kept", namesOf(obj, kopfPrefix), test.kept)
 			rest := loaded(t, obj, "p")
-			delay, left := rest.Left(t0)
+			delay, left := rest.StaleAfter(t0)
 			equal(t, "left", delay, test.left)
 			equal(t, "any left", left, test.left > 0)
-			equal(t, "nothing more to retire", rest.Retirable(t0), false)
-			equal(t, "more to retire when the delay is over", rest.Retirable(t0.Add(test.left)), len(test.kept) > 0)
+			equal(t, "nothing more to retire", rest.HasStale(t0), false)
+			equal(t, "more to retire when the delay is over", rest.HasStale(t0.Add(test.left)), len(test.kept) > 0)
 		})
 	}
 }

@@ -71,7 +71,7 @@ func TestCarry(t *testing.T) {
 		"own":      done("resume"),
 		"wildcard": done(""),
 	}), "joins", "failed", "left", "own", "wildcard", "none")
-	state.Carry("update", []string{"joins", "failed", "left", "wildcard", "none"})
+	state.Relabel("update", []string{"joins", "failed", "left", "wildcard", "none"})
 	equal(t, "CAUSE-23 B-12 a success counts as it is", state.Record("joins"), done("update"))
 	equal(t, "CAUSE-23 B-12 a failure counts as it is", state.Record("failed"),
 		progress.Record{Started: earlier, Purpose: "update", Retries: 1, Failure: true, Message: "m"})
@@ -134,7 +134,7 @@ func TestDeletionSupersedesCreation(t *testing.T) {
 		map[string]progress.Summary{"create": {Succeeded: 1, Left: 1}})
 	equal(t, "PROG-24 the attempt", state.Record("fn").Attempt(),
 		progress.Attempt{Number: 1, Started: t0.Add(-time.Hour), Last: "m"})
-	state.Settle("fn", succeeded, t0)
+	state.RecordOutcome("fn", succeeded, t0)
 	equal(t, "CAUSE-18 done", state.Done(), true)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)

@@ -11,41 +11,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Sweeper is a [Store] that finds records of handlers which nobody knows any more: those that were
-// removed from the code, or renamed, while an object was being handled.
+// A Sweeper is a [Store] that removes records of unknown handlers: handlers that were removed from the code or
+// renamed while an object was being handled.
 //
-// It cannot tell whose they were. Where another operator keeps its records in the same place (by default
-// all use the prefix of kopf), they look like leftovers: sweep only a place of your own. Package kopf
-// sweeps when a cycle ends: two of its operators on one kind need places of their own in any case.
+// A Sweeper cannot identify the operator that wrote a record. Use it only if no other operator stores records in the
+// same place; by default all operators use the prefix of kopf. Package kopf sweeps at the end of each cycle, so two
+// of its operators on the same kind need different prefixes.
 type Sweeper interface {
-	// Sweep removes from the object what is clearly the record of an id that is neither known nor a
-	// sub-handler of a known one (the known id, "/", and more). Records of other causes than create,
-	// update, delete and resume stay; so does all that may be something else.
+	// Sweep removes the records of ids that are neither known nor sub-handlers of a known id (the known id, "/", and
+	// a suffix). It keeps records of causes other than create, update, delete and resume, and all values that are not
+	// clearly records.
 	Sweep(obj client.Object, known []string) error
 }
 
 // Sweep implements [Sweeper].
 func (s annotationStore) Sweep(obj client.Object, known []string) error {
-	keys := keysOf(s.keys.prefix) // of both generations: what is under an older key has its handler, too
-	var strays []string
+	keys := keysOf(s.keys.prefix) // both generations, because an older key also belongs to its handler
+	var orphans []string
 	for key, value := range obj.GetAnnotations() {
-		if keys.mayBeStray(obj, key) && isLeftover([]byte(value)) && !keys.mayBelong(obj, key, known) {
-			strays = append(strays, key)
+		if keys.isCandidate(obj, key) && isHandlerRecord([]byte(value)) && !keys.matchesKnown(obj, key, known) {
+			orphans = append(orphans, key)
 		}
 	}
-	if len(strays) == 0 {
+	if len(orphans) == 0 {
 		return nil
 	}
-	annotations := cloned(obj.GetAnnotations())
-	for _, key := range strays {
+	annotations := cloneAnnotations(obj.GetAnnotations())
+	for _, key := range orphans {
 		delete(annotations, key)
 	}
 	obj.SetAnnotations(annotations)
 	return nil
 }
 
-// mayBeStray reports whether a key is for a record of some handler of this object.
-func (k annotationKeys) mayBeStray(obj client.Object, key string) bool {
+// isCandidate reports whether a key may belong to a record of a handler of this object.
+func (k annotationKeys) isCandidate(obj client.Object, key string) bool {
 	name, ours := strings.CutPrefix(key, k.prefix+"/")
 	if !ours {
 		return false
@@ -55,28 +55,28 @@ func (k annotationKeys) mayBeStray(obj client.Object, key string) bool {
 			return false
 		}
 	}
-	// Kubernetes copies annotations between a Deployment and its ReplicaSets: each has its own names.
+	// Kubernetes copies annotations between a Deployment and its ReplicaSets, so both have different keys.
 	return strings.HasSuffix(name, ownedSuffix) == isOwnedReplicaSet(obj)
 }
 
-// mayBelong reports whether a key may be that of a known id, or of a sub-handler of one.
-func (k annotationKeys) mayBelong(obj client.Object, key string, known []string) bool {
+// matchesKnown reports whether a key may belong to a known id or to a sub-handler of one.
+func (k annotationKeys) matchesKnown(obj client.Object, key string, known []string) bool {
 	name := strings.TrimPrefix(key, k.prefix+"/")
-	begin, shortened := k.unhashed(name)
+	begin, shortened := k.trimHash(name)
 	return slices.ContainsFunc(known, func(id string) bool {
-		parent := safeName(id) + "."
+		parent := sanitizeName(id) + "."
 		return slices.Contains(k.of(obj, id), key) || strings.HasPrefix(name, parent) ||
-			// The end of the parent's own name may have been cut away.
+			// The hash may have replaced the end of the parent's name.
 			shortened && strings.HasPrefix(parent, begin)
 	})
 }
 
-// unhashed returns the beginning of a name that may have been shortened, without the hash: only names
-// that are as long as can be may have been. For long prefixes the older generation had no such length.
-func (k annotationKeys) unhashed(name string) (begin string, shortened bool) {
-	length, budget := utf8.RuneCountInString(name), k.v1Budget()
+// trimHash returns a name without its hash, and whether the name may have been shortened. Only names of the maximum
+// length may have been. In the older generation, long prefixes have no such length.
+func (k annotationKeys) trimHash(name string) (begin string, shortened bool) {
+	length, maxV1 := utf8.RuneCountInString(name), k.maxV1Length()
 	inV2 := length == maxNameLength
-	inV1 := length == budget || budget <= hashLength
+	inV1 := length == maxV1 || maxV1 <= hashLength
 	if len(name) < hashLength || !inV1 && !inV2 {
 		return "", false
 	}
@@ -90,19 +90,19 @@ func (s statusStore) Sweep(obj client.Object, known []string) error {
 		return err
 	}
 	records, _ := value.(map[string]any)
-	var strays []string
+	var orphans []string
 	for id, record := range records {
-		if text, err := json.Marshal(record); err == nil && isLeftover(text) && !belongs(id, known) {
-			strays = append(strays, id)
+		if text, err := json.Marshal(record); err == nil && isHandlerRecord(text) && !isKnown(id, known) {
+			orphans = append(orphans, id)
 		}
 	}
-	if err := s.field.remove(obj, strays...); err != nil {
-		return fmt.Errorf("removing the progress of unknown handlers: %w", err)
+	if err := s.field.remove(obj, orphans...); err != nil {
+		return fmt.Errorf("removing the records of unknown handlers: %w", err)
 	}
 	return nil
 }
 
-func belongs(id string, known []string) bool {
+func isKnown(id string, known []string) bool {
 	return slices.ContainsFunc(known, func(k string) bool { return id == k || strings.HasPrefix(id, k+"/") })
 }
 
@@ -111,20 +111,20 @@ func (s smartStore) Sweep(obj client.Object, known []string) error {
 	return errors.Join(s.annotations.Sweep(obj, known), s.legacy.Sweep(obj, known))
 }
 
-// Sweep implements [Sweeper], for those of its stores that do.
+// Sweep implements [Sweeper] for the stores that support it.
 func (m multiStore) Sweep(obj client.Object, known []string) error {
-	var problems []error
+	var errs []error
 	for _, store := range m {
 		if sweeper, ok := store.(Sweeper); ok {
-			problems = append(problems, sweeper.Sweep(obj, known))
+			errs = append(errs, sweeper.Sweep(obj, known))
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(errs...)
 }
 
-// isLeftover reports whether a text is clearly a record of a handler, of a cause that is told from the
-// state of the object. Causes of other names are somebody's own, see [Run].
-func isLeftover(text []byte) bool {
+// isHandlerRecord reports whether a text is clearly the record of a handler for one of the four standard causes.
+// Other causes belong to callers of [Run].
+func isHandlerRecord(text []byte) bool {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return false
@@ -133,10 +133,10 @@ func isLeftover(text []byte) bool {
 	if err != nil || record == nil || !slices.Contains([]string{"create", "update", "delete", "resume"}, record.Purpose) {
 		return false
 	}
-	counted := true
+	complete := true
 	for _, name := range []string{"retries", "success", "failure"} {
 		_, has := fields[name]
-		counted = counted && has
+		complete = complete && has
 	}
-	return counted || !record.Started.IsZero()
+	return complete || !record.Started.IsZero()
 }

@@ -408,7 +408,7 @@ var _ = Describe("Conditions", func() {
 			return nil
 		})))
 		handled(ctx, a)
-		Expect(r.log.find("failed for good", "not a name")).NotTo(BeEmpty())
+		Expect(r.log.find("failed permanently", "not a name")).NotTo(BeEmpty())
 	}, SpecTimeout(minute))
 
 	It("that are no valid ones are mistakes of a handler that has failed, too", func(ctx context.Context) {
@@ -421,7 +421,7 @@ var _ = Describe("Conditions", func() {
 			return kopf.Temporary(errOutOfOrder, 0)
 		})))
 		handled(ctx, a)
-		Expect(r.log.find("failed for good", "not a name", errOutOfOrder.Error())).NotTo(BeEmpty())
+		Expect(r.log.find("failed permanently", "not a name", errOutOfOrder.Error())).NotTo(BeEmpty())
 		Expect(seen.all()).To(HaveLen(1))
 	}, SpecTimeout(minute))
 })

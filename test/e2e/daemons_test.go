@@ -179,7 +179,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(HaveLen(1))
 		remove(ctx, a)
 		Eventually(gone(ctx, a)).Should(BeTrue())
-		Expect(r.log.find("is abandoned")).NotTo(BeEmpty())
+		Expect(r.log.find(`"state"="abandoned"`)).NotTo(BeEmpty())
 		Expect(seen.all()).To(Equal([]string{"begins"}))
 		close(leave)
 		Eventually(seen.all).Should(HaveLen(2))
@@ -340,8 +340,8 @@ var _ = Describe("Daemons", func() {
 			return nil
 		}
 		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("daemon", declares).Timer("timer", time.Millisecond, declares)))
-		Eventually(func() []string { return r.log.find("Daemon failed for good", "no sub-handlers of daemon handlers") }).ShouldNot(BeEmpty())
-		Eventually(func() []string { return r.log.find("Timer failed for good", "no sub-handlers of timer handlers") }).ShouldNot(BeEmpty())
+		Eventually(func() []string { return r.log.find("Daemon failed permanently", "no sub-handlers of daemon handlers") }).ShouldNot(BeEmpty())
+		Eventually(func() []string { return r.log.find("Timer failed permanently", "no sub-handlers of timer handlers") }).ShouldNot(BeEmpty())
 		Expect(seen.all()).To(ConsistOf("daemon", "timer"))
 	}, SpecTimeout(minute))
 

@@ -343,7 +343,7 @@ var _ = Describe("The log", func() {
 		Expect(r.log.find(line("Handling", `"level"=1`, `"reason"="create"`, `"handlers"=["made" "bad"]`)...)).To(HaveLen(1))
 		Expect(r.log.find(line("Calling the handler", `"level"=1`, `"handler"="made"`, `"reason"="create"`, `"attempt"=1`)...)).To(HaveLen(1))
 		Expect(r.log.find(line("Handler succeeded", `"handler"="made"`, `"attempt"=1`, `"took"=`)...)).To(HaveLen(1))
-		Expect(r.log.find(line("Handler failed for good", `"handler"="bad"`, `"error"=`)...)).To(HaveLen(1))
+		Expect(r.log.find(line("Handler failed permanently", `"handler"="bad"`, `"error"=`)...)).To(HaveLen(1))
 		Eventually(func() []string { return r.log.find(line("Handled", `"level"=0`, `"succeeded"=1`, `"failed"=1`)...) }).Should(HaveLen(1))
 		host, err := os.Hostname()
 		Expect(err).NotTo(HaveOccurred())

@@ -184,7 +184,7 @@ var _ = Describe("Indexes", func() {
 		}
 		Expect(op.log.find(`"handler"="unknown"`, errOutOfOrder.Error())).To(HaveLen(1), "IDX-07")
 		change(nil) // the second and last attempt of the limited one
-		Eventually(func() []string { return op.log.find(`"handler"="limited"`, "failed for good") }).Should(HaveLen(1))
+		Eventually(func() []string { return op.log.find(`"handler"="limited"`, "failed permanently") }).Should(HaveLen(1))
 		failing.Store(false)
 		change(func(w W) { w.Labels = nil })
 		if time.Since(failed) < time.Second {

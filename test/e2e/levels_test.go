@@ -182,7 +182,7 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		Consistently(seen.all, awhile).Should(Equal(round))
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal(append(round, round...)))
-		Expect(op.log.find(`"handler"="limited"`, "for good", "gave up after 2 attempts")).To(HaveLen(2))
+		Expect(op.log.find(`"handler"="limited"`, "failed permanently", "gave up after 2 attempts")).To(HaveLen(2))
 		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", BeEmpty()))
 	}, SpecTimeout(minute))
 

@@ -57,8 +57,8 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Entry("an id with a space", just(id("a b")), `Widget: OnCreate("a b"): `, "cannot be stored", "use letters"),
 		Entry("an id beyond ASCII", just(id("ü")), `Widget: OnCreate("ü"): `, "cannot be stored", "use letters"),
 		Entry("a reserved id", just(id("last-handled-configuration")),
-			`Widget: OnCreate("last-handled-configuration"): `, "framework's own", "choose another"),
-		Entry("another reserved id", just(id("touch-dummy")), `"touch-dummy"`, "framework's own", "choose another"),
+			`Widget: OnCreate("last-handled-configuration"): `, "reserved by the framework", "choose another"),
+		Entry("another reserved id", just(id("touch-dummy")), `"touch-dummy"`, "reserved by the framework", "choose another"),
 		// Handlers.
 		Entry("no function", just(widgets().OnResume("back", nil)), `Widget: OnResume("back"): `, "nil", "give it a function"),
 		Entry("no reasons", just(widgets().On("any", nil, fn)), `Widget: On("any"): `, "no reasons", "ReasonCreate"),

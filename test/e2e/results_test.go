@@ -165,8 +165,8 @@ var _ = Describe("Results", func() {
 		handled(ctx, obj)
 		Consistently(seen.all, awhile).Should(Equal([]string{"channel:create", "number:create", "good:create"}))
 		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"good": "kept"}))
-		Expect(op.log.find("failed for good", `"handler"="channel"`, "the result has no JSON form", "chan int")).To(HaveLen(1))
-		Expect(op.log.find("failed for good", `"handler"="number"`, "the result has no JSON form", "NaN")).To(HaveLen(1))
+		Expect(op.log.find("failed permanently", `"handler"="channel"`, "the result has no JSON form", "chan int")).To(HaveLen(1))
+		Expect(op.log.find("failed permanently", `"handler"="number"`, "the result has no JSON form", "NaN")).To(HaveLen(1))
 	}, SpecTimeout(minute))
 
 	It("that a strict schema does not know are dropped, and nothing else breaks (RES-06)", func(ctx context.Context) {

@@ -35,9 +35,9 @@ var _ = Describe("A failing handler", func() {
 		want := ConsistOf("thrice:create#0", "thrice:create#1", "thrice:create#2",
 			"once:create#0", "timed:create#0", "asked:create#0")
 		Consistently(seen.all, awhile).Should(want)
-		Expect(op.log.find(`"handler"="thrice"`, "for good", "gave up after 3 attempts", errOutOfOrder.Error())).To(HaveLen(1))
-		Expect(op.log.find(`"handler"="never"`, "for good", "gave up after 0 attempts")).To(HaveLen(1))
-		Expect(op.log.find(`"handler"="timed"`, "for good", "exceed the timeout of 30m0s", errOutOfOrder.Error())).To(HaveLen(1))
+		Expect(op.log.find(`"handler"="thrice"`, "failed permanently", "gave up after 3 attempts", errOutOfOrder.Error())).To(HaveLen(1))
+		Expect(op.log.find(`"handler"="never"`, "failed permanently", "gave up after 0 attempts")).To(HaveLen(1))
+		Expect(op.log.find(`"handler"="timed"`, "failed permanently", "exceed the timeout of 30m0s", errOutOfOrder.Error())).To(HaveLen(1))
 		Eventually(op.log.find).WithArguments("Handled", `"succeeded"=0`, `"failed"=5`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 

@@ -88,7 +88,7 @@ var _ = Describe("Progress and baseline", func() {
 	It("are refused where the Go type has no field for them (B-33)", func(ctx context.Context) {
 		mgr := newManager(newNamespace(ctx), &logBook{})
 		err := kopf.New(mgr, kopf.WithProgress(progress.Status("")), kopf.For(&v1.Widget{}).OnCreate("a", ok[W](&calls{}, "a"))).Validate()
-		Expect(err).To(MatchError(ContainSubstring("the Go type *v1.Widget has no field status.kopf")))
+		Expect(err).To(MatchError(ContainSubstring("Go type *v1.Widget has no field status.kopf")))
 	}, SpecTimeout(minute))
 
 	It("of handlers that the operator has no more go with the next cycle (B-29, PROG-11, SE-20)", func(ctx context.Context) {

@@ -229,7 +229,7 @@ var _ = Describe("Sub-handlers", func() {
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"bad:create#0", "limited:create#0", "good:create", "limited:create#1"}))
 		Expect(valueAt(ctx, obj, "status", "p")()).To(Equal("done"))
-		Expect(op.log.find(`"handler"="p/bad"`, "for good")).To(HaveLen(1))
+		Expect(op.log.find(`"handler"="p/bad"`, "failed permanently")).To(HaveLen(1))
 		Eventually(op.log.find).WithArguments("Handled", `"succeeded"=1`, `"failed"=0`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
@@ -292,7 +292,7 @@ var _ = Describe("Sub-handlers", func() {
 			create(ctx, obj)
 			handled(ctx, obj)
 			Expect(seen.all()).To(Equal([]string{"p", "beside:create"}), "none is called, and others are")
-			Expect(op.log.find("for good", `"handler"="p"`, complaint)).To(HaveLen(1))
+			Expect(op.log.find("failed permanently", `"handler"="p"`, complaint)).To(HaveLen(1))
 			Eventually(eventsOf(ctx, obj)).Should(ConsistOf(And(HavePrefix("Warning "), ContainSubstring(complaint))))
 		},
 		Entry("an id twice", SpecTimeout(minute), func(req *kopf.Request[*v1.Widget]) {

@@ -236,7 +236,7 @@ var _ = Describe("Timers", func() {
 			return nil
 		}, kopf.Backoff(tick), kopf.Retries(3))))
 		Eventually(seen.all).Should(Equal([]string{"#0", "#1", "#2"}))
-		Eventually(func() []string { return r.log.find("Timer failed for good", "rejects") }).ShouldNot(BeEmpty())
+		Eventually(func() []string { return r.log.find("Timer failed permanently", "rejects") }).ShouldNot(BeEmpty())
 		Expect(fresh(ctx, a)()).To(HaveField("Status.Phase", BeEmpty()), "nothing of it was written")
 	}, SpecTimeout(minute))
 

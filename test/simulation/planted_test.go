@@ -40,8 +40,8 @@ var bugs = []planted{
 		shows: scenario.KeepsBackoff,
 		edits: []edit{
 			{"internal/engine/cycle.go", "worked  time.Duration", "queued  time.Duration\n\tworked  time.Duration"},
-			{"internal/engine/run.go", "c.state.Settle(id, s.outcome, ended)",
-				"c.queued = max(c.queued, s.outcome.Delay)\n\ts.outcome.Delay = 0\n\tc.state.Settle(id, s.outcome, ended)"},
+			{"internal/engine/run.go", "c.state.RecordOutcome(id, s.outcome, ended)",
+				"c.queued = max(c.queued, s.outcome.Delay)\n\ts.outcome.Delay = 0\n\tc.state.RecordOutcome(id, s.outcome, ended)"},
 			{"internal/engine/schedule.go", "delay, left = c.state.Delay(at, c.blocked...)",
 				"delay, left = c.state.Delay(at, c.blocked...)\n\tdelay = max(delay, c.queued)"},
 		},

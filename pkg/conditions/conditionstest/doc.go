@@ -1,24 +1,8 @@
-// Package conditionstest has matchers for gomega that look at the conditions of an object.
+// Package conditionstest has gomega matchers for conditions. [HaveCondition] accepts any object that package
+// conditions supports, a *conditions.Set, or a list of conditions:
 //
 //	Eventually(Object(db)).Should(HaveCondition("Ready", metav1.ConditionTrue).WithReason("AsExpected").OfGeneration(2))
 //
-// # Flow
-//
-// [HaveCondition] takes any object that package conditions takes, or a *conditions.Set, or a list of conditions.
-//
-// # Guarantees
-//
-// A failure shows all conditions of the object.
-//
-// # Assumptions
-//
-// The conditions are where [conditions.For] finds them; otherwise give the set.
-//
-// # Caveats
-//
-// A condition that is not there is not Unknown here: tests say what they mean.
-//
-// # Errors
-//
-// Anything else is an error of the assertion, not a mismatch, so that Not does not hide it.
+// A missing condition does not match Unknown. A failure message shows all conditions. A value of another type, or an
+// object whose conditions [conditions.For] does not find, fails the assertion even with Not.
 package conditionstest

@@ -9,15 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Reasons that this package gives.
+// Reasons that this package sets.
 const (
-	ReasonNotReported = "NotReported" // declared, mirrored or summarised, and nobody has said anything yet
-	ReasonOutdated    = "Outdated"    // was observed of an older generation, see [Root].Fresh
-	ReasonAsExpected  = "AsExpected"  // all that a root summarises is well
-	ReasonUnspecified = "Unspecified" // no reason was given, and the API wants one
+	ReasonNotReported = "NotReported" // a declared, mirrored or summarized condition does not exist yet
+	ReasonOutdated    = "Outdated"    // observed at an older generation, see [Root].Fresh
+	ReasonAsExpected  = "AsExpected"  // all conditions of a summary have the expected status
+	ReasonUnspecified = "Unspecified" // no reason was given, but the API requires one
 )
 
-// The limits of the API, in characters.
+// Limits of the Kubernetes API, in characters.
 const (
 	maxType    = 316
 	maxReason  = 1024
@@ -29,15 +29,15 @@ var (
 	reasonFormat = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 )
 
-// CheckType tells why the API would not accept a type of conditions, and what to do.
+// CheckType returns an error if the API server would reject the condition type.
 func CheckType(conditionType string) error {
 	switch {
 	case conditionType == "":
-		return fmt.Errorf("conditions: a condition needs a type, such as Ready")
+		return fmt.Errorf("conditions: the condition type is empty: set a type such as Ready")
 	case len(conditionType) > maxType:
-		return fmt.Errorf("conditions: the type %.40q... is too long (%d): use %d characters at most", conditionType, len(conditionType), maxType)
+		return fmt.Errorf("conditions: type %.40q... has %d characters: use at most %d", conditionType, len(conditionType), maxType)
 	case !typeFormat.MatchString(conditionType):
-		return fmt.Errorf("conditions: the type %q is no valid name: use letters, digits, '-', '_' and '.', as in Ready or example.com/Ready", conditionType)
+		return fmt.Errorf("conditions: invalid type %q: use letters, digits, '-', '_' and '.', as in Ready or example.com/Ready", conditionType)
 	}
 	return nil
 }
@@ -49,15 +49,15 @@ func checkCondition(c metav1.Condition) error {
 	switch c.Status {
 	case metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown:
 	default:
-		return fmt.Errorf("conditions: %s has the status %q: use True, False or Unknown", c.Type, c.Status)
+		return fmt.Errorf("conditions: %s has the invalid status %q: use True, False or Unknown", c.Type, c.Status)
 	}
 	if c.ObservedGeneration < 0 {
-		return fmt.Errorf("conditions: %s has a negative observedGeneration (%d): leave it out for that of the object", c.Type, c.ObservedGeneration)
+		return fmt.Errorf("conditions: observedGeneration of %s must not be negative, got %d: leave it out for the generation of the object", c.Type, c.ObservedGeneration)
 	}
 	return nil
 }
 
-// validReason returns a valid reason as it is, and makes one word in CamelCase of anything else.
+// validReason returns a valid reason unchanged and converts any other text to CamelCase.
 func validReason(reason string) string {
 	if len(reason) <= maxReason && reasonFormat.MatchString(reason) {
 		return reason
@@ -71,7 +71,7 @@ func validReason(reason string) string {
 	switch {
 	case word == "":
 		return ReasonUnspecified
-	case !reasonFormat.MatchString(word): // it begins with a digit or an underscore
+	case !reasonFormat.MatchString(word): // it starts with a digit or an underscore
 		word = "Reason" + word
 	}
 	if len(word) > maxReason {
@@ -84,18 +84,18 @@ func reasonLetter(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_,:", r)
 }
 
-// validMessage returns what the server will store: JSON has no broken characters, and replaces them. If
-// it did that for us, the message would be another one in each pass.
+// validMessage returns the message in the form in which the API server stores it. Invalid UTF-8 is replaced here,
+// because the server would replace it and each reconcile would see a difference.
 func validMessage(message string) string {
 	message = strings.ToValidUTF8(message, "\uFFFD")
 	if len(message) <= maxMessage || utf8.RuneCountInString(message) <= maxMessage {
 		return message
 	}
-	const mark = "..."
-	keep := maxMessage - len(mark)
+	const ellipsis = "..."
+	keep := maxMessage - len(ellipsis)
 	for i := range message {
 		if keep == 0 {
-			return message[:i] + mark
+			return message[:i] + ellipsis
 		}
 		keep--
 	}

@@ -12,53 +12,53 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// A Matcher is met by what has a condition; its methods narrow it, and return it.
+// A Matcher matches values that have a condition. Its methods add requirements and return the same Matcher.
 type Matcher struct {
 	conditionType string
 	status        metav1.ConditionStatus
-	wants         []want
+	expectations  []expectation
 }
 
-// A want is what a field of the condition is to match.
-type want struct {
+// An expectation is the required value of a field.
+type expectation struct {
 	field   string
-	of      func(metav1.Condition) any
+	value   func(metav1.Condition) any
 	matcher types.GomegaMatcher
 }
 
-// HaveCondition matches what has a condition of the type with the status.
+// HaveCondition matches values with a condition of the given type and status.
 func HaveCondition(conditionType string, status metav1.ConditionStatus) *Matcher {
 	return &Matcher{conditionType: conditionType, status: status}
 }
 
-// WithReason also wants the reason, a string or a matcher.
+// WithReason requires a reason: a string or a matcher.
 func (m *Matcher) WithReason(reason any) *Matcher {
-	return m.with("reason", reason, func(c metav1.Condition) any { return c.Reason })
+	return m.expect("reason", reason, func(c metav1.Condition) any { return c.Reason })
 }
 
-// WithMessage also wants the message, a string or a matcher.
+// WithMessage requires a message: a string or a matcher.
 func (m *Matcher) WithMessage(message any) *Matcher {
-	return m.with("message", message, func(c metav1.Condition) any { return c.Message })
+	return m.expect("message", message, func(c metav1.Condition) any { return c.Message })
 }
 
-// OfGeneration also wants the condition to have been observed of that generation of the object, an int64 or a matcher.
+// OfGeneration requires an observedGeneration: an integer or a matcher.
 func (m *Matcher) OfGeneration(generation any) *Matcher {
 	if n, ok := generation.(int); ok {
 		generation = int64(n)
 	}
-	return m.with("observedGeneration", generation, func(c metav1.Condition) any { return c.ObservedGeneration })
+	return m.expect("observedGeneration", generation, func(c metav1.Condition) any { return c.ObservedGeneration })
 }
 
-func (m *Matcher) with(field string, wanted any, of func(metav1.Condition) any) *Matcher {
+func (m *Matcher) expect(field string, wanted any, of func(metav1.Condition) any) *Matcher {
 	matcher, ok := wanted.(types.GomegaMatcher)
 	if !ok {
 		matcher = gomega.Equal(wanted)
 	}
-	m.wants = append(m.wants, want{field, of, matcher})
+	m.expectations = append(m.expectations, expectation{field, of, matcher})
 	return m
 }
 
-// Match makes it a matcher of gomega.
+// Match implements the matcher interface of gomega.
 func (m *Matcher) Match(actual any) (bool, error) {
 	list, err := listOf(actual)
 	if err != nil {
@@ -76,24 +76,26 @@ func (m *Matcher) matches(c metav1.Condition) (bool, error) {
 	if c.Status != m.status {
 		return false, nil
 	}
-	for _, w := range m.wants {
-		if ok, err := w.matcher.Match(w.of(c)); err != nil || !ok {
+	for _, w := range m.expectations {
+		if ok, err := w.matcher.Match(w.value(c)); err != nil || !ok {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// FailureMessage makes it a matcher of gomega.
-func (m *Matcher) FailureMessage(actual any) string { return m.explain(actual, "to have") }
+// FailureMessage implements the matcher interface of gomega.
+func (m *Matcher) FailureMessage(actual any) string { return m.failureMessage(actual, "to have") }
 
-// NegatedFailureMessage makes it a matcher of gomega.
-func (m *Matcher) NegatedFailureMessage(actual any) string { return m.explain(actual, "not to have") }
+// NegatedFailureMessage implements the matcher interface of gomega.
+func (m *Matcher) NegatedFailureMessage(actual any) string {
+	return m.failureMessage(actual, "not to have")
+}
 
-func (m *Matcher) explain(actual any, what string) string {
+func (m *Matcher) failureMessage(actual any, what string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Expected conditions\n")
-	list, _ := listOf(actual) // an error has been told by Match
+	list, _ := listOf(actual) // Match has already returned the error
 	for _, c := range list {
 		fmt.Fprintf(&text, "    %s=%s reason=%s generation=%d %q\n", c.Type, c.Status, c.Reason, c.ObservedGeneration, c.Message)
 	}
@@ -105,9 +107,9 @@ func (m *Matcher) explain(actual any, what string) string {
 		if c.Type != m.conditionType {
 			continue
 		}
-		for _, w := range m.wants {
-			if ok, err := w.matcher.Match(w.of(c)); err == nil && !ok {
-				fmt.Fprintf(&text, "\nand of its %s:\n%s", w.field, w.matcher.FailureMessage(w.of(c)))
+		for _, w := range m.expectations {
+			if ok, err := w.matcher.Match(w.value(c)); err == nil && !ok {
+				fmt.Fprintf(&text, "\nand of its %s:\n%s", w.field, w.matcher.FailureMessage(w.value(c)))
 			}
 		}
 	}
@@ -127,5 +129,5 @@ func listOf(actual any) ([]metav1.Condition, error) {
 		}
 		return set.List(), nil
 	}
-	return nil, fmt.Errorf("HaveCondition wants an object, a *conditions.Set or a []metav1.Condition, not a %T", actual)
+	return nil, fmt.Errorf("HaveCondition expects an object, a *conditions.Set or a []metav1.Condition, got %T", actual)
 }

@@ -29,10 +29,10 @@ func TestRetireKeepsDelaysAndNothingElse(t *testing.T) {
 	}
 	ids := []string{"succeeded", "failed", "fresh", "overdue", "delayed"}
 	state, err := progress.Load(store, obj, ids)
-	if err != nil || !state.Retirable(at) {
-		t.Fatalf("retirable: %v, error %v", state.Retirable(at), err)
+	if err != nil || !state.HasStale(at) {
+		t.Fatalf("retirable: %v, error %v", state.HasStale(at), err)
 	}
-	if err := state.Retire(store, obj, at); err != nil {
+	if err := state.PurgeStale(store, obj, at); err != nil {
 		t.Fatal(err)
 	}
 	left := slices.DeleteFunc(ids, func(id string) bool {
@@ -42,7 +42,7 @@ func TestRetireKeepsDelaysAndNothingElse(t *testing.T) {
 	if !slices.Equal(left, []string{"delayed"}) {
 		t.Errorf("B-02 B-11 left: %q, want only the one whose delay is not over", left)
 	}
-	if again, _ := progress.Load(store, obj, left); again.Retirable(at) || !again.Retirable(ever) {
+	if again, _ := progress.Load(store, obj, left); again.HasStale(at) || !again.HasStale(ever) {
 		t.Error("a delay should keep a record until it is over, and no longer")
 	}
 }

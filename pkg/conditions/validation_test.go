@@ -32,7 +32,7 @@ func TestReasonsAreMadeValid(t *testing.T) {
 		long + ":a":              "A" + long[1:],
 		"Ends-with-a-new-line\n": "EndsWithANewLine",
 	} {
-		s := setOf(t, &kind[usual]{})
+		s := setOf(t, &kind[standardList]{})
 		s.True("Ready", in, "")
 		c, _ := s.Get("Ready")
 		if c.Reason != want || !reasonOfTheAPI.MatchString(c.Reason) || len(c.Reason) > 1024 {
@@ -71,22 +71,22 @@ func TestMistakesAreTold(t *testing.T) {
 		return func(s *conditions.Set) { s.Set(metav1.Condition{Type: conditionType, Status: status}) }
 	}
 	for want, do := range map[string]func(s *conditions.Set){
-		"needs a type, such as Ready":                  set("", "True"),
-		`the type "not ready" is no valid name: use `:  set("not ready", "True"),
-		`the type "-x" is no valid name`:               set("-x", "True"),
-		`the type "Example.com/X" is no valid name`:    set("Example.com/X", "True"),
-		`the type "X\n" is no valid name`:              set("X\n", "True"),
-		"is too long (317): use 316 characters":        set(strings.Repeat("x", 317), "True"),
-		`Ready has the status "Yes": use True`:         set("Ready", "Yes"),
-		`Ready has the status ""`:                      set("Ready", ""),
-		"has a negative observedGeneration (-1)":       func(s *conditions.Set) { s.Set(metav1.Condition{Type: "A", Status: "True", ObservedGeneration: -1}) },
-		`the type "a b" is no valid`:                   func(s *conditions.Set) { s.Declare("a b") },
-		"the root Ready has nothing to sum up: name":   func(s *conditions.Set) { s.Summarize(conditions.Root{}) },
-		"the root Ready cannot depend on itself":       func(s *conditions.Set) { s.Summarize(conditions.Root{Not: []string{"Ready"}}) },
-		"nothing is mirrored: name the types":          func(s *conditions.Set) { s.MirrorFrom(nil) },
-		"nothing is mirrored: conditions: *conditions": func(s *conditions.Set) { s.MirrorFrom(&kind[struct{}]{}, "A") },
+		"the condition type is empty: set a type such as Ready":  set("", "True"),
+		`invalid type "not ready": use `:                         set("not ready", "True"),
+		`invalid type "-x"`:                                      set("-x", "True"),
+		`invalid type "Example.com/X"`:                           set("Example.com/X", "True"),
+		`invalid type "X\n"`:                                     set("X\n", "True"),
+		"has 317 characters: use at most 316":                    set(strings.Repeat("x", 317), "True"),
+		`Ready has the invalid status "Yes": use True`:           set("Ready", "Yes"),
+		`Ready has the invalid status ""`:                        set("Ready", ""),
+		"observedGeneration of A must not be negative, got -1":   func(s *conditions.Set) { s.Set(metav1.Condition{Type: "A", Status: "True", ObservedGeneration: -1}) },
+		`invalid type "a b"`:                                     func(s *conditions.Set) { s.Declare("a b") },
+		"root condition Ready summarizes no conditions":          func(s *conditions.Set) { s.Summarize(conditions.Root{}) },
+		"root condition Ready cannot depend on itself":           func(s *conditions.Set) { s.Summarize(conditions.Root{Not: []string{"Ready"}}) },
+		"cannot mirror conditions: no condition types given":     func(s *conditions.Set) { s.MirrorFrom(nil) },
+		"cannot mirror conditions: conditions: type *conditions": func(s *conditions.Set) { s.MirrorFrom(&kind[struct{}]{}, "A") },
 	} {
-		s := setOf(t, &kind[usual]{})
+		s := setOf(t, &kind[standardList]{})
 		do(s)
 		if err := s.Err(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -95,7 +95,7 @@ func TestMistakesAreTold(t *testing.T) {
 			t.Errorf("%s: something is set: %v", want, s.List())
 		}
 	}
-	s := setOf(t, &kind[usual]{})
+	s := setOf(t, &kind[standardList]{})
 	set("a b", "True")(s)
 	set("A", "True")(s)
 	set("A", "Yes")(s)

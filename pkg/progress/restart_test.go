@@ -15,7 +15,7 @@ func TestRenew(t *testing.T) {
 	other := progress.Record{Started: t0, Stopped: t0, Purpose: "create", Retries: 1, Success: true}
 	obj := holding(t, map[string]progress.Record{"a": done, "b": late, "p": parent, "p/a": done, "p/b": late, "o": other})
 	state := loaded(t, obj, "a", "b", "p", "o")
-	state.Renew("update")
+	state.Restart("update")
 	equal(t, "B-02 who is done begins anew", state.Record("a"), progress.Record{Purpose: "update"})
 	equal(t, "B-11 who is not keeps attempts and delay", state.Record("b"), late)
 	equal(t, "B-24 who only waits is called at once", state.Record("p").Due(t0), true)
@@ -30,15 +30,15 @@ func TestRenew(t *testing.T) {
 	equal(t, "B-02 no success that does not count stays on the object", namesOf(obj, kopfPrefix), []string{"b", "p", "p.b"})
 }
 
-// Records that somebody has put there are of no use, and go (KEY-13).
+// Records that another client has put there are of no use, and go (KEY-13).
 func TestForget(t *testing.T) {
 	done := progress.Record{Started: t0, Stopped: t0, Purpose: "update", Retries: 1, Success: true}
 	late := progress.Record{Started: t0, Delayed: t0.Add(time.Hour), Purpose: "update", Retries: 2, Message: "trouble"}
 	parent := progress.Record{Started: t0, Purpose: "create", Subrefs: []string{"p/a"}}
 	obj := holding(t, map[string]progress.Record{"a": done, "b": late, "p": parent, "p/a": done})
 	state := loaded(t, obj, "a", "b", "p", "c")
-	state.Forget()
-	if state.Started("update") || state.Acted("update") {
+	state.RestartAll()
+	if state.HasRecords("update") || state.HasAttempts("update") {
 		t.Error("something is known of the update")
 	}
 	at := t0.Add(time.Minute)

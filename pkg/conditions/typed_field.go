@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// A place is a field of a Go value, by the names that lead to it in JSON.
-type place struct {
+// A typedField is a field of a Go value, identified by its JSON path.
+type typedField struct {
 	root reflect.Value
 	path []string
 }
 
-// find returns the field, if no pointer on the way is nil.
-func (p place) find() (reflect.Value, bool) {
+// lookup returns the field, or false if a pointer in the path is nil.
+func (p typedField) lookup() (reflect.Value, bool) {
 	v := p.root
 	for _, name := range p.path {
 		if v = reflect.Indirect(v); !v.IsValid() {
@@ -23,8 +23,8 @@ func (p place) find() (reflect.Value, bool) {
 	return v, true
 }
 
-// make returns the field, and fills in what is missing on the way.
-func (p place) make() reflect.Value {
+// create returns the field and allocates nil pointers in the path.
+func (p typedField) create() reflect.Value {
 	v := p.root
 	for _, name := range p.path {
 		if v.Kind() == reflect.Pointer {
@@ -55,7 +55,7 @@ func typeAt(t reflect.Type, path []string) (reflect.Type, bool) {
 	return t, true
 }
 
-// indexOf finds an exported field by its name in JSON, in embedded structs too if they are inlined.
+// indexOf returns the index of the exported field with a JSON name, including inlined embedded structs.
 func indexOf(t reflect.Type, name string) []int {
 	var inlined []int
 	for i := range t.NumField() {
