@@ -24,7 +24,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 )
 
-// kinds is a client that knows kinds and nothing else.
+// kinds is a client that only knows the kinds.
 type kinds struct{ client.Client }
 
 func (kinds) Scheme() *runtime.Scheme { return clientgoscheme.Scheme }
@@ -75,8 +75,8 @@ func equal(t *testing.T, what string, got, want any) {
 	}
 }
 
-// HIER-03, HIER-10: the reference, the name, the namespace and the labels are the owner's. HIER-01: of many, typed and
-// untyped, in place; nil is skipped.
+// HIER-01, HIER-03, HIER-10: Adopt sets the reference, name, namespace and labels of typed and unstructured children,
+// and skips nil.
 func TestAdopt(t *testing.T) {
 	typed, loose := pod(), untyped("v1", "Secret")
 	must(t, children.Of(owner(), kinds{}).Adopt(typed, nil, loose, (*corev1.Pod)(nil)))
@@ -96,8 +96,8 @@ func TestAdopt(t *testing.T) {
 	must(t, children.Of(owner(), kinds{}).Adopt())
 }
 
-// HIER-03: both flags can be switched off. They are of each child alone.
-func TestFlags(t *testing.T) {
+// HIER-03: both flags can be disabled, and children do not share them.
+func TestAdopt_ReferenceFlags(t *testing.T) {
 	a, b := pod(), pod()
 	must(t, children.Of(owner(), kinds{}, children.Controller(false), children.BlockOwnerDeletion(false)).AppendReference(a, b))
 	ref := a.OwnerReferences[0]
@@ -107,8 +107,8 @@ func TestFlags(t *testing.T) {
 	equal(t, "the other child", *b.OwnerReferences[0].Controller, false)
 }
 
-// HIER-04: by uid, and existing ones are not updated.
-func TestReferences(t *testing.T) {
+// HIER-04: a reference to the same uid is not updated.
+func TestAppendReference(t *testing.T) {
 	existing := metav1.OwnerReference{Kind: "Other", Name: "old", UID: "u1"}
 	other := metav1.OwnerReference{Kind: "Other", Name: "other", UID: "u9"}
 	p := pod(func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{other, existing} })
@@ -124,8 +124,8 @@ func TestReferences(t *testing.T) {
 	equal(t, "there was none", none, untyped("v1", "Pod"))
 }
 
-// HIER-05: missing labels are set; those that are there only if forced; the owner's if none are given.
-func TestLabels(t *testing.T) {
+// HIER-05: missing labels are set, existing ones are kept unless forced, and the default is the owner's labels.
+func TestLabel(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts []children.Option
 		want map[string]string
@@ -151,14 +151,14 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// HIER-06: existing structures are labelled, absent ones skipped; templates of pods are known.
-func TestNestedLabels(t *testing.T) {
+// HIER-06: existing structures are labeled and missing ones are skipped; pod templates are known.
+func TestLabel_NestedTemplates(t *testing.T) {
 	labels := func(meta metav1.ObjectMeta) map[string]string { return meta.Labels }
 	want := map[string]string{"app": "db", "tier": "back"}
 	cron := &batchv1.CronJob{}
 	stateful := &appsv1.StatefulSet{}
 	template := &corev1.PodTemplate{}
-	bare := &corev1.ReplicationController{} // its template is nil
+	bare := &corev1.ReplicationController{} // the template is nil
 	full := &corev1.ReplicationController{Spec: corev1.ReplicationControllerSpec{Template: &corev1.PodTemplateSpec{}}}
 	must(t, children.Of(owner(), kinds{}).Label(cron, stateful, template, bare, full))
 	equal(t, "the job", labels(cron.Spec.JobTemplate.ObjectMeta), want)
@@ -195,8 +195,8 @@ func TestNestedLabels(t *testing.T) {
 	must(t, children.Of(owner(), kinds{}, children.Nested("spec.nodeName", "spec.no", "metadata")).Label(pod()))
 }
 
-// HIER-07, HIER-08: a name is given where there is none, or if forced; whole if strict, else as a prefix.
-func TestNaming(t *testing.T) {
+// HIER-07, HIER-08: a missing name is set; with Strict to the full name, otherwise to a prefix.
+func TestHarmonizeNaming(t *testing.T) {
 	named := func(name, generate string) *corev1.Pod {
 		return pod(func(p *corev1.Pod) { p.Name, p.GenerateName = name, generate })
 	}
@@ -225,8 +225,8 @@ func TestNaming(t *testing.T) {
 	}
 }
 
-// HIER-09: a namespace is given where there is none, or if forced. Unlike in kopf, kinds without namespaces get none.
-func TestNamespaces(t *testing.T) {
+// HIER-09: a missing namespace is set. Unlike in kopf, cluster-scoped kinds get none.
+func TestAdjustNamespace(t *testing.T) {
 	in := func(namespace string) *corev1.Pod { return pod(func(p *corev1.Pod) { p.Namespace = namespace }) }
 	for what, c := range map[string]struct {
 		owner client.Object
@@ -242,16 +242,15 @@ func TestNamespaces(t *testing.T) {
 		"an owner without":     {clusterOwner(), in(""), nil, ""},
 		"an owner without one": {clusterOwner(), in("x"), []children.Option{children.Forced()}, "x"},
 		"HIER-11 empty":        {owner(), in(""), []children.Option{children.InNamespace("")}, ""},
-		"a kind nobody knows":  {owner(), untyped("example.com/v1", "Thing"), nil, "prod"},
+		"an unknown kind":      {owner(), untyped("example.com/v1", "Thing"), nil, "prod"},
 	} {
 		must(t, children.Of(c.owner, kinds{}, c.opts...).AdjustNamespace(c.child))
 		equal(t, what, c.child.GetNamespace(), c.want)
 	}
 }
 
-// HIER-12, otherwise than in kopf: owners in another scope or namespace are refused, with the reason, before
-// anything is changed.
-func TestRefusals(t *testing.T) {
+// HIER-12, different from kopf: an owner in another scope or namespace is an error, and nothing is changed.
+func TestAdopt_Errors(t *testing.T) {
 	far := pod(func(p *corev1.Pod) { p.Namespace = "test" })
 	yes := true
 	taken := pod(func(p *corev1.Pod) {
@@ -270,9 +269,9 @@ func TestRefusals(t *testing.T) {
 		`ConfigMap prod/db cannot own itself`:                                                       {children.Of(owner(), kinds{}), self},
 		`already owned by another Job controller j`:                                                 {children.Of(owner(), kinds{}), taken},
 		`has no name or no uid: use the object as read from the API server`:                         {children.Of(noUID, kinds{}), pod()},
-		`object "" of type *children_test.stranger has no kind: add its type to the sc`:             {children.Of(owner(), kinds{}), &stranger{}},
+		`object "" of type *children_test.unregistered has no kind: add its type to the sc`:         {children.Of(owner(), kinds{}), &unregistered{}},
 		`has no kind: add its type to the scheme of the client, or set apiVersion and kind`:         {children.Of(owner(), kinds{}), noKind},
-		`owner: object "" of type *children_test.stranger has no kind`:                              {children.Of(&stranger{}, kinds{}), pod()},
+		`owner: object "" of type *children_test.unregistered has no kind`:                          {children.Of(&unregistered{}, kinds{}), pod()},
 		`owner is nil`:        {children.Of((*corev1.Pod)(nil), kinds{}), pod()},
 		`client is nil: pass`: {children.Of(owner(), nil), pod()},
 		`invalid nested path "spec..x": use field names`: {children.Of(owner(), kinds{}, children.Nested("spec..x")), pod()},
@@ -296,15 +295,15 @@ func TestRefusals(t *testing.T) {
 	must(t, children.Of(owner(), kinds{}, children.Forced()).Adopt(far))
 	equal(t, "forced home", far.Namespace, "prod")
 	must(t, children.Of(clusterOwner(), kinds{}).Adopt(pod(func(p *corev1.Pod) { p.Namespace = "x" }), &corev1.Namespace{}))
-	must(t, children.Of(owner(), kinds{}).Adopt(untyped("example.com/v1", "Thing"))) // nobody knows better
+	must(t, children.Of(owner(), kinds{}).Adopt(untyped("example.com/v1", "Thing"))) // the server does not know the scope
 }
 
-// stranger is in no scheme.
-type stranger struct{ corev1.Pod }
+// unregistered is a type without a scheme.
+type unregistered struct{ corev1.Pod }
 
-func (s *stranger) DeepCopyObject() runtime.Object { return &stranger{*s.DeepCopy()} }
+func (s *unregistered) DeepCopyObject() runtime.Object { return &unregistered{*s.DeepCopy()} }
 
-func (s *stranger) GetObjectKind() schema.ObjectKind { return s.Pod.GetObjectKind() }
+func (s *unregistered) GetObjectKind() schema.ObjectKind { return s.Pod.GetObjectKind() }
 
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
@@ -331,6 +330,6 @@ func TestName(t *testing.T) {
 		seen[got] = strings.Join(c[:], ",")
 		equal(t, "the name again", name(c[0], c[1]), got)
 	}
-	// What operators have created is found by these names: they must not change.
+	// Operators find existing children by these names, so the names must never change.
 	equal(t, "of long ones", name(long, "bbb"), long[:54]+"-fa45dd02")
 }

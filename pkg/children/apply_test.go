@@ -22,8 +22,8 @@ import (
 
 func object(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-// family is made anew for each call, as a handler makes it: typed, untyped, with what the server fills in, and
-// with what it writes in another form.
+// family returns new children for each call: typed and unstructured ones, with fields that the server defaults or
+// normalizes.
 func family() []client.Object {
 	labels := map[string]string{"run": "db"}
 	return []client.Object{
@@ -76,8 +76,8 @@ func operations(results []children.Result) (out []string) {
 	return out
 }
 
-// Done when 5: the second apply of the same children writes nothing, whatever their kinds are.
-func TestSecondApplyWritesNothing(t *testing.T) {
+// The second apply of equal children writes nothing, for all kinds.
+func TestApply_SecondApplyWritesNothing(t *testing.T) {
 	owner := realOwner(t)
 	var results []children.Result
 	apply := func() {
@@ -105,8 +105,8 @@ func TestSecondApplyWritesNothing(t *testing.T) {
 	equal(t, "the result of the next", results[0].Object.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image, "main:1")
 }
 
-// What others add stays, what they change is set back, what is left out is removed: with one write each.
-func TestApplyMendsDrift(t *testing.T) {
+// Fields of other managers stay, changed fields are reset, and removed fields are removed, with one write each.
+func TestApply_CorrectsDrift(t *testing.T) {
 	owner := realOwner(t)
 	intent := family()[:1]
 	deployment := intent[0].(*appsv1.Deployment)
@@ -123,7 +123,7 @@ func TestApplyMendsDrift(t *testing.T) {
 	other := func(change func()) {
 		t.Helper()
 		change()
-		must(t, k8s.Update(t.Context(), live, client.FieldOwner("somebody")))
+		must(t, k8s.Update(t.Context(), live, client.FieldOwner("another-client")))
 	}
 	main := func() *corev1.Container { return &live.Spec.Template.Spec.Containers[0] }
 
@@ -170,8 +170,8 @@ func TestApplyMendsDrift(t *testing.T) {
 	}
 }
 
-// Without managed fields (many strip them from their caches) the values are compared.
-func TestApplyWithoutManagedFields(t *testing.T) {
+// Many operators strip managed fields from their caches; then values are compared.
+func TestApply_WithoutManagedFields(t *testing.T) {
 	owner := realOwner(t)
 	blind := interceptor.NewClient(withWatch(t), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -195,8 +195,8 @@ func TestApplyWithoutManagedFields(t *testing.T) {
 	equal(t, "the next", written(apply), 0)
 }
 
-// Two operators that share a child do not take it from each other in turns.
-func TestApplyOfTwoFieldOwners(t *testing.T) {
+// Two operators that share a child do not overwrite each other forever.
+func TestApply_TwoFieldOwners(t *testing.T) {
 	owner := realOwner(t)
 	one := func(key string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: object("shared"), Data: map[string]string{key: "x"}}
@@ -214,7 +214,7 @@ func TestApplyOfTwoFieldOwners(t *testing.T) {
 	equal(t, "the data", shared.Data, map[string]string{"a": "x", "b": "x"})
 }
 
-func TestCreateOrGet(t *testing.T) {
+func TestCreate_ExistingChild(t *testing.T) {
 	owner := realOwner(t)
 	var results []children.Result
 	create := func() {
@@ -233,8 +233,8 @@ func TestCreateOrGet(t *testing.T) {
 	equal(t, "of its type", results[1].Object.(*unstructured.Unstructured).GetKind(), "Deployment")
 }
 
-// A cache that does not know the child yet: the server does.
-func TestCreateWithACacheThatIsBehind(t *testing.T) {
+// The cache does not show the child, but the API server has it.
+func TestCreate_StaleCache(t *testing.T) {
 	owner := realOwner(t)
 	gets := 0
 	behind := interceptor.NewClient(withWatch(t), interceptor.Funcs{
@@ -265,8 +265,8 @@ func TestCreateWithACacheThatIsBehind(t *testing.T) {
 	}
 }
 
-// What a cache does not show, as it is behind or restricted, is not taken over either.
-func TestApplyWithACacheThatDoesNotShowWhatIsThere(t *testing.T) {
+// Objects that the cache does not show are not taken over.
+func TestApply_ObjectMissingInCache(t *testing.T) {
 	owner := realOwner(t)
 	blind := interceptor.NewClient(withWatch(t), interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
@@ -304,8 +304,8 @@ func TestApplyWithACacheThatDoesNotShowWhatIsThere(t *testing.T) {
 	equal(t, "as the server has it", own.ResourceVersion, version)
 }
 
-// What is there and not the owner's is refused, and others are served all the same.
-func TestWhatIsThereAlready(t *testing.T) {
+// Objects of other owners are errors, and all other children are applied.
+func TestApply_ObjectsOfOtherOwners(t *testing.T) {
 	owner := realOwner(t)
 	yes := true
 	make := func(name string, refs ...metav1.OwnerReference) *corev1.ConfigMap {
@@ -361,7 +361,7 @@ func TestWhatIsThereAlready(t *testing.T) {
 	}), 0)
 }
 
-func TestApplyTellsMistakes(t *testing.T) {
+func TestApply_Errors(t *testing.T) {
 	owner := realOwner(t)
 	fine := &corev1.ConfigMap{ObjectMeta: object("fine")}
 	for want, do := range map[string]func() ([]children.Result, error){
@@ -374,7 +374,7 @@ func TestApplyTellsMistakes(t *testing.T) {
 		"requires the option FieldOwner": func() ([]children.Result, error) {
 			return children.Of(owner, k8s).Apply(t.Context(), fine)
 		},
-		"has no kind": func() ([]children.Result, error) { return operator(owner).Create(t.Context(), fine, &stranger{}) },
+		"has no kind": func() ([]children.Result, error) { return operator(owner).Create(t.Context(), fine, &unregistered{}) },
 		"ClusterRole role has no namespace and cannot": func() ([]children.Result, error) {
 			return operator(owner).Apply(t.Context(), fine, untyped("rbac.authorization.k8s.io/v1", "ClusterRole", map[string]any{
 				"metadata": map[string]any{"name": "role"},

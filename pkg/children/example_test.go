@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// In a reconciler: the children as they should be, each time.
+// A reconciler applies its children in each reconcile.
 func ExampleOwner_Apply() {
 	reconcile := func(ctx context.Context, c client.Client, db client.Object) error {
 		service := &corev1.Service{
@@ -34,7 +34,7 @@ func ExampleOwner_Apply() {
 	_ = reconcile
 }
 
-// What is made once and then left to others.
+// Create does not change a child after its creation.
 func ExampleOwner_Create() {
 	reconcile := func(ctx context.Context, c client.Client, db client.Object) error {
 		secret := &corev1.Secret{
@@ -47,7 +47,7 @@ func ExampleOwner_Create() {
 	_ = reconcile
 }
 
-// Without a request: the caller writes.
+// Adopt sends no request; the caller writes the objects.
 func ExampleOwner_Adopt() {
 	db := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Name: "db", Namespace: "prod", UID: "u1", Labels: map[string]string{"app": "db"},

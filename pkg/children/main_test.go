@@ -20,13 +20,13 @@ import (
 
 var (
 	config *rest.Config
-	k8s    client.Client // counts its writes
+	k8s    client.Client // counts its write requests
 	writes atomic.Int64
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	log.SetLogger(logr.Discard()) // what the server warns of is not the matter here
+	log.SetLogger(logr.Discard()) // warnings of the server are irrelevant here
 	os.Exit(withControlPlane(m.Run))
 }
 
@@ -49,7 +49,7 @@ func withControlPlane(run func() int) int {
 	return run()
 }
 
-// A counter counts write requests, dry runs and failures included.
+// A counter counts write requests, including dry runs and failures.
 type counter struct{ next http.RoundTripper }
 
 func (c counter) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -59,14 +59,14 @@ func (c counter) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(request)
 }
 
-// written tells how many write requests there are during a call.
+// written returns the number of write requests during a call.
 func written(call func()) int {
 	before := writes.Load()
 	call()
 	return int(writes.Load() - before)
 }
 
-// realOwner is an owner in a namespace of its own, on the server.
+// realOwner creates an owner in a new namespace.
 func realOwner(t *testing.T) *corev1.ConfigMap {
 	t.Helper()
 	if testing.Short() {

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 )
 
-// A lagging client reads one state of a config map until it is given another one. A nil state is not found.
+// A lagging client returns one version of a config map until another one is set. A nil version is not found.
 type lagging struct {
 	client.Client
 	shown *corev1.ConfigMap

@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-func TestErrorsCarryConditions(t *testing.T) {
+func TestSetFromError(t *testing.T) {
 	inner := conditions.Error{Type: "Connected", Reason: "Cut", Err: io.ErrUnexpectedEOF}
 	outer := &conditions.Error{Type: "Synced", Status: metav1.ConditionUnknown, Message: "no word", Err: fmt.Errorf("sync: %w", inner)}
 	err := fmt.Errorf("handler: %w", errors.Join(io.EOF, outer, conditions.Error{Type: "Connected", Reason: "Later"}))
@@ -40,7 +40,7 @@ func TestErrorsCarryConditions(t *testing.T) {
 	equal(t, "how many", len(s.List()), 2)
 }
 
-func TestErrorsThatCarryNothing(t *testing.T) {
+func TestSetFromError_OtherErrors(t *testing.T) {
 	s := setOf(t, &kind[standardList]{})
 	for _, err := range []error{nil, io.EOF, errors.Join(io.EOF, fmt.Errorf("x: %w", io.EOF)), (*conditions.Error)(nil)} {
 		if s.SetFromError(err) || s.Changed() || s.Err() != nil {
@@ -48,11 +48,11 @@ func TestErrorsThatCarryNothing(t *testing.T) {
 		}
 	}
 	if !s.SetFromError(conditions.Error{Type: "a b"}) || s.Err() == nil {
-		t.Error("a type that is no name is not told")
+		t.Error("an invalid type is no error")
 	}
 }
 
-func TestTextsOfErrors(t *testing.T) {
+func TestError_Message(t *testing.T) {
 	equal(t, "with a message", conditions.Error{Type: "A", Message: "m"}.Error(), "m")
 	equal(t, "with a reason", conditions.Error{Type: "A", Reason: "not yet"}.Error(), "A is False: NotYet")
 }

@@ -26,7 +26,7 @@ func show(obj client.Object) {
 	}
 }
 
-// In a reconciler: what is true, and one word for all of it.
+// A reconciler sets single conditions and a summary.
 func ExampleWrite() {
 	reconcile := func(ctx context.Context, c client.Client, db client.Object, deployment *appsv1.Deployment) error {
 		return conditions.Write(ctx, c, db, func(s *conditions.Set) {
@@ -39,17 +39,17 @@ func ExampleWrite() {
 	_ = reconcile
 }
 
-// Whoever writes the status anyway takes the set alone.
+// A reconciler that writes the status anyway uses only the set.
 func ExampleFor() {
 	pod := &corev1.Pod{}
 	s, err := conditions.For(pod)
 	if err != nil {
-		return // says why a kind has no conditions
+		return // the kind has no place for conditions
 	}
 	s.Declare("Ready")
 	s.False("Connected", "connection refused", "dial tcp 10.0.0.1:5432")
 	if err := s.Err(); err != nil {
-		return // says what is wrong with a type
+		return // invalid conditions
 	}
 	fmt.Println("changed:", s.Changed())
 	show(pod)
@@ -132,7 +132,7 @@ func ExampleUsing() {
 	// Output: true
 }
 
-// In a test.
+// Matchers for tests.
 func Example_matchers() {
 	g := gomega.NewGomega(func(message string, _ ...int) { fmt.Println(message) })
 	db := parse(`{"metadata": {"generation": 2}}`)

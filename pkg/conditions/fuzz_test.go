@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// Whatever an object looks like: there is an error, with nothing touched, or what is set is there, valid, and stays when it is set
-// again, while all that is not ours keeps each byte.
+// FuzzSet sets conditions on arbitrary objects. Either there is an error and nothing changes, or the conditions are
+// valid, setting them again changes nothing, and all other bytes stay the same.
 func FuzzSet(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `{"status":null}`, `{"status":[]}`, `{"status":{"conditions":null}}`, `{"status":{"conditions":"x"}}`,
@@ -78,7 +78,7 @@ func FuzzSet(f *testing.F) {
 	})
 }
 
-// others is the object without our conditions, and without what there must be to hold some.
+// others returns the object without the test's conditions and without the empty parents that they need.
 func others(object map[string]any) string {
 	object = runtime.DeepCopyJSON(object)
 	status, _ := object["status"].(map[string]any)

@@ -10,7 +10,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// readAs is what tools that follow kstatus (kpt, Flux, Argo CD, helm --wait) make of an object of an unknown kind.
+// readAs returns the status by the rules of kstatus for unknown kinds, as kpt, Flux, Argo CD and helm --wait apply
+// them.
 func readAs(u *unstructured.Unstructured) string {
 	if u.GetDeletionTimestamp() != nil {
 		return "Terminating"
@@ -39,7 +40,7 @@ func readAs(u *unstructured.Unstructured) string {
 	return "Current"
 }
 
-// waited is whether kubectl wait --for=condition=<type>[=<status>] ends.
+// waited reports whether kubectl wait --for=condition=<type>[=<status>] would end.
 func waited(u *unstructured.Unstructured, conditionType, status string) bool {
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, item := range list {
@@ -55,8 +56,8 @@ func waited(u *unstructured.Unstructured, conditionType, status string) bool {
 	return false
 }
 
-// The life of an object, as others read it.
-func TestWhatKstatusReads(t *testing.T) {
+// kstatus reads the conditions over the life of an object.
+func TestSet_StatusForKstatus(t *testing.T) {
 	u := parse(`{"metadata": {"generation": 1}, "spec": {}}`)
 	root := conditions.Root{Of: []string{"Synced"}, Fresh: true}
 	for _, step := range []struct {
@@ -68,7 +69,7 @@ func TestWhatKstatusReads(t *testing.T) {
 	}{
 		{"declared at the first visit", func(s *conditions.Set) { s.Declare("Ready", "Synced"); s.Summarize(root) }, "InProgress", false, false},
 		{"failing", func(s *conditions.Set) { s.False("Synced", "Refused", "connection refused"); s.Summarize(root) }, "InProgress", false, true},
-		{"failed for good", func(s *conditions.Set) { s.True("Stalled", "BadSpec", "size is negative") }, "Failed", false, true},
+		{"failed permanently", func(s *conditions.Set) { s.True("Stalled", "BadSpec", "size is negative") }, "Failed", false, true},
 		{"done", func(s *conditions.Set) { s.Remove("Stalled"); s.True("Synced", "Done", ""); s.Summarize(root) }, "Current", true, false},
 		{"edited, not seen", func(*conditions.Set) { u.SetGeneration(2) }, "Current", false, false},
 		{"seen", func(s *conditions.Set) { s.Summarize(root) }, "InProgress", false, false},

@@ -22,14 +22,14 @@ import (
 )
 
 var (
-	k8s    client.WithWatch // counts its writes
+	k8s    client.WithWatch // counts its write requests
 	writes atomic.Int64
 	config *rest.Config // for an operator
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	log.SetLogger(logr.Discard()) // what the server warns of is not the matter here
+	log.SetLogger(logr.Discard()) // warnings of the server are irrelevant here
 	os.Exit(withControlPlane(m.Run))
 }
 
@@ -57,7 +57,7 @@ func withControlPlane(run func() int) int {
 	return run()
 }
 
-// A counter counts write requests, failed ones too.
+// A counter counts write requests, including failed ones.
 type counter struct{ next http.RoundTripper }
 
 func (c counter) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -67,14 +67,14 @@ func (c counter) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(request)
 }
 
-// written tells how many write requests there are during a call.
+// written returns the number of write requests during a call.
 func written(call func()) int {
 	before := writes.Load()
 	call()
 	return int(writes.Load() - before)
 }
 
-// pruned are conditions as Strimzi has them: without observedGeneration, and with the limits of the API.
+// pruned is a condition as in Strimzi: without observedGeneration, and with the limits of the API.
 var pruned = &apiextensionsv1.JSONSchemaProps{
 	Type: "array",
 	Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
@@ -115,7 +115,7 @@ func crd(kind string, subresource bool, conditions *apiextensionsv1.JSONSchemaPr
 	}
 }
 
-// onServer creates an object of a kind of ours.
+// onServer creates an object of a custom kind.
 func onServer(t *testing.T, kind string) *unstructured.Unstructured {
 	t.Helper()
 	obj := parse(`{"apiVersion": "conditions.example.com/v1", "kind": "` + kind + `",

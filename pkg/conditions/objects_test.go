@@ -41,7 +41,7 @@ type (
 	standardList struct {
 		Conditions []metav1.Condition `json:"conditions,omitempty"`
 	}
-	inlined struct{ standardList } // not exported, but inlined all the same
+	inlined struct{ standardList } // not exported, but inlined
 	pointed struct {
 		Conditions []*loose `json:"conditions,omitempty"`
 	}
@@ -66,7 +66,7 @@ type (
 	}
 )
 
-// Accessible has its conditions behind accessors.
+// Accessible has accessors for its conditions.
 type accessible struct {
 	kind[struct{}]
 	hidden []metav1.Condition
@@ -75,13 +75,13 @@ type accessible struct {
 func (a *accessible) GetConditions() []metav1.Condition           { return a.hidden }
 func (a *accessible) SetConditions(conditions []metav1.Condition) { a.hidden = conditions }
 
-// A shape is a way to have conditions.
+// A shape is a representation of conditions.
 type shape struct {
 	name       string
 	obj        client.Object
 	opts       []conditions.Option
-	generation bool // it knows observedGeneration
-	sorted     bool // by type
+	generation bool // it has observedGeneration
+	sorted     bool // sorted by type
 }
 
 func shapes() []shape {
@@ -116,7 +116,7 @@ func parse(text string) *unstructured.Unstructured {
 	return u
 }
 
-// normal has the numbers that a client makes of JSON.
+// normal converts numbers to the types of a JSON decoder.
 func normal(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -8,7 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// A truth table: of the dependents A and B, of which True is good, and N, of which False is.
+// The truth table of the positive conditions A and B and the negative condition N.
 func TestSummarize(t *testing.T) {
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	for _, c := range []struct {
@@ -46,7 +46,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-func TestSummarizeOfForeignWords(t *testing.T) {
+func TestSummarize_NonStandardStatus(t *testing.T) {
 	s := setOf(t, parse(`{"status": {"conditions": [{"type": "A", "status": "Perhaps"}]}}`))
 	s.Summarize(conditions.Root{Type: "Fine", Of: []string{"A"}})
 	if c, _ := s.Get("Fine"); c.Status != metav1.ConditionUnknown || c.Reason != conditions.ReasonUnspecified {
@@ -54,7 +54,7 @@ func TestSummarizeOfForeignWords(t *testing.T) {
 	}
 }
 
-func TestSummarizeWhatIsFresh(t *testing.T) {
+func TestSummarize_Fresh(t *testing.T) {
 	obj := &kind[standardList]{}
 	obj.SetGeneration(2)
 	s := setOf(t, obj)

@@ -16,8 +16,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// The same story for each shape: what is set is there, in order, with the time and the generation of its transition.
-func TestEachShape(t *testing.T) {
+// The same steps for each shape: the conditions are set in order, with transition time and generation.
+func TestSet_EachShape(t *testing.T) {
 	for _, shape := range shapes() {
 		t.Run(shape.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { story(t, shape) })
@@ -41,7 +41,7 @@ func story(t *testing.T, shape shape) {
 	if !shape.generation {
 		want.ObservedGeneration = 0
 	}
-	<-time.After(300 * time.Millisecond) // not a whole second
+	<-time.After(300 * time.Millisecond) // not rounded to seconds
 	shape.obj.SetGeneration(1)
 	s := setOf(t, shape.obj, shape.opts...)
 	if s.Changed() || len(s.List()) != 0 {
@@ -98,8 +98,9 @@ func story(t *testing.T, shape shape) {
 	}
 }
 
-// observedGeneration never falls, and is not added to what is otherwise the same: the schema may not have it.
-func TestObservedGeneration(t *testing.T) {
+// observedGeneration never decreases. It is not added to an otherwise unchanged condition, because the schema may
+// lack it.
+func TestSet_ObservedGeneration(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		object, observed string
@@ -128,7 +129,7 @@ func TestObservedGeneration(t *testing.T) {
 	}
 }
 
-func TestTimesThatAreGiven(t *testing.T) {
+func TestSet_GivenTransitionTime(t *testing.T) {
 	long := time.Date(2020, 2, 3, 4, 5, 6, 700, time.FixedZone("CET", 3600))
 	s := setOf(t, &kind[standardList]{})
 	s.Set(metav1.Condition{Type: "A", Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(long)})
@@ -139,8 +140,8 @@ func TestTimesThatAreGiven(t *testing.T) {
 	equal(t, "given without a transition", got.LastTransitionTime.Time, time.Date(2020, 2, 3, 3, 5, 6, 0, time.UTC))
 }
 
-// A time that is missing is filled in with the next change, not as a change of its own.
-func TestTimesThatAreMissing(t *testing.T) {
+// A missing time is added with the next change, not as a separate change.
+func TestSet_MissingTransitionTime(t *testing.T) {
 	for _, obj := range []client.Object{
 		parse(`{"status": {"conditions": [{"type": "A", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "yesterday"}]}}`),
 		&kind[standardList]{Status: standardList{Conditions: []metav1.Condition{{Type: "A", Status: "True", Reason: "R"}}}},
@@ -157,7 +158,7 @@ func TestTimesThatAreMissing(t *testing.T) {
 	}
 }
 
-func TestNullSafe(t *testing.T) {
+func TestFor_NullValues(t *testing.T) {
 	for _, in := range []string{
 		`{}`, `{"status": null}`, `{"status": {}}`, `{"status": {"conditions": null}}`, `{"status": {"conditions": []}}`,
 	} {
@@ -186,8 +187,8 @@ func TestNullSafe(t *testing.T) {
 	equal(t, "a null entry of ours", entries.Status.Conditions["A"].Status, "Unknown")
 }
 
-// Conditions of others, and whatever else stands in the list, keep each byte.
-func TestOthersAreKept(t *testing.T) {
+// Conditions of other controllers and invalid entries keep each byte.
+func TestSet_PreservesOtherConditions(t *testing.T) {
 	const others = `[
 		null, "words", 17, {"no": "type"}, {"type": 5},
 		{"type": "Theirs", "status": "Perhaps", "lastTransitionTime": "2024-01-01T00:00:00.123456+00:00", "extra": {"a": [1, null]}},
@@ -209,7 +210,7 @@ func TestOthersAreKept(t *testing.T) {
 	}
 }
 
-func TestFieldsBeyondThoseOfAConditionAreKept(t *testing.T) {
+func TestSet_PreservesUnknownFields(t *testing.T) {
 	probed := metav1.NewTime(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
 	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: "A", Status: "True", LastProbeTime: probed}}}}
 	setOf(t, pod).False("A", "R", "")
@@ -226,7 +227,7 @@ func TestFieldsBeyondThoseOfAConditionAreKept(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoConditions(t *testing.T) {
+func TestFor_Errors(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		obj  client.Object
@@ -269,8 +270,8 @@ func TestWhatHasNoConditions(t *testing.T) {
 	}
 }
 
-// A copy that shares nothing but the list does not see what is set behind accessors.
-func TestAccessorsAreGivenACopy(t *testing.T) {
+// A shallow copy that shares the list does not change.
+func TestSet_PassesCopyToAccessors(t *testing.T) {
 	obj := &accessible{hidden: []metav1.Condition{{Type: "A", Status: "True", Reason: "R"}}}
 	alias := obj.hidden
 	setOf(t, obj).False("A", "R", "")
@@ -278,8 +279,8 @@ func TestAccessorsAreGivenACopy(t *testing.T) {
 	equal(t, "the object", obj.hidden[0].Status, metav1.ConditionFalse)
 }
 
-// The time is that of the last transition on the server: there and back before a write is none, with a write in between it is one.
-func TestTimesAreThoseOnTheServer(t *testing.T) {
+// The transition time is relative to the server: changing a status and reverting it before a write is no transition.
+func TestSet_TransitionTimeOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := &corev1.Pod{}
 		time0 := now()
@@ -299,7 +300,7 @@ func TestTimesAreThoseOnTheServer(t *testing.T) {
 
 		s = setOf(t, pod)
 		s.False("Ready", "There", "")
-		s.Rebase() // it is written
+		s.Rebase() // after a write
 		if s.Changed() {
 			t.Error("what was written is still a change")
 		}
@@ -307,13 +308,13 @@ func TestTimesAreThoseOnTheServer(t *testing.T) {
 		s.True("Ready", "Old", "")
 		equal(t, "there, written, and back", timeOf(), now())
 
-		setOf(t, pod, conditions.Since(&corev1.ConfigMap{})).True("Ready", "Old", "") // which cannot have any
+		setOf(t, pod, conditions.Since(&corev1.ConfigMap{})).True("Ready", "Old", "") // has no place for conditions
 		equal(t, "since nothing that is known", timeOf(), now())
 	})
 }
 
-// Outside of the status each write raises the generation: to note it would be a reason for the next write.
-func TestGenerationsThatWritesRaise(t *testing.T) {
+// Outside of the status, each write increases the generation, so storing it would cause another write.
+func TestSet_NoGenerationOutsideOfTheStatus(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts []conditions.Option
 		want int64

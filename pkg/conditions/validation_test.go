@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-func TestReasonsAreMadeValid(t *testing.T) {
+func TestSet_ConvertsReasons(t *testing.T) {
 	long := strings.Repeat("a", 1023)
 	for in, want := range map[string]string{
 		"Up":                     "Up",
@@ -41,17 +41,17 @@ func TestReasonsAreMadeValid(t *testing.T) {
 	}
 }
 
-// As the documentation of metav1.Condition has it.
+// As documented for metav1.Condition.
 var reasonOfTheAPI = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-func TestMessagesAreCut(t *testing.T) {
+func TestSet_TruncatesMessages(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"short":            {"é", "é"},
-		"just right":       {strings.Repeat("é", 32768), strings.Repeat("é", 32768)},
-		"too long":         {strings.Repeat("é", 32769), strings.Repeat("é", 32765) + "..."},
-		"much too long":    {strings.Repeat("a\n", 1<<20), strings.Repeat("a\n", 16382) + "a..."},
-		"broken":           {"a\xff\xfeb", "a\uFFFDb"},
-		"long when mended": {strings.Repeat("\xffa", 20000), strings.Repeat("\uFFFDa", 16382) + "\uFFFD..."},
+		"short":                      {"é", "é"},
+		"just right":                 {strings.Repeat("é", 32768), strings.Repeat("é", 32768)},
+		"too long":                   {strings.Repeat("é", 32769), strings.Repeat("é", 32765) + "..."},
+		"much too long":              {strings.Repeat("a\n", 1<<20), strings.Repeat("a\n", 16382) + "a..."},
+		"broken":                     {"a\xff\xfeb", "a\uFFFDb"},
+		"long after the replacement": {strings.Repeat("\xffa", 20000), strings.Repeat("\uFFFDa", 16382) + "\uFFFD..."},
 	} {
 		s := setOf(t, parse(`{}`))
 		s.True("Ready", "R", c.in)
@@ -66,7 +66,7 @@ func TestMessagesAreCut(t *testing.T) {
 	}
 }
 
-func TestMistakesAreTold(t *testing.T) {
+func TestSet_Err(t *testing.T) {
 	set := func(conditionType string, status metav1.ConditionStatus) func(s *conditions.Set) {
 		return func(s *conditions.Set) { s.Set(metav1.Condition{Type: conditionType, Status: status}) }
 	}

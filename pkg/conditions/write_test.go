@@ -19,7 +19,7 @@ import (
 
 func ready(s *conditions.Set) { s.True("Ready", "Up", "") }
 
-// The same on the server, for kinds with the subresource and without, typed and not: one write, then none.
+// The same for kinds with and without the subresource, typed and unstructured: one write, then none.
 func TestWrite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -84,8 +84,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// What is written, the API accepts: the schema here has the limits of metav1.Condition.
-func TestTheAPIAcceptsWhatIsWritten(t *testing.T) {
+// The schema has the limits of metav1.Condition.
+func TestWrite_ServerAcceptsConditions(t *testing.T) {
 	topic := onServer(t, "Topic")
 	for _, reason := range []string{"", "connection refused", "404", "é", strings.Repeat("x y", 900), ":"} {
 		for _, message := range []string{"", strings.Repeat("é", 40000), "broken \xff\xfe", "null \x00 and lines\n\u2028"} {
@@ -98,7 +98,7 @@ func TestTheAPIAcceptsWhatIsWritten(t *testing.T) {
 	must(t, conditions.Write(t.Context(), k8s, topic, func(s *conditions.Set) { s.Declare(strings.Repeat("x", 316)) }))
 }
 
-func TestWriteTellsWhatIsWrong(t *testing.T) {
+func TestWrite_Errors(t *testing.T) {
 	gadget := onServer(t, "Gadget")
 	err := conditions.Write(t.Context(), k8s, gadget, ready)
 	if err == nil || !strings.Contains(err.Error(), "use WithoutSubresource") || apierrors.IsNotFound(err) {
@@ -125,14 +125,14 @@ func TestWriteTellsWhatIsWrong(t *testing.T) {
 	created.SetResourceVersion("")
 	must(t, k8s.Create(t.Context(), created))
 	if err := conditions.Write(t.Context(), k8s, gone, ready); !apierrors.IsNotFound(err) {
-		t.Errorf("made anew: %v", err)
+		t.Errorf("recreated: %v", err)
 	}
 	must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(created), created))
 	equal(t, "the new one", len(setOf(t, created).List()), 0)
 }
 
-// A stale object is read again; the change is made to what is there by then.
-func TestConflicts(t *testing.T) {
+// Write reads a stale object again and repeats the change on the new version.
+func TestWrite_Conflicts(t *testing.T) {
 	widget := onServer(t, "Widget")
 	stale := widget.DeepCopy()
 	must(t, conditions.Write(t.Context(), k8s, widget, func(s *conditions.Set) { s.True("Theirs", "R", "") }))

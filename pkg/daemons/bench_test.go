@@ -25,14 +25,14 @@ func keys(n int) []daemons.Key {
 
 func nothing(context.Context, attempt) error { return nil }
 
-// BenchmarkMemory: how much memory a timer takes that waits, the one for its Timer included.
+// BenchmarkMemory measures the memory of a waiting timer, including its Timer.
 func BenchmarkMemory(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			all := keys(n)
 			for range b.N {
-				s := started(b)
-				before, goroutines := heap(), runtime.NumGoroutine()
+				s := startSupervisor(b)
+				before, goroutines := heapSize(), runtime.NumGoroutine()
 				for _, k := range all {
 					if err := s.Ensure(k, daemons.Task{
 						Run: nothing, Kind: "bench", InitialDelay: time.Hour,
@@ -41,7 +41,7 @@ func BenchmarkMemory(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				b.ReportMetric(float64(heap()-before)/float64(n), "B/timer")
+				b.ReportMetric(float64(heapSize()-before)/float64(n), "B/timer")
 				b.ReportMetric(float64(runtime.NumGoroutine()-goroutines), "goroutines")
 				runtime.KeepAlive(s)
 			}
@@ -50,11 +50,11 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkFiring: what an invocation costs that does nothing, beside so many timers that are due all the time.
+// BenchmarkFiring measures an empty invocation besides a number of timers that are always due.
 func BenchmarkFiring(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			s := started(b)
+			s := startSupervisor(b)
 			var calls atomic.Int64
 			done := make(chan struct{})
 			run := func(context.Context, attempt) error {
@@ -78,12 +78,12 @@ func BenchmarkFiring(b *testing.B) {
 	}
 }
 
-// BenchmarkDrift: how late timers are, some thirty times as often as they should be asked for.
+// BenchmarkDrift measures the delay of timers at about thirty times the intended rate.
 func BenchmarkDrift(b *testing.B) {
 	for _, n := range []int{10_000, 30_000} {
 		b.Run(fmt.Sprintf("%d a second", n), func(b *testing.B) {
 			for range b.N {
-				s := started(b)
+				s := startSupervisor(b)
 				var mu sync.Mutex
 				var late []time.Duration
 				enough := make(chan struct{})

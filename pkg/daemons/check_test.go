@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-func TestCheck(t *testing.T) {
+func TestTask_Check(t *testing.T) {
 	var (
 		negative = new(-time.Second)
 		zero     = new(time.Duration(0))
@@ -23,7 +23,7 @@ func TestCheck(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		task daemons.Task
-		want []string // parts of the error; none: it is fine
+		want []string // parts of the error; nil: valid
 	}{
 		{"a daemon", daemons.Task{}, nil},
 		{"a daemon with everything", daemons.Task{InitialDelay: second, Restart: daemons.RestartAlways, CancellationBackoff: zero, CancellationTimeout: zero}, nil},
@@ -31,13 +31,13 @@ func TestCheck(t *testing.T) {
 			[]string{"InitialDelay is 5ns; durations need a unit: 5*time.Second", "Policy.Backoff is 30ns"}},
 		{"an interval without a unit", timer(daemons.Timer{Interval: 5}), []string{"Timer.Interval is 5ns; durations need a unit: 5*time.Second"}},
 		{"a negative initial delay", daemons.Task{InitialDelay: -1}, []string{"InitialDelay must not be negative, got -1ns"}},
-		{"a restart policy that is none", daemons.Task{Restart: 7}, []string{"use RestartNever, RestartOnFailure or RestartAlways"}},
+		{"an invalid restart policy", daemons.Task{Restart: 7}, []string{"use RestartNever, RestartOnFailure or RestartAlways"}},
 		{"negative cancellation", daemons.Task{CancellationBackoff: negative, CancellationTimeout: negative},
 			[]string{"CancellationBackoff must not be negative", "CancellationTimeout must not be negative"}},
 		{"negative limits", policy(progress.Policy{Retries: new(-1), Timeout: negative, Backoff: negative, AttemptTimeout: -1}),
 			[]string{"Retries must not be negative, got -1", "Policy.Timeout", "Policy.Backoff", "Policy.AttemptTimeout"}},
 		{"two backoffs", policy(progress.Policy{Backoff: zero, BackoffFunc: backoff}), []string{"are mutually exclusive: remove one"}},
-		{"a mode that is none", policy(progress.Policy{Errors: -1}), []string{"Policy.Errors has the invalid value -1"}},
+		{"an invalid mode", policy(progress.Policy{Errors: -1}), []string{"Policy.Errors has the invalid value -1"}},
 		{"an interval", timer(daemons.Timer{Interval: second, Sharp: true, Anchor: epoch, Idle: second, Jitter: 1, MaxParallel: 1, Last: epoch}), nil},
 		{"a schedule", timer(daemons.Timer{Schedule: minutely, Idle: second, Jitter: 0.5}), nil},
 		{"idle", timer(daemons.Timer{Idle: second}), nil},
@@ -50,7 +50,7 @@ func TestCheck(t *testing.T) {
 		{"an anchor for nothing", timer(daemons.Timer{Interval: second, Anchor: epoch}), []string{"set Sharp"}},
 		{"negative jitter", timer(daemons.Timer{Interval: second, Jitter: -0.1}), []string{"from 0 to 1, got -0.1"}},
 		{"too much jitter", timer(daemons.Timer{Interval: second, Jitter: 1.1}), []string{"from 0 to 1, got 1.1"}},
-		{"jitter that is no number", timer(daemons.Timer{Interval: second, Jitter: math.NaN()}), []string{"from 0 to 1, got NaN"}},
+		{"jitter NaN", timer(daemons.Timer{Interval: second, Jitter: math.NaN()}), []string{"from 0 to 1, got NaN"}},
 		{"jitter of nothing", timer(daemons.Timer{Idle: second, Jitter: 0.1}), []string{"remove Jitter"}},
 		{"negative limit", timer(daemons.Timer{Interval: second, MaxParallel: -1}), []string{"MaxParallel must not be negative, got -1"}},
 		{"TIM-18 options of daemons", daemons.Task{Timer: &daemons.Timer{Interval: second}, Restart: daemons.RestartAlways, CancellationTimeout: zero},
@@ -74,12 +74,12 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Ensure refuses what Check does, and says of what it speaks.
-func TestEnsureChecks(t *testing.T) {
+// Ensure returns the errors of Check with the name of the task.
+func TestEnsure_InvalidTask(t *testing.T) {
 	s := daemons.New(daemons.Options{})
 	err := s.Ensure(key, daemons.Task{})
 	if err == nil || !strings.Contains(err.Error(), "Run is nil") || !strings.Contains(err.Error(), key.ID) {
-		t.Errorf("error = %v, want one that tells of Run and of the handler", err)
+		t.Errorf("error = %v, want one about Run and the handler", err)
 	}
 	if daemons.Jobs(s) != 0 {
 		t.Error("the task was taken")

@@ -11,26 +11,26 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// DAE-01 DAE-02: one run for a key, however often it is asked for; other keys have their own.
-func TestEnsureIsIdempotent(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
-		task := daemons.Task{Run: s.noting(untilStopped)}
+// DAE-01 DAE-02
+func TestEnsure_IsIdempotent(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
+		task := daemons.Task{Run: s.recordCalls(waitForStop)}
 		for range 3 {
-			s.ensure(task)
+			s.mustEnsure(task)
 		}
-		s.same("DAE-01 DAE-02 runs of one key", len(s.seen()), 1)
+		s.equal("DAE-01 DAE-02 runs of one key", len(s.recordedCalls()), 1)
 		for _, other := range []daemons.Key{{UID: key.UID, ID: "other"}, {UID: "uid-2", ID: key.ID}} {
 			if err := s.Ensure(other, task); err != nil {
 				s.Fatal(err)
 			}
 		}
-		pass(time.Hour)
-		s.same("runs of three keys", len(s.seen()), 3)
+		advance(time.Hour)
+		s.equal("runs of three keys", len(s.recordedCalls()), 3)
 	})
 }
 
-// DAE-10 to DAE-16: how daemons run, are tried again, and come to an end.
-func TestDaemonRuns(t *testing.T) {
+// DAE-10 to DAE-16
+func TestDaemon_Outcomes(t *testing.T) {
 	boom := func(context.Context, int) error { return errBoom }
 	returns := func(errs ...error) func(context.Context, int) error {
 		return func(_ context.Context, n int) error { return errs[min(n, len(errs)-1)] }
@@ -58,7 +58,7 @@ func TestDaemonRuns(t *testing.T) {
 		{"DAE-12 errors are permanent", daemons.Task{Policy: progress.Policy{Errors: progress.ErrorsPermanent}}, boom, []call{{0, 0}}, true},
 		{"DAE-12 errors are ignored", daemons.Task{Policy: progress.Policy{Errors: progress.ErrorsIgnored}}, boom, []call{{0, 0}}, true},
 		{"DAE-14 a permanent error", daemons.Task{}, returns(progress.Permanent(errBoom)), []call{{0, 0}}, true},
-		{"DAE-16 no delay: at once", daemons.Task{}, returns(progress.Temporary(errBoom, 0), progress.Temporary(errBoom, 0), nil),
+		{"DAE-16 no delay: immediately", daemons.Task{}, returns(progress.Temporary(errBoom, 0), progress.Temporary(errBoom, 0), nil),
 			[]call{{0, 0}, {0, 1}, {0, 2}}, true},
 		{"a panic is an error", daemons.Task{Policy: progress.Policy{Backoff: new(time.Second)}},
 			func(_ context.Context, n int) error {
@@ -70,86 +70,85 @@ func TestDaemonRuns(t *testing.T) {
 		{"a panic of the backoff is an error", daemons.Task{Policy: progress.Policy{
 			BackoffFunc: func(progress.Attempt, error) time.Duration { panic("oh no") }}},
 			returns(errBoom, nil), []call{{0, 0}, {progress.DefaultBackoff, 1}}, true},
-		{"a goroutine that is left is an error", daemons.Task{},
+		{"a goroutine that exits is an error", daemons.Task{},
 			func(_ context.Context, n int) error {
 				if n == 0 {
 					runtime.Goexit()
 				}
 				return nil
 			}, []call{{0, 0}, {progress.DefaultBackoff, 1}}, true},
-		{"runs on", daemons.Task{}, untilStopped, []call{{0, 0}}, false},
+		{"runs on", daemons.Task{}, waitForStop, []call{{0, 0}}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			play(t, daemons.Options{}, func(s *scene) {
-				test.task.Run = s.noting(test.do)
-				s.ensure(test.task)
-				pass(2 * time.Hour)
-				s.same("invocations", s.seen(), test.want)
-				s.same("DAE-03 ended", s.Ended(key), test.ended)
-				s.same("the owner is told", s.ended() == 1, test.ended)
-				s.ensure(test.task)
-				pass(2 * time.Hour)
-				s.same("DAE-14 it stays as it is", len(s.seen()), len(test.want))
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
+				test.task.Run = s.recordCalls(test.do)
+				s.mustEnsure(test.task)
+				advance(2 * time.Hour)
+				s.equal("invocations", s.recordedCalls(), test.want)
+				s.equal("DAE-03 ended", s.Ended(key), test.ended)
+				s.equal("OnEnd is called", s.takeEnds() == 1, test.ended)
+				s.mustEnsure(test.task)
+				advance(2 * time.Hour)
+				s.equal("DAE-14 it stays as it is", len(s.recordedCalls()), len(test.want))
 			})
 		})
 	}
 }
 
-// DAE-14: what has ended stays down over stops and pauses, until its object is forgotten.
-func TestEndedStaysDown(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
-		task := daemons.Task{Run: s.noting(nil)}
-		s.ensure(task)
+// DAE-14: an ended daemon stays down over stops and pauses, until its object is forgotten.
+func TestDaemon_StaysDownAfterItsEnd(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
+		task := daemons.Task{Run: s.recordCalls(nil)}
+		s.mustEnsure(task)
 		s.Stop(key, daemons.ErrFilteredOut)
 		s.Pause()
 		s.Resume()
 		s.Touch(key.UID)
-		s.ensure(task)
-		pass(time.Hour)
-		s.same("DAE-14 invocations", len(s.seen()), 1)
+		s.mustEnsure(task)
+		advance(time.Hour)
+		s.equal("DAE-14 invocations", len(s.recordedCalls()), 1)
 		s.Forget(key.UID)
-		s.same("forgotten", s.Ended(key), false)
-		s.ensure(task)
-		s.same("invocations of a new life", len(s.seen()), 2)
+		s.equal("forgotten", s.Ended(key), false)
+		s.mustEnsure(task)
+		s.equal("invocations after Forget", len(s.recordedCalls()), 2)
 	})
 }
 
-// DAE-11: each start begins with a fresh record.
-func TestStartIsFresh(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
-		task := daemons.Task{Run: s.noting(func(_ context.Context, n int) error {
+// DAE-11
+func TestEnsure_StartsWithNewRecord(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
+		task := daemons.Task{Run: s.recordCalls(func(_ context.Context, n int) error {
 			return progress.Temporary(errBoom, time.Second)
 		})}
-		s.ensure(task)
-		pass(1500 * time.Millisecond)
+		s.mustEnsure(task)
+		advance(1500 * time.Millisecond)
 		s.Stop(key, daemons.ErrFilteredOut)
-		s.ensure(task)
-		s.same("DAE-11 attempts", s.seen(), []call{{0, 0}, {time.Second, 1}, {1500 * time.Millisecond, 0}})
+		s.mustEnsure(task)
+		s.equal("DAE-11 attempts", s.recordedCalls(), []call{{0, 0}, {time.Second, 1}, {1500 * time.Millisecond, 0}})
 	})
 }
 
-// The attempt tells what went before.
-func TestAttemptIsTold(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
+func TestDaemon_ReceivesAttempt(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		var told []progress.Attempt
-		s.ensure(daemons.Task{InitialDelay: time.Second, Run: func(_ context.Context, attempt progress.Attempt) error {
+		s.mustEnsure(daemons.Task{InitialDelay: time.Second, Run: func(_ context.Context, attempt progress.Attempt) error {
 			told = append(told, attempt)
 			if attempt.Number == 0 {
 				return progress.Temporary(errBoom, time.Second)
 			}
 			return nil
 		}})
-		pass(time.Minute)
+		advance(time.Minute)
 		if len(told) != 2 {
 			s.Fatalf("DAE-12: %d attempts, want 2", len(told))
 		}
-		s.same("the last error", told[1].Last, "boom")
-		s.same("started", told[1].Started.Sub(s.began), time.Second)
+		s.equal("the last error", told[1].Last, "boom")
+		s.equal("started", told[1].Started.Sub(s.start), time.Second)
 	})
 }
 
-// B-40: what is done when a daemon has come to an end by itself.
-func TestRestart(t *testing.T) {
+// B-40
+func TestDaemon_RestartPolicies(t *testing.T) {
 	fails := func(context.Context, int) error { return progress.Permanent(errBoom) }
 	for _, test := range []struct {
 		name   string
@@ -165,39 +164,39 @@ func TestRestart(t *testing.T) {
 		{"always, failure", daemons.RestartAlways, fails, seconds(0, 1, 3, 7)},
 	} {
 		t.Run("B-40 "+test.name, func(t *testing.T) {
-			play(t, daemons.Options{}, func(s *scene) {
-				s.ensure(daemons.Task{Restart: test.policy, Run: s.noting(test.do)})
-				pass(10 * time.Second)
-				s.same("B-40 runs", s.times(), test.want)
-				s.same("B-40 ended", s.Ended(key), len(test.want) == 1)
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
+				s.mustEnsure(daemons.Task{Restart: test.policy, Run: s.recordCalls(test.do)})
+				advance(10 * time.Second)
+				s.equal("B-40 runs", s.callTimes(), test.want)
+				s.equal("B-40 ended", s.Ended(key), len(test.want) == 1)
 			})
 		})
 	}
 }
 
-// B-40: the pause grows up to the backoff, and is short again after a long run.
-func TestRestartPause(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
-		s.ensure(daemons.Task{
+// B-40: the delay grows up to the backoff and is reset by a long run.
+func TestDaemon_RestartDelayGrows(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
+		s.mustEnsure(daemons.Task{
 			Restart: daemons.RestartAlways, Policy: progress.Policy{Backoff: new(3 * time.Second)},
-			Run: s.noting(func(_ context.Context, n int) error {
+			Run: s.recordCalls(func(_ context.Context, n int) error {
 				if n == 4 {
 					<-time.After(time.Minute)
 				}
 				return nil
 			}),
 		})
-		pass(75 * time.Second)
-		s.same("B-40 runs", s.times(), seconds(0, 1, 3, 6, 9, 70, 72, 75))
+		advance(75 * time.Second)
+		s.equal("B-40 runs", s.callTimes(), seconds(0, 1, 3, 6, 9, 70, 72, 75))
 	})
 }
 
-// A daemon's context: the deadline of an attempt is not the end of the daemon.
-func TestAttemptTimeout(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
-		s.ensure(daemons.Task{
+// The deadline of an attempt does not stop the daemon.
+func TestDaemon_AttemptTimeoutIsRetried(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
+		s.mustEnsure(daemons.Task{
 			Policy: progress.Policy{AttemptTimeout: time.Second, Backoff: new(time.Second)},
-			Run: s.noting(func(ctx context.Context, _ int) error {
+			Run: s.recordCalls(func(ctx context.Context, _ int) error {
 				<-ctx.Done()
 				if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 					return nil
@@ -205,8 +204,8 @@ func TestAttemptTimeout(t *testing.T) {
 				return ctx.Err()
 			}),
 		})
-		pass(3 * time.Second)
-		s.same("runs", s.seen(), []call{{0, 0}, {2 * time.Second, 1}})
-		s.same("ended", s.Ended(key), false)
+		advance(3 * time.Second)
+		s.equal("runs", s.recordedCalls(), []call{{0, 0}, {2 * time.Second, 1}})
+		s.equal("ended", s.Ended(key), false)
 	})
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A reconciler written by hand: each object has a daemon, and is released when that has ended.
+// This reconciler runs a daemon for each object and removes the finalizer when the daemon has ended.
 func ExampleSupervisor_daemon() {
-	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "0001", Finalizers: []string{"example.com/watch"}}} // the API server's
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "0001", Finalizers: []string{"example.com/watch"}}} // as stored on the API server
 
 	ended := make(chan daemons.Key, 1)
 	supervisor := daemons.New(daemons.Options{
-		OnEnd: func(key daemons.Key) { ended <- key }, // in an operator: an event in a source.Channel of the controller
+		OnEnd: func(key daemons.Key) { ended <- key }, // in an operator: enqueue the object with source.Channel
 	})
 
 	watching := make(chan struct{})
@@ -41,7 +41,7 @@ func ExampleSupervisor_daemon() {
 		}
 		supervisor.StopAll(obj.UID, daemons.ErrDeleted)
 		if supervisor.Busy(obj.UID) {
-			return reconcile.Result{}, nil // the finalizer stays; OnEnd brings the object back
+			return reconcile.Result{}, nil // keep the finalizer; OnEnd triggers the next reconcile
 		}
 		supervisor.Forget(obj.UID)
 		obj.Finalizers = nil
@@ -59,7 +59,7 @@ func ExampleSupervisor_daemon() {
 	}
 	happens()
 	<-watching
-	happens() // it is there already
+	happens() // does nothing, because the daemon already runs
 
 	obj.DeletionTimestamp = new(metav1.Now())
 	happens()
@@ -76,8 +76,8 @@ func ExampleSupervisor_daemon() {
 	// <nil>
 }
 
-// A timer for each object: at fixed points, spread over objects by the times of their creation, so that
-// a restart of the operator moves nothing.
+// This timer runs at fixed points that depend on the creation time of the object. Therefore the objects are spread
+// over time, and a restart of the operator does not move the points.
 func ExampleSupervisor_timer() {
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "0001", CreationTimestamp: metav1.Now()}}
 	supervisor := daemons.New(daemons.Options{})
@@ -86,7 +86,7 @@ func ExampleSupervisor_timer() {
 	poll := func(_ context.Context, attempt progress.Attempt) error {
 		fmt.Println("polling, attempt", attempt.Number)
 		if attempt.Number == 0 {
-			return progress.Temporary(fmt.Errorf("nobody answers"), time.Millisecond)
+			return progress.Temporary(fmt.Errorf("no answer"), time.Millisecond)
 		}
 		close(polled)
 		return nil
@@ -96,7 +96,7 @@ func ExampleSupervisor_timer() {
 			Run: poll,
 			Timer: &daemons.Timer{
 				Interval: time.Hour, Sharp: true, Anchor: obj.CreationTimestamp.Time,
-				Last:        obj.CreationTimestamp.Add(-1), // so the time of its creation is a point that is due
+				Last:        obj.CreationTimestamp.Add(-1), // so the creation time is the first due point
 				MaxParallel: 4,
 			},
 		})
@@ -117,7 +117,7 @@ func ExampleSupervisor_timer() {
 	// <nil>
 }
 
-// Mistakes are told all at once, with what to do about them.
+// Check returns all errors of a task.
 func ExampleTask_Check() {
 	fmt.Println(daemons.Task{Timer: &daemons.Timer{Interval: -time.Second, Jitter: 2}}.Check())
 	// Output:

@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// FuzzSupervisor does random things to a supervisor, and looks after each of them whether all is as it has to be.
+// FuzzSupervisor calls random methods of a supervisor and checks the invariants after each call.
 func FuzzSupervisor(f *testing.F) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	for range 150 {
@@ -26,18 +26,18 @@ func FuzzSupervisor(f *testing.F) {
 		f.Add(script)
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
-		play(t, daemons.Options{}, func(s *scene) {
-			g := &game{scene: s, script: script[:min(len(script), 200)], running: map[daemons.Key]int{}, touched: map[types.UID]time.Time{}}
+		runTest(t, daemons.Options{}, func(s *supervisorTest) {
+			g := &fuzzRun{supervisorTest: s, script: script[:min(len(script), 200)], running: map[daemons.Key]int{}, touched: map[types.UID]time.Time{}}
 			for len(g.script) > 0 && !t.Failed() {
-				g.move()
+				g.step()
 				synctest.Wait()
 				g.check()
 			}
-			g.over()
+			g.finish()
 		})
 		for _, gauge := range []float64{
-			value(t, metrics.Daemons.WithLabelValues("game", "game")), value(t, metrics.Timers.WithLabelValues("game", "game")),
-			value(t, metrics.TimersDue.WithLabelValues("game", "game")), value(t, metrics.Unstopped.WithLabelValues("game", "game")),
+			metricValue(t, metrics.Daemons.WithLabelValues("game", "game")), metricValue(t, metrics.Timers.WithLabelValues("game", "game")),
+			metricValue(t, metrics.TimersDue.WithLabelValues("game", "game")), metricValue(t, metrics.Unstopped.WithLabelValues("game", "game")),
 		} {
 			if gauge != 0 {
 				t.Errorf("a gauge is left at %v", gauge)
@@ -46,9 +46,9 @@ func FuzzSupervisor(f *testing.F) {
 	})
 }
 
-// A game is a scene with a script.
-type game struct {
-	*scene
+// A fuzzRun is a supervisorTest that is controlled by a script.
+type fuzzRun struct {
+	*supervisorTest
 	script  []byte
 	moves   []string
 	running map[daemons.Key]int
@@ -56,8 +56,8 @@ type game struct {
 	touched map[types.UID]time.Time
 }
 
-// draw takes a number below n from the script.
-func (g *game) draw(n int) int {
+// draw returns a number below n from the script.
+func (g *fuzzRun) draw(n int) int {
 	if len(g.script) == 0 {
 		return 0
 	}
@@ -66,54 +66,54 @@ func (g *game) draw(n int) int {
 	return drawn
 }
 
-func (g *game) move() {
+func (g *fuzzRun) step() {
 	k := daemons.Key{UID: types.UID(fmt.Sprint("uid-", g.draw(3))), ID: fmt.Sprint("id-", g.draw(3))}
 	switch what := g.draw(16); what {
 	case 0, 1, 2, 3, 4:
-		g.notef("ensure %v", k)
-		if err := g.Ensure(k, g.task(k)); err != nil {
+		g.logStep("ensure %v", k)
+		if err := g.Ensure(k, g.randomTask(k)); err != nil {
 			g.Error(err)
 		}
 	case 5:
-		g.notef("stop %v", k)
+		g.logStep("stop %v", k)
 		g.Stop(k, daemons.ErrFilteredOut)
 	case 6:
-		g.notef("stop all of %s", k.UID)
+		g.logStep("stop all of %s", k.UID)
 		g.StopAll(k.UID, daemons.ErrDeleted)
 	case 7, 8:
-		g.notef("touch %s", k.UID)
+		g.logStep("touch %s", k.UID)
 		g.mu.Lock()
 		g.touched[k.UID] = time.Now()
 		g.mu.Unlock()
 		g.Touch(k.UID)
 	case 9:
-		g.notef("pause")
+		g.logStep("pause")
 		g.Pause()
 		g.mu.Lock()
 		g.paused = true
 		g.mu.Unlock()
 	case 10:
-		g.notef("resume")
+		g.logStep("resume")
 		g.mu.Lock()
 		g.paused = false
 		g.mu.Unlock()
 		g.Resume()
 	case 11:
-		g.notef("forget %s", k.UID)
+		g.logStep("forget %s", k.UID)
 		g.Forget(k.UID)
 	default:
 		d := []time.Duration{time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Hour}[g.draw(5)]
-		g.notef("%s pass", d)
+		g.logStep("%s pass", d)
 		<-time.After(d)
 	}
 }
 
-func (g *game) notef(format string, args ...any) {
+func (g *fuzzRun) logStep(format string, args ...any) {
 	g.moves = append(g.moves, fmt.Sprintf(format, args...))
 }
 
-// task makes any daemon or timer; what it does is drawn, too.
-func (g *game) task(k daemons.Key) daemons.Task {
+// randomTask returns a random daemon or timer with a random function.
+func (g *fuzzRun) randomTask(k daemons.Key) daemons.Task {
 	seconds := func(n ...int) time.Duration { return time.Duration(n[g.draw(len(n))]) * time.Second }
 	task := daemons.Task{Kind: "game", Label: "game", InitialDelay: seconds(0, 0, 0, 5)}
 	switch g.draw(6) {
@@ -140,11 +140,11 @@ func (g *game) task(k daemons.Key) daemons.Task {
 	}
 	ends, takes, result := g.draw(2) == 0, seconds(0, 0, 1, 10, 3600), g.draw(6)
 	task.Run = func(ctx context.Context, _ attempt) error {
-		g.enter(k, idle)
-		defer g.leave(k)
+		g.trackStart(k, idle)
+		defer g.trackEnd(k)
 		switch {
 		case ends:
-			<-time.After(takes) // deaf
+			<-time.After(takes) // ignore the context
 		case task.Timer == nil:
 			<-ctx.Done()
 		default:
@@ -169,7 +169,7 @@ func (g *game) task(k daemons.Key) daemons.Task {
 	return task
 }
 
-func (g *game) enter(k daemons.Key, idle time.Duration) {
+func (g *fuzzRun) trackStart(k daemons.Key, idle time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.running[k]++; g.running[k] > 1 {
@@ -183,28 +183,28 @@ func (g *game) enter(k daemons.Key, idle time.Duration) {
 	}
 }
 
-func (g *game) leave(k daemons.Key) {
+func (g *fuzzRun) trackEnd(k daemons.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running[k]--
 }
 
-func (g *game) check() {
+func (g *fuzzRun) check() {
 	if wrong := daemons.Invariants(g.Supervisor); wrong != nil {
 		g.Errorf("%q after %q", wrong, g.moves)
 	}
 }
 
-// over ends all: nothing may be left but runs that ignore their contexts.
-func (g *game) over() {
+// finish ends all runs and checks that only runs that ignore their contexts are left.
+func (g *fuzzRun) finish() {
 	for _, uid := range []types.UID{"uid-0", "uid-1", "uid-2"} {
 		g.Forget(uid)
 		if err := g.Wait(g.Context(), uid); err != nil {
 			g.Error(err)
 		}
-		g.same("busy", g.Busy(uid), false)
+		g.equal("busy", g.Busy(uid), false)
 	}
-	pass(2 * time.Hour)
+	advance(2 * time.Hour)
 	g.check()
-	g.same("jobs that are left", daemons.Jobs(g.Supervisor), 0)
+	g.equal("jobs that are left", daemons.Jobs(g.Supervisor), 0)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// crowd ensures so many timers of different objects.
-func crowd(s *scene, n int, task daemons.Task) {
+// ensureMany adds the task for n objects.
+func ensureMany(s *supervisorTest, n int, task daemons.Task) {
 	for i := range n {
 		if err := s.Ensure(daemons.Key{UID: types.UID(fmt.Sprint(i)), ID: key.ID}, task); err != nil {
 			s.Fatal(err)
@@ -25,19 +25,19 @@ func crowd(s *scene, n int, task daemons.Task) {
 	synctest.Wait()
 }
 
-// B-43: no more than the limit at the same time; the others wait for their turn.
-func TestMaxParallel(t *testing.T) {
+// B-43: the number of concurrent runs does not exceed the limit.
+func TestGroup_MaxParallel(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		limit int
 		want  int
 	}{{"by default", 0, daemons.DefaultMaxParallel}, {"one", 1, 1}, {"three", 3, 3}, {"more than there are", 200, 100}} {
 		t.Run("B-43 "+test.name, func(t *testing.T) {
-			play(t, daemons.Options{}, func(s *scene) {
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
 				running, most := 0, 0
-				crowd(s, 100, daemons.Task{
+				ensureMany(s, 100, daemons.Task{
 					Kind: s.kind, Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: test.limit},
-					Run: s.noting(func(context.Context, int) error {
+					Run: s.recordCalls(func(context.Context, int) error {
 						s.mu.Lock()
 						running++
 						most = max(most, running)
@@ -49,20 +49,20 @@ func TestMaxParallel(t *testing.T) {
 						return nil
 					}),
 				})
-				s.same("due", value(t, metrics.TimersDue.WithLabelValues(s.kind, key.ID)), float64(100-test.want))
-				s.same("timers", value(t, metrics.Timers.WithLabelValues(s.kind, key.ID)), 100.0)
-				pass(30 * time.Minute)
-				s.same("B-43 at the same time", most, test.want)
-				s.same("invocations", len(s.seen()), 100)
-				s.same("due at the end", value(t, metrics.TimersDue.WithLabelValues(s.kind, key.ID)), 0.0)
+				s.equal("due", metricValue(t, metrics.TimersDue.WithLabelValues(s.kind, key.ID)), float64(100-test.want))
+				s.equal("timers", metricValue(t, metrics.Timers.WithLabelValues(s.kind, key.ID)), 100.0)
+				advance(30 * time.Minute)
+				s.equal("B-43 at the same time", most, test.want)
+				s.equal("invocations", len(s.recordedCalls()), 100)
+				s.equal("due at the end", metricValue(t, metrics.TimersDue.WithLabelValues(s.kind, key.ID)), 0.0)
 			})
 		})
 	}
 }
 
-// Who is due first goes first, and a timer that fails at once goes to the end of the line.
-func TestWaitingTimersKeepTheirOrder(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
+// Timers run in the order of their due times. A timer that fails immediately goes to the end of the queue.
+func TestGroup_QueueOrder(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		var order []int
 		failed := false
 		for i := range 5 {
@@ -82,19 +82,19 @@ func TestWaitingTimersKeepTheirOrder(t *testing.T) {
 				s.Fatal(err)
 			}
 		}
-		pass(time.Minute)
-		s.same("order", order, []int{0, 1, 2, 3, 4, 1})
+		advance(time.Minute)
+		s.equal("order", order, []int{0, 1, 2, 3, 4, 1})
 	})
 }
 
-// Groups do not wait for each other; those with one name are one.
-func TestGroups(t *testing.T) {
+// Groups are independent of each other; timers with the same group name share a limit.
+func TestGroup_SharedLimit(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		second daemons.Key
 		kind   string
 		group  string
-		want   int // at the same time
+		want   int // maximum of concurrent runs
 	}{
 		{"the same handler", daemons.Key{UID: "b", ID: "a"}, "", "", 1},
 		{"another handler", daemons.Key{UID: "b", ID: "b"}, "", "", 2},
@@ -102,8 +102,8 @@ func TestGroups(t *testing.T) {
 		{"another handler of a common group", daemons.Key{UID: "b", ID: "b"}, "other", "common", 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			play(t, daemons.Options{}, func(s *scene) {
-				task := daemons.Task{Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: 1, Group: test.group}, Run: s.noting(deaf(time.Second))}
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
+				task := daemons.Task{Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: 1, Group: test.group}, Run: s.recordCalls(ignoreContext(time.Second))}
 				for i, k := range []daemons.Key{{UID: "a", ID: "a"}, test.second} {
 					if i == 1 {
 						task.Kind = test.kind
@@ -113,50 +113,49 @@ func TestGroups(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				s.same("at the same time", len(s.seen()), test.want)
-				pass(time.Minute)
-				s.same("in the end", len(s.seen()), 2)
+				s.equal("at the same time", len(s.recordedCalls()), test.want)
+				advance(time.Minute)
+				s.equal("in the end", len(s.recordedCalls()), 2)
 			})
 		})
 	}
 }
 
-// What waits for its turn can be stopped, touched and paused.
-func TestWaitingInLine(t *testing.T) {
+// Queued timers can be stopped, touched and paused.
+func TestGroup_QueuedTimers(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		act  func(*scene)
+		act  func(*supervisorTest)
 		want []time.Duration
 	}{
-		{"waits", func(*scene) {}, seconds(10, 20, 30)},
-		{"stopped", func(s *scene) { s.Stop(daemons.Key{UID: "1", ID: key.ID}, daemons.ErrFilteredOut) }, seconds(10, 20)},
-		{"TIM-05 touched: idle again", func(s *scene) { s.Touch("1") }, seconds(10, 20, 30)},
-		{"TIM-05 touched, with nobody else waiting", func(s *scene) { s.Stop(daemons.Key{UID: "2", ID: key.ID}, nil); s.Touch("1") }, seconds(10, 25)},
-		{"a place in the group is free again", func(s *scene) { s.Forget("0"); pass(5 * time.Second) }, seconds(10, 20, 30)},
-		{"paused", func(s *scene) { s.Pause(); pass(100 * time.Second); s.Resume() }, seconds(10, 115, 125, 135)},
+		{"waits", func(*supervisorTest) {}, seconds(10, 20, 30)},
+		{"stopped", func(s *supervisorTest) { s.Stop(daemons.Key{UID: "1", ID: key.ID}, daemons.ErrFilteredOut) }, seconds(10, 20)},
+		{"TIM-05 touched: idle again", func(s *supervisorTest) { s.Touch("1") }, seconds(10, 20, 30)},
+		{"TIM-05 touched, without other queued timers", func(s *supervisorTest) { s.Stop(daemons.Key{UID: "2", ID: key.ID}, nil); s.Touch("1") }, seconds(10, 25)},
+		{"a place in the group is free again", func(s *supervisorTest) { s.Forget("0"); advance(5 * time.Second) }, seconds(10, 20, 30)},
+		{"paused", func(s *supervisorTest) { s.Pause(); advance(100 * time.Second); s.Resume() }, seconds(10, 115, 125, 135)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			play(t, daemons.Options{}, func(s *scene) {
-				crowd(s, 3, daemons.Task{
-					Timer: &daemons.Timer{Interval: time.Hour, Idle: 10 * time.Second, MaxParallel: 1}, Run: s.noting(deaf(10 * time.Second)),
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
+				ensureMany(s, 3, daemons.Task{
+					Timer: &daemons.Timer{Interval: time.Hour, Idle: 10 * time.Second, MaxParallel: 1}, Run: s.recordCalls(ignoreContext(10 * time.Second)),
 				})
-				pass(15 * time.Second)
+				advance(15 * time.Second)
 				test.act(s)
-				pass(10 * time.Minute)
-				times := s.times()
+				advance(10 * time.Minute)
+				times := s.callTimes()
 				slices.Sort(times)
-				s.same("invocations", times, test.want)
+				s.equal("invocations", times, test.want)
 			})
 		})
 	}
 }
 
-// An abandoned invocation does not hold its place in the group.
-func TestAbandonedLeavesItsPlace(t *testing.T) {
-	play(t, daemons.Options{GracePeriod: time.Second}, func(s *scene) {
-		crowd(s, 2, daemons.Task{Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: 1}, Run: s.noting(deaf(20 * time.Minute))})
+func TestGroup_AbandonedRunFreesItsPlace(t *testing.T) {
+	runTest(t, daemons.Options{GracePeriod: time.Second}, func(s *supervisorTest) {
+		ensureMany(s, 2, daemons.Task{Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: 1}, Run: s.recordCalls(ignoreContext(20 * time.Minute))})
 		s.Forget("0")
-		pass(10 * time.Minute)
-		s.same("invocations", s.times(), seconds(0, 1))
+		advance(10 * time.Minute)
+		s.equal("invocations", s.callTimes(), seconds(0, 1))
 	})
 }

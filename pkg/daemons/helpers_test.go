@@ -27,68 +27,68 @@ var (
 	key     = daemons.Key{UID: "uid-1", ID: "watch"}
 )
 
-// A scene is a supervisor that runs under a clock that only moves when everybody waits.
-type scene struct {
+// A supervisorTest runs a supervisor with a fake clock that advances only when all goroutines are blocked.
+type supervisorTest struct {
 	*testing.T
 	*daemons.Supervisor
-	began time.Time
-	kind  string // its own in the metrics, which all tests share
-	stop  func() // ends the context of the supervisor
-	done  chan error
+	start  time.Time
+	kind   string // unique label, because all tests share the metrics
+	cancel func() // cancels the context of the supervisor
+	done   chan error
 
-	mu    sync.Mutex
-	lines []string // of the log
-	ends  []daemons.Key
-	calls []call
+	mu        sync.Mutex
+	logLines  []string // of the log
+	endedKeys []daemons.Key
+	callLog   []call
 }
 
-// A call is an invocation: when it began, since the beginning of the scene, and which attempt it was.
+// A call is an invocation: its time since the start of the test, and the number of the attempt.
 type call struct {
 	At      time.Duration
 	Attempt int
 }
 
-var scenes atomic.Int64
+var testCounter atomic.Int64
 
-// play runs a scene with a supervisor that is started; afterwards it is shut down, and no goroutine may be left.
-func play(t *testing.T, options daemons.Options, act func(*scene)) {
+// runTest starts a supervisor, calls act, and stops the supervisor. The test fails if a goroutine is left.
+func runTest(t *testing.T, options daemons.Options, act func(*supervisorTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{T: t, began: time.Now(), kind: fmt.Sprint("kind-", scenes.Add(1)), done: make(chan error, 1)}
+		s := &supervisorTest{T: t, start: time.Now(), kind: fmt.Sprint("kind-", testCounter.Add(1)), done: make(chan error, 1)}
 		options.OnEnd = s.onEnd
 		s.Supervisor = daemons.New(options)
-		ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), funcr.New(s.log, funcr.Options{Verbosity: 1})))
-		s.stop = cancel
+		ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), funcr.New(s.appendLog, funcr.Options{Verbosity: 1})))
+		s.cancel = cancel
 		go func() { s.done <- s.Start(ctx) }()
 		synctest.Wait()
 		act(s)
-		s.stop()
+		s.cancel()
 		if err := <-s.done; err != nil {
 			t.Errorf("Start: %v", err)
 		}
-		pass(24 * time.Hour) // for those that were abandoned
+		advance(24 * time.Hour) // abandoned runs may still end
 		s.done <- nil
 	})
 }
 
-func (s *scene) log(_, line string) {
+func (s *supervisorTest) appendLog(_, line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lines = append(s.lines, line)
+	s.logLines = append(s.logLines, line)
 }
 
-// logged are the lines of the log since the last time.
-func (s *scene) logged() []string {
+// takeLog returns the log lines since the previous call.
+func (s *supervisorTest) takeLog() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lines := s.lines
-	s.lines = nil
+	lines := s.logLines
+	s.logLines = nil
 	return lines
 }
 
-// find returns the lines of the log with a text.
-func (s *scene) find(text string) (found []string) {
-	for _, line := range s.logged() {
+// findLog returns the new log lines with a text.
+func (s *supervisorTest) findLog(text string) (found []string) {
+	for _, line := range s.takeLog() {
 		if strings.Contains(line, text) {
 			found = append(found, line)
 		}
@@ -96,28 +96,28 @@ func (s *scene) find(text string) (found []string) {
 	return found
 }
 
-func (s *scene) onEnd(key daemons.Key) {
+func (s *supervisorTest) onEnd(key daemons.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ends = append(s.ends, key)
+	s.endedKeys = append(s.endedKeys, key)
 }
 
-// ended tells how often the owner was told of an end since the last time.
-func (s *scene) ended() int {
+// takeEnds returns the number of calls of OnEnd since the previous call.
+func (s *supervisorTest) takeEnds() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.ends)
-	s.ends = nil
+	n := len(s.endedKeys)
+	s.endedKeys = nil
 	return n
 }
 
-// pass lets time go by, and everything happen that happens then.
-func pass(d time.Duration) {
+// advance moves the clock and waits until all goroutines are blocked.
+func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-func (s *scene) ensure(task daemons.Task) {
+func (s *supervisorTest) mustEnsure(task daemons.Task) {
 	s.Helper()
 	if err := s.Ensure(key, task); err != nil {
 		s.Fatal(err)
@@ -125,12 +125,12 @@ func (s *scene) ensure(task daemons.Task) {
 	synctest.Wait()
 }
 
-// noting is a function for tasks that notes its invocations, and then does something; nil for nothing.
-func (s *scene) noting(do func(ctx context.Context, n int) error) func(context.Context, progress.Attempt) error {
+// recordCalls returns a function for tasks that records each call and then calls do, if it is not nil.
+func (s *supervisorTest) recordCalls(do func(ctx context.Context, n int) error) func(context.Context, progress.Attempt) error {
 	return func(ctx context.Context, attempt progress.Attempt) error {
 		s.mu.Lock()
-		n := len(s.calls)
-		s.calls = append(s.calls, call{time.Since(s.began), attempt.Number})
+		n := len(s.callLog)
+		s.callLog = append(s.callLog, call{time.Since(s.start), attempt.Number})
 		s.mu.Unlock()
 		if do == nil {
 			return nil
@@ -139,37 +139,37 @@ func (s *scene) noting(do func(ctx context.Context, n int) error) func(context.C
 	}
 }
 
-// times are those of the invocations so far.
-func (s *scene) times() (times []time.Duration) {
+// callTimes returns the times of all calls.
+func (s *supervisorTest) callTimes() (times []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.calls {
+	for _, c := range s.callLog {
 		times = append(times, c.At)
 	}
 	return times
 }
 
-func (s *scene) seen() []call {
+func (s *supervisorTest) recordedCalls() []call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.calls)
+	return slices.Clone(s.callLog)
 }
 
-func (s *scene) same(what string, got, want any) {
+func (s *supervisorTest) equal(what string, got, want any) {
 	s.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-// untilStopped is a daemon that does as it is told.
-func untilStopped(ctx context.Context, _ int) error {
+// waitForStop returns when its context is cancelled.
+func waitForStop(ctx context.Context, _ int) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// deaf ignores its context for so long.
-func deaf(d time.Duration) func(context.Context, int) error {
+// ignoreContext returns a function that runs for a duration, even if its context is cancelled.
+func ignoreContext(d time.Duration) func(context.Context, int) error {
 	return func(context.Context, int) error {
 		<-time.After(d)
 		return nil
@@ -185,11 +185,11 @@ func seconds(n ...float64) (times []time.Duration) {
 
 type attempt = progress.Attempt
 
-// epoch is when each scene begins.
+// epoch is the start time of each test.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// value is that of a counter or gauge.
-func value(t *testing.T, m prometheus.Metric) float64 {
+// metricValue returns the value of a counter or gauge.
+func metricValue(t *testing.T, m prometheus.Metric) float64 {
 	t.Helper()
 	var out dto.Metric
 	if err := m.Write(&out); err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Jobs is how many daemons and timers are known, for tests.
+// Jobs returns the number of daemons and timers.
 func Jobs(s *Supervisor) (n int) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -15,7 +15,7 @@ func Jobs(s *Supervisor) (n int) {
 	return n
 }
 
-// NextPoint is the point of a timer after another.
+// NextPoint exposes Timer.nextPoint.
 func NextPoint(t Timer, point, end time.Time) time.Time {
 	next, err := t.nextPoint(point, end)
 	if err != nil {
@@ -24,7 +24,7 @@ func NextPoint(t Timer, point, end time.Time) time.Time {
 	return next
 }
 
-// Invariants tells what is wrong inside of a supervisor that has nothing to do at the moment.
+// Invariants checks the internal state of an idle supervisor and returns the violations.
 func Invariants(s *Supervisor) (wrong []string) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -56,7 +56,7 @@ func Invariants(s *Supervisor) (wrong []string) {
 			if j.queue != nil && j.queue.jobs[j.index] != j {
 				complain(j, "it is not at its index")
 			}
-			consistent(s, j, complain)
+			checkJob(s, j, complain)
 		}
 	}
 	if scheduled != len(s.schedule.jobs) || awaited != s.awaitedRuns {
@@ -73,8 +73,8 @@ func Invariants(s *Supervisor) (wrong []string) {
 	return wrong
 }
 
-// consistent checks one job: one that lives has exactly one thing to wait for.
-func consistent(s *Supervisor, j *job, complain func(*job, string, ...any)) {
+// checkJob checks that an active job waits for exactly one event.
+func checkJob(s *Supervisor, j *job, complain func(*job, string, ...any)) {
 	has := func(run bool, q *queue) {
 		if (j.run != nil) != run || j.queue != q {
 			complain(j, "it has a run: %t; it is in a queue: %t", j.run != nil, j.queue != nil)

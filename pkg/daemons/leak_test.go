@@ -15,8 +15,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// started is a supervisor on the real clock.
-func started(tb testing.TB) *daemons.Supervisor {
+// startSupervisor starts a supervisor with the real clock.
+func startSupervisor(tb testing.TB) *daemons.Supervisor {
 	s := daemons.New(daemons.Options{})
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logr.Discard()))
 	done := make(chan error)
@@ -30,7 +30,7 @@ func started(tb testing.TB) *daemons.Supervisor {
 	return s
 }
 
-func heap() int64 {
+func heapSize() int64 {
 	runtime.GC()
 	runtime.GC()
 	var stats runtime.MemStats
@@ -38,10 +38,10 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// B-43: ten thousand objects come and go, each with a daemon and a timer: nothing is left, and contexts end soon.
-func TestNothingIsLeft(t *testing.T) {
+// B-43: ten thousand objects with a daemon and a timer each leave no memory behind, and their contexts end soon.
+func TestSupervisor_ReleasesMemory(t *testing.T) {
 	g := NewWithT(t)
-	s := started(t)
+	s := startSupervisor(t)
 	round := func(from, to int) {
 		running := make(chan struct{}, 2*(to-from))
 		for i := from; i < to; i++ {
@@ -67,12 +67,12 @@ func TestNothingIsLeft(t *testing.T) {
 			g.Expect(time.Since(before)).To(BeNumerically("<", 5*time.Second), "B-42")
 		}
 	}
-	round(0, 100) // what is made once
-	goroutines, bytes := runtime.NumGoroutine(), heap()
+	round(0, 100) // allocate the shared state once
+	goroutines, bytes := runtime.NumGoroutine(), heapSize()
 	for i := range 100 {
 		round(100+i*100, 200+i*100)
 	}
 	g.Expect(daemons.Jobs(s)).To(BeZero())
 	g.Eventually(runtime.NumGoroutine).WithTimeout(10*time.Second).Should(BeNumerically("<=", goroutines), "goroutines")
-	g.Eventually(func() int64 { return heap() - bytes }).WithTimeout(10*time.Second).Should(BeNumerically("<", 256<<10), "bytes of the heap")
+	g.Eventually(func() int64 { return heapSize() - bytes }).WithTimeout(10*time.Second).Should(BeNumerically("<", 256<<10), "bytes of the heap")
 }

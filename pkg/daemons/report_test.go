@@ -13,14 +13,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// DAE-24: a run that ignores its context is reported with its object, its id and for how long, again and again.
-func TestDeafRunsAreReported(t *testing.T) {
+// DAE-24: the log repeats a warning with the object, the handler and the duration.
+func TestReport_RunsThatIgnoreCancellation(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		options daemons.Options
 		backoff *time.Duration
 		timeout *time.Duration
-		want    []string // how long, each time; the last one when it has stopped
+		want    []string // durations in the warnings; the last one after the end of the run
 	}{
 		{"DAE-24 by default", daemons.Options{}, nil, nil, []string{"1m0s", "2m0s", "3m0s", "3m20s"}},
 		{"DAE-24 as asked", daemons.Options{ReportEvery: 90 * time.Second}, nil, nil, []string{"1m30s", "3m0s", "3m20s"}},
@@ -28,34 +28,34 @@ func TestDeafRunsAreReported(t *testing.T) {
 		{"DAE-23 last when it is abandoned", daemons.Options{}, new(10 * time.Second), new(80 * time.Second), []string{"10s", "1m10s", "1m30s", "3m20s"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			play(t, test.options, func(s *scene) {
-				s.ensure(daemons.Task{
+			runTest(t, test.options, func(s *supervisorTest) {
+				s.mustEnsure(daemons.Task{
 					Kind: s.kind, Object: types.NamespacedName{Namespace: "ns", Name: "obj"},
 					CancellationBackoff: test.backoff, CancellationTimeout: test.timeout,
-					Run: s.noting(deaf(200 * time.Second)),
+					Run: s.recordCalls(ignoreContext(200 * time.Second)),
 				})
 				s.StopAll(key.UID, daemons.ErrDeleted)
 				unstopped := metrics.Unstopped.WithLabelValues(s.kind, key.ID)
-				s.same("not stopped, at first", value(t, unstopped), 0.0)
-				pass(100 * time.Second)
-				s.same("not stopped", value(t, unstopped), 1.0)
-				pass(time.Hour)
-				s.same("not stopped, at the end", value(t, unstopped), 0.0)
+				s.equal("not stopped, at first", metricValue(t, unstopped), 0.0)
+				advance(100 * time.Second)
+				s.equal("not stopped", metricValue(t, unstopped), 1.0)
+				advance(time.Hour)
+				s.equal("not stopped, at the end", metricValue(t, unstopped), 0.0)
 				var since []string
-				for _, line := range s.logged() {
+				for _, line := range s.takeLog() {
 					if _, after, ok := strings.Cut(line, `"since"="`); ok {
 						since = append(since, strings.Split(after, `"`)[0])
 						contains(t, line, `"namespace"="ns"`, `"name"="obj"`, `"uid"="uid-1"`, `"handler"="watch"`)
 					}
 				}
-				s.same("reports", since, test.want)
+				s.equal("reports", since, test.want)
 			})
 		})
 	}
 }
 
-// ERR-07 B-27: how attempts are told of.
-func TestAttemptsAreReported(t *testing.T) {
+// ERR-07 B-27
+func TestReport_Attempts(t *testing.T) {
 	timer := &daemons.Timer{Interval: time.Hour}
 	for _, test := range []struct {
 		name    string
@@ -66,78 +66,78 @@ func TestAttemptsAreReported(t *testing.T) {
 		want    []string
 	}{
 		{"success", daemons.Task{}, nil, false, "succeeded", []string{`"level"=0`, "Daemon succeeded", `"took"="0s"`, `"attempt"=0`}},
-		{"success of a timer is no news", daemons.Task{Timer: timer}, nil, false, "succeeded", []string{`"level"=1`, "Timer succeeded"}},
-		{"an announced error", daemons.Task{}, replying(progress.Temporary(errBoom, time.Hour)), false, "retried",
+		{"success of a timer is verbose", daemons.Task{Timer: timer}, nil, false, "succeeded", []string{`"level"=1`, "Timer succeeded"}},
+		{"an expected error", daemons.Task{}, returnError(progress.Temporary(errBoom, time.Hour)), false, "retried",
 			[]string{`"level"=0`, "will be retried", `"error"="boom"`, `"retryAfter"="1h0m0s"`}},
-		{"another error", daemons.Task{}, replying(errBoom), false, "retried", []string{`"error"="boom"`, `"retryAfter"="1m0s"`}},
-		{"a permanent error", daemons.Task{Timer: timer}, replying(progress.Permanent(errBoom)), false, "failed", []string{`"level"=0`, "Timer failed permanently"}},
-		{"an ignored error", daemons.Task{Policy: progress.Policy{Errors: progress.ErrorsIgnored}}, replying(errBoom), false, "ignored", []string{`"level"=0`, "the error is ignored"}},
+		{"another error", daemons.Task{}, returnError(errBoom), false, "retried", []string{`"error"="boom"`, `"retryAfter"="1m0s"`}},
+		{"a permanent error", daemons.Task{Timer: timer}, returnError(progress.Permanent(errBoom)), false, "failed", []string{`"level"=0`, "Timer failed permanently"}},
+		{"an ignored error", daemons.Task{Policy: progress.Policy{Errors: progress.ErrorsIgnored}}, returnError(errBoom), false, "ignored", []string{`"level"=0`, "the error is ignored"}},
 		{"a panic", daemons.Task{}, func(context.Context, int) error { panic("oh no") }, false, "retried", []string{"panic: oh no", "report_test.go"}},
-		{"stopped", daemons.Task{}, untilStopped, true, "interrupted", []string{`"level"=0`, `"Daemon stopped"`, "filters"}},
+		{"stopped", daemons.Task{}, waitForStop, true, "interrupted", []string{`"level"=0`, `"Daemon stopped"`, "filters"}},
 	} {
 		t.Run("ERR-07 "+test.name, func(t *testing.T) {
-			play(t, daemons.Options{}, func(s *scene) {
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
 				test.task.Kind, test.task.Label = s.kind, "label"
-				test.task.Run = s.noting(test.do)
-				s.ensure(test.task)
+				test.task.Run = s.recordCalls(test.do)
+				s.mustEnsure(test.task)
 				if test.stop {
 					s.Stop(key, daemons.ErrFilteredOut)
 				}
-				pass(time.Second)
-				lines := s.logged()
+				advance(time.Second)
+				lines := s.takeLog()
 				if len(lines) != 1 {
 					s.Fatalf("log: %q, want one line", lines)
 				}
 				contains(t, lines[0], test.want...)
-				s.same("attempts", value(t, metrics.Handlers.WithLabelValues(test.task.Kind, "label", test.outcome)), 1.0)
+				s.equal("attempts", metricValue(t, metrics.Handlers.WithLabelValues(test.task.Kind, "label", test.outcome)), 1.0)
 			})
 		})
 	}
 }
 
-// What there is, is counted.
+// Jobs are counted.
 func TestGauges(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		daemonsGauge, timersGauge := metrics.Daemons.WithLabelValues(s.kind, "label"), metrics.Timers.WithLabelValues(s.kind, "label")
 		expect := func(when string, daemons, timers float64) {
 			s.Helper()
-			s.same("daemons "+when, value(t, daemonsGauge), daemons)
-			s.same("timers "+when, value(t, timersGauge), timers)
+			s.equal("daemons "+when, metricValue(t, daemonsGauge), daemons)
+			s.equal("timers "+when, metricValue(t, timersGauge), timers)
 		}
-		task := daemons.Task{Kind: s.kind, Label: "label", Run: s.noting(func(ctx context.Context, n int) error {
+		task := daemons.Task{Kind: s.kind, Label: "label", Run: s.recordCalls(func(ctx context.Context, n int) error {
 			if n > 0 {
-				return untilStopped(ctx, n)
+				return waitForStop(ctx, n)
 			}
 			return errBoom
 		})}
-		s.ensure(task)
+		s.mustEnsure(task)
 		task.Timer = &daemons.Timer{Idle: time.Second}
 		if err := s.Ensure(daemons.Key{UID: key.UID, ID: "timer"}, task); err != nil {
 			s.Fatal(err)
 		}
 		expect("waiting", 1, 1)
-		pass(2 * time.Minute)
+		advance(2 * time.Minute)
 		expect("running", 1, 1)
 		s.Pause()
-		pass(time.Second)
+		advance(time.Second)
 		expect("paused", 0, 0)
 		s.Resume()
 		expect("resumed", 1, 1)
-		pass(time.Minute)
+		advance(time.Minute)
 		s.StopAll(key.UID, daemons.ErrDeleted)
-		pass(time.Second)
+		advance(time.Second)
 		expect("stopped", 0, 0)
 	})
 }
 
-// TIM-03: how late timers are is measured.
+// TIM-03: the delay of timers is measured.
 func TestDriftIsMeasured(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
-		crowd(s, 2, daemons.Task{Kind: s.kind, Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: 1}, Run: s.noting(deaf(20 * time.Second))})
-		pass(time.Minute)
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
+		ensureMany(s, 2, daemons.Task{Kind: s.kind, Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: 1}, Run: s.recordCalls(ignoreContext(20 * time.Second))})
+		advance(time.Minute)
 		count, sum := histogram(t, metrics.TimerDrift.WithLabelValues(s.kind, key.ID))
-		s.same("invocations", count, uint64(2))
-		s.same("seconds of drift", sum, 20.0)
+		s.equal("invocations", count, uint64(2))
+		s.equal("seconds of drift", sum, 20.0)
 	})
 }
 
@@ -145,7 +145,7 @@ func contains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
-			t.Errorf("%s\ndoes not tell %s", text, part)
+			t.Errorf("%s\ndoes not contain %s", text, part)
 		}
 	}
 }

@@ -16,19 +16,19 @@ type scheduleFunc func(time.Time) time.Time
 
 func (f scheduleFunc) Next(after time.Time) time.Time { return f(after) }
 
-// minutely is a schedule of the full minutes.
+// minutely is a schedule of full minutes.
 var minutely = scheduleFunc(func(after time.Time) time.Time { return after.Truncate(time.Minute).Add(time.Minute) })
 
-// lasting is for invocations that last so long.
-func lasting(d time.Duration) func(context.Context, int) error {
+// sleepFor returns a function that runs for a duration.
+func sleepFor(d time.Duration) func(context.Context, int) error {
 	return func(context.Context, int) error {
 		<-time.After(d)
 		return nil
 	}
 }
 
-// replying is for invocations that end with these errors, and then without any.
-func replying(errs ...error) func(context.Context, int) error {
+// returnError returns a function that returns the given errors one after the other, and then nil.
+func returnError(errs ...error) func(context.Context, int) error {
 	return func(_ context.Context, n int) error {
 		if n < len(errs) {
 			return errs[n]
@@ -37,7 +37,7 @@ func replying(errs ...error) func(context.Context, int) error {
 	}
 }
 
-// TIM-02 to TIM-04, TIM-11 to TIM-17: when timers are invoked in the first hundred seconds.
+// TIM-02 to TIM-04, TIM-11 to TIM-17: invocations in the first hundred seconds.
 func TestTimerRuns(t *testing.T) {
 	in := func(d float64) error { return progress.Temporary(errBoom, time.Duration(d*float64(time.Second))) }
 	const s = time.Second
@@ -50,20 +50,20 @@ func TestTimerRuns(t *testing.T) {
 		want    []time.Duration
 	}{
 		{"TIM-03 an interval", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, nil, seconds(0, 30, 60, 90)},
-		{"TIM-03 from the end", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, lasting(10 * s), seconds(0, 40, 80)},
+		{"TIM-03 from the end", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, sleepFor(10 * s), seconds(0, 40, 80)},
 		{"TIM-02 TIM-19 an initial delay", daemons.Timer{Interval: 30 * s}, 20 * s, progress.Policy{}, nil, seconds(20, 50, 80)},
-		{"TIM-04 sharp", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, lasting(10 * s), seconds(0, 30, 60, 90)},
-		{"TIM-04 sharp and slow: points are left out", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, lasting(40 * s), seconds(0, 60)},
-		{"TIM-04 sharp and as slow as the interval", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, lasting(30 * s), seconds(0, 60)},
+		{"TIM-04 sharp", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, sleepFor(10 * s), seconds(0, 30, 60, 90)},
+		{"TIM-04 sharp and slow: points are skipped", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, sleepFor(40 * s), seconds(0, 60)},
+		{"TIM-04 sharp and as slow as the interval", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, sleepFor(30 * s), seconds(0, 60)},
 		{"TIM-04 sharp after an initial delay", daemons.Timer{Interval: 30 * s, Sharp: true}, 7 * s, progress.Policy{}, nil, seconds(7, 37, 67, 97)},
 		{"TIM-04 anchored in the past", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch.Add(-50 * s)}, 0, progress.Policy{}, nil, seconds(10, 40, 70, 100)},
 		{"TIM-04 anchored now", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, progress.Policy{}, nil, seconds(0, 30, 60, 90)},
 		{"TIM-04 anchored in the future", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch.Add(100 * s)}, 0, progress.Policy{}, nil, seconds(10, 40, 70, 100)},
 		{"TIM-04 anchored very long ago", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: time.Time{}.Add(s)}, 20 * s, progress.Policy{}, nil, seconds(31, 61, 91)},
 		{"TIM-04 anchored, initial delay", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch.Add(-50 * s)}, 20 * s, progress.Policy{}, nil, seconds(40, 70, 100)},
-		{"a schedule", daemons.Timer{Schedule: minutely}, 0, progress.Policy{}, lasting(5 * s), seconds(0, 60)},
+		{"a schedule", daemons.Timer{Schedule: minutely}, 0, progress.Policy{}, sleepFor(5 * s), seconds(0, 60)},
 		{"a schedule, initial delay", daemons.Timer{Schedule: minutely}, s, progress.Policy{}, nil, seconds(60)},
-		{"a schedule, slow", daemons.Timer{Schedule: minutely}, 0, progress.Policy{}, lasting(70 * s), seconds(0)},
+		{"a schedule, slow", daemons.Timer{Schedule: minutely}, 0, progress.Policy{}, sleepFor(70 * s), seconds(0)},
 		{"last known, due", daemons.Timer{Interval: 30 * s, Last: epoch.Add(-100 * s)}, 0, progress.Policy{}, nil, seconds(0, 30, 60, 90)},
 		{"last known, not due", daemons.Timer{Interval: 30 * s, Last: epoch.Add(-20 * s)}, 0, progress.Policy{}, nil, seconds(10, 40, 70, 100)},
 		{"last known, in the future", daemons.Timer{Interval: 30 * s, Last: epoch.Add(20 * s)}, 0, progress.Policy{}, nil, seconds(0, 30, 60, 90)},
@@ -71,22 +71,22 @@ func TestTimerRuns(t *testing.T) {
 		{"last known, anchored, due once", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch.Add(-10 * s), Last: epoch.Add(-11 * s)}, 0, progress.Policy{}, nil, seconds(0, 20, 50, 80)},
 		{"last known, a schedule, due", daemons.Timer{Schedule: minutely, Last: epoch.Add(-s)}, 5 * s, progress.Policy{}, nil, seconds(5, 60)},
 
-		{"TIM-12 a temporary error: its delay instead of the interval", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, replying(in(5), in(15)), seconds(0, 5, 20, 50, 80)},
-		{"TIM-12 another error: the backoff", daemons.Timer{Interval: 10 * s}, 0, progress.Policy{Backoff: new(35 * s)}, replying(errBoom), seconds(0, 35, 45, 55, 65, 75, 85, 95)},
-		{"TIM-12 sharp: the points stay", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, replying(in(5), in(35)), seconds(0, 5, 40, 60, 90)},
-		{"TIM-17 no delay: at once", daemons.Timer{Interval: 40 * s}, 0, progress.Policy{}, replying(in(0), in(0)), seconds(0, 0, 0, 40, 80)},
-		{"B-41 TIM-13 a permanent error stops it", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, replying(nil, progress.Permanent(errBoom)), seconds(0, 30)},
-		{"B-41 TIM-13 so do permanent errors by mode", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Errors: progress.ErrorsPermanent}, replying(errBoom), seconds(0)},
-		{"B-41 TIM-13 TIM-14 so do the limits of a chain", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Retries: new(2)}, replying(nil, nil, in(1), in(1)), seconds(0, 30, 60, 61)},
-		{"TIM-14 limits are for one chain", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Retries: new(2)}, replying(in(1), nil, in(1), nil), seconds(0, 1, 31, 32, 62, 92)},
-		{"TIM-14 so is the timeout", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Timeout: new(10 * s)}, replying(in(9), nil, in(9), nil), seconds(0, 9, 39, 48, 78)},
-		{"ignored errors are successes", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Errors: progress.ErrorsIgnored}, replying(errBoom), seconds(0, 30, 60, 90)},
+		{"TIM-12 a temporary error: its delay instead of the interval", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, returnError(in(5), in(15)), seconds(0, 5, 20, 50, 80)},
+		{"TIM-12 another error: the backoff", daemons.Timer{Interval: 10 * s}, 0, progress.Policy{Backoff: new(35 * s)}, returnError(errBoom), seconds(0, 35, 45, 55, 65, 75, 85, 95)},
+		{"TIM-12 sharp: the points stay", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, returnError(in(5), in(35)), seconds(0, 5, 40, 60, 90)},
+		{"TIM-17 no delay: immediately", daemons.Timer{Interval: 40 * s}, 0, progress.Policy{}, returnError(in(0), in(0)), seconds(0, 0, 0, 40, 80)},
+		{"B-41 TIM-13 a permanent error stops it", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, returnError(nil, progress.Permanent(errBoom)), seconds(0, 30)},
+		{"B-41 TIM-13 so do permanent errors by mode", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Errors: progress.ErrorsPermanent}, returnError(errBoom), seconds(0)},
+		{"B-41 TIM-13 TIM-14 so do the limits of a chain", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Retries: new(2)}, returnError(nil, nil, in(1), in(1)), seconds(0, 30, 60, 61)},
+		{"TIM-14 limits are for one chain", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Retries: new(2)}, returnError(in(1), nil, in(1), nil), seconds(0, 1, 31, 32, 62, 92)},
+		{"TIM-14 so is the timeout", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Timeout: new(10 * s)}, returnError(in(9), nil, in(9), nil), seconds(0, 9, 39, 48, 78)},
+		{"ignored errors are successes", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Errors: progress.ErrorsIgnored}, returnError(errBoom), seconds(0, 30, 60, 90)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			play(t, daemons.Options{}, func(s *scene) {
-				s.ensure(daemons.Task{Timer: &test.timer, InitialDelay: test.initial, Policy: test.policy, Run: s.noting(test.do)})
-				pass(100 * time.Second)
-				s.same("invocations", s.times(), test.want)
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
+				s.mustEnsure(daemons.Task{Timer: &test.timer, InitialDelay: test.initial, Policy: test.policy, Run: s.recordCalls(test.do)})
+				advance(100 * time.Second)
+				s.equal("invocations", s.callTimes(), test.want)
 			})
 		})
 	}
@@ -94,19 +94,19 @@ func TestTimerRuns(t *testing.T) {
 
 // TIM-11: a success ends the chain of attempts.
 func TestTimerAttempts(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
-		s.ensure(daemons.Task{
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
+		s.mustEnsure(daemons.Task{
 			Timer:  &daemons.Timer{Interval: 30 * time.Second},
 			Policy: progress.Policy{Backoff: new(time.Second)},
-			Run:    s.noting(replying(errBoom, errBoom, nil, errBoom)),
+			Run:    s.recordCalls(returnError(errBoom, errBoom, nil, errBoom)),
 		})
-		pass(40 * time.Second)
-		s.same("TIM-11 TIM-12 attempts", s.seen(), []call{
+		advance(40 * time.Second)
+		s.equal("TIM-11 TIM-12 attempts", s.recordedCalls(), []call{
 			{0, 0}, {time.Second, 1}, {2 * time.Second, 2}, {32 * time.Second, 0}, {33 * time.Second, 1}})
 	})
 }
 
-// TIM-05 to TIM-09: timers wait until nobody has touched the object for a while.
+// TIM-05 to TIM-09: timers wait until the object is idle.
 func TestIdle(t *testing.T) {
 	const s = time.Second
 	late := progress.Temporary(errBoom, 5*s)
@@ -127,12 +127,12 @@ func TestIdle(t *testing.T) {
 		{"TIM-09 without an interval: once", daemons.Timer{Idle: 20 * s}, 0, nil, nil, seconds(20)},
 		{"TIM-09 once for each change", daemons.Timer{Idle: 20 * s}, 0, nil, seconds(30, 70), seconds(20, 50, 90)},
 		{"TIM-09 changes one after the other", daemons.Timer{Idle: 20 * s}, 0, nil, seconds(10, 20, 30, 40, 50), seconds(70)},
-		{"TIM-09 a change during the invocation", daemons.Timer{Idle: 20 * s}, 0, lasting(10 * s), seconds(25), seconds(20, 45)},
-		{"TIM-12 a retry waits, too", daemons.Timer{Idle: 20 * s}, 0, replying(late), seconds(22), seconds(20, 42)},
-		{"TIM-12 a retry waits for no point", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, replying(late), seconds(32), seconds(30, 52, 60, 90)},
-		{"TIM-12 a retry that need not wait", daemons.Timer{Idle: 20 * s}, 0, replying(late), nil, seconds(20, 25)},
-		{"B-41 woken by a change", daemons.Timer{Interval: 30 * s}, 0, replying(progress.Permanent(errBoom)), seconds(50), seconds(0, 50, 80)},
-		{"B-41 woken and idle", daemons.Timer{Interval: 30 * s, Idle: 10 * s}, 0, replying(progress.Permanent(errBoom)), seconds(50), seconds(10, 60, 90)},
+		{"TIM-09 a change during the invocation", daemons.Timer{Idle: 20 * s}, 0, sleepFor(10 * s), seconds(25), seconds(20, 45)},
+		{"TIM-12 a retry waits, too", daemons.Timer{Idle: 20 * s}, 0, returnError(late), seconds(22), seconds(20, 42)},
+		{"TIM-12 a retry waits for no point", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, returnError(late), seconds(32), seconds(30, 52, 60, 90)},
+		{"TIM-12 a retry without a wait", daemons.Timer{Idle: 20 * s}, 0, returnError(late), nil, seconds(20, 25)},
+		{"B-41 restarted by a change", daemons.Timer{Interval: 30 * s}, 0, returnError(progress.Permanent(errBoom)), seconds(50), seconds(0, 50, 80)},
+		{"B-41 restarted and idle", daemons.Timer{Interval: 30 * s, Idle: 10 * s}, 0, returnError(progress.Permanent(errBoom)), seconds(50), seconds(10, 60, 90)},
 		{"B-41 a change during the invocation that fails", daemons.Timer{Interval: 30 * s}, 0, func(_ context.Context, n int) error {
 			if n > 0 {
 				return nil
@@ -140,52 +140,52 @@ func TestIdle(t *testing.T) {
 			<-time.After(10 * s)
 			return progress.Permanent(errBoom)
 		}, seconds(5), seconds(0, 10, 40, 70, 100)},
-		{"B-41 anchored: woken for the next point", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, replying(progress.Permanent(errBoom)), seconds(50), seconds(0, 60, 90)},
-		{"TIM-04 sharp: anchored anew after the idle wait", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true}, 0, lasting(s), seconds(45), seconds(20, 65, 95)},
-		{"anchored: points that come too early are left out", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, nil, seconds(45), seconds(30, 90)},
-		{"a schedule: points that come too early are left out", daemons.Timer{Idle: 20 * s, Schedule: minutely}, 0, nil, seconds(50), nil},
+		{"B-41 anchored: restarted for the next point", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, returnError(progress.Permanent(errBoom)), seconds(50), seconds(0, 60, 90)},
+		{"TIM-04 sharp: anchored anew after the idle wait", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true}, 0, sleepFor(s), seconds(45), seconds(20, 65, 95)},
+		{"anchored: points that come too early are skipped", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, nil, seconds(45), seconds(30, 90)},
+		{"a schedule: points that come too early are skipped", daemons.Timer{Idle: 20 * s, Schedule: minutely}, 0, nil, seconds(50), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			play(t, daemons.Options{}, func(s *scene) {
-				s.ensure(daemons.Task{Timer: &test.timer, InitialDelay: test.initial, Run: s.noting(test.do)})
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
+				s.mustEnsure(daemons.Task{Timer: &test.timer, InitialDelay: test.initial, Run: s.recordCalls(test.do)})
 				for _, at := range test.touches {
-					pass(time.Until(s.began.Add(at)))
+					advance(time.Until(s.start.Add(at)))
 					s.Touch(key.UID)
 				}
-				pass(time.Until(s.began.Add(100 * time.Second)))
-				s.same("invocations", s.times(), test.want)
-				s.same("never at an end", s.Ended(key), false)
+				advance(time.Until(s.start.Add(100 * time.Second)))
+				s.equal("invocations", s.callTimes(), test.want)
+				s.equal("never ended", s.Ended(key), false)
 			})
 		})
 	}
 }
 
-// SE-11: only who touches the object resets the idle time.
-func TestTouchIsForTimersOfTheObject(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
-		s.Touch("nobody")
-		s.ensure(daemons.Task{Timer: &daemons.Timer{Idle: 20 * time.Second}, Run: s.noting(nil)})
-		pass(10 * time.Second)
+// SE-11
+func TestTouch_AffectsOnlyItsObject(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
+		s.Touch("unknown")
+		s.mustEnsure(daemons.Task{Timer: &daemons.Timer{Idle: 20 * time.Second}, Run: s.recordCalls(nil)})
+		advance(10 * time.Second)
 		s.Touch("uid-2")
-		s.ensure(daemons.Task{Run: s.noting(nil)})
-		pass(10 * time.Second)
-		s.same("SE-11 invocations", s.times(), seconds(20))
+		s.mustEnsure(daemons.Task{Run: s.recordCalls(nil)})
+		advance(10 * time.Second)
+		s.equal("SE-11 invocations", s.callTimes(), seconds(20))
 	})
 }
 
-// B-41: a daemon that has failed is not woken.
-func TestTouchDoesNotWakeDaemons(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
-		s.ensure(daemons.Task{Run: s.noting(replying(progress.Permanent(errBoom)))})
+// B-41
+func TestTouch_DoesNotRestartDaemons(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
+		s.mustEnsure(daemons.Task{Run: s.recordCalls(returnError(progress.Permanent(errBoom)))})
 		s.Touch(key.UID)
-		pass(time.Hour)
-		s.same("DAE-14 runs", len(s.seen()), 1)
+		advance(time.Hour)
+		s.equal("DAE-14 runs", len(s.recordedCalls()), 1)
 	})
 }
 
-// A schedule that returns an unusable time is logged once for each handler, with the time, and asked again; the timer is not called until
-// the schedule returns a later time.
-func TestTimer_AsksAWrongScheduleAgain(t *testing.T) {
+// An invalid result of a schedule is logged once for each handler, with the returned time. The timer is not invoked
+// until the schedule returns a later time.
+func TestTimer_RetriesInvalidSchedule(t *testing.T) {
 	wrong := func(after time.Time) time.Time { return after.Add(-time.Hour) }
 	for name, test := range map[string]struct {
 		next  scheduleFunc
@@ -203,24 +203,24 @@ func TestTimer_AsksAWrongScheduleAgain(t *testing.T) {
 		}, seconds(3600, 7200), "schedule returned"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, daemons.Options{}, func(s *scene) {
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
 				asked := 0
 				schedule := scheduleFunc(func(after time.Time) time.Time {
 					asked++
 					return test.next(after)
 				})
-				s.ensure(daemons.Task{Timer: &daemons.Timer{Schedule: schedule}, Run: s.noting(nil)})
+				s.mustEnsure(daemons.Task{Timer: &daemons.Timer{Schedule: schedule}, Run: s.recordCalls(nil)})
 				other := daemons.Key{UID: "another object", ID: key.ID}
 				if err := s.Ensure(other, daemons.Task{Timer: &daemons.Timer{Schedule: schedule}, Run: func(context.Context, progress.Attempt) error { return nil }}); err != nil {
 					t.Fatal(err)
 				}
-				pass(150 * time.Minute)
+				advance(150 * time.Minute)
 				s.Touch(key.UID)
-				s.same("invocations", s.times(), test.calls)
+				s.equal("invocations", s.callTimes(), test.calls)
 				if asked > 400 {
 					t.Errorf("the schedule was asked %d times", asked)
 				}
-				logged := s.find("Timer schedule returned an invalid time")
+				logged := s.findLog("Timer schedule returned an invalid time")
 				if len(logged) != 1 || !strings.Contains(logged[0], test.text) {
 					t.Errorf("want one line with %q, got %q", test.text, logged)
 				}
@@ -230,26 +230,26 @@ func TestTimer_AsksAWrongScheduleAgain(t *testing.T) {
 	}
 }
 
-// A schedule whose times are nearly the same does not keep the processor busy.
-func TestTimer_CallsAreApart(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
+// A schedule with nearly equal times does not cause a busy loop.
+func TestTimer_LimitsRateOfSchedule(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		asked := 0
 		dense := scheduleFunc(func(after time.Time) time.Time {
 			if asked++; asked > 5000 {
-				return after.Add(time.Hour) // the test has failed: do not let it spin
+				return after.Add(time.Hour) // avoid an endless loop in a failing test
 			}
 			return after.Add(1)
 		})
-		s.ensure(daemons.Task{Timer: &daemons.Timer{Schedule: dense}, Run: s.noting(nil)})
-		pass(time.Second)
-		if n := len(s.seen()); n < 900 || n > 1001 {
+		s.mustEnsure(daemons.Task{Timer: &daemons.Timer{Schedule: dense}, Run: s.recordCalls(nil)})
+		advance(time.Second)
+		if n := len(s.recordedCalls()); n < 900 || n > 1001 {
 			t.Errorf("%d invocations in a second, want one in each millisecond", n)
 		}
 	})
 }
 
-// Timers with schedules that have no usable time are not called, and those whose schedules end have ended.
-func TestSchedules(t *testing.T) {
+// A timer ends with its schedule, and is not invoked if the schedule is invalid.
+func TestTimer_EndOfSchedule(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		next  scheduleFunc
@@ -263,30 +263,30 @@ func TestSchedules(t *testing.T) {
 			return time.Time{}
 		}, 2, true},
 		{"none at all", func(time.Time) time.Time { return time.Time{} }, 0, true},
-		{"one that stands still", func(after time.Time) time.Time { return after }, 0, false},
-		{"one that goes back", func(after time.Time) time.Time { return after.Add(-time.Hour) }, 0, false},
-		{"one that panics", func(time.Time) time.Time { panic("oh no") }, 0, false},
+		{"a constant time", func(after time.Time) time.Time { return after }, 0, false},
+		{"an earlier time", func(after time.Time) time.Time { return after.Add(-time.Hour) }, 0, false},
+		{"a panic", func(time.Time) time.Time { panic("oh no") }, 0, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			play(t, daemons.Options{}, func(s *scene) {
-				s.ensure(daemons.Task{Timer: &daemons.Timer{Schedule: test.next}, Run: s.noting(nil)})
-				pass(time.Hour)
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
+				s.mustEnsure(daemons.Task{Timer: &daemons.Timer{Schedule: test.next}, Run: s.recordCalls(nil)})
+				advance(time.Hour)
 				s.Touch(key.UID)
-				pass(time.Hour)
-				s.same("invocations", len(s.seen()), test.calls)
-				s.same("ended", s.Ended(key), test.ended)
-				s.same("the owner is told", s.ended() == 1, test.ended)
-				s.same("the end is logged", len(s.find("its schedule has no further time")) == 1, test.ended)
+				advance(time.Hour)
+				s.equal("invocations", len(s.recordedCalls()), test.calls)
+				s.equal("ended", s.Ended(key), test.ended)
+				s.equal("OnEnd is called", s.takeEnds() == 1, test.ended)
+				s.equal("the end is logged", len(s.findLog("its schedule has no further time")) == 1, test.ended)
 			})
 		})
 	}
 }
 
-// TIM-16: a timer does not overlap with itself, and does not with its successor.
-func TestTimerDoesNotOverlap(t *testing.T) {
-	play(t, daemons.Options{}, func(s *scene) {
+// TIM-16: a timer overlaps neither with itself nor with its successor.
+func TestTimer_DoesNotOverlap(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		running := 0
-		task := daemons.Task{Timer: &daemons.Timer{Interval: time.Second, Sharp: true}, Run: s.noting(func(context.Context, int) error {
+		task := daemons.Task{Timer: &daemons.Timer{Interval: time.Second, Sharp: true}, Run: s.recordCalls(func(context.Context, int) error {
 			running++
 			defer func() { running-- }()
 			if running > 1 {
@@ -296,26 +296,26 @@ func TestTimerDoesNotOverlap(t *testing.T) {
 			return nil
 		})}
 		for range 20 {
-			s.ensure(task)
-			pass(700 * time.Millisecond)
+			s.mustEnsure(task)
+			advance(700 * time.Millisecond)
 			s.Touch(key.UID)
 			s.Stop(key, daemons.ErrFilteredOut)
 		}
-		pass(time.Minute)
-		if n := len(s.seen()); n < 5 {
+		advance(time.Minute)
+		if n := len(s.recordedCalls()); n < 5 {
 			s.Errorf("only %d invocations", n)
 		}
 	})
 }
 
-// Years of timers: none is lost, and none is late.
-func TestYears(t *testing.T) {
+// Over many years, no invocation is lost or late.
+func TestTimer_TwentyYears(t *testing.T) {
 	const day = 24 * time.Hour
-	play(t, daemons.Options{}, func(s *scene) {
-		s.ensure(daemons.Task{Timer: &daemons.Timer{Interval: day, Sharp: true, Anchor: epoch.Add(-7 * time.Hour)}, Run: s.noting(lasting(time.Hour))})
-		pass(20 * 365 * day)
-		times := s.times()
-		s.same("invocations", len(times), 20*365)
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
+		s.mustEnsure(daemons.Task{Timer: &daemons.Timer{Interval: day, Sharp: true, Anchor: epoch.Add(-7 * time.Hour)}, Run: s.recordCalls(sleepFor(time.Hour))})
+		advance(20 * 365 * day)
+		times := s.callTimes()
+		s.equal("invocations", len(times), 20*365)
 		for i, at := range times {
 			if want := 17*time.Hour + time.Duration(i)*day; at != want {
 				s.Fatalf("TIM-04 invocation %d at %s, want %s", i, at, want)
@@ -324,8 +324,8 @@ func TestYears(t *testing.T) {
 	})
 }
 
-// Twenty restarts: sharp timers keep their phase, and no point is lost or used twice.
-func TestRestartsKeepThePhase(t *testing.T) {
+// Over twenty restarts, sharp timers keep their points, and no point is lost or used twice.
+func TestTimer_RestartsKeepPoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var points []time.Duration
 		for i := range 20 {
@@ -343,7 +343,7 @@ func TestRestartsKeepThePhase(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pass(time.Duration(17*(i+1))*time.Second + time.Millisecond)
+			advance(time.Duration(17*(i+1))*time.Second + time.Millisecond)
 			cancel()
 			if err := <-done; err != nil {
 				t.Error(err)
@@ -360,8 +360,8 @@ func TestRestartsKeepThePhase(t *testing.T) {
 	})
 }
 
-// B-43: jitter spreads invocations, and moves no point of the grid.
-func TestJitter(t *testing.T) {
+// B-43: jitter delays invocations without moving the points.
+func TestTimer_Jitter(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		timer daemons.Timer
@@ -382,10 +382,10 @@ func TestJitter(t *testing.T) {
 			}},
 	} {
 		t.Run("B-43 "+test.name, func(t *testing.T) {
-			play(t, daemons.Options{}, func(s *scene) {
-				s.ensure(daemons.Task{Timer: &test.timer, Run: s.noting(nil)})
-				pass(10 * time.Hour)
-				times := s.times()
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
+				s.mustEnsure(daemons.Task{Timer: &test.timer, Run: s.recordCalls(nil)})
+				advance(10 * time.Hour)
+				times := s.callTimes()
 				if len(times) < 300 {
 					s.Fatalf("only %d invocations", len(times))
 				}
@@ -405,8 +405,8 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// The wall clock can be behind the one that wakes us: no point is used twice.
-func TestNoPointTwice(t *testing.T) {
+// The wall clock may be behind the monotonic clock.
+func TestTimer_UsesNoPointTwice(t *testing.T) {
 	point := epoch.Add(time.Hour)
 	for name, timer := range map[string]daemons.Timer{
 		"anchored":   {Interval: time.Hour, Sharp: true, Anchor: epoch},

@@ -2,10 +2,8 @@ package diff
 
 import "reflect"
 
-// Equal reports whether two values are the same as far as [Of] is concerned:
-// it is true exactly when Of(a, b) is empty. It stops at the first difference,
-// and it allocates nothing for equal JSON-shaped values, which makes it the
-// cheaper question when the differences themselves are not needed.
+// Equal reports whether [Of] would return no differences. It stops at the first difference and does not allocate
+// memory for equal JSON values, so it is faster than Of.
 func Equal(a, b any) bool {
 	if isNull(a) || isNull(b) {
 		return isNull(a) && isNull(b)
@@ -28,7 +26,7 @@ func Equal(a, b any) bool {
 		y, ok := numberOf(b)
 		return ok && x.equal(y)
 	}
-	// Unlike ==, this does not panic on foreign types which are not comparable.
+	// Unlike ==, DeepEqual does not panic on types that are not comparable.
 	return reflect.DeepEqual(a, b)
 }
 
@@ -43,8 +41,8 @@ func equalMaps(a, b map[string]any) bool {
 			shared++
 		}
 	}
-	// The usual end: every key of b has been met already. Different lengths
-	// prove nothing on their own, as keys holding null do not count.
+	// In the usual case, every key of b was compared. Different lengths are not a difference, because keys with the
+	// value null do not count.
 	if shared == len(b) {
 		return true
 	}
@@ -68,9 +66,8 @@ func equalLists(a, b []any) bool {
 	return true
 }
 
-// isNull tells which values count as absent. A nil map or slice wrapped into an
-// interface is not a nil interface, but it is null in JSON; and an old state
-// declared as a map and never assigned must look like no old state.
+// isNull reports whether a value counts as absent. A nil map or slice in an interface is not a nil interface, but it
+// is null in JSON.
 func isNull(value any) bool {
 	switch value := value.(type) {
 	case nil:

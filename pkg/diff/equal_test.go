@@ -96,7 +96,7 @@ func TestEqual(t *testing.T) {
 	}
 }
 
-func TestEqualEveryIntegerType(t *testing.T) {
+func TestEqual_IntegerTypes(t *testing.T) {
 	ones := []any{
 		int(1), int8(1), int16(1), int32(1), int64(1),
 		uint(1), uint8(1), uint16(1), uint32(1), uint64(1), uintptr(1),
@@ -115,8 +115,8 @@ func TestEqualEveryIntegerType(t *testing.T) {
 	}
 }
 
-// The package avoids big numbers for speed; here they are the judges.
-func TestEqualAgreesWithRationals(t *testing.T) {
+// The package avoids big numbers for speed; the test uses them to compute the expected result.
+func TestEqual_AgreesWithRationals(t *testing.T) {
 	var values []any
 	for _, bits := range []uint{0, 1, 24, 31, 52, 53, 54, 62, 63} {
 		for _, delta := range []int64{-1, 0, 1} {
@@ -177,8 +177,8 @@ func rational(t *testing.T, value any) *big.Rat {
 	return result
 }
 
-// Anything that strconv or Go source would accept but JSON would not is no number.
-func TestEqualInvalidLiterals(t *testing.T) {
+// Texts that strconv or Go source accept, but JSON does not, are not numbers.
+func TestEqual_InvalidLiterals(t *testing.T) {
 	for _, text := range []string{
 		"", "-", "+1", "01", "-01", ".5", "1.", "1.e1", "1e", "1e+", "1e1.0", "1.0.0",
 		"0x10", "0x1p4", "1_000", "inf", "NaN", "nan", " 1", "1 ", "1,0", "abc", "--1", "١",
@@ -195,7 +195,7 @@ func TestEqualInvalidLiterals(t *testing.T) {
 	}
 }
 
-func TestEqualDoesNotAllocate(t *testing.T) {
+func TestEqual_DoesNotAllocate(t *testing.T) {
 	tests := []struct {
 		name string
 		a, b any

@@ -123,7 +123,7 @@ func FuzzReduce(f *testing.F) {
 	})
 }
 
-// checkItems verifies what holds for the items of any diff whatsoever.
+// checkItems verifies the properties of the items of any diff.
 func checkItems(t *testing.T, items diff.Diff) {
 	t.Helper()
 	for i, item := range items {

@@ -1,11 +1,8 @@
 package diff
 
-// Lookup finds the value of a nested field, and tells whether there is one. As
-// everywhere in this package, null is absence: it is reported as (nil, false),
-// same as missing keys and keys of something other than a map. Without a path,
-// it is about the value itself.
-//
-// The result aliases the value.
+// Lookup returns the value of a nested field, and whether there is one. It returns (nil, false) for null, for a
+// missing key, and for a key of a value that is not a map. Without a path, it returns the value itself. The result is
+// not a copy.
 func Lookup(value any, path ...string) (any, bool) {
 	for _, key := range path {
 		// A failed assertion leaves a nil map, which has no keys.

@@ -6,28 +6,27 @@ import (
 	"strconv"
 )
 
-// number is a numeric value stripped of its Go type. Converting everything to
-// one common type would be simpler, but float64 loses integers beyond 2^53,
-// and big numbers cost allocations.
+// A number is a numeric value independent of its Go type. A common Go type would not suffice: float64 loses integers
+// beyond 2^53, and big numbers need allocations.
 type number struct {
 	form     form
-	negative bool    // for smallInteger and bigInteger; false for zero
-	size     uint64  // the magnitude of a smallInteger
-	digits   string  // the magnitude of a bigInteger, without leading zeros
-	float    float64 // for floating
+	negative bool    // of an integer; false for zero
+	size     uint64  // absolute value of a smallInteger
+	digits   string  // absolute value of a bigInteger, without leading zeros
+	float    float64 // value of a floating number
 }
 
-// form tells which fields of a number are in use. An integer has only one form it
-// can be in, so numbers of different integer forms are never equal.
+// A form defines the fields in use. Each integer has exactly one form, so numbers of different integer forms are
+// never equal.
 type form int
 
 const (
-	smallInteger form = iota // magnitude fits 64 bits
-	bigInteger               // magnitude does not fit 64 bits
+	smallInteger form = iota // absolute value fits into 64 bits
+	bigInteger               // absolute value does not fit into 64 bits
 	floating
 )
 
-// numberOf recognizes the values that compare as numbers.
+// numberOf returns the number of a numeric value, or false for other values.
 func numberOf(value any) (number, bool) {
 	switch value := value.(type) {
 	case int:
@@ -65,8 +64,7 @@ func numberOf(value any) (number, bool) {
 
 func signed(value int64) number {
 	if value < 0 {
-		// Negating after the conversion is right even for the lowest int64,
-		// which has no positive counterpart of its own type.
+		// Negating after the conversion is correct even for the lowest int64, which has no positive counterpart.
 		return number{form: smallInteger, negative: true, size: -uint64(value)}
 	}
 	return number{form: smallInteger, size: uint64(value)}
@@ -76,16 +74,15 @@ func unsigned(value uint64) number {
 	return number{form: smallInteger, size: value}
 }
 
-// literal reads the text of a JSON number the way decoders do: integers by their
-// syntax, everything else as floats. It follows that the same document compares
-// as equal whether or not it was decoded with json.Number.
+// literal parses the text of a JSON number like a decoder: integer syntax as an integer, everything else as a float.
+// Therefore a document is equal with and without the use of json.Number.
 func literal(text string) number {
 	integer, valid := scanLiteral(text)
 	switch {
 	case !valid:
 		return number{form: floating, float: math.NaN()}
 	case !integer:
-		// The only possible error is the range, with an infinity as the value.
+		// The only possible error is an exceeded range, and the value is infinite then.
 		float, _ := strconv.ParseFloat(text, 64)
 		return number{form: floating, float: float}
 	}
@@ -94,7 +91,7 @@ func literal(text string) number {
 	if negative {
 		digits = text[1:]
 	}
-	// Checked beforehand because a failed parsing allocates its error.
+	// Compare first, because ParseUint allocates its error.
 	const highest = "18446744073709551615"
 	if len(digits) > len(highest) || len(digits) == len(highest) && digits > highest {
 		return number{form: bigInteger, negative: negative, digits: digits}
@@ -103,8 +100,8 @@ func literal(text string) number {
 	return number{form: smallInteger, negative: negative && size != 0, size: size}
 }
 
-// scanLiteral checks the text against the JSON grammar, which is stricter than
-// the number parsers of strconv, and tells integers from the rest.
+// scanLiteral validates the text by the JSON grammar, which is stricter than the parsers of strconv, and reports
+// whether it is an integer.
 func scanLiteral(text string) (integer, valid bool) {
 	rest := text
 	if rest != "" && rest[0] == '-' {
@@ -160,11 +157,11 @@ func (n number) equal(other number) bool {
 	}
 }
 
-// equalFloat compares an integer with a float. It goes from the float to the
-// integer, as this direction is exact for those floats that are integers at all.
+// equalFloat compares an integer with a float. It converts the float to an integer, because this direction is exact
+// for all integral floats.
 func (n number) equalFloat(float float64) bool {
 	size := math.Abs(float)
-	if size != math.Trunc(size) || math.IsInf(size, 0) { // also catches NaN
+	if size != math.Trunc(size) || math.IsInf(size, 0) { // also true for NaN
 		return false
 	}
 	if size != 0 && n.negative != (float < 0) {
@@ -177,7 +174,7 @@ func (n number) equalFloat(float float64) bool {
 	if size < limit {
 		return false
 	}
-	// The highest float64 has 309 digits, so that the buffer stays on the stack.
+	// The highest float64 has 309 digits, so the buffer stays on the stack.
 	var buffer [320]byte
 	return string(strconv.AppendFloat(buffer[:0], size, 'f', 0, 64)) == n.digits
 }

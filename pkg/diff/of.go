@@ -2,23 +2,19 @@ package diff
 
 import "slices"
 
-// Of tells how the old value became the new one. Maps are compared key by key,
-// recursively; all other values as a whole, by [Equal]; so are values of
-// different kinds, e.g. a map replaced by a string is one change.
+// Of returns the differences from the old to the new value. Maps are compared key by key, recursively; all other
+// values are compared as a whole with [Equal]. A value replaced by one of another type is a single change.
 //
-// A nil old value and a non-nil new one give exactly one addition at the empty
-// path, and vice versa for a removal; two nils give an empty diff.
-//
-// The items alias the given values, which stay unmodified.
+// If only one of the values is nil, the result is one addition or removal with an empty path. If both are nil, the
+// result is empty. The items share the given values.
 func Of(old, new any) Diff {
 	var c collector
 	c.compare(old, new)
 	return c.items
 }
 
-// collector accumulates the items of one comparison. The current path is one
-// growing and shrinking stack, copied only for the items: equal branches, which
-// are the most, cost no paths.
+// A collector accumulates the items of one comparison. The current path is a stack that is copied only for items, so
+// equal branches do not allocate paths.
 type collector struct {
 	at    Path
 	items Diff
@@ -44,8 +40,7 @@ func (c *collector) compare(old, new any) {
 }
 
 func (c *collector) compareMaps(old, new map[string]any) {
-	// A key counts by its value, never by its mere presence, so that nulls on
-	// either side end up in the group of an absent key.
+	// A key with the value null is absent.
 	var added, removed, common []string
 	for key, value := range new {
 		if !isNull(value) && isNull(old[key]) {
@@ -73,7 +68,6 @@ func (c *collector) compareMaps(old, new map[string]any) {
 }
 
 func (c *collector) emit(op Op, old, new any) {
-	// At the root the stack was never touched, so the copy is nil there, as
-	// promised by Item.Path.
+	// At the root, the stack is nil, and so is the copy, as documented for Item.Path.
 	c.items = append(c.items, Item{Op: op, Path: slices.Clone(c.at), Old: old, New: new})
 }

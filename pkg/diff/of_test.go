@@ -8,7 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// Short names, as the tables below consist of little else.
+// Short names keep the tables below readable.
 type (
 	m = map[string]any
 	l = []any
@@ -22,7 +22,7 @@ func TestOf(t *testing.T) {
 	}{
 		{name: "appendix B: 1 and 1.0 are equal", old: m{"a": 1}, new: m{"a": 1.0}},
 		{
-			// The appendix has it empty; MIG-04 and SE-56 ask to diverge here.
+			// The appendix expects an empty result; MIG-04 and SE-56 require this difference.
 			name: "appendix B, SE-56: true is not 1",
 			old:  m{"a": true}, new: m{"a": 1},
 			want: diff.Diff{{Op: diff.Change, Path: diff.Path{"a"}, Old: true, New: 1}},
@@ -171,8 +171,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// DIFF-01: whatever is done to one path must not show up in another.
-func TestPathsAreIndependent(t *testing.T) {
+// DIFF-01: modifying one path does not change another one.
+func TestOf_PathsAreIndependent(t *testing.T) {
 	got := diff.Of(
 		m{"a": m{"b": m{}}},
 		m{"a": m{"b": m{"x": 1, "y": 2}, "c": 3}},
@@ -193,7 +193,7 @@ func TestPathsAreIndependent(t *testing.T) {
 	}
 }
 
-func TestOfForeignTypes(t *testing.T) {
+func TestOf_OtherTypes(t *testing.T) {
 	type opaque struct{ f func() }
 	tests := []struct {
 		name     string

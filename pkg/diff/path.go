@@ -5,24 +5,21 @@ import (
 	"strings"
 )
 
-// Path is the sequence of map keys leading to a nested value. The empty path
-// leads to the value itself.
+// A Path is a sequence of map keys that leads to a nested value. The empty path leads to the value itself.
 type Path []string
 
-// String joins the keys with dots, as in "spec.size". The empty path is "".
-// The text is for people: keys may contain dots of their own.
+// String joins the keys with dots, as in "spec.size". The text is for logs only, because keys may contain dots.
 func (p Path) String() string {
 	return strings.Join(p, ".")
 }
 
-// covers reports whether the other path leads to the same place or below it.
+// covers reports whether the other path is equal to this one or below it.
 func (p Path) covers(other Path) bool {
 	return len(p) <= len(other) && slices.Equal(p, other[:len(p)])
 }
 
-// below drops the first n keys. The result is clipped, so that appending to it
-// can never write into the path it was taken from, and it is nil when empty, so
-// that empty paths look the same wherever they come from.
+// below removes the first n keys. The result is clipped, so appending to it does not modify the original path. An
+// empty result is nil, so that empty paths are equal.
 func (p Path) below(n int) Path {
 	if n == len(p) {
 		return nil

@@ -1,15 +1,12 @@
 package diff
 
-// Reduce gives the diff of one field: what [Of] would have told about the old
-// and new values of that field alone, with paths relative to the field. Without
-// a path, it is the same diff.
+// Reduce returns the diff of one field: the result of [Of] for the values of that field, with paths relative to the
+// field. Without a path, it returns the diff unchanged.
 //
-// Items at the field or below it keep their operation and get a shorter path.
-// Items above it, such as the addition of a whole object, are resolved into what
-// happened to the field inside of them: possibly another operation or nothing.
-// Items elsewhere are left out.
+// Items at the field or below it get a shorter path. An item above it, such as the addition of a whole object, is
+// replaced by the differences of the field itself. Other items are omitted.
 //
-// The receiver stays unmodified, the result may alias it.
+// Reduce does not modify the receiver; the result may share items with it.
 func (d Diff) Reduce(path ...string) Diff {
 	if len(path) == 0 {
 		return d
@@ -22,7 +19,7 @@ func (d Diff) Reduce(path ...string) Diff {
 			item.Path = item.Path.below(len(field))
 			reduced = append(reduced, item)
 		case item.Path.covers(field):
-			// As items never overlap, this is the only one about the field.
+			// Items do not overlap, so no other item concerns the field.
 			tail := field.below(len(item.Path))
 			oldValue, _ := Lookup(item.Old, tail...)
 			newValue, _ := Lookup(item.New, tail...)

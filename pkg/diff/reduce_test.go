@@ -90,7 +90,7 @@ func TestReduce(t *testing.T) {
 				t.Errorf("Reduce() mismatch (-want +got):\n%s", d)
 			}
 
-			// DIFF-08: the values of the field tell the same as the reduced diff.
+			// DIFF-08: the diff of the field values equals the reduced diff.
 			oldValue, _ := diff.Lookup(tt.old, tt.field...)
 			newValue, _ := diff.Lookup(tt.new, tt.field...)
 			if d := cmp.Diff(diff.Of(oldValue, newValue), got); d != "" {
@@ -105,10 +105,10 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-func TestReduceInSteps(t *testing.T) {
+func TestReduce_InSteps(t *testing.T) {
 	whole := diff.Of(m{"a": m{"b": m{"c": 1}}}, m{"a": m{"b": m{"c": 2, "d": 3}}})
 	want := whole.Reduce("a", "b")
 	if d := cmp.Diff(want, whole.Reduce("a").Reduce("b")); d != "" {
-		t.Errorf("mismatch (-at once +in steps):\n%s", d)
+		t.Errorf("mismatch (-in one step +in steps):\n%s", d)
 	}
 }

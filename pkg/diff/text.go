@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// String describes the difference in one line, as in "change spec.size: 1 -> 2".
-// Values are written as JSON, in full. The format is for people and may change.
+// String returns the difference as one line, such as "change spec.size: 1 -> 2". It contains the complete values as
+// JSON. The format may change.
 func (i Item) String() string {
 	var text strings.Builder
 	text.WriteString(string(i.Op))
@@ -29,8 +29,7 @@ func (i Item) String() string {
 	return text.String()
 }
 
-// String describes the differences one per line, without a newline at the end.
-// It is "" if there are none. The format is for people and may change.
+// String returns one line per difference, without a final newline. The format may change.
 func (d Diff) String() string {
 	lines := make([]string, len(d))
 	for i, item := range d {
@@ -44,13 +43,13 @@ func valueText(value any) string {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false) // "a<b" is easier to read than "a\u003cb"
 	if err := encoder.Encode(value); err != nil {
-		// NaN, infinities and foreign types may have no JSON.
+		// NaN, infinities and some other types have no JSON form.
 		return oneLine(fmt.Sprint(value))
 	}
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// oneLine keeps line breaks and terminal controls, if any, out of the text.
+// oneLine quotes a text with line breaks or other control characters.
 func oneLine(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)

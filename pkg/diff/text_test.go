@@ -10,7 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-func TestPathString(t *testing.T) {
+func TestPath_String(t *testing.T) {
 	for want, path := range map[string]diff.Path{
 		"":       nil,
 		"spec":   {"spec"},
@@ -22,7 +22,7 @@ func TestPathString(t *testing.T) {
 	}
 }
 
-func TestItemString(t *testing.T) {
+func TestItem_String(t *testing.T) {
 	tests := []struct {
 		name string
 		item diff.Item
@@ -72,7 +72,7 @@ func TestItemString(t *testing.T) {
 	}
 }
 
-func TestDiffString(t *testing.T) {
+func TestDiff_String(t *testing.T) {
 	if got := diff.Of(nil, nil).String(); got != "" {
 		t.Errorf("String() = %q for an empty diff", got)
 	}

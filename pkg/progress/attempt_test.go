@@ -12,15 +12,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// counted is a function for attempts that counts its calls.
-func counted(calls *int, err error) func(context.Context) error {
+// countCalls returns a function that counts its calls.
+func countCalls(calls *int, err error) func(context.Context) error {
 	return func(context.Context) error {
 		*calls++
 		return err
 	}
 }
 
-func TestAttemptChecksTheLimitsFirst(t *testing.T) {
+func TestPolicyAttempt_ChecksLimitsFirst(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		policy progress.Policy
@@ -42,14 +42,14 @@ func TestAttemptChecksTheLimitsFirst(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			calls := 0
-			got := test.policy.Attempt(t.Context(), test.record, t0, counted(&calls, nil))
+			got := test.policy.Attempt(t.Context(), test.record, t0, countCalls(&calls, nil))
 			equal(t, "calls", calls, test.calls)
 			want := progress.Outcome{Final: true, Success: true, Attempted: true}
 			if test.calls == 0 {
 				want = progress.Outcome{Final: true}
 				var limit *progress.LimitError
 				if !errors.As(got.Err, &limit) || !strings.Contains(limit.Error(), test.text) {
-					t.Errorf("ERR-05: error = %v, want a limit that tells of %q", got.Err, test.text)
+					t.Errorf("ERR-05: error = %v, want a limit with %q", got.Err, test.text)
 				}
 				got.Err = nil
 			}
@@ -58,8 +58,8 @@ func TestAttemptChecksTheLimitsFirst(t *testing.T) {
 	}
 }
 
-// Another process may have made the attempts: what is given up is explained by what it has noted.
-func TestAttemptGivesUpWithTheLastMessage(t *testing.T) {
+// Another process may have made the attempts, so the error comes from the stored message.
+func TestPolicyAttempt_LimitErrorWrapsStoredMessage(t *testing.T) {
 	policy := progress.Policy{Retries: new(3)}
 	got := policy.Attempt(t.Context(), progress.Record{Retries: 3, Message: "not ready"}, t0, func(context.Context) error {
 		t.Error("ERR-03: called once more")
@@ -73,7 +73,7 @@ func TestAttemptGivesUpWithTheLastMessage(t *testing.T) {
 	}
 }
 
-func TestAttemptCatchesPanics(t *testing.T) {
+func TestPolicyAttempt_RecoversPanics(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		fn   func(context.Context) error
@@ -89,7 +89,7 @@ func TestAttemptCatchesPanics(t *testing.T) {
 				t.Fatalf("error = %v, want a PanicError", got.Err)
 			}
 			if !strings.Contains(panicked.Error(), "oh no") || !strings.Contains(string(panicked.Stack), "attempt_test.go") {
-				t.Errorf("the error %q or its stack does not tell where and what:\n%s", panicked, panicked.Stack)
+				t.Errorf("the error %q or its stack lacks the place or the cause:\n%s", panicked, panicked.Stack)
 			}
 			got.Err = nil
 			equal(t, "B-23 retried as any unknown error", got, progress.Outcome{Delay: time.Minute, Attempted: true})
@@ -97,8 +97,8 @@ func TestAttemptCatchesPanics(t *testing.T) {
 	}
 }
 
-// A test that fails inside of a handler ends its goroutine: this is no panic, and must go on.
-func TestAttemptLetsGoexitPass(t *testing.T) {
+// A failing test inside a handler ends its goroutine with Goexit, which is not a panic.
+func TestPolicyAttempt_PropagatesGoexit(t *testing.T) {
 	returned := true
 	done := make(chan struct{})
 	go func() {
@@ -116,7 +116,7 @@ func TestAttemptLetsGoexitPass(t *testing.T) {
 	}
 }
 
-func TestAttemptTimeout(t *testing.T) {
+func TestPolicyAttempt_AttemptTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policy := progress.Policy{AttemptTimeout: 10 * time.Second, Backoff: new(time.Second)}
 		began := time.Now()
@@ -131,7 +131,7 @@ func TestAttemptTimeout(t *testing.T) {
 	})
 }
 
-func TestAttemptWithoutTimeoutHasNoDeadline(t *testing.T) {
+func TestPolicyAttempt_NoDeadlineByDefault(t *testing.T) {
 	progress.Policy{Timeout: new(time.Minute)}.Attempt(t.Context(), progress.Record{}, t0, func(ctx context.Context) error {
 		if deadline, ok := ctx.Deadline(); ok {
 			t.Errorf("ERR-06: the timeout of the handler became the deadline %s of an attempt", deadline)
@@ -140,7 +140,7 @@ func TestAttemptWithoutTimeoutHasNoDeadline(t *testing.T) {
 	})
 }
 
-func TestAttemptTimeoutReleasesItsTimer(t *testing.T) {
+func TestPolicyAttempt_ReleasesTimer(t *testing.T) {
 	var inside context.Context
 	progress.Policy{AttemptTimeout: time.Hour}.Attempt(t.Context(), progress.Record{}, t0, func(ctx context.Context) error {
 		inside = ctx
@@ -151,8 +151,8 @@ func TestAttemptTimeoutReleasesItsTimer(t *testing.T) {
 	}
 }
 
-// The time that the attempt itself takes is part of the look-ahead.
-func TestAttemptLooksAheadFromItsEnd(t *testing.T) {
+// The limits of the next attempt include the duration of this one.
+func TestPolicyAttempt_CountsItsDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policy := progress.Policy{Timeout: new(time.Minute), Backoff: new(10 * time.Second)}
 		attempt := func(took time.Duration) progress.Outcome {
@@ -171,7 +171,7 @@ func TestAttemptLooksAheadFromItsEnd(t *testing.T) {
 	})
 }
 
-func TestAttemptThatIsCutOff(t *testing.T) {
+func TestPolicyAttempt_Interrupted(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		err  error
@@ -198,7 +198,7 @@ func TestAttemptThatIsCutOff(t *testing.T) {
 	}
 }
 
-func TestAttemptRuntime(t *testing.T) {
+func TestAttempt_Runtime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempt := progress.Attempt{Started: time.Now()}
 		pass(time.Minute)

@@ -11,7 +11,7 @@ import (
 
 const someEssence = `{"spec":{"a":"\u0451<&>"}}`
 
-func TestStatusBaselineStores(t *testing.T) {
+func TestStatusBaseline_Store(t *testing.T) {
 	for name, obj := range fieldObjects() {
 		t.Run("ESS-13 "+name, func(t *testing.T) {
 			baseline := progress.StatusBaseline("")
@@ -32,7 +32,7 @@ func TestStatusBaselineStores(t *testing.T) {
 	}
 }
 
-func TestStatusBaselineIsOfKopfsForm(t *testing.T) {
+func TestStatusBaseline_FormatOfKopf(t *testing.T) {
 	obj := withStatus(map[string]any{"phase": "up"})
 	progress.StatusBaseline("").Store(obj, []byte(someEssence+"\n"))
 	equal(t, "ESS-13 a string, without a newline", obj.Object["status"],
@@ -42,7 +42,7 @@ func TestStatusBaselineIsOfKopfsForm(t *testing.T) {
 	equal(t, "ESS-13 another field", obj.Object["status"].(map[string]any)["my"], any(map[string]any{"own": "{}"}))
 }
 
-func TestStatusBaselineFetches(t *testing.T) {
+func TestStatusBaseline_Fetch(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		value  any
@@ -67,7 +67,7 @@ func TestStatusBaselineFetches(t *testing.T) {
 	}
 	for name, obj := range map[string]client.Object{
 		"no status": withStatus(nil), "another shape": withStatus(map[string]any{"kopf": "x"}),
-		"a Go type without the field": configMap(), "an object that has no JSON form": &stubborn[wholeStatus]{},
+		"a Go type without the field": configMap(), "an object that has no JSON form": &unencodable[wholeStatus]{},
 	} {
 		if got := progress.StatusBaseline("").Fetch(obj); got != nil {
 			t.Errorf("ESS-13 %s: fetched %q", name, got)
@@ -75,8 +75,8 @@ func TestStatusBaselineFetches(t *testing.T) {
 	}
 }
 
-// CheckType tells it before; what is stored on such objects is not to do harm at least.
-func TestStatusBaselineWithoutAPlace(t *testing.T) {
+// CheckType reports such types; storing on them must at least be harmless.
+func TestStatusBaseline_TypeWithoutField(t *testing.T) {
 	for name, obj := range map[string]client.Object{
 		"a Go type without the field": configMap("a", "b"),
 		"another value in its place":  withStatus(map[string]any{"kopf": "x"}),
@@ -89,7 +89,7 @@ func TestStatusBaselineWithoutAPlace(t *testing.T) {
 	}
 }
 
-func TestStatusBaselineClear(t *testing.T) {
+func TestStatusBaseline_Clear(t *testing.T) {
 	const text = `{"spec":"x","status":{"kopf":{"last-handled-configuration":"{}","progress":{}},"mine":"{}"}}`
 	for _, test := range []struct{ name, field, want string }{
 		{"ESS-07 its own field", "", `{"spec":"x","status":{"kopf":{"progress":{}},"mine":"{}"}}`},

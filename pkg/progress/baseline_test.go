@@ -11,12 +11,12 @@ import (
 
 const baselineKey = kopfPrefix + "/last-handled-configuration"
 
-func TestBaselineStores(t *testing.T) {
+func TestAnnotationBaseline_Store(t *testing.T) {
 	long := "a-very-long-prefix-of-more-than-36-chars.example.com"
 	for _, test := range []struct {
 		name, prefix string
 		obj          client.Object
-		want         []string // the names
+		want         []string // the keys
 	}{
 		{"KEY-01 ESS-10 by default", "", configMap(), []string{"last-handled-configuration"}},
 		{"ESS-10 a custom prefix", ownPrefix, configMap(), []string{"last-handled-configuration"}},
@@ -45,7 +45,7 @@ func TestBaselineStores(t *testing.T) {
 	}
 }
 
-func TestBaselineFetches(t *testing.T) {
+func TestAnnotationBaseline_Fetch(t *testing.T) {
 	long := "a-very-long-prefix-of-more-than-36-chars.example.com"
 	for _, test := range []struct {
 		name, prefix string
@@ -75,7 +75,7 @@ func TestBaselineFetches(t *testing.T) {
 	}
 }
 
-func TestBaselineOfAnOwnedReplicaSetIsNotItsDeployments(t *testing.T) {
+func TestAnnotationBaseline_IgnoresThatOfTheDeployment(t *testing.T) {
 	set := ownedReplicaSet("ReplicaSet", "Deployment")
 	set.SetAnnotations(map[string]string{baselineKey: "{}"})
 	if got := progress.AnnotationBaseline("").Fetch(set); got != nil {
@@ -83,7 +83,7 @@ func TestBaselineOfAnOwnedReplicaSetIsNotItsDeployments(t *testing.T) {
 	}
 }
 
-func TestBaselineChecksItsPrefix(t *testing.T) {
+func TestAnnotationBaseline_Check(t *testing.T) {
 	for _, test := range []struct {
 		name, prefix string
 		fine         bool
@@ -108,7 +108,7 @@ func TestBaselineChecksItsPrefix(t *testing.T) {
 	}
 }
 
-func TestBaselineClear(t *testing.T) {
+func TestAnnotationBaseline_Clear(t *testing.T) {
 	long := "a-very-long-prefix-of-more-than-36-chars.example.com"
 	for _, test := range []struct {
 		name, prefix  string
@@ -132,8 +132,8 @@ func TestBaselineClear(t *testing.T) {
 	}
 }
 
-// ESS-10, SET-38: under another name, as kopf can be told to keep it; all that is said of the name by default is said of that one.
-func TestBaselineUnderAnotherName(t *testing.T) {
+// ESS-10, SET-38: the rules of the default name apply to the other name.
+func TestAnnotationBaselineKey(t *testing.T) {
 	key := ownPrefix + "/seen-last"
 	baseline := progress.AnnotationBaselineKey(ownPrefix, "seen-last")
 	obj := configMap(ownPrefix+"/last-handled-configuration", `{"of":"another"}`)
@@ -147,7 +147,7 @@ func TestBaselineUnderAnotherName(t *testing.T) {
 	essence := essenceOf(key, "{}", key+"-ofDRS", "{}", "a", "b")
 	baseline.Clear(essence)
 	equal(t, "ESS-07 essence", essence, essenceOf("a", "b"))
-	// It is no leftover of a handler, and what a cycle has begun with has its place beside it.
+	// It is not a record of a handler, and the pin is stored next to it.
 	if err := progress.Annotations(ownPrefix).(progress.Sweeper).Sweep(obj, nil); err != nil {
 		t.Fatal(err)
 	}

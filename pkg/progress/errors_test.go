@@ -15,7 +15,7 @@ import (
 
 var errBoom = errors.New("boom")
 
-func TestErrorsKeepWhatTheyWrap(t *testing.T) {
+func TestErrors_Unwrap(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
 		err        error
@@ -33,7 +33,7 @@ func TestErrorsKeepWhatTheyWrap(t *testing.T) {
 	}
 }
 
-func TestErrorsWithoutACause(t *testing.T) {
+func TestErrors_WithoutCause(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		err  error
@@ -53,8 +53,8 @@ func TestErrorsWithoutACause(t *testing.T) {
 	}
 }
 
-// A missing reason is described, and is never a success.
-func TestTemporaryAndPermanent_WithoutAnError(t *testing.T) {
+// A missing cause is described and is never a success.
+func TestTemporaryAndPermanent_NilError(t *testing.T) {
 	var temporary *progress.TemporaryError
 	for name, test := range map[string]struct {
 		err   error
@@ -76,13 +76,13 @@ func TestTemporaryAndPermanent_WithoutAnError(t *testing.T) {
 	}
 }
 
-func TestTemporaryDelay(t *testing.T) {
+func TestTemporary_Delay(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		delay, want time.Duration
 	}{
 		{"ERR a delay", time.Minute, time.Minute},
-		{"ERR at once", 0, 0},
+		{"ERR immediately", 0, 0},
 		{"ERR a delay in the past is none", -time.Minute, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

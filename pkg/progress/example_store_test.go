@@ -13,18 +13,18 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// forgetful is a store of one's own: records live as long as the process, and nothing is written to the
-// objects. One that is shared by workers needs a mutex.
-type forgetful map[types.UID]map[string]progress.Record
+// memoryStore is a custom store: records are kept in the process, and nothing is written to the objects. A store that
+// several workers share needs a mutex.
+type memoryStore map[types.UID]map[string]progress.Record
 
-func (f forgetful) Fetch(obj client.Object, id string) (*progress.Record, error) {
+func (f memoryStore) Fetch(obj client.Object, id string) (*progress.Record, error) {
 	if record, ok := f[obj.GetUID()][id]; ok {
 		return &record, nil
 	}
 	return nil, nil
 }
 
-func (f forgetful) Store(obj client.Object, id string, record progress.Record) error {
+func (f memoryStore) Store(obj client.Object, id string, record progress.Record) error {
 	if f[obj.GetUID()] == nil {
 		f[obj.GetUID()] = map[string]progress.Record{}
 	}
@@ -32,14 +32,14 @@ func (f forgetful) Store(obj client.Object, id string, record progress.Record) e
 	return nil
 }
 
-func (f forgetful) Purge(obj client.Object, id string) error {
+func (f memoryStore) Purge(obj client.Object, id string) error {
 	delete(f[obj.GetUID()], id)
 	return nil
 }
 
-func (f forgetful) Clear(map[string]any) {} // nothing of it is on the object
+func (f memoryStore) Clear(map[string]any) {} // nothing is stored on the object
 
-// A store of one's own has four methods, and can be used wherever a store can.
+// A custom store has four methods and can be used like any other store.
 func ExampleStore() {
 	obj := &corev1.ConfigMap{}
 	obj.UID = "1"
@@ -50,7 +50,7 @@ func ExampleStore() {
 		}
 		return nil
 	}}
-	records := forgetful{}
+	records := memoryStore{}
 	for range 3 {
 		report, err := progress.Run(context.Background(), records, obj, "create", install)
 		fmt.Println("done:", report.Done, err)
@@ -65,7 +65,7 @@ func ExampleStore() {
 	// annotations: 0
 }
 
-// Records are nested objects of the status. The kind must have a place for them.
+// Records are nested objects in the status. The kind must have the field.
 func ExampleStatus() {
 	store := progress.Status("status.volumes.progress")
 	obj := &unstructured.Unstructured{Object: map[string]any{"kind": "Volume"}}
@@ -82,8 +82,7 @@ func ExampleStatus() {
 	// Go type *v1.ConfigMap has no field status: decoding would drop the stored progress; add the field, or use Annotations and AnnotationBaseline
 }
 
-// An operator moves its records from kopf's prefix to one of its own, and an older version of it that
-// still runs can follow.
+// An operator migrates its records from the prefix of kopf to another prefix, while an older version still runs.
 func ExampleMulti() {
 	older := progress.Annotations(progress.DefaultPrefix)
 	moving := progress.Multi(progress.Annotations("volumes.example.com"), older)
@@ -107,7 +106,7 @@ func ExampleMulti() {
 	// {"purpose":"create","retries":2,"success":false,"failure":false}
 }
 
-// A field that others change all the time is no reason to call a handler.
+// A field that other controllers change often does not cause an update.
 func ExampleIgnoringFields() {
 	baseline := progress.IgnoringFields(progress.AnnotationBaseline("volumes.example.com"),
 		"spec.replicas", "metadata.annotations.example.com/last-seen")
@@ -121,7 +120,7 @@ func ExampleIgnoringFields() {
 	// map[spec:map[size:1Gi]]
 }
 
-// What handlers have left that are no longer in the code is removed; what is known, or something else, stays.
+// Sweep removes the records of unknown handlers and keeps all other annotations.
 func ExampleSweeper() {
 	store := progress.Annotations("volumes.example.com")
 	obj := &corev1.ConfigMap{}

@@ -12,10 +12,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A reconciler written by hand: it creates a volume and tells somebody about it, each once for a
-// generation of the object, however often it is called.
+// This reconciler creates a volume and sends a notification, each once per generation of the object.
 func ExampleRun() {
-	stored := &corev1.ConfigMap{} // stands for the API server
+	stored := &corev1.ConfigMap{} // represents the API server
 	store := progress.Annotations("volumes.example.com")
 
 	create := progress.Step{ID: "create", Do: func(context.Context, progress.Attempt) error {
@@ -25,7 +24,7 @@ func ExampleRun() {
 	announce := progress.Step{ID: "announce", Do: func(_ context.Context, attempt progress.Attempt) error {
 		fmt.Println("announcing it, attempt", attempt.Number)
 		if attempt.Number == 0 {
-			return progress.Temporary(errors.New("nobody listens"), 0)
+			return progress.Temporary(errors.New("no listener"), 0)
 		}
 		return nil
 	}}
@@ -33,7 +32,7 @@ func ExampleRun() {
 		obj := stored.DeepCopy() // r.Get(ctx, request.NamespacedName, obj)
 		cause := fmt.Sprintf("generation-%d", obj.Generation)
 		report, err := progress.Run(ctx, store, obj, cause, create, announce)
-		stored = obj // r.Patch(ctx, obj, client.MergeFrom(before)), whatever err is
+		stored = obj // r.Patch(ctx, obj, client.MergeFrom(before)), also after an error
 		fmt.Println("done:", report.Done)
 		return reconcile.Result{RequeueAfter: report.RequeueAfter}, err
 	})
@@ -52,13 +51,13 @@ func ExampleRun() {
 	// done: true
 }
 
-// Records are annotations of the object, in the form of kopf.
+// Records are annotations in the format of kopf.
 func ExampleAnnotations() {
 	obj := &corev1.ConfigMap{}
 	store := progress.Annotations("volumes.example.com")
 	err := store.Store(obj, "create/announce", progress.Record{
 		Started: time.Date(2020, 12, 31, 23, 59, 59, 0, time.UTC),
-		Purpose: "create", Retries: 2, Message: "nobody listens",
+		Purpose: "create", Retries: 2, Message: "no listener",
 	})
 	fmt.Println(err)
 	fmt.Println(obj.Annotations["volumes.example.com/create.announce"])
@@ -68,12 +67,12 @@ func ExampleAnnotations() {
 	fmt.Println(record.Retries, record.Finished(), err)
 	// Output:
 	// <nil>
-	// {"started":"2020-12-31T23:59:59.000000+00:00","purpose":"create","retries":2,"success":false,"failure":false,"message":"nobody listens"}
+	// {"started":"2020-12-31T23:59:59.000000+00:00","purpose":"create","retries":2,"success":false,"failure":false,"message":"no listener"}
 	// yes
 	// 2 false <nil>
 }
 
-// What an error means is for the policy to say; a temporary one brings its delay along.
+// The policy defines the effect of an error; a temporary error defines its own delay.
 func ExampleTemporary() {
 	policy := progress.Policy{Backoff: new(10 * time.Second), Retries: new(5)}
 	for _, err := range []error{
@@ -92,7 +91,7 @@ func ExampleTemporary() {
 	// true true 0s <nil>
 }
 
-// A baseline keeps on the object what it was like when it was last handled.
+// A baseline stores the last-handled configuration of an object.
 func ExampleBaseline() {
 	obj := &corev1.ConfigMap{Data: map[string]string{"size": "1Gi"}}
 	baseline := progress.AnnotationBaseline("volumes.example.com")

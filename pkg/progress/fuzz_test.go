@@ -49,7 +49,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// writable is a record as exact as the form allows: microseconds, and a set of sub-handlers.
+// writable returns the record with the precision of the stored form: microseconds, and a set of sub-handlers.
 func writable(r progress.Record) progress.Record {
 	for _, at := range []*time.Time{&r.Started, &r.Stopped, &r.Delayed} {
 		*at = at.Truncate(time.Microsecond)

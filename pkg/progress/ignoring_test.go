@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// The golden vector of kopf 1.44.6, in appendix B.
-func TestIgnoringFieldsGolden(t *testing.T) {
+// The expected value was computed by kopf 1.44.6 (appendix B).
+func TestIgnoringFields_Golden(t *testing.T) {
 	const object = `{
 		"apiVersion": "example.com/v1", "kind": "Widget",
 		"metadata": {"name": "w", "labels": {"l": "v"}, "annotations": {
@@ -36,7 +36,7 @@ func TestIgnoringFieldsGolden(t *testing.T) {
 			equal(t, "ESS-09 essence", decoded(t, string(text)), decoded(t, want))
 			equal(t, "ESS-09 the object itself keeps the fields", content, decoded(t, object))
 
-			// What was stored before the fields were ignored has them still.
+			// An essence that was stored before the fields were ignored still contains them.
 			old, err := essence.Encode(shape(inner).Build(content))
 			if err != nil {
 				t.Fatal(err)
@@ -50,7 +50,7 @@ func TestIgnoringFieldsGolden(t *testing.T) {
 	}
 }
 
-func TestIgnoringFieldsClear(t *testing.T) {
+func TestIgnoringFields_Clear(t *testing.T) {
 	const text = `{
 		"spec": {"a": {"b": {"c": 1}}, "list": [{"x": 1}], "text": "x", "null": null},
 		"metadata": {"labels": {"example.com/l": "v"}, "annotations": {"example.com/a": "v", "example": "v"}}
@@ -81,8 +81,8 @@ func TestIgnoringFieldsClear(t *testing.T) {
 	}
 }
 
-// Whether a field is there or not must make no difference, also if it was all that its parents had.
-func TestIgnoringFieldsLeavesNoTrace(t *testing.T) {
+// The presence of an ignored field makes no difference, even if it was the only field of its parents.
+func TestIgnoringFields_RemovesEmptyParents(t *testing.T) {
 	baseline := progress.IgnoringFields(progress.AnnotationBaseline(""), "spec.a.b")
 	for _, text := range []string{`{}`, `{"spec":{}}`, `{"spec":{"a":{}}}`, `{"spec":{"a":{"b":1}}}`} {
 		essence := decoded(t, text)
@@ -91,7 +91,7 @@ func TestIgnoringFieldsLeavesNoTrace(t *testing.T) {
 	}
 }
 
-func TestIgnoringFieldsIsTheBaselineOtherwise(t *testing.T) {
+func TestIgnoringFields_DelegatesToBaseline(t *testing.T) {
 	baseline := progress.IgnoringFields(progress.AnnotationBaseline(ownPrefix), "spec.a")
 	obj := configMap()
 	baseline.Store(obj, []byte(someEssence))
@@ -103,7 +103,7 @@ func TestIgnoringFieldsIsTheBaselineOtherwise(t *testing.T) {
 	equal(t, "B-33 fields", progress.IgnoringFields(progress.StatusBaseline("status.mine")).(progress.FieldUser).Fields(), []string{"status.mine"})
 }
 
-func TestIgnoringFieldsIsChecked(t *testing.T) {
+func TestIgnoringFields_Check(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		baseline progress.Baseline

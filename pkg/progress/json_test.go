@@ -34,7 +34,7 @@ func TestEncodeJSON(t *testing.T) {
 	}
 }
 
-func TestEncodeJSONOfNoJSON(t *testing.T) {
+func TestEncodeJSON_InvalidValue(t *testing.T) {
 	if text, err := progress.EncodeJSON(math.NaN()); err == nil {
 		t.Errorf("NaN was written as %q", text)
 	}

@@ -29,7 +29,7 @@ func TestHashSuffix(t *testing.T) {
 	}
 }
 
-func TestHashSuffixIsNoCutDigest(t *testing.T) {
+func TestHashSuffix_IsNotATruncatedDigest(t *testing.T) {
 	whole := blake2b.Sum512([]byte("abc"))
 	cut := "-" + strings.TrimRight(base64.StdEncoding.EncodeToString(whole[:4]), "=")
 	if got := hashSuffix("abc"); got == cut {

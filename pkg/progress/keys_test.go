@@ -18,7 +18,7 @@ const (
 	ownPrefix  = "my-operator.example.com"
 )
 
-// storedNames stores a record of an id on an object, and returns the names of the annotations it is in.
+// storedNames stores a record and returns the names of its annotations.
 func storedNames(t *testing.T, obj client.Object, prefix, id string) []string {
 	t.Helper()
 	mustStore(t, progress.Annotations(prefix), obj, id, progress.Record{Retries: 1})
@@ -27,8 +27,8 @@ func storedNames(t *testing.T, obj client.Object, prefix, id string) []string {
 
 func repeat(s string, n int) string { return strings.Repeat(s, n) }
 
-// The golden vectors of kopf 1.44.6: one name if both generations of kopf agree, else the newer first.
-func TestKeysAreThoseOfKopf(t *testing.T) {
+// The expected keys were computed by kopf 1.44.6: one key if both generations agree, else the newer one first.
+func TestKeys_EqualKopf(t *testing.T) {
 	const long = "handler_with_a_really_long_name_that_exceeds_the_limit/spec.field.sub"
 	for _, test := range []struct {
 		name, prefix, id string
@@ -78,11 +78,11 @@ func TestKeysAreThoseOfKopf(t *testing.T) {
 	}
 }
 
-// prefixOf is a prefix of so many characters.
+// prefixOf returns a prefix of the given length.
 func prefixOf(length int) string { return repeat("p", length-len(".com")) + ".com" }
 
-func TestKeysOfOwnedReplicaSets(t *testing.T) {
-	typed := ownedReplicaSet("", "Deployment") // clients drop the kind of typed objects
+func TestKeys_OwnedReplicaSet(t *testing.T) {
+	typed := ownedReplicaSet("", "Deployment") // typed clients drop the kind
 	second := ownedReplicaSet("ReplicaSet", "Node")
 	second.OwnerReferences = append(second.OwnerReferences, metav1.OwnerReference{Kind: "Deployment"})
 	for _, test := range []struct {
@@ -108,10 +108,10 @@ func TestKeysOfOwnedReplicaSets(t *testing.T) {
 	}
 }
 
-func TestKeysForAnOwnedReplicaSetAreNotItsDeployments(t *testing.T) {
+func TestKeys_OwnedReplicaSetDiffersFromDeployment(t *testing.T) {
 	store := progress.Annotations("")
 	set := ownedReplicaSet("ReplicaSet", "Deployment")
-	set.SetAnnotations(map[string]string{kopfPrefix + "/fn": `{"retries":3}`}) // copied by Kubernetes from its owner
+	set.SetAnnotations(map[string]string{kopfPrefix + "/fn": `{"retries":3}`}) // as copied by Kubernetes from the Deployment
 	if record := mustFetch(t, store, set, "fn"); record != nil {
 		t.Errorf("KEY-13: the progress of the Deployment was taken for that of the ReplicaSet: %+v", *record)
 	}
@@ -119,7 +119,7 @@ func TestKeysForAnOwnedReplicaSetAreNotItsDeployments(t *testing.T) {
 	equal(t, "KEY-13: what was copied stays", keysOf(set), []string{kopfPrefix + "/fn"})
 }
 
-func TestKeysWithoutTheOlderGeneration(t *testing.T) {
+func TestAnnotationsV2_Keys(t *testing.T) {
 	id := repeat("a", 47)
 	v2, v1 := kopfPrefix+"/"+id, kopfPrefix+"/"+repeat("a", 39)+"-L2I79Q"
 	s := progress.AnnotationsV2("")
@@ -153,7 +153,7 @@ func storedBy(t *testing.T, s progress.Store, id string) []string {
 	return keysOf(obj)
 }
 
-func TestBaselineWithoutTheOlderGeneration(t *testing.T) {
+func TestAnnotationBaselineV2_Keys(t *testing.T) {
 	prefix := "a-very-long-prefix-of-more-than-36-chars.example.com"
 	v2, v1 := prefix+"/last-handled-configuration", prefix+"/las-a.A3qw"
 	baseline := progress.AnnotationBaselineV2(prefix)
@@ -172,7 +172,7 @@ func TestBaselineWithoutTheOlderGeneration(t *testing.T) {
 	equal(t, "KEY-16 ESS-07 cleared", essence, essenceOf("a", "b"))
 }
 
-func TestKeyOfADefaultPrefix(t *testing.T) {
+func TestKey_DefaultPrefix(t *testing.T) {
 	obj := configMap()
 	mustStore(t, progress.Annotations(""), obj, "fn", progress.Record{})
 	equal(t, "KEY-01 annotations", keysOf(obj), []string{"kopf.zalando.org/fn"})
@@ -212,7 +212,7 @@ func TestKeyChecker(t *testing.T) {
 	}
 }
 
-func TestKeyOfTheSmartStore(t *testing.T) {
+func TestSmart_Key(t *testing.T) {
 	checker := progress.Smart().(progress.KeyChecker)
 	if key, err := checker.Key("fn/a"); key != kopfPrefix+"/fn.a" || err != nil {
 		t.Errorf("Key = %q, %v", key, err)
@@ -222,14 +222,14 @@ func TestKeyOfTheSmartStore(t *testing.T) {
 	}
 }
 
-// One key that the API server refuses makes it refuse the object, and with it all progress.
-func TestKeysThatWereCheckedAreAccepted(t *testing.T) {
+// A single invalid key makes the API server reject the whole object.
+func TestKeyChecker_AcceptsOnlyKeysValidForTheServer(t *testing.T) {
 	for _, length := range []int{16, 40, 54, 55, 56, 60, 63, 70, 100} {
 		for _, id := range []string{"fn", "create_fn", repeat("a", 46), repeat("a", 63), repeat("a", 80), repeat("a/b", 60)} {
 			prefix := prefixOf(length)
 			store := progress.Annotations(prefix)
 			if _, err := store.(progress.KeyChecker).Key(id); err != nil {
-				continue // told beforehand: that is as good
+				continue // rejected by Key, which is valid, too
 			}
 			var refused []string
 			for _, name := range storedNames(t, configMap(), prefix, id) {
@@ -244,7 +244,7 @@ func TestKeysThatWereCheckedAreAccepted(t *testing.T) {
 	}
 }
 
-func TestKeysMayCollide(t *testing.T) {
+func TestKeys_MayCollide(t *testing.T) {
 	checker := progress.Annotations("").(progress.KeyChecker)
 	one, _ := checker.Key("a/b")
 	other, _ := checker.Key("a.b")

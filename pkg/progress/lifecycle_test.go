@@ -7,7 +7,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// withRetries is a state in which handlers have been tried so often.
+// withRetries returns a state with the given numbers of attempts.
 func withRetries(t *testing.T, retries map[string]int) *progress.State {
 	t.Helper()
 	store, obj := progress.Annotations(""), configMap()
@@ -30,8 +30,8 @@ func TestLifecycles(t *testing.T) {
 		retries   map[string]int
 		due, want []string
 	}{
-		{"LIFE-02 B-20 all at once: all, in order", progress.AllAtOnce, nil, []string{"c", "a", "b"}, []string{"c", "a", "b"}},
-		{"LIFE-02 all at once: none", progress.AllAtOnce, nil, nil, nil},
+		{"LIFE-02 B-20 AllAtOnce: all, in order", progress.AllAtOnce, nil, []string{"c", "a", "b"}, []string{"c", "a", "b"}},
+		{"LIFE-02 AllAtOnce: none", progress.AllAtOnce, nil, nil, nil},
 		{"LIFE-02 one by one: the first", progress.OneByOne, map[string]int{"c": 5}, []string{"c", "a", "b"}, []string{"c"}},
 		{"LIFE-02 one by one: none", progress.OneByOne, nil, nil, nil},
 		{"LIFE-02 asap: the least tried", progress.Asap, map[string]int{"a": 2, "b": 1, "c": 3}, []string{"a", "b", "c"}, []string{"b"}},
@@ -60,7 +60,7 @@ func TestShuffled(t *testing.T) {
 		slices.Sort(got)
 		equal(t, "LIFE-02 shuffled: all, each once", got, due)
 	}
-	if len(seen) != 6 { // one order is missing by chance once in 10^46 runs
+	if len(seen) != 6 { // the probability of a missing order is 1 in 10^46
 		t.Errorf("LIFE-02: the orders were %v, want all six", seen)
 	}
 	equal(t, "what was given is left alone", due, []string{"a", "b", "c"})

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-func TestMultiWritesToAll(t *testing.T) {
+func TestMulti_WritesToAllStores(t *testing.T) {
 	annotations, status := progress.Annotations(ownPrefix), progress.Status("")
 	multi := progress.Multi(annotations, status)
 	for name, obj := range fieldObjects() {
@@ -31,7 +31,7 @@ func TestMultiWritesToAll(t *testing.T) {
 	}
 }
 
-func TestMultiReadsTheFirst(t *testing.T) {
+func TestMulti_ReadsFirstStoreWithRecord(t *testing.T) {
 	one, other := progress.Annotations("one.example.com"), progress.Annotations("other.example.com")
 	const broken, first, second = "{", `{"retries":1}`, `{"retries":2}`
 	for _, test := range []struct {
@@ -61,16 +61,16 @@ func TestMultiReadsTheFirst(t *testing.T) {
 			}
 			for _, part := range test.unreadable {
 				if !strings.Contains(fmt.Sprint(err), part) {
-					t.Errorf("error = %v, want one that tells of %s", err, part)
+					t.Errorf("error = %v, want one about %s", err, part)
 				}
 			}
 		})
 	}
 }
 
-func TestMultiTellsAllErrors(t *testing.T) {
+func TestMulti_JoinsErrors(t *testing.T) {
 	errA, errB := errors.New("no a"), errors.New("no b")
-	multi := progress.Multi(refusing{store, map[string]error{"a": errA}}, refusing{store, map[string]error{"a": errB}}, progress.Status(""))
+	multi := progress.Multi(failingStore{store, map[string]error{"a": errA}}, failingStore{store, map[string]error{"a": errB}}, progress.Status(""))
 	obj := withStatus(nil)
 	for what, err := range map[string]error{"Store": multi.Store(obj, "a", full), "Purge": multi.Purge(withStatus(nil), "a")} {
 		if !errors.Is(err, errA) || !errors.Is(err, errB) {
@@ -80,7 +80,7 @@ func TestMultiTellsAllErrors(t *testing.T) {
 	equal(t, "PROG-08 the last store is written all the same", mustFetch(t, progress.Status(""), obj, "a"), &full)
 }
 
-func TestMultiClear(t *testing.T) {
+func TestMulti_Clear(t *testing.T) {
 	essence := map[string]any{
 		"metadata": essenceOf(ownPrefix+"/a", "x", "example.com/a", "x")["metadata"], "status": statusOf(map[string]any{"a": fullFields}),
 	}
@@ -90,10 +90,10 @@ func TestMultiClear(t *testing.T) {
 	})
 }
 
-// silent is a store without the optional methods.
-type silent struct{ keeper }
+// basicStore lacks the optional methods.
+type basicStore struct{ keeper }
 
-func TestMultiKeys(t *testing.T) {
+func TestMulti_Key(t *testing.T) {
 	annotations, status := progress.Annotations(ownPrefix), progress.Status("")
 	for _, test := range []struct {
 		name    string
@@ -106,9 +106,9 @@ func TestMultiKeys(t *testing.T) {
 		{"B-21 whatever comes first: it is there that ids clash", progress.Multi(status, annotations), "fn/a", ownPrefix + "/fn.a", ""},
 		{"B-21 one within another", progress.Multi(progress.Multi(status), progress.Multi(annotations)), "fn/a", ownPrefix + "/fn.a", ""},
 		{"B-21 the status alone", progress.Multi(status), "fn/a", "fn/a", ""},
-		{"B-21 a store that does not tell", progress.Multi(silent{store}), "fn/a", "fn/a", ""},
-		{"B-21 an id that one of them cannot keep", progress.Multi(status, silent{store}, annotations), "fn:a", "", "fn:a"},
-		{"B-21 an empty id", progress.Multi(silent{store}), "", "", "empty"},
+		{"B-21 a store without KeyChecker", progress.Multi(basicStore{store}), "fn/a", "fn/a", ""},
+		{"B-21 an id that one of them cannot keep", progress.Multi(status, basicStore{store}, annotations), "fn:a", "", "fn:a"},
+		{"B-21 an empty id", progress.Multi(basicStore{store}), "", "", "empty"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			key, err := test.multi.(progress.KeyChecker).Key(test.id)
@@ -120,14 +120,14 @@ func TestMultiKeys(t *testing.T) {
 	}
 }
 
-func TestMultiIsChecked(t *testing.T) {
+func TestMulti_Check(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		it       any
 		problems []string
 	}{
 		{"PROG-08 two stores", progress.Multi(progress.Annotations(""), progress.Status("")), nil},
-		{"PROG-08 a store that cannot tell", progress.Multi(silent{store}), nil},
+		{"PROG-08 a store without Checker", progress.Multi(basicStore{store}), nil},
 		{"PROG-08 no store", progress.Multi(), []string{"Multi", "at least one"}},
 		{"PROG-08 a nil store", progress.Multi(progress.Smart(), nil), []string{"store 2 is nil"}},
 		{"PROG-08 wrong stores", progress.Multi(progress.Status("status"), progress.Status("metadata.x")), []string{`"status"`, `"metadata.x"`}},
@@ -150,7 +150,7 @@ func TestMultiIsChecked(t *testing.T) {
 	}
 }
 
-func TestMultiKeepsItsStores(t *testing.T) {
+func TestMulti_CopiesArguments(t *testing.T) {
 	stores := []progress.Store{progress.Annotations(ownPrefix)}
 	baselines := []progress.Baseline{progress.AnnotationBaseline(ownPrefix)}
 	multi, multiBaseline := progress.Multi(stores...), progress.MultiBaseline(baselines...)
@@ -184,7 +184,7 @@ func TestMultiBaseline(t *testing.T) {
 	}
 }
 
-func TestMultiNeedsTheFieldsOfAll(t *testing.T) {
+func TestMulti_Fields(t *testing.T) {
 	for name, it := range map[string]any{
 		"PROG-08": progress.Multi(progress.Annotations(""), progress.Status("status.one"), progress.Multi(progress.Status("status.two"))),
 		"ESS-14": progress.MultiBaseline(progress.AnnotationBaseline(""), progress.StatusBaseline("status.one"),

@@ -8,8 +8,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A stored null is no record, but it is removed like one: when a cause is over, and when there is nothing to handle.
-func TestNullsAreRemovedLikeRecords(t *testing.T) {
+// A stored null is not a record, but it is removed like one at the end of a cause and by PurgeStale.
+func TestState_PurgesNulls(t *testing.T) {
 	inStatus := func() client.Object { return withStatus(statusOf(map[string]any{"a": nil})) }
 	annotated := func() client.Object { return configMap(kopfPrefix+"/a", " null\n") }
 	for _, test := range []struct {

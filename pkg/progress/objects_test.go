@@ -20,10 +20,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// t0 is the moment at which most tests begin. It is as exact as a stored time can be.
+// t0 is the start time of most tests, with the precision of a stored time.
 var t0 = time.Date(2020, 12, 31, 23, 59, 59, 123456000, time.UTC)
 
-// configMap is an object with annotations, given as key, value, key, value...
+// configMap returns an object with annotations, given as key, value, key, value...
 func configMap(annotations ...string) *corev1.ConfigMap {
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cm", UID: "1"}}
 	for pair := range slices.Chunk(annotations, 2) {
@@ -32,7 +32,7 @@ func configMap(annotations ...string) *corev1.ConfigMap {
 	return obj
 }
 
-// ownedReplicaSet is what Kubernetes makes of a Deployment, as it comes in a watch event.
+// ownedReplicaSet is a ReplicaSet of a Deployment, as in a watch event.
 func ownedReplicaSet(kind, ownerKind string) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: kind},
@@ -42,7 +42,7 @@ func ownedReplicaSet(kind, ownerKind string) *appsv1.ReplicaSet {
 	}
 }
 
-// withStatus is an untyped object with a status.
+// withStatus returns an unstructured object with a status.
 func withStatus(status map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Widget",
@@ -51,7 +51,7 @@ func withStatus(status map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// namesOf returns the names of an object's annotations under a prefix, sorted, the marker left out.
+// namesOf returns the sorted names of the object's annotations with a prefix, without the marker.
 func namesOf(obj client.Object, prefix string) []string {
 	var names []string
 	for key := range obj.GetAnnotations() {
@@ -96,7 +96,7 @@ func equal(t testing.TB, what string, got, want any) {
 	}
 }
 
-// jsonOf is the JSON form of an object.
+// jsonOf returns the JSON form of an object.
 func jsonOf(t testing.TB, obj client.Object) map[string]any {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
@@ -106,7 +106,7 @@ func jsonOf(t testing.TB, obj client.Object) map[string]any {
 	return content
 }
 
-// sameError fails the test if an error is another one, or has become a part of another one.
+// sameError fails the test if the errors are not identical.
 func sameError(t testing.TB, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) || fmt.Sprint(got) != fmt.Sprint(want) {
@@ -114,5 +114,5 @@ func sameError(t testing.TB, got, want error) {
 	}
 }
 
-// pass lets time go by. It is for synctest bubbles, where that takes none.
+// pass advances the clock of a synctest bubble.
 func pass(d time.Duration) { <-time.After(d) }

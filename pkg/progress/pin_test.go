@@ -13,7 +13,7 @@ const (
 	olderPinKey = "runtime.kopf.zalando.org/pinned-configuration"
 )
 
-func TestPinIsBesideTheBaseline(t *testing.T) {
+func TestPin_PrefixOfBaseline(t *testing.T) {
 	own := progress.AnnotationBaseline("example.com")
 	inStatus := progress.StatusBaseline("status.kopf")
 	for _, test := range []struct {
@@ -63,8 +63,8 @@ func TestPinIsBesideTheBaseline(t *testing.T) {
 	}
 }
 
-// Earlier versions stored the pin under another prefix. It is read, and removed with the next write.
-func TestPinOfAnEarlierVersion(t *testing.T) {
+// Earlier versions stored the pin with another prefix. It is read, and the next write removes it.
+func TestPin_OlderPrefix(t *testing.T) {
 	const text, other = `{"digest":"x"}`, `{"digest":"y"}`
 	inStatus := progress.StatusBaseline("")
 	for _, test := range []struct {
@@ -72,8 +72,8 @@ func TestPinOfAnEarlierVersion(t *testing.T) {
 		pin         progress.Baseline
 		annotations []string
 		fetched     string
-		key         string // of what is stored then
-		kept        int    // annotations that are not removed
+		key         string // of the stored pin
+		kept        int    // remaining annotations
 	}{
 		{"read from the older key", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text}, text, pinKey, 0},
 		{"read from the newer key first", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text, pinKey, other}, other, pinKey, 0},

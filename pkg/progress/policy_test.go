@@ -11,8 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// The table of errors and modes: what is raised, in which mode, what follows.
-func TestOutcomeOfAnError(t *testing.T) {
+// Each case combines an error and a mode.
+func TestPolicyOutcome_ByErrorAndMode(t *testing.T) {
 	const (
 		temporary = progress.ErrorsTemporary
 		permanent = progress.ErrorsPermanent
@@ -29,7 +29,7 @@ func TestOutcomeOfAnError(t *testing.T) {
 	}{
 		{"ERR nothing: final success", backoff, all, nil, progress.Outcome{Final: true, Success: true}},
 		{"ERR temporary: again after its delay", backoff, all, progress.Temporary(errBoom, time.Hour), progress.Outcome{Delay: time.Hour}},
-		{"ERR temporary without a delay: at once", backoff, all, progress.Temporary(errBoom, 0), progress.Outcome{}},
+		{"ERR temporary without a delay: immediately", backoff, all, progress.Temporary(errBoom, 0), progress.Outcome{}},
 		{"ERR temporary, wrapped", backoff, all, fmt.Errorf("a: %w", progress.Temporary(errBoom, time.Hour)), progress.Outcome{Delay: time.Hour}},
 		{"ERR permanent: final failure", backoff, all, progress.Permanent(errBoom), progress.Outcome{Final: true}},
 		{"ERR permanent, wrapped", backoff, all, fmt.Errorf("a: %w", progress.Permanent(errBoom)), progress.Outcome{Final: true}},
@@ -47,7 +47,7 @@ func TestOutcomeOfAnError(t *testing.T) {
 		{"ERR other, permanent mode: final failure", backoff, []progress.ErrorMode{permanent}, errBoom, progress.Outcome{Final: true}},
 		{"ERR other, ignored mode: final success", backoff, []progress.ErrorMode{ignored}, errBoom, progress.Outcome{Final: true, Success: true}},
 		{"ERR-01 other, by default: again after a minute", progress.Policy{}, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{Delay: time.Minute}},
-		{"ERR-12 a backoff of 0: at once", progress.Policy{Backoff: new(time.Duration(0))}, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{}},
+		{"ERR-12 a backoff of 0: immediately", progress.Policy{Backoff: new(time.Duration(0))}, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{}},
 		{"B-23 a panic is like any other", backoff, []progress.ErrorMode{temporary}, &progress.PanicError{Value: 1}, progress.Outcome{Delay: 5 * time.Second}},
 		{"B-23 a panic may be permanent", backoff, []progress.ErrorMode{permanent}, &progress.PanicError{Value: 1}, progress.Outcome{Final: true}},
 	} {
@@ -64,7 +64,7 @@ func TestOutcomeOfAnError(t *testing.T) {
 	}
 }
 
-func TestOutcomeLooksAhead(t *testing.T) {
+func TestPolicyOutcome_ChecksLimitsOfNextAttempt(t *testing.T) {
 	temporary := progress.Temporary(errBoom, 10*time.Second)
 	for _, test := range []struct {
 		name   string
@@ -94,13 +94,13 @@ func TestOutcomeLooksAhead(t *testing.T) {
 				t.Errorf("ERR-05: error = %#v", got.Err)
 			}
 			if !errors.Is(got.Err, errBoom) {
-				t.Errorf("the error %v does not tell of the last one", got.Err)
+				t.Errorf("the error %v does not wrap the last one", got.Err)
 			}
 		})
 	}
 }
 
-func TestOutcomeDoesNotLookAheadInOtherModes(t *testing.T) {
+func TestPolicyOutcome_NoLimitsInOtherModes(t *testing.T) {
 	record := progress.Record{Started: t0, Retries: 5}
 	policy := progress.Policy{Retries: new(1), Timeout: new(time.Second), Errors: progress.ErrorsIgnored}
 	got := policy.Outcome(record, t0.Add(time.Hour), errBoom)
@@ -116,7 +116,7 @@ func TestOutcomeDoesNotLookAheadInOtherModes(t *testing.T) {
 	}
 }
 
-func TestBackoffFunc(t *testing.T) {
+func TestPolicyOutcome_BackoffFunc(t *testing.T) {
 	record := progress.Record{Started: t0, Retries: 3, Message: "before"}
 	var seen progress.Attempt
 	var seenErr error
@@ -139,7 +139,7 @@ func TestBackoffFunc(t *testing.T) {
 	equal(t, "ERR temporary errors know better", policy.Outcome(record, t0, progress.Temporary(errBoom, time.Minute)).Delay, time.Minute)
 }
 
-func TestPolicyZeroValueTriesForEver(t *testing.T) {
+func TestPolicy_ZeroValueRetriesWithoutLimit(t *testing.T) {
 	record := progress.Record{Started: t0.Add(-1000 * time.Hour), Retries: 1 << 30}
 	if got := (progress.Policy{}).Outcome(record, t0, errBoom); got.Final || got.Delay != progress.DefaultBackoff {
 		t.Errorf("ERR-01: outcome = %+v, want another attempt after %s", got, progress.DefaultBackoff)

@@ -10,10 +10,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// ever is later than any delay.
+// ever is later than all delays.
 var ever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func TestRetireKeepsDelaysAndNothingElse(t *testing.T) {
+func TestPurgeStale_KeepsOnlyDelays(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	store, obj := progress.Annotations(""), &corev1.ConfigMap{}
 	for id, record := range map[string]progress.Record{

@@ -8,7 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-func TestRecordIsWrittenAsKopfDoes(t *testing.T) {
+func TestRecord_MarshalJSON(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		record progress.Record
@@ -89,7 +89,7 @@ func TestRecordIsWrittenAsKopfDoes(t *testing.T) {
 	}
 }
 
-func TestRecordIsReadInAllForms(t *testing.T) {
+func TestRecord_UnmarshalJSON(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
 		want       progress.Record
@@ -136,7 +136,7 @@ func TestRecordIsReadInAllForms(t *testing.T) {
 	}
 }
 
-func TestRecordOfBrokenTextIsAnError(t *testing.T) {
+func TestRecord_UnmarshalInvalidJSON(t *testing.T) {
 	for _, test := range []struct{ name, text string }{
 		{"B-30 no JSON", `{"retries":`},
 		{"B-30 no object", `[1]`},
@@ -163,7 +163,7 @@ func TestRecordOfBrokenTextIsAnError(t *testing.T) {
 	}
 }
 
-func TestRecordTimes(t *testing.T) {
+func TestRecord_TimeFormats(t *testing.T) {
 	second := t0.Truncate(time.Second)
 	for _, test := range []struct {
 		name, text string
@@ -201,8 +201,8 @@ func TestRecordTimes(t *testing.T) {
 	}
 }
 
-// What is read must be readable again once it has been written.
-func TestRecordTimesAtTheEdgeOfTime(t *testing.T) {
+// A decoded record must remain decodable after it is encoded.
+func TestRecord_ExtremeTimes(t *testing.T) {
 	for _, test := range []struct{ name, text string }{
 		{"PROG-03 the last second", "9999-12-31T23:59:59Z"},
 		{"PROG-03 the last second elsewhere", "9999-12-31T23:59:59-01:00"},
@@ -211,7 +211,7 @@ func TestRecordTimesAtTheEdgeOfTime(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var record, again progress.Record
 			if err := json.Unmarshal([]byte(`{"started":"`+test.text+`"}`), &record); err != nil {
-				return // not read at all: that is as good
+				return // not decoded, which is valid, too
 			}
 			text, err := record.MarshalJSON()
 			if err != nil {
@@ -224,7 +224,7 @@ func TestRecordTimesAtTheEdgeOfTime(t *testing.T) {
 	}
 }
 
-func TestRecordDue(t *testing.T) {
+func TestRecord_Due(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		record        progress.Record
@@ -236,7 +236,7 @@ func TestRecordDue(t *testing.T) {
 		{"PROG-15 delayed until now: awake", progress.Record{Delayed: t0}, true, false},
 		{"PROG-15 delayed until earlier: awake", progress.Record{Delayed: t0.Add(-time.Hour)}, true, false},
 		{"PROG-15 succeeded: finished", progress.Record{Success: true}, false, true},
-		{"PROG-15 PROG-27 failed for good: finished", progress.Record{Failure: true}, false, true},
+		{"PROG-15 PROG-27 failed permanently: finished", progress.Record{Failure: true}, false, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			equal(t, "due", test.record.Due(t0), test.due)
@@ -245,7 +245,7 @@ func TestRecordDue(t *testing.T) {
 	}
 }
 
-func TestRecordAttempt(t *testing.T) {
+func TestRecord_Attempt(t *testing.T) {
 	record := progress.Record{Started: t0, Retries: 2, Message: "not yet", Purpose: "create"}
 	equal(t, "PROG-16 the attempt is the number of those before", record.Attempt(),
 		progress.Attempt{Number: 2, Started: t0, Last: "not yet"})

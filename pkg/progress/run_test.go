@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A journal notes which steps were called, and makes steps that do what they are told.
+// A journal records the called steps and creates steps that return given errors.
 type journal struct{ calls []string }
 
 func (j *journal) step(id string, do func(progress.Attempt) error) progress.Step {
@@ -42,10 +42,10 @@ func mustRun(t *testing.T, obj client.Object, cause string, steps ...progress.St
 	return report
 }
 
-// restarted is the object as another process would find it.
+// restarted returns the object as another process would read it.
 func restarted(obj *corev1.ConfigMap) *corev1.ConfigMap { return obj.DeepCopy() }
 
-func TestRunCallsEachStepOnce(t *testing.T) {
+func TestRun_CallsEachStepOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, obj := &journal{}, configMap()
 		steps := []progress.Step{j.step("b", nil), j.step("a", nil)}
@@ -64,13 +64,13 @@ func TestRunCallsEachStepOnce(t *testing.T) {
 	})
 }
 
-func TestRunWithoutSteps(t *testing.T) {
+func TestRun_NoSteps(t *testing.T) {
 	obj := configMap()
 	equal(t, "PROG-19 report", mustRun(t, obj, "v1"), progress.Report{Done: true})
 	equal(t, "PROG-21 the object", obj, configMap())
 }
 
-func TestRunRemembersOnTheObject(t *testing.T) {
+func TestRun_StoresRecordsOnObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		j, obj := &journal{}, configMap("example.com/mine", "x")
@@ -83,7 +83,7 @@ func TestRunRemembersOnTheObject(t *testing.T) {
 	})
 }
 
-func TestRunRetries(t *testing.T) {
+func TestRun_Retries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		j, obj := &journal{}, configMap()
@@ -101,7 +101,7 @@ func TestRunRetries(t *testing.T) {
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{RequeueAfter: 10 * time.Second})
 		equal(t, "LIFE-09 ERR-10 called", j.called(), []string{"slow", "quick"})
 
-		pass(4 * time.Second) // somebody edits the object
+		pass(4 * time.Second) // a user edits the object
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{RequeueAfter: 6 * time.Second})
 		equal(t, "B-11 called before its time", len(j.called()), 0)
 
@@ -119,7 +119,7 @@ func TestRunRetries(t *testing.T) {
 	})
 }
 
-func TestRunComesBackAtOnce(t *testing.T) {
+func TestRun_RequeuesImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, obj := &journal{}, configMap()
 		step := j.step("a", func(progress.Attempt) error { return progress.Temporary(errBoom, 0) })
@@ -132,7 +132,7 @@ func TestRunComesBackAtOnce(t *testing.T) {
 	})
 }
 
-func TestRunWaitsForTheNearest(t *testing.T) {
+func TestRun_RequeuesForNearestStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, obj := &journal{}, configMap()
 		wait := func(delay time.Duration) func(progress.Attempt) error {
@@ -143,8 +143,8 @@ func TestRunWaitsForTheNearest(t *testing.T) {
 	})
 }
 
-// The time that steps take is over when the wait is computed.
-func TestRunMeasuresTheWaitAtItsEnd(t *testing.T) {
+// The duration of the steps must not be added to the delay.
+func TestRun_ComputesDelayAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, obj := &journal{}, configMap()
 		began := time.Now()
@@ -158,7 +158,7 @@ func TestRunMeasuresTheWaitAtItsEnd(t *testing.T) {
 	})
 }
 
-func TestRunKeepsThePaceWhenTheCauseChanges(t *testing.T) {
+func TestRun_NewCauseKeepsDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, obj := &journal{}, configMap()
 		step := j.step("a", func(progress.Attempt) error { return errBoom })
@@ -175,7 +175,7 @@ func TestRunKeepsThePaceWhenTheCauseChanges(t *testing.T) {
 	})
 }
 
-func TestRunReportsFailures(t *testing.T) {
+func TestRun_ReportsFailedSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, obj := &journal{}, configMap()
 		limited := j.step("limited", func(progress.Attempt) error { return errBoom })
@@ -199,7 +199,7 @@ func TestRunReportsFailures(t *testing.T) {
 	})
 }
 
-func TestRunCatchesPanics(t *testing.T) {
+func TestRun_RecoversPanics(t *testing.T) {
 	j, obj := &journal{}, configMap()
 	report := mustRun(t, obj, "v1", j.step("a", func(progress.Attempt) error { panic("oh no") }), j.step("b", nil))
 	equal(t, "B-23 the others are called", j.called(), []string{"a", "b"})
@@ -207,7 +207,7 @@ func TestRunCatchesPanics(t *testing.T) {
 	equal(t, "B-23 the message", mustFetch(t, store, obj, "a").Message, "panic: oh no")
 }
 
-func TestRunGivesEachAttemptItsDeadline(t *testing.T) {
+func TestRun_AttemptTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		obj := configMap()
 		began := time.Now()
@@ -222,7 +222,7 @@ func TestRunGivesEachAttemptItsDeadline(t *testing.T) {
 	})
 }
 
-func TestRunStopsWithItsContext(t *testing.T) {
+func TestRun_CancelledContext(t *testing.T) {
 	j, obj := &journal{}, configMap()
 	ctx, cancel := context.WithCancel(t.Context())
 	report, err := progress.Run(ctx, store, obj, "v1",
@@ -242,15 +242,15 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestRunTakesBrokenRecordsForAbsent(t *testing.T) {
+func TestRun_UnreadableRecords(t *testing.T) {
 	j, obj := &journal{}, configMap(kopfPrefix+"/a", "{", kopfPrefix+"/b", `{"delayed":"?"}`)
 	equal(t, "B-30 report", mustRun(t, obj, "v1", j.step("a", nil), j.step("b", nil)), progress.Report{Done: true})
 	equal(t, "B-30 called", j.called(), []string{"a", "b"})
 	equal(t, "B-30 written anew", mustFetch(t, store, obj, "a").Success, true)
 }
 
-// What kopf has begun under the same ids is continued.
-func TestRunContinuesWhatKopfHasBegun(t *testing.T) {
+// Records of kopf under the same ids are continued.
+func TestRun_ContinuesRecordsOfKopf(t *testing.T) {
 	j, obj := &journal{}, configMap(
 		kopfPrefix+"/ok", `{"started":"2020-12-31T23:59:59.123456+00:00","purpose":"create","retries":1,"success":true,"failure":false}`,
 		kopfPrefix+"/old", `{"started":"2020-12-31T23:59:59.123456+00:00","retries":2}`,
@@ -264,7 +264,7 @@ func TestRunContinuesWhatKopfHasBegun(t *testing.T) {
 	equal(t, "PROG-25 PROG-30 the attempt", numbers, []int{2})
 }
 
-func TestRunRefusesMistakes(t *testing.T) {
+func TestRun_InvalidSteps(t *testing.T) {
 	nothing := func(context.Context, progress.Attempt) error { return nil }
 	for _, test := range []struct {
 		name  string
@@ -279,7 +279,7 @@ func TestRunRefusesMistakes(t *testing.T) {
 		{"B-21 an id has no key", "v1", []progress.Step{{ID: "a:b", Do: nothing}}, []string{`"a:b"`}},
 		{"B-21 an id is the framework's", "v1", []progress.Step{{ID: "touch-dummy", Do: nothing}}, []string{`"touch-dummy"`}},
 		{"nothing to do", "v1", []progress.Step{{ID: "a"}}, []string{`"a"`, "Do"}},
-		{"all mistakes at once", "", []progress.Step{{ID: "a"}, {ID: "a:b", Do: nothing}, {ID: "a", Do: nothing}}, []string{"cause", `"a:b"`, "Do", "rename"}},
+		{"all errors together", "", []progress.Step{{ID: "a"}, {ID: "a:b", Do: nothing}, {ID: "a", Do: nothing}}, []string{"cause", `"a:b"`, "Do", "rename"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			obj := configMap()
@@ -293,7 +293,7 @@ func TestRunRefusesMistakes(t *testing.T) {
 			}
 			for _, part := range test.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("the error does not tell of %q: %v", part, err)
+					t.Errorf("the error lacks %q: %v", part, err)
 				}
 			}
 			equal(t, "report", report, progress.Report{})
@@ -302,10 +302,10 @@ func TestRunRefusesMistakes(t *testing.T) {
 	}
 }
 
-// plain is a store that checks no keys.
+// A plain store has no KeyChecker.
 type plain struct{ keeper }
 
-func TestRunWithAStoreThatChecksNoKeys(t *testing.T) {
+func TestRun_StoreWithoutKeyChecker(t *testing.T) {
 	j, obj := &journal{}, configMap()
 	if _, err := progress.Run(t.Context(), plain{store}, obj, "v1", j.step("a", nil), j.step("a", nil)); err == nil {
 		t.Error("B-21: two steps of one id were accepted")
@@ -316,10 +316,10 @@ func TestRunWithAStoreThatChecksNoKeys(t *testing.T) {
 	}
 }
 
-func TestRunReportsFailuresOfTheStore(t *testing.T) {
+func TestRun_ReturnsStoreErrors(t *testing.T) {
 	errFull := errors.New("full")
 	j, obj := &journal{}, configMap()
-	report, err := progress.Run(t.Context(), refusing{store, map[string]error{"a": errFull}}, obj, "v1", j.step("a", nil), j.step("b", nil))
+	report, err := progress.Run(t.Context(), failingStore{store, map[string]error{"a": errFull}}, obj, "v1", j.step("a", nil), j.step("b", nil))
 	if !errors.Is(err, errFull) {
 		t.Errorf("Run = %v, want the error of the store", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-func TestSaveWritesAllSelected(t *testing.T) {
+func TestSave_WritesSelectedHandlers(t *testing.T) {
 	obj := configMap()
 	state := loaded(t, obj, "a", "b", "c")
 	state.Begin("create", []string{"a", "b"}, t0)
@@ -25,7 +25,7 @@ func TestSaveWritesAllSelected(t *testing.T) {
 	})
 }
 
-func TestSaveNormalises(t *testing.T) {
+func TestSave_NormalizesRecords(t *testing.T) {
 	obj := configMap(
 		kopfPrefix+"/a", `{ "purpose": "create", "started": "2021-01-01T00:59:59.123456+01:00", "future": 1 }`,
 		kopfPrefix+"/b", `{"started":"2020-12-31T23:59:59.123456+00:00","purpose":"create","retries":1,"success":true,"failure":false}`,
@@ -40,7 +40,7 @@ func TestSaveNormalises(t *testing.T) {
 	equal(t, "PROG-14 our own is the same to the letter", obj.Annotations[kopfPrefix+"/b"], sound)
 }
 
-func TestSaveReplacesBrokenRecords(t *testing.T) {
+func TestSave_ReplacesUnreadableRecords(t *testing.T) {
 	obj := configMap(kopfPrefix+"/a", `{{{`, kopfPrefix+"/b", `]]]`)
 	state, _ := progress.Load(store, obj, []string{"a", "b"})
 	state.Begin("create", []string{"a"}, t0)
@@ -50,8 +50,8 @@ func TestSaveReplacesBrokenRecords(t *testing.T) {
 	equal(t, "B-30 the record in place of the broken one", *mustFetch(t, store, obj, "a"), progress.Record{Started: t0, Purpose: "create"})
 }
 
-// A cause over several passes, each of which sees only what is on the object.
-func TestSavedProgressIsContinued(t *testing.T) {
+// Each reconcile reads only the state that is stored on the object.
+func TestSave_ContinuesOverSeveralReconciles(t *testing.T) {
 	obj := configMap()
 	state := begun(t, obj, "create", "a", "b")
 	state.RecordOutcome("a", succeeded, t0)
@@ -74,7 +74,7 @@ func TestSavedProgressIsContinued(t *testing.T) {
 	equal(t, "PROG-20 what is left", len(obj.GetAnnotations()), 0)
 }
 
-func TestPurgeRemovesAllRecords(t *testing.T) {
+func TestPurge_RemovesAllRecords(t *testing.T) {
 	obj := holding(t, map[string]progress.Record{
 		"active":  {Started: t0, Purpose: "create", Success: true, Subrefs: []string{"active/x", "active/x/y"}},
 		"passive": {Started: t0, Purpose: "create", Subrefs: []string{"passive/x"}},
@@ -93,7 +93,7 @@ func TestPurgeRemovesAllRecords(t *testing.T) {
 		[]string{"example.com/other", kopfPrefix + "/stranger"})
 }
 
-func TestPurgeOfNothingChangesNothing(t *testing.T) {
+func TestPurge_WithoutRecords(t *testing.T) {
 	obj := configMap()
 	state := begun(t, obj, "create", "a")
 	state.RecordOutcome("a", succeeded, t0)
@@ -103,8 +103,8 @@ func TestPurgeOfNothingChangesNothing(t *testing.T) {
 	equal(t, "PROG-21 the object", obj, configMap())
 }
 
-// When a pass writes in between, its own state goes on, and ends with the cause.
-func TestPurgeRemovesWhatTheSameStateHasSaved(t *testing.T) {
+// A state that is saved during a reconcile can be purged later in the same reconcile.
+func TestPurge_RemovesRecordsOfSave(t *testing.T) {
 	obj := configMap()
 	state := begun(t, obj, "create", "a", "b")
 	state.RecordOutcome("a", succeeded, t0)
@@ -119,7 +119,7 @@ func TestPurgeRemovesWhatTheSameStateHasSaved(t *testing.T) {
 	equal(t, "PROG-20 what is left", keysOf(obj), []string(nil))
 }
 
-func TestPurgeForgetsSubHandlersOfASupersededCause(t *testing.T) {
+func TestPurge_SubHandlersOfSupersededCause(t *testing.T) {
 	obj := holding(t, map[string]progress.Record{
 		"a":   {Started: t0, Purpose: "create", Success: true, Subrefs: []string{"a/x"}},
 		"a/x": {Started: t0, Purpose: "create", Success: true},
@@ -134,29 +134,29 @@ func TestPurgeForgetsSubHandlersOfASupersededCause(t *testing.T) {
 
 type keeper = progress.Store
 
-// refusing is a store that fails for some ids.
-type refusing struct {
+// failingStore returns errors for some ids.
+type failingStore struct {
 	keeper
 	ids map[string]error
 }
 
-func (r refusing) Store(obj client.Object, id string, record progress.Record) error {
+func (r failingStore) Store(obj client.Object, id string, record progress.Record) error {
 	if err := r.ids[id]; err != nil {
 		return err
 	}
 	return r.keeper.Store(obj, id, record)
 }
 
-func (r refusing) Purge(obj client.Object, id string) error {
+func (r failingStore) Purge(obj client.Object, id string) error {
 	if err := r.ids[id]; err != nil {
 		return err
 	}
 	return r.keeper.Purge(obj, id)
 }
 
-func TestFailuresOfTheStore(t *testing.T) {
+func TestState_ReturnsStoreErrors(t *testing.T) {
 	errA, errX := errors.New("no a"), errors.New("no x")
-	bad := refusing{store, map[string]error{"a": errA, "b/x": errX}}
+	bad := failingStore{store, map[string]error{"a": errA, "b/x": errX}}
 	obj := holding(t, map[string]progress.Record{
 		"a": {Purpose: "create"}, "b": {Purpose: "create", Subrefs: []string{"b/x"}}, "c": {Purpose: "create"},
 	})

@@ -19,8 +19,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// lacking fails the test if an error does not name all the fields, or is there without any.
-func lacking(t *testing.T, err error, fields []string) {
+// wantMissing fails the test unless the error names all the fields; without fields, there must be no error.
+func wantMissing(t *testing.T, err error, fields []string) {
 	t.Helper()
 	if (err == nil) != (fields == nil) {
 		t.Fatalf("error = %v, want one about the fields %q", err, fields)
@@ -44,7 +44,7 @@ func TestCheckType(t *testing.T) {
 		{"B-33 annotations need no field", &corev1.ConfigMap{}, progress.Annotations(""), nil},
 		{"B-33 the default needs no field", &corev1.ConfigMap{}, progress.Smart(), nil},
 		{"B-33 the baseline in an annotation needs none", &corev1.ConfigMap{}, progress.AnnotationBaseline(""), nil},
-		{"B-33 a store of one's own that does not tell", &corev1.ConfigMap{}, silent{store}, nil},
+		{"B-33 a custom store without FieldUser", &corev1.ConfigMap{}, basicStore{store}, nil},
 		{"B-33 an unstructured object", withStatus(nil), records, nil},
 		{"B-33 no status", &corev1.ConfigMap{}, records, []string{"status"}},
 		{"B-33 an object of metadata alone", &metav1.PartialObjectMetadata{}, records, []string{"status"}},
@@ -75,7 +75,7 @@ func TestCheckType(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := progress.CheckType(test.obj, test.store)
-			lacking(t, err, test.lacks)
+			wantMissing(t, err, test.lacks)
 			if err != nil && !strings.Contains(err.Error(), fmt.Sprintf("Go type %T ", test.obj)) {
 				t.Errorf("error = %v, want the name of the type", err)
 			}
@@ -83,8 +83,8 @@ func TestCheckType(t *testing.T) {
 	}
 }
 
-// The fields that are asked for are those that are written.
-func TestStatusNeedsTheFieldsOfARecord(t *testing.T) {
+// The required fields are the written fields.
+func TestStatus_FieldsMatchRecord(t *testing.T) {
 	want := map[string]bool{}
 	for name := range fullFields {
 		want["status.kopf.progress.*."+name] = true
@@ -104,7 +104,7 @@ const (
 	open          = `{type: object, x-kubernetes-preserve-unknown-fields: true}`
 )
 
-// objectSchema is the schema of a kind with such a status.
+// objectSchema returns the schema of a kind with the given status.
 func objectSchema(t *testing.T, status string) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	var schema apiextensionsv1.JSONSchemaProps
@@ -156,8 +156,8 @@ func TestCheckSchema(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			schema := objectSchema(t, test.status)
-			lacking(t, progress.CheckSchema(schema, test.store), test.lacks)
-			equal(t, "what the API server does: it is lost", pruned(t, schema, test.store), test.lacks != nil)
+			wantMissing(t, progress.CheckSchema(schema, test.store), test.lacks)
+			equal(t, "the API server prunes the field", pruned(t, schema, test.store), test.lacks != nil)
 		})
 	}
 	if err := progress.CheckSchema(nil, records); err != nil {
@@ -165,7 +165,7 @@ func TestCheckSchema(t *testing.T) {
 	}
 }
 
-// pruned reports whether the API server would take something away from what a store has written.
+// pruned reports whether the API server would remove a field that the store writes.
 func pruned(t *testing.T, schema *apiextensionsv1.JSONSchemaProps, store any) bool {
 	t.Helper()
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
@@ -189,7 +189,7 @@ func pruned(t *testing.T, schema *apiextensionsv1.JSONSchemaProps, store any) bo
 }
 
 // B-33: conditions are lists of objects.
-func TestUnpruned(t *testing.T) {
+func TestPreservedDepth(t *testing.T) {
 	object := func(properties string) string { return `{type: object, properties: {` + properties + `}}` }
 	for _, test := range []struct {
 		name, status string

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A widget is an object of a Go type, whose status has a place for the records of old operators.
+// A widget is an object of a Go type whose status has the fields of older operators.
 type widget[S any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -20,7 +20,7 @@ type widget[S any] struct {
 }
 
 func (w *widget[S]) DeepCopyObject() runtime.Object {
-	out := *w // the tests share no statuses
+	out := *w // tests do not share statuses
 	out.ObjectMeta = *w.ObjectMeta.DeepCopy()
 	return &out
 }
@@ -60,14 +60,14 @@ type (
 	}
 )
 
-// ownJSON has a JSON form of its own making.
+// ownJSON implements json.Marshaler.
 type ownJSON struct{ text []byte }
 
 func (j *ownJSON) MarshalJSON() ([]byte, error)    { return j.text, nil }
 func (j *ownJSON) UnmarshalJSON(text []byte) error { j.text = append(j.text[:0], text...); return nil }
 
-// A stubborn object refuses to be turned into JSON.
-type stubborn[S any] struct {
+// An unencodable object cannot be encoded as JSON.
+type unencodable[S any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 	Spec              refusal `json:"spec"`
@@ -78,7 +78,7 @@ type refusal struct{ Reason string }
 
 func (r refusal) MarshalJSON() ([]byte, error) { return nil, errBoom }
 
-func (s *stubborn[S]) DeepCopyObject() runtime.Object {
+func (s *unencodable[S]) DeepCopyObject() runtime.Object {
 	out := *s
 	out.ObjectMeta = *s.ObjectMeta.DeepCopy()
 	return &out
@@ -91,7 +91,7 @@ type plainStatus struct {
 	} `json:"kopf"`
 }
 
-// statusOf is a status with records where old operators kept them.
+// statusOf returns a status with the records of older operators.
 func statusOf(records map[string]any) map[string]any {
 	return map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d", "progress": records}}
 }
@@ -111,7 +111,7 @@ func legacyObjects(id string) map[string]client.Object {
 	}
 }
 
-func TestSmartReadsTheStatus(t *testing.T) {
+func TestSmart_ReadsStatus(t *testing.T) {
 	for name, obj := range legacyObjects("a/b") {
 		t.Run("PROG-05 "+name, func(t *testing.T) {
 			record := mustFetch(t, progress.Smart(), obj, "a/b")
@@ -126,8 +126,8 @@ func TestSmartReadsTheStatus(t *testing.T) {
 	}
 }
 
-// Trace C-10: a cause that an old operator has begun.
-func TestSmartMovesRecordsToAnnotations(t *testing.T) {
+// Trace C-10: an older operator has started the cause.
+func TestSmart_MovesRecordsToAnnotations(t *testing.T) {
 	smart := progress.Smart()
 	for name, obj := range legacyObjects("a") {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestSmartMovesRecordsToAnnotations(t *testing.T) {
 	}
 }
 
-func TestSmartPurgesOneOfSeveral(t *testing.T) {
+func TestSmart_PurgesOneOfSeveral(t *testing.T) {
 	smart := progress.Smart()
 	records := map[string]any{"a": map[string]any{"retries": int64(1)}, "b": map[string]any{"retries": int64(2)}}
 	obj := withStatus(statusOf(records))
@@ -165,7 +165,7 @@ func TestSmartPurgesOneOfSeveral(t *testing.T) {
 	equal(t, "PROG-01 the typed status", typed.Status.Kopf.Progress, map[string]typedRecord{"b": {Retries: 2}})
 }
 
-func TestSmartOnObjectsWithoutLegacyRecords(t *testing.T) {
+func TestSmart_NoLegacyRecords(t *testing.T) {
 	for name, obj := range map[string]client.Object{
 		"a type without the field":  configMap(),
 		"a type with it empty":      widgetWith(typedStatus{}),
@@ -184,15 +184,15 @@ func TestSmartOnObjectsWithoutLegacyRecords(t *testing.T) {
 	}
 }
 
-func TestSmartAsksOnlyObjectsThatCanHaveRecords(t *testing.T) {
-	for _, without := range []client.Object{&stubborn[plainStatus]{}, &stubborn[otherStatus]{}} {
+func TestSmart_SkipsTypesWithoutField(t *testing.T) {
+	for _, without := range []client.Object{&unencodable[plainStatus]{}, &unencodable[otherStatus]{}} {
 		if record, err := progress.Smart().Fetch(without, "a"); record != nil || err != nil {
 			t.Errorf("PROG-05: fetched %v, %v, want nothing: %T has no place for records", record, err, without)
 		}
 		mustPurge(t, progress.Smart(), without, "a")
 	}
 
-	with := &stubborn[typedStatus]{}
+	with := &unencodable[typedStatus]{}
 	var unreadable *progress.UnreadableError
 	if record, err := progress.Smart().Fetch(with, "a"); record != nil || !errors.As(err, &unreadable) || !errors.Is(err, errBoom) {
 		t.Errorf("B-30: fetched %v, %v, want an error that says why", record, err)
@@ -202,7 +202,7 @@ func TestSmartAsksOnlyObjectsThatCanHaveRecords(t *testing.T) {
 	}
 }
 
-func TestSmartBrokenRecords(t *testing.T) {
+func TestSmart_UnreadableRecords(t *testing.T) {
 	broken := map[string]any{"a": map[string]any{"retries": "many"}}
 	sound := map[string]any{"a": map[string]any{"retries": int64(2)}}
 	for _, test := range []struct {
@@ -230,13 +230,13 @@ func TestSmartBrokenRecords(t *testing.T) {
 			case test.place == "" && err != nil:
 				t.Errorf("error = %v, want none", err)
 			case test.place != "" && (!errors.As(err, &unreadable) || !strings.Contains(err.Error(), test.place)):
-				t.Errorf("error = %v, want one that tells of %s", err, test.place)
+				t.Errorf("error = %v, want one about %s", err, test.place)
 			}
 		})
 	}
 }
 
-func TestSmartClear(t *testing.T) {
+func TestSmart_Clear(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		essence, want map[string]any

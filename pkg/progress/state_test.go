@@ -14,7 +14,7 @@ import (
 
 var store = progress.Annotations("")
 
-// begun is the state of an object's handlers after a cause has begun at t0 that selects all of them.
+// begun returns the state of an object after Begin at t0 with all of its handlers.
 func begun(t *testing.T, obj client.Object, purpose string, ids ...string) *progress.State {
 	t.Helper()
 	state := loaded(t, obj, ids...)
@@ -31,7 +31,7 @@ func loaded(t *testing.T, obj client.Object, ids ...string) *progress.State {
 	return state
 }
 
-// holding is an object with records.
+// holding returns an object with the given records.
 func holding(t *testing.T, records map[string]progress.Record) client.Object {
 	t.Helper()
 	obj := configMap()
@@ -49,7 +49,7 @@ var (
 	failed    = progress.Outcome{Err: errBoom, Final: true, Attempted: true}
 )
 
-func TestStateOfAFreshCause(t *testing.T) {
+func TestState_FreshCause(t *testing.T) {
 	state := loaded(t, configMap(), "a", "b", "c")
 	if superseded := state.Begin("create", []string{"a", "c"}, t0); len(superseded) > 0 {
 		t.Errorf("PROG-22: superseded %v, want nothing", superseded)
@@ -65,7 +65,7 @@ func TestStateOfAFreshCause(t *testing.T) {
 	equal(t, "PROG-22 summary", state.Summary(), progress.Summary{Left: 2})
 }
 
-func TestStateOfNoHandlers(t *testing.T) {
+func TestState_NoHandlers(t *testing.T) {
 	state := begun(t, configMap(), "create")
 	equal(t, "PROG-19 nothing selected is done", state.Done(), true)
 	if delay, left := state.Delay(t0); left || delay != 0 {
@@ -74,7 +74,7 @@ func TestStateOfNoHandlers(t *testing.T) {
 	equal(t, "due", len(state.Due(t0)), 0)
 }
 
-func TestStateContinuesItsCause(t *testing.T) {
+func TestState_ContinuesCause(t *testing.T) {
 	earlier := t0.Add(-time.Hour)
 	for _, test := range []struct {
 		name   string
@@ -88,7 +88,7 @@ func TestStateContinuesItsCause(t *testing.T) {
 			want:   progress.Record{Started: earlier, Stopped: earlier, Purpose: "update", Retries: 1, Success: true},
 		},
 		{
-			name:   "PROG-27 PROG-29 one that failed for good is not called again",
+			name:   "PROG-27 PROG-29 one that failed permanently is not called again",
 			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "update", Retries: 3, Failure: true, Message: "m"},
 			want:   progress.Record{Started: earlier, Stopped: earlier, Purpose: "update", Retries: 3, Failure: true, Message: "m"},
 		},
@@ -145,7 +145,7 @@ func TestStateContinuesItsCause(t *testing.T) {
 	}
 }
 
-func TestSettle(t *testing.T) {
+func TestRecordOutcome(t *testing.T) {
 	started := t0.Add(-time.Hour)
 	begin := progress.Record{Started: started, Delayed: t0, Purpose: "create", Retries: 2, Message: "before", Subrefs: []string{"a/x"}}
 	for _, test := range []struct {
@@ -169,7 +169,7 @@ func TestSettle(t *testing.T) {
 			want:    progress.Record{Started: started, Delayed: t0.Add(time.Minute), Attempted: t0, Purpose: "create", Retries: 3, Message: "boom", Subrefs: []string{"a/x"}},
 		},
 		{
-			name:    "PROG-17 again, at once",
+			name:    "PROG-17 again, immediately",
 			outcome: again(0),
 			want:    progress.Record{Started: started, Delayed: t0, Attempted: t0, Purpose: "create", Retries: 3, Message: "boom", Subrefs: []string{"a/x"}},
 		},
@@ -193,15 +193,15 @@ func TestSettle(t *testing.T) {
 			state := begun(t, holding(t, map[string]progress.Record{"a": begin}), "create", "a", "b")
 			other := state.Record("b")
 			state.RecordOutcome("a", test.outcome, t0)
-			state.RecordOutcome("x", succeeded, t0) // a stranger
+			state.RecordOutcome("x", succeeded, t0) // unknown id
 			equal(t, "record", state.Record("a"), test.want)
 			equal(t, "ERR-10 PROG-01 the record of the other", state.Record("b"), other)
 		})
 	}
 }
 
-// A record has to fit on the object, beside the others.
-func TestSettleShortensMessages(t *testing.T) {
+// A record must fit on the object together with other records.
+func TestRecordOutcome_TruncatesMessages(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"PROG-18 what is short stays", repeat("a", 1024), repeat("a", 1024)},
 		{"PROG-18 what is long is cut", repeat("a", 1025), repeat("a", 1024) + "..."},
@@ -218,13 +218,13 @@ func TestSettleShortensMessages(t *testing.T) {
 	}
 }
 
-func TestReset(t *testing.T) {
+func TestSetRecord(t *testing.T) {
 	state := begun(t, configMap(), "create", "a", "b")
 	before := state.Record("a")
 	state.RecordOutcome("a", succeeded, t0)
 	state.RecordOutcome("b", succeeded, t0)
 	state.SetRecord("a", before)
-	state.SetRecord("x", before) // a stranger
+	state.SetRecord("x", before) // unknown id
 	equal(t, "the record of the one", state.Record("a"), before)
 	equal(t, "the success of the other", state.Record("b").Success, true)
 	equal(t, "due", state.Due(t0), []string{"a"})
@@ -285,7 +285,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-func TestLoadTakesBrokenRecordsForAbsent(t *testing.T) {
+func TestLoad_UnreadableRecords(t *testing.T) {
 	obj := configMap(kopfPrefix+"/a", `{"retries":`, kopfPrefix+"/b", `{"retries":2,"purpose":"create"}`, kopfPrefix+"/c", `{"started":"?"}`)
 	state, err := progress.Load(store, obj, []string{"a", "b", "c", "d"})
 	if err == nil {
@@ -300,8 +300,8 @@ func TestLoadTakesBrokenRecordsForAbsent(t *testing.T) {
 	equal(t, "B-30 due", state.Due(t0), []string{"a", "b", "c", "d"})
 }
 
-// PROG-07 B-31: messages are cut when the object has no room for them, between characters; nothing else is.
-func TestShorten(t *testing.T) {
+// PROG-07 B-31: only messages are cut, between characters, if the object has no room for them.
+func TestTruncateMessages(t *testing.T) {
 	state := begun(t, &metav1.PartialObjectMetadata{}, "create", "a", "b")
 	state.RecordOutcome("a", progress.Outcome{Err: errors.New("не работает"), Delay: time.Minute}, t0)
 	before := state.Record("a")

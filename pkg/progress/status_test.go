@@ -52,7 +52,7 @@ type (
 	}
 )
 
-// fieldObjects are objects of all the sorts that can have fields of ours in their status.
+// fieldObjects returns one object of each type that can store records in its status.
 func fieldObjects() map[string]client.Object {
 	return map[string]client.Object{
 		"untyped":                  withStatus(map[string]any{"phase": "up"}),
@@ -65,7 +65,7 @@ func fieldObjects() map[string]client.Object {
 	}
 }
 
-func TestStatusKeepsRecords(t *testing.T) {
+func TestStatus_StoresRecords(t *testing.T) {
 	for name, obj := range fieldObjects() {
 		t.Run("PROG-07 "+name, func(t *testing.T) {
 			s := progress.Status("")
@@ -97,7 +97,7 @@ func TestStatusKeepsRecords(t *testing.T) {
 	}
 }
 
-func TestStatusIsOfKopfsForm(t *testing.T) {
+func TestStatus_FormatOfKopf(t *testing.T) {
 	for _, test := range []struct {
 		name, field string
 		record      progress.Record
@@ -122,7 +122,7 @@ func TestStatusIsOfKopfsForm(t *testing.T) {
 	}
 }
 
-func TestStatusReplacesNulls(t *testing.T) {
+func TestStatus_ReplacesNulls(t *testing.T) {
 	obj := withStatus(map[string]any{"kopf": nil})
 	mustStore(t, progress.Status(""), obj, "a", full)
 	equal(t, "PROG-07 status", obj.Object["status"], any(map[string]any{"kopf": map[string]any{"progress": map[string]any{"a": fullFields}}}))
@@ -131,8 +131,8 @@ func TestStatusReplacesNulls(t *testing.T) {
 	equal(t, "PROG-07 an object of nothing", bare.Object, map[string]any{"status": map[string]any{"mine": map[string]any{"a": fullFields}}})
 }
 
-// kopf writes nulls for what is not set. A patch of ours has them where there is something to remove.
-func TestStatusAsPatch(t *testing.T) {
+// kopf writes nulls for empty fields. A merge patch has nulls only for removed fields.
+func TestStatus_MergePatch(t *testing.T) {
 	s := progress.Status("")
 	for name, obj := range map[string]client.Object{"untyped": withStatus(nil), "typed": widgetWith(wholeStatus{})} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestStatusAsPatch(t *testing.T) {
 			mustStore(t, s, obj, "a", delayed)
 			mustStore(t, s, obj, "b", delayed)
 			before := obj.DeepCopyObject().(client.Object)
-			if w, ok := before.(*widget[wholeStatus]); ok { // the copies of widgets share their status
+			if w, ok := before.(*widget[wholeStatus]); ok { // copies of widgets share their status
 				w.Status.Kopf = new(*w.Status.Kopf)
 				w.Status.Kopf.Progress = maps.Clone(w.Status.Kopf.Progress)
 			}
@@ -162,7 +162,7 @@ func TestStatusAsPatch(t *testing.T) {
 	}
 }
 
-func TestStatusRefuses(t *testing.T) {
+func TestStatus_Errors(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		obj     client.Object
@@ -177,7 +177,7 @@ func TestStatusRefuses(t *testing.T) {
 			} `json:"kopf"`
 		}{}), "does not fit"},
 		{"another value in its place", withStatus(map[string]any{"kopf": "x"}), "status.kopf: expected an object"},
-		{"an object that has no JSON form", &stubborn[typedStatus]{}, "boom"},
+		{"an object that has no JSON form", &unencodable[typedStatus]{}, "boom"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := test.obj.DeepCopyObject()
@@ -192,7 +192,7 @@ func TestStatusRefuses(t *testing.T) {
 	}
 }
 
-func TestStatusBrokenRecords(t *testing.T) {
+func TestStatus_UnreadableRecords(t *testing.T) {
 	for name, value := range map[string]any{
 		"no object": "x", "a field of another type": map[string]any{"retries": "many"}, "no JSON": map[string]any{"retries": func() {}},
 	} {
@@ -201,7 +201,7 @@ func TestStatusBrokenRecords(t *testing.T) {
 			record, err := progress.Status("").Fetch(obj, "a")
 			var unreadable *progress.UnreadableError
 			if record != nil || !errors.As(err, &unreadable) || unreadable.Place != "status.kopf.progress.a" {
-				t.Errorf("fetched %v, %v, want an error that tells of status.kopf.progress.a", record, err)
+				t.Errorf("fetched %v, %v, want an error about status.kopf.progress.a", record, err)
 			}
 			mustStore(t, progress.Status(""), obj, "a", full)
 			equal(t, "B-30 replaced", mustFetch(t, progress.Status(""), obj, "a"), &full)
@@ -209,8 +209,8 @@ func TestStatusBrokenRecords(t *testing.T) {
 	}
 }
 
-// Objects of a cache are copied, but not always deeply: their maps are not ours to change.
-func TestStatusDoesNotChangeSharedMaps(t *testing.T) {
+// Copies of cached objects may share maps with the cache.
+func TestStatus_DoesNotModifySharedMaps(t *testing.T) {
 	shared := withStatus(statusOf(map[string]any{"a": fullFields, "b": fullFields}))
 	before := shared.DeepCopy()
 	shallow := func() *unstructured.Unstructured { return &unstructured.Unstructured{Object: shared.Object} }
@@ -226,7 +226,7 @@ func TestStatusDoesNotChangeSharedMaps(t *testing.T) {
 	equal(t, "the object of the cache", shared, before)
 }
 
-func TestFieldsAreChecked(t *testing.T) {
+func TestStatus_CheckField(t *testing.T) {
 	for _, test := range []struct {
 		name, field string
 		fine        bool
@@ -251,7 +251,7 @@ func TestFieldsAreChecked(t *testing.T) {
 	}
 }
 
-func TestStatusKeys(t *testing.T) {
+func TestStatus_Key(t *testing.T) {
 	checker := progress.Status("").(progress.KeyChecker)
 	for _, id := range []string{"fn", "fn/spec.a", "lambda:/a/b.py:12", repeat("é", 100)} {
 		if key, err := checker.Key(id); key != id || err != nil {
@@ -263,7 +263,7 @@ func TestStatusKeys(t *testing.T) {
 	}
 }
 
-func TestStatusClear(t *testing.T) {
+func TestStatus_Clear(t *testing.T) {
 	for _, test := range []struct {
 		name, field   string
 		essence, want map[string]any
@@ -292,8 +292,8 @@ func TestStatusClear(t *testing.T) {
 	}
 }
 
-// Operators tell from the values whether two of them keep their state in one place.
-func TestStoresAreComparable(t *testing.T) {
+// Operators compare stores to detect that two of them use the same place.
+func TestStores_AreComparable(t *testing.T) {
 	made := func() []any {
 		return []any{
 			progress.Annotations(""), progress.Annotations("a.b"), progress.AnnotationsV2(""), progress.Smart(),

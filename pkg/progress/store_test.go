@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-func TestAnnotationsKeepRecordsApart(t *testing.T) {
+func TestAnnotations_StoresRecords(t *testing.T) {
 	obj := configMap("example.com/other", "x")
 	a := progress.Record{Started: t0, Purpose: "create", Retries: 1}
 	b := progress.Record{Started: t0, Purpose: "update", Retries: 2}
@@ -29,7 +29,7 @@ func TestAnnotationsKeepRecordsApart(t *testing.T) {
 	equal(t, "PROG-20 annotations", keysOf(obj), []string{"example.com/other", kopfPrefix + "/b"})
 }
 
-func TestAnnotationsReadTheFirstKeyThatHasSomething(t *testing.T) {
+func TestAnnotations_FetchReadsFirstKeyWithValue(t *testing.T) {
 	id := repeat("a", 47)
 	v2, v1 := kopfPrefix+"/"+id, kopfPrefix+"/"+repeat("a", 39)+"-L2I79Q"
 	const two, one = `{"retries":2}`, `{"retries":1}`
@@ -57,7 +57,7 @@ func TestAnnotationsReadTheFirstKeyThatHasSomething(t *testing.T) {
 	}
 }
 
-func TestAnnotationsWriteAndPurgeAllKeys(t *testing.T) {
+func TestAnnotations_WritesAndPurgesAllKeys(t *testing.T) {
 	id := repeat("a", 47)
 	v2, v1 := kopfPrefix+"/"+id, kopfPrefix+"/"+repeat("a", 39)+"-L2I79Q"
 	obj := configMap(v1, `{"retries":1}`)
@@ -68,7 +68,7 @@ func TestAnnotationsWriteAndPurgeAllKeys(t *testing.T) {
 	equal(t, "KEY-11 MIG-06 what is left", keysOf(obj), []string(nil))
 }
 
-func TestAnnotationsBrokenRecords(t *testing.T) {
+func TestAnnotations_UnreadableRecords(t *testing.T) {
 	long := repeat("a", 47)
 	for _, test := range []struct {
 		name, id    string
@@ -96,20 +96,20 @@ func TestAnnotationsBrokenRecords(t *testing.T) {
 			equal(t, "record", record, test.want)
 			var unreadable *progress.UnreadableError
 			if !errors.As(err, &unreadable) || !strings.Contains(unreadable.Place, test.place) {
-				t.Fatalf("error = %v, want one that tells of %s", err, test.place)
+				t.Fatalf("error = %v, want one about %s", err, test.place)
 			}
 			if unreadable.Unwrap() == nil || !strings.Contains(err.Error(), test.place) {
-				t.Errorf("error = %v, want one that tells what and where", err)
+				t.Errorf("error = %v, want one with the place and the cause", err)
 			}
 		})
 	}
 }
 
-func TestMarker(t *testing.T) {
+func TestAnnotations_Marker(t *testing.T) {
 	for _, test := range []struct {
 		name, prefix string
 		before       []string
-		want         string // of the marker; empty: none
+		want         string // value of the marker; empty: no marker
 	}{
 		{"KEY-20 a prefix of one's own", ownPrefix, nil, "yes"},
 		{"KEY-20 a prefix below kopf's domain", "op.kopf.zalando.org", nil, "yes"},
@@ -133,7 +133,7 @@ func TestMarker(t *testing.T) {
 	}
 }
 
-func TestTouchIsRemovedWithTheNextWrite(t *testing.T) {
+func TestAnnotations_RemovesTouchWithNextWrite(t *testing.T) {
 	owned := func() client.Object {
 		set := ownedReplicaSet("ReplicaSet", "Deployment")
 		set.SetAnnotations(map[string]string{kopfPrefix + "/touch-dummy-ofDRS": "now", kopfPrefix + "/a-ofDRS": "{}"})
@@ -162,7 +162,7 @@ func TestTouchIsRemovedWithTheNextWrite(t *testing.T) {
 	}
 }
 
-func TestStoresOfDifferentPrefixesAreApart(t *testing.T) {
+func TestStores_DifferentPrefixes(t *testing.T) {
 	one, other := progress.Annotations("one.example.com"), progress.Annotations("other.example.com")
 	obj := configMap()
 	mustStore(t, one, obj, "a", progress.Record{Retries: 1})
@@ -174,8 +174,8 @@ func TestStoresOfDifferentPrefixesAreApart(t *testing.T) {
 	equal(t, "B-34 the other's record", mustFetch(t, other, obj, "a").Retries, 2)
 }
 
-// Objects of a cache are copied, but not always deeply: their maps are not ours to change.
-func TestStoresDoNotChangeSharedMaps(t *testing.T) {
+// Copies of cached objects may share maps with the cache.
+func TestStores_DoNotModifySharedMaps(t *testing.T) {
 	stores := map[string]progress.Store{"annotations": progress.Annotations(ownPrefix), "smart": progress.Smart()}
 	for name, s := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestStoresDoNotChangeSharedMaps(t *testing.T) {
 	}
 }
 
-func TestPurgingNothingLeavesTheObjectAlone(t *testing.T) {
+func TestStores_PurgeWithoutRecords(t *testing.T) {
 	stores := map[string]progress.Store{"annotations": progress.Annotations(ownPrefix), "smart": progress.Smart()}
 	objects := map[string]client.Object{
 		"typed, without annotations":   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}},
@@ -211,7 +211,7 @@ func TestPurgingNothingLeavesTheObjectAlone(t *testing.T) {
 	}
 }
 
-func TestClearOfTheAnnotations(t *testing.T) {
+func TestAnnotations_Clear(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		store         progress.Store
@@ -259,7 +259,7 @@ func TestClearOfTheAnnotations(t *testing.T) {
 	}
 }
 
-// essenceOf is an essence of annotations alone, given as key, value, key, value...
+// essenceOf returns an essence with annotations, given as key, value, key, value...
 func essenceOf(annotations ...string) map[string]any {
 	all := map[string]any{}
 	for i := 0; i < len(annotations); i += 2 {

@@ -8,12 +8,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// waiting is the outcome of a parent that has to be called again for its sub-handlers.
+// waiting is the outcome of a parent that waits for its sub-handlers.
 func waiting(delay time.Duration) progress.Outcome {
 	return progress.Outcome{Waiting: true, Delay: delay, Attempted: true}
 }
 
-// adopted is the state of a parent "p" for which sub-handlers were declared.
+// adopted returns the state of a parent "p" with the given sub-handlers.
 func adopted(t *testing.T, records map[string]progress.Record, ids ...string) *progress.State {
 	t.Helper()
 	obj := holding(t, records)
@@ -29,7 +29,7 @@ func mustAdopt(t *testing.T, state *progress.State, records map[string]progress.
 	}
 }
 
-func TestAdoptFreshSubHandlers(t *testing.T) {
+func TestAdopt_NewSubHandlers(t *testing.T) {
 	state := adopted(t, nil, "p/b", "p/a")
 	fresh := progress.Record{Started: t0, Purpose: "create"}
 	equal(t, "SUB-07 the record of a sub-handler", state.Record("p/a"), fresh)
@@ -41,7 +41,7 @@ func TestAdoptFreshSubHandlers(t *testing.T) {
 	equal(t, "SUB-16 summary", state.Summary(), progress.Summary{Left: 2})
 }
 
-func TestAdoptContinues(t *testing.T) {
+func TestAdopt_StoredSubHandlers(t *testing.T) {
 	earlier := t0.Add(-time.Hour)
 	for _, test := range []struct {
 		name   string
@@ -55,7 +55,7 @@ func TestAdoptContinues(t *testing.T) {
 			want:   progress.Record{Started: earlier, Stopped: earlier, Purpose: "create", Retries: 1, Success: true},
 		},
 		{
-			name:   "SUB-07 SUB-11 one that failed for good is not called again",
+			name:   "SUB-07 SUB-11 one that failed permanently is not called again",
 			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "create", Retries: 1, Failure: true, Message: "m"},
 			want:   progress.Record{Started: earlier, Stopped: earlier, Purpose: "create", Retries: 1, Failure: true, Message: "m"},
 		},
@@ -88,7 +88,7 @@ func TestAdoptContinues(t *testing.T) {
 	}
 }
 
-func TestAdoptAnyDepth(t *testing.T) {
+func TestAdopt_AnyDepth(t *testing.T) {
 	state := adopted(t, nil, "p/a", "p/b")
 	mustAdopt(t, state, nil, "p/a", "p/a/x")
 	mustAdopt(t, state, nil, "p/a/x", "p/a/x/1", "p/a/x/2")
@@ -101,7 +101,7 @@ func TestAdoptAnyDepth(t *testing.T) {
 	equal(t, "SUB-16 summary", state.Summary(), progress.Summary{Left: 2})
 }
 
-func TestAdoptKeepsTheOrderOfDeclaration(t *testing.T) {
+func TestAdopt_KeepsOrderOfDeclaration(t *testing.T) {
 	records := map[string]progress.Record{"p": {Started: t0, Purpose: "create", Subrefs: []string{"p/a", "p/b", "p/c"}}}
 	for _, id := range []string{"p/a", "p/b", "p/c"} {
 		records[id] = progress.Record{Started: t0, Purpose: "create"}
@@ -110,7 +110,7 @@ func TestAdoptKeepsTheOrderOfDeclaration(t *testing.T) {
 	equal(t, "SUB-07 due in a later pass", state.DueBelow("p", t0), []string{"p/c", "p/a", "p/b"})
 }
 
-// SUB-08: the nearest of the delays is that of the parent.
+// SUB-08: the delay of the parent is the shortest delay of its sub-handlers.
 func TestDelayBelow(t *testing.T) {
 	state := adopted(t, nil, "p/a", "p/b")
 	for _, step := range []struct {
@@ -122,7 +122,7 @@ func TestDelayBelow(t *testing.T) {
 	}{
 		{"SUB-08 one fails, the other is due", "p/a", again(time.Hour), 0, true},
 		{"SUB-08 the nearest of two delays", "p/b", again(time.Minute), time.Minute, true},
-		{"SUB-10 SUB-11 one has failed for good", "p/b", failed, time.Hour, true},
+		{"SUB-10 SUB-11 a failed one", "p/b", failed, time.Hour, true},
 		{"SUB-10 all are finished", "p/a", succeeded, 0, false},
 	} {
 		state.RecordOutcome(step.id, step.outcome, t0)
@@ -134,7 +134,7 @@ func TestDelayBelow(t *testing.T) {
 }
 
 // B-24, SE-06: kopf counts each iteration as an attempt of the parent.
-func TestWaitingIsNoAttempt(t *testing.T) {
+func TestRecordOutcome_WaitingIsNoAttempt(t *testing.T) {
 	state := adopted(t, nil, "p/a")
 	state.RecordOutcome("p", waiting(time.Minute), t0)
 	equal(t, "B-24 SUB-08 the record of one that waits", state.Record("p"),
@@ -143,7 +143,7 @@ func TestWaitingIsNoAttempt(t *testing.T) {
 	equal(t, "B-24 its own attempt counts", state.Record("p").Retries, 1)
 }
 
-func TestWaits(t *testing.T) {
+func TestRecord_WaitsForSubs(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		record progress.Record
@@ -159,8 +159,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// 0005: a change of a sub-handler may be refused after its parents have succeeded.
-func TestReopen(t *testing.T) {
+// 0005: the API server may reject a change of a sub-handler after its parents have succeeded.
+func TestWaitAgain(t *testing.T) {
 	state := adopted(t, nil, "p/a", "p/b")
 	mustAdopt(t, state, nil, "p/a", "p/a/x")
 	before := state.Record("p/a/x")
@@ -179,11 +179,11 @@ func TestReopen(t *testing.T) {
 		})
 	}
 	equal(t, "SUB-10 the others are finished", state.Record("p/b").Success, true)
-	state.WaitAgain("x") // a stranger
-	state.WaitAgain("q") // it has no parent
+	state.WaitAgain("x") // unknown id
+	state.WaitAgain("q") // no parent
 }
 
-func TestSavePurgeOfSubHandlers(t *testing.T) {
+func TestSaveAndPurge_SubHandlers(t *testing.T) {
 	earlier := map[string]progress.Record{
 		"p":       {Started: t0, Purpose: "create", Subrefs: []string{"p/a", "p/old", "p/old/x"}},
 		"p/a":     {Started: t0, Stopped: t0, Purpose: "create", Retries: 1, Success: true},
@@ -212,7 +212,7 @@ func TestSavePurgeOfSubHandlers(t *testing.T) {
 	equal(t, "PROG-20 SUB-12 all go with the cause, undeclared ones too", namesOf(obj, kopfPrefix), []string{"other"})
 }
 
-func TestAdoptTakesBrokenRecordsForAbsent(t *testing.T) {
+func TestAdopt_UnreadableRecords(t *testing.T) {
 	obj := configMap(kopfPrefix+"/p.a", `{"retries":`)
 	state := begun(t, obj, "create", "p")
 	if err := state.Adopt(store, obj, "p", []string{"p/a"}, t0); err == nil {
@@ -221,9 +221,9 @@ func TestAdoptTakesBrokenRecordsForAbsent(t *testing.T) {
 	equal(t, "B-30 it begins anew", state.Record("p/a"), progress.Record{Started: t0, Purpose: "create"})
 }
 
-// What is left when an update is undone: who has acted is told, who waits goes on waiting, and no success
-// stands for a call that was never made.
-func TestRetireSubHandlers(t *testing.T) {
+// If an update is reverted, handlers with attempts stay, waiting handlers keep waiting, and no success counts for a
+// call that was never made.
+func TestPurgeStale_SubHandlers(t *testing.T) {
 	done := progress.Record{Started: t0, Stopped: t0, Purpose: "update", Retries: 1, Success: true}
 	late := func(delay time.Duration) progress.Record {
 		return progress.Record{Started: t0, Delayed: t0.Add(delay), Purpose: "update", Retries: 1, Message: "m"}

@@ -10,7 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// leftover is a record as kopf writes it.
+// leftover is a record in the format of kopf.
 const leftover = `{"started":"2020-12-31T23:59:59.123456+00:00","purpose":"update","retries":1,"success":false,"failure":false}`
 
 func sweep(t testing.TB, s progress.Store, obj client.Object, known ...string) {
@@ -20,7 +20,7 @@ func sweep(t testing.TB, s progress.Store, obj client.Object, known ...string) {
 	}
 }
 
-func TestSweepOfNames(t *testing.T) {
+func TestSweep_Keys(t *testing.T) {
 	const long = "handler_with_a_really_long_name_that_exceeds_the_limit/spec.field.sub"
 	longPrefix := prefixOf(70)
 	plain := func() client.Object { return configMap() }
@@ -56,7 +56,7 @@ func TestSweepOfNames(t *testing.T) {
 		{"KEY-05 both keys of a known one", "", plain, "handler_with_a_really_long_name_that_ex-sxrJZw", []string{long}, true},
 		{"KEY-05 only what has the full length may have been cut", "", plain, "update-config", []string{"update-status"}, false},
 		{"KEY-15 with a long prefix anything may have been cut", longPrefix, plain, "aaaaa-TJFdIg", []string{repeat("a", 20)}, true},
-		{"KEY-15 but it is still told from others", longPrefix, plain, "aaaaa-TJFdIg", []string{"fn"}, false},
+		{"KEY-15 but it still differs from others", longPrefix, plain, "aaaaa-TJFdIg", []string{"fn"}, false},
 
 		{"KEY-13 of an owned ReplicaSet", "", owned, "gone-ofDRS", []string{"fn"}, false},
 		{"KEY-13 of an owned ReplicaSet, known", "", owned, "fn-ofDRS", []string{"fn"}, true},
@@ -64,11 +64,11 @@ func TestSweepOfNames(t *testing.T) {
 		{"KEY-13 what an owned ReplicaSet has from its Deployment", "", owned, "gone", []string{"fn"}, true},
 		{"KEY-13 what a Deployment has from its ReplicaSet", "", plain, "gone-ofDRS", []string{"fn"}, true},
 
-		{"KEY-01 a name of the framework's own: the baseline", "", plain, "last-handled-configuration", nil, true},
+		{"KEY-01 a reserved name: the baseline", "", plain, "last-handled-configuration", nil, true},
 		{"KEY-13 the baseline of an owned ReplicaSet", "", owned, "last-handled-configuration-ofDRS", nil, true},
 		{"KEY-06 the older key of the baseline", "a-very-long-prefix-of-more-than-36-chars.example.com", plain, "las-a.A3qw", nil, true},
-		{"KEY-20 a name of the framework's own: the marker", ownPrefix, plain, "kopf-managed", nil, true},
-		{"DLY-03 a name of the framework's own: the touch", "", plain, "touch-dummy", nil, true},
+		{"KEY-20 a reserved name: the marker", ownPrefix, plain, "kopf-managed", nil, true},
+		{"DLY-03 a reserved name: the touch", "", plain, "touch-dummy", nil, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			prefix := test.prefix
@@ -88,8 +88,8 @@ func TestSweepOfNames(t *testing.T) {
 	}
 }
 
-// The ids are unknown in all cases: it is for the value to say what is a record.
-func TestSweepOfValues(t *testing.T) {
+// All ids are unknown; only the value identifies a record.
+func TestSweep_Values(t *testing.T) {
 	for _, test := range []struct {
 		name, value string
 		stays       bool
@@ -102,7 +102,7 @@ func TestSweepOfValues(t *testing.T) {
 		{"MIG-07 one of a newer version", `{"started":"2020-12-31T23:59:59Z","purpose":"create","future":1}`, false},
 
 		{"SE-20 of no purpose", `{"started":"2020-12-31T23:59:59Z","retries":1,"success":false,"failure":false}`, true},
-		{"SE-20 of a purpose of somebody's own", `{"started":"2020-12-31T23:59:59Z","purpose":"generation-7","retries":1,"success":false,"failure":false}`, true},
+		{"SE-20 of a custom cause", `{"started":"2020-12-31T23:59:59Z","purpose":"generation-7","retries":1,"success":false,"failure":false}`, true},
 		{"SE-20 of a purpose that only looks alike", `{"started":"2020-12-31T23:59:59Z","purpose":"Update","retries":1,"success":false,"failure":false}`, true},
 		{"SE-20 a purpose alone", `{"purpose":"update"}`, true},
 		{"SE-20 too few fields", `{"purpose":"update","retries":1,"success":false}`, true},
@@ -122,7 +122,7 @@ func TestSweepOfValues(t *testing.T) {
 	}
 }
 
-func TestSweepOfTheStatus(t *testing.T) {
+func TestSweep_Status(t *testing.T) {
 	for name, obj := range fieldObjects() {
 		t.Run(name, func(t *testing.T) {
 			s := progress.Status("")
@@ -141,16 +141,16 @@ func TestSweepOfTheStatus(t *testing.T) {
 					left = append(left, id)
 				}
 			}
-			equal(t, "B-29 SE-20 PROG-07 what is left", left, []string{"fn", "fn/a", "fn/a/b", "own"})
+			equal(t, "B-29 SE-20 PROG-07 the remaining records", left, []string{"fn", "fn/a", "fn/a/b", "own"})
 		})
 	}
 }
 
-func TestSweepOfSeveralStores(t *testing.T) {
+func TestSweep_Multi(t *testing.T) {
 	known := progress.Record{Started: t0, Purpose: "create"}
 	for name, s := range map[string]progress.Store{
 		"PROG-05 smart": progress.Smart(),
-		"PROG-08 multi": progress.Multi(silent{store}, progress.Annotations(""), progress.Status("")),
+		"PROG-08 multi": progress.Multi(basicStore{store}, progress.Annotations(""), progress.Status("")),
 	} {
 		t.Run("B-29 "+name, func(t *testing.T) {
 			obj := withStatus(nil)
@@ -167,8 +167,8 @@ func TestSweepOfSeveralStores(t *testing.T) {
 	}
 }
 
-// Twins of an unknown id go together: one that is left would be read by an old operator.
-func TestSweepOfBothGenerations(t *testing.T) {
+// Both keys of an unknown id must be removed, because an older operator would read the other one.
+func TestSweep_RemovesKeysOfBothGenerations(t *testing.T) {
 	obj := configMap()
 	mustStore(t, store, obj, repeat("a/", 40), progress.Record{Started: t0, Purpose: "update"})
 	equal(t, "KEY-10 stored", len(obj.Annotations), 2)
@@ -176,7 +176,7 @@ func TestSweepOfBothGenerations(t *testing.T) {
 	equal(t, "B-29 MIG-06 what is left", keysOf(obj), []string(nil))
 }
 
-func TestSweepKnowsTheOlderGeneration(t *testing.T) {
+func TestSweep_KeepsKeysOfOlderGeneration(t *testing.T) {
 	id := repeat("a", 47)
 	obj := configMap()
 	mustStore(t, store, obj, id, progress.Record{Started: t0, Purpose: "update"})
@@ -184,7 +184,7 @@ func TestSweepKnowsTheOlderGeneration(t *testing.T) {
 	equal(t, "KEY-16 what is left: a store that does not purge an older key does not sweep it", len(obj.Annotations), 2)
 }
 
-func TestSweepOfNothingLeavesTheObjectAlone(t *testing.T) {
+func TestSweep_WithoutRecords(t *testing.T) {
 	stores := []progress.Store{progress.Annotations(""), progress.Status(""), progress.Smart()}
 	for name, obj := range map[string]client.Object{
 		"without annotations": configMap(), "without a status": withStatus(nil), "without a place for records": configMap("a", "b"),
@@ -200,9 +200,9 @@ func TestSweepOfNothingLeavesTheObjectAlone(t *testing.T) {
 	}
 }
 
-func TestSweepTellsErrors(t *testing.T) {
+func TestSweep_Errors(t *testing.T) {
 	for _, s := range []progress.Store{progress.Status(""), progress.Smart(), progress.Multi(progress.Status(""))} {
-		if err := s.(progress.Sweeper).Sweep(&stubborn[wholeStatus]{}, nil); !errors.Is(err, errBoom) {
+		if err := s.(progress.Sweeper).Sweep(&unencodable[wholeStatus]{}, nil); !errors.Is(err, errBoom) {
 			t.Errorf("%T: Sweep = %v, want an error that says why", s, err)
 		}
 	}

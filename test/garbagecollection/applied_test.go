@@ -19,7 +19,7 @@ const (
 	appliedKey = "kopf-runtime.dev/applied." + fieldOwner
 )
 
-// serverOf is the deployment of a widget: as large as it is, of its color.
+// serverOf returns the deployment of a widget, with its size and color.
 func serverOf(w *v1.Widget) *appsv1.Deployment {
 	d := deployment("", children.Name(w, "server"), int32(w.Spec.Size)) //nolint:gosec // the sizes in here are small
 	image(w.Spec.Color)(d)
@@ -39,20 +39,20 @@ var _ = Describe("A deployment that is applied as a child", func() {
 		_, err := apply(ctx, req.Client, req.Object)
 		return err
 	}
-	running := func(ctx context.Context, seen *diary) (*v1.Widget, *ledger) {
+	running := func(ctx context.Context, seen *callLog) (*v1.Widget, *writeLog) {
 		GinkgoHelper()
 		ns := newNamespace(ctx)
-		written := openLedger(ns)
+		written := newWriteLog(ns)
 		start(ns,
 			kopf.For(&v1.Widget{}).OnCreate("applied", applied).OnUpdate("applied-again", applied),
 			all(&appsv1.Deployment{}, seen), all(&appsv1.ReplicaSet{}, seen))
 		parent := widget(ns, "one")
 		parent.Spec.Size, parent.Spec.Color = 0, "main:1"
 		create(ctx, parent)
-		written.quiet()
+		written.awaitQuiet()
 		return parent, written
 	}
-	// hash is what the deployment has of what was applied.
+	// hash returns the annotation with the applied hash.
 	hash := func(ctx context.Context, parent *v1.Widget) string {
 		GinkgoHelper()
 		child := serverOf(parent)
@@ -63,43 +63,43 @@ var _ = Describe("A deployment that is applied as a child", func() {
 		return now.Annotations[appliedKey]
 	}
 
-	It("keeps its replica sets and their pods when the hash on it changes, although that is copied", func(ctx context.Context) {
-		seen := &diary{}
+	It("keeps its replica sets and pods when its applied hash changes", func(ctx context.Context) {
+		seen := &callLog{}
 		parent, written := running(ctx, seen)
 		first := hash(ctx, parent)
 		Expect(replicaSets(ctx, parent.Namespace)["main:1"].Annotations).To(HaveKeyWithValue(appliedKey, first))
 
 		edit(ctx, parent, func(w *v1.Widget) { w.Spec.Size = 2 })
-		written.quiet()
+		written.awaitQuiet()
 		second := hash(ctx, parent)
 		Expect(second).NotTo(Equal(first))
 		sets := replicaSets(ctx, parent.Namespace)
-		Expect(sets).To(HaveLen(1), "another hash is no rollout")
+		Expect(sets).To(HaveLen(1), "a changed hash causes no rollout")
 		Expect(sets["main:1"].Annotations).To(HaveKeyWithValue(appliedKey, second))
 		Expect(sets["main:1"].Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
 
 		edit(ctx, parent, func(w *v1.Widget) { w.Spec.Color = "main:2" })
-		written.quiet()
+		written.awaitQuiet()
 		sets = replicaSets(ctx, parent.Namespace)
-		Expect(sets).To(HaveLen(2), "another image is one")
+		Expect(sets).To(HaveLen(2), "a changed image causes a rollout")
 		for name, set := range sets {
 			Expect(seen.count(set, "create#0")).To(Equal(1), name)
 			Expect(set.Spec.Template.Annotations).To(BeEmpty())
 		}
-		Expect(written.by(operator)).To(HaveKeyWithValue("patch widgets", 3))
-		// The hash is a note of ours: a change of it is no update, of the replica set neither.
+		Expect(written.count(isOperator)).To(HaveKeyWithValue("patch widgets", 3))
+		// A changed hash is an update of neither the deployment nor the replica set.
 		Expect(seen.changes(sets["main:1"].Name)).NotTo(ContainElement(ContainSubstring(appliedKey)))
 		Expect(seen.changes(children.Name(parent, "server") + "-")).To(HaveEach(Or(
 			ContainSubstring("deployment.kubernetes.io/"), Equal("spec.replicas"))))
 
-		By("applying again what is there, as the controllers have left it")
-		written = openLedger(parent.Namespace)
+		By("applying the unchanged child again")
+		written = newWriteLog(parent.Namespace)
 		for range 3 {
 			result, err := apply(ctx, k8s, parent)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(result.Operation).To(Equal(controllerutil.OperationResultNone))
 		}
-		written.quiet()
+		written.awaitQuiet()
 		Expect(written.read()).To(BeEmpty())
 
 		By("deleting the parent")
@@ -107,32 +107,32 @@ var _ = Describe("A deployment that is applied as a child", func() {
 		child.Namespace = parent.Namespace
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(child), child)).To(Succeed())
 		remove(ctx, parent, background)
-		Eventually(left(ctx, parent, child, sets["main:1"], sets["main:2"])).Should(BeEmpty())
+		Eventually(remaining(ctx, parent, child, sets["main:1"], sets["main:2"])).Should(BeEmpty())
 	}, SpecTimeout(2*minute))
 
-	It("is set right after kubectl rollout undo, which brings back an older hash", func(ctx context.Context) {
+	It("is corrected after kubectl rollout undo, which restores an older hash", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		written := openLedger(ns)
+		written := newWriteLog(ns)
 		parent := widget(ns, "one")
 		create(ctx, parent)
 		for _, name := range []string{"main:1", "main:2"} {
 			parent.Spec.Size, parent.Spec.Color = 0, name
 			_, err := apply(ctx, k8s, parent)
 			Expect(err).NotTo(HaveOccurred())
-			written.quiet()
+			written.awaitQuiet()
 		}
 		wanted := hash(ctx, parent)
 		child := serverOf(parent)
 		child.Namespace = ns
 		undo(ctx, child, replicaSets(ctx, ns)["main:1"])
-		written.quiet()
+		written.awaitQuiet()
 		Expect(hash(ctx, parent)).NotTo(Equal(wanted))
 
 		result, err := apply(ctx, k8s, parent)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.Operation).To(Equal(controllerutil.OperationResultUpdated))
 		Expect(hash(ctx, parent)).To(Equal(wanted))
-		written.quiet()
+		written.awaitQuiet()
 		Expect(fresh(ctx, child)()).To(HaveField("Spec.Template.Spec.Containers", ConsistOf(HaveField("Image", "main:2"))))
 		Expect(replicaSets(ctx, ns)).To(HaveLen(2))
 		result, err = apply(ctx, k8s, parent)

@@ -15,8 +15,8 @@ import (
 )
 
 var _ = Describe("A parent with handlers", func() {
-	// parents create a child, with a finalizer of nobody's if it is told so, and note when they are deleted.
-	parents := func(seen *diary, finalizers ...string) *kopf.Resource[*v1.Widget] {
+	// parents returns handlers that create a child with the given finalizers and record the deletion of the parent.
+	parents := func(seen *callLog, finalizers ...string) *kopf.Resource[*v1.Widget] {
 		return kopf.For(&v1.Widget{}).
 			OnCreate("create-child", func(ctx context.Context, req *kopf.Request[*v1.Widget]) error {
 				child := configMap("", children.Name(req.Object, "child"))
@@ -24,7 +24,7 @@ var _ = Describe("A parent with handlers", func() {
 				_, err := children.Of(req.Object, req.Client).Create(ctx, child)
 				return err
 			}).
-			OnDelete("deleted", secondTime[*v1.Widget](seen))
+			OnDelete("deleted", succeedOnRetry[*v1.Widget](seen))
 	}
 	born := func(ctx context.Context, ns string) (parent *v1.Widget, child *corev1.ConfigMap) {
 		GinkgoHelper()
@@ -34,41 +34,41 @@ var _ = Describe("A parent with handlers", func() {
 		return parent, child
 	}
 
-	It("that is deleted in the foreground is handled once, and waits for its children (FIN-14)", func(ctx context.Context) {
-		ns, seen := newNamespace(ctx), &diary{}
-		start(ns, parents(seen, hold))
+	It("is handled once and waits for its children when it is deleted in the foreground (FIN-14)", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &callLog{}
+		start(ns, parents(seen, holdFinalizer))
 		parent, child := born(ctx, ns)
 		remove(ctx, parent, foreground)
 		Eventually(fresh(ctx, parent)).Should(HaveField("Finalizers", ConsistOf(metav1.FinalizerDeleteDependents)),
-			"our finalizer goes, that of Kubernetes stays")
-		Consistently(goneFunc(ctx, parent)).Should(BeFalse())
+			"the operator removes its finalizer and keeps that of Kubernetes")
+		Consistently(gone(ctx, parent)).Should(BeFalse())
 		edit(ctx, child, func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
-		Eventually(left(ctx, parent, child)).Should(BeEmpty())
+		Eventually(remaining(ctx, parent, child)).Should(BeEmpty())
 		Consistently(seen.of).WithArguments(parent).Should(Equal([]string{"delete#0", "delete#1"}))
 	}, SpecTimeout(minute))
 
-	It("that is deleted in the background keeps its children until it is handled", func(ctx context.Context) {
-		ns, seen := newNamespace(ctx), &diary{}
+	It("keeps its children until it is handled when it is deleted in the background", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &callLog{}
 		stop := start(ns, parents(seen))
 		parent, child := born(ctx, ns)
 		Eventually(fresh(ctx, parent)).Should(HaveField("Annotations", HaveKey(baselineKey)))
 		stop()
 		remove(ctx, parent, background)
-		Consistently(left(ctx, parent, child)).Should(HaveLen(2), "nobody is there to handle it")
+		Consistently(remaining(ctx, parent, child)).Should(HaveLen(2), "no operator runs")
 		start(ns, parents(seen))
-		Eventually(left(ctx, parent, child)).Should(BeEmpty())
+		Eventually(remaining(ctx, parent, child)).Should(BeEmpty())
 		Expect(seen.of(parent)).To(Equal([]string{"delete#0", "delete#1"}))
 	}, SpecTimeout(minute))
 
-	It("is handled when its namespace is deleted, which ends then", func(ctx context.Context) {
-		ns, seen := newNamespace(ctx), &diary{}
+	It("is handled when its namespace is deleted", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &callLog{}
 		start(ns, parents(seen))
 		parent, child := born(ctx, ns)
 		Eventually(fresh(ctx, parent)).Should(HaveField("Annotations", HaveKey(baselineKey)))
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 		remove(ctx, namespace, background)
-		Eventually(left(ctx, parent, child, namespace), "40s").Should(BeEmpty())
+		Eventually(remaining(ctx, parent, child, namespace), "40s").Should(BeEmpty())
 		Expect(seen.of(parent)).To(Equal([]string{"delete#0", "delete#1"}))
 	}, SpecTimeout(minute))
 })

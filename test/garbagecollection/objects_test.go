@@ -16,7 +16,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// crds are those of widgets alone.
+// crds returns the CustomResourceDefinition of widgets.
 func crds() []*apiextensionsv1.CustomResourceDefinition {
 	stanza := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
 	return []*apiextensionsv1.CustomResourceDefinition{{
@@ -37,7 +37,7 @@ func crds() []*apiextensionsv1.CustomResourceDefinition {
 	}}
 }
 
-// newNamespace makes a namespace for one spec. It is deleted in the end, so that no controller is busy with it later.
+// newNamespace creates a namespace for one spec and deletes it at the end of the spec.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
@@ -86,7 +86,7 @@ func create(ctx context.Context, objects ...client.Object) {
 	}
 }
 
-// edit changes the object on the server, whoever else writes it.
+// edit updates the object on the server and retries after conflicts.
 func edit[T client.Object](ctx context.Context, obj T, change func(T)) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -107,7 +107,7 @@ func remove(ctx context.Context, obj client.Object, how metav1.DeletionPropagati
 	Expect(k8s.Delete(ctx, obj, client.PropagationPolicy(how))).To(Succeed())
 }
 
-// fresh reads the object from the server.
+// fresh returns a function that reads the object from the server.
 func fresh[T client.Object](ctx context.Context, obj T) func() (T, error) {
 	return func() (T, error) {
 		out := obj.DeepCopyObject().(T)
@@ -116,22 +116,22 @@ func fresh[T client.Object](ctx context.Context, obj T) func() (T, error) {
 	}
 }
 
-// gone reports whether an object exists no more; another one of its name does not count.
-func gone(ctx context.Context, obj client.Object) bool {
+// isGone reports whether the object has been deleted. A new object with its name does not count.
+func isGone(ctx context.Context, obj client.Object) bool {
 	now := obj.DeepCopyObject().(client.Object)
 	err := k8s.Get(ctx, client.ObjectKeyFromObject(obj), now)
 	return apierrors.IsNotFound(err) || err == nil && now.GetUID() != obj.GetUID()
 }
 
-func goneFunc(ctx context.Context, obj client.Object) func() bool {
-	return func() bool { return gone(ctx, obj) }
+func gone(ctx context.Context, obj client.Object) func() bool {
+	return func() bool { return isGone(ctx, obj) }
 }
 
-// left are those that are still there.
-func left(ctx context.Context, objects ...client.Object) func() []string {
+// remaining returns a function that lists the remaining objects.
+func remaining(ctx context.Context, objects ...client.Object) func() []string {
 	return func() (names []string) {
 		for _, obj := range objects {
-			if !gone(ctx, obj) {
+			if !isGone(ctx, obj) {
 				names = append(names, obj.GetName())
 			}
 		}

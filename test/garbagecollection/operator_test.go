@@ -15,10 +15,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// The operator's requests are told from others by this.
+// operatorAgent identifies the requests of the operator.
 const operatorAgent = "operator-under-test"
 
-// start runs an operator for one namespace, until it is stopped, at the latest at the end of the spec.
+// start runs an operator for one namespace until stop is called or the spec ends.
 func start(namespace string, options ...kopf.Option) (stop func()) {
 	GinkgoHelper()
 	config := rest.CopyConfig(cp.Config)

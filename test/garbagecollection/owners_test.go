@@ -20,12 +20,11 @@ const (
 	foreground = metav1.DeletePropagationForeground
 	orphan     = metav1.DeletePropagationOrphan
 
-	hold = "collection.example.com/hold" // a finalizer of nobody's
+	holdFinalizer = "collection.example.com/hold" // a finalizer that no controller removes
 )
 
 var _ = Describe("Children", func() {
-	// family is of all sorts: typed, untyped, of built-in and of custom kinds, with children of their own; the names
-	// are left to the owner, except for some.
+	// family returns typed and unstructured children of built-in and custom kinds. Most of them have no name yet.
 	family := func() []client.Object {
 		service := untyped("v1", "Service", "", "")
 		service.Object["spec"] = map[string]any{"ports": []any{map[string]any{"port": int64(80)}}}
@@ -34,7 +33,7 @@ var _ = Describe("Children", func() {
 			service, untyped("v1", "ServiceAccount", "", ""), untyped("e2e.example.com/v1", "Widget", "", "loose-child"),
 		}
 	}
-	// started waits for what the controllers make of a deployment: a replica set, and its pods.
+	// started waits for the replica set and the pods of a deployment.
 	started := func(ctx context.Context, ns string) []client.Object {
 		GinkgoHelper()
 		var sets appsv1.ReplicaSetList
@@ -48,11 +47,11 @@ var _ = Describe("Children", func() {
 		return []client.Object{&sets.Items[0], &pods.Items[0], &pods.Items[1]}
 	}
 
-	DescribeTable("that were adopted go with their parent, and with them their own (HIER-03, HIER-10)",
+	DescribeTable("are deleted together with the parent that adopted them (HIER-03, HIER-10)",
 		func(ctx context.Context, how metav1.DeletionPropagation, opts ...children.Option) {
 			ns := newNamespace(ctx)
-			parent, stranger := widget(ns, "parent"), configMap(ns, "stranger")
-			create(ctx, parent, stranger)
+			parent, unrelated := widget(ns, "parent"), configMap(ns, "unrelated")
+			create(ctx, parent, unrelated)
 			all := family()
 			Expect(children.Of(parent, k8s, opts...).Adopt(all...)).To(Succeed())
 			create(ctx, all...)
@@ -61,11 +60,11 @@ var _ = Describe("Children", func() {
 			Expect(children.Of(all[4], k8s).Adopt(grandchild)).To(Succeed())
 			create(ctx, grandchild)
 			all = append(all, grandchild, parent)
-			Consistently(left(ctx, all...), "500ms").Should(HaveLen(len(all)), "as long as the parent is there")
+			Consistently(remaining(ctx, all...), "500ms").Should(HaveLen(len(all)), "while the parent exists")
 
 			remove(ctx, parent, how)
-			Eventually(left(ctx, all...)).Should(BeEmpty())
-			Expect(gone(ctx, stranger)).To(BeFalse())
+			Eventually(remaining(ctx, all...)).Should(BeEmpty())
+			Expect(isGone(ctx, unrelated)).To(BeFalse())
 		},
 		Entry("in the background", SpecTimeout(minute), background),
 		Entry("in the foreground", SpecTimeout(minute), foreground),
@@ -73,7 +72,7 @@ var _ = Describe("Children", func() {
 		Entry("in the foreground, not blocking", SpecTimeout(minute), foreground, children.BlockOwnerDeletion(false)),
 	)
 
-	It("that were applied or created go, too", func(ctx context.Context) {
+	It("are deleted together with the parent that applied or created them", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		parent := widget(ns, "parent")
 		create(ctx, parent)
@@ -88,27 +87,27 @@ var _ = Describe("Children", func() {
 			all = append(all, result.Object)
 		}
 		remove(ctx, parent, background)
-		Eventually(left(ctx, all...)).Should(BeEmpty())
+		Eventually(remaining(ctx, all...)).Should(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("in namespaces go with a parent that has none", func(ctx context.Context) {
+	It("are deleted together with a cluster-scoped parent", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		parent := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "parent-"}}
 		create(ctx, parent)
 		typed, loose := &corev1.ConfigMap{}, untyped("v1", "Secret", "", "")
 		Expect(children.Of(parent, k8s, children.InNamespace(ns)).Adopt(typed, loose)).To(Succeed())
 		create(ctx, typed, loose)
-		Consistently(left(ctx, typed, loose), "500ms").Should(HaveLen(2))
+		Consistently(remaining(ctx, typed, loose), "500ms").Should(HaveLen(2))
 		remove(ctx, parent, background)
-		Eventually(left(ctx, typed, loose)).Should(BeEmpty())
+		Eventually(remaining(ctx, typed, loose)).Should(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("hold a parent that is deleted in the foreground, if they block it (HIER-03)", func(ctx context.Context) {
+	It("block the foreground deletion of their parent with BlockOwnerDeletion (HIER-03)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		for _, blocks := range []bool{true, false} {
 			parent, child := widget(ns, "parent"), configMap("", "child")
 			create(ctx, parent)
-			child.Finalizers = []string{hold}
+			child.Finalizers = []string{holdFinalizer}
 			Expect(children.Of(parent, k8s, children.BlockOwnerDeletion(blocks)).Adopt(child)).To(Succeed())
 			create(ctx, child)
 
@@ -117,15 +116,15 @@ var _ = Describe("Children", func() {
 			if blocks {
 				Consistently(fresh(ctx, parent)).Should(HaveField("Finalizers", ConsistOf(metav1.FinalizerDeleteDependents)))
 			} else {
-				Eventually(goneFunc(ctx, parent)).Should(BeTrue())
-				Expect(gone(ctx, child)).To(BeFalse())
+				Eventually(gone(ctx, parent)).Should(BeTrue())
+				Expect(isGone(ctx, child)).To(BeFalse())
 			}
 			edit(ctx, child, func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
-			Eventually(left(ctx, parent, child)).Should(BeEmpty())
+			Eventually(remaining(ctx, parent, child)).Should(BeEmpty())
 		}
 	}, SpecTimeout(minute))
 
-	It("stay when the parent leaves them, or when they were given up (HIER-04)", func(ctx context.Context) {
+	It("stay when they are orphaned or released (HIER-04)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		parent, orphaned, released := widget(ns, "parent"), configMap("", "orphaned"), configMap("", "released")
 		create(ctx, parent)
@@ -134,12 +133,12 @@ var _ = Describe("Children", func() {
 		create(ctx, orphaned, released)
 		edit(ctx, released, func(cm *corev1.ConfigMap) { Expect(owner.RemoveReference(cm)).To(Succeed()) })
 		remove(ctx, parent, orphan)
-		Eventually(goneFunc(ctx, parent)).Should(BeTrue())
-		Consistently(left(ctx, orphaned, released)).Should(HaveLen(2))
+		Eventually(gone(ctx, parent)).Should(BeTrue())
+		Consistently(remaining(ctx, orphaned, released)).Should(HaveLen(2))
 		Expect(fresh(ctx, orphaned)()).To(HaveField("OwnerReferences", BeEmpty()))
 	}, SpecTimeout(minute))
 
-	It("of several parents go with the last of them", func(ctx context.Context) {
+	It("of several parents are deleted together with the last parent", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		first, second, child := widget(ns, "first"), widget(ns, "second"), configMap("", "child")
 		create(ctx, first, second)
@@ -149,10 +148,10 @@ var _ = Describe("Children", func() {
 		remove(ctx, first, background)
 		Eventually(fresh(ctx, child)).Should(HaveField("OwnerReferences", ConsistOf(HaveField("UID", second.UID))))
 		remove(ctx, second, background)
-		Eventually(goneFunc(ctx, child)).Should(BeTrue())
+		Eventually(gone(ctx, child)).Should(BeTrue())
 	}, SpecTimeout(minute))
 
-	It("of a parent that is made anew under its name are not mixed up (B-06)", func(ctx context.Context) {
+	It("of a recreated parent are distinct from those of the old one (B-06)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		before, after := widget(ns, "parent"), widget(ns, "parent")
 		create(ctx, before)
@@ -164,13 +163,13 @@ var _ = Describe("Children", func() {
 		old := results[0].Object
 		remove(ctx, before, background)
 		create(ctx, after)
-		// As long as the old one is there, it is refused; then there is a new one, which stays.
+		// While the old child exists, the apply fails. Then it creates a new child, which stays.
 		Eventually(func() error { results, err = apply(after); return err }).Should(Succeed())
 		Expect(results[0].Object.GetUID()).NotTo(Equal(old.GetUID()))
-		Consistently(left(ctx, results[0].Object)).Should(HaveLen(1))
+		Consistently(remaining(ctx, results[0].Object)).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("in another namespace, which are refused, would be collected at once (HIER-12, SE-57)", func(ctx context.Context) {
+	It("in another namespace are rejected, because they would be garbage-collected (HIER-12, SE-57)", func(ctx context.Context) {
 		ns, other := newNamespace(ctx), newNamespace(ctx)
 		parent, near, far := widget(ns, "parent"), configMap(ns, "near"), configMap(other, "far")
 		create(ctx, parent)
@@ -180,7 +179,7 @@ var _ = Describe("Children", func() {
 		Expect(far.OwnerReferences).To(BeEmpty())
 		far.OwnerReferences = near.OwnerReferences
 		create(ctx, near, far)
-		Eventually(goneFunc(ctx, far)).Should(BeTrue())
-		Expect(gone(ctx, near)).To(BeFalse())
+		Eventually(gone(ctx, far)).Should(BeTrue())
+		Expect(isGone(ctx, near)).To(BeFalse())
 	}, SpecTimeout(minute))
 })

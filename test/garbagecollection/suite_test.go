@@ -20,12 +20,12 @@ import (
 
 const minute = time.Minute
 
-// awhile is long enough for the controllers to answer a write of ours, and for us to answer theirs.
+// awhile is long enough for the controllers to react to a write, and for the operator to react to them.
 const awhile = 2 * time.Second
 
 var (
 	cp     *controlplane.ControlPlane
-	k8s    client.Client // straight to the server, not through a cache
+	k8s    client.Client // without a cache
 	scheme = runtime.NewScheme()
 )
 
@@ -64,11 +64,11 @@ func TestCollection(t *testing.T) {
 var _ = BeforeSuite(func() {
 	known := goleak.IgnoreCurrent()
 	DeferCleanup(func() {
-		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "goroutines are left behind")
+		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "leaked goroutines")
 	})
 })
 
-// What the controllers have to say of a failure.
+// Add the log of the controllers to a failure.
 var _ = ReportAfterEach(func(report SpecReport) {
 	if !report.Failed() {
 		return
@@ -78,5 +78,5 @@ var _ = ReportAfterEach(func(report SpecReport) {
 		text = err.Error()
 	}
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	AddReportEntry("the log of kube-controller-manager ends with", strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	AddReportEntry("end of the log of kube-controller-manager", strings.Join(lines[max(0, len(lines)-40):], "\n"))
 })

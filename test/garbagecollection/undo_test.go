@@ -17,7 +17,7 @@ import (
 
 const baselineKey = progress.DefaultPrefix + "/last-handled-configuration"
 
-// keptByUndo are the annotations of a deployment that kubectl rollout undo does not take from the replica set.
+// keptByUndo lists the annotations of a deployment that kubectl rollout undo keeps.
 var keptByUndo = []string{
 	"deployment.kubernetes.io/desired-replicas",
 	"deployment.kubernetes.io/max-replicas",
@@ -27,7 +27,7 @@ var keptByUndo = []string{
 	"kubectl.kubernetes.io/last-applied-configuration",
 }
 
-// undo does what kubectl rollout undo does: the template comes back from the replica set, and the annotations with it.
+// undo restores the template and the annotations of a replica set, like kubectl rollout undo.
 func undo(ctx context.Context, d *appsv1.Deployment, set *appsv1.ReplicaSet) {
 	GinkgoHelper()
 	now, err := fresh(ctx, d)()
@@ -53,20 +53,20 @@ func undo(ctx context.Context, d *appsv1.Deployment, set *appsv1.ReplicaSet) {
 	Expect(k8s.Patch(ctx, now, client.RawPatch(types.JSONPatchType, patch))).To(Succeed())
 }
 
-// What was kept on the deployment when the replica set was the present one comes back with it.
+// The undo restores the annotations of the deployment at the time of the old revision.
 var _ = Describe("kubectl rollout undo", func() {
-	// undone takes a deployment through three revisions, and back to the second.
-	undone := func(ctx context.Context, seen *diary, handlers ...kopf.Option) (*appsv1.Deployment, *ledger) {
+	// undone creates three revisions of a deployment and undoes to the second one.
+	undone := func(ctx context.Context, seen *callLog, handlers ...kopf.Option) (*appsv1.Deployment, *writeLog) {
 		GinkgoHelper()
 		ns := newNamespace(ctx)
-		written := openLedger(ns)
+		written := newWriteLog(ns)
 		start(ns, handlers...)
 		web := deployment(ns, "web", 0)
 		create(ctx, web)
-		written.quiet()
+		written.awaitQuiet()
 		for _, name := range []string{"main:2", "main:3"} {
 			edit(ctx, web, image(name))
-			written.quiet()
+			written.awaitQuiet()
 		}
 		seen.clear()
 		undo(ctx, web, replicaSets(ctx, ns)["main:2"])
@@ -74,40 +74,40 @@ var _ = Describe("kubectl rollout undo", func() {
 		return web, written
 	}
 
-	It("is an update to the handlers of the deployment, by its revision, and comes to rest", func(ctx context.Context) {
-		seen := &diary{}
+	It("is handled as an update of the deployment without a loop", func(ctx context.Context) {
+		seen := &callLog{}
 		web, written := undone(ctx, seen, all(&appsv1.Deployment{}, seen))
-		written.quiet()
+		written.awaitQuiet()
 		Expect(seen.changes("web")).NotTo(BeEmpty())
-		Expect(seen.size()).To(BeNumerically("<=", 4), "two causes at most")
+		Expect(seen.size()).To(BeNumerically("<=", 4), "at most two causes")
 		now, err := fresh(ctx, web)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(now.Annotations).To(HaveKeyWithValue(baselineKey, ContainSubstring(`"deployment.kubernetes.io/revision":"4"`)))
-		Expect(now.Annotations).NotTo(HaveKey(progress.DefaultPrefix+"/updated"), "a record that came back is not left")
+		Expect(now.Annotations).NotTo(HaveKey(progress.DefaultPrefix+"/updated"), "the restored record is removed")
 		Expect(replicaSets(ctx, web.Namespace)).To(HaveLen(3))
 	}, SpecTimeout(2*minute))
 
-	// The last handled configuration that comes back is that of the revision which comes back.
-	It("tells the handlers of the deployment what has changed", func(ctx context.Context) {
-		seen := &diary{}
+	// The restored last-handled configuration is that of the restored revision.
+	It("passes the changes to the handlers of the deployment", func(ctx context.Context) {
+		seen := &callLog{}
 		_, written := undone(ctx, seen, all(&appsv1.Deployment{}, seen))
-		written.quiet()
+		written.awaitQuiet()
 		Expect(seen.changes("web")).To(ContainElement("spec.template.spec.containers"))
 	}, SpecTimeout(2*minute))
 
-	// A record has come back, too, and its start may be long ago.
-	It("does not have handlers go on where they were at that time", func(ctx context.Context) {
-		seen := &diary{}
+	// The restored record may have an old start time.
+	It("does not continue the restored progress of handlers", func(ctx context.Context) {
+		seen := &callLog{}
 		web, written := undone(ctx, seen, all(&appsv1.Deployment{}, seen))
-		written.quiet()
+		written.awaitQuiet()
 		Expect(seen.of(web)[0]).To(Equal("update#0"))
 	}, SpecTimeout(2*minute))
 
-	// The last handled configuration of the replica set itself, too, comes to the deployment, and is copied over that of
-	// the replica set whenever a handler has succeeded.
-	It("does not send the handlers of the replica set in circles (KEY-13)", func(ctx context.Context) {
-		seen := &diary{}
+	// The last-handled configuration of the replica set is also copied to the deployment, and back when a handler
+	// succeeds.
+	It("does not cause a loop of the handlers of the replica set (KEY-13)", func(ctx context.Context) {
+		seen := &callLog{}
 		_, written := undone(ctx, seen, all(&appsv1.ReplicaSet{}, seen))
-		written.quiet()
+		written.awaitQuiet()
 	}, SpecTimeout(2*minute))
 })

@@ -35,7 +35,7 @@ func TestHaveCondition(t *testing.T) {
 	g.Expect(set.List()).To(HaveCondition("Ready", metav1.ConditionFalse))
 }
 
-func TestWhatHasNoConditionsIsAnError(t *testing.T) {
+func TestHaveCondition_Errors(t *testing.T) {
 	g := NewWithT(t)
 	for _, actual := range []any{&corev1.ConfigMap{}, "Ready", nil} {
 		_, err := HaveCondition("Ready", metav1.ConditionTrue).Match(actual)
@@ -43,7 +43,7 @@ func TestWhatHasNoConditionsIsAnError(t *testing.T) {
 	}
 }
 
-func TestTheFailureShowsTheConditions(t *testing.T) {
+func TestHaveCondition_FailureMessage(t *testing.T) {
 	g := NewWithT(t)
 	m := HaveCondition("Ready", metav1.ConditionFalse).WithReason("Broken").WithMessage("not yet")
 	g.Expect(m.Match(pod())).To(BeFalse())

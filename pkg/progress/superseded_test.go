@@ -7,7 +7,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-func TestBeginTakesOverForeignRecords(t *testing.T) {
+func TestBegin_RecordsOfOtherCauses(t *testing.T) {
 	earlier := t0.Add(-time.Hour)
 	for _, test := range []struct {
 		name         string
@@ -58,8 +58,8 @@ func TestBeginTakesOverForeignRecords(t *testing.T) {
 	}
 }
 
-// A handler that joins a cause without being for it, as resume handlers do, is done if it is done.
-func TestCarry(t *testing.T) {
+// A finished handler that is independent of the cause, such as a resume handler, stays finished.
+func TestRelabel(t *testing.T) {
 	earlier := t0.Add(-time.Hour)
 	done := func(purpose string) progress.Record {
 		return progress.Record{Started: earlier, Stopped: earlier, Purpose: purpose, Retries: 1, Success: true}
@@ -76,7 +76,7 @@ func TestCarry(t *testing.T) {
 	equal(t, "CAUSE-23 B-12 a failure counts as it is", state.Record("failed"),
 		progress.Record{Started: earlier, Purpose: "update", Retries: 1, Failure: true, Message: "m"})
 	equal(t, "PROG-22 what is unfinished is for Begin", state.Record("left"), progress.Record{Started: earlier, Purpose: "resume", Retries: 2})
-	equal(t, "PROG-25 what fits any cause goes on to do so", state.Record("wildcard"), done(""))
+	equal(t, "PROG-25 a record without a cause still matches any cause", state.Record("wildcard"), done(""))
 	equal(t, "what is not known stays so", state.Record("none"), progress.Record{})
 
 	superseded := state.Begin("update", []string{"joins", "failed", "left", "own", "none"}, t0)
@@ -84,7 +84,7 @@ func TestCarry(t *testing.T) {
 	equal(t, "B-02 B-12 due: those that were not carried, too", state.Due(t0), []string{"left", "own", "none"})
 }
 
-func TestBeginTellsWhatWasSuperseded(t *testing.T) {
+func TestBegin_ReturnsSupersededCauses(t *testing.T) {
 	state := loaded(t, holding(t, map[string]progress.Record{
 		"a": {Purpose: "create", Success: true},
 		"b": {Purpose: "create", Failure: true},
@@ -104,7 +104,7 @@ func TestBeginTellsWhatWasSuperseded(t *testing.T) {
 	}
 }
 
-func TestSaveRemovesWhatOtherCausesHaveLeft(t *testing.T) {
+func TestSave_RemovesRecordsOfOtherCauses(t *testing.T) {
 	obj := holding(t, map[string]progress.Record{
 		"active":   {Started: t0, Purpose: "create", Retries: 1},
 		"foreign":  {Started: t0, Purpose: "create", Retries: 1, Subrefs: []string{"foreign/x"}},
@@ -118,13 +118,13 @@ func TestSaveRemovesWhatOtherCausesHaveLeft(t *testing.T) {
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-22 PROG-23 PROG-25 PROG-11 what is left", namesOf(obj, kopfPrefix), []string{"active", "own", "stranger", "wildcard"})
+	equal(t, "PROG-22 PROG-23 PROG-25 PROG-11 the remaining records", namesOf(obj, kopfPrefix), []string{"active", "own", "stranger", "wildcard"})
 	equal(t, "PROG-22 the record that was taken over", *mustFetch(t, store, obj, "active"),
 		progress.Record{Started: t0, Purpose: "delete", Retries: 1})
 }
 
-// Deletion during the creation, with one id for both: the trace C-4, mended.
-func TestDeletionSupersedesCreation(t *testing.T) {
+// Trace C-4: the object is deleted during its creation, and one handler id is used for both causes.
+func TestBegin_DeletionSupersedesCreation(t *testing.T) {
 	obj := holding(t, map[string]progress.Record{
 		"fn": {Started: t0.Add(-time.Hour), Purpose: "create", Retries: 1, Message: "m"},
 		"ok": {Started: t0.Add(-time.Hour), Purpose: "create", Retries: 1, Success: true},

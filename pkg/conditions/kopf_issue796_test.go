@@ -23,10 +23,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// The wishes in the thread of kopf's issue 796, each as a test.
+// These tests implement the requests of kopf's issue 796.
 
-// A map instead of a list: set and got by type, whichever of the two the object has.
-func TestWish796MapInsteadOfList(t *testing.T) {
+// Conditions are set and read by type, whether the object has a map or a list.
+func TestKopfIssue796_MapInsteadOfList(t *testing.T) {
 	list := parse(`{"status": {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]}}`)
 	dict := parse(`{"status": {"conditions": {"A": {"status": "True"}, "B": {"status": "True"}}}}`)
 	for _, obj := range []*conditions.Set{setOf(t, list), setOf(t, dict)} {
@@ -40,8 +40,8 @@ func TestWish796MapInsteadOfList(t *testing.T) {
 	}
 }
 
-// Null values, as in status: null or conditions: null, are no conditions, and no crash.
-func TestWish796NullValues(t *testing.T) {
+// Null values, as in status: null or conditions: null, are empty and do not panic.
+func TestKopfIssue796_NullValues(t *testing.T) {
 	for _, text := range []string{`{"status": null}`, `{"status": {"conditions": null}}`, `{"status": {"conditions": [null]}}`} {
 		obj := parse(text)
 		equal(t, "is there one?", conditions.Is(obj, "Ready", metav1.ConditionTrue), false)
@@ -50,8 +50,8 @@ func TestWish796NullValues(t *testing.T) {
 	}
 }
 
-// Declared at the first visit: users can wait for what nobody has spoken of yet.
-func TestWish796DeclaredAtFirstVisit(t *testing.T) {
+// Declared conditions exist before any handler sets them, so users can wait for them.
+func TestKopfIssue796_Declare(t *testing.T) {
 	s := setOf(t, &kind[standardList]{})
 	s.Declare("Ready", "Synced")
 	s.True("Synced", "Done", "")
@@ -62,8 +62,8 @@ func TestWish796DeclaredAtFirstVisit(t *testing.T) {
 	equal(t, "Synced is not reset", s.Is("Synced", metav1.ConditionTrue), true)
 }
 
-// Sync at any moment: in the middle of long work, with one request.
-func TestWish796SyncAtAnyMoment(t *testing.T) {
+// A handler writes conditions in the middle of long work, with one request.
+func TestKopfIssue796_WriteAtAnyTime(t *testing.T) {
 	widget := onServer(t, "Widget")
 	for step := range 3 {
 		equal(t, "writes", written(func() {
@@ -74,8 +74,8 @@ func TestWish796SyncAtAnyMoment(t *testing.T) {
 	}
 }
 
-// Default and custom shapes: fields with names of their own, through an adapter.
-func TestWish796DefaultAndCustomShapes(t *testing.T) {
+// An adapter supports fields with other names.
+func TestKopfIssue796_CustomShapes(t *testing.T) {
 	obj := parse(`{"status": {"flags": {"Up": {"state": "False", "why": "Starting", "text": "", "since": "2024-01-01T00:00:00Z"}}}}`)
 	s := setOf(t, obj, conditions.Using(flags))
 	s.True("Up", "Started", "")
@@ -85,8 +85,8 @@ func TestWish796DefaultAndCustomShapes(t *testing.T) {
 	equal(t, "the default ones", usual, false)
 }
 
-// Automatic times: of the transition, not of the last write.
-func TestWish796AutomaticTimes(t *testing.T) {
+// The time is that of the transition, not of the last write.
+func TestKopfIssue796_AutomaticTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		obj := &kind[standardList]{}
 		began := now()
@@ -99,8 +99,7 @@ func TestWish796AutomaticTimes(t *testing.T) {
 	})
 }
 
-// Errors that carry conditions.
-func TestWish796ErrorsThatCarryConditions(t *testing.T) {
+func TestKopfIssue796_ErrorsWithConditions(t *testing.T) {
 	connect := func() error {
 		return fmt.Errorf("connecting: %w", conditions.Error{Type: "Connected", Reason: "Refused", Err: errors.New("no route")})
 	}
@@ -110,8 +109,9 @@ func TestWish796ErrorsThatCarryConditions(t *testing.T) {
 	equal(t, "what", [4]string{c.Type, string(c.Status), c.Reason, c.Message}, [4]string{"Connected", "False", "Refused", "no route"})
 }
 
-// Foreign conditions are preserved, on the server too: see also TestOthersAreKept and TestTwoWriters.
-func TestWish796ForeignConditionsPreserved(t *testing.T) {
+// Conditions of other controllers stay, also on the server; see TestSet_PreservesOtherConditions and
+// TestWrite_TwoWriters.
+func TestKopfIssue796_PreservesOtherConditions(t *testing.T) {
 	widget := onServer(t, "Widget")
 	const theirs = `{"extra":[1,null,{"a":1.5}],"lastTransitionTime":"2024-01-01T00:00:00.123456+00:00","status":"Perhaps","type":"Theirs"}`
 	widget.Object["status"] = parse(`{"conditions": [` + theirs + `]}`).Object
@@ -120,8 +120,7 @@ func TestWish796ForeignConditionsPreserved(t *testing.T) {
 	equal(t, "theirs", text(t, widget.Object["status"].(map[string]any)["conditions"].([]any)[0]), theirs)
 }
 
-// Filters on conditions.
-func TestWish796FiltersOnConditions(t *testing.T) {
+func TestKopfIssue796_Filters(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: "Ready", Status: "True"}}}}
 	equal(t, "ready", conditions.Is(pod, "Ready", metav1.ConditionTrue), true)
 	next := pod.DeepCopy()
@@ -130,8 +129,8 @@ func TestWish796FiltersOnConditions(t *testing.T) {
 	equal(t, "the transition", []any{happened, step.From, step.To}, []any{true, metav1.ConditionTrue, metav1.ConditionFalse})
 }
 
-// Inheriting from children, and a root that sums up.
-func TestWish796InheritingFromChildren(t *testing.T) {
+// Conditions of children are mirrored and summarized.
+func TestKopfIssue796_MirrorsChildren(t *testing.T) {
 	since := metav1.NewTime(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC))
 	child := &appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
 		{Type: "Available", Status: "False", Reason: "MinimumReplicasUnavailable", Message: "0 of 1", LastTransitionTime: since},
@@ -154,18 +153,18 @@ func TestWish796InheritingFromChildren(t *testing.T) {
 	root, _ := s.Get("Ready")
 	equal(t, "the root", root.Reason+"; "+root.Message, "MinimumReplicasUnavailable; Available: 0 of 1")
 
-	s.MirrorFrom(nil, "Available") // the child is gone
+	s.MirrorFrom(nil, "Available") // the child was deleted
 	equal(t, "without a child", s.Is("Available", metav1.ConditionUnknown), true)
 	s.Mirror(setOf(t, child), "Available")
 	equal(t, "from a set", s.Is("Available", metav1.ConditionFalse), true)
 	s.MirrorFrom(&corev1.ConfigMap{}, "Available")
 	if s.Err() == nil {
-		t.Error("a child without conditions is not told")
+		t.Error("a child without conditions is no error")
 	}
 }
 
-// Foreign kinds, such as a topic of Strimzi's: without a Go type, and with a schema that has no observedGeneration.
-func TestWish796ForeignKinds(t *testing.T) {
+// Kinds of other operators, such as a topic of Strimzi, have no Go type and no observedGeneration in the schema.
+func TestKopfIssue796_OtherKinds(t *testing.T) {
 	topic := onServer(t, "Topic")
 	change := func(s *conditions.Set) { s.False("NotReady", "Waiting", "") }
 	write := func() int {
@@ -177,8 +176,8 @@ func TestWish796ForeignKinds(t *testing.T) {
 	equal(t, "the next", write(), 0)
 }
 
-// Handlers that are conditions: what a handler achieves is what its condition says, on the server, in an operator.
-func TestWish796HandlersThatAreConditions(t *testing.T) {
+// An operator sets conditions by the results of its handlers.
+func TestKopfIssue796_HandlersWithConditions(t *testing.T) {
 	widget := onServer(t, "Widget")
 	mgr, err := manager.New(config, manager.Options{Metrics: server.Options{BindAddress: "0"}})
 	must(t, err)

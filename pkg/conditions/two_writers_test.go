@@ -16,9 +16,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// Done when 2: two operators own different types on one object, while users edit its spec. Each makes 1000 random
-// writes on what it last saw, as from a cache. A watch sees each state that there was.
-func TestTwoWriters(t *testing.T) {
+// Two operators own different condition types of one object while users edit its spec. Each makes 1000 random writes
+// on the version that it last read, as from a cache. A watch receives each version.
+func TestWrite_TwoWriters(t *testing.T) {
 	widget := onServer(t, "Widget")
 	const rounds = 1000
 	seen := observe(t, widget)
@@ -50,7 +50,7 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// writer1000 sets, and sometimes removes, random conditions of its own, and returns what must be there in the end.
+// writer1000 sets and removes random conditions of its types and returns the expected final conditions.
 func writer1000(t *testing.T, obj *unstructured.Unstructured, writer, rounds int) map[string]metav1.ConditionStatus {
 	random := rand.New(rand.NewPCG(uint64(writer), 1))
 	statuses := []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}
@@ -66,7 +66,7 @@ func writer1000(t *testing.T, obj *unstructured.Unstructured, writer, rounds int
 				s.Set(metav1.Condition{Type: conditionType, Status: status, Reason: reason})
 			}
 		}
-		for { // the operator's queue comes back after many conflicts
+		for { // an operator would retry after many conflicts
 			err := conditions.Write(t.Context(), k8s, obj, change)
 			if err == nil {
 				break
@@ -81,7 +81,7 @@ func writer1000(t *testing.T, obj *unstructured.Unstructured, writer, rounds int
 		} else {
 			mine[conditionType] = status
 		}
-		// Nothing has changed, nothing is written: not a patch more from here.
+		// Without a change, there is no write.
 		version := obj.GetResourceVersion()
 		if err := conditions.Write(t.Context(), k8s, obj, change); err != nil || obj.GetResourceVersion() != version {
 			t.Errorf("the same again has made version %s of %s: %v", obj.GetResourceVersion(), version, err)
@@ -90,7 +90,7 @@ func writer1000(t *testing.T, obj *unstructured.Unstructured, writer, rounds int
 	return mine
 }
 
-// edits raises the generation.
+// edits increases the generation.
 func edits(t *testing.T, obj *unstructured.Unstructured, n int) {
 	for i := range n {
 		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec": {"size": %d}}`, i+10))
@@ -111,7 +111,7 @@ func observe(t *testing.T, obj *unstructured.Unstructured) <-chan watch.Event {
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: obj.GetResourceVersion()}})
 	must(t, err)
 	t.Cleanup(watcher.Stop)
-	events := make(chan watch.Event, 1<<14) // nobody waits for the test
+	events := make(chan watch.Event, 1<<14) // the watch lags behind the test
 	go func() {
 		for event := range watcher.ResultChan() {
 			events <- event
@@ -120,7 +120,7 @@ func observe(t *testing.T, obj *unstructured.Unstructured) <-chan watch.Event {
 	return events
 }
 
-// check compares each state with the one before.
+// check compares each version with the previous one.
 func check(t *testing.T, events <-chan watch.Event, last string) (states, transitions int) {
 	t.Helper()
 	before := map[string]metav1.Condition{}

@@ -9,22 +9,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// A ledger is what was written in a namespace since it was opened.
-type ledger struct {
+// A writeLog lists the write requests in a namespace since its creation.
+type writeLog struct {
 	namespace string
 	tail      *controlplane.AuditTail
 	requests  []controlplane.Request
 }
 
-func openLedger(namespace string) *ledger {
+func newWriteLog(namespace string) *writeLog {
 	GinkgoHelper()
-	l := &ledger{namespace: namespace, tail: cp.Audit()}
+	l := &writeLog{namespace: namespace, tail: cp.Audit()}
 	l.read()
 	l.requests = nil
 	return l
 }
 
-func (l *ledger) read() []controlplane.Request {
+func (l *writeLog) read() []controlplane.Request {
 	GinkgoHelper()
 	requests, err := l.tail.Next()
 	Expect(err).NotTo(HaveOccurred())
@@ -36,8 +36,8 @@ func (l *ledger) read() []controlplane.Request {
 	return l.requests
 }
 
-// by counts the writes of the operator, or of the controllers, by resource.
-func (l *ledger) by(who func(controlplane.Request) bool) map[string]int {
+// count counts the matching writes by verb and resource.
+func (l *writeLog) count(who func(controlplane.Request) bool) map[string]int {
 	GinkgoHelper()
 	counts := map[string]int{}
 	for _, r := range l.read() {
@@ -48,11 +48,11 @@ func (l *ledger) by(who func(controlplane.Request) bool) map[string]int {
 	return counts
 }
 
-func operator(r controlplane.Request) bool    { return strings.HasPrefix(r.UserAgent, operatorAgent) }
-func controllers(r controlplane.Request) bool { return r.User == controlplane.ControllersUser }
+func isOperator(r controlplane.Request) bool   { return strings.HasPrefix(r.UserAgent, operatorAgent) }
+func isController(r controlplane.Request) bool { return r.User == controlplane.ControllersUser }
 
-// quiet waits until nobody writes any more.
-func (l *ledger) quiet() {
+// awaitQuiet waits until there are no more writes.
+func (l *writeLog) awaitQuiet() {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		before := len(l.read())

@@ -9,18 +9,18 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Delays are stored as moments. A host whose clock is behind shortens them for the others; one whose clock is ahead
-// prolongs none, as far as its record shows that it is ahead.
-func TestDelaysOfOtherClocks(t *testing.T) {
+// Delays are stored as times. A clock that is behind shortens the delays of other hosts. A clock that is ahead does
+// not prolong them, as far as the record proves that it was ahead.
+func TestBegin_ClockSkew(t *testing.T) {
 	inStatus := func() client.Object { return withStatus(map[string]any{}) }
 	annotated := func() client.Object { return configMap() }
 	for _, test := range []struct {
 		name    string
 		store   progress.Store
 		obj     func() client.Object
-		skew    time.Duration // of the host that has made the attempt
-		runtime time.Duration // of the handler by then
-		want    time.Duration // to wait on this one
+		skew    time.Duration // clock of the host that made the attempt
+		runtime time.Duration // attempts of the handler
+		want    time.Duration // expected delay on this host
 	}{
 		{"DLY-14 clocks agree", store, annotated, 0, 0, time.Minute},
 		{"DLY-14 clocks agree, after a while", store, annotated, 0, time.Hour, time.Minute},
@@ -66,7 +66,7 @@ func TestDelaysOfOtherClocks(t *testing.T) {
 	}
 }
 
-func TestDelaysOfClocksThatAreCenturiesAhead(t *testing.T) {
+func TestBegin_ExtremeClockSkew(t *testing.T) {
 	then := time.Date(9998, 12, 31, 0, 0, 0, 0, time.UTC)
 	state := begun(t, holding(t, map[string]progress.Record{"a": {Started: then, Delayed: then.Add(time.Minute), Purpose: "create", Retries: 1}}), "create", "a")
 	if delay, left := state.Delay(t0); delay != time.Minute || !left {
@@ -74,8 +74,8 @@ func TestDelaysOfClocksThatAreCenturiesAhead(t *testing.T) {
 	}
 }
 
-// A sub-handler is selected when its parent is called, not by Begin.
-func TestDelaysOfSubHandlersOfOtherClocks(t *testing.T) {
+// Adopt selects sub-handlers, not Begin.
+func TestAdopt_ClockSkew(t *testing.T) {
 	obj := holding(t, map[string]progress.Record{
 		"p":   {Started: t0.Add(time.Hour), Delayed: t0.Add(time.Hour), Attempted: t0.Add(time.Hour), Purpose: "create", Subrefs: []string{"p/a"}},
 		"p/a": {Started: t0.Add(-time.Hour), Delayed: t0.Add(2 * time.Hour), Attempted: t0.Add(time.Hour), Purpose: "create", Retries: 1, Message: "m"},
@@ -91,8 +91,8 @@ func TestDelaysOfSubHandlersOfOtherClocks(t *testing.T) {
 	}
 }
 
-// KW-06: what a handler is told of its attempts is what the record remembers, whoever has made them.
-func TestAttemptsAreToldFromTheRecord(t *testing.T) {
+// KW-06: a handler receives the attempts of the record, whichever process made them.
+func TestRecord_AttemptAcrossRestarts(t *testing.T) {
 	obj := configMap()
 	state := begun(t, obj, "create", "a")
 	equal(t, "KW-06 at first", state.Record("a").Attempt(), progress.Attempt{Started: t0})

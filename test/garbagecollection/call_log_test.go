@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A diary notes for each object which handlers were called for it, in order.
-type diary struct {
+// A callLog records the handler calls for each object, in order.
+type callLog struct {
 	mu      sync.Mutex
 	entries []entry
 }
@@ -23,14 +23,14 @@ type entry struct {
 	changes      []string // paths
 }
 
-func (d *diary) note(object, what string, changes ...string) {
+func (d *callLog) record(object, what string, changes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.entries = append(d.entries, entry{object, what, changes})
 }
 
-// of are the calls for an object.
-func (d *diary) of(obj client.Object) []string {
+// of returns the calls for an object.
+func (d *callLog) of(obj client.Object) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var calls []string
@@ -42,7 +42,7 @@ func (d *diary) of(obj client.Object) []string {
 	return calls
 }
 
-func (d *diary) count(obj client.Object, what string) (n int) {
+func (d *callLog) count(obj client.Object, what string) (n int) {
 	for _, call := range d.of(obj) {
 		if call == what {
 			n++
@@ -51,8 +51,8 @@ func (d *diary) count(obj client.Object, what string) (n int) {
 	return n
 }
 
-// changes are the paths of all updates of objects whose names begin so.
-func (d *diary) changes(prefix string) []string {
+// changes returns the changed paths of all updates of objects with a name prefix.
+func (d *callLog) changes(prefix string) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var paths []string
@@ -64,23 +64,23 @@ func (d *diary) changes(prefix string) []string {
 	return paths
 }
 
-func (d *diary) clear() {
+func (d *callLog) clear() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.entries = nil
 }
 
-func (d *diary) size() int {
+func (d *callLog) size() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.entries)
 }
 
-// patience is how long a handler that has failed waits: long enough for its record to be copied by Kubernetes.
-const patience = 500 * time.Millisecond
+// retryDelay is the delay of a failed handler. It is long enough for Kubernetes to copy the record.
+const retryDelay = 500 * time.Millisecond
 
-// secondTime is a handler that notes its calls, as "reason#attempt", and succeeds with the second.
-func secondTime[T client.Object](d *diary) kopf.Handler[T] {
+// succeedOnRetry returns a handler that records its calls as "reason#attempt" and succeeds at the second attempt.
+func succeedOnRetry[T client.Object](d *callLog) kopf.Handler[T] {
 	return func(_ context.Context, req *kopf.Request[T]) error {
 		var changes []string
 		if req.Reason == kopf.ReasonUpdate {
@@ -88,16 +88,16 @@ func secondTime[T client.Object](d *diary) kopf.Handler[T] {
 				changes = append(changes, change.Path.String())
 			}
 		}
-		d.note(req.Object.GetName(), fmt.Sprintf("%s#%d", req.Reason, req.Attempt.Number), changes...)
+		d.record(req.Object.GetName(), fmt.Sprintf("%s#%d", req.Reason, req.Attempt.Number), changes...)
 		if req.Attempt.Number == 0 && req.Reason != kopf.ReasonResume {
-			return kopf.Temporary(nil, patience)
+			return kopf.Temporary(nil, retryDelay)
 		}
 		return nil
 	}
 }
 
-// all handles everything there is.
-func all[T client.Object](obj T, d *diary) *kopf.Resource[T] {
-	fn := secondTime[T](d)
+// all returns handlers for all causes.
+func all[T client.Object](obj T, d *callLog) *kopf.Resource[T] {
+	fn := succeedOnRetry[T](d)
 	return kopf.For(obj).OnCreate("created", fn).OnUpdate("updated", fn).OnResume("resumed", fn).OnDelete("deleted", fn)
 }
