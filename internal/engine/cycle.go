@@ -24,6 +24,7 @@ type cycle struct {
 	pauses  int64          // how many there were before
 
 	suspensions int64 // of the process, before the object was read
+	afterEpoch  bool  // the cache had reached the epoch before the object was read
 
 	// overlay
 	overlaid       bool           // the overlay in the memory applies

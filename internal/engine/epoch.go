@@ -27,15 +27,14 @@ func (e *Engine) StartFrom(version string, cached func(namespace string) string)
 	e.epoch = &epoch{version: version, cached: cached}
 }
 
-// isReached reports whether a state of an object is not older than the epoch.
-func (p *epoch) isReached(obj client.Object) bool {
+// isPassed reports whether the cache has reached the epoch in a namespace. What is read from the cache afterwards is not older.
+func (p *epoch) isPassed(namespace string) bool {
+	if p == nil {
+		return true
+	}
 	if p.version == "" {
 		return false
 	}
-	if !older(obj.GetResourceVersion(), p.version) {
-		return true
-	}
-	namespace := obj.GetNamespace()
 	if _, passed := p.passed.Load(namespace); passed {
 		return true
 	}
@@ -47,12 +46,17 @@ func (p *epoch) isReached(obj client.Object) bool {
 	return true
 }
 
+// isOlder reports whether a state of an object may be older than the epoch.
+func (p *epoch) isOlder(obj client.Object) bool {
+	return p.version == "" || older(obj.GetResourceVersion(), p.version)
+}
+
 // verify makes sure that nothing is called or written because of a state that is older than the start of the process: an earlier
 // process may have recorded since what its handlers did. If there is something to do for such a state, the object is read from the API
 // server, once, and the cycle continues from there. Returns how long to wait; 0: continue.
 func (e *Engine) verify(ctx context.Context, c *cycle) (time.Duration, error) {
 	m := c.memory
-	if m.Verified = m.Verified || e.epoch == nil || e.epoch.isReached(c.before); m.Verified || !e.hasWork(c) {
+	if m.Verified = m.Verified || c.afterEpoch || !e.epoch.isOlder(c.before); m.Verified || !e.hasWork(c) {
 		return 0, nil
 	}
 	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")

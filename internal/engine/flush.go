@@ -33,6 +33,12 @@ func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
 		}
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
+		if err := e.pinAhead(ctx, c, doc); err != nil {
+			return err
+		}
+		if own, doc, err = e.unflushed(ctx, c, call); err != nil {
+			return err
+		}
 		change := &patch.Change{Before: c.before, Content: c.content, Theirs: doc, Allow: e.allow(c)}
 		written, err := e.writer.Write(ctx, change)
 		if len(e.Levels.IDs()) > 0 {
@@ -103,19 +109,11 @@ func (c *cycle) supersede(flushed patch.Document) {
 // change has been made.
 func (e *Engine) flushed(c *cycle, own patch.Document, written client.Object) error {
 	e.identify(written)
-	content, err := patch.Content(written)
-	if err != nil {
-		return err
-	}
 	if err := e.show(c, own); err != nil {
 		return err
 	}
 	e.memories.Learn(written)
 	c.memory.Await(written.GetResourceVersion(), patience)
 	c.supersede(own)
-	for _, s := range c.shares {
-		s.doc = s.doc.Onto(c.content, content)
-	}
-	c.before, c.content, c.apart = written, content, true
-	return nil
+	return c.continueFrom(written)
 }

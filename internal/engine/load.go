@@ -13,7 +13,7 @@ import (
 
 // load reads the object; nil if there is none.
 func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, error) {
-	suspensions := e.suspensions()
+	suspensions, afterEpoch := e.suspensions(), e.epoch.isPassed(key.Namespace)
 	obj, err := e.read(ctx, e.Cache, key)
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, er
 		e.memories.Unstir(key) // its children go after it
 		return nil, nil
 	}
-	c := &cycle{memory: e.memories.Recall(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions}
+	c := &cycle{memory: e.memories.Recall(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
 	c.memory.PausesSeen = c.pauses
 	return c, c.begin(obj)
 }

@@ -25,6 +25,8 @@ type pin struct {
 	// Seen is what a handler was done with last, if that is not what it was called for: the object was edited
 	// by then. It has to be told, whatever the object is in the end.
 	Seen *kept `json:"seen,omitempty"`
+	// Ahead says that the pin was stored before the records: see pinAhead.
+	Ahead bool `json:"ahead,omitempty"`
 }
 
 // A kept essence: the digest tells whether another one is the same. The essence itself is there if it fits
@@ -55,7 +57,7 @@ func (e *Engine) unpin(ctx context.Context, c *cycle, stored []byte) {
 	if c.facts.Known {
 		reason = cause.Update
 	}
-	begun := c.state.HasRecords(string(reason))
+	begun := p.Ahead || c.state.HasRecords(string(reason))
 	if c.facts.Deleting || p.Since != mark(stored) || !begun && p.Seen == nil {
 		return // it is from another cycle
 	}
@@ -64,7 +66,7 @@ func (e *Engine) unpin(ctx context.Context, c *cycle, stored []byte) {
 	switch {
 	case begun && p.Digest == digestOf(c.live):
 		c.unpinned = false
-	case undone && begun && (c.state.HasAttempts(string(reason)) || p.Turned || p.Seen != nil):
+	case undone && begun && (c.state.HasAttempts(string(reason)) || p.Ahead || p.Turned || p.Seen != nil):
 		e.turn(c, p.kept)
 	case undone && begun:
 		// Nobody has to be told.

@@ -34,6 +34,15 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 		if err != nil {
 			return nil, err
 		}
+		before := c.before
+		if err := e.pinAhead(ctx, c, change.Theirs); err != nil {
+			return nil, err
+		}
+		if c.before != before {
+			if change, handled, err = e.gather(ctx, c); err != nil {
+				return nil, err
+			}
+		}
 		if c.reduced != nil {
 			change.Continue(c.reduced)
 			c.reduced = nil

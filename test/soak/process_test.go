@@ -110,6 +110,7 @@ func (p *process) end(s syscall.Signal) {
 	exited := p.exited
 	p.mu.Unlock()
 	from := time.Now()
+	p.ledger.interrupt(from, from)
 	p.signal(s)
 	<-exited
 	p.ledger.interrupt(from, time.Now())
@@ -118,6 +119,7 @@ func (p *process) end(s syscall.Signal) {
 // suspend lets the process do nothing for some time.
 func (p *process) suspend(d time.Duration) {
 	from := time.Now()
+	p.ledger.interrupt(from, from.Add(d)) // at once: a successor may repeat calls before the suspension ends
 	p.signal(syscall.SIGSTOP)
 	pause(p.t, d)
 	p.signal(syscall.SIGCONT)

@@ -64,9 +64,6 @@ func TestExplore(t *testing.T) {
 type openViolation struct{ scenario, fault, reason string }
 
 var open = []openViolation{
-	{"status-store", "crash-after", "records in the status and the pin or the baseline are written by two requests"},
-	{"status-baseline", "crash-after", "the same"},
-	{"", "list@", "a new process believes a first list that is older than the writes of its predecessor"},
 }
 
 func isOpen(scenario string, plan explore.Plan) bool {

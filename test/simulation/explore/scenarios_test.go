@@ -329,6 +329,12 @@ var scenarios = []scenario{
 	{name: "unstructured", trial: func(w *world) kopftest.Trial {
 		return w.unstructured(func() *kopf.Resource[thing] { return w.things() }, nil)
 	}},
+	{name: "chain", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] { return w.chain(false) }, nil, resize(2))
+	}},
+	{name: "chain-with-flush", trial: func(w *world) kopftest.Trial {
+		return w.trial(func() *kopf.Resource[widget] { return w.chain(true) }, nil, resize(2))
+	}},
 	{name: "status-store", trial: func(w *world) kopftest.Trial {
 		return w.unstructured(func() *kopf.Resource[thing] { return w.things() }, []kopf.Option{kopf.WithProgress(progress.Status(""))})
 	}},
@@ -418,6 +424,25 @@ func (w *world) unstructured(resource func() *kopf.Resource[thing], options []ko
 	trial := w.trial(nil, nil, resize(2), together(500*time.Millisecond, resize(3), resize(4)), remove)
 	trial.Operator = func() []kopf.Option { return append([]kopf.Option{resource()}, options...) }
 	return trial
+}
+
+// chain has handlers that move a widget from phase to phase. The first handler of a phase ends it while the second one still fails.
+func (w *world) chain(flushes bool) *kopf.Resource[widget] {
+	moves := func(handler, phase string) kopf.Handler[widget] {
+		return func(ctx context.Context, req *request) error {
+			w.saw(handler, req.Object, specOf(req.Object))
+			req.Object.Status.Phase = phase
+			if flushes {
+				return req.Flush(ctx)
+			}
+			return nil
+		}
+	}
+	return widgets().
+		OnCreate("start", moves("start", "starting")).
+		OnUpdate("first", moves("first", "ready"), kopf.Field("status.phase", kopf.To("starting"))).
+		OnUpdate("second", w.fails("second", 1), kopf.Field("status.phase", kopf.To("starting"))).
+		OnUpdate("ready", w.records("ready"), kopf.Field("status.phase", kopf.To("ready")))
 }
 
 // setup makes the trial of a scenario, with a world of its own.

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+)
+
+// pinAhead stores the pin before a request that changes essential fields of the status. The records and the baseline are stored by a
+// later request. If the process ended between the two without a pin, the next one would take the new status for the state that is
+// being handled: handlers for the old state would not match any more, and handlers for the new state would not be called.
+func (e *Engine) pinAhead(ctx context.Context, c *cycle, changed patch.Document) error {
+	if !e.HasStatus || c.gone || c.memory.Overlay != nil || c.lost != "" || c.reason != cause.Create && c.reason != cause.Update {
+		return nil
+	}
+	isPinned := e.Pin.Fetch(c.before) != nil && !c.unpinned
+	status, ok := changed["status"]
+	if !ok || isPinned || e.keepsEssence(c.content, patch.Document{"status": status}) {
+		return nil
+	}
+	kept, err := e.withPin(c)
+	if err != nil {
+		return fmt.Errorf("pinning the object: %w", err)
+	}
+	content, err := patch.Content(kept)
+	if err != nil {
+		return fmt.Errorf("pinning the object: %w", err)
+	}
+	change := &patch.Change{Before: c.before, Content: c.content, Ours: patch.Between(c.content, content)}
+	written, err := e.send(ctx, c, change)
+	switch {
+	case refused(err):
+		log.FromContext(ctx).Info("Cannot pin the object before its status changes: after a crash, handlers may not match any more", "error", err.Error())
+		return nil
+	case err != nil || written == nil:
+		return err
+	}
+	return c.continueFrom(written)
+}
+
+// continueFrom bases what is to be written on a newer state of the object.
+func (c *cycle) continueFrom(written client.Object) error {
+	content, err := patch.Content(written)
+	if err != nil {
+		return err
+	}
+	for _, s := range c.shares {
+		s.doc = s.doc.Onto(c.content, content)
+	}
+	c.before, c.content, c.apart = written, content, true
+	return nil
+}
+
+// withPin returns the object with a pin, which says that it was stored ahead of the records.
+func (e *Engine) withPin(c *cycle) (client.Object, error) {
+	obj := c.before.DeepCopyObject().(client.Object)
+	p := pin{kept: keptOf(c.now, kept{}), Turned: c.turned || c.turnedBefore, Seen: c.seen, Ahead: true}
+	return obj, e.storePin(c, obj, p)
+}
+
+// keepsEssence reports whether a change of the status leaves the essence as it is.
+func (e *Engine) keepsEssence(content map[string]any, status patch.Document) bool {
+	if len(e.Fields)+len(e.Conditions) == 0 {
+		return true
+	}
+	return diff.Equal(e.shape.Build(content), e.shape.Build(status.Apply(content)))
+}
