@@ -44,7 +44,7 @@ func (e *Engine) pinAhead(ctx context.Context, c *cycle, changed patch.Document)
 	return c.continueFrom(written)
 }
 
-// continueFrom bases what is to be written on a newer state of the object.
+// continueFrom bases the pending changes on a newer state of the object.
 func (c *cycle) continueFrom(written client.Object) error {
 	content, err := patch.Content(written)
 	if err != nil {

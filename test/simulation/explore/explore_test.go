@@ -60,6 +60,18 @@ func TestExplore(t *testing.T) {
 	}
 }
 
+// TestChains_SurviveCrashesAfterTheStatus crashes between the request for the status and that for the records.
+func TestChains_SurviveCrashesAfterTheStatus(t *testing.T) {
+	for _, text := range []string{
+		"chain: crash-after@2", "chain: crash-after@5", "chain-with-flush: crash-after@2", "chain-with-flush: crash-after@5",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			replay(t, text)
+		})
+	}
+}
+
 // An openViolation is known, and about to be fixed. Its plans are not run.
 type openViolation struct{ scenario, fault, reason string }
 
