@@ -220,6 +220,8 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patch.Change, map[strin
 		return nil, nil, err
 	}
 	change.Ours, c.triesOverlay = c.withOverlay(ours)
+	// Records in the status must not be stored before the pin, and before the changes whose success they report.
+	change.StatusLast = e.HasStatus && !c.closed() && ours["status"] != nil
 	if c.closed() && c.reason == cause.Delete {
 		change.Release = e.Finalizer
 	}

@@ -50,9 +50,12 @@ type Change struct {
 	// clients may have changed the object in between.
 	Recovered bool
 
-	// status is the answer to the part that went to the status subresource: a change that is
-	// written again, after the other part has failed, goes on from there.
-	status client.Object
+	// StatusLast has the status written after the rest of the object.
+	StatusLast bool
+
+	// first is the answer to the first of two requests: a change that is written again, after the second one has failed, continues
+	// from there.
+	first client.Object
 	// unknown has the subresources, "" for the object itself, to which a request was sent whose outcome is unknown.
 	unknown []string
 	// answers are those to the requests with changes of handlers.
@@ -61,12 +64,11 @@ type Change struct {
 
 // Continue takes over how far an earlier form of the same change has come.
 func (c *Change) Continue(earlier *Change) {
-	c.status, c.unknown, c.answers = earlier.status, earlier.unknown, earlier.answers
+	c.first, c.unknown, c.answers, c.StatusLast = earlier.first, earlier.unknown, earlier.answers, earlier.StatusLast
 }
 
-// Partly returns the object as it is since a part of a refused change was accepted, that of the status; nil if
-// nothing was.
-func (c *Change) Partly() client.Object { return c.status }
+// Partly returns the object as it is since the first of two requests of a rejected change was accepted; nil if none was.
+func (c *Change) Partly() client.Object { return c.first }
 
 // A Writer sends changes of the objects of one kind.
 type Writer struct {
@@ -118,46 +120,74 @@ func (e *RejectedError) Unwrap() error { return e.Err }
 // Write sends a change in as few requests as possible, and returns the object as the server has it
 // then; nil if nothing was to be sent.
 //
-// The status goes first, where it has a request of its own: if the process dies in between, a
-// handler is called once more rather than its result lost.
+// The status has a request of its own if the kind has the status subresource. It goes first, unless [Change.StatusLast] is set: if the
+// process ends between the two requests, a handler is called once more, and its result is not lost.
 func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, error) {
 	doc, guarded := Merged(change.Theirs, change.Ours), change.Theirs.lists(change.Content)
-	if w.HasStatus {
-		rest, status := doc.splitStatus()
-		restGuarded, statusGuarded := splitStatusPaths(guarded)
-		if len(status) > 0 && change.status == nil {
-			written, err := w.send(ctx, change, request{
-				subresource: "status", doc: status, wanted: status, guarded: statusGuarded, version: change.Before.GetResourceVersion(),
-				always: true, // the server does not look at the uid of a status
-			})
-			if err != nil {
-				return nil, err
-			}
-			change.status = written
-		}
-		doc, guarded = rest, restGuarded
+	if !w.HasStatus {
+		return w.sendObject(ctx, change, doc, guarded)
 	}
-	if len(doc) == 0 && change.Acquire == "" && change.Release == "" {
-		return change.status, nil
+	rest, status := doc.splitStatus()
+	restGuarded, statusGuarded := splitStatusPaths(guarded)
+	sendRest := func() (client.Object, error) { return w.sendObject(ctx, change, rest, restGuarded) }
+	sendStatus := func() (client.Object, error) { return w.sendStatus(ctx, change, status, statusGuarded) }
+	first, second, isWhole := sendStatus, sendRest, len(status) == 0
+	if change.StatusLast {
+		first, second, isWhole = sendRest, sendStatus, len(rest) == 0 && change.Acquire == "" && change.Release == ""
 	}
-	from, wanted := change.Before, doc
-	if change.status != nil {
-		// The answer may show edits of others, which its version would make us overwrite.
-		from = change.status
-		var err error
-		if doc, err = fitted(change, doc, guarded, from); err != nil {
+	if change.first == nil && !isWhole {
+		written, err := first()
+		if err != nil {
 			return nil, err
 		}
+		change.first = written
+	}
+	return second()
+}
+
+// sendObject sends the part of a change that does not go to the status subresource.
+func (w *Writer) sendObject(ctx context.Context, change *Change, doc Document, guarded [][]string) (client.Object, error) {
+	if len(doc) == 0 && change.Acquire == "" && change.Release == "" {
+		return change.first, nil
+	}
+	fit, from, err := change.next(doc, guarded)
+	if err != nil {
+		return nil, err
 	}
 	r := request{
-		doc: doc, wanted: wanted, guarded: guarded, version: from.GetResourceVersion(),
+		doc: fit, wanted: doc, guarded: guarded, version: from.GetResourceVersion(),
 		acquire: change.Acquire, release: change.Release, finalizers: from.GetFinalizers(),
 	}
-	meta, _ := doc["metadata"].(map[string]any)
+	meta, _ := fit["metadata"].(map[string]any)
 	if theirs, ok := meta["finalizers"]; ok {
 		r.finalizers, r.chosen = stringsOf(theirs), true
 	}
 	return w.send(ctx, change, r)
+}
+
+// sendStatus sends the part of a change that goes to the status subresource. The request names the version always, as the server does not
+// look at the uid of a status.
+func (w *Writer) sendStatus(ctx context.Context, change *Change, doc Document, guarded [][]string) (client.Object, error) {
+	if len(doc) == 0 {
+		return change.first, nil
+	}
+	fit, from, err := change.next(doc, guarded)
+	if err != nil {
+		return nil, err
+	}
+	return w.send(ctx, change, request{
+		subresource: "status", doc: fit, wanted: doc, guarded: guarded, version: from.GetResourceVersion(), always: true,
+	})
+}
+
+// next returns a document for the next request, and the state of the object on which the request is based. The answer to the first
+// request may show edits of others, which its version would make the second request overwrite.
+func (c *Change) next(doc Document, guarded [][]string) (Document, client.Object, error) {
+	if c.first == nil {
+		return doc, c.Before, nil
+	}
+	fit, err := fitted(c, doc, guarded, c.first)
+	return fit, c.first, err
 }
 
 // A request is one patch, made for one version of the object.
@@ -282,7 +312,7 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 		if committed, err := w.wasCommitted(change, r.subresource, content); err != nil {
 			return nil, err
 		} else if committed {
-			change.Recovered = r.subresource == ""
+			change.Recovered = (r.subresource == "status") == change.StatusLast
 			return live, change.adopt(live, content, *r)
 		}
 	}
@@ -302,9 +332,9 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 // adopt records the version of an object that was read instead of a lost answer, if nothing but the request has changed the object.
 func (c *Change) adopt(live client.Object, content map[string]any, r request) error {
 	from, before := c.Before, c.Content
-	if c.status != nil {
+	if c.first != nil {
 		var err error
-		from = c.status
+		from = c.first
 		if before, err = Content(from); err != nil {
 			return err
 		}

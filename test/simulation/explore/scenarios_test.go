@@ -335,7 +335,9 @@ var scenarios = []scenario{
 	{name: "chain-with-flush", trial: func(w *world) kopftest.Trial {
 		return w.trial(func() *kopf.Resource[widget] { return w.chain(true) }, nil, resize(2))
 	}},
-	{name: "status-store", trial: func(w *world) kopftest.Trial {
+	{name: "status-store", limits: map[string]string{
+		"crash-after@8": "the end of a cycle takes two requests: the records are removed before the baseline is stored",
+	}, trial: func(w *world) kopftest.Trial {
 		return w.unstructured(func() *kopf.Resource[thing] { return w.things() }, []kopf.Option{kopf.WithProgress(progress.Status(""))})
 	}},
 	{name: "status-baseline", trial: func(w *world) kopftest.Trial {
@@ -413,6 +415,11 @@ func (w *world) things() *kopf.Resource[thing] {
 				return kopf.Temporary(errors.New("not yet"), 2*time.Second)
 			}
 			w.saw(handler, req.Object, req.Object.Object["spec"])
+			if handler == "other" {
+				if err := unstructured.SetNestedField(req.Object.Object, "blue", "spec", "color"); err != nil {
+					return err
+				}
+			}
 			return unstructured.SetNestedField(req.Object.Object, handler, "status", "phase")
 		}
 	}
