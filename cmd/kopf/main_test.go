@@ -132,8 +132,8 @@ func TestCommandsOnAServer(t *testing.T) {
 	fails(t, "install the CustomResourceDefinitions", "peers", "freeze", "-t", "60")
 	_, err = envtest.InstallCRDs(cp.Config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}})
 	must(t, err)
-	fails(t, `there is no ClusterKopfPeering "default"`, "peers", "list")
-	fails(t, `there is no KopfPeering "ours" in the namespaces a, b`, "peers", "resume", "-P", "ours", "-n", "a,b")
+	fails(t, `the ClusterKopfPeering "default" does not exist`, "peers", "list")
+	fails(t, `the KopfPeering "ours" does not exist in the namespaces a, b`, "peers", "resume", "-P", "ours", "-n", "a,b")
 	fails(t, `neither a namespace nor a pattern`, "peers", "list", "-n", "[")
 
 	must(t, k8s.Create(t.Context(), &v1.ClusterKopfPeering{ObjectMeta: metav1.ObjectMeta{Name: "default"}}))

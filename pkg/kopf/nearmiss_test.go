@@ -139,8 +139,8 @@ func TestMistakes_ExplainNames(t *testing.T) {
 		"no domain":      {kopf.WithFinalizer("mine"), []string{`WithFinalizer("mine"): the name has no domain`, `"example.com/finalizer"`}},
 		"a handler's id": {things().OnCreate("a:b", nothing), []string{`id "a:b" cannot be stored`, "it contains ':'"}},
 		"a prefix":       {kopf.WithBaseline(progress.AnnotationBaseline("my prefix")), []string{`prefix "my prefix"`, "it contains ' '"}},
-		"a peering":      {kopf.WithPeering(peering.Options{Name: "My"}), []string{`Name "My" cannot be the name of an object: it contains 'M'`}},
-		"a namespace":    {kopf.WithPeering(peering.Options{Namespaces: []string{"a.b"}}), []string{`"a.b", which cannot be a namespace: it contains '.'`}},
+		"a peering":      {kopf.WithPeering(peering.Options{Name: "My"}), []string{`Name "My" is invalid: it contains 'M'`}},
+		"a namespace":    {kopf.WithPeering(peering.Options{Namespaces: []string{"a.b"}}), []string{`"a.b", which is invalid: it contains '.'`}},
 		"a component":    {kopf.WithEvents(kopf.EventsOff, kopf.AsKopf(kopf.EventNames{Component: "a b"})), []string{`Component "a b"`, "it contains ' '"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ import (
 // kopf: settings.peering, --peering, --priority, --dev, --standalone.
 func WithPeering(options peering.Options) Option {
 	return optionFunc(func(o *Operator) {
-		if err := options.Validate(); err != nil {
+		if err := options.Check(); err != nil {
 			o.mistake(fmt.Errorf("WithPeering: %w", err))
 		}
 		o.peers = &options

@@ -21,45 +21,46 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// groups have the kinds; where both are served, both are used. [wire]
+// groups are the API groups of peering objects. If the API server serves both, both are used. [wire]
 var groups = []string{v1.Group, v1.LegacyGroup}
 
-// A kind is how the API server serves peering objects.
+// kind describes how the API server serves peering objects.
 type kind struct {
 	resource   schema.GroupVersionResource
 	name       string
 	namespaced bool
-	hasStatus  bool // as a subresource: the object itself takes no status then
+	hasStatus  bool // has the status subresource, so writes to the object itself ignore the status
 }
 
-// errUnserved says that a kind is not served any more, or differently.
-var errUnserved = errors.New("the API server does not serve the kind as it did")
+// errUnserved means that the API server changed how it serves a kind.
+var errUnserved = errors.New("the API server no longer serves the kind in the same way")
 
-// api is what peering asks of the API server.
+// api contains the requests to the API server.
 type api interface {
-	// kind tells how a group serves the kind; nil: it does not.
+	// kind returns how a group serves the kind, or nil if it does not.
 	kind(ctx context.Context, group string, namespaced bool) (*kind, error)
-	// follow tells of an object as it is and of all its changes, until the watch ends, or fails. Without a watch, it tells nothing.
-	follow(ctx context.Context, k kind, namespace, name string, tell func(look)) error
-	// patch writes to the status, by a merge patch, and returns the object as it is then.
+	// watch calls handle with the current version of an object and with all later events, until the watch ends or fails. It
+	// calls nothing if the watch cannot be started.
+	watch(ctx context.Context, k kind, namespace, name string, handle func(observedObject)) error
+	// patch applies a merge patch to the status and returns the patched object.
 	patch(ctx context.Context, k kind, namespace, name string, body []byte) (*unstructured.Unstructured, error)
 }
 
-// A look at a peering object.
-type look struct {
-	object *unstructured.Unstructured // nil: it is not there
-	gone   types.UID                  // of the one that was there, if that is known
-	err    error                      // the look has failed
+// observedObject is one observation of a peering object.
+type observedObject struct {
+	object     *unstructured.Unstructured // nil if it does not exist
+	deletedUID types.UID                  // UID of a deleted object, if known
+	err        error                      // set if the watch failed
 }
 
-// A Client reads and writes peering objects: for programs and commands that are no operators themselves. It finds out
-// which of the groups kopf.dev and zalando.org are served.
+// Client reads and writes peering objects for programs that are not operators. It discovers which of the groups kopf.dev and
+// zalando.org are served.
 type Client struct {
 	discovery *discovery.DiscoveryClient
 	dynamic   dynamic.Interface
 }
 
-// NewClient makes a client. The HTTP client may be nil.
+// NewClient returns a client. If httpClient is nil, NewClient creates one from the configuration.
 func NewClient(config *rest.Config, httpClient *http.Client) (*Client, error) {
 	if httpClient == nil {
 		var err error
@@ -85,7 +86,7 @@ func (c *Client) kind(ctx context.Context, group string, namespaced bool) (*kind
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking what the API server serves of %s: %w", version, err)
+		return nil, fmt.Errorf("discovering the resources of %s: %w", version, err)
 	}
 	plural := plural(namespaced)
 	var found *kind
@@ -116,27 +117,27 @@ func (c *Client) objects(k kind, namespace string) dynamic.ResourceInterface {
 	return c.dynamic.Resource(k.resource).Namespace(namespace)
 }
 
-func (c *Client) follow(ctx context.Context, k kind, namespace, name string, tell func(look)) error {
+func (c *Client) watch(ctx context.Context, k kind, namespace, name string, handle func(observedObject)) error {
 	options := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
 	list, err := c.objects(k, namespace).List(ctx, options)
 	if apierrors.IsNotFound(err) {
-		return errUnserved // a list without items is no error
+		return errUnserved // a list without items is not an error
 	}
 	if err != nil {
 		return err
 	}
 	options.ResourceVersion, options.AllowWatchBookmarks = list.GetResourceVersion(), true
-	options.TimeoutSeconds = new(300 + rand.Int64N(300)) // not all watches of a cluster at a time
+	options.TimeoutSeconds = new(300 + rand.Int64N(300)) // spread the restarts of watches
 	w, err := c.objects(k, namespace).Watch(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer w.Stop()
 	if len(list.Items) == 0 {
-		tell(look{})
+		handle(observedObject{})
 	}
 	for i := range list.Items {
-		tell(look{object: &list.Items[i]})
+		handle(observedObject{object: &list.Items[i]})
 	}
 	for event := range w.ResultChan() {
 		object, isObject := event.Object.(*unstructured.Unstructured)
@@ -145,12 +146,12 @@ func (c *Client) follow(ctx context.Context, k kind, namespace, name string, tel
 			if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 				return err
 			}
-			return nil // to be listed again
+			return nil // the caller lists again
 		case !isObject || object.GetName() != name:
 		case event.Type == watch.Deleted:
-			tell(look{gone: object.GetUID()})
+			handle(observedObject{deletedUID: object.GetUID()})
 		case event.Type == watch.Added, event.Type == watch.Modified:
-			tell(look{object: object})
+			handle(observedObject{object: object})
 		}
 	}
 	return nil
@@ -164,8 +165,8 @@ func (c *Client) patch(ctx context.Context, k kind, namespace, name string, body
 	return c.objects(k, namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{}, subresources...)
 }
 
-// explain adds the rule that peering needs to an error of missing permissions.
-func explain(err error, k kind) error {
+// explainForbidden adds the RBAC rule that peering needs to an error about missing permissions.
+func explainForbidden(err error, k kind) error {
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		return err
 	}

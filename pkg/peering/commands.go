@@ -14,25 +14,25 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// A Target names peering objects.
+// Target selects peering objects.
 type Target struct {
-	// Name of the objects. Default: "default".
+	// Name is the name of the objects. Default: "default".
 	Name string
-	// Namespaces whose objects are meant, of the kind KopfPeering; patterns such as "team-*" match those that have
-	// one. None: the ClusterKopfPeering.
+	// Namespaces selects KopfPeering objects in these namespaces. Patterns such as "team-*" are allowed. If empty, the target
+	// is the ClusterKopfPeering.
 	Namespaces []string
 }
 
-// An Object is a peering object, and who has records there. It is the same whichever kind and group it is of.
+// Object is a peering object of any kind and group with its records.
 type Object struct {
 	Group, Kind, Namespace, Name string
-	// Peers with their records, in the order of their identities; those that are dead by now included.
+	// Peers contains the readable records sorted by identity, including those of dead peers.
 	Peers []Peer
-	// Unreadable records.
+	// Unreadable contains the records that cannot be decoded.
 	Unreadable []Unreadable
 }
 
-// List returns the peering objects that are meant. It is an error if there are none, as nobody would look at them.
+// List returns the selected peering objects. It returns an error if none exists.
 func (c *Client) List(ctx context.Context, target Target) ([]Object, error) {
 	found, err := c.find(ctx, target)
 	if err != nil {
@@ -40,41 +40,41 @@ func (c *Client) List(ctx context.Context, target Target) ([]Object, error) {
 	}
 	var objects []Object
 	for _, f := range found {
-		objects = append(objects, f.describe())
+		objects = append(objects, f.toObject())
 	}
 	return objects, nil
 }
 
-// Freeze writes a record, once: operators of a lower priority pause until its lifetime is over, or until [Client.Resume]. A
-// record that does not say when it was written was written now. The objects are returned as they are then.
+// Freeze writes a record once: operators of a lower priority pause until its lifetime ends or [Client.Resume] removes it. If
+// LastSeen is zero, Freeze sets it to the current time. It returns the changed objects.
 //
 // kopf: kopf freeze.
 func (c *Client) Freeze(ctx context.Context, target Target, identity string, record Record) ([]Object, error) {
 	if record.Lifetime < time.Second {
-		return nil, fmt.Errorf("peering: the lifetime of the record is %s: use one of at least a second", record.Lifetime)
+		return nil, fmt.Errorf("peering: the lifetime of the record must be at least one second, got %s", record.Lifetime)
 	}
 	if record.LastSeen.IsZero() {
 		record.LastSeen = time.Now()
 	}
-	body, err := writing(identity, record)
+	body, err := recordPatch(identity, record)
 	if err != nil {
 		return nil, err
 	}
 	return c.patchAll(ctx, target, body)
 }
 
-// Resume removes the record of the identity, if there is one. The objects are returned as they are then.
+// Resume removes the record of the identity if it exists. It returns the changed objects.
 //
 // kopf: kopf resume.
 func (c *Client) Resume(ctx context.Context, target Target, identity string) ([]Object, error) {
-	body, err := removing(identity)
+	body, err := removalPatch(identity)
 	if err != nil {
 		return nil, err
 	}
 	return c.patchAll(ctx, target, body)
 }
 
-// patchAll does as much as it can: what has failed for one object may be done for the others.
+// patchAll patches all objects, and continues after a failure.
 func (c *Client) patchAll(ctx context.Context, target Target, body []byte) ([]Object, error) {
 	objects, err := c.find(ctx, target)
 	if err != nil {
@@ -85,38 +85,38 @@ func (c *Client) patchAll(ctx context.Context, target Target, body []byte) ([]Ob
 	for _, o := range objects {
 		changed, err := c.patch(ctx, o.kind, o.object.GetNamespace(), o.object.GetName(), body)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("peering: %s: %w", o.object.GetNamespace(), explain(err, o.kind)))
+			problems = append(problems, fmt.Errorf("peering: %s: %w", o.object.GetNamespace(), explainForbidden(err, o.kind)))
 			continue
 		}
-		done = append(done, found{o.kind, changed}.describe())
+		done = append(done, foundObject{o.kind, changed}.toObject())
 	}
 	return done, errors.Join(problems...)
 }
 
-type found struct {
+type foundObject struct {
 	kind   kind
 	object *unstructured.Unstructured
 }
 
-func (f found) describe() Object {
+func (f foundObject) toObject() Object {
 	o := Object{
 		Group: f.kind.resource.Group, Kind: f.kind.name, Namespace: f.object.GetNamespace(), Name: f.object.GetName(),
 	}
-	var sightings Sightings
-	o.Peers, o.Unreadable = sightings.See(f.object.Object["status"], time.Now())
+	var sightings Observations
+	o.Peers, o.Unreadable = sightings.Observe(f.object.Object["status"], time.Now())
 	return o
 }
 
-func (c *Client) find(ctx context.Context, target Target) ([]found, error) {
+func (c *Client) find(ctx context.Context, target Target) ([]foundObject, error) {
 	if target.Name == "" {
 		target.Name = DefaultName
 	}
 	for _, pattern := range target.Namespaces {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			return nil, fmt.Errorf("peering: %q is neither a namespace nor a pattern such as team-*", pattern)
+			return nil, fmt.Errorf("peering: %q is not a valid namespace or pattern: use one such as team-*", pattern)
 		}
 	}
-	var all []found
+	var all []foundObject
 	served := false
 	for _, group := range groups {
 		k, err := c.kind(ctx, group, len(target.Namespaces) > 0)
@@ -127,26 +127,26 @@ func (c *Client) find(ctx context.Context, target Target) ([]found, error) {
 			continue
 		}
 		served = true
-		some, err := c.named(ctx, *k, target)
+		some, err := c.findNamed(ctx, *k, target)
 		if err != nil {
-			return nil, fmt.Errorf("peering: %w", explain(err, *k))
+			return nil, fmt.Errorf("peering: %w", explainForbidden(err, *k))
 		}
 		all = append(all, some...)
 	}
 	switch {
 	case !served:
-		return nil, fmt.Errorf("peering: the API server has no %s: install the CustomResourceDefinitions of %s",
+		return nil, fmt.Errorf("peering: the API server does not serve %s: install the CustomResourceDefinitions of %s",
 			plural(len(target.Namespaces) > 0), v1.Group)
 	case len(all) == 0 && len(target.Namespaces) > 0:
-		return nil, fmt.Errorf("peering: there is no KopfPeering %q in the namespaces %s: create it first, or correct the names",
+		return nil, fmt.Errorf("peering: the KopfPeering %q does not exist in the namespaces %s: create it or correct the names",
 			target.Name, strings.Join(target.Namespaces, ", "))
 	case len(all) == 0:
-		return nil, fmt.Errorf("peering: there is no ClusterKopfPeering %q: create it first, or correct the name", target.Name)
+		return nil, fmt.Errorf("peering: the ClusterKopfPeering %q does not exist: create it or correct the name", target.Name)
 	}
 	return all, nil
 }
 
-func (c *Client) named(ctx context.Context, k kind, target Target) (all []found, err error) {
+func (c *Client) findNamed(ctx context.Context, k kind, target Target) (all []foundObject, err error) {
 	namespaces := target.Namespaces
 	if len(namespaces) == 0 || strings.ContainsAny(strings.Join(namespaces, ""), `*?[\`) {
 		namespaces = []string{""}
@@ -157,15 +157,15 @@ func (c *Client) named(ctx context.Context, k kind, target Target) (all []found,
 			return nil, err
 		}
 		for i := range list.Items {
-			if o := &list.Items[i]; len(target.Namespaces) == 0 || anyMatches(target.Namespaces, o.GetNamespace()) {
-				all = append(all, found{k, o})
+			if o := &list.Items[i]; len(target.Namespaces) == 0 || matchesAny(target.Namespaces, o.GetNamespace()) {
+				all = append(all, foundObject{k, o})
 			}
 		}
 	}
 	return all, nil
 }
 
-func anyMatches(patterns []string, namespace string) bool {
+func matchesAny(patterns []string, namespace string) bool {
 	for _, pattern := range patterns {
 		if ok, _ := path.Match(pattern, namespace); ok {
 			return true

@@ -1,6 +1,6 @@
-// Package peering lets operators know of each other: of those that share a peering object, the one with the highest
-// priority works, and the others pause. A developer starts an operator on a laptop, and the one in the cluster steps
-// back until the laptop has gone. It is what package kopf stands on, and of use without it, for any reconciler:
+// Package peering coordinates operators through a shared peering object, as kopf does: the operator with the highest
+// priority works, and all others pause. For example, a developer starts an operator on a laptop, and the operator in the
+// cluster pauses until the one on the laptop stops. Package kopf is built on it, and any other reconciler can use it without package kopf:
 //
 //	p, err := peering.New(mgr, peering.Options{Priority: 100})
 //	...
@@ -8,48 +8,49 @@
 //	err = errors.Join(mgr.Add(p), mgr.AddReadyzCheck("peering", p.Readyz),
 //		ctrl.NewControllerManagedBy(mgr).For(&v1.Database{}).WatchesRawSource(gate).Complete(gate))
 //
-// # Flow
+// # Concepts
 //
-// A [Peering] is a runnable of the manager. It writes a [Record] of the operator into the status of the peering object,
-// then again before its lifetime is over, and looks at the records of the others: in what it is answered, and
-// by a watch. [Sightings] remember since when a record has been as it is, [Self.Judge] concludes who is alive and
-// has precedence. While somebody has, the operator is paused: [Peering.Paused] tells, [Peering.Changed] and
-// [Peering.Subscribe] say when it changes, and a [Gate] holds requests back until then.
+// The peering object is a ClusterKopfPeering, or a KopfPeering in each served namespace. Its API group is kopf.dev and, if
+// the API server serves it, also zalando.org. Each operator writes a [Record] into the status of the object, and
+// renews it before its lifetime ends. The records have kopf's format, so operators in Python are peers as well.
 //
-// The object is a ClusterKopfPeering, or for operators of namespaces a KopfPeering in each, of kopf.dev and, where
-// that is served, of zalando.org. The records are those of kopf, so operators in Python are peers like any others.
-// A [Client] is for people: it lists, freezes and resumes operators, as the command cmd/kopf does.
+// A [Peering] is the runnable that writes the record and watches the records of the peers. [Observations] remember when each
+// record last changed, and [Self.Decide] decides which peers are alive and have precedence. If a peer has precedence, the operator is paused:
+// see [Peering.Paused], [Peering.Changed] and [Peering.Subscribe]. A [Gate] defers reconcile requests until the pause ends.
+//
+// A [Client] lists, freezes and resumes operators for commands such as cmd/kopf.
 //
 // # Guarantees
 //
-// Nothing is done before the first look, whose answer shows our own record beside those of the others: of two operators
-// that start at one moment, one at least sees the other. A peer that writes its record is alive, whatever the clocks say
-// within ten minutes of difference ([MaxSkew]); one that does not is dead after its lifetime. A peer that we could not
-// look at is not taken for dead. An operator that cannot write its record for its lifetime pauses, as the others
-// may take it for dead; one whose machine has slept meanwhile does so within a second or two of waking, until its next
-// record is written.
-//
-// A sign of life is one write for each lifetime, less five to ten seconds; looks cost none. A record that is not
-// understood is left alone, and in nobody's way. At the end the record is removed, within two seconds.
+//   - The operator is paused until it has written its record and read the records of its peers. If two operators start at the
+//     same time, at least one of them sees the other.
+//   - A peer that renews its record is alive, even if its clock differs by up to ten minutes ([MaxSkew]). A peer that does not is
+//     dead after its lifetime. Peers are not declared dead while the object cannot be read.
+//   - An operator that cannot renew its record during its lifetime pauses, because peers may declare it dead. After the machine
+//     was suspended, the operator pauses within two seconds and resumes after it has renewed its record.
+//   - The operator sends one write per lifetime, less five to ten seconds. Reading causes no requests besides a watch.
+//   - Unreadable records are kept and ignored.
+//   - At shutdown, the operator removes its record within two seconds.
 //
 // # Assumptions
 //
-// Identities are unique among operators that run at a time, or a lease makes sure that only one of them does.
-// Watches and writes are allowed, see config/rbac.
+// The identities of running operators are unique, unless leader election permits only one of them to run. The operator has
+// the permissions in config/rbac.
 //
 // # Caveats
 //
-// What has begun when a pause begins goes on, so there are moments at which two operators work on one object. The
-// record is removed when the operator is told to stop, not when its last call has returned. Operators in Python
-// go by their clocks: one whose clock is wrong by more than the lifetime takes us for dead, whatever we do; it is told in
-// the log if we see it. A record of an earlier process of ours, one that was killed, has to die first, unless
-// both had the same identity. What was written by hand, with a lifetime of an hour, say, and is seen by an operator
-// that is started in the meantime, counts up to ten minutes longer there, as clocks may differ.
+// Running reconciles continue when a pause begins, so two operators can briefly process one object. The operator removes its
+// record when shutdown begins, not when its last reconcile has returned.
+//
+// Operators in Python compare clocks: if such a clock is wrong by more than the lifetime, that operator considers this one dead. The
+// operator logs a clock that is ahead.
+//
+// The record of a killed process blocks its successor until the record expires, unless both have the same identity. An operator that starts later
+// can respect a record with a long lifetime, such as an hour, for up to ten minutes longer, because clocks may differ.
 //
 // # Errors
 //
-// [Options.Validate] tells all mistakes before the start. What fails later is tried again for ever, and is told by
-// [Peering.Readyz], [Peering.Describe], and in the log: a permission that is missing with the rule that grants it, a mandatory
-// object that is missing with what to create. The metrics kopf_paused and kopf_peers, and Events on the peering object,
-// show pauses.
+// [Options.Check] returns all errors in the options. Later failures are retried without limit. [Peering.Readyz],
+// [Peering.Describe] and the log report them, including the rule for a missing permission and the manifest of a missing mandatory object.
+// The metrics kopf_paused and kopf_peers, and Events on the peering object, report pauses.
 package peering

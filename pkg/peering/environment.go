@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// ReadEnvironment sets the options from the variables that an operator in Python takes: for one in Go that takes its place, in the
-// same deployment. Variables that are empty do not count.
+// ReadEnvironment sets the options from the environment variables of "kopf run", so that an operator in Go can replace one in
+// Python without changes to its Deployment. Empty variables are ignored.
 //
-//	KOPF_RUN_PEERING      the peering object; it has to be there (Mandatory)
+//	KOPF_RUN_PEERING      the peering object, which must exist (Mandatory)
 //	KOPF_RUN_PRIORITY     the priority among the peers
 //	KOPF_RUN_DEV          if true, the priority is [DevPriority]
-//	KOPF_RUN_STANDALONE   if true, there are no peers
-//	KOPF_RUN_NAMESPACES   the namespaces to be served, separated by spaces; KOPF_RUN_NAMESPACE is one more
+//	KOPF_RUN_STANDALONE   if true, peering is disabled
+//	KOPF_RUN_NAMESPACES   the served namespaces, separated by spaces; KOPF_RUN_NAMESPACE adds one
 //	KOPF_RUN_CLUSTERWIDE  if true, the cluster is served
 //
-// Call it before [Options.BindFlags], and flags count more. The error tells all values that are not understood; whether the
-// namespaces can be some is for [Options.Validate] to tell: patterns cannot.
+// Call it before [Options.BindFlags], so that flags override variables. The error joins all invalid values, except for
+// namespaces, which [Options.Check] checks; patterns are not supported.
 //
 // kopf: the environment of "kopf run".
 func (o *Options) ReadEnvironment() error {
@@ -33,7 +33,7 @@ func (o *Options) ReadEnvironment() error {
 		if text == "" {
 			return false
 		}
-		is, known := truths[strings.ToLower(text)]
+		is, known := boolWords[strings.ToLower(text)]
 		if !known {
 			problems = append(problems, fmt.Errorf("peering: %s is %q: use true or false", variable, text))
 		}
@@ -59,7 +59,7 @@ func (o *Options) ReadEnvironment() error {
 	namespaces, cluster := strings.Fields(several+" "+one), isTrue("CLUSTERWIDE")
 	switch {
 	case cluster && len(namespaces) > 0:
-		problems = append(problems, errors.New("peering: KOPF_RUN_CLUSTERWIDE and KOPF_RUN_NAMESPACES exclude each other: leave one out"))
+		problems = append(problems, errors.New("peering: KOPF_RUN_CLUSTERWIDE and KOPF_RUN_NAMESPACES exclude each other: remove one of them"))
 	case cluster:
 		o.Namespaces = nil
 	case len(namespaces) > 0:
@@ -68,8 +68,8 @@ func (o *Options) ReadEnvironment() error {
 	return errors.Join(problems...)
 }
 
-// truths are the words that kopf's command line takes.
-var truths = map[string]bool{
+// boolWords contains the boolean values that kopf's command line accepts.
+var boolWords = map[string]bool{
 	"1": true, "true": true, "t": true, "yes": true, "y": true, "on": true,
 	"0": false, "false": false, "f": false, "no": false, "n": false, "off": false,
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// A reconciler that somebody has written by hand: it is not called while other operators have precedence.
+// A hand-written reconciler is not called while peers have precedence.
 func Example() {
 	options := peering.Options{Priority: 100}
 	options.BindFlags(flag.CommandLine)
@@ -49,17 +49,17 @@ func setUp(mgr manager.Manager, options peering.Options) error {
 	return errors.Join(
 		mgr.Add(p),
 		mgr.AddReadyzCheck("peering", p.Readyz),
-		mgr.AddMetricsServerExtraHandler("/peering", p), // why it is paused, for people
+		mgr.AddMetricsServerExtraHandler("/peering", p), // reports the cause of a pause to users
 		ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WatchesRawSource(gate).Complete(gate),
 	)
 }
 
-// For anything else than a reconciler: work while nobody has precedence.
+// Work that is not a reconciler runs while no peer has precedence.
 func ExamplePeering_Changed() {
 	var p *peering.Peering // from peering.New
 	loop := func(ctx context.Context) error {
 		for {
-			changed := p.Changed() // before asking, so that nothing is missed
+			changed := p.Changed() // before Paused, to miss no change
 			work, stop := context.WithCancel(ctx)
 			if paused, why := p.Paused(""); paused {
 				log.FromContext(ctx).Info("Waiting", "why", why)
@@ -80,7 +80,7 @@ func ExamplePeering_Changed() {
 
 func doWork(ctx context.Context) { <-ctx.Done() }
 
-// A migration freezes all operators of a namespace for as long as it takes.
+// A migration freezes all operators of a namespace while it runs.
 func ExampleClient() {
 	migrate := func(ctx context.Context) error {
 		client, err := peering.NewClient(ctrl.GetConfigOrDie(), nil)
@@ -99,20 +99,20 @@ func ExampleClient() {
 	_ = migrate
 }
 
-// An operator in a deployment in which there was one in Python.
+// An operator replaces one in Python in the same Deployment.
 func ExampleOptions_ReadEnvironment() {
 	configure := func(fs *flag.FlagSet) error {
 		var options peering.Options
 		if err := options.ReadEnvironment(); err != nil { // KOPF_RUN_PEERING, KOPF_RUN_PRIORITY, ...
 			return err
 		}
-		options.BindFlags(fs) // flags count more
+		options.BindFlags(fs) // flags override variables
 		return nil
 	}
 	_ = configure
 }
 
-// What operators tell of themselves.
+// Records have kopf's JSON form.
 func ExampleRecord() {
 	seen := time.Date(2020, 12, 31, 23, 59, 59, 123456000, time.UTC)
 	text, _ := json.Marshal(peering.Record{Priority: 100, Lifetime: time.Minute, LastSeen: seen})
@@ -126,15 +126,15 @@ func ExampleRecord() {
 	// 7 1m0s 2021-01-01 00:00:59 +0000 UTC
 }
 
-// The calculation alone: who has precedence, and for how long.
-func ExampleSelf_Judge() {
+// Decide determines which peers have precedence, and until when.
+func ExampleSelf_Decide() {
 	now := time.Date(2020, 12, 31, 12, 0, 0, 0, time.UTC)
-	var sightings peering.Sightings
-	peers, _ := sightings.See(map[string]any{
+	var sightings peering.Observations
+	peers, _ := sightings.Observe(map[string]any{
 		"laptop": map[string]any{"priority": int64(666), "lastseen": "2020-12-31T12:00:00+00:00"},
 		"other":  map[string]any{"priority": int64(-1)},
 	}, now)
-	verdict := peering.Self{Identity: "cluster"}.Judge(peers, now)
-	fmt.Println(verdict.Paused, verdict.Higher[0].Identity, verdict.Next.Sub(now))
+	verdict := peering.Self{Identity: "cluster"}.Decide(peers, now)
+	fmt.Println(verdict.Paused, verdict.Higher[0].Identity, verdict.Recheck.Sub(now))
 	// Output: true laptop 1m0s
 }

@@ -19,22 +19,23 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// A fakeServer has peering objects in memory, for tests in virtual time. What it does is also tried on a real one.
+// fakeServer stores peering objects in memory, for tests in virtual time. Tests with a real API server cover the same
+// behavior.
 type fakeServer struct {
-	mu        sync.Mutex
-	kinds     map[string]bool // group/plural
-	objects   map[string]*unstructured.Unstructured
-	version   int
-	watchers  []*fakeWatcher
-	mute      bool // answers neither to patches nor to questions
-	patches   []fakePatch
-	asked     int                      // what is served
-	drops     bool                     // what it does not know in a status
-	hasStatus bool                     // as a subresource, by now
-	outdated  bool                     // is what it says of that
-	late      map[string]time.Duration // to tell whether a group is served
-	before    func(body string)        // a patch, with the lock
-	fail      func(verb string) error  // of kind, list, watch and patch
+	mu                    sync.Mutex
+	kinds                 map[string]bool // group/plural
+	objects               map[string]*unstructured.Unstructured
+	version               int
+	watchers              []*fakeWatcher
+	unresponsive          bool // does not respond to patches and discovery
+	patches               []fakePatch
+	discoveryRequests     int                      // number of discovery requests
+	dropsUnknownFields    bool                     // from a status
+	hasStatus             bool                     // the status is a subresource
+	reportsOldSubresource bool                     // discovery reports the opposite of hasStatus
+	discoveryDelay        map[string]time.Duration // by group
+	beforePatch           func(body string)        // called with the lock before each patch
+	fail                  func(verb string) error  // for the verbs kind, list, watch and patch
 }
 
 type fakePatch struct {
@@ -44,8 +45,8 @@ type fakePatch struct {
 }
 
 type fakeWatcher struct {
-	key   string
-	looks chan look
+	key    string
+	events chan observedObject
 }
 
 func newFakeServer(plurals ...string) *fakeServer {
@@ -69,10 +70,10 @@ func (s *fakeServer) failing(verb string) error {
 	return s.fail(verb)
 }
 
-// answer is waited for in vain if the server is mute.
-func (s *fakeServer) answer(ctx context.Context) error {
+// awaitResponse blocks if the server is unresponsive.
+func (s *fakeServer) awaitResponse(ctx context.Context) error {
 	s.mu.Lock()
-	mute := s.mute
+	mute := s.unresponsive
 	s.mu.Unlock()
 	if mute {
 		<-ctx.Done()
@@ -80,20 +81,20 @@ func (s *fakeServer) answer(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *fakeServer) setMute() {
+func (s *fakeServer) stopResponding() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mute = true
+	s.unresponsive = true
 }
 
 func (s *fakeServer) kind(ctx context.Context, group string, namespaced bool) (*kind, error) {
-	if err := s.answer(ctx); err != nil {
+	if err := s.awaitResponse(ctx); err != nil {
 		return nil, err
 	}
-	wait(ctx, s.late[group])
+	wait(ctx, s.discoveryDelay[group])
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked++
+	s.discoveryRequests++
 	if err := s.failing("kind"); err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (s *fakeServer) kind(ctx context.Context, group string, namespaced bool) (*
 	}
 	return &kind{
 		resource: schema.GroupVersionResource{Group: group, Version: v1.Version, Resource: resource}, name: "Peering", namespaced: namespaced,
-		hasStatus: s.hasStatus != s.outdated,
+		hasStatus: s.hasStatus != s.reportsOldSubresource,
 	}, nil
 }
 
@@ -111,7 +112,7 @@ func keyOf(k kind, namespace, name string) string {
 	return k.resource.Group + "/" + k.resource.Resource + "/" + namespace + "/" + name
 }
 
-func (s *fakeServer) follow(ctx context.Context, k kind, namespace, name string, tell func(look)) error {
+func (s *fakeServer) watch(ctx context.Context, k kind, namespace, name string, handle func(observedObject)) error {
 	key := keyOf(k, namespace, name)
 	s.mu.Lock()
 	if err := s.failing("list"); err != nil || !s.kinds[k.resource.Group+"/"+k.resource.Resource] {
@@ -125,8 +126,8 @@ func (s *fakeServer) follow(ctx context.Context, k kind, namespace, name string,
 		s.mu.Unlock()
 		return err
 	}
-	w := &fakeWatcher{key: key, looks: make(chan look, 10000)}
-	w.looks <- look{object: s.objects[key].DeepCopy()}
+	w := &fakeWatcher{key: key, events: make(chan observedObject, 10000)}
+	w.events <- observedObject{object: s.objects[key].DeepCopy()}
 	s.watchers = append(s.watchers, w)
 	s.mu.Unlock()
 	defer func() {
@@ -138,11 +139,11 @@ func (s *fakeServer) follow(ctx context.Context, k kind, namespace, name string,
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case l, open := <-w.looks:
+		case l, open := <-w.events:
 			if !open {
 				return nil
 			}
-			tell(l)
+			handle(l)
 		}
 	}
 }
@@ -151,7 +152,7 @@ func (s *fakeServer) patch(ctx context.Context, k kind, namespace, name string, 
 	return s.patchAs(ctx, k, keyOf(k, namespace, name), body)
 }
 
-// patchKey is for somebody who knows how the kind is served.
+// patchKey patches an object as a client that knows how the kind is served.
 func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (*unstructured.Unstructured, error) {
 	s.mu.Lock()
 	k := kind{hasStatus: s.hasStatus}
@@ -160,7 +161,7 @@ func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (*un
 }
 
 func (s *fakeServer) patchAs(ctx context.Context, k kind, key string, body []byte) (result *unstructured.Unstructured, err error) {
-	if err := s.answer(ctx); err != nil {
+	if err := s.awaitResponse(ctx); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -179,8 +180,8 @@ func (s *fakeServer) patchAs(ctx context.Context, k kind, key string, body []byt
 	if err := s.failing("patch"); err != nil {
 		return nil, err
 	}
-	if s.before != nil {
-		s.before(string(body))
+	if s.beforePatch != nil {
+		s.beforePatch(string(body))
 	}
 	object := s.objects[key]
 	if object == nil || k.hasStatus && !s.hasStatus {
@@ -205,7 +206,7 @@ func (s *fakeServer) patchAs(ctx context.Context, k kind, key string, body []byt
 		patched.Object["status"] = status
 	}
 	for identity, value := range change.Status {
-		if s.drops || s.hasStatus && !k.hasStatus {
+		if s.dropsUnknownFields || s.hasStatus && !k.hasStatus {
 			continue
 		}
 		if status[identity] = value; value == nil {
@@ -216,23 +217,23 @@ func (s *fakeServer) patchAs(ctx context.Context, k kind, key string, body []byt
 	return patched.DeepCopy(), nil
 }
 
-// store tells the watchers, too. It is called with the lock.
+// store also sends an event to watchers. The caller must hold the lock.
 func (s *fakeServer) store(key string, object *unstructured.Unstructured) {
 	s.version++
 	object.SetResourceVersion(strconv.Itoa(s.version))
 	s.objects[key] = object
-	s.publish(key, look{object: object.DeepCopy()})
+	s.publish(key, observedObject{object: object.DeepCopy()})
 }
 
-func (s *fakeServer) publish(key string, l look) {
+func (s *fakeServer) publish(key string, l observedObject) {
 	for _, w := range s.watchers {
 		if w.key == key {
-			w.looks <- l
+			w.events <- l
 		}
 	}
 }
 
-// create makes an object, with a status.
+// create creates an object with a status.
 func (s *fakeServer) create(key string, status map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,11 +248,11 @@ func (s *fakeServer) delete(key string) {
 	defer s.mu.Unlock()
 	object := s.objects[key]
 	delete(s.objects, key)
-	s.publish(key, look{gone: object.GetUID()})
+	s.publish(key, observedObject{deletedUID: object.GetUID()})
 }
 
-// put writes a record of somebody else, or removes it if it is nil.
-func (s *fakeServer) put(key, identity string, record any) {
+// putRecord writes the record of a peer, or removes it if it is nil.
+func (s *fakeServer) putRecord(key, identity string, record any) {
 	body, err := json.Marshal(map[string]any{"status": map[string]any{identity: record}})
 	if err != nil {
 		panic(err)
@@ -261,8 +262,8 @@ func (s *fakeServer) put(key, identity string, record any) {
 	}
 }
 
-// refresh writes a record with the lock held.
-func (s *fakeServer) refresh(key, identity string, record map[string]any) {
+// putRecordLocked writes a record with the lock held.
+func (s *fakeServer) putRecordLocked(key, identity string, record map[string]any) {
 	object := s.objects[key].DeepCopy()
 	object.Object["status"].(map[string]any)[identity] = record
 	s.store(key, object)
@@ -275,32 +276,32 @@ func (s *fakeServer) status(key string) map[string]any {
 	return status
 }
 
-// serve has the status be a subresource, or not.
-func (s *fakeServer) serve(hasStatus bool) {
+// setStatusSubresource enables or disables the status subresource.
+func (s *fakeServer) setStatusSubresource(hasStatus bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hasStatus = hasStatus
 }
 
-// breakWith has requests fail; nil: no longer.
-func (s *fakeServer) breakWith(fail func(verb string) error) {
+// failWith makes requests fail; nil stops it.
+func (s *fakeServer) failWith(fail func(verb string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = fail
 }
 
-// cut ends all watches.
-func (s *fakeServer) cut() {
+// endWatches ends all watches.
+func (s *fakeServer) endWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.watchers {
-		close(w.looks)
+		close(w.events)
 	}
 	s.watchers = nil
 }
 
-// log returns the patches so far, and forgets them.
-func (s *fakeServer) log() []fakePatch {
+// takePatches returns and clears the recorded patches.
+func (s *fakeServer) takePatches() []fakePatch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.patches

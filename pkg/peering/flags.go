@@ -7,37 +7,37 @@ import (
 	"strings"
 )
 
-// BindFlags adds the flags by which people choose peers, with the options as they are for defaults:
+// BindFlags adds flags for the options, whose current values are the defaults:
 //
-//	--peering NAME    the peering object; from now on it has to be there (Mandatory)
+//	--peering NAME    the peering object, which then must exist (Mandatory)
 //	--priority N      the priority among the peers
 //	--dev             the same as --priority=666
-//	--standalone      no peers, whatever else is set
-//	--namespace NAME  a namespace to be served; several: repeat it, or use commas
+//	--standalone      disables peering
+//	--namespace NAME  a served namespace; repeat the flag or use commas for several
 //
-// Of --priority and --dev, the latter counts. The first --namespace replaces the Namespaces that were set before.
+// --dev overrides --priority. The first --namespace replaces the previous Namespaces.
 //
 // kopf: the options of "kopf run".
 func (o *Options) BindFlags(fs *flag.FlagSet) {
-	fs.Func("peering", "name of the peering object, which then has to be there", func(name string) error {
+	fs.Func("peering", "name of the peering object, which then must exist", func(name string) error {
 		if name == "" {
-			return fmt.Errorf("give a name, such as %s", DefaultName)
+			return fmt.Errorf("use a name such as %s", DefaultName)
 		}
 		o.Name, o.Mandatory = name, true
 		return nil
 	})
 	priority := &priorityFlag{priority: &o.Priority}
 	fs.Var(priority, "priority", "priority among the operators of the peering object, a `number`: the highest works, the others pause")
-	fs.BoolFunc("dev", fmt.Sprintf("the priority of a developer, the same as --priority=%d, whatever that is", DevPriority), func(text string) error {
+	fs.BoolFunc("dev", fmt.Sprintf("the priority of a developer: sets the priority to %d and overrides --priority", DevPriority), func(text string) error {
 		dev, err := strconv.ParseBool(text)
 		if dev {
 			o.Priority, priority.dev = DevPriority, true
 		}
 		return err
 	})
-	fs.BoolVar(&o.Standalone, "standalone", o.Standalone, "ignore other operators, and be unknown to them")
+	fs.BoolVar(&o.Standalone, "standalone", o.Standalone, "disable peering: ignore other operators and write no record")
 	given := false
-	fs.Func("namespace", "namespace to serve; several: repeat the flag, or use commas (default: the cluster)", func(names string) error {
+	fs.Func("namespace", "namespace to serve; repeat the flag or use commas for several (default: the cluster)", func(names string) error {
 		if !given {
 			o.Namespaces, given = nil, true
 		}
@@ -46,7 +46,7 @@ func (o *Options) BindFlags(fs *flag.FlagSet) {
 	})
 }
 
-// A priorityFlag is a number that stays as it is after --dev.
+// priorityFlag is a priority that --dev overrides.
 type priorityFlag struct {
 	priority *int
 	dev      bool
@@ -54,7 +54,7 @@ type priorityFlag struct {
 
 func (p *priorityFlag) String() string {
 	if p.priority == nil {
-		return "" // the zero value, of which the flags ask that
+		return "" // package flag calls String on the zero value
 	}
 	return strconv.Itoa(*p.priority)
 }

@@ -10,20 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// pollPaused is how often a request comes back during a pause if the gate is not a source of its controller.
+// pollPaused is the interval at which requests are retried during a pause if the gate is not a source of its controller.
 const pollPaused = 5 * time.Second
 
-// A Gate is a reconciler that does not call another one while the operator is paused in the namespace of the request.
-// Requests are not lost: each comes again, once, after the pause.
+// Gate is a reconciler that defers requests while the operator is paused in their namespace. After the pause, it passes each
+// deferred request once to the next reconciler.
 //
-// For that, the gate is a source of requests as well. A controller that does not have it as a source is served too:
-// its requests come back every five seconds until the pause is over.
+// A Gate is also a source of requests. Add it as a source to its controller, so that requests continue immediately after the
+// pause. Otherwise, the gate retries them every five seconds.
 type Gate struct {
 	peering *Peering
 	next    reconcile.Reconciler
 
 	mu      sync.Mutex
-	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // nil: the gate is no source
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // nil if the gate is not a source
 	waiting map[reconcile.Request]struct{}
 }
 
@@ -32,20 +32,20 @@ var (
 	_ source.Source        = (*Gate)(nil)
 )
 
-// Gate puts a gate before a reconciler:
+// Gate returns a gate for a reconciler:
 //
 //	gate := p.Gate(reconciler)
 //	ctrl.NewControllerManagedBy(mgr).For(&v1.Database{}).WatchesRawSource(gate).Complete(gate)
 //
-// What the reconciler has begun goes on when a pause begins.
+// Running reconciles continue when a pause begins.
 func (p *Peering) Gate(next reconcile.Reconciler) *Gate {
 	return &Gate{peering: p, next: next, waiting: map[reconcile.Request]struct{}{}}
 }
 
-// Reconcile calls the reconciler behind the gate, or takes note of the request.
+// Reconcile calls the next reconciler, or defers the request.
 func (g *Gate) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if paused, noted := g.hold(request); paused {
-		if noted {
+	if paused, deferred := g.deferIfPaused(request); paused {
+		if deferred {
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{RequeueAfter: pollPaused}, nil
@@ -53,8 +53,8 @@ func (g *Gate) Reconcile(ctx context.Context, request reconcile.Request) (reconc
 	return g.next.Reconcile(ctx, request)
 }
 
-// hold asks and takes note in one step: a pause that ends meanwhile finds the request.
-func (g *Gate) hold(request reconcile.Request) (paused, noted bool) {
+// deferIfPaused checks for a pause and defers the request under one lock, so that the end of a pause cannot miss the request.
+func (g *Gate) deferIfPaused(request reconcile.Request) (paused, deferred bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if paused, _ := g.peering.Paused(request.Namespace); !paused {
@@ -67,18 +67,17 @@ func (g *Gate) hold(request reconcile.Request) (paused, noted bool) {
 	return true, true
 }
 
-// Start makes the gate a source of the queue: of the requests that wait for the end of a pause. The controller
-// calls it.
+// Start implements source.Source; the controller calls it.
 func (g *Gate) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.queue = queue
-	cancel := g.peering.Subscribe(func(Transition) { g.release() })
+	cancel := g.peering.Subscribe(func(Transition) { g.requeueWaiting() })
 	context.AfterFunc(ctx, cancel)
 	return nil
 }
 
-func (g *Gate) release() {
+func (g *Gate) requeueWaiting() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for request := range g.waiting {

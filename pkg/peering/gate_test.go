@@ -13,25 +13,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// A worked gate has a queue and workers, as a controller has them.
-type worked struct {
+// gateRunner runs a gate with a queue and workers, like a controller.
+type gateRunner struct {
 	*Gate
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-	mu    sync.Mutex
-	calls []string
-	busy  time.Duration // how long a call takes
-	wrong int           // calls during a pause
+	mu               sync.Mutex
+	calls            []string
+	busy             time.Duration // duration of a call
+	callsDuringPause int
 }
 
-func (s *scene) gate(a *actor, isSource bool) *worked {
-	w := &worked{queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
+func (s *simulation) gate(a *operator, isSource bool) *gateRunner {
+	w := &gateRunner{queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
 	w.Gate = a.Gate(reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
 		w.mu.Lock()
 		w.calls = append(w.calls, request.String())
 		busy := w.busy
 		if paused, _ := a.Paused(request.Namespace); paused {
-			w.wrong++
+			w.callsDuringPause++
 		}
 		w.mu.Unlock()
 		<-time.After(busy)
@@ -75,7 +75,7 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-func (w *worked) taken() []string {
+func (w *gateRunner) takeCalls() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	calls := w.calls
@@ -83,43 +83,43 @@ func (w *worked) taken() []string {
 	return calls
 }
 
-// A gate calls nobody during a pause, and has each request come once after it.
-func TestAGateHoldsAndReleases(t *testing.T) {
+// A gate defers requests during a pause, and passes each on once after it.
+func TestGate_DefersDuringPause(t *testing.T) {
 	for _, isSource := range []bool{true, false} {
 		t.Run(fmt.Sprint("source: ", isSource), func(t *testing.T) {
-			play(t, func(s *scene) {
+			simulate(t, func(s *simulation) {
 				s.create(defaultKey, nil)
 				a := s.start(Options{Identity: "a"})
 				w := s.gate(a, isSource)
 				w.queue.Add(request("ns", "before"))
 				s.wait(time.Second)
-				s.equal("calls", w.taken(), "[ns/before]")
-				s.put(defaultKey, "b", python(1, time.Minute))
+				s.equal("calls", w.takeCalls(), "[ns/before]")
+				s.putRecord(defaultKey, "b", kopfRecord(1, time.Minute))
 				s.wait(0)
 				for range 100 {
 					w.queue.Add(request("ns", "during"))
 					s.wait(time.Second / 10)
 				}
-				s.equal("calls", w.taken(), "[]")
-				s.put(defaultKey, "b", nil)
+				s.equal("calls", w.takeCalls(), "[]")
+				s.putRecord(defaultKey, "b", nil)
 				s.wait(pollPaused)
-				s.equal("calls", w.taken(), "[ns/during]")
+				s.equal("calls", w.takeCalls(), "[ns/during]")
 				s.wait(time.Hour)
-				s.equal("calls", w.taken(), "[]")
+				s.equal("calls", w.takeCalls(), "[]")
 			})
 		})
 	}
 }
 
-// Only requests of the namespace that is paused wait, and no worker waits with them.
-func TestAGateHoldsWhatIsPaused(t *testing.T) {
-	play(t, func(s *scene) {
+// Only requests of the paused namespace are deferred, and they block no worker.
+func TestGate_Namespaces(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		one, two := namespacedPeerings+"/one/default", namespacedPeerings+"/two/default"
 		s.create(one, nil)
 		s.create(two, nil)
 		a := s.start(Options{Identity: "a", Namespaces: []string{"one", "two"}})
 		w := s.gate(a, true)
-		s.put(two, "b", python(1, time.Minute))
+		s.putRecord(two, "b", kopfRecord(1, time.Minute))
 		s.wait(0)
 		for i := range 20 {
 			w.queue.Add(request("two", fmt.Sprint(i)))
@@ -127,22 +127,22 @@ func TestAGateHoldsWhatIsPaused(t *testing.T) {
 		w.queue.Add(request("one", "x"))
 		w.queue.Add(request("", "cluster-wide"))
 		s.wait(0)
-		s.equal("calls", w.taken(), "[one/x]")
-		s.put(one, "b", python(1, time.Minute))
+		s.equal("calls", w.takeCalls(), "[one/x]")
+		s.putRecord(one, "b", kopfRecord(1, time.Minute))
 		s.wait(0)
-		s.put(two, "b", nil)
+		s.putRecord(two, "b", nil)
 		s.wait(0)
-		s.equal("calls", len(w.taken()), 20)
-		s.put(one, "b", nil)
+		s.equal("calls", len(w.takeCalls()), 20)
+		s.putRecord(one, "b", nil)
 		s.wait(0)
-		s.equal("calls", w.taken(), "[/cluster-wide]")
+		s.equal("calls", w.takeCalls(), "[/cluster-wide]")
 	})
 }
 
-// Pauses at random moments of a busy operator: nothing begins while it is paused, and nothing is lost after.
-func TestAGateUnderPausesAtAnyMoment(t *testing.T) {
+// With pauses at random times, no call starts during a pause, and no request is lost.
+func TestGate_RandomPauses(t *testing.T) {
 	for seed := range 20 {
-		play(t, func(s *scene) {
+		simulate(t, func(s *simulation) {
 			random := rand.New(rand.NewPCG(uint64(seed), 1))
 			s.create(defaultKey, nil)
 			a := s.start(Options{Identity: "a"})
@@ -152,9 +152,9 @@ func TestAGateUnderPausesAtAnyMoment(t *testing.T) {
 			for range 300 {
 				switch random.IntN(6) {
 				case 0:
-					s.put(defaultKey, "b", python(1, time.Minute))
+					s.putRecord(defaultKey, "b", kopfRecord(1, time.Minute))
 				case 1:
-					s.put(defaultKey, "b", nil)
+					s.putRecord(defaultKey, "b", nil)
 				default:
 					r := request("ns", fmt.Sprint(random.IntN(30)))
 					due[r.String()] = true
@@ -162,26 +162,26 @@ func TestAGateUnderPausesAtAnyMoment(t *testing.T) {
 				}
 				s.wait(time.Duration(random.IntN(5)) * time.Millisecond)
 			}
-			s.put(defaultKey, "b", nil)
+			s.putRecord(defaultKey, "b", nil)
 			s.wait(time.Minute)
-			for _, call := range w.taken() {
+			for _, call := range w.takeCalls() {
 				delete(due, call)
 			}
 			s.equal("lost", len(due), 0)
-			s.equal("calls during a pause", w.wrong, 0)
+			s.equal("calls during a pause", w.callsDuringPause, 0)
 			s.equal("waiting", len(w.waiting), 0)
 		})
 	}
 }
 
-// After the end nothing goes through.
-func TestAGateAfterTheEnd(t *testing.T) {
-	play(t, func(s *scene) {
+// After shutdown, the gate passes on no requests.
+func TestGate_AfterShutdown(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		a := s.start(Options{Identity: "a"})
 		w := s.gate(a, true)
 		a.stop()
 		w.queue.Add(request("ns", "late"))
 		s.wait(time.Hour)
-		s.equal("calls", w.taken(), "[]")
+		s.equal("calls", w.takeCalls(), "[]")
 	})
 }

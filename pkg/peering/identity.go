@@ -11,17 +11,16 @@ import (
 	"time"
 )
 
-// podID is the variable that gives an operator its identity, also if it is set to nothing. [wire]
+// podID is the environment variable with the identity of the operator, even if it is empty. [wire]
 const podID = "POD_ID"
 
-// alphabet of the random part of identities: it has no g. [wire]
+// alphabet contains the characters of the random part of identities; kopf omits g. [wire]
 const alphabet = "abcdefhijklmnopqrstuvwxyz0123456789"
 
-// lookUpTimeout bounds the questions about the host's name; without answers, it is as it is.
-const lookUpTimeout = 2 * time.Second
+// lookupTimeout limits the DNS lookups of the host's name.
+const lookupTimeout = 2 * time.Second
 
-// newIdentity is a name that no other operator has, not even this one when it is started again: $POD_ID, or one of
-// the form user@host/20201231235959/x7q. [wire]
+// newIdentity returns $POD_ID, or a unique identity of the form user@host/20201231235959/x7q. [wire]
 func newIdentity(now time.Time) string {
 	if id, set := os.LookupEnv(podID); set {
 		return id
@@ -33,11 +32,11 @@ func newIdentity(now time.Time) string {
 	return Whoami() + "/" + now.UTC().Format("20060102150405") + "/" + string(suffix)
 }
 
-// Whoami is the identity of a person who freezes and resumes operators: user@host. [wire]
-func Whoami() string { return userName() + "@" + hostName() }
+// Whoami returns the identity of a user who freezes and resumes operators: user@host. [wire]
+func Whoami() string { return currentUser() + "@" + hostName() }
 
-// userName follows Python's getpass.
-func userName() string {
+// currentUser returns the user name like Python's getpass.
+func currentUser() string {
 	for _, variable := range []string{"LOGNAME", "USER", "LNAME", "USERNAME"} {
 		if name := os.Getenv(variable); name != "" {
 			return name
@@ -54,7 +53,7 @@ func hostName() string {
 	if err != nil {
 		return "unknown"
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookUpTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	names := []string{name}
 	addresses, _ := net.DefaultResolver.LookupHost(ctx, name)
@@ -62,11 +61,11 @@ func hostName() string {
 		found, _ := net.DefaultResolver.LookupAddr(ctx, address)
 		names = append(names, found...)
 	}
-	return bestHost(name, append(names, addresses...))
+	return chooseHostName(name, append(names, addresses...))
 }
 
-// bestHost chooses the name that tells most: one with a domain, or else one that is not everybody's.
-func bestHost(hostname string, names []string) string {
+// chooseHostName returns the most specific name: one with a domain, or else one that is not localhost.
+func chooseHostName(hostname string, names []string) string {
 	best, undotted := "", ""
 	for _, name := range names {
 		name = strings.TrimSuffix(name, ".")
@@ -87,10 +86,10 @@ func bestHost(hostname string, names []string) string {
 	if best == "" {
 		best = hostname
 	}
-	return withoutLocal(best)
+	return trimLocalDomain(best)
 }
 
-func withoutLocal(name string) string {
+func trimLocalDomain(name string) string {
 	for {
 		shorter := strings.TrimSuffix(strings.TrimSuffix(name, ".local"), ".localdomain")
 		if shorter == name {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// PEER-10: the variable counts, also if it is empty.
-func TestTheIdentityOfAPod(t *testing.T) {
+// PEER-10: the variable is used even if it is empty.
+func TestIdentity_PodID(t *testing.T) {
 	for _, id := range []string{"some-pod-x7", ""} {
 		t.Setenv(podID, id)
 		if got := newIdentity(time.Now()); got != id {
@@ -17,8 +17,9 @@ func TestTheIdentityOfAPod(t *testing.T) {
 	}
 }
 
-// PEER-11: user, host, time and chance; PEER-12: user and host for people.
-func TestTheIdentityOfAProcess(t *testing.T) {
+// PEER-11: identities of operators contain user, host, time and a random suffix. PEER-12: identities of users contain
+// user and host.
+func TestIdentity_Generated(t *testing.T) {
 	t.Setenv(podID, "")
 	if err := os.Unsetenv(podID); err != nil {
 		t.Fatal(err)
@@ -35,15 +36,15 @@ func TestTheIdentityOfAProcess(t *testing.T) {
 		seen[id] = true
 	}
 	if len(seen) < 10 {
-		t.Errorf("chance has %d faces", len(seen))
+		t.Errorf("got %d different suffixes", len(seen))
 	}
 	if got, want := Whoami(), "somebody@"+hostName(); got != want {
 		t.Errorf("PEER-12: %q, not %q", got, want)
 	}
 }
 
-// PEER-13: the name that tells most.
-func TestHosts(t *testing.T) {
+// PEER-13: the most specific host name is used.
+func TestChooseHostName(t *testing.T) {
 	for _, test := range []struct {
 		want, hostname string
 		names          []string
@@ -57,7 +58,7 @@ func TestHosts(t *testing.T) {
 		{"mac", "x", []string{"mac.localdomain.local.local"}},
 		{"10.0.0.1", "10.0.0.1", []string{"10.0.0.1", "::1"}},
 	} {
-		if got := bestHost(test.hostname, test.names); got != test.want {
+		if got := chooseHostName(test.hostname, test.names); got != test.want {
 			t.Errorf("%q of %v: %q, not %q", test.hostname, test.names, got, test.want)
 		}
 	}

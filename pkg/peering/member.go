@@ -14,83 +14,83 @@ import (
 )
 
 const (
-	longestRequest = 5 * time.Second
-	goodbyeTimeout = 2 * time.Second
-	// How soon a record of ours that was removed by somebody is written again, at most.
-	rewriteAfter = 5 * time.Second
+	maxRequestTimeout = 5 * time.Second
+	removalTimeout    = 2 * time.Second
+	// Minimum time between two writes if another client removes the record.
+	rewriteDelay = 5 * time.Second
 )
 
-// A member is the operator at one peering object: it keeps the operator's record there, and looks at the others.
-// All of it happens in one goroutine; a second one watches.
+// member takes part in the peering at one peering object. All fields are used by one goroutine; a second goroutine watches the
+// object.
 type member struct {
 	*Peering
-	k     kind
-	place place
-	self  Self
-	log   logr.Logger
+	kind     kind
+	location location
+	self     Self
+	log      logr.Logger
 
-	object    *unstructured.Unstructured // as last seen
-	listed    bool                       // the object: not only known by an answer
-	isAbsent  bool                       // the object, as far as is known
-	sightings Sightings
-	verdict   Verdict
+	object       *unstructured.Unstructured // latest observed version; nil if it does not exist
+	listed       bool                       // observed by the watch, and not only in a response
+	isAbsent     bool                       // known not to exist
+	observations Observations
+	decision     Decision
 
-	sent       instant   // of the last record; zero: there was none yet
-	writtenTo  types.UID // the object that has our record
-	written    instant   // when the record was sent that it has
-	lastSeen   string    // what it says
-	writeErr   error
-	readErr    error
-	due        time.Time // of the next sign of life
-	cleanAfter time.Time
-	pause      backoff
-	warned     map[string]string
+	lastSent         clockReading // of the last write; zero before the first
+	writtenUID       types.UID    // UID of the object that contains the record
+	lastWritten      clockReading // of the last successful write
+	writtenTimestamp string       // lastseen of the last successful write
+	writeErr         error
+	readErr          error
+	nextWrite        time.Time // time of the next keep-alive write
+	cleanAfter       time.Time
+	backoff          retryBackoff
+	warned           map[string]string
 }
 
 func newMember(p *Peering, k kind, namespace string, self Self) *member {
-	at := place{k.resource.Group, namespace}
+	at := location{k.resource.Group, namespace}
 	log := p.log.WithValues("group", at.group)
 	if namespace != "" {
 		log = log.WithValues("namespace", namespace)
 	}
-	return &member{Peering: p, k: k, place: at, self: self, log: log, warned: map[string]string{}}
+	return &member{Peering: p, kind: k, location: at, self: self, log: log, warned: map[string]string{}}
 }
 
 func (m *member) run(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
-	looks, stopped := make(chan look), make(chan struct{})
+	observed, stopped := make(chan observedObject), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		m.watch(watching, looks)
+		m.watch(watching, observed)
 	}()
 	defer func() { stop(); <-stopped }()
 
-	m.touch(ctx) // the answer is the first look
+	m.writeRecord(ctx) // the response shows the records of the peers
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
 	for {
-		alarm.Reset(min(time.Until(m.next()), checkSleep))
+		alarm.Reset(min(time.Until(m.nextWake()), suspensionCheckInterval))
 		select {
 		case <-ctx.Done():
-			if !unserved(ctx) {
-				m.leave(ctx)
+			if !endedUnserved(ctx) {
+				m.removeRecord(ctx)
 			}
 			return nil
-		case l := <-looks:
-			if errors.Is(l.err, errUnserved) {
-				return l.err
+		case o := <-observed:
+			if errors.Is(o.err, errUnserved) {
+				return o.err
 			}
-			m.see(ctx, l)
+			m.handleObservation(ctx, o)
 		case <-alarm.C:
-			if m.sent.sleptUntil(m.instant()) {
-				m.writeErr = errSlept
-			} else if time.Now().Before(m.next()) {
+			if m.lastSent.wasSuspendedUntil(m.readClocks()) {
+				m.writeErr = errSuspended
+			} else if time.Now().Before(m.nextWake()) {
 				continue
 			}
 			if m.writeErr != nil {
-				m.tell() // the next try may take a while, and the others may take us for dead by now
+				m.reportStatus() // report before the retry, because it may time out while peers already consider the operator dead
 			}
-			m.touch(ctx)
+			m.writeRecord(ctx)
 		}
 		if errors.Is(m.writeErr, errUnserved) {
 			return m.writeErr
@@ -98,89 +98,90 @@ func (m *member) run(ctx context.Context) error {
 	}
 }
 
-// watch tells of all looks, until the context ends.
-func (m *member) watch(ctx context.Context, looks chan<- look) {
-	var pause backoff
-	tell := func(l look) {
+// watch sends all observed versions of the object until the context ends.
+func (m *member) watch(ctx context.Context, looks chan<- observedObject) {
+	var pause retryBackoff
+	tell := func(l observedObject) {
 		select {
 		case looks <- l:
 		case <-ctx.Done():
 		}
 	}
 	for ctx.Err() == nil {
-		err := m.api.follow(ctx, m.k, m.place.namespace, m.options.Name, func(l look) {
+		err := m.api.watch(ctx, m.kind, m.location.namespace, m.options.Name, func(l observedObject) {
 			pause.reset()
 			tell(l)
 		})
 		if err != nil && ctx.Err() == nil {
-			tell(look{err: err})
+			tell(observedObject{err: err})
 		}
 		pause.wait(ctx)
 	}
 }
 
-// next is when there is something to do, if nothing happens before.
-func (m *member) next() time.Time {
-	if m.verdict.Paused && m.writeErr == nil && m.verdict.Next.Before(m.due) {
-		return m.verdict.Next // to write, as the answer shows whether the others are still there
+// nextWake returns the time of the next write if nothing else happens.
+func (m *member) nextWake() time.Time {
+	if m.decision.Paused && m.writeErr == nil && m.decision.Recheck.Before(m.nextWrite) {
+		return m.decision.Recheck // the response shows whether the blocking peers are still alive
 	}
-	return m.due
+	return m.nextWrite
 }
 
-// touch writes the record: a sign of life for the others, and a look for us.
-func (m *member) touch(ctx context.Context) {
-	m.sent = m.instant()
-	sent := m.sent.own
+// writeRecord renews the record, and evaluates the peers in the response.
+func (m *member) writeRecord(ctx context.Context) {
+	m.lastSent = m.readClocks()
+	sent := m.lastSent.monotonic
 	record := Record{Priority: m.self.Priority, Lifetime: m.options.Lifetime, LastSeen: sent, Candidate: m.self.Candidate}
 	timeout := m.requestTimeout()
-	if left := m.options.Lifetime - m.written.age(m.sent); left > 0 {
-		timeout = min(timeout, left) // then it is time to pause
+	if left := m.options.Lifetime - m.lastWritten.age(m.lastSent); left > 0 {
+		timeout = min(timeout, left) // the operator must pause when its record expires
 	}
-	object, err := m.write(ctx, timeout, func() ([]byte, error) { return writing(m.self.Identity, record) })
+	object, err := m.write(ctx, timeout, func() ([]byte, error) { return recordPatch(m.self.Identity, record) })
 	if ctx.Err() != nil {
 		return
 	}
 	m.writeErr = nil
 	switch {
 	case apierrors.IsNotFound(err) && (m.listed || m.object != nil):
-		// The object may have gone, or the subresource that it is written by. To ask again tells which.
+		// Either the object was deleted, or the status subresource was removed: discover the kind again.
 		err = fmt.Errorf("%w: %w", errUnserved, err)
 	case apierrors.IsNotFound(err):
-		m.due = sent.Add(m.interval())
-		return // whether there is no object, the watch tells
-	case err == nil && !says(object, m.self.Identity, sent):
-		err = fmt.Errorf("%w: the server has not taken our record into the status of %s %q; its schema needs "+
-			"x-kubernetes-preserve-unknown-fields there", errUnserved, m.k.resource.GroupResource(), m.options.Name)
+		m.nextWrite = sent.Add(m.keepaliveInterval())
+		return // the watch reports whether the object exists
+	case err == nil && !recordMatches(object, m.self.Identity, sent):
+		err = fmt.Errorf("%w: the API server dropped the record from the status of %s %q; its schema needs "+
+			"x-kubernetes-preserve-unknown-fields there", errUnserved, m.kind.resource.GroupResource(), m.options.Name)
 	}
 	if err != nil {
-		m.writeErr = explain(err, m.k)
+		m.writeErr = explainForbidden(err, m.kind)
 		now := time.Now()
-		m.due = now.Add(m.pause.next())
-		if end := m.written.own.Add(m.options.Lifetime); end.After(now) && end.Before(m.due) {
-			m.due = end
+		m.nextWrite = now.Add(m.backoff.next())
+		if end := m.lastWritten.monotonic.Add(m.options.Lifetime); end.After(now) && end.Before(m.nextWrite) {
+			m.nextWrite = end
 		}
-		m.log.V(1).Info("The sign of life was not written", "error", m.writeErr.Error())
-		m.tell()
+		m.log.V(1).Info("Failed to renew the record", "error", m.writeErr.Error())
+		m.reportStatus()
 		return
 	}
-	m.pause.reset()
-	m.writtenTo, m.written, m.lastSeen = object.GetUID(), m.sent, timestamp(sent)
-	m.due = sent.Add(m.interval())
+	m.backoff.reset()
+	m.writtenUID, m.lastWritten, m.writtenTimestamp = object.GetUID(), m.lastSent, formatTimestamp(sent)
+	m.nextWrite = sent.Add(m.keepaliveInterval())
 	if !m.options.Stealth {
-		m.log.V(1).Info("Sign of life", "next", m.due.Sub(sent).String())
+		m.log.V(1).Info("Renewed the record", "next", m.nextWrite.Sub(sent).String())
 	}
-	m.judge(ctx, object)
+	m.evaluate(ctx, object)
 }
 
-// interval between signs of life: shorter than the lifetime by a random time, for operators that began at once. [wire]
-func (m *member) interval() time.Duration {
+// keepaliveInterval returns the time until the next write: the lifetime less a random number of seconds, so that operators that
+// started together do not write at the same time. [wire]
+func (m *member) keepaliveInterval() time.Duration {
 	lifetime := int(m.options.Lifetime / time.Second)
 	return time.Duration(max(1, min(lifetime, max(1, lifetime-5-rand.IntN(6))))) * time.Second
 }
 
-// requestTimeout leaves time for a second try before the others take us for dead.
+// requestTimeout leaves time for a retry before the record expires.
 func (m *member) requestTimeout() time.Duration {
-	return max(time.Second, min(longestRequest, m.options.Lifetime/4))
+	return max(time.Second, min(maxRequestTimeout, m.options.Lifetime/4))
 }
 
 func (m *member) write(ctx context.Context, timeout time.Duration, body func() ([]byte, error)) (*unstructured.Unstructured, error) {
@@ -190,20 +191,20 @@ func (m *member) write(ctx context.Context, timeout time.Duration, body func() (
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return m.api.patch(ctx, m.k, m.place.namespace, m.options.Name, text)
+	return m.api.patch(ctx, m.kind, m.location.namespace, m.options.Name, text)
 }
 
-// leave says goodbye. If it is not heard, the record dies by itself.
-func (m *member) leave(ctx context.Context) {
-	if m.sent == (instant{}) {
+// removeRecord removes the record at shutdown. If that fails, the record expires after its lifetime.
+func (m *member) removeRecord(ctx context.Context) {
+	if m.lastSent == (clockReading{}) {
 		return
 	}
-	object, err := m.write(context.WithoutCancel(ctx), goodbyeTimeout, func() ([]byte, error) { return removing(m.self.Identity) })
+	object, err := m.write(context.WithoutCancel(ctx), removalTimeout, func() ([]byte, error) { return removalPatch(m.self.Identity) })
 	if err == nil && hasRecord(object, m.self.Identity) {
 		err = errUnserved
 	}
-	if err != nil && m.writtenTo != "" && !apierrors.IsNotFound(err) {
-		m.log.Info("The record of the operator was not removed; the others will notice by its lifetime",
+	if err != nil && m.writtenUID != "" && !apierrors.IsNotFound(err) {
+		m.log.Info("Failed to remove the record; it expires after its lifetime",
 			"lifetime", m.options.Lifetime.String(), "error", err.Error())
 	}
 }

@@ -9,90 +9,91 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// Options say which peers there are to be, and what this operator is among them. The zero value is an operator of
-// the whole cluster, of priority 0, that looks at the object "default" if there is one.
+// Options configures a [Peering]. The zero value is an operator of the whole cluster with priority 0, which uses the object
+// "default" if it exists.
 type Options struct {
-	// Name of the peering object: operators know of each other that use the same one. Default: "default".
+	// Name is the name of the peering object. Operators with the same peering object are peers. Default: "default".
 	//
 	// kopf: settings.peering.name, --peering.
 	Name string
-	// Namespaces that the operator serves: it has a KopfPeering in each, and where peers have precedence, only that
-	// namespace is paused. None: it serves the cluster, and has a ClusterKopfPeering.
+	// Namespaces are the served namespaces. The operator uses a KopfPeering in each, and pauses in each independently. If
+	// empty, the operator serves the cluster and uses a ClusterKopfPeering.
 	//
 	// kopf: --namespace, settings.peering.clusterwide, settings.peering.namespaced.
 	Namespaces []string
-	// Priority among the peers: the highest one works, the others pause. Default: 0.
+	// Priority is compared with the priorities of the peers: the operator with the highest one works, and the others pause.
+	// Default: 0.
 	//
 	// kopf: settings.peering.priority, --priority; --dev is [DevPriority].
 	Priority int
-	// Lifetime is after how long without a sign of life the others take this operator for dead, in whole seconds. A
-	// sign of life is given 5 to 10 seconds earlier. Default: 60 seconds.
+	// Lifetime is how long peers consider the operator alive after it has written its record, in whole seconds. The operator
+	// renews the record 5 to 10 seconds earlier. Default: 60 seconds.
 	//
 	// kopf: settings.peering.lifetime.
 	Lifetime time.Duration
-	// Mandatory pauses the operator until the peering object is there. Default: without the object, it works alone.
+	// Mandatory pauses the operator until the peering object exists. By default, the operator works alone without it.
 	//
 	// kopf: settings.peering.mandatory; implied by --peering.
 	Mandatory bool
-	// Standalone ignores all peers and is unknown to them; the other options do not matter then.
+	// Standalone disables peering: the operator ignores all peers, writes no record, and ignores the other options.
 	//
 	// kopf: settings.peering.standalone, --standalone.
 	Standalone bool
-	// Identity of the operator. It is unique among all that run at a time: operators of one identity do not see each
-	// other. Default: $POD_ID if that is set, otherwise user@host/time/random.
+	// Identity is the key of the operator's record. It must be unique among running operators, because operators with the same
+	// identity ignore each other. Default: $POD_ID if it is set, otherwise user@host/time/random.
 	//
 	// kopf: identity=.
 	Identity string
-	// Stealth leaves the signs of life out of the log, where they have verbosity 1.
+	// Stealth disables logging of keep-alive writes, which are otherwise logged at verbosity 1.
 	//
 	// kopf: settings.peering.stealth.
 	Stealth bool
-	// Tie is what equal priorities mean. Default: [PauseAll].
+	// Tie is the rule for equal priorities. Default: [PauseAll].
 	Tie Tie
-	// LeaderElection says whether peering is for the leader only. Default: true, so that replicas that stand by are
-	// no peers. It is for reconcilers behind a [Gate]; an operator of package kopf goes by its manager and ignores it.
+	// LeaderElection reports whether only the leader takes part in peering. Default: true, so that standby replicas write no
+	// records. Use it for reconcilers behind a [Gate]. Package kopf derives it from the manager and ignores this field.
 	LeaderElection *bool
 }
 
-// The defaults of [Options], and the priority of a developer.
+// Defaults of [Options].
 const (
 	DefaultName     = "default"
 	DefaultLifetime = 60 * time.Second
-	// DevPriority is what --dev sets: higher than what runs in clusters.
+	// DevPriority is the priority set by --dev. It is higher than usual priorities in clusters.
 	DevPriority = 666
 )
 
-// Validate tells all mistakes, joined: what is wrong, and what to do.
-func (o Options) Validate() error {
+// Check returns all errors in the options, joined; each says what to do.
+func (o Options) Check() error {
 	var problems []error
-	mistakef := func(format string, args ...any) { problems = append(problems, fmt.Errorf("peering: "+format, args...)) }
+	addErrorf := func(format string, args ...any) { problems = append(problems, fmt.Errorf("peering: "+format, args...)) }
 	if o.Name != "" {
 		if err := validation.Subdomain(o.Name); err != nil {
-			mistakef("Name %q cannot be the name of an object: %w", o.Name, err)
+			addErrorf("Name %q is invalid: %w", o.Name, err)
 		}
 	}
 	for i, namespace := range o.Namespaces {
 		if namespace == "" {
-			mistakef("Namespaces has an empty name: name the namespaces, or leave all out to serve the cluster")
+			addErrorf("Namespaces contains an empty name: remove it, or leave Namespaces empty to serve the cluster")
 			continue
 		}
 		if err := validation.DNSLabel(namespace); err != nil {
-			mistakef("Namespaces has %q, which cannot be a namespace: %w", namespace, err)
+			addErrorf("Namespaces contains %q, which is invalid: %w", namespace, err)
 		}
 		if slices.Contains(o.Namespaces[:i], namespace) {
-			mistakef("Namespaces has %q twice: leave one out", namespace)
+			addErrorf("Namespaces contains %q twice: remove one", namespace)
 		}
 	}
 	switch {
 	case o.Lifetime < 0:
-		mistakef("Lifetime is negative (%s): use one of at least a second, or leave it out for %s", o.Lifetime, DefaultLifetime)
+		addErrorf("Lifetime must be at least one second, got %s", o.Lifetime)
 	case validation.Duration(o.Lifetime) != nil:
-		mistakef("Lifetime is %w", validation.Duration(o.Lifetime))
+		addErrorf("Lifetime is %w", validation.Duration(o.Lifetime))
 	case o.Lifetime%time.Second != 0:
-		mistakef("Lifetime is %s: use whole seconds, records have no others", o.Lifetime)
+		addErrorf("Lifetime must be in whole seconds, got %s", o.Lifetime)
 	}
 	if o.Tie < PauseAll || o.Tie > Elect {
-		mistakef("Tie (%d) is no rule: use PauseAll or Elect", o.Tie)
+		addErrorf("Tie must be PauseAll or Elect, got %d", o.Tie)
 	}
 	return errors.Join(problems...)
 }
@@ -108,8 +109,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// places are the namespaces with a peering object; the cluster is "".
-func (o Options) places() []string {
+// namespaces returns the namespaces with a peering object; "" is the cluster.
+func (o Options) namespaces() []string {
 	if len(o.Namespaces) == 0 {
 		return []string{""}
 	}

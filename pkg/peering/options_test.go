@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// PEER-43, PEER-45, PEER-40, PEER-44, CLI-03, EMB-06, SET-08, SET-10, SET-12, SET-13, SET-14: the flags of the ecosystem.
+// PEER-43, PEER-45, PEER-40, PEER-44, CLI-03, EMB-06, SET-08, SET-10, SET-12, SET-13, SET-14: command line flags.
 func TestFlags(t *testing.T) {
 	for args, want := range map[string]peering.Options{
 		"":                              {Priority: 3, Namespaces: []string{"preset"}},
@@ -43,28 +43,28 @@ func TestFlags(t *testing.T) {
 			t.Errorf("%s is taken", args)
 		}
 	}
-	// PEER-43: a name that is set by the program is not mandatory for that.
+	// PEER-43: a name that the program sets does not make the object mandatory.
 	if (peering.Options{Name: "ours"}).Mandatory {
-		t.Error("it is")
+		t.Error("the peering object is mandatory")
 	}
 }
 
-// The help tells the default.
-func TestHelpOfFlags(t *testing.T) {
+// The help text contains defaults.
+func TestBindFlags_Help(t *testing.T) {
 	o := peering.Options{Priority: -3}
 	fs := flag.NewFlagSet("test", flag.ContinueOnError)
 	var help strings.Builder
 	fs.SetOutput(&help)
 	o.BindFlags(fs)
 	fs.PrintDefaults()
-	for _, part := range []string{"-priority number", "(default -3)", "the same as --priority=666"} {
+	for _, part := range []string{"-priority number", "(default -3)", "sets the priority to 666"} {
 		if !strings.Contains(help.String(), part) {
-			t.Errorf("the help has no %q:\n%s", part, help.String())
+			t.Errorf("the help lacks %q:\n%s", part, help.String())
 		}
 	}
 }
 
-// CLI-01, CLI-02, PEER-43: what was the environment of an operator in Python.
+// CLI-01, CLI-02, PEER-43: environment variables of an operator in Python.
 func TestEnvironment(t *testing.T) {
 	read := func(t *testing.T, variables string) (peering.Options, error) {
 		t.Helper()
@@ -112,26 +112,26 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestMistakesInOptions(t *testing.T) {
+func TestOptionsCheck(t *testing.T) {
 	for part, options := range map[string]peering.Options{
-		`Name "No_Name" cannot be`:      {Name: "No_Name"},
-		"name the namespaces, or leave": {Namespaces: []string{"a", ""}},
-		`"a/b", which cannot be a name`: {Namespaces: []string{"a/b"}},
-		`has "a" twice`:                 {Namespaces: []string{"a", "b", "a"}},
-		"Lifetime is negative (-1s)":    {Lifetime: -time.Second},
-		"use whole seconds":             {Lifetime: 1500 * time.Millisecond},
-		"use PauseAll or Elect":         {Tie: 7},
+		`Name "No_Name" is invalid`:    {Name: "No_Name"},
+		"contains an empty name":       {Namespaces: []string{"a", ""}},
+		`"a/b", which is invalid`:      {Namespaces: []string{"a/b"}},
+		`contains "a" twice`:           {Namespaces: []string{"a", "b", "a"}},
+		"at least one second, got -1s": {Lifetime: -time.Second},
+		"whole seconds, got":           {Lifetime: 1500 * time.Millisecond},
+		"PauseAll or Elect, got":       {Tie: 7},
 	} {
-		if err := options.Validate(); err == nil || !strings.Contains(err.Error(), part) {
+		if err := options.Check(); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%+v: %v, and not %s", options, err, part)
 		}
 	}
-	all := peering.Options{Name: "x y", Lifetime: -1, Tie: -1}.Validate()
+	all := peering.Options{Name: "x y", Lifetime: -1, Tie: -1}.Check()
 	if n := strings.Count(all.Error(), "peering: "); n != 3 {
-		t.Errorf("not all mistakes are told: %v", all)
+		t.Errorf("errors are missing: %v", all)
 	}
 	for _, fine := range []peering.Options{{}, {Priority: -1 << 63, Lifetime: time.Second, Tie: peering.Elect, Namespaces: []string{"a", "b"}}} {
-		if err := fine.Validate(); err != nil {
+		if err := fine.Check(); err != nil {
 			t.Error(err)
 		}
 	}

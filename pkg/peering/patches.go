@@ -2,18 +2,19 @@ package peering
 
 import "encoding/json"
 
-// The bodies of merge patches. They have nothing but the records that they are about. [wire]
+// The following functions return merge patches, which contain only the affected records. [wire]
 
-func writing(identity string, record Record) ([]byte, error) {
+func recordPatch(identity string, record Record) ([]byte, error) {
 	return json.Marshal(map[string]any{"status": map[string]any{identity: record}})
 }
 
-func removing(identity string) ([]byte, error) {
+func removalPatch(identity string) ([]byte, error) {
 	return json.Marshal(map[string]any{"status": map[string]any{identity: nil}})
 }
 
-// cleaning removes records of others: only as they were when they were seen, as their owners may be about to write.
-func cleaning(dead []Peer, resourceVersion string) ([]byte, error) {
+// deadPeersPatch removes records of dead peers. It contains the resourceVersion, because a peer may renew its record at the
+// same time.
+func deadPeersPatch(dead []Peer, resourceVersion string) ([]byte, error) {
 	status := map[string]any{}
 	for _, p := range dead {
 		status[p.Identity] = nil

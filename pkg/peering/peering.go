@@ -11,32 +11,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// recorderName is the source of the Events on peering objects.
+// recorderName is the reporting controller of Events on peering objects.
 const recorderName = "kopf-runtime"
 
-// A Peering is the part of one operator in the peering. It is a [manager.Runnable]: give it to the manager's Add. Its
-// methods can be called at any time, from anywhere; until it has been started and has had its first look, the
-// operator is paused.
+// Peering takes part in the peering on behalf of one operator. It is a [manager.Runnable]. Its methods are safe for concurrent
+// use. The operator is paused until the Peering is started and has observed its peers.
 type Peering struct {
-	options  Options
-	api      api
-	recorder events.EventRecorder
-	log      logr.Logger
-	identity func() string
-	wall     func() time.Time
-	looked   chan struct{} // closed after the first look
+	options   Options
+	api       api
+	recorder  events.EventRecorder
+	log       logr.Logger
+	identity  func() string
+	wallClock func() time.Time
+	observed  chan struct{} // closed after the peers are observed everywhere
 
-	// Reports are made one after the other: held while others are told of a transition.
-	reporting sync.Mutex
+	// reportMu serializes reports and is held while subscribers are called.
+	reportMu sync.Mutex
 
-	mu          sync.Mutex
-	done        <-chan struct{} // of the run; nil before the start
-	standings   map[place]standing
-	states      map[string]state // of each namespace, as others were told
-	announced   map[string]bool  // pauses of which people were told, but not of their end
-	changed     chan struct{}
-	subscribers map[int]func(Transition)
-	nextID      int
+	mu              sync.Mutex
+	done            <-chan struct{} // done channel of the context; nil before the start
+	statuses        map[location]status
+	states          map[string]state // last reported state of each namespace
+	announcedPauses map[string]bool  // pauses that are logged, while their end is not
+	changed         chan struct{}
+	subscribers     map[int]func(Transition)
+	nextID          int
 }
 
 var (
@@ -44,9 +43,9 @@ var (
 	_ manager.LeaderElectionRunnable = (*Peering)(nil)
 )
 
-// New makes the part of an operator in the peering; it starts nothing. The error tells all mistakes in the options.
+// New returns a Peering without starting it. The error joins all errors in the options.
 func New(mgr manager.Manager, options Options) (*Peering, error) {
-	if err := options.Validate(); err != nil {
+	if err := options.Check(); err != nil {
 		return nil, err
 	}
 	client, err := NewClient(mgr.GetConfig(), mgr.GetHTTPClient())
@@ -60,40 +59,40 @@ func newPeering(api api, recorder events.EventRecorder, log logr.Logger, options
 	options = options.withDefaults()
 	p := &Peering{
 		options: options, api: api, recorder: recorder, log: log.WithName("peering").WithValues("peering", options.Name),
-		wall: wallClock, looked: make(chan struct{}), standings: map[place]standing{}, states: map[string]state{}, announced: map[string]bool{},
+		wallClock: currentWallTime, observed: make(chan struct{}), statuses: map[location]status{}, states: map[string]state{}, announcedPauses: map[string]bool{},
 		changed: make(chan struct{}), subscribers: map[int]func(Transition){},
 	}
-	p.identity = sync.OnceValue(func() string { // names of hosts may take a while
+	p.identity = sync.OnceValue(func() string { // host names may need slow lookups
 		if options.Identity != "" {
 			return options.Identity
 		}
 		return newIdentity(time.Now())
 	})
-	for _, namespace := range options.places() {
+	for _, namespace := range options.namespaces() {
 		for _, group := range groups {
-			p.standings[place{group, namespace}] = standing{}
+			p.statuses[location{group, namespace}] = status{}
 		}
-		p.states[namespace] = p.assess(namespace)
+		p.states[namespace] = p.computeState(namespace)
 	}
 	if options.Standalone {
-		close(p.looked)
+		close(p.observed)
 	}
 	return p
 }
 
-// NeedLeaderElection reports whether peering is for the leader only.
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (p *Peering) NeedLeaderElection() bool {
 	return p.options.LeaderElection == nil || *p.options.LeaderElection
 }
 
-// Identity is the one under which the other operators know this one.
+// Identity returns the identity of the operator in its record.
 func (p *Peering) Identity() string { return p.identity() }
 
-// Start keeps the records of the operator and looks at those of the others, until the context ends. Then the operator is
-// paused, its records are removed, and Start returns, within two seconds. What goes wrong meanwhile is no error of
-// Start: it is tried again, and told by [Peering.Readyz] and in the log.
+// Start writes the operator's records and watches its peers until the context ends. Then the operator is paused, and Start
+// removes the records and returns within two seconds. Failures are retried; [Peering.Readyz] and the log report them. Start
+// returns an error only if it is called twice.
 func (p *Peering) Start(ctx context.Context) error {
-	if err := p.begin(ctx); err != nil {
+	if err := p.markStarted(ctx); err != nil {
 		return err
 	}
 	if p.options.Standalone {
@@ -106,28 +105,28 @@ func (p *Peering) Start(ctx context.Context) error {
 	}
 	p.log.Info("Looking for peers", "identity", self.Identity, "priority", self.Priority)
 	if self.Identity == "" {
-		p.log.Info("The identity is empty, as " + podID + " is: another operator of which that is true would not be noticed")
+		p.log.Info("The identity is empty, so other operators with an empty identity are not noticed; set the variable", "variable", podID)
 	}
-	defer p.forget()
+	defer p.deleteMetrics()
 	var running sync.WaitGroup
 	for _, group := range groups {
-		running.Go(func() { p.scout(ctx, group, self) })
+		running.Go(func() { p.discover(ctx, group, self) })
 	}
 	running.Wait()
 	return nil
 }
 
-func (p *Peering) begin(ctx context.Context) error {
-	p.reporting.Lock()
-	defer p.reporting.Unlock()
+func (p *Peering) markStarted(ctx context.Context) error {
+	p.reportMu.Lock()
+	defer p.reportMu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done != nil {
-		return errors.New("the peering was started before: make a new one")
+		return errors.New("the peering was already started: create a new one")
 	}
 	p.done = ctx.Done()
 	for namespace := range p.states {
-		p.states[namespace] = p.assess(namespace)
+		p.states[namespace] = p.computeState(namespace)
 	}
 	return nil
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// PEER-32, PEER-31: a higher one pauses, and releases by its goodbye, or by its death.
-func TestAHigherPeer(t *testing.T) {
-	play(t, func(s *scene) {
+// PEER-32, PEER-31: a peer with a higher priority pauses the operator until its record is removed or expires.
+func TestPause_HigherPriority(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
 		a := s.start(Options{Identity: "a"})
-		s.expect(a, false, "no peer has precedence, of 0")
+		s.expect(a, false, "none of 0 live peers")
 		dev := s.start(Options{Identity: "dev", Priority: DevPriority})
-		s.expect(a, true, `"dev" (priority 666) has precedence over our priority 0`)
-		s.expect(dev, false, "of 1 that are alive")
+		s.expect(a, true, `"dev" (priority 666) has precedence over this operator's priority 0`)
+		s.expect(dev, false, "none of 1 live peers")
 		s.wait(10 * time.Minute)
 		s.expect(a, true, "dev")
 		dev.stop()
 		synctest.Wait()
 		s.expect(a, false, "")
 
-		s.put(defaultKey, "killed", python(1, time.Minute))
+		s.putRecord(defaultKey, "killed", kopfRecord(1, time.Minute))
 		s.wait(time.Minute - time.Nanosecond)
 		s.expect(a, true, "killed")
 		s.wait(time.Nanosecond)
@@ -36,21 +36,21 @@ func TestAHigherPeer(t *testing.T) {
 	})
 }
 
-// PEER-34: at the end of the first of those that block, we write, and look; only then.
-func TestWakingUp(t *testing.T) {
-	play(t, func(s *scene) {
+// PEER-34: at the deadline of the first blocking peer, the operator writes its record and evaluates the response.
+func TestPause_RecheckAtDeadline(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
 		a := s.start(Options{Identity: "a", Lifetime: time.Hour})
-		s.put(defaultKey, "long", python(1, 30*time.Minute))
-		s.put(defaultKey, "short", python(1, 10*time.Minute))
-		s.put(defaultKey, "low", python(-1, time.Minute))
-		s.log()
+		s.putRecord(defaultKey, "long", kopfRecord(1, 30*time.Minute))
+		s.putRecord(defaultKey, "short", kopfRecord(1, 10*time.Minute))
+		s.putRecord(defaultKey, "low", kopfRecord(-1, time.Minute))
+		s.takePatches()
 		s.wait(10*time.Minute - time.Nanosecond)
-		s.equal("writes", len(s.log()), 0)
+		s.equal("writes", len(s.takePatches()), 0)
 		s.wait(time.Nanosecond)
 		s.expect(a, true, "long")
 		s.equal("records", s.identities(defaultKey), "[a long]")
-		patches := s.log()
+		patches := s.takePatches()
 		s.equal("writes", len(patches), 2)
 		if !strings.Contains(patches[0].body, `"a":{"priority"`) || !strings.Contains(patches[1].body, `{"low":null,"short":null}`) {
 			s.Errorf("%v", patches)
@@ -60,30 +60,30 @@ func TestWakingUp(t *testing.T) {
 	})
 }
 
-// PEER-35, PEER-32: equals pause, all of them, for as long as they are there; one that is left alone resumes.
-func TestEquals(t *testing.T) {
-	play(t, func(s *scene) {
+// PEER-35, PEER-32: equals all pause; the last remaining one resumes.
+func TestPause_EqualPriorities(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
 		a := s.start(Options{Identity: "a"})
 		b := s.start(Options{Identity: "b"})
 		s.wait(3 * time.Hour)
-		for _, one := range []*actor{a, b} {
-			s.expect(one, true, "the same priority as we have, so all of us pause: give one of us another priority")
+		for _, one := range []*operator{a, b} {
+			s.expect(one, true, "the same priority as this operator, so all of them pause: change the priority of one")
 			s.equal("ready", one.Readyz(nil), nil)
 		}
-		s.equal("told", a.logged("Paused"), 1) // and not in each evaluation
+		s.equal("log lines", a.logged("Paused"), 1) // not for each evaluation
 		b.stop()
 		synctest.Wait()
 		s.expect(a, false, "")
 	})
 }
 
-// PEER-36, SE-39: who comes back after a crash waits for the end of its former record, unless it has kept its identity.
-func TestAfterACrash(t *testing.T) {
+// PEER-36, SE-39: after a crash, an operator waits until its old record expires, unless its identity is the same.
+func TestStart_AfterCrash(t *testing.T) {
 	for _, identity := range []string{"a", "b"} {
-		play(t, func(s *scene) {
+		simulate(t, func(s *simulation) {
 			s.create(defaultKey, nil)
-			s.put(defaultKey, "a", python(0, time.Minute))
+			s.putRecord(defaultKey, "a", kopfRecord(0, time.Minute))
 			s.wait(20 * time.Second)
 			b := s.start(Options{Identity: identity})
 			s.expect(b, identity == "b", "")
@@ -94,21 +94,21 @@ func TestAfterACrash(t *testing.T) {
 	}
 }
 
-// PEER-31: two see the dead, one removes them; garbage and the living stay.
-func TestCleaning(t *testing.T) {
-	play(t, func(s *scene) {
-		old := raw(Record{Priority: 9, Lifetime: time.Minute, LastSeen: time.Now().Add(-time.Hour)})
+// PEER-31: of two operators, one removes a dead record; unreadable and live records are kept.
+func TestRemoveDeadPeers(t *testing.T) {
+	simulate(t, func(s *simulation) {
+		old := rawRecord(Record{Priority: 9, Lifetime: time.Minute, LastSeen: time.Now().Add(-time.Hour)})
 		s.create(defaultKey, nil)
-		s.put(defaultKey, "junk", "text")
-		s.put(defaultKey, "worse", map[string]any{"priority": []any{}, "lifetime": -1})
+		s.putRecord(defaultKey, "junk", "text")
+		s.putRecord(defaultKey, "worse", map[string]any{"priority": []any{}, "lifetime": -1})
 		a := s.start(Options{Identity: "a", Priority: 1})
 		b := s.start(Options{Identity: "b"})
-		s.log()
-		s.put(defaultKey, "dead", old)
+		s.takePatches()
+		s.putRecord(defaultKey, "dead", old)
 		s.wait(0)
 		s.equal("records", s.identities(defaultKey), "[a b junk worse]")
 		removals := 0
-		for _, p := range s.log() {
+		for _, p := range s.takePatches() {
 			if strings.Contains(p.body, `"dead":null`) && p.code == 200 {
 				removals++
 			}
@@ -117,22 +117,22 @@ func TestCleaning(t *testing.T) {
 		s.expect(a, false, "")
 		s.expect(b, true, `"a"`)
 		s.wait(time.Hour)
-		s.equal("warnings", a.logged("A record is not understood"), 2)
+		s.equal("warnings", a.logged("Ignoring an unreadable record"), 2)
 		s.equal("records", s.identities(defaultKey), "[a b junk worse]")
 	})
 }
 
-// A record that is refreshed just when we are about to remove it stays.
-func TestCleaningIsForTheDeadOnly(t *testing.T) {
-	play(t, func(s *scene) {
+// A record that is renewed just before its removal is kept.
+func TestRemoveDeadPeers_RenewedRecord(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
 		a := s.start(Options{Identity: "a"})
-		s.put(defaultKey, "late", python(1, time.Minute))
+		s.putRecord(defaultKey, "late", kopfRecord(1, time.Minute))
 		s.wait(0)
 		s.mu.Lock()
-		s.before = func(body string) { // between the look and the removal
+		s.beforePatch = func(body string) { // between the observation and the removal
 			if strings.Contains(body, `"late":null`) {
-				s.refresh(defaultKey, "late", map[string]any{"priority": int64(1), "x": "alive"})
+				s.putRecordLocked(defaultKey, "late", map[string]any{"priority": int64(1), "x": "alive"})
 			}
 		}
 		s.mu.Unlock()
@@ -142,46 +142,46 @@ func TestCleaningIsForTheDeadOnly(t *testing.T) {
 	})
 }
 
-// Dead records that may not be removed are no reason to try all the time.
-func TestCleaningThatFails(t *testing.T) {
-	play(t, func(s *scene) {
+// A failed removal of dead records is not repeated continuously.
+func TestRemoveDeadPeers_Failure(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
 		a := s.start(Options{Identity: "a"})
-		s.log()
-		s.breakWith(forbidden)
+		s.takePatches()
+		s.failWith(forbidden)
 		s.mu.Lock()
-		s.refresh(defaultKey, "dead", map[string]any{"lifetime": int64(0)})
+		s.putRecordLocked(defaultKey, "dead", map[string]any{"lifetime": int64(0)})
 		s.mu.Unlock()
 		s.wait(0)
-		s.equal("tries", len(s.log()), 1)
+		s.equal("tries", len(s.takePatches()), 1)
 		for i := range 100 {
 			s.mu.Lock()
-			s.refresh(defaultKey, "living", map[string]any{"priority": int64(-1), "x": int64(i)})
+			s.putRecordLocked(defaultKey, "living", map[string]any{"priority": int64(-1), "x": int64(i)})
 			s.mu.Unlock()
 			s.wait(100 * time.Millisecond)
 		}
-		if n := len(s.log()); n > 2 {
+		if n := len(s.takePatches()); n > 2 {
 			s.Errorf("%d requests in ten seconds", n)
 		}
 		s.expect(a, false, "")
 	})
 }
 
-// An object that was replaced: the end of the old one, when it is told late, is not that of the new one.
-func TestAReplacedObject(t *testing.T) {
-	play(t, func(s *scene) {
+// A late deletion event of a replaced object does not affect its replacement.
+func TestObject_Replaced(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
 		a := s.start(Options{Identity: "a", Mandatory: true})
 		s.mu.Lock()
 		watchers := s.watchers
-		s.watchers = nil // who is told later
+		s.watchers = nil // events are delayed
 		old := s.objects[defaultKey].GetUID()
 		s.mu.Unlock()
 		s.create(defaultKey, nil)
-		s.wait(time.Minute) // a sign of life has found the new one
+		s.wait(time.Minute) // a write reached the new object
 		s.expect(a, false, "")
 		for _, w := range watchers {
-			w.looks <- look{gone: old}
+			w.events <- observedObject{deletedUID: old}
 		}
 		s.wait(0)
 		s.expect(a, false, "")
@@ -189,15 +189,15 @@ func TestAReplacedObject(t *testing.T) {
 	})
 }
 
-// When it has to be asked again what is served, the members in other namespaces do not say goodbye.
-func TestAskingAgainIsNoGoodbye(t *testing.T) {
-	play(t, func(s *scene) {
+// Discovering the kind again in one namespace does not remove records in others.
+func TestDiscovery_KeepsRecords(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		one, two := namespacedPeerings+"/one/default", namespacedPeerings+"/two/default"
 		s.create(one, nil)
 		s.create(two, nil)
 		a := s.start(Options{Identity: "a", Namespaces: []string{"one", "two"}})
-		s.log()
-		s.breakWith(func(verb string) error {
+		s.takePatches()
+		s.failWith(func(verb string) error {
 			if verb == "list" {
 				return errUnserved
 			}
@@ -206,28 +206,28 @@ func TestAskingAgainIsNoGoodbye(t *testing.T) {
 		s.mu.Lock()
 		for _, w := range s.watchers {
 			if w.key == one {
-				close(w.looks)
+				close(w.events)
 			}
 		}
 		s.watchers = nil
 		s.mu.Unlock()
 		s.wait(1500 * time.Millisecond)
-		s.breakWith(nil)
+		s.failWith(nil)
 		s.wait(time.Minute)
-		for _, p := range s.log() {
+		for _, p := range s.takePatches() {
 			if strings.Contains(p.body, "null") {
 				s.Errorf("%s", p.body)
 			}
 		}
-		s.equal("transitions", len(a.transitions), 2) // the two beginnings
+		s.equal("transitions", len(a.transitions), 2) // at startup
 	})
 }
 
-// PEER-30, in a chain of three: the highest works, and each end has its effect.
-func TestAChain(t *testing.T) {
-	play(t, func(s *scene) {
+// PEER-30: among three operators, the highest works, and each shutdown has an effect.
+func TestPause_ThreeOperators(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
-		var actors []*actor
+		var actors []*operator
 		for i := range 3 {
 			actors = append(actors, s.start(Options{Identity: fmt.Sprint("p", i), Priority: i}))
 		}
@@ -250,21 +250,21 @@ func TestAChain(t *testing.T) {
 	})
 }
 
-// B-53: electing operators go on with one of them, who stays it, and steps back for one of kopf's.
-func TestElecting(t *testing.T) {
-	play(t, func(s *scene) {
+// B-53: candidates elect one of them, which keeps working, and pauses for an operator of kopf.
+func TestPause_Election(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
 		first := s.start(Options{Identity: "z", Tie: Elect})
 		s.wait(time.Minute)
 		second := s.start(Options{Identity: "a", Tie: Elect})
 		s.wait(time.Hour)
 		s.expect(first, false, "")
-		s.expect(second, true, "we are not the one to work")
-		s.put(defaultKey, "python", python(0, time.Minute))
+		s.expect(second, true, "won the election")
+		s.putRecord(defaultKey, "python", kopfRecord(0, time.Minute))
 		s.wait(0)
 		s.expect(first, true, "the same priority")
 		s.expect(second, true, "the same priority")
-		s.put(defaultKey, "python", nil)
+		s.putRecord(defaultKey, "python", nil)
 		s.wait(0)
 		s.expect(first, false, "")
 		first.stop()
@@ -273,14 +273,14 @@ func TestElecting(t *testing.T) {
 	})
 }
 
-// B-51, SE-38: operators of kopf whose clocks are wrong, alive or killed.
-func TestSkewedPeers(t *testing.T) {
+// B-51, SE-38: operators of kopf with wrong clocks, running or killed.
+func TestPause_SkewedClocks(t *testing.T) {
 	for _, skew := range []time.Duration{-10 * time.Minute, -2 * time.Minute, 0, 2 * time.Minute, 10 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
-			play(t, func(s *scene) {
+			simulate(t, func(s *simulation) {
 				s.create(defaultKey, nil)
 				sign := func() {
-					s.put(defaultKey, "python", raw(Record{Priority: 1, Lifetime: time.Minute, LastSeen: time.Now().Add(skew)}))
+					s.putRecord(defaultKey, "python", rawRecord(Record{Priority: 1, Lifetime: time.Minute, LastSeen: time.Now().Add(skew)}))
 				}
 				sign()
 				a := s.start(Options{Identity: "a"})
@@ -294,15 +294,15 @@ func TestSkewedPeers(t *testing.T) {
 				s.wait(time.Nanosecond)
 				s.expect(a, false, "")
 				s.equal("paused once", len(a.transitions), 1)
-				s.equal("a clock that is ahead is told", a.logged("clock") > 0, skew > 0)
+				s.equal("a clock that is ahead is logged", a.logged("clock") > 0, skew > 0)
 			})
 		})
 	}
 }
 
-// PEER-25, PEER-44, PEER-33: a peering object in each namespace, and each is paused alone.
+// PEER-25, PEER-44, PEER-33: each namespace has its own peering object and pauses independently.
 func TestNamespaces(t *testing.T) {
-	play(t, func(s *scene) {
+	simulate(t, func(s *simulation) {
 		one, two := namespacedPeerings+"/one/default", namespacedPeerings+"/two/default"
 		s.create(one, nil)
 		s.create(two, nil)
@@ -311,7 +311,7 @@ func TestNamespaces(t *testing.T) {
 		if n := len(s.watchers); n != 2 {
 			s.Errorf("%d watches", n)
 		}
-		s.put(two, "b", python(1, time.Minute))
+		s.putRecord(two, "b", kopfRecord(1, time.Minute))
 		s.wait(0)
 		got := map[string]bool{}
 		for _, namespace := range []string{"one", "two", "", "other"} {
@@ -329,9 +329,9 @@ func TestNamespaces(t *testing.T) {
 	})
 }
 
-// PEER-01: where both groups are served, both are used, and one that has precedence is enough.
+// PEER-01: if both groups are served, both are used, and precedence in one is sufficient.
 func TestBothGroups(t *testing.T) {
-	play(t, func(s *scene) {
+	simulate(t, func(s *simulation) {
 		s.kinds[legacyPeerings] = true
 		legacy := legacyPeerings + "//default"
 		s.create(defaultKey, nil)
@@ -339,58 +339,58 @@ func TestBothGroups(t *testing.T) {
 		a := s.start(Options{Identity: "a", Mandatory: true})
 		s.equal("records", s.identities(defaultKey)+s.identities(legacy), "[a][a]")
 		s.expect(a, false, "")
-		s.put(legacy, "old", python(1, time.Minute))
+		s.putRecord(legacy, "old", kopfRecord(1, time.Minute))
 		s.wait(0)
 		s.expect(a, true, "old")
-		s.put(defaultKey, "new", python(0, time.Hour))
+		s.putRecord(defaultKey, "new", kopfRecord(0, time.Hour))
 		s.wait(0)
-		s.put(legacy, "old", nil)
+		s.putRecord(legacy, "old", nil)
 		s.wait(0)
 		s.expect(a, true, "new")
-		s.put(defaultKey, "new", nil)
+		s.putRecord(defaultKey, "new", nil)
 		s.wait(0)
 		s.expect(a, false, "")
-		// One of the objects is enough for those that have to have one.
+		// One of the objects satisfies Mandatory.
 		s.delete(defaultKey)
 		s.wait(0)
 		s.expect(a, false, "")
 	})
 }
 
-// PEER-03: other names are not our business.
-func TestOtherNames(t *testing.T) {
-	play(t, func(s *scene) {
+// PEER-03: objects of other names are ignored.
+func TestObject_OtherNames(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		other := clusterPeerings + "//other"
 		s.create(defaultKey, map[string]any{"x": map[string]any{"priority": int64(9)}})
 		s.create(other, nil)
 		a := s.start(Options{Identity: "a", Name: "other"})
 		s.wait(time.Minute)
-		s.expect(a, false, "of 0")
+		s.expect(a, false, "none of 0 live peers")
 		s.equal("records", s.identities(other), "[a]")
 		s.equal("records", s.identities(defaultKey), "[x]")
-		s.equal("default", (&scene{T: s.T, fakeServer: s.fakeServer}).prepare(Options{}).options.Name, "default")
+		s.equal("default", (&simulation{T: s.T, fakeServer: s.fakeServer}).newOperator(Options{}).options.Name, "default")
 	})
 }
 
-// Who changes often is told once for each change, in order.
-func TestTransitionsAreInOrder(t *testing.T) {
-	play(t, func(s *scene) {
+// Subscribers are called once for each transition, in order.
+func TestSubscribe_Order(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
 		a := s.start(Options{Identity: "a"})
 		var want []bool
 		for i := range 50 {
 			changed := a.Changed()
 			if i%2 == 0 {
-				s.put(defaultKey, "b", python(1, time.Minute))
+				s.putRecord(defaultKey, "b", kopfRecord(1, time.Minute))
 			} else {
-				s.put(defaultKey, "b", nil)
+				s.putRecord(defaultKey, "b", nil)
 			}
 			s.wait(0)
 			want = append(want, i%2 == 0)
 			select {
 			case <-changed:
 			default:
-				s.Fatal("nobody was told of the change")
+				s.Fatal("the channel is not closed")
 			}
 		}
 		var got []bool

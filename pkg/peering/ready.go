@@ -9,46 +9,45 @@ import (
 	"strings"
 )
 
-// Readyz fails while the peers have not been looked at yet, while a mandatory peering object is missing, and while
-// peering fails. An operator that is paused by others is ready, and so is one that waits to become the leader. It is a
-// healthz.Checker: mgr.AddReadyzCheck("peering", p.Readyz). What it cannot say, as a check that passes is silent,
-// [Peering.Describe] does.
+// Readyz returns an error until the peers are observed, while a mandatory peering object is missing, and while peering fails.
+// An operator that is paused by peers, or that waits to become the leader, is ready. Readyz implements healthz.Checker:
+// mgr.AddReadyzCheck("peering", p.Readyz). [Peering.Describe] returns more details.
 func (p *Peering) Readyz(*http.Request) error {
 	var problems []error
-	p.eachState(func(prefix string, s state) {
-		switch s.cause {
-		case looking, failing, missing:
-			problems = append(problems, errors.New(prefix+s.why))
-		default: // ready to work, as soon as it may
+	p.forEachState(func(prefix string, s state) {
+		switch s.phase {
+		case notObserved, failing, objectMissing:
+			problems = append(problems, errors.New(prefix+s.message))
+		default: // all other phases are ready
 		}
 	})
 	return errors.Join(problems...)
 }
 
-// Describe says for people whether the operator works or is paused, and why: a line for each namespace.
+// Describe returns one line for each namespace with the state of the operator and its reason, for users.
 func (p *Peering) Describe() string {
 	var lines []string
-	p.eachState(func(prefix string, s state) {
-		what := "works"
-		if s.paused() {
-			what = "paused"
+	p.forEachState(func(prefix string, s state) {
+		activity := "works"
+		if s.isPaused() {
+			activity = "paused"
 		}
-		lines = append(lines, fmt.Sprintf("%s%s: %s", prefix, what, s.why))
+		lines = append(lines, fmt.Sprintf("%s%s: %s", prefix, activity, s.message))
 	})
 	return strings.Join(lines, "\n")
 }
 
-// ServeHTTP answers with what [Peering.Describe] says, and with the code 503 if [Peering.Readyz] fails:
+// ServeHTTP returns the text of [Peering.Describe], with status 503 if [Peering.Readyz] fails:
 // mgr.AddMetricsServerExtraHandler("/peering", p).
 func (p *Peering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if p.Readyz(r) != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = fmt.Fprintln(w, p.Describe()) // who has gone does not read it
+	_, _ = fmt.Fprintln(w, p.Describe()) // the client may have closed the connection
 }
 
-func (p *Peering) eachState(visit func(prefix string, s state)) {
+func (p *Peering) forEachState(visit func(prefix string, s state)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, namespace := range slices.Sorted(maps.Keys(p.states)) {
@@ -56,6 +55,6 @@ func (p *Peering) eachState(visit func(prefix string, s state)) {
 		if namespace != "" {
 			prefix = "namespace " + namespace + ": "
 		}
-		visit(prefix, p.current(namespace))
+		visit(prefix, p.stateFor(namespace))
 	}
 }

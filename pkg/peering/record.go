@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// A Record is what an operator tells of itself in the status of the peering object, under its identity. Its JSON form
-// is kopf's: {"priority": 0, "lifetime": 60, "lastseen": "2020-12-31T23:59:59.123456+00:00"}. [wire]
+// Record is the entry of an operator in the status of the peering object, stored under its identity. Its JSON form is that of
+// kopf: {"priority": 0, "lifetime": 60, "lastseen": "2020-12-31T23:59:59.123456+00:00"}. [wire]
 //
-// Reading is generous: what is missing has kopf's default, unknown keys are ignored, numbers may be strings. What
-// cannot be understood even so is an error.
+// Decoding is tolerant: missing fields have kopf's defaults, unknown fields are ignored, and numbers can be strings. Other
+// invalid values are errors.
 type Record struct {
-	// Priority of the operator: the highest one works, the others pause. Default: 0.
+	// Priority is compared with the priorities of the peers: the highest one works, the others pause. Default: 0.
 	Priority int
-	// Lifetime is for how long the record counts after it was written, in whole seconds. Default: 60 seconds.
+	// Lifetime is how long the record is valid after it was written, in whole seconds. Default: 60 seconds.
 	Lifetime time.Duration
-	// LastSeen is when the record was written, by the clock of its operator. Zero if it does not tell.
+	// LastSeen is the time of the write by the clock of its operator; zero if unknown.
 	LastSeen time.Time
-	// Candidate is since when the operator has been ready to be elected among its equals, see [Elect]. Zero: it is
-	// not, and the JSON form does not have the key, which kopf does not know and ignores.
+	// Candidate is the time since which the operator is a candidate for the election among equals, see [Elect]. If it is zero,
+	// the operator is not a candidate, and the JSON form lacks the field. kopf ignores the field.
 	Candidate time.Time
-	// Message is for people: why somebody has frozen the operators. It is not there if it is empty.
+	// Message is the reason for a freeze, for users. The JSON form omits an empty message.
 	Message string
 }
 
-// What a record is taken to say if it does not. [wire]
+// Defaults of missing fields. [wire]
 const (
-	assumedPriority = 0
-	assumedLifetime = 60 * time.Second
+	defaultPriority = 0
+	defaultLifetime = 60 * time.Second
 )
 
-// MaxSkew is by how much the clocks of operators may differ without any effect.
+// MaxSkew is the maximum tolerated difference between the clocks of operators.
 const MaxSkew = 10 * time.Minute
 
-// Expires is when the record is dead by the clock of its operator: kopf's rule. Zero: never.
+// Expires returns the time at which the record expires by the clock of its operator, which is kopf's rule. Zero means never.
 func (r Record) Expires() time.Time {
 	if r.LastSeen.IsZero() {
 		return time.Time{}
@@ -47,13 +47,13 @@ func (r Record) Expires() time.Time {
 	return r.LastSeen.Add(r.Lifetime)
 }
 
-// Expired reports whether the record is dead by kopf's rule: it was written its lifetime ago, or longer. It is right
-// only where clocks agree; operators here go by [Peer.Dead].
+// Expired reports whether the record has expired by kopf's rule. The result is only correct if clocks are synchronized;
+// operators of this package use [Peer.Dead].
 func (r Record) Expired(now time.Time) bool {
 	return !r.LastSeen.IsZero() && !now.Before(r.Expires())
 }
 
-// MarshalJSON writes kopf's form, with its keys in kopf's order.
+// MarshalJSON returns kopf's form, with its fields in kopf's order.
 func (r Record) MarshalJSON() ([]byte, error) {
 	form := struct {
 		Priority  int    `json:"priority"`
@@ -63,35 +63,35 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		Message   string `json:"message,omitempty"`
 	}{Priority: r.Priority, Lifetime: int64(r.Lifetime / time.Second), Message: r.Message}
 	if !r.LastSeen.IsZero() {
-		form.LastSeen = timestamp(r.LastSeen)
+		form.LastSeen = formatTimestamp(r.LastSeen)
 	}
 	if !r.Candidate.IsZero() {
-		form.Candidate = timestamp(r.Candidate)
+		form.Candidate = formatTimestamp(r.Candidate)
 	}
 	return json.Marshal(form)
 }
 
-// UnmarshalJSON reads what kopf, in whatever version, may have written.
+// UnmarshalJSON decodes records of all versions of kopf.
 func (r *Record) UnmarshalJSON(raw []byte) error {
 	var form map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &form); err != nil || form == nil {
-		return fmt.Errorf("the record is no object with priority, lifetime and lastseen, but %.40s", raw)
+		return fmt.Errorf("the record must be an object with priority, lifetime and lastseen, got %.40s", raw)
 	}
 	var problems []error
-	read := Record{Priority: assumedPriority, Lifetime: assumedLifetime}
+	read := Record{Priority: defaultPriority, Lifetime: defaultLifetime}
 	if raw, given := form["priority"]; given {
-		n, err := integer(raw, math.Floor)
-		problems, read.Priority = append(problems, about("priority", err)), int(n)
+		n, err := parseInteger(raw, math.Floor)
+		problems, read.Priority = append(problems, fieldError("priority", err)), int(n)
 	}
 	if raw, given := form["lifetime"]; given {
-		n, err := integer(raw, math.Trunc)
-		problems, read.Lifetime = append(problems, about("lifetime", err)), seconds(n)
+		n, err := parseInteger(raw, math.Trunc)
+		problems, read.Lifetime = append(problems, fieldError("lifetime", err)), toDuration(n)
 	}
 	var err error
-	read.LastSeen, err = moment(form["lastseen"])
-	problems = append(problems, about("lastseen", err))
-	// What is ours, and broken, is only not there.
-	read.Candidate, _ = moment(form["candidate"])
+	read.LastSeen, err = parseTime(form["lastseen"])
+	problems = append(problems, fieldError("lastseen", err))
+	// Invalid values of the fields that kopf lacks are ignored.
+	read.Candidate, _ = parseTime(form["candidate"])
 	_ = json.Unmarshal(form["message"], &read.Message)
 	if err := errors.Join(problems...); err != nil {
 		return err
@@ -100,16 +100,16 @@ func (r *Record) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-func about(key string, err error) error {
+func fieldError(key string, err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// integer reads a number, also from a string. One that is too large is the largest one. A priority between two
-// integers is rounded down: whoever compares with it is never taken to be higher than he is.
-func integer(raw []byte, round func(float64) float64) (int64, error) {
+// parseInteger decodes a number or a string with a number. Values out of range become the nearest limit. round converts
+// fractions; priorities are rounded down, so that a comparison never ranks a peer too high.
+func parseInteger(raw []byte, round func(float64) float64) (int64, error) {
 	text := string(bytes.TrimSpace(raw))
 	quoted := strings.HasPrefix(text, `"`)
 	if quoted {
@@ -120,15 +120,15 @@ func integer(raw []byte, round func(float64) float64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err == nil || errors.Is(err, strconv.ErrRange) {
-		return n, nil // of the two limits in the latter case
+		return n, nil // ParseInt returns the nearest limit
 	}
 	if quoted || text == "" || !strings.Contains("-0123456789", text[:1]) {
-		return 0, fmt.Errorf("%.40s is no integer", raw)
+		return 0, fmt.Errorf("%.40s is not an integer", raw)
 	}
 	float, err := strconv.ParseFloat(text, 64)
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("%.40s is no integer", raw)
+		return 0, fmt.Errorf("%.40s is not an integer", raw)
 	case float >= math.MaxInt64:
 		return math.MaxInt64, nil
 	case float <= math.MinInt64:
@@ -137,19 +137,19 @@ func integer(raw []byte, round func(float64) float64) (int64, error) {
 	return int64(round(float)), nil
 }
 
-// seconds are a duration, within what a duration can be.
-func seconds(n int64) time.Duration {
+// toDuration converts seconds, limited to the range of a duration.
+func toDuration(n int64) time.Duration {
 	const most = int64(math.MaxInt64 / time.Second)
 	return time.Duration(min(max(n, -most), most)) * time.Second
 }
 
-func moment(raw []byte) (time.Time, error) {
+func parseTime(raw []byte) (time.Time, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return time.Time{}, nil
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return time.Time{}, fmt.Errorf("%.40s is no string", raw)
+		return time.Time{}, fmt.Errorf("%.40s is not a string", raw)
 	}
 	return parseTimestamp(text)
 }

@@ -12,29 +12,29 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// ages are the most whole seconds of a duration.
-const ages = time.Duration(math.MaxInt64 / 1_000_000_000 * 1_000_000_000)
+// maxSeconds is the longest duration in whole seconds.
+const maxSeconds = time.Duration(math.MaxInt64 / 1_000_000_000 * 1_000_000_000)
 
-var moment = time.Date(2026, 11, 20, 15, 15, 4, 360514000, time.UTC)
+var written = time.Date(2026, 11, 20, 15, 15, 4, 360514000, time.UTC)
 
-// PEER-04, PEER-05, PEER-08, MIG-10, MIG-11: what is written is kopf's, to the byte.
-func TestRecordsAreWrittenAsKopfDoes(t *testing.T) {
+// PEER-04, PEER-05, PEER-08, MIG-10, MIG-11: records are written in kopf's form, byte for byte.
+func TestRecord_Marshal(t *testing.T) {
 	for want, record := range map[string]peering.Record{
-		`{"priority":0,"lifetime":60,"lastseen":"2026-11-20T15:15:04.360514+00:00"}`: {Lifetime: time.Minute, LastSeen: moment},
-		// Six digits, and none if they are zero; less than a microsecond is not told.
+		`{"priority":0,"lifetime":60,"lastseen":"2026-11-20T15:15:04.360514+00:00"}`: {Lifetime: time.Minute, LastSeen: written},
+		// Microseconds have six digits, or none if they are zero; smaller fractions are dropped.
 		`{"priority":-5,"lifetime":1,"lastseen":"2026-11-20T15:15:04.000010+00:00"}`: {
-			Priority: -5, Lifetime: time.Second, LastSeen: moment.Truncate(time.Second).Add(10999 * time.Nanosecond),
+			Priority: -5, Lifetime: time.Second, LastSeen: written.Truncate(time.Second).Add(10999 * time.Nanosecond),
 		},
 		`{"priority":666,"lifetime":3600,"lastseen":"2026-11-20T15:15:04+00:00"}`: {
-			Priority: 666, Lifetime: time.Hour, LastSeen: moment.Truncate(time.Second).Add(999 * time.Nanosecond),
+			Priority: 666, Lifetime: time.Hour, LastSeen: written.Truncate(time.Second).Add(999 * time.Nanosecond),
 		},
-		// Always UTC.
+		// Times are in UTC.
 		`{"priority":1,"lifetime":60,"lastseen":"2026-11-20T15:15:04.360514+00:00" }`: {
-			Priority: 1, Lifetime: time.Minute, LastSeen: moment.In(time.FixedZone("far", 5*3600)),
+			Priority: 1, Lifetime: time.Minute, LastSeen: written.In(time.FixedZone("far", 5*3600)),
 		},
-		// What only we have comes last, and is there only if it says something.
+		// Fields that kopf lacks are last, and are omitted if they are empty.
 		`{"priority":0,"lifetime":60,"lastseen":"2026-11-20T15:15:04.360514+00:00","candidate":"2026-11-20T15:15:04.360514+00:00","message":"why"}`: {
-			Lifetime: time.Minute, LastSeen: moment, Candidate: moment, Message: "why",
+			Lifetime: time.Minute, LastSeen: written, Candidate: written, Message: "why",
 		},
 	} {
 		got, err := json.Marshal(record)
@@ -47,33 +47,33 @@ func TestRecordsAreWrittenAsKopfDoes(t *testing.T) {
 	}
 }
 
-// PEER-06, MIG-11: reading takes what kopf may have written.
-func TestRecordsAreReadGenerously(t *testing.T) {
-	second := moment.Truncate(time.Second)
+// PEER-06, MIG-11: all forms that kopf writes are accepted.
+func TestRecord_Unmarshal(t *testing.T) {
+	second := written.Truncate(time.Second)
 	for text, want := range map[string]peering.Record{
-		`{"priority":7,"lifetime":90,"lastseen":"2026-11-20T15:15:04.360514+00:00"}`: {Priority: 7, Lifetime: 90 * time.Second, LastSeen: moment},
-		// Defaults; no moment is "now".
+		`{"priority":7,"lifetime":90,"lastseen":"2026-11-20T15:15:04.360514+00:00"}`: {Priority: 7, Lifetime: 90 * time.Second, LastSeen: written},
+		// Missing fields have defaults; a missing lastseen is zero.
 		`{}`:                {Lifetime: time.Minute},
 		`{"lastseen":null}`: {Lifetime: time.Minute},
 		`{"priority":3,"unknown":{"a":[1]},"version":"x"}`: {Priority: 3, Lifetime: time.Minute},
-		// Without an offset it is UTC, and Z is UTC as well.
+		// Times without an offset are UTC.
 		`{"lastseen":"2026-11-20T15:15:04"}`:              {Lifetime: time.Minute, LastSeen: second},
-		`{"lastseen":"2026-11-20 15:15:04.360514"}`:       {Lifetime: time.Minute, LastSeen: moment},
+		`{"lastseen":"2026-11-20 15:15:04.360514"}`:       {Lifetime: time.Minute, LastSeen: written},
 		`{"lastseen":"2026-11-20T15:15:04Z"}`:             {Lifetime: time.Minute, LastSeen: second},
 		`{"lastseen":"2026-11-20T15:15:04+00:00"}`:        {Lifetime: time.Minute, LastSeen: second},
-		`{"lastseen":"2026-11-20T18:15:04.360514+03:00"}`: {Lifetime: time.Minute, LastSeen: moment},
-		`{"lastseen":"2026-11-20T18:15:04.360514+0300"}`:  {Lifetime: time.Minute, LastSeen: moment},
-		// Numbers of any kind, within what a number can be here.
+		`{"lastseen":"2026-11-20T18:15:04.360514+03:00"}`: {Lifetime: time.Minute, LastSeen: written},
+		`{"lastseen":"2026-11-20T18:15:04.360514+0300"}`:  {Lifetime: time.Minute, LastSeen: written},
+		// Numbers have many forms and are limited to the range of the field.
 		`{"lifetime":"90","priority":"-4"}`:    {Priority: -4, Lifetime: 90 * time.Second},
 		`{"lifetime":" 90 "}`:                  {Lifetime: 90 * time.Second},
 		`{"lifetime":90.9,"priority":1.5}`:     {Priority: 1, Lifetime: 90 * time.Second},
 		`{"lifetime":-1.5,"priority":-1.5}`:    {Priority: -2, Lifetime: -time.Second},
 		`{"lifetime":6e1,"priority":1e3}`:      {Priority: 1000, Lifetime: time.Minute},
-		`{"lifetime":1e999,"priority":-1e999}`: {Priority: math.MinInt64, Lifetime: ages},
+		`{"lifetime":1e999,"priority":-1e999}`: {Priority: math.MinInt64, Lifetime: maxSeconds},
 		`{"priority":99999999999999999999,"lifetime":-99999999999999999999}`: {
-			Priority: math.MaxInt64, Lifetime: -ages,
+			Priority: math.MaxInt64, Lifetime: -maxSeconds,
 		},
-		// What only we write, and somebody has broken, is not there.
+		// Invalid values of the fields that kopf lacks are ignored.
 		`{"candidate":5,"message":{"a":1}}`: {Lifetime: time.Minute},
 	} {
 		var got peering.Record
@@ -85,10 +85,10 @@ func TestRecordsAreReadGenerously(t *testing.T) {
 	}
 }
 
-// Garbage is told by its key, and leaves the target as it is.
-func TestGarbageIsNoRecord(t *testing.T) {
+// Errors contain the invalid field, and leave the target unchanged.
+func TestRecord_UnmarshalErrors(t *testing.T) {
 	for text, key := range map[string]string{
-		`null`: "no object", `"text"`: "no object", `[1]`: "no object", `7`: "no object", `true`: "no object",
+		`null`: "must be an object", `"text"`: "must be an object", `[1]`: "must be an object", `7`: "must be an object", `true`: "must be an object",
 		`{"priority":null}`: "priority", `{"priority":"high"}`: "priority", `{"priority":{}}`: "priority",
 		`{"priority":true}`: "priority", `{"priority":"1.5"}`: "priority", `{"priority":""}`: "priority",
 		`{"priority":"inf"}`: "priority", `{"priority":"1_000"}`: "priority",
@@ -107,27 +107,27 @@ func TestGarbageIsNoRecord(t *testing.T) {
 	}
 }
 
-// PEER-07: dead at the very moment at which the lifetime ends.
-func TestExpiryByTheWallClock(t *testing.T) {
-	record := peering.Record{Lifetime: time.Minute, LastSeen: moment}
+// PEER-07: a record expires exactly at the end of its lifetime.
+func TestRecord_Expired(t *testing.T) {
+	record := peering.Record{Lifetime: time.Minute, LastSeen: written}
 	for after, want := range map[time.Duration]bool{
 		-time.Hour: false, 0: false, time.Minute - 1: false, time.Minute: true, time.Minute + 1: true,
 	} {
-		if got := record.Expired(moment.Add(after)); got != want {
+		if got := record.Expired(written.Add(after)); got != want {
 			t.Errorf("after %s: %t", after, got)
 		}
 	}
-	if (peering.Record{Lifetime: time.Minute}).Expired(moment) {
+	if (peering.Record{Lifetime: time.Minute}).Expired(written) {
 		t.Error("PEER-06: a record that does not tell when it was written counts as written now")
 	}
 	for _, lifetime := range []time.Duration{0, -time.Minute} {
-		if !(peering.Record{Lifetime: lifetime, LastSeen: moment}).Expired(moment) {
-			t.Errorf("a lifetime of %s is over at once", lifetime)
+		if !(peering.Record{Lifetime: lifetime, LastSeen: written}).Expired(written) {
+			t.Errorf("a lifetime of %s does not expire immediately", lifetime)
 		}
 	}
 }
 
-// Whatever there is in a status, it is read without harm, and what is read can be written and read again.
+// Any status can be read, and readable records can be written and read again.
 func FuzzRecords(f *testing.F) {
 	for _, seed := range []string{
 		`{"priority":0,"lifetime":60,"lastseen":"2026-11-20T15:15:04.360514+00:00"}`, `{}`, `null`, `[]`, `"x"`,
@@ -142,15 +142,15 @@ func FuzzRecords(f *testing.F) {
 			t.Skip("the API server takes JSON only")
 		}
 		now := time.Now()
-		var sightings peering.Sightings
-		// Neither alone in the status, nor as the status, nor beside a good one.
-		sightings.See(value, now)
+		var sightings peering.Observations
+		// In the status alone, as the status, and beside a valid record.
+		sightings.Observe(value, now)
 		good := map[string]any{"lifetime": int64(60), "priority": int64(1)}
-		peers, unreadable := sightings.See(map[string]any{"good": good, "fuzz": value}, now)
+		peers, unreadable := sightings.Observe(map[string]any{"good": good, "fuzz": value}, now)
 		if len(peers)+len(unreadable) != 2 || !peers[len(peers)-1].Since.Equal(now) {
 			t.Fatalf("%s: %v, %v", raw, peers, unreadable)
 		}
-		verdict := peering.Self{Identity: "self"}.Judge(peers, now)
+		verdict := peering.Self{Identity: "self"}.Decide(peers, now)
 		if !verdict.Paused {
 			t.Fatalf("%s hides the good record beside it: %+v", raw, verdict)
 		}

@@ -11,134 +11,135 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// report takes note of what is new at a place, and tells of it whom it concerns.
-func (p *Peering) report(at place, change func(*standing)) {
-	p.reporting.Lock()
-	defer p.reporting.Unlock()
+// report changes the status of one location, and reports a resulting state change to subscribers, metrics, log and Events.
+func (p *Peering) report(at location, change func(*status)) {
+	p.reportMu.Lock()
+	defer p.reportMu.Unlock()
 	p.mu.Lock()
-	if p.ended() {
+	if p.isShuttingDown() {
 		p.mu.Unlock()
 		return
 	}
-	s := p.standings[at]
+	s := p.statuses[at]
 	change(&s)
-	p.standings[at] = s
-	p.noteLook()
-	before, after, announced := p.states[at.namespace], p.assess(at.namespace), p.announced[at.namespace]
+	p.statuses[at] = s
+	p.markObserved()
+	before, after, announced := p.states[at.namespace], p.computeState(at.namespace), p.announcedPauses[at.namespace]
 	p.states[at.namespace] = after
-	if after.cause > looking {
-		p.announced[at.namespace] = after.paused()
+	if after.phase > notObserved {
+		p.announcedPauses[at.namespace] = after.isPaused()
 	}
-	object := p.objectOf(at)
-	var tell []func(Transition)
-	if before.paused() != after.paused() {
+	object := p.eventTarget(at)
+	var subscribers []func(Transition)
+	if before.isPaused() != after.isPaused() {
 		close(p.changed)
 		p.changed = make(chan struct{})
 		for _, id := range slices.Sorted(maps.Keys(p.subscribers)) {
-			tell = append(tell, p.subscribers[id])
+			subscribers = append(subscribers, p.subscribers[id])
 		}
 	}
 	p.mu.Unlock()
 
-	tellAll := func() {
-		for _, one := range tell {
-			one(Transition{Namespace: at.namespace, Paused: after.paused(), Why: after.why})
+	notify := func() {
+		for _, subscriber := range subscribers {
+			subscriber(Transition{Namespace: at.namespace, Paused: after.isPaused(), Why: after.message})
 		}
 	}
-	// When people are told of a pause, everything has been stopped; and when they are told of its end, nothing has been started yet.
-	if after.paused() {
-		tellAll()
+	// Log and Events report a pause after the subscribers have stopped all work, and the end of a pause before they start it
+	// again.
+	if after.isPaused() {
+		notify()
 	}
-	p.measure(at, s.verdict.Live(), after)
+	p.updateMetrics(at, s.decision.AliveCount(), after)
 	p.logState(at.namespace, before, after, announced)
-	p.post(object, after, announced)
-	if !after.paused() {
-		tellAll()
+	p.recordEvent(object, after, announced)
+	if !after.isPaused() {
+		notify()
 	}
 }
 
-// noteLook is called with the lock.
-func (p *Peering) noteLook() {
-	for _, s := range p.standings {
-		if !s.looked {
+// markObserved closes the channel observed once all locations are observed. The caller must hold the lock.
+func (p *Peering) markObserved() {
+	for _, s := range p.statuses {
+		if !s.observed {
 			return
 		}
 	}
 	select {
-	case <-p.looked:
+	case <-p.observed:
 	default:
-		close(p.looked)
+		close(p.observed)
 	}
 }
 
-func (p *Peering) measure(at place, peers int, after state) {
+func (p *Peering) updateMetrics(at location, peers int, after state) {
 	metrics.Peers.WithLabelValues(at.group, p.options.Name, at.namespace).Set(float64(peers))
 	paused := 0.0
-	if after.paused() {
+	if after.isPaused() {
 		paused = 1
 	}
 	metrics.Paused.WithLabelValues(p.options.Name, at.namespace).Set(paused)
 }
 
-// forget removes the operator from the metrics when it has ended.
-func (p *Peering) forget() {
-	for at := range p.standings {
+// deleteMetrics removes the metrics of the operator at shutdown.
+func (p *Peering) deleteMetrics() {
+	for at := range p.statuses {
 		metrics.Peers.DeleteLabelValues(at.group, p.options.Name, at.namespace)
 		metrics.Paused.DeleteLabelValues(p.options.Name, at.namespace)
 	}
 }
 
-// objectOf returns the object on which Events are posted: that of the place, or of another group. It is called with the lock.
-func (p *Peering) objectOf(at place) *unstructured.Unstructured {
-	object := p.standings[at].object
+// eventTarget returns the object for Events: that of the location, or that of the other group. The caller must hold the lock.
+func (p *Peering) eventTarget(at location) *unstructured.Unstructured {
+	object := p.statuses[at].object
 	for _, group := range groups {
 		if object == nil {
-			object = p.standings[place{group, at.namespace}].object
+			object = p.statuses[location{group, at.namespace}].object
 		}
 	}
 	return object
 }
 
-// logState is told whether a pause has been announced that has not ended before.
+// logState logs a state change. announced reports whether a pause was logged whose end was not.
 func (p *Peering) logState(namespace string, before, after state, announced bool) {
 	log := p.log
 	if namespace != "" {
 		log = log.WithValues("namespace", namespace)
 	}
 	switch {
-	case before == after, after.cause == looking:
-	case after.cause == failing:
-		log.Error(nil, "Paused, as peering fails", "why", after.why)
-	case after.paused() && announced:
-		log.Info("Still paused", "why", after.why)
-	case after.paused():
-		log.Info("Paused", "why", after.why)
+	case before == after, after.phase == notObserved:
+	case after.phase == failing:
+		log.Error(nil, "Paused because peering fails", "reason", after.message)
+	case after.isPaused() && announced:
+		log.Info("Still paused", "reason", after.message)
+	case after.isPaused():
+		log.Info("Paused", "reason", after.message)
 	case announced:
-		log.Info("Resumed", "why", after.why)
-	case before.paused():
-		log.Info("Not paused", "why", after.why)
+		log.Info("Resumed", "reason", after.message)
+	case before.isPaused():
+		log.Info("Not paused", "reason", after.message)
 	}
 }
 
-// post tells of a transition by an Event on the peering object.
-func (p *Peering) post(object *unstructured.Unstructured, after state, announced bool) {
-	if object == nil || p.recorder == nil || after.cause <= looking || after.paused() == announced {
+// recordEvent records an Event for a transition on the peering object.
+func (p *Peering) recordEvent(object *unstructured.Unstructured, after state, announced bool) {
+	if object == nil || p.recorder == nil || after.phase <= notObserved || after.isPaused() == announced {
 		return
 	}
 	switch {
-	case !after.paused():
-		p.recorder.Eventf(object, nil, corev1.EventTypeNormal, "Resumed", "Resume", "%s", p.note(after))
-	case after.cause == outranked:
-		p.recorder.Eventf(object, nil, corev1.EventTypeNormal, "Paused", "Pause", "%s", p.note(after))
+	case !after.isPaused():
+		p.recorder.Eventf(object, nil, corev1.EventTypeNormal, "Resumed", "Resume", "%s", p.eventNote(after))
+	case after.phase == outranked:
+		p.recorder.Eventf(object, nil, corev1.EventTypeNormal, "Paused", "Pause", "%s", p.eventNote(after))
 	default:
-		p.recorder.Eventf(object, nil, corev1.EventTypeWarning, "Paused", "Pause", "%s", p.note(after))
+		p.recorder.Eventf(object, nil, corev1.EventTypeWarning, "Paused", "Pause", "%s", p.eventNote(after))
 	}
 }
 
-// note is what an Event says. Its length is limited by the API.
-func (p *Peering) note(s state) string {
+// eventNote returns the message of an Event, whose length the API limits.
+func (p *Peering) eventNote(s state) string {
 	const most = 1000
-	note := p.Identity() + ": " + s.why
+	note := p.Identity() + ": " + s.message
 	if len(note) > most {
 		note = strings.ToValidUTF8(note[:most], "") + "..."
 	}

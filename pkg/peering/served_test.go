@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// PEER-02: the status may become a subresource, and cease to be one, while operators run: none takes the other for dead.
-func TestTheStatusIsServedDifferently(t *testing.T) {
+// PEER-02: the status can become a subresource, and cease to be one, while operators run, and no peer is considered
+// dead.
+func TestStatusSubresource_Changes(t *testing.T) {
 	for _, options := range []Options{{}, {Mandatory: true}} {
 		for _, before := range []bool{false, true} {
-			play(t, func(s *scene) {
-				s.serve(before)
+			simulate(t, func(s *simulation) {
+				s.setStatusSubresource(before)
 				s.create(defaultKey, nil)
 				high, low := options, options
 				high.Identity, high.Priority, low.Identity = "high", 1, "low"
 				a, b := s.start(high), s.start(low)
 				s.wait(3 * time.Minute)
 				for i := range 3 {
-					s.serve(before == (i%2 == 1))
+					s.setStatusSubresource(before == (i%2 == 1))
 					s.wait(20 * time.Minute)
 					s.expect(a, false, "")
 					s.expect(b, true, `"high"`)
@@ -34,43 +35,43 @@ func TestTheStatusIsServedDifferently(t *testing.T) {
 	}
 }
 
-// Removals that have no effect, as the server looks for them elsewhere by now, are not tried all the time.
-func TestCleaningWithoutAnEffect(t *testing.T) {
-	play(t, func(s *scene) {
+// Removals without effect, because the status subresource changed, are not repeated continuously.
+func TestRemoveDeadPeers_WithoutEffect(t *testing.T) {
+	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
 		a := s.start(Options{Identity: "a", Lifetime: time.Hour})
-		s.log()
-		s.serve(true)
+		s.takePatches()
+		s.setStatusSubresource(true)
 		s.mu.Lock()
-		s.refresh(defaultKey, "dead", map[string]any{"lifetime": int64(0)})
+		s.putRecordLocked(defaultKey, "dead", map[string]any{"lifetime": int64(0)})
 		s.mu.Unlock()
 		s.wait(0)
-		s.equal("tries", len(s.log()), 1)
+		s.equal("tries", len(s.takePatches()), 1)
 		s.wait(time.Minute)
 		s.equal("records", s.identities(defaultKey), "[a]")
-		if n := len(s.log()); n > 3 {
+		if n := len(s.takePatches()); n > 3 {
 			s.Errorf("%d requests a minute", n)
 		}
 		s.expect(a, false, "")
 	})
 }
 
-// What the API server says it serves may be older than what it does: nobody works alone meanwhile.
-func TestTheServerTellsLateHowTheStatusIsServed(t *testing.T) {
+// Discovery can be outdated; operators pause in the meantime.
+func TestStatusSubresource_OutdatedDiscovery(t *testing.T) {
 	for _, before := range []bool{false, true} {
-		play(t, func(s *scene) {
-			s.serve(before)
+		simulate(t, func(s *simulation) {
+			s.setStatusSubresource(before)
 			s.create(defaultKey, nil)
 			s.start(Options{Identity: "high", Priority: 1})
 			b := s.start(Options{Identity: "low"})
 			s.wait(time.Minute)
 			s.mu.Lock()
-			s.hasStatus, s.outdated = !before, true
+			s.hasStatus, s.reportsOldSubresource = !before, true
 			s.mu.Unlock()
 			s.wait(5 * time.Minute)
 			s.expect(b, true, "")
 			s.mu.Lock()
-			s.outdated = false
+			s.reportsOldSubresource = false
 			s.mu.Unlock()
 			s.wait(time.Minute)
 			s.expect(b, true, `"high"`)
@@ -81,42 +82,42 @@ func TestTheServerTellsLateHowTheStatusIsServed(t *testing.T) {
 	}
 }
 
-// An object that goes just before a sign of life is an object that is not there, and no reason to stay paused.
-func TestAnObjectThatGoesUnseen(t *testing.T) {
+// An object that is deleted just before a write is treated as missing, and does not keep the operator paused.
+func TestObject_DeletedBeforeWrite(t *testing.T) {
 	for _, hasStatus := range []bool{false, true} {
-		play(t, func(s *scene) {
-			s.serve(hasStatus)
+		simulate(t, func(s *simulation) {
+			s.setStatusSubresource(hasStatus)
 			s.create(defaultKey, nil)
-			s.put(defaultKey, "b", python(1, time.Hour))
+			s.putRecord(defaultKey, "b", kopfRecord(1, time.Hour))
 			a := s.start(Options{Identity: "a"})
 			s.expect(a, true, `"b"`)
-			s.breakWith(func(verb string) error {
+			s.failWith(func(verb string) error {
 				if verb == "list" {
 					return errDown
 				}
 				return nil
 			})
-			s.cut()
+			s.endWatches()
 			s.mu.Lock()
 			delete(s.objects, defaultKey)
 			s.mu.Unlock()
 			s.wait(10 * time.Minute)
-			s.expect(a, true, `"b"`) // nobody has looked
-			if n := len(s.log()); n > 30 {
+			s.expect(a, true, `"b"`) // not observed yet
+			if n := len(s.takePatches()); n > 30 {
 				s.Errorf("%d requests in ten minutes", n)
 			}
-			s.breakWith(nil)
+			s.failWith(nil)
 			s.wait(11 * time.Second)
-			s.expect(a, false, "there is no peering object")
+			s.expect(a, false, "the peering object does not exist")
 		})
 	}
 }
 
-// An object that appears, and cannot be written yet, may have peers: nobody works alone beside them.
-func TestAnObjectThatAppearsAndCannotBeWritten(t *testing.T) {
-	for name, begin := range map[string]func(*scene){
-		"it is served differently": func(s *scene) { s.hasStatus, s.outdated = false, true },
-		"the server is busy": func(s *scene) {
+// An object that is created but cannot be written may have peers, so the operator pauses.
+func TestObject_CreatedButNotWritable(t *testing.T) {
+	for name, begin := range map[string]func(*simulation){
+		"it is served differently": func(s *simulation) { s.hasStatus, s.reportsOldSubresource = false, true },
+		"the server is busy": func(s *simulation) {
 			s.fail = func(verb string) error {
 				if verb == "patch" {
 					return errDown
@@ -126,11 +127,11 @@ func TestAnObjectThatAppearsAndCannotBeWritten(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, func(s *scene) {
-				s.serve(true)
+			simulate(t, func(s *simulation) {
+				s.setStatusSubresource(true)
 				a := s.start(Options{Identity: "a"})
 				s.wait(time.Minute)
-				s.expect(a, false, "there is no peering object")
+				s.expect(a, false, "the peering object does not exist")
 				s.mu.Lock()
 				begin(s)
 				s.mu.Unlock()
@@ -140,7 +141,7 @@ func TestAnObjectThatAppearsAndCannotBeWritten(t *testing.T) {
 				s.wait(time.Minute)
 				s.expect(a, true, "")
 				s.mu.Lock()
-				s.outdated, s.fail = false, nil
+				s.reportsOldSubresource, s.fail = false, nil
 				s.mu.Unlock()
 				s.wait(15 * time.Second)
 				s.expect(a, true, `"b"`)

@@ -300,7 +300,7 @@ var _ = Describe("Operators among peers", func() {
 		Eventually(says).Should(HavePrefix("200 namespace " + ns + ": works: "))
 		Eventually(seen.all).Should(Equal([]string{"level 1"}))
 		other.comes(ctx)
-		Eventually(says).Should(HavePrefix("200 namespace " + ns + `: paused: "laptop" (priority 666) has precedence over our priority 0`))
+		Eventually(says).Should(HavePrefix("200 namespace " + ns + `: paused: "laptop" (priority 666) has precedence over this operator's priority 0`))
 		Expect(op.Readyz(nil)).To(Succeed())
 		edit(ctx, w, func(w W) { w.Spec.Size = 2 })
 		Consistently(seen.all).Should(Equal([]string{"level 1"}))
@@ -329,13 +329,13 @@ var _ = Describe("Operators among peers", func() {
 					op.ServePeering().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 					return answer.Body.String()
 				})
-				Eventually(says[len(says)-1]).ShouldNot(Or(ContainSubstring("not been looked at"), ContainSubstring("does not run")))
+				Eventually(says[len(says)-1]).ShouldNot(Or(ContainSubstring("not observed yet"), ContainSubstring("does not run")))
 			}
 			if tie == peering.PauseAll {
 				Eventually(says[0]).Should(ContainSubstring("give one of us another priority"))
 				Eventually(says[1]).Should(ContainSubstring("give one of us another priority"))
 			} else {
-				Eventually(says[1]).Should(ContainSubstring("we are not the one to work"))
+				Eventually(says[1]).Should(ContainSubstring("won the election"))
 			}
 			create(ctx, widget(ns, "one"))
 			if tie == peering.PauseAll {

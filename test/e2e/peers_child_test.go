@@ -112,13 +112,13 @@ func say(what string) {
 // spokenPeering says the transitions, at the moment when the operator logs them.
 func spokenPeering() logr.Logger {
 	return funcr.NewJSON(func(text string) {
-		var line struct{ Logger, Msg, Why string }
+		var line struct{ Logger, Msg, Reason string }
 		must(json.Unmarshal([]byte(text), &line))
 		switch line.Msg {
-		case "Paused", "Still paused", "Paused, as peering fails":
-			say("paused: " + line.Why)
+		case "Paused", "Still paused", "Paused because peering fails":
+			say("paused: " + line.Reason)
 		case "Not paused", "Resumed":
-			say("works: " + line.Why)
+			say("works: " + line.Reason)
 		}
 	}, funcr.Options{})
 }

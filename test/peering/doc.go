@@ -1,3 +1,3 @@
-// Package peering tries pkg/peering on a real API server: several operators, in this process and in others, beside
-// one that plays kopf in Python.
+// Package peering tests pkg/peering with a real API server: several operators in this and other processes, and a
+// simulated operator of kopf in Python.
 package peering

@@ -32,11 +32,11 @@ import (
 )
 
 var _ = Describe("Operators", func() {
-	It("follow each other in a chain of three (PEER-30)", func(ctx context.Context) {
+	It("work in the order of their priorities (PEER-30)", func(ctx context.Context) {
 		at := cluster(ctx)
 		var all []*operator
 		for i := range 3 {
-			all = append(all, operate(peering.Options{Name: at.name, Identity: fmt.Sprint("p", i), Priority: i}))
+			all = append(all, startOperator(peering.Options{Name: at.name, Identity: fmt.Sprint("p", i), Priority: i}))
 		}
 		Eventually(all[0].is("")).Should(isPaused())
 		Eventually(all[1].is("")).Should(pausedBecause(`"p2"`))
@@ -46,42 +46,42 @@ var _ = Describe("Operators", func() {
 		Eventually(all[0].is("")).Should(pausedBecause(`"p1"`))
 		all[1].stop()
 		Eventually(all[0].is("")).Should(works())
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("elect one among equals (B-53, SE-36)", func(ctx context.Context) {
+	It("elect one of several with equal priority (B-53, SE-36)", func(ctx context.Context) {
 		at := cluster(ctx)
-		first := operate(peering.Options{Name: at.name, Identity: "z", Tie: peering.Elect})
+		first := startOperator(peering.Options{Name: at.name, Identity: "z", Tie: peering.Elect})
 		Eventually(first.is("")).Should(works())
-		second := operate(peering.Options{Name: at.name, Identity: "a", Tie: peering.Elect})
-		Eventually(second.is("")).Should(pausedBecause("not the one to work"))
+		second := startOperator(peering.Options{Name: at.name, Identity: "a", Tie: peering.Elect})
+		Eventually(second.is("")).Should(pausedBecause("won the election"))
 		Consistently(first.is("")).Should(works())
 		first.stop()
 		Eventually(second.is("")).Should(works())
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("are paused in the namespaces alone where there is a conflict (PEER-25, PEER-33, PEER-44)", func(ctx context.Context) {
+	It("pause only in namespaces with a conflict (PEER-25, PEER-33, PEER-44)", func(ctx context.Context) {
 		one, two := newNamespace(ctx), newNamespace(ctx)
 		name := unique()
-		at := where{v1.Group, one, name}.create(ctx)
-		where{v1.Group, two, name}.create(ctx)
-		o := operate(peering.Options{Name: name, Identity: "o", Namespaces: []string{one, two}, Mandatory: true})
+		at := peeringObject{v1.Group, one, name}.create(ctx)
+		peeringObject{v1.Group, two, name}.create(ctx)
+		o := startOperator(peering.Options{Name: name, Identity: "o", Namespaces: []string{one, two}, Mandatory: true})
 		Eventually(o.is(one)).Should(works())
 		Eventually(o.is(two)).Should(works())
-		kopf := newPython(at, 1)
-		kopf.touch(ctx)
+		kopf := newKopfOperator(at, 1)
+		kopf.writeRecord(ctx)
 		Eventually(o.is(one)).Should(isPaused())
 		Consistently(o.is(two)).Should(works())
-		kopf.leave(ctx)
+		kopf.removeRecord(ctx)
 		Eventually(o.is(one)).Should(works())
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("post an Event for each transition (B-52)", func(ctx context.Context) {
+	It("record an Event for each transition (B-52)", func(ctx context.Context) {
 		at := cluster(ctx)
-		kopf := newPython(at, 1)
-		kopf.touch(ctx)
-		o := operate(peering.Options{Name: at.name, Identity: "o"})
+		kopf := newKopfOperator(at, 1)
+		kopf.writeRecord(ctx)
+		o := startOperator(peering.Options{Name: at.name, Identity: "o"})
 		Eventually(o.is("")).Should(isPaused())
-		kopf.leave(ctx)
+		kopf.removeRecord(ctx)
 		Eventually(o.is("")).Should(works())
 		Eventually(func() (reasons []string) {
 			var list eventsv1.EventList
@@ -94,16 +94,16 @@ var _ = Describe("Operators", func() {
 			}
 			return reasons
 		}).Should(ConsistOf("Paused", "Resumed"))
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("cost one write for each lifetime, less the margin (PEER-20)", func(ctx context.Context) {
+	It("write once per lifetime, less the margin (PEER-20)", func(ctx context.Context) {
 		at := cluster(ctx)
 		tail := cp.Audit()
-		o := operate(peering.Options{Name: at.name, Identity: "o", Lifetime: 12 * time.Second})
+		o := startOperator(peering.Options{Name: at.name, Identity: "o", Lifetime: 12 * time.Second})
 		Eventually(o.is("")).Should(works())
-		kopf := newPython(at, -1)
-		for range 200 { // looks
-			kopf.touch(ctx)
+		kopf := newKopfOperator(at, -1)
+		for range 200 { // events of a peer
+			kopf.writeRecord(ctx)
 		}
 		Consistently(o.is("")).WithTimeout(15 * time.Second).Should(works())
 		requests, err := tail.Next()
@@ -121,27 +121,27 @@ var _ = Describe("Operators", func() {
 				} `json:"status"`
 			}
 			Expect(json.Unmarshal(r.Body, &patch)).To(Succeed())
-			sent := patch.Status["o"].LastSeen    // a request may take its time to come
-			if !last.IsZero() && !sent.IsZero() { // 12 less 5 to 10
+			sent := patch.Status["o"].LastSeen    // the request may arrive later
+			if !last.IsZero() && !sent.IsZero() { // 12 seconds less 5 to 10
 				Expect(sent.Sub(last)).To(And(BeNumerically(">=", 2*time.Second), BeNumerically("<", 7*time.Second+slack)))
 			}
 			last = sent
 		}
 		Expect(n).To(And(BeNumerically(">=", 3), BeNumerically("<=", 9)))
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("look a thousand times without a write (PEER-20)", func(ctx context.Context) {
+	It("process a thousand events without a write (PEER-20)", func(ctx context.Context) {
 		at := cluster(ctx)
 		tail := cp.Audit()
-		o := operate(peering.Options{Name: at.name, Identity: "o", Lifetime: time.Hour})
+		o := startOperator(peering.Options{Name: at.name, Identity: "o", Lifetime: time.Hour})
 		Eventually(o.is("")).Should(works())
-		kopf := newPython(at, -1)
+		kopf := newKopfOperator(at, -1)
 		for range 1000 {
-			kopf.touch(ctx)
+			kopf.writeRecord(ctx)
 		}
 		kopf.priority = 1
-		kopf.touch(ctx)
-		Eventually(o.is("")).Should(isPaused(), "it has seen them all")
+		kopf.writeRecord(ctx)
+		Eventually(o.is("")).Should(isPaused(), "all events are processed")
 		requests, err := tail.Next()
 		Expect(err).NotTo(HaveOccurred())
 		theirs, ours := 0, 0
@@ -155,10 +155,10 @@ var _ = Describe("Operators", func() {
 			}
 		}
 		Expect(theirs).To(Equal(1001))
-		Expect(ours).To(Equal(1), "its first sign of life")
-	}, SpecTimeout(patience))
+		Expect(ours).To(Equal(1), "its first write")
+	}, SpecTimeout(specTimeout))
 
-	It("need no more permissions than config/rbac grants", func(ctx context.Context) {
+	It("need only the permissions in config/rbac", func(ctx context.Context) {
 		name := unique()
 		manifests, err := os.ReadFile("../../config/rbac/peering.yaml")
 		Expect(err).NotTo(HaveOccurred())
@@ -168,8 +168,8 @@ var _ = Describe("Operators", func() {
 			Expect(k8s.Create(ctx, &role)).To(Succeed())
 		}
 		ns := newNamespace(ctx)
-		where{v1.Group, "", name}.create(ctx)
-		where{v1.Group, ns, name}.create(ctx)
+		peeringObject{v1.Group, "", name}.create(ctx)
+		peeringObject{v1.Group, ns, name}.create(ctx)
 		bind := func(role, user string, make func(metav1.ObjectMeta, rbacv1.RoleRef, []rbacv1.Subject) client.Object) {
 			Expect(k8s.Create(ctx, make(metav1.ObjectMeta{Namespace: ns, Name: user + "-" + role},
 				rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
@@ -183,12 +183,12 @@ var _ = Describe("Operators", func() {
 			return &rbacv1.RoleBinding{ObjectMeta: m, RoleRef: ref, Subjects: who}
 		}
 		bind("kopf-peering-cluster", name+"-c", inCluster)
-		bind("kopf-peering-legacy", name+"-c", inCluster) // the group is served here
+		bind("kopf-peering-legacy", name+"-c", inCluster) // the tests serve the legacy group
 		bind("kopf-peering-namespaced", name+"-n", inNamespace)
 		bind("kopf-peering-legacy", name+"-n", inNamespace)
 		bind("kopf-peering-people", name+"-p", inCluster)
-		c := operateAs(as(name+"-c"), manager.Options{}, peering.Options{Name: name, Identity: "c", Mandatory: true})
-		n := operateAs(as(name+"-n"), manager.Options{Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}}},
+		c := startOperatorWithConfig(as(name+"-c"), manager.Options{}, peering.Options{Name: name, Identity: "c", Mandatory: true})
+		n := startOperatorWithConfig(as(name+"-n"), manager.Options{Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}}},
 			peering.Options{Name: name, Identity: "n", Namespaces: []string{ns}, Mandatory: true})
 		Eventually(c.is("")).Should(works())
 		Eventually(n.is(ns)).Should(works())
@@ -200,7 +200,7 @@ var _ = Describe("Operators", func() {
 		}
 		Eventually(c.is("")).Should(isPaused())
 		Eventually(n.is(ns)).Should(isPaused())
-		Eventually(func() (notes []string) { // of the transitions
+		Eventually(func() (notes []string) {
 			var list eventsv1.EventList
 			Expect(k8s.List(ctx, &list)).To(Succeed())
 			for _, e := range list.Items {
@@ -210,14 +210,14 @@ var _ = Describe("Operators", func() {
 			}
 			return notes
 		}).Should(ConsistOf(HavePrefix("c: "), HavePrefix("n: ")))
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("are gated, and lose nothing", func(ctx context.Context) {
+	It("lose no requests behind a gate", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		at := where{v1.Group, ns, unique()}.create(ctx)
+		at := peeringObject{v1.Group, ns, unique()}.create(ctx)
 		var mu sync.Mutex
 		calls := map[string]int{}
-		o := operateAs(cp.Config, manager.Options{Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}}},
+		o := startOperatorWithConfig(cp.Config, manager.Options{Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}}},
 			peering.Options{Name: at.name, Identity: "o", Namespaces: []string{ns}},
 			func(mgr manager.Manager, p *peering.Peering) {
 				gate := p.Gate(reconcile.Func(func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
@@ -240,8 +240,8 @@ var _ = Describe("Operators", func() {
 		}
 		make1("before")
 		Eventually(counted).Should(Equal(map[string]int{"before": 1}))
-		kopf := newPython(at, 1)
-		kopf.touch(ctx)
+		kopf := newKopfOperator(at, 1)
+		kopf.writeRecord(ctx)
 		Eventually(o.is(ns)).Should(isPaused())
 		during := make1("during")
 		for i := range 5 {
@@ -249,36 +249,36 @@ var _ = Describe("Operators", func() {
 			Expect(k8s.Update(ctx, during)).To(Succeed())
 		}
 		Consistently(counted).Should(Equal(map[string]int{"before": 1}))
-		kopf.leave(ctx)
+		kopf.removeRecord(ctx)
 		Eventually(counted).Should(Equal(map[string]int{"before": 1, "during": 1}))
 		Consistently(counted).Should(Equal(map[string]int{"before": 1, "during": 1}))
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("that stand by for a lease have no record, and may share the identity of the leader (MIG-09, PEER-14)", func(ctx context.Context) {
+	It("write no record while they wait for a lease, and can share the leader's identity (MIG-09, PEER-14)", func(ctx context.Context) {
 		at := cluster(ctx)
 		electing := manager.Options{
 			LeaderElection: true, LeaderElectionID: at.name, LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
 		}
 		options := peering.Options{Name: at.name, Identity: "deployment"}
-		leader := operateAs(cp.Config, electing, options)
+		leader := startOperatorWithConfig(cp.Config, electing, options)
 		Eventually(leader.is("")).Should(works())
-		second := operateAs(cp.Config, electing, options)
-		Consistently(second.is("")).Should(pausedBecause("stands by"))
+		second := startOperatorWithConfig(cp.Config, electing, options)
+		Consistently(second.is("")).Should(pausedBecause("waits to become the leader"))
 		Expect(second.Readyz(nil)).To(Succeed())
-		dev := operate(peering.Options{Name: at.name, Identity: "laptop", Priority: peering.DevPriority})
+		dev := startOperator(peering.Options{Name: at.name, Identity: "laptop", Priority: peering.DevPriority})
 		Eventually(leader.is("")).Should(pausedBecause("laptop"))
 		dev.stop()
 		Eventually(leader.is("")).Should(works())
 		leader.stop()
 		Eventually(second.is("")).Should(works())
 		Expect(at.identities(ctx)).To(Equal([]string{"deployment"}))
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("without permissions are paused, and say which rule is missing (SE-14, THR-09)", func(ctx context.Context) {
+	It("pause without permissions and report the missing rule (SE-14, THR-09)", func(ctx context.Context) {
 		at := cluster(ctx)
 		config := as(at.name)
 		grant := func(verbs ...string) { grant(ctx, at.name, verbs...) }
-		o := operateAs(config, manager.Options{}, peering.Options{Name: at.name, Identity: "o"})
+		o := startOperatorWithConfig(config, manager.Options{}, peering.Options{Name: at.name, Identity: "o"})
 		const rule = "grant it by a rule with apiGroups: [kopf.dev], resources: [clusterkopfpeerings], verbs: [list, watch, patch]"
 		Eventually(o.is("")).Should(pausedBecause(rule))
 		Expect(o.Readyz(nil)).To(MatchError(ContainSubstring(rule)))
@@ -288,28 +288,28 @@ var _ = Describe("Operators", func() {
 		grant("patch")
 		Eventually(o.is("")).Should(works())
 		Expect(o.Readyz(nil)).To(Succeed())
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("that may list and not watch are paused, and stay so (SE-14)", func(ctx context.Context) {
+	It("stay paused if they may list but not watch (SE-14)", func(ctx context.Context) {
 		at := cluster(ctx)
 		config := as(at.name)
 		grant := func(verbs ...string) { grant(ctx, at.name, verbs...) }
 		grant("list", "patch")
-		o := operateAs(config, manager.Options{}, peering.Options{Name: at.name, Identity: "o"})
+		o := startOperatorWithConfig(config, manager.Options{}, peering.Options{Name: at.name, Identity: "o"})
 		Eventually(o.is("")).Should(pausedBecause("cannot watch resource"))
 		Consistently(o.is("")).WithTimeout(5 * time.Second).Should(pausedBecause("cannot watch resource"))
 		Expect(o.Readyz(nil)).To(MatchError(ContainSubstring("cannot watch resource")))
 		grant("watch")
 		Eventually(o.is("")).Should(works())
 		Expect(o.Readyz(nil)).To(Succeed())
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
 	It("wait for a mandatory kind and its object (PEER-42, PEER-41)", func(ctx context.Context) {
 		bare, err := controlplane.Start(controlplane.Options{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(bare.Stop)
-		mandatory := operateAs(bare.Config, manager.Options{}, peering.Options{Identity: "m", Mandatory: true})
-		automatic := operateAs(bare.Config, manager.Options{}, peering.Options{Identity: "a", Priority: -1})
+		mandatory := startOperatorWithConfig(bare.Config, manager.Options{}, peering.Options{Identity: "m", Mandatory: true})
+		automatic := startOperatorWithConfig(bare.Config, manager.Options{}, peering.Options{Identity: "a", Priority: -1})
 		Eventually(automatic.is("")).Should(works())
 		Eventually(mandatory.is("")).Should(pausedBecause("install the CustomResourceDefinition clusterkopfpeerings.kopf.dev"))
 		Expect(mandatory.Readyz(nil)).NotTo(Succeed())
@@ -323,26 +323,26 @@ var _ = Describe("Operators", func() {
 		Expect(c.Create(ctx, object)).To(Succeed())
 		Eventually(mandatory.is("")).Should(works())
 		Expect(mandatory.Readyz(nil)).To(Succeed())
-		// The other one asks less often whether there is the kind by now.
+		// Without Mandatory, discovery runs less often.
 		Eventually(automatic.is("")).WithTimeout(35 * time.Second).Should(pausedBecause(`"m"`))
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
-		Expect(object.Status).To(HaveLen(2), "the typed objects have the records, too")
+		Expect(object.Status).To(HaveLen(2), "the typed objects contain the records")
 		Expect(c.Delete(ctx, object)).To(Succeed())
 		Eventually(automatic.is("")).Should(works())
 		Eventually(mandatory.is("")).Should(pausedBecause("create it"))
 		mandatory.stop()
 		automatic.stop()
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 })
 
-// as is the access of a user without permissions, but for those that are granted.
+// as returns a configuration for a user who has only the granted permissions.
 func as(user string) *rest.Config {
 	config := rest.CopyConfig(cp.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	return config
 }
 
-// grant lets a user do that with peering objects of the cluster.
+// grant permits a user to use the verbs on cluster-scoped peering objects.
 func grant(ctx context.Context, user string, verbs ...string) {
 	GinkgoHelper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user + "-" + verbs[0]}, Rules: []rbacv1.PolicyRule{

@@ -27,15 +27,15 @@ import (
 
 var serial atomic.Int64
 
-// unique is a name that no other spec uses.
+// unique returns a name that no other spec uses.
 func unique() string { return fmt.Sprintf("peers-%d", serial.Add(1)) }
 
-// A where is a peering object.
-type where struct{ group, namespace, name string }
+// peeringObject identifies a peering object.
+type peeringObject struct{ group, namespace, name string }
 
-func (w where) String() string { return w.group + "/" + w.namespace }
+func (w peeringObject) String() string { return w.group + "/" + w.namespace }
 
-func (w where) object() *unstructured.Unstructured {
+func (w peeringObject) object() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	kind := "ClusterKopfPeering"
 	if w.namespace != "" {
@@ -47,25 +47,25 @@ func (w where) object() *unstructured.Unstructured {
 	return u
 }
 
-func (w where) create(ctx context.Context) where {
+func (w peeringObject) create(ctx context.Context) peeringObject {
 	GinkgoHelper()
 	Expect(k8s.Create(ctx, w.object())).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, w.object()))).To(Succeed()) })
 	return w
 }
 
-// patch sends a body as it is, to where kopf sends it.
-func (w where) patch(ctx context.Context, body string) {
+// patch sends a merge patch to the endpoint that kopf uses.
+func (w peeringObject) patch(ctx context.Context, body string) {
 	GinkgoHelper()
 	patch := client.RawPatch(apitypes.MergePatchType, []byte(body))
-	if w.group == v1.LegacyGroup { // it has the subresource here
+	if w.group == v1.LegacyGroup { // this group has the status subresource in the tests
 		Expect(k8s.Status().Patch(ctx, w.object(), patch)).To(Succeed())
 		return
 	}
 	Expect(k8s.Patch(ctx, w.object(), patch)).To(Succeed())
 }
 
-func (w where) status(ctx context.Context) map[string]any {
+func (w peeringObject) status(ctx context.Context) map[string]any {
 	GinkgoHelper()
 	u := w.object()
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(u), u)).To(Succeed())
@@ -73,11 +73,13 @@ func (w where) status(ctx context.Context) map[string]any {
 	return status
 }
 
-func (w where) identities(ctx context.Context) []string {
+func (w peeringObject) identities(ctx context.Context) []string {
 	return slices.Sorted(maps.Keys(w.status(ctx)))
 }
 
-func cluster(ctx context.Context) where { return where{v1.Group, "", unique()}.create(ctx) }
+func cluster(ctx context.Context) peeringObject {
+	return peeringObject{v1.Group, "", unique()}.create(ctx)
+}
 
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
@@ -86,7 +88,7 @@ func newNamespace(ctx context.Context) string {
 	return name
 }
 
-// An operator is a manager with a peering.
+// operator is a manager with a peering.
 type operator struct {
 	*peering.Peering
 	mgr  manager.Manager
@@ -96,12 +98,12 @@ type operator struct {
 	transitions []peering.Transition
 }
 
-func operate(options peering.Options, setUp ...func(manager.Manager, *peering.Peering)) *operator {
+func startOperator(options peering.Options, setUp ...func(manager.Manager, *peering.Peering)) *operator {
 	GinkgoHelper()
-	return operateAs(cp.Config, manager.Options{}, options, setUp...)
+	return startOperatorWithConfig(cp.Config, manager.Options{}, options, setUp...)
 }
 
-func operateAs(config *rest.Config, managed manager.Options, options peering.Options, setUp ...func(manager.Manager, *peering.Peering)) *operator {
+func startOperatorWithConfig(config *rest.Config, managed manager.Options, options peering.Options, setUp ...func(manager.Manager, *peering.Peering)) *operator {
 	GinkgoHelper()
 	managed.Scheme, managed.Logger, managed.Metrics = scheme, GinkgoLogr, server.Options{BindAddress: "0"}
 	mgr, err := manager.New(config, managed)
@@ -124,13 +126,13 @@ func operateAs(config *rest.Config, managed manager.Options, options peering.Opt
 	o.stop = sync.OnceFunc(func() {
 		GinkgoHelper()
 		cancel()
-		Eventually(done).Should(Receive(BeNil()), "the end of the manager")
+		Eventually(done).Should(Receive(BeNil()), "the manager stops")
 	})
 	DeferCleanup(o.stop)
 	return o
 }
 
-// is a condition to be awaited: the words "works" or "paused", and why.
+// is returns a function for Eventually, which returns "works" or "paused" with the message of the state.
 func (o *operator) is(namespace string) func() string {
 	return func() string {
 		paused, why := o.Paused(namespace)
@@ -143,8 +145,8 @@ func (o *operator) is(namespace string) func() string {
 
 func works() types.GomegaMatcher { return HavePrefix("works") }
 
-// isPaused: by somebody, and not only for want of a look.
-func isPaused() types.GomegaMatcher { return pausedBecause("precedence over our priority") }
+// isPaused matches operators that are paused by a peer, and not because peers are not observed yet.
+func isPaused() types.GomegaMatcher { return pausedBecause("precedence over this operator's priority") }
 
 func pausedBecause(part string) types.GomegaMatcher {
 	return And(HavePrefix("paused"), ContainSubstring(part))

@@ -26,21 +26,21 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// The child process is this test binary with these variables: an operator that can be killed.
+// The child process is this test binary with the following variables. It runs an operator that tests can kill.
 const (
-	childEnv   = "KOPF_PEERING_CHILD"       // its options, as JSON
-	childLease = "KOPF_PEERING_CHILD_LEASE" // the name of its lease, if it has one
-	childHaste = "KOPF_PEERING_CHILD_HASTE" // if it is set, the lease is a short one
+	childEnv        = "KOPF_PEERING_CHILD"       // options as JSON
+	childLease      = "KOPF_PEERING_CHILD_LEASE" // name of the lease, if any
+	childShortLease = "KOPF_PEERING_CHILD_HASTE" // if set, the lease is short
 )
 
-// A short lease: a third of the default, and a quarter of the default between two looks at it.
+// Durations of a short lease: a third of the defaults, and a quarter for the retry period.
 const (
 	shortLease, shortRenewal = 5 * time.Second, 4 * time.Second
 	shortRetry               = 500 * time.Millisecond
 	shortLifetime            = 8 * time.Second
 )
 
-// slack is what a look and a write may take on a busy machine, beyond what is a matter of lifetimes and leases.
+// slack is additional time for requests on a busy machine.
 const slack = 2 * time.Second
 
 func child() int {
@@ -54,7 +54,7 @@ func child() int {
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
 		LeaderElection: lease != "", LeaderElectionID: lease, LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
 	}
-	if os.Getenv(childHaste) != "" {
+	if os.Getenv(childShortLease) != "" {
 		managed.LeaseDuration, managed.RenewDeadline, managed.RetryPeriod = new(shortLease), new(shortRenewal), new(shortRetry)
 	}
 	mgr, err := manager.New(config, managed)
@@ -65,7 +65,7 @@ func child() int {
 	go func() {
 		for last := ""; ; <-time.After(5 * time.Millisecond) {
 			if now := p.Describe(); now != last {
-				fmt.Println(strings.ReplaceAll(now, "\n", "; ")) // there is one line for each namespace
+				fmt.Println(strings.ReplaceAll(now, "\n", "; ")) // one line for each namespace
 				last = now
 			}
 		}
@@ -74,14 +74,14 @@ func child() int {
 	return 0
 }
 
-// A process is an operator of its own.
+// process is an operator in its own process.
 type process struct {
 	*exec.Cmd
 	exited chan struct{}
 
 	mu   sync.Mutex
-	last string    // what it said
-	when time.Time // it said so
+	last string    // last reported state
+	when time.Time // time of the last report
 }
 
 func launch(options peering.Options, env ...string) *process {
@@ -106,7 +106,7 @@ func launch(options peering.Options, env ...string) *process {
 		_ = p.Wait()
 	}()
 	DeferCleanup(func() {
-		_ = p.Process.Kill() // it may have gone
+		_ = p.Process.Kill() // may have exited
 		<-p.exited
 	})
 	return p
@@ -125,13 +125,13 @@ func (p *process) since() time.Time {
 }
 
 var _ = Describe("Processes", func() {
-	It("pause for a higher one, and go on when it has left (PEER-21, PEER-32)", func(ctx context.Context) {
+	It("pause for a higher priority and resume when that operator stops (PEER-21, PEER-32)", func(ctx context.Context) {
 		at := cluster(ctx)
 		low := launch(peering.Options{Name: at.name, Identity: "low"})
 		Eventually(low.is).Should(HavePrefix("works"))
 		const prompt = 2 * time.Second
 		exit, release := prompt, prompt
-		for range 3 { // on a busy machine a process may be kept waiting for so long
+		for range 3 { // tolerates a busy machine
 			dev := launch(peering.Options{Name: at.name, Identity: "dev", Priority: peering.DevPriority})
 			Eventually(dev.is).Should(HavePrefix("works"))
 			Eventually(low.is).Should(pausedBecause(`"dev" (priority 666)`))
@@ -145,12 +145,12 @@ var _ = Describe("Processes", func() {
 				break
 			}
 		}
-		Expect(exit).To(BeNumerically("<", prompt), "the exit")
-		Expect(release).To(BeNumerically("<", prompt), "the release")
+		Expect(exit).To(BeNumerically("<", prompt), "time until the process exits")
+		Expect(release).To(BeNumerically("<", prompt), "time until the other operator resumes")
 		Expect(at.identities(ctx)).To(Equal([]string{"low"}))
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("go on within the lifetime of one that was killed (PEER-31, PEER-34)", func(ctx context.Context) {
+	It("resume within the lifetime of a killed operator (PEER-31, PEER-34)", func(ctx context.Context) {
 		at := cluster(ctx)
 		low := launch(peering.Options{Name: at.name, Identity: "low"})
 		Eventually(low.is).Should(HavePrefix("works"))
@@ -161,12 +161,12 @@ var _ = Describe("Processes", func() {
 		Expect(high.Process.Kill()).To(Succeed())
 		Eventually(low.is).Should(HavePrefix("works"))
 		gap := low.since().Sub(before)
-		AddReportEntry("released after", gap.String())
+		AddReportEntry("resumed after", gap.String())
 		Expect(gap).To(And(BeNumerically(">", shortLifetime-4*time.Second), BeNumerically("<", shortLifetime+slack)))
 		Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"low"}), "PEER-31")
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("follow each other in a chain of three, whether the first one leaves or is killed (PEER-30, PEER-31, PEER-32)", func(ctx context.Context) {
+	It("work in the order of their priorities, whether the first one stops or is killed (PEER-30, PEER-31, PEER-32)", func(ctx context.Context) {
 		at := cluster(ctx)
 		begin := func(i int) *process {
 			return launch(peering.Options{Name: at.name, Identity: fmt.Sprint("p", i), Priority: i, Lifetime: shortLifetime})
@@ -183,12 +183,12 @@ var _ = Describe("Processes", func() {
 		Expect(all[1].Process.Signal(syscall.SIGTERM)).To(Succeed())
 		Eventually(all[0].is).Should(HavePrefix("works"))
 		Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"p0"}))
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("are paused in the namespaces alone where there is a conflict, and leave records as they are that they do not understand (PEER-06, PEER-33)", func(ctx context.Context) {
+	It("pause only in namespaces with a conflict and keep unreadable records (PEER-06, PEER-33)", func(ctx context.Context) {
 		one, two, name := newNamespace(ctx), newNamespace(ctx), unique()
-		at := where{v1.Group, one, name}.create(ctx)
-		where{v1.Group, two, name}.create(ctx)
+		at := peeringObject{v1.Group, one, name}.create(ctx)
+		peeringObject{v1.Group, two, name}.create(ctx)
 		at.patch(ctx, `{"status": {"text": "x", "list": [1, {"a": null}], "bad": {"priority": "high"}}}`)
 		strange, err := json.Marshal(at.status(ctx))
 		Expect(err).NotTo(HaveOccurred())
@@ -202,16 +202,16 @@ var _ = Describe("Processes", func() {
 			Eventually(p.exited).Should(BeClosed())
 		}
 		Expect(json.Marshal(at.status(ctx))).To(MatchJSON(strange))
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("all pause if they are equal, and say so (PEER-35)", func(ctx context.Context) {
+	It("all pause with equal priorities and report it (PEER-35)", func(ctx context.Context) {
 		at := cluster(ctx)
 		var all []*process
 		for i := range 3 {
 			all = append(all, launch(peering.Options{Name: at.name, Identity: fmt.Sprint("p", i), Lifetime: 6 * time.Second}))
 		}
 		for _, p := range all {
-			Eventually(p.is).Should(pausedBecause("the same priority as we have, so all of us pause"))
+			Eventually(p.is).Should(pausedBecause("the same priority as this operator, so all of them pause"))
 		}
 		Consistently(func() (all3 []bool) {
 			for _, p := range all {
@@ -219,9 +219,9 @@ var _ = Describe("Processes", func() {
 			}
 			return all3
 		}).WithTimeout(8 * time.Second).Should(HaveEach(true)) // longer than a lifetime
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	It("are replaced with a gap that is bounded, if they elect a leader", func(ctx context.Context) {
+	It("have a bounded gap during a rolling update with leader election", func(ctx context.Context) {
 		at := cluster(ctx)
 		lease := childLease + "=" + at.name
 		var old []*process
@@ -239,14 +239,14 @@ var _ = Describe("Processes", func() {
 			}
 		}
 		Eventually(working(old)).Should(Equal(1))
-		Expect(at.identities(ctx)).To(HaveLen(1), "one that stands by has no record")
-		// A rolling update: one comes, one goes, and again.
+		Expect(at.identities(ctx)).To(HaveLen(1), "only the leader has a record")
+		// A rolling update starts and stops one replica at a time.
 		var fresh []*process
 		began := time.Now()
 		for i, goes := range old {
 			comes := launch(peering.Options{Name: at.name, Identity: fmt.Sprint("new", i)}, lease)
 			fresh = append(fresh, comes)
-			Eventually(comes.is).Should(Or(pausedBecause("stands by"), HavePrefix("works")), "it may be the first to look at the lease of one that went")
+			Eventually(comes.is).Should(Or(pausedBecause("waits to become the leader"), HavePrefix("works")), "the new replica may acquire a released lease first")
 			began = time.Now()
 			Expect(goes.Process.Signal(syscall.SIGTERM)).To(Succeed())
 			Eventually(goes.exited).Should(BeClosed())
@@ -255,24 +255,24 @@ var _ = Describe("Processes", func() {
 		AddReportEntry("gap, from the end of the last old one", time.Since(began).String())
 		Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
 		Eventually(func() []string { return at.identities(ctx) }).Should(ConsistOf(HavePrefix("new")))
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
-	// The next one looks at the lease each retry period or up to 2.2 of them. The lease has to be as it is for its duration
-	// since the next one has seen it first; and then the record, if it is that of another identity.
-	DescribeTable("go on after the crash of a leader, with a gap that is bounded (MIG-09, PEER-36)",
+	// A standby replica checks the lease every one to 2.2 retry periods. It takes over when the lease has not changed
+	// for its duration, and resumes when the record of another identity has expired.
+	DescribeTable("have a bounded gap after the crash of the leader (MIG-09, PEER-36)",
 		func(ctx context.Context, shared bool, least, most time.Duration) {
 			at := cluster(ctx)
 			replica := func(identity string) *process {
 				if shared {
 					identity = "deployment"
 				}
-				return launch(peering.Options{Name: at.name, Identity: identity, Lifetime: shortLifetime}, childLease+"="+at.name, childHaste+"=yes")
+				return launch(peering.Options{Name: at.name, Identity: identity, Lifetime: shortLifetime}, childLease+"="+at.name, childShortLease+"=yes")
 			}
 			leader := replica("one")
 			Eventually(leader.is).Should(HavePrefix("works"))
 			next := replica("two")
-			Eventually(next.is).Should(pausedBecause("stands by"))
-			Consistently(next.is).WithTimeout(shortLease).Should(pausedBecause("stands by"), "the lease is renewed")
+			Eventually(next.is).Should(pausedBecause("waits to become the leader"))
+			Consistently(next.is).WithTimeout(shortLease).Should(pausedBecause("waits to become the leader"), "the lease is renewed")
 
 			killed := time.Now()
 			Expect(leader.Process.Kill()).To(Succeed())
@@ -282,8 +282,8 @@ var _ = Describe("Processes", func() {
 			Expect(gap).To(And(BeNumerically(">", least), BeNumerically("<", most+slack)))
 			Eventually(func() []string { return at.identities(ctx) }).Should(HaveLen(1))
 		},
-		// What has been renewed last may be older than usual, if the leader was slow.
-		Entry("if the replicas share an identity", true, shortLease-shortRenewal, shortLease+shortRetry*22/5, SpecTimeout(patience)),
-		Entry("if each has its own", false, shortLease-shortRenewal+shortLifetime, shortLease+shortRetry*22/5+shortLifetime, SpecTimeout(patience)),
+		// A slow leader may have renewed the lease less recently.
+		Entry("if the replicas share an identity", true, shortLease-shortRenewal, shortLease+shortRetry*22/5, SpecTimeout(specTimeout)),
+		Entry("if each replica has its own identity", false, shortLease-shortRenewal+shortLifetime, shortLease+shortRetry*22/5+shortLifetime, SpecTimeout(specTimeout)),
 	)
 })

@@ -15,20 +15,20 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// A python plays an operator of kopf in one peering object, as the reference says: what it writes, to the byte, and what it
-// makes of what others have written.
-type python struct {
-	at       where
+// kopfOperator simulates an operator of kopf at one peering object according to the reference: it writes the same bytes and
+// interprets the records of others in the same way.
+type kopfOperator struct {
+	at       peeringObject
 	identity string
 	priority int
 	lifetime int
-	skew     time.Duration // of its clock
+	skew     time.Duration // offset of its clock
 }
 
-func (p python) now() time.Time { return time.Now().Add(p.skew) }
+func (p kopfOperator) now() time.Time { return time.Now().Add(p.skew) }
 
-// touch: PEER-04, PEER-05, PEER-08, PEER-20.
-func (p python) touch(ctx context.Context) {
+// writeRecord writes the record (PEER-04, PEER-05, PEER-08, PEER-20).
+func (p kopfOperator) writeRecord(ctx context.Context) {
 	GinkgoHelper()
 	now := p.now().UTC().Truncate(time.Microsecond)
 	lastSeen := now.Format("2006-01-02T15:04:05.000000") + "+00:00"
@@ -38,18 +38,19 @@ func (p python) touch(ctx context.Context) {
 	p.at.patch(ctx, fmt.Sprintf(`{"status": {"%s": {"priority": %d, "lifetime": %d, "lastseen": "%s"}}}`, p.identity, p.priority, p.lifetime, lastSeen))
 }
 
-// leave: PEER-21.
-func (p python) leave(ctx context.Context) {
+// removeRecord removes the record (PEER-21).
+func (p kopfOperator) removeRecord(ctx context.Context) {
 	GinkgoHelper()
 	p.at.patch(ctx, fmt.Sprintf(`{"status": {"%s": null}}`, p.identity))
 }
 
-// paused: PEER-06, PEER-07, PEER-30, PEER-32. It is strict where kopf would raise an exception.
-func (p python) paused(ctx context.Context) bool {
+// paused reports whether peers pause the operator (PEER-06, PEER-07, PEER-30, PEER-32). It fails the test where kopf
+// would raise an exception.
+func (p kopfOperator) paused(ctx context.Context) bool {
 	GinkgoHelper()
 	for identity, value := range p.at.status(ctx) {
 		record, isMap := value.(map[string]any)
-		Expect(isMap).To(BeTrue(), "kopf understands mappings only")
+		Expect(isMap).To(BeTrue(), "kopf supports only mappings")
 		Expect(record).NotTo(HaveKey("identity"), "MIG-10")
 		priority, isInt := record["priority"].(int64)
 		Expect(isInt).To(BeTrue(), "PEER-04")
@@ -65,18 +66,18 @@ func (p python) paused(ctx context.Context) bool {
 	return false
 }
 
-func newPython(at where, priority int) python {
+func newKopfOperator(at peeringObject, priority int) kopfOperator {
 	suffix := "abc"[rand.IntN(3):][:1] + "x7"
-	return python{at: at, identity: "ann@laptop.example.com/20201231235959/" + suffix, priority: priority, lifetime: 60}
+	return kopfOperator{at: at, identity: "ann@laptop.example.com/20201231235959/" + suffix, priority: priority, lifetime: 60}
 }
 
 var _ = Describe("Operators in Python and in Go", func() {
 	for _, group := range []string{v1.Group, v1.LegacyGroup} {
 		for _, namespaced := range []bool{false, true} {
 			var options peering.Options
-			// begin makes the peering object, and the options of an operator that meets others there.
-			begin := func(ctx context.Context) where {
-				at := where{group: group, name: unique()}
+			// begin creates the peering object, and options for an operator that uses it.
+			begin := func(ctx context.Context) peeringObject {
+				at := peeringObject{group: group, name: unique()}
 				options = peering.Options{Name: at.name, Identity: "gopher@host/20201231235959/abc", Mandatory: true}
 				if namespaced {
 					at.namespace = newNamespace(ctx)
@@ -88,13 +89,13 @@ var _ = Describe("Operators in Python and in Go", func() {
 
 			It("pause for each other "+title+" (PEER-01, PEER-02, PEER-32, PEER-44, MIG-08, MIG-09)", func(ctx context.Context) {
 				at := begin(ctx)
-				kopf := newPython(at, 0)
-				kopf.touch(ctx)
+				kopf := newKopfOperator(at, 0)
+				kopf.writeRecord(ctx)
 				Expect(kopf.paused(ctx)).To(BeFalse())
 
 				By("Go above Python")
 				options.Priority = 10
-				o := operate(options)
+				o := startOperator(options)
 				Eventually(o.is(at.namespace)).Should(works())
 				Expect(kopf.paused(ctx)).To(BeTrue())
 				o.stop()
@@ -103,28 +104,28 @@ var _ = Describe("Operators in Python and in Go", func() {
 
 				By("Python above Go")
 				options.Priority = -10
-				o = operate(options)
+				o = startOperator(options)
 				Eventually(o.is(at.namespace)).Should(pausedBecause(kopf.identity))
 				Expect(kopf.paused(ctx)).To(BeFalse())
-				kopf.leave(ctx)
+				kopf.removeRecord(ctx)
 				Eventually(o.is(at.namespace)).Should(works())
-				kopf.touch(ctx)
+				kopf.writeRecord(ctx)
 				Eventually(o.is(at.namespace)).Should(isPaused())
 
 				By("equals")
-				kopf.leave(ctx)
+				kopf.removeRecord(ctx)
 				kopf.priority = -10
-				kopf.touch(ctx)
+				kopf.writeRecord(ctx)
 				Eventually(o.is(at.namespace)).Should(pausedBecause("the same priority"))
 				Expect(kopf.paused(ctx)).To(BeTrue())
-				kopf.leave(ctx)
+				kopf.removeRecord(ctx)
 				Eventually(o.is(at.namespace)).Should(works())
-			}, SpecTimeout(patience))
+			}, SpecTimeout(specTimeout))
 
-			It("write what the other would "+title+" (PEER-02, PEER-04, PEER-05, PEER-08)", func(ctx context.Context) {
+			It("write the same requests "+title+" (PEER-02, PEER-04, PEER-05, PEER-08)", func(ctx context.Context) {
 				at := begin(ctx)
 				tail := cp.Audit()
-				o := operate(options)
+				o := startOperator(options)
 				Eventually(o.is(at.namespace)).Should(works())
 				o.stop()
 				requests, err := tail.Next()
@@ -144,27 +145,27 @@ var _ = Describe("Operators in Python and in Go", func() {
 				Expect(bodies[0]).To(MatchRegexp(`^` + regexp.QuoteMeta(`{"status":{"gopher@host/20201231235959/abc":{"priority":0,"lifetime":60,"lastseen":"20`) +
 					`\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?` + regexp.QuoteMeta(`+00:00"}}}`) + `$`))
 				Expect(bodies[1]).To(Equal(`{"status":{"gopher@host/20201231235959/abc":null}}`))
-			}, SpecTimeout(patience))
+			}, SpecTimeout(specTimeout))
 		}
 	}
 
-	It("do so with clocks that are wrong, too (SE-38)", func(ctx context.Context) {
+	It("pause for each other despite wrong clocks (SE-38)", func(ctx context.Context) {
 		for _, skew := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
 			at := cluster(ctx)
-			kopf := newPython(at, 1)
+			kopf := newKopfOperator(at, 1)
 			kopf.skew, kopf.lifetime = skew, 6
-			kopf.touch(ctx)
-			o := operate(peering.Options{Name: at.name, Identity: "gopher"})
+			kopf.writeRecord(ctx)
+			o := startOperator(peering.Options{Name: at.name, Identity: "gopher"})
 			Eventually(o.is("")).Should(isPaused())
 			for range 3 {
-				kopf.touch(ctx)
+				kopf.writeRecord(ctx)
 				Consistently(o.is("")).WithTimeout(2 * time.Second).Should(isPaused())
 			}
-			Eventually(o.is("")).WithTimeout(10 * time.Second).Should(works()) // killed
+			Eventually(o.is("")).WithTimeout(10 * time.Second).Should(works()) // after the lifetime of the killed operator
 			Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"gopher"}))
 			o.stop()
 		}
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 
 	It("keep records of unknown shape (PEER-06)", func(ctx context.Context) {
 		at := cluster(ctx)
@@ -172,13 +173,13 @@ var _ = Describe("Operators in Python and in Go", func() {
 			"future": {"priority": -9, "lifetime": 3600, "lastseen": "2999-01-01T00:00:00Z", "more": {"a": [1.5]}}}}`)
 		before, err := json.Marshal(at.status(ctx))
 		Expect(err).NotTo(HaveOccurred())
-		dead := newPython(at, 5)
+		dead := newKopfOperator(at, 5)
 		dead.skew = -time.Hour
-		dead.touch(ctx)
-		o := operate(peering.Options{Name: at.name, Identity: "gopher"})
+		dead.writeRecord(ctx)
+		o := startOperator(peering.Options{Name: at.name, Identity: "gopher"})
 		Eventually(o.is("")).Should(works())
-		Eventually(func() []string { return at.identities(ctx) }).ShouldNot(ContainElement(dead.identity), "garbage is not in the way of cleaning")
+		Eventually(func() []string { return at.identities(ctx) }).ShouldNot(ContainElement(dead.identity), "unreadable records do not prevent the removal of dead ones")
 		o.stop()
 		Expect(json.Marshal(at.status(ctx))).To(MatchJSON(before))
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 })

@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("The definition of the kind", func() {
-	It("may make a subresource of the status, and undo it, while operators run (PEER-02)", func(ctx context.Context) {
+	It("can add and remove the status subresource while operators run (PEER-02)", func(ctx context.Context) {
 		own, err := controlplane.Start(controlplane.Options{CRDPaths: []string{crds}, Audit: true})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(own.Stop)
@@ -33,8 +33,8 @@ var _ = Describe("The definition of the kind", func() {
 		tail := own.Audit()
 
 		const lifetime = 15 * time.Second
-		high := operateAs(own.Config, manager.Options{}, peering.Options{Identity: "high", Priority: 1, Lifetime: lifetime})
-		low := operateAs(own.Config, manager.Options{}, peering.Options{Identity: "low", Lifetime: lifetime})
+		high := startOperatorWithConfig(own.Config, manager.Options{}, peering.Options{Identity: "high", Priority: 1, Lifetime: lifetime})
+		low := startOperatorWithConfig(own.Config, manager.Options{}, peering.Options{Identity: "low", Lifetime: lifetime})
 		written := func(identity string) func() time.Time {
 			return func() time.Time {
 				Expect(c.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
@@ -51,7 +51,7 @@ var _ = Describe("The definition of the kind", func() {
 		low.transitions = nil
 		low.mu.Unlock()
 
-		dead := map[bool]string{ // as somebody writes it who knows how
+		dead := map[bool]string{ // a client that uses the right endpoint writes them
 			true:  `{"status": {"old": {"lifetime": 1, "lastseen": "2020-12-31T23:59:59Z"}}}`,
 			false: `{"status": {"older": {"lifetime": 1, "lastseen": "2020-12-31T23:59:59Z"}}}`,
 		}
@@ -65,7 +65,7 @@ var _ = Describe("The definition of the kind", func() {
 			Expect(c.Update(ctx, crd)).To(Succeed())
 			changed := time.Now()
 			patch := client.RawPatch("application/merge-patch+json", []byte(dead[subresource]))
-			Eventually(func(g Gomega) { // until it is served like that
+			Eventually(func(g Gomega) { // until the API server applies the CRD
 				if subresource {
 					g.Expect(c.Status().Patch(ctx, object, patch)).To(Succeed())
 				} else {
@@ -82,7 +82,7 @@ var _ = Describe("The definition of the kind", func() {
 		}
 		low.mu.Lock()
 		defer low.mu.Unlock()
-		Expect(low.transitions).To(BeEmpty(), "it has been paused all the time")
+		Expect(low.transitions).To(BeEmpty(), "the operator stays paused")
 		requests, err := tail.Next()
 		Expect(err).NotTo(HaveOccurred())
 		patches := 0
@@ -91,7 +91,7 @@ var _ = Describe("The definition of the kind", func() {
 				patches++
 			}
 		}
-		Expect(patches).To(BeNumerically("<", 100), "nobody tries all the time")
+		Expect(patches).To(BeNumerically("<", 100), "failed writes are not repeated continuously")
 		high.stop()
-	}, SpecTimeout(patience))
+	}, SpecTimeout(specTimeout))
 })

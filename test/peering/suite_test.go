@@ -21,8 +21,8 @@ import (
 
 const crds = "../../config/crd"
 
-// patience is for specs that fail, and for machines that do many other things.
-const patience = 4 * time.Minute
+// specTimeout is the timeout of specs, for busy machines.
+const specTimeout = 4 * time.Minute
 
 var (
 	cp     *controlplane.ControlPlane
@@ -64,11 +64,11 @@ var _ = BeforeSuite(func() {
 
 	known := goleak.IgnoreCurrent()
 	DeferCleanup(func() {
-		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "goroutines are left behind")
+		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "leaked goroutines")
 	})
 })
 
-// legacy are the kinds of zalando.org, and here with a status subresource, which others may have given them.
+// legacy returns the CRD of a zalando.org kind with a status subresource.
 func legacy(scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
 	kind, plural := "ClusterKopfPeering", v1.ClusterPlural
 	if scope == "Namespaced" {

@@ -1,27 +1,11 @@
-// Package v1 has the kinds by which operators know of each other: ClusterKopfPeering, and KopfPeering in a namespace.
-// They are kopf's: operators in Python and in Go use the same objects.
+// Package v1 contains the API types of peering objects: ClusterKopfPeering, and KopfPeering for a single namespace. They are
+// those of kopf, so operators in Python and in Go share the same objects.
 //
-// # Flow
+// Users create the objects once. Operators write their records into the status and read the records of their peers; package
+// peering implements this. The schema keeps unknown fields, so records of any shape are stored unchanged.
 //
-// People create the objects, once. Operators put records of themselves into the status, under their identities, and
-// look at those of the others; package peering does it.
-//
-// # Guarantees
-//
-// Records of any shape are kept as they are: the schema does not know what is in them.
-//
-// # Assumptions
-//
-// The CustomResourceDefinitions are those of config/crd, or kopf's. They have no status subresource; objects with
-// one are understood too.
-//
-// # Caveats
-//
-// The group zalando.org, which older operators use, has the same kinds; the types here are of kopf.dev alone.
-//
-// # Errors
-//
-// None.
+// The CustomResourceDefinitions are in config/crd; those of kopf work as well. They have no status subresource, but objects with one
+// are supported. Older operators use the same kinds in the group zalando.org, for which this package has no Go types.
 //
 // +kubebuilder:object:generate=true
 // +groupName=kopf.dev

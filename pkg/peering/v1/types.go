@@ -7,23 +7,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The groups that serve the kinds. [wire]
+// API groups of the kinds. [wire]
 const (
 	Group       = "kopf.dev"
 	LegacyGroup = "zalando.org"
 	Version     = "v1"
 )
 
-// The plurals of the kinds, the same in both groups. [wire]
+// Plural names of the kinds, equal in both groups. [wire]
 const (
 	ClusterPlural    = "clusterkopfpeerings"
 	NamespacedPlural = "kopfpeerings"
 )
 
-// GroupVersion is that of the kinds.
+// GroupVersion is the group and version of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
-// AddToScheme makes the kinds known to a scheme.
+// AddToScheme adds the kinds to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&ClusterKopfPeering{}, &ClusterKopfPeeringList{}, &KopfPeering{}, &KopfPeeringList{})
@@ -31,11 +31,11 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// Records are what operators tell of themselves, by their identities. They are raw: what cannot be read is to
-// survive. Each value is the JSON of a peering.Record.
+// Records contains the records of operators by identity. They are raw, so that unreadable records are kept. Each value is the
+// JSON of a peering.Record.
 type Records map[string]apiextensionsv1.JSON
 
-// ClusterKopfPeering is where operators meet that serve the whole cluster.
+// ClusterKopfPeering contains the records of operators that serve the whole cluster.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -43,7 +43,7 @@ type ClusterKopfPeering struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Status has the records of the operators. They write it, nobody else needs to.
+	// Status contains the records of the operators, which they write themselves.
 	//
 	// +optional
 	// +kubebuilder:validation:Schemaless
@@ -52,7 +52,7 @@ type ClusterKopfPeering struct {
 	Status Records `json:"status,omitempty"`
 }
 
-// ClusterKopfPeeringList is a list of them.
+// ClusterKopfPeeringList is a list of ClusterKopfPeering objects.
 //
 // +kubebuilder:object:root=true
 type ClusterKopfPeeringList struct {
@@ -62,7 +62,7 @@ type ClusterKopfPeeringList struct {
 	Items []ClusterKopfPeering `json:"items"`
 }
 
-// KopfPeering is where operators meet that serve its namespace.
+// KopfPeering contains the records of operators that serve its namespace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
@@ -70,7 +70,7 @@ type KopfPeering struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Status has the records of the operators. They write it, nobody else needs to.
+	// Status contains the records of the operators, which they write themselves.
 	//
 	// +optional
 	// +kubebuilder:validation:Schemaless
@@ -79,7 +79,7 @@ type KopfPeering struct {
 	Status Records `json:"status,omitempty"`
 }
 
-// KopfPeeringList is a list of them.
+// KopfPeeringList is a list of KopfPeering objects.
 //
 // +kubebuilder:object:root=true
 type KopfPeeringList struct {

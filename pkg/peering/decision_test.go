@@ -27,8 +27,8 @@ func names(peers []peering.Peer) string {
 	return fmt.Sprint(all)
 }
 
-// PEER-14, PEER-30, PEER-32: who counts, and what follows.
-func TestVerdicts(t *testing.T) {
+// PEER-14, PEER-30, PEER-32: which peers have precedence.
+func TestDecide(t *testing.T) {
 	now := time.Now()
 	live := func(priority int) map[string]any { return record(priority, time.Minute, now) }
 	dead := func(priority int) map[string]any { return record(priority, time.Minute, now.Add(-time.Hour)) }
@@ -58,51 +58,51 @@ func TestVerdicts(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var sightings peering.Sightings
-			peers, _ := sightings.See(test.status, now)
-			got := peering.Self{Identity: "self", Priority: test.priority}.Judge(peers, now)
+			var sightings peering.Observations
+			peers, _ := sightings.Observe(test.status, now)
+			got := peering.Self{Identity: "self", Priority: test.priority}.Decide(peers, now)
 			want := []string{"[" + test.higher + "]", "[" + test.same + "]", "[" + test.lower + "]", "[" + test.dead + "]"}
 			if diff := cmp.Diff(want, []string{names(got.Higher), names(got.Same), names(got.Lower), names(got.Dead)}); diff != "" {
 				t.Error(diff)
 			}
-			if got.Paused != test.paused || got.Next.IsZero() == test.paused {
-				t.Errorf("paused: %t, and to look again at %s", got.Paused, got.Next)
+			if got.Paused != test.paused || got.Recheck.IsZero() == test.paused {
+				t.Errorf("paused: %t, and to look again at %s", got.Paused, got.Recheck)
 			}
 		})
 	}
 }
 
-// PEER-34: the first of those that block decides when to look again; others do not.
-func TestTheNextLook(t *testing.T) {
+// PEER-34: Recheck is the deadline of the first blocking peer.
+func TestDecide_Recheck(t *testing.T) {
 	now := time.Now()
-	var sightings peering.Sightings
-	peers, _ := sightings.See(map[string]any{
+	var sightings peering.Observations
+	peers, _ := sightings.Observe(map[string]any{
 		"low": record(-1, time.Second, now), "late": record(2, time.Hour, now),
 		"first": record(1, 20*time.Second, now), "equal": record(0, 30*time.Second, now),
 	}, now)
-	if got := (peering.Self{}).Judge(peers, now).Next.Sub(now); got != 20*time.Second {
+	if got := (peering.Self{}).Decide(peers, now).Recheck.Sub(now); got != 20*time.Second {
 		t.Errorf("in %s", got)
 	}
 }
 
-// B-51, PEER-07: alive is whose record changes; the clocks of others do not matter, within ten minutes.
-func TestLivenessDespiteOfClocks(t *testing.T) {
+// B-51, PEER-07: a peer is alive while its record changes, even if its clock differs by up to ten minutes.
+func TestPeer_AliveWithSkewedClock(t *testing.T) {
 	for _, skew := range []time.Duration{-10 * time.Minute, -5 * time.Minute, -61 * time.Second, 0, time.Minute, 10 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
 			began := time.Now()
-			var sightings peering.Sightings
-			at := func(now time.Duration, seen time.Duration) peering.Verdict {
+			var sightings peering.Observations
+			at := func(now time.Duration, seen time.Duration) peering.Decision {
 				status := map[string]any{"a": record(1, time.Minute, began.Add(seen+skew))}
-				peers, _ := sightings.See(status, began.Add(now))
-				return peering.Self{Identity: "self"}.Judge(peers, began.Add(now))
+				peers, _ := sightings.Observe(status, began.Add(now))
+				return peering.Self{Identity: "self"}.Decide(peers, began.Add(now))
 			}
 			step := 50 * time.Second
-			for i := range 5 { // it lives for a while
+			for i := range 5 {
 				if v := at(time.Duration(i)*step+time.Millisecond, time.Duration(i)*step+time.Millisecond); !v.Paused {
-					t.Fatalf("the living is taken for dead at sign %d", i)
+					t.Fatalf("the peer is considered dead at write %d", i)
 				}
 				if v := at(time.Duration(i)*step+49*time.Second, time.Duration(i)*step+time.Millisecond); !v.Paused {
-					t.Fatalf("the living is taken for dead after sign %d", i)
+					t.Fatalf("the peer is considered dead after write %d", i)
 				}
 			}
 			last := 4*step + time.Millisecond
@@ -110,57 +110,57 @@ func TestLivenessDespiteOfClocks(t *testing.T) {
 				t.Error("dead too soon")
 			}
 			if v := at(last+time.Minute, last); v.Paused || len(v.Dead) != 1 {
-				t.Errorf("it should be dead, a lifetime after its last sign: %+v", v)
+				t.Errorf("the peer must be dead a lifetime after its last write: %+v", v)
 			}
 		})
 	}
 }
 
-// B-51: what was left behind long ago does not have to be watched for a lifetime; what may be skewed has to.
-func TestWhatWasLeftBehind(t *testing.T) {
+// B-51: records that are older than MaxSkew are dead immediately; others after their lifetime.
+func TestPeer_OldRecordIsDead(t *testing.T) {
 	now := time.Now()
 	for age, dead := range map[time.Duration]bool{
 		time.Minute: false, 10 * time.Minute: false, 11*time.Minute - time.Second: false, 11 * time.Minute: true, 24 * time.Hour: true,
 	} {
-		var sightings peering.Sightings
-		peers, _ := sightings.See(map[string]any{"a": record(1, time.Minute, now.Add(-age))}, now)
+		var sightings peering.Observations
+		peers, _ := sightings.Observe(map[string]any{"a": record(1, time.Minute, now.Add(-age))}, now)
 		if got := peers[0].Dead(now); got != dead {
 			t.Errorf("first seen %s after it was written: dead is %t", age, got)
 		}
 	}
 }
 
-// A record that does not tell its time lives for its lifetime from when it was seen, not for ever.
-func TestARecordWithoutATime(t *testing.T) {
+// A record without lastseen expires a lifetime after it was observed first.
+func TestPeer_RecordWithoutLastSeen(t *testing.T) {
 	now := time.Now()
-	var sightings peering.Sightings
+	var sightings peering.Observations
 	status := map[string]any{"a": map[string]any{"priority": int64(1)}}
-	sightings.See(status, now)
-	peers, _ := sightings.See(status, now.Add(time.Minute))
+	sightings.Observe(status, now)
+	peers, _ := sightings.Observe(status, now.Add(time.Minute))
 	if !peers[0].Dead(now.Add(time.Minute)) || peers[0].Dead(now.Add(time.Minute-1)) {
-		t.Error("it should be dead after a minute")
+		t.Error("the peer must be dead after a minute")
 	}
 }
 
-// Any change is a sign of life; one of another record is not.
-func TestChangesAreSignsOfLife(t *testing.T) {
+// Any change of a record keeps its peer alive; changes of other records do not.
+func TestObservations_ChangeKeepsPeerAlive(t *testing.T) {
 	now := time.Now()
-	var sightings peering.Sightings
-	sightings.See(map[string]any{"a": map[string]any{"x": int64(1)}, "b": map[string]any{"x": int64(1)}}, now)
-	peers, _ := sightings.See(map[string]any{"a": map[string]any{"x": int64(2)}, "b": map[string]any{"x": int64(1)}}, now.Add(time.Second))
+	var sightings peering.Observations
+	sightings.Observe(map[string]any{"a": map[string]any{"x": int64(1)}, "b": map[string]any{"x": int64(1)}}, now)
+	peers, _ := sightings.Observe(map[string]any{"a": map[string]any{"x": int64(2)}, "b": map[string]any{"x": int64(1)}}, now.Add(time.Second))
 	if got := []time.Duration{peers[0].Since.Sub(now), peers[1].Since.Sub(now)}; !slices.Equal(got, []time.Duration{time.Second, 0}) {
 		t.Errorf("%v", got)
 	}
-	// One that comes back is new.
-	sightings.See(map[string]any{}, now.Add(2*time.Second))
-	peers, _ = sightings.See(map[string]any{"b": map[string]any{"x": int64(1)}}, now.Add(3*time.Second))
+	// A record that is created again is new.
+	sightings.Observe(map[string]any{}, now.Add(2*time.Second))
+	peers, _ = sightings.Observe(map[string]any{"b": map[string]any{"x": int64(1)}}, now.Add(3*time.Second))
 	if got := peers[0].Since.Sub(now); got != 3*time.Second {
 		t.Errorf("%s", got)
 	}
 }
 
-// B-53: among equals that all take part, one is elected, by all in the same way: who was first.
-func TestElections(t *testing.T) {
+// B-53: if all equals are candidates, all of them elect the one that started first.
+func TestDecide_Election(t *testing.T) {
 	now := time.Now()
 	candidate := func(since time.Duration) map[string]any {
 		r := record(0, time.Minute, now)
@@ -169,15 +169,15 @@ func TestElections(t *testing.T) {
 	}
 	outcome := func(status map[string]any) (working []string) {
 		for identity := range status {
-			var sightings peering.Sightings
-			peers, _ := sightings.See(status, now)
+			var sightings peering.Observations
+			peers, _ := sightings.Observe(status, now)
 			self := peering.Self{Identity: identity}
 			for _, p := range peers {
 				if p.Identity == identity {
 					self.Priority, self.Candidate = p.Priority, p.Candidate
 				}
 			}
-			if !self.Judge(peers, now).Paused {
+			if !self.Decide(peers, now).Paused {
 				working = append(working, identity)
 			}
 		}

@@ -1,0 +1,136 @@
+package peering
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Tie is the rule for operators with equal priorities.
+type Tie int
+
+const (
+	// PauseAll pauses all operators of one priority until only one of them is left. This is kopf's rule and the default.
+	PauseAll Tie = iota
+	// Elect lets operators of one priority elect the one that has been running longest. All of them must use Elect. Operators
+	// in Python do not support it: if one of them has the same priority, all pause.
+	Elect
+)
+
+// Self describes the operator that makes the decision.
+type Self struct {
+	Identity string
+	Priority int
+	// Candidate is the time since which the operator is a candidate, see [Elect]; zero means [PauseAll].
+	Candidate time.Time
+}
+
+// Decision is the result of comparing an operator with its peers.
+type Decision struct {
+	// Paused reports whether peers have precedence.
+	Paused bool
+	// Higher, Same and Lower are the peers that are alive, by priority.
+	Higher, Same, Lower []Peer
+	// Dead contains the dead peers, whose records can be removed.
+	Dead []Peer
+	// Recheck is the time at which the first of the blocking peers will be dead if it does not renew its record. It is zero if
+	// the operator is not paused.
+	Recheck time.Time
+}
+
+// Decide compares the operator with its peers. A peer with the operator's identity is the operator itself and is ignored. The
+// peers must have been observed at the time now.
+func (s Self) Decide(peers []Peer, now time.Time) (v Decision) {
+	for _, p := range peers {
+		switch {
+		case p.Identity == s.Identity:
+		case p.Dead(now):
+			v.Dead = append(v.Dead, p)
+		case p.Priority > s.Priority:
+			v.Higher = append(v.Higher, p)
+		case p.Priority == s.Priority:
+			v.Same = append(v.Same, p)
+		default:
+			v.Lower = append(v.Lower, p)
+		}
+	}
+	v.Paused = len(v.Higher) > 0 || len(v.Same) > 0 && !s.isElected(v.Same)
+	for _, p := range v.blockingPeers() {
+		if deadline := p.Deadline(); v.Recheck.IsZero() || deadline.Before(v.Recheck) {
+			v.Recheck = deadline
+		}
+	}
+	return v
+}
+
+// isElected reports whether the operator is elected among its equals.
+func (s Self) isElected(same []Peer) bool {
+	if s.Candidate.IsZero() {
+		return false
+	}
+	for _, p := range same {
+		if p.Candidate.IsZero() {
+			return false // not a candidate, so PauseAll applies
+		}
+		own := s.Candidate.Truncate(time.Microsecond) // the precision of records
+		if cmp.Or(p.Candidate.Compare(own), strings.Compare(p.Identity, s.Identity)) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// AliveCount returns the number of peers that are alive.
+func (v Decision) AliveCount() int { return len(v.Higher) + len(v.Same) + len(v.Lower) }
+
+func (v Decision) blockingPeers() []Peer {
+	switch {
+	case !v.Paused:
+		return nil
+	case len(v.Higher) > 0:
+		return append(slices.Clip(v.Higher), v.Same...)
+	default:
+		return v.Same
+	}
+}
+
+// message describes the cause of a pause for users.
+func (v Decision) message(self Self) string {
+	switch {
+	case len(v.Higher) > 0:
+		return fmt.Sprintf("%s %s precedence over this operator's priority %d", formatPeers(v.Higher), hasOrHave(v.Higher), self.Priority)
+	case v.Paused && self.Candidate.IsZero():
+		return fmt.Sprintf("%s %s the same priority as this operator, so all of them pause: change the priority of one",
+			formatPeers(v.Same), hasOrHave(v.Same))
+	case v.Paused:
+		return fmt.Sprintf("%s %s the same priority as this operator and won the election", formatPeers(v.Same), hasOrHave(v.Same))
+	}
+	return ""
+}
+
+func hasOrHave(peers []Peer) string {
+	if len(peers) == 1 {
+		return "has"
+	}
+	return "have"
+}
+
+// formatPeers lists up to five peers.
+func formatPeers(peers []Peer) string {
+	const most = 5
+	var names []string
+	for i, p := range peers {
+		if i == most {
+			names = append(names, fmt.Sprintf("%d more", len(peers)-most))
+			break
+		}
+		name := fmt.Sprintf("%q (priority %d)", p.Identity, p.Priority)
+		if p.Message != "" {
+			name = fmt.Sprintf("%q (priority %d: %s)", p.Identity, p.Priority, p.Message)
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,90 @@
+package peering
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Peer is an operator with a record in the peering object.
+type Peer struct {
+	Identity string
+	Record
+	// Since is the time at which the record was first observed with its current content, by the local clock. For a [Client], it
+	// is the time of the request.
+	Since time.Time
+}
+
+// Deadline returns the time at which the peer is dead if its record does not change: one lifetime after Since. If LastSeen is
+// older than the lifetime plus [MaxSkew], the peer is already dead, so leftover records do not block new operators.
+func (p Peer) Deadline() time.Time {
+	unchanged := p.Since.Add(p.Lifetime)
+	if p.LastSeen.IsZero() {
+		return unchanged
+	}
+	// Add in two steps, because the sum of the durations could overflow.
+	if old := p.Expires().Add(MaxSkew); old.Before(unchanged) {
+		return old
+	}
+	return unchanged
+}
+
+// Dead reports whether the deadline has passed at the time now, which must be the time of an observation: without one, an
+// unchanged record proves nothing. For peers returned by a [Client], Dead detects only those that expired more than [MaxSkew]
+// ago; [Record.Expired] detects all, if clocks are synchronized.
+func (p Peer) Dead(now time.Time) bool { return !now.Before(p.Deadline()) }
+
+// Unreadable is a record that cannot be decoded. It is kept.
+type Unreadable struct {
+	Identity string
+	Err      error
+}
+
+// Observations remembers when the records of a peering object last changed. The zero value is ready to use. It is not safe for
+// concurrent use.
+type Observations struct {
+	previous map[string]observation
+}
+
+type observation struct {
+	raw    string
+	since  time.Time
+	record Record
+	err    error
+}
+
+// Observe processes the current status of the peering object. It returns all peers sorted by identity, including dead ones, and
+// the records that cannot be decoded.
+func (s *Observations) Observe(status any, now time.Time) (peers []Peer, unreadable []Unreadable) {
+	records, isMap := status.(map[string]any)
+	if !isMap && status != nil {
+		unreadable = append(unreadable, Unreadable{Err: fmt.Errorf("the status must be an object with records, got %.40v", status)})
+	}
+	seen := make(map[string]observation, len(records))
+	for _, identity := range slices.Sorted(maps.Keys(records)) {
+		one := s.observeRecord(identity, records[identity], now)
+		seen[identity] = one
+		if one.err != nil {
+			unreadable = append(unreadable, Unreadable{Identity: identity, Err: one.err})
+			continue
+		}
+		peers = append(peers, Peer{Identity: identity, Record: one.record, Since: one.since})
+	}
+	s.previous = seen
+	return peers, unreadable
+}
+
+func (s *Observations) observeRecord(identity string, value any, now time.Time) observation {
+	raw, err := json.Marshal(value) // JSON has sorted keys, so equal records have equal text
+	if err != nil {
+		return observation{since: now, err: err}
+	}
+	if previous, known := s.previous[identity]; known && previous.raw == string(raw) {
+		return previous
+	}
+	one := observation{raw: string(raw), since: now}
+	one.err = json.Unmarshal(raw, &one.record)
+	return one
+}

@@ -1,0 +1,37 @@
+package peering
+
+import (
+	"errors"
+	"time"
+)
+
+const (
+	// suspensionCheckInterval is the interval of checks whether the machine was suspended. Timers stop during a suspension.
+	suspensionCheckInterval = time.Second
+	// suspensionThreshold is the tolerated difference between the clocks. It is less than the time by which records are renewed
+	// early.
+	suspensionThreshold = 3 * time.Second
+)
+
+// errSuspended pauses the operator after a suspension until its record is renewed.
+var errSuspended = errors.New("the machine was suspended or its clock was set forward: peers may consider this operator dead")
+
+// clockReading is one moment on two clocks: the monotonic clock stops while the machine is suspended, the wall clock does not.
+type clockReading struct{ monotonic, wall time.Time }
+
+func (p *Peering) readClocks() clockReading {
+	return clockReading{monotonic: time.Now(), wall: p.wallClock()}
+}
+
+// age returns the elapsed time as peers see it.
+func (i clockReading) age(now clockReading) time.Duration {
+	return max(now.monotonic.Sub(i.monotonic), now.wall.Sub(i.wall))
+}
+
+// wasSuspendedUntil reports whether the machine was suspended since the reading.
+func (i clockReading) wasSuspendedUntil(now clockReading) bool {
+	return now.wall.Sub(i.wall)-now.monotonic.Sub(i.monotonic) > suspensionThreshold
+}
+
+// currentWallTime returns a time without a monotonic part, which differences would prefer.
+func currentWallTime() time.Time { return time.Now().Round(0) }
