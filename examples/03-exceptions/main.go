@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/kopf-runtime/kopf-runtime/examples/03-exceptions/api/v1"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // Request is what the handlers are given.
@@ -53,8 +54,8 @@ func run() error {
 		OnCreate("copy", upload, kopf.Backoff(time.Second), kopf.Retries(3)).
 		OnCreate("announce", announce, kopf.Backoff(2*time.Second), kopf.Timeout(5*time.Second)).
 		// ... or not again, as a failure or as a success.
-		OnCreate("bill", bill, kopf.Errors(kopf.ErrorsPermanent)).
-		OnCreate("tidy", tidy, kopf.Errors(kopf.ErrorsIgnored)).
+		OnCreate("bill", bill, kopf.ErrorMode(progress.ErrorsPermanent)).
+		OnCreate("tidy", tidy, kopf.ErrorMode(progress.ErrorsIgnored)).
 		// A panic is an error like any other: the operator goes on.
 		OnCreate("index", index, kopf.Backoff(time.Second))
 	if err := mgr.Add(kopf.New(mgr, backups)); err != nil {

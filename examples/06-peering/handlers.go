@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -32,7 +33,7 @@ func reconnect(ctx context.Context, _ *Request) error {
 func watch(ctx context.Context, _ *Request) error {
 	log.FromContext(ctx).Info("Watching")
 	<-ctx.Done()
-	if errors.Is(context.Cause(ctx), kopf.ErrPaused) {
+	if errors.Is(context.Cause(ctx), daemons.ErrPaused) {
 		log.FromContext(ctx).Info("Watching no more for now")
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 // Labels by which the objects ask for it. A cluster has many pods, and most are none of our business.
@@ -39,7 +40,7 @@ func run() error {
 		OnField("phase", "status.phase", announce, kopf.Label(watched))
 	namespaces := kopf.For(&corev1.Namespace{}).
 		// Not for what has happened, but for what has to be: also when somebody touches the policy.
-		OnReconcile("isolate", isolate, kopf.Label(isolated, kopf.Equal("true")), kopf.Interval(time.Hour)).
+		OnReconcile("isolate", isolate, kopf.Label(isolated, filter.Equal("true")), kopf.Interval(time.Hour)).
 		Owns(&networkingv1.NetworkPolicy{})
 
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{

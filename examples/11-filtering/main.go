@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 // Request is what the handlers are given.
@@ -52,18 +53,18 @@ func databases() *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	databases := kopf.For(kopf.Unstructured(database)).
 		// By labels and annotations: there, not there, with a value, or by a function of yours.
-		OnCreate("gold", called, kopf.Label("tier", kopf.Equal("gold"))).
+		OnCreate("gold", called, kopf.Label("tier", filter.Equal("gold"))).
 		OnCreate("paid", called, kopf.Label("tier")).
-		OnCreate("free", called, kopf.Label("tier", kopf.Absent)).
-		OnCreate("foreign", called, kopf.Annotation("contact", kopf.Match(foreign))).
-		OnCreate("precious", called, kopf.Label("tier", kopf.Any(kopf.Equal("gold"), kopf.Equal("silver"))), kopf.Annotation("contact")).
+		OnCreate("free", called, kopf.Label("tier", filter.Absent)).
+		OnCreate("foreign", called, kopf.Annotation("contact", filter.Match(foreign))).
+		OnCreate("precious", called, kopf.Label("tier", filter.Any(filter.Equal("gold"), filter.Equal("silver"))), kopf.Annotation("contact")).
 		// By a field: as it is, or as it was; thus Present: what was not there before is not redis, either ...
-		OnCreate("sql", called, kopf.Field("spec.engine", kopf.Present, kopf.Not(kopf.Equal("redis")))).
+		OnCreate("sql", called, kopf.Field("spec.engine", filter.Present, filter.Not(filter.Equal("redis")))).
 		// ... that it has changed, whatever else has ...
 		OnUpdate("resized", called, kopf.Field("spec.sizeGiB")).
 		// ... or from what to what.
-		OnUpdate("grown", called, kopf.Field("spec.sizeGiB", kopf.From(kopf.Match(small)), kopf.To(kopf.Match(large)))).
-		OnUpdate("promoted", called, kopf.Field("metadata.labels.tier", kopf.From(kopf.Absent), kopf.To("gold")))
+		OnUpdate("grown", called, kopf.Field("spec.sizeGiB", filter.From(filter.Match(small)), filter.To(filter.Match(large)))).
+		OnUpdate("promoted", called, kopf.Field("metadata.labels.tier", filter.From(filter.Absent), filter.To("gold")))
 
 	// By anything, and for several handlers at once: a view of the kind, which is not to be given to the
 	// operator, too.

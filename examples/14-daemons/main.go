@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 // Request is what the functions are given.
@@ -33,7 +34,7 @@ func run() error {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	databases := kopf.For(kopf.Unstructured(database)).
 		// Runs until it is told to stop: here also when the label is put on the object.
-		Daemon("watch", watch, kopf.Label("unwatched", kopf.Absent)).
+		Daemon("watch", watch, kopf.Label("unwatched", filter.Absent)).
 		// Has something to do once, is tried again until it has succeeded, and is done then.
 		Daemon("warm-up", warmUp, kopf.Backoff(200*time.Millisecond)).
 		// Does not stop when it is told to. After half a second it is reported, after one more it is not waited for.

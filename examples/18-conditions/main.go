@@ -46,13 +46,13 @@ func buckets() *kopf.Resource[*v1.Bucket] {
 	// There from the first visit on, Unknown until somebody says more. Ready sums up the others.
 	return kopf.For(&v1.Bucket{}, kopf.WithConditions("Ready", "Created", "Filled", "Reachable", "Sized")).
 		// Says nothing itself: its condition tells how far it is.
-		OnCreate("create", create, kopf.ReportsCondition("Created"), kopf.Backoff(3*time.Second)).
+		OnCreate("create", create, kopf.ReportCondition("Created"), kopf.Backoff(3*time.Second)).
 		// Says how far it is while it works.
 		OnCreate("fill", fill, kopf.After("create")).
 		// Says by its error what is wrong.
 		On("connect", either, connect, kopf.Field("spec.store"), kopf.Backoff(time.Second)).
 		// Fails for good if too much is asked for.
-		On("resize", either, resize, kopf.Field("spec.sizeGiB"), kopf.ReportsCondition("Sized")).
+		On("resize", either, resize, kopf.Field("spec.sizeGiB"), kopf.ReportCondition("Sized")).
 		// Is called when Ready changes, whoever changes it.
 		OnCondition("tell", "Ready", tell).
 		// Is called for those only that are not ready.

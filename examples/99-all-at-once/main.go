@@ -19,6 +19,7 @@ import (
 
 	v1 "github.com/kopf-runtime/kopf-runtime/examples/99-all-at-once/api/v1"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -90,7 +91,7 @@ func run(at addresses, peers peering.Options) error {
 
 func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
 	always := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
-	clusters := kopf.For(&v1.Cluster{}, kopf.WithConcurrency(4), kopf.WithResults("status.results"),
+	clusters := kopf.For(&v1.Cluster{}, kopf.WithMaxConcurrentReconciles(4), kopf.WithResults("status.results"),
 		kopf.WithConditions("Ready", "Provisioned", "Connected"))
 	versions := kopf.IndexBy(clusters, "by-version", byVersion)
 
@@ -99,18 +100,18 @@ func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
 		Mutate("defaults", defaults).
 		Validate("rules", rules, webhooks.Operations(admissionregistrationv1.Create, admissionregistrationv1.Update)).
 		// For what has happened.
-		OnCreate("provision", provision, kopf.Retries(10), kopf.BackoffFunc(kopf.Exponential(time.Second, time.Minute)),
-			kopf.Timeout(time.Hour), kopf.AttemptTimeout(time.Minute), kopf.ReportsCondition("Provisioned")).
+		OnCreate("provision", provision, kopf.Retries(10), kopf.BackoffFunc(progress.Exponential(time.Second, time.Minute)),
+			kopf.Timeout(time.Hour), kopf.AttemptTimeout(time.Minute), kopf.ReportCondition("Provisioned")).
 		On("connect", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, connect, kopf.After("provision")).
 		On("users", always, users, kopf.Field("spec.users")). // declares sub-handlers
-		OnUpdate("upgrade", upgrade(versions), kopf.Field("spec.version", kopf.From(kopf.Present))).
-		OnField("scale", "spec.nodes", scale, kopf.Errors(kopf.ErrorsPermanent)).
-		OnUpdate("greet", greet, kopf.Annotation("example.com/greet"), kopf.Errors(kopf.ErrorsIgnored)).
+		OnUpdate("upgrade", upgrade(versions), kopf.Field("spec.version", filter.From(filter.Present))).
+		OnField("scale", "spec.nodes", scale, kopf.ErrorMode(progress.ErrorsPermanent)).
+		OnUpdate("greet", greet, kopf.Annotation("example.com/greet"), kopf.ErrorMode(progress.ErrorsIgnored)).
 		OnDelete("farewell", farewell, kopf.Optional()). // nothing waits for it
 		// For what has to be.
 		OnReconcile("address-book", addressBook, kopf.Interval(time.Hour)).
 		Owns(&corev1.ConfigMap{}).
-		OnReconcile("audit", kopf.FromReconciler[*v1.Cluster](auditor{}), kopf.Label("tier", kopf.Any(kopf.Equal("gold"), kopf.Equal("silver")))).
+		OnReconcile("audit", kopf.FromReconciler[*v1.Cluster](auditor{}), kopf.Label("tier", filter.Any(filter.Equal("gold"), filter.Equal("silver")))).
 		// For what is to be seen.
 		OnEvent("observe", observe).
 		OnCondition("announce", "Ready", announce)

@@ -21,6 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions/conditionstest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 // These tests implement the requests of kopf's issue 796.
@@ -191,9 +192,9 @@ func TestKopfIssue796_HandlersWithConditions(t *testing.T) {
 			default:
 				return errors.New("not yet")
 			}
-		}, kopf.ReportsCondition("Created"), kopf.Backoff(50*time.Millisecond), kopf.Field("metadata.name", kopf.Equal(widget.GetName()))).
+		}, kopf.ReportCondition("Created"), kopf.Backoff(50*time.Millisecond), kopf.Field("metadata.name", filter.Equal(widget.GetName()))).
 		OnCreate("announce", func(context.Context, *request) error { return nil },
-			kopf.After("create"), kopf.ReportsCondition("Announced"), kopf.Field("metadata.name", kopf.Equal(widget.GetName())))))
+			kopf.After("create"), kopf.ReportCondition("Announced"), kopf.Field("metadata.name", filter.Equal(widget.GetName())))))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

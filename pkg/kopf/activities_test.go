@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 var errBroken = errors.New("broken")
@@ -90,10 +91,10 @@ func TestActivities(t *testing.T) {
 			options: func(c *clock) []kopf.Option {
 				return []kopf.Option{
 					kopf.OnStartup("limited", c.does("limited", errBroken, errBroken, errBroken), kopf.Retries(2), kopf.Backoff(time.Second)),
-					kopf.OnStartup("strict", c.does("strict", errBroken), kopf.Errors(kopf.ErrorsPermanent)),
+					kopf.OnStartup("strict", c.does("strict", errBroken), kopf.ErrorMode(progress.ErrorsPermanent)),
 					kopf.OnStartup("timed", c.does("timed", errBroken, errBroken), kopf.Timeout(5*time.Second), kopf.Backoff(4*time.Second)),
 					kopf.OnStartup("panics", func(context.Context) error { panic("oh") }, kopf.Retries(1)),
-					kopf.OnStartup("ignored", c.does("ignored", errBroken), kopf.Errors(kopf.ErrorsIgnored)),
+					kopf.OnStartup("ignored", c.does("ignored", errBroken), kopf.ErrorMode(progress.ErrorsIgnored)),
 				}
 			},
 			notes: []string{
@@ -218,15 +219,15 @@ func TestMistakesOfActivities(t *testing.T) {
 		{"an interval without a unit", kopf.WithWatchCheck(60), "WithWatchCheck is "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := newOperator(&standIn{}, test.option).Validate(); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := newOperator(&standIn{}, test.option).CheckDeclaration(); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error = %v, want one with %q", err, test.want)
 			}
 		})
 	}
-	twice := newOperator(&standIn{}, kopf.OnStartup("a", fine), kopf.OnStartup("a", fine)).Validate()
+	twice := newOperator(&standIn{}, kopf.OnStartup("a", fine), kopf.OnStartup("a", fine)).CheckDeclaration()
 	if twice == nil || !strings.Contains(twice.Error(), "twice") {
 		t.Errorf("ACT-01: error = %v, want one that says that an id is used twice", twice)
 	}
-	both := newOperator(&standIn{}, kopf.OnStartup("a", fine), kopf.OnCleanup("a", fine)).Validate()
+	both := newOperator(&standIn{}, kopf.OnStartup("a", fine), kopf.OnCleanup("a", fine)).CheckDeclaration()
 	equal(t, "ACT-01 one id at the start and at the end", both, error(nil))
 }

@@ -166,7 +166,7 @@ func (o *resourceOptions) idle() (mistakes []error) {
 	}{
 		{"WithConditions", len(o.conditions) > 0},
 		{"WithRootCondition", o.root != nil},
-		{"WithConcurrency", o.concurrency != 0},
+		{"WithMaxConcurrentReconciles", o.concurrency != 0},
 		{"WithControllerOptions", !reflect.ValueOf(o.controller).IsZero()},
 		{"WithPredicates", len(o.predicates) > 0},
 		{"WithResults", o.results != defaultResults},

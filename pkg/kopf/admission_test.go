@@ -83,7 +83,7 @@ func TestMistakesOfAdmissionHandlers(t *testing.T) {
 		// What is said of a kind that nobody watches.
 		{"conditions", []kopf.Option{onlyAdmitted(kopf.WithConditions("Ready"))}, []string{"Gadget: ", "WithConditions means nothing", "only admission handlers", "add another handler", "leave it out"}},
 		{"a root", []kopf.Option{onlyAdmitted(kopf.WithRootCondition(conditions.Root{Type: "Fine", Of: []string{"Ready"}}))}, []string{"Gadget: ", "WithRootCondition means nothing"}},
-		{"concurrency", []kopf.Option{onlyAdmitted(kopf.WithConcurrency(2))}, []string{"Gadget: ", "WithConcurrency means nothing"}},
+		{"concurrency", []kopf.Option{onlyAdmitted(kopf.WithMaxConcurrentReconciles(2))}, []string{"Gadget: ", "WithMaxConcurrentReconciles means nothing"}},
 		{"predicates", []kopf.Option{onlyAdmitted(kopf.WithPredicates(predicate.GenerationChangedPredicate{}))}, []string{"Gadget: ", "WithPredicates means nothing"}},
 		{"options of a controller", []kopf.Option{onlyAdmitted(kopf.WithControllerOptions(controller.Options{RecoverPanic: new(true)}))}, []string{"Gadget: ", "WithControllerOptions means nothing"}},
 		{"results", []kopf.Option{onlyAdmitted(kopf.WithResults("status.results"))}, []string{"Gadget: ", "WithResults means nothing"}},
@@ -95,7 +95,7 @@ func TestMistakesOfAdmissionHandlers(t *testing.T) {
 		{"options without handlers", []kopf.Option{created(), managed(func(o *webhooks.Options) { o.Name = "" })}, []string{where, "the Name of the webhook configurations is empty"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := kopf.New(hosting(t), test.given...).Validate()
+			err := kopf.New(hosting(t), test.given...).CheckDeclaration()
 			if err == nil {
 				t.Fatal("it is valid")
 			}
@@ -129,7 +129,7 @@ func TestMistakesOfAdmissionHandlers(t *testing.T) {
 		{"options without handlers", []kopf.Option{created(), managed(nil)}},
 	} {
 		t.Run("no mistake: "+test.name, func(t *testing.T) {
-			if err := kopf.New(hosting(t), test.given...).Validate(); err != nil {
+			if err := kopf.New(hosting(t), test.given...).CheckDeclaration(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -138,7 +138,7 @@ func TestMistakesOfAdmissionHandlers(t *testing.T) {
 
 // All mistakes are told at once, those of other handlers, too.
 func TestMistakesOfAdmissionHandlersAmongOthers(t *testing.T) {
-	err := kopf.New(hosting(t), judged(webhooks.TimeoutSeconds(31), webhooks.Operations()).Mutate("", nil).OnCreate("c", nil)).Validate()
+	err := kopf.New(hosting(t), judged(webhooks.TimeoutSeconds(31), webhooks.Operations()).Mutate("", nil).OnCreate("c", nil)).CheckDeclaration()
 	if err == nil {
 		t.Fatal("it is valid")
 	}
@@ -152,10 +152,10 @@ Thing: OnCreate("c"): the handler is nil: give it a function`)
 
 // An operator without a manager, or a resource without an object, is a mistake of its own, and no panic.
 func TestAdmissionHandlersOfNothing(t *testing.T) {
-	if err := kopf.New(nil, judged()).Validate(); err == nil || !strings.Contains(err.Error(), "the manager is nil") {
+	if err := kopf.New(nil, judged()).CheckDeclaration(); err == nil || !strings.Contains(err.Error(), "the manager is nil") {
 		t.Errorf("without a manager: %v", err)
 	}
-	if err := kopf.New(hosting(t), kopf.For(th(nil)).Validate("h", agree)).Validate(); err == nil || !strings.Contains(err.Error(), "For(nil)") {
+	if err := kopf.New(hosting(t), kopf.For(th(nil)).Validate("h", agree)).CheckDeclaration(); err == nil || !strings.Contains(err.Error(), "For(nil)") {
 		t.Errorf("without an object: %v", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 // Daemon adds a function that runs for as long as the object is there, on a goroutine of its own: it watches a
 // socket, say, or polls at a pace of its own. It is started when the operator first sees an object that
-// passes the filters, and has to return soon when its context ends; context.Cause tells why: [ErrDeleted],
-// [ErrFilteredOut], [ErrPaused], [ErrShutdown]. The object is held by the finalizer until it has returned.
+// passes the filters, and has to return soon when its context ends; context.Cause tells why: [daemons.ErrDeleted],
+// [daemons.ErrFilteredOut], [daemons.ErrPaused], [daemons.ErrShutdown]. The object is held by the finalizer until it has returned.
 //
 // Request.Object is the object when it was called, [Request.Latest] the newest state of it. What the daemon has
 // changed in Request.Object is written when it returns, also when it fails. An error means what it means
@@ -48,22 +48,12 @@ func (r *Resource[T]) Timer(id string, every time.Duration, fn Handler[T], opts 
 	return r.add(h, opts)
 }
 
-// RestartPolicy says whether a daemon is started again when it has come to an end by itself.
-type RestartPolicy = daemons.RestartPolicy
-
-// The policies for [Restart].
-const (
-	RestartNever     = daemons.RestartNever     // it stays down until the operator is restarted; the default, as in kopf
-	RestartOnFailure = daemons.RestartOnFailure // it is started again when it has failed for good
-	RestartAlways    = daemons.RestartAlways    // it is started again also when it has returned nil
-)
-
-// Restart says whether a daemon is started again when it has come to an end by itself: after a second, then after
-// twice that each time, up to its [Backoff]. Default: [RestartNever].
-func Restart(policy RestartPolicy) HandlerOption {
+// Restart sets whether a daemon is started again after it has ended by itself. The first restart is after one second; the pause doubles
+// with each restart, up to the [Backoff] of the daemon. Default: [daemons.RestartNever].
+func Restart(policy daemons.RestartPolicy) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Restart", daemon)
-		if policy < RestartNever || policy > RestartAlways {
+		if policy < daemons.RestartNever || policy > daemons.RestartAlways {
 			d.mistakef("Restart(%d) is no policy: use RestartNever, RestartOnFailure or RestartAlways", policy)
 		}
 		d.task.Restart = policy

@@ -7,7 +7,10 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // accompanied and repeated are resources with one daemon, or one timer, with options.
@@ -64,7 +67,7 @@ func TestMistakesOfDaemonsAndTimers(t *testing.T) {
 		// Options for others.
 		{"TIM-18 a time to stop for a timer", repeated(second, kopf.CancellationTimeout(second)), []string{`Timer("h"): CancellationTimeout`, "a timer", "leave it out"}},
 		{"TIM-18 patience with a timer", repeated(second, kopf.CancellationBackoff(second)), []string{`Timer("h"): CancellationBackoff`, "a timer", "leave it out"}},
-		{"restarts of a timer", repeated(second, kopf.Restart(kopf.RestartAlways)), []string{`Timer("h"): Restart`, "a timer", "leave it out"}},
+		{"restarts of a timer", repeated(second, kopf.Restart(daemons.RestartAlways)), []string{`Timer("h"): Restart`, "a timer", "leave it out"}},
 		{"the interval of a daemon", accompanied(kopf.Interval(second)), []string{`Daemon("h"): Interval`, "a daemon", "leave it out"}},
 		{"a sharp daemon", accompanied(kopf.Sharp()), []string{`Daemon("h"): Sharp`, "a daemon", "leave it out"}},
 		{"an idle daemon", accompanied(kopf.Idle(second)), []string{`Daemon("h"): Idle`, "a daemon", "leave it out"}},
@@ -75,7 +78,7 @@ func TestMistakesOfDaemonsAndTimers(t *testing.T) {
 		{"a computed delay of a handler", created(kopf.InitialDelayFunc(noDelay)), []string{`OnCreate("h"): InitialDelayFunc`, "leave it out"}},
 		{"a sharp handler", leveled(kopf.Sharp()), []string{`OnReconcile("h"): Sharp`, "leave it out"}},
 		{"a spy that waits for idle objects", observed(kopf.Idle(0)), []string{`OnEvent("h"): Idle`, "leave it out"}},
-		{"restarts of a handler", updated(kopf.Restart(kopf.RestartNever)), []string{`OnUpdate("h"): Restart`, "leave it out"}},
+		{"restarts of a handler", updated(kopf.Restart(daemons.RestartNever)), []string{`OnUpdate("h"): Restart`, "leave it out"}},
 		{"a time to stop for an index", keyed(kopf.CancellationTimeout(second)), []string{`IndexBy("h"): CancellationTimeout`, "leave it out"}},
 		{"After of a daemon", accompanied(kopf.After("x")), []string{`Daemon("h"): After`, "a daemon", "leave it out"}},
 		{"After of a timer", repeated(second, kopf.After("x")), []string{`Timer("h"): After`, "a timer", "leave it out"}},
@@ -83,10 +86,10 @@ func TestMistakesOfDaemonsAndTimers(t *testing.T) {
 		{"Optional of a daemon", accompanied(kopf.Optional()), []string{`Daemon("h"): Optional`, "delete handlers"}},
 		{"Optional of a timer", repeated(second, kopf.Optional()), []string{`Timer("h"): Optional`, "delete handlers"}},
 		{"EvenIfDeleted of a daemon", accompanied(kopf.EvenIfDeleted()), []string{`Daemon("h"): EvenIfDeleted`, "resume handlers"}},
-		{"From of a daemon", accompanied(kopf.Field("spec.size", kopf.From(1))), []string{`Daemon("h"): Field("spec.size")`, "From and To", "no old state"}},
-		{"To of a timer", repeated(second, kopf.Field("spec.size", kopf.To(1))), []string{`Timer("h"): Field("spec.size")`, "From and To", "no old state"}},
+		{"From of a daemon", accompanied(kopf.Field("spec.size", filter.From(1))), []string{`Daemon("h"): Field("spec.size")`, "From and To", "no old state"}},
+		{"To of a timer", repeated(second, kopf.Field("spec.size", filter.To(1))), []string{`Timer("h"): Field("spec.size")`, "From and To", "no old state"}},
 		{"a field of a daemon that is unknown", accompanied(kopf.Field("spec.sise")), []string{`Daemon("h"): Field("spec.sise")`, "no field spec.sise"}},
-		{"both backoffs of a timer", repeated(second, kopf.Backoff(second), kopf.BackoffFunc(kopf.Exponential(second, second))), []string{`Timer("h"): `, "both Backoff and BackoffFunc"}},
+		{"both backoffs of a timer", repeated(second, kopf.Backoff(second), kopf.BackoffFunc(progress.Exponential(second, second))), []string{`Timer("h"): `, "both Backoff and BackoffFunc"}},
 
 		// Ends of handlers.
 		{"CancelOnDelete of a delete handler", deleted(kopf.CancelOnDelete()), []string{`OnDelete("h"): CancelOnDelete`, "delete handler", "leave it out"}},
@@ -113,14 +116,14 @@ func TestMistakesOfDaemonsAndTimers(t *testing.T) {
 	}{
 		{"a daemon", accompanied()},
 		{"a daemon with all that it may have", accompanied(kopf.InitialDelay(second), kopf.CancellationBackoff(0), kopf.CancellationTimeout(0),
-			kopf.Restart(kopf.RestartOnFailure), kopf.Retries(1), kopf.Timeout(second), kopf.AttemptTimeout(second), kopf.Backoff(0), kopf.Errors(kopf.ErrorsIgnored),
-			kopf.Label("a"), kopf.Annotation("a"), kopf.Field("spec.size", kopf.Equal(1)), kopf.OwnedBy(&thing{}))},
-		{"a daemon that is always started again", accompanied(kopf.Restart(kopf.RestartAlways))},
+			kopf.Restart(daemons.RestartOnFailure), kopf.Retries(1), kopf.Timeout(second), kopf.AttemptTimeout(second), kopf.Backoff(0), kopf.ErrorMode(progress.ErrorsIgnored),
+			kopf.Label("a"), kopf.Annotation("a"), kopf.Field("spec.size", filter.Equal(1)), kopf.OwnedBy(&thing{}))},
+		{"a daemon that is always started again", accompanied(kopf.Restart(daemons.RestartAlways))},
 		{"a computed delay", accompanied(kopf.InitialDelayFunc(noDelay))},
 		{"a timer", repeated(second)},
 		{"a timer with all that it may have", repeated(second, kopf.Sharp(), kopf.Idle(second), kopf.Jitter(1), kopf.MaxParallel(1),
 			kopf.InitialDelayFunc(noDelay), kopf.Retries(1), kopf.Timeout(second), kopf.AttemptTimeout(second),
-			kopf.BackoffFunc(kopf.Exponential(second, second)), kopf.Errors(kopf.ErrorsPermanent), kopf.Label("a"), kopf.Annotation("a"),
+			kopf.BackoffFunc(progress.Exponential(second, second)), kopf.ErrorMode(progress.ErrorsPermanent), kopf.Label("a"), kopf.Annotation("a"),
 			kopf.Field("spec.size"), kopf.OwnedBy(&thing{}))},
 		{"TIM-09 a timer for idle objects", repeated(none, kopf.Idle(second), kopf.Jitter(0))},
 		{"a timer by a schedule", repeated(none, kopf.Schedule(hourly{}), kopf.Jitter(0.5), kopf.Idle(second))},
@@ -136,7 +139,7 @@ func TestMistakesOfDaemonsAndTimers(t *testing.T) {
 
 // All mistakes are told at once: nobody has to try again and again.
 func TestAllMistakesOfATimerAreToldAtOnce(t *testing.T) {
-	err := kopf.New(manage(), repeated(0, kopf.Sharp(), kopf.Jitter(2), kopf.MaxParallel(0), kopf.Restart(kopf.RestartAlways))).Validate()
+	err := kopf.New(manage(), repeated(0, kopf.Sharp(), kopf.Jitter(2), kopf.MaxParallel(0), kopf.Restart(daemons.RestartAlways))).CheckDeclaration()
 	if err == nil {
 		t.Fatal("it is valid")
 	}

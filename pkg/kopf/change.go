@@ -5,6 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
@@ -43,10 +44,10 @@ func sides[T client.Object, V any](req *Request[T], get func(T) V) (old, new V) 
 }
 
 func sameJSON(a, b any) bool {
-	one, err := jsonForm(a)
+	one, err := match.JSONForm(a)
 	if err != nil {
 		return false
 	}
-	other, err := jsonForm(b)
+	other, err := match.JSONForm(b)
 	return err == nil && diff.Equal(one, other)
 }

@@ -132,14 +132,14 @@ func (o *resourceOptions) summary() *conditions.Root {
 	return &conditions.Root{Type: ready, Of: others}
 }
 
-// ReportsCondition has a condition say how far the handler is: Unknown with the reason Running before it is
+// ReportCondition has a condition say how far the handler is: Unknown with the reason Running before it is
 // done, False with Retrying and the error while it is tried again, True with Succeeded, or False with Failed and the
 // error. If the handler sets the condition itself, that is what it says until it is called again.
-func ReportsCondition(conditionType string) HandlerOption {
+func ReportCondition(conditionType string) HandlerOption {
 	return func(d *declaration) {
-		d.takes("ReportsCondition", handling, leveling)
+		d.takes("ReportCondition", handling, leveling)
 		if err := conditions.CheckType(conditionType); err != nil {
-			d.mistakef("ReportsCondition: %w", err)
+			d.mistakef("ReportCondition: %w", err)
 		}
 		d.Reports = conditionType
 	}

@@ -70,13 +70,13 @@ func TestMistakesOfConditions(t *testing.T) {
 		},
 
 		// Reporting.
-		{"a report under no name", reporting(kopf.ReportsCondition("")), []string{`Pod: OnCreate("h"): ReportsCondition: `}},
-		{"a report under an invalid name", reporting(kopf.ReportsCondition("a/b/c")), []string{`Pod: OnCreate("h"): ReportsCondition: `, `"a/b/c"`}},
-		{"a report of a kind without a status", created(kopf.ReportsCondition("Created")), []string{"Thing: ", "it is to have conditions, and cannot: "}},
-		{"a report of a daemon", kopf.For(&corev1.Pod{}).Daemon("h", doNothingTo[*corev1.Pod], kopf.ReportsCondition("Created")), []string{`Pod: Daemon("h"): ReportsCondition`, "a daemon", "leave it out"}},
-		{"a report of a timer", kopf.For(&corev1.Pod{}).Timer("h", time.Second, doNothingTo[*corev1.Pod], kopf.ReportsCondition("Created")), []string{`Pod: Timer("h"): ReportsCondition`, "a timer", "leave it out"}},
-		{"a report of a spy", kopf.For(&corev1.Pod{}).OnEvent("h", doNothingTo[*corev1.Pod], kopf.ReportsCondition("Created")), []string{`Pod: OnEvent("h"): ReportsCondition`, "leave it out"}},
-		{"a report of an index", keyed(kopf.ReportsCondition("Created")), []string{`Thing: IndexBy("h"): ReportsCondition`, "leave it out"}},
+		{"a report under no name", reporting(kopf.ReportCondition("")), []string{`Pod: OnCreate("h"): ReportCondition: `}},
+		{"a report under an invalid name", reporting(kopf.ReportCondition("a/b/c")), []string{`Pod: OnCreate("h"): ReportCondition: `, `"a/b/c"`}},
+		{"a report of a kind without a status", created(kopf.ReportCondition("Created")), []string{"Thing: ", "it is to have conditions, and cannot: "}},
+		{"a report of a daemon", kopf.For(&corev1.Pod{}).Daemon("h", doNothingTo[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Daemon("h"): ReportCondition`, "a daemon", "leave it out"}},
+		{"a report of a timer", kopf.For(&corev1.Pod{}).Timer("h", time.Second, doNothingTo[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Timer("h"): ReportCondition`, "a timer", "leave it out"}},
+		{"a report of a spy", kopf.For(&corev1.Pod{}).OnEvent("h", doNothingTo[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: OnEvent("h"): ReportCondition`, "leave it out"}},
+		{"a report of an index", keyed(kopf.ReportCondition("Created")), []string{`Thing: IndexBy("h"): ReportCondition`, "leave it out"}},
 
 		// Filtering.
 		{"no status", created(kopf.WhenCondition("Ready", "")), []string{`Thing: OnCreate("h"): WhenCondition: "" is no status`, "True, False or Unknown"}},
@@ -100,9 +100,9 @@ func TestMistakesOfConditions(t *testing.T) {
 		"some, with a domain":     declaring(kopf.WithConditions("Ready", "example.com/Synced")),
 		"a root of its own":       declaring(kopf.WithConditions("Ready", "Degraded"), kopf.WithRootCondition(conditions.Root{Not: []string{"Degraded"}})),
 		"of an untyped kind":      kopf.For(kopf.Unstructured(thingGVK), kopf.WithConditions("Ready", "Synced")).OnCreate("h", doNothingTo[*unstructured.Unstructured]),
-		"a report":                reporting(kopf.ReportsCondition("Created")),
-		"a report of a level":     kopf.For(&corev1.Pod{}).OnReconcile("h", doNothingTo[*corev1.Pod], kopf.ReportsCondition("Synced")),
-		"two handlers, one type":  kopf.For(&corev1.Pod{}).OnCreate("a", doNothingTo[*corev1.Pod], kopf.ReportsCondition("A")).OnUpdate("b", doNothingTo[*corev1.Pod], kopf.ReportsCondition("A")),
+		"a report":                reporting(kopf.ReportCondition("Created")),
+		"a report of a level":     kopf.For(&corev1.Pod{}).OnReconcile("h", doNothingTo[*corev1.Pod], kopf.ReportCondition("Synced")),
+		"two handlers, one type":  kopf.For(&corev1.Pod{}).OnCreate("a", doNothingTo[*corev1.Pod], kopf.ReportCondition("A")).OnUpdate("b", doNothingTo[*corev1.Pod], kopf.ReportCondition("A")),
 		"filters":                 created(kopf.WhenCondition("Ready", yes), kopf.WhenCondition("Synced", metav1.ConditionUnknown)).OnEvent("e", nothing, kopf.WhenCondition("Ready", yes)),
 		"transitions":             watching("Ready", kopf.Retries(3), kopf.Label("a")).OnCondition("g", "Ready", nothing),
 		"transitions of any kind": kopf.For(&corev1.ConfigMap{}).OnCondition("h", "Ready", doNothingTo[*corev1.ConfigMap]),
@@ -117,17 +117,15 @@ func TestMistakesOfEvents(t *testing.T) {
 		isTold(t, kopf.WithEvents(level), []string{"WithEvents(", "is no level", "EventsTransitions, EventsOff or EventsSteps"})
 	}
 	for _, level := range []kopf.EventLevel{kopf.EventsTransitions, kopf.EventsOff, kopf.EventsSteps} {
-		if err := kopf.New(manage(), kopf.WithEvents(level), created()).Validate(); err != nil {
+		if err := kopf.New(manage(), kopf.WithEvents(level), created()).CheckDeclaration(); err != nil {
 			t.Error(err)
 		}
 	}
-	posted := func(names kopf.EventNames) kopf.Option { return kopf.WithEvents(kopf.EventsOff, kopf.AsKopf(names)) }
-	isTold(t, kopf.WithEvents(kopf.EventsOff, nil), []string{"WithEvents has a nil option", "leave it out"})
-	isTold(t, posted(kopf.EventNames{Component: "not a name"}), []string{`AsKopf: the Component "not a name" is refused`})
-	isTold(t, posted(kopf.EventNames{Prefix: "Kopf_"}), []string{`AsKopf: the Prefix "Kopf_" is refused`})
-	isTold(t, posted(kopf.EventNames{Instance: strings.Repeat("x", 129)}), []string{"AsKopf: the Instance", "at most 128 bytes"})
+	isTold(t, kopf.WithKopfEvents(kopf.EventNames{Component: "not a name"}), []string{`WithKopfEvents: the Component "not a name" is refused`})
+	isTold(t, kopf.WithKopfEvents(kopf.EventNames{Prefix: "Kopf_"}), []string{`WithKopfEvents: the Prefix "Kopf_" is refused`})
+	isTold(t, kopf.WithKopfEvents(kopf.EventNames{Instance: strings.Repeat("x", 129)}), []string{"WithKopfEvents: the Instance", "at most 128 bytes"})
 	for _, names := range []kopf.EventNames{{}, {Component: "example.com/operator", Instance: "one of two", Prefix: "mine-"}} {
-		if err := kopf.New(manage(), posted(names), created()).Validate(); err != nil {
+		if err := kopf.New(manage(), kopf.WithKopfEvents(names), created()).CheckDeclaration(); err != nil {
 			t.Error(err)
 		}
 	}

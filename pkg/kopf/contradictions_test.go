@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 // An option with another value than before would silently win, and other declarations that mean nothing would silently do nothing.
@@ -24,7 +25,7 @@ func TestMistakes_Contradictions(t *testing.T) {
 	}
 	thingsWith := func(opts ...kopf.ResourceOption) resources { return kopf.For(&thing{}, opts...).OnCreate("h", nothing) }
 	var noSchedule *hourly
-	var nilMatcher kopf.Matcher
+	var nilMatcher filter.Matcher
 	for name, test := range map[string]struct {
 		given []kopf.Option
 		words []string
@@ -38,10 +39,10 @@ func TestMistakes_Contradictions(t *testing.T) {
 		"Owns an unknown kind":               {[]kopf.Option{leveled().Owns(&unstructured.Unstructured{})}, []string{"Thing: Owns(*unstructured.Unstructured)", "set the kind"}},
 		"Owns with a nil predicate":          {[]kopf.Option{leveled().Owns(&corev1.Pod{}, nil)}, []string{"Thing: Owns(*v1.Pod) has a nil predicate: leave it out"}},
 		"a nil pointer as the schedule":      {[]kopf.Option{repeated(0, kopf.Idle(s), kopf.Schedule(noSchedule))}, []string{`Timer("h"): Schedule is nil`}},
-		"a contradiction within All":         {[]kopf.Option{created(kopf.Label("a", kopf.All(kopf.Equal("a"), kopf.Equal("b"))))}, []string{`Label("a") can never match: Equal(a) and Equal(b) exclude each other`}},
-		"a contradiction within To of All":   {[]kopf.Option{updated(kopf.Field("spec.color", kopf.To(kopf.All(kopf.Absent, kopf.Equal("b")))))}, []string{"can never match", "exclude each other"}},
-		"a matcher within Equal":             {[]kopf.Option{updated(kopf.Field("spec.size", kopf.Equal(kopf.Present)))}, []string{`Field("spec.size"): Equal(Present) compares with a matcher: leave Equal out`}},
-		"a nil matcher within From":          {[]kopf.Option{updated(kopf.Field("spec.size", kopf.From(nilMatcher)))}, []string{`Field("spec.size")`, "use Absent"}},
+		"a contradiction within All":         {[]kopf.Option{created(kopf.Label("a", filter.All(filter.Equal("a"), filter.Equal("b"))))}, []string{`Label("a") can never match: Equal(a) and Equal(b) exclude each other`}},
+		"a contradiction within To of All":   {[]kopf.Option{updated(kopf.Field("spec.color", filter.To(filter.All(filter.Absent, filter.Equal("b")))))}, []string{"can never match", "exclude each other"}},
+		"a matcher within Equal":             {[]kopf.Option{updated(kopf.Field("spec.size", filter.Equal(filter.Present)))}, []string{`Field("spec.size"): Equal(Present) compares with a matcher: leave Equal out`}},
+		"a nil matcher within From":          {[]kopf.Option{updated(kopf.Field("spec.size", filter.From(nilMatcher)))}, []string{`Field("spec.size")`, "use Absent"}},
 		"the resource version":               {[]kopf.Option{onField("metadata.resourceVersion")}, []string{`OnField("h"): Field("metadata.resourceVersion"): each write changes it`, "use OnEvent"}},
 		"an id with a space at its end":      {[]kopf.Option{things().OnReconcile("h ", nothing)}, []string{`OnReconcile("h "): the id "h " begins or ends with a space`}},
 		"a negative number of reconciles":    {[]kopf.Option{thingsWith(kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: -3}))}, []string{"MaxConcurrentReconciles must be positive, got -3"}},
@@ -98,16 +99,16 @@ func TestWarningsOfFields(t *testing.T) {
 		field kopf.HandlerOption
 		want  []string
 	}{
-		{kopf.Field("spec.size", kopf.Equal(10)), nil},
+		{kopf.Field("spec.size", filter.Equal(10)), nil},
 		{kopf.Field("spec.sise"), []string{"the schema of the kind has no field spec.sise: correct the path; did you mean spec.size?"}},
 		{kopf.Field("Spec.Size"), []string{"the schema of the kind has no field Spec: correct the path; did you mean spec.size?"}},
-		{kopf.Field("spec.size", kopf.Equal("10")), []string{`"10" can never match: the field is an integer: use 10`}},
-		{kopf.Field("spec.port", kopf.Equal("http")), nil},
-		{kopf.Field("spec.open.at.all", kopf.Equal("http")), nil},
-		{kopf.Field("spec.open.known", kopf.Equal(1)), []string{`1 can never match: the field is a string: use "1"`}},
-		{kopf.Field("spec.parts.wheel", kopf.Equal(1)), []string{`1 can never match: the field is a string: use "1"`}},
+		{kopf.Field("spec.size", filter.Equal("10")), []string{`"10" can never match: the field is an integer: use 10`}},
+		{kopf.Field("spec.port", filter.Equal("http")), nil},
+		{kopf.Field("spec.open.at.all", filter.Equal("http")), nil},
+		{kopf.Field("spec.open.known", filter.Equal(1)), []string{`1 can never match: the field is a string: use "1"`}},
+		{kopf.Field("spec.parts.wheel", filter.Equal(1)), []string{`1 can never match: the field is a string: use "1"`}},
 		{kopf.Field(`spec.parts.example.com/wheel`), []string{`the schema of the kind has no field spec.parts.example.com/wheel: correct the path; did you mean spec.parts.example\.com/wheel?`}},
-		{kopf.Field("spec.paused", kopf.Equal(false)), nil},
+		{kopf.Field("spec.paused", filter.Equal(false)), nil},
 	} {
 		if got := kopf.WarningsOfFields(kopf.For(kopf.Unstructured(thingGVK)).OnUpdate("h", untyped, test.field), props); !slices.Equal(got, test.want) {
 			t.Errorf("got  %q\nwant %q", got, test.want)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
@@ -26,9 +27,9 @@ type declaration struct {
 	owners   []client.Object
 	mistakes []error
 
-	judged       map[string][]matcher              // of each key and field
+	judged       map[string][]match.Matcher        // of each key and field
 	requirements []labels.Requirement              // of labels, as far as the server can be asked
-	literals     []literal                         // with which the value of the field is compared
+	literals     []match.Literal                   // with which the value of the field is compared
 	wanted       map[string]metav1.ConditionStatus // by WhenCondition
 }
 

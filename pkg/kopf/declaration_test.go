@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // An offline manager has what a declaration is checked with: a scheme.
@@ -154,39 +156,39 @@ func TestMistakes(t *testing.T) {
 		{"FLT-02 no key of a label", created(kopf.Label("a b")), []string{`Thing: OnCreate("h"): Label("a b")`, "can never match", "no object has such a key"}},
 		{"FLT-02 an empty key", created(kopf.Label("")), []string{`Label("")`, "can never match"}},
 		{"FLT-02 no key of an annotation", created(kopf.Annotation("a/b/c")), []string{`Annotation("a/b/c")`, "can never match"}},
-		{"FLT-02 no value of a label", created(kopf.Label("a", kopf.Equal("b c"))), []string{`Label("a")`, "can never match", `"b c"`}},
-		{"FLT-02 a label that is a number", created(kopf.Label("a", kopf.Equal(1))), []string{`Label("a")`, "can never match", "strings", "1"}},
-		{"FLT-02 an annotation that is a boolean", created(kopf.Annotation("a", kopf.Equal(true))), []string{`Annotation("a")`, "can never match", "strings", "true"}},
-		{"FLT-02 two values at once", created(kopf.Label("a", kopf.Equal("b"), kopf.Equal("c"))), []string{"can never match", "Equal(b)", "Equal(c)", "exclude each other"}},
-		{"FLT-02 there and not there", created(kopf.Annotation("a", kopf.Present, kopf.Absent)), []string{"can never match", "Present", "Absent"}},
-		{"FLT-02 a value and not there", created(kopf.Label("a", kopf.Absent, kopf.Equal("b"))), []string{"can never match", "Absent", "Equal(b)"}},
-		{"FLT-02 two values in two options", created(kopf.Label("a", kopf.Equal("b")), kopf.Label("a", kopf.Equal("c"))), []string{`Label("a")`, "can never match", "Equal(b)", "Equal(c)"}},
-		{"FLT-05 two values of a field", created(kopf.Field("spec.size", kopf.Equal(1), kopf.Equal(2))), []string{`Field("spec.size")`, "can never match", "Equal(1)", "Equal(2)"}},
-		{"FLT-05 two values of a field in two options", created(kopf.Field("spec.size", kopf.Equal(1)), kopf.Field("spec.size", kopf.Equal(2))), []string{`Field("spec.size")`, "can never match", "Equal(1)", "Equal(2)"}},
-		{"FLT-08 from two values", updated(kopf.Field("spec.size", kopf.From(1), kopf.From(2))), []string{"can never match", "From(Equal(1))", "From(Equal(2))"}},
-		{"FLT-08 to two values", updated(kopf.Field("spec.size", kopf.To(1), kopf.To(kopf.Absent))), []string{"can never match", "To(Equal(1))", "To(Absent)"}},
-		{"FLT-07 FLT-08 from a value to the same", updated(kopf.Field("spec.size", kopf.From(1), kopf.To(1))), []string{`Field("spec.size")`, "can never match", "From(Equal(1))", "To(Equal(1))"}},
-		{"FLT-07 FLT-08 from absent to absent", onField("spec.size", kopf.Field("spec.size", kopf.From(kopf.Absent), kopf.To(kopf.Absent))), []string{"can never match", "From(Absent)", "To(Absent)"}},
+		{"FLT-02 no value of a label", created(kopf.Label("a", filter.Equal("b c"))), []string{`Label("a")`, "can never match", `"b c"`}},
+		{"FLT-02 a label that is a number", created(kopf.Label("a", filter.Equal(1))), []string{`Label("a")`, "can never match", "strings", "1"}},
+		{"FLT-02 an annotation that is a boolean", created(kopf.Annotation("a", filter.Equal(true))), []string{`Annotation("a")`, "can never match", "strings", "true"}},
+		{"FLT-02 two values at once", created(kopf.Label("a", filter.Equal("b"), filter.Equal("c"))), []string{"can never match", "Equal(b)", "Equal(c)", "exclude each other"}},
+		{"FLT-02 there and not there", created(kopf.Annotation("a", filter.Present, filter.Absent)), []string{"can never match", "Present", "Absent"}},
+		{"FLT-02 a value and not there", created(kopf.Label("a", filter.Absent, filter.Equal("b"))), []string{"can never match", "Absent", "Equal(b)"}},
+		{"FLT-02 two values in two options", created(kopf.Label("a", filter.Equal("b")), kopf.Label("a", filter.Equal("c"))), []string{`Label("a")`, "can never match", "Equal(b)", "Equal(c)"}},
+		{"FLT-05 two values of a field", created(kopf.Field("spec.size", filter.Equal(1), filter.Equal(2))), []string{`Field("spec.size")`, "can never match", "Equal(1)", "Equal(2)"}},
+		{"FLT-05 two values of a field in two options", created(kopf.Field("spec.size", filter.Equal(1)), kopf.Field("spec.size", filter.Equal(2))), []string{`Field("spec.size")`, "can never match", "Equal(1)", "Equal(2)"}},
+		{"FLT-08 from two values", updated(kopf.Field("spec.size", filter.From(1), filter.From(2))), []string{"can never match", "From(Equal(1))", "From(Equal(2))"}},
+		{"FLT-08 to two values", updated(kopf.Field("spec.size", filter.To(1), filter.To(filter.Absent))), []string{"can never match", "To(Equal(1))", "To(Absent)"}},
+		{"FLT-07 FLT-08 from a value to the same", updated(kopf.Field("spec.size", filter.From(1), filter.To(1))), []string{`Field("spec.size")`, "can never match", "From(Equal(1))", "To(Equal(1))"}},
+		{"FLT-07 FLT-08 from absent to absent", onField("spec.size", kopf.Field("spec.size", filter.From(filter.Absent), filter.To(filter.Absent))), []string{"can never match", "From(Absent)", "To(Absent)"}},
 
 		// Matchers that are none.
-		{"HND-07 equal to nil", created(kopf.Label("a", kopf.Equal(nil))), []string{`Label("a")`, "Equal(nil)", "use Absent"}},
-		{"HND-07 from nil", updated(kopf.Field("spec.size", kopf.From(nil))), []string{`Field("spec.size")`, "nil", "use Absent"}},
+		{"HND-07 equal to nil", created(kopf.Label("a", filter.Equal(nil))), []string{`Label("a")`, "Equal(nil)", "use Absent"}},
+		{"HND-07 from nil", updated(kopf.Field("spec.size", filter.From(nil))), []string{`Field("spec.size")`, "nil", "use Absent"}},
 		{"HND-07 a nil matcher", created(kopf.Label("a", nil)), []string{`Label("a")`, "a matcher is nil", "leave it out"}},
-		{"HND-07 a nil matcher in another", created(kopf.Label("a", kopf.Any(kopf.Present, nil))), []string{`Label("a")`, "a matcher is nil", "leave it out"}},
-		{"HND-07 no function", created(kopf.Field("spec.size", kopf.Match(nil))), []string{`Field("spec.size")`, "Match(nil)", "give it a function"}},
-		{"HND-07 a value without a JSON form", created(kopf.Field("spec.size", kopf.Equal(make(chan int)))), []string{`Field("spec.size")`, "Equal", "JSON"}},
+		{"HND-07 a nil matcher in another", created(kopf.Label("a", filter.Any(filter.Present, nil))), []string{`Label("a")`, "a matcher is nil", "leave it out"}},
+		{"HND-07 no function", created(kopf.Field("spec.size", filter.Match(nil))), []string{`Field("spec.size")`, "Match(nil)", "give it a function"}},
+		{"HND-07 a value without a JSON form", created(kopf.Field("spec.size", filter.Equal(make(chan int)))), []string{`Field("spec.size")`, "Equal", "JSON"}},
 
 		// Sides.
-		{"HND-06 From of a label", updated(kopf.Label("a", kopf.From("b"))), []string{`Label("a")`, "From and To are for fields", "Field"}},
-		{"HND-06 To of an annotation", updated(kopf.Annotation("a", kopf.To("b"))), []string{`Annotation("a")`, "From and To are for fields", "Field"}},
-		{"FLT-08 From on creation", created(kopf.Field("spec.size", kopf.From(1))), []string{`Thing: OnCreate("h"): Field("spec.size")`, "From and To", "no old state"}},
-		{"FLT-08 To on deletion", deleted(kopf.Field("spec.size", kopf.To(1))), []string{`Thing: OnDelete("h"): `, "From and To", "no old state"}},
-		{"FLT-08 To on resuming", resumed(kopf.Field("spec.size", kopf.To(1))), []string{`Thing: OnResume("h"): `, "From and To", "no old state"}},
-		{"FLT-08 From of a spy", observed(kopf.Field("spec.size", kopf.From(1))), []string{`Thing: OnEvent("h"): `, "From and To", "no old state"}},
-		{"FLT-08 From of a level", leveled(kopf.Field("spec.size", kopf.From(1))), []string{`Thing: OnReconcile("h"): `, "From and To", "no old state"}},
-		{"FLT-08 From of an index", keyed(kopf.Field("spec.size", kopf.From(1))), []string{`Thing: IndexBy("h"): `, "From and To", "no old state"}},
-		{"FLT-08 From within To", updated(kopf.Field("spec.size", kopf.To(kopf.From(1)))), []string{"To(From(Equal(1)))", "cannot be nested"}},
-		{"FLT-14 From within Not", updated(kopf.Field("spec.size", kopf.Not(kopf.From(1)))), []string{"Not(From(Equal(1)))", "around it"}},
+		{"HND-06 From of a label", updated(kopf.Label("a", filter.From("b"))), []string{`Label("a")`, "From and To are for fields", "Field"}},
+		{"HND-06 To of an annotation", updated(kopf.Annotation("a", filter.To("b"))), []string{`Annotation("a")`, "From and To are for fields", "Field"}},
+		{"FLT-08 From on creation", created(kopf.Field("spec.size", filter.From(1))), []string{`Thing: OnCreate("h"): Field("spec.size")`, "From and To", "no old state"}},
+		{"FLT-08 To on deletion", deleted(kopf.Field("spec.size", filter.To(1))), []string{`Thing: OnDelete("h"): `, "From and To", "no old state"}},
+		{"FLT-08 To on resuming", resumed(kopf.Field("spec.size", filter.To(1))), []string{`Thing: OnResume("h"): `, "From and To", "no old state"}},
+		{"FLT-08 From of a spy", observed(kopf.Field("spec.size", filter.From(1))), []string{`Thing: OnEvent("h"): `, "From and To", "no old state"}},
+		{"FLT-08 From of a level", leveled(kopf.Field("spec.size", filter.From(1))), []string{`Thing: OnReconcile("h"): `, "From and To", "no old state"}},
+		{"FLT-08 From of an index", keyed(kopf.Field("spec.size", filter.From(1))), []string{`Thing: IndexBy("h"): `, "From and To", "no old state"}},
+		{"FLT-08 From within To", updated(kopf.Field("spec.size", filter.To(filter.From(1)))), []string{"To(From(Equal(1)))", "cannot be nested"}},
+		{"FLT-14 From within Not", updated(kopf.Field("spec.size", filter.Not(filter.From(1)))), []string{"Not(From(Equal(1)))", "around it"}},
 
 		// Owners.
 		{"OwnedBy(nil)", created(kopf.OwnedBy(nil)), []string{`Thing: OnCreate("h"): OwnedBy(nil)`, "give it an object"}},
@@ -230,7 +232,7 @@ func TestMistakes(t *testing.T) {
 		{"Retries of a spy", observed(kopf.Retries(1)), []string{`Thing: OnEvent("h"): Retries`, "leave it out"}},
 		{"Timeout of a spy", observed(kopf.Timeout(second)), []string{`Thing: OnEvent("h"): Timeout`, "leave it out"}},
 		{"Backoff of a spy", observed(kopf.Backoff(second)), []string{`Thing: OnEvent("h"): Backoff`, "leave it out"}},
-		{"Errors of a spy", observed(kopf.Errors(kopf.ErrorsIgnored)), []string{`Thing: OnEvent("h"): Errors`, "leave it out"}},
+		{"ErrorMode of a spy", observed(kopf.ErrorMode(progress.ErrorsIgnored)), []string{`Thing: OnEvent("h"): ErrorMode`, "leave it out"}},
 		{"Interval of a handler for causes", created(kopf.Interval(second)), []string{`Thing: OnCreate("h"): Interval`, "leave it out"}},
 		{"Interval of an index", keyed(kopf.Interval(second)), []string{`Thing: IndexBy("h"): Interval`, "leave it out"}},
 		{"Interval of zero", leveled(kopf.Interval(0)), []string{`Thing: OnReconcile("h"): Interval`, "more than zero"}},
@@ -238,7 +240,7 @@ func TestMistakes(t *testing.T) {
 		{"Optional of an update", updated(kopf.Optional()), []string{`Thing: OnUpdate("h"): Optional`, "delete handlers"}},
 		{"Optional of OnField", onField("spec.size", kopf.Optional()), []string{`Thing: OnField("h"): Optional`}},
 		{"EvenIfDeleted of an update", updated(kopf.EvenIfDeleted()), []string{`Thing: OnUpdate("h"): EvenIfDeleted`, "resume handlers"}},
-		{"Backoff and BackoffFunc", created(kopf.Backoff(second), kopf.BackoffFunc(kopf.Exponential(second, second))), []string{`Thing: OnCreate("h"): `, "both Backoff and BackoffFunc", "leave one out"}},
+		{"Backoff and BackoffFunc", created(kopf.Backoff(second), kopf.BackoffFunc(progress.Exponential(second, second))), []string{`Thing: OnCreate("h"): `, "both Backoff and BackoffFunc", "leave one out"}},
 		{"Label of an activity", kopf.OnStartup("h", func(context.Context) error { return nil }, kopf.Label("a")), []string{`OnStartup("h"): Label`, "leave it out"}},
 
 		// Functions that are none.
@@ -283,13 +285,13 @@ func TestMistakes(t *testing.T) {
 			func(context.Context, *kopf.Request[*unstructured.Unstructured]) error { return nil }, kopf.Field("what.ever"))},
 		{"HND-05 a label of a kind of which the metadata is watched", kopf.For(kopf.Metadata(thingGVK)).OnUpdate("h",
 			func(context.Context, *kopf.Request[*metav1.PartialObjectMetadata]) error { return nil }, kopf.Field("metadata.labels.a"))},
-		{"FLT-02 all sorts of matchers of one key", created(kopf.Label("a", kopf.Present, kopf.Not(kopf.Equal("b")), kopf.Match(yes)))},
-		{"FLT-02 the same value twice", created(kopf.Label("a", kopf.Equal("b"), kopf.Equal("b")))},
-		{"FLT-02 an empty value", created(kopf.Label("a", kopf.Equal("")), kopf.Annotation("a", kopf.Equal("all sorts of text")))},
-		{"FLT-08 From and To of a field", onField("spec.size", kopf.Field("spec.size", kopf.From(kopf.Absent), kopf.To(1)))},
-		{"FLT-08 From and To of an update", updated(kopf.Field("spec.size", kopf.From(2), kopf.To(1)))},
-		{"FLT-08 From and To of one of several reasons", things().On("h", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, nothing, kopf.Field("spec.size", kopf.To(1)))},
-		{"FLT-08 From and To of OnChange", onChange(kopf.Field("spec.size", kopf.From(2)))},
+		{"FLT-02 all sorts of matchers of one key", created(kopf.Label("a", filter.Present, filter.Not(filter.Equal("b")), filter.Match(yes)))},
+		{"FLT-02 the same value twice", created(kopf.Label("a", filter.Equal("b"), filter.Equal("b")))},
+		{"FLT-02 an empty value", created(kopf.Label("a", filter.Equal("")), kopf.Annotation("a", filter.Equal("all sorts of text")))},
+		{"FLT-08 From and To of a field", onField("spec.size", kopf.Field("spec.size", filter.From(filter.Absent), filter.To(1)))},
+		{"FLT-08 From and To of an update", updated(kopf.Field("spec.size", filter.From(2), filter.To(1)))},
+		{"FLT-08 From and To of one of several reasons", things().On("h", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, nothing, kopf.Field("spec.size", filter.To(1)))},
+		{"FLT-08 From and To of OnChange", onChange(kopf.Field("spec.size", filter.From(2)))},
 		{"HND-13 one id for two fields", onField("spec.size").OnField("h", "spec.color", nothing)},
 		{"HND-03 one id with and without a field", created().OnField("h", "spec.color", nothing)},
 		{"After a handler for a field, named in short", onField("spec.size").OnUpdate("g", nothing, kopf.After("h"))},
@@ -314,7 +316,7 @@ func isTold(t *testing.T, given kopf.Option, words []string) {
 func reportsMistake(t *testing.T, given []kopf.Option, words []string) {
 	t.Helper()
 	op := kopf.New(manage(), given...)
-	err := op.Validate()
+	err := op.CheckDeclaration()
 	if err == nil {
 		t.Fatal("it is valid")
 	}
@@ -331,7 +333,7 @@ func reportsMistake(t *testing.T, given []kopf.Option, words []string) {
 		}
 		rest = rest[i:]
 	}
-	if again := op.Validate(); again == nil || again.Error() != err.Error() {
+	if again := op.CheckDeclaration(); again == nil || again.Error() != err.Error() {
 		t.Errorf("when asked again, it is told otherwise: %v", again)
 	}
 }
@@ -339,10 +341,10 @@ func reportsMistake(t *testing.T, given []kopf.Option, words []string) {
 func isNoMistake(t *testing.T, given kopf.Option) {
 	t.Helper()
 	op := kopf.New(manage(), given)
-	if err := op.Validate(); err != nil {
+	if err := op.CheckDeclaration(); err != nil {
 		t.Error(err)
 	}
-	if err := op.Validate(); err != nil {
+	if err := op.CheckDeclaration(); err != nil {
 		t.Errorf("when asked again: %s", err)
 	}
 }
@@ -361,11 +363,11 @@ func withResource(given kopf.Option) []kopf.Option {
 func TestViewsAreOneResource(t *testing.T) {
 	all := created()
 	view := all.When(func(*kopf.Request[th]) bool { return true }).OnUpdate("g", nothing)
-	if err := kopf.New(manage(), all, view, view.When(func(*kopf.Request[th]) bool { return false })).Validate(); err != nil {
+	if err := kopf.New(manage(), all, view, view.When(func(*kopf.Request[th]) bool { return false })).CheckDeclaration(); err != nil {
 		t.Error(err)
 	}
 	view.OnDelete("bad:id", nothing)
-	if err := kopf.New(manage(), all).Validate(); err == nil || !strings.Contains(err.Error(), `OnDelete("bad:id")`) {
+	if err := kopf.New(manage(), all).CheckDeclaration(); err == nil || !strings.Contains(err.Error(), `OnDelete("bad:id")`) {
 		t.Errorf("the mistake of a view is told by its resource: %v", err)
 	}
 }

@@ -32,7 +32,7 @@
 //
 // A handler that has returned nil, and whose success is written, is never called again for the same
 // cause: not after a restart, not after an upgrade, not by a stale cache. If the process is killed,
-// at most the work of the last [DefaultCheckpoint] is repeated (see [WithCheckpoint]).
+// at most the work of the last 100 milliseconds is repeated (see [WithCheckpoint]).
 //
 // One object is handled by one goroutine at a time; its daemons and timers run beside it, each no more than once at a time. Handlers that
 // delete, daemons and timers hold the object with a finalizer, which is on it before the first handler is called. Finalizers and other lists that somebody
@@ -64,7 +64,7 @@
 //
 // A field of the status that a handler is for counts as essential, for all handlers of the kind.
 //
-// A handler that does not return keeps its object, and one of the [DefaultConcurrency] workers, busy.
+// A handler that does not return keeps its object, and one of the workers of its kind (see [WithMaxConcurrentReconciles]), busy.
 //
 // The last handled essence is an annotation. Objects that are too large for that keep a digest of it
 // instead: changes are noticed, but Old and Diff of an update are empty then.
@@ -76,7 +76,7 @@
 //
 // # Errors
 //
-// Mistakes in a declaration are all told at once, by [Operator.Validate] and by the start, before
-// anything is touched. Errors of handlers are theirs to classify: [Temporary], [Permanent], [Errors].
+// Mistakes in a declaration are all told at once, by [Operator.CheckDeclaration] and by the start, before
+// anything is touched. Errors of handlers are theirs to classify: [Temporary], [Permanent], [ErrorMode].
 // Faults of the API are retried for each object by itself, with backoff, and never stop other objects.
 package kopf

@@ -22,50 +22,41 @@ const (
 	EventsSteps       = EventLevel(engine.EventsSteps)       // for each attempt of each handler
 )
 
-// An EventOption says how Events are posted.
-type EventOption func(*Operator)
-
-// WithEvents sets which Events are posted about the objects without handlers asking for it, and how. Default:
-// [EventsTransitions], to events.k8s.io, by the manager's recorder. Attempts that will be made again are no transitions, so a handler that fails
-// all the time does not flood anybody.
+// WithEvents sets which Events the operator posts automatically. Default: [EventsTransitions]. An attempt that will be retried is no
+// transition, so a handler that keeps failing does not flood the API. The Events are posted to events.k8s.io by the recorder of
+// the manager; see [WithKopfEvents] for the form of kopf.
 //
 // kopf: settings.posting.enabled, settings.posting.level, settings.posting.loggers.
-func WithEvents(level EventLevel, opts ...EventOption) Option {
+func WithEvents(level EventLevel) Option {
 	return optionFunc(func(o *Operator) {
 		if level < EventsTransitions || level > EventsSteps {
 			o.mistake(fmt.Errorf("WithEvents(%d) is no level: use EventsTransitions, EventsOff or EventsSteps", level))
 		}
 		o.settings.Events = engine.Events(level)
-		for _, opt := range opts {
-			if opt == nil {
-				o.mistake(fmt.Errorf("WithEvents has a nil option: leave it out"))
-				continue
-			}
-			opt(o)
-		}
 	})
 }
 
-// EventNames are what Events in the form of kopf say about who has posted them; see [AsKopf].
+// EventNames are the names of the reporter in Events of [WithKopfEvents].
 type EventNames struct {
 	// Component is the reporting component, and that of the source. Default: "kopf". kopf: settings.posting.reporting_component.
 	Component string
 	// Instance is the reporting instance. Default: "dev". kopf: settings.posting.reporting_instance.
 	Instance string
-	// Prefix is that of the names of the Events. Default: "kopf-event-". kopf: settings.posting.event_name_prefix.
+	// Prefix starts the names of the Events. Default: "kopf-event-". kopf: settings.posting.event_name_prefix.
 	Prefix string
 }
 
-// AsKopf posts all Events to the core v1 API in the form of kopf, those of handlers, too: for those who watch
-// reportingComponent=kopf. They are not counted there, and say "Action?" for the action. The operator needs the right to create events of the core group then.
-func AsKopf(names EventNames) EventOption {
+// WithKopfEvents posts all Events in the form of kopf, including those of [Request.Eventf]: to the core v1 API, for clients that select
+// reportingComponent=kopf. Repeated Events are not counted there, and the action is always "Action?". The operator then needs the
+// permission to create events of the core group. Default: events.k8s.io.
+func WithKopfEvents(names EventNames) Option {
 	names.Component = cmp.Or(names.Component, "kopf")
 	names.Instance = cmp.Or(names.Instance, "dev")
 	names.Prefix = cmp.Or(names.Prefix, "kopf-event-")
-	return func(o *Operator) {
+	return optionFunc(func(o *Operator) {
 		refuse := func(field, value string, why error) {
 			if why != nil {
-				o.mistake(fmt.Errorf("AsKopf: the %s %q is refused by the API: %w", field, value, why))
+				o.mistake(fmt.Errorf("WithKopfEvents: the %s %q is refused by the API: %w", field, value, why))
 			}
 		}
 		refuse("Component", names.Component, validation.QualifiedName(names.Component))
@@ -74,7 +65,7 @@ func AsKopf(names EventNames) EventOption {
 			refuse("Instance", names.Instance, fmt.Errorf("it must have at most %d bytes", maxInstance))
 		}
 		o.eventNames = &eventrecorder.Names{Component: names.Component, Instance: names.Instance, Prefix: names.Prefix}
-	}
+	})
 }
 
 const maxInstance = 128

@@ -9,7 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 func ExampleResource_Daemon() {
@@ -35,7 +37,7 @@ func ExampleResource_Daemon_cause() {
 	kopf.For(&Database{}).
 		Daemon("session", func(ctx context.Context, req *DatabaseRequest) error {
 			<-ctx.Done()
-			if errors.Is(context.Cause(ctx), kopf.ErrDeleted) {
+			if errors.Is(context.Cause(ctx), daemons.ErrDeleted) {
 				return cloud.Drop(context.WithoutCancel(ctx), req.Object.Name) // ctx has ended
 			}
 			return nil // ErrFilteredOut, ErrPaused, ErrShutdown: it may begin again
@@ -45,9 +47,9 @@ func ExampleResource_Daemon_cause() {
 func ExampleRestart() {
 	kopf.For(&Database{}).
 		// The first failure is for good, and then it is started again, after a second at first, then after up to a minute.
-		Daemon("stream", provision, kopf.Restart(kopf.RestartOnFailure), kopf.Errors(kopf.ErrorsPermanent), kopf.Backoff(time.Minute)).
+		Daemon("stream", provision, kopf.Restart(daemons.RestartOnFailure), kopf.ErrorMode(progress.ErrorsPermanent), kopf.Backoff(time.Minute)).
 		// Also when it has returned nil.
-		Daemon("poll", provision, kopf.Restart(kopf.RestartAlways))
+		Daemon("poll", provision, kopf.Restart(daemons.RestartAlways))
 }
 
 func ExampleInitialDelay() {

@@ -51,7 +51,7 @@ func TestAnnounce(t *testing.T) {
 	req := &DatabaseRequest{
 		Object: after, Old: before, Reason: kopf.ReasonUpdate,
 		Diff:    diff.Of(size(1), size(2)),
-		Attempt: kopf.Attempt{Number: 2, Last: "busy", Started: time.Now().Add(-time.Minute)},
+		Attempt: progress.Attempt{Number: 2, Last: "busy", Started: time.Now().Add(-time.Minute)},
 	}
 	if err := announce(t.Context(), req); err != nil {
 		t.Error(err)

@@ -70,7 +70,7 @@ func ExampleRequest_Conditions_error() {
 
 func ExampleWithConditions() {
 	kopf.For(&Bucket{}, kopf.WithConditions("Ready", "Created", "Reachable")).
-		OnCreate("create", build, kopf.ReportsCondition("Created")).
+		OnCreate("create", build, kopf.ReportCondition("Created")).
 		OnReconcile("connect", func(_ context.Context, req *BucketRequest) error {
 			req.Conditions().True("Reachable", "Connected", "") // and Ready is True when both are
 			return nil
@@ -81,14 +81,14 @@ func ExampleWithRootCondition() {
 	kopf.For(&Bucket{}, kopf.WithConditions("Created", "Full"),
 		// False is good of Full.
 		kopf.WithRootCondition(conditions.Root{Of: []string{"Created"}, Not: []string{"Full"}})).
-		OnCreate("create", build, kopf.ReportsCondition("Created"))
+		OnCreate("create", build, kopf.ReportCondition("Created"))
 }
 
-func ExampleReportsCondition() {
+func ExampleReportCondition() {
 	kopf.For(&Bucket{}).
 		// Created is Unknown (Running), False (Retrying, Failed) with the error, or True (Succeeded).
-		OnCreate("create", build, kopf.ReportsCondition("Created"), kopf.Retries(10)).
-		OnReconcile("sync", build, kopf.ReportsCondition("Synced"))
+		OnCreate("create", build, kopf.ReportCondition("Created"), kopf.Retries(10)).
+		OnReconcile("sync", build, kopf.ReportCondition("Synced"))
 }
 
 func ExampleWhenCondition() {
@@ -171,12 +171,12 @@ func ExampleWithEvents() {
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(kopf.EventsOff)) // but for those of req.Eventf
 }
 
-func ExampleAsKopf() {
+func ExampleWithKopfEvents() {
 	databases := kopf.For(&Database{}).
 		OnCreate("provision", provision)
 
 	// For those who watch Events of reportingComponent=kopf.
-	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(kopf.EventsTransitions, kopf.AsKopf(kopf.EventNames{})))
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithKopfEvents(kopf.EventNames{}))
 }
 
 func ExampleWithConditionsIn() {

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 func ExampleResource_OnField() {
@@ -34,21 +35,15 @@ func ExampleField() {
 		// Only if the size has changed. The full id is "resize/spec.size".
 		OnUpdate("resize", resize, kopf.Field("spec.size")).
 		// Only if there is such a size when the object is created.
-		OnCreate("warn", announce, kopf.Field("spec.size", kopf.Not(kopf.Equal(1)))).
+		OnCreate("warn", announce, kopf.Field("spec.size", filter.Not(filter.Equal(1)))).
 		// A dot within a key is escaped.
 		OnField("tier", `metadata.labels.example\.com/tier`, announce)
 }
 
-func ExampleFrom() {
+func ExampleField_transition() {
+	// Called when the address is set for the first time, but not when it changes or is removed.
 	kopf.For(&Database{}).
-		OnField("started", "status.phase", announce, kopf.Field("status.phase", kopf.From("Pending"), kopf.To("Running"))).
-		OnField("failed", "status.phase", announce, kopf.Field("status.phase", kopf.From(kopf.Not(kopf.Equal("Failed"))), kopf.To("Failed")))
-}
-
-func ExampleTo() {
-	// When an address comes, and only then: not when it changes, or goes.
-	kopf.For(&Database{}).
-		OnField("reachable", "status.address", announce, kopf.Field("status.address", kopf.From(kopf.Absent), kopf.To(kopf.Present)))
+		OnField("reachable", "status.address", announce, kopf.Field("status.address", filter.From(filter.Absent), filter.To(filter.Present)))
 }
 
 func ExampleRequest_Field() {

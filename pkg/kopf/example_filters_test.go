@@ -1,66 +1,29 @@
 package kopf_test
 
 import (
-	"strings"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 func ExampleLabel() {
 	kopf.For(&Database{}).
-		OnCreate("provision", provision, kopf.Label("tier", kopf.Equal("gold"))).
-		OnDelete("drop", drop, kopf.Label("tier", kopf.Equal("gold")))
+		OnCreate("provision", provision, kopf.Label("tier", filter.Equal("gold"))).
+		OnDelete("drop", drop, kopf.Label("tier", filter.Equal("gold")))
 }
 
 func ExampleAnnotation() {
 	kopf.For(&Database{}).
-		OnUpdate("announce", announce, kopf.Annotation("example.com/silent", kopf.Absent))
+		OnUpdate("announce", announce, kopf.Annotation("example.com/silent", filter.Absent))
 }
 
 func ExampleOwnedBy() {
 	kopf.For(&corev1.Pod{}).
 		OnCreate("count", count, kopf.OwnedBy(&appsv1.ReplicaSet{}), kopf.OwnedBy(&appsv1.StatefulSet{})) // one of them
-}
-
-func ExampleEqual() {
-	kopf.For(&Database{}).
-		OnCreate("provision", provision, kopf.Field("spec.size", kopf.Equal(10)))
-}
-
-func ExampleMatch() {
-	huge := kopf.Match(func(value any) bool {
-		size, _ := value.(int64) // numbers of JSON are int64 or float64; nil: there is none
-		return size > 1000
-	})
-	kopf.For(&Database{}).OnCreate("provision", provision, kopf.Field("spec.size", huge))
-}
-
-func ExampleAny() {
-	kopf.For(&Database{}).
-		OnCreate("provision", provision, kopf.Label("tier", kopf.Any(kopf.Equal("gold"), kopf.Equal("silver"))))
-}
-
-func ExampleAll() {
-	internal := kopf.Match(func(value any) bool { text, _ := value.(string); return strings.HasPrefix(text, "10.") })
-
-	kopf.For(&Database{}).
-		// Several matchers are All of them anyway: this is for the inside of others.
-		OnField("exposed", "status.address", announce, kopf.Field("status.address", kopf.Not(kopf.All(kopf.Present, internal))))
-}
-
-func ExampleNone() {
-	kopf.For(&Database{}).
-		OnCreate("provision", provision, kopf.Label("tier", kopf.None(kopf.Equal("gold"), kopf.Equal("silver"))))
-}
-
-func ExampleNot() {
-	kopf.For(&Database{}).
-		OnCreate("provision", provision, kopf.Label("tier", kopf.Not(kopf.Equal("gold")))) // also without the label
 }
 
 func ExampleResource_When() {
@@ -76,8 +39,8 @@ func ExampleResource_When() {
 
 func ExampleByObject() {
 	databases := kopf.For(&Database{}).
-		OnCreate("provision", provision, kopf.Label("tier", kopf.Equal("gold"))).
-		OnUpdate("announce", announce, kopf.Label("tier", kopf.Equal("gold")))
+		OnCreate("provision", provision, kopf.Label("tier", filter.Equal("gold"))).
+		OnUpdate("announce", announce, kopf.Label("tier", filter.Equal("gold")))
 
 	// The API server sends gold databases only.
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 type PodRequest = kopf.Request[*corev1.Pod]
@@ -17,7 +18,7 @@ func ExampleIndexBy() {
 	pods := kopf.For(&corev1.Pod{})
 	byNode := kopf.IndexBy(pods, "by-node", func(_ context.Context, req *PodRequest) (map[string]string, error) {
 		return map[string]string{req.Object.Spec.NodeName: req.Object.Name}, nil
-	}, kopf.Field("spec.nodeName", kopf.Present))
+	}, kopf.Field("spec.nodeName", filter.Present))
 
 	nodes := kopf.For(&corev1.Node{}).
 		OnDelete("evacuate", func(_ context.Context, req *kopf.Request[*corev1.Node]) error {

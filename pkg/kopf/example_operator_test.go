@@ -50,7 +50,7 @@ func ExampleOperator_ServePeering() {
 	_ = mgr.AddMetricsServerExtraHandler("/databases/peering", operator.ServePeering())
 }
 
-func ExampleOperator_Validate() {
+func ExampleOperator_CheckDeclaration() {
 	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{})
 	if err != nil {
 		panic(err)
@@ -60,7 +60,7 @@ func ExampleOperator_Validate() {
 		OnUpdate("copy", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }, kopf.Optional())
 
 	// Mistakes are told all at once, with what to do about them.
-	fmt.Println(kopf.New(mgr, configMaps, kopf.WithFinalizer("mine")).Validate())
+	fmt.Println(kopf.New(mgr, configMaps, kopf.WithFinalizer("mine")).CheckDeclaration())
 	// Output:
 	// the operator cannot start:
 	// WithFinalizer("mine"): the name has no domain: use the form "domain/name", such as "example.com/finalizer"

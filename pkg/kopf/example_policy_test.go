@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 func ExampleRetries() {
@@ -32,20 +33,20 @@ func ExampleAttemptTimeout() {
 func ExampleBackoff() {
 	kopf.For(&Database{}).
 		OnCreate("provision", provision, kopf.Backoff(10*time.Second)).
-		OnUpdate("announce", announce, kopf.BackoffFunc(kopf.Exponential(time.Second, 5*time.Minute)))
+		OnUpdate("announce", announce, kopf.BackoffFunc(progress.Exponential(time.Second, 5*time.Minute)))
 }
 
 func ExampleBackoffFunc() {
-	patient := func(a kopf.Attempt, err error) time.Duration {
+	patient := func(a progress.Attempt, err error) time.Duration {
 		if apierrors.IsServiceUnavailable(err) {
 			return time.Minute
 		}
-		return kopf.Exponential(time.Second, 5*time.Minute)(a, err)
+		return progress.Exponential(time.Second, 5*time.Minute)(a, err)
 	}
 	kopf.For(&Database{}).OnCreate("provision", provision, kopf.BackoffFunc(patient))
 }
 
-func ExampleAttempt() {
+func ExampleRequest_attempt() {
 	kopf.For(&Database{}).
 		OnCreate("provision", func(ctx context.Context, req *DatabaseRequest) error {
 			if req.Attempt.Number > 0 {
@@ -58,9 +59,9 @@ func ExampleAttempt() {
 
 func ExampleErrorMode() {
 	kopf.For(&Database{}).
-		OnCreate("provision", provision, kopf.Errors(kopf.ErrorsTemporary)). // again after the backoff: the default
-		OnUpdate("announce", announce, kopf.Errors(kopf.ErrorsIgnored)).     // logged, and done
-		OnDelete("drop", drop, kopf.Errors(kopf.ErrorsPermanent))            // logged, and failed
+		OnCreate("provision", provision, kopf.ErrorMode(progress.ErrorsTemporary)). // again after the backoff: the default
+		OnUpdate("announce", announce, kopf.ErrorMode(progress.ErrorsIgnored)).     // logged, and done
+		OnDelete("drop", drop, kopf.ErrorMode(progress.ErrorsPermanent))            // logged, and failed
 }
 
 func ExampleAfter() {

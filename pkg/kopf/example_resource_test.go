@@ -25,8 +25,8 @@ func ExampleWithName() {
 	kopf.For(&Database{}, kopf.WithName("orders-databases")).OnCreate("provision", provision)
 }
 
-func ExampleWithConcurrency() {
-	kopf.For(&Database{}, kopf.WithConcurrency(4)).OnCreate("provision", provision) // four databases at a time
+func ExampleWithMaxConcurrentReconciles() {
+	kopf.For(&Database{}, kopf.WithMaxConcurrentReconciles(4)).OnCreate("provision", provision) // four databases at a time
 }
 
 func ExampleWithResults() {

@@ -19,7 +19,7 @@ import (
 var mgr ctrl.Manager
 
 func ExampleFor() {
-	configMaps := kopf.For(&corev1.ConfigMap{}, kopf.WithConcurrency(4)).
+	configMaps := kopf.For(&corev1.ConfigMap{}, kopf.WithMaxConcurrentReconciles(4)).
 		OnCreate("announce", func(ctx context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
 			log.FromContext(ctx).Info("A config map is new", "keys", len(req.Object.Data))
 			return nil
@@ -118,13 +118,6 @@ func ExamplePermanent() {
 		})
 }
 
-func ExampleErrors() {
-	kopf.For(&corev1.ConfigMap{}).
-		OnCreate("nice-to-have", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error {
-			return errors.New("whatever it is")
-		}, kopf.Errors(kopf.ErrorsIgnored))
-}
-
 func ExampleRequest_SetResult() {
 	databases := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Database"}
 
@@ -133,22 +126,6 @@ func ExampleRequest_SetResult() {
 			req.SetResult(map[string]any{"address": "10.0.0.1"}) // status.provision.address
 			return nil
 		})
-}
-
-func ExampleExponential() {
-	backoff := kopf.Exponential(time.Second, time.Minute)
-	for attempt := range 8 {
-		fmt.Println(backoff(kopf.Attempt{Number: attempt}, nil))
-	}
-	// Output:
-	// 1s
-	// 2s
-	// 4s
-	// 8s
-	// 16s
-	// 32s
-	// 1m0s
-	// 1m0s
 }
 
 func ExampleNew() {

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -16,20 +17,20 @@ import (
 func ExampleResource_OnEvent() {
 	kopf.For(&corev1.Pod{}).
 		OnEvent("watch", func(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
-			if req.Event == kopf.EventDeleted {
+			if req.Event == watch.Deleted {
 				log.FromContext(ctx).Info("Gone", "phase", req.Object.Status.Phase) // its last state
 			}
 			return nil
 		})
 }
 
-func ExampleEventType() {
+func ExampleResource_OnEvent_types() {
 	kopf.For(&corev1.Pod{}).
 		OnEvent("watch", func(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
 			switch req.Event {
-			case kopf.EventAdded, kopf.EventModified:
+			case watch.Added, watch.Modified:
 				log.FromContext(ctx).Info("News", "phase", req.Object.Status.Phase)
-			case kopf.EventDeleted:
+			case watch.Deleted:
 				log.FromContext(ctx).Info("Gone")
 			default: // it was there when the operator started
 			}

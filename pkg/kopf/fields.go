@@ -3,6 +3,7 @@ package kopf
 import (
 	"encoding"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -258,4 +259,21 @@ func groupOf(apiVersion string) string {
 		return "?" // of no group
 	}
 	return gv.Group
+}
+
+// parsePath splits a dotted path into its keys.
+func parsePath(path string) ([]string, error) {
+	const dot = "\x00"
+	keys := strings.Split(strings.ReplaceAll(path, `\.`, dot), ".")
+	for i, key := range keys {
+		keys[i] = strings.ReplaceAll(key, dot, ".")
+	}
+	if !slices.Contains(keys, "") {
+		return keys, nil
+	}
+	hint := ""
+	if whole := slices.DeleteFunc(keys, func(key string) bool { return key == "" }); len(whole) > 0 {
+		hint = fmt.Sprintf("; did you mean %s?", joined(whole))
+	}
+	return nil, fmt.Errorf(`the path has an empty key: use one such as "spec.size", with "\." for a dot within a key%s`, hint)
 }

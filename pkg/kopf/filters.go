@@ -9,12 +9,13 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 // Label calls the handler only for objects with the label; with matchers, only if all of them pass.
 //
 // kopf: labels=.
-func Label(key string, m ...Matcher) HandlerOption {
+func Label(key string, m ...filter.Matcher) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Label", handling, spying, leveling, daemon, timer, indexed, sub)
 		d.Labels = append(d.Labels, d.key("Label", key, m))
@@ -25,40 +26,40 @@ func Label(key string, m ...Matcher) HandlerOption {
 // Annotation calls the handler only for objects with the annotation; with matchers, only if all of them pass.
 //
 // kopf: annotations=.
-func Annotation(key string, m ...Matcher) HandlerOption {
+func Annotation(key string, m ...filter.Matcher) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Annotation", handling, spying, leveling, daemon, timer, indexed, sub)
 		d.Annotations = append(d.Annotations, d.key("Annotation", key, m))
 	}
 }
 
-func (d *declaration) key(option, key string, m []Matcher) match.Key {
+func (d *declaration) key(option, key string, m []filter.Matcher) match.Key {
 	where := fmt.Sprintf("%s(%q)", option, key)
 	if err := validation.QualifiedName(key); err != nil {
 		d.mistakef("%s can never match: no object has such a key: %w", where, err)
 	}
 	d.judge(where, m)
-	for _, one := range matchersOf(m) {
+	for _, one := range formsOf(m) {
 		switch {
-		case one.err != nil: // judge has reported it
-		case one.side != now:
+		case one.Err != nil: // judge has reported it
+		case one.Side != match.Current:
 			d.mistakef("%s: From and To are for fields: use Field(\"metadata...\")", where)
 		default:
-			d.checkTexts(where, option == "Label", one.literals)
+			d.checkTexts(where, option == "Label", one.Literals)
 		}
 	}
 	if len(m) == 0 {
-		m = []Matcher{Present}
+		m = []filter.Matcher{filter.Present}
 	}
-	return match.Key{Name: key, Tests: testsOf(m, now)}
+	return match.Key{Name: key, Tests: testsOf(m, match.Current)}
 }
 
 // checkTexts reports values that no label or annotation has.
-func (d *declaration) checkTexts(where string, ofLabel bool, literals []literal) {
+func (d *declaration) checkTexts(where string, ofLabel bool, literals []match.Literal) {
 	for _, l := range literals {
-		value, isText := l.value.(string)
+		value, isText := l.Value.(string)
 		if !isText {
-			d.mistakef("%s: %s can never match: the values of labels and annotations are strings: use %s", where, l, stringType.like(l.value))
+			d.mistakef("%s: %s can never match: the values of labels and annotations are strings: use %s", where, l, stringType.like(l.Value))
 		} else if err := validation.LabelValue(value); ofLabel && err != nil {
 			d.mistakef("%s can never match: no label has the value %q: %w", where, value, err)
 		}
@@ -76,7 +77,7 @@ func (d *declaration) checkTexts(where string, ofLabel bool, literals []literal)
 // id is "<id>/<path>", except for sub-handlers and indexes, which keep theirs.
 //
 // kopf: field=, value=, old=, new=.
-func Field(path string, m ...Matcher) HandlerOption {
+func Field(path string, m ...filter.Matcher) HandlerOption {
 	return func(d *declaration) {
 		d.takes("Field", handling, spying, leveling, daemon, timer, indexed, sub)
 		where := fmt.Sprintf("Field(%q)", path)
@@ -92,13 +93,13 @@ func Field(path string, m ...Matcher) HandlerOption {
 			return
 		}
 		d.judge(where, m)
-		for _, one := range matchersOf(m) {
-			d.literals = append(d.literals, one.literals...)
+		for _, one := range formsOf(m) {
+			d.literals = append(d.literals, one.Literals...)
 		}
 		f := d.Criteria.Field
-		f.Tests = append(f.Tests, testsOf(m, now)...)
-		f.From = append(f.From, testsOf(m, before)...)
-		f.To = append(f.To, testsOf(m, after)...)
+		f.Tests = append(f.Tests, testsOf(m, match.Current)...)
+		f.From = append(f.From, testsOf(m, match.Before)...)
+		f.To = append(f.To, testsOf(m, match.After)...)
 		if len(f.From)+len(f.To) > 0 && !d.seesChanges() {
 			d.mistakef("%s: From and To are for handlers that are told of changes (OnUpdate, OnField): this one has no old state", where)
 		}
@@ -125,19 +126,19 @@ func OwnedBy(owner client.Object) HandlerOption {
 
 // judge tells what is wrong with the matchers of a key or a field, and what no object can pass, also
 // together with those that an earlier option has named.
-func (d *declaration) judge(where string, m []Matcher) {
+func (d *declaration) judge(where string, m []filter.Matcher) {
 	if d.judged == nil {
-		d.judged = map[string][]matcher{}
+		d.judged = map[string][]match.Matcher{}
 	}
-	for _, one := range matchersOf(m) {
-		if one.err != nil {
-			d.mistakef("%s: %w", where, one.err)
+	for _, one := range formsOf(m) {
+		if one.Err != nil {
+			d.mistakef("%s: %w", where, one.Err)
 			continue
 		}
-		for _, part := range one.parts() {
+		for _, part := range one.Parts() {
 			for _, other := range d.judged[where] {
-				if contradict(part, other) {
-					d.mistakef("%s can never match: %s and %s exclude each other", where, other.text, part.text)
+				if match.Contradict(part, other) {
+					d.mistakef("%s can never match: %s and %s exclude each other", where, other.Text, part.Text)
 				}
 			}
 			d.judged[where] = append(d.judged[where], part)
@@ -145,11 +146,14 @@ func (d *declaration) judge(where string, m []Matcher) {
 	}
 }
 
+// formsOf returns the matchers in the form in which they can be inspected; a nil matcher becomes one with an error.
+func formsOf(m []filter.Matcher) []match.Matcher { return filter.All(m...).Form().All }
+
 // testsOf are the tests of the matchers for one side.
-func testsOf(m []Matcher, s side) (tests []match.Test) {
-	for _, one := range matchersOf(m) {
-		if one.side == s {
-			tests = append(tests, one.test)
+func testsOf(m []filter.Matcher, s match.Side) (tests []match.Test) {
+	for _, one := range formsOf(m) {
+		if one.Side == s {
+			tests = append(tests, one.Test)
 		}
 	}
 	return tests

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
@@ -65,7 +66,7 @@ func requestOf[T client.Object](call *engine.Call) (*Request[T], error) {
 		return nil, errors.New("the object is of another Go type than the handler expects: this is a defect of the library")
 	}
 	req := &Request[T]{
-		Object: object, Diff: call.Diff, Handler: call.ID, Reason: Reason(call.Reason), Event: EventType(call.Event), Attempt: call.Attempt,
+		Object: object, Diff: call.Diff, Handler: call.ID, Reason: Reason(call.Reason), Event: watch.EventType(call.Event), Attempt: call.Attempt,
 		call: call, handled: object,
 	}
 	if old, ok := call.Old.(T); ok {

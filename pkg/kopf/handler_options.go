@@ -3,6 +3,8 @@ package kopf
 import (
 	"slices"
 	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // A HandlerOption is one of kopf's keywords for a handler.
@@ -60,9 +62,9 @@ func Backoff(pause time.Duration) HandlerOption {
 	}
 }
 
-// BackoffFunc computes the pause after an unknown error from the attempt that failed, and its error.
-// A negative result means zero. If the error is an answer of the API server that asks for a longer pause, that counts.
-func BackoffFunc(fn func(a Attempt, err error) time.Duration) HandlerOption {
+// BackoffFunc computes the pause after an unknown error from the attempt that failed, and its error;
+// see [progress.Exponential]. A negative result means zero. If the error is an answer of the API server that asks for a longer pause, that counts.
+func BackoffFunc(fn func(a progress.Attempt, err error) time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.takes("BackoffFunc", handling, leveling, daemon, timer, sub, indexed, acting)
 		if fn == nil {
@@ -72,28 +74,15 @@ func BackoffFunc(fn func(a Attempt, err error) time.Duration) HandlerOption {
 	}
 }
 
-// Exponential is a function for [BackoffFunc]: the base, doubled with every attempt, up to the limit.
-func Exponential(base, limit time.Duration) func(Attempt, error) time.Duration {
-	return func(a Attempt, _ error) time.Duration {
-		pause := base
-		for range a.Number {
-			if pause *= 2; pause >= limit || pause <= 0 {
-				return limit
-			}
-		}
-		return min(pause, limit)
-	}
-}
-
-// Errors says what an error means that is neither temporary nor permanent. Default: [ErrorsTemporary],
-// for indexes [ErrorsIgnored].
+// ErrorMode sets how an error is treated that is neither temporary nor permanent: the handler is retried, fails or succeeds.
+// Default: [progress.ErrorsTemporary], for indexes [progress.ErrorsIgnored].
 //
 // kopf: errors=.
-func Errors(mode ErrorMode) HandlerOption {
+func ErrorMode(mode progress.ErrorMode) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Errors", handling, leveling, daemon, timer, sub, indexed, acting)
-		if mode < ErrorsTemporary || mode > ErrorsIgnored {
-			d.mistakef("Errors(%d) is no mode: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", mode)
+		d.takes("ErrorMode", handling, leveling, daemon, timer, sub, indexed, acting)
+		if mode < progress.ErrorsTemporary || mode > progress.ErrorsIgnored {
+			d.mistakef("ErrorMode(%d) is no mode: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", mode)
 		}
 		d.Policy.Errors = mode
 	}
@@ -161,7 +150,7 @@ func Interval(pause time.Duration) HandlerOption {
 }
 
 // CancelOnDelete ends the context of a handler that is working when its object is being deleted, with
-// [ErrDeleted] as its cause: the deletion need not wait for it. What it returns then is no attempt that counts. For
+// [daemons.ErrDeleted] as its cause: the deletion need not wait for it. What it returns then is no attempt that counts. For
 // handlers that are called for anything but the deletion.
 func CancelOnDelete() HandlerOption {
 	return func(d *declaration) {

@@ -11,12 +11,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// DefaultStuckAfter is for how long nothing may be finished while objects wait, before the operator counts
-// as stuck.
-const DefaultStuckAfter = 10 * time.Minute
+const defaultStuckAfter = 10 * time.Minute
 
-// WithStuckAfter sets for how long nothing may be finished while objects wait, before [Operator.Healthz]
-// fails. It has to be more than the longest handler takes. Default: [DefaultStuckAfter].
+// WithStuckAfter sets how long objects may wait while no reconcile finishes, before [Operator.Healthz] fails. The duration must be
+// longer than the longest handler takes. Default: 10 minutes.
 func WithStuckAfter(pause time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if pause <= 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/indexing"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // An Index finds values of objects by keys, in memory. Make it with [IndexBy]. It is complete before the
@@ -55,7 +56,7 @@ func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	if fn == nil {
 		h.mistakef("the function is nil: give it one")
 	}
-	h.Policy.Errors = ErrorsIgnored
+	h.Policy.Errors = progress.ErrorsIgnored
 	h.apply(opts)
 	r.indexes = append(r.indexes, indexOf[T]{h, x.values.Remove, x.values.Clear})
 	return x

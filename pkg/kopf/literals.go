@@ -1,40 +1,23 @@
 package kopf
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
-// A literal is a value that a matcher compares with.
-type literal struct {
-	value    any // in its JSON form
-	side     side
-	orAbsent bool // a value that is absent passes, too
-}
-
-// String returns the value as it is written in Go, as far as Go and JSON agree.
-func (l literal) String() string { return text(l.value) }
-
-func text(value any) string {
-	out, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Sprint(value)
-	}
-	return string(out)
-}
-
 // mismatch explains why a field never has the value, and what to use instead; empty if the field may have it.
-func (l literal) mismatch(field fieldType) string {
+func mismatch(l match.Literal, field fieldType) string {
 	want := field.json()
-	if want == anyType || want.has(l.value) {
-		if !l.orAbsent && l.side != before && field.omits(l.value) {
+	if want == anyType || want.has(l.Value) {
+		if !l.OrAbsent && l.Side != match.Before && field.omits(l.Value) {
 			return fmt.Sprintf("the JSON form of the Go type omits a field with this value: use Absent instead of %s", l)
 		}
 		return ""
 	}
-	return fmt.Sprintf("the field is %s: use %s", want, want.like(l.value))
+	return fmt.Sprintf("the field is %s: use %s", want, want.like(l.Value))
 }
 
 // has reports whether the value is one of the type.
@@ -64,7 +47,7 @@ func (t jsonType) like(value any) string {
 	case stringType:
 		switch value.(type) {
 		case bool, int64, float64:
-			return strconv.Quote(text(value))
+			return strconv.Quote(match.Literal{Value: value}.String())
 		}
 	case integerType:
 		if _, err := strconv.ParseInt(written, 10, 64); isText && err == nil {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -38,54 +39,54 @@ func TestMistakes_NameTheProbableField(t *testing.T) {
 
 // A value that the Go type of the field cannot have is an error, with the value that was probably meant.
 func TestMistakes_NameValuesThatCannotMatch(t *testing.T) {
-	size := func(m ...kopf.Matcher) kopf.Option { return updated(kopf.Field("spec.size", m...)) }
-	color := func(m ...kopf.Matcher) kopf.Option { return updated(kopf.Field("spec.color", m...)) }
-	on := func(m ...kopf.Matcher) kopf.Option { return updated(kopf.Field("spec.on", m...)) }
+	size := func(m ...filter.Matcher) kopf.Option { return updated(kopf.Field("spec.size", m...)) }
+	color := func(m ...filter.Matcher) kopf.Option { return updated(kopf.Field("spec.color", m...)) }
+	on := func(m ...filter.Matcher) kopf.Option { return updated(kopf.Field("spec.on", m...)) }
 	for _, test := range []struct {
 		name  string
 		given kopf.Option
 		words []string
 	}{
-		{"a string for an integer", size(kopf.Equal("10")), []string{`Thing: OnUpdate("h"): Field("spec.size")`, `"10" can never match`, "is an integer", "use 10"}},
-		{"a word for an integer", size(kopf.Equal("ten")), []string{`"ten" can never match`, "is an integer", "use a whole number"}},
-		{"a fraction for an integer", size(kopf.Equal(1.5)), []string{"1.5 can never match", "is an integer", "use a whole number"}},
-		{"a boolean for an integer", size(kopf.Equal(true)), []string{"true can never match", "is an integer"}},
-		{"From", size(kopf.From("10"), kopf.To(1)), []string{`"10" can never match`, "use 10"}},
-		{"To", size(kopf.To("10")), []string{`"10" can never match`, "use 10"}},
-		{"within Not", size(kopf.Not(kopf.Equal("10"))), []string{`"10" can never match`, "use 10"}},
-		{"within Any within To", size(kopf.To(kopf.Any(kopf.Equal(1), kopf.Equal("10")))), []string{`"10" can never match`, "use 10"}},
-		{"a boolean for a string", color(kopf.Equal(true)), []string{`Field("spec.color")`, "true can never match", "is a string", `use "true"`}},
-		{"a number for a string", color(kopf.Equal(1)), []string{"1 can never match", "is a string", `use "1"`}},
-		{"a list for a string", color(kopf.Equal([]string{"red"})), []string{`["red"] can never match`, "is a string"}},
-		{"a string for a boolean", on(kopf.Equal("true")), []string{`"true" can never match`, "is a boolean", "use true"}},
-		{"a string for a list", updated(kopf.Field("spec.list", kopf.Equal("a"))), []string{`"a" can never match`, "is a list", "use a list"}},
-		{"a string for an object", updated(kopf.Field("spec.parts", kopf.Equal("a"))), []string{`"a" can never match`, "is an object", "use an object"}},
-		{"a number for a label", updated(kopf.Field("metadata.labels.tier", kopf.Equal(1))), []string{"1 can never match", "is a string", `use "1"`}},
-		{"false, which the Go type omits", on(kopf.Equal(false)), []string{`Field("spec.on")`, "false can never match", "omits", "use Absent"}},
-		{"zero, which the Go type omits", updated(kopf.Field("spec.replicas", kopf.Not(kopf.Equal(0)))), []string{"0 can never match", "omits", "use Absent"}},
-		{"an empty string that the Go type omits", updated(kopf.Field("spec.note", kopf.To(""))), []string{`"" can never match`, "omits", "use Absent"}},
+		{"a string for an integer", size(filter.Equal("10")), []string{`Thing: OnUpdate("h"): Field("spec.size")`, `"10" can never match`, "is an integer", "use 10"}},
+		{"a word for an integer", size(filter.Equal("ten")), []string{`"ten" can never match`, "is an integer", "use a whole number"}},
+		{"a fraction for an integer", size(filter.Equal(1.5)), []string{"1.5 can never match", "is an integer", "use a whole number"}},
+		{"a boolean for an integer", size(filter.Equal(true)), []string{"true can never match", "is an integer"}},
+		{"From", size(filter.From("10"), filter.To(1)), []string{`"10" can never match`, "use 10"}},
+		{"To", size(filter.To("10")), []string{`"10" can never match`, "use 10"}},
+		{"within Not", size(filter.Not(filter.Equal("10"))), []string{`"10" can never match`, "use 10"}},
+		{"within Any within To", size(filter.To(filter.Any(filter.Equal(1), filter.Equal("10")))), []string{`"10" can never match`, "use 10"}},
+		{"a boolean for a string", color(filter.Equal(true)), []string{`Field("spec.color")`, "true can never match", "is a string", `use "true"`}},
+		{"a number for a string", color(filter.Equal(1)), []string{"1 can never match", "is a string", `use "1"`}},
+		{"a list for a string", color(filter.Equal([]string{"red"})), []string{`["red"] can never match`, "is a string"}},
+		{"a string for a boolean", on(filter.Equal("true")), []string{`"true" can never match`, "is a boolean", "use true"}},
+		{"a string for a list", updated(kopf.Field("spec.list", filter.Equal("a"))), []string{`"a" can never match`, "is a list", "use a list"}},
+		{"a string for an object", updated(kopf.Field("spec.parts", filter.Equal("a"))), []string{`"a" can never match`, "is an object", "use an object"}},
+		{"a number for a label", updated(kopf.Field("metadata.labels.tier", filter.Equal(1))), []string{"1 can never match", "is a string", `use "1"`}},
+		{"false, which the Go type omits", on(filter.Equal(false)), []string{`Field("spec.on")`, "false can never match", "omits", "use Absent"}},
+		{"zero, which the Go type omits", updated(kopf.Field("spec.replicas", filter.Not(filter.Equal(0)))), []string{"0 can never match", "omits", "use Absent"}},
+		{"an empty string that the Go type omits", updated(kopf.Field("spec.note", filter.To(""))), []string{`"" can never match`, "omits", "use Absent"}},
 
-		{"a number for a label, within Any", created(kopf.Label("a", kopf.Any(kopf.Equal(1), kopf.Absent))), []string{`Label("a")`, "1 can never match", "strings", `use "1"`}},
-		{"a boolean for an annotation, within Not", created(kopf.Annotation("a", kopf.Not(kopf.Equal(true)))), []string{`Annotation("a")`, "true can never match", "strings", `use "true"`}},
-		{"a value that no label has, within Any", created(kopf.Label("a", kopf.Any(kopf.Equal("b c")))), []string{`Label("a")`, "can never match", `"b c"`, "contains ' '"}},
+		{"a number for a label, within Any", created(kopf.Label("a", filter.Any(filter.Equal(1), filter.Absent))), []string{`Label("a")`, "1 can never match", "strings", `use "1"`}},
+		{"a boolean for an annotation, within Not", created(kopf.Annotation("a", filter.Not(filter.Equal(true)))), []string{`Annotation("a")`, "true can never match", "strings", `use "true"`}},
+		{"a value that no label has, within Any", created(kopf.Label("a", filter.Any(filter.Equal("b c")))), []string{`Label("a")`, "can never match", `"b c"`, "contains ' '"}},
 	} {
 		t.Run(test.name, func(t *testing.T) { isTold(t, test.given, test.words) })
 	}
 	for name, given := range map[string]kopf.Option{
-		"an integer":                                   size(kopf.Equal(10), kopf.Not(kopf.Equal(11))),
-		"a whole number as a float":                    size(kopf.Equal(10.0)),
-		"zero of a pointer":                            size(kopf.Equal(0)),
-		"a typed string":                               color(kopf.Equal(metav1.ConditionTrue)),
-		"an empty string that is not omitted":          color(kopf.Equal("")),
-		"true, which is not omitted":                   on(kopf.Equal(true)),
-		"false or absent":                              on(kopf.Any(kopf.Absent, kopf.Equal(false))),
-		"false in an old state":                        on(kopf.From(false)),
-		"a time as a string":                           updated(kopf.Field("spec.when", kopf.Equal("2020-01-01T00:00:00Z"))),
-		"a number or a string":                         updated(kopf.Field("spec.port", kopf.Any(kopf.Equal(80), kopf.Equal("http")))),
-		"anything":                                     updated(kopf.Field("spec.any", kopf.Equal("10"))),
-		"bytes as a string":                            updated(kopf.Field("spec.bytes", kopf.Equal("MTA="))),
-		"a fraction":                                   updated(kopf.Field("spec.ratio", kopf.Equal(1), kopf.Not(kopf.Equal(1.5)))),
-		"a number that is written as a string in JSON": updated(kopf.Field("spec.quoted", kopf.Equal("10"))),
+		"an integer":                                   size(filter.Equal(10), filter.Not(filter.Equal(11))),
+		"a whole number as a float":                    size(filter.Equal(10.0)),
+		"zero of a pointer":                            size(filter.Equal(0)),
+		"a typed string":                               color(filter.Equal(metav1.ConditionTrue)),
+		"an empty string that is not omitted":          color(filter.Equal("")),
+		"true, which is not omitted":                   on(filter.Equal(true)),
+		"false or absent":                              on(filter.Any(filter.Absent, filter.Equal(false))),
+		"false in an old state":                        on(filter.From(false)),
+		"a time as a string":                           updated(kopf.Field("spec.when", filter.Equal("2020-01-01T00:00:00Z"))),
+		"a number or a string":                         updated(kopf.Field("spec.port", filter.Any(filter.Equal(80), filter.Equal("http")))),
+		"anything":                                     updated(kopf.Field("spec.any", filter.Equal("10"))),
+		"bytes as a string":                            updated(kopf.Field("spec.bytes", filter.Equal("MTA="))),
+		"a fraction":                                   updated(kopf.Field("spec.ratio", filter.Equal(1), filter.Not(filter.Equal(1.5)))),
+		"a number that is written as a string in JSON": updated(kopf.Field("spec.quoted", filter.Equal("10"))),
 	} {
 		t.Run("no mistake: "+name, func(t *testing.T) { isNoMistake(t, given) })
 	}
@@ -134,18 +135,18 @@ func TestMistakes_ExplainNames(t *testing.T) {
 	}{
 		"a label":        {created(kopf.Label("a b")), []string{`Label("a b") can never match: no object has such a key: it contains ' ': use letters, digits, '-', '_' and '.'`}},
 		"a domain":       {created(kopf.Annotation("Example.com/a")), []string{"the domain before the '/'", "it contains 'E'", "lower-case"}},
-		"a label value":  {created(kopf.Label("a", kopf.Equal("b c"))), []string{`no label has the value "b c": it contains ' '`}},
+		"a label value":  {created(kopf.Label("a", filter.Equal("b c"))), []string{`no label has the value "b c": it contains ' '`}},
 		"a finalizer":    {kopf.WithFinalizer("example.com/my own"), []string{`WithFinalizer("example.com/my own")`, "it contains ' '", `"example.com/finalizer"`}},
 		"no domain":      {kopf.WithFinalizer("mine"), []string{`WithFinalizer("mine"): the name has no domain`, `"example.com/finalizer"`}},
 		"a handler's id": {things().OnCreate("a:b", nothing), []string{`id "a:b" cannot be stored`, "it contains ':'"}},
 		"a prefix":       {kopf.WithBaseline(progress.AnnotationBaseline("my prefix")), []string{`prefix "my prefix"`, "it contains ' '"}},
 		"a peering":      {kopf.WithPeering(peering.Options{Name: "My"}), []string{`Name "My" is invalid: it contains 'M'`}},
 		"a namespace":    {kopf.WithPeering(peering.Options{Namespaces: []string{"a.b"}}), []string{`"a.b", which is invalid: it contains '.'`}},
-		"a component":    {kopf.WithEvents(kopf.EventsOff, kopf.AsKopf(kopf.EventNames{Component: "a b"})), []string{`Component "a b"`, "it contains ' '"}},
+		"a component":    {kopf.WithKopfEvents(kopf.EventNames{Component: "a b"}), []string{`Component "a b"`, "it contains ' '"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			isTold(t, test.given, test.words)
-			if err := kopf.New(manage(), withResource(test.given)...).Validate(); strings.Contains(err.Error(), "regex") {
+			if err := kopf.New(manage(), withResource(test.given)...).CheckDeclaration(); strings.Contains(err.Error(), "regex") {
 				t.Errorf("it quotes a regular expression: %s", err)
 			}
 		})

@@ -52,16 +52,16 @@ var _ interface {
 } = (*Operator)(nil)
 
 // New declares an operator. It never fails and starts nothing, but it registers admission handlers with the manager's
-// webhook server: mistakes are told by [Operator.Validate], and by the start.
+// webhook server: mistakes are told by [Operator.CheckDeclaration], and by the start.
 //
 //	mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
 func New(mgr manager.Manager, opts ...Option) *Operator {
-	o := &Operator{mgr: mgr, stuckAfter: DefaultStuckAfter, watchCheck: DefaultWatchCheck, lease: defaultLease, settings: engine.Settings{
+	o := &Operator{mgr: mgr, stuckAfter: defaultStuckAfter, watchCheck: defaultWatchCheck, lease: defaultLease, settings: engine.Settings{
 		Store:      progress.Smart(),
 		Baseline:   progress.AnnotationBaseline(""),
 		Finalizer:  DefaultFinalizer,
 		Lifecycle:  progress.AllAtOnce,
-		Checkpoint: DefaultCheckpoint,
+		Checkpoint: defaultCheckpoint,
 	}}
 	for _, opt := range opts {
 		if opt == nil {
@@ -82,7 +82,7 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 // to be added by mgr.Add(kopf.New(...)) if its probes or its peering get into the way of the first.
 func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	o := New(mgr, opts...)
-	if err := o.Validate(); err != nil {
+	if err := o.CheckDeclaration(); err != nil {
 		return err
 	}
 	if err := mgr.Add(o); err != nil {

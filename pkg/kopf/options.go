@@ -12,12 +12,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-const (
-	// DefaultFinalizer is kopf's. [wire]
-	DefaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
-	// DefaultCheckpoint is how much finished work a crash can repeat, at the most.
-	DefaultCheckpoint = 100 * time.Millisecond
-)
+// DefaultFinalizer is kopf's. [wire]
+const DefaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
+
+const defaultCheckpoint = 100 * time.Millisecond
 
 // An Option configures an operator. Every [Resource] is one.
 type Option interface{ applyTo(*Operator) }
@@ -88,8 +86,9 @@ func WithLifecycle(lifecycle progress.Lifecycle) Option {
 	})
 }
 
-// WithCheckpoint sets how long the handlers of one object work before what they have achieved is
-// written; at the end of a pass it always is. 0 writes after every handler. Default: [DefaultCheckpoint].
+// WithCheckpoint sets how long the handlers of one object may work before the operator writes their outcomes. It always writes them
+// at the end of a reconcile. If the process is killed, at most this much work is repeated. With 0 it writes after each handler.
+// Default: 100 milliseconds.
 func WithCheckpoint(work time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if work < 0 {

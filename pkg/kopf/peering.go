@@ -19,7 +19,7 @@ import (
 //	peers.BindFlags(flag.CommandLine) // --peering, --priority, --dev, --standalone, --namespace
 //	kopf.New(mgr, databases, kopf.WithPeering(peers))
 //
-// During a pause no handler, daemon or timer is started; running daemons are stopped with [ErrPaused]; what has happened meanwhile is handled
+// During a pause no handler, daemon or timer is started; running daemons are stopped with [daemons.ErrPaused]; what has happened meanwhile is handled
 // after it, and nobody resumes once more. OnEvent handlers, indexes, admission and probes go on. A handler that is at work
 // when the pause begins comes to its end.
 //

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
@@ -97,5 +98,5 @@ func (p probe) ask(ctx context.Context) (value any, err error) {
 	if value, err = p.fn(ctx); err != nil {
 		return nil, err
 	}
-	return jsonForm(value)
+	return match.JSONForm(value)
 }

@@ -1,11 +1,6 @@
 package kopf
 
-import (
-	"slices"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
-)
+import "slices"
 
 // A Reason is what has happened to an object, concluded from its state: the last handled essence
 // against the present one. kopf: reason.
@@ -34,17 +29,3 @@ const (
 )
 
 func (r Reason) handled() bool { return slices.Contains(handled, r) }
-
-// An EventType is how a state of an object has come. kopf: type.
-type EventType string
-
-// The types of events; a state that was listed has none.
-const (
-	EventAdded    EventType = objectstate.EventAdded
-	EventModified EventType = objectstate.EventModified
-	EventDeleted  EventType = objectstate.EventDeleted
-)
-
-// An Attempt tells a handler which of its attempts is being made. For handlers with progress, those for what has happened, it
-// survives restarts. Its Last text is cut at 1024 bytes.
-type Attempt = progress.Attempt

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // again is when a level-triggered handler wants to be called again.
@@ -20,7 +21,7 @@ type again = time.Duration
 var errAgain = errors.New("the reconciler wants to be called again")
 
 // levelBackoff is that of level-triggered handlers without one of their own.
-var levelBackoff = Exponential(100*time.Millisecond, 2*time.Minute)
+var levelBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
 
 // FromReconciler makes a handler of a reconciler, to keep the one you have:
 //

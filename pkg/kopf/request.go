@@ -3,11 +3,14 @@ package kopf
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // A Request is what a handler is told.
@@ -32,10 +35,11 @@ type Request[T client.Object] struct {
 	Handler string
 	// Reason is what has happened. A resume handler that joins another cause sees that cause. kopf: reason.
 	Reason Reason
-	// Event is how a state of the object has come, for [Resource.OnEvent]; empty if it was listed. kopf: type.
-	Event EventType
-	// Attempt counts the calls for this cause. kopf: retry, started.
-	Attempt Attempt
+	// Event is the type of the watch event, for [Resource.OnEvent]: Added, Modified or Deleted. It is empty for an object that was listed.
+	// kopf: type.
+	Event watch.EventType
+	// Attempt counts the calls for this cause. For cause handlers it survives restarts. kopf: retry, started.
+	Attempt progress.Attempt
 	// Client is the manager's: it reads from the cache. For cause handlers it also records the writes of the handler's own object, to log
 	// handlers that call themselves.
 	Client client.Client
@@ -59,7 +63,7 @@ type Request[T client.Object] struct {
 // kopf: the value that a handler returns.
 func (r *Request[T]) SetResult(value any) {
 	var err error
-	if r.result, err = jsonForm(value); err != nil {
+	if r.result, err = match.JSONForm(value); err != nil {
 		r.broken = Permanent(fmt.Errorf("the result has no JSON form: %w", err))
 		return
 	}

@@ -12,8 +12,7 @@ import (
 // A ResourceOption is an option of [For].
 type ResourceOption func(*resourceOptions)
 
-// DefaultConcurrency is how many objects of one kind are handled at the same time.
-const DefaultConcurrency = 16
+const defaultConcurrency = 16
 
 // WithName names the kind's controller in logs and metrics. Default: the kind in lower case.
 func WithName(name string) ResourceOption {
@@ -25,13 +24,13 @@ func WithName(name string) ResourceOption {
 	}
 }
 
-// WithConcurrency sets how many objects are handled at the same time; one object is never handled
+// WithMaxConcurrentReconciles sets how many objects are handled at the same time; one object is never handled
 // twice at a time. Default: MaxConcurrentReconciles of [WithControllerOptions], else that of the manager's Controller
-// options, else [DefaultConcurrency].
-func WithConcurrency(n int) ResourceOption {
+// options, else 16.
+func WithMaxConcurrentReconciles(n int) ResourceOption {
 	return func(o *resourceOptions) {
 		if n < 1 {
-			o.mistakes = append(o.mistakes, fmt.Errorf("WithConcurrency(%d): at least one object must be handled at a time", n))
+			o.mistakes = append(o.mistakes, fmt.Errorf("WithMaxConcurrentReconciles(%d): at least one object must be handled at a time", n))
 		}
 		o.concurrency = n
 	}
@@ -39,7 +38,7 @@ func WithConcurrency(n int) ResourceOption {
 
 // WithControllerOptions sets options of the underlying controller; those unset come from the
 // manager. What neither sets is: a RateLimiter for each object by itself, from 10 milliseconds, doubled, to two minutes;
-// MaxConcurrentReconciles of [DefaultConcurrency]; SkipNameValidation, as operators may come and go within a process; and a
+// MaxConcurrentReconciles of 16; SkipNameValidation, as operators may come and go within a process; and a
 // LogConstructor that names the operator, the kind and the object. The Reconciler must not be set: the handlers take its
 // place; nor NeedLeaderElection and EnableWarmup: the operator starts its controllers itself.
 func WithControllerOptions(opts controller.Options) ResourceOption {

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 // ByObject restricts the watches of a manager on the server, for kinds all whose handlers agree on labels:
@@ -57,20 +59,20 @@ func (r *Resource[T]) agreed() (client.Object, []labels.Requirement) {
 }
 
 // require notes what can be asked of the server about a label.
-func (d *declaration) require(key string, m []Matcher) {
-	all := matchersOf(m)
+func (d *declaration) require(key string, m []filter.Matcher) {
+	all := formsOf(m)
 	if len(all) == 0 {
-		all = append(all, Present.matcher())
+		all = append(all, filter.Present.Form())
 	}
 	for _, one := range all {
 		var requirement *labels.Requirement
 		var err error
-		switch text, isText := one.equal.(string); {
-		case one.presence != nil && *one.presence == Present:
+		switch text, isText := one.Equal.(string); {
+		case one.IsPresent():
 			requirement, err = labels.NewRequirement(key, selection.Exists, nil)
-		case one.presence != nil:
+		case one.IsAbsent():
 			requirement, err = labels.NewRequirement(key, selection.DoesNotExist, nil)
-		case one.hasEqual && isText:
+		case one.HasEqual && isText:
 			requirement, err = labels.NewRequirement(key, selection.Equals, []string{text})
 		default:
 			continue

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 // Which labels the server is asked for: those on which all handlers agree, and none if one of them would
 // miss what it has to know (B-04, FIN-04).
 func TestByObject(t *testing.T) {
-	tier, gold := kopf.Label("tier"), kopf.Label("tier", kopf.Equal("gold"))
+	tier, gold := kopf.Label("tier"), kopf.Label("tier", filter.Equal("gold"))
 	for _, test := range []struct {
 		name  string
 		given kopf.Option
@@ -18,14 +19,14 @@ func TestByObject(t *testing.T) {
 	}{
 		{"FLT-16 no filters", created(), ""},
 		{"FLT-02 PRESENT", created(tier), "tier"},
-		{"FLT-02 PRESENT in so many words", created(kopf.Label("tier", kopf.Present)), "tier"},
-		{"FLT-02 ABSENT", created(kopf.Label("tier", kopf.Absent)), "!tier"},
+		{"FLT-02 PRESENT in so many words", created(kopf.Label("tier", filter.Present)), "tier"},
+		{"FLT-02 ABSENT", created(kopf.Label("tier", filter.Absent)), "!tier"},
 		{"FLT-02 a value", created(gold), "tier=gold"},
-		{"FLT-02 an empty value", created(kopf.Label("tier", kopf.Equal(""))), "tier="},
+		{"FLT-02 an empty value", created(kopf.Label("tier", filter.Equal(""))), "tier="},
 		{"FLT-01 two labels", created(gold, kopf.Label("team")), "team,tier=gold"},
-		{"a function cannot be asked of the server", created(kopf.Label("tier", kopf.Match(func(any) bool { return true }))), ""},
-		{"nor a combination", created(kopf.Label("tier", kopf.Not(kopf.Equal("gold")))), ""},
-		{"but what is beside it can", created(kopf.Label("tier", kopf.Present, kopf.Not(kopf.Equal("gold")))), "tier"},
+		{"a function cannot be asked of the server", created(kopf.Label("tier", filter.Match(func(any) bool { return true }))), ""},
+		{"nor a combination", created(kopf.Label("tier", filter.Not(filter.Equal("gold")))), ""},
+		{"but what is beside it can", created(kopf.Label("tier", filter.Present, filter.Not(filter.Equal("gold")))), "tier"},
 		{"annotations and fields cannot", created(kopf.Annotation("a"), kopf.Field("spec.size")), ""},
 
 		{"two handlers agree", created(gold).OnUpdate("g", nothing, gold), "tier=gold"},

@@ -196,7 +196,7 @@ func (o *Operator) controller(ctx context.Context, e *engine.Engine, r resource,
 	}
 	options.DefaultFromConfig(o.mgr.GetControllerOptions())
 	if options.MaxConcurrentReconciles <= 0 {
-		options.MaxConcurrentReconciles = DefaultConcurrency
+		options.MaxConcurrentReconciles = defaultConcurrency
 	}
 	if options.RateLimiter == nil {
 		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, lastBackoff)

@@ -56,9 +56,11 @@ func (r *Resource[T]) applyTo(o *Operator) {
 	}
 }
 
-// Validate tells all mistakes in the declaration of the operator, joined: which handler of which
-// kind, what is wrong, what to do. It does not ask the API server; the start does that, too.
-func (o *Operator) Validate() error {
+// CheckDeclaration checks the declaration of the operator: its options, its resources and their handlers. It returns all errors, joined; each names
+// the kind and the handler. It sends no request to the API server, and it does not call handlers: see kopftest.Check for a test of handlers.
+//
+// [SetupWithManager] and [Operator.Start] check the declaration, too. Start also checks that the API server serves the kinds.
+func (o *Operator) CheckDeclaration() error {
 	_, err := o.kinds()
 	return err
 }
@@ -286,7 +288,7 @@ func (d *declaration) fieldProblems(root fieldType, source string) (problems []e
 		return []error{fmt.Errorf("%s has no field %s: correct the path%s", source, unknown, hint)}
 	}
 	for _, l := range d.literals {
-		if why := l.mismatch(field); why != "" {
+		if why := mismatch(l, field); why != "" {
 			problems = append(problems, fmt.Errorf("%s can never match: %s", l, why))
 		}
 	}

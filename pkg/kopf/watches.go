@@ -17,12 +17,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// DefaultWatchCheck is the interval at which watches are checked.
-const DefaultWatchCheck = time.Minute
+const defaultWatchCheck = time.Minute
 
 // WithWatchCheck sets the interval at which the operator checks whether the watches of its kinds, and of kinds that they own, deliver
 // changes; 0 disables the check. Each check sends one small request for each watch: one for a kind, or one for a kind and namespace if
-// the manager's cache has DefaultNamespaces. Default: [DefaultWatchCheck].
+// the manager's cache has DefaultNamespaces. Default: one minute.
 //
 // [Operator.Readyz] fails if a watch is forbidden, if the API server does not serve the kind in the version of the resource, or
 // if the watch is silent: its connection is open, but for two intervals the checks show that it misses changes, or that streams deliver

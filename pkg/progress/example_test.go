@@ -112,3 +112,19 @@ func ExampleBaseline() {
 	// handled before: false
 	// then {"size":"1Gi"}, now {"size":"2Gi"}
 }
+
+func ExampleExponential() {
+	backoff := progress.Exponential(time.Second, time.Minute)
+	for attempt := range 8 {
+		fmt.Println(backoff(progress.Attempt{Number: attempt}, nil))
+	}
+	// Output:
+	// 1s
+	// 2s
+	// 4s
+	// 8s
+	// 16s
+	// 32s
+	// 1m0s
+	// 1m0s
+}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
 // Notes are what an operator process takes of itself. They are small, so that they do not count in its memory.
@@ -71,7 +71,7 @@ func (n *notes) told(ctx context.Context, uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	since := n.stopped
-	if errors.Is(context.Cause(ctx), kopf.ErrDeleted) {
+	if errors.Is(context.Cause(ctx), daemons.ErrDeleted) {
 		since = n.condemned[uid]
 	}
 	n.note(now.Sub(since))

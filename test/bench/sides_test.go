@@ -71,7 +71,7 @@ func enroll(mgr manager.Manager, r role, n *notes, wrap func(reconcile.Reconcile
 
 // handlers are the library's side.
 func handlers[T v1.Object](obj T, r role, n *notes) *kopf.Resource[T] {
-	resource := kopf.For(obj, kopf.WithConcurrency(r.Workers))
+	resource := kopf.For(obj, kopf.WithMaxConcurrentReconciles(r.Workers))
 	for _, s := range steps[:r.Handlers] {
 		resource.On(s.id, []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[T]) error {
 			s.do(req.Object.Content())

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -105,7 +106,7 @@ var _ = Describe("Discovery", func() {
 		start(ns, options(kopf.For(kopf.Unstructured(gvk)).
 			OnCreate("created", ok[U](seen, "created")).
 			OnEvent("spy", func(_ context.Context, req *kopf.Request[U]) error {
-				if req.Event == kopf.EventDeleted {
+				if req.Event == watch.Deleted {
 					seen.notef("gone")
 				}
 				return nil

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -32,13 +33,13 @@ var _ = Describe("Objects that are out of sight for a moment", func() {
 		leave := make(chan struct{})
 		letGo := sync.OnceFunc(func() { close(leave) })
 		DeferCleanup(letGo)
-		Expect(kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
-			Daemon("watch", stays[*v1.Widget](seen, "it"), kopf.Label("busy", kopf.Absent)).
+		Expect(kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
+			Daemon("watch", stays[*v1.Widget](seen, "it"), kopf.Label("busy", filter.Absent)).
 			OnCreate("busy", func(context.Context, *kopf.Request[*v1.Widget]) error {
 				seen.notef("busy")
 				<-leave
 				return nil
-			}, kopf.Label("busy", kopf.Present)))).To(Succeed())
+			}, kopf.Label("busy", filter.Present)))).To(Succeed())
 		launch(mgr, book)
 		obj := widget(ns, "one")
 		obj.Labels = gold

@@ -18,7 +18,9 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions/conditionstest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -83,11 +85,11 @@ var _ = Describe("Conditions", func() {
 				default:
 					return errors.New("not yet")
 				}
-			}, kopf.Backoff(100*time.Millisecond), kopf.ReportsCondition("Created")).
+			}, kopf.Backoff(100*time.Millisecond), kopf.ReportCondition("Created")).
 			OnCreate("second", func(context.Context, *kopf.Request[W]) error { return nil },
-				kopf.After("first"), kopf.ReportsCondition("Second")).
+				kopf.After("first"), kopf.ReportCondition("Second")).
 			OnCreate("never", func(context.Context, *kopf.Request[W]) error { return kopf.Permanent(errors.New("no way")) },
-				kopf.ReportsCondition("Possible"))))
+				kopf.ReportCondition("Possible"))))
 		Eventually(fresh(ctx, a)).Should(And(
 			is("Created", no, "Retrying"), is("Second", unknown, "Running"), is("Possible", no, "Failed")))
 		close(let)
@@ -101,7 +103,7 @@ var _ = Describe("Conditions", func() {
 		create(ctx, a)
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("connects", func(context.Context, *kopf.Request[W]) error {
 			return fmt.Errorf("at the door: %w", conditions.Error{Type: "Connected", Reason: "Refused", Err: errors.New("closed")})
-		}, kopf.ReportsCondition("Connected"), kopf.Backoff(time.Hour))))
+		}, kopf.ReportCondition("Connected"), kopf.Backoff(time.Hour))))
 		Eventually(fresh(ctx, a)).Should(is("Connected", no, "Refused"))
 		edit(ctx, a, func(w W) { w.Spec.Size++ })
 		Consistently(fresh(ctx, a)).Should(is("Connected", no, "Refused"))
@@ -261,7 +263,7 @@ var _ = Describe("Conditions", func() {
 		says(ctx, a, "Ready", no)
 		Eventually(seen.all).Should(Equal([]string{"no begins for a"}))
 		says(ctx, a, "Ready", yes)
-		Eventually(seen.all).Should(ConsistOf("no begins for a", "no ends for a: "+kopf.ErrFilteredOut.Error(), "yes:reconcile"))
+		Eventually(seen.all).Should(ConsistOf("no begins for a", "no ends for a: "+daemons.ErrFilteredOut.Error(), "yes:reconcile"))
 	}, SpecTimeout(minute))
 
 	It("can be written before a handler ends (Flush)", func(ctx context.Context) {
@@ -285,8 +287,8 @@ var _ = Describe("Conditions", func() {
 			return nil
 		}
 		r := start(ns, options(kopf.For(&v1.Widget{}).
-			OnCreate("works", works, kopf.Field("metadata.name", kopf.Equal("a"))).
-			Daemon("works-too", works, kopf.Field("metadata.name", kopf.Equal("b")))))
+			OnCreate("works", works, kopf.Field("metadata.name", filter.Equal("a"))).
+			Daemon("works-too", works, kopf.Field("metadata.name", filter.Equal("b")))))
 		create(ctx, b)
 		for _, obj := range []W{a, b} {
 			Eventually(fresh(ctx, obj)).Should(And(is("Done", no, "Halfway"), HaveField("Status.Log", Equal([]string{"Begun", "Halfway"}))))
@@ -336,9 +338,9 @@ var _ = Describe("Conditions", func() {
 		a := untyped(gadgetGVK, ns, "a")
 		create(ctx, a)
 		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK), kopf.WithConditions("Ready", "Created", "Synced", "Told")).
-			OnCreate("create", failsUntil[U](seen, "create", 1, kopf.Temporary(errOutOfOrder, 0)), kopf.ReportsCondition("Created")).
+			OnCreate("create", failsUntil[U](seen, "create", 1, kopf.Temporary(errOutOfOrder, 0)), kopf.ReportCondition("Created")).
 			OnUpdate("update", ok[U](seen, "update")).
-			OnReconcile("sync", ok[U](seen, "sync"), kopf.ReportsCondition("Synced")).
+			OnReconcile("sync", ok[U](seen, "sync"), kopf.ReportCondition("Synced")).
 			OnCondition("tell", "Ready", func(_ context.Context, req *kopf.Request[U]) error {
 				_, now := req.Field()
 				seen.notef("ready %v", now)
@@ -378,10 +380,10 @@ var _ = Describe("Conditions", func() {
 			return kopf.For(kopf.Unstructured(strictGVK), kopf.WithConditions("Ready")).OnCreate("a", ok[*unstructured.Unstructured](&calls{}, "a"))
 		}),
 		Entry("of a handler", SpecTimeout(minute), "status.conditions", func() *kopf.Resource[*unstructured.Unstructured] {
-			return kopf.For(kopf.Unstructured(strictGVK)).OnCreate("a", ok[*unstructured.Unstructured](&calls{}, "a"), kopf.ReportsCondition("Ready"))
+			return kopf.For(kopf.Unstructured(strictGVK)).OnCreate("a", ok[*unstructured.Unstructured](&calls{}, "a"), kopf.ReportCondition("Ready"))
 		}),
 		Entry("of a level-triggered handler", SpecTimeout(minute), "status.conditions", func() *kopf.Resource[*unstructured.Unstructured] {
-			return kopf.For(kopf.Unstructured(strictGVK)).OnReconcile("a", ok[*unstructured.Unstructured](&calls{}, "a"), kopf.ReportsCondition("Ready"))
+			return kopf.For(kopf.Unstructured(strictGVK)).OnReconcile("a", ok[*unstructured.Unstructured](&calls{}, "a"), kopf.ReportCondition("Ready"))
 		}),
 		Entry("elsewhere", SpecTimeout(minute), "status.phase.checks", func() *kopf.Resource[*unstructured.Unstructured] {
 			return kopf.For(kopf.Unstructured(strictGVK), kopf.WithConditions("example.com/Ready"), kopf.WithConditionsIn(conditions.At("status.phase.checks"), conditions.AsMap())).

@@ -14,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -61,7 +63,7 @@ var _ = Describe("Daemons", func() {
 		handled(ctx, a)
 		remove(ctx, a)
 		Eventually(seen.all).Should(HaveLen(4))
-		Expect(seen.all()[2:]).To(ConsistOf("is told for a: "+kopf.ErrDeleted.Error(), "bye: "+kopf.ErrDeleted.Error()), "first told, then deleted")
+		Expect(seen.all()[2:]).To(ConsistOf("is told for a: "+daemons.ErrDeleted.Error(), "bye: "+daemons.ErrDeleted.Error()), "first told, then deleted")
 		Consistently(gone(ctx, a)).Should(BeFalse(), "the finalizer waits for the daemon")
 		Expect(seen.all()).To(HaveLen(4), "the handlers are not called again meanwhile")
 		letGo()
@@ -101,7 +103,7 @@ var _ = Describe("Daemons", func() {
 		Expect(now.Annotations).To(BeEmpty())
 		remove(ctx, a)
 		Eventually(gone(ctx, a)).Should(BeTrue())
-		Expect(seen.all()[1:]).To(Equal([]string{"watch ends for a: " + kopf.ErrDeleted.Error()}))
+		Expect(seen.all()[1:]).To(Equal([]string{"watch ends for a: " + daemons.ErrDeleted.Error()}))
 	}, SpecTimeout(minute))
 
 	It("end when the object does not pass their filters any more, and begin when it does again (DAE-04, DAE-15, FIN-04, FLT-17)", func(ctx context.Context) {
@@ -114,7 +116,7 @@ var _ = Describe("Daemons", func() {
 			edit(ctx, a, func(w W) { w.Labels = map[string]string{"on": ""} })
 			Eventually(seen.all).Should(HaveLen(1))
 			edit(ctx, a, func(w W) { w.Labels = nil })
-			Eventually(seen.all).Should(Equal([]string{"watch begins for a", "watch ends for a: " + kopf.ErrFilteredOut.Error()}))
+			Eventually(seen.all).Should(Equal([]string{"watch begins for a", "watch ends for a: " + daemons.ErrFilteredOut.Error()}))
 			Eventually(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()))
 			seen.clear()
 		}
@@ -250,7 +252,7 @@ var _ = Describe("Daemons", func() {
 			kopf.OnCleanup("cleanup", func(context.Context) error { seen.notef("cleanup"); return nil })))
 		Eventually(seen.all).Should(HaveLen(1))
 		r.stop()
-		Expect(seen.all()).To(Equal([]string{"begins", kopf.ErrShutdown.Error(), "cleanup"}))
+		Expect(seen.all()).To(Equal([]string{"begins", daemons.ErrShutdown.Error(), "cleanup"}))
 		now, err := fresh(ctx, a)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(now.Status.Phase).To(Equal("stopped"))
@@ -278,7 +280,7 @@ var _ = Describe("Daemons", func() {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			Daemon("watch", stays[W](seen, "watch")).
 			OnUpdate("hangs", func(context.Context, *kopf.Request[W]) error {
 				seen.notef("hangs")
@@ -290,7 +292,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(Equal([]string{"watch begins for a", "hangs"}))
 		remove(ctx, a)
 		Eventually(seen.all).Should(HaveLen(3))
-		Expect(seen.all()[2]).To(Equal("watch ends for a: " + kopf.ErrDeleted.Error()))
+		Expect(seen.all()[2]).To(Equal("watch ends for a: " + daemons.ErrDeleted.Error()))
 		close(leave)
 		Eventually(gone(ctx, a)).Should(BeTrue())
 	}, SpecTimeout(minute))
@@ -304,7 +306,7 @@ var _ = Describe("Daemons", func() {
 		edit(ctx, a, func(w W) { w.Finalizers = nil })
 		remove(ctx, a)
 		Eventually(seen.all).Should(HaveLen(2))
-		Expect(seen.all()[1]).To(Equal("watch ends for a: " + kopf.ErrDeleted.Error()))
+		Expect(seen.all()[1]).To(Equal("watch ends for a: " + daemons.ErrDeleted.Error()))
 	}, SpecTimeout(minute))
 
 	It("write to no other object that has their object's name by now (B-06)", func(ctx context.Context) {
@@ -386,14 +388,14 @@ var _ = Describe("Handlers with CancelOnDelete", func() {
 			once.Do(func() { seen.notef("%s: %v", req.Handler, context.Cause(ctx)) })
 			return context.Cause(ctx)
 		}
-		r := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+		r := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			OnCreate("long", works, kopf.CancelOnDelete()).
 			OnCreate("next", ok[W](seen, "next")).
 			OnDelete("bye", ok[W](seen, "bye"))))
 		Eventually(seen.all).Should(Equal([]string{"long begins"}))
 		remove(ctx, a)
 		Eventually(gone(ctx, a)).Should(BeTrue())
-		Expect(seen.all()).To(Equal([]string{"long begins", "long: " + kopf.ErrDeleted.Error(), "bye:delete"}))
+		Expect(seen.all()).To(Equal([]string{"long begins", "long: " + daemons.ErrDeleted.Error(), "bye:delete"}))
 		Expect(r.log.find("interrupted")).NotTo(BeEmpty())
 	}, SpecTimeout(minute))
 
@@ -401,15 +403,15 @@ var _ = Describe("Handlers with CancelOnDelete", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			OnReconcile("level", func(ctx context.Context, _ *kopf.Request[W]) error {
 				seen.notef("begins")
 				<-ctx.Done()
 				seen.notef("%v", context.Cause(ctx))
 				return nil
-			}, kopf.CancelOnDelete(), kopf.Field("metadata.deletionTimestamp", kopf.Absent))))
+			}, kopf.CancelOnDelete(), kopf.Field("metadata.deletionTimestamp", filter.Absent))))
 		Eventually(seen.all).Should(HaveLen(1))
 		remove(ctx, a)
-		Eventually(seen.all).Should(Equal([]string{"begins", kopf.ErrDeleted.Error()}))
+		Eventually(seen.all).Should(Equal([]string{"begins", daemons.ErrDeleted.Error()}))
 	}, SpecTimeout(minute))
 })

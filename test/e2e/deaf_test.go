@@ -73,7 +73,7 @@ var _ = Describe("A watch that does not tell of changes", func() {
 
 	It("is waited for without a worker, and with patience that ends (CONS-04, PIPE-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		operator := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+		operator := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s#%d", req.Object.Name, req.Attempt.Number)
 				if req.Object.Name == "one" && req.Attempt.Number == 0 {

@@ -16,9 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -48,7 +52,7 @@ var _ = Describe("Events that nobody asks for", func() {
 			OnCreate("bad", fails[W](seen, "bad", kopf.Permanent(errors.New("no way")))).
 			OnCreate("worse", fails[W](seen, "worse", kopf.Permanent(errors.New("never")))).
 			OnCreate("mended", failsUntil[W](seen, "mended", 2, errors.New("not yet")), kopf.Backoff(fast)).
-			OnCreate("careless", fails[W](seen, "careless", errors.New("so what")), kopf.Errors(kopf.ErrorsIgnored)).
+			OnCreate("careless", fails[W](seen, "careless", errors.New("so what")), kopf.ErrorMode(progress.ErrorsIgnored)).
 			OnCreate("says", func(_ context.Context, req *kopf.Request[W]) error {
 				req.Eventf("Normal", "Said", "Say", "hello")
 				return nil
@@ -183,7 +187,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		r := start(ns, options(kopf.For(&v1.Widget{}).
 			OnReconcile("level", judge).
 			Timer("timer", fast, judge).
-			Daemon("daemon", judge, kopf.Restart(kopf.RestartAlways), kopf.Backoff(fast)).
+			Daemon("daemon", judge, kopf.Restart(daemons.RestartAlways), kopf.Backoff(fast)).
 			OnReconcile("flaky-level", flaky, kopf.Backoff(fast), kopf.Interval(fast)).
 			Timer("flaky-timer", fast, flaky, kopf.Backoff(fast))))
 		failed := []string{
@@ -220,8 +224,8 @@ var _ = Describe("Events that nobody asks for", func() {
 			kopf.For(&corev1.Namespace{}).OnEvent("says", func(_ context.Context, req *kopf.Request[*corev1.Namespace]) error {
 				req.Eventf("Normal", "Seen", "Look", "it is there")
 				return nil
-			}, kopf.Field("metadata.name", kopf.Equal(ns))),
-			kopf.WithEvents(kopf.EventsTransitions, kopf.AsKopf(kopf.EventNames{Instance: "here"}))))
+			}, kopf.Field("metadata.name", filter.Equal(ns))),
+			kopf.WithKopfEvents(kopf.EventNames{Instance: "here"})))
 		posted := func(about client.Object, namespace string) func() ([]corev1.Event, error) {
 			return func() ([]corev1.Event, error) {
 				var list corev1.EventList
@@ -282,7 +286,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		a := widget(ns, "a")
 		create(ctx, a)
 		r := start(ns, options(kopf.For(&v1.Widget{}).OnEvent("says", func(_ context.Context, req *kopf.Request[W]) error {
-			if req.Event == kopf.EventDeleted {
+			if req.Event == watch.Deleted {
 				req.Eventf("Normal", "Gone", "Leave", "good bye")
 			}
 			return nil
@@ -298,7 +302,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		start("", options(kopf.For(&corev1.Namespace{}).OnEvent("says", func(_ context.Context, req *kopf.Request[*corev1.Namespace]) error {
 			req.Eventf("Normal", "Seen", "Look", "it is there")
 			return nil
-		}, kopf.Field("metadata.name", kopf.Equal(ns)))))
+		}, kopf.Field("metadata.name", filter.Equal(ns)))))
 		Expect(k8s.Get(ctx, keyOf(space), space)).To(Succeed())
 		Eventually(eventsOf(ctx, space)).Should(ContainElement("Normal Seen Look: it is there"))
 		var list eventsv1.EventList

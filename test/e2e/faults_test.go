@@ -103,7 +103,7 @@ var _ = Describe("Faults of the API", func() {
 	It("do not stop other objects", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(
-			kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
+			kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s", req.Object.Name)
 				return nil
 			})), withFaults(

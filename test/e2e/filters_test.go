@@ -14,6 +14,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -48,12 +49,12 @@ var _ = Describe("Filters", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("any", note("any")).
 			OnCreate("labeled", note("labeled"), kopf.Label("tier")).
-			OnCreate("gold", note("gold"), kopf.Label("tier", kopf.Equal("gold"))).
-			OnCreate("unlabeled", note("unlabeled"), kopf.Label("tier", kopf.Absent)).
-			OnCreate("silver-or-none", note("silver-or-none"), kopf.Label("tier", kopf.Any(kopf.Absent, kopf.Equal("silver")))).
-			OnCreate("noted", note("noted"), kopf.Annotation("example.com/note", kopf.Match(func(v any) bool { return v == "x" }))).
-			OnCreate("gold-and-noted", note("gold-and-noted"), kopf.Label("tier", kopf.Equal("gold")), kopf.Annotation("example.com/note")).
-			OnCreate("big", note("big"), kopf.Field("spec.size", kopf.Match(func(v any) bool { n, _ := v.(int64); return n > 5 }))).
+			OnCreate("gold", note("gold"), kopf.Label("tier", filter.Equal("gold"))).
+			OnCreate("unlabeled", note("unlabeled"), kopf.Label("tier", filter.Absent)).
+			OnCreate("silver-or-none", note("silver-or-none"), kopf.Label("tier", filter.Any(filter.Absent, filter.Equal("silver")))).
+			OnCreate("noted", note("noted"), kopf.Annotation("example.com/note", filter.Match(func(v any) bool { return v == "x" }))).
+			OnCreate("gold-and-noted", note("gold-and-noted"), kopf.Label("tier", filter.Equal("gold")), kopf.Annotation("example.com/note")).
+			OnCreate("big", note("big"), kopf.Field("spec.size", filter.Match(func(v any) bool { n, _ := v.(int64); return n > 5 }))).
 			OnCreate("tagged", note("tagged"), kopf.Field("spec.tags"))))
 		gold, plain := widget(ns, "gold"), widget(ns, "plain")
 		gold.Labels = map[string]string{"tier": "gold"}
@@ -92,10 +93,10 @@ var _ = Describe("Filters", func() {
 	It("that panic do not match, and the log says so; other handlers are called (B-26, FLT-15, PIPE-20, SE-26)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
-			OnCreate("by-label", ok[W](seen, "by-label"), kopf.Label("tier", kopf.Match(func(v any) bool { return v.(string) == "gold" }))).
-			OnCreate("by-negation", ok[W](seen, "by-negation"), kopf.Label("tier", kopf.Not(kopf.Match(func(any) bool { panic("no negation") })))).
+			OnCreate("by-label", ok[W](seen, "by-label"), kopf.Label("tier", filter.Match(func(v any) bool { return v.(string) == "gold" }))).
+			OnCreate("by-negation", ok[W](seen, "by-negation"), kopf.Label("tier", filter.Not(filter.Match(func(any) bool { panic("no negation") })))).
 			OnCreate("good", ok[W](seen, "good")).
-			OnUpdate("to", ok[W](seen, "to"), kopf.Field("spec.size", kopf.To(kopf.Match(func(any) bool { panic("no value") }))))
+			OnUpdate("to", ok[W](seen, "to"), kopf.Field("spec.size", filter.To(filter.Match(func(any) bool { panic("no value") }))))
 		resource.When(func(req *kopf.Request[W]) bool { return req.Old.Spec.Size > 0 }).OnCreate("by-when", ok[W](seen, "by-when"))
 		kopf.OnChange(resource, "by-getter", func(W) int { panic("no getter") },
 			func(context.Context, *kopf.Request[W], int, int) error { seen.notef("by-getter"); return nil })
@@ -178,12 +179,12 @@ var _ = Describe("Handlers for fields", func() {
 	It("may ask for what was and what is to be (FLT-05, FLT-08)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
-			OnUpdate("from-red", sides(seen, "from-red"), kopf.Field("spec.color", kopf.From("red"))).
-			OnUpdate("to-blue", sides(seen, "to-blue"), kopf.Field("spec.color", kopf.To("blue"))).
-			OnUpdate("red-to-blue", sides(seen, "red-to-blue"), kopf.Field("spec.color", kopf.From("red"), kopf.To("blue"))).
-			OnUpdate("to-none", sides(seen, "to-none"), kopf.Field("spec.color", kopf.To(kopf.Absent))).
-			OnUpdate("green", sides(seen, "green"), kopf.Field("spec.color", kopf.Equal("green"))).
-			OnField("came", "spec.color", sides(seen, "came"), kopf.Field("spec.color", kopf.From(kopf.Absent)))))
+			OnUpdate("from-red", sides(seen, "from-red"), kopf.Field("spec.color", filter.From("red"))).
+			OnUpdate("to-blue", sides(seen, "to-blue"), kopf.Field("spec.color", filter.To("blue"))).
+			OnUpdate("red-to-blue", sides(seen, "red-to-blue"), kopf.Field("spec.color", filter.From("red"), filter.To("blue"))).
+			OnUpdate("to-none", sides(seen, "to-none"), kopf.Field("spec.color", filter.To(filter.Absent))).
+			OnUpdate("green", sides(seen, "green"), kopf.Field("spec.color", filter.Equal("green"))).
+			OnField("came", "spec.color", sides(seen, "came"), kopf.Field("spec.color", filter.From(filter.Absent)))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -370,7 +371,7 @@ var _ = Describe("Handlers for fields", func() {
 				seen.notef("made %d", size)
 				req.SetResult(map[string]any{"size": size})
 				return nil
-			}, kopf.Field("spec.size", kopf.Present)).
+			}, kopf.Field("spec.size", filter.Present)).
 			OnCreate("other", func(_ context.Context, req *kopf.Request[U]) error {
 				req.SetResult("x")
 				return unstructured.SetNestedField(req.Object.Object, "y", "status", "made")

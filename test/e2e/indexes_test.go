@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -40,8 +41,8 @@ var _ = Describe("Indexes", func() {
 			create(ctx, widget(ns, fmt.Sprint("w", i)))
 		}
 		create(ctx, ownedMap(ns, "map", nil))
-		widgets := kopf.For(&v1.Widget{}, kopf.WithConcurrency(1))
-		maps := kopf.For(&corev1.ConfigMap{}, kopf.WithConcurrency(1))
+		widgets := kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1))
+		maps := kopf.For(&corev1.ConfigMap{}, kopf.WithMaxConcurrentReconciles(1))
 		index := kopf.IndexBy(widgets, "colors", func(ctx context.Context, req *kopf.Request[W]) (map[string]int, error) {
 			<-time.After(10 * time.Millisecond)
 			return byColor(ctx, req)
@@ -146,10 +147,10 @@ var _ = Describe("Indexes", func() {
 		index("nil", nil)
 		index("empty", nil)
 		index("unknown", errOutOfOrder)
-		index("strict", errOutOfOrder, kopf.Errors(kopf.ErrorsPermanent))
+		index("strict", errOutOfOrder, kopf.ErrorMode(progress.ErrorsPermanent))
 		index("permanent", kopf.Permanent(errOutOfOrder))
 		index("temporary", kopf.Temporary(errOutOfOrder, 1500*time.Millisecond))
-		index("mode", errOutOfOrder, kopf.Errors(kopf.ErrorsTemporary), kopf.Backoff(1500*time.Millisecond))
+		index("mode", errOutOfOrder, kopf.ErrorMode(progress.ErrorsTemporary), kopf.Backoff(1500*time.Millisecond))
 		index("limited", kopf.Temporary(errOutOfOrder, 0), kopf.Retries(2))
 		index("filtered", kopf.Permanent(errOutOfOrder), kopf.Label("on"))
 		op := start(ns, options(widgets))

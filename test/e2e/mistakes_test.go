@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -29,14 +30,14 @@ var _ = Describe("Mistakes in the declaration", func() {
 	id := func(id string) *kopf.Resource[W] { return widgets().OnCreate(id, fn) }
 
 	It("are none", func() {
-		Expect(kopf.New(newManager("default", &logBook{}), good()).Validate()).To(Succeed())
+		Expect(kopf.New(newManager("default", &logBook{}), good()).CheckDeclaration()).To(Succeed())
 	})
 
 	// Each text says where the mistake is, what is wrong, and what to do: nothing but it is told.
 	DescribeTable("are told with their place and their cure",
 		func(declare func() []kopf.Option, words ...string) {
 			op := kopf.New(newManager("default", &logBook{}), declare()...)
-			err := op.Validate()
+			err := op.CheckDeclaration()
 			Expect(err).To(HaveOccurred())
 			lines := strings.Split(err.Error(), "\n")
 			Expect(lines).To(HaveLen(2), "a heading and the mistake: %s", err)
@@ -44,7 +45,7 @@ var _ = Describe("Mistakes in the declaration", func() {
 			for _, word := range words {
 				Expect(lines[1]).To(ContainSubstring(word))
 			}
-			Expect(op.Validate()).To(MatchError(err.Error()), "it is told the same twice")
+			Expect(op.CheckDeclaration()).To(MatchError(err.Error()), "it is told the same twice")
 			Expect(op.Start(context.Background())).To(MatchError(err.Error()), "the start tells the same")
 		},
 		// Ids.
@@ -68,7 +69,7 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Entry("a negative attempt timeout", just(with(kopf.AttemptTimeout(-time.Second))), `OnCreate("made")`, "AttemptTimeout", "-1s", "zero or more"),
 		Entry("a negative backoff", just(with(kopf.Backoff(-time.Second))), `OnCreate("made")`, "Backoff", "-1s", "zero or more"),
 		Entry("no backoff function", just(with(kopf.BackoffFunc(nil))), `OnCreate("made")`, "BackoffFunc", "give it a function"),
-		Entry("an unknown error mode", just(with(kopf.Errors(7))), `OnCreate("made")`, "Errors(7)", "ErrorsTemporary"),
+		Entry("an unknown error mode", just(with(kopf.ErrorMode(7))), `OnCreate("made")`, "ErrorMode(7)", "ErrorsTemporary"),
 		Entry("Optional, but not for deletions", just(with(kopf.Optional())), `Widget: OnCreate("made"): `, "Optional", "delete handlers"),
 		Entry("EvenIfDeleted, but not for resuming", just(with(kopf.EvenIfDeleted())), `OnCreate("made")`, "EvenIfDeleted", "resume handlers"),
 		// Resources.
@@ -87,7 +88,7 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Entry("a kind twice (SEL-16)", just(good(), kopf.For(kopf.Unstructured(widgetGVK)).OnCreate("made", ok[*unstructured.Unstructured](&calls{}, ""))),
 			"Widget: ", "two resources", "put the handlers into one"),
 		Entry("an empty name", just(good(kopf.WithName(""))), "Widget: ", "WithName", "leave it out"),
-		Entry("no workers", just(good(kopf.WithConcurrency(0))), "Widget: ", "WithConcurrency(0)", "at least one"),
+		Entry("no workers", just(good(kopf.WithMaxConcurrentReconciles(0))), "Widget: ", "WithMaxConcurrentReconciles(0)", "at least one"),
 		Entry("a nil predicate", just(good(kopf.WithPredicates(nil))), "Widget: ", "WithPredicates", "leave it out"),
 		Entry("a reconciler", just(good(kopf.WithControllerOptions(controller.Options{
 			Reconciler: reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }),
@@ -115,7 +116,7 @@ var _ = Describe("Mistakes in the declaration", func() {
 	It("are reported together", func() {
 		op := kopf.New(newManager("default", &logBook{}),
 			kopf.WithFinalizer("mine"),
-			widgets(kopf.WithConcurrency(-1)).
+			widgets(kopf.WithMaxConcurrentReconciles(-1)).
 				OnCreate("a:b", nil, kopf.Retries(-1), kopf.Backoff(-1)).
 				OnUpdate("made", fn, kopf.Optional()).
 				OnDelete("made", fn),
@@ -123,13 +124,13 @@ var _ = Describe("Mistakes in the declaration", func() {
 			kopf.For(kopf.Unstructured(gadgetGVK)),
 			nil,
 		)
-		err := op.Validate()
+		err := op.CheckDeclaration()
 		Expect(err).To(HaveOccurred())
 		Expect(strings.Split(err.Error(), "\n")).To(ConsistOf(
 			Equal("the operator cannot start:"),
 			HavePrefix(`WithFinalizer("mine"): `),
 			HavePrefix("an option is nil: "),
-			HavePrefix("Widget: WithConcurrency(-1): "),
+			HavePrefix("Widget: WithMaxConcurrentReconciles(-1): "),
 			HavePrefix(`Widget: OnCreate("a:b"): the handler is nil`),
 			HavePrefix(`Widget: OnCreate("a:b"): Retries is negative`),
 			HavePrefix(`Widget: OnCreate("a:b"): Backoff is negative`),
@@ -139,12 +140,12 @@ var _ = Describe("Mistakes in the declaration", func() {
 			HavePrefix("For(nil): "),
 			HavePrefix("Gadget: it has no handlers"),
 		))
-		Expect(op.Validate()).To(MatchError(err.Error()), "it is told the same twice")
+		Expect(op.CheckDeclaration()).To(MatchError(err.Error()), "it is told the same twice")
 	})
 
 	It("are told without a manager, too", func() {
 		op := kopf.New(nil, good())
-		Expect(op.Validate()).To(MatchError(ContainSubstring("the manager is nil")))
+		Expect(op.CheckDeclaration()).To(MatchError(ContainSubstring("the manager is nil")))
 		Expect(op.Start(context.Background())).To(MatchError(ContainSubstring("the manager is nil")))
 		Expect(op.NeedLeaderElection()).To(BeTrue())
 	})
@@ -216,9 +217,9 @@ var _ = Describe("Mistakes in the declaration", func() {
 		untyped := ok[*unstructured.Unstructured](&calls{}, "")
 		op := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
 			OnField("misspelled", "spec.sise", untyped).
-			OnUpdate("text", untyped, kopf.Field("spec.size", kopf.Equal("10"))).
-			OnUpdate("right", untyped, kopf.Field("spec.size", kopf.Equal(10))).
-			OnUpdate("label", untyped, kopf.Field("metadata.labels.tier", kopf.Equal("gold")))))
+			OnUpdate("text", untyped, kopf.Field("spec.size", filter.Equal("10"))).
+			OnUpdate("right", untyped, kopf.Field("spec.size", filter.Equal(10))).
+			OnUpdate("label", untyped, kopf.Field("metadata.labels.tier", filter.Equal("gold")))))
 		Eventually(func() []string {
 			return op.log.find("Warning: the field of a handler does not fit the schema of the kind")
 		}).Should(ConsistOf(

@@ -44,7 +44,7 @@ var _ = Describe("Mixed loads", func() {
 		many(ctx, ns, "w", objects)
 		entered, release := make(chan struct{}), make(chan struct{})
 		var first atomic.Bool
-		op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+		op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s %d", req.Object.Name, req.Object.Spec.Size)
 				if first.CompareAndSwap(false, true) {
@@ -90,7 +90,7 @@ var _ = Describe("Mixed loads", func() {
 		}
 		_, stop := storm(ctx, stormy, func(n int64, w *v1.Widget) { w.Spec.Size = 1 + int(n%900) })
 		defer stop()
-		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			OnCreate("created", slow).OnUpdate("updated", slow)))
 		Eventually(func() int {
 			return len(slices.DeleteFunc(seen.all(), func(name string) bool { return name == "stormy" }))

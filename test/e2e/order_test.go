@@ -107,7 +107,7 @@ var _ = Describe("After", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("second", ok[W](seen, "second"), kopf.After("first")).
-			OnCreate("first", fails[W](seen, "first", errOutOfOrder), kopf.Errors(kopf.ErrorsIgnored))))
+			OnCreate("first", fails[W](seen, "first", errOutOfOrder), kopf.ErrorMode(progress.ErrorsIgnored))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)

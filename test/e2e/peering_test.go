@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -112,7 +114,7 @@ var _ = Describe("Operators among peers", func() {
 				edit(ctx, w, func(w W) { w.Spec.Size = 10 * round })
 			}
 			other.comes(ctx)
-			Eventually(func() int { return seen.count("daemon ends: " + kopf.ErrPaused.Error()) }).Should(Equal(round * crowd))
+			Eventually(func() int { return seen.count("daemon ends: " + daemons.ErrPaused.Error()) }).Should(Equal(round * crowd))
 			var before int64
 			Eventually(func() bool { // what was at work comes to its end
 				was := before
@@ -235,7 +237,7 @@ var _ = Describe("Operators among peers", func() {
 		launch(mgr, &logBook{})
 		Eventually(seen.all).Should(ContainElements("creates first", "begins for first"))
 		peer.comes(ctx)
-		Eventually(seen.all).Should(ContainElement("ends for first: " + kopf.ErrPaused.Error()))
+		Eventually(seen.all).Should(ContainElement("ends for first: " + daemons.ErrPaused.Error()))
 		create(ctx, widget(other, "second"))
 		Eventually(seen.all).Should(ContainElement("sees second"))
 		Consistently(seen.all).ShouldNot(Or(ContainElement("creates second"), ContainElement("begins for second")))
@@ -252,8 +254,8 @@ var _ = Describe("Operators among peers", func() {
 			OnUpdate("update", func(_ context.Context, req *kopf.Request[*corev1.Namespace]) error {
 				seen.notef("updates %s", req.Object.Labels["of"])
 				return nil
-			}, kopf.Label("of", kopf.Present)).
-			Daemon("daemon", accompanies[*corev1.Namespace](seen), kopf.Label("of", kopf.Equal(one))), with(one, two)))
+			}, kopf.Label("of", filter.Present)).
+			Daemon("daemon", accompanies[*corev1.Namespace](seen), kopf.Label("of", filter.Equal(one))), with(one, two)))
 		label := func(value string) {
 			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"of":%q}}}`, value))
 			Expect(k8s.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: two}}, patch)).To(Succeed())
@@ -263,14 +265,14 @@ var _ = Describe("Operators among peers", func() {
 		Eventually(begun).Should(Equal(1))
 		for _, peer := range peers {
 			peer.comes(ctx)
-			Eventually(func() int { return seen.count("ends for " + two + ": " + kopf.ErrPaused.Error()) }).Should(Equal(1))
+			Eventually(func() int { return seen.count("ends for " + two + ": " + daemons.ErrPaused.Error()) }).Should(Equal(1))
 		}
 		peers[0].goes(ctx)
 		Consistently(begun).Should(Equal(1), "the other one is there")
 		peers[1].goes(ctx)
 		Eventually(begun).Should(Equal(2))
 		label("") // no business of anybody, or the namespace could not be removed
-		Eventually(func() int { return seen.count("ends for " + two + ": " + kopf.ErrFilteredOut.Error()) }).Should(Equal(1))
+		Eventually(func() int { return seen.count("ends for " + two + ": " + daemons.ErrFilteredOut.Error()) }).Should(Equal(1))
 	}, SpecTimeout(minute))
 
 	It("say how they are to who asks; level-triggered handlers wait, probes are answered (PEER-52, B-52)", func(ctx context.Context) {

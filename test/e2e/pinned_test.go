@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -235,7 +236,7 @@ var _ = Describe("A cycle of several passes", func() {
 				}
 				seen.notef("to-two")
 				return nil
-			}, kopf.Field("spec.size", kopf.To(2)))
+			}, kopf.Field("spec.size", filter.To(2)))
 		kopf.OnChange(resource, "change", func(w W) int { return w.Spec.Size * 10 },
 			func(_ context.Context, _ *kopf.Request[W], old, now int) error {
 				if err := gate(); err != nil {

@@ -133,7 +133,7 @@ var _ = Describe("Conditions that are elsewhere (WithConditionsIn)", func() {
 		seen, at := &calls{}, conditions.At("status.health.checks")
 		tried(ctx, seen, untyped(widgetGVK, newNamespace(ctx), "a"),
 			kopf.For(kopf.Unstructured(widgetGVK), kopf.WithConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
-				OnCreate("make", failsUntil[U](seen, "make", 2, notYet()), kopf.ReportsCondition("Made")).
+				OnCreate("make", failsUntil[U](seen, "make", 2, notYet()), kopf.ReportCondition("Made")).
 				OnReconcile("filtered", noted[U](seen, "filtered"), kopf.WhenCondition("Made", yes)).
 				OnReconcile("never", noted[U](seen, "updated by mistake"), kopf.WhenCondition("Made", no), kopf.WhenCondition("Synced", yes)).
 				OnUpdate("updated", updated[U](seen)).
@@ -145,7 +145,7 @@ var _ = Describe("Conditions that are elsewhere (WithConditionsIn)", func() {
 		seen, using := &calls{}, conditions.Using(lines)
 		tried(ctx, seen, widget(newNamespace(ctx), "a"),
 			kopf.For(&v1.Widget{}, kopf.WithConditionsIn(using), kopf.WithConditions("Ready", "Synced", "Made")).
-				OnCreate("make", failsUntil[W](seen, "make", 2, notYet()), kopf.ReportsCondition("Made")).
+				OnCreate("make", failsUntil[W](seen, "make", 2, notYet()), kopf.ReportCondition("Made")).
 				OnReconcile("filtered", noted[W](seen, "filtered"), kopf.WhenCondition("Made", yes)).
 				OnReconcile("never", noted[W](seen, "updated by mistake"), kopf.WhenCondition("Made", no), kopf.WhenCondition("Synced", yes)).
 				OnUpdate("updated", updated[W](seen)).
@@ -158,8 +158,8 @@ var _ = Describe("Conditions that are elsewhere (WithConditionsIn)", func() {
 		a := untyped(widgetGVK, ns, "a")
 		create(ctx, a)
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK), kopf.WithConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
-			OnCreate("make", ok[U](seen, "make"), kopf.ReportsCondition("Made")).
-			OnReconcile("sync", ok[U](seen, "sync"), kopf.ReportsCondition("Synced"))), wire.setup())
+			OnCreate("make", ok[U](seen, "make"), kopf.ReportCondition("Made")).
+			OnReconcile("sync", ok[U](seen, "sync"), kopf.ReportCondition("Synced"))), wire.setup())
 		Eventually(shown(ctx, a, "Ready", at)).Should(HavePrefix("True "))
 		handled(ctx, a)
 		Consistently(func() int { return len(wire.all()) }, 2*time.Second).Should(BeNumerically("<", 10), "%v", wire.all())

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -159,7 +160,7 @@ var _ = Describe("Health", func() {
 		ns, book := newNamespace(ctx), &logBook{}
 		mgr := newManager(ns, book)
 		release := make(chan struct{})
-		op := kopf.New(mgr, kopf.WithStuckAfter(limit), kopf.For(&v1.Widget{}, kopf.WithConcurrency(1), kopf.WithName("stuck")).
+		op := kopf.New(mgr, kopf.WithStuckAfter(limit), kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1), kopf.WithName("stuck")).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
 				if req.Object.Name == "hangs" {
 					<-release
@@ -201,7 +202,7 @@ var _ = Describe("Health", func() {
 	It("is seen in the metrics, whoever asks for it (SE-16)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		release := make(chan struct{})
-		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1), kopf.WithName("unasked")).
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1), kopf.WithName("unasked")).
 			OnCreate("created", func(context.Context, *kopf.Request[W]) error { <-release; return nil })))
 		defer close(release)
 		create(ctx, widget(ns, "one"))
@@ -279,7 +280,7 @@ var _ = Describe("Events and metrics", func() {
 				return nil
 			}).
 			OnCreate("bad", fails[W](&calls{}, "bad", kopf.Permanent(errOutOfOrder))).
-			OnCreate("ignored", fails[W](&calls{}, "ignored", errOutOfOrder), kopf.Errors(kopf.ErrorsIgnored)).
+			OnCreate("ignored", fails[W](&calls{}, "ignored", errOutOfOrder), kopf.ErrorMode(progress.ErrorsIgnored)).
 			OnReconcile("level", ok[W](&calls{}, "level"))))
 		obj := widget(ns, "one")
 		create(ctx, obj)

@@ -255,7 +255,7 @@ const grain = time.Millisecond
 type timeline struct {
 	mu    sync.Mutex
 	at    []time.Time
-	tries []kopf.Attempt
+	tries []progress.Attempt
 }
 
 // timed is a handler that notes its calls on a timeline.
@@ -274,10 +274,10 @@ func (l *timeline) times() []time.Time {
 	return append([]time.Time(nil), l.at...)
 }
 
-func (l *timeline) attempts() []kopf.Attempt {
+func (l *timeline) attempts() []progress.Attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]kopf.Attempt(nil), l.tries...)
+	return append([]progress.Attempt(nil), l.tries...)
 }
 
 // gaps are the times between one call and the next.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -127,7 +128,7 @@ var _ = Describe("Results", func() {
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
 			OnCreate("retried", failing(kopf.Temporary(errOutOfOrder, 0))).
 			OnCreate("failed", failing(kopf.Permanent(errOutOfOrder))).
-			OnCreate("ignored", failing(errOutOfOrder), kopf.Errors(kopf.ErrorsIgnored)).
+			OnCreate("ignored", failing(errOutOfOrder), kopf.ErrorMode(progress.ErrorsIgnored)).
 			OnCreate("good", returns(&calls{}, "good", "kept"))))
 		obj := untyped(widgetGVK, ns, "one")
 		create(ctx, obj)
@@ -417,7 +418,7 @@ var _ = Describe("What handlers change in the object", func() {
 			OnCreate("greedy", func(_ context.Context, req *kopf.Request[U]) error {
 				req.SetResult("lost")
 				return unstructured.SetNestedField(req.Object.Object, int64(2000), "spec", "size")
-			}, kopf.Errors(kopf.ErrorsPermanent)).
+			}, kopf.ErrorMode(progress.ErrorsPermanent)).
 			OnCreate("modest", func(_ context.Context, req *kopf.Request[U]) error {
 				req.SetResult("kept")
 				return unstructured.SetNestedField(req.Object.Object, "blue", "spec", "color")

@@ -77,13 +77,13 @@ var _ = Describe("A failing handler", func() {
 		}
 		failing("backoff", errOutOfOrder, kopf.Backoff(300*time.Millisecond))
 		failing("none", errOutOfOrder, kopf.Backoff(0))
-		failing("func", errOutOfOrder, kopf.BackoffFunc(func(a kopf.Attempt, err error) time.Duration {
+		failing("func", errOutOfOrder, kopf.BackoffFunc(func(a progress.Attempt, err error) time.Duration {
 			if !errors.Is(err, errOutOfOrder) {
 				return never
 			}
 			return time.Duration(a.Number) * 200 * time.Millisecond
 		}))
-		failing("exponential", errOutOfOrder, kopf.BackoffFunc(kopf.Exponential(100*time.Millisecond, 300*time.Millisecond)))
+		failing("exponential", errOutOfOrder, kopf.BackoffFunc(progress.Exponential(100*time.Millisecond, 300*time.Millisecond)))
 		failing("temporary", kopf.Temporary(errOutOfOrder, 150*time.Millisecond), kopf.Backoff(never))
 		failing("wrapped", fmt.Errorf("because: %w", kopf.Temporary(errOutOfOrder, 150*time.Millisecond)), kopf.Backoff(never))
 		failing("at-once", kopf.Temporary(errOutOfOrder, 0), kopf.Backoff(never))
@@ -110,9 +110,9 @@ var _ = Describe("A failing handler", func() {
 			OnCreate("permanent", fails[W](seen, "permanent", kopf.Permanent(errOutOfOrder))).
 			OnCreate("wrapped", fails[W](seen, "wrapped", fmt.Errorf("because: %w", kopf.Permanent(errOutOfOrder)))).
 			OnCreate("terminal", fails[W](seen, "terminal", reconcile.TerminalError(errOutOfOrder))).
-			OnCreate("strict", fails[W](seen, "strict", errOutOfOrder), kopf.Errors(kopf.ErrorsPermanent)).
-			OnCreate("ignored", fails[W](seen, "ignored", errOutOfOrder), kopf.Errors(kopf.ErrorsIgnored)).
-			OnCreate("patient", failsUntil[W](seen, "patient", 1, kopf.Temporary(errOutOfOrder, 0)), kopf.Errors(kopf.ErrorsPermanent)).
+			OnCreate("strict", fails[W](seen, "strict", errOutOfOrder), kopf.ErrorMode(progress.ErrorsPermanent)).
+			OnCreate("ignored", fails[W](seen, "ignored", errOutOfOrder), kopf.ErrorMode(progress.ErrorsIgnored)).
+			OnCreate("patient", failsUntil[W](seen, "patient", 1, kopf.Temporary(errOutOfOrder, 0)), kopf.ErrorMode(progress.ErrorsPermanent)).
 			OnCreate("good", ok[W](seen, "good")).
 			OnDelete("delete-bad", fails[W](seen, "delete-bad", kopf.Permanent(errOutOfOrder))).
 			OnDelete("delete-good", ok[W](seen, "delete-good"))))
@@ -242,7 +242,7 @@ var _ = Describe("A failing handler", func() {
 
 	It("does not keep a worker from other objects while it waits (DLY-12)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s#%d", req.Object.Name, req.Attempt.Number)
 				if req.Object.Name == "good" {

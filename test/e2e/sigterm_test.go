@@ -53,7 +53,7 @@ func busyChild() int {
 		}
 	}
 	must(kopf.SetupWithManager(mgr,
-		kopf.For(&v1.Widget{}, kopf.WithConcurrency(n)).Daemon("daemon", works("daemon")).OnCreate("handler", works("handler")),
+		kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(n)).Daemon("daemon", works("daemon")).OnCreate("handler", works("handler")),
 		kopf.OnCleanup("cleanup", func(context.Context) error { diary("cleanup"); return nil })))
 	must(mgr.Start(ctrl.SetupSignalHandler()))
 	return 0

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -154,7 +155,7 @@ var _ = Describe("Spies", func() {
 
 	It("take filters, also for the last state (EVT-20)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", spy(seen), kopf.Label("tier", kopf.Equal("gold"))))))
+		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", spy(seen), kopf.Label("tier", filter.Equal("gold"))))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Labels, w.Spec.Size = map[string]string{"tier": "gold"}, 2 })

@@ -87,7 +87,7 @@ var _ = Describe("Progress and baseline", func() {
 
 	It("are refused where the Go type has no field for them (B-33)", func(ctx context.Context) {
 		mgr := newManager(newNamespace(ctx), &logBook{})
-		err := kopf.New(mgr, kopf.WithProgress(progress.Status("")), kopf.For(&v1.Widget{}).OnCreate("a", ok[W](&calls{}, "a"))).Validate()
+		err := kopf.New(mgr, kopf.WithProgress(progress.Status("")), kopf.For(&v1.Widget{}).OnCreate("a", ok[W](&calls{}, "a"))).CheckDeclaration()
 		Expect(err).To(MatchError(ContainSubstring("Go type *v1.Widget has no field status.kopf")))
 	}, SpecTimeout(minute))
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -207,7 +208,7 @@ var _ = Describe("Sub-handlers", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("again", parent("again", kopf.Temporary(errOutOfOrder, 0))).
 			OnCreate("failed", parent("failed", kopf.Permanent(errOutOfOrder))).
-			OnCreate("ignored", parent("ignored", errOutOfOrder), kopf.Errors(kopf.ErrorsIgnored))))
+			OnCreate("ignored", parent("ignored", errOutOfOrder), kopf.ErrorMode(progress.ErrorsIgnored))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -258,7 +259,7 @@ var _ = Describe("Sub-handlers", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).
 			On("any", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete}, func(_ context.Context, req *kopf.Request[W]) error {
 				req.Sub("all", ok[W](seen, "all"))
-				req.Sub("gold", ok[W](seen, "gold"), kopf.Label("tier", kopf.Equal("gold")))
+				req.Sub("gold", ok[W](seen, "gold"), kopf.Label("tier", filter.Equal("gold")))
 				req.Sub("size", ok[W](seen, "size"), kopf.Field("spec.size"))
 				return nil
 			})))
@@ -394,7 +395,7 @@ var _ = Describe("Sub-handlers", func() {
 			Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 50), HaveField("Status.Phase", "made by p")))
 			Eventually(op.log.find).WithArguments("rejects the change", `"handler"="p/b"`).Should(HaveLen(2))
 		},
-		Entry("at the end of the pass", SpecTimeout(minute), kopf.DefaultCheckpoint),
+		Entry("at the end of the pass", SpecTimeout(minute), 100*time.Millisecond),
 		Entry("in between", SpecTimeout(minute), time.Duration(0)),
 	)
 
@@ -417,7 +418,7 @@ var _ = Describe("Sub-handlers", func() {
 			Expect(fresh(ctx, obj)()).To(HaveField("Spec.Size", 50))
 			Eventually(op.log.find).WithArguments("rejects the change", `"handler"="p"`).Should(HaveLen(2))
 		},
-		Entry("at the end of the pass", SpecTimeout(minute), kopf.DefaultCheckpoint),
+		Entry("at the end of the pass", SpecTimeout(minute), 100*time.Millisecond),
 		Entry("in between", SpecTimeout(minute), time.Duration(0)),
 	)
 

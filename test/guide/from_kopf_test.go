@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -53,10 +54,10 @@ func TestDeclarationsOfTheMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := kopf.New(mgr, simple()).Validate(); err != nil {
+	if err := kopf.New(mgr, simple()).CheckDeclaration(); err != nil {
 		t.Error(err)
 	}
-	if err := kopf.New(mgr, migrated(ensureDatabase, ensureDatabase, ensureDatabase)).Validate(); err != nil {
+	if err := kopf.New(mgr, migrated(ensureDatabase, ensureDatabase, ensureDatabase)).CheckDeclaration(); err != nil {
 		t.Error(err)
 	}
 }
@@ -88,7 +89,7 @@ func TestTakingOverInMemory(t *testing.T) {
 func simple() *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Database"}
 	databases := kopf.For(kopf.Unstructured(database)).
-		OnCreate("provision", ensureDatabase, kopf.Backoff(30*time.Second), kopf.Label("tier", kopf.Equal("gold")))
+		OnCreate("provision", ensureDatabase, kopf.Backoff(30*time.Second), kopf.Label("tier", filter.Equal("gold")))
 	return databases
 }
 

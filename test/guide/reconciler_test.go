@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 // What docs/coming-from-a-reconciler.md shows: a reconciler, and handlers that do the same. Config maps stand for sites.
@@ -117,15 +118,15 @@ func (s *Sites) Drop(ctx context.Context, req *SiteRequest) error {
 
 func handlersOf(sites *Sites) *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).
-		On("ensure", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, sites.Ensure, kopf.Label("site", kopf.Equal("handlers"))).
-		OnDelete("drop", sites.Drop, kopf.Label("site", kopf.Equal("handlers")))
+		On("ensure", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, sites.Ensure, kopf.Label("site", filter.Equal("handlers"))).
+		OnDelete("drop", sites.Drop, kopf.Label("site", filter.Equal("handlers")))
 }
 
 // The steps of the way from the one to the other.
 func wrapped(reconciler *SiteReconciler) *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).
-		OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](reconciler), kopf.Label("site", kopf.Equal("wrapped"))).
-		OnUpdate("check", checkName, kopf.Label("site", kopf.Equal("wrapped"))) // what is new
+		OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](reconciler), kopf.Label("site", filter.Equal("wrapped"))).
+		OnUpdate("check", checkName, kopf.Label("site", filter.Equal("wrapped"))) // what is new
 }
 
 func checkName(_ context.Context, req *SiteRequest) error {

@@ -41,6 +41,9 @@ var levels = map[string]int{
 
 	"internal/engine": 4,
 
+	// The matchers that the options of the facade take.
+	"pkg/kopf/filter": 4,
+
 	// The steps of the engine.
 	"internal/cause":         3,
 	"internal/essence":       3,
@@ -299,6 +302,8 @@ func TestChecker(t *testing.T) {
 		{"the engine on the steps", "internal/engine", ours("internal/match", "pkg/diff", "pkg/conditions"), ""},
 		{"the engine on the facade", "internal/engine", ours("pkg/kopf"), "an import points to a lower level"},
 		{"the facade on everything", "pkg/kopf", ours("internal/engine", "internal/registry", "pkg/webhooks", "pkg/diff"), ""},
+		{"the matchers on the tests of values", "pkg/kopf/filter", ours("internal/match", "pkg/diff"), ""},
+		{"the matchers on the facade", "pkg/kopf/filter", ours("pkg/kopf"), "an import points to a lower level"},
 		{"the facade on the harness", "pkg/kopf", ours("pkg/kopf/kopftest"), "an import points to a lower level"},
 		{"the harness on the facade", "pkg/kopf/kopftest", ours("pkg/kopf", "internal/engine"), ""},
 		{"the engine on the control plane", "internal/engine", ours(controlPlane), "the control plane is for tests"},

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -159,7 +160,7 @@ func TestWatchedStatusFields_OptionField(t *testing.T) {
 			old, now := req.Field()
 			p.note("update " + sprint(old) + " to " + sprint(now))
 			return nil
-		}, kopf.Field("status.phase", kopf.To("A")))
+		}, kopf.Field("status.phase", filter.To("A")))
 	kopf.OnChange(widgets, "change", func(w widget) string { return w.Status.Phase },
 		func(_ context.Context, _ *kopf.Request[widget], old, now string) error {
 			p.note("change " + old + " to " + now)
@@ -189,11 +190,11 @@ func TestOwnChanges_NoUpdateWithoutHandlerForField(t *testing.T) {
 			p.note("size " + string(req.Reason))
 			return nil
 		}).
-		Daemon("daemon", nothing, kopf.Field("status.phase", kopf.Equal("A"))).
-		Timer("timer", time.Hour, nothing, kopf.Field("status.phase", kopf.Equal("A"))).
-		OnEvent("event", nothing, kopf.Field("status.phase", kopf.Equal("A"))).
-		OnReconcile("level", nothing, kopf.Field("status.phase", kopf.Equal("A"))).
-		OnDelete("delete", nothing, kopf.Field("status.phase", kopf.Equal("A"))),
+		Daemon("daemon", nothing, kopf.Field("status.phase", filter.Equal("A"))).
+		Timer("timer", time.Hour, nothing, kopf.Field("status.phase", filter.Equal("A"))).
+		OnEvent("event", nothing, kopf.Field("status.phase", filter.Equal("A"))).
+		OnReconcile("level", nothing, kopf.Field("status.phase", filter.Equal("A"))).
+		OnDelete("delete", nothing, kopf.Field("status.phase", filter.Equal("A"))),
 		func(t *testing.T, s *scene) {
 			wait(time.Minute)
 			p.expect(t, "size create")

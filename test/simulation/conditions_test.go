@@ -59,9 +59,9 @@ func TestReportsOfSkippedHandlers(t *testing.T) {
 				return kopf.Temporary(errors.New("not yet"), time.Second)
 			}
 			return kopf.Permanent(errors.New("no"))
-		}, kopf.ReportsCondition("First")).
+		}, kopf.ReportCondition("First")).
 		OnCreate("second", func(context.Context, *kopf.Request[widget]) error { return nil },
-			kopf.After("first"), kopf.ReportsCondition("Second"))
+			kopf.After("first"), kopf.ReportCondition("Second"))
 	play(t, widgets, func(t *testing.T, s *scene) {
 		wait(time.Minute)
 		if got := conditionsOf(s.now(t)); !slices.Equal(got, []string{"First=False", "Second=False"}) {
@@ -77,7 +77,7 @@ func TestConditionsWithoutHandlersAreQuiet(t *testing.T) {
 			req.Conditions().True("A", "Fine", "")
 			return nil
 		}),
-		"level": kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).OnReconcile("t", func(context.Context, *kopf.Request[widget]) error { return nil }, kopf.ReportsCondition("A")),
+		"level": kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).OnReconcile("t", func(context.Context, *kopf.Request[widget]) error { return nil }, kopf.ReportCondition("A")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, widgets, func(t *testing.T, s *scene) {

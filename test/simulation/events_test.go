@@ -99,7 +99,7 @@ func TestFailuresDoNotFloodAnybody(t *testing.T) {
 			OnCreate("never", func(context.Context, *kopf.Request[widget]) error {
 				attempts++
 				return errors.New("no luck")
-			}, kopf.Backoff(hour/failures), kopf.ReportsCondition("Lucky")).
+			}, kopf.Backoff(hour/failures), kopf.ReportCondition("Lucky")).
 			OnCreate("hopeless", func(context.Context, *kopf.Request[widget]) error {
 				return kopf.Permanent(errors.New("no way"))
 			}).
@@ -127,7 +127,7 @@ func TestNoiseIsBounded(t *testing.T) {
 	}
 	const failures, most, hour = 10_000, 60, time.Hour
 	pause := kopf.Backoff(hour / failures)
-	steps, asKopf := kopf.WithEvents(kopf.EventsSteps), kopf.WithEvents(kopf.EventsTransitions, kopf.AsKopf(kopf.EventNames{}))
+	steps, asKopf := kopf.WithEvents(kopf.EventsSteps), kopf.WithKopfEvents(kopf.EventNames{})
 	type handler = kopf.Handler[widget]
 	widgets := kopf.For[widget]
 	for name, test := range map[string]struct {

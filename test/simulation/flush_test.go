@@ -197,7 +197,7 @@ func TestFlushAndReports(t *testing.T) {
 				return errors.New("busy")
 			}
 			return nil
-		}, kopf.Backoff(3*time.Second), kopf.ReportsCondition("Created")).
+		}, kopf.Backoff(3*time.Second), kopf.ReportCondition("Created")).
 		OnCreate("fill", func(ctx context.Context, req *kopf.Request[widget]) error {
 			for n := range 3 {
 				req.Conditions().Unknown("Filled", "Copying", fmt.Sprint(n))

@@ -50,7 +50,7 @@ func TestHintsOfDelaysWithoutUnit(t *testing.T) {
 			return reconcile.Result{}, nil
 		})
 		started := 0
-		must(t, kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+		must(t, kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			OnCreate("cause", hasty).
 			OnCreate("parent", func(_ context.Context, req *kopf.Request[widget]) error {
 				req.Sub("first", hasty)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -55,7 +56,7 @@ func TestPausesEndWithFilters(t *testing.T) {
 			bad.Add(1)
 		}
 		return nil
-	}, kopf.Label("off", kopf.Absent))
+	}, kopf.Label("off", filter.Absent))
 	peers := &muxed{peers: apiserver.New(apiserver.Resource{
 		GroupVersion: schema.GroupVersion{Group: "kopf.dev", Version: "v1"}, Kind: "KopfPeering", Plural: "kopfpeerings",
 	})}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -94,7 +95,7 @@ func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.Handl
 			<-ctx.Done()
 			req.Object.Status.Phase = "Stopped"
 			return nil
-		}, append(options, kopf.Label("off", kopf.Absent))...)
+		}, append(options, kopf.Label("off", filter.Absent))...)
 		mgr, err := manager.New(&own, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Logger: logger})
 		must(t, err)
 		must(t, kopf.SetupWithManager(mgr, widgets))

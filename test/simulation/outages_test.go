@@ -66,7 +66,7 @@ func (o *outage) gaps() (all []time.Duration) {
 func TestFaultsAreRetriedWithTheirOwnBackoff(t *testing.T) {
 	var calls, others atomic.Int64
 	var line outage
-	widgets := kopf.For(&v1.Widget{}, kopf.WithConcurrency(1)).
+	widgets := kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 		OnUpdate("updated", func(context.Context, *kopf.Request[widget]) error {
 			calls.Add(1)
 			return nil

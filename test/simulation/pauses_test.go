@@ -246,7 +246,7 @@ func TestDaemonsOfACrowdComeBackAfterAPause(t *testing.T) {
 	const crowd, pauses = 150, 4
 	var running, begun atomic.Int64
 	meet(t, func(*two) *kopf.Resource[widget] {
-		return kopf.For(&v1.Widget{}, kopf.WithConcurrency(32)).Daemon("daemon", func(ctx context.Context, _ *kopf.Request[widget]) error {
+		return kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(32)).Daemon("daemon", func(ctx context.Context, _ *kopf.Request[widget]) error {
 			begun.Add(1)
 			running.Add(1)
 			defer running.Add(-1)

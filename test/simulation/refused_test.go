@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -138,7 +139,7 @@ func TestRefusedHandlersAreToldToFail(t *testing.T) {
 		req.Object.Spec.Size = tooMuch
 		return nil
 	}
-	settings := []kopf.HandlerOption{kopf.ReportsCondition("Synced"), kopf.Backoff(time.Minute), kopf.Retries(3)}
+	settings := []kopf.HandlerOption{kopf.ReportCondition("Synced"), kopf.Backoff(time.Minute), kopf.Retries(3)}
 	for name, widgets := range map[string]*kopf.Resource[widget]{
 		"of a cause":      kopf.For(&v1.Widget{}, kopf.WithConditions("Synced")).OnCreate("greedy", greedy, settings...),
 		"level-triggered": kopf.For(&v1.Widget{}, kopf.WithConditions("Synced")).OnReconcile("greedy", greedy, settings...),
@@ -173,7 +174,7 @@ func TestHandlersThatWereNeverCalledHaveFailed(t *testing.T) {
 		OnCreate("late", func(context.Context, *kopf.Request[widget]) error {
 			t.Error("it is called")
 			return nil
-		}, kopf.After("slow"), kopf.ReportsCondition("Late"))
+		}, kopf.After("slow"), kopf.ReportCondition("Late"))
 	play(t, widgets, func(t *testing.T, s *scene) {
 		wait(time.Minute)
 		expectConditions(t, s, "Late=Unknown Running")
@@ -194,7 +195,7 @@ func TestPanicsOfBackoffsAreFailures(t *testing.T) {
 		OnCreate("bad", func(_ context.Context, req *kopf.Request[widget]) error {
 			calls = append(calls, fmt.Sprint("bad ", req.Attempt.Number))
 			return errors.New("no luck")
-		}, kopf.BackoffFunc(func(a kopf.Attempt, _ error) time.Duration { return pauses[a.Number] }))
+		}, kopf.BackoffFunc(func(a progress.Attempt, _ error) time.Duration { return pauses[a.Number] }))
 	play(t, widgets, func(t *testing.T, _ *scene) {
 		wait(90 * time.Second)
 		if want := []string{"good", "bad 0", "bad 1", "bad 2"}; !slices.Equal(calls, want) {
@@ -210,7 +211,7 @@ func TestDeletionDoesNotWaitForTheStatus(t *testing.T) {
 		calls++
 		req.Object.Status.Phase = "gone"
 		return nil
-	}, kopf.ReportsCondition("Gone"))
+	}, kopf.ReportCondition("Gone"))
 	noStatus := func(config *rest.Config) {
 		next := config.Transport
 		config.Transport = transport(func(r *http.Request) (*http.Response, error) {

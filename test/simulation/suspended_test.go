@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -236,7 +237,7 @@ func TestSuspendedLeader_DaemonsAndTimersWait(t *testing.T) {
 					return kopf.For(&v1.Widget{}).Daemon("daemon", func(ctx context.Context, req *kopf.Request[widget]) error {
 						s.addf("%s begins", who)
 						<-ctx.Done()
-						s.addf("%s ends: %t", who, errors.Is(context.Cause(ctx), kopf.ErrPaused))
+						s.addf("%s ends: %t", who, errors.Is(context.Cause(ctx), daemons.ErrPaused))
 						req.Object.Status.Phase = who
 						return nil
 					}).Timer("tick", 100*time.Millisecond, func(_ context.Context, req *kopf.Request[widget]) error {

@@ -51,6 +51,8 @@ type Trial struct {
 //
 // The function makes a new trial for each time, with a new world outside. What it makes is made in a bubble of testing/synctest; the
 // test must not be in one.
+//
+// Check calls handlers. To check only the declaration of an operator, call its CheckDeclaration method.
 func Check(t *testing.T, setup func() Trial) {
 	t.Helper()
 	for _, finding := range findings(t, setup) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
 type podRequest = kopf.Request[*corev1.Pod]
@@ -239,7 +240,7 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 // A green test in which nothing was called would be a lie.
 func TestCheckFindsTrialsThatShowNothing(t *testing.T) {
 	never := func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
-		r.OnCreate("volume", func(context.Context, *podRequest) error { return nil }, kopf.Label("tier", kopf.Equal("gold")))
+		r.OnCreate("volume", func(context.Context, *podRequest) error { return nil }, kopf.Label("tier", filter.Equal("gold")))
 	}
 	NewWithT(t).Expect(findings(t, trialOf(never))).To(ConsistOf(ContainSubstring("no handler was called")))
 }

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
@@ -67,8 +68,8 @@ type call struct {
 	old     client.Object
 	path    []string
 	changes bool // it is told what has changed
-	event   kopf.EventType
-	attempt kopf.Attempt
+	event   watch.EventType
+	attempt progress.Attempt
 	policy  progress.Policy
 	id      string
 	ctx     context.Context
@@ -93,12 +94,12 @@ func OfField(path string) InvokeOption {
 }
 
 // OfEvent makes it a call for an event: how the state of the object has come. See [kopf.Resource.OnEvent].
-func OfEvent(event kopf.EventType) InvokeOption {
+func OfEvent(event watch.EventType) InvokeOption {
 	return func(c *call) { c.reason, c.event = kopf.ReasonEvent, event }
 }
 
 // AtAttempt sets which attempt it is. Default: the first, started now.
-func AtAttempt(attempt kopf.Attempt) InvokeOption { return func(c *call) { c.attempt = attempt } }
+func AtAttempt(attempt progress.Attempt) InvokeOption { return func(c *call) { c.attempt = attempt } }
 
 // WithPolicy has the outcome judged by limits and pauses. Default: as without options of the handler.
 func WithPolicy(policy progress.Policy) InvokeOption { return func(c *call) { c.policy = policy } }
@@ -153,7 +154,7 @@ func (inv *Invocation[T]) Sub(t testing.TB, id string) *Invocation[T] {
 			continue
 		}
 		c := inv.call
-		c.id, c.policy, c.attempt = sub.ID, sub.Policy, kopf.Attempt{Started: time.Now()}
+		c.id, c.policy, c.attempt = sub.ID, sub.Policy, progress.Attempt{Started: time.Now()}
 		c.path, c.changes = nil, sub.TellsChanges(string(c.reason))
 		if sub.Field != nil {
 			c.path = sub.Field.Path

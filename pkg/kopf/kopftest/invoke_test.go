@@ -13,11 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -49,7 +51,7 @@ func TestInvocationTellsAll(t *testing.T) {
 	g, ctx := NewWithT(t), kopftest.Context(t)
 	obj := configMap(map[string]string{"color": "red"})
 	got := kopftest.Invoke(t, busybody, obj, kopftest.WithContext(ctx),
-		kopftest.From(configMap(map[string]string{"color": "blue"})), kopftest.AtAttempt(kopf.Attempt{Number: 2}))
+		kopftest.From(configMap(map[string]string{"color": "blue"})), kopftest.AtAttempt(progress.Attempt{Number: 2}))
 
 	g.Expect(got.Outcome.Success).To(BeTrue())
 	g.Expect(obj.Data).NotTo(HaveKey("seen"), "the object is not changed")
@@ -89,7 +91,7 @@ func TestInvokedHandlersSeeTheirCause(t *testing.T) {
 		"field":       {[]kopftest.InvokeOption{kopftest.From(blue), kopftest.OfField("data.color")}, "update", []diff.Op{diff.Change}, []any{"blue", "red"}},
 		"field of it": {[]kopftest.InvokeOption{kopftest.OfField("data.x")}, "create", []diff.Op{diff.Add}, []any{nil, "1"}},
 		"deletion":    {[]kopftest.InvokeOption{kopftest.From(red), kopftest.Because(kopf.ReasonDelete)}, "delete", nil, []any{nil, nil}},
-		"event":       {[]kopftest.InvokeOption{kopftest.OfEvent(kopf.EventModified)}, "event", nil, []any{nil, nil}},
+		"event":       {[]kopftest.InvokeOption{kopftest.OfEvent(watch.Modified)}, "event", nil, []any{nil, nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -120,7 +122,7 @@ func TestOutcomesAreJudgedByThePolicy(t *testing.T) {
 		"unknown":   {fails(boom), nil, false, time.Minute},
 		"permanent": {fails(kopf.Permanent(boom)), nil, true, 0},
 		"limits": {fails(boom), []kopftest.InvokeOption{
-			kopftest.WithPolicy(progress.Policy{Retries: new(3)}), kopftest.AtAttempt(kopf.Attempt{Number: 2}),
+			kopftest.WithPolicy(progress.Policy{Retries: new(3)}), kopftest.AtAttempt(progress.Attempt{Number: 2}),
 		}, true, 0},
 		"panic": {func(context.Context, *cmRequest) error { panic("boom") }, nil, false, time.Minute},
 		"a broken result": {func(_ context.Context, req *cmRequest) error {
@@ -205,7 +207,7 @@ func TestSubHandlersOfAnInvocation(t *testing.T) {
 		return nil
 	}
 	got := kopftest.Invoke(t, func(_ context.Context, req *cmRequest) error {
-		req.Sub("color", field, kopf.Field("data.color", kopf.From("blue")))
+		req.Sub("color", field, kopf.Field("data.color", filter.From("blue")))
 		req.Sub("plain", func(_ context.Context, req *cmRequest) error {
 			req.Sub("deep", field)
 			req.SetResult(len(req.Diff))

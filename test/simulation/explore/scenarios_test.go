@@ -315,7 +315,7 @@ var scenarios = []scenario{
 	{name: "conditions", trial: func(w *world) kopftest.Trial {
 		return w.trial(func() *kopf.Resource[widget] {
 			return kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Made")).
-				OnCreate("make", w.fails("make", 1), kopf.ReportsCondition("Made")).
+				OnCreate("make", w.fails("make", 1), kopf.ReportCondition("Made")).
 				OnCondition("seen", "Made", func(_ context.Context, req *request) error {
 					w.saw("seen", req.Object, "called")
 					return nil

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // A post is a world as the handlers of one life of the operator see it.
@@ -29,7 +30,7 @@ func declared[T client.Object](p post, obj T) kopf.Option {
 	resource := kopf.For(obj, kopf.WithControllerOptions(controller.Options{RateLimiter: limiter}))
 	for i := range p.plan.Handlers {
 		h := &p.plan.Handlers[i]
-		options := []kopf.HandlerOption{kopf.Backoff(h.Backoff), kopf.Errors(h.Errors)}
+		options := []kopf.HandlerOption{kopf.Backoff(h.Backoff), kopf.ErrorMode(h.Errors)}
 		if h.Retries > 0 {
 			options = append(options, kopf.Retries(h.Retries))
 		}
@@ -110,7 +111,7 @@ func (p post) judge(h *Handler, c *call) (v verdict) {
 	default:
 		v.err = errTrouble
 	}
-	v.final, v.delay = last || h.Errors != kopf.ErrorsTemporary, h.Backoff
+	v.final, v.delay = last || h.Errors != progress.ErrorsTemporary, h.Backoff
 	return v
 }
 

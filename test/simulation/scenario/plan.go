@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // A Plan is a scenario before it is run: who handles what in which way, what happens to the objects and
@@ -31,7 +32,7 @@ type Handler struct {
 	Optional bool
 	Backoff  time.Duration
 	Retries  int // 0: no limit
-	Errors   kopf.ErrorMode
+	Errors   progress.ErrorMode
 	Work     time.Duration // that an attempt takes
 	Deaf     bool          // it goes on when its context ends
 	Edits    Edit          // what it changes in its object
@@ -94,6 +95,8 @@ type Faults struct {
 	Expired    float64       // of the watches: 410, the operator has to list again
 }
 
+const defaultCheckpoint = 100 * time.Millisecond // that of kopf.WithCheckpoint
+
 // NewPlan draws a plan for some objects, in which time goes by in ticks.
 func NewPlan(seed uint64, tick time.Duration, objects int) Plan {
 	d := dice{rand.New(rand.NewPCG(seed, 0)), tick}
@@ -101,7 +104,7 @@ func NewPlan(seed uint64, tick time.Duration, objects int) Plan {
 		Seed: seed, Objects: objects,
 		Kind:       pick(d, Kinds()...),
 		Lifecycle:  pick(d, "all", "all", "all", "one by one", "asap", "shuffled", "randomized"),
-		Checkpoint: pick(d, 0, kopf.DefaultCheckpoint, kopf.DefaultCheckpoint, time.Hour),
+		Checkpoint: pick(d, 0, defaultCheckpoint, defaultCheckpoint, time.Hour),
 	}
 	if objects == 0 {
 		p.Objects = 1 + d.IntN(2)
@@ -175,7 +178,7 @@ func (d dice) handler(i int) Handler {
 		h.Retries = 1 + d.IntN(3)
 	}
 	if d.chance(0.2) {
-		h.Errors = pick(d, kopf.ErrorsPermanent, kopf.ErrorsIgnored)
+		h.Errors = pick(d, progress.ErrorsPermanent, progress.ErrorsIgnored)
 	}
 	return h
 }

@@ -35,7 +35,7 @@ func (h *OrderHandlers) SetupWithManager(mgr ctrl.Manager) error {
 // orders is apart, for tests that need no manager.
 func (h *OrderHandlers) orders() kopf.Option {
 	return kopf.For(&shopv1.Order{}, kopf.WithConditions("Reserved")).
-		OnField("reserve", "spec", h.reserve, kopf.ReportsCondition("Reserved"), kopf.Retries(100)).
+		OnField("reserve", "spec", h.reserve, kopf.ReportCondition("Reserved"), kopf.Retries(100)).
 		OnDelete("release", h.release)
 }
 

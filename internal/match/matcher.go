@@ -1,0 +1,101 @@
+package match
+
+import (
+	"encoding/json"
+	"fmt"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+)
+
+// A Side selects the value that a matcher tests.
+type Side int
+
+// The sides of a change. Most matchers test the current value.
+const (
+	Current Side = iota
+	Before
+	After
+)
+
+// A Matcher is the inspectable form of a matcher of package filter.
+type Matcher struct {
+	// Text describes the matcher in errors.
+	Text string
+	Test Test
+	Side Side
+	// Presence is set if the matcher only tests whether there is a value.
+	Presence *bool
+	// HasEqual is true if the matcher only compares with Equal.
+	HasEqual bool
+	Equal    any
+	// All contains the inner matchers of a conjunction, one for each argument.
+	All []Matcher
+	// Literals contains all values that the matcher compares with, including those of inner matchers.
+	Literals []Literal
+	// Err describes an invalid matcher.
+	Err error
+}
+
+// Parts returns the matchers that must all pass for this one to pass: the inner ones of a conjunction, else itself.
+func (m Matcher) Parts() (parts []Matcher) {
+	if len(m.All) == 0 {
+		return []Matcher{m}
+	}
+	for _, inner := range m.All {
+		inner.Side = m.Side
+		parts = append(parts, inner.Parts()...)
+	}
+	return parts
+}
+
+// IsPresent reports whether the matcher only tests that there is a value.
+func (m Matcher) IsPresent() bool { return m.Presence != nil && *m.Presence }
+
+// IsAbsent reports whether the matcher only tests that there is no value.
+func (m Matcher) IsAbsent() bool { return m.Presence != nil && !*m.Presence }
+
+// Contradict reports whether no value can pass both matchers; or no change, if they test its two sides.
+func Contradict(a, b Matcher) bool {
+	switch {
+	case a.Side == b.Side:
+		return a.IsAbsent() && (b.HasEqual || b.IsPresent()) || (a.HasEqual || a.IsPresent()) && b.IsAbsent() ||
+			a.HasEqual && b.HasEqual && !diff.Equal(a.Equal, b.Equal)
+	case a.Side != Current && b.Side != Current:
+		return a.IsAbsent() && b.IsAbsent() || a.HasEqual && b.HasEqual && diff.Equal(a.Equal, b.Equal)
+	default:
+		return false
+	}
+}
+
+// A Literal is a value that a matcher compares with.
+type Literal struct {
+	// Value is in its JSON form.
+	Value any
+	Side  Side
+	// OrAbsent is true if an absent value passes, too.
+	OrAbsent bool
+}
+
+// String returns the value as Go source, as far as Go and JSON agree.
+func (l Literal) String() string {
+	out, err := json.Marshal(l.Value)
+	if err != nil {
+		return fmt.Sprint(l.Value)
+	}
+	return string(out)
+}
+
+// JSONForm converts a value to its JSON form, as it appears in decoded objects.
+func JSONForm(value any) (any, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var out any
+	if err := utiljson.Unmarshal(text, &out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}

@@ -1,0 +1,177 @@
+package filter
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+)
+
+// A Matcher tests the value of a label, an annotation or a field. Only this package implements it; use [Match] for a test of your own.
+type Matcher interface {
+	// Form returns the matcher in the form that package kopf evaluates. It is not meant for callers.
+	Form() match.Matcher
+}
+
+// Present passes if there is a value, including an empty one. Absent passes if there is no value.
+//
+// kopf: PRESENT, ABSENT.
+const (
+	Present presence = true
+	Absent  presence = false
+)
+
+// Equal passes if the value equals the given one in its JSON form.
+//
+// kopf: a literal.
+func Equal(value any) Matcher {
+	form, err := match.JSONForm(value)
+	inner, isMatcher := value.(Matcher)
+	switch {
+	case isMatcher:
+		err = fmt.Errorf("Equal(%s) compares with a matcher: leave Equal out", inner.Form().Text)
+	case err != nil:
+		err = fmt.Errorf("Equal(%T) is given what has no JSON form: %w", value, err)
+	case form == nil:
+		err = errors.New("Equal(nil) is no value to be equal to: use Absent")
+	}
+	m := matcher{
+		Text: fmt.Sprintf("Equal(%v)", value), HasEqual: true, Equal: form, Err: err,
+		Test: func(is any) bool { return diff.Equal(is, form) },
+	}
+	if err == nil {
+		m.Literals = []match.Literal{{Value: form}}
+	}
+	return m
+}
+
+// Match passes if the function returns true. The function gets the value in its JSON form, and nil for an absent value. It must
+// return quickly and have no side effects. If it panics, the value does not match.
+//
+// kopf: a callback.
+func Match(fn func(value any) bool) Matcher {
+	m := matcher{Text: "Match", Test: fn}
+	if fn == nil {
+		m.Err = errors.New("Match(nil): give it a function")
+	}
+	return m
+}
+
+// From passes if the value before a change equals the given one, or matches it, if it is a [Matcher]. Use it in kopf.Field, for handlers
+// that are called for changes.
+//
+// kopf: old=.
+func From(want any) Matcher { return sided("From", want, match.Before) }
+
+// To passes if the value after a change equals the given one, or matches it, if it is a [Matcher]. Use it in kopf.Field, for handlers
+// that are called for changes.
+//
+// kopf: new=.
+func To(want any) Matcher { return sided("To", want, match.After) }
+
+// Not passes if the matcher does not pass.
+//
+// kopf: not_.
+func Not(m Matcher) Matcher {
+	return combined("Not", []Matcher{m}, func(passed int) bool { return passed == 0 })
+}
+
+// All passes if all matchers pass. Without matchers it passes.
+//
+// kopf: all_.
+func All(m ...Matcher) Matcher {
+	all := combined("All", m, func(passed int) bool { return passed == len(m) })
+	all.All = formsOf(m)
+	return all
+}
+
+// Any passes if at least one matcher passes. Without matchers it does not pass.
+//
+// kopf: any_.
+func Any(m ...Matcher) Matcher {
+	return combined("Any", m, func(passed int) bool { return passed > 0 })
+}
+
+// None passes if no matcher passes. Without matchers it passes.
+//
+// kopf: none_.
+func None(m ...Matcher) Matcher {
+	return combined("None", m, func(passed int) bool { return passed == 0 })
+}
+
+type presence bool
+
+func (p presence) Form() match.Matcher {
+	isPresent := bool(p)
+	return match.Matcher{
+		Text: map[presence]string{Present: "Present", Absent: "Absent"}[p], Presence: &isPresent,
+		Test: func(is any) bool { return (is != nil) == isPresent },
+	}
+}
+
+type matcher match.Matcher
+
+func (m matcher) Form() match.Matcher { return match.Matcher(m) }
+
+func formsOf(all []Matcher) []match.Matcher {
+	out := make([]match.Matcher, 0, len(all))
+	for _, m := range all {
+		if m == nil {
+			out = append(out, match.Matcher{Err: errors.New("a matcher is nil: leave it out"), Test: func(any) bool { return false }})
+			continue
+		}
+		out = append(out, m.Form())
+	}
+	return out
+}
+
+func sided(name string, want any, side match.Side) matcher {
+	given, ok := want.(Matcher)
+	if !ok {
+		given = Equal(want)
+	}
+	m := matcher(given.Form())
+	if m.Side != match.Current {
+		m.Err = fmt.Errorf("%s(%s): From and To cannot be nested", name, m.Text)
+	}
+	m.Side, m.Text = side, fmt.Sprintf("%s(%s)", name, m.Text)
+	m.Literals = slices.Clone(m.Literals)
+	for i := range m.Literals {
+		m.Literals[i].Side = side
+	}
+	return m
+}
+
+func combined(name string, all []Matcher, passes func(passed int) bool) matcher {
+	inner := formsOf(all)
+	var texts []string
+	out := matcher{}
+	orAbsent := slices.ContainsFunc(inner, match.Matcher.IsAbsent)
+	for _, m := range inner {
+		for _, l := range m.Literals {
+			l.OrAbsent = l.OrAbsent || orAbsent
+			out.Literals = append(out.Literals, l)
+		}
+		texts = append(texts, m.Text)
+		if m.Err != nil {
+			out.Err = m.Err
+		}
+		if m.Side != match.Current {
+			out.Err = fmt.Errorf("%s(%s): put From and To around it, not into it", name, m.Text)
+		}
+	}
+	out.Text = fmt.Sprintf("%s(%s)", name, strings.Join(texts, ", "))
+	out.Test = func(is any) bool {
+		passed := 0
+		for _, m := range inner {
+			if m.Test(is) {
+				passed++
+			}
+		}
+		return passes(passed)
+	}
+	return out
+}

@@ -1,0 +1,17 @@
+package progress
+
+import "time"
+
+// Exponential returns a function for Policy.BackoffFunc: the pause is base after the first attempt, and doubles with each attempt, up to
+// limit.
+func Exponential(base, limit time.Duration) func(Attempt, error) time.Duration {
+	return func(a Attempt, _ error) time.Duration {
+		pause := base
+		for range a.Number {
+			if pause *= 2; pause >= limit || pause <= 0 {
+				return limit
+			}
+		}
+		return min(pause, limit)
+	}
+}
