@@ -20,6 +20,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -447,9 +448,9 @@ func (w *world) chain(flushes bool) *kopf.Resource[widget] {
 	}
 	return widgets().
 		OnCreate("start", moves("start", "starting")).
-		OnUpdate("first", moves("first", "ready"), kopf.Field("status.phase", kopf.To("starting"))).
-		OnUpdate("second", w.fails("second", 1), kopf.Field("status.phase", kopf.To("starting"))).
-		OnUpdate("ready", w.records("ready"), kopf.Field("status.phase", kopf.To("ready")))
+		OnUpdate("first", moves("first", "ready"), kopf.Field("status.phase", filter.To("starting"))).
+		OnUpdate("second", w.fails("second", 1), kopf.Field("status.phase", filter.To("starting"))).
+		OnUpdate("ready", w.records("ready"), kopf.Field("status.phase", filter.To("ready")))
 }
 
 // setup makes the trial of a scenario, with a world of its own.
