@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -186,5 +187,24 @@ func TestFieldsOf(t *testing.T) {
 		if got := strings.Join(FieldsOf(value), " "); got != want {
 			t.Errorf("%s has the fields %q, not %q", body, got, want)
 		}
+	}
+}
+
+func TestStateOf_IgnoresAnEmptyStatus(t *testing.T) {
+	state := func(status any) map[string]any {
+		return StateOf([]map[string]any{{"kind": "Pod", "metadata": map[string]any{"name": "orders"}, "status": status}}, []string{"status.seen"})
+	}
+	for name, status := range map[string]any{
+		"empty":                map[string]any{},
+		"with ignored fields":  map[string]any{"seen": "now"},
+		"with kopf's progress": map[string]any{"kopf": map[string]any{"progress": "x"}},
+	} {
+		want := map[string]any{"Pod orders": []any{map[string]any{"kind": "Pod", "metadata": map[string]any{"name": "orders"}}}}
+		if got := state(status); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if got := state(map[string]any{"phase": "Running"}); !strings.Contains(fmt.Sprint(got), "Running") {
+		t.Errorf("a status with a field that counts is missing: %v", got)
 	}
 }

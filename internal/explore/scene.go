@@ -46,6 +46,9 @@ func StateOf(objects []map[string]any, ignore []string) map[string]any {
 		for _, path := range append(slices.Clone(ignore), "status.kopf") {
 			remove(content, KeysOf(path))
 		}
+		if status, ok := content["status"].(map[string]any); ok && len(status) == 0 {
+			delete(content, "status") // a merge patch that removes the last field leaves an empty object
+		}
 		withoutTransitions(content)
 		list, _ := out[name].([]any)
 		out[name] = append(list, content)

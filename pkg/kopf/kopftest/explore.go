@@ -17,7 +17,8 @@ func WithPairs() ExploreOption {
 	return func(o *explore.Options) { o.Pairs = true }
 }
 
-// AtMost limits the number of plans that are run. They are spread evenly over all plans, and are the same each time.
+// AtMost limits the number of plans that are run. They are spread evenly over all plans, and are the same each time. The environment variable
+// KOPFTEST_ALL=1 removes the limit.
 func AtMost(plans int) ExploreOption {
 	return func(o *explore.Options) { o.Sample = plans }
 }
@@ -45,16 +46,9 @@ func AtMost(plans int) ExploreOption {
 // and run.
 func Explore(t *testing.T, setup func() Trial, opts ...ExploreOption) {
 	t.Helper()
-	var options explore.Options
-	for _, opt := range opts {
-		opt(&options)
-	}
-	if text := os.Getenv(planVariable); text != "" {
-		plan, err := explore.Parse(text)
-		if err != nil {
-			t.Fatalf("kopftest: the variable %s: %v", planVariable, err)
-		}
-		options.Only = plan
+	options, err := exploreOptions(opts)
+	if err != nil {
+		t.Fatalf("kopftest: %v", err)
 	}
 	report := explore.Explore(t, runner(setup, nil), options)
 	if len(report.Reference.Calls) == 0 {
@@ -71,8 +65,28 @@ func Explore(t *testing.T, setup func() Trial, opts ...ExploreOption) {
 	t.Logf("kopftest: %d plans made, %d without effect left out, %d run, %d violations", report.Made, report.Pruned, report.Ran, len(report.Violations))
 }
 
-// planVariable names the environment variable with the only plan to run.
-const planVariable = "KOPFTEST_PLAN"
+const (
+	// planVariable names the environment variable with the only plan to run.
+	planVariable = "KOPFTEST_PLAN"
+	// allVariable names the environment variable that removes the limit of AtMost. Any value but the empty one does.
+	allVariable = "KOPFTEST_ALL"
+)
+
+// exploreOptions returns the options of a call of Explore. The environment variables take precedence.
+func exploreOptions(opts []ExploreOption) (options explore.Options, err error) {
+	for _, opt := range opts {
+		opt(&options)
+	}
+	if os.Getenv(allVariable) != "" {
+		options.Sample = 0
+	}
+	if text := os.Getenv(planVariable); text != "" {
+		if options.Only, err = explore.Parse(text); err != nil {
+			return options, fmt.Errorf("the variable %s: %w", planVariable, err)
+		}
+	}
+	return options, nil
+}
 
 // runner runs a story for the explorer.
 func runner(setup func() Trial, wrap func() explore.Wrap) explore.Runner {

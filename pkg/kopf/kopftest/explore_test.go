@@ -67,6 +67,21 @@ func TestExplore_FindsHandlersThatBelieveOldLists(t *testing.T) {
 	g.Expect(plans).NotTo(ContainElement("crash-after@1"))
 }
 
+// A new process whose first list is old sees the object alive, and then its deletion. It cannot know that the former process has called the handler.
+func TestExplore_AcceptsRepeatedCallsOfOptionalDeleteHandlers(t *testing.T) {
+	g := NewWithT(t)
+	stale := false
+	report := explore.Explore(t, runner(trialOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		r.OnDelete("free", func(context.Context, *podRequest) error { return nil })
+		r.OnDelete("notify", func(context.Context, *podRequest) error { return nil }, kopf.Optional())
+	}), nil), explore.Options{Skip: func(plan explore.Plan) bool {
+		stale = stale || plan[0].Stale
+		return !plan[0].Stale
+	}})
+	g.Expect(stale).To(BeTrue())
+	g.Expect(report.Violations).To(BeEmpty())
+}
+
 // The operator is started again after each end.
 func TestExplore_CountsTheLivesOfTheOperator(t *testing.T) {
 	g := NewWithT(t)
@@ -74,4 +89,22 @@ func TestExplore_CountsTheLivesOfTheOperator(t *testing.T) {
 	g.Expect(run.Problem).To(BeEmpty())
 	g.Expect(run.Lives).To(Equal(3))
 	g.Expect(run.Struck).To(Equal(3))
+}
+
+func TestExplore_ReadsItsEnvironmentVariables(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv(allVariable, "")
+	t.Setenv(planVariable, "")
+	opts := []ExploreOption{AtMost(7), WithPairs()}
+	g.Expect(exploreOptions(opts)).To(Equal(explore.Options{Pairs: true, Sample: 7}))
+
+	t.Setenv(allVariable, "1")
+	g.Expect(exploreOptions(opts)).To(Equal(explore.Options{Pairs: true}))
+
+	t.Setenv(planVariable, "crash-after@3")
+	g.Expect(exploreOptions(opts)).To(HaveField("Only", explore.Plan{{Kind: explore.CrashAfter, At: 3}}))
+
+	t.Setenv(planVariable, "crash-around@3")
+	_, err := exploreOptions(opts)
+	g.Expect(err).To(MatchError(ContainSubstring("the variable KOPFTEST_PLAN: ")))
 }

@@ -70,7 +70,8 @@ func (h *history) work(c Call) string {
 	return fmt.Sprintf("%s (%s) of %s %s, number %d: %s", c.Handler, c.Reason, c.Kind, c.Object, h.births[string(c.UID)], c.changed)
 }
 
-// written is the version in which the success of a call stands.
+// written is the version in which the success of a call stands. The engine records nothing of an optional delete handler when the object ends, so that
+// a deletion is no proof for such a handler.
 func (h *history) written(c Call) (int64, bool) {
 	e := c.engine
 	if e == nil || c.Err != nil || c.Ended.IsZero() {
@@ -89,7 +90,8 @@ func (h *history) written(c Call) (int64, bool) {
 			continue
 		}
 		if change.Deleted {
-			return change.Version, true
+			handler, ok := e.Handlers.Get(c.Handler)
+			return change.Version, !ok || !handler.Farewell()
 		}
 		record, err := e.Store.Fetch(obj, c.Handler)
 		switch {
