@@ -35,7 +35,7 @@ func children(e *example) {
 		err := e.client.List(e.t.Context(), &greetings, client.InNamespace("default"), client.MatchingLabels{"team": "shop"})
 		return greetings.Items, err
 	}).Should(HaveLen(1))
-	e.Expect(greetings.Items[0].Name).To(HavePrefix("orders-"))
+	e.Expect(greetings.Items[0].Name).To(Equal("orders-greeting"))
 	e.logs(`Handler failed permanently`, `"handler": "abroad"`, "namespace")
 
 	e.Expect(strings.Split(strings.TrimSpace(e.does("kubectl get secrets,configmaps,deployments,services -l team=shop")), "\n\n")).To(HaveLen(4))

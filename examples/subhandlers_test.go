@@ -22,5 +22,5 @@ func subhandlers(e *example) {
 
 	e.does(`kubectl patch rollout web --type=merge -p '{"spec":{"image":"web:1.1","regions":["amsterdam"]}}'`)
 	e.logs(`Handled`, `"reason": "update"`)
-	e.Expect(web.get("status", "regions", "amsterdam")).To(Equal("web:1.1"))
+	e.Expect(web.get("status", "regions")).To(Equal(map[string]any{"amsterdam": "web:1.1"}))
 }

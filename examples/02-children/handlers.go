@@ -35,14 +35,16 @@ func (h *handlers) password(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// greeting adopts a child, and creates it itself. Its name begins with that of the database, and the server ends it: should this be
-// called twice, there are two.
+// greeting adopts a child and creates it with the client. The child has a fixed name, so that a second call creates no second child.
 func greeting(ctx context.Context, req *Request) error {
-	child := &corev1.ConfigMap{Data: map[string]string{"greeting": "Hello, " + req.Object.GetName()}}
+	child := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: children.Name(req.Object, "greeting")},
+		Data:       map[string]string{"greeting": "Hello, " + req.Object.GetName()},
+	}
 	if err := req.Adopt(child); err != nil {
 		return err
 	}
-	if err := req.Client.Create(ctx, child); err != nil {
+	if err := req.Client.Create(ctx, child); client.IgnoreAlreadyExists(err) != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("There is a greeting", "controlled", metav1.IsControlledBy(child, req.Object))

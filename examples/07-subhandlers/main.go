@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,19 +44,23 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	always := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
-	rollouts := kopf.For(&v1.Rollout{}).
-		On("roll", always, roll).
-		On("report", always, report, kopf.After("roll"))
-	if err := kopf.SetupWithManager(mgr, rollouts); err != nil {
+	if err := kopf.SetupWithManager(mgr, rollouts()); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// roll declares what is to be done; that is called when it has returned. It is called again, and declares
-// the same, until all of them are done.
+func rollouts() *kopf.Resource[*v1.Rollout] {
+	always := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
+	return kopf.For(&v1.Rollout{}).
+		On("roll", always, roll).
+		On("report", always, report, kopf.After("roll"))
+}
+
+// roll declares a sub-handler for each region; they are called when it has returned. It is called again, and declares
+// the same, until all of them are done. It also removes regions from the status that the spec does not have any more.
 func roll(_ context.Context, req *Request) error {
+	maps.DeleteFunc(req.Object.Status.Regions, func(region, _ string) bool { return !slices.Contains(req.Object.Spec.Regions, region) })
 	for _, region := range req.Object.Spec.Regions {
 		req.Sub(region, deploy(region), kopf.Retries(5))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,8 +38,9 @@ func connect(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// users declares one sub-handler for each user.
+// users declares one sub-handler for each user, and removes users from the status that the spec does not have any more.
 func users(_ context.Context, req *Request) error {
+	maps.DeleteFunc(req.Object.Status.Users, func(user string, _ bool) bool { return !slices.Contains(req.Object.Spec.Users, user) })
 	for _, user := range req.Object.Spec.Users {
 		req.Sub(user, func(ctx context.Context, req *Request) error {
 			if user == "root" {

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/07-subhandlers/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// Each region is deployed to under every fault, although the sub-handlers end at different times and one fails.
+func TestExplore(t *testing.T) {
+	kopftest.Explore(t, func() kopftest.Trial {
+		trial := trial(t)
+		trial.Story = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, web()) },
+			func(t testing.TB, c *kopftest.Cluster) {
+				kopftest.Edit(t, c, web(), func(rollout *v1.Rollout) {
+					rollout.Spec = v1.RolloutSpec{Image: "web:1.1", Regions: []string{"amsterdam", "tokyo"}}
+				})
+			},
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, web()) },
+		}
+		return trial
+	}, kopftest.AtMost(10))
+}
+
+// The status has exactly the regions of the spec. The random regions are added to those that exist, so that deployments to them succeed.
+func TestWalk(t *testing.T) {
+	original := maps.Clone(regions)
+	t.Cleanup(func() { regions = original })
+	kopftest.Walk(t, "config/crd", func() kopftest.Trial { return trial(t) }, 5, kopftest.OnlyIf(func(rollout *unstructured.Unstructured) bool {
+		names, _, _ := unstructured.NestedStringSlice(rollout.Object, "spec", "regions")
+		for _, name := range names {
+			regions[name] = time.Second
+		}
+		return true
+	}))
+}
+
+func trial(t *testing.T) kopftest.Trial {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return kopftest.Trial{
+		Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
+		Operator: func() []kopf.Option { return []kopf.Option{rollouts()} },
+	}
+}
+
+func web() *v1.Rollout {
+	return &v1.Rollout{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec:       v1.RolloutSpec{Image: "web:1.0", Regions: []string{"amsterdam", "mumbai", "atlantis"}},
+	}
+}
