@@ -31,15 +31,19 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
-	databases := kopf.For(kopf.Unstructured(database)).
-		OnCreate("provision", provision).
-		OnUpdate("change", change).
-		OnDelete("drop", drop)
-	if err := mgr.Add(kopf.New(mgr, databases)); err != nil {
+	if err := mgr.Add(kopf.New(mgr, databases())); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// databases declares the handlers. The tests call it, too.
+func databases() *kopf.Resource[*unstructured.Unstructured] {
+	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
+	return kopf.For(kopf.Unstructured(database)).
+		OnCreate("provision", provision).
+		OnUpdate("change", change).
+		OnDelete("drop", drop)
 }
 
 func provision(ctx context.Context, req *Request) error {

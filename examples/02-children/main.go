@@ -32,8 +32,15 @@ func run() error {
 		return err
 	}
 	h := &handlers{direct: mgr.GetAPIReader()}
+	if err := kopf.SetupWithManager(mgr, h.databases()); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func (h *handlers) databases() *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
-	databases := kopf.For(kopf.Unstructured(database)).
+	return kopf.For(kopf.Unstructured(database)).
 		// Made once. What becomes of them is not our business.
 		OnCreate("password", h.password).
 		OnCreate("greeting", greeting).
@@ -43,8 +50,4 @@ func run() error {
 		OnReconcile("server", server).
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.Service{})
-	if err := kopf.SetupWithManager(mgr, databases); err != nil {
-		return err
-	}
-	return mgr.Start(ctrl.SetupSignalHandler())
 }

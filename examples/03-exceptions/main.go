@@ -44,8 +44,15 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if err := mgr.Add(kopf.New(mgr, backups())); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func backups() *kopf.Resource[*v1.Backup] {
 	created, changed := kopf.ReasonCreate, kopf.ReasonUpdate
-	backups := kopf.For(&v1.Backup{}).
+	return kopf.For(&v1.Backup{}).
 		// Not for the time being, and it says when to come back.
 		OnCreate("snapshot", snapshot).
 		// Not ever, unless the spec changes: that is another cause.
@@ -58,10 +65,6 @@ func run() error {
 		OnCreate("tidy", tidy, kopf.ErrorMode(progress.ErrorsIgnored)).
 		// A panic is an error like any other: the operator goes on.
 		OnCreate("index", index, kopf.Backoff(time.Second))
-	if err := mgr.Add(kopf.New(mgr, backups)); err != nil {
-		return err
-	}
-	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
 // logging is for people by default: one line for each message, no stack of the call to the logger with

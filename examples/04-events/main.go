@@ -50,15 +50,18 @@ func run(level string) error {
 	if err != nil {
 		return err
 	}
-	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
-	databases := kopf.For(kopf.Unstructured(database)).
-		OnCreate("provision", provision).
-		OnUpdate("grow", grow, kopf.Field("spec.sizeGiB"), kopf.Backoff(200*time.Millisecond)).
-		Timer("look", 100*time.Millisecond, look, kopf.Label("watched"))
-	if err := kopf.SetupWithManager(mgr, databases, kopf.WithEvents(events)); err != nil {
+	if err := kopf.SetupWithManager(mgr, databases(), kopf.WithEvents(events)); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func databases() *kopf.Resource[*unstructured.Unstructured] {
+	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
+	return kopf.For(kopf.Unstructured(database)).
+		OnCreate("provision", provision).
+		OnUpdate("grow", grow, kopf.Field("spec.sizeGiB"), kopf.Backoff(200*time.Millisecond)).
+		Timer("look", 100*time.Millisecond, look, kopf.Label("watched"))
 }
 
 // provision posts an Event of its own: for those who look at the object, not at the log of the operator.

@@ -35,14 +35,7 @@ func main() {
 }
 
 func run() error {
-	pods := kopf.For(&corev1.Pod{}).
-		// A field of the status, which others write.
-		OnField("phase", "status.phase", announce, kopf.Label(watched))
-	namespaces := kopf.For(&corev1.Namespace{}).
-		// Not for what has happened, but for what has to be: also when somebody touches the policy.
-		OnReconcile("isolate", isolate, kopf.Label(isolated, filter.Equal("true")), kopf.Interval(time.Hour)).
-		Owns(&networkingv1.NetworkPolicy{})
-
+	pods, namespaces := podHandlers(), namespaceHandlers()
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
 		Metrics: server.Options{BindAddress: "0"},
 		// The API server sends those with the labels, and no others.
@@ -55,6 +48,19 @@ func run() error {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func podHandlers() *kopf.Resource[*corev1.Pod] {
+	return kopf.For(&corev1.Pod{}).
+		// A field of the status, which others write.
+		OnField("phase", "status.phase", announce, kopf.Label(watched))
+}
+
+func namespaceHandlers() *kopf.Resource[*corev1.Namespace] {
+	return kopf.For(&corev1.Namespace{}).
+		// Not for what has happened, but for what has to be: also when somebody touches the policy.
+		OnReconcile("isolate", isolate, kopf.Label(isolated, filter.Equal("true")), kopf.Interval(time.Hour)).
+		Owns(&networkingv1.NetworkPolicy{})
 }
 
 // announce tells of the phases of a pod, also in an Event, for `kubectl describe`.

@@ -41,10 +41,7 @@ func start(ctx context.Context, config *rest.Config, team string, books *books) 
 		return nil, err
 	}
 	o := &operator{began: make(chan struct{}), ended: make(chan struct{})}
-	databases := kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"})).
-		On("book", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, books.add(team)).
-		OnDelete("strike", books.strike(team))
-	op := kopf.New(mgr, databases, kopf.OnStartup("begin", func(context.Context) error {
+	op := kopf.New(mgr, databases(team, books), kopf.OnStartup("begin", func(context.Context) error {
 		close(o.began)
 		return nil
 	}))
@@ -64,6 +61,12 @@ func start(ctx context.Context, config *rest.Config, team string, books *books) 
 	}
 	mgr.GetLogger().Info("Open")
 	return o, nil
+}
+
+func databases(team string, books *books) *kopf.Resource[Object] {
+	return kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"})).
+		On("book", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, books.add(team)).
+		OnDelete("strike", books.strike(team))
 }
 
 // ready waits until the handlers are being called. An operator that never comes to that is stopped.

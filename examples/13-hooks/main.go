@@ -42,24 +42,27 @@ func run(metrics, health string) error {
 	if err != nil {
 		return err
 	}
-	tracer := newTracer()
+	var cloud session
+	// SetupWithManager adds the checks /healthz and /readyz to the manager, and the probes to its metrics server.
+	if err := kopf.SetupWithManager(mgr, operator(newTracer(), &cloud)...); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func operator(tracer Tracer, cloud *session) []kopf.Option {
 	databases := kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"})).
 		Use(traced[Database](tracer), counted). // around the handlers that follow, the first one outermost
 		OnCreate("provision", provision)
-
-	var cloud session
-	// SetupWithManager adds the checks /healthz and /readyz to the manager, and the probes to its metrics server.
-	if err := kopf.SetupWithManager(mgr, databases,
+	return []kopf.Option{
+		databases,
 		kopf.OnStartup("login", cloud.login, kopf.Retries(5), kopf.Backoff(time.Second)), // before any handler
 		kopf.OnCleanup("logout", cloud.logout, kopf.Timeout(5*time.Second)),              // after the last one
 		kopf.OnProbe("provisioned", func(context.Context) (any, error) { return provisioned.Load(), nil }),
 		kopf.OnProbe("cloud", cloud.probe),
-		kopf.WithStuckAfter(5*time.Minute), // what /healthz calls stuck: no handler here takes so long
+		kopf.WithStuckAfter(5 * time.Minute), // what /healthz calls stuck: no handler here takes so long
 		kopf.WithReconcilerWrapper(tracedCycle(tracer)),
-	); err != nil {
-		return err
 	}
-	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
 // provision fails once, so that there is something to be seen.

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
 // watch looks at its database now and then, and returns when its context ends. There is one for each object.
@@ -42,11 +44,13 @@ func warmUp(ctx context.Context, req *Request) error {
 }
 
 // connection does not stop as it should: it is told to, but what it has to finish cannot be hurried.
-func connection(ctx context.Context, _ *Request) error {
-	<-ctx.Done()
-	<-time.After(3 * time.Second) // with ctx.Done() in a select here, it would be a good one
-	log.FromContext(ctx).Info("Hung up at last")
-	return nil
+func connection(hangUp time.Duration) kopf.Handler[*unstructured.Unstructured] {
+	return func(ctx context.Context, _ *Request) error {
+		<-ctx.Done()
+		<-time.After(hangUp) // with ctx.Done() in a select here, it would be a good one
+		log.FromContext(ctx).Info("Hung up at last")
+		return nil
+	}
 }
 
 // move takes a minute if nobody ends it. It would be waited for by all other handlers of its object.

@@ -31,20 +31,24 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if err := kopf.SetupWithManager(mgr, databases(3*time.Second)); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// databases declares the handlers. The daemon connection continues for a time after it was stopped.
+func databases(hangUp time.Duration) *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
-	databases := kopf.For(kopf.Unstructured(database)).
+	return kopf.For(kopf.Unstructured(database)).
 		// Runs until it is told to stop: here also when the label is put on the object.
 		Daemon("watch", watch, kopf.Label("unwatched", filter.Absent)).
 		// Has something to do once, is tried again until it has succeeded, and is done then.
 		Daemon("warm-up", warmUp, kopf.Backoff(200*time.Millisecond)).
 		// Does not stop when it is told to. After half a second it is reported, after one more it is not waited for.
-		Daemon("connection", connection,
+		Daemon("connection", connection(hangUp),
 			kopf.CancellationBackoff(500*time.Millisecond), kopf.CancellationTimeout(time.Second)).
 		// No daemon, but it takes long: the deletion does not wait for it.
 		OnUpdate("move", move, kopf.Field("spec.sizeGiB"), kopf.CancelOnDelete()).
 		OnDelete("drop", drop)
-	if err := kopf.SetupWithManager(mgr, databases); err != nil {
-		return err
-	}
-	return mgr.Start(ctrl.SetupSignalHandler())
 }

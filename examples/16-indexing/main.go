@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -23,7 +25,7 @@ import (
 const (
 	// restarts is the label of config maps whose apps are to be started again when they change.
 	restarts = "indexing.example.com/restarts"
-	// restartedFor is the annotation of apps with the version of their config map.
+	// restartedFor is the annotation of apps with the hash of the data in their config map.
 	restartedFor = "indexing.example.com/restarted-for"
 )
 
@@ -43,6 +45,14 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if err := kopf.SetupWithManager(mgr, operator()...); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// operator declares the resources. The index is shared between them.
+func operator() []kopf.Option {
 	apps := kopf.For(&v1.App{})
 	// The index is complete before the first handler is called, and follows the apps from then on.
 	byConfig := kopf.IndexBy(apps, "by-config", func(_ context.Context, req *kopf.Request[*v1.App]) (map[types.NamespacedName]string, error) {
@@ -54,11 +64,7 @@ func run() error {
 
 	configs := kopf.For(&corev1.ConfigMap{}).
 		OnUpdate("spread", spread(byConfig), kopf.Label(restarts), kopf.Field("data"))
-
-	if err := kopf.SetupWithManager(mgr, apps, configs); err != nil {
-		return err
-	}
-	return mgr.Start(ctrl.SetupSignalHandler())
+	return []kopf.Option{apps, configs}
 }
 
 // spread makes a handler that tells the apps of a config map that it has changed.
@@ -70,7 +76,8 @@ func spread(byConfig *kopf.Index[types.NamespacedName, string]) kopf.Handler[*co
 		for _, name := range names {
 			app := &v1.App{}
 			app.Namespace, app.Name = req.Object.Namespace, name
-			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, restartedFor, req.Object.ResourceVersion)
+			// A retry writes the same value, so that it does not start the app twice. The resourceVersion would differ.
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, restartedFor, hash(req.Object.Data))
 			// It may have gone meanwhile. Any other error has this called again, for all of them.
 			if err := req.Client.Patch(ctx, app, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 				return err
@@ -78,6 +85,11 @@ func spread(byConfig *kopf.Index[types.NamespacedName, string]) kopf.Handler[*co
 		}
 		return nil
 	}
+}
+
+func hash(data map[string]string) string {
+	text, _ := json.Marshal(data) // with sorted keys; a map of texts has a JSON form
+	return fmt.Sprintf("%.16x", sha256.Sum256(text))
 }
 
 func start(ctx context.Context, req *kopf.Request[*v1.App]) error {

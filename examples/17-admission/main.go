@@ -45,8 +45,15 @@ func run(host string, port int) error {
 	if err != nil {
 		return err
 	}
+	if err := kopf.SetupWithManager(mgr, buckets(), kopf.WithWebhooks(development(host, port))); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func buckets() *kopf.Resource[*v1.Bucket] {
 	create, update := admissionregistrationv1.Create, admissionregistrationv1.Update
-	buckets := kopf.For(&v1.Bucket{}).
+	return kopf.For(&v1.Bucket{}).
 		Mutate("defaults", defaults).
 		Validate("rules", rules, webhooks.Operations(create, update)).
 		// The API server calls it only for buckets with the label, and only when they are deleted.
@@ -55,10 +62,6 @@ func run(host string, port int) error {
 		Validate("audit", audit, webhooks.SideEffects(admissionregistrationv1.SideEffectClassNoneOnDryRun),
 			webhooks.Operations(create, update, admissionregistrationv1.Delete)).
 		OnCreate("furnish", furnish)
-	if err := kopf.SetupWithManager(mgr, buckets, kopf.WithWebhooks(development(host, port))); err != nil {
-		return err
-	}
-	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
 // development is for an operator that runs on your machine. In the cluster, it would be a Service instead of the

@@ -65,15 +65,22 @@ func run(at addresses, peers peering.Options) error {
 	if err != nil {
 		return err
 	}
+	// One at a time, of those that run for these objects; and the API server calls it.
+	options := append(operator(), secrets(), kopf.WithPeering(peers), kopf.WithWebhooks(development(at)))
+	if err := kopf.SetupWithManager(mgr, options...); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// operator declares the clusters, and how their operator works.
+func operator() []kopf.Option {
 	clusters, versions := clusters()
-	if err := kopf.SetupWithManager(mgr, clusters, secrets(),
+	return []kopf.Option{
+		clusters,
 		kopf.OnStartup("open", open, kopf.Retries(3), kopf.Backoff(time.Second)),
 		kopf.OnCleanup("close", closeAll),
 		kopf.OnProbe("versions", func(context.Context) (any, error) { return versions.Len(), nil }),
-
-		// One at a time, of those that run for these objects; and the API server calls it.
-		kopf.WithPeering(peers),
-		kopf.WithWebhooks(development(at)),
 		// Where things are kept: apart from those of another operator for the same kind.
 		kopf.WithFinalizer("all.example.com/finalizer"),
 		kopf.WithProgress(progress.Annotations("all.example.com")),
@@ -81,12 +88,9 @@ func run(at addresses, peers peering.Options) error {
 		// How things are done.
 		kopf.WithLifecycle(progress.OneByOne), // one handler in each pass ...
 		kopf.WithCheckpoint(0),                // ... and a write after each of them
-		kopf.WithStuckAfter(5*time.Minute),
+		kopf.WithStuckAfter(5 * time.Minute),
 		kopf.WithReconcilerWrapper(slow),
-	); err != nil {
-		return err
 	}
-	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
 func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {

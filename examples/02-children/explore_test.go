@@ -1,0 +1,56 @@
+package main
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// No fault creates a second child, and each child follows its database.
+func TestExplore(t *testing.T) {
+	kopftest.Explore(t, func() kopftest.Trial {
+		trial := trial()
+		trial.Story = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) {
+				kopftest.Edit(t, c, orders(), func(database *unstructured.Unstructured) {
+					if err := unstructured.SetNestedField(database.Object, "mysql", "spec", "engine"); err != nil {
+						t.Fatal(err)
+					}
+				})
+			},
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+		}
+		return trial
+	}, kopftest.AtMost(10))
+}
+
+// The children depend on the spec of the database, and not on earlier specs.
+func TestWalk(t *testing.T) {
+	kopftest.Walk(t, "config/crd", trial, 5)
+}
+
+// trial ignores the passwords, because they are random.
+func trial() kopftest.Trial {
+	return kopftest.Trial{
+		Given: kopftest.Given{CRDs: []string{"config/crd"}},
+		Setup: func(mgr manager.Manager) error {
+			h := &handlers{direct: mgr.GetAPIReader()}
+			return kopf.SetupWithManager(mgr, h.databases())
+		},
+		Ignore: []string{"data.password", "stringData.password"},
+	}
+}
+
+func orders() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "demo.example.com/v1",
+		"kind":       "Database",
+		"metadata":   map[string]any{"namespace": "default", "name": "orders"},
+		"spec":       map[string]any{"engine": "postgres", "sizeGiB": int64(10)},
+	}}
+}

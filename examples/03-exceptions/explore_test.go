@@ -1,0 +1,56 @@
+package main
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/03-exceptions/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// Retries, timeouts and permanent errors lead to the same state under every fault.
+func TestExplore(t *testing.T) {
+	kopftest.Explore(t, func() kopftest.Trial {
+		trial := trial(t)
+		trial.Story = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) {
+				kopftest.Edit(t, c, orders(), func(backup *v1.Backup) { backup.Spec.Target = "s3://backups/orders" })
+			},
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+		}
+		return trial
+	}, kopftest.AtMost(10))
+}
+
+// The status describes the present target. The snapshot is excluded: it shows the volume at the time of the creation.
+func TestWalk(t *testing.T) {
+	kopftest.Walk(t, "config/crd", func() kopftest.Trial {
+		trial := trial(t)
+		trial.Ignore = []string{"status.snapshot"}
+		return trial
+	}, 5)
+}
+
+func trial(t *testing.T) kopftest.Trial {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return kopftest.Trial{
+		Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
+		Operator: func() []kopf.Option { return []kopf.Option{backups()} },
+	}
+}
+
+// orders returns a backup with a target that is not supported.
+func orders() *v1.Backup {
+	return &v1.Backup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders"},
+		Spec:       v1.BackupSpec{Volume: "orders", Target: "ftp://backups/orders"},
+	}
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// Each phase of the pod is handled, and the namespace has its policy, under every fault.
+func TestExplore(t *testing.T) {
+	kopftest.Explore(t, func() kopftest.Trial {
+		return kopftest.Trial{
+			Operator: func() []kopf.Option { return []kopf.Option{podHandlers(), namespaceHandlers()} },
+			Story: []func(testing.TB, *kopftest.Cluster){
+				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, shop()) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, web()) },
+				func(t testing.TB, c *kopftest.Cluster) {
+					kopftest.Edit(t, c, web(), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+				},
+				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, web()) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, shop()) },
+			},
+		}
+	}, kopftest.AtMost(10))
+}
+
+func shop() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{isolated: "true"}}}
+}
+
+func web() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{watched: ""}},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}
+}

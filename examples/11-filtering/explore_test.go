@@ -1,0 +1,55 @@
+package main
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// The database is public, so it has a finalizer: under every fault the handlers are called until they have succeeded, and it can be deleted.
+func TestExplore(t *testing.T) {
+	kopftest.Explore(t, func() kopftest.Trial {
+		trial := trial()
+		trial.Story = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+			resizeTo(200),
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+		}
+		return trial
+	}, kopftest.AtMost(10))
+}
+
+// The state of a database depends on its spec, and not on earlier specs.
+func TestWalk(t *testing.T) {
+	kopftest.Walk(t, "config/crd", trial, 5)
+}
+
+func trial() kopftest.Trial {
+	return kopftest.Trial{
+		Given:    kopftest.Given{CRDs: []string{"config/crd"}},
+		Operator: func() []kopf.Option { return []kopf.Option{databases()} },
+	}
+}
+
+// orders returns a database of ten GiB.
+func orders() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "demo.example.com/v1",
+		"kind":       "Database",
+		"metadata":   map[string]any{"namespace": "default", "name": "orders", "labels": map[string]any{"tier": "gold"}, "annotations": map[string]any{"contact": "me@example.org"}},
+		"spec":       map[string]any{"engine": "postgres", "sizeGiB": int64(10)},
+	}}
+}
+
+func resizeTo(size int64) func(testing.TB, *kopftest.Cluster) {
+	return func(t testing.TB, c *kopftest.Cluster) {
+		kopftest.Edit(t, c, orders(), func(database *unstructured.Unstructured) {
+			if err := unstructured.SetNestedField(database.Object, size, "spec", "sizeGiB"); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// Databases are handled under every fault. The trial does not compare the books, because a process does not resume databases that are missing in an
+// old first list.
+func TestExplore(t *testing.T) {
+	kopftest.Explore(t, func() kopftest.Trial {
+		trial := trial()
+		trial.Outside = nil
+		trial.Story = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) {
+				kopftest.Edit(t, c, orders(), func(database Object) {
+					if err := unstructured.SetNestedField(database.Object, int64(20), "spec", "sizeGiB"); err != nil {
+						t.Fatal(err)
+					}
+				})
+			},
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+		}
+		return trial
+	}, kopftest.AtMost(10))
+}
+
+// The books have the database under each spec, and not after its deletion.
+func TestWalk(t *testing.T) {
+	kopftest.Walk(t, "config/crd", trial, 5)
+}
+
+// trial has empty books for each process.
+func trial() kopftest.Trial {
+	var present *books
+	return kopftest.Trial{
+		Given: kopftest.Given{CRDs: []string{"config/crd"}},
+		Operator: func() []kopf.Option {
+			present = &books{}
+			return []kopf.Option{databases("blue", present)}
+		},
+		Outside: func() any { return present.of("blue") },
+	}
+}
+
+func orders() Object {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "demo.example.com/v1",
+		"kind":       "Database",
+		"metadata":   map[string]any{"namespace": "default", "name": "orders"},
+		"spec":       map[string]any{"engine": "postgres", "sizeGiB": int64(10)},
+	}}
+}

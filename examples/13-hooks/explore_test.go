@@ -1,0 +1,56 @@
+package main
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// Each process logs in again, also after a crash, and provisions the database. The middlewares do not change the outcome.
+func TestExplore(t *testing.T) {
+	kopftest.Explore(t, func() kopftest.Trial {
+		trial := trial()
+		trial.Story = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) {
+				kopftest.Edit(t, c, orders(), func(database Database) {
+					if err := unstructured.SetNestedField(database.Object, int64(20), "spec", "sizeGiB"); err != nil {
+						t.Fatal(err)
+					}
+				})
+			},
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+		}
+		return trial
+	}, kopftest.AtMost(10))
+}
+
+// The database keeps nothing of its earlier specs.
+func TestWalk(t *testing.T) {
+	kopftest.Walk(t, "config/crd", trial, 5)
+}
+
+// trial has a session for each process.
+func trial() kopftest.Trial {
+	var cloud *session
+	return kopftest.Trial{
+		Given: kopftest.Given{CRDs: []string{"config/crd"}},
+		Operator: func() []kopf.Option {
+			cloud = &session{}
+			return operator(newTracer(), cloud)
+		},
+		Outside: func() any { return cloud.open.Load() },
+	}
+}
+
+func orders() Database {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "demo.example.com/v1",
+		"kind":       "Database",
+		"metadata":   map[string]any{"namespace": "default", "name": "orders"},
+		"spec":       map[string]any{"engine": "postgres", "sizeGiB": int64(10)},
+	}}
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// The daemons start again in each process. Under every fault the data is moved, and the deletion ends the daemons.
+func TestExplore(t *testing.T) {
+	kopftest.Explore(t, func() kopftest.Trial {
+		trial := trial()
+		trial.Story = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) {
+				kopftest.Edit(t, c, orders(), func(database *unstructured.Unstructured) {
+					if err := unstructured.SetNestedField(database.Object, int64(20), "spec", "sizeGiB"); err != nil {
+						t.Fatal(err)
+					}
+				})
+			},
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+		}
+		return trial
+	}, kopftest.AtMost(10))
+}
+
+// The database keeps nothing of its earlier specs.
+func TestWalk(t *testing.T) {
+	kopftest.Walk(t, "config/crd", trial, 5)
+}
+
+// trial ignores the result of the daemon watch, because it depends on the time. The daemon connection stops without a delay: Explore reports a daemon
+// that outlives its operator.
+func trial() kopftest.Trial {
+	return kopftest.Trial{
+		Given:    kopftest.Given{CRDs: []string{"config/crd"}},
+		Operator: func() []kopf.Option { return []kopf.Option{databases(0)} },
+		Ignore:   []string{"status.watch"},
+	}
+}
+
+func orders() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "demo.example.com/v1",
+		"kind":       "Database",
+		"metadata":   map[string]any{"namespace": "default", "name": "orders"},
+		"spec":       map[string]any{"engine": "postgres", "sizeGiB": int64(10)},
+	}}
+}

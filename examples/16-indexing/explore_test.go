@@ -1,0 +1,64 @@
+package main
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/16-indexing/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// A change of the config map reaches its app under every fault. The app exists before the story, because the index of a new process lacks an app
+// that is missing in an old first list.
+func TestExplore(t *testing.T) {
+	kopftest.Explore(t, func() kopftest.Trial {
+		trial := trial(t)
+		trial.Given.Objects = []client.Object{settings(), web()}
+		trial.Story = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) {
+				kopftest.Edit(t, c, settings(), func(config *corev1.ConfigMap) { config.Data = map[string]string{"color": "blue"} })
+			},
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, web()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, settings()) },
+		}
+		return trial
+	}, kopftest.AtMost(10))
+}
+
+// The app keeps nothing of its earlier specs.
+func TestWalk(t *testing.T) {
+	kopftest.Walk(t, "config/crd", func() kopftest.Trial { return trial(t) }, 5)
+}
+
+func trial(t *testing.T) kopftest.Trial {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return kopftest.Trial{
+		Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
+		Operator: operator,
+	}
+}
+
+func web() *v1.App {
+	return &v1.App{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec:       v1.AppSpec{Image: "web:1.0", Config: "settings"},
+	}
+}
+
+func settings() *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "settings", Labels: map[string]string{restarts: ""}},
+		Data:       map[string]string{"color": "red"},
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/17-admission/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// The bucket has its URL under every fault. A cluster in memory does not call the admission handlers, so the bucket needs no defaults.
+func TestExplore(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	kopftest.Explore(t, func() kopftest.Trial {
+		return kopftest.Trial{
+			Given: kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
+			Operator: func() []kopf.Option {
+				return []kopf.Option{buckets(), kopf.WithWebhooks(development("localhost", 9443))}
+			},
+			Story: []func(testing.TB, *kopftest.Cluster){
+				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, pictures()) },
+				func(t testing.TB, c *kopftest.Cluster) {
+					kopftest.Edit(t, c, pictures(), func(bucket *v1.Bucket) { bucket.Spec.SizeGiB = 20 })
+				},
+				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, pictures()) },
+			},
+		}
+	}, kopftest.AtMost(10))
+}
+
+func pictures() *v1.Bucket {
+	return &v1.Bucket{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pictures"},
+		Spec:       v1.BucketSpec{SizeGiB: 10, Region: "mumbai"},
+	}
+}

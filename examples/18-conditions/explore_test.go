@@ -1,0 +1,40 @@
+package main
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/18-conditions/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// The conditions are the same under every fault, also those that the handler fill writes while it works.
+func TestExplore(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	kopftest.Explore(t, func() kopftest.Trial {
+		return kopftest.Trial{
+			Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
+			Operator: func() []kopf.Option { return []kopf.Option{buckets()} },
+			Story: []func(testing.TB, *kopftest.Cluster){
+				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, pictures()) },
+				func(t testing.TB, c *kopftest.Cluster) {
+					kopftest.Edit(t, c, pictures(), func(bucket *v1.Bucket) { bucket.Spec.SizeGiB = 2000 })
+				},
+				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, pictures()) },
+			},
+		}
+	}, kopftest.AtMost(10))
+}
+
+func pictures() *v1.Bucket {
+	return &v1.Bucket{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pictures"},
+		Spec:       v1.BucketSpec{Store: "attic", SizeGiB: 10},
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	v1 "github.com/kopf-runtime/kopf-runtime/examples/99-all-at-once/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// The cluster has its address, its users and its address book under every fault, and its deletion is completed.
+func TestExplore(t *testing.T) {
+	kopftest.Explore(t, func() kopftest.Trial {
+		trial := trial(t)
+		trial.Story = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) {
+				kopftest.Edit(t, c, orders(), func(cluster *v1.Cluster) {
+					cluster.Spec = v1.ClusterSpec{Version: "17", Nodes: 3, Users: []string{"alice", "root"}}
+				})
+			},
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+		}
+		return trial
+	}, kopftest.AtMost(5))
+}
+
+// The status depends on the present spec only.
+func TestWalk(t *testing.T) {
+	kopftest.Walk(t, "config/crd", func() kopftest.Trial { return trial(t) }, 3)
+}
+
+// trial has admission handlers, but a cluster in memory does not call them. It has no peers, and no watch of secrets, which are no part of the story.
+func trial(t *testing.T) kopftest.Trial {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := addresses{host: "localhost", port: 9443}
+	return kopftest.Trial{
+		Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
+		Operator: func() []kopf.Option { return append(operator(), kopf.WithWebhooks(development(at))) },
+	}
+}
+
+// orders returns a cluster that waits for its backup when it is deleted.
+func orders() *v1.Cluster {
+	return &v1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders", Labels: map[string]string{"tier": "gold"}},
+		Spec:       v1.ClusterSpec{Version: "16", Nodes: 2, Users: []string{"alice", "bob"}},
+	}
+}

@@ -1,0 +1,137 @@
+package examples
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// explored states for each numbered example whether its tests call Explore and Walk of package kopftest, and why they do not.
+var explored = map[string]struct {
+	explore, walk bool
+	reason        string // of each no
+}{
+	"01-minimal":     {explore: true, walk: true},
+	"02-children":    {explore: true, walk: true},
+	"03-exceptions":  {explore: true, walk: true},
+	"04-events":      {explore: true, walk: true},
+	"05-handlers":    {explore: true, walk: true},
+	"06-peering":     {reason: "It shows which of several operators works, and a trial runs only one."},
+	"07-subhandlers": {explore: true, walk: true},
+	"08-events":      {reason: "It has event handlers only and writes nothing, so that no fault can change a state."},
+	"09-testing":     {explore: true, walk: true},
+	"10-builtins":    {explore: true, reason: "Walk: its kinds are built in, so there is no CRD."},
+	"11-filtering":   {explore: true, walk: true},
+	"12-embedded":    {explore: true, walk: true},
+	"13-hooks":       {explore: true, walk: true},
+	"14-daemons":     {explore: true, walk: true},
+	"15-timers":      {reason: "Its timers write twice a second, and after each plan Explore observes the operator for an hour. The specs have no effect."},
+	"16-indexing":    {explore: true, walk: true},
+	"17-admission":   {explore: true, reason: "Walk: its admission handlers restrict the specs, and a cluster in memory does not call them."},
+	"18-conditions":  {explore: true, reason: "Walk: the handler connect retries until the spec names the only store that exists, which random specs do not."},
+	"99-all-at-once": {explore: true, walk: true},
+}
+
+// Each numbered example is in the table, and the table is right about its tests.
+func TestExamplesAreExplored(t *testing.T) {
+	folders, err := filepath.Glob("[0-9][0-9]-*")
+	if err != nil || len(folders) == 0 {
+		t.Fatal("there is none", err)
+	}
+	for _, folder := range folders {
+		entry, listed := explored[folder]
+		if !listed {
+			t.Errorf("%s is missing in the table", folder)
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var called []string
+		for _, file := range files {
+			called = append(called, calledByTests(t, file, read(t, file))...)
+		}
+		for name, want := range map[string]bool{"Explore": entry.explore, "Walk": entry.walk} {
+			if got := slices.Contains(called, name); got != want {
+				t.Errorf("%s: a test calls kopftest.%s: %t, but the table has %t", folder, name, got, want)
+			}
+		}
+		if complete := entry.explore && entry.walk; complete != (entry.reason == "") {
+			t.Errorf("%s: the table must give a reason for each no, and only for that; it has %q", folder, entry.reason)
+		}
+	}
+	for folder := range explored {
+		if _, err := os.Stat(folder); err != nil {
+			t.Errorf("the table has an example that does not exist: %v", err)
+		}
+	}
+}
+
+// calledByTests returns the functions of package kopftest that the tests in a file call. It ignores tests that can skip themselves.
+func calledByTests(t *testing.T, file, source string) (names []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, declaration := range parsed.Decls {
+		test, isFunc := declaration.(*ast.FuncDecl)
+		if !isFunc || test.Recv != nil || !strings.HasPrefix(test.Name.Name, "Test") {
+			continue
+		}
+		var called []string
+		skips := false
+		ast.Inspect(test, func(node ast.Node) bool {
+			call, isCall := node.(*ast.CallExpr)
+			if !isCall {
+				return true
+			}
+			function, isSelector := call.Fun.(*ast.SelectorExpr)
+			if !isSelector {
+				return true
+			}
+			skips = skips || strings.HasPrefix(function.Sel.Name, "Skip")
+			if pkg, isName := function.X.(*ast.Ident); isName && pkg.Name == "kopftest" {
+				called = append(called, function.Sel.Name)
+			}
+			return true
+		})
+		if !skips {
+			names = append(names, called...)
+		}
+	}
+	return names
+}
+
+// Comments, helpers, other packages, and tests that can skip themselves do not count.
+func TestCalledByTests(t *testing.T) {
+	got := calledByTests(t, "some_test.go", `package main
+
+import "testing"
+
+// TestComment calls kopftest.Explore(t, trial).
+func TestComment(t *testing.T) { other.Explore(t, trial) }
+
+func helper(t *testing.T) { kopftest.Explore(t, trial) }
+
+func TestSkipped(t *testing.T) {
+	t.Skip("too slow")
+	kopftest.Explore(t, trial)
+}
+
+func TestWalk(t *testing.T) {
+	t.Run("all", func(t *testing.T) { kopftest.Walk(t, "config/crd", trial, 20) })
+}
+`)
+	if diff := cmp.Diff([]string{"Walk"}, got); diff != "" {
+		t.Errorf("expected (-) and found (+):\n%s", diff)
+	}
+}
