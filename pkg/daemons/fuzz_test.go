@@ -70,45 +70,45 @@ func (g *fuzzRun) step() {
 	k := daemons.Key{UID: types.UID(fmt.Sprint("uid-", g.draw(3))), ID: fmt.Sprint("id-", g.draw(3))}
 	switch what := g.draw(16); what {
 	case 0, 1, 2, 3, 4:
-		g.logStep("ensure %v", k)
+		g.logStepf("ensure %v", k)
 		if err := g.Ensure(k, g.randomTask(k)); err != nil {
 			g.Error(err)
 		}
 	case 5:
-		g.logStep("stop %v", k)
+		g.logStepf("stop %v", k)
 		g.Stop(k, daemons.ErrFilteredOut)
 	case 6:
-		g.logStep("stop all of %s", k.UID)
+		g.logStepf("stop all of %s", k.UID)
 		g.StopAll(k.UID, daemons.ErrDeleted)
 	case 7, 8:
-		g.logStep("touch %s", k.UID)
+		g.logStepf("touch %s", k.UID)
 		g.mu.Lock()
 		g.touched[k.UID] = time.Now()
 		g.mu.Unlock()
 		g.Touch(k.UID)
 	case 9:
-		g.logStep("pause")
+		g.logStepf("pause")
 		g.Pause()
 		g.mu.Lock()
 		g.paused = true
 		g.mu.Unlock()
 	case 10:
-		g.logStep("resume")
+		g.logStepf("resume")
 		g.mu.Lock()
 		g.paused = false
 		g.mu.Unlock()
 		g.Resume()
 	case 11:
-		g.logStep("forget %s", k.UID)
+		g.logStepf("forget %s", k.UID)
 		g.Forget(k.UID)
 	default:
 		d := []time.Duration{time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Hour}[g.draw(5)]
-		g.logStep("%s pass", d)
+		g.logStepf("%s pass", d)
 		<-time.After(d)
 	}
 }
 
-func (g *fuzzRun) logStep(format string, args ...any) {
+func (g *fuzzRun) logStepf(format string, args ...any) {
 	g.moves = append(g.moves, fmt.Sprintf(format, args...))
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// maxSeconds is the longest duration in whole seconds.
-const maxSeconds = time.Duration(math.MaxInt64 / 1_000_000_000 * 1_000_000_000)
+// longestDuration is the longest duration in whole seconds.
+const longestDuration = time.Duration(math.MaxInt64 / 1_000_000_000 * 1_000_000_000)
 
 var written = time.Date(2026, 11, 20, 15, 15, 4, 360514000, time.UTC)
 
@@ -69,9 +69,9 @@ func TestRecord_Unmarshal(t *testing.T) {
 		`{"lifetime":90.9,"priority":1.5}`:     {Priority: 1, Lifetime: 90 * time.Second},
 		`{"lifetime":-1.5,"priority":-1.5}`:    {Priority: -2, Lifetime: -time.Second},
 		`{"lifetime":6e1,"priority":1e3}`:      {Priority: 1000, Lifetime: time.Minute},
-		`{"lifetime":1e999,"priority":-1e999}`: {Priority: math.MinInt64, Lifetime: maxSeconds},
+		`{"lifetime":1e999,"priority":-1e999}`: {Priority: math.MinInt64, Lifetime: longestDuration},
 		`{"priority":99999999999999999999,"lifetime":-99999999999999999999}`: {
-			Priority: math.MaxInt64, Lifetime: -maxSeconds,
+			Priority: math.MaxInt64, Lifetime: -longestDuration,
 		},
 		// Invalid values of the fields that kopf lacks are ignored.
 		`{"candidate":5,"message":{"a":1}}`: {Lifetime: time.Minute},

@@ -79,7 +79,7 @@ func ExampleStatus() {
 	// <nil>
 	// map[volumes:map[progress:map[create/announce:map[failure:false purpose:create retries:2 success:false]]]]
 	// <nil>
-	// Go type *v1.ConfigMap has no field status: decoding would drop the stored progress; add the field, or use Annotations and AnnotationBaseline
+	// the Go type *v1.ConfigMap has no field status: decoding would drop the stored progress; add the field, or use Annotations and AnnotationBaseline
 }
 
 // An operator migrates its records from the prefix of kopf to another prefix, while an older version still runs.

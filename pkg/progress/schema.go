@@ -39,7 +39,7 @@ func checkType(obj client.Object, fields ...string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("Go type %T has no field %s: decoding would drop the stored progress; add the field, "+
+	return fmt.Errorf("the Go type %T has no field %s: decoding would drop the stored progress; add the field, "+
 		"or use Annotations and AnnotationBaseline", obj, strings.Join(missing, ", "))
 }
 

@@ -58,17 +58,17 @@ func (r rotation) Advance(k certBundle, now time.Time, confirmed bool) (certBund
 	return r.advance(k, now, confirmed)
 }
 
-func (k certBundle) Serving() *keyPair { return k.serving }
-func (k certBundle) Next() *keyPair    { return k.next }
-func (k certBundle) Trusts(p *keyPair) bool {
-	for _, ca := range k.trusted {
+func (b certBundle) Serving() *keyPair { return b.serving }
+func (b certBundle) Next() *keyPair    { return b.next }
+func (b certBundle) Trusts(p *keyPair) bool {
+	for _, ca := range b.trusted {
 		if ca.Equal(p.ca) {
 			return true
 		}
 	}
 	return false
 }
-func (k certBundle) Size() int { return len(k.trusted) }
+func (b certBundle) Size() int { return len(b.trusted) }
 
 func (p *keyPair) NotAfter() time.Time        { return p.leaf.NotAfter }
 func (p *keyPair) Covers(hosts []string) bool { return p.covers(hosts) }
@@ -89,23 +89,23 @@ func NewCertStore(c client.Client, key client.ObjectKey, r rotation, now func() 
 	return &certStore{rotation: r, client: c, key: key, now: now, onChange: func() {}}
 }
 
-func (k *certStore) Load(ctx context.Context) error { return k.load(ctx) }
+func (s *certStore) Load(ctx context.Context) error { return s.load(ctx) }
 
-func (k *certStore) Rotate(ctx context.Context, confirmed []byte) (time.Duration, error) {
-	return k.rotate(ctx, confirmed)
+func (s *certStore) Rotate(ctx context.Context, confirmed []byte) (time.Duration, error) {
+	return s.rotate(ctx, confirmed)
 }
 
-func (k *certStore) CABundle() []byte {
-	bundle, err := k.caBundle()
+func (s *certStore) CABundle() []byte {
+	bundle, err := s.caBundle()
 	if err != nil {
 		panic(err)
 	}
 	return bundle
 }
 
-func (k *certStore) TryCABundle() ([]byte, error) { return k.caBundle() }
+func (s *certStore) TryCABundle() ([]byte, error) { return s.caBundle() }
 
-func (k *certStore) Observe(ctx context.Context, secret *corev1.Secret) { k.observe(ctx, secret) }
+func (s *certStore) Observe(ctx context.Context, secret *corev1.Secret) { s.observe(ctx, secret) }
 
 // Reservations returns the number of reservations of a manager's servers.
 func Reservations(mgr manager.Manager) (n int) {
