@@ -134,7 +134,7 @@ var _ = Describe("Mistakes in the declaration", func() {
 			HavePrefix(`Widget: OnCreate("a:b"): the handler is nil`),
 			HavePrefix(`Widget: OnCreate("a:b"): Retries is negative`),
 			HavePrefix(`Widget: OnCreate("a:b"): Backoff is negative`),
-			HavePrefix(`Widget: OnCreate("a:b"): the id "a:b"`),
+			HavePrefix(`Widget: OnCreate("a:b"): id "a:b"`),
 			HavePrefix(`Widget: OnUpdate("made"): Optional `),
 			HavePrefix(`Widget: OnDelete("made"): the id "made" is used twice`),
 			HavePrefix("For(nil): "),

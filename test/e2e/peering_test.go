@@ -334,8 +334,8 @@ var _ = Describe("Operators among peers", func() {
 				Eventually(says[len(says)-1]).ShouldNot(Or(ContainSubstring("not observed yet"), ContainSubstring("does not run")))
 			}
 			if tie == peering.PauseAll {
-				Eventually(says[0]).Should(ContainSubstring("give one of us another priority"))
-				Eventually(says[1]).Should(ContainSubstring("give one of us another priority"))
+				Eventually(says[0]).Should(ContainSubstring("change the priority of one"))
+				Eventually(says[1]).Should(ContainSubstring("change the priority of one"))
 			} else {
 				Eventually(says[1]).Should(ContainSubstring("won the election"))
 			}
