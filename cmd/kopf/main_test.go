@@ -134,7 +134,7 @@ func TestCommandsOnAServer(t *testing.T) {
 	must(t, err)
 	fails(t, `the ClusterKopfPeering "default" does not exist`, "peers", "list")
 	fails(t, `the KopfPeering "ours" does not exist in the namespaces a, b`, "peers", "resume", "-P", "ours", "-n", "a,b")
-	fails(t, `neither a namespace nor a pattern`, "peers", "list", "-n", "[")
+	fails(t, `is not a valid namespace or pattern`, "peers", "list", "-n", "[")
 
 	must(t, k8s.Create(t.Context(), &v1.ClusterKopfPeering{ObjectMeta: metav1.ObjectMeta{Name: "default"}}))
 	for _, namespace := range []string{"team-a", "team-b", "other"} {
