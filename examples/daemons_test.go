@@ -14,7 +14,7 @@ func daemons(e *example) {
 	e.Expect(orders.get("metadata", "finalizers")).To(HaveLen(1))
 
 	e.does("kubectl label database orders unwatched=")
-	e.logs(`Watching no more`, `does not match`)
+	e.logs(`Watching no more`, `no longer matches`)
 	e.Eventually(orders.field("status", "watch", "rounds")).Should(BeNumerically(">", 0))
 	e.does("kubectl label database orders unwatched-")
 	e.Eventually(e.count(`Watching`, `"size": 10`)).Should(Equal(2))

@@ -176,7 +176,7 @@ func TestMistakes(t *testing.T) {
 		choice
 		says []string
 	}{
-		"no such example": {choice{name: "07", cluster: own}, []string{`there is no example "07"`, "07-subhandlers   one thing for each item of a list"}},
+		"no such example": {choice{name: "07", cluster: own}, []string{`there is no example "07"`, "07-subhandlers   one sub-handler for each item of a list"}},
 		"no such cluster": {choice{name: "07-subhandlers", cluster: "prod"}, []string{`there is no cluster "prod"`, "own", "kubeconfig"}},
 		"context of what": {choice{name: "07-subhandlers", cluster: own, context: "prod"}, []string{"needs CLUSTER=kubeconfig"}},
 	} {

@@ -316,7 +316,7 @@ var _ = Describe("Operators", func() {
 
 		_, err = envtest.InstallCRDs(bare.Config, envtest.CRDInstallOptions{Paths: []string{crds}})
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(mandatory.is("")).Should(pausedBecause("create it with kubectl create -f -, from {apiVersion: kopf.dev/v1, kind: ClusterKopfPeering, metadata: {name: default}}"))
+		Eventually(mandatory.is("")).Should(pausedBecause("create it with kubectl create -f - from {apiVersion: kopf.dev/v1, kind: ClusterKopfPeering, metadata: {name: default}}"))
 		c, err := client.New(bare.Config, client.Options{Scheme: scheme})
 		Expect(err).NotTo(HaveOccurred())
 		object := &v1.ClusterKopfPeering{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
