@@ -375,7 +375,7 @@ func TestApply_Errors(t *testing.T) {
 			return children.Of(owner, k8s).Apply(t.Context(), fine)
 		},
 		"has no kind": func() ([]children.Result, error) { return operator(owner).Create(t.Context(), fine, &unregistered{}) },
-		"ClusterRole role has no namespace and cannot": func() ([]children.Result, error) {
+		"ClusterRole role is cluster-scoped and cannot": func() ([]children.Result, error) {
 			return operator(owner).Apply(t.Context(), fine, untyped("rbac.authorization.k8s.io/v1", "ClusterRole", map[string]any{
 				"metadata": map[string]any{"name": "role"},
 			}))
