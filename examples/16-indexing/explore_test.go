@@ -13,13 +13,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// A change of the config map reaches its app under every fault. The app exists before the story, because the index of a new process lacks an app
-// that is missing in an old first list.
+// A change of the config map reaches its app under every fault.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Trial {
 		trial := trial(t)
-		trial.Given.Objects = []client.Object{settings(), web()}
+		trial.Given.Objects = []client.Object{settings()}
 		trial.Story = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, web()) },
 			func(t testing.TB, c *kopftest.Cluster) {
 				kopftest.Edit(t, c, settings(), func(config *corev1.ConfigMap) { config.Data = map[string]string{"color": "blue"} })
 			},

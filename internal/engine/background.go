@@ -118,7 +118,7 @@ func (e *Engine) taskFor(c *cycle, id string, b *Background) (task daemons.Task,
 	if t := b.Task.Timer; t != nil && t.Sharp {
 		anchored := *t
 		anchored.Anchor = c.before.GetCreationTimestamp().Time
-		if !c.memory.Listed && companion.begins(id) && now().Sub(anchored.Anchor) < t.Interval {
+		if !e.existed(c.memory) && companion.begins(id) && now().Sub(anchored.Anchor) < t.Interval {
 			anchored.Last = anchored.Anchor.Add(-1) // it has come just now, and its creation is the first point
 		}
 		task.Timer = &anchored

@@ -57,7 +57,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		Deleting: c.before.GetDeletionTimestamp() != nil,
 		Held:     e.holds(c.before),
 		Known:    c.then != nil || onlyDigest,
-		Initial:  c.memory.Listed && !c.memory.Handled,
+		Initial:  e.existed(c.memory) && !c.memory.Handled,
 	}
 	e.unpin(ctx, c, stored)
 	switch {

@@ -2,14 +2,20 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
 // An epoch is the resource version at the start of the process, when an earlier process had stopped. A cache that is behind it may
@@ -49,6 +55,64 @@ func (p *epoch) isPassed(namespace string) bool {
 // isOlder reports whether a state of an object may be older than the epoch.
 func (p *epoch) isOlder(obj client.Object) bool {
 	return p.version == "" || older(obj.GetResourceVersion(), p.version)
+}
+
+// existed reports whether an object existed when the process started. An old initial list may lack it; the watch then shows first
+// a state that is not newer than the epoch.
+func (e *Engine) existed(m *objectstate.Memory) bool {
+	return m.Listed || e.epoch != nil && e.epoch.version != "" && m.First != "" && !older(e.epoch.version, m.First)
+}
+
+// AwaitEpoch waits until the cache shows the objects of the given namespaces as they were when the process started, and until the index
+// handlers have been called for them. If the cache has not reached the epoch, AwaitEpoch lists the objects on the API server and waits
+// for those that have changed since the list of the cache, for at most epochTimeout.
+func (e *Engine) AwaitEpoch(ctx context.Context, namespaces ...string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, epochTimeout, errEpochTimeout)
+	defer cancel()
+	behind := slices.DeleteFunc(slices.Clone(namespaces), e.epoch.isPassed)
+	if len(behind) == 0 {
+		return nil
+	}
+	missing, err := e.listVersions(ctx, behind)
+	if err != nil {
+		return fmt.Errorf("listing objects on the API server to complete an old initial list: %w", err)
+	}
+	for len(missing) > 0 {
+		missing = slices.DeleteFunc(missing, func(one metav1.ObjectMeta) bool {
+			known := e.memories.Newest(one.UID)
+			return known != nil && !older(known.GetResourceVersion(), one.ResourceVersion) || !older(e.epoch.cached(one.Namespace), one.ResourceVersion)
+		})
+		select { // also after the last object, so that the index handlers for it have returned
+		case <-time.After(epochPoll):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %d objects are missing", context.Cause(ctx), len(missing))
+		}
+	}
+	return nil
+}
+
+const (
+	epochPoll    = 100 * time.Millisecond
+	epochTimeout = 30 * time.Second
+)
+
+var errEpochTimeout = errors.New("the cache is older than the start of the operator")
+
+// listVersions returns the metadata of the objects that the API server has in some namespaces.
+func (e *Engine) listVersions(ctx context.Context, namespaces []string) (all []metav1.ObjectMeta, err error) {
+	for _, namespace := range namespaces {
+		pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			page := &metav1.PartialObjectMetadataList{}
+			page.SetGroupVersionKind(e.GVK.GroupVersion().WithKind(e.GVK.Kind + "List"))
+			return page, e.Live.List(ctx, page, client.InNamespace(namespace), client.Limit(opts.Limit), client.Continue(opts.Continue))
+		})
+		err = errors.Join(err, pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+			listed := item.(*metav1.PartialObjectMetadata)
+			all = append(all, metav1.ObjectMeta{Namespace: listed.Namespace, UID: listed.UID, ResourceVersion: listed.ResourceVersion})
+			return nil
+		}))
+	}
+	return all, err
 }
 
 // verify makes sure that nothing is called or written because of a state that is older than the start of the process: an earlier

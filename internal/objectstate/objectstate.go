@@ -14,8 +14,10 @@ import (
 //
 // Apart from the inventory's own bookkeeping it is used by the one worker that handles the object.
 type Memory struct {
-	// Listed: the object was there when the operator started.
+	// Listed reports whether the initial list of the watch had the object.
 	Listed bool
+	// First is the resource version of the first state of the object that the watch has shown.
+	First string
 	// Handled: a cause of the object was handled to its end in this process, so it has resumed.
 	Handled bool
 	// Alive: the object was seen by this process before it was being deleted.
@@ -111,7 +113,7 @@ func (i *Inventory) Observe(obj client.Object, listed bool) {
 	defer i.mu.Unlock()
 	memory, known := i.memories[obj.GetUID()]
 	if !known {
-		memory = &Memory{Listed: listed}
+		memory = &Memory{Listed: listed, First: obj.GetResourceVersion()}
 		i.memories[obj.GetUID()] = memory
 	}
 	i.learn(memory, obj)

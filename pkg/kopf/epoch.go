@@ -59,3 +59,18 @@ func (o *Operator) currentVersion(ctx context.Context, e *engine.Engine) (versio
 	}
 	return "", err
 }
+
+// awaitEpoch completes the cache of a kind with index handlers if its initial list was old.
+func (o *Operator) awaitEpoch(ctx context.Context, e *engine.Engine) {
+	informer, err := o.mgr.GetCache().GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
+	if err != nil {
+		return // the cache is stopping
+	}
+	namespaces := watchcheck.Namespaces(informer)
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	if err := e.AwaitEpoch(ctx, namespaces...); err != nil && ctx.Err() == nil {
+		o.mgr.GetLogger().Info("Indexes may lack objects that the watch has not shown yet", "kind", e.GVK.Kind, "error", err.Error())
+	}
+}

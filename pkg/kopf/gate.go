@@ -48,13 +48,13 @@ func (g *gate) pass(kind string) {
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // around tells the gate when a source is complete: when all that was listed has been shown to the indexes.
-func (g *gate) around(kind string, s source.SyncingSource, passed func()) source.SyncingSource {
-	return &telling{s, func() { g.pass(kind); passed() }}
+func (g *gate) around(kind string, s source.SyncingSource, passed func(context.Context)) source.SyncingSource {
+	return &telling{s, func(ctx context.Context) { passed(ctx); g.pass(kind) }}
 }
 
 type telling struct {
 	source.SyncingSource
-	synced func()
+	synced func(context.Context)
 }
 
 func (t *telling) String() string { return fmt.Sprint(t.SyncingSource) }
@@ -64,7 +64,7 @@ func (t *telling) WaitForSync(ctx context.Context) error {
 		return err
 	}
 	if ctx.Err() == nil {
-		t.synced()
+		t.synced(ctx)
 	}
 	return nil
 }

@@ -212,7 +212,12 @@ func (o *Operator) controller(ctx context.Context, e *engine.Engine, r resource,
 	if err != nil {
 		return nil, err
 	}
-	watched := g.around(e.Name, source.Kind(o.mgr.GetCache(), e.New(), e.EventHandler(opts.predicates...)), o.synced)
+	watched := g.around(e.Name, source.Kind(o.mgr.GetCache(), e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
+		if len(e.Indexes.IDs()) > 0 {
+			o.awaitEpoch(ctx, e)
+		}
+		o.synced()
+	})
 	sources := []source.Source{watched, &closed{g, o.synced}, e.Promoter(options.MaxConcurrentReconciles), e.Waker()}
 	for _, c := range r.owned() {
 		sources = append(sources, source.Kind(o.mgr.GetCache(), c.obj, e.Relatives(owners(&e.Kind, namespaced), c.predicates...)))
