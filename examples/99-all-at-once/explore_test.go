@@ -34,7 +34,7 @@ func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", func() kopftest.Trial { return trial(t) }, 3)
 }
 
-// trial has admission handlers, but a cluster in memory does not call them. It has no peers, and no watch of secrets, which are no part of the story.
+// trial has admission handlers, but a cluster in memory does not call them. It has no peers.
 func trial(t *testing.T) kopftest.Trial {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -46,7 +46,7 @@ func trial(t *testing.T) kopftest.Trial {
 	at := addresses{host: "localhost", port: 9443}
 	return kopftest.Trial{
 		Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
-		Operator: func() []kopf.Option { return append(operator(), kopf.WithWebhooks(development(at))) },
+		Operator: func() []kopf.Option { return append(operator(), secrets(), kopf.WithWebhooks(development(at))) },
 	}
 }
 

@@ -82,6 +82,9 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	for _, f := range change {
 		f(&options)
 	}
+	if isInBubble() && options.Cache.NewInformer == nil {
+		options.Cache.NewInformer = newDrainedInformer
+	}
 	hosted, release := o.hosted(t, &options)
 	mgr, err := manager.New(o.cluster.linked(o.link), options)
 	if err == nil {
