@@ -27,7 +27,7 @@ const digestKey = essence.DigestKey
 //
 // In the middle of a cycle, an essence that was stored as a whole stays whole: records that do not fit beside it are kept in memory.
 func (e *Engine) remember(c *cycle, kept client.Object, handled map[string]any) (shortened bool, err error) {
-	text, err := essence.Encode(handled)
+	text, err := c.encode(handled)
 	if err != nil {
 		return false, fmt.Errorf("the essence has no JSON form: %w", err)
 	}
@@ -141,7 +141,7 @@ func (e *Engine) isKept(c *cycle, stored []byte) bool {
 	if !e.knowsKept(c) || maphash.Bytes(seed, stored) == c.memory.Kept {
 		return false
 	}
-	live, err := essence.Encode(c.live)
+	live, err := c.encode(c.live)
 	return err == nil && maphash.Bytes(seed, live) == c.memory.Kept
 }
 

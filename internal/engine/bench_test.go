@@ -25,9 +25,9 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// BenchmarkCycle takes one object through one whole cycle: one that was just created, one that is as it
-// was last handled, one that was changed since. The API is an object in memory, so what remains is the
-// engine's own work, the decoding of answers, and the log.
+// BenchmarkCycle measures the reconciles of one object for its creation, for an update, and for an event without a change. Creation and
+// update include the reconcile for the event of the engine's own write. The API server is an object in memory, so that the engine, the
+// decoding of answers, and the log remain.
 func BenchmarkCycle(b *testing.B) {
 	for _, form := range []struct {
 		name  string
@@ -58,8 +58,10 @@ func BenchmarkCycle(b *testing.B) {
 		pass := func(b *testing.B, writes int) {
 			b.Helper()
 			s.writes = 0
-			if _, err := e.Reconcile(b.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.stored)}); err != nil {
-				b.Fatal(err)
+			for range min(2, 1+writes) { // one for the event of the last write
+				if _, err := e.Reconcile(b.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.stored)}); err != nil {
+					b.Fatal(err)
+				}
 			}
 			if s.writes != writes {
 				b.Fatalf("%d writes, want %d", s.writes, writes)

@@ -47,6 +47,9 @@ type cycle struct {
 	origin   string         // digest of the last handled essence of such a cycle, if only that is known
 	seen     *kept          // what a handler was done with, if that is not what it was called for
 
+	encoded decoded // the essence that was encoded last
+	stocked decoded // the essence that was stored; then, unless that was changed
+
 	refolded  bool          // the baseline that is stored lacks something that was handled
 	grace     *grace        // of background work, for its last change
 	deposited client.Object // what background work has made of the object

@@ -3,6 +3,8 @@ package engine
 import (
 	"bytes"
 	"context"
+	"hash/maphash"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -24,7 +26,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	c.live = e.shape.Build(c.content)
 	c.now = c.live
 	stored := e.Baseline.Fetch(c.before)
-	same := isText(stored, c.live)
+	same := c.isText(stored, c.live)
 	was := e.replaced(c, stored)
 	switch {
 	case stored != nil && !same && e.isKept(c, stored):
@@ -41,7 +43,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	case same:
 		c.then = c.live
 	case stored != nil:
-		c.then = e.recall(ctx, stored)
+		c.then = e.recall(ctx, c, stored)
 	}
 	e.absorb(c, same)
 	c.refolded = c.refolded || c.putBack // the object is to have it again
@@ -91,16 +93,28 @@ func (e *Engine) recallProgress(ctx context.Context, c *cycle) {
 
 // isText is a short cut: mostly nothing has changed and we wrote the text ourselves, so that it is
 // the same to the letter and need not be read.
-func isText(stored []byte, now map[string]any) bool {
+func (c *cycle) isText(stored []byte, now map[string]any) bool {
 	if stored == nil {
 		return false
 	}
-	text, err := essence.Encode(now)
+	text, err := c.encode(now)
 	return err == nil && bytes.Equal(stored, text)
 }
 
+// encode encodes an essence. The last result is kept, because an essence is compared first and stored later.
+func (c *cycle) encode(of map[string]any) ([]byte, error) {
+	if text := c.encoded.textOf(of); text != nil {
+		return text, nil
+	}
+	text, err := essence.Encode(of)
+	if err == nil {
+		c.encoded = decoded{text, of}
+	}
+	return text, err
+}
+
 // recall reads the stored essence. One that cannot be read is taken as absent, with a warning.
-func (e *Engine) recall(ctx context.Context, stored []byte) map[string]any {
+func (e *Engine) recall(ctx context.Context, c *cycle, stored []byte) map[string]any {
 	then, err := e.shape.Decode(stored)
 	if err != nil {
 		metrics.Unreadable.WithLabelValues(e.Name).Inc()
@@ -108,6 +122,10 @@ func (e *Engine) recall(ctx context.Context, stored []byte) map[string]any {
 		return nil
 	}
 	if _, isDigest := then[digestKey]; isDigest {
+		return then
+	}
+	if e.isOfType(c, stored) {
+		c.stocked = decoded{stored, then}
 		return then
 	}
 	typed, err := e.reshaped(then)
@@ -119,10 +137,30 @@ func (e *Engine) recall(ctx context.Context, stored []byte) map[string]any {
 	return typed
 }
 
+// isOfType reports whether a stored essence fits the Go type: this process has encoded it from an object of the type. Results of handlers are
+// encoded without the type, but only in fields of the status.
+func (e *Engine) isOfType(c *cycle, stored []byte) bool {
+	return len(e.Fields) == 0 && e.knowsKept(c) && maphash.Bytes(seed, stored) == c.memory.Kept
+}
+
+// decoded is a text with the essence that was decoded from it.
+type decoded struct {
+	text    []byte
+	essence map[string]any
+}
+
+// textOf returns the text from which an essence was decoded; nil if that is not known, or if the essence was changed since.
+func (d decoded) textOf(essence map[string]any) []byte {
+	if d.essence == nil || reflect.ValueOf(d.essence).Pointer() != reflect.ValueOf(essence).Pointer() {
+		return nil
+	}
+	return d.text
+}
+
 // reshaped takes an essence through the Go type of the kind, as the object itself was: a field that
 // a new version of the type has added is thereby no change (B-32).
 func (e *Engine) reshaped(then map[string]any) (map[string]any, error) {
-	obj, err := e.revived(then)
+	obj, err := e.revived(then, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -140,17 +178,19 @@ func (e *Engine) reshaped(then map[string]any) (map[string]any, error) {
 	return typed, nil
 }
 
-// revived makes an object of an essence.
-func (e *Engine) revived(then map[string]any) (client.Object, error) {
+// revived makes an object of an essence; text is the encoded essence, or nil.
+func (e *Engine) revived(then map[string]any, text []byte) (client.Object, error) {
 	obj := e.New()
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		copied := (&unstructured.Unstructured{Object: then}).DeepCopy()
 		delete(copied.Object, essence.ConditionsKey)
 		u.Object = copied.Object
 	} else {
-		text, err := json.Marshal(then)
-		if err != nil {
-			return nil, err
+		if text == nil {
+			var err error
+			if text, err = json.Marshal(then); err != nil {
+				return nil, err
+			}
 		}
 		if err := json.Unmarshal(text, obj); err != nil {
 			return nil, err

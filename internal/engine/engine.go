@@ -152,7 +152,9 @@ func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconci
 		return none, err
 	}
 	// And when to come back.
-	return e.schedule(c), nil
+	result := e.schedule(c)
+	e.expectOwnEvent(c, result)
+	return result, nil
 }
 
 // assess finds out what has happened to the object, and who must be called for it.

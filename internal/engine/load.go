@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// load reads the object; nil if there is none.
+// load reads the object; nil if there is none, or if there is nothing to do.
 func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, error) {
 	suspensions, afterEpoch := e.suspensions(), e.epoch.isPassed(key.Namespace)
 	obj, err := e.read(ctx, e.Cache, key)
@@ -24,6 +24,9 @@ func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, er
 	}
 	c := &cycle{memory: e.memories.Recall(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
 	c.memory.PausesSeen = c.pauses
+	if skipsOwnEvent(c.memory, obj) {
+		return nil, nil
+	}
 	return c, c.begin(obj)
 }
 

@@ -139,7 +139,7 @@ func (e *Engine) pin(c *cycle, obj client.Object, handled map[string]any) error 
 	}
 	p := pin{kept: kept{Digest: c.lost}, Turned: c.turned || c.turnedBefore, Seen: c.seen}
 	if c.lost == "" {
-		text, err := essence.Encode(handled)
+		text, err := c.encode(handled)
 		if err != nil {
 			return err
 		}

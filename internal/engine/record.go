@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -18,7 +20,13 @@ import (
 // record makes the framework's part of a write: the records while the cause is being handled; when
 // it is over, their removal and the new baseline.
 func (e *Engine) record(ctx context.Context, c *cycle, changed patch.Document, handled map[string]any) (patch.Document, error) {
-	kept := c.before.DeepCopyObject().(client.Object)
+	onlyAnnotations := e.usesOnlyAnnotations(c.before)
+	var kept client.Object
+	if onlyAnnotations {
+		kept = metadataOf(c.before)
+	} else {
+		kept = c.before.DeepCopyObject().(client.Object)
+	}
 	var err error
 	switch {
 	case c.closed():
@@ -35,12 +43,30 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patch.Document, h
 	if err != nil {
 		return nil, fmt.Errorf("recording progress: %w", err)
 	}
+	c.stored = e.stores(c, kept)
+	if onlyAnnotations {
+		return patch.OfAnnotations(c.before.GetAnnotations(), kept.GetAnnotations()), nil
+	}
 	content, err := patch.Content(kept)
 	if err != nil {
 		return nil, fmt.Errorf("recording progress: %w", err)
 	}
-	c.stored = e.stores(c, kept)
 	return patch.Between(c.content, content), nil
+}
+
+// usesOnlyAnnotations reports whether recording changes nothing but the annotations of an object.
+func (e *Engine) usesOnlyAnnotations(obj client.Object) bool {
+	return progress.UsesOnlyAnnotations(e.Store, obj) && progress.UsesOnlyAnnotations(e.Baseline, obj) && progress.UsesOnlyAnnotations(e.Pin, obj)
+}
+
+// metadataOf returns a copy of the metadata of an object as far as stores read it.
+func metadataOf(obj client.Object) client.Object {
+	out := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+		Labels: obj.GetLabels(), Annotations: maps.Clone(obj.GetAnnotations()), OwnerReferences: obj.GetOwnerReferences(),
+	}}
+	out.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+	return out
 }
 
 // squeeze shortens the messages in the records until all of them fit on the object: what handlers have

@@ -198,7 +198,7 @@ func (e *Engine) old(c *cycle) client.Object {
 // objectOf makes an object of one of its essences; nil if that does not fit the Go type (any more), as
 // detect has told.
 func (e *Engine) objectOf(c *cycle, essence map[string]any) client.Object {
-	obj, err := e.revived(essence)
+	obj, err := e.revived(essence, c.stocked.textOf(essence))
 	if err != nil {
 		obj = nil
 	} else {

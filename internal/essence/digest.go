@@ -98,6 +98,11 @@ func (b Baseline) StoreDigest(obj client.Object, digest string, stored []byte, f
 	return nil
 }
 
+// UsesOnlyAnnotations implements [progress.AnnotationUser].
+func (b Baseline) UsesOnlyAnnotations(obj client.Object) bool {
+	return progress.UsesOnlyAnnotations(b.Baseline, obj)
+}
+
 // Clear implements [progress.Baseline].
 func (b Baseline) Clear(essence map[string]any) {
 	b.Baseline.Clear(essence)

@@ -43,6 +43,8 @@ type Memory struct {
 	// Written is the version that our last write made, until it is seen; and until when to wait.
 	Written  string
 	Deadline time.Time
+	// Settled is the version that ended a cycle and left nothing to do; empty if there is none, or if its event was skipped.
+	Settled string
 	// Own are the versions that our writes have made, until they are seen.
 	Own []string
 	// Unwritten is work whose write has failed: to be written before anything else is decided.

@@ -106,7 +106,7 @@ func TestDeletionsByAnotherIdentityAreNoticed(t *testing.T) {
 	s.updated(t, object("a", "1", "1"), object("a", "2", "9"))
 	equal(t, "B-04 B-06 it wakes", s.queued(), []string{"ns/a"})
 	equal(t, "B-04 B-06 the old one is buried", exhumed(s.Inventory, "a"), []string{"1@1"})
-	equal(t, "B-06 MEMO-04 the new one is another", *s.Recall("2"), objectstate.Memory{})
+	equal(t, "B-06 MEMO-04 the new one is another", *s.Recall("2"), objectstate.Memory{First: "9"})
 	equal(t, "B-06 the old one is still remembered, for the farewell", s.Recall("1").Handled, true)
 }
 

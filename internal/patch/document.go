@@ -38,6 +38,25 @@ func Between(before, after map[string]any) Document {
 	return doc
 }
 
+// OfAnnotations returns the patch that makes one set of annotations into the other.
+func OfAnnotations(before, after map[string]string) Document {
+	changed := map[string]any{}
+	for key, value := range after {
+		if old, had := before[key]; !had || old != value {
+			changed[key] = value
+		}
+	}
+	for key := range before {
+		if _, kept := after[key]; !kept {
+			changed[key] = nil
+		}
+	}
+	if len(changed) == 0 {
+		return Document{}
+	}
+	return Document{"metadata": map[string]any{"annotations": changed}}
+}
+
 // Apply returns the content with the patch applied. Neither is changed, the result shares their values.
 func (d Document) Apply(content map[string]any) map[string]any {
 	out := maps.Clone(content)

@@ -66,6 +66,9 @@ func (b annotationBaseline) Check() error {
 	return nil
 }
 
+// UsesOnlyAnnotations implements [AnnotationUser].
+func (b annotationBaseline) UsesOnlyAnnotations(client.Object) bool { return true }
+
 func (b annotationBaseline) Fetch(obj client.Object) []byte {
 	for _, value := range b.keys.values(obj, b.name) {
 		return []byte(strings.TrimSpace(value))

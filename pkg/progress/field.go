@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,11 +39,20 @@ func (f objectField) read(obj client.Object, below ...string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	value, _, err := unstructured.NestedFieldNoCopy(content, f.path(below...)...)
-	if err != nil {
-		return nil, nil //nolint:nilerr // a value of another type has no such field
+	var value any = content
+	for key := range strings.SplitSeq(string(f), ".") {
+		value = childOf(value, key)
+	}
+	for _, key := range below {
+		value = childOf(value, key)
 	}
 	return value, nil
+}
+
+// childOf returns nil if the value is not a JSON object or lacks the key.
+func childOf(value any, key string) any {
+	fields, _ := value.(map[string]any)
+	return fields[key]
 }
 
 // write sets the value of the field, or of a field below it.
@@ -95,7 +105,7 @@ func (f objectField) content(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
 	}
-	if path := f.path(); typeDepth(reflect.TypeOf(obj), path) < len(path) {
+	if !f.existsIn(reflect.TypeOf(obj)) {
 		return nil, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
@@ -103,6 +113,25 @@ func (f objectField) content(obj client.Object) (map[string]any, error) {
 		return nil, &UnreadableError{Place: string(f), Err: err}
 	}
 	return content, nil
+}
+
+// knownFields holds the results of existsIn: the fields are part of the configuration, and the types are those of handled kinds.
+var knownFields sync.Map // fieldOfType → bool
+
+type fieldOfType struct {
+	t     reflect.Type
+	field objectField
+}
+
+func (f objectField) existsIn(t reflect.Type) bool {
+	key := fieldOfType{t, f}
+	if exists, known := knownFields.Load(key); known {
+		return exists.(bool)
+	}
+	path := f.path()
+	exists := typeDepth(t, path) == len(path)
+	knownFields.Store(key, exists)
+	return exists
 }
 
 // replace sets the content of the object.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // IgnoringFields returns a baseline that ignores changes of some fields. The paths are dotted, such as
@@ -43,6 +45,11 @@ func (b ignoringBaseline) Check() error {
 
 // Fields implements [FieldUser].
 func (b ignoringBaseline) Fields() []string { return fieldsOf([]Baseline{b.Baseline}) }
+
+// UsesOnlyAnnotations implements [AnnotationUser].
+func (b ignoringBaseline) UsesOnlyAnnotations(obj client.Object) bool {
+	return UsesOnlyAnnotations(b.Baseline, obj)
+}
 
 func (b ignoringBaseline) Clear(essence map[string]any) {
 	b.Baseline.Clear(essence)

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/crypto/blake2b"
@@ -47,10 +48,15 @@ func (k annotationKeys) withoutV1() annotationKeys { return annotationKeys{prefi
 
 // of returns the keys of an id, the preferred one first. Two generations of kopf shorten long ids differently.
 // Therefore both keys are written and purged, and the first key with a value is read, unless v2 is set.
+// The result is shared and must not be modified.
 func (k annotationKeys) of(obj client.Object, id string) []string {
 	if isOwnedReplicaSet(obj) {
 		id += ownedSuffix
 	}
+	return computedKeys.of(keyQuery{k, id}, k.compute)
+}
+
+func (k annotationKeys) compute(id string) []string {
 	safe := sanitizeName(id)
 	v2 := shorten(safe, []rune(id), maxNameLength)
 	v1 := shorten(safe, []rune(safe), k.maxV1Length())
@@ -60,6 +66,39 @@ func (k annotationKeys) of(obj client.Object, id string) []string {
 		return []string{k.prefix + "/" + v2}
 	}
 	return []string{k.prefix + "/" + v2, k.prefix + "/" + v1}
+}
+
+// computedKeys holds the keys of the ids that were used before, because each reconcile needs them many times.
+var computedKeys keyCache
+
+// A keyCache is a limited cache of annotation keys. The ids of sub-handlers may differ for each object.
+type keyCache struct {
+	mu   sync.RWMutex
+	keys map[keyQuery][]string
+}
+
+type keyQuery struct {
+	annotationKeys
+	id string
+}
+
+const keyCacheLimit = 10_000
+
+func (c *keyCache) of(query keyQuery, compute func(id string) []string) []string {
+	c.mu.RLock()
+	keys, found := c.keys[query]
+	c.mu.RUnlock()
+	if found {
+		return keys
+	}
+	keys = compute(query.id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keys == nil || len(c.keys) >= keyCacheLimit {
+		c.keys = map[keyQuery][]string{}
+	}
+	c.keys[query] = keys
+	return keys
 }
 
 // maxV1Length is the maximum length of a name in the older generation; it is not positive for long prefixes.

@@ -75,6 +75,9 @@ func (m multiStore) Purge(obj client.Object, id string) error {
 	return errors.Join(errs...)
 }
 
+// UsesOnlyAnnotations implements [AnnotationUser].
+func (m multiStore) UsesOnlyAnnotations(obj client.Object) bool { return allUseOnlyAnnotations(m, obj) }
+
 func (m multiStore) isStored(obj client.Object, id string) bool {
 	return slices.ContainsFunc(m, func(store Store) bool { return isStored(store, obj, id) })
 }
@@ -114,10 +117,19 @@ func (m multiBaseline) Store(obj client.Object, essence []byte) {
 	}
 }
 
+// UsesOnlyAnnotations implements [AnnotationUser].
+func (m multiBaseline) UsesOnlyAnnotations(obj client.Object) bool {
+	return allUseOnlyAnnotations(m, obj)
+}
+
 func (m multiBaseline) Clear(essence map[string]any) {
 	for _, baseline := range m {
 		baseline.Clear(essence)
 	}
+}
+
+func allUseOnlyAnnotations[T any](parts []T, obj client.Object) bool {
+	return !slices.ContainsFunc(parts, func(part T) bool { return !UsesOnlyAnnotations(part, obj) })
 }
 
 func checkMembers[T any](function string, parts []T) error {

@@ -65,6 +65,9 @@ func (m multiStore) annotationKeys() (annotationKeys, bool)      { return annota
 // A pin has the format of a baseline. The first keys are written; all keys are read and removed.
 type pin []annotationKeys
 
+// UsesOnlyAnnotations implements [AnnotationUser].
+func (p pin) UsesOnlyAnnotations(client.Object) bool { return true }
+
 // Fetch returns "null" for an annotation that contains null, so that callers remove it.
 func (p pin) Fetch(obj client.Object) []byte {
 	for _, keys := range p {

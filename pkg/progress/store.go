@@ -34,6 +34,20 @@ type Checker interface {
 	Check() error
 }
 
+// An AnnotationUser is a [Store] or a [Baseline] that usually changes nothing but annotations. Writing then costs less, because the rest
+// of the object need not be copied and compared.
+type AnnotationUser interface {
+	// UsesOnlyAnnotations reports whether the methods read only the metadata of this object and change only its annotations. They may then
+	// be called with a PartialObjectMetadata instead of the object.
+	UsesOnlyAnnotations(obj client.Object) bool
+}
+
+// UsesOnlyAnnotations reports whether a [Store] or a [Baseline] is an [AnnotationUser] and uses only the annotations of the object.
+func UsesOnlyAnnotations(store any, obj client.Object) bool {
+	user, ok := store.(AnnotationUser)
+	return ok && user.UsesOnlyAnnotations(obj)
+}
+
 // Annotations stores each record in an annotation with the given prefix. An empty prefix selects [DefaultPrefix].
 //
 // kopf: AnnotationsProgressStorage.
@@ -76,6 +90,9 @@ func (s annotationStore) Purge(obj client.Object, id string) error {
 	return nil
 }
 
+// UsesOnlyAnnotations implements [AnnotationUser].
+func (s annotationStore) UsesOnlyAnnotations(client.Object) bool { return true }
+
 func (s annotationStore) isStored(obj client.Object, id string) bool { return s.keys.has(obj, id) }
 
 func (s annotationStore) Clear(essence map[string]any) { s.keys.clear(essence) }
@@ -110,6 +127,12 @@ func (s smartStore) Store(obj client.Object, id string, record Record) error {
 
 func (s smartStore) Purge(obj client.Object, id string) error {
 	return errors.Join(s.annotations.Purge(obj, id), s.legacy.Purge(obj, id))
+}
+
+// UsesOnlyAnnotations implements [AnnotationUser]. Objects with records in the status are copied as a whole.
+func (s smartStore) UsesOnlyAnnotations(obj client.Object) bool {
+	value, err := s.legacy.field.read(obj)
+	return value == nil && err == nil && s.annotations.UsesOnlyAnnotations(obj)
 }
 
 func (s smartStore) isStored(obj client.Object, id string) bool {

@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+)
+
+// skipsOwnEvent reports whether this reconcile is due to nothing but the event of the write that ended a cycle. There is nothing to do for
+// such an event, see [Engine.expectOwnEvent]. It is skipped once: any later reconcile looks at the object again.
+func skipsOwnEvent(m *objectstate.Memory, obj client.Object) bool {
+	expected := m.Settled
+	m.Settled = ""
+	if expected == "" || expected != obj.GetResourceVersion() || m.Unwritten != nil || m.Overlay != nil {
+		return false
+	}
+	m.Written = "" // the cache shows it
+	return true
+}
+
+// expectOwnEvent is called at the end of a reconcile. If that has written the end of a cycle, and a reconcile of the written object would
+// find nothing to do, the event of the write is skipped.
+func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
+	version := c.before.GetResourceVersion()
+	if !c.closed() || result != (reconcile.Result{}) || c.memory.Written != version || c.unreported || c.memory.Overlay != nil ||
+		len(e.Levels.IDs())+len(e.Backgrounds.IDs()) > 0 || c.facts.Deleting {
+		return
+	}
+	// The filters decide on the finalizer, and a handler may have changed what they look at.
+	after := match.Subject{Object: c.content, Caused: true, Old: c.live, New: c.live}
+	for _, id := range e.Handlers.IDs() {
+		handler, _ := e.Handlers.Get(id)
+		if len(handler.When) > 0 {
+			return // a function may answer differently at any time
+		}
+		if matches, _ := handler.Prematch(after); matches != slices.Contains(c.concerned, id) {
+			return
+		}
+	}
+	c.memory.Settled = version
+}
