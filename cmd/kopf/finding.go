@@ -84,10 +84,10 @@ func (i *inspector) inspect(obj *unstructured.Unstructured) finding {
 
 // cause concludes what an operator concludes, from the same facts.
 func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
-	facts := cause.Facts{Deleting: f.Deleting, Held: f.Held}
+	facts := cause.Facts{Deleting: f.Deleting, HasFinalizer: f.Held}
 	baseline := i.lastHandled()
 	if stored := baseline.Fetch(obj); stored != nil {
-		shape := essence.Shape{Fields: i.fields, Cleaners: []essence.Cleaner{i.store(), baseline, i.pin()}}
+		shape := essence.Builder{Fields: i.fields, Cleaners: []essence.Cleaner{i.store(), baseline, i.pin()}}
 		then, err := shape.Decode(stored)
 		switch {
 		case err != nil:
@@ -99,17 +99,17 @@ func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 			if err != nil || then[essence.DigestKey] != essence.Digest(now) {
 				return "unknown" // the operator may have compared by a Go type
 			}
-			facts.Known = true
+			facts.HasBaseline = true
 		default:
 			shape.Conditions = conditionsOf(then)
-			facts.Known = true
+			facts.HasBaseline = true
 			for _, item := range diff.Of(then, shape.Build(obj.Object)) {
 				facts.Changed = true
 				f.Changed = append(f.Changed, strings.Join(item.Path, "."))
 			}
 		}
 	}
-	if reason := cause.Detect(facts); reason.Handled() {
+	if reason := cause.Detect(facts); reason.HasHandlers() {
 		return string(reason)
 	}
 	return "none"

@@ -16,18 +16,18 @@ const (
 )
 
 // Handled reports whether handlers can be called for the reason.
-func (r Reason) Handled() bool {
+func (r Reason) HasHandlers() bool {
 	return r == Create || r == Update || r == Delete || r == Resume
 }
 
 // Facts are all that a cause is concluded from. No watch event is among them.
 type Facts struct {
-	Gone     bool // the object does not exist any more
-	Deleting bool // it has a deletion timestamp
-	Held     bool // it has our finalizer
-	Known    bool // it has a last handled essence
-	Changed  bool // that essence differs from the present one
-	Initial  bool // listed when the operator started, and not handled since
+	Gone         bool // the object does not exist any more
+	Deleting     bool // it has a deletion timestamp
+	HasFinalizer bool // it has our finalizer
+	HasBaseline  bool // it has a last handled essence
+	Changed      bool // that essence differs from the present one
+	Initial      bool // listed when the operator started, and not handled since
 }
 
 // Detect concludes the cause: the rows CAUSE-01 to CAUSE-07, from the top.
@@ -35,11 +35,11 @@ func Detect(f Facts) Reason {
 	switch {
 	case f.Gone:
 		return Gone
-	case f.Deleting && !f.Held:
+	case f.Deleting && !f.HasFinalizer:
 		return Free
 	case f.Deleting:
 		return Delete
-	case !f.Known:
+	case !f.HasBaseline:
 		return Create
 	case f.Changed:
 		return Update
@@ -52,29 +52,29 @@ func Detect(f Facts) Reason {
 
 // Initial reports whether a cause counts as the object's first in this process: never-handled
 // objects do not resume, they are created (CAUSE-04, CAUSE-23).
-func Initial(r Reason, f Facts) bool { return f.Initial && r != Create }
+func IsInitial(r Reason, f Facts) bool { return f.Initial && r != Create }
 
 // Hold is what is to be done about our finalizer.
-type Hold string
+type FinalizerAction string
 
 // What to do about the finalizer.
 const (
-	HoldKeep    Hold = "keep"
-	HoldAdd     Hold = "add"
-	HoldRelease Hold = "release"
+	KeepFinalizer   FinalizerAction = "keep"
+	AddFinalizer    FinalizerAction = "add"
+	RemoveFinalizer FinalizerAction = "release"
 )
 
 // Holding decides about the finalizer before any handler is called (FIN-03 to FIN-06). Adding and
 // releasing take a pass of their own.
-func Holding(f Facts, needed bool) Hold {
+func DecideFinalizer(f Facts, needed bool) FinalizerAction {
 	switch {
 	case f.Gone:
-		return HoldKeep
-	case needed && !f.Held && !f.Deleting:
-		return HoldAdd
-	case !needed && f.Held:
-		return HoldRelease
+		return KeepFinalizer
+	case needed && !f.HasFinalizer && !f.Deleting:
+		return AddFinalizer
+	case !needed && f.HasFinalizer:
+		return RemoveFinalizer
 	default:
-		return HoldKeep
+		return KeepFinalizer
 	}
 }

@@ -13,7 +13,7 @@ func allFacts() []cause.Facts {
 	for i := range 64 {
 		bit := func(n int) bool { return i>>n&1 == 1 }
 		all = append(all, cause.Facts{
-			Gone: bit(0), Deleting: bit(1), Held: bit(2), Known: bit(3), Changed: bit(4), Initial: bit(5),
+			Gone: bit(0), Deleting: bit(1), HasFinalizer: bit(2), HasBaseline: bit(3), Changed: bit(4), Initial: bit(5),
 		})
 	}
 	return all
@@ -46,8 +46,8 @@ func TestDetectIsTheTable(t *testing.T) {
 	seen := map[string]int{}
 	for _, f := range allFacts() {
 		for _, row := range table {
-			if !fits(row.gone, f.Gone) || !fits(row.deleting, f.Deleting) || !fits(row.held, f.Held) ||
-				!fits(row.known, f.Known) || !fits(row.changed, f.Changed) || !fits(row.initial, f.Initial) {
+			if !fits(row.gone, f.Gone) || !fits(row.deleting, f.Deleting) || !fits(row.held, f.HasFinalizer) ||
+				!fits(row.known, f.HasBaseline) || !fits(row.changed, f.Changed) || !fits(row.initial, f.Initial) {
 				continue
 			}
 			seen[row.row]++
@@ -76,17 +76,17 @@ func TestDetectInWords(t *testing.T) {
 	}{
 		{"CAUSE-04 new, seen in a listing", cause.Facts{Initial: true}, cause.Create},
 		{"CAUSE-14 edited while being created: no update", cause.Facts{Changed: true}, cause.Create},
-		{"CAUSE-15 edited while being updated", cause.Facts{Known: true, Changed: true, Held: true}, cause.Update},
-		{"CAUSE-17 an update that was reverted", cause.Facts{Known: true}, cause.Noop},
-		{"CAUSE-17 an update that was reverted while nobody looked", cause.Facts{Known: true, Initial: true}, cause.Resume},
-		{"CAUSE-18 deleted while being created", cause.Facts{Deleting: true, Held: true}, cause.Delete},
-		{"CAUSE-18 deleted while being updated", cause.Facts{Deleting: true, Held: true, Known: true, Changed: true}, cause.Delete},
-		{"CAUSE-19 first seen when deleted", cause.Facts{Deleting: true, Held: true, Initial: true}, cause.Delete},
-		{"CAUSE-23 changed while nobody looked", cause.Facts{Known: true, Changed: true, Initial: true}, cause.Update},
-		{"CAUSE-28 the baseline was taken off by hand", cause.Facts{Held: true, Initial: true}, cause.Create},
+		{"CAUSE-15 edited while being updated", cause.Facts{HasBaseline: true, Changed: true, HasFinalizer: true}, cause.Update},
+		{"CAUSE-17 an update that was reverted", cause.Facts{HasBaseline: true}, cause.Noop},
+		{"CAUSE-17 an update that was reverted while nobody looked", cause.Facts{HasBaseline: true, Initial: true}, cause.Resume},
+		{"CAUSE-18 deleted while being created", cause.Facts{Deleting: true, HasFinalizer: true}, cause.Delete},
+		{"CAUSE-18 deleted while being updated", cause.Facts{Deleting: true, HasFinalizer: true, HasBaseline: true, Changed: true}, cause.Delete},
+		{"CAUSE-19 first seen when deleted", cause.Facts{Deleting: true, HasFinalizer: true, Initial: true}, cause.Delete},
+		{"CAUSE-23 changed while nobody looked", cause.Facts{HasBaseline: true, Changed: true, Initial: true}, cause.Update},
+		{"CAUSE-28 the baseline was taken off by hand", cause.Facts{HasFinalizer: true, Initial: true}, cause.Create},
 		{"FIN-05 deleted before we could hold it", cause.Facts{Deleting: true}, cause.Free},
-		{"FIN-14 held by others only", cause.Facts{Deleting: true, Known: true, Changed: true}, cause.Free},
-		{"FIN-09 gone, whatever it has", cause.Facts{Gone: true, Deleting: true, Held: true, Known: true}, cause.Gone},
+		{"FIN-14 held by others only", cause.Facts{Deleting: true, HasBaseline: true, Changed: true}, cause.Free},
+		{"FIN-09 gone, whatever it has", cause.Facts{Gone: true, Deleting: true, HasFinalizer: true, HasBaseline: true}, cause.Gone},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := cause.Detect(test.facts); got != test.want {
@@ -98,13 +98,13 @@ func TestDetectInWords(t *testing.T) {
 
 // CAUSE-27: the causes that can follow an unfinished one, with what has happened in between.
 func TestSupersedings(t *testing.T) {
-	creating := cause.Facts{Held: true}
-	updating := cause.Facts{Held: true, Known: true, Changed: true}
-	resuming := cause.Facts{Held: true, Known: true, Initial: true}
+	creating := cause.Facts{HasFinalizer: true}
+	updating := cause.Facts{HasFinalizer: true, HasBaseline: true, Changed: true}
+	resuming := cause.Facts{HasFinalizer: true, HasBaseline: true, Initial: true}
 	edited := func(f *cause.Facts) { f.Changed = true }
 	reverted := func(f *cause.Facts) { f.Changed, f.Initial = false, true }
 	deleted := func(f *cause.Facts) { f.Deleting = true }
-	forgotten := func(f *cause.Facts) { f.Known = false }
+	forgotten := func(f *cause.Facts) { f.HasBaseline = false }
 	for _, test := range []struct {
 		name     string
 		facts    cause.Facts
@@ -138,7 +138,7 @@ func TestHandled(t *testing.T) {
 		cause.Noop: false, cause.Free: false, cause.Gone: false, "": false, "acquire": false,
 	} {
 		t.Run("CAUSE-10 CAUSE-13 "+string(reason), func(t *testing.T) {
-			if got := reason.Handled(); got != want {
+			if got := reason.HasHandlers(); got != want {
 				t.Errorf("Handled = %t, want %t", got, want)
 			}
 		})
@@ -162,7 +162,7 @@ func TestInitial(t *testing.T) {
 		for _, initial := range []bool{false, true} {
 			want := initial && reason != cause.Create
 			t.Run(fmt.Sprintf("CAUSE-04 CAUSE-23 %s %t", reason, initial), func(t *testing.T) {
-				if got := cause.Initial(reason, cause.Facts{Initial: initial}); got != want {
+				if got := cause.IsInitial(reason, cause.Facts{Initial: initial}); got != want {
 					t.Errorf("Initial = %t, want %t", got, want)
 				}
 			})

@@ -10,26 +10,26 @@ func TestHolding(t *testing.T) {
 	for _, row := range []struct {
 		name                         string
 		gone, needed, held, deleting string
-		want                         cause.Hold
+		want                         cause.FinalizerAction
 	}{
-		{"FIN-09 gone: nothing to add or to remove", yes, either, either, either, cause.HoldKeep},
-		{"FIN-03 needed, absent, not being deleted: added", no, yes, no, no, cause.HoldAdd},
-		{"FIN-04 not needed, present, not being deleted: removed", no, no, yes, no, cause.HoldRelease},
-		{"FIN-04 not needed, present, being deleted: removed", no, no, yes, yes, cause.HoldRelease},
-		{"FIN-05 needed, absent, being deleted: not added", no, yes, no, yes, cause.HoldKeep},
-		{"FIN-06 needed, present, being deleted: kept for the handlers", no, yes, yes, yes, cause.HoldKeep},
-		{"FIN-03 needed, present: kept", no, yes, yes, no, cause.HoldKeep},
-		{"FIN-02 not needed, absent: nothing to do", no, no, no, either, cause.HoldKeep},
+		{"FIN-09 gone: nothing to add or to remove", yes, either, either, either, cause.KeepFinalizer},
+		{"FIN-03 needed, absent, not being deleted: added", no, yes, no, no, cause.AddFinalizer},
+		{"FIN-04 not needed, present, not being deleted: removed", no, no, yes, no, cause.RemoveFinalizer},
+		{"FIN-04 not needed, present, being deleted: removed", no, no, yes, yes, cause.RemoveFinalizer},
+		{"FIN-05 needed, absent, being deleted: not added", no, yes, no, yes, cause.KeepFinalizer},
+		{"FIN-06 needed, present, being deleted: kept for the handlers", no, yes, yes, yes, cause.KeepFinalizer},
+		{"FIN-03 needed, present: kept", no, yes, yes, no, cause.KeepFinalizer},
+		{"FIN-02 not needed, absent: nothing to do", no, no, no, either, cause.KeepFinalizer},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			checked := 0
 			for _, facts := range allFacts() {
 				for _, needed := range []bool{false, true} {
-					if !fits(row.gone, facts.Gone) || !fits(row.needed, needed) || !fits(row.held, facts.Held) || !fits(row.deleting, facts.Deleting) {
+					if !fits(row.gone, facts.Gone) || !fits(row.needed, needed) || !fits(row.held, facts.HasFinalizer) || !fits(row.deleting, facts.Deleting) {
 						continue
 					}
 					checked++
-					if got := cause.Holding(facts, needed); got != row.want {
+					if got := cause.DecideFinalizer(facts, needed); got != row.want {
 						t.Errorf("Holding(%+v, %t) = %q, want %q", facts, needed, got, row.want)
 					}
 				}
@@ -46,15 +46,15 @@ func TestHoldingIsStable(t *testing.T) {
 	for _, facts := range allFacts() {
 		for _, needed := range []bool{false, true} {
 			after := facts
-			switch cause.Holding(facts, needed) {
-			case cause.HoldAdd:
-				after.Held = true
-			case cause.HoldRelease:
-				after.Held = false
+			switch cause.DecideFinalizer(facts, needed) {
+			case cause.AddFinalizer:
+				after.HasFinalizer = true
+			case cause.RemoveFinalizer:
+				after.HasFinalizer = false
 			default:
 				continue
 			}
-			if got := cause.Holding(after, needed); got != cause.HoldKeep {
+			if got := cause.DecideFinalizer(after, needed); got != cause.KeepFinalizer {
 				t.Errorf("FIN-03 FIN-04: Holding(%+v, %t) = %q once it was done", after, needed, got)
 			}
 		}

@@ -118,7 +118,7 @@ func (cp *ControlPlane) controllersArgs(port string) ([]string, error) {
 
 // spawn starts the program under the guard.
 func (cp *ControlPlane) spawn(binary string, args []string) error {
-	program, err := cp.guard.Wrap(binary)
+	program, err := cp.guard.WrapCommand(binary)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ type ControlPlane struct {
 	dir         string // everything of this control plane is in there
 	plane       envtest.ControlPlane
 	controllers *process // nil if there are none
-	guard       *reaper.Guard
+	guard       *reaper.Reaper
 	kubeconfig  []byte
 	client      *http.Client
 	audited     bool
@@ -195,10 +195,10 @@ func (cp *ControlPlane) launch(assets string, opts Options) error {
 			return err
 		}
 	}
-	if etcd.Path, err = cp.guard.Wrap(filepath.Join(assets, "etcd")); err != nil {
+	if etcd.Path, err = cp.guard.WrapCommand(filepath.Join(assets, "etcd")); err != nil {
 		return err
 	}
-	if server.Path, err = cp.guard.Wrap(filepath.Join(assets, "kube-apiserver")); err != nil {
+	if server.Path, err = cp.guard.WrapCommand(filepath.Join(assets, "kube-apiserver")); err != nil {
 		return err
 	}
 	etcdLog, err := os.Create(cp.path("etcd.log"))
@@ -294,7 +294,7 @@ func (cp *ControlPlane) Stop() error {
 		}
 		// Asked to end, kube-apiserver would wait for the watches of its clients. As nobody needs
 		// the data any more, the guard does the work, just as if this process had died.
-		cp.guard.Release()
+		cp.guard.Stop()
 		err := cp.plane.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
 			err = nil // the guard was faster

@@ -47,14 +47,14 @@ func (e *Engine) attend(ctx context.Context, c *cycle) {
 	if len(e.Backgrounds.IDs()) == 0 {
 		return
 	}
-	e.memories.CatchUp(c.before)
+	e.states.UpdateIfNewer(c.before)
 	if c.facts.Deleting {
 		e.supervisor.StopAll(c.before.GetUID(), daemons.ErrDeleted)
 		return
 	}
 	for _, id := range e.Backgrounds.IDs() {
 		background, _ := e.Backgrounds.Get(id)
-		if ok, why := e.passes(ctx, c, id, background.Handler, match.Subject{Object: c.content}); !ok {
+		if ok, why := e.passes(ctx, c, id, background.Handler, match.Input{Object: c.content}); !ok {
 			log.FromContext(ctx).V(4).Info("Handler not concerned", "handler", id, "why", why)
 			e.supervisor.Stop(daemons.Key{UID: c.before.GetUID(), ID: id}, daemons.ErrFilteredOut)
 			continue
@@ -76,7 +76,7 @@ func (e *Engine) isHeld(c *cycle) bool {
 func (e *Engine) accompany(ctx context.Context, c *cycle) {
 	for _, id := range c.attended {
 		key := daemons.Key{UID: c.before.GetUID(), ID: id}
-		newest := e.memories.Newest(key.UID)
+		newest := e.states.Newest(key.UID)
 		if !e.supervisor.NeedsStart(key) || newest == nil || newest.GetDeletionTimestamp() != nil {
 			continue
 		}
@@ -107,9 +107,9 @@ func (e *Engine) taskFor(c *cycle, id string, b *Background) (task daemons.Task,
 	}
 	logger := e.logOf(c.before).WithValues("handler", id, "reason", b.reason())
 	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
-		b.Hints.Delay(logger, outcome)
+		b.Hints.CheckDelay(logger, outcome)
 		companion.reports(id, func(failed bool) bool {
-			return e.announceAgain(e.memories.Newest(uid), id, failed, before, outcome)
+			return e.announceAgain(e.states.Newest(uid), id, failed, before, outcome)
 		})
 	}
 	if b.Delay != nil {

@@ -31,8 +31,8 @@ func (e *Engine) remember(c *cycle, kept client.Object, handled map[string]any) 
 	if err != nil {
 		return false, fmt.Errorf("the essence has no JSON form: %w", err)
 	}
-	stored, before := e.lastHandled.Stored(kept), sizeOf(kept)
-	staysWhole := c.reason.Handled() && !c.closed() && e.lastHandled.IsWhole(kept)
+	stored, before := e.lastHandled.FetchStored(kept), sizeOf(kept)
+	staysWhole := c.reason.HasHandlers() && !c.closed() && e.lastHandled.HasFullEssence(kept)
 	e.Baseline.Store(kept, text)
 	if size := sizeOf(kept); size == before || size+c.added <= annotationLimit || staysWhole {
 		return false, nil
@@ -107,18 +107,18 @@ func (e *Engine) keeps(c *cycle, stored []byte) {
 		return
 	}
 	m := c.memory
-	if kept := maphash.Bytes(seed, stored); kept != m.Kept {
-		former := m.Kept
+	if kept := maphash.Bytes(seed, stored); kept != m.BaselineHash {
+		former := m.BaselineHash
 		if was := e.Baseline.Fetch(c.before); former == 0 && was != nil {
 			former = maphash.Bytes(seed, was) // a process before this one has stored it
 		}
 		if former != 0 && former != kept {
-			m.Past = slices.Insert(m.Past, 0, former)[:min(len(m.Past)+1, maxPast)]
+			m.OldBaselineHashes = slices.Insert(m.OldBaselineHashes, 0, former)[:min(len(m.OldBaselineHashes)+1, maxPast)]
 		}
-		m.Kept = kept
+		m.BaselineHash = kept
 	}
-	m.Pauses = e.pauses.Load()
-	e.memories.Approve(c.before.GetUID(), stored)
+	m.PausesAtBaseline = e.pauses.Load()
+	e.states.SetBaseline(c.before.GetUID(), stored)
 }
 
 // replaced returns the baseline that this process has stored last, if somebody has put an older one of ours there instead, with what else the object
@@ -126,10 +126,10 @@ func (e *Engine) keeps(c *cycle, stored []byte) {
 func (e *Engine) replaced(c *cycle, stored []byte) []byte {
 	m := c.memory
 	is := maphash.Bytes(seed, stored)
-	if stored == nil || !e.knowsKept(c) || is == m.Kept || !slices.Contains(m.Past, is) {
+	if stored == nil || !e.knowsKept(c) || is == m.BaselineHash || !slices.Contains(m.OldBaselineHashes, is) {
 		return nil
 	}
-	if was := e.memories.Replaced(c.before.GetUID()); was != nil && maphash.Bytes(seed, was) == m.Kept {
+	if was := e.states.ReplacedBaseline(c.before.GetUID()); was != nil && maphash.Bytes(seed, was) == m.BaselineHash {
 		return was
 	}
 	return nil
@@ -138,15 +138,15 @@ func (e *Engine) replaced(c *cycle, stored []byte) []byte {
 // isKept reports whether the object is as the baseline has it that this process has stored last, although another one is
 // there now: somebody has put an old one there. Kubernetes does so to replica sets, again and again, after a rollout was undone.
 func (e *Engine) isKept(c *cycle, stored []byte) bool {
-	if !e.knowsKept(c) || maphash.Bytes(seed, stored) == c.memory.Kept {
+	if !e.knowsKept(c) || maphash.Bytes(seed, stored) == c.memory.BaselineHash {
 		return false
 	}
 	live, err := c.encode(c.live)
-	return err == nil && maphash.Bytes(seed, live) == c.memory.Kept
+	return err == nil && maphash.Bytes(seed, live) == c.memory.BaselineHash
 }
 
 // knowsKept reports whether the last baseline of the object is the one that this process has stored: since a pause it may be
 // that of a peer.
 func (e *Engine) knowsKept(c *cycle) bool {
-	return c.memory.Kept != 0 && c.memory.Pauses == e.pauses.Load()
+	return c.memory.BaselineHash != 0 && c.memory.PausesAtBaseline == e.pauses.Load()
 }

@@ -18,9 +18,9 @@ import (
 // bury takes leave of the objects of a name that do not exist any more. It returns when to come back for those whose delete
 // handlers are not done; 0: there are none.
 func (e *Engine) bury(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
-	for _, last := range e.memories.Exhume(key) {
-		t := &tombstone{memory: e.memories.Recall(last.GetUID()), memos: e.memories.Memos(last.GetUID())}
-		e.memories.Forget(last.GetUID())
+	for _, last := range e.states.TakeDeleted(key) {
+		t := &tombstone{memory: e.states.GetOrCreate(last.GetUID()), memos: e.states.Memos(last.GetUID())}
+		e.states.Forget(last.GetUID())
 		e.supervisor.Forget(last.GetUID()) // it may have been started since it was lost
 		t.last = last.DeepCopyObject().(client.Object)
 		e.identify(t.last)
@@ -56,7 +56,7 @@ func (e *Engine) tidy(ctx context.Context, lost *cycle) {
 	if obj == nil || err != nil || obj.GetUID() != lost.before.GetUID() {
 		return
 	}
-	c := &cycle{memory: &objectstate.Memory{}, parting: true, suspensions: suspensions}
+	c := &cycle{memory: &objectstate.State{}, parting: true, suspensions: suspensions}
 	if err := c.begin(obj); err != nil {
 		return
 	}
@@ -75,21 +75,21 @@ func (e *Engine) tidy(ctx context.Context, lost *cycle) {
 func (e *Engine) farewell(ctx context.Context, c *cycle) {
 	ids := slices.DeleteFunc(slices.Clone(c.concerned), func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
-		return !handler.Farewell()
+		return !handler.IsOptionalDelete()
 	})
-	if len(ids) == 0 || c.memory.Farewelled || !c.memory.Alive || c.gone && e.lives(ctx, c) {
+	if len(ids) == 0 || c.memory.OptionalDeleteCalled || !c.memory.SeenAlive || c.gone && e.lives(ctx, c) {
 		return
 	}
-	c.memory.Farewelled = true
+	c.memory.OptionalDeleteCalled = true
 	c.reason = cause.Delete
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The object goes without waiting for us; calling an optional handler", "handler", id)
 		handler, _ := e.Handlers.Get(id)
 		policy := handler.Policy
 		policy.Retries = new(1) // nobody comes back to an object that goes
-		execution.Invoke(ctx, execution.Call{
+		execution.Invoke(ctx, execution.Invocation{
 			Kind: e.Name, ID: id, Reason: string(c.reason), Policy: policy,
-			Do: func(ctx context.Context) error {
+			Func: func(ctx context.Context) error {
 				return handler.Do(ctx, e.told(c, id, handler, progress.Record{Started: now()}))
 			},
 		})

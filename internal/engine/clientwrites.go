@@ -26,14 +26,14 @@ const loopLength = 3
 
 // clientWrites records which handlers write their object with the client of the request, to find those that call themselves.
 type clientWrites struct {
-	last   map[string]patch.Document // by handler, in the cycle before
-	now    map[string]patch.Document // in this cycle
-	loops  map[string]int            // updates in a row that the handler has caused itself
+	last   map[string]patch.MergePatch // by handler, in the cycle before
+	now    map[string]patch.MergePatch // in this cycle
+	loops  map[string]int              // updates in a row that the handler has caused itself
 	logged map[string]bool
 }
 
 // noteClientWrites takes over what a handler has written with its client.
-func (c *cycle) noteClientWrites(id string, doc patch.Document) {
+func (c *cycle) noteClientWrites(id string, doc patch.MergePatch) {
 	known, ok := c.memory.ClientWrites.(*clientWrites)
 	if !ok {
 		if len(doc) == 0 {
@@ -44,9 +44,9 @@ func (c *cycle) noteClientWrites(id string, doc patch.Document) {
 	}
 	if len(doc) > 0 {
 		if known.now == nil {
-			known.now = map[string]patch.Document{}
+			known.now = map[string]patch.MergePatch{}
 		}
-		known.now[id] = patch.Merged(known.now[id], doc)
+		known.now[id] = patch.Merge(known.now[id], doc)
 	}
 }
 
@@ -57,7 +57,7 @@ func (e *Engine) reportLoops(ctx context.Context, c *cycle) {
 	if !ok {
 		return
 	}
-	loops, all := map[string]int{}, patch.Merged(slices.Collect(maps.Values(known.last))...)
+	loops, all := map[string]int{}, patch.Merge(slices.Collect(maps.Values(known.last))...)
 	if c.reason == cause.Update && isSetBy(all, c.diff) {
 		for id, doc := range known.last {
 			fields := fieldsSetBy(doc, c.diff)
@@ -75,12 +75,12 @@ func (e *Engine) reportLoops(ctx context.Context, c *cycle) {
 }
 
 // isSetBy reports whether a document sets all that has changed.
-func isSetBy(doc patch.Document, changes diff.Diff) bool {
+func isSetBy(doc patch.MergePatch, changes diff.Diff) bool {
 	return len(changes) > 0 && len(fieldsSetBy(doc, changes)) == len(changes)
 }
 
 // fieldsSetBy returns the changed fields that a document sets to their new values.
-func fieldsSetBy(doc patch.Document, changes diff.Diff) (fields []string) {
+func fieldsSetBy(doc patch.MergePatch, changes diff.Diff) (fields []string) {
 	for _, item := range changes {
 		if value, ok := diff.Lookup(map[string]any(doc), item.Path...); ok && item.New != nil && diff.Equal(value, item.New) {
 			fields = append(fields, item.Path.String())
@@ -97,7 +97,7 @@ type writeRecorder struct {
 
 	mu   sync.Mutex
 	read map[string]map[string]any // states from which the handler may update the object, by their versions
-	doc  patch.Document
+	doc  patch.MergePatch
 }
 
 // recording returns a writeRecorder for an attempt of a handler, still without a client.
@@ -111,7 +111,7 @@ func (r *writeRecorder) of(inner client.Client) client.Client {
 	return r
 }
 
-func (r *writeRecorder) written() patch.Document {
+func (r *writeRecorder) written() patch.MergePatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.doc
@@ -186,7 +186,7 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 	if !r.isOwn(obj) {
 		return send()
 	}
-	sent, err := patch.Normal(obj)
+	sent, err := patch.NormalizedContent(obj)
 	r.mu.Lock()
 	base := r.read[obj.GetResourceVersion()]
 	r.mu.Unlock()
@@ -195,9 +195,9 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 	}
 	r.keep(obj)
 	if err == nil && base != nil {
-		doc := patch.Between(base, sent).Essential()
+		doc := patch.Diff(base, sent).WithoutServerFields()
 		if status {
-			doc = patch.Document{"status": doc["status"]}
+			doc = patch.MergePatch{"status": doc["status"]}
 		}
 		r.add(doc)
 	}
@@ -209,7 +209,7 @@ func (r *writeRecorder) patch(obj client.Object, change client.Patch, send func(
 	if !r.isOwn(obj) || change.Type() == types.JSONPatchType {
 		return send()
 	}
-	var doc patch.Document
+	var doc patch.MergePatch
 	data, err := change.Data(obj)
 	if err == nil {
 		err = json.Unmarshal(data, &doc)
@@ -219,15 +219,15 @@ func (r *writeRecorder) patch(obj client.Object, change client.Patch, send func(
 	}
 	r.keep(obj)
 	if err == nil {
-		r.add(doc.Essential())
+		r.add(doc.WithoutServerFields())
 	}
 	return nil
 }
 
-func (r *writeRecorder) add(doc patch.Document) {
+func (r *writeRecorder) add(doc patch.MergePatch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.doc = patch.Merged(r.doc, doc)
+	r.doc = patch.Merge(r.doc, doc)
 }
 
 var (

@@ -25,7 +25,7 @@ type companion struct {
 // An edit is what background work changes in the essence of its object.
 type edit struct {
 	base    map[string]any // the JSON form of what it was made for
-	doc     patch.Document
+	doc     patch.MergePatch
 	version string // of the object with it; empty while it is being written
 	open    bool   // it is not known yet what becomes of it
 
@@ -69,7 +69,7 @@ func (a *companion) made(from, to, version string) {
 }
 
 // begin is for an edit that is about to be written; maybe anew, as it was fitted to another state, or the answer was lost.
-func (a *companion) begin(one *edit, base map[string]any, doc patch.Document, from, to string) {
+func (a *companion) begin(one *edit, base map[string]any, doc patch.MergePatch, from, to string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one.base, one.doc = base, doc
@@ -139,7 +139,7 @@ func (a *companion) visible(obj client.Object, content map[string]any) (edits []
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range a.edits {
-		if one.version == "" && len(one.doc.Missing(content)) > 0 || one.version != "" && older(obj.GetResourceVersion(), one.version) {
+		if one.version == "" && len(one.doc.Unapplied(content)) > 0 || one.version != "" && older(obj.GetResourceVersion(), one.version) {
 			continue
 		}
 		edits, copies = append(edits, one), append(copies, *one)

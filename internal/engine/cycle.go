@@ -16,7 +16,7 @@ import (
 // A cycle is one object on its way through the engine. Each step adds what it finds out.
 type cycle struct {
 	// load
-	memory  *objectstate.Memory
+	memory  *objectstate.State
 	before  client.Object  // as it was read, or as our last write has left it; never changed
 	content map[string]any // its JSON form; never changed
 	gone    bool           // it is the last state of an object that exists no more
@@ -91,16 +91,16 @@ type cycle struct {
 	unreported bool     // the server does not take what was to be reported
 
 	// finish
-	final   bool           // nothing is left to call in this pass
-	waits   bool           // it is being deleted, and what accompanies it has not ended yet
-	sorting *sorting       // the shares are being sent one by one; nil: they are not
-	undo    patch.Document // takes back what of refused shares was written all the same
-	change  *patch.Change  // what is being written; nil: nothing is
-	reduced *patch.Change  // an earlier form of it, with fields that another client has changed
-	faults  int            // how often it could not be
-	added   int            // bytes that the handlers' changes add to the annotations
-	stored  []byte         // the baseline that is being written; nil: none is
-	handled map[string]any // the essence that is handled when it is
+	final   bool             // nothing is left to call in this pass
+	waits   bool             // it is being deleted, and what accompanies it has not ended yet
+	sorting *sorting         // the shares are being sent one by one; nil: they are not
+	undo    patch.MergePatch // takes back what of refused shares was written all the same
+	change  *patch.Change    // what is being written; nil: nothing is
+	reduced *patch.Change    // an earlier form of it, with fields that another client has changed
+	faults  int              // how often it could not be
+	added   int              // bytes that the handlers' changes add to the annotations
+	stored  []byte           // the baseline that is being written; nil: none is
+	handled map[string]any   // the essence that is handled when it is
 }
 
 // A share is what one handler wants to be written.
@@ -109,21 +109,21 @@ type share struct {
 	policy  progress.Policy
 	before  progress.Record // its record before the attempt
 	outcome progress.Outcome
-	doc     patch.Document // what it has changed, and its result
-	raw     bool           // it has a result, which the Go type may lack
-	base    map[string]any // the JSON form of what it was shown
-	level   *levelState    // of a level-triggered handler, which has no record
-	report  bool           // it is no handler's, but what conditions say about them
-	open    bool           // its sub-handlers are being called: how it ends is not known yet
-	refusal error          // what was told about it meanwhile
-	alone   *patch.Change  // what is being written of it alone; nil: nothing is
+	doc     patch.MergePatch // what it has changed, and its result
+	raw     bool             // it has a result, which the Go type may lack
+	base    map[string]any   // the JSON form of what it was shown
+	level   *levelState      // of a level-triggered handler, which has no record
+	report  bool             // it is no handler's, but what conditions say about them
+	open    bool             // its sub-handlers are being called: how it ends is not known yet
+	refusal error            // what was told about it meanwhile
+	alone   *patch.Change    // what is being written of it alone; nil: nothing is
 }
 
 // closed reports whether the cause is over: all its handlers are done, and nothing accompanies an object that
 // goes.
-func (c *cycle) closed() bool { return c.final && !c.waits && c.reason.Handled() && c.state.Done() }
+func (c *cycle) closed() bool { return c.final && !c.waits && c.reason.HasHandlers() && c.state.Done() }
 
 // subject is what the filters of handlers for causes look at.
-func (c *cycle) subject() match.Subject {
-	return match.Subject{Object: c.content, Caused: true, Old: c.then, New: c.now}
+func (c *cycle) subject() match.Input {
+	return match.Input{Object: c.content, HasCause: true, Old: c.then, New: c.now}
 }

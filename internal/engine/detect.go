@@ -55,11 +55,11 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		c.then = nil // it has changed, and what it was is not known
 	}
 	c.facts = cause.Facts{
-		Gone:     c.gone,
-		Deleting: c.before.GetDeletionTimestamp() != nil,
-		Held:     e.holds(c.before),
-		Known:    c.then != nil || onlyDigest,
-		Initial:  e.existed(c.memory) && !c.memory.Handled,
+		Gone:         c.gone,
+		Deleting:     c.before.GetDeletionTimestamp() != nil,
+		HasFinalizer: e.holds(c.before),
+		HasBaseline:  c.then != nil || onlyDigest,
+		Initial:      e.existed(c.memory) && !c.memory.Handled,
 	}
 	e.unpin(ctx, c, stored)
 	switch {
@@ -71,9 +71,9 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		c.facts.Changed = c.then != nil && !diff.Equal(c.then, c.now)
 	}
 	c.reason = cause.Detect(c.facts)
-	c.memory.Alive = c.memory.Alive || !c.facts.Deleting
+	c.memory.SeenAlive = c.memory.SeenAlive || !c.facts.Deleting
 	switch {
-	case !c.reason.Handled() || c.then == nil && c.facts.Known:
+	case !c.reason.HasHandlers() || c.then == nil && c.facts.HasBaseline:
 	case c.then == nil:
 		c.diff = diff.Of(nil, c.now)
 	case c.facts.Changed:
@@ -85,7 +85,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 func (e *Engine) recallProgress(ctx context.Context, c *cycle) {
 	state, err := progress.Load(e.Store, c.before, e.Handlers.IDs())
 	if err != nil {
-		metrics.Unreadable.WithLabelValues(e.Name).Inc()
+		metrics.UnreadableState.WithLabelValues(e.Name).Inc()
 		log.FromContext(ctx).Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())
 	}
 	c.state = state
@@ -117,7 +117,7 @@ func (c *cycle) encode(of map[string]any) ([]byte, error) {
 func (e *Engine) recall(ctx context.Context, c *cycle, stored []byte) map[string]any {
 	then, err := e.shape.Decode(stored)
 	if err != nil {
-		metrics.Unreadable.WithLabelValues(e.Name).Inc()
+		metrics.UnreadableState.WithLabelValues(e.Name).Inc()
 		log.FromContext(ctx).Info("Warning: the last handled configuration is unreadable and taken as absent", "error", err.Error())
 		return nil
 	}
@@ -140,7 +140,7 @@ func (e *Engine) recall(ctx context.Context, c *cycle, stored []byte) map[string
 // isOfType reports whether a stored essence fits the Go type: this process has encoded it from an object of the type. Results of handlers are
 // encoded without the type, but only in fields of the status.
 func (e *Engine) isOfType(c *cycle, stored []byte) bool {
-	return len(e.Fields) == 0 && e.knowsKept(c) && maphash.Bytes(seed, stored) == c.memory.Kept
+	return len(e.Fields) == 0 && e.knowsKept(c) && maphash.Bytes(seed, stored) == c.memory.BaselineHash
 }
 
 // decoded is a text with the essence that was decoded from it.

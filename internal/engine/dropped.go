@@ -37,11 +37,11 @@ func (d *dropped) isNew(handler, field string) bool {
 
 // reportDropped logs and counts the fields of a handler's document that the API server did not store, mostly as the schema of the kind
 // lacks them. Each is logged once in the life of the process.
-func (e *Engine) reportDropped(ctx context.Context, change *patch.Change, handler string, doc patch.Document) {
+func (e *Engine) reportDropped(ctx context.Context, change *patch.Change, handler string, doc patch.MergePatch) {
 	if handler == "" || len(doc) == 0 {
 		return
 	}
-	for _, field := range change.Dropped(doc) {
+	for _, field := range change.DroppedFields(doc) {
 		metrics.DroppedFields.WithLabelValues(e.Name).Inc()
 		if !e.drops.isNew(handler, field) {
 			continue

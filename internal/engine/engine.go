@@ -25,13 +25,13 @@ import (
 type Engine struct {
 	Settings
 	Kind
-	memories    *objectstate.Inventory
+	states      *objectstate.Store
 	writer      *patch.Writer
-	shape       essence.Shape
-	lastHandled essence.Baseline // the baseline of the settings, with digests
+	shape       essence.Builder
+	lastHandled essence.DigestBaseline // the baseline of the settings, with digests
 	vitals      vitals
 	failures    failures // of index handlers
-	quota       eventrecorder.Quota
+	quota       eventrecorder.Limiter
 	drops       dropped // fields that were logged
 
 	supervisor *daemons.Supervisor // of daemons and timers
@@ -50,22 +50,22 @@ func New(settings Settings, kind Kind) *Engine {
 	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
 	lastHandled := essence.WithDigests(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
-	e := &Engine{lastHandled: lastHandled, Settings: settings, Kind: kind, memories: objectstate.New(objectstate.Wants{
-		Sights: len(kind.Spies.IDs()) > 0,
-		Stirs:  len(kind.Levels.IDs()) > 0,
+	e := &Engine{lastHandled: lastHandled, Settings: settings, Kind: kind, states: objectstate.New(objectstate.Options{
+		RecordEvents: len(kind.Spies.IDs()) > 0,
+		TrackDirty:   len(kind.Levels.IDs()) > 0,
 
-		Baseline: settings.Baseline.Fetch,
+		ReadBaseline: settings.Baseline.Fetch,
 	})}
-	e.quota.Counted = settings.Counts
+	e.quota.AggregatesSeries = settings.Counts
 	e.supervisor = daemons.New(daemons.Options{
 		OnEnd:       func(key daemons.Key) { e.wake(key.UID) },
 		Kind:        kind.GVK.Kind,
 		GracePeriod: gracePeriod,
 	})
-	e.shape = essence.Shape{Fields: e.Fields, Conditions: e.Conditions, Statuses: e.statuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}
+	e.shape = essence.Builder{Fields: e.Fields, Conditions: e.Conditions, FindConditionStatuses: e.statuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}
 	e.writer = &patch.Writer{
-		Client: e.Client, Live: e.Live, New: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
-		OnConflict: metrics.Conflicts.WithLabelValues(e.Name).Inc,
+		Client: e.Client, APIReader: e.Live, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
+		OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,
 	}
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
@@ -77,16 +77,16 @@ func New(settings Settings, kind Kind) *Engine {
 // EventHandler is to be fed by the informer of the kind.
 func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
 	e.picks.Store(len(predicates) > 0)
-	return e.memories.EventHandler(witness{e}, predicates...)
+	return e.states.EventHandler(observer{e}, predicates...)
 }
 
 // Relatives is to be fed by the informers of kinds that belong to the objects of this one.
 func (e *Engine) Relatives(of func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
-	return e.memories.Relatives(of, predicates...)
+	return e.states.EnqueueOwners(of, predicates...)
 }
 
 // Memos are what the handlers remember of an object; empty ones, which are not kept, if it is not known here.
-func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.memories.Memos(uid) }
+func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos(uid) }
 
 // Reconcile takes one object through one cycle. The request only wakes: what happened is concluded
 // from the object, and what is due from its records.
@@ -110,7 +110,7 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		result = reconcile.Result{RequeueAfter: vanished, Priority: new(retrying)}
 	}
 	if result.RequeueAfter > 0 {
-		e.memories.Expect(req.NamespacedName, time.Now().Add(result.RequeueAfter))
+		e.states.MarkQueuedAt(req.NamespacedName, time.Now().Add(result.RequeueAfter))
 	}
 	return result, err
 }
@@ -122,7 +122,7 @@ func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconci
 		return none, err
 	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(c.before.GetUID())))
-	ctx = objectstate.IntoContext(ctx, e.memories.Memos(c.before.GetUID()))
+	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(c.before.GetUID()))
 	// Not on less than we wrote ourselves.
 	if wait, err := e.settle(ctx, c); wait > 0 || err != nil {
 		return requeue(wait), err

@@ -59,8 +59,8 @@ func (p *epoch) isOlder(obj client.Object) bool {
 
 // existed reports whether an object existed when the process started. An old initial list may lack it; the watch then shows first
 // a state that is not newer than the epoch.
-func (e *Engine) existed(m *objectstate.Memory) bool {
-	return m.Listed || e.epoch != nil && e.epoch.version != "" && m.First != "" && !older(e.epoch.version, m.First)
+func (e *Engine) existed(m *objectstate.State) bool {
+	return m.ListedAtStart || e.epoch != nil && e.epoch.version != "" && m.FirstVersion != "" && !older(e.epoch.version, m.FirstVersion)
 }
 
 // AwaitEpoch waits until the cache shows the objects of the given namespaces as they were when the process started, and until the index
@@ -79,7 +79,7 @@ func (e *Engine) AwaitEpoch(ctx context.Context, namespaces ...string) error {
 	}
 	for len(missing) > 0 {
 		missing = slices.DeleteFunc(missing, func(one metav1.ObjectMeta) bool {
-			known := e.memories.Newest(one.UID)
+			known := e.states.Newest(one.UID)
 			return known != nil && !older(known.GetResourceVersion(), one.ResourceVersion) || !older(e.epoch.cached(one.Namespace), one.ResourceVersion)
 		})
 		select { // also after the last object, so that the index handlers for it have returned
@@ -120,7 +120,7 @@ func (e *Engine) listVersions(ctx context.Context, namespaces []string) (all []m
 // server, once, and the cycle continues from there. Returns how long to wait; 0: continue.
 func (e *Engine) verify(ctx context.Context, c *cycle) (time.Duration, error) {
 	m := c.memory
-	if m.Verified = m.Verified || c.afterEpoch || !e.epoch.isOlder(c.before); m.Verified || !e.hasWork(c) {
+	if m.SeenSinceStart = m.SeenSinceStart || c.afterEpoch || !e.epoch.isOlder(c.before); m.SeenSinceStart || !e.hasWork(c) {
 		return 0, nil
 	}
 	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")
@@ -130,15 +130,15 @@ func (e *Engine) verify(ctx context.Context, c *cycle) (time.Duration, error) {
 		return 0, err
 	}
 	if live == nil || live.GetUID() != c.before.GetUID() {
-		m.Vanished = true
+		m.FoundDeleted = true
 		return patience, nil // the cache will show it
 	}
-	m.Verified = true
+	m.SeenSinceStart = true
 	if live.GetResourceVersion() == c.before.GetResourceVersion() {
 		return 0, nil
 	}
-	m.Await(live.GetResourceVersion(), patience)
-	e.memories.Learn(live)
+	m.AwaitVersion(live.GetResourceVersion(), patience)
+	e.states.Update(live)
 	*c = cycle{memory: m, pauses: pauses, suspensions: suspensions}
 	if err := c.begin(live); err != nil {
 		return 0, err
@@ -148,11 +148,11 @@ func (e *Engine) verify(ctx context.Context, c *cycle) (time.Duration, error) {
 
 // hasWork reports whether a cycle may call handlers that have records, or write something.
 func (e *Engine) hasWork(c *cycle) bool {
-	if e.holding(c) != cause.HoldKeep || !c.idle() {
+	if e.holding(c) != cause.KeepFinalizer || !c.idle() {
 		return true
 	}
 	if c.reason != cause.Resume {
-		return c.reason.Handled()
+		return c.reason.HasHandlers()
 	}
 	return slices.ContainsFunc(c.concerned, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)

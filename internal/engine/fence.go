@@ -18,7 +18,7 @@ func (e *Engine) suspensions() int64 {
 	if e.Fence == nil {
 		return 0
 	}
-	return e.Fence.Suspensions()
+	return e.Fence.SuspensionCount()
 }
 
 // passFence waits for the end of a hold, and returns the number of suspensions until then.
@@ -36,7 +36,7 @@ func (e *Engine) allow(c *cycle) func() error {
 		return nil
 	}
 	return func() error {
-		if e.Fence.Held() || e.Fence.Suspensions() != c.suspensions {
+		if e.Fence.IsHeld() || e.Fence.SuspensionCount() != c.suspensions {
 			return fencing.ErrSuspended
 		}
 		return nil

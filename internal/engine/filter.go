@@ -28,20 +28,20 @@ func (e *Engine) filter(ctx context.Context, c *cycle) {
 	if len(c.concerned) > 0 {
 		return
 	}
-	if c.reason.Handled() && c.reason != cause.Delete {
+	if c.reason.HasHandlers() && c.reason != cause.Delete {
 		c.reason = cause.Noop
 	}
 	c.unpinned = c.unpinned || e.Pin.Fetch(c.before) != nil
 }
 
 // passes asks all tests of a handler that are about the object alone.
-func (e *Engine) passes(ctx context.Context, c *cycle, id string, h Handler, o match.Subject) (ok bool, why string) {
+func (e *Engine) passes(ctx context.Context, c *cycle, id string, h Handler, o match.Input) (ok bool, why string) {
 	defer func() {
 		if value := recover(); value != nil {
 			ok, why = false, e.filterPanicked(ctx, id, value)
 		}
 	}()
-	if ok, why = h.Prematch(o); !ok {
+	if ok, why = h.MatchObject(o); !ok {
 		return false, why
 	}
 	for _, when := range h.When {
@@ -53,7 +53,7 @@ func (e *Engine) passes(ctx context.Context, c *cycle, id string, h Handler, o m
 }
 
 // matches asks whether what has happened is a reason to call the handler.
-func (e *Engine) matches(ctx context.Context, c *cycle, id string, h Handler, s match.Situation) (ok bool, why string) {
+func (e *Engine) matches(ctx context.Context, c *cycle, id string, h Handler, s match.Cause) (ok bool, why string) {
 	defer func() {
 		if value := recover(); value != nil {
 			ok, why = false, e.filterPanicked(ctx, id, value)
@@ -90,4 +90,4 @@ func (e *Engine) shown(c *cycle) *Call {
 }
 
 // oldKnown is false for an object whose last handled essence was too large to be kept.
-func (c *cycle) oldKnown() bool { return c.then != nil || !c.facts.Known }
+func (c *cycle) oldKnown() bool { return c.then != nil || !c.facts.HasBaseline }

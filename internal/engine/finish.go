@@ -21,7 +21,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 	}
 	e.report(ctx, c)
 	leftovers := c.reason == cause.Noop && (c.unpinned || c.refolded || c.parting || c.retriesOverlay || c.state.HasStale(now()))
-	if !c.reason.Handled() && !leftovers && len(c.shares) == 0 {
+	if !c.reason.HasHandlers() && !leftovers && len(c.shares) == 0 {
 		e.spread(c)
 		return nil
 	}

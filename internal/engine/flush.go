@@ -39,10 +39,10 @@ func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
 		if own, doc, err = e.unflushed(ctx, c, call); err != nil {
 			return err
 		}
-		change := &patch.Change{Before: c.before, Content: c.content, Theirs: doc, Allow: e.allow(c)}
+		change := &patch.Change{Before: c.before, Content: c.content, HandlerPatch: doc, Allow: e.allow(c)}
 		written, err := e.writer.Write(ctx, change)
 		if len(e.Levels.IDs()) > 0 {
-			c.memory.Own = append(c.memory.Own, change.Versions...)
+			c.memory.OwnVersions = append(c.memory.OwnVersions, change.WrittenVersions...)
 		}
 		if err != nil || written == nil {
 			return err
@@ -74,18 +74,18 @@ func (e *Engine) backgroundFlusher(c *cycle, call *Call, a *companion) func(cont
 
 // unflushed is what a handler has changed in the status since it was called, or since the last time: to its own copy, and
 // to the object as it is by now.
-func (e *Engine) unflushed(ctx context.Context, c *cycle, call *Call) (own, doc patch.Document, err error) {
+func (e *Engine) unflushed(ctx context.Context, c *cycle, call *Call) (own, doc patch.MergePatch, err error) {
 	changed, err := e.changes(ctx, c, call.ID, call.Object)
 	status, ok := changed["status"]
 	if !ok || err != nil {
 		return nil, nil, err
 	}
-	own = patch.Document{"status": status}
-	return own, c.fitted(own).Missing(c.content), nil
+	own = patch.MergePatch{"status": status}
+	return own, c.fitted(own).Unapplied(c.content), nil
 }
 
 // fitted makes a change of what handlers were shown one of the object as it was written while one was at work.
-func (c *cycle) fitted(doc patch.Document) patch.Document {
+func (c *cycle) fitted(doc patch.MergePatch) patch.MergePatch {
 	if !c.apart {
 		return doc
 	}
@@ -93,27 +93,27 @@ func (c *cycle) fitted(doc patch.Document) patch.Document {
 	for _, s := range c.shares { // they are ahead of it
 		written = s.doc.Apply(written)
 	}
-	return doc.Onto(c.current, written)
+	return doc.Rebase(c.current, written)
 }
 
 // supersede removes from the pending changes of earlier handlers the fields that a Flush has written: the handler that
 // flushed has seen these changes, and its values replace them.
-func (c *cycle) supersede(flushed patch.Document) {
+func (c *cycle) supersede(flushed patch.MergePatch) {
 	for _, s := range c.shares {
-		s.doc = s.doc.SupersededBy(flushed, c.content)
+		s.doc = s.doc.WithoutOverwritten(flushed, c.content)
 	}
 	c.shares = slices.DeleteFunc(c.shares, func(s *share) bool { return len(s.doc) == 0 })
 }
 
 // flushed goes on from a state of the object that was written while a handler is at work. To the handler, only its own
 // change has been made.
-func (e *Engine) flushed(c *cycle, own patch.Document, written client.Object) error {
+func (e *Engine) flushed(c *cycle, own patch.MergePatch, written client.Object) error {
 	e.identify(written)
 	if err := e.show(c, own); err != nil {
 		return err
 	}
-	e.memories.Learn(written)
-	c.memory.Await(written.GetResourceVersion(), patience)
+	e.states.Update(written)
+	c.memory.AwaitVersion(written.GetResourceVersion(), patience)
 	c.supersede(own)
 	return c.continueFrom(written)
 }

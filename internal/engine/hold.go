@@ -17,23 +17,23 @@ import (
 func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
 	change := &patch.Change{Before: c.before, Content: c.content}
 	switch e.holding(c) {
-	case cause.HoldAdd:
-		change.Acquire = e.Finalizer
-	case cause.HoldRelease:
-		change.Release = e.Finalizer
+	case cause.AddFinalizer:
+		change.AddFinalizer = e.Finalizer
+	case cause.RemoveFinalizer:
+		change.RemoveFinalizer = e.Finalizer
 	default:
 		return 0, nil
 	}
-	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.Acquire, "remove", change.Release)
+	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.AddFinalizer, "remove", change.RemoveFinalizer)
 	_, err := e.send(ctx, c, change)
 	return patience, err
 }
 
 // holding decides what to do about the finalizer.
-func (e *Engine) holding(c *cycle) cause.Hold {
+func (e *Engine) holding(c *cycle) cause.FinalizerAction {
 	needed := e.isHeld(c) || slices.ContainsFunc(c.concerned, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
-		return handler.Holds()
+		return handler.NeedsFinalizer()
 	})
-	return cause.Holding(c.facts, needed)
+	return cause.DecideFinalizer(c.facts, needed)
 }

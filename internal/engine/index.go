@@ -43,13 +43,13 @@ func (e *Engine) index(ctx context.Context, seen client.Object) {
 		log.FromContext(ctx).Error(err, "The object has no JSON form")
 		return
 	}
-	ctx = objectstate.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
+	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(obj.GetUID()))
 	c := &cycle{before: obj, content: content, view: &Call{
 		Object: obj, OldKnown: true, Reason: reasonIndex, ConditionOptions: e.conditionOptions(),
 	}}
 	for _, id := range e.Indexes.IDs() {
 		handler, _ := e.Indexes.Get(id)
-		if ok, _ := e.passes(ctx, c, id, handler.Handler, match.Subject{Object: content}); !ok {
+		if ok, _ := e.passes(ctx, c, id, handler.Handler, match.Input{Object: content}); !ok {
 			handler.Remove(obj.GetUID())
 			continue
 		}
@@ -66,9 +66,9 @@ func (e *Engine) indexBy(ctx context.Context, id string, h Indexed, c *cycle) {
 	if record.Started.IsZero() {
 		record.Started = now()
 	}
-	outcome := execution.Invoke(ctx, execution.Call{
-		Kind: e.Name, ID: id, Reason: reasonIndex, Policy: h.Policy, Record: record, Quiet: true, Hints: h.Hints,
-		Do: func(ctx context.Context) error {
+	outcome := execution.Invoke(ctx, execution.Invocation{
+		Kind: e.Name, ID: id, Reason: reasonIndex, Policy: h.Policy, Record: record, QuietSuccess: true, Warnings: h.Hints,
+		Func: func(ctx context.Context) error {
 			return h.Do(ctx, &Call{
 				ID: id, Object: c.before.DeepCopyObject().(client.Object), OldKnown: true, Field: h.present(c), Reason: reasonIndex,
 				Attempt: record.Attempt(), Notify: e.notifierFor(c.before), ConditionOptions: e.conditionOptions(),

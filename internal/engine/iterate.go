@@ -27,13 +27,13 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 	if err != nil {
 		return err
 	}
-	shared := e.memories.Newest(uid)
+	shared := e.states.Newest(uid)
 	if shared == nil {
 		return nil // it is gone, and whoever runs this is about to learn it
 	}
 	obj := shared.DeepCopyObject().(client.Object)
 	e.identify(obj)
-	c := &cycle{memory: &objectstate.Memory{}, before: obj, object: obj, suspensions: suspensions}
+	c := &cycle{memory: &objectstate.State{}, before: obj, object: obj, suspensions: suspensions}
 	begin := func() error { // mostly nothing is changed, and its JSON form not needed
 		if c.content != nil {
 			return nil
@@ -42,7 +42,7 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 	}
 	c.grace = newGrace(ctx, b)
 	defer c.grace.end()
-	ctx = objectstate.IntoContext(ctx, e.memories.Memos(uid))
+	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(uid))
 	ctx = log.IntoContext(ctx, e.logOf(obj).WithValues("handler", id, "reason", b.reason(), "attempt", attempt.Number))
 	call := &Call{
 		ID: id, Object: obj.DeepCopyObject().(client.Object), OldKnown: true, Reason: b.reason(), Attempt: attempt,
@@ -72,9 +72,9 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 	doc, err := e.changes(ctx, c, id, call.Object)
 	doc = c.fitted(doc)
 	if failed == nil && call.Result != nil {
-		doc = patch.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content))
+		doc = patch.Merge(doc, nested(e.Results, map[string]any{id: call.Result}).Unapplied(c.content))
 	}
-	if doc = doc.Missing(c.content); len(doc) > 0 && err == nil {
+	if doc = doc.Unapplied(c.content); len(doc) > 0 && err == nil {
 		err = e.deposit(ctx, c, id, doc, a, failed == nil && call.Result != nil)
 	}
 	return first(failed, err)
@@ -83,7 +83,7 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 // latest finds the newest state of an object, as a copy; when it is gone, the last one that is known here.
 func (e *Engine) latest(obj client.Object) func() client.Object {
 	return func() client.Object {
-		newest := e.memories.Newest(obj.GetUID())
+		newest := e.states.Newest(obj.GetUID())
 		if newest == nil {
 			newest = obj
 		}
@@ -106,21 +106,21 @@ const maxContests = 10
 // deposit writes what background work has changed. It waits out faults of the API for as long as the work may continue,
 // and then for the grace period. The error says that the server does not accept the change, or that it could not be
 // written in the end. A raw document has fields that the Go type may lack.
-func (e *Engine) deposit(ctx context.Context, c *cycle, id string, doc patch.Document, a *companion, raw bool) (err error) {
+func (e *Engine) deposit(ctx context.Context, c *cycle, id string, doc patch.MergePatch, a *companion, raw bool) (err error) {
 	var own edit
 	defer func() {
 		if own.open && a.abandon(&own) {
 			e.wake(c.before.GetUID())
 		}
 	}()
-	change := &patch.Change{Before: c.before, Content: c.content, Theirs: doc, Raw: raw}
+	change := &patch.Change{Before: c.before, Content: c.content, HandlerPatch: doc, ReadUntyped: raw}
 	pause, contests := firstDepositPause, 0
-	for len(change.Theirs) > 0 {
+	for len(change.HandlerPatch) > 0 {
 		err = e.depositOnce(ctx, c, id, change, a, &own)
-		if _, contested := errors.AsType[*patch.ContestedError](err); contested && contests < maxContests {
+		if _, contested := errors.AsType[*patch.ListConflictError](err); contested && contests < maxContests {
 			contests++
-			if doc, err = e.refit(ctx, c, change.Theirs); err == nil {
-				change = &patch.Change{Before: c.before, Content: c.content, Theirs: doc, Raw: raw}
+			if doc, err = e.refit(ctx, c, change.HandlerPatch); err == nil {
+				change = &patch.Change{Before: c.before, Content: c.content, HandlerPatch: doc, ReadUntyped: raw}
 				continue
 			}
 		}
@@ -164,7 +164,7 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 	if e.closed.Load() {
 		return errClosed
 	}
-	doc := change.Theirs
+	doc := change.HandlerPatch
 	// The work may have to stop because of the suspension: its change waits all the same.
 	untouched := func(content map[string]any) bool { return isUntouched(doc, c.content, content) }
 	if err := e.awaitFence(context.WithoutCancel(ctx), c, untouched); err != nil {
@@ -181,7 +181,7 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 	defer cancel()
 	change.Allow = e.allow(c)
 	written, err := e.writer.Write(ctx, change)
-	if refused(err) && change.Partly() != nil {
+	if refused(err) && change.PartlyWritten() != nil {
 		return errors.Join(err, e.withdraw(ctx, c, change))
 	}
 	if err != nil || written == nil {
@@ -193,10 +193,10 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 	if err != nil {
 		return err
 	}
-	e.memories.Learn(written)
+	e.states.Update(written)
 	c.deposited = written
 	if essential {
-		is := edit{doc: doc.Observed(content), version: written.GetResourceVersion()}
+		is := edit{doc: doc.CurrentValues(content), version: written.GetResourceVersion()}
 		changed, again := a.settle(own, is, digestOf(e.shape.Build(content)))
 		if changed {
 			e.supervisor.Touch(c.before.GetUID())
@@ -210,12 +210,12 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 
 // withdraw takes back what of a refused change was written all the same, unless others have gone on with it.
 func (e *Engine) withdraw(ctx context.Context, c *cycle, change *patch.Change) error {
-	content, err := patch.Content(change.Partly())
+	content, err := patch.Content(change.PartlyWritten())
 	if err != nil {
 		return err
 	}
-	back := change.Theirs.OfStatus().TakenBack(c.content, content)
-	_, err = e.writer.Write(ctx, &patch.Change{Before: change.Partly(), Content: content, Theirs: back, Allow: e.allow(c)})
+	back := change.HandlerPatch.StatusPart().Revert(c.content, content)
+	_, err = e.writer.Write(ctx, &patch.Change{Before: change.PartlyWritten(), Content: content, HandlerPatch: back, Allow: e.allow(c)})
 	if refused(err) {
 		return nil
 	}
@@ -223,18 +223,18 @@ func (e *Engine) withdraw(ctx context.Context, c *cycle, change *patch.Change) e
 }
 
 // judged are the essences of the newest known state, without an edit and with it.
-func (e *Engine) judged(c *cycle, doc patch.Document) (before, after map[string]any) {
+func (e *Engine) judged(c *cycle, doc patch.MergePatch) (before, after map[string]any) {
 	base := c.content
-	if newest := e.memories.Newest(c.before.GetUID()); newest != nil {
+	if newest := e.states.Newest(c.before.GetUID()); newest != nil {
 		if content, err := patch.Content(newest); err == nil {
-			doc, base = doc.Onto(base, content), content
+			doc, base = doc.Rebase(base, content), content
 		}
 	}
 	return e.shape.Build(base), e.shape.Build(doc.Apply(base))
 }
 
 // refit makes a change that meets another's, in a list, one of the object as it is now.
-func (e *Engine) refit(ctx context.Context, c *cycle, doc patch.Document) (patch.Document, error) {
+func (e *Engine) refit(ctx context.Context, c *cycle, doc patch.MergePatch) (patch.MergePatch, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	live, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(c.before))
@@ -248,7 +248,7 @@ func (e *Engine) refit(ctx context.Context, c *cycle, doc patch.Document) (patch
 	if err := c.begin(live); err != nil {
 		return doc, err
 	}
-	return doc.Onto(base, c.content).Missing(c.content), nil
+	return doc.Rebase(base, c.content).Unapplied(c.content), nil
 }
 
 // sleep ends with the context, too, unless that has ended before.

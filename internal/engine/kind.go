@@ -71,7 +71,7 @@ type Handler struct {
 	Reports string
 	Do      func(ctx context.Context, call *Call) error
 	// Hints logs probable mistakes of the handler, and of its sub-handlers; nil: none are logged.
-	Hints *execution.Hints
+	Hints *execution.Warnings
 }
 
 // A Call is what a handler is told; the facade makes a typed request of it.

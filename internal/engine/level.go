@@ -32,15 +32,15 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 	if len(e.Levels.IDs()) == 0 || c.stopped || c.fault != nil || isDone(ctx) {
 		return
 	}
-	if e.memories.Stirred(client.ObjectKeyFromObject(c.before), c.memory, c.before.GetResourceVersion()) {
-		for _, st := range c.memory.Levels {
+	if e.states.TakeDirty(client.ObjectKeyFromObject(c.before), c.memory, c.before.GetResourceVersion()) {
+		for _, st := range c.memory.ReconcileHandlers {
 			st.(*levelState).stirred = true
 		}
 	}
 	for _, id := range e.Levels.IDs() {
 		handler, _ := e.Levels.Get(id)
-		if ok, why := e.passes(ctx, c, id, handler, match.Subject{Object: c.content}); !ok {
-			delete(c.memory.Levels, id)
+		if ok, why := e.passes(ctx, c, id, handler, match.Input{Object: c.content}); !ok {
+			delete(c.memory.ReconcileHandlers, id)
 			log.FromContext(ctx).V(4).Info("Handler not concerned", "handler", id, "why", why)
 			continue
 		}
@@ -56,14 +56,14 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 
 // levelState is what is known of a handler; at first sight, it is to be called.
 func (c *cycle) levelState(id string) *levelState {
-	if st, ok := c.memory.Levels[id]; ok {
+	if st, ok := c.memory.ReconcileHandlers[id]; ok {
 		return st.(*levelState)
 	}
-	if c.memory.Levels == nil {
-		c.memory.Levels = map[string]any{}
+	if c.memory.ReconcileHandlers == nil {
+		c.memory.ReconcileHandlers = map[string]any{}
 	}
 	st := &levelState{stirred: true}
-	c.memory.Levels[id] = st
+	c.memory.ReconcileHandlers[id] = st
 	return st
 }
 
@@ -104,14 +104,14 @@ func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, 
 		}
 		s.doc = doc
 		if err == nil && call.Result != nil {
-			s.doc, s.raw = patch.Merged(doc, nested(e.Results, map[string]any{id: call.Result}).Missing(c.content)), true
+			s.doc, s.raw = patch.Merge(doc, nested(e.Results, map[string]any{id: call.Result}).Unapplied(c.content)), true
 		}
 		return err
 	}
 	ctx, cancel := e.untilDeleted(ctx, c, h)
 	defer cancel()
-	s.outcome = execution.Invoke(ctx, execution.Call{
-		Kind: e.Name, ID: id, Reason: reasonReconcile, Policy: h.Policy, Record: st.record, Do: do, Quiet: true, Hints: h.Hints,
+	s.outcome = execution.Invoke(ctx, execution.Invocation{
+		Kind: e.Name, ID: id, Reason: reasonReconcile, Policy: h.Policy, Record: st.record, Func: do, QuietSuccess: true, Warnings: h.Hints,
 	})
 	if len(s.doc) > 0 {
 		c.shares = append(c.shares, s)
@@ -148,7 +148,7 @@ func (st *levelState) settle(outcome progress.Outcome, again time.Duration) {
 // nextLevel tells how long it is until a level-triggered handler is due by itself; false if none is.
 func (c *cycle) nextLevel(at time.Time) (time.Duration, bool) {
 	var all []time.Time
-	for _, st := range c.memory.Levels {
+	for _, st := range c.memory.ReconcileHandlers {
 		if next := st.(*levelState).next(); !next.IsZero() {
 			all = append(all, next)
 		}

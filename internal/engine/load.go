@@ -19,11 +19,11 @@ func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, er
 		return nil, err
 	}
 	if obj == nil {
-		e.memories.Unstir(key) // its children go after it
+		e.states.ClearDirty(key) // its children go after it
 		return nil, nil
 	}
-	c := &cycle{memory: e.memories.Recall(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
-	c.memory.PausesSeen = c.pauses
+	c := &cycle{memory: e.states.GetOrCreate(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
+	c.memory.PausesAtReconcile = c.pauses
 	if skipsOwnEvent(c.memory, obj) {
 		return nil, nil
 	}

@@ -11,12 +11,12 @@ import (
 
 // match selects the handlers that want to be called for the cause.
 func (e *Engine) match(ctx context.Context, c *cycle) {
-	if !c.reason.Handled() {
+	if !c.reason.HasHandlers() {
 		return
 	}
-	situation := match.Situation{
+	situation := match.Cause{
 		Reason:   string(c.reason),
-		Initial:  cause.Initial(c.reason, c.facts),
+		Initial:  cause.IsInitial(c.reason, c.facts),
 		Deleting: c.facts.Deleting,
 	}
 	refusals := log.FromContext(ctx).V(4)
@@ -25,7 +25,7 @@ func (e *Engine) match(ctx context.Context, c *cycle) {
 		ok, why := e.matches(ctx, c, id, handler, situation)
 		if ok {
 			c.selected = append(c.selected, id)
-			if handler.Joins(situation, c.subject()) {
+			if handler.MatchesOnlyAsResume(situation, c.subject()) {
 				c.joining = append(c.joining, id)
 			}
 		} else if refusals.Enabled() {

@@ -48,9 +48,9 @@ func (e *Engine) post(obj client.Object, urgent bool, eventType, reason, action,
 	if e.Recorder == nil || e.GVK.Kind == "Event" && (e.GVK.Group == corev1.GroupName || e.GVK.Group == eventsv1.GroupName) {
 		return
 	}
-	reason, action = eventrecorder.Word(reason), eventrecorder.Word(action)
-	unsaid, ok := e.quota.Take(obj.GetUID(), eventrecorder.Event{
-		Type: eventType, Reason: reason, Action: action, Version: obj.GetResourceVersion(),
+	reason, action = eventrecorder.TruncateReason(reason), eventrecorder.TruncateReason(action)
+	unsaid, ok := e.quota.Allow(obj.GetUID(), eventrecorder.SeriesKey{
+		Type: eventType, Reason: reason, Action: action, ResourceVersion: obj.GetResourceVersion(),
 	}, urgent)
 	if !ok {
 		metrics.UnpostedEvents.WithLabelValues(e.Name).Inc()
@@ -61,7 +61,7 @@ func (e *Engine) post(obj client.Object, urgent bool, eventType, reason, action,
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
 	}}
 	about.SetGroupVersionKind(e.GVK)
-	e.Recorder.Eventf(about, nil, eventType, reason, action, "%s", eventrecorder.Note(note, unsaid))
+	e.Recorder.Eventf(about, nil, eventType, reason, action, "%s", eventrecorder.FormatNote(note, unsaid))
 }
 
 // logOf is for what happens to an object outside of cycles.

@@ -34,7 +34,7 @@ func (e *Engine) useOverlay(ctx context.Context, c *cycle) error {
 		return nil
 	}
 	// Changes of the status and of the finalizers do not make the API server accept more of the annotations.
-	changed := patch.Between(overlay.Content, c.content).Essential().Without("status").Without("metadata", "finalizers")
+	changed := patch.Diff(overlay.Content, c.content).WithoutServerFields().Without("status").Without("metadata", "finalizers")
 	c.retriesOverlay = len(changed) > 0
 	return c.begin(c.before)
 }
@@ -44,9 +44,9 @@ func (c *cycle) applyOverlay() error {
 	if !c.overlaid || c.memory.Overlay == nil || c.before == c.laid {
 		return nil
 	}
-	content := patch.Document(c.memory.Overlay.Patch).Apply(c.content)
+	content := patch.MergePatch(c.memory.Overlay.Patch).Apply(c.content)
 	obj := reflect.New(reflect.TypeOf(c.before).Elem()).Interface().(client.Object)
-	if err := patch.Revive(content, obj); err != nil {
+	if err := patch.FromContent(content, obj); err != nil {
 		return err
 	}
 	c.bare, c.bareContent = c.before, c.content
@@ -64,12 +64,12 @@ func (c *cycle) withoutOverlay() map[string]any {
 
 // withOverlay adds the overlay to a patch of the framework. It is not sent again if there is nothing new: neither in the patch, nor in
 // the object.
-func (c *cycle) withOverlay(ours patch.Document) (all patch.Document, tried bool) {
+func (c *cycle) withOverlay(ours patch.MergePatch) (all patch.MergePatch, tried bool) {
 	overlay := c.memory.Overlay
 	if overlay == nil || len(ours) == 0 && !c.retriesOverlay {
 		return ours, false
 	}
-	return patch.Merged(overlay.Patch, ours).Missing(c.withoutOverlay()), true
+	return patch.Merge(overlay.Patch, ours).Unapplied(c.withoutOverlay()), true
 }
 
 // reject keeps the part of the framework in memory that the API server has rejected. The change goes on without it.
@@ -79,8 +79,8 @@ func (e *Engine) reject(ctx context.Context, c *cycle, change *patch.Change, rej
 	}
 	metrics.RejectedProgress.WithLabelValues(e.Name).Inc()
 	isNew := c.memory.Overlay == nil
-	c.memory.Overlay = &objectstate.Overlay{Patch: change.Ours, Content: c.withoutOverlay(), Message: rejection.Error()}
-	change.Ours, c.triesOverlay, c.retriesOverlay = nil, false, false
+	c.memory.Overlay = &objectstate.Overlay{Patch: change.FrameworkPatch, Content: c.withoutOverlay(), Message: rejection.Error()}
+	change.FrameworkPatch, c.triesOverlay, c.retriesOverlay = nil, false, false
 	if !isNew {
 		return nil
 	}

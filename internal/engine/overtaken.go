@@ -28,14 +28,14 @@ func (e *Engine) overtaken(ctx context.Context, c, unwritten *cycle) (bool, erro
 		return false, err
 	}
 	log.FromContext(ctx).Info("What could not be written before the pause is dropped: somebody else has gone on with the object")
-	c.memory.Unwritten = nil
+	c.memory.PendingWrite = nil
 	c.memory.Handled = c.memory.Handled || unwritten.closed() // the process has resumed the object all the same
 	for _, s := range unwritten.shares {
 		if s.level != nil {
 			s.level.stirred = true
 		}
 	}
-	c.memory.Await(live.GetResourceVersion(), patience)
+	c.memory.AwaitVersion(live.GetResourceVersion(), patience)
 	return true, c.begin(live)
 }
 
@@ -45,17 +45,17 @@ func (e *Engine) isAsLeft(unwritten *cycle, content map[string]any) bool {
 	if !e.sameOurs(unwritten.withoutOverlay(), content) {
 		return false
 	}
-	var theirs patch.Document
+	var theirs patch.MergePatch
 	for _, s := range unwritten.shares {
-		theirs = patch.Merged(theirs, s.doc)
+		theirs = patch.Merge(theirs, s.doc)
 	}
 	return isUntouched(theirs, unwritten.content, content)
 }
 
 // isUntouched reports whether an object has what it had before, or what a change wants it to have, where the change is made.
-func isUntouched(change patch.Document, before, content map[string]any) bool {
-	left := change.Missing(content)
-	return diff.Equal(map[string]any(left.Observed(content)), map[string]any(left.Observed(before)))
+func isUntouched(change patch.MergePatch, before, content map[string]any) bool {
+	left := change.Unapplied(content)
+	return diff.Equal(map[string]any(left.CurrentValues(content)), map[string]any(left.CurrentValues(before)))
 }
 
 // ours is what of an object the framework has written: records, the baseline, the pin.
@@ -64,7 +64,7 @@ func (e *Engine) ours(content map[string]any) map[string]any {
 	for _, cleaner := range e.shape.Cleaners {
 		cleaner.Clear(without)
 	}
-	return patch.Between(without, content)
+	return patch.Diff(without, content)
 }
 
 // isEmpty reports whether there is nothing in a value, however deep: whoever takes the last record out may leave its place behind.

@@ -12,13 +12,13 @@ import (
 
 // skipsOwnEvent reports whether this reconcile is due to nothing but the event of the write that ended a cycle. There is nothing to do for
 // such an event, see [Engine.expectOwnEvent]. It is skipped once: any later reconcile looks at the object again.
-func skipsOwnEvent(m *objectstate.Memory, obj client.Object) bool {
-	expected := m.Settled
-	m.Settled = ""
-	if expected == "" || expected != obj.GetResourceVersion() || m.Unwritten != nil || m.Overlay != nil {
+func skipsOwnEvent(m *objectstate.State, obj client.Object) bool {
+	expected := m.SettledVersion
+	m.SettledVersion = ""
+	if expected == "" || expected != obj.GetResourceVersion() || m.PendingWrite != nil || m.Overlay != nil {
 		return false
 	}
-	m.Written = "" // the cache shows it
+	m.AwaitedVersion = "" // the cache shows it
 	return true
 }
 
@@ -26,20 +26,20 @@ func skipsOwnEvent(m *objectstate.Memory, obj client.Object) bool {
 // find nothing to do, the event of the write is skipped.
 func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
 	version := c.before.GetResourceVersion()
-	if !c.closed() || result != (reconcile.Result{}) || c.memory.Written != version || c.unreported || c.memory.Overlay != nil ||
+	if !c.closed() || result != (reconcile.Result{}) || c.memory.AwaitedVersion != version || c.unreported || c.memory.Overlay != nil ||
 		len(e.Levels.IDs())+len(e.Backgrounds.IDs()) > 0 || c.facts.Deleting {
 		return
 	}
 	// The filters decide on the finalizer, and a handler may have changed what they look at.
-	after := match.Subject{Object: c.content, Caused: true, Old: c.live, New: c.live}
+	after := match.Input{Object: c.content, HasCause: true, Old: c.live, New: c.live}
 	for _, id := range e.Handlers.IDs() {
 		handler, _ := e.Handlers.Get(id)
 		if len(handler.When) > 0 {
 			return // a function may answer differently at any time
 		}
-		if matches, _ := handler.Prematch(after); matches != slices.Contains(c.concerned, id) {
+		if matches, _ := handler.MatchObject(after); matches != slices.Contains(c.concerned, id) {
 			return
 		}
 	}
-	c.memory.Settled = version
+	c.memory.SettledVersion = version
 }

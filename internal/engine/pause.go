@@ -81,7 +81,7 @@ func (e *Engine) affected(namespace string) (begun, ended []string) {
 	all := map[string]bool{namespace: true}
 	if namespace != "" {
 		maps.Copy(all, e.held.stopped)
-		for _, obj := range e.memories.All() {
+		for _, obj := range e.states.List() {
 			all[obj.GetNamespace()] = true
 		}
 	}
@@ -122,7 +122,7 @@ func (e *Engine) lookAt(namespaces []string) {
 	if e.waker.queue == nil {
 		return
 	}
-	all := e.memories.All()
+	all := e.states.List()
 	// What accompanies objects with news may not want them any more: that is looked at first. It is stopped before any worker
 	// is woken, as that would be what starts it again.
 	for _, obj := range all {
@@ -131,7 +131,7 @@ func (e *Engine) lookAt(namespaces []string) {
 		}
 	}
 	for key := range news {
-		e.memories.Wake(key)
+		e.states.MarkQueued(key)
 		e.waker.queue.Add(reconcile.Request{NamespacedName: key})
 	}
 	for _, obj := range all {
@@ -139,7 +139,7 @@ func (e *Engine) lookAt(namespaces []string) {
 		if orEverywhere(namespaces) != nil && !slices.Contains(namespaces, key.Namespace) || news[key] {
 			continue
 		}
-		e.memories.Wake(key)
+		e.states.MarkQueued(key)
 		if prioritized, ok := e.waker.queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 			prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, reconcile.Request{NamespacedName: key})
 		} else {

@@ -45,7 +45,7 @@ func (e *Engine) unpin(ctx context.Context, c *cycle, stored []byte) {
 	c.unpinned = true
 	var p pin
 	if err := json.Unmarshal(text, &p); err != nil {
-		metrics.Unreadable.WithLabelValues(e.Name).Inc()
+		metrics.UnreadableState.WithLabelValues(e.Name).Inc()
 		log.FromContext(ctx).Info("Warning: the pinned configuration is unreadable and taken as absent", "error", err.Error())
 		return
 	}
@@ -54,7 +54,7 @@ func (e *Engine) unpin(ctx context.Context, c *cycle, stored []byte) {
 		p.Seen = new(e.refolded(c, *p.Seen))
 	}
 	reason := cause.Create
-	if c.facts.Known {
+	if c.facts.HasBaseline {
 		reason = cause.Update
 	}
 	begun := p.Ahead || c.state.HasRecords(string(reason))

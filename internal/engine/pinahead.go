@@ -15,13 +15,13 @@ import (
 // pinAhead stores the pin before a request that changes essential fields of the status. The records and the baseline are stored by a
 // later request. If the process ended between the two without a pin, the next one would take the new status for the state that is
 // being handled: handlers for the old state would not match any more, and handlers for the new state would not be called.
-func (e *Engine) pinAhead(ctx context.Context, c *cycle, changed patch.Document) error {
+func (e *Engine) pinAhead(ctx context.Context, c *cycle, changed patch.MergePatch) error {
 	if !e.HasStatus || c.gone || c.memory.Overlay != nil || c.lost != "" || c.reason != cause.Create && c.reason != cause.Update {
 		return nil
 	}
 	isPinned := e.Pin.Fetch(c.before) != nil && !c.unpinned
 	status, ok := changed["status"]
-	if !ok || isPinned || e.keepsEssence(c.content, patch.Document{"status": status}) {
+	if !ok || isPinned || e.keepsEssence(c.content, patch.MergePatch{"status": status}) {
 		return nil
 	}
 	kept, err := e.withPin(c)
@@ -32,7 +32,7 @@ func (e *Engine) pinAhead(ctx context.Context, c *cycle, changed patch.Document)
 	if err != nil {
 		return fmt.Errorf("pinning the object: %w", err)
 	}
-	change := &patch.Change{Before: c.before, Content: c.content, Ours: patch.Between(c.content, content)}
+	change := &patch.Change{Before: c.before, Content: c.content, FrameworkPatch: patch.Diff(c.content, content)}
 	written, err := e.send(ctx, c, change)
 	switch {
 	case refused(err):
@@ -51,7 +51,7 @@ func (c *cycle) continueFrom(written client.Object) error {
 		return err
 	}
 	for _, s := range c.shares {
-		s.doc = s.doc.Onto(c.content, content)
+		s.doc = s.doc.Rebase(c.content, content)
 	}
 	c.before, c.content, c.apart = written, content, true
 	return nil
@@ -65,7 +65,7 @@ func (e *Engine) withPin(c *cycle) (client.Object, error) {
 }
 
 // keepsEssence reports whether a change of the status leaves the essence as it is.
-func (e *Engine) keepsEssence(content map[string]any, status patch.Document) bool {
+func (e *Engine) keepsEssence(content map[string]any, status patch.MergePatch) bool {
 	if len(e.Fields)+len(e.Conditions) == 0 {
 		return true
 	}

@@ -13,7 +13,7 @@ import (
 
 // plan begins or continues the cause, and picks the handlers to call in this pass.
 func (e *Engine) plan(ctx context.Context, c *cycle) {
-	if !c.reason.Handled() {
+	if !c.reason.HasHandlers() {
 		return
 	}
 	c.state.Relabel(string(c.reason), c.joining)
@@ -22,7 +22,7 @@ func (e *Engine) plan(ctx context.Context, c *cycle) {
 			"succeeded", sum.Succeeded, "failed", sum.Failed, "left", sum.Left)
 	}
 	if c.reason == cause.Delete {
-		c.memory.Farewelled = true // the optional ones are called with the others
+		c.memory.OptionalDeleteCalled = true // the optional ones are called with the others
 	}
 	if !c.turned { // that is written before anybody is called
 		e.pick(ctx, c)

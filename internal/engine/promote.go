@@ -46,7 +46,7 @@ type promoter struct {
 	workers int
 	queue   priorityqueue.PriorityQueue[reconcile.Request] // nil until it is started, and without priorities
 	// candidates have waited for long, the first ones first.
-	candidates []objectstate.Waiter
+	candidates []objectstate.QueuedKey
 	// credit is how much of the workers' time is left for the next promotions; negative: they have to wait.
 	credit time.Duration
 	// begun counts reconciles.
@@ -100,7 +100,7 @@ func (p *promoter) collect() {
 		return // without priorities, nothing is passed over
 	}
 	if len(p.candidates) == 0 {
-		p.candidates = p.engine.memories.Longest(maxCandidates, promotionAge)
+		p.candidates = p.engine.states.LongestQueued(maxCandidates, promotionAge)
 	}
 	if len(p.candidates) == 0 {
 		p.credit = 0 // what is not used is not saved up
@@ -151,7 +151,7 @@ func (p *promoter) promote() {
 	for len(p.promotions) < limit && p.credit >= taken && len(p.candidates) > 0 {
 		next := p.candidates[0]
 		p.candidates = p.candidates[1:]
-		if _, found := p.promotions[next.NamespacedName]; found || !p.engine.memories.StillWaits(next) {
+		if _, found := p.promotions[next.NamespacedName]; found || !p.engine.states.IsStillQueued(next) {
 			continue
 		}
 		p.promotions[next.NamespacedName] = promotion{after: p.begun}

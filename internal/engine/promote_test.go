@@ -39,12 +39,12 @@ func (l load) play(t *testing.T) (result outcome) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		e := &Engine{memories: objectstate.New(objectstate.Wants{})}
+		e := &Engine{states: objectstate.New(objectstate.Options{})}
 		queue := priorityqueue.New[reconcile.Request](t.Name())
 		began := time.Now()
 		add := func(name string, priority int) {
 			key := types.NamespacedName{Name: name}
-			e.memories.Wake(key)
+			e.states.MarkQueued(key)
 			queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, reconcile.Request{NamespacedName: key})
 		}
 		if err := e.Promoter(l.workers).Start(ctx, queue); err != nil {

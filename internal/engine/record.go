@@ -19,7 +19,7 @@ import (
 
 // record makes the framework's part of a write: the records while the cause is being handled; when
 // it is over, their removal and the new baseline.
-func (e *Engine) record(ctx context.Context, c *cycle, changed patch.Document, handled map[string]any) (patch.Document, error) {
+func (e *Engine) record(ctx context.Context, c *cycle, changed patch.MergePatch, handled map[string]any) (patch.MergePatch, error) {
 	onlyAnnotations := e.usesOnlyAnnotations(c.before)
 	var kept client.Object
 	if onlyAnnotations {
@@ -31,7 +31,7 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patch.Document, h
 	switch {
 	case c.closed():
 		err = errors.Join(c.state.Purge(e.Store, kept), e.sweep(kept), e.close(ctx, c, kept, handled))
-	case c.reason.Handled():
+	case c.reason.HasHandlers():
 		err = errors.Join(c.state.Save(e.Store, kept), e.amend(ctx, c, kept, changed), e.pin(c, kept, handled), e.squeeze(c, kept))
 	case c.parting:
 		e.Pin.Store(kept, nil)
@@ -45,13 +45,13 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patch.Document, h
 	}
 	c.stored = e.stores(c, kept)
 	if onlyAnnotations {
-		return patch.OfAnnotations(c.before.GetAnnotations(), kept.GetAnnotations()), nil
+		return patch.DiffAnnotations(c.before.GetAnnotations(), kept.GetAnnotations()), nil
 	}
 	content, err := patch.Content(kept)
 	if err != nil {
 		return nil, fmt.Errorf("recording progress: %w", err)
 	}
-	return patch.Between(c.content, content), nil
+	return patch.Diff(c.content, content), nil
 }
 
 // usesOnlyAnnotations reports whether recording changes nothing but the annotations of an object.
@@ -96,9 +96,9 @@ func (e *Engine) sweep(kept client.Object) error {
 // changed themselves; not what others have changed meanwhile. A deleted object needs none.
 func (e *Engine) close(ctx context.Context, c *cycle, kept client.Object, handled map[string]any) error {
 	if c.lost != "" && c.reason != cause.Delete {
-		return errors.Join(e.rememberDigest(c, kept, c.lost, e.lastHandled.Stored(kept)), e.unfinished(c, kept, handled))
+		return errors.Join(e.rememberDigest(c, kept, c.lost, e.lastHandled.FetchStored(kept)), e.unfinished(c, kept, handled))
 	}
-	unchanged := !c.refolded && c.facts.Known && (!c.facts.Changed || c.turned) && !c.edited && diff.Equal(c.now, handled)
+	unchanged := !c.refolded && c.facts.HasBaseline && (!c.facts.Changed || c.turned) && !c.edited && diff.Equal(c.now, handled)
 	if c.reason == cause.Delete || unchanged || !c.refolded && c.then != nil && !c.turned && diff.Equal(c.then, handled) {
 		return e.unfinished(c, kept, handled)
 	}
@@ -108,10 +108,10 @@ func (e *Engine) close(ctx context.Context, c *cycle, kept client.Object, handle
 // keep remembers an essence, and warns, once, when it is too large for that.
 func (e *Engine) keep(ctx context.Context, c *cycle, kept client.Object, handled map[string]any) error {
 	shortened, err := e.remember(c, kept, handled)
-	if err != nil || !shortened || c.memory.Warned {
+	if err != nil || !shortened || c.memory.LoggedTooLarge {
 		return err
 	}
-	c.memory.Warned = true
+	c.memory.LoggedTooLarge = true
 	const note = "The object is too large for its last handled configuration to be kept on it: " +
 		"changes are noticed, but handlers are not told the old state"
 	log.FromContext(ctx).Info("Warning: " + note)
@@ -123,9 +123,9 @@ func (e *Engine) keep(ctx context.Context, c *cycle, kept client.Object, handled
 
 // amend adds what handlers have changed to the last handled essence, before the cause is over: in the
 // next pass it would look like somebody's change.
-func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, changed patch.Document) error {
+func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, changed patch.MergePatch) error {
 	if c.origin != "" {
-		return e.rememberDigest(c, kept, c.origin, e.lastHandled.Stored(kept))
+		return e.rememberDigest(c, kept, c.origin, e.lastHandled.FetchStored(kept))
 	}
 	if c.then == nil || c.reason == cause.Delete || len(c.concerned) == 0 {
 		return nil
@@ -139,7 +139,7 @@ func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, change
 
 // correct makes good for a server that has altered what handlers have changed (it has dropped an
 // unknown field, say): else the difference would be an update, again and again.
-func (e *Engine) correct(ctx context.Context, c *cycle, theirs patch.Document) error {
+func (e *Engine) correct(ctx context.Context, c *cycle, theirs patch.MergePatch) error {
 	if !e.observe(ctx, c, theirs) {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patch.Document) e
 	case c.then != nil:
 		err = e.keep(ctx, c, kept, c.then)
 	}
-	if c.reason.Handled() && !c.closed() {
+	if c.reason.HasHandlers() && !c.closed() {
 		err = errors.Join(err, e.pin(c, kept, c.now))
 	}
 	if err != nil {
@@ -162,9 +162,9 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patch.Document) e
 		return err
 	}
 	change := &patch.Change{Before: c.before, Content: c.content}
-	change.Ours, c.triesOverlay = c.withOverlay(patch.Between(c.content, content))
+	change.FrameworkPatch, c.triesOverlay = c.withOverlay(patch.Diff(c.content, content))
 	written, err := e.send(ctx, c, change)
-	if refused(err) && len(change.Ours) > 0 {
+	if refused(err) && len(change.FrameworkPatch) > 0 {
 		written, err = c.before, e.reject(ctx, c, change, err)
 	}
 	if err != nil || written == nil {
@@ -176,7 +176,7 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patch.Document) e
 }
 
 // observe takes the changes of handlers as the server has stored them for handled, and reports whether they differ from what was sent.
-func (e *Engine) observe(ctx context.Context, c *cycle, theirs patch.Document) (differs bool) {
+func (e *Engine) observe(ctx context.Context, c *cycle, theirs patch.MergePatch) (differs bool) {
 	if e.OwnChanges {
 		return false // the difference is an update anyway
 	}
@@ -186,15 +186,15 @@ func (e *Engine) observe(ctx context.Context, c *cycle, theirs patch.Document) (
 	if len(essential) == 0 || c.reason == cause.Delete || len(c.concerned) == 0 {
 		return false
 	}
-	altered := patch.Document(essential).Missing(c.content)
+	altered := patch.MergePatch(essential).Unapplied(c.content)
 	if len(altered) == 0 {
 		return false
 	}
-	if stored := altered.Observed(c.content); stored.HasValues() { // else the fields were dropped, and that is logged
+	if stored := altered.CurrentValues(c.content); stored.HasValues() { // else the fields were dropped, and that is logged
 		log.FromContext(ctx).Info("Warning: the API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
 			"fields", fmt.Sprint(diff.Of(map[string]any(altered), map[string]any(stored))))
 	}
-	observed := patch.Document(essential).Observed(c.content)
+	observed := patch.MergePatch(essential).CurrentValues(c.content)
 	c.now = e.shape.Build(observed.Apply(c.now))
 	if c.then != nil {
 		c.then = e.shape.Build(observed.Apply(c.then))

@@ -24,7 +24,7 @@ type sorting struct {
 // refused reports whether the server does not accept what was sent, now and later.
 func refused(err error) bool {
 	_, rejected := errors.AsType[*patch.RejectedError](err)
-	_, contested := errors.AsType[*patch.ContestedError](err)
+	_, contested := errors.AsType[*patch.ListConflictError](err)
 	return rejected || contested
 }
 
@@ -33,15 +33,15 @@ func refused(err error) bool {
 func (e *Engine) sort(ctx context.Context, c *cycle, refusal error) error {
 	change := c.change
 	c.change, c.stopped = nil, true
-	c.sorting = &sorting{seen: c.before, partly: change.Partly() != nil}
+	c.sorting = &sorting{seen: c.before, partly: change.PartlyWritten() != nil}
 	if err := e.goOn(c, change); err != nil {
 		return err
 	}
-	if len(c.shares) == 1 && len(change.Ours) == 0 {
+	if len(c.shares) == 1 && len(change.FrameworkPatch) == 0 {
 		e.refuse(ctx, c, c.shares[0], c.sorting.partly, refusal)
 		c.shares = nil
 	}
-	if len(c.shares) > 1 || len(change.Ours) == 0 { // else it may be our part that is rejected, and the report is not
+	if len(c.shares) > 1 || len(change.FrameworkPatch) == 0 { // else it may be our part that is rejected, and the report is not
 		c.unreport() // it depends on what comes now
 	}
 	return e.sortRest(ctx, c)
@@ -53,7 +53,7 @@ func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 		s := c.shares[0]
 		// As if nothing had been written yet: lists are held against what the handler has seen.
 		if s.alone == nil {
-			s.alone = &patch.Change{Before: c.sorting.seen, Content: s.base, Theirs: s.doc, Raw: s.raw}
+			s.alone = &patch.Change{Before: c.sorting.seen, Content: s.base, HandlerPatch: s.doc, ReadUntyped: s.raw}
 		}
 		alone := s.alone
 		written, err := e.send(ctx, c, alone)
@@ -61,15 +61,15 @@ func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 		switch {
 		case isConcurrent:
 			s.alone = reduced(ctx, alone, concurrent.Fields)
-			s.doc = s.alone.Theirs
+			s.doc = s.alone.HandlerPatch
 			continue
 		case refused(err):
-			e.refuse(ctx, c, s, c.sorting.partly || alone.Partly() != nil, err)
+			e.refuse(ctx, c, s, c.sorting.partly || alone.PartlyWritten() != nil, err)
 			if err := e.goOn(c, alone); err != nil {
 				return err
 			}
 		case err != nil:
-			c.memory.Unwritten = c
+			c.memory.PendingWrite = c
 			return fmt.Errorf("writing the object: %w", err)
 		case written != nil:
 			e.reportDropped(ctx, alone, s.id, s.doc)
@@ -99,7 +99,7 @@ func (e *Engine) refuse(ctx context.Context, c *cycle, s *share, partly bool, re
 
 // goOn goes on from what a refused change has made of the object.
 func (e *Engine) goOn(c *cycle, change *patch.Change) error {
-	obj := change.Partly()
+	obj := change.PartlyWritten()
 	if obj == nil {
 		return nil
 	}
@@ -118,8 +118,8 @@ func (e *Engine) takeBack(c *cycle) error {
 	content := c.content
 	c.undo = nil
 	for _, s := range slices.Backward(undone) {
-		back := s.doc.OfStatus().TakenBack(s.base, content)
-		c.undo, content = patch.Merged(c.undo, back), back.Apply(content)
+		back := s.doc.StatusPart().Revert(s.base, content)
+		c.undo, content = patch.Merge(c.undo, back), back.Apply(content)
 	}
 	return e.show(c, c.undo)
 }
@@ -159,8 +159,8 @@ func (e *Engine) withhold(ctx context.Context, c *cycle, s *share, refusal error
 		c.state.SetRecord(s.id, s.before)
 		defer c.state.WaitAgain(s.id)
 	}
-	if contested, ok := errors.AsType[*patch.ContestedError](refusal); ok {
-		c.memory.Await(contested.Version, patience)
+	if contested, ok := errors.AsType[*patch.ListConflictError](refusal); ok {
+		c.memory.AwaitVersion(contested.Version, patience)
 		if s.level != nil {
 			s.level.stirred = true
 		}
@@ -187,7 +187,7 @@ func (e *Engine) withhold(ctx context.Context, c *cycle, s *share, refusal error
 
 // refused is how an attempt ends whose share was withheld while its sub-handlers were called.
 func (s *share) refused(at time.Time) progress.Outcome {
-	if _, contested := errors.AsType[*patch.ContestedError](s.refusal); contested {
+	if _, contested := errors.AsType[*patch.ListConflictError](s.refusal); contested {
 		return progress.Outcome{Waiting: true} // it does not count
 	}
 	return s.policy.Outcome(s.before, at, s.refusal)

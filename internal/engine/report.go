@@ -82,7 +82,7 @@ func (e *Engine) describe(c *cycle, set *conditions.Set) {
 	if !c.facts.Deleting {
 		set.Declare(e.Declared...)
 	}
-	if c.reason.Handled() {
+	if c.reason.HasHandlers() {
 		for _, id := range c.selected {
 			handler, _ := e.Handlers.Get(id)
 			if handler.Reports == "" || c.said(handler.Reports) {
@@ -154,7 +154,7 @@ func (e *Engine) conditionIn(content map[string]any, kind string) metav1.Conditi
 
 func (e *Engine) conditionsIn(content map[string]any) (*conditions.Set, error) {
 	obj := e.New()
-	if err := patch.Revive(content, obj); err != nil {
+	if err := patch.FromContent(content, obj); err != nil {
 		return nil, err
 	}
 	return conditions.For(obj, e.conditionOptions()...)
@@ -198,7 +198,7 @@ func isOfConditions(item diff.Item) bool {
 }
 
 // isOnlyOfConditions reports whether nothing but conditions has changed, which is for those alone who ask.
-func isOnlyOfConditions(s match.Situation, c *cycle) bool {
+func isOnlyOfConditions(s match.Cause, c *cycle) bool {
 	return s.Reason == string(cause.Update) && len(c.diff) > 0 &&
 		!slices.ContainsFunc(c.diff, func(item diff.Item) bool { return !isOfConditions(item) })
 }

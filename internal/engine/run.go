@@ -119,9 +119,9 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	c.unsaved = true
 	ctx, done := e.untilDeleted(ctx, c, h)
 	defer done()
-	s.outcome = execution.Invoke(ctx, execution.Call{
-		Kind: e.Name, ID: id, Label: h.Label, Reason: string(c.reason), Policy: s.policy, Record: s.before, Hints: h.Hints,
-		Do: do, Then: children,
+	s.outcome = execution.Invoke(ctx, execution.Invocation{
+		Kind: e.Name, ID: id, MetricLabel: h.Label, Reason: string(c.reason), Policy: s.policy, Record: s.before, Warnings: h.Hints,
+		Func: do, AdjustOutcome: children,
 	})
 	s.open = false
 	if recorded != nil {
@@ -144,10 +144,10 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 
 // deliver takes in the result of a handler that has succeeded.
 func (e *Engine) deliver(c *cycle, s *share, result any) {
-	doc := nested(e.Results, map[string]any{s.id: result}).Missing(c.content)
+	doc := nested(e.Results, map[string]any{s.id: result}).Unapplied(c.content)
 	s.raw = true
 	if slices.Contains(c.shares, s) {
-		s.doc = patch.Merged(s.doc, doc)
+		s.doc = patch.Merge(s.doc, doc)
 	} else if s.doc = doc; len(doc) > 0 {
 		c.shares = append(c.shares, s)
 	}
@@ -166,7 +166,7 @@ func (e *Engine) told(c *cycle, id string, h Handler, record progress.Record) *C
 	call := &Call{
 		ID: id, Object: c.object.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.oldKnown(), Handled: e.pinned(c),
 		Diff: withoutConditions(c.diff), Reason: string(c.reason), Attempt: record.Attempt(),
-		Notify: e.notifier(c), Latest: e.latest(c.before), ConditionOptions: append(e.conditionOptions(), conditions.Since(c.before)), Changes: h.TellsChanges(string(c.reason)),
+		Notify: e.notifier(c), Latest: e.latest(c.before), ConditionOptions: append(e.conditionOptions(), conditions.Since(c.before)), Changes: h.ReceivesDiff(string(c.reason)),
 	}
 	if h.Field != nil {
 		call.Diff = slices.Clone(c.diff).Reduce(h.Field.Path...)
@@ -235,7 +235,7 @@ func (e *Engine) untilDeleted(ctx context.Context, c *cycle, h Handler) (context
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	end := e.memories.OnRemoval(c.before.GetUID(), func() { cancel(daemons.ErrDeleted) })
+	end := e.states.OnDeletion(c.before.GetUID(), func() { cancel(daemons.ErrDeleted) })
 	return ctx, func() {
 		end()
 		c.stopped = c.stopped || errors.Is(context.Cause(ctx), daemons.ErrDeleted)

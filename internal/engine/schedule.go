@@ -32,7 +32,7 @@ func (e *Engine) untilNext(c *cycle, at time.Time) (delay time.Duration, left bo
 	switch {
 	case c.reason == cause.Noop:
 		return c.state.StaleAfter(at) // until what a cause has left can be removed
-	case !c.reason.Handled():
+	case !c.reason.HasHandlers():
 		return 0, false
 	case c.closed() && c.isPinned():
 		return 0, true // it was edited meanwhile, and nothing else may wake us

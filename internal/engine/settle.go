@@ -22,10 +22,10 @@ const patience = 5 * time.Second
 // cache moves, and no worker waits; if it lags for long, the API server is asked. Returns how long
 // to wait; 0: go on.
 func (e *Engine) settle(ctx context.Context, c *cycle) (time.Duration, error) {
-	if c.memory.Vanished {
+	if c.memory.FoundDeleted {
 		return patience, nil // the cache will say so
 	}
-	if unwritten, ok := c.memory.Unwritten.(*cycle); ok {
+	if unwritten, ok := c.memory.PendingWrite.(*cycle); ok {
 		return e.catchUp(ctx, c, unwritten)
 	}
 	return e.awaitCache(ctx, c)
@@ -33,14 +33,14 @@ func (e *Engine) settle(ctx context.Context, c *cycle) (time.Duration, error) {
 
 func (e *Engine) awaitCache(ctx context.Context, c *cycle) (time.Duration, error) {
 	if !e.stale(c) {
-		c.memory.Written = ""
+		c.memory.AwaitedVersion = ""
 		return 0, nil
 	}
-	if left := time.Until(c.memory.Deadline); left > 0 {
+	if left := time.Until(c.memory.AwaitDeadline); left > 0 {
 		metrics.OwnWriteWaits.WithLabelValues(e.Name).Inc()
 		return left, nil
 	}
-	metrics.StaleCaches.WithLabelValues(e.Name).Inc()
+	metrics.StaleCacheReads.WithLabelValues(e.Name).Inc()
 	log.FromContext(ctx).Info("The cache does not show our last write; reading the object from the API server")
 	obj, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(c.before))
 	if err != nil {
@@ -49,18 +49,18 @@ func (e *Engine) awaitCache(ctx context.Context, c *cycle) (time.Duration, error
 	if obj == nil || obj.GetUID() != c.before.GetUID() {
 		return patience, nil // it is gone; the cache will say so
 	}
-	if !isOrdered(c.memory.Written) {
-		c.memory.Written = "" // there is no telling when the cache has passed it
+	if !isOrdered(c.memory.AwaitedVersion) {
+		c.memory.AwaitedVersion = "" // there is no telling when the cache has passed it
 	}
 	return 0, c.begin(obj)
 }
 
 // stale reports whether our last write is missing in what was read.
 func (e *Engine) stale(c *cycle) bool {
-	if c.memory.Released && c.before.GetDeletionTimestamp() != nil && e.holds(c.before) {
+	if c.memory.FinalizerRemoved && c.before.GetDeletionTimestamp() != nil && e.holds(c.before) {
 		return true // the server does not count the version up when the last finalizer goes
 	}
-	return c.memory.Written != "" && older(c.before.GetResourceVersion(), c.memory.Written)
+	return c.memory.AwaitedVersion != "" && older(c.before.GetResourceVersion(), c.memory.AwaitedVersion)
 }
 
 // older compares versions; those that are not numbers can only be the same or not.
@@ -86,7 +86,7 @@ func (e *Engine) holds(obj client.Object) bool {
 // of what a peer has done during a pause.
 func (e *Engine) catchUp(ctx context.Context, c, unwritten *cycle) (time.Duration, error) {
 	if c.before.GetDeletionTimestamp() != nil && unwritten.reason != cause.Delete {
-		c.memory.Unwritten = nil
+		c.memory.PendingWrite = nil
 		return e.awaitCache(ctx, c)
 	}
 	if overtaken, err := e.overtaken(ctx, c, unwritten); overtaken || err != nil {

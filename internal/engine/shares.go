@@ -16,14 +16,14 @@ import (
 )
 
 // changes tells what the handler with the id has changed in its copy of the object.
-func (e *Engine) changes(ctx context.Context, c *cycle, id string, copied client.Object) (patch.Document, error) {
+func (e *Engine) changes(ctx context.Context, c *cycle, id string, copied client.Object) (patch.MergePatch, error) {
 	if reflect.DeepEqual(c.object, copied) {
 		return nil, nil
 	}
 	if err := e.checkIdentity(c, copied); err != nil {
 		return nil, progress.Permanent(fmt.Errorf("handler %q: %w", id, err))
 	}
-	after, err := patch.Normal(copied)
+	after, err := patch.NormalizedContent(copied)
 	if err != nil {
 		return nil, progress.Permanent(fmt.Errorf("the handler has put something into the object that has no JSON form: %w", err))
 	}
@@ -31,7 +31,7 @@ func (e *Engine) changes(ctx context.Context, c *cycle, id string, copied client
 	if base == nil || err != nil {
 		return nil, err
 	}
-	return e.theirs(patch.Between(base, after).Essential(), base), nil
+	return e.theirs(patch.Diff(base, after).WithoutServerFields(), base), nil
 }
 
 // checkIdentity returns an error if a copy of the object is another object: a handler can only change its own one. A client
@@ -85,7 +85,7 @@ func (e *Engine) base(ctx context.Context, c *cycle, copied client.Object) (map[
 
 // theirs takes out of a handler's changes what is ours: our annotations and our finalizer stay,
 // also when a handler replaces them all.
-func (e *Engine) theirs(doc patch.Document, base map[string]any) patch.Document {
+func (e *Engine) theirs(doc patch.MergePatch, base map[string]any) patch.MergePatch {
 	meta, ok := doc["metadata"].(map[string]any)
 	if !ok {
 		for _, cleaner := range e.shape.Cleaners {
@@ -128,12 +128,12 @@ func (e *Engine) keepFinalizer(wanted, had any) []any {
 }
 
 // show applies what a handler has changed, for the handlers that follow.
-func (e *Engine) show(c *cycle, changed patch.Document) error {
+func (e *Engine) show(c *cycle, changed patch.MergePatch) error {
 	if len(changed) == 0 {
 		return nil
 	}
 	current, object := changed.Apply(c.current), e.New()
-	if err := patch.Revive(current, object); err != nil {
+	if err := patch.FromContent(current, object); err != nil {
 		return progress.Permanent(fmt.Errorf("what the handler has made of the object does not fit its type: %w", err))
 	}
 	e.identify(object)

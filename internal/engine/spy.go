@@ -21,7 +21,7 @@ const reasonEvent = "event"
 // spy shows the observed states of a name to the handlers that only watch, each of them, in order, the
 // last state of a deleted object included. It leaves no trace on the object.
 func (e *Engine) spy(ctx context.Context, key types.NamespacedName) {
-	for _, sight := range e.memories.Sights(key) {
+	for _, sight := range e.states.TakeEvents(key) {
 		obj := sight.Object.DeepCopyObject().(client.Object)
 		e.identify(obj)
 		content, err := patch.Content(obj)
@@ -29,18 +29,18 @@ func (e *Engine) spy(ctx context.Context, key types.NamespacedName) {
 			log.FromContext(ctx).Error(err, "The object has no JSON form")
 			continue
 		}
-		ctx := objectstate.IntoContext(ctx, e.memories.Memos(obj.GetUID()))
+		ctx := objectstate.ContextWithMemos(ctx, e.states.Memos(obj.GetUID()))
 		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", obj.GetUID()))
 		c := &cycle{before: obj, content: content, reason: reasonEvent, view: &Call{
-			Object: obj, OldKnown: true, Reason: reasonEvent, Event: sight.Event, ConditionOptions: e.conditionOptions(),
+			Object: obj, OldKnown: true, Reason: reasonEvent, Event: sight.Type, ConditionOptions: e.conditionOptions(),
 		}}
 		for _, id := range e.Spies.IDs() {
 			handler, _ := e.Spies.Get(id)
-			if ok, why := e.passes(ctx, c, id, handler, match.Subject{Object: content}); !ok {
+			if ok, why := e.passes(ctx, c, id, handler, match.Input{Object: content}); !ok {
 				log.FromContext(ctx).V(4).Info("Handler not concerned", "handler", id, "why", why)
 				continue
 			}
-			e.callSpy(ctx, id, handler, c, sight.Event)
+			e.callSpy(ctx, id, handler, c, sight.Type)
 		}
 	}
 }
@@ -48,9 +48,9 @@ func (e *Engine) spy(ctx context.Context, key types.NamespacedName) {
 func (e *Engine) callSpy(ctx context.Context, id string, h Handler, c *cycle, event string) {
 	policy := h.Policy
 	policy.Retries = new(1) // the next state has another call
-	execution.Invoke(ctx, execution.Call{
-		Kind: e.Name, ID: id, Reason: reasonEvent, Policy: policy, Record: progress.Record{Started: now()}, Quiet: true,
-		Do: func(ctx context.Context) error {
+	execution.Invoke(ctx, execution.Invocation{
+		Kind: e.Name, ID: id, Reason: reasonEvent, Policy: policy, Record: progress.Record{Started: now()}, QuietSuccess: true,
+		Func: func(ctx context.Context) error {
 			return h.Do(ctx, &Call{
 				ID: id, Object: c.before.DeepCopyObject().(client.Object), OldKnown: true, Field: h.present(c), Reason: reasonEvent, Event: event,
 				Attempt: progress.Attempt{Started: now()}, Notify: e.notifierFor(c.before), ConditionOptions: e.conditionOptions(),

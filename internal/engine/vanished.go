@@ -18,7 +18,7 @@ import (
 // A tombstone is the last known state of an object that does not exist any more.
 type tombstone struct {
 	last   client.Object // with the changes that its delete handlers have made since
-	memory *objectstate.Memory
+	memory *objectstate.State
 	memos  *objectstate.Memos
 	// state is how far the delete handlers are; nil until the API server has confirmed that the object does not exist.
 	state *progress.State
@@ -69,12 +69,12 @@ func (e *Engine) Vanished() (names []types.NamespacedName) {
 // last looked at, a peer has handled it. What is only known from a cache that is behind the start of the process, an earlier process may
 // have handled.
 func (e *Engine) isVanished(t *tombstone) bool {
-	return t.memory.Verified && e.holds(t.last) && t.last.GetDeletionTimestamp() == nil && !t.memory.Released && t.memory.PausesSeen == e.pauses.Load()
+	return t.memory.SeenSinceStart && e.holds(t.last) && t.last.GetDeletionTimestamp() == nil && !t.memory.FinalizerRemoved && t.memory.PausesAtReconcile == e.pauses.Load()
 }
 
 // cycleOf puts a cycle on the last known state of an object.
 func (e *Engine) cycleOf(ctx context.Context, t *tombstone) (*cycle, context.Context, error) {
-	ctx = objectstate.IntoContext(ctx, t.memos)
+	ctx = objectstate.ContextWithMemos(ctx, t.memos)
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(t.last.GetUID())))
 	c := &cycle{memory: t.memory, gone: true}
 	if err := c.begin(t.last); err != nil {

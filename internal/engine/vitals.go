@@ -42,7 +42,7 @@ func (e *Engine) Retry(key types.NamespacedName) error {
 
 // takes notes that a worker has begun with a name; the result, that it has finished.
 func (e *Engine) takes(key types.NamespacedName) (done func()) {
-	e.memories.Take(key)
+	e.states.MarkStarted(key)
 	e.promoter.begin(key)
 	began := time.Now()
 	e.vitals.mu.Lock()
@@ -68,13 +68,13 @@ type Pulse struct {
 
 // Pulse takes it.
 func (e *Engine) Pulse() Pulse {
-	n, longest := e.memories.Waiting()
+	n, longest := e.states.QueueStats()
 	e.vitals.mu.Lock()
 	defer e.vitals.mu.Unlock()
 	p := Pulse{Waiting: n, Running: e.vitals.running, Longest: longest}
 	if !e.vitals.finished.IsZero() {
 		p.Unfinished = time.Since(e.vitals.finished)
 	}
-	metrics.Oldest.WithLabelValues(e.Name).Set(longest.Seconds())
+	metrics.OldestUnhandled.WithLabelValues(e.Name).Set(longest.Seconds())
 	return p
 }

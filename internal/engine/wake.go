@@ -33,12 +33,12 @@ func (w *waker) Start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 
 // wake has an object looked at, if it is still there.
 func (e *Engine) wake(uid types.UID) {
-	obj := e.memories.Newest(uid)
+	obj := e.states.Newest(uid)
 	e.waker.mu.Lock()
 	defer e.waker.mu.Unlock()
 	if obj != nil && e.waker.queue != nil {
 		key := client.ObjectKeyFromObject(obj)
-		e.memories.Wake(key)
+		e.states.MarkQueued(key)
 		e.waker.queue.Add(reconcile.Request{NamespacedName: key})
 	}
 }

@@ -8,12 +8,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// A witness learns of every state of every object before anybody is woken for it: indexes are kept, and what
-// accompanies an object that is being deleted is stopped, even if all workers are busy.
-type witness struct{ *Engine }
+// observer updates the indexes, and stops the daemons and timers of deleted objects even if all workers are busy.
+type observer struct{ *Engine }
 
-// Sees implements [inventory.Witness].
-func (w witness) Sees(ctx context.Context, obj client.Object) {
+// OnUpsert implements [objectstate.Observer].
+func (w observer) OnUpsert(ctx context.Context, obj client.Object) {
 	if len(w.Indexes.IDs()) > 0 {
 		w.index(ctx, obj)
 	}
@@ -22,8 +21,8 @@ func (w witness) Sees(ctx context.Context, obj client.Object) {
 	}
 }
 
-// Loses implements [inventory.Witness].
-func (w witness) Loses(obj client.Object) {
+// OnDelete implements [objectstate.Observer].
+func (w observer) OnDelete(obj client.Object) {
 	w.unindex(obj)
 	w.supervisor.Forget(obj.GetUID())
 }

@@ -35,7 +35,7 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 			return nil, err
 		}
 		before := c.before
-		if err := e.pinAhead(ctx, c, change.Theirs); err != nil {
+		if err := e.pinAhead(ctx, c, change.HandlerPatch); err != nil {
 			return nil, err
 		}
 		if c.before != before {
@@ -44,7 +44,7 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 			}
 		}
 		if c.reduced != nil {
-			change.Continue(c.reduced)
+			change.ResumeFrom(c.reduced)
 			c.reduced = nil
 		}
 		c.change, c.handled = change, handled
@@ -56,7 +56,7 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 		c.reduce(ctx, concurrent.Fields)
 		return e.write(ctx, c)
 	case errors.Is(err, patch.ErrGone):
-		c.memory.Unwritten, c.memory.Vanished, c.stopped = nil, true, true
+		c.memory.PendingWrite, c.memory.FoundDeleted, c.stopped = nil, true, true
 		e.spread(c)
 		return nil, nil
 	case refused(err) && len(c.undo) > 0:
@@ -69,22 +69,22 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 			return nil, err
 		}
 		return e.write(ctx, c)
-	case refused(err) && len(c.change.Ours) > 0:
+	case refused(err) && len(c.change.FrameworkPatch) > 0:
 		// Neither handlers nor a deletion wait until the server accepts our part.
 		if err := e.reject(ctx, c, c.change, err); err != nil {
 			return nil, err
 		}
-		if c.change.Release != "" {
+		if c.change.RemoveFinalizer != "" {
 			return e.write(ctx, c)
 		}
 		written = nil
 	case err != nil && c.releasesAlone(ctx, err):
 		return e.write(ctx, c)
 	case err != nil:
-		c.memory.Unwritten = c
+		c.memory.PendingWrite = c
 		return nil, fmt.Errorf("writing the object: %w", err)
 	}
-	if written, err = e.wrote(ctx, c, written); err != nil || c.memory.Released || wasOverlaid == (c.memory.Overlay != nil) {
+	if written, err = e.wrote(ctx, c, written); err != nil || c.memory.FinalizerRemoved || wasOverlaid == (c.memory.Overlay != nil) {
 		return written, err
 	}
 	if e.report(ctx, c); len(c.shares) > 0 { // the condition of the overlay
@@ -95,20 +95,20 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 
 // reduce drops fields from what is to be written: another client has changed them. What has been handled is then computed
 // anew, without them, so that the change of the other client is an update.
-func (c *cycle) reduce(ctx context.Context, fields patch.Document) {
+func (c *cycle) reduce(ctx context.Context, fields patch.MergePatch) {
 	c.reduced, c.change = reduced(ctx, c.change, fields), nil
 	for _, s := range c.shares {
-		s.doc = s.doc.SupersededBy(fields, c.content)
+		s.doc = s.doc.WithoutOverwritten(fields, c.content)
 	}
-	c.undo = c.undo.SupersededBy(fields, c.content)
+	c.undo = c.undo.WithoutOverwritten(fields, c.content)
 }
 
 // reduced returns a change without fields that another client has changed while the outcome of an earlier request was unknown.
-func reduced(ctx context.Context, change *patch.Change, fields patch.Document) *patch.Change {
+func reduced(ctx context.Context, change *patch.Change, fields patch.MergePatch) *patch.Change {
 	log.FromContext(ctx).Info("Dropped changes of handlers: another client has changed the same fields while the outcome of the write was unknown",
 		"fields", fields.Paths())
-	out := &patch.Change{Before: change.Before, Content: change.Content, Theirs: change.Theirs.SupersededBy(fields, change.Content), Raw: change.Raw}
-	out.Continue(change)
+	out := &patch.Change{Before: change.Before, Content: change.Content, HandlerPatch: change.HandlerPatch.WithoutOverwritten(fields, change.Content), ReadUntyped: change.ReadUntyped}
+	out.ResumeFrom(change)
 	return out
 }
 
@@ -118,17 +118,17 @@ const releaseTries = 5
 // releasesAlone gives up what else was to be written, if that keeps failing: no object is held because of that (B-31).
 func (c *cycle) releasesAlone(ctx context.Context, fault error) bool {
 	c.faults++
-	if c.change.Release == "" || c.faults < releaseTries || len(c.change.Theirs)+len(c.change.Ours) == 0 {
+	if c.change.RemoveFinalizer == "" || c.faults < releaseTries || len(c.change.HandlerPatch)+len(c.change.FrameworkPatch) == 0 {
 		return false
 	}
 	log.FromContext(ctx).Error(fault, "What else was to be written of the object keeps failing; it is only released")
-	c.change.Theirs, c.change.Ours, c.stored = nil, nil, nil
+	c.change.HandlerPatch, c.change.FrameworkPatch, c.stored = nil, nil, nil
 	return true
 }
 
 // wrote goes on from what the server has made of a write.
 func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (client.Object, error) {
-	theirs, recovered := c.change.Theirs, c.change.Recovered
+	theirs, recovered := c.change.HandlerPatch, c.change.Recovered
 	for _, s := range c.shares {
 		e.reportDropped(ctx, c.change, s.id, s.doc)
 	}
@@ -141,7 +141,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	}
 	e.accept(ctx, c)
 	c.isAbsorbed()
-	c.memory.Unwritten, c.change = nil, nil
+	c.memory.PendingWrite, c.change = nil, nil
 	if c.closed() {
 		c.memory.Handled = true
 		e.reportLoops(ctx, c)
@@ -177,27 +177,27 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patch.Change) (clie
 	change.Allow = e.allow(c)
 	written, err := e.writer.Write(ctx, change)
 	if len(e.Levels.IDs()) > 0 {
-		c.memory.Own = append(c.memory.Own, change.Versions...)
-		change.Versions = nil
+		c.memory.OwnVersions = append(c.memory.OwnVersions, change.WrittenVersions...)
+		change.WrittenVersions = nil
 	}
 	if err != nil || written == nil {
 		return nil, err
 	}
 	e.note(c, written)
 	metrics.StoredBytes.WithLabelValues(e.Name).Observe(float64(sizeOf(written)))
-	c.memory.Released = c.memory.Released || change.Release != "" && c.facts.Deleting
+	c.memory.FinalizerRemoved = c.memory.FinalizerRemoved || change.RemoveFinalizer != "" && c.facts.Deleting
 	return written, nil
 }
 
 // note takes in what a write has made of the object.
 func (e *Engine) note(c *cycle, written client.Object) {
 	e.identify(written)
-	e.memories.Learn(written)
+	e.states.Update(written)
 	version := written.GetResourceVersion()
 	if version == c.before.GetResourceVersion() {
 		version = "" // nothing has changed: no event will tell
 	}
-	c.memory.Await(version, patience)
+	c.memory.AwaitVersion(version, patience)
 }
 
 // gather puts together what is to be written, and the essence that is handled by then.
@@ -210,20 +210,20 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patch.Change, map[strin
 	target := c.undo.Apply(c.content)
 	for _, s := range c.shares {
 		target = s.doc.Apply(target)
-		change.Raw = change.Raw || s.raw
+		change.ReadUntyped = change.ReadUntyped || s.raw
 	}
-	change.Theirs = patch.Merged(c.undo.Unseen(c.content), patch.Between(c.content, target))
-	handled := e.folded(c.content, c.now, change.Theirs)
-	c.added = annotationsSize(change.Theirs.Apply(c.content)) - annotationsSize(c.content)
-	ours, err := e.record(ctx, c, change.Theirs, handled)
+	change.HandlerPatch = patch.Merge(c.undo.RemovalsOfAbsentFields(c.content), patch.Diff(c.content, target))
+	handled := e.folded(c.content, c.now, change.HandlerPatch)
+	c.added = annotationsSize(change.HandlerPatch.Apply(c.content)) - annotationsSize(c.content)
+	ours, err := e.record(ctx, c, change.HandlerPatch, handled)
 	if err != nil {
 		return nil, nil, err
 	}
-	change.Ours, c.triesOverlay = c.withOverlay(ours)
+	change.FrameworkPatch, c.triesOverlay = c.withOverlay(ours)
 	// Records in the status must not be stored before the pin, and before the changes whose success they report.
 	change.StatusLast = e.HasStatus && !c.closed() && ours["status"] != nil
 	if c.closed() && c.reason == cause.Delete {
-		change.Release = e.Finalizer
+		change.RemoveFinalizer = e.Finalizer
 	}
 	return change, handled, nil
 }
@@ -231,11 +231,11 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patch.Change, map[strin
 // folded is an essence with what handlers have changed in the content: it was handled, too (B-13). What others
 // have put into the same lists was not. Watched fields and conditions stay as they are: their changes are updates,
 // also those that handlers make.
-func (e *Engine) folded(content, then map[string]any, changed patch.Document) map[string]any {
+func (e *Engine) folded(content, then map[string]any, changed patch.MergePatch) map[string]any {
 	if len(changed) == 0 || then == nil || e.OwnChanges {
 		return then
 	}
-	out := e.shape.Build(changed.Without("status", "conditions").Onto(content, then).Apply(then))
+	out := e.shape.Build(changed.Without("status", "conditions").Rebase(content, then).Apply(then))
 	essence.CopyFields(out, then, e.Watched)
 	if statuses, ok := then[essence.ConditionsKey]; ok {
 		out[essence.ConditionsKey] = statuses
@@ -246,7 +246,7 @@ func (e *Engine) folded(content, then map[string]any, changed patch.Document) ma
 }
 
 // nested puts values below a path of fields.
-func nested(path []string, values map[string]any) patch.Document {
+func nested(path []string, values map[string]any) patch.MergePatch {
 	for _, field := range slices.Backward(path) {
 		values = map[string]any{field: values}
 	}

@@ -214,7 +214,7 @@ func TestBuildLeavesItsArgumentAlone(t *testing.T) {
 
 // What package children notes on a child is no change of it.
 func TestOwnNotesDoNotCount(t *testing.T) {
-	got := essence.Shape{}.Build(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+	got := essence.Builder{}.Build(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 		"kopf-runtime.dev/applied.operator": "hash", "example.com/kopf-runtime.dev": "kept",
 	}}})
 	want := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/kopf-runtime.dev": "kept"}}}

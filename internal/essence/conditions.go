@@ -7,20 +7,20 @@ import "slices"
 const ConditionsKey = "kopf-runtime.dev/conditions"
 
 // statuses are those of the conditions that matter, be they a list or a map.
-func (s Shape) statuses(content map[string]any) map[string]any {
+func (s Builder) conditionStatuses(content map[string]any) map[string]any {
 	if len(s.Conditions) == 0 {
 		return nil
 	}
-	out := s.found(content)
+	out := s.conditionStatusesOf(content)
 	if len(out) == 0 { // that of an essence, which has no status
 		out, _ = content[ConditionsKey].(map[string]any)
 	}
 	return out
 }
 
-func (s Shape) found(content map[string]any) map[string]any {
-	if s.Statuses != nil {
-		return s.Statuses(content)
+func (s Builder) conditionStatusesOf(content map[string]any) map[string]any {
+	if s.FindConditionStatuses != nil {
+		return s.FindConditionStatuses(content)
 	}
 	out := map[string]any{}
 	note := func(kind, condition any) {

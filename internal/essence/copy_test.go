@@ -24,10 +24,10 @@ func TestCopyFields(t *testing.T) {
 		{"neither has it", [][]string{{"status", "phase"}}, m{"spec": 1}, m{}, m{"spec": 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := essence.Shape{Fields: test.paths}.Build(test.from)
+			before := essence.Builder{Fields: test.paths}.Build(test.from)
 			essence.CopyFields(test.to, test.from, test.paths)
 			equal(t, "essence", test.to, test.want)
-			equal(t, "the other essence", essence.Shape{Fields: test.paths}.Build(test.from), before)
+			equal(t, "the other essence", essence.Builder{Fields: test.paths}.Build(test.from), before)
 		})
 	}
 }

@@ -24,14 +24,14 @@ func Digest(text []byte) string {
 // digests: it reads what the other baseline has.
 //
 // A digest names the stored text that it supersedes. If another operator has stored a new text since, that one is returned.
-type Baseline struct {
+type DigestBaseline struct {
 	progress.Baseline
 	digests progress.Baseline
 }
 
 // WithDigests returns the baseline with a place for digests beside it.
-func WithDigests(b progress.Baseline, stores ...progress.Store) Baseline {
-	return Baseline{b, progress.Digest(b, stores...)}
+func WithDigests(b progress.Baseline, stores ...progress.Store) DigestBaseline {
+	return DigestBaseline{b, progress.Digest(b, stores...)}
 }
 
 // A storedDigest is the form of a digest in its annotation.
@@ -42,7 +42,7 @@ type storedDigest struct {
 
 // Fetch returns the stored text of the last-handled essence; for a digest, a document with [DigestKey] as its only field. Earlier versions
 // have stored that document in the place of the essence.
-func (b Baseline) Fetch(obj client.Object) []byte {
+func (b DigestBaseline) Fetch(obj client.Object) []byte {
 	stored := b.Baseline.Fetch(obj)
 	if stored == nil {
 		return nil
@@ -63,23 +63,23 @@ func (b Baseline) Fetch(obj client.Object) []byte {
 }
 
 // Stored returns what other operators read, whether a digest supersedes it or not.
-func (b Baseline) Stored(obj client.Object) []byte { return b.Baseline.Fetch(obj) }
+func (b DigestBaseline) FetchStored(obj client.Object) []byte { return b.Baseline.Fetch(obj) }
 
 // IsWhole reports whether the whole last-handled essence is stored, and not only its digest.
-func (b Baseline) IsWhole(obj client.Object) bool {
+func (b DigestBaseline) HasFullEssence(obj client.Object) bool {
 	text := b.Fetch(obj)
 	return text != nil && !isDigestDocument(text)
 }
 
 // Store stores the text of an essence. It removes a digest.
-func (b Baseline) Store(obj client.Object, text []byte) {
+func (b DigestBaseline) Store(obj client.Object, text []byte) {
 	b.Baseline.Store(obj, text)
 	b.digests.Store(obj, nil)
 }
 
 // StoreDigest stores a digest. For other operators, the text that was stored before stays, if it fits, or else an empty essence takes its
 // place: to them, the object has changed, and is not new.
-func (b Baseline) StoreDigest(obj client.Object, digest string, stored []byte, fits func(client.Object) bool) error {
+func (b DigestBaseline) StoreDigest(obj client.Object, digest string, stored []byte, fits func(client.Object) bool) error {
 	empty := []byte("{}")
 	if stored == nil || isDigestDocument(stored) {
 		stored = empty
@@ -99,12 +99,12 @@ func (b Baseline) StoreDigest(obj client.Object, digest string, stored []byte, f
 }
 
 // UsesOnlyAnnotations implements [progress.AnnotationUser].
-func (b Baseline) UsesOnlyAnnotations(obj client.Object) bool {
+func (b DigestBaseline) UsesOnlyAnnotations(obj client.Object) bool {
 	return progress.UsesOnlyAnnotations(b.Baseline, obj)
 }
 
 // Clear implements [progress.Baseline].
-func (b Baseline) Clear(essence map[string]any) {
+func (b DigestBaseline) Clear(essence map[string]any) {
 	b.Baseline.Clear(essence)
 	b.digests.Clear(essence)
 }

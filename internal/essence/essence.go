@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	ownDomain     = "kopf-runtime.dev" // of what else we note on objects, for children, say
-	lastApplied   = "kubectl.kubernetes.io/last-applied-configuration"
-	markerSuffix  = "/kopf-managed"
-	managedDomain = "." + progress.DefaultPrefix
+	frameworkDomain = "kopf-runtime.dev" // of what else we note on objects, for children, say
+	lastApplied     = "kubectl.kubernetes.io/last-applied-configuration"
+	markerSuffix    = "/kopf-managed"
+	managedDomain   = "." + progress.DefaultPrefix
 )
 
 // A Cleaner removes from an essence what it writes itself: the progress store and the baseline.
 type Cleaner interface{ Clear(essence map[string]any) }
 
 // A Shape is what the essences of one kind are made of.
-type Shape struct {
+type Builder struct {
 	// Fields of which handlers want to know, wherever they are: in the status, too (ESS-04).
 	Fields [][]string
 	// Conditions are the types of those whose transitions handlers want to know.
 	Conditions []string
 	// Statuses finds what those conditions say in the JSON form of an object; nil: they are at status.conditions.
-	Statuses func(content map[string]any) map[string]any
+	FindConditionStatuses func(content map[string]any) map[string]any
 	// Cleaners take out what is ours.
 	Cleaners []Cleaner
 }
@@ -39,7 +39,7 @@ type Shape struct {
 // fields of the shape, whatever else they are.
 //
 // Nothing of the content is changed; below the second level the result shares its values.
-func (s Shape) Build(content map[string]any) map[string]any {
+func (s Builder) Build(content map[string]any) map[string]any {
 	out := make(map[string]any, len(content))
 	for key, value := range content {
 		switch key {
@@ -53,10 +53,10 @@ func (s Shape) Build(content map[string]any) map[string]any {
 	}
 	for _, path := range s.Fields {
 		if value, ok := diff.Lookup(content, path...); ok {
-			put(out, path, value)
+			setField(out, path, value)
 		}
 	}
-	if statuses := s.statuses(content); len(statuses) > 0 {
+	if statuses := s.conditionStatuses(content); len(statuses) > 0 {
 		out[ConditionsKey] = statuses
 	}
 	s.clean(out)
@@ -64,7 +64,7 @@ func (s Shape) Build(content map[string]any) map[string]any {
 }
 
 // put sets a field. The maps on the way are copied, since they may be the object's own.
-func put(content map[string]any, path []string, value any) {
+func setField(content map[string]any, path []string, value any) {
 	for _, key := range path[:len(path)-1] {
 		inner, _ := content[key].(map[string]any)
 		if inner = maps.Clone(inner); inner == nil {
@@ -80,15 +80,15 @@ func put(content map[string]any, path []string, value any) {
 func CopyFields(to, from map[string]any, paths [][]string) {
 	for _, path := range paths {
 		if value, ok := diff.Lookup(from, path...); ok {
-			put(to, path, value)
+			setField(to, path, value)
 		} else {
-			remove(to, from, path)
+			removeField(to, from, path)
 		}
 	}
 }
 
 // remove removes a field, and the maps around it that are empty then, unless the other essence has them.
-func remove(content, other map[string]any, path []string) {
+func removeField(content, other map[string]any, path []string) {
 	key := path[0]
 	inner, isMap := content[key].(map[string]any)
 	if len(path) == 1 {
@@ -100,13 +100,13 @@ func remove(content, other map[string]any, path []string) {
 	}
 	inner = maps.Clone(inner)
 	there, kept := other[key].(map[string]any)
-	remove(inner, there, path[1:])
+	removeField(inner, there, path[1:])
 	if content[key] = inner; len(inner) == 0 && !kept {
 		delete(content, key)
 	}
 }
 
-func (s Shape) clean(essence map[string]any) {
+func (s Builder) clean(essence map[string]any) {
 	for _, c := range s.Cleaners {
 		c.Clear(essence)
 	}
@@ -138,7 +138,7 @@ func isManaged(key string, all map[string]any) bool {
 	if !ok {
 		return false
 	}
-	if prefix == progress.DefaultPrefix || prefix == ownDomain || strings.HasSuffix(prefix, managedDomain) {
+	if prefix == progress.DefaultPrefix || prefix == frameworkDomain || strings.HasSuffix(prefix, managedDomain) {
 		return true
 	}
 	_, marked := all[prefix+markerSuffix]
@@ -150,7 +150,7 @@ func Encode(essence map[string]any) ([]byte, error) { return progress.EncodeJSON
 
 // Decode reads a stored text. What an earlier version stored and would not store today is cleaned
 // off, so that both sides of a comparison are of one shape (ESS-08).
-func (s Shape) Decode(text []byte) (map[string]any, error) {
+func (s Builder) Decode(text []byte) (map[string]any, error) {
 	var out map[string]any
 	if err := json.Unmarshal(text, &out); err != nil {
 		return nil, err

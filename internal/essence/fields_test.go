@@ -11,12 +11,12 @@ import (
 func TestAnotherSetOfFieldsIsAChange(t *testing.T) {
 	type m = map[string]any
 	content := m{"spec": m{"f": int64(1)}, "status": m{"phase": "Up"}}
-	none := essence.Shape{Cleaners: cleaners()}
-	phase := essence.Shape{Cleaners: cleaners(), Fields: [][]string{{"status", "phase"}}}
-	size := essence.Shape{Cleaners: cleaners(), Fields: [][]string{{"spec", "f"}}}
+	none := essence.Builder{Cleaners: cleaners()}
+	phase := essence.Builder{Cleaners: cleaners(), Fields: [][]string{{"status", "phase"}}}
+	size := essence.Builder{Cleaners: cleaners(), Fields: [][]string{{"spec", "f"}}}
 	for _, test := range []struct {
 		name        string
-		stored, now essence.Shape
+		stored, now essence.Builder
 		want        diff.Diff
 	}{
 		{"ESS-22 a field of the status is added", none, phase, diff.Diff{{Op: diff.Add, Path: diff.Path{"status"}, New: m{"phase": "Up"}}}},

@@ -8,11 +8,11 @@ import (
 )
 
 func build(content map[string]any, cleaners ...essence.Cleaner) map[string]any {
-	return essence.Shape{Cleaners: cleaners}.Build(content)
+	return essence.Builder{Cleaners: cleaners}.Build(content)
 }
 
 func decode(text []byte, cleaners ...essence.Cleaner) (map[string]any, error) {
-	return essence.Shape{Cleaners: cleaners}.Decode(text)
+	return essence.Builder{Cleaners: cleaners}.Decode(text)
 }
 
 func TestExtraFields(t *testing.T) {
@@ -64,7 +64,7 @@ func TestExtraFields(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			shape := essence.Shape{Fields: test.fields, Cleaners: []essence.Cleaner{progress.AnnotationBaseline(""), progress.Smart()}}
+			shape := essence.Builder{Fields: test.fields, Cleaners: []essence.Cleaner{progress.AnnotationBaseline(""), progress.Smart()}}
 			given := content()
 			equal(t, "essence", shape.Build(given), test.want)
 			equal(t, "the object, which is not ours to change", given, content())

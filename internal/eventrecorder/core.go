@@ -17,7 +17,7 @@ import (
 )
 
 // Names are what Events in the form of kopf say about who has posted them.
-type Names struct {
+type Reporter struct {
 	Component, Instance, Prefix string
 }
 
@@ -25,27 +25,27 @@ const (
 	queueLength = 1000
 	postTimeout = 10 * time.Second
 	// lastPosts is how long what is waiting may take when the operator is stopping.
-	lastPosts = 2 * time.Second
+	drainTimeout = 2 * time.Second
 	// coreAction is what kopf says, always.
-	coreAction = "Action?"
+	kopfAction = "Action?"
 )
 
 // Core posts Events to the core v1 API, in the form of kopf (POST-01 to POST-05): each by itself, in the background, through a queue with an end.
-type Core struct {
-	names  Names
-	client corev1client.EventsGetter
-	queue  chan *corev1.Event
+type CoreV1Recorder struct {
+	reporter Reporter
+	client   corev1client.EventsGetter
+	queue    chan *corev1.Event
 }
 
-var _ events.EventRecorder = (*Core)(nil)
+var _ events.EventRecorder = (*CoreV1Recorder)(nil)
 
 // NewCore returns a poster. It takes Events at once, and posts them when it is started.
-func NewCore(client corev1client.EventsGetter, names Names) *Core {
-	return &Core{names: names, client: client, queue: make(chan *corev1.Event, queueLength)}
+func NewCoreV1Recorder(client corev1client.EventsGetter, names Reporter) *CoreV1Recorder {
+	return &CoreV1Recorder{reporter: names, client: client, queue: make(chan *corev1.Event, queueLength)}
 }
 
 // Eventf takes an Event about an object whose kind is set. If too many are waiting, it is lost: nobody is held up.
-func (c *Core) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
+func (c *CoreV1Recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
 	obj, ok := regarding.(client.Object)
 	if !ok {
 		return
@@ -57,7 +57,7 @@ func (c *Core) Eventf(regarding, _ runtime.Object, eventType, reason, _, note st
 	}
 }
 
-func (c *Core) event(obj client.Object, eventType, reason, message string) *corev1.Event {
+func (c *CoreV1Recorder) event(obj client.Object, eventType, reason, message string) *corev1.Event {
 	namespace := obj.GetNamespace()
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
@@ -65,18 +65,18 @@ func (c *Core) event(obj client.Object, eventType, reason, message string) *core
 	now := time.Now()
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: c.names.Prefix},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: c.reporter.Prefix},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: namespace, Name: obj.GetName(), UID: obj.GetUID(),
 		},
-		Type: eventType, Reason: reason, Message: message, Action: coreAction,
-		ReportingController: c.names.Component, ReportingInstance: c.names.Instance, Source: corev1.EventSource{Component: c.names.Component},
+		Type: eventType, Reason: reason, Message: message, Action: kopfAction,
+		ReportingController: c.reporter.Component, ReportingInstance: c.reporter.Instance, Source: corev1.EventSource{Component: c.reporter.Component},
 		FirstTimestamp: metav1.NewTime(now), LastTimestamp: metav1.NewTime(now), EventTime: metav1.NewMicroTime(now),
 	}
 }
 
 // Run posts until the context ends, and then what is waiting, if that is quick. What cannot be posted is logged.
-func (c *Core) Run(ctx context.Context) {
+func (c *CoreV1Recorder) Run(ctx context.Context) {
 	for {
 		select {
 		case event := <-c.queue:
@@ -88,8 +88,8 @@ func (c *Core) Run(ctx context.Context) {
 	}
 }
 
-func (c *Core) drain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lastPosts)
+func (c *CoreV1Recorder) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
 		select {
@@ -101,7 +101,7 @@ func (c *Core) drain(ctx context.Context) {
 	}
 }
 
-func (c *Core) post(ctx context.Context, event *corev1.Event) {
+func (c *CoreV1Recorder) post(ctx context.Context, event *corev1.Event) {
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	if _, err := c.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {

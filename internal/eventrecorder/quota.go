@@ -12,137 +12,137 @@ import (
 // of them are three writes at most, as the recorder also writes counts and the ends of series, and it refreshes series twice an hour: that is
 // below 60 writes.
 const (
-	burst = 16
-	pause = 5 * time.Minute
+	maxBurst       = 16
+	refillInterval = 5 * time.Minute
 	// reserve is what is left for Events that are urgent.
-	reserve = 4
+	urgentReserve = 4
 	// series is how long the recorder goes on counting what repeats.
-	series = 6 * time.Minute
+	seriesWindow = 6 * time.Minute
 	// breath is the least time between two that are only counted: the recorder's queue is for all objects.
-	breath = time.Second
+	minSeriesInterval = time.Second
 )
 
 // sweepPause is the least time between two searches for objects that need not be remembered.
-const sweepPause = time.Minute
+const sweepInterval = time.Minute
 
 // A Quota bounds the Events about each object: one about which much is posted takes nothing from others. The zero value is ready for use, by
 // many goroutines at once.
-type Quota struct {
+type Limiter struct {
 	// Counted: the recorder counts what repeats, instead of writing it once more.
-	Counted bool
+	AggregatesSeries bool
 
 	mu      sync.Mutex
-	objects map[types.UID]*account
+	objects map[types.UID]*budget
 	swept   time.Time
 }
 
 // An Event is what makes two Events one to the recorder.
-type Event struct {
+type SeriesKey struct {
 	Type, Reason, Action string
-	Version              string // of the object
+	ResourceVersion      string // of the object
 }
 
 // An account is what was posted about one object.
-type account struct {
-	left    float64 // Events, as of then
-	then    time.Time
-	last    Event // that was posted
-	repeats int   // of it
-	latest  time.Time
-	unsaid  int
+type budget struct {
+	remaining  float64 // Events, as of then
+	updatedAt  time.Time
+	lastEvent  SeriesKey // that was posted
+	repeats    int       // of it
+	lastPosted time.Time
+	dropped    int
 }
 
 // Take asks to post an Event about an object. If it may be, unsaid is the number of those that could not be posted since the last one that could.
 // Events that are urgent are those that few are of: the others leave some for them.
-func (q *Quota) Take(uid types.UID, event Event, urgent bool) (unsaid int, ok bool) {
+func (q *Limiter) Allow(uid types.UID, event SeriesKey, urgent bool) (unsaid int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := time.Now()
-	a := q.account(uid, at)
-	if q.isCounted(a, event, at) {
-		ok = at.Sub(a.latest) >= breath
+	a := q.budget(uid, at)
+	if q.isAggregated(a, event, at) {
+		ok = at.Sub(a.lastPosted) >= minSeriesInterval
 	} else {
 		ok = a.spend(at, urgent)
 	}
 	if !ok {
-		a.unsaid++
-		return a.unsaid, false
+		a.dropped++
+		return a.dropped, false
 	}
-	if a.last != event {
-		a.last, a.repeats = event, 0
+	if a.lastEvent != event {
+		a.lastEvent, a.repeats = event, 0
 	}
 	a.repeats++
-	a.latest = at
-	unsaid, a.unsaid = a.unsaid, 0
+	a.lastPosted = at
+	unsaid, a.dropped = a.dropped, 0
 	return unsaid, true
 }
 
 // Forget drops what is known of an object that is gone.
-func (q *Quota) Forget(uid types.UID) {
+func (q *Limiter) Forget(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.objects, uid)
 }
 
 // Len is the number of objects that are known.
-func (q *Quota) Len() int {
+func (q *Limiter) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.objects)
 }
 
 // isCounted reports whether the recorder makes one more of a series of it, which is no write. The first two of a series are.
-func (q *Quota) isCounted(a *account, event Event, at time.Time) bool {
-	return q.Counted && a.last == event && a.repeats >= 2 && at.Sub(a.latest) < series
+func (q *Limiter) isAggregated(a *budget, event SeriesKey, at time.Time) bool {
+	return q.AggregatesSeries && a.lastEvent == event && a.repeats >= 2 && at.Sub(a.lastPosted) < seriesWindow
 }
 
-func (a *account) spend(at time.Time, urgent bool) bool {
-	a.left, a.then = a.balance(at), at
+func (a *budget) spend(at time.Time, urgent bool) bool {
+	a.remaining, a.updatedAt = a.available(at), at
 	need := 1.0
 	if !urgent {
-		need += reserve
+		need += urgentReserve
 	}
-	if a.left < need {
+	if a.remaining < need {
 		return false
 	}
-	a.left--
+	a.remaining--
 	return true
 }
 
-func (a *account) balance(at time.Time) float64 {
-	return min(burst, a.left+float64(at.Sub(a.then))/float64(pause))
+func (a *budget) available(at time.Time) float64 {
+	return min(maxBurst, a.remaining+float64(at.Sub(a.updatedAt))/float64(refillInterval))
 }
 
 // account is that of an object.
-func (q *Quota) account(uid types.UID, at time.Time) *account {
+func (q *Limiter) budget(uid types.UID, at time.Time) *budget {
 	q.sweep(at)
 	if a, known := q.objects[uid]; known {
 		return a
 	}
 	if q.objects == nil {
-		q.objects = map[types.UID]*account{}
+		q.objects = map[types.UID]*budget{}
 	}
-	a := &account{left: burst, then: at}
+	a := &budget{remaining: maxBurst, updatedAt: at}
 	q.objects[uid] = a
 	return a
 }
 
 // Sweep drops what is known of objects that have their whole quota again, and of which the recorder counts nothing: that is as good as
 // nothing. It is to be called from time to time, as objects may live on without another Event; more often than once a minute, it does nothing.
-func (q *Quota) Sweep() {
+func (q *Limiter) Sweep() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.sweep(time.Now())
 }
 
-func (q *Quota) sweep(at time.Time) {
-	if at.Sub(q.swept) < sweepPause {
+func (q *Limiter) sweep(at time.Time) {
+	if at.Sub(q.swept) < sweepInterval {
 		return
 	}
 	q.swept = at
 	before := len(q.objects)
 	for uid, a := range q.objects {
-		if a.balance(at) >= burst && at.Sub(a.latest) >= series {
+		if a.available(at) >= maxBurst && at.Sub(a.lastPosted) >= seriesWindow {
 			delete(q.objects, uid)
 		}
 	}

@@ -12,13 +12,13 @@ import (
 )
 
 // loud is an Event of an object that changes all the time.
-func loud(n int) eventrecorder.Event {
-	return eventrecorder.Event{Type: "Warning", Reason: "Retry", Action: "Retry", Version: fmt.Sprint(n)}
+func event(n int) eventrecorder.SeriesKey {
+	return eventrecorder.SeriesKey{Type: "Warning", Reason: "Retry", Action: "Retry", ResourceVersion: fmt.Sprint(n)}
 }
 
-func posted(q *eventrecorder.Quota, uid types.UID, many int, urgent bool) (ok, unsaid int) {
+func allowed(q *eventrecorder.Limiter, uid types.UID, many int, urgent bool) (ok, unsaid int) {
 	for n := range many {
-		before, can := q.Take(uid, loud(n), urgent)
+		before, can := q.Allow(uid, event(n), urgent)
 		if can {
 			ok++
 			unsaid += before
@@ -27,7 +27,7 @@ func posted(q *eventrecorder.Quota, uid types.UID, many int, urgent bool) (ok, u
 	return ok, unsaid
 }
 
-func want(t *testing.T, what string, got, want int) {
+func expect(t *testing.T, what string, got, want int) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %d, want %d", what, got, want)
@@ -36,37 +36,37 @@ func want(t *testing.T, what string, got, want int) {
 
 func TestQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q eventrecorder.Quota
-		ok, _ := posted(&q, "noisy", 100, false)
-		want(t, "POST-08 of a hundred at once", ok, 12)
-		ok, _ = posted(&q, "quiet", 1, false)
-		want(t, "POST-08 another object has its own", ok, 1)
-		unsaid, can := q.Take("noisy", loud(0), true)
-		want(t, "POST-08 what was not posted is told by the next one that is", unsaid, 88)
+		var q eventrecorder.Limiter
+		ok, _ := allowed(&q, "noisy", 100, false)
+		expect(t, "POST-08 of a hundred at once", ok, 12)
+		ok, _ = allowed(&q, "quiet", 1, false)
+		expect(t, "POST-08 another object has its own", ok, 1)
+		unsaid, can := q.Allow("noisy", event(0), true)
+		expect(t, "POST-08 what was not posted is told by the next one that is", unsaid, 88)
 		if !can {
 			t.Error("an urgent Event has to wait for others")
 		}
-		ok, _ = posted(&q, "noisy", 100, true)
-		want(t, "POST-08 urgent ones, too, are bounded", ok, 3)
+		ok, _ = allowed(&q, "noisy", 100, true)
+		expect(t, "POST-08 urgent ones, too, are bounded", ok, 3)
 
 		<-time.After(25*time.Minute - time.Second)
-		ok, _ = posted(&q, "noisy", 100, false)
-		want(t, "the first new ones are for urgent ones", ok, 0)
+		ok, _ = allowed(&q, "noisy", 100, false)
+		expect(t, "the first new ones are for urgent ones", ok, 0)
 		<-time.After(time.Second)
-		ok, unsaid = posted(&q, "noisy", 100, false)
-		want(t, "one more after a pause", ok, 1)
-		want(t, "none that was not posted is forgotten", unsaid, 97+100)
+		ok, unsaid = allowed(&q, "noisy", 100, false)
+		expect(t, "one more after a pause", ok, 1)
+		expect(t, "none that was not posted is forgotten", unsaid, 97+100)
 
 		<-time.After(24 * time.Hour)
-		ok, _ = posted(&q, "noisy", 100, false)
-		want(t, "after a day", ok, 12)
+		ok, _ = allowed(&q, "noisy", 100, false)
+		expect(t, "after a day", ok, 12)
 	})
 }
 
 // However they come, an object has no more than 28 in any hour, and the one at its very end.
 func TestQuotaOfAnyHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q eventrecorder.Quota
+		var q eventrecorder.Limiter
 		var times []time.Time
 		<-time.After(time.Hour)
 		for n := range 8 * 3600 {
@@ -74,7 +74,7 @@ func TestQuotaOfAnyHour(t *testing.T) {
 				<-time.After(time.Second) // quiet for a while
 				continue
 			}
-			if _, ok := q.Take("noisy", loud(n), n%3 == 0); ok {
+			if _, ok := q.Allow("noisy", event(n), n%3 == 0); ok {
 				times = append(times, time.Now())
 			}
 			<-time.After(time.Second)
@@ -99,30 +99,30 @@ func TestQuotaOfAnyHour(t *testing.T) {
 // What the recorder counts costs nothing: a timer that says the same each minute is not muted.
 func TestWhatIsCountedIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counting, writing := eventrecorder.Quota{Counted: true}, eventrecorder.Quota{}
+		counting, writing := eventrecorder.Limiter{AggregatesSeries: true}, eventrecorder.Limiter{}
 		counted, written := 0, 0
 		for range 600 {
-			if _, ok := counting.Take("a", loud(1), false); ok {
+			if _, ok := counting.Allow("a", event(1), false); ok {
 				counted++
 			}
-			if _, ok := writing.Take("a", loud(1), false); ok {
+			if _, ok := writing.Allow("a", event(1), false); ok {
 				written++
 			}
 			<-time.After(time.Minute)
 		}
-		want(t, "POST-08 by a recorder that counts", counted, 600)
+		expect(t, "POST-08 by a recorder that counts", counted, 600)
 		if written > 12+10*12 {
 			t.Errorf("by one that does not: %d in ten hours", written)
 		}
-		want(t, "what differs is not free", first(posted(&counting, "a", 100, false)), 12)
+		expect(t, "what differs is not free", first(allowed(&counting, "a", 100, false)), 12)
 
 		burst := 0
 		for range 1000 {
-			if _, ok := counting.Take("b", loud(1), false); ok {
+			if _, ok := counting.Allow("b", event(1), false); ok {
 				burst++
 			}
 		}
-		want(t, "POST-08 the queue of the recorder is not filled with one thing", burst, 2)
+		expect(t, "POST-08 the queue of the recorder is not filled with one thing", burst, 2)
 	})
 }
 
@@ -130,9 +130,9 @@ func first(a, _ int) int { return a }
 
 func TestQuotaForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q eventrecorder.Quota
+		var q eventrecorder.Limiter
 		for n := range 10_000 {
-			q.Take(types.UID(fmt.Sprint(n)), loud(0), false)
+			q.Allow(types.UID(fmt.Sprint(n)), event(0), false)
 			<-time.After(time.Second)
 		}
 		// One that has posted one Event is full again after five minutes.
@@ -142,64 +142,64 @@ func TestQuotaForgets(t *testing.T) {
 		q.Forget("9999")
 		q.Forget("none")
 		before := q.Len()
-		q.Take("9999", loud(0), false)
-		want(t, "an object that was forgotten is known again", q.Len(), before+1)
+		q.Allow("9999", event(0), false)
+		expect(t, "an object that was forgotten is known again", q.Len(), before+1)
 	})
 }
 
 // 50 000 objects that live on with one Event each are forgotten when their quotas are whole again, without any other Event.
 func TestQuota_ForgetsObjectsThatLiveOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := eventrecorder.Quota{Counted: true}
+		q := eventrecorder.Limiter{AggregatesSeries: true}
 		const objects = 50_000
 		for n := range objects {
-			q.Take(types.UID(fmt.Sprint(n)), loud(0), false)
+			q.Allow(types.UID(fmt.Sprint(n)), event(0), false)
 		}
 		for range 5 {
 			<-time.After(time.Minute)
 			q.Sweep()
-			want(t, "within five minutes", q.Len(), objects)
+			expect(t, "within five minutes", q.Len(), objects)
 		}
 		<-time.After(time.Minute)
 		q.Sweep()
-		want(t, "after six minutes", q.Len(), 0)
+		expect(t, "after six minutes", q.Len(), 0)
 	})
 }
 
 // An object is not forgotten while the recorder still counts its last Event: the next one would cost another write.
 func TestQuota_RemembersSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := eventrecorder.Quota{Counted: true}
+		q := eventrecorder.Limiter{AggregatesSeries: true}
 		for range 2 {
-			q.Take("a", loud(1), false)
+			q.Allow("a", event(1), false)
 		}
 		<-time.After(20 * time.Minute)
 		for range 2 {
-			q.Take("a", loud(1), false)
+			q.Allow("a", event(1), false)
 		}
 		for range 100 { // these are only counted
 			<-time.After(5 * time.Minute)
 			q.Sweep()
-			want(t, "while it is counted", q.Len(), 1)
-			if _, ok := q.Take("a", loud(1), false); !ok {
+			expect(t, "while it is counted", q.Len(), 1)
+			if _, ok := q.Allow("a", event(1), false); !ok {
 				t.Fatal("what is counted is not free")
 			}
 		}
 		<-time.After(20 * time.Minute)
 		q.Sweep()
-		want(t, "after the end of the series", q.Len(), 0)
+		expect(t, "after the end of the series", q.Len(), 0)
 	})
 }
 
 func TestQuota_ForgetsAfterSpentQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q eventrecorder.Quota
-		posted(&q, "noisy", 100, true)
+		var q eventrecorder.Limiter
+		allowed(&q, "noisy", 100, true)
 		<-time.After(79 * time.Minute)
 		q.Sweep()
-		want(t, "before its quota is whole", q.Len(), 1)
+		expect(t, "before its quota is whole", q.Len(), 1)
 		<-time.After(2 * time.Minute)
 		q.Sweep()
-		want(t, "when its quota is whole", q.Len(), 0)
+		expect(t, "when its quota is whole", q.Len(), 0)
 	})
 }

@@ -8,25 +8,25 @@ import (
 
 // The greatest lengths of the texts of an Event, in bytes.
 const (
-	MaxNote   = 1024
-	maxReason = 128
+	MaxNoteBytes   = 1024
+	maxReasonBytes = 128
 )
 
 // Note is the text of an Event. It says how many were not posted before it.
-func Note(text string, unsaid int) string {
+func FormatNote(text string, unsaid int) string {
 	if unsaid == 0 {
-		return Shortened(text, MaxNote)
+		return truncate(text, MaxNoteBytes)
 	}
 	rest := fmt.Sprintf(" (before this, %d more were not posted: there are too many about this object)", unsaid)
-	return Shortened(text, MaxNote-len(rest)) + rest
+	return truncate(text, MaxNoteBytes-len(rest)) + rest
 }
 
 // Word is a reason, or an action.
-func Word(text string) string { return Shortened(text, maxReason) }
+func TruncateReason(text string) string { return truncate(text, maxReasonBytes) }
 
 // Shortened cuts a text in the middle, as the beginning and the end of an error tell most, and never a character. Bytes that are
 // none are replaced first: they would be in JSON, by more bytes than they were.
-func Shortened(text string, limit int) string {
+func truncate(text string, limit int) string {
 	const gap = "..."
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	if len(text) <= limit {

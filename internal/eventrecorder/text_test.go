@@ -15,15 +15,15 @@ func TestNote(t *testing.T) {
 		strings.Repeat("x", 1024): strings.Repeat("x", 1024),
 		strings.Repeat("x", 1025): strings.Repeat("x", 510) + "..." + strings.Repeat("x", 511),
 	} {
-		if got := eventrecorder.Note(text, 0); got != shown {
+		if got := eventrecorder.FormatNote(text, 0); got != shown {
 			t.Errorf("POST-06 %q is shown as %q", text, got)
 		}
 	}
 	for _, unit := range []string{"x", "é", "€", "🙂", "a€"} {
 		for n := range 20 {
 			for _, unsaid := range []int{0, 7, 123456} {
-				got := eventrecorder.Note(strings.Repeat("-", n)+strings.Repeat(unit, 1500), unsaid)
-				if len(got) > eventrecorder.MaxNote || len(got) < eventrecorder.MaxNote-8 || !utf8.ValidString(got) {
+				got := eventrecorder.FormatNote(strings.Repeat("-", n)+strings.Repeat(unit, 1500), unsaid)
+				if len(got) > eventrecorder.MaxNoteBytes || len(got) < eventrecorder.MaxNoteBytes-8 || !utf8.ValidString(got) {
 					t.Errorf("POST-06 %d dashes and many %s: %d bytes, valid: %v", n, unit, len(got), utf8.ValidString(got))
 				}
 			}
@@ -31,19 +31,19 @@ func TestNote(t *testing.T) {
 	}
 	for name, broken := range map[string]string{"a byte": "a\xff", "several": "\xff\xfe\xfd-", "half a character": "x\xe2\x82"} {
 		text := strings.Repeat(broken, 400)
-		data, err := json.Marshal(eventrecorder.Note(text, 3))
+		data, err := json.Marshal(eventrecorder.FormatNote(text, 3))
 		var posted string
 		if err == nil {
 			err = json.Unmarshal(data, &posted)
 		}
-		if err != nil || len(posted) > eventrecorder.MaxNote || !strings.Contains(posted, "\uFFFD") {
+		if err != nil || len(posted) > eventrecorder.MaxNoteBytes || !strings.Contains(posted, "\uFFFD") {
 			t.Errorf("POST-06 %s that is no text: %d bytes, %v", name, len(posted), err)
 		}
 	}
-	if got := eventrecorder.Note("it failed", 12); got != "it failed (before this, 12 more were not posted: there are too many about this object)" {
+	if got := eventrecorder.FormatNote("it failed", 12); got != "it failed (before this, 12 more were not posted: there are too many about this object)" {
 		t.Error(got)
 	}
-	if got := eventrecorder.Word(strings.Repeat("R", 500)); len(got) != 128 {
+	if got := eventrecorder.TruncateReason(strings.Repeat("R", 500)); len(got) != 128 {
 		t.Errorf("a reason has %d bytes", len(got))
 	}
 }

@@ -13,45 +13,45 @@ import (
 )
 
 // A Call is one handler that is to be called once.
-type Call struct {
-	Kind   string // the controller's name, for metrics
-	ID     string
-	Label  string // for metrics, where there may be many ids; default: the id
-	Reason string
-	Policy progress.Policy
-	Record progress.Record
-	Do     func(ctx context.Context) error
+type Invocation struct {
+	Kind        string // the controller's name, for metrics
+	ID          string
+	MetricLabel string // for metrics, where there may be many ids; default: the id
+	Reason      string
+	Policy      progress.Policy
+	Record      progress.Record
+	Func        func(ctx context.Context) error
 	// Then, if set, has the last word about the outcome: sub-handlers come here.
-	Then func(progress.Outcome) progress.Outcome
+	AdjustOutcome func(progress.Outcome) progress.Outcome
 	// Hints logs probable mistakes of the handler; nil: none are logged.
-	Hints *Hints
+	Warnings *Warnings
 	// Quiet: success is no news.
-	Quiet bool
+	QuietSuccess bool
 }
 
 // Invoke makes one attempt, and tells of it in the log and in the metrics. The handler finds its
 // logger in its context, with its id, the reason and the number of the attempt.
-func Invoke(ctx context.Context, call Call) progress.Outcome {
+func Invoke(ctx context.Context, call Invocation) progress.Outcome {
 	logger := log.FromContext(ctx).WithValues("handler", call.ID, "reason", call.Reason, "attempt", call.Record.Retries)
 	logger.V(1).Info("Calling the handler")
 	began := time.Now()
-	outcome := call.Policy.Attempt(log.IntoContext(ctx, logger), call.Record, began, call.Do)
-	if call.Then != nil {
-		outcome = call.Then(outcome)
+	outcome := call.Policy.Attempt(log.IntoContext(ctx, logger), call.Record, began, call.Func)
+	if call.AdjustOutcome != nil {
+		outcome = call.AdjustOutcome(outcome)
 	}
-	call.Hints.Delay(logger, outcome)
-	report(logger.WithValues("took", time.Since(began).Round(time.Microsecond).String()), outcome, call.Quiet)
-	count(call, outcome, time.Since(began))
+	call.Warnings.CheckDelay(logger, outcome)
+	logOutcome(logger.WithValues("took", time.Since(began).Round(time.Microsecond).String()), outcome, call.QuietSuccess)
+	recordMetrics(call, outcome, time.Since(began))
 	return outcome
 }
 
 // report follows one rule for stacks: errors that handlers announce themselves, or want ignored, have
 // none; those that nobody expected do (B-27).
-func report(logger logr.Logger, outcome progress.Outcome, quiet bool) {
+func logOutcome(logger logr.Logger, outcome progress.Outcome, quiet bool) {
 	say := func(message string) {
 		switch panicked, ok := errors.AsType[*progress.PanicError](outcome.Err); {
 		case ok:
-			logger.Error(outcome.Err, message, "stack", trimmed(panicked.Stack))
+			logger.Error(outcome.Err, message, "stack", trimStack(panicked.Stack))
 		case progress.Expected(outcome.Err) || outcome.Success:
 			logger.Info(message, "error", outcome.Err.Error())
 		default:
@@ -77,19 +77,19 @@ func report(logger logr.Logger, outcome progress.Outcome, quiet bool) {
 	}
 }
 
-func count(call Call, outcome progress.Outcome, took time.Duration) {
-	label := call.Label
+func recordMetrics(call Invocation, outcome progress.Outcome, took time.Duration) {
+	label := call.MetricLabel
 	if label == "" {
 		label = call.ID
 	}
-	metrics.Handlers.WithLabelValues(call.Kind, label, name(outcome)).Inc()
-	metrics.Durations.WithLabelValues(call.Kind, label).Observe(took.Seconds())
+	metrics.HandlerAttempts.WithLabelValues(call.Kind, label, outcomeLabel(outcome)).Inc()
+	metrics.HandlerDuration.WithLabelValues(call.Kind, label).Observe(took.Seconds())
 	if _, panicked := errors.AsType[*progress.PanicError](outcome.Err); panicked {
-		metrics.Panics.WithLabelValues(call.Kind, label).Inc()
+		metrics.HandlerPanics.WithLabelValues(call.Kind, label).Inc()
 	}
 }
 
-func name(outcome progress.Outcome) string {
+func outcomeLabel(outcome progress.Outcome) string {
 	switch {
 	case outcome.Interrupted:
 		return "interrupted"

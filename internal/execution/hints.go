@@ -10,10 +10,10 @@ import (
 )
 
 // Hints logs probable mistakes in what a handler returns, each once per handler. A nil *Hints logs none.
-type Hints struct{ delay sync.Once }
+type Warnings struct{ delayOnce sync.Once }
 
 // Delay logs a delay before the next attempt that is a number without a unit, such as 5 instead of 5*time.Second.
-func (h *Hints) Delay(logger logr.Logger, outcome progress.Outcome) {
+func (h *Warnings) CheckDelay(logger logr.Logger, outcome progress.Outcome) {
 	if h == nil || outcome.Final || outcome.Waiting || outcome.Interrupted {
 		return
 	}
@@ -21,7 +21,7 @@ func (h *Hints) Delay(logger logr.Logger, outcome progress.Outcome) {
 	if err == nil {
 		return
 	}
-	h.delay.Do(func() {
+	h.delayOnce.Do(func() {
 		logger.Info("Warning: the delay before the next attempt is very short", "delay", err.Error())
 	})
 }

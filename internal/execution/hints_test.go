@@ -32,10 +32,10 @@ func TestHints_LogADelayWithoutUnitOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var lines []string
 			logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-			hints := &execution.Hints{}
+			hints := &execution.Warnings{}
 			for range 3 {
-				execution.Invoke(log.IntoContext(t.Context(), logger), execution.Call{
-					Kind: "hints", ID: "h", Policy: test.policy, Hints: hints, Do: func(context.Context) error { return test.err },
+				execution.Invoke(log.IntoContext(t.Context(), logger), execution.Invocation{
+					Kind: "hints", ID: "h", Policy: test.policy, Warnings: hints, Func: func(context.Context) error { return test.err },
 				})
 			}
 			got := 0

@@ -67,9 +67,9 @@ func TestReport(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var lines []string
 			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 1})
-			execution.Invoke(log.IntoContext(t.Context(), logger), execution.Call{
-				Kind: "widget", ID: "fn", Reason: "create", Policy: test.policy, Quiet: test.quiet,
-				Record: progress.Record{Started: time.Now()}, Do: test.do, Then: test.then,
+			execution.Invoke(log.IntoContext(t.Context(), logger), execution.Invocation{
+				Kind: "widget", ID: "fn", Reason: "create", Policy: test.policy, QuietSuccess: test.quiet,
+				Record: progress.Record{Started: time.Now()}, Func: test.do, AdjustOutcome: test.then,
 			})
 			if len(lines) != 2 || !strings.Contains(lines[0], `"level"=1`) || !strings.Contains(lines[0], "Calling the handler") {
 				t.Fatalf("ERR-07: the call is to be told, for those who debug, and then its outcome:\n%s", strings.Join(lines, "\n"))

@@ -3,11 +3,11 @@ package execution
 import "strings"
 
 // ours begins the names of functions of this library.
-const ours = "github.com/kopf-runtime/kopf-runtime/"
+const modulePath = "github.com/kopf-runtime/kopf-runtime/"
 
 // trimmed is the part of a stack that tells where a handler has panicked: from the panic down to
 // where the library has called the handler.
-func trimmed(stack []byte) string {
+func trimStack(stack []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(stack)), "\n")
 	first := 0
 	for i, line := range lines {
@@ -16,7 +16,7 @@ func trimmed(stack []byte) string {
 		}
 	}
 	last := first
-	for last < len(lines) && !isOurs(lines[last]) {
+	for last < len(lines) && !isLibraryFrame(lines[last]) {
 		last++
 	}
 	if last == first {
@@ -25,6 +25,6 @@ func trimmed(stack []byte) string {
 	return strings.Join(lines[first:last], "\n")
 }
 
-func isOurs(line string) bool {
-	return strings.HasPrefix(line, ours+"pkg/") || strings.HasPrefix(line, ours+"internal/")
+func isLibraryFrame(line string) bool {
+	return strings.HasPrefix(line, modulePath+"pkg/") || strings.HasPrefix(line, modulePath+"internal/")
 }

@@ -22,15 +22,15 @@ func TestTheStackOfAPanicEndsWhereTheHandlerBegins(t *testing.T) {
 	}
 	full := string(panicked.Stack)
 	// As it would be in another module.
-	foreign := strings.ReplaceAll(full, ours+"internal/execution.TestTheStack", "example.com/operator.handle")
-	stack := trimmed([]byte(foreign))
+	foreign := strings.ReplaceAll(full, modulePath+"internal/execution.TestTheStack", "example.com/operator.handle")
+	stack := trimStack([]byte(foreign))
 	if !strings.HasPrefix(stack, "example.com/operator.handle") || !strings.Contains(stack, "strings.Map") {
 		t.Errorf("it should lead from the panic to the handler:\n%s", stack)
 	}
 	if strings.Contains(stack, "recovered") || strings.Contains(stack, "tRunner") {
 		t.Errorf("it should not show how the handler was called:\n%s", stack)
 	}
-	if trimmed([]byte("something else")) != "something else" {
+	if trimStack([]byte("something else")) != "something else" {
 		t.Error("what is not understood should be kept")
 	}
 }

@@ -15,10 +15,10 @@ var ErrSuspended = errors.New("the process was suspended, and another one may ha
 // ErrStopped means that the operator was stopped before the fence let a write pass.
 var ErrStopped = errors.New("the operator was stopped after its process was suspended: nothing is written any more")
 
-const why = "the process was suspended; it waits until its leader elector has renewed the lease or given up"
+const pauseReason = "the process was suspended; it waits until its leader elector has renewed the lease or given up"
 
 // heartbeats is how many heartbeats there are in the shortest gap that counts as a suspension.
-const heartbeats = 5
+const heartbeatsPerGap = 5
 
 // A Pauser reports where the operator is paused, and why.
 type Pauser interface {
@@ -30,55 +30,55 @@ type Options struct {
 	// Gap is the shortest time without a heartbeat that counts as a suspension.
 	Gap time.Duration
 	// Hold is how long the fence holds after a suspension.
-	Hold time.Duration
+	HoldTime time.Duration
 	// Wall is the wall clock. Default: that of the machine.
-	Wall func() time.Time
+	WallClock func() time.Time
 	// Next adds other pauses; nil adds nothing.
-	Next Pauser
-	Log  logr.Logger
+	OtherPauses Pauser
+	Log         logr.Logger
 }
 
 // A Fence recognises that the process was suspended. It is safe for concurrent use. It holds nothing before [Fence.Start].
 type Fence struct {
-	options Options
-	noticed chan struct{} // has the loop report
+	options      Options
+	wakeReporter chan struct{} // has the loop report
 
-	mu          sync.Mutex
-	last        instant // of the heartbeat; zero: it has not begun
-	suspensions int64
-	until       time.Time     // when the hold ends; zero: nothing is held
-	reported    bool          // the subscriber knows of the hold
-	released    chan struct{} // closed when the hold ends
-	ended       chan struct{} // closed when the operator has stopped
+	mu            sync.Mutex
+	lastHeartbeat instant // of the heartbeat; zero: it has not begun
+	suspensions   int64
+	heldUntil     time.Time     // when the hold ends; zero: nothing is held
+	reported      bool          // the subscriber knows of the hold
+	released      chan struct{} // closed when the hold ends
+	stopped       chan struct{} // closed when the operator has stopped
 }
 
 // An instant is a moment by two clocks. The monotonic one stands still on some systems while the machine sleeps; the wall clock
 // does not.
-type instant struct{ own, wall time.Time }
+type instant struct{ monotonic, wall time.Time }
 
 func (i instant) since(earlier instant) time.Duration {
-	return max(i.own.Sub(earlier.own), i.wall.Sub(earlier.wall))
+	return max(i.monotonic.Sub(earlier.monotonic), i.wall.Sub(earlier.wall))
 }
 
 // New returns a fence.
 func New(options Options) *Fence {
-	if options.Wall == nil {
-		options.Wall = time.Now
+	if options.WallClock == nil {
+		options.WallClock = time.Now
 	}
-	return &Fence{options: options, noticed: make(chan struct{}, 1), released: make(chan struct{}), ended: make(chan struct{})}
+	return &Fence{options: options, wakeReporter: make(chan struct{}, 1), released: make(chan struct{}), stopped: make(chan struct{})}
 }
 
 // Start records the heartbeat until stop is called, which waits for the end. It calls changed when a hold has begun and when it
 // has ended; a hold does not end before changed has returned from its beginning, and not after the context has ended.
 func (f *Fence) Start(ctx context.Context, changed func()) (stop func()) {
 	f.mu.Lock()
-	f.last = f.now()
+	f.lastHeartbeat = f.now()
 	f.mu.Unlock()
 	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		f.beat(ctx, beating, changed)
+		f.runHeartbeat(ctx, beating, changed)
 	}()
 	return func() {
 		cancel()
@@ -87,41 +87,41 @@ func (f *Fence) Start(ctx context.Context, changed func()) (stop func()) {
 }
 
 // beat continues after the end of the operator's context: its handlers may still be at work.
-func (f *Fence) beat(ctx, beating context.Context, changed func()) {
-	ticker := time.NewTicker(max(f.options.Gap/heartbeats, time.Millisecond))
+func (f *Fence) runHeartbeat(ctx, beating context.Context, changed func()) {
+	ticker := time.NewTicker(max(f.options.Gap/heartbeatsPerGap, time.Millisecond))
 	defer ticker.Stop()
 	running := ctx.Done()
 	for {
 		select {
 		case <-beating.Done():
 			f.mu.Lock()
-			f.last = instant{}
+			f.lastHeartbeat = instant{}
 			f.mu.Unlock()
 			return
 		case <-running:
 			running = nil
-			close(f.ended)
+			close(f.stopped)
 		case <-ticker.C:
-		case <-f.noticed:
+		case <-f.wakeReporter:
 		}
-		if f.report(ctx) {
+		if f.updateHold(ctx) {
 			changed()
 		}
 	}
 }
 
 // report ends a hold whose time is over, and returns whether there is something new.
-func (f *Fence) report(ctx context.Context) bool {
+func (f *Fence) updateHold(ctx context.Context) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.observe()
-	switch held := !f.until.IsZero(); {
+	f.recordHeartbeat()
+	switch held := !f.heldUntil.IsZero(); {
 	case held && !f.reported:
 		f.reported = true
 		return true
-	case held && ctx.Err() == nil && !time.Now().Before(f.until):
+	case held && ctx.Err() == nil && !time.Now().Before(f.heldUntil):
 		f.options.Log.Info("The hold after the suspension is over")
-		f.until, f.reported = time.Time{}, false
+		f.heldUntil, f.reported = time.Time{}, false
 		close(f.released)
 		f.released = make(chan struct{})
 		return true
@@ -129,53 +129,55 @@ func (f *Fence) report(ctx context.Context) bool {
 	return false
 }
 
-func (f *Fence) now() instant { return instant{own: time.Now(), wall: f.options.Wall().Round(0)} }
+func (f *Fence) now() instant {
+	return instant{monotonic: time.Now(), wall: f.options.WallClock().Round(0)}
+}
 
 // observe compares the time with the last heartbeat and records another one.
-func (f *Fence) observe() {
-	if f.last.own.IsZero() {
+func (f *Fence) recordHeartbeat() {
+	if f.lastHeartbeat.monotonic.IsZero() {
 		return
 	}
 	now := f.now()
-	gap := now.since(f.last)
-	f.last = now
+	gap := now.since(f.lastHeartbeat)
+	f.lastHeartbeat = now
 	if gap < f.options.Gap {
 		return
 	}
 	f.options.Log.Info("The process was suspended; its work is held until its leader elector has renewed the lease or given up",
-		"suspended", gap.Round(time.Millisecond).String(), "hold", f.options.Hold.String())
+		"suspended", gap.Round(time.Millisecond).String(), "hold", f.options.HoldTime.String())
 	f.suspensions++
-	f.until = now.own.Add(f.options.Hold)
+	f.heldUntil = now.monotonic.Add(f.options.HoldTime)
 	select {
-	case f.noticed <- struct{}{}:
+	case f.wakeReporter <- struct{}{}:
 	default:
 	}
 }
 
 // Paused reports whether the operator is paused in a namespace, and why: by the fence, or otherwise. It implements [Pauser].
 func (f *Fence) Paused(namespace string) (paused bool, reason string) {
-	if f.Held() {
-		return true, why
+	if f.IsHeld() {
+		return true, pauseReason
 	}
-	if f.options.Next == nil {
+	if f.options.OtherPauses == nil {
 		return false, ""
 	}
-	return f.options.Next.Paused(namespace)
+	return f.options.OtherPauses.Paused(namespace)
 }
 
 // Held reports whether the fence holds.
-func (f *Fence) Held() bool {
+func (f *Fence) IsHeld() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.observe()
-	return !f.until.IsZero()
+	f.recordHeartbeat()
+	return !f.heldUntil.IsZero()
 }
 
 // Suspensions counts the suspensions until now.
-func (f *Fence) Suspensions() int64 {
+func (f *Fence) SuspensionCount() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.observe()
+	f.recordHeartbeat()
 	return f.suspensions
 }
 
@@ -184,15 +186,15 @@ func (f *Fence) Suspensions() int64 {
 func (f *Fence) Wait(ctx context.Context) (suspensions int64, err error) {
 	for {
 		f.mu.Lock()
-		f.observe()
-		held, released, suspensions := !f.until.IsZero(), f.released, f.suspensions
+		f.recordHeartbeat()
+		held, released, suspensions := !f.heldUntil.IsZero(), f.released, f.suspensions
 		f.mu.Unlock()
 		if !held {
 			return suspensions, nil
 		}
 		select {
 		case <-released:
-		case <-f.ended:
+		case <-f.stopped:
 			return 0, ErrStopped
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)

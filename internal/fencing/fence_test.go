@@ -12,42 +12,42 @@ import (
 )
 
 // A stage is a running fence whose wall clock can be put forward.
-type stage struct {
+type fixture struct {
 	*fencing.Fence
 	ahead   atomic.Int64
 	changes atomic.Int64
 	stop    func()
 }
 
-func play(t *testing.T, act func(t *testing.T, s *stage)) {
+func runFence(t *testing.T, act func(t *testing.T, s *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{}
-		s.Fence = fencing.New(fencing.Options{Gap: 5 * time.Second, Hold: 13 * time.Second, Wall: func() time.Time {
+		s := &fixture{}
+		s.Fence = fencing.New(fencing.Options{Gap: 5 * time.Second, HoldTime: 13 * time.Second, WallClock: func() time.Time {
 			return time.Now().Add(time.Duration(s.ahead.Load()))
 		}})
 		ctx, cancel := context.WithCancel(t.Context())
 		s.stop = cancel
 		defer s.Start(ctx, func() { s.changes.Add(1) })()
 		defer cancel()
-		wait(time.Minute)
+		sleep(time.Minute)
 		act(t, s)
 	})
 }
 
-func (s *stage) suspend(gap time.Duration) { s.ahead.Add(int64(gap)) }
+func (s *fixture) suspend(gap time.Duration) { s.ahead.Add(int64(gap)) }
 
 func TestFence_HoldsAfterASuspension(t *testing.T) {
-	play(t, func(t *testing.T, s *stage) {
-		if s.Held() || s.Suspensions() != 0 {
+	runFence(t, func(t *testing.T, s *fixture) {
+		if s.IsHeld() || s.SuspensionCount() != 0 {
 			t.Fatal("it holds before a suspension")
 		}
 		s.suspend(6 * time.Second)
 		if paused, why := s.Paused("ns"); !paused || why == "" {
 			t.Error("the first one who asks does not learn of the suspension")
 		}
-		if s.Suspensions() != 1 {
-			t.Errorf("%d suspensions", s.Suspensions())
+		if s.SuspensionCount() != 1 {
+			t.Errorf("%d suspensions", s.SuspensionCount())
 		}
 		began := time.Now()
 		n, err := s.Wait(t.Context())
@@ -58,63 +58,63 @@ func TestFence_HoldsAfterASuspension(t *testing.T) {
 			t.Errorf("it held for %s", held)
 		}
 		synctest.Wait()
-		if s.Held() || s.changes.Load() != 2 {
-			t.Errorf("held %t, %d changes", s.Held(), s.changes.Load())
+		if s.IsHeld() || s.changes.Load() != 2 {
+			t.Errorf("held %t, %d changes", s.IsHeld(), s.changes.Load())
 		}
 	})
 }
 
 func TestFence_ShortGapIsNoSuspension(t *testing.T) {
-	play(t, func(t *testing.T, s *stage) {
-		wait(time.Second / 2) // between two heartbeats
+	runFence(t, func(t *testing.T, s *fixture) {
+		sleep(time.Second / 2) // between two heartbeats
 		for range 10 {
 			s.suspend(3900 * time.Millisecond)
-			wait(time.Second)
+			sleep(time.Second)
 		}
-		if s.Suspensions() != 0 || s.changes.Load() != 0 {
-			t.Errorf("%d suspensions, %d changes", s.Suspensions(), s.changes.Load())
+		if s.SuspensionCount() != 0 || s.changes.Load() != 0 {
+			t.Errorf("%d suspensions, %d changes", s.SuspensionCount(), s.changes.Load())
 		}
 	})
 }
 
 func TestFence_SecondSuspensionExtendsTheHold(t *testing.T) {
-	play(t, func(t *testing.T, s *stage) {
+	runFence(t, func(t *testing.T, s *fixture) {
 		s.suspend(time.Hour)
-		wait(10 * time.Second)
+		sleep(10 * time.Second)
 		s.suspend(time.Hour)
-		wait(10 * time.Second)
-		if !s.Held() || s.Suspensions() != 2 || s.changes.Load() != 1 {
-			t.Errorf("held %t, %d suspensions, %d changes", s.Held(), s.Suspensions(), s.changes.Load())
+		sleep(10 * time.Second)
+		if !s.IsHeld() || s.SuspensionCount() != 2 || s.changes.Load() != 1 {
+			t.Errorf("held %t, %d suspensions, %d changes", s.IsHeld(), s.SuspensionCount(), s.changes.Load())
 		}
-		wait(10 * time.Second)
-		if s.Held() {
+		sleep(10 * time.Second)
+		if s.IsHeld() {
 			t.Error("it holds for ever")
 		}
 	})
 }
 
 func TestFence_NeverReleasesAfterTheStop(t *testing.T) {
-	play(t, func(t *testing.T, s *stage) {
+	runFence(t, func(t *testing.T, s *fixture) {
 		s.suspend(time.Hour)
 		waited := make(chan error, 1)
 		go func() {
 			_, err := s.Wait(t.Context())
 			waited <- err
 		}()
-		wait(time.Second)
+		sleep(time.Second)
 		s.stop()
 		if err := <-waited; !errors.Is(err, fencing.ErrStopped) {
 			t.Errorf("Wait returned %v", err)
 		}
-		wait(time.Hour)
-		if !s.Held() {
+		sleep(time.Hour)
+		if !s.IsHeld() {
 			t.Error("it is released after the stop")
 		}
 	})
 }
 
 func TestFence_WaitEndsWithItsContext(t *testing.T) {
-	play(t, func(t *testing.T, s *stage) {
+	runFence(t, func(t *testing.T, s *fixture) {
 		s.suspend(time.Hour)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -124,4 +124,4 @@ func TestFence_WaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func wait(pause time.Duration) { <-time.After(pause) }
+func sleep(pause time.Duration) { <-time.After(pause) }

@@ -30,15 +30,15 @@ func texts(kv []string) m {
 }
 
 func label(name string, tests ...match.Test) match.Filters {
-	return match.Filters{Labels: []match.Key{{Name: name, Tests: tests}}}
+	return match.Filters{Labels: []match.KeyFilter{{Name: name, Tests: tests}}}
 }
 
 func annotation(name string, tests ...match.Test) match.Filters {
-	return match.Filters{Annotations: []match.Key{{Name: name, Tests: tests}}}
+	return match.Filters{Annotations: []match.KeyFilter{{Name: name, Tests: tests}}}
 }
 
 func field(path string, tests ...match.Test) match.Filters {
-	return match.Filters{Field: &match.Field{Path: strings.Split(path, "."), Tests: tests}}
+	return match.Filters{Field: &match.FieldFilter{Path: strings.Split(path, "."), Tests: tests}}
 }
 
 func spec(key string, value any) m { return m{"spec": m{key: value}} }
@@ -47,10 +47,10 @@ func spec(key string, value any) m { return m{"spec": m{key: value}} }
 func TestPrematch(t *testing.T) {
 	none := m{}
 	size := func(value any) m { return spec("size", value) }
-	caused := func(before, after m) match.Subject {
-		return match.Subject{Object: after, Caused: true, Old: before, New: after}
+	caused := func(before, after m) match.Input {
+		return match.Input{Object: after, HasCause: true, Old: before, New: after}
 	}
-	plain := func(content m) match.Subject { return match.Subject{Object: content} }
+	plain := func(content m) match.Input { return match.Input{Object: content} }
 	ownedBy := func(refs ...any) m { return m{"metadata": m{"ownerReferences": refs}} }
 	deployment := schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	pod := schema.GroupKind{Kind: "Pod"}
@@ -59,26 +59,26 @@ func TestPrematch(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		filters match.Filters
-		subject match.Subject
+		subject match.Input
 		want    bool
 	}{
 		{"FLT-01 no filters", match.Filters{}, plain(labels("a", "b")), true},
-		{"FLT-01 no filters, no object", match.Filters{}, match.Subject{}, true},
+		{"FLT-01 no filters, no object", match.Filters{}, match.Input{}, true},
 		{
 			"FLT-01 all have to pass, and do",
 			match.Filters{
-				Labels:      []match.Key{{Name: "a", Tests: []match.Test{is("b")}}, {Name: "c", Tests: []match.Test{present}}},
-				Annotations: []match.Key{{Name: "d", Tests: []match.Test{absent}}},
-				Field:       &match.Field{Path: []string{"spec"}},
+				Labels:      []match.KeyFilter{{Name: "a", Tests: []match.Test{is("b")}}, {Name: "c", Tests: []match.Test{present}}},
+				Annotations: []match.KeyFilter{{Name: "d", Tests: []match.Test{absent}}},
+				Field:       &match.FieldFilter{Path: []string{"spec"}},
 			},
 			plain(m{"metadata": m{"labels": m{"a": "b", "c": ""}}, "spec": m{}}), true,
 		},
 		{
 			"FLT-01 one of them does not",
 			match.Filters{
-				Labels:      []match.Key{{Name: "a", Tests: []match.Test{is("b")}}, {Name: "c", Tests: []match.Test{present}}},
-				Annotations: []match.Key{{Name: "d", Tests: []match.Test{absent}}},
-				Field:       &match.Field{Path: []string{"spec"}},
+				Labels:      []match.KeyFilter{{Name: "a", Tests: []match.Test{is("b")}}, {Name: "c", Tests: []match.Test{present}}},
+				Annotations: []match.KeyFilter{{Name: "d", Tests: []match.Test{absent}}},
+				Field:       &match.FieldFilter{Path: []string{"spec"}},
 			},
 			plain(m{"metadata": m{"labels": m{"a": "b"}}, "spec": m{}}), false,
 		},
@@ -100,15 +100,15 @@ func TestPrematch(t *testing.T) {
 
 		{
 			"FLT-03 labels of the object as it is, not as it was", label("a", present),
-			match.Subject{Object: labels("a", "b"), Caused: true, Old: none, New: none}, true,
+			match.Input{Object: labels("a", "b"), HasCause: true, Old: none, New: none}, true,
 		},
 		{
 			"FLT-03 labels that were there do not count", label("a", present),
-			match.Subject{Object: none, Caused: true, Old: labels("a", "b"), New: labels("a", "b")}, false,
+			match.Input{Object: none, HasCause: true, Old: labels("a", "b"), New: labels("a", "b")}, false,
 		},
 		{
 			"FLT-03 annotations of the object as it is", annotation("a", present),
-			match.Subject{Object: none, Caused: true, Old: annotations("a", "b"), New: annotations("a", "b")}, false,
+			match.Input{Object: none, HasCause: true, Old: annotations("a", "b"), New: annotations("a", "b")}, false,
 		},
 
 		{"FLT-04 a field that is there", field("spec.size"), plain(size(int64(0))), true},
@@ -123,7 +123,7 @@ func TestPrematch(t *testing.T) {
 		{"FLT-05 without a cause, the value as it is", field("spec.size", is(int64(1))), plain(size(int64(1))), true},
 		{
 			"FLT-05 without a cause, what was does not count", field("spec.size", is(int64(1))),
-			match.Subject{Object: size(int64(2)), Old: size(int64(1)), New: size(int64(1))}, false,
+			match.Input{Object: size(int64(2)), Old: size(int64(1)), New: size(int64(1))}, false,
 		},
 		{"FLT-05 the new value", field("spec.size", is(int64(2))), caused(size(int64(1)), size(int64(2))), true},
 		{"FLT-05 the old value", field("spec.size", is(int64(1))), caused(size(int64(1)), size(int64(2))), true},
@@ -138,12 +138,12 @@ func TestPrematch(t *testing.T) {
 		{"FLT-05 ABSENT, but it was always there", field("spec.size", absent), caused(size(int64(1)), size(int64(1))), false},
 		{
 			"FLT-05 B-01 what is being handled, not an edit that came later", field("spec.size", is(int64(3))),
-			match.Subject{Object: size(int64(3)), Caused: true, Old: size(int64(1)), New: size(int64(2))}, false,
+			match.Input{Object: size(int64(3)), HasCause: true, Old: size(int64(1)), New: size(int64(2))}, false,
 		},
 
 		{
 			"FLT-12 what was and will be is not asked",
-			match.Filters{Field: &match.Field{Path: []string{"spec", "size"}, From: []match.Test{never}, To: []match.Test{never}}},
+			match.Filters{Field: &match.FieldFilter{Path: []string{"spec", "size"}, From: []match.Test{never}, To: []match.Test{never}}},
 			caused(size(int64(1)), size(int64(1))), true,
 		},
 
@@ -161,7 +161,7 @@ func TestPrematch(t *testing.T) {
 		{"OwnedBy: a broken reference", owners(pod), plain(ownedBy("x", m{"apiVersion": "a/b/c", "kind": "Pod"})), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, why := test.filters.Prematch(test.subject)
+			got, why := test.filters.MatchObject(test.subject)
 			if got != test.want {
 				t.Errorf("Prematch = %t (%s), want %t", got, why, test.want)
 			}
@@ -180,9 +180,9 @@ func TestPrematchStopsAtTheFirstMismatch(t *testing.T) {
 	}
 	filters := func(failing string) match.Filters {
 		return match.Filters{
-			Labels:      []match.Key{{Name: "a", Tests: test("label", failing != "label")}},
-			Annotations: []match.Key{{Name: "a", Tests: test("annotation", failing != "annotation")}},
-			Field:       &match.Field{Path: []string{"spec"}, Tests: test("field", failing != "field")},
+			Labels:      []match.KeyFilter{{Name: "a", Tests: test("label", failing != "label")}},
+			Annotations: []match.KeyFilter{{Name: "a", Tests: test("annotation", failing != "annotation")}},
+			Field:       &match.FieldFilter{Path: []string{"spec"}, Tests: test("field", failing != "field")},
 		}
 	}
 	for failing, want := range map[string]string{
@@ -190,7 +190,7 @@ func TestPrematchStopsAtTheFirstMismatch(t *testing.T) {
 	} {
 		t.Run("FLT-01 failing: "+failing, func(t *testing.T) {
 			asked = nil
-			ok, why := filters(failing).Prematch(match.Subject{Object: m{}})
+			ok, why := filters(failing).MatchObject(match.Input{Object: m{}})
 			if got := strings.Join(asked, " "); got != want {
 				t.Errorf("asked %q, want %q", got, want)
 			}
@@ -207,10 +207,10 @@ func TestPrematchStopsAtTheFirstMismatch(t *testing.T) {
 func TestMatchOfFields(t *testing.T) {
 	size := func(value any) m { return spec("size", value) }
 	change := func(from, to []match.Test) match.Filters {
-		return match.Filters{Field: &match.Field{Path: []string{"spec", "size"}, From: from, To: to}}
+		return match.Filters{Field: &match.FieldFilter{Path: []string{"spec", "size"}, From: from, To: to}}
 	}
 	tests := func(all ...match.Test) []match.Test { return all }
-	update := match.Situation{Reason: "update"}
+	update := match.Cause{Reason: "update"}
 	onUpdate := func(f match.Filters) match.Criteria { return match.Criteria{Reasons: []string{"update"}, Filters: f} }
 	onField := func(f match.Filters) match.Criteria { return match.Criteria{AnyReason: true, Filters: f} }
 	one, two := int64(1), int64(2)
@@ -218,7 +218,7 @@ func TestMatchOfFields(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		criteria  match.Criteria
-		situation match.Situation
+		situation match.Cause
 		old, new  m
 		want      bool
 	}{
@@ -242,25 +242,25 @@ func TestMatchOfFields(t *testing.T) {
 		{"FLT-08 to PRESENT", onUpdate(change(nil, tests(present))), update, size(one), m{}, false},
 		{"FLT-07 FLT-08 from and to, but unchanged", onUpdate(change(tests(is(one)), tests(is(one)))), update, size(one), size(one), false},
 
-		{"HND-17 a creation with the field", onField(field("spec.size")), match.Situation{Reason: "create"}, nil, size(one), true},
-		{"HND-17 a creation without the field", onField(field("spec.size")), match.Situation{Reason: "create"}, nil, m{}, false},
+		{"HND-17 a creation with the field", onField(field("spec.size")), match.Cause{Reason: "create"}, nil, size(one), true},
+		{"HND-17 a creation without the field", onField(field("spec.size")), match.Cause{Reason: "create"}, nil, m{}, false},
 		{"HND-17 an update of the field", onField(field("spec.size")), update, size(one), size(two), true},
 		{"HND-17 an update of something else", onField(field("spec.size")), update, size(one), size(one), false},
-		{"HND-17 a deletion, changed since", onField(field("spec.size")), match.Situation{Reason: "delete", Deleting: true}, size(one), size(two), true},
-		{"HND-17 a deletion, unchanged", onField(field("spec.size")), match.Situation{Reason: "delete", Deleting: true}, size(one), size(one), false},
-		{"HND-17 a resumption, in which nothing can have changed", onField(field("spec.size")), match.Situation{Reason: "resume", Initial: true}, size(one), size(one), false},
-		{"HND-17 FLT-08 a creation, from another value", onField(change(tests(present), nil)), match.Situation{Reason: "create"}, nil, size(one), false},
-		{"HND-17 FLT-08 a creation, from ABSENT", onField(change(tests(absent), nil)), match.Situation{Reason: "create"}, nil, size(one), true},
+		{"HND-17 a deletion, changed since", onField(field("spec.size")), match.Cause{Reason: "delete", Deleting: true}, size(one), size(two), true},
+		{"HND-17 a deletion, unchanged", onField(field("spec.size")), match.Cause{Reason: "delete", Deleting: true}, size(one), size(one), false},
+		{"HND-17 a resumption, in which nothing can have changed", onField(field("spec.size")), match.Cause{Reason: "resume", Initial: true}, size(one), size(one), false},
+		{"HND-17 FLT-08 a creation, from another value", onField(change(tests(present), nil)), match.Cause{Reason: "create"}, nil, size(one), false},
+		{"HND-17 FLT-08 a creation, from ABSENT", onField(change(tests(absent), nil)), match.Cause{Reason: "create"}, nil, size(one), true},
 
-		{"HND-16 a creation need not have changed the field", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, match.Situation{Reason: "create"}, size(one), size(one), true},
-		{"HND-16 nor a deletion", match.Criteria{Reasons: []string{"delete"}, Filters: field("spec.size")}, match.Situation{Reason: "delete", Deleting: true}, size(one), size(one), true},
-		{"HND-18 nor a resumption", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Situation{Reason: "resume", Initial: true}, size(one), size(one), true},
-		{"HND-18 CAUSE-23 a resume handler joins an update of something else", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Situation{Reason: "update", Initial: true}, size(one), size(one), true},
+		{"HND-16 a creation need not have changed the field", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, match.Cause{Reason: "create"}, size(one), size(one), true},
+		{"HND-16 nor a deletion", match.Criteria{Reasons: []string{"delete"}, Filters: field("spec.size")}, match.Cause{Reason: "delete", Deleting: true}, size(one), size(one), true},
+		{"HND-18 nor a resumption", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Cause{Reason: "resume", Initial: true}, size(one), size(one), true},
+		{"HND-18 CAUSE-23 a resume handler joins an update of something else", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Cause{Reason: "update", Initial: true}, size(one), size(one), true},
 		{"HND-16 one for creation and update: an update of something else is none", match.Criteria{Reasons: []string{"create", "update"}, Filters: field("spec.size")}, update, size(one), size(one), false},
 		{"FLT-13 a handler that is for something else", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, update, size(one), size(two), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, why := test.criteria.Match(test.situation, match.Subject{Object: test.new, Caused: true, Old: test.old, New: test.new})
+			got, why := test.criteria.Match(test.situation, match.Input{Object: test.new, HasCause: true, Old: test.old, New: test.new})
 			if got != test.want {
 				t.Errorf("Match = %t (%s), want %t", got, why, test.want)
 			}
@@ -273,7 +273,7 @@ func TestMatchOfFields(t *testing.T) {
 
 // The refusals of changes name the field, for people who ask why their handler did not run.
 func TestRefusalsOfChangesSayWhy(t *testing.T) {
-	criteria := match.Criteria{Reasons: []string{"update"}, Filters: match.Filters{Field: &match.Field{
+	criteria := match.Criteria{Reasons: []string{"update"}, Filters: match.Filters{Field: &match.FieldFilter{
 		Path: []string{"spec", "size"}, From: []match.Test{is(int64(1))}, To: []match.Test{is(int64(2))},
 	}}}
 	for _, test := range []struct {
@@ -286,8 +286,8 @@ func TestRefusalsOfChangesSayWhy(t *testing.T) {
 		{"FLT-08 to", int64(1), int64(3), "spec.size has changed to"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			subject := match.Subject{Caused: true, Old: spec("size", test.old), New: spec("size", test.new)}
-			if _, why := criteria.Match(match.Situation{Reason: "update"}, subject); !strings.Contains(why, test.want) {
+			subject := match.Input{HasCause: true, Old: spec("size", test.old), New: spec("size", test.new)}
+			if _, why := criteria.Match(match.Cause{Reason: "update"}, subject); !strings.Contains(why, test.want) {
 				t.Errorf("the reason is %q, want something with %q", why, test.want)
 			}
 		})

@@ -9,19 +9,19 @@ import (
 )
 
 // situation is how the engine comes from facts to what handlers are selected by.
-func situation(f cause.Facts) match.Situation {
+func situation(f cause.Facts) match.Cause {
 	reason := cause.Detect(f)
-	return match.Situation{Reason: string(reason), Initial: cause.Initial(reason, f), Deleting: f.Deleting}
+	return match.Cause{Reason: string(reason), Initial: cause.IsInitial(reason, f), Deleting: f.Deleting}
 }
 
 var (
 	created  = cause.Facts{}
-	updated  = cause.Facts{Known: true, Changed: true}
-	deleted  = cause.Facts{Known: true, Deleting: true, Held: true}
+	updated  = cause.Facts{HasBaseline: true, Changed: true}
+	deleted  = cause.Facts{HasBaseline: true, Deleting: true, HasFinalizer: true}
 	createdI = cause.Facts{Initial: true}
-	updatedI = cause.Facts{Known: true, Changed: true, Initial: true}
-	deletedI = cause.Facts{Known: true, Deleting: true, Held: true, Initial: true}
-	resumedI = cause.Facts{Known: true, Initial: true}
+	updatedI = cause.Facts{HasBaseline: true, Changed: true, Initial: true}
+	deletedI = cause.Facts{HasBaseline: true, Deleting: true, HasFinalizer: true, Initial: true}
+	resumedI = cause.Facts{HasBaseline: true, Initial: true}
 )
 
 // Which handler is called for which facts; those with an I are seen for the first time in the process.
@@ -51,7 +51,7 @@ func TestMatch(t *testing.T) {
 		} {
 			t.Run(handler.name+"/"+word, func(t *testing.T) {
 				want := strings.Contains(" "+handler.want+" ", " "+word+" ")
-				got, why := handler.criteria.Match(situation(facts), match.Subject{})
+				got, why := handler.criteria.Match(situation(facts), match.Input{})
 				if got != want {
 					t.Errorf("Match = %t (%s), want %t", got, why, want)
 				}
@@ -82,7 +82,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 		{"HND-18 being deleted", on("resume"), deletedI, "deleted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, why := test.criteria.Match(situation(test.facts), match.Subject{}); !strings.Contains(why, test.want) {
+			if _, why := test.criteria.Match(situation(test.facts), match.Input{}); !strings.Contains(why, test.want) {
 				t.Errorf("the reason is %q, want something with %q", why, test.want)
 			}
 		})
@@ -104,10 +104,10 @@ func TestHoldsAndFarewell(t *testing.T) {
 		{"FIN-02 none", on(), false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := test.criteria.Holds(); got != test.holds {
+			if got := test.criteria.NeedsFinalizer(); got != test.holds {
 				t.Errorf("Holds = %t, want %t", got, test.holds)
 			}
-			if got := test.criteria.Farewell(); got != test.farewell {
+			if got := test.criteria.IsOptionalDelete(); got != test.farewell {
 				t.Errorf("Farewell = %t, want %t", got, test.farewell)
 			}
 		})
@@ -126,7 +126,7 @@ func TestJoins(t *testing.T) {
 		{"HND-18 nobody joins a resumption", on("resume"), resumedI, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := test.criteria.Joins(situation(test.facts), match.Subject{}); got != test.want {
+			if got := test.criteria.MatchesOnlyAsResume(situation(test.facts), match.Input{}); got != test.want {
 				t.Errorf("Joins = %t, want %t", got, test.want)
 			}
 		})

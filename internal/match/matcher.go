@@ -22,9 +22,9 @@ const (
 // A Matcher is the inspectable form of a matcher of package filter.
 type Matcher struct {
 	// Text describes the matcher in errors.
-	Text string
-	Test Test
-	Side Side
+	Description string
+	Test        Test
+	Side        Side
 	// Presence is set if the matcher only tests whether there is a value.
 	Presence *bool
 	// HasEqual is true if the matcher only compares with Equal.
@@ -39,13 +39,13 @@ type Matcher struct {
 }
 
 // Parts returns the matchers that must all pass for this one to pass: the inner ones of a conjunction, else itself.
-func (m Matcher) Parts() (parts []Matcher) {
+func (m Matcher) Flatten() (parts []Matcher) {
 	if len(m.All) == 0 {
 		return []Matcher{m}
 	}
 	for _, inner := range m.All {
 		inner.Side = m.Side
-		parts = append(parts, inner.Parts()...)
+		parts = append(parts, inner.Flatten()...)
 	}
 	return parts
 }
@@ -88,7 +88,7 @@ func (l Literal) String() string {
 }
 
 // JSONForm converts a value to its JSON form, as it appears in decoded objects.
-func JSONForm(value any) (any, error) {
+func ToJSONValue(value any) (any, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return nil, err

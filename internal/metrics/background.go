@@ -32,18 +32,18 @@ var (
 	}, []string{"kind", "handler"})
 
 	// Unstopped is how many runs were told to stop, did not, and were reported.
-	Unstopped = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	BackgroundUnstopped = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "background_unstopped",
 		Help: "Runs of daemons and timers that go on though their contexts have ended long ago.",
 	}, []string{"kind", "handler"})
 
 	// Abandoned counts the runs that are not waited for any more.
-	Abandoned = prometheus.NewCounterVec(prometheus.CounterOpts{
+	BackgroundAbandoned = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "background_abandoned_total",
 		Help: "Runs of daemons and timers that did not stop in time and are not waited for any more.",
 	}, []string{"kind", "handler"})
 )
 
 func init() {
-	metrics.Registry.MustRegister(Daemons, Timers, TimersDue, TimerDrift, Unstopped, Abandoned)
+	metrics.Registry.MustRegister(Daemons, Timers, TimersDue, TimerDrift, BackgroundUnstopped, BackgroundAbandoned)
 }

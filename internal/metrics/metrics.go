@@ -9,32 +9,32 @@ const namespace = "kopf"
 
 var (
 	// Handlers counts the attempts of handlers, by how they ended.
-	Handlers = prometheus.NewCounterVec(prometheus.CounterOpts{
+	HandlerAttempts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "handler_attempts_total",
 		Help: "Attempts of handlers by outcome: succeeded, ignored, retried, failed, interrupted, waiting (for sub-handlers).",
 	}, []string{"kind", "handler", "outcome"})
 
 	// Durations are how long the attempts took.
-	Durations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	HandlerDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "handler_duration_seconds",
 		Help:    "How long attempts of handlers took.",
 		Buckets: []float64{0.001, 0.01, 0.1, 1, 10, 60, 600, 3600},
 	}, []string{"kind", "handler"})
 
 	// Panics counts the panics of handlers that were caught.
-	Panics = prometheus.NewCounterVec(prometheus.CounterOpts{
+	HandlerPanics = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "handler_panics_total",
 		Help: "Panics of handlers, caught and handled by their retry policy.",
 	}, []string{"kind", "handler"})
 
 	// Conflicts counts writes that were refused because somebody else has written meanwhile.
-	Conflicts = prometheus.NewCounterVec(prometheus.CounterOpts{
+	WriteConflicts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "write_conflicts_total",
 		Help: "Writes refused with a conflict and made again on the fresh object.",
 	}, []string{"kind"})
 
 	// Oldest is for how long the first of the waiting objects has waited.
-	Oldest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	OldestUnhandled = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "oldest_unhandled_seconds",
 		Help: "For how long the first of the objects that wait for a worker has waited.",
 	}, []string{"kind"})
@@ -53,7 +53,7 @@ var (
 	}, []string{"kind"})
 
 	// StaleCaches counts how often the cache did not show our own write in time.
-	StaleCaches = prometheus.NewCounterVec(prometheus.CounterOpts{
+	StaleCacheReads = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "stale_cache_total",
 		Help: "Passes that read the object from the API server, because the cache did not show our last write in time.",
 	}, []string{"kind"})
@@ -83,7 +83,7 @@ var (
 	}, []string{"kind"})
 
 	// Unreadable counts stored state that could not be read and was taken as absent.
-	Unreadable = prometheus.NewCounterVec(prometheus.CounterOpts{
+	UnreadableState = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "unreadable_state_total",
 		Help: "Stored records and baselines that could not be read and were taken as absent.",
 	}, []string{"kind"})
@@ -91,6 +91,6 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(
-		Handlers, Durations, Panics, Conflicts, Oldest, OwnWriteWaits, StoredBytes, StaleCaches, UnpostedEvents, RejectedProgress, Unreadable, WatchProblems,
+		HandlerAttempts, HandlerDuration, HandlerPanics, WriteConflicts, OldestUnhandled, OwnWriteWaits, StoredBytes, StaleCacheReads, UnpostedEvents, RejectedProgress, UnreadableState, WatchProblems,
 		DroppedFields)
 }

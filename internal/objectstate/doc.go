@@ -1,26 +1,22 @@
-// Package objectstate remembers, in the process, which objects there are and what was done to them.
+// Package objectstate keeps what the process knows about each object of one kind. Nothing here is persisted.
 //
-// # Flow
+//	states := objectstate.New(objectstate.Options{})
+//	controller.Watch(source.Kind(cache, obj, states.EventHandler(nil)))
+//	// in the reconciler:
+//	for _, tombstone := range states.TakeDeleted(key) {
+//		handleDeletion(tombstone)
+//	}
+//	state := states.GetOrCreate(obj.GetUID())
 //
-// [Inventory.EventHandler] is fed by the informer: it notes objects and deletions, and queues names.
-// The worker that takes a name recalls the [Memory] of the object, and exhumes those that were deleted.
+// [Store.EventHandler] receives the events of the informer: it records objects and deletions, and adds keys to the work queue.
+// The worker that takes a key from the queue reads the [State] of the object and the tombstones of deleted objects with this key.
 //
-// # Guarantees
+// States are stored by uid, so a re-created object of the same name gets a new state. The store detects a deletion by a delete
+// event, by a tombstone after a lost watch, or by an update that shows another uid under the same name.
 //
-// Memories are bound to uids. A deletion is noticed however it comes: by an event, by a tombstone
-// after a lost watch, or by another uid under the same name.
+// Only one worker at a time may use the [State] of an object. The work queue of controller-runtime guarantees this. All methods of
+// [Store] are safe for concurrent use.
 //
-// # Assumptions
-//
-// One worker at a time handles a name, as controller-runtime's queue promises.
-//
-// # Caveats
-//
-// A memory is a few dozen bytes for every object of the kind. It points to the newest state of the
-// object, which is the cache's own. Only while a write of ours is ahead of the cache, or has failed and is to be made again, does it
-// hold copies. An [Overlay] holds the object for which it was made.
-//
-// # Errors
-//
-// None.
+// A state takes about 250 bytes. It points to the newest known object, which is usually the copy of the cache, and holds copies of its own only
+// while a write of this process is newer than the cache or must be repeated.
 package objectstate

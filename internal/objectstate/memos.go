@@ -1,15 +1,20 @@
 package objectstate
 
-import "sync"
+import (
+	"context"
+	"sync"
 
-// Memos are values that handlers remember for as long as the process and the object live. The handlers
-// of one object may run side by side with its background work. The zero value is empty.
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Memos are values that handlers store for an object in memory. They live as long as the process and the object. The zero value is
+// empty. Memos are safe for concurrent use by handlers, daemons and timers.
 type Memos struct {
 	mu     sync.Mutex
 	values map[any]any
 }
 
-// Load returns what is remembered under a key.
+// Load returns the value stored for a key; ok is false if there is none.
 func (m *Memos) Load(key any) (value any, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -17,7 +22,7 @@ func (m *Memos) Load(key any) (value any, ok bool) {
 	return value, ok
 }
 
-// Store remembers a value under a key.
+// Store stores a value for a key.
 func (m *Memos) Store(key, value any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -25,4 +30,31 @@ func (m *Memos) Store(key, value any) {
 		m.values = map[any]any{}
 	}
 	m.values[key] = value
+}
+
+// Memos returns the memos of an object. For an unknown object, it returns empty memos that the store does not keep.
+func (s *Store) Memos(uid types.UID) *Memos {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, known := s.states[uid]
+	if !known {
+		return &Memos{}
+	}
+	if state.Memos == nil {
+		state.Memos = &Memos{}
+	}
+	return state.Memos
+}
+
+type memosKey struct{}
+
+// ContextWithMemos returns a context with the memos of an object, for a handler of that object.
+func ContextWithMemos(ctx context.Context, memos *Memos) context.Context {
+	return context.WithValue(ctx, memosKey{}, memos)
+}
+
+// MemosFromContext returns the memos in the context of a handler; nil in other contexts.
+func MemosFromContext(ctx context.Context) *Memos {
+	memos, _ := ctx.Value(memosKey{}).(*Memos)
+	return memos
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-func TestOfAnnotations(t *testing.T) {
+func TestDiffAnnotations(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after map[string]string
-		want          patch.Document
+		want          patch.MergePatch
 	}{
-		"equal":   {map[string]string{"a": "1"}, map[string]string{"a": "1"}, patch.Document{}},
+		"equal":   {map[string]string{"a": "1"}, map[string]string{"a": "1"}, patch.MergePatch{}},
 		"added":   {nil, map[string]string{"a": "1"}, annotations("a", "1")},
 		"changed": {map[string]string{"a": "1", "b": "2"}, map[string]string{"a": "3", "b": "2"}, annotations("a", "3")},
 		"removed": {map[string]string{"a": "1", "b": "2"}, map[string]string{"b": "2"}, annotations("a", nil)},
 		// A null for the whole map would also remove annotations of other clients.
-		"all removed": {map[string]string{"a": "1", "b": "2"}, nil, patch.Document{"metadata": map[string]any{"annotations": map[string]any{"a": nil, "b": nil}}}},
+		"all removed": {map[string]string{"a": "1", "b": "2"}, nil, patch.MergePatch{"metadata": map[string]any{"annotations": map[string]any{"a": nil, "b": nil}}}},
 		"empty value": {nil, map[string]string{"a": ""}, annotations("a", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := maps.Clone(test.before)
-			if d := cmp.Diff(test.want, patch.OfAnnotations(test.before, test.after)); d != "" {
+			if d := cmp.Diff(test.want, patch.DiffAnnotations(test.before, test.after)); d != "" {
 				t.Error(d)
 			}
 			if d := cmp.Diff(before, test.before); d != "" {
@@ -34,6 +34,6 @@ func TestOfAnnotations(t *testing.T) {
 	}
 }
 
-func annotations(key string, value any) patch.Document {
-	return patch.Document{"metadata": map[string]any{"annotations": map[string]any{key: value}}}
+func annotations(key string, value any) patch.MergePatch {
+	return patch.MergePatch{"metadata": map[string]any{"annotations": map[string]any{key: value}}}
 }

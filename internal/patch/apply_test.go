@@ -12,34 +12,34 @@ func TestApply(t *testing.T) {
 	}
 	tests := []struct {
 		name string
-		doc  Document
+		doc  MergePatch
 		want m
 	}{
 		{
-			"PATCH-12 a null removes", Document{"spec": m{"size": nil}},
+			"PATCH-12 a null removes", MergePatch{"spec": m{"size": nil}},
 			m{"spec": m{"list": []any{"x", "y"}, "deep": m{"a": "b"}}, "kind": "Widget"},
 		},
 		{
-			"PATCH-12 maps recurse", Document{"spec": m{"deep": m{"c": "d"}}},
+			"PATCH-12 maps recurse", MergePatch{"spec": m{"deep": m{"c": "d"}}},
 			m{"spec": m{"size": int64(1), "list": []any{"x", "y"}, "deep": m{"a": "b", "c": "d"}}, "kind": "Widget"},
 		},
 		{
-			"PATCH-12 lists are replaced", Document{"spec": m{"list": []any{"z"}}},
+			"PATCH-12 lists are replaced", MergePatch{"spec": m{"list": []any{"z"}}},
 			m{"spec": m{"size": int64(1), "list": []any{"z"}, "deep": m{"a": "b"}}, "kind": "Widget"},
 		},
 		{
-			"PATCH-12 a map that has become empty stays, as on the server", Document{"spec": m{"deep": m{"a": nil}}},
+			"PATCH-12 an emptied map remains, as on the API server", MergePatch{"spec": m{"deep": m{"a": nil}}},
 			m{"spec": m{"size": int64(1), "list": []any{"x", "y"}, "deep": m{}}, "kind": "Widget"},
 		},
 		{
-			"PATCH-12 an empty map is added where there is none, as on the server", Document{"status": m{}},
+			"PATCH-12 an empty map is added, as on the API server", MergePatch{"status": m{}},
 			m{"spec": m{"size": int64(1), "list": []any{"x", "y"}, "deep": m{"a": "b"}}, "kind": "Widget", "status": m{}},
 		},
 		{
-			"a map takes the place of a value, without its nulls", Document{"kind": m{"a": "b", "c": nil}},
+			"a map replaces a value, without its nulls", MergePatch{"kind": m{"a": "b", "c": nil}},
 			m{"spec": m{"size": int64(1), "list": []any{"x", "y"}, "deep": m{"a": "b"}}, "kind": m{"a": "b"}},
 		},
-		{"nothing changes nothing", Document{}, content()},
+		{"an empty patch", MergePatch{}, content()},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -48,11 +48,11 @@ func TestApply(t *testing.T) {
 				t.Error(d)
 			}
 			if d := cmp.Diff(content(), before); d != "" {
-				t.Errorf("the content itself has changed: %s", d)
+				t.Errorf("Apply has changed its argument: %s", d)
 			}
 		})
 	}
-	if d := cmp.Diff(m{"a": "b"}, Document{"a": "b"}.Apply(nil)); d != "" {
-		t.Errorf("to nothing: %s", d)
+	if d := cmp.Diff(m{"a": "b"}, MergePatch{"a": "b"}.Apply(nil)); d != "" {
+		t.Errorf("applied to nil: %s", d)
 	}
 }

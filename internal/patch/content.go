@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Content returns the JSON form of an object: that of an unstructured one is its own, not a copy. That of a
-// Go type comes without its managed fields: nobody here needs them, and converting them takes most of the time.
+// Content returns the JSON form of an object. For an unstructured object it is the content of the object, not a copy. For a Go
+// type it contains no managed fields, because their conversion takes most of the time and the engine does not use them.
 func Content(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
@@ -20,7 +20,7 @@ func Content(obj client.Object) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj))
 }
 
-// withoutManagedFields returns a shallow copy, if there are any: the object is not ours to change.
+// withoutManagedFields returns the object, or a shallow copy without managed fields if it has some. It does not change the object.
 func withoutManagedFields(obj client.Object) client.Object {
 	if len(obj.GetManagedFields()) == 0 {
 		return obj
@@ -32,21 +32,21 @@ func withoutManagedFields(obj client.Object) client.Object {
 	return copied
 }
 
-// Normal returns the JSON form of an object in the types that decoding gives, whatever a handler has
-// put into it: an int becomes an int64, a []string a []any. It is a copy.
-func Normal(obj client.Object) (map[string]any, error) {
+// NormalizedContent returns a copy of the JSON form of an object with the types of decoded JSON: an int of a handler becomes an
+// int64, and a []string becomes a []any. It fails for values that are not valid JSON.
+func NormalizedContent(obj client.Object) (map[string]any, error) {
 	content, err := Content(obj)
 	if err != nil {
 		return nil, err
 	}
-	normal, err := normalized(content)
+	normal, err := normalize(content)
 	if err != nil {
 		return nil, err
 	}
 	return normal.(map[string]any), nil
 }
 
-func normalized(value any) (any, error) {
+func normalize(value any) (any, error) {
 	var err error
 	switch v := value.(type) {
 	case nil, string, bool, int64, float64:
@@ -54,7 +54,7 @@ func normalized(value any) (any, error) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for key, inner := range v {
-			if out[key], err = normalized(inner); err != nil {
+			if out[key], err = normalize(inner); err != nil {
 				return nil, fmt.Errorf("%s: %w", key, err)
 			}
 		}
@@ -62,7 +62,7 @@ func normalized(value any) (any, error) {
 	case []any:
 		out := make([]any, len(v))
 		for i, inner := range v {
-			if out[i], err = normalized(inner); err != nil {
+			if out[i], err = normalize(inner); err != nil {
 				return nil, fmt.Errorf("[%d]: %w", i, err)
 			}
 		}
@@ -79,8 +79,8 @@ func normalized(value any) (any, error) {
 	return out, nil
 }
 
-// Revive makes an object of its JSON form, which stays untouched.
-func Revive(content map[string]any, into client.Object) error {
+// FromContent fills an object from its JSON form, which is not changed.
+func FromContent(content map[string]any, into client.Object) error {
 	if u, ok := into.(*unstructured.Unstructured); ok {
 		u.Object = runtime.DeepCopyJSON(content)
 		return nil

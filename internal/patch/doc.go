@@ -1,31 +1,25 @@
-// Package patch writes to the API server: who calls the API? This package does, and no other of
-// the engine's rooms.
+// Package patch writes changes of objects to the API server as JSON merge patches. It is the only package of the engine that writes objects.
 //
-// # Flow
+// The engine describes a [Change], and [Writer.Write] sends it. Status fields go to the status subresource if the kind has one, all other
+// fields to the object itself, so a change takes at most two requests. A part without fields is not sent.
 //
-// The engine describes a [Change]; [Writer.Write] makes merge patches of it, one for the status
-// subresource if there is one and something to write in it, one for all else, and sends them.
+// # Concurrent changes
 //
-// # Guarantees
+// Each patch of an object contains its uid, so the API server rejects it for a re-created object of the same name. Patches of the status subresource contain
+// the resource version instead, because the API server does not check the uid there.
 //
-// Equal documents are not sent. An object that was created again under the same name is not touched:
-// patches of the object name its uid, patches of the status, where the server does not look at the
-// uid, its version. Patches that replace lists, the finalizers among them, name the version they were
-// made for; after a conflict they are made again for the new one, unless somebody else has changed
-// the very list. After a request with an unknown outcome (no answer, or a fault of the server), the change is sent again with the version
-// it was made for. If the object has another version by then, it is read: the framework's part shows whether the change was committed, and
-// fields that another client has changed are not sent again. Lists of conditions are maps by type: each writer's own are merged with what others have made of theirs.
+// A merge patch replaces whole lists. A patch that replaces a list, such as the finalizers, therefore contains the resource version. After a conflict,
+// the writer reads the object and rebases the patch. It returns a [ListConflictError] if another client has changed the same list. Lists of
+// conditions are merged by type instead.
 //
-// # Assumptions
+// A request without a response, or with a server error, has an unknown outcome. The writer then adds the resource version to the repeated request. If
+// the object has changed, the writer reads it: the framework's part shows whether the first request was committed. Fields that another
+// client has changed are not sent again, and the writer returns a [ConcurrentChangeError].
 //
-// The fields of the framework's part are written by nobody else.
-//
-// # Caveats
-//
-// A merge patch replaces whole lists, and the last writer of a single field wins, unless the outcome of an earlier request is unknown.
+// In all other cases, the last writer of a field wins.
 //
 // # Errors
 //
-// [ErrGone], [ContestedError] and [RejectedError] are final for the change. After a [ConcurrentChangeError], the change can be written without the
-// fields that it names: make another [Change] and let it [Change.Continue] the first one. All other errors may pass.
+// [ErrGone], [ListConflictError] and [RejectedError] are final for a change. After a [ConcurrentChangeError], write another [Change] without the
+// fields of the error; it continues the first one with [Change.ResumeFrom]. Retry the change after all other errors.
 package patch

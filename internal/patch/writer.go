@@ -20,110 +20,106 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// maxConflicts is how often one write is made again because others keep writing.
+// maxConflicts limits the attempts of one request while other clients keep writing the object.
 const maxConflicts = 10
 
-// A Change is all that is to be written of one object at once.
+// Change is a set of changes of one object that are written together.
 type Change struct {
-	// Before is the object as it was when the change was made, and Content its JSON form.
+	// Before is the object for which the change was computed, and Content its JSON form.
 	Before  client.Object
 	Content map[string]any
-	// Ours is what the framework changes: fields that nobody else writes. It cannot conflict.
-	Ours Document
-	// Theirs is what handlers have changed. Where it replaces lists, it is sent only if nobody
-	// else has touched those.
-	Theirs Document
-	// Acquire and Release put our finalizer on the object, or take it off.
-	Acquire, Release string
+	// FrameworkPatch changes fields that only the framework writes. It cannot conflict.
+	FrameworkPatch MergePatch
+	// HandlerPatch contains the changes of handlers. If it replaces lists, it is sent only if no other client has changed them.
+	HandlerPatch MergePatch
+	// AddFinalizer and RemoveFinalizer are the finalizers to add and to remove; empty for no change.
+	AddFinalizer, RemoveFinalizer string
 
-	// Raw says that Theirs has fields that the Go type of the kind may lack. The answers are then read without that type, so
-	// that Dropped sees these fields.
-	Raw bool
+	// ReadUntyped decodes responses as unstructured objects. DroppedFields needs this if HandlerPatch has fields that the Go
+	// type of the kind lacks.
+	ReadUntyped bool
 
-	// Allow is asked before each request; an error ends the write. nil: all requests are allowed.
+	// Allow is called before each request. An error stops the write. With nil, all requests are allowed.
 	Allow func() error
 
-	// Versions are those that the object got by the requests that were made for the change.
-	Versions []string
+	// WrittenVersions are the resource versions that the requests of the change have created.
+	WrittenVersions []string
 
-	// Recovered: the change was written by an earlier request whose answer was lost, and the result is a live read. Other
-	// clients may have changed the object in between.
+	// Recovered is true if an earlier request without a response has written the change. The result is then a live read, which may
+	// contain changes of other clients.
 	Recovered bool
 
-	// StatusLast has the status written after the rest of the object.
+	// StatusLast writes the status after the other fields of the object.
 	StatusLast bool
 
-	// first is the answer to the first of two requests: a change that is written again, after the second one has failed, continues
-	// from there.
+	// first is the response to the first of two requests. If the second one fails and the change is written again, it continues from
+	// there.
 	first client.Object
-	// unknown has the subresources, "" for the object itself, to which a request was sent whose outcome is unknown.
-	unknown []string
-	// answers are those to the requests with changes of handlers.
-	answers []answer
+	// unknownOutcomes are the subresources with a request whose outcome is unknown; "" is the object itself.
+	unknownOutcomes []string
+	// responses are the responses to requests with changes of handlers.
+	responses []response
 }
 
-// Continue takes over how far an earlier form of the same change has come.
-func (c *Change) Continue(earlier *Change) {
-	c.first, c.unknown, c.answers, c.StatusLast = earlier.first, earlier.unknown, earlier.answers, earlier.StatusLast
+// ResumeFrom copies the progress of an earlier form of the same change, so that Write does not repeat its first request.
+func (c *Change) ResumeFrom(earlier *Change) {
+	c.first, c.unknownOutcomes, c.responses, c.StatusLast = earlier.first, earlier.unknownOutcomes, earlier.responses, earlier.StatusLast
 }
 
-// Partly returns the object as it is since the first of two requests of a rejected change was accepted; nil if none was.
-func (c *Change) Partly() client.Object { return c.first }
+// PartlyWritten returns the object after the first of two requests of a rejected change; nil if the API server has accepted none.
+func (c *Change) PartlyWritten() client.Object { return c.first }
 
-// A Writer sends changes of the objects of one kind.
+// Writer writes changes of the objects of one kind. It is safe for concurrent use.
 type Writer struct {
 	Client client.Client
-	// Live reads from the API server, not from the cache.
-	Live client.Reader
-	// New returns an empty object of the kind.
-	New func() client.Object
-	GVK schema.GroupVersionKind
-	// HasStatus: the kind has the status subresource.
+	// APIReader reads from the API server, not from the cache.
+	APIReader client.Reader
+	// NewObject returns an empty object of the kind.
+	NewObject func() client.Object
+	GVK       schema.GroupVersionKind
+	// HasStatus is true if the kind has the status subresource.
 	HasStatus bool
-	// OnConflict is called for every conflict.
+	// OnConflict is called for every conflict, for metrics. It is optional.
 	OnConflict func()
 }
 
-var (
-	// ErrGone says that the object does not exist any more, or is another one by now.
-	ErrGone = errors.New("the object is gone")
-)
+// ErrGone means that the object does not exist, or was re-created with another uid.
+var ErrGone = errors.New("the object no longer exists")
 
-// A ContestedError says that somebody else has changed a list which a handler has changed too.
-// Nothing but the status may have been written.
-type ContestedError struct {
-	Path    string // of the list
-	Version string // of the object in which it was seen
+// ListConflictError means that another client has changed a list that a handler has changed, too. The status may have been written, but no
+// other field.
+type ListConflictError struct {
+	Path    string // the dotted path of the list
+	Version string // the resource version of the object with the change of the other client
 }
 
-func (e *ContestedError) Error() string {
-	return e.Path + " was changed by somebody else at the same time"
+func (e *ListConflictError) Error() string {
+	return "another client has changed " + e.Path + " concurrently"
 }
 
-// A ConcurrentChangeError says that another client has changed fields of a change after a request with an unknown outcome. Which
-// of the two came last is not known, so that sending these fields again could overwrite the other client's change.
-// The change can be written without them.
+// ConcurrentChangeError means that another client has changed the same fields after a request with an unknown outcome. The order of the two
+// writes is unknown, so a repeated request could overwrite the change of the other client. The change can be
+// written without these fields.
 type ConcurrentChangeError struct {
-	Fields Document // the part of Change.Theirs that another client has changed
+	Fields MergePatch // the part of Change.HandlerPatch that another client has changed
 }
 
 func (e *ConcurrentChangeError) Error() string {
 	return "after a write with an unknown outcome, another client has changed the same fields"
 }
 
-// A RejectedError says that the API server does not accept the content of a change, however often it is sent.
+// RejectedError means that the API server rejects the content of a change, and that a retry cannot succeed.
 type RejectedError struct{ Err error }
 
 func (e *RejectedError) Error() string { return "the API server rejects the change: " + e.Err.Error() }
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// Write sends a change in as few requests as possible, and returns the object as the server has it
-// then; nil if nothing was to be sent.
+// Write sends a change in as few requests as possible, and returns the object of the last response; nil if there was nothing to send.
 //
-// The status has a request of its own if the kind has the status subresource. It goes first, unless [Change.StatusLast] is set: if the
-// process ends between the two requests, a handler is called once more, and its result is not lost.
+// If the kind has the status subresource, the status is sent in a separate request. It is sent first, unless [Change.StatusLast] is set: if the
+// process ends between the two requests, the handler runs again and its result is not lost.
 func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, error) {
-	doc, guarded := Merged(change.Theirs, change.Ours), change.Theirs.lists(change.Content)
+	doc, guarded := Merge(change.HandlerPatch, change.FrameworkPatch), change.HandlerPatch.listPaths(change.Content)
 	if !w.HasStatus {
 		return w.sendObject(ctx, change, doc, guarded)
 	}
@@ -133,7 +129,7 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 	sendStatus := func() (client.Object, error) { return w.sendStatus(ctx, change, status, statusGuarded) }
 	first, second, isWhole := sendStatus, sendRest, len(status) == 0
 	if change.StatusLast {
-		first, second, isWhole = sendRest, sendStatus, len(rest) == 0 && change.Acquire == "" && change.Release == ""
+		first, second, isWhole = sendRest, sendStatus, len(rest) == 0 && change.AddFinalizer == "" && change.RemoveFinalizer == ""
 	}
 	if change.first == nil && !isWhole {
 		written, err := first()
@@ -146,78 +142,79 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 }
 
 // sendObject sends the part of a change that does not go to the status subresource.
-func (w *Writer) sendObject(ctx context.Context, change *Change, doc Document, guarded [][]string) (client.Object, error) {
-	if len(doc) == 0 && change.Acquire == "" && change.Release == "" {
+func (w *Writer) sendObject(ctx context.Context, change *Change, doc MergePatch, guarded [][]string) (client.Object, error) {
+	if len(doc) == 0 && change.AddFinalizer == "" && change.RemoveFinalizer == "" {
 		return change.first, nil
 	}
-	fit, from, err := change.next(doc, guarded)
+	rebased, from, err := change.nextRequest(doc, guarded)
 	if err != nil {
 		return nil, err
 	}
 	r := request{
-		doc: fit, wanted: doc, guarded: guarded, version: from.GetResourceVersion(),
-		acquire: change.Acquire, release: change.Release, finalizers: from.GetFinalizers(),
+		doc: rebased, original: doc, guarded: guarded, version: from.GetResourceVersion(),
+		addFinalizer: change.AddFinalizer, removeFinalizer: change.RemoveFinalizer, finalizers: from.GetFinalizers(),
 	}
-	meta, _ := fit["metadata"].(map[string]any)
-	if theirs, ok := meta["finalizers"]; ok {
-		r.finalizers, r.chosen = stringsOf(theirs), true
+	meta, _ := rebased["metadata"].(map[string]any)
+	if finalizers, ok := meta["finalizers"]; ok {
+		r.finalizers, r.finalizersFromHandlers = stringsOf(finalizers), true
 	}
 	return w.send(ctx, change, r)
 }
 
-// sendStatus sends the part of a change that goes to the status subresource. The request names the version always, as the server does not
-// look at the uid of a status.
-func (w *Writer) sendStatus(ctx context.Context, change *Change, doc Document, guarded [][]string) (client.Object, error) {
+// sendStatus sends the part of a change that goes to the status subresource. The request always contains the resource version, because the API server
+// does not check the uid there.
+func (w *Writer) sendStatus(ctx context.Context, change *Change, doc MergePatch, guarded [][]string) (client.Object, error) {
 	if len(doc) == 0 {
 		return change.first, nil
 	}
-	fit, from, err := change.next(doc, guarded)
+	rebased, from, err := change.nextRequest(doc, guarded)
 	if err != nil {
 		return nil, err
 	}
 	return w.send(ctx, change, request{
-		subresource: "status", doc: fit, wanted: doc, guarded: guarded, version: from.GetResourceVersion(), always: true,
+		subresource: "status", doc: rebased, original: doc, guarded: guarded, version: from.GetResourceVersion(), alwaysGuarded: true,
 	})
 }
 
-// next returns a document for the next request, and the state of the object on which the request is based. The answer to the first
-// request may show edits of others, which its version would make the second request overwrite.
-func (c *Change) next(doc Document, guarded [][]string) (Document, client.Object, error) {
+// nextRequest returns the patch for the next request, and the object on which it is based. The response to the first request may contain
+// changes of other clients. The second request has the resource version of that response, so it would overwrite these changes without a rebase.
+func (c *Change) nextRequest(doc MergePatch, guarded [][]string) (MergePatch, client.Object, error) {
 	if c.first == nil {
 		return doc, c.Before, nil
 	}
-	fit, err := fitted(c, doc, guarded, c.first)
-	return fit, c.first, err
+	rebased, err := rebaseLists(c, doc, guarded, c.first)
+	return rebased, c.first, err
 }
 
-// A request is one patch, made for one version of the object.
+// request is one patch for one version of the object.
 type request struct {
-	subresource      string
-	doc              Document
-	wanted           Document   // doc, before it was fitted to what others have made of the object
-	guarded          [][]string // lists that must be as they were
-	always           bool       // the version is named, lists or not
-	version          string
-	acquire, release string
-	finalizers       []string // of that version ...
-	chosen           bool     // ... or as handlers want to have them
+	subresource string
+	doc         MergePatch
+	original    MergePatch // doc before the last rebase
+	guarded     [][]string // the lists that no other client may have changed
+	// alwaysGuarded adds the resource version to requests without lists, too.
+	alwaysGuarded                 bool
+	version                       string
+	addFinalizer, removeFinalizer string
+	finalizers                    []string // those of that version, or those that handlers want
+	finalizersFromHandlers        bool
 }
 
 func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Object, error) {
 	var conflict error
-	r.always = r.always || slices.Contains(change.unknown, r.subresource)
+	r.alwaysGuarded = r.alwaysGuarded || slices.Contains(change.unknownOutcomes, r.subresource)
 	for range maxConflicts {
 		if change.Allow != nil {
 			if err := change.Allow(); err != nil {
 				return nil, err
 			}
 		}
-		obj := w.target(change)
+		obj := w.newResponseObject(change)
 		obj.SetNamespace(change.Before.GetNamespace())
 		obj.SetName(change.Before.GetName())
 		data, err := json.Marshal(r.body(change.Before.GetUID()))
 		if err != nil {
-			return nil, &RejectedError{fmt.Errorf("it cannot be written as JSON: %w", err)}
+			return nil, &RejectedError{fmt.Errorf("encoding the patch as JSON: %w", err)}
 		}
 		patch := client.RawPatch(types.MergePatchType, data)
 		if r.subresource == "" {
@@ -227,14 +224,14 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 		}
 		switch {
 		case err == nil:
-			change.Versions = append(change.Versions, obj.GetResourceVersion())
-			if len(change.Theirs) > 0 {
-				change.answers = append(change.answers, answer{sent: r.doc, object: obj})
+			change.WrittenVersions = append(change.WrittenVersions, obj.GetResourceVersion())
+			if len(change.HandlerPatch) > 0 {
+				change.responses = append(change.responses, response{sent: r.doc, object: obj})
 			}
-			return w.typed(change, obj)
+			return w.decodeResponse(change, obj)
 		case apierrors.IsNotFound(err):
-			return nil, w.whatIsGone(ctx, change, err)
-		case refusesUID(err):
+			return nil, w.explainNotFound(ctx, change, err)
+		case isUIDMismatch(err):
 			return nil, ErrGone
 		case apierrors.IsConflict(err):
 			conflict = err
@@ -246,7 +243,7 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 			return nil, &RejectedError{err}
 		default:
 			if isUnknownOutcome(err) {
-				change.unknown = append(slices.Clip(change.unknown), r.subresource)
+				change.unknownOutcomes = append(slices.Clip(change.unknownOutcomes), r.subresource)
 			}
 			return nil, rbac.Explain(err)
 		}
@@ -254,50 +251,50 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 	return nil, conflict
 }
 
-// target returns the object that an answer is read into.
-func (w *Writer) target(change *Change) client.Object {
-	if !change.Raw {
-		return w.New()
+// newResponseObject returns an empty object for the response to a request.
+func (w *Writer) newResponseObject(change *Change) client.Object {
+	if !change.ReadUntyped {
+		return w.NewObject()
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(w.GVK)
 	return obj
 }
 
-// typed returns an answer as an object of the kind's Go type.
-func (w *Writer) typed(change *Change, obj client.Object) (client.Object, error) {
-	if !change.Raw {
+// decodeResponse converts a response to the Go type of the kind.
+func (w *Writer) decodeResponse(change *Change, obj client.Object) (client.Object, error) {
+	if !change.ReadUntyped {
 		return obj, nil
 	}
 	content, err := Content(obj)
 	if err != nil {
 		return nil, err
 	}
-	out := w.New()
-	return out, Revive(content, out)
+	out := w.NewObject()
+	return out, FromContent(content, out)
 }
 
-// whatIsGone tells whether the object is not found, or only the subresource.
-func (w *Writer) whatIsGone(ctx context.Context, change *Change, notFound error) error {
-	live := w.New()
-	switch err := w.Live.Get(ctx, client.ObjectKeyFromObject(change.Before), live); {
+// explainNotFound reads the object to distinguish a deleted object from a kind or subresource that is not served.
+func (w *Writer) explainNotFound(ctx context.Context, change *Change, notFound error) error {
+	live := w.NewObject()
+	switch err := w.APIReader.Get(ctx, client.ObjectKeyFromObject(change.Before), live); {
 	case apierrors.IsNotFound(err), err == nil && live.GetUID() != change.Before.GetUID():
 		return ErrGone
 	case err != nil:
 		return rbac.Explain(err)
 	default:
-		return fmt.Errorf("the object exists, but cannot be written (was its CRD changed? then restart the operator): %w", notFound)
+		return fmt.Errorf("the object exists, but the API server cannot write it; if its CRD has changed, restart the operator: %w", notFound)
 	}
 }
 
-// rebase makes the request for the version that the object has now, if it still means the same
-// there. If everything is there already (only the reply was lost), the object is returned instead.
+// rebase reads the object after a conflict and adapts the request to its present version. If the object already contains the change, because only the
+// response was lost, rebase returns the object.
 func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done client.Object, err error) {
 	if w.OnConflict != nil {
 		w.OnConflict()
 	}
-	live := w.New()
-	err = w.Live.Get(ctx, client.ObjectKeyFromObject(change.Before), live)
+	live := w.NewObject()
+	err = w.APIReader.Get(ctx, client.ObjectKeyFromObject(change.Before), live)
 	if apierrors.IsNotFound(err) || err == nil && live.GetUID() != change.Before.GetUID() {
 		return nil, ErrGone
 	}
@@ -308,29 +305,29 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(change.unknown, r.subresource) {
+	if slices.Contains(change.unknownOutcomes, r.subresource) {
 		if committed, err := w.wasCommitted(change, r.subresource, content); err != nil {
 			return nil, err
 		} else if committed {
 			change.Recovered = (r.subresource == "status") == change.StatusLast
-			return live, change.adopt(live, content, *r)
+			return live, change.recordLiveVersion(live, content, *r)
 		}
 	}
-	if r.doc, err = fitted(change, r.wanted, r.guarded, live); err != nil {
+	if r.doc, err = rebaseLists(change, r.original, r.guarded, live); err != nil {
 		return nil, err
 	}
 	r.version = live.GetResourceVersion()
-	if !r.chosen {
+	if !r.finalizersFromHandlers {
 		r.finalizers = live.GetFinalizers()
 	}
-	if len(r.body(live.GetUID()).Missing(content)) == 0 {
-		return live, change.adopt(live, content, *r)
+	if len(r.body(live.GetUID()).Unapplied(content)) == 0 {
+		return live, change.recordLiveVersion(live, content, *r)
 	}
 	return nil, nil
 }
 
-// adopt records the version of an object that was read instead of a lost answer, if nothing but the request has changed the object.
-func (c *Change) adopt(live client.Object, content map[string]any, r request) error {
+// recordLiveVersion adds the version of a live read to the written versions, if only the request without a response has changed the object.
+func (c *Change) recordLiveVersion(live client.Object, content map[string]any, r request) error {
 	from, before := c.Before, c.Content
 	if c.first != nil {
 		var err error
@@ -339,28 +336,28 @@ func (c *Change) adopt(live client.Object, content map[string]any, r request) er
 			return err
 		}
 	}
-	others := Between(r.body(live.GetUID()).Apply(before), content).Essential()
-	if len(others) == 0 && live.GetDeletionTimestamp().Equal(from.GetDeletionTimestamp()) {
-		c.Versions = append(c.Versions, live.GetResourceVersion())
+	foreign := Diff(r.body(live.GetUID()).Apply(before), content).WithoutServerFields()
+	if len(foreign) == 0 && live.GetDeletionTimestamp().Equal(from.GetDeletionTimestamp()) {
+		c.WrittenVersions = append(c.WrittenVersions, live.GetResourceVersion())
 	}
 	return nil
 }
 
-// wasCommitted decides, by the object as it is now, what has become of a request with an unknown outcome. If the framework's part
-// is there, it was committed: nobody else writes that. If it was not, or there is no such part, the handlers' part is
-// sent again, unless another client has changed it.
+// wasCommitted decides from the present content whether a request with an unknown outcome was committed. It was if the content
+// has the framework's part, because no other client writes these fields. Otherwise the handlers' part is sent again, and it is
+// an error if another client has changed the same fields.
 func (w *Writer) wasCommitted(change *Change, subresource string, content map[string]any) (bool, error) {
-	if ours := w.partFor(subresource, change.Ours); len(ours) > 0 && len(ours.Missing(content)) == 0 {
+	if part := w.partForSubresource(subresource, change.FrameworkPatch); len(part) > 0 && len(part.Unapplied(content)) == 0 {
 		return true, nil
 	}
-	if fields := w.partFor(subresource, change.Theirs).changedByOthers(change.Content, content); len(fields) > 0 {
+	if fields := w.partForSubresource(subresource, change.HandlerPatch).changedConcurrently(change.Content, content); len(fields) > 0 {
 		return false, &ConcurrentChangeError{Fields: fields}
 	}
 	return false, nil
 }
 
-// partFor returns the part of a patch that goes to a subresource, or with "" to the object itself.
-func (w *Writer) partFor(subresource string, doc Document) Document {
+// partForSubresource returns the part of a patch for a subresource; "" is the object itself.
+func (w *Writer) partForSubresource(subresource string, doc MergePatch) MergePatch {
 	if !w.HasStatus {
 		return doc
 	}
@@ -371,10 +368,9 @@ func (w *Writer) partFor(subresource string, doc Document) Document {
 	return rest
 }
 
-// fitted checks that the lists which the patch replaces are in the object as they were when the
-// change was made, or as the change wants them: handlers may have written them with their client. Lists of
-// conditions are fitted to what others have made of theirs.
-func fitted(change *Change, doc Document, guarded [][]string, obj client.Object) (Document, error) {
+// rebaseLists checks that no other client has changed the lists that the patch replaces. A list may already have the wanted items, because a
+// handler has written it with its own client. Lists of conditions are merged with the changes of other clients.
+func rebaseLists(change *Change, doc MergePatch, guarded [][]string, obj client.Object) (MergePatch, error) {
 	if len(guarded) == 0 {
 		return doc, nil
 	}
@@ -383,34 +379,35 @@ func fitted(change *Change, doc Document, guarded [][]string, obj client.Object)
 		return nil, err
 	}
 	for _, path := range guarded {
-		was, _ := diff.Lookup(change.Content, path...)
-		is, _ := diff.Lookup(content, path...)
+		old, _ := diff.Lookup(change.Content, path...)
+		current, _ := diff.Lookup(content, path...)
 		wanted, _ := diff.Lookup(map[string]any(doc), path...)
-		if diff.Equal(was, is) || diff.Equal(wanted, is) {
+		if diff.Equal(old, current) || diff.Equal(wanted, current) {
 			continue
 		}
-		if !areConditions(path[len(path)-1], was, is, wanted) || wanted == nil {
-			return nil, &ContestedError{Path: strings.Join(path, "."), Version: obj.GetResourceVersion()}
+		if !areConditionLists(path[len(path)-1], old, current, wanted) || wanted == nil {
+			return nil, &ListConflictError{Path: strings.Join(path, "."), Version: obj.GetResourceVersion()}
 		}
-		before, _ := was.([]any)
-		now, _ := is.([]any)
-		doc = doc.with(path, mergedConditions(before, wanted.([]any), now))
+		before, _ := old.([]any)
+		now, _ := current.([]any)
+		doc = doc.withValue(path, mergeConditions(before, wanted.([]any), now))
 	}
 	return doc, nil
 }
 
-// body is the patch with its guards: the uid always, the version where others could lose something.
-func (r request) body(uid types.UID) Document {
+// body returns the patch with its preconditions: always the uid, and the resource version where the patch could overwrite changes of
+// other clients.
+func (r request) body(uid types.UID) MergePatch {
 	meta := map[string]any{"uid": string(uid)}
-	if r.always || len(r.guarded) > 0 || r.acquire != "" || r.release != "" {
+	if r.alwaysGuarded || len(r.guarded) > 0 || r.addFinalizer != "" || r.removeFinalizer != "" {
 		meta["resourceVersion"] = r.version
 	}
-	if r.acquire != "" || r.release != "" {
+	if r.addFinalizer != "" || r.removeFinalizer != "" {
 		finalizers := slices.DeleteFunc(slices.Clone(r.finalizers), func(f string) bool {
-			return f == r.release || f == r.acquire
+			return f == r.removeFinalizer || f == r.addFinalizer
 		})
-		if r.acquire != "" {
-			finalizers = append(finalizers, r.acquire)
+		if r.addFinalizer != "" {
+			finalizers = append(finalizers, r.addFinalizer)
 		}
 		list := make([]any, len(finalizers))
 		for i, finalizer := range finalizers {
@@ -418,7 +415,7 @@ func (r request) body(uid types.UID) Document {
 		}
 		meta["finalizers"] = list
 	}
-	return Merged(r.doc, Document{"metadata": meta})
+	return Merge(r.doc, MergePatch{"metadata": meta})
 }
 
 func stringsOf(list any) []string {
@@ -443,8 +440,8 @@ func splitStatusPaths(paths [][]string) (rest, status [][]string) {
 	return rest, status
 }
 
-// refusesUID recognises the answer to a patch that was meant for a former object of the same name.
-func refusesUID(err error) bool {
+// isUIDMismatch reports whether the API server has rejected a patch because the object was re-created with another uid.
+func isUIDMismatch(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return false
@@ -454,7 +451,7 @@ func refusesUID(err error) bool {
 	}) || apierrors.IsConflict(err) && strings.Contains(err.Error(), "UID in precondition")
 }
 
-// isRejection tells the answers that come again, however often one asks, from passing troubles.
+// isRejection reports whether a retry of the request cannot succeed.
 func isRejection(err error) bool {
 	if apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err) {
 		return false
@@ -464,21 +461,21 @@ func isRejection(err error) bool {
 		return false
 	}
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource") {
-		return false // a right is missing, and may be granted; webhooks have other words
+		return false // RBAC: a missing rule may be added later; denials of webhooks have another text
 	}
 	code := status.Status().Code
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError || isTooLarge(status.Status())
 }
 
-// isUnknownOutcome reports whether a request that has failed may have been carried out all the same: there was no answer, or
-// the server does not know either.
+// isUnknownOutcome reports whether the API server may have committed a failed request: there was no response, or a server
+// error.
 func isUnknownOutcome(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
 }
 
-// isTooLarge recognizes the answers to an object that is larger than etcd takes. The API server passes on the errors of
-// etcd and of its connection to etcd with code 500, which otherwise stands for passing troubles.
+// isTooLarge reports whether the object exceeds the size limit of etcd. The API server returns this error with code 500, which
+// otherwise means a temporary error.
 func isTooLarge(status metav1.Status) bool {
 	return strings.Contains(status.Message, "etcdserver: request is too large") ||
 		strings.Contains(status.Message, "trying to send message larger than max")

@@ -37,7 +37,7 @@ var (
 )
 
 // Missing returns the rules that an error of the API server asks for; none if no rule is missing.
-func Missing(err error) (rules []Rule) {
+func MissingRules(err error) (rules []Rule) {
 	if err == nil {
 		return nil
 	}
@@ -65,9 +65,9 @@ func Explain(err error) error {
 	if _, ok := errors.AsType[*missingError](err); ok || err == nil {
 		return err
 	}
-	rules := Missing(err)
+	rules := MissingRules(err)
 	if len(rules) > 0 {
-		return With(err, rules...)
+		return WithRules(err, rules...)
 	}
 	if lackingOwner.MatchString(err.Error()) {
 		return &missingError{err, "grant the verb update on the finalizers of the owner's kind, such as resources: [databases/finalizers], " +
@@ -77,7 +77,7 @@ func Explain(err error) error {
 }
 
 // With adds rules to an error.
-func With(err error, rules ...Rule) error {
+func WithRules(err error, rules ...Rule) error {
 	texts := make([]string, len(rules))
 	for i, rule := range rules {
 		texts[i] = rule.String()

@@ -19,7 +19,7 @@ import (
 //
 // It takes the file "open" away before it reads the list, and a server looks for that file after
 // it has put itself on the list. So there is no moment at which a server can slip through.
-const guardScript = `
+const reaperScript = `
 trap '' HUP INT QUIT TERM
 PATH=$PATH:/usr/bin:/bin
 read -r nothing
@@ -49,7 +49,7 @@ exec %[2]s "$@"
 `
 
 // A Guard watches over the servers of one folder.
-type Guard struct {
+type Reaper struct {
 	dir   string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -57,16 +57,16 @@ type Guard struct {
 
 // A pipe that is garbage-collected is closed, and the guard would strike. So the guards are held
 // here: a control plane nobody refers to any more keeps running until the process ends.
-var guards sync.Map
+var reapers sync.Map
 
 // New starts a guard for a folder with nothing in it that is to stay.
-func New(dir string) (*Guard, error) {
+func New(dir string) (*Reaper, error) {
 	for _, name := range []string{"open", "pids"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			return nil, err
 		}
 	}
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "kopf-controlplane-guard", dir)
+	cmd := exec.Command("/bin/sh", "-c", reaperScript, "kopf-controlplane-guard", dir)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // not to be hit by Ctrl-C
 	stdin, err := cmd.StdinPipe()
@@ -76,13 +76,13 @@ func New(dir string) (*Guard, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	g := &Guard{dir: dir, cmd: cmd, stdin: stdin}
-	guards.Store(g, true)
+	g := &Reaper{dir: dir, cmd: cmd, stdin: stdin}
+	reapers.Store(g, true)
 	return g, nil
 }
 
 // Wrap returns the program to start in place of this one, for the guard to know of it.
-func (g *Guard) Wrap(binary string) (string, error) {
+func (g *Reaper) WrapCommand(binary string) (string, error) {
 	path := filepath.Join(g.dir, "start-"+filepath.Base(binary))
 	script := fmt.Sprintf(serverScript, quote(g.dir), quote(binary))
 	// Were another goroutine to fork while the file is open for writing, then its child would
@@ -93,10 +93,10 @@ func (g *Guard) Wrap(binary string) (string, error) {
 }
 
 // Release has the guard do its work, and waits for that.
-func (g *Guard) Release() {
+func (g *Reaper) Stop() {
 	_ = g.stdin.Close()
 	_ = g.cmd.Wait()
-	guards.Delete(g)
+	reapers.Delete(g)
 }
 
 func quote(s string) string {

@@ -25,7 +25,7 @@ func TestGuardSparesStrangers(t *testing.T) {
 	g.Expect(stranger.Start()).To(Succeed())
 	g.Expect(os.WriteFile(dir+"/pids", fmt.Appendln(nil, stranger.Process.Pid), 0o600)).To(Succeed())
 
-	guard.Release()
+	guard.Stop()
 	g.Expect(dir).NotTo(BeADirectory())
 	g.Expect(stdin.Close()).To(Succeed())
 	g.Expect(stranger.Wait()).To(Succeed(), "it ended by itself")
@@ -39,7 +39,7 @@ func TestServersStartOnlyUnderAGuard(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	echo, err := exec.LookPath("echo")
 	g.Expect(err).NotTo(HaveOccurred())
-	program, err := guard.Wrap(echo)
+	program, err := guard.WrapCommand(echo)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	cmd := exec.Command(program, "two  words", "'")
@@ -54,6 +54,6 @@ func TestServersStartOnlyUnderAGuard(t *testing.T) {
 	out, err = exec.Command(program, "late").Output()
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(strings.TrimSpace(string(out))).To(BeEmpty())
-	guard.Release()
+	guard.Stop()
 	g.Expect(dir).NotTo(BeADirectory())
 }

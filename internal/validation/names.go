@@ -86,23 +86,23 @@ func Selector(selector *metav1.LabelSelector) error {
 }
 
 // A form is a rule for names.
-type form struct {
-	max     int // bytes
-	upper   bool
-	within  string // characters besides letters and digits, not at the ends
-	allowed string
+type nameFormat struct {
+	max        int // bytes
+	upper      bool
+	separators string // characters besides letters and digits, not at the ends
+	allowed    string
 }
 
 var (
-	mixedCase = form{max: kubernetes.LabelValueMaxLength, upper: true, within: "-_.", allowed: "letters, digits, '-', '_' and '.'"}
-	lowerCase = form{max: kubernetes.DNS1123LabelMaxLength, within: "-", allowed: "lower-case letters, digits and '-'"}
+	mixedCase = nameFormat{max: kubernetes.LabelValueMaxLength, upper: true, separators: "-_.", allowed: "letters, digits, '-', '_' and '.'"}
+	lowerCase = nameFormat{max: kubernetes.DNS1123LabelMaxLength, separators: "-", allowed: "lower-case letters, digits and '-'"}
 	// lowerCaseWithDots has parts of the form lowerCase, without their maximum.
-	lowerCaseWithDots = form{max: kubernetes.DNS1123SubdomainMaxLength, within: "-.", allowed: "lower-case letters, digits, '-' and '.'"}
+	lowerCaseWithDots = nameFormat{max: kubernetes.DNS1123SubdomainMaxLength, separators: "-.", allowed: "lower-case letters, digits, '-' and '.'"}
 )
 
 // explain returns an error for a name that does not have the form.
-func (f form) explain(name string) error {
-	edge := func(r byte) bool { return strings.IndexByte(f.within, r) >= 0 }
+func (f nameFormat) explain(name string) error {
+	edge := func(r byte) bool { return strings.IndexByte(f.separators, r) >= 0 }
 	if name == "" {
 		return fmt.Errorf("it is empty: use %s", f.allowed)
 	}
@@ -122,6 +122,6 @@ func (f form) explain(name string) error {
 	}
 }
 
-func (f form) allows(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || f.upper && r >= 'A' && r <= 'Z' || strings.ContainsRune(f.within, r)
+func (f nameFormat) allows(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || f.upper && r >= 'A' && r <= 'Z' || strings.ContainsRune(f.separators, r)
 }

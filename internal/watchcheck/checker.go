@@ -30,7 +30,7 @@ const (
 )
 
 // parallel limits the requests of one checker that are under way, for caches of many namespaces.
-const parallel = 10
+const maxParallelProbes = 10
 
 // Options configure a checker.
 type Options struct {
@@ -49,11 +49,13 @@ type Options struct {
 type Checker struct {
 	Options
 	mu     sync.Mutex
-	states map[string]*state // by namespace
+	states map[string]*watchState // by namespace
 }
 
 // New returns a checker. It does nothing until [Checker.Run].
-func New(options Options) *Checker { return &Checker{Options: options, states: map[string]*state{}} }
+func New(options Options) *Checker {
+	return &Checker{Options: options, states: map[string]*watchState{}}
+}
 
 // A Problem is a watch that delivers no changes.
 type Problem struct {
@@ -97,8 +99,8 @@ func (c *Checker) Problems() (problems []Problem) {
 
 func (c *Checker) problem(namespace string) (p Problem, found bool) {
 	s := c.states[namespace]
-	reason, since := s.judge(silentIntervals * c.Interval)
-	return Problem{GVK: c.GVK, Namespace: namespace, Reason: reason, Age: time.Since(since), Err: s.fault}, reason != ""
+	reason, since := s.diagnose(silentIntervals * c.Interval)
+	return Problem{GVK: c.GVK, Namespace: namespace, Reason: reason, Age: time.Since(since), Err: s.err}, reason != ""
 }
 
 // Run checks until the context ends.
@@ -109,22 +111,22 @@ func (c *Checker) Run(ctx context.Context) {
 	var watches map[string]informer
 	kind := changesProbe
 	for {
-		c.report()
+		c.updateMetric()
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		if watches == nil {
-			watches = c.find(ctx)
+			watches = c.findInformers(ctx)
 		}
-		c.check(ctx, kind, watches)
+		c.probeAll(ctx, kind, watches)
 		kind = changesProbe + streamProbe - kind // in turn
 	}
 }
 
 // find returns the informers by namespace; nil until the cache has one.
-func (c *Checker) find(ctx context.Context) map[string]informer {
+func (c *Checker) findInformers(ctx context.Context) map[string]informer {
 	i, err := c.Informer(ctx)
 	if err != nil {
 		c.Log.V(1).Info("The informer to check is not available yet", "kind", c.Kind, "error", err.Error())
@@ -138,9 +140,9 @@ func (c *Checker) find(ctx context.Context) map[string]informer {
 	return watches
 }
 
-func (c *Checker) check(ctx context.Context, kind probeKind, watches map[string]informer) {
+func (c *Checker) probeAll(ctx context.Context, kind probeKind, watches map[string]informer) {
 	var group errgroup.Group
-	group.SetLimit(parallel)
+	group.SetLimit(maxParallelProbes)
 	for namespace, i := range watches {
 		group.Go(func() error {
 			kind, version := kind, i.LastSyncResourceVersion()
@@ -149,7 +151,7 @@ func (c *Checker) check(ctx context.Context, kind probeKind, watches map[string]
 			}
 			seen := c.probe(ctx, kind, namespace, version)
 			if ctx.Err() == nil {
-				c.update(namespace, version, seen)
+				c.recordResult(namespace, version, seen)
 			}
 			return nil
 		})
@@ -158,11 +160,11 @@ func (c *Checker) check(ctx context.Context, kind probeKind, watches map[string]
 }
 
 // update records what a probe has shown, and logs when a problem begins or ends.
-func (c *Checker) update(namespace, version string, seen observation) {
+func (c *Checker) recordResult(namespace, version string, seen probeResult) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.states[namespace] == nil {
-		c.states[namespace] = &state{}
+		c.states[namespace] = &watchState{}
 	}
 	s := c.states[namespace]
 	s.update(time.Now(), version, seen)
@@ -179,7 +181,7 @@ func (c *Checker) update(namespace, version string, seen observation) {
 }
 
 // report sets the metric.
-func (c *Checker) report() {
+func (c *Checker) updateMetric() {
 	count := map[Reason]int{Forbidden: 0, NotServed: 0, Silent: 0}
 	for _, p := range c.Problems() {
 		count[p.Reason]++

@@ -28,26 +28,26 @@ import (
 )
 
 // A stream stands in for an informer: the test says which version it has received.
-type stream struct {
+type fakeInformer struct {
 	cache.Informer
 	mu      sync.Mutex
 	version string
 }
 
-func (s *stream) LastSyncResourceVersion() string {
+func (s *fakeInformer) LastSyncResourceVersion() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version
 }
 
-func (s *stream) receive(version string) {
+func (s *fakeInformer) receive(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version = version
 }
 
 // A wire answers instead of the server, or swallows what it sends.
-type wire struct {
+type faultTransport struct {
 	next http.RoundTripper
 	mu   sync.Mutex
 	code int  // answers with this code; 0: the server answers
@@ -55,19 +55,19 @@ type wire struct {
 	sent []string
 }
 
-func (w *wire) set(code int, mute bool) {
+func (w *faultTransport) set(code int, mute bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.code, w.mute = code, mute
 }
 
-func (w *wire) requests() []string {
+func (w *faultTransport) requests() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sent
 }
 
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	code, mute := w.code, w.mute
 	if r.Method == http.MethodGet {
@@ -84,14 +84,14 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, err := w.next.RoundTrip(r)
 	if err == nil && mute && r.URL.Query().Get("watch") != "" {
-		response.Body = swallowed{response.Body}
+		response.Body = silentBody{response.Body}
 	}
 	return response, err
 }
 
-type swallowed struct{ io.ReadCloser }
+type silentBody struct{ io.ReadCloser }
 
-func (s swallowed) Read([]byte) (int, error) {
+func (s silentBody) Read([]byte) (int, error) {
 	_, err := io.Copy(io.Discard, s.ReadCloser)
 	if err == nil {
 		err = io.EOF
@@ -100,21 +100,21 @@ func (s swallowed) Read([]byte) (int, error) {
 }
 
 // A scene is a checker of config maps with an interval of one minute.
-type scene struct {
+type fixture struct {
 	*watchcheck.Checker
-	*wire
-	stream *stream
+	*faultTransport
+	stream *fakeInformer
 	users  client.Client
 }
 
-func play(t *testing.T, act func(t *testing.T, s *scene)) {
+func runChecker(t *testing.T, act func(t *testing.T, s *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		scheme := clientgoscheme.Scheme
 		resource := apiserver.Resource{GroupVersion: corev1.SchemeGroupVersion, Kind: "ConfigMap", Plural: "configmaps"}
-		s := &scene{wire: &wire{next: apiserver.New(resource)}, stream: &stream{}}
+		s := &fixture{faultTransport: &faultTransport{next: apiserver.New(resource)}, stream: &fakeInformer{}}
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-		config := &rest.Config{Host: "http://in-memory", Transport: s.wire, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}, QPS: -1}
+		config := &rest.Config{Host: "http://in-memory", Transport: s.faultTransport, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}, QPS: -1}
 		direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func play(t *testing.T, act func(t *testing.T, s *scene)) {
 }
 
 // create makes an object and returns its version.
-func (s *scene) create(t *testing.T) string {
+func (s *fixture) create(t *testing.T) string {
 	t.Helper()
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "one-"}}
 	if err := s.users.Create(t.Context(), obj); err != nil {
@@ -147,7 +147,7 @@ func (s *scene) create(t *testing.T) string {
 // minutes lets time pass until shortly before a check.
 func minutes(n int) { <-time.After(time.Duration(n) * time.Minute) }
 
-func (s *scene) expect(t *testing.T, when string, reasons ...watchcheck.Reason) {
+func (s *fixture) expect(t *testing.T, when string, reasons ...watchcheck.Reason) {
 	t.Helper()
 	<-time.After(10 * time.Second) // for a probe that has begun
 	var got []watchcheck.Reason
@@ -163,7 +163,7 @@ func (s *scene) expect(t *testing.T, when string, reasons ...watchcheck.Reason) 
 }
 
 func TestWatch_Healthy(t *testing.T) {
-	play(t, func(t *testing.T, s *scene) {
+	runChecker(t, func(t *testing.T, s *fixture) {
 		minutes(30)
 		s.expect(t, "an idle kind without heartbeats")
 		if n := len(s.requests()); n != 30 {
@@ -180,7 +180,7 @@ func TestWatch_Healthy(t *testing.T) {
 
 func TestWatch_Refused(t *testing.T) {
 	for code, reason := range map[int]watchcheck.Reason{403: watchcheck.Forbidden, 401: watchcheck.Forbidden, 404: watchcheck.NotServed} {
-		play(t, func(t *testing.T, s *scene) {
+		runChecker(t, func(t *testing.T, s *fixture) {
 			minutes(5)
 			s.set(code, false)
 			minutes(1)
@@ -196,7 +196,7 @@ func TestWatch_Refused(t *testing.T) {
 }
 
 func TestWatch_RefusedBeforeTheFirstListing(t *testing.T) {
-	play(t, func(t *testing.T, s *scene) {
+	runChecker(t, func(t *testing.T, s *fixture) {
 		s.stream.receive("")
 		s.set(403, false)
 		minutes(1)
@@ -208,7 +208,7 @@ func TestWatch_RefusedBeforeTheFirstListing(t *testing.T) {
 }
 
 func TestWatch_SilentThoughObjectsChange(t *testing.T) {
-	play(t, func(t *testing.T, s *scene) {
+	runChecker(t, func(t *testing.T, s *fixture) {
 		minutes(5)
 		s.expect(t, "before the change")
 		version := s.create(t)
@@ -228,7 +228,7 @@ func TestWatch_SilentThoughObjectsChange(t *testing.T) {
 }
 
 func TestWatch_SilentBeyondTheHistoryOfTheServer(t *testing.T) {
-	play(t, func(t *testing.T, s *scene) {
+	runChecker(t, func(t *testing.T, s *fixture) {
 		minutes(1)
 		s.set(410, false)
 		minutes(5)
@@ -237,7 +237,7 @@ func TestWatch_SilentBeyondTheHistoryOfTheServer(t *testing.T) {
 }
 
 func TestWatch_SilentProxy(t *testing.T) {
-	play(t, func(t *testing.T, s *scene) {
+	runChecker(t, func(t *testing.T, s *fixture) {
 		minutes(5)
 		s.expect(t, "before the fault")
 		s.set(0, true)
@@ -252,7 +252,7 @@ func TestWatch_SilentProxy(t *testing.T) {
 }
 
 func TestWatch_ServerWithoutBookmarks(t *testing.T) {
-	play(t, func(t *testing.T, s *scene) {
+	runChecker(t, func(t *testing.T, s *fixture) {
 		s.set(0, true)
 		minutes(30)
 		s.expect(t, "a server whose streams have never delivered anything")

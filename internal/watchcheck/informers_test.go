@@ -65,7 +65,7 @@ func TestInformersOf_WrappedCache(t *testing.T) {
 		}
 	}
 	checker := New(Options{Informer: func(context.Context) (cache.Informer, error) { return struct{ cache.Informer }{}, nil }})
-	if watches := checker.find(t.Context()); watches == nil || len(watches) > 0 {
+	if watches := checker.findInformers(t.Context()); watches == nil || len(watches) > 0 {
 		t.Errorf("watches to check: %v", watches)
 	}
 }

@@ -34,13 +34,13 @@ const (
 )
 
 // probe sends one request.
-func (c *Checker) probe(ctx context.Context, kind probeKind, namespace, version string) observation {
-	seen := c.ask(ctx, kind, namespace, version)
+func (c *Checker) probe(ctx context.Context, kind probeKind, namespace, version string) probeResult {
+	seen := c.sendProbe(ctx, kind, namespace, version)
 	seen.probe = kind
 	return seen
 }
 
-func (c *Checker) ask(ctx context.Context, kind probeKind, namespace, version string) observation {
+func (c *Checker) sendProbe(ctx context.Context, kind probeKind, namespace, version string) probeResult {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}
@@ -48,7 +48,7 @@ func (c *Checker) ask(ctx context.Context, kind probeKind, namespace, version st
 	options := &client.ListOptions{Namespace: namespace, Limit: 1}
 	switch kind {
 	case listProbe:
-		return observe(c.Client.List(ctx, list, options))
+		return resultOfError(c.Client.List(ctx, list, options))
 	case changesProbe:
 		options.Raw = &metav1.ListOptions{ResourceVersion: version, TimeoutSeconds: new(int64(changesSeconds))}
 	case streamProbe:
@@ -60,36 +60,36 @@ func (c *Checker) ask(ctx context.Context, kind probeKind, namespace, version st
 	options.Limit = 0
 	w, err := c.Client.Watch(ctx, list, options)
 	if err != nil {
-		return observe(err)
+		return resultOfError(err)
 	}
 	defer w.Stop()
 	select {
 	case event, open := <-w.ResultChan():
 		switch {
 		case !open:
-			return observation{unclear: ctx.Err() != nil}
+			return probeResult{unclear: ctx.Err() != nil}
 		case event.Type == watch.Error:
-			return observe(apierrors.FromObject(event.Object))
+			return resultOfError(apierrors.FromObject(event.Object))
 		default:
-			return observation{delivered: true}
+			return probeResult{delivered: true}
 		}
 	case <-ctx.Done():
-		return observation{}
+		return probeResult{}
 	}
 }
 
 // observe interprets the error of a request.
-func observe(err error) observation {
+func resultOfError(err error) probeResult {
 	switch {
 	case err == nil:
-		return observation{}
+		return probeResult{}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return observation{reason: Forbidden, fault: err}
+		return probeResult{reason: Forbidden, err: err}
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		return observation{reason: NotServed, fault: err}
+		return probeResult{reason: NotServed, err: err}
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
-		return observation{delivered: true} // there are changes after the version, but the API server does not keep them
+		return probeResult{delivered: true} // there are changes after the version, but the API server does not keep them
 	default:
-		return observation{unclear: true}
+		return probeResult{unclear: true}
 	}
 }

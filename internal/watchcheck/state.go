@@ -7,11 +7,11 @@ import "time"
 const silentIntervals = 2
 
 // An observation is the result of one probe.
-type observation struct {
+type probeResult struct {
 	probe probeKind
 	// reason and fault are set if the API server has refused the probe.
 	reason Reason
-	fault  error
+	err    error
 	// unclear: the probe has failed for another reason, and shows nothing.
 	unclear bool
 	// delivered: the stream of the probe has delivered something.
@@ -19,58 +19,58 @@ type observation struct {
 }
 
 // A state is what is known about one watch.
-type state struct {
+type watchState struct {
 	reason Reason // forbidden or not served
-	fault  error
+	err    error
 	since  time.Time // of the reason
 
 	// pending: the API server has changes after the version that the informer had then.
-	pending   bool
-	pendingAt string
+	changesPending bool
+	pendingVersion string
 	// mute: a stream has delivered nothing though it had to; delivers: one has delivered before, so that the API server can do it.
-	mute, delivers bool
+	streamSilent, streamDelivered bool
 
 	// suspect is since when one of these was so while the informer was at version; confirmed is when a probe has last shown it.
-	suspect, confirmed time.Time
-	version            string
+	suspectSince, confirmedAt time.Time
+	version                   string
 
 	logged Reason
 }
 
 // update records a probe that was made while the informer was at a version.
-func (s *state) update(now time.Time, version string, seen observation) {
+func (s *watchState) update(now time.Time, version string, seen probeResult) {
 	if seen.unclear {
 		return
 	}
 	if seen.reason != s.reason {
 		s.since = now
 	}
-	s.reason, s.fault = seen.reason, seen.fault
+	s.reason, s.err = seen.reason, seen.err
 	switch {
 	case seen.reason != "":
-		s.pending, s.mute = false, false
+		s.changesPending, s.streamSilent = false, false
 	case seen.probe == changesProbe:
-		s.pending, s.pendingAt = seen.delivered, version
+		s.changesPending, s.pendingVersion = seen.delivered, version
 	case seen.probe == streamProbe:
-		s.mute = s.delivers && !seen.delivered
-		s.delivers = s.delivers || seen.delivered
+		s.streamSilent = s.streamDelivered && !seen.delivered
+		s.streamDelivered = s.streamDelivered || seen.delivered
 	}
-	switch suspicious := s.mute || s.pending && s.pendingAt == version; {
+	switch suspicious := s.streamSilent || s.changesPending && s.pendingVersion == version; {
 	case !suspicious:
-		s.suspect = time.Time{}
-	case s.suspect.IsZero() || s.version != version:
-		s.suspect = now
+		s.suspectSince = time.Time{}
+	case s.suspectSince.IsZero() || s.version != version:
+		s.suspectSince = now
 	}
-	s.version, s.confirmed = version, now
+	s.version, s.confirmedAt = version, now
 }
 
 // judge returns the reason why the watch delivers nothing, and since when; an empty reason if it is healthy.
-func (s *state) judge(silentAfter time.Duration) (Reason, time.Time) {
+func (s *watchState) diagnose(silentAfter time.Duration) (Reason, time.Time) {
 	if s.reason != "" {
 		return s.reason, s.since
 	}
-	if !s.suspect.IsZero() && s.confirmed.Sub(s.suspect) >= silentAfter {
-		return Silent, s.suspect
+	if !s.suspectSince.IsZero() && s.confirmedAt.Sub(s.suspectSince) >= silentAfter {
+		return Silent, s.suspectSince
 	}
 	return "", time.Time{}
 }

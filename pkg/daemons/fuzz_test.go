@@ -37,7 +37,7 @@ func FuzzSupervisor(f *testing.F) {
 		})
 		for _, gauge := range []float64{
 			metricValue(t, metrics.Daemons.WithLabelValues("game", "game")), metricValue(t, metrics.Timers.WithLabelValues("game", "game")),
-			metricValue(t, metrics.TimersDue.WithLabelValues("game", "game")), metricValue(t, metrics.Unstopped.WithLabelValues("game", "game")),
+			metricValue(t, metrics.TimersDue.WithLabelValues("game", "game")), metricValue(t, metrics.BackgroundUnstopped.WithLabelValues("game", "game")),
 		} {
 			if gauge != 0 {
 				t.Errorf("a gauge is left at %v", gauge)

@@ -32,11 +32,11 @@ func (s *Supervisor) logger(j *job) logr.Logger {
 // report logs and counts the outcome of an attempt. Only unexpected errors are logged with a stack trace.
 func (s *Supervisor) report(j *job, record progress.Record, outcome progress.Outcome, took time.Duration) {
 	kind, label := j.task.Kind, j.task.label(j.key)
-	metrics.Handlers.WithLabelValues(kind, label, resultLabel(outcome)).Inc()
-	metrics.Durations.WithLabelValues(kind, label).Observe(took.Seconds())
+	metrics.HandlerAttempts.WithLabelValues(kind, label, resultLabel(outcome)).Inc()
+	metrics.HandlerDuration.WithLabelValues(kind, label).Observe(took.Seconds())
 	panicked, hasPanicked := errors.AsType[*progress.PanicError](outcome.Err)
 	if hasPanicked {
-		metrics.Panics.WithLabelValues(kind, label).Inc()
+		metrics.HandlerPanics.WithLabelValues(kind, label).Inc()
 	}
 	message := j.title() + " " + describeOutcome(outcome)
 	silent := outcome.Err == nil && j.task.Timer != nil
@@ -96,7 +96,7 @@ func (s *Supervisor) reportUnstopped(j *job, state string) {
 	r := j.run
 	if !r.unstopped {
 		r.unstopped = true
-		metrics.Unstopped.WithLabelValues(j.task.Kind, j.task.label(j.key)).Inc()
+		metrics.BackgroundUnstopped.WithLabelValues(j.task.Kind, j.task.label(j.key)).Inc()
 	}
 	logger := s.logger(j).WithValues("state", state, "cause", causeText(r.cause), "since", time.Since(r.stoppedAt).Round(time.Millisecond).String())
 	message := j.title() + " ignores the cancellation of its context; return when ctx is done"
@@ -108,7 +108,7 @@ func (s *Supervisor) reportStopped(j *job, r *run) {
 	if !r.unstopped {
 		return
 	}
-	metrics.Unstopped.WithLabelValues(j.task.Kind, j.task.label(j.key)).Dec()
+	metrics.BackgroundUnstopped.WithLabelValues(j.task.Kind, j.task.label(j.key)).Dec()
 	logger := s.logger(j).WithValues("since", time.Since(r.stoppedAt).Round(time.Millisecond).String())
 	message := j.title() + " stopped after its context had been cancelled"
 	s.deferred = append(s.deferred, func() { logger.Info(message) })

@@ -35,7 +35,7 @@ func TestReport_RunsThatIgnoreCancellation(t *testing.T) {
 					Run: s.recordCalls(ignoreContext(200 * time.Second)),
 				})
 				s.StopAll(key.UID, daemons.ErrDeleted)
-				unstopped := metrics.Unstopped.WithLabelValues(s.kind, key.ID)
+				unstopped := metrics.BackgroundUnstopped.WithLabelValues(s.kind, key.ID)
 				s.equal("not stopped, at first", metricValue(t, unstopped), 0.0)
 				advance(100 * time.Second)
 				s.equal("not stopped", metricValue(t, unstopped), 1.0)
@@ -89,7 +89,7 @@ func TestReport_Attempts(t *testing.T) {
 					s.Fatalf("log: %q, want one line", lines)
 				}
 				contains(t, lines[0], test.want...)
-				s.equal("attempts", metricValue(t, metrics.Handlers.WithLabelValues(test.task.Kind, "label", test.outcome)), 1.0)
+				s.equal("attempts", metricValue(t, metrics.HandlerAttempts.WithLabelValues(test.task.Kind, "label", test.outcome)), 1.0)
 			})
 		})
 	}

@@ -116,7 +116,7 @@ func (s *Supervisor) checkStopping(j *job) {
 // abandon stops waiting for a run. The run still exists, so its key cannot start again yet.
 func (s *Supervisor) abandon(j *job) {
 	s.reportUnstopped(j, "abandoned")
-	metrics.Abandoned.WithLabelValues(j.task.Kind, j.task.label(j.key)).Inc()
+	metrics.BackgroundAbandoned.WithLabelValues(j.task.Kind, j.task.label(j.key)).Inc()
 	j.run.abandoned = true
 	s.releaseRun(j)
 	if !j.run.forgotten {

@@ -68,7 +68,7 @@ func (t *Timer) nextPoint(point, end time.Time) (time.Time, error) {
 	switch {
 	case t.hasFixedPoints():
 		next, err := t.nextFixedPoint(later(point, end))
-		if earliest := end.Add(validation.Shortest); t.Schedule != nil && err == nil && !next.IsZero() && next.Before(earliest) {
+		if earliest := end.Add(validation.MinDuration); t.Schedule != nil && err == nil && !next.IsZero() && next.Before(earliest) {
 			next = earliest // limit the rate of a schedule with very close points
 		}
 		return next, err

@@ -39,7 +39,7 @@ func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 type activity struct {
 	declaration
 	fn    func(context.Context) error
-	hints execution.Hints
+	hints execution.Warnings
 }
 
 func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*activity) Option {
@@ -65,7 +65,7 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 // perform calls the activities, in order, until all of them have succeeded or failed for good, and tells
 // which have failed.
 func (o *Operator) perform(ctx context.Context, reason string, activities []*activity) error {
-	ctx = objectstate.IntoContext(ctx, &o.memos)
+	ctx = objectstate.ContextWithMemos(ctx, &o.memos)
 	records := make([]progress.Record, len(activities))
 	failed := make([]error, len(activities))
 	for {
@@ -76,8 +76,8 @@ func (o *Operator) perform(ctx context.Context, reason string, activities []*act
 				record.Started = time.Now()
 			}
 			if record.Due(time.Now()) {
-				outcome := execution.Invoke(log.IntoContext(ctx, o.mgr.GetLogger()), execution.Call{
-					Kind: "operator", ID: a.id, Reason: reason, Policy: a.Policy, Record: *record, Do: a.fn, Hints: &a.hints,
+				outcome := execution.Invoke(log.IntoContext(ctx, o.mgr.GetLogger()), execution.Invocation{
+					Kind: "operator", ID: a.id, Reason: reason, Policy: a.Policy, Record: *record, Func: a.fn, Warnings: &a.hints,
 				})
 				*record = record.WithOutcome(outcome, time.Now())
 				if record.Failure {

@@ -136,7 +136,7 @@ func withMemos[T client.Object](fn webhooks.Handler[T], remember remembering) we
 		if uid := req.Object.GetUID(); req.Operation != admissionv1.Create && uid != "" {
 			memos = remember(uid)
 		}
-		return fn(objectstate.IntoContext(ctx, memos), req)
+		return fn(objectstate.ContextWithMemos(ctx, memos), req)
 	}
 }
 

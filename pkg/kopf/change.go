@@ -44,10 +44,10 @@ func sides[T client.Object, V any](req *Request[T], get func(T) V) (old, new V) 
 }
 
 func sameJSON(a, b any) bool {
-	one, err := match.JSONForm(a)
+	one, err := match.ToJSONValue(a)
 	if err != nil {
 		return false
 	}
-	other, err := match.JSONForm(b)
+	other, err := match.ToJSONValue(b)
 	return err == nil && diff.Equal(one, other)
 }

@@ -184,7 +184,7 @@ func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts 
 	if err := conditions.CheckType(conditionType); err != nil {
 		h.mistakef("%w", err)
 	}
-	h.Criteria.Field = &match.Field{Path: []string{essence.ConditionsKey, conditionType}}
+	h.Criteria.Field = &match.FieldFilter{Path: []string{essence.ConditionsKey, conditionType}}
 	return r.add(h, opts)
 }
 

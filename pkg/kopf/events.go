@@ -64,14 +64,14 @@ func WithKopfEvents(names EventNames) Option {
 		if len(names.Instance) > maxInstance {
 			refuse("Instance", names.Instance, fmt.Errorf("it must have at most %d bytes", maxInstance))
 		}
-		o.eventNames = &eventrecorder.Names{Component: names.Component, Instance: names.Instance, Prefix: names.Prefix}
+		o.eventNames = &eventrecorder.Reporter{Component: names.Component, Instance: names.Instance, Prefix: names.Prefix}
 	})
 }
 
 const maxInstance = 128
 
 // records sets who posts the Events. It returns the poster that has to be started; nil if there is nothing to start.
-func (o *Operator) records(settings *engine.Settings) (*eventrecorder.Core, error) {
+func (o *Operator) records(settings *engine.Settings) (*eventrecorder.CoreV1Recorder, error) {
 	if o.eventNames == nil {
 		settings.Recorder, settings.Counts = o.mgr.GetEventRecorder(recorderName), true
 		return nil, nil
@@ -80,13 +80,13 @@ func (o *Operator) records(settings *engine.Settings) (*eventrecorder.Core, erro
 	if err != nil {
 		return nil, fmt.Errorf("posting Events: %w", err)
 	}
-	poster := eventrecorder.NewCore(core, *o.eventNames)
+	poster := eventrecorder.NewCoreV1Recorder(core, *o.eventNames)
 	settings.Recorder = poster
 	return poster, nil
 }
 
 // posts runs a poster until it is told to stop, which is when nobody posts any more.
-func posts(ctx context.Context, poster *eventrecorder.Core) (stop func()) {
+func posts(ctx context.Context, poster *eventrecorder.CoreV1Recorder) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {

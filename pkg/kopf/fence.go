@@ -49,11 +49,11 @@ func (o *Operator) fence(ctx context.Context, peers *peering.Peering, log logr.L
 	}
 	options := fencing.Options{
 		Gap:  o.lease.lease - o.lease.renewDeadline,
-		Hold: o.lease.renewDeadline + o.lease.retryPeriod + fenceMargin,
-		Wall: testhook.WallClock(ctx), Log: log,
+		HoldTime: o.lease.renewDeadline + o.lease.retryPeriod + fenceMargin,
+		WallClock: testhook.WallClock(ctx), Log: log,
 	}
 	if peers != nil {
-		options.Next = peers
+		options.OtherPauses = peers
 	}
 	return fencing.New(options)
 }

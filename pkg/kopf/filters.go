@@ -33,7 +33,7 @@ func Annotation(key string, m ...filter.Matcher) HandlerOption {
 	}
 }
 
-func (d *declaration) key(option, key string, m []filter.Matcher) match.Key {
+func (d *declaration) key(option, key string, m []filter.Matcher) match.KeyFilter {
 	where := fmt.Sprintf("%s(%q)", option, key)
 	if err := validation.QualifiedName(key); err != nil {
 		d.mistakef("%s can never match: no object has such a key: %w", where, err)
@@ -51,7 +51,7 @@ func (d *declaration) key(option, key string, m []filter.Matcher) match.Key {
 	if len(m) == 0 {
 		m = []filter.Matcher{filter.Present}
 	}
-	return match.Key{Name: key, Tests: testsOf(m, match.Current)}
+	return match.KeyFilter{Name: key, Tests: testsOf(m, match.Current)}
 }
 
 // checkTexts reports values that no label or annotation has.
@@ -87,7 +87,7 @@ func Field(path string, m ...filter.Matcher) HandlerOption {
 			return
 		}
 		if d.Criteria.Field == nil {
-			d.Criteria.Field = &match.Field{Path: keys}
+			d.Criteria.Field = &match.FieldFilter{Path: keys}
 		} else if !reflect.DeepEqual(d.Criteria.Field.Path, keys) {
 			d.mistakef("%s: it has another field already (%s): a handler is for one", where, strings.Join(d.Criteria.Field.Path, "."))
 			return
@@ -135,10 +135,10 @@ func (d *declaration) judge(where string, m []filter.Matcher) {
 			d.mistakef("%s: %w", where, one.Err)
 			continue
 		}
-		for _, part := range one.Parts() {
+		for _, part := range one.Flatten() {
 			for _, other := range d.judged[where] {
 				if match.Contradict(part, other) {
-					d.mistakef("%s can never match: %s and %s exclude each other", where, other.Text, part.Text)
+					d.mistakef("%s can never match: %s and %s exclude each other", where, other.Description, part.Description)
 				}
 			}
 			d.judged[where] = append(d.judged[where], part)

@@ -35,7 +35,7 @@ func (m *Memo[V]) Load(ctx context.Context) (value V, ok bool) {
 func (m *Memo[V]) Store(ctx context.Context, value V) { m.space(ctx).Store(m, value) }
 
 func (m *Memo[V]) space(ctx context.Context) *objectstate.Memos {
-	memos := objectstate.FromContext(ctx)
+	memos := objectstate.MemosFromContext(ctx)
 	if memos == nil {
 		panic("kopf: the memo " + m.name + " is used with a context that is not of a handler of a Resource: pass on the one that the handler was given")
 	}

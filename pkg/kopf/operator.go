@@ -35,7 +35,7 @@ type Operator struct {
 	watchCheck       time.Duration // the interval; 0: watches are not checked
 	lease            leaseDurations
 	peers            *peering.Options
-	eventNames       *eventrecorder.Names // of those in the form of kopf; nil: they are not
+	eventNames       *eventrecorder.Reporter // of those in the form of kopf; nil: they are not
 	webhooks         *webhooks.Options
 
 	mu      sync.Mutex

@@ -53,7 +53,7 @@ type probes struct {
 // puts it on the manager's metrics server, under /kopf/probes.
 func (o *Operator) ServeProbes() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		answer, err := o.probes.ask(objectstate.IntoContext(req.Context(), &o.memos))
+		answer, err := o.probes.ask(objectstate.ContextWithMemos(req.Context(), &o.memos))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -98,5 +98,5 @@ func (p probe) ask(ctx context.Context) (value any, err error) {
 	if value, err = p.fn(ctx); err != nil {
 		return nil, err
 	}
-	return match.JSONForm(value)
+	return match.ToJSONValue(value)
 }

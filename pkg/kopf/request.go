@@ -63,7 +63,7 @@ type Request[T client.Object] struct {
 // kopf: the value that a handler returns.
 func (r *Request[T]) SetResult(value any) {
 	var err error
-	if r.result, err = match.JSONForm(value); err != nil {
+	if r.result, err = match.ToJSONValue(value); err != nil {
 		r.broken = Permanent(fmt.Errorf("the result has no JSON form: %w", err))
 		return
 	}

@@ -95,18 +95,18 @@ func conditionFields(kind *engine.Kind) (paths [][]string) {
 	if len(types) == 0 || err != nil { // which is a mistake that is told already
 		return nil
 	}
-	before, err := patch.Normal(obj)
+	before, err := patch.NormalizedContent(obj)
 	if err != nil {
 		return nil
 	}
 	for _, one := range types {
 		set.True(one, "Probing", "whether it is kept")
 	}
-	after, err := patch.Normal(obj)
+	after, err := patch.NormalizedContent(obj)
 	if err != nil {
 		return nil
 	}
-	added := patch.Between(before, after)
+	added := patch.Diff(before, after)
 	delete(added, "metadata") // which every kind has
 	return leaves(map[string]any(added), nil)
 }

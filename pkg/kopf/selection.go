@@ -45,7 +45,7 @@ func (r *Resource[T]) agreed() (client.Object, []labels.Requirement) {
 	}
 	var common []labels.Requirement
 	for i, h := range all {
-		if slices.Contains([]role{spying, daemon, timer}, h.role) || h.Holds() {
+		if slices.Contains([]role{spying, daemon, timer}, h.role) || h.NeedsFinalizer() {
 			return r.obj, nil
 		}
 		if i == 0 {

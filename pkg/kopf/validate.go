@@ -220,7 +220,7 @@ func addCausal[T client.Object](kind *engine.Kind, store progress.Store, h *hand
 // forEngine is the handler as the engine needs it.
 func (h *handlerOf[T]) forEngine(c client.Client) engine.Handler {
 	handler := h.Handler
-	handler.Do, handler.Hints = h.fn.do(c), &execution.Hints{}
+	handler.Do, handler.Hints = h.fn.do(c), &execution.Warnings{}
 	if h.role == leveling && handler.Policy.Backoff == nil && handler.Policy.BackoffFunc == nil {
 		handler.Policy.BackoffFunc = levelBackoff
 	}
@@ -310,7 +310,7 @@ func (r *Resource[T]) fields() (paths [][]string) {
 func (r *Resource[T]) watched() (paths [][]string) {
 	for _, h := range r.handlers {
 		f := h.Criteria.Field
-		if f == nil || h.role != handling || !h.TellsChanges(string(ReasonUpdate)) {
+		if f == nil || h.role != handling || !h.ReceivesDiff(string(ReasonUpdate)) {
 			continue
 		}
 		if f.Path[0] == "status" || f.Path[0] == "metadata" && len(f.Path) > 1 && f.Path[1] != "labels" && f.Path[1] != "annotations" {

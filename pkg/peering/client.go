@@ -174,8 +174,8 @@ func explainForbidden(err error, k kind) error {
 	if k.hasStatus {
 		rule.Resources = append(rule.Resources, k.resource.Resource+"/status")
 	}
-	if missing := rbac.Missing(err); len(missing) > 0 {
+	if missing := rbac.MissingRules(err); len(missing) > 0 {
 		rule.Scope = missing[0].Scope
 	}
-	return rbac.With(err, rule)
+	return rbac.WithRules(err, rule)
 }

@@ -127,6 +127,6 @@ func TestIgnoringFields_Check(t *testing.T) {
 	}
 }
 
-func shape(baseline progress.Baseline) essence.Shape {
-	return essence.Shape{Cleaners: []essence.Cleaner{baseline, progress.Smart()}}
+func shape(baseline progress.Baseline) essence.Builder {
+	return essence.Builder{Cleaners: []essence.Cleaner{baseline, progress.Smart()}}
 }

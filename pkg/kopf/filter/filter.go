@@ -28,18 +28,18 @@ const (
 //
 // kopf: a literal.
 func Equal(value any) Matcher {
-	form, err := match.JSONForm(value)
+	form, err := match.ToJSONValue(value)
 	inner, isMatcher := value.(Matcher)
 	switch {
 	case isMatcher:
-		err = fmt.Errorf("Equal(%s) compares with a matcher: leave Equal out", inner.Form().Text)
+		err = fmt.Errorf("Equal(%s) compares with a matcher: leave Equal out", inner.Form().Description)
 	case err != nil:
 		err = fmt.Errorf("Equal(%T) is given what has no JSON form: %w", value, err)
 	case form == nil:
 		err = errors.New("Equal(nil) is no value to be equal to: use Absent")
 	}
 	m := matcher{
-		Text: fmt.Sprintf("Equal(%v)", value), HasEqual: true, Equal: form, Err: err,
+		Description: fmt.Sprintf("Equal(%v)", value), HasEqual: true, Equal: form, Err: err,
 		Test: func(is any) bool { return diff.Equal(is, form) },
 	}
 	if err == nil {
@@ -53,7 +53,7 @@ func Equal(value any) Matcher {
 //
 // kopf: a callback.
 func Match(fn func(value any) bool) Matcher {
-	m := matcher{Text: "Match", Test: fn}
+	m := matcher{Description: "Match", Test: fn}
 	if fn == nil {
 		m.Err = errors.New("Match(nil): give it a function")
 	}
@@ -107,7 +107,7 @@ type presence bool
 func (p presence) Form() match.Matcher {
 	isPresent := bool(p)
 	return match.Matcher{
-		Text: map[presence]string{Present: "Present", Absent: "Absent"}[p], Presence: &isPresent,
+		Description: map[presence]string{Present: "Present", Absent: "Absent"}[p], Presence: &isPresent,
 		Test: func(is any) bool { return (is != nil) == isPresent },
 	}
 }
@@ -135,9 +135,9 @@ func sided(name string, want any, side match.Side) matcher {
 	}
 	m := matcher(given.Form())
 	if m.Side != match.Current {
-		m.Err = fmt.Errorf("%s(%s): From and To cannot be nested", name, m.Text)
+		m.Err = fmt.Errorf("%s(%s): From and To cannot be nested", name, m.Description)
 	}
-	m.Side, m.Text = side, fmt.Sprintf("%s(%s)", name, m.Text)
+	m.Side, m.Description = side, fmt.Sprintf("%s(%s)", name, m.Description)
 	m.Literals = slices.Clone(m.Literals)
 	for i := range m.Literals {
 		m.Literals[i].Side = side
@@ -155,15 +155,15 @@ func combined(name string, all []Matcher, passes func(passed int) bool) matcher 
 			l.OrAbsent = l.OrAbsent || orAbsent
 			out.Literals = append(out.Literals, l)
 		}
-		texts = append(texts, m.Text)
+		texts = append(texts, m.Description)
 		if m.Err != nil {
 			out.Err = m.Err
 		}
 		if m.Side != match.Current {
-			out.Err = fmt.Errorf("%s(%s): put From and To around it, not into it", name, m.Text)
+			out.Err = fmt.Errorf("%s(%s): put From and To around it, not into it", name, m.Description)
 		}
 	}
-	out.Text = fmt.Sprintf("%s(%s)", name, strings.Join(texts, ", "))
+	out.Description = fmt.Sprintf("%s(%s)", name, strings.Join(texts, ", "))
 	out.Test = func(is any) bool {
 		passed := 0
 		for _, m := range inner {

@@ -47,8 +47,8 @@ func AdmitContext[T client.Object](
 	ctx context.Context, t testing.TB, fn webhooks.Handler[T], obj, old T, change ...func(*webhooks.Call),
 ) *Admission[T] {
 	t.Helper()
-	if objectstate.FromContext(ctx) == nil {
-		ctx = objectstate.IntoContext(ctx, &objectstate.Memos{})
+	if objectstate.MemosFromContext(ctx) == nil {
+		ctx = objectstate.ContextWithMemos(ctx, &objectstate.Memos{})
 	}
 	got := &Admission[T]{Object: obj.DeepCopyObject().(T)}
 	call := &webhooks.Call{Operation: admissionv1.Create}

@@ -125,7 +125,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 		env.ControlPlaneStartTimeout = startTimeout
 	}
 	stop = func() error {
-		watch.Release() // at once, as nobody needs the data; the servers would wait for their clients
+		watch.Stop() // at once, as nobody needs the data; the servers would wait for their clients
 		err := env.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
 			err = nil // the guard was faster
@@ -157,7 +157,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 }
 
 // guarded has the servers keep what they have in a folder, and end with this process, however that ends.
-func guarded(plane *envtest.ControlPlane, watch *reaper.Guard, assets, dir string) (err error) {
+func guarded(plane *envtest.ControlPlane, watch *reaper.Reaper, assets, dir string) (err error) {
 	plane.Etcd = &envtest.Etcd{DataDir: filepath.Join(dir, "etcd")}
 	plane.APIServer = &envtest.APIServer{CertDir: filepath.Join(dir, "kube-apiserver")}
 	for _, folder := range []string{plane.Etcd.DataDir, plane.APIServer.CertDir} {
@@ -165,10 +165,10 @@ func guarded(plane *envtest.ControlPlane, watch *reaper.Guard, assets, dir strin
 			return err
 		}
 	}
-	if plane.Etcd.Path, err = watch.Wrap(filepath.Join(assets, "etcd")); err != nil {
+	if plane.Etcd.Path, err = watch.WrapCommand(filepath.Join(assets, "etcd")); err != nil {
 		return err
 	}
-	plane.APIServer.Path, err = watch.Wrap(filepath.Join(assets, "kube-apiserver"))
+	plane.APIServer.Path, err = watch.WrapCommand(filepath.Join(assets, "kube-apiserver"))
 	return err
 }
 

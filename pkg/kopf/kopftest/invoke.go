@@ -127,7 +127,7 @@ func WithScheme(scheme *runtime.Scheme) InvokeOption { return func(c *call) { c.
 //	connections.Store(ctx, fake)
 //	kopftest.Invoke(t, provision, db, kopftest.WithContext(ctx))
 func Context(t testing.TB) context.Context {
-	return objectstate.IntoContext(t.Context(), &objectstate.Memos{})
+	return objectstate.ContextWithMemos(t.Context(), &objectstate.Memos{})
 }
 
 // Invoke calls a handler once for an object, without any operator, and tells what has come of it. The object is not
@@ -155,7 +155,7 @@ func (inv *Invocation[T]) Sub(t testing.TB, id string) *Invocation[T] {
 		}
 		c := inv.call
 		c.id, c.policy, c.attempt = sub.ID, sub.Policy, progress.Attempt{Started: time.Now()}
-		c.path, c.changes = nil, sub.TellsChanges(string(c.reason))
+		c.path, c.changes = nil, sub.ReceivesDiff(string(c.reason))
 		if sub.Field != nil {
 			c.path = sub.Field.Path
 		}
@@ -183,8 +183,8 @@ func callOf(t testing.TB, obj client.Object, opts []InvokeOption) call {
 	if c.attempt.Started.IsZero() {
 		c.attempt.Started = time.Now()
 	}
-	if objectstate.FromContext(c.ctx) == nil {
-		c.ctx = objectstate.IntoContext(c.ctx, &objectstate.Memos{})
+	if objectstate.MemosFromContext(c.ctx) == nil {
+		c.ctx = objectstate.ContextWithMemos(c.ctx, &objectstate.Memos{})
 	}
 	if c.cluster == nil {
 		c.cluster, c.made = memoryFor(t, c.scheme, obj, c.others), true
@@ -287,7 +287,7 @@ func essenceOf(t testing.TB, obj client.Object, path []string) any {
 	if obj == nil {
 		return nil
 	}
-	shape := essence.Shape{Cleaners: []essence.Cleaner{progress.AnnotationBaseline(""), progress.Smart()}}
+	shape := essence.Builder{Cleaners: []essence.Cleaner{progress.AnnotationBaseline(""), progress.Smart()}}
 	if len(path) > 0 {
 		shape.Fields = [][]string{path} // a field counts wherever it is
 	}
@@ -297,7 +297,7 @@ func essenceOf(t testing.TB, obj client.Object, path []string) any {
 // contentOf is the JSON form of an object.
 func contentOf(t testing.TB, obj client.Object) map[string]any {
 	t.Helper()
-	content, err := patch.Normal(obj)
+	content, err := patch.NormalizedContent(obj)
 	if err != nil {
 		t.Fatalf("kopftest: the %T has no JSON form: %v", obj, err)
 	}

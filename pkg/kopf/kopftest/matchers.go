@@ -126,12 +126,12 @@ func handled(obj client.Object) (ok bool, why string) {
 
 // changedSince is what has become of what was handled. Of the status, those fields count that are in the baseline: handlers are for them.
 func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
-	shape := essence.Shape{Cleaners: cleaners}
+	shape := essence.Builder{Cleaners: cleaners}
 	then, err := shape.Decode(text)
 	if err != nil {
 		return nil, fmt.Errorf("what was last handled cannot be read: %w", err)
 	}
-	content, err := patch.Normal(obj)
+	content, err := patch.NormalizedContent(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ var cleaners = []essence.Cleaner{progress.Smart(), baseline, progress.Pin(baseli
 
 // inProgress are the ids, as far as they can be told from the keys, of the handlers with records.
 func inProgress(obj client.Object) (ids []string) {
-	content, err := patch.Normal(obj)
+	content, err := patch.NormalizedContent(obj)
 	if err != nil {
 		return []string{"? (it has no JSON form: " + err.Error() + ")"}
 	}

@@ -91,7 +91,7 @@ func (h *history) written(c Call) (int64, bool) {
 		}
 		if change.Deleted {
 			handler, ok := e.Handlers.Get(c.Handler)
-			return change.Version, !ok || !handler.Farewell()
+			return change.Version, !ok || !handler.IsOptionalDelete()
 		}
 		record, err := e.Store.Fetch(obj, c.Handler)
 		switch {

@@ -86,7 +86,7 @@ func restlessness(obj *unstructured.Unstructured) string {
 	if err := json.Unmarshal([]byte(v.text()), &then); err != nil {
 		return "has an unreadable baseline: " + err.Error()
 	}
-	now := essence.Shape{Cleaners: []essence.Cleaner{progress.Smart(), progress.AnnotationBaseline("")}}.Build(obj.DeepCopy().Object)
+	now := essence.Builder{Cleaners: []essence.Cleaner{progress.Smart(), progress.AnnotationBaseline("")}}.Build(obj.DeepCopy().Object)
 	if !reflect.DeepEqual(then, now) {
 		return fmt.Sprintf("has a baseline that is not its essence: %v, not %v", then, now)
 	}

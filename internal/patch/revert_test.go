@@ -7,47 +7,47 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// A Go type does not show the fields that it does not know.
-func TestTakenBackUnseen(t *testing.T) {
-	change := patch.Document{"status": map[string]any{"known": "new", "unknown": map[string]any{"a": "new"}}}
+// The content of a Go type does not show the fields that the type lacks.
+func TestRevert_FieldsThatTheTypeLacks(t *testing.T) {
+	change := patch.MergePatch{"status": map[string]any{"known": "new", "unknown": map[string]any{"a": "new"}}}
 	content := map[string]any{"status": map[string]any{"known": "new"}}
-	back := change.TakenBack(map[string]any{}, content)
+	back := change.Revert(map[string]any{}, content)
 	server := map[string]any{"status": map[string]any{"known": "new", "unknown": map[string]any{"a": "new"}, "theirs": "new"}}
 	want := map[string]any{"status": map[string]any{"unknown": map[string]any{}, "theirs": "new"}} // that much is left
-	for name, doc := range map[string]patch.Document{
-		"all":    back,
-		"unseen": patch.Merged(back.Unseen(content), patch.Between(content, back.Apply(content))),
+	for name, doc := range map[string]patch.MergePatch{
+		"all":            back,
+		"unknown fields": patch.Merge(back.RemovalsOfAbsentFields(content), patch.Diff(content, back.Apply(content))),
 	} {
 		if got := doc.Apply(server); !diff.Equal(got, want) {
-			t.Errorf("%s: it is %v by %v, and not %v", name, got, doc, want)
+			t.Errorf("%s: got %v from patch %v, want %v", name, got, doc, want)
 		}
 	}
 }
 
-// What others have made of the places of a patch stays.
-func TestTakenBack(t *testing.T) {
+// Revert keeps the changes of other clients in the fields of the patch.
+func TestRevert(t *testing.T) {
 	type fields = map[string]any
 	condition := func(kind, status string) any { return fields{"type": kind, "status": status} }
 	for name, test := range map[string]struct{ base, patch, content, want fields }{
-		"what was there before": {
+		"fields that existed before": {
 			fields{"a": "old", "m": fields{"x": "old"}, "l": []any{"old"}, "gone": "old"},
 			fields{"a": "new", "m": fields{"x": "new"}, "l": []any{"new"}, "gone": nil},
 			fields{"a": "new", "m": fields{"x": "new", "y": "theirs"}, "l": []any{"new"}},
 			fields{"a": "old", "m": fields{"x": "old", "y": "theirs"}, "l": []any{"old"}, "gone": "old"},
 		},
-		"what was not": {
+		"fields that did not exist": {
 			fields{},
 			fields{"s": fields{"a": "new", "m": fields{"x": fields{"y": "new"}}, "l": []any{"new"}, "conditions": []any{condition("A", "True")}}},
 			fields{"s": fields{"a": "new", "m": fields{"x": fields{"y": "new"}}, "l": []any{"new"}, "conditions": []any{condition("A", "True")}}},
 			fields{"s": fields{}},
 		},
-		"what others have changed since": {
+		"fields that another client has changed": {
 			fields{"a": "old", "l": []any{"old"}, "gone": "old", "m": "old"},
 			fields{"a": "new", "l": []any{"new"}, "gone": nil, "m": fields{"x": "new"}},
 			fields{"a": "theirs", "l": []any{"new", "theirs"}, "gone": "theirs", "m": "theirs"},
 			fields{"a": "theirs", "l": []any{"new", "theirs"}, "gone": "theirs", "m": "theirs"},
 		},
-		"conditions, each by itself": {
+		"each condition separately": {
 			fields{"conditions": []any{condition("Changed", "True"), condition("Removed", "True"), condition("Kept", "True")}},
 			fields{"conditions": []any{condition("Changed", "False"), condition("Kept", "True"), condition("Added", "True"), condition("Both", "True")}},
 			fields{"conditions": []any{condition("Theirs", "True"), condition("Changed", "False"), condition("Kept", "False"), condition("Added", "True"), condition("Both", "False")}},
@@ -55,9 +55,9 @@ func TestTakenBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := patch.Document(test.patch).TakenBack(test.base, test.content).Apply(test.content)
+			got := patch.MergePatch(test.patch).Revert(test.base, test.content).Apply(test.content)
 			if !diff.Equal(got, test.want) {
-				t.Errorf("it is\n%v, and not\n%v", got, test.want)
+				t.Errorf("got\n%v, want\n%v", got, test.want)
 			}
 		})
 	}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func TestChange_Dropped(t *testing.T) {
+func TestChange_DroppedFields(t *testing.T) {
 	type m = map[string]any
 	for _, test := range []struct {
 		name         string
@@ -21,18 +21,18 @@ func TestChange_Dropped(t *testing.T) {
 		{"another value is stored", m{"status": m{"a": "b"}}, m{"status": m{"a": "c"}}, nil, nil},
 		{"another type is stored", m{"status": m{"a": m{"b": "c"}}}, m{"status": m{"a": "text"}}, nil, nil},
 		{"removals and empty values", m{"a": nil, "b": m{}, "c": []any{}, "d": m{"e": nil, "f": m{}}}, m{}, nil, nil},
-		{"falsy values are values", m{"a": "", "b": false, "c": int64(0)}, m{}, nil, []string{"a", "b", "c"}},
+		{"zero values count", m{"a": "", "b": false, "c": int64(0)}, m{}, nil, []string{"a", "b", "c"}},
 		{"in lists", m{"l": []any{m{"a": "b", "c": "d"}, m{"a": "b", "c": "d"}}}, m{"l": []any{m{"a": "b"}, m{"a": "b"}}}, nil, []string{"l[].c"}},
 		{"lists of other lengths", m{"l": []any{m{"a": "b"}}}, m{"l": []any{m{}, m{}}}, nil, nil},
-		{"what was not sent with this request", m{"spec": m{"a": "b"}, "status": m{"a": "b"}}, m{}, m{"status": m{"a": "b"}}, []string{"status"}},
-		{"what another handler has removed", m{"status": m{"a": "b", "c": "d"}}, m{"status": m{}}, m{"status": m{"a": nil, "c": "d"}}, []string{"status.c"}},
+		{"fields of another request", m{"spec": m{"a": "b"}, "status": m{"a": "b"}}, m{}, m{"status": m{"a": "b"}}, []string{"status"}},
+		{"a field that another handler has removed", m{"status": m{"a": "b", "c": "d"}}, m{"status": m{}}, m{"status": m{"a": nil, "c": "d"}}, []string{"status.c"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.sent == nil {
 				test.sent = test.part
 			}
-			change := &Change{answers: []answer{{sent: test.sent, object: &unstructured.Unstructured{Object: test.stored}}}}
-			if got := change.Dropped(test.part); !slices.Equal(got, test.want) {
+			change := &Change{responses: []response{{sent: test.sent, object: &unstructured.Unstructured{Object: test.stored}}}}
+			if got := change.DroppedFields(test.part); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

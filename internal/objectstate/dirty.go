@@ -1,0 +1,65 @@
+package objectstate
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// relatedChange stands for a change of a related object, which has no resource version of the object itself.
+const relatedChange = ""
+
+// maxVersions limits the recorded versions of a key. Beyond it, a single related change replaces them.
+const maxVersions = 32
+
+// MarkDirty records that an object related to key has changed, such as an owned one.
+func (s *Store) MarkDirty(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.markDirty(key, relatedChange)
+}
+
+func (s *Store) markDirty(key types.NamespacedName, version string) {
+	if !s.options.TrackDirty {
+		return
+	}
+	if len(s.dirty[key]) >= maxVersions {
+		s.dirty[key] = []string{relatedChange}
+	}
+	s.dirty[key] = append(s.dirty[key], version)
+}
+
+// ClearDirty removes the marks of [Store.MarkDirty] for a key without an object: owned objects may be deleted after their owner. It keeps the
+// mark of an object that is created in the meantime.
+func (s *Store) ClearDirty(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	versions := slices.DeleteFunc(s.dirty[key], func(version string) bool { return version == relatedChange })
+	if s.dirty[key] = versions; len(versions) == 0 {
+		delete(s.dirty, key)
+	}
+}
+
+// TakeDirty reports whether the object of key, or a related object, was changed since the last call by anything but the writes of this process.
+// It clears the marks up to the given version of the object. Marks of newer versions remain for the next call. With an empty version, it
+// clears all marks.
+func (s *Store) TakeDirty(key types.NamespacedName, state *State, version string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var taken, newer []string
+	for _, marked := range s.dirty[key] {
+		if order, err := resourceversion.CompareResourceVersion(marked, version); err == nil && order > 0 {
+			newer = append(newer, marked)
+		} else {
+			taken = append(taken, marked)
+		}
+	}
+	if s.dirty[key] = newer; len(newer) == 0 {
+		delete(s.dirty, key)
+	}
+	own := state.OwnVersions
+	state.OwnVersions = slices.DeleteFunc(slices.Clone(own), func(version string) bool { return slices.Contains(taken, version) })
+	state.OwnVersions = state.OwnVersions[max(0, len(state.OwnVersions)-maxVersions):] // the watch may skip some versions
+	return slices.ContainsFunc(taken, func(version string) bool { return !slices.Contains(own, version) })
+}

@@ -1,0 +1,120 @@
+package objectstate
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Observer receives each state of each object before its key is enqueued. The informer waits for both methods: they must return
+// quickly.
+type Observer interface {
+	OnUpsert(ctx context.Context, obj client.Object)
+	OnDelete(obj client.Object)
+}
+
+type noopObserver struct{}
+
+func (noopObserver) OnUpsert(context.Context, client.Object) {}
+func (noopObserver) OnDelete(client.Object)                  {}
+
+// EventHandler returns a handler that records the events of an informer and enqueues the keys of their objects. The store records
+// every event. A creation or an update is enqueued if all predicates accept it; an update also if it starts a deletion or replaces the
+// object. A deletion is always enqueued. With [Options.RecordEvents], every event but a resync is enqueued. A nil observer is ignored.
+func (s *Store) EventHandler(observer Observer, predicates ...predicate.Predicate) handler.EventHandler {
+	accepts := predicate.And(predicates...)
+	if observer == nil {
+		observer = noopObserver{}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			s.Observe(e.Object, e.IsInInitialList)
+			observer.OnUpsert(ctx, e.Object)
+			if e.IsInInitialList {
+				s.recordEvent(e.Object, "")
+			} else {
+				s.recordEvent(e.Object, EventAdded)
+			}
+			if accepts.Create(e) || s.options.RecordEvents {
+				s.enqueue(q, e.Object)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			replaced := e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+			if replaced { // the watch has missed a deletion and a creation
+				observer.OnDelete(e.ObjectOld)
+				s.MarkDeleted(s.newestOf(e.ObjectOld))
+				s.recordEvent(e.ObjectOld, EventDeleted)
+			}
+			resynced := !replaced && e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
+			if resynced {
+				s.Update(e.ObjectNew)
+			} else {
+				s.Observe(e.ObjectNew, false)
+				observer.OnUpsert(ctx, e.ObjectNew)
+				s.recordEvent(e.ObjectNew, map[bool]string{true: EventAdded, false: EventModified}[replaced])
+			}
+			// Predicates that compare generations or labels do not recognize the start of a deletion.
+			deleting := e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
+			if replaced || deleting || accepts.Update(e) || s.options.RecordEvents && !resynced {
+				s.enqueue(q, e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			observer.OnDelete(e.Object)
+			last := e.Object
+			if e.DeleteStateUnknown {
+				last = s.newestOf(last)
+			}
+			s.MarkDeleted(last)
+			s.recordEvent(e.Object, EventDeleted)
+			s.enqueue(q, e.Object) // whatever the predicates decide: the worker must remove the state of the object
+		},
+	}
+}
+
+// EnqueueOwners returns a handler for the events of another kind. It enqueues the keys that ownersOf returns for an object, and marks them dirty. For
+// an update, it enqueues the owners of the old and of the new object. It ignores the first listing, because the owners are listed too.
+func (s *Store) EnqueueOwners(ownersOf func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
+	accepts := predicate.And(predicates...)
+	enqueue := func(q queue, objs ...client.Object) {
+		for _, obj := range objs {
+			for _, key := range ownersOf(obj) {
+				s.MarkDirty(key)
+				s.MarkQueued(key)
+				q.Add(reconcile.Request{NamespacedName: key})
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			if accepts.Create(e) && !e.IsInInitialList {
+				enqueue(q, e.Object)
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if accepts.Update(e) && e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
+				enqueue(q, e.ObjectOld, e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			if accepts.Delete(e) {
+				enqueue(q, e.Object)
+			}
+		},
+	}
+}
+
+func (s *Store) enqueue(q queue, obj client.Object) {
+	key := client.ObjectKeyFromObject(obj)
+	s.MarkQueued(key)
+	q.Add(reconcile.Request{NamespacedName: key})
+}

@@ -1,0 +1,40 @@
+package objectstate
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Event is one observed event of an object.
+type Event struct {
+	Object client.Object
+	// Type is EventAdded, EventModified or EventDeleted; empty for objects of the first listing.
+	Type string
+}
+
+// The types of events. The values are those of the watch API.
+const (
+	EventAdded    = "ADDED"
+	EventModified = "MODIFIED"
+	EventDeleted  = "DELETED"
+)
+
+// recordEvent records an event if [Options.RecordEvents] is set.
+func (s *Store) recordEvent(obj client.Object, eventType string) {
+	if !s.options.RecordEvents {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := client.ObjectKeyFromObject(obj)
+	s.events[key] = append(s.events[key], Event{obj, eventType})
+}
+
+// TakeEvents returns and clears the events recorded for key, in the order of their arrival.
+func (s *Store) TakeEvents(key types.NamespacedName) []Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	events := s.events[key]
+	delete(s.events, key)
+	return events
+}

@@ -1,0 +1,155 @@
+package objectstate
+
+import (
+	"bytes"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Newest returns the newest known state of an object: the last observed one, or the response to a later write of this process.
+// It returns nil for unknown and deleted objects. The result is shared and must not be changed.
+func (s *Store) Newest(uid types.UID) client.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state, known := s.states[uid]; known {
+		return state.newest
+	}
+	return nil
+}
+
+// List returns the newest known state of each existing object. The results are shared and must not be changed.
+func (s *Store) List() []client.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	objects := make([]client.Object, 0, len(s.states))
+	for _, state := range s.states {
+		if state.newest != nil {
+			objects = append(objects, state.newest)
+		}
+	}
+	return objects
+}
+
+// Update records a state of an object, such as the response to a write, unless a newer one is known. It ignores unknown and deleted objects.
+func (s *Store) Update(obj client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state, known := s.states[obj.GetUID()]; known && state.newest != nil {
+		s.update(state, obj)
+	}
+}
+
+// UpdateIfNewer records an object that was read from the cache if it is newer than the newest known state. The cache stores an object shortly
+// before it notifies event handlers, so a worker may read an object that was not observed yet.
+func (s *Store) UpdateIfNewer(obj client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, known := s.states[obj.GetUID()]
+	if !known || state.newest == nil {
+		return
+	}
+	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), state.newest.GetResourceVersion())
+	if err == nil && order > 0 {
+		s.update(state, obj)
+	}
+}
+
+// update also records the earlier baseline if the object has another one.
+func (s *Store) update(state *State, obj client.Object) {
+	before := state.newest
+	state.update(obj)
+	if s.options.ReadBaseline == nil || before == nil || state.newest != obj || state.replacedBaseline != nil ||
+		maps.Equal(before.GetAnnotations(), obj.GetAnnotations()) {
+		return
+	}
+	oldBaseline, newBaseline := s.options.ReadBaseline(before), s.options.ReadBaseline(obj)
+	if oldBaseline != nil && newBaseline != nil && !bytes.Equal(oldBaseline, newBaseline) {
+		state.replacedBaseline = oldBaseline
+	}
+}
+
+// ReplacedBaseline returns the baseline that an object had before another one was stored, by this process or another client. It returns
+// nil if the baseline was not replaced since the last call of [Store.SetBaseline].
+func (s *Store) ReplacedBaseline(uid types.UID) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state, known := s.states[uid]; known {
+		return state.replacedBaseline
+	}
+	return nil
+}
+
+// SetBaseline records the baseline that this process has just stored on an object. If the newest known state already has another baseline,
+// [Store.ReplacedBaseline] returns this one.
+func (s *Store) SetBaseline(uid types.UID, baseline []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, known := s.states[uid]
+	if !known || s.options.ReadBaseline == nil {
+		return
+	}
+	state.replacedBaseline = nil
+	if state.newest == nil {
+		return
+	}
+	if current := s.options.ReadBaseline(state.newest); current != nil && !bytes.Equal(current, baseline) {
+		state.replacedBaseline = baseline
+	}
+}
+
+// update keeps obj unless a newer state is known. For equal versions it keeps obj, which is usually the copy of the cache: then the
+// object is in memory only once.
+func (s *State) update(obj client.Object) {
+	if s.newest != nil {
+		order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), s.newest.GetResourceVersion())
+		if err == nil && order < 0 {
+			return
+		}
+	}
+	s.newest = obj
+}
+
+// newestOf returns the newest known state of an object whose delete event the watch has missed. The response to a write of this process may be
+// newer than the last event.
+func (s *Store) newestOf(obj client.Object) client.Object {
+	newest := s.Newest(obj.GetUID())
+	if newest == nil {
+		return obj
+	}
+	order, err := resourceversion.CompareResourceVersion(newest.GetResourceVersion(), obj.GetResourceVersion())
+	if err != nil || order <= 0 {
+		return obj
+	}
+	return newest
+}
+
+// OnDeletion registers a callback for the moment when the store sees that an object is being deleted or no longer exists. If that is already
+// known, OnDeletion calls it immediately. The callback runs at most once, under the lock of the store: it must return quickly and must not
+// call the store. An object has one callback at a time. The returned function unregisters it.
+func (s *Store) OnDeletion(uid types.UID, callback func()) (unregister func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, known := s.states[uid]
+	if !known {
+		return func() {}
+	}
+	state.onDeletion = callback
+	if state.deleted || state.newest != nil && state.newest.GetDeletionTimestamp() != nil {
+		state.notifyDeletion()
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		state.onDeletion = nil
+	}
+}
+
+func (s *State) notifyDeletion() {
+	if callback := s.onDeletion; callback != nil {
+		s.onDeletion = nil
+		callback()
+	}
+}

@@ -1,0 +1,75 @@
+package objectstate
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// MarkQueued records that a key was added to the work queue. A key that is already queued keeps its time.
+func (s *Store) MarkQueued(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since, queued := s.queued[key]; !queued || since.After(time.Now()) {
+		s.queued[key] = time.Now()
+	}
+}
+
+// MarkQueuedAt records that a key will be added to the work queue at a later time. A key that is already queued keeps its time.
+func (s *Store) MarkQueuedAt(key types.NamespacedName, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, queued := s.queued[key]; !queued {
+		s.queued[key] = at
+	}
+}
+
+// MarkStarted records that a worker has started to reconcile a key.
+func (s *Store) MarkStarted(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.queued, key)
+}
+
+// QueueStats returns the number of keys that are waiting for a worker, and the longest time that one of them has been waiting.
+func (s *Store) QueueStats() (n int, longest time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, since := range s.queued {
+		if age := now.Sub(since); age >= 0 {
+			n, longest = n+1, max(longest, age)
+		}
+	}
+	return n, longest
+}
+
+// QueuedKey is a key that is waiting for a worker.
+type QueuedKey struct {
+	types.NamespacedName
+	Since time.Time
+}
+
+// LongestQueued returns at most limit keys that have been waiting for at least minAge, the longest waiting one first.
+func (s *Store) LongestQueued(limit int, minAge time.Duration) []QueuedKey {
+	var keys []QueuedKey
+	s.mu.Lock()
+	now := time.Now()
+	for key, since := range s.queued {
+		if now.Sub(since) >= minAge {
+			keys = append(keys, QueuedKey{key, since})
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(keys, func(a, b QueuedKey) int { return a.Since.Compare(b.Since) })
+	return keys[:min(limit, len(keys))]
+}
+
+// IsStillQueued reports whether no worker has started to reconcile the key since it was queued.
+func (s *Store) IsStillQueued(key QueuedKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since, queued := s.queued[key.NamespacedName]
+	return queued && since.Equal(key.Since)
+}

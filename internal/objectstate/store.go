@@ -1,0 +1,119 @@
+package objectstate
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Store holds the states of all objects of one kind, by uid. Queue times, tombstones, events and dirty marks are stored by key.
+type Store struct {
+	mu      sync.Mutex
+	states  map[types.UID]*State
+	deleted map[types.NamespacedName][]client.Object // tombstones
+	queued  map[types.NamespacedName]time.Time       // since when the key is queued
+	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty
+	events  map[types.NamespacedName][]Event
+
+	options Options
+}
+
+// Options select what a [Store] records in addition to the states of objects.
+type Options struct {
+	// RecordEvents records every observed event for [Store.TakeEvents].
+	RecordEvents bool
+	// TrackDirty records which resource versions have changed an object, for [Store.TakeDirty].
+	TrackDirty bool
+	// ReadBaseline returns the stored baseline of an object, for [Store.ReplacedBaseline]. With nil, baselines are not compared.
+	ReadBaseline func(client.Object) []byte
+}
+
+// New returns an empty store.
+func New(options Options) *Store {
+	return &Store{
+		options: options,
+		states:  map[types.UID]*State{},
+		deleted: map[types.NamespacedName][]client.Object{},
+		queued:  map[types.NamespacedName]time.Time{},
+		dirty:   map[types.NamespacedName][]string{},
+		events:  map[types.NamespacedName][]Event{},
+	}
+}
+
+// Observe records an object that exists. listedAtStart is true if the object was in the first listing of the informer.
+func (s *Store) Observe(obj client.Object, listedAtStart bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, known := s.states[obj.GetUID()]
+	if !known {
+		state = &State{ListedAtStart: listedAtStart, FirstVersion: obj.GetResourceVersion()}
+		s.states[obj.GetUID()] = state
+	}
+	s.update(state, obj)
+	s.unmarkDeleted(obj)
+	if obj.GetDeletionTimestamp() != nil {
+		state.notifyDeletion()
+	}
+	s.markDirty(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
+}
+
+// MarkDeleted records a tombstone: the last known state of an object that no longer exists. It ignores unknown objects.
+func (s *Store) MarkDeleted(obj client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state, known := s.states[obj.GetUID()]; known {
+		key := client.ObjectKeyFromObject(obj)
+		s.deleted[key] = append(s.deleted[key], obj)
+		delete(s.dirty, key) // a re-created object starts without dirty marks
+		state.newest, state.deleted = nil, true
+		state.notifyDeletion()
+	}
+}
+
+// unmarkDeleted removes the tombstone of an object that is observed again, for example after the selector of the cache has changed.
+func (s *Store) unmarkDeleted(obj client.Object) {
+	key := client.ObjectKeyFromObject(obj)
+	others := slices.DeleteFunc(s.deleted[key], func(other client.Object) bool { return other.GetUID() == obj.GetUID() })
+	if s.deleted[key] = others; len(others) == 0 {
+		delete(s.deleted, key)
+	}
+	s.states[obj.GetUID()].deleted = false
+}
+
+// TakeDeleted returns and clears the tombstones recorded for key.
+func (s *Store) TakeDeleted(key types.NamespacedName) []client.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tombstones := s.deleted[key]
+	delete(s.deleted, key)
+	return tombstones
+}
+
+// GetOrCreate returns the state of an object, and creates an empty one if the object is unknown.
+func (s *Store) GetOrCreate(uid types.UID) *State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, known := s.states[uid]
+	if !known {
+		state = &State{}
+		s.states[uid] = state
+	}
+	return state
+}
+
+// Forget removes the state of an object.
+func (s *Store) Forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.states, uid)
+}
+
+// Len returns the number of objects with a state.
+func (s *Store) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.states)
+}

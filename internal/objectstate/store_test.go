@@ -1,0 +1,154 @@
+package objectstate_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+)
+
+// object returns a version of an object.
+func object(name, uid, version string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID(uid), ResourceVersion: version,
+	}}
+}
+
+func nameOf(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: name}
+}
+
+// takeDeleted returns the uids and versions of the tombstones of a name.
+func takeDeleted(s *objectstate.Store, name string) []string {
+	var found []string
+	for _, obj := range s.TakeDeleted(nameOf(name)) {
+		found = append(found, string(obj.GetUID())+"@"+obj.GetResourceVersion())
+	}
+	return found
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(objectstate.State{})); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestObserve(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		listings []bool // whether each event belongs to the first listing
+		want     bool
+	}{
+		{"CAUSE-20 PIPE-01 listed at the start", []bool{true}, true},
+		{"CAUSE-20 PIPE-01 created later", []bool{false}, false},
+		{"CAUSE-20 listed, then changed", []bool{true, false, false}, true},
+		{"CAUSE-22 known object in another listing", []bool{false, true}, false},
+		{"CAUSE-22 MIG-14 resync", []bool{true, false, true}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := objectstate.New(objectstate.Options{})
+			for n, listed := range test.listings {
+				s.Observe(object("a", "1", fmt.Sprint(n)), listed)
+			}
+			equal(t, "listed", s.GetOrCreate("1").ListedAtStart, test.want)
+			equal(t, "count", s.Len(), 1)
+		})
+	}
+}
+
+func TestObserve_KeepsState(t *testing.T) {
+	s := objectstate.New(objectstate.Options{})
+	s.Observe(object("a", "1", "1"), true)
+	s.GetOrCreate("1").Handled = true
+	s.Observe(object("a", "1", "1"), true)
+	equal(t, "CAUSE-21 CAUSE-22 B-12 handled", s.GetOrCreate("1").Handled, true)
+}
+
+func TestGetOrCreate(t *testing.T) {
+	s := objectstate.New(objectstate.Options{})
+	deadline := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
+	state := s.GetOrCreate("1")
+	equal(t, "new state", *state, objectstate.State{})
+	state.AwaitedVersion, state.AwaitDeadline = "7", deadline
+	equal(t, "CONS-01 CONS-13 known state", *s.GetOrCreate("1"), objectstate.State{AwaitedVersion: "7", AwaitDeadline: deadline})
+	if s.GetOrCreate("1") != state {
+		t.Error("MEMO-01: one object has two states")
+	}
+	equal(t, "B-06 another object", *s.GetOrCreate("2"), objectstate.State{})
+	equal(t, "count", s.Len(), 2)
+}
+
+func TestForget(t *testing.T) {
+	s := objectstate.New(objectstate.Options{})
+	s.Observe(object("a", "1", "1"), true)
+	s.Observe(object("b", "2", "1"), true)
+	s.GetOrCreate("1").Handled = true
+	s.Forget("1")
+	s.Forget("3") // unknown
+	equal(t, "MEMO-05 PIPE-02 count", s.Len(), 1)
+	equal(t, "MEMO-05 state", *s.GetOrCreate("1"), objectstate.State{})
+	equal(t, "state of the other object", s.GetOrCreate("2").ListedAtStart, true)
+}
+
+func TestMarkDeleted(t *testing.T) {
+	s := objectstate.New(objectstate.Options{})
+	s.Observe(object("a", "1", "1"), false)
+	s.Observe(object("b", "2", "1"), false)
+	s.GetOrCreate("1").Handled = true
+	s.MarkDeleted(object("a", "1", "5"))
+	s.MarkDeleted(object("x", "9", "5"))
+	equal(t, "B-04 another name", len(takeDeleted(s, "b")), 0)
+	equal(t, "B-04 an unknown object", len(takeDeleted(s, "x")), 0)
+	equal(t, "B-04 PIPE-02 the state remains, for the optional delete handlers", s.GetOrCreate("1").Handled, true)
+	equal(t, "B-04 the last known state", takeDeleted(s, "a"), []string{"1@5"})
+	equal(t, "B-04 second call", len(takeDeleted(s, "a")), 0)
+}
+
+func TestMarkDeleted_SameName(t *testing.T) {
+	s := objectstate.New(objectstate.Options{})
+	other := object("a", "3", "1")
+	other.Namespace = "elsewhere"
+	for _, obj := range []client.Object{object("a", "1", "1"), object("a", "2", "1"), other} {
+		s.Observe(obj, false)
+		s.MarkDeleted(obj)
+	}
+	equal(t, "B-06 both objects with the name", takeDeleted(s, "a"), []string{"1@1", "2@1"})
+	equal(t, "the same name in another namespace", len(s.TakeDeleted(client.ObjectKeyFromObject(other))), 1)
+}
+
+// The informer and the workers use the store concurrently.
+func TestStore_ConcurrentUse(t *testing.T) {
+	s := objectstate.New(objectstate.Options{})
+	var wg sync.WaitGroup
+	for worker := range 4 {
+		wg.Go(func() {
+			for n := range 100 {
+				name := fmt.Sprint(n)
+				uid := fmt.Sprintf("%d-%d", worker, n)
+				s.Observe(object(name, uid, "1"), true)
+				s.GetOrCreate(types.UID(uid)).Handled = true
+				s.MarkDeleted(object(name, uid, "2"))
+				s.TakeDeleted(nameOf(name))
+				s.Len()
+				if n%2 == 0 {
+					s.Forget(types.UID(uid))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	equal(t, "count", s.Len(), 200)
+	for n := range 100 {
+		equal(t, "remaining tombstones", len(s.TakeDeleted(nameOf(fmt.Sprint(n)))), 0)
+	}
+}

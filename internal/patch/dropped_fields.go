@@ -1,0 +1,90 @@
+package patch
+
+import (
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// response is the object that the API server returned for a patch.
+type response struct {
+	sent    MergePatch
+	object  client.Object
+	content map[string]any // the JSON form of the object, converted on first use
+}
+
+// DroppedFields returns the dotted paths of the fields of a part that the API server did not store, sorted. "[]" stands for the items of
+// a list. Empty values are ignored, because API servers and clients may omit them.
+func (c *Change) DroppedFields(part MergePatch) []string {
+	var fields []string
+	for i := range c.responses {
+		r := &c.responses[i]
+		if r.content == nil {
+			var err error
+			if r.content, err = Content(r.object); err != nil {
+				continue
+			}
+		}
+		fields = append(fields, droppedFields(part, r.sent, r.content, "")...)
+	}
+	slices.Sort(fields)
+	return slices.Compact(fields)
+}
+
+// droppedFields returns the fields of a part that were sent and are missing in the stored content.
+func droppedFields(part, sent, stored map[string]any, prefix string) (fields []string) {
+	for _, key := range slices.Sorted(maps.Keys(part)) {
+		value, itemPath := part[key], prefix+key
+		if isEmptyValue(value) || isEmptyValue(sent[key]) {
+			continue
+		}
+		current := stored[key]
+		if current == nil {
+			fields = append(fields, itemPath)
+			continue
+		}
+		switch v := value.(type) {
+		case map[string]any:
+			sentMap, _ := sent[key].(map[string]any)
+			storedMap, ok := current.(map[string]any)
+			if ok {
+				fields = append(fields, droppedFields(v, sentMap, storedMap, itemPath+".")...)
+			}
+		case []any:
+			items, _ := current.([]any)
+			if len(items) != len(v) {
+				continue
+			}
+			for i, item := range v {
+				inner, _ := item.(map[string]any)
+				storedMap, ok := items[i].(map[string]any)
+				if ok {
+					fields = append(fields, droppedFields(inner, inner, storedMap, itemPath+"[].")...)
+				}
+			}
+		}
+	}
+	return fields
+}
+
+// isEmptyValue reports whether a value is null, an empty list, or a map of such values.
+func isEmptyValue(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		for _, inner := range v {
+			if !isEmptyValue(inner) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// HasValues reports whether the patch sets a field to a value that is not empty.
+func (p MergePatch) HasValues() bool { return !isEmptyValue(map[string]any(p)) }

@@ -1,0 +1,324 @@
+package patch
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+)
+
+// MergePatch is a JSON merge patch (RFC 7386): null removes a field, maps are merged, all other values replace.
+type MergePatch map[string]any
+
+// Diff returns the patch that turns before into after. Both are JSON forms of an object.
+func Diff(before, after map[string]any) MergePatch {
+	doc := MergePatch{}
+	for key, value := range after {
+		old, had := before[key]
+		if had && diff.Equal(old, value) {
+			continue
+		}
+		oldMap, wasMap := old.(map[string]any)
+		newMap, isMap := value.(map[string]any)
+		switch {
+		case wasMap && isMap:
+			if inner := Diff(oldMap, newMap); len(inner) > 0 {
+				doc[key] = map[string]any(inner)
+			}
+		case value != nil || had:
+			doc[key] = value
+		}
+	}
+	for key := range before {
+		if _, kept := after[key]; !kept {
+			doc[key] = nil
+		}
+	}
+	return doc
+}
+
+// DiffAnnotations returns the patch that makes one set of annotations into the other.
+func DiffAnnotations(before, after map[string]string) MergePatch {
+	changed := map[string]any{}
+	for key, value := range after {
+		if old, had := before[key]; !had || old != value {
+			changed[key] = value
+		}
+	}
+	for key := range before {
+		if _, kept := after[key]; !kept {
+			changed[key] = nil
+		}
+	}
+	if len(changed) == 0 {
+		return MergePatch{}
+	}
+	return MergePatch{"metadata": map[string]any{"annotations": changed}}
+}
+
+// Apply returns a copy of the content with the patch applied. The result shares values with both.
+func (p MergePatch) Apply(content map[string]any) map[string]any {
+	out := maps.Clone(content)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for key, value := range p {
+		switch v := value.(type) {
+		case nil:
+			delete(out, key)
+		case map[string]any:
+			inner, _ := out[key].(map[string]any)
+			out[key] = MergePatch(v).Apply(inner)
+		default:
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// CurrentValues returns a patch for the same fields with their values in the content.
+func (p MergePatch) CurrentValues(content map[string]any) MergePatch {
+	out := MergePatch{}
+	for key, value := range p {
+		current := content[key]
+		currentMap, wasMap := current.(map[string]any)
+		if inner, isMap := value.(map[string]any); isMap && (wasMap || current == nil) {
+			out[key] = map[string]any(MergePatch(inner).CurrentValues(currentMap))
+			continue
+		}
+		out[key] = current
+	}
+	return out
+}
+
+// Unapplied returns the part of the patch that would change the content.
+func (p MergePatch) Unapplied(content map[string]any) MergePatch {
+	out := MergePatch{}
+	for key, value := range p {
+		old, had := content[key]
+		oldMap, wasMap := old.(map[string]any)
+		newMap, isMap := value.(map[string]any)
+		switch {
+		case wasMap && isMap:
+			if inner := MergePatch(newMap).Unapplied(oldMap); len(inner) > 0 {
+				out[key] = map[string]any(inner)
+			}
+		case value == nil && !had, had && value != nil && diff.Equal(old, value):
+		default:
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// Merge merges patches into a new one. For a field of several patches, the last one wins.
+func Merge(docs ...MergePatch) MergePatch {
+	out := MergePatch{}
+	for _, doc := range docs {
+		mergeInto(out, doc)
+	}
+	return out
+}
+
+func mergeInto(target, doc map[string]any) {
+	for key, value := range doc {
+		inner, isMap := value.(map[string]any)
+		if !isMap {
+			target[key] = value
+			continue
+		}
+		if existing, ok := target[key].(map[string]any); ok {
+			copied := maps.Clone(existing)
+			mergeInto(copied, inner)
+			target[key] = copied
+			continue
+		}
+		copied := map[string]any{}
+		mergeInto(copied, inner)
+		target[key] = copied
+	}
+}
+
+// WithoutServerFields returns the patch without the fields that the API server maintains. They differ after a handler has updated the
+// object with its own client, although the handler did not change them.
+func (p MergePatch) WithoutServerFields() MergePatch {
+	out := maps.Clone(p)
+	delete(out, "apiVersion")
+	delete(out, "kind")
+	meta, ok := out["metadata"].(map[string]any)
+	if !ok {
+		return out
+	}
+	meta = maps.Clone(meta)
+	for _, field := range []string{
+		"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink",
+		"managedFields", "deletionTimestamp", "deletionGracePeriodSeconds",
+	} {
+		delete(meta, field)
+	}
+	out["metadata"] = meta
+	if len(meta) == 0 {
+		delete(out, "metadata")
+	}
+	return out
+}
+
+// WithoutOverwritten returns the patch without the fields that a later patch sets or removes, so that it can be written after the
+// later one. Lists count as one field. If this patch removes a map and the later one sets fields in it, the result
+// removes each other field that the content has in the map.
+func (p MergePatch) WithoutOverwritten(later MergePatch, content map[string]any) MergePatch {
+	out := MergePatch{}
+	for key, value := range p {
+		newer, replaced := later[key]
+		if !replaced {
+			out[key] = value
+			continue
+		}
+		inner, isMap := value.(map[string]any)
+		newerMap, newerIsMap := newer.(map[string]any)
+		stored, _ := content[key].(map[string]any)
+		if value == nil && newerIsMap {
+			inner, isMap = map[string]any{}, true
+			for field := range stored {
+				inner[field] = nil
+			}
+		}
+		if !isMap || !newerIsMap {
+			continue
+		}
+		if rest := MergePatch(inner).WithoutOverwritten(newerMap, stored); len(rest) > 0 {
+			out[key] = map[string]any(rest)
+		}
+	}
+	return out
+}
+
+// splitStatus splits a patch into the status and the other fields.
+func (p MergePatch) splitStatus() (rest, status MergePatch) {
+	value, ok := p["status"]
+	if !ok {
+		return p, nil
+	}
+	rest = maps.Clone(p)
+	delete(rest, "status")
+	return rest, MergePatch{"status": value}
+}
+
+// listPaths returns the paths of the lists that the patch replaces or removes. Such a patch must contain the resource version of its base object:
+// otherwise it overwrites items that another client has added.
+func (p MergePatch) listPaths(original map[string]any) [][]string {
+	var paths [][]string
+	var walk func(doc map[string]any, path []string)
+	walk = func(doc map[string]any, path []string) {
+		for _, key := range slices.Sorted(maps.Keys(doc)) {
+			itemPath := append(slices.Clone(path), key)
+			if inner, ok := doc[key].(map[string]any); ok {
+				walk(inner, itemPath)
+				continue
+			}
+			old, _ := diff.Lookup(original, itemPath...)
+			if isList(doc[key]) || isList(old) {
+				paths = append(paths, itemPath)
+			}
+		}
+	}
+	walk(p, nil)
+	return paths
+}
+
+// changedConcurrently returns the fields of the patch that have neither their value from before the patch nor the value of the patch. It
+// ignores lists, because the resource version protects them.
+func (p MergePatch) changedConcurrently(before, content map[string]any) MergePatch {
+	out := MergePatch{}
+	for key, value := range p {
+		old, current := before[key], content[key]
+		inner, isMap := value.(map[string]any)
+		wasFields, wasMap := asMap(old)
+		isFields, isStillMap := asMap(current)
+		switch {
+		case isMap && wasMap && isStillMap:
+			if fields := MergePatch(inner).changedConcurrently(wasFields, isFields); len(fields) > 0 {
+				out[key] = map[string]any(fields)
+			}
+		case isList(value), isList(old), diff.Equal(old, current), diff.Equal(value, current):
+		default:
+			out[key] = nil
+		}
+	}
+	return out
+}
+
+// Paths returns the dotted paths of the fields that the patch sets or removes, sorted.
+func (p MergePatch) Paths() []string {
+	var paths []string
+	for _, key := range slices.Sorted(maps.Keys(p)) {
+		inner, isMap := p[key].(map[string]any)
+		if !isMap {
+			paths = append(paths, key)
+		}
+		for _, path := range MergePatch(inner).Paths() {
+			paths = append(paths, key+"."+path)
+		}
+	}
+	return paths
+}
+
+// asMap returns the value if it is a map or nil; ok is false for all other values.
+func asMap(value any) (fields map[string]any, ok bool) {
+	fields, ok = value.(map[string]any)
+	return fields, ok || value == nil
+}
+
+func isList(value any) bool {
+	return value != nil && reflect.TypeOf(value).Kind() == reflect.Slice
+}
+
+// Rebase converts a patch for the content base to a patch for the content other. It adds and removes the same list items,
+// instead of replacing the whole list.
+func (p MergePatch) Rebase(base, other map[string]any) MergePatch {
+	out := MergePatch{}
+	for key, value := range p {
+		switch v := value.(type) {
+		case map[string]any:
+			old, _ := base[key].(map[string]any)
+			current, _ := other[key].(map[string]any)
+			out[key] = map[string]any(MergePatch(v).Rebase(old, current))
+		case []any:
+			old, _ := base[key].([]any)
+			current, _ := other[key].([]any)
+			if conditionTypes(old) != nil && conditionTypes(current) != nil && areConditionLists(key, old, v, current) {
+				out[key] = mergeConditions(old, v, current)
+			} else {
+				out[key] = rebaseList(old, v, current)
+			}
+		default:
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// rebaseList applies the change from old to wanted to the current list.
+func rebaseList(old, wanted, current []any) []any {
+	if diff.Equal(old, current) {
+		return wanted
+	}
+	removed, added := subtractItems(old, wanted), subtractItems(wanted, old)
+	added = subtractItems(added, subtractItems(current, old)) // another client may have added the same items
+	return append(subtractItems(current, removed), added...)
+}
+
+// subtractItems returns the items of a list without those of another list. Each item of the other list removes one equal item.
+func subtractItems(list, others []any) []any {
+	others = slices.Clone(others)
+	out := make([]any, 0, len(list))
+	for _, item := range list {
+		if i := slices.IndexFunc(others, func(other any) bool { return diff.Equal(item, other) }); i >= 0 {
+			others = slices.Delete(others, i, i+1)
+			continue
+		}
+		out = append(out, item)
+	}
+	return out
+}

@@ -1,0 +1,89 @@
+package patch
+
+import (
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+)
+
+// StatusPart returns the part of the patch that belongs to the status subresource.
+func (p MergePatch) StatusPart() MergePatch {
+	_, status := p.splitStatus()
+	return status
+}
+
+// Revert returns the patch that undoes this one. Base is the content before this patch, content the present one. A field is restored only if it
+// still has the value of this patch; in a list of conditions, this applies to each condition. Changes of other clients
+// remain. A field that neither base nor content shows is removed, because the Go type of the kind may lack it.
+func (p MergePatch) Revert(base, content map[string]any) MergePatch {
+	return p.revert(base, content, false)
+}
+
+func (p MergePatch) revert(base, content map[string]any, within bool) MergePatch {
+	out := MergePatch{}
+	for key, value := range p {
+		old, current := base[key], content[key]
+		inner, isMap := value.(map[string]any)
+		currentMap, currentIsMap := current.(map[string]any)
+		switch {
+		case isMap && (currentIsMap || current == nil):
+			before, _ := old.(map[string]any)
+			reverted := MergePatch(inner).revert(before, currentMap, true)
+			if within && currentIsMap && old == nil && len(reverted.Apply(currentMap)) == 0 {
+				out[key] = nil // this patch has created the map, and it is empty now
+			} else {
+				out[key] = map[string]any(reverted)
+			}
+		case diff.Equal(value, current), old == nil && current == nil:
+			out[key] = old
+		case value != nil && current != nil && areConditionLists(key, old, value, current):
+			out[key] = revertConditions(asList(old), asList(value), asList(current))
+		}
+	}
+	return out
+}
+
+// RemovalsOfAbsentFields returns the part of the patch that removes fields which are not in the content.
+func (p MergePatch) RemovalsOfAbsentFields(content map[string]any) MergePatch {
+	out := MergePatch{}
+	for key, value := range p {
+		current, had := content[key]
+		inner, isMap := value.(map[string]any)
+		currentMap, currentIsMap := current.(map[string]any)
+		switch {
+		case value == nil && !had:
+			out[key] = nil
+		case isMap && (currentIsMap || !had):
+			if removals := MergePatch(inner).RemovalsOfAbsentFields(currentMap); len(removals) > 0 {
+				out[key] = map[string]any(removals)
+			}
+		}
+	}
+	return out
+}
+
+func revertConditions(old, patched, current []any) any {
+	var out []any
+	for _, item := range current {
+		conditionType := item.(map[string]any)["type"]
+		i, before := indexOf(patched, conditionType), indexOf(old, conditionType)
+		switch {
+		case i < 0 || !diff.Equal(patched[i], item):
+			out = append(out, item)
+		case before >= 0:
+			out = append(out, old[before])
+		}
+	}
+	for _, item := range old {
+		if conditionType := item.(map[string]any)["type"]; indexOf(patched, conditionType) < 0 && indexOf(current, conditionType) < 0 {
+			out = append(out, item)
+		}
+	}
+	if out == nil && old == nil {
+		return nil
+	}
+	return out
+}
+
+func asList(value any) []any {
+	list, _ := value.([]any)
+	return list
+}
