@@ -49,7 +49,9 @@ func (p *place) store() progress.Store {
 func (p *place) baseline() progress.Baseline { return progress.AnnotationBaseline(p.prefix) }
 
 // lastHandled is the baseline with the digests of objects that are too large for it.
-func (p *place) lastHandled() essence.DigestBaseline { return essence.WithDigests(p.baseline(), p.store()) }
+func (p *place) lastHandled() essence.DigestBaseline {
+	return essence.WithDigests(p.baseline(), p.store())
+}
 
 func (p *place) pin() progress.Baseline { return progress.Pin(p.baseline(), p.store()) }
 

@@ -1,25 +1,9 @@
-// Package eventrecorder is about Kubernetes Events: how many there may be about one object, how long they may be, and how kopf
-// posts them.
+// Package eventrecorder limits and posts Kubernetes Events. The engine asks a [Limiter] before it posts an Event about an object,
+// shortens its texts with [FormatNote] and [TruncateReason], and passes it to an event recorder: that of the manager, or
+// [CoreV1Recorder], which posts Events as kopf does.
 //
-// # Flow
+// At most 28 Events about an object are posted in any hour, in addition to Events that the recorder only counts. The note of the next posted Event
+// contains the number of Events that were not posted.
 //
-// The engine asks the [Quota] for each Event about an object, cuts it to length ([Note], [Word]), and gives it to a recorder: that of the
-// manager, or [Core], which posts as kopf does.
-//
-// # Guarantees
-//
-// No more than 28 Events are posted about an object in any hour, beside those that the recorder only counts. What is not posted is counted, and told in the next one that is. What is remembered of
-// an object goes with it, or when it has its whole quota again and the recorder counts nothing of it: six minutes after the last Event, if there were few.
-//
-// # Assumptions
-//
-// The recorder of the manager is that of client-go: it counts Events that differ in nothing but their notes.
-//
-// # Caveats
-//
-// Events may be lost: when the API server does not take them, or when the process ends.
-//
-// # Errors
-//
-// There are none: what cannot be posted is logged.
+// Events are best effort. They are lost if the API server rejects them or the process ends; the recorders log failures.
 package eventrecorder

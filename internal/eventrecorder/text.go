@@ -6,26 +6,26 @@ import (
 	"unicode/utf8"
 )
 
-// The greatest lengths of the texts of an Event, in bytes.
+// The maximum lengths of the texts of an Event in bytes.
 const (
-	MaxNoteBytes   = 1024
+	maxNoteBytes   = 1024
 	maxReasonBytes = 128
 )
 
-// Note is the text of an Event. It says how many were not posted before it.
-func FormatNote(text string, unsaid int) string {
-	if unsaid == 0 {
-		return truncate(text, MaxNoteBytes)
+// FormatNote returns the note of an Event, truncated to the maximum length. It appends the number of Events that were not posted before.
+func FormatNote(text string, dropped int) string {
+	if dropped == 0 {
+		return truncate(text, maxNoteBytes)
 	}
-	rest := fmt.Sprintf(" (before this, %d more were not posted: there are too many about this object)", unsaid)
-	return truncate(text, MaxNoteBytes-len(rest)) + rest
+	suffix := fmt.Sprintf(" (before this, %d more were not posted: there are too many about this object)", dropped)
+	return truncate(text, maxNoteBytes-len(suffix)) + suffix
 }
 
-// Word is a reason, or an action.
+// TruncateReason truncates the reason or the action of an Event to the maximum length.
 func TruncateReason(text string) string { return truncate(text, maxReasonBytes) }
 
-// Shortened cuts a text in the middle, as the beginning and the end of an error tell most, and never a character. Bytes that are
-// none are replaced first: they would be in JSON, by more bytes than they were.
+// truncate removes the middle of a text, because an error has the important parts at its beginning and its end. It does not split
+// characters. It first replaces invalid UTF-8, because JSON would replace it by a longer text.
 func truncate(text string, limit int) string {
 	const gap = "..."
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))

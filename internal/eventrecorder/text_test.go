@@ -9,7 +9,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 )
 
-func TestNote(t *testing.T) {
+// maxNoteBytes is the limit of the API server.
+const maxNoteBytes = 1024
+
+func TestFormatNote(t *testing.T) {
 	for text, shown := range map[string]string{
 		"": "", "short": "short",
 		strings.Repeat("x", 1024): strings.Repeat("x", 1024),
@@ -21,23 +24,23 @@ func TestNote(t *testing.T) {
 	}
 	for _, unit := range []string{"x", "é", "€", "🙂", "a€"} {
 		for n := range 20 {
-			for _, unsaid := range []int{0, 7, 123456} {
-				got := eventrecorder.FormatNote(strings.Repeat("-", n)+strings.Repeat(unit, 1500), unsaid)
-				if len(got) > eventrecorder.MaxNoteBytes || len(got) < eventrecorder.MaxNoteBytes-8 || !utf8.ValidString(got) {
+			for _, dropped := range []int{0, 7, 123456} {
+				got := eventrecorder.FormatNote(strings.Repeat("-", n)+strings.Repeat(unit, 1500), dropped)
+				if len(got) > maxNoteBytes || len(got) < maxNoteBytes-8 || !utf8.ValidString(got) {
 					t.Errorf("POST-06 %d dashes and many %s: %d bytes, valid: %v", n, unit, len(got), utf8.ValidString(got))
 				}
 			}
 		}
 	}
-	for name, broken := range map[string]string{"a byte": "a\xff", "several": "\xff\xfe\xfd-", "half a character": "x\xe2\x82"} {
+	for name, broken := range map[string]string{"an invalid byte": "a\xff", "several invalid bytes": "\xff\xfe\xfd-", "an incomplete character": "x\xe2\x82"} {
 		text := strings.Repeat(broken, 400)
 		data, err := json.Marshal(eventrecorder.FormatNote(text, 3))
 		var posted string
 		if err == nil {
 			err = json.Unmarshal(data, &posted)
 		}
-		if err != nil || len(posted) > eventrecorder.MaxNoteBytes || !strings.Contains(posted, "\uFFFD") {
-			t.Errorf("POST-06 %s that is no text: %d bytes, %v", name, len(posted), err)
+		if err != nil || len(posted) > maxNoteBytes || !strings.Contains(posted, "\uFFFD") {
+			t.Errorf("POST-06 %s: %d bytes, %v", name, len(posted), err)
 		}
 	}
 	if got := eventrecorder.FormatNote("it failed", 12); got != "it failed (before this, 12 more were not posted: there are too many about this object)" {

@@ -1,25 +1,9 @@
-// Package execution calls handlers: one attempt each, with a logger, counted, and a word in the log
-// about how it ended.
+// Package execution invokes handlers. One invocation is one attempt: the package passes a logger to the handler, applies its retry policy,
+// logs the outcome and records metrics.
 //
-// # Flow
+//	outcome := execution.Invoke(ctx, execution.Invocation{
+//		Kind: "widget", ID: "provision", Reason: "create", Policy: policy, Record: record, Func: provision,
+//	})
 //
-// The engine describes the [Call]; [Invoke] leaves the judgement to the handler's policy, and
-// reports the outcome.
-//
-// # Guarantees
-//
-// A panic of a handler does not leave this package. Expected errors are logged without a stack,
-// unknown ones with.
-//
-// # Assumptions
-//
-// The context carries the object's logger.
-//
-// # Caveats
-//
-// A handler that does not look at its context is waited for.
-//
-// # Errors
-//
-// They are values here: see progress.Outcome.
+// A panic of a handler becomes an error of its outcome. Invoke waits for the handler, even if the handler ignores the end of its context.
 package execution

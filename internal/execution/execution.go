@@ -12,43 +12,49 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Call is one handler that is to be called once.
+// Invocation describes one attempt of a handler.
 type Invocation struct {
-	Kind        string // the controller's name, for metrics
-	ID          string
-	MetricLabel string // for metrics, where there may be many ids; default: the id
+	// Kind is the name of the controller, a label of the metrics.
+	Kind string
+	// ID is the id of the handler.
+	ID string
+	// MetricLabel replaces the id in metrics if a handler has many ids. Default: ID.
+	MetricLabel string
 	Reason      string
 	Policy      progress.Policy
-	Record      progress.Record
-	Func        func(ctx context.Context) error
-	// Then, if set, has the last word about the outcome: sub-handlers come here.
+	// Record is the stored progress before this attempt.
+	Record progress.Record
+	// Func invokes the handler.
+	Func func(ctx context.Context) error
+	// AdjustOutcome changes the outcome of the handler, for example while its sub-handlers have not finished. It is optional.
 	AdjustOutcome func(progress.Outcome) progress.Outcome
-	// Hints logs probable mistakes of the handler; nil: none are logged.
+	// Warnings logs probable mistakes of the handler. With nil, they are not logged.
 	Warnings *Warnings
-	// Quiet: success is no news.
+	// QuietSuccess logs success at V(1).
 	QuietSuccess bool
 }
 
-// Invoke makes one attempt, and tells of it in the log and in the metrics. The handler finds its
-// logger in its context, with its id, the reason and the number of the attempt.
+// Invoke makes one attempt, logs its outcome and records metrics. The context must contain the logger of the object. The handler finds a
+// logger with its id, the reason and the number of the attempt in its context.
 func Invoke(ctx context.Context, call Invocation) progress.Outcome {
 	logger := log.FromContext(ctx).WithValues("handler", call.ID, "reason", call.Reason, "attempt", call.Record.Retries)
 	logger.V(1).Info("Calling the handler")
-	began := time.Now()
-	outcome := call.Policy.Attempt(log.IntoContext(ctx, logger), call.Record, began, call.Func)
+	start := time.Now()
+	outcome := call.Policy.Attempt(log.IntoContext(ctx, logger), call.Record, start, call.Func)
 	if call.AdjustOutcome != nil {
 		outcome = call.AdjustOutcome(outcome)
 	}
 	call.Warnings.CheckDelay(logger, outcome)
-	logOutcome(logger.WithValues("took", time.Since(began).Round(time.Microsecond).String()), outcome, call.QuietSuccess)
-	recordMetrics(call, outcome, time.Since(began))
+	took := time.Since(start)
+	logOutcome(logger.WithValues("took", took.Round(time.Microsecond).String()), outcome, call.QuietSuccess)
+	recordMetrics(call, outcome, took)
 	return outcome
 }
 
-// report follows one rule for stacks: errors that handlers announce themselves, or want ignored, have
-// none; those that nobody expected do (B-27).
+// logOutcome logs unexpected errors and panics on error level, so that the logger adds a stack. Temporary, permanent and ignored
+// errors are logged on info level without a stack.
 func logOutcome(logger logr.Logger, outcome progress.Outcome, quiet bool) {
-	say := func(message string) {
+	logFailure := func(message string) {
 		switch panicked, ok := errors.AsType[*progress.PanicError](outcome.Err); {
 		case ok:
 			logger.Error(outcome.Err, message, "stack", trimStack(panicked.Stack))
@@ -68,12 +74,12 @@ func logOutcome(logger logr.Logger, outcome progress.Outcome, quiet bool) {
 	case outcome.Success && outcome.Err == nil:
 		logger.Info("Handler succeeded")
 	case outcome.Success:
-		say("Handler failed; the error is ignored")
+		logFailure("Handler failed; the error is ignored")
 	case outcome.Final:
-		say("Handler failed permanently")
+		logFailure("Handler failed permanently")
 	default:
 		logger = logger.WithValues("retryAfter", outcome.Delay.String())
-		say("Handler failed and will be retried")
+		logFailure("Handler failed and will be retried")
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 
 var errBoom = errors.New("boom")
 
-// What is told of an attempt: errors that were to be expected are news, those that were not are errors.
-func TestReport(t *testing.T) {
+// Expected errors are logged on info level, unexpected ones on error level.
+func TestInvoke_LogsOutcome(t *testing.T) {
 	returns := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
 	for _, test := range []struct {
 		name   string
@@ -25,11 +25,11 @@ func TestReport(t *testing.T) {
 		do     func(context.Context) error
 		then   func(progress.Outcome) progress.Outcome
 		quiet  bool
-		want   []string // of the line about the outcome
+		want   []string // parts of the log line
 		isErr  bool
 	}{
 		{name: "ERR-07 success", do: returns(nil), want: []string{`"level"=0`, `"Handler succeeded"`}},
-		{name: "ERR-07 success of one that is quiet", do: returns(nil), quiet: true, want: []string{`"level"=1`, `"Handler succeeded"`}},
+		{name: "ERR-07 quiet success", do: returns(nil), quiet: true, want: []string{`"level"=1`, `"Handler succeeded"`}},
 		{
 			name: "ERR-07 B-27 temporary", do: returns(progress.Temporary(errBoom, time.Second)),
 			want: []string{`"level"=0`, `"Handler failed and will be retried"`, `"error"="boom"`, `"retryAfter"="1s"`},
@@ -39,23 +39,23 @@ func TestReport(t *testing.T) {
 			want: []string{`"level"=0`, `"Handler failed permanently"`, `"error"="boom"`},
 		},
 		{
-			name: "ERR-07 B-27 a limit", do: returns(nil), policy: progress.Policy{Retries: new(0)},
+			name: "ERR-07 B-27 no attempts left", do: returns(nil), policy: progress.Policy{Retries: new(0)},
 			want: []string{`"level"=0`, `"Handler failed permanently"`, "0 attempts"},
 		},
 		{
-			name: "ERR-07 B-27 anything else", do: returns(errBoom),
+			name: "ERR-07 B-27 unexpected error", do: returns(errBoom),
 			want: []string{`"Handler failed and will be retried"`, `"error"="boom"`}, isErr: true,
 		},
 		{
-			name: "ERR-07 B-27 anything else, for good", do: returns(errBoom), policy: progress.Policy{Errors: progress.ErrorsPermanent},
+			name: "ERR-07 B-27 unexpected error, permanent", do: returns(errBoom), policy: progress.Policy{Errors: progress.ErrorsPermanent},
 			want: []string{`"Handler failed permanently"`, `"error"="boom"`}, isErr: true,
 		},
 		{
-			name: "ERR-07 B-27 anything else, ignored", do: returns(errBoom), policy: progress.Policy{Errors: progress.ErrorsIgnored},
+			name: "ERR-07 B-27 unexpected error, ignored", do: returns(errBoom), policy: progress.Policy{Errors: progress.ErrorsIgnored},
 			want: []string{`"level"=0`, "ignored", `"error"="boom"`},
 		},
 		{
-			name: "ERR-07 B-23 a panic, with its stack", do: func(context.Context) error { panic("oh") },
+			name: "ERR-07 B-23 panic with stack", do: func(context.Context) error { panic("oh") },
 			want: []string{`"Handler failed and will be retried"`, `"error"="panic: oh"`, `"stack"=`, "invoke_test.go"}, isErr: true,
 		},
 		{
@@ -72,19 +72,19 @@ func TestReport(t *testing.T) {
 				Record: progress.Record{Started: time.Now()}, Func: test.do, AdjustOutcome: test.then,
 			})
 			if len(lines) != 2 || !strings.Contains(lines[0], `"level"=1`) || !strings.Contains(lines[0], "Calling the handler") {
-				t.Fatalf("ERR-07: the call is to be told, for those who debug, and then its outcome:\n%s", strings.Join(lines, "\n"))
+				t.Fatalf("ERR-07: want a debug line before the attempt and a line with its outcome, got:\n%s", strings.Join(lines, "\n"))
 			}
-			told := lines[1]
+			line := lines[1]
 			for _, part := range append(test.want, `"handler"="fn"`, `"reason"="create"`, `"attempt"=0`) {
-				if !strings.Contains(told, part) {
-					t.Errorf("%s is missing in:\n%s", part, told)
+				if !strings.Contains(line, part) {
+					t.Errorf("%s is missing in:\n%s", part, line)
 				}
 			}
-			if isErr := !strings.Contains(told, `"level"=`); isErr != test.isErr {
-				t.Errorf("logged as an error: %t, want %t:\n%s", isErr, test.isErr, told)
+			if isErr := !strings.Contains(line, `"level"=`); isErr != test.isErr {
+				t.Errorf("logged as an error: %t, want %t:\n%s", isErr, test.isErr, line)
 			}
-			if hasStack := strings.Contains(told, `"stack"=`); hasStack != strings.Contains(test.name, "stack") {
-				t.Errorf("logged with a stack: %t:\n%s", hasStack, told)
+			if hasStack := strings.Contains(line, `"stack"=`); hasStack != strings.Contains(test.name, "stack") {
+				t.Errorf("logged with a stack: %t:\n%s", hasStack, line)
 			}
 		})
 	}

@@ -2,17 +2,17 @@ package execution
 
 import "strings"
 
-// ours begins the names of functions of this library.
+// modulePath is the prefix of the package paths of this library.
 const modulePath = "github.com/kopf-runtime/kopf-runtime/"
 
-// trimmed is the part of a stack that tells where a handler has panicked: from the panic down to
-// where the library has called the handler.
+// trimStack returns the frames of a stack between the panic and the library function that has invoked the handler. It returns a stack
+// of unknown format unchanged.
 func trimStack(stack []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(stack)), "\n")
 	first := 0
 	for i, line := range lines {
 		if strings.HasPrefix(line, "panic(") {
-			first = i + 2 // below it stands its file
+			first = i + 2 // the next line is the file of the panic function
 		}
 	}
 	last := first
@@ -20,7 +20,7 @@ func trimStack(stack []byte) string {
 		last++
 	}
 	if last == first {
-		return string(stack) // of another form than expected: rather too much than nothing
+		return string(stack)
 	}
 	return strings.Join(lines[first:last], "\n")
 }

@@ -6,41 +6,41 @@ import (
 )
 
 var (
-	// Daemons is how many daemons there are: running, or waiting for their next attempt.
+	// Daemons is the number of daemons that run or wait for their next attempt.
 	Daemons = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "daemons",
 		Help: "Daemons that run or wait for their next attempt.",
 	}, []string{"kind", "handler"})
 
-	// Timers is how many timers there are.
+	// Timers is the number of timers of all objects.
 	Timers = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "timers",
-		Help: "Timers of objects, those included that wait for a change of the object.",
+		Help: "Timers of objects, including those that wait for a change of the object.",
 	}, []string{"kind", "handler"})
 
-	// TimersDue is how many timers are due, and wait for others to end.
+	// TimersDue is the number of due timers that wait for a free worker.
 	TimersDue = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "timers_due",
-		Help: "Timers that are due and wait because as many as may run in parallel do.",
+		Help: "Timers that are due and wait because the maximum number of timers is running.",
 	}, []string{"kind", "handler"})
 
-	// TimerDrift is how late timers were invoked.
+	// TimerDrift is the delay between the due time and the invocation of timers.
 	TimerDrift = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "timer_drift_seconds",
-		Help:    "How long after they were due timers were invoked.",
+		Help:    "Delay between the due time and the invocation of timers.",
 		Buckets: []float64{0.001, 0.01, 0.1, 0.5, 1, 5, 30, 300},
 	}, []string{"kind", "handler"})
 
-	// Unstopped is how many runs were told to stop, did not, and were reported.
+	// BackgroundUnstopped is the number of runs of daemons and timers that still run long after their contexts have ended.
 	BackgroundUnstopped = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "background_unstopped",
-		Help: "Runs of daemons and timers that go on though their contexts have ended long ago.",
+		Help: "Runs of daemons and timers that still run long after their contexts have ended.",
 	}, []string{"kind", "handler"})
 
-	// Abandoned counts the runs that are not waited for any more.
+	// BackgroundAbandoned counts the runs of daemons and timers that did not stop in time.
 	BackgroundAbandoned = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "background_abandoned_total",
-		Help: "Runs of daemons and timers that did not stop in time and are not waited for any more.",
+		Help: "Runs of daemons and timers that did not stop in time; the engine no longer waits for them.",
 	}, []string{"kind", "handler"})
 )
 

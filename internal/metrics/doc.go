@@ -1,23 +1,6 @@
-// Package metrics holds the counters of the library, registered with controller-runtime's registry,
-// so that they are served wherever the manager serves its own.
+// Package metrics declares the Prometheus metrics of the library. They are registered with the registry of controller-runtime, so the metrics
+// endpoint of the manager serves them.
 //
-// # Flow
-//
-// Other packages count; nobody reads but the scraper.
-//
-// # Guarantees
-//
-// Labels have few values: the name of the kind's controller, the id of a handler, the outcome.
-//
-// # Assumptions
-//
-// One registry in a process, as controller-runtime has it.
-//
-// # Caveats
-//
-// Two operators on one kind in one process share the series, unless their resources are named apart.
-//
-// # Errors
-//
-// None.
+// The labels have few values: the name of the controller of a kind, the id of a handler, an outcome or a reason. Two operators for one kind
+// in one process share their series unless their controllers have different names.
 package metrics

@@ -6,16 +6,16 @@ import (
 )
 
 var (
-	// Paused is 1 while other operators have precedence, or it is not known whether they have.
+	// Paused is 1 while another operator has a higher priority, or while the operator cannot read its peering.
 	Paused = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "paused",
-		Help: "1 while the operator is paused by its peering, 0 while it works.",
+		Help: "1 while peering pauses the operator, 0 otherwise.",
 	}, []string{"peering", "namespace"})
 
-	// Peers is how many other operators are alive.
+	// Peers is the number of other operators that are alive.
 	Peers = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "peers",
-		Help: "Other operators that are alive, of whatever priority.",
+		Help: "Other operators that are alive, of any priority.",
 	}, []string{"group", "peering", "namespace"})
 )
 

@@ -48,8 +48,8 @@ func (o *Operator) fence(ctx context.Context, peers *peering.Peering, log logr.L
 		return nil
 	}
 	options := fencing.Options{
-		Gap:  o.lease.lease - o.lease.renewDeadline,
-		HoldTime: o.lease.renewDeadline + o.lease.retryPeriod + fenceMargin,
+		Gap:       o.lease.lease - o.lease.renewDeadline,
+		HoldTime:  o.lease.renewDeadline + o.lease.retryPeriod + fenceMargin,
 		WallClock: testhook.WallClock(ctx), Log: log,
 	}
 	if peers != nil {

@@ -13,29 +13,29 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A delay without a unit is logged once for each handler, wherever it comes from.
-func TestHints_LogADelayWithoutUnitOnce(t *testing.T) {
+// A delay without a unit is logged once for each handler.
+func TestWarnings_LogDelayWithoutUnitOnce(t *testing.T) {
 	const warning = `"msg"="Warning: the delay before the next attempt is very short"`
 	for name, test := range map[string]struct {
 		policy progress.Policy
 		err    error
 		want   int
 	}{
-		"Temporary":                       {progress.Policy{}, progress.Temporary(errBoom, 5), 1},
-		"BackoffFunc":                     {progress.Policy{BackoffFunc: func(progress.Attempt, error) time.Duration { return 5 }}, errBoom, 1},
-		"a delay of zero":                 {progress.Policy{}, progress.Temporary(errBoom, 0), 0},
-		"a delay with a unit":             {progress.Policy{}, progress.Temporary(errBoom, time.Millisecond), 0},
-		"no further attempt":              {progress.Policy{Retries: new(1)}, progress.Temporary(errBoom, 5), 0},
-		"success":                         {progress.Policy{}, nil, 0},
-		"an error without a delay of its": {progress.Policy{}, errBoom, 0},
+		"Temporary":                {progress.Policy{}, progress.Temporary(errBoom, 5), 1},
+		"BackoffFunc":              {progress.Policy{BackoffFunc: func(progress.Attempt, error) time.Duration { return 5 }}, errBoom, 1},
+		"a delay of zero":          {progress.Policy{}, progress.Temporary(errBoom, 0), 0},
+		"a delay with a unit":      {progress.Policy{}, progress.Temporary(errBoom, time.Millisecond), 0},
+		"no further attempt":       {progress.Policy{Retries: new(1)}, progress.Temporary(errBoom, 5), 0},
+		"success":                  {progress.Policy{}, nil, 0},
+		"an error without a delay": {progress.Policy{}, errBoom, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var lines []string
 			logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-			hints := &execution.Warnings{}
+			warnings := &execution.Warnings{}
 			for range 3 {
 				execution.Invoke(log.IntoContext(t.Context(), logger), execution.Invocation{
-					Kind: "hints", ID: "h", Policy: test.policy, Warnings: hints, Func: func(context.Context) error { return test.err },
+					Kind: "hints", ID: "h", Policy: test.policy, Warnings: warnings, Func: func(context.Context) error { return test.err },
 				})
 			}
 			got := 0

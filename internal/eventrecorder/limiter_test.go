@@ -11,20 +11,21 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 )
 
-// loud is an Event of an object that changes all the time.
+// event returns an Event about an object that changes all the time.
 func event(n int) eventrecorder.SeriesKey {
 	return eventrecorder.SeriesKey{Type: "Warning", Reason: "Retry", Action: "Retry", ResourceVersion: fmt.Sprint(n)}
 }
 
-func allowed(q *eventrecorder.Limiter, uid types.UID, many int, urgent bool) (ok, unsaid int) {
-	for n := range many {
-		before, can := q.Allow(uid, event(n), urgent)
-		if can {
+// allowed posts n Events about an object, and returns how many were allowed and how many the allowed ones report as dropped.
+func allowed(q *eventrecorder.Limiter, uid types.UID, n int, urgent bool) (ok, dropped int) {
+	for i := range n {
+		before, posted := q.Allow(uid, event(i), urgent)
+		if posted {
 			ok++
-			unsaid += before
+			dropped += before
 		}
 	}
-	return ok, unsaid
+	return ok, dropped
 }
 
 func expect(t *testing.T, what string, got, want int) {
@@ -34,28 +35,28 @@ func expect(t *testing.T, what string, got, want int) {
 	}
 }
 
-func TestQuota(t *testing.T) {
+func TestLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q eventrecorder.Limiter
 		ok, _ := allowed(&q, "noisy", 100, false)
-		expect(t, "POST-08 of a hundred at once", ok, 12)
+		expect(t, "POST-08 a burst", ok, 12)
 		ok, _ = allowed(&q, "quiet", 1, false)
-		expect(t, "POST-08 another object has its own", ok, 1)
-		unsaid, can := q.Allow("noisy", event(0), true)
-		expect(t, "POST-08 what was not posted is told by the next one that is", unsaid, 88)
-		if !can {
-			t.Error("an urgent Event has to wait for others")
+		expect(t, "POST-08 another object", ok, 1)
+		dropped, posted := q.Allow("noisy", event(0), true)
+		expect(t, "POST-08 dropped before an urgent Event", dropped, 88)
+		if !posted {
+			t.Error("an urgent Event is not posted")
 		}
 		ok, _ = allowed(&q, "noisy", 100, true)
-		expect(t, "POST-08 urgent ones, too, are bounded", ok, 3)
+		expect(t, "POST-08 a burst of urgent Events", ok, 3)
 
 		<-time.After(25*time.Minute - time.Second)
 		ok, _ = allowed(&q, "noisy", 100, false)
-		expect(t, "the first new ones are for urgent ones", ok, 0)
+		expect(t, "within the urgent reserve", ok, 0)
 		<-time.After(time.Second)
-		ok, unsaid = allowed(&q, "noisy", 100, false)
-		expect(t, "one more after a pause", ok, 1)
-		expect(t, "none that was not posted is forgotten", unsaid, 97+100)
+		ok, dropped = allowed(&q, "noisy", 100, false)
+		expect(t, "one more after an interval", ok, 1)
+		expect(t, "dropped since then", dropped, 97+100)
 
 		<-time.After(24 * time.Hour)
 		ok, _ = allowed(&q, "noisy", 100, false)
@@ -63,8 +64,8 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// However they come, an object has no more than 28 in any hour, and the one at its very end.
-func TestQuotaOfAnyHour(t *testing.T) {
+// In any pattern, at most 28 Events about an object are posted in any hour.
+func TestLimiter_AnyHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q eventrecorder.Limiter
 		var times []time.Time
@@ -96,8 +97,8 @@ func TestQuotaOfAnyHour(t *testing.T) {
 	})
 }
 
-// What the recorder counts costs nothing: a timer that says the same each minute is not muted.
-func TestWhatIsCountedIsFree(t *testing.T) {
+// Events that the recorder only counts are free: a timer may post the same Event every minute.
+func TestLimiter_SeriesIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counting, writing := eventrecorder.Limiter{AggregatesSeries: true}, eventrecorder.Limiter{}
 		counted, written := 0, 0
@@ -110,11 +111,11 @@ func TestWhatIsCountedIsFree(t *testing.T) {
 			}
 			<-time.After(time.Minute)
 		}
-		expect(t, "POST-08 by a recorder that counts", counted, 600)
+		expect(t, "POST-08 with series", counted, 600)
 		if written > 12+10*12 {
-			t.Errorf("by one that does not: %d in ten hours", written)
+			t.Errorf("without series: %d in ten hours", written)
 		}
-		expect(t, "what differs is not free", first(allowed(&counting, "a", 100, false)), 12)
+		expect(t, "different Events", first(allowed(&counting, "a", 100, false)), 12)
 
 		burst := 0
 		for range 1000 {
@@ -122,33 +123,33 @@ func TestWhatIsCountedIsFree(t *testing.T) {
 				burst++
 			}
 		}
-		expect(t, "POST-08 the queue of the recorder is not filled with one thing", burst, 2)
+		expect(t, "POST-08 a burst within a series", burst, 2)
 	})
 }
 
 func first(a, _ int) int { return a }
 
-func TestQuotaForgets(t *testing.T) {
+func TestLimiter_Sweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q eventrecorder.Limiter
 		for n := range 10_000 {
 			q.Allow(types.UID(fmt.Sprint(n)), event(0), false)
 			<-time.After(time.Second)
 		}
-		// One that has posted one Event is full again after five minutes.
+		// The budget of an object with one Event is complete again after five minutes.
 		if n := q.Len(); n > 1000 {
-			t.Errorf("%d objects are remembered", n)
+			t.Errorf("%d objects have a budget", n)
 		}
 		q.Forget("9999")
 		q.Forget("none")
 		before := q.Len()
 		q.Allow("9999", event(0), false)
-		expect(t, "an object that was forgotten is known again", q.Len(), before+1)
+		expect(t, "a budget after Forget", q.Len(), before+1)
 	})
 }
 
-// 50 000 objects that live on with one Event each are forgotten when their quotas are whole again, without any other Event.
-func TestQuota_ForgetsObjectsThatLiveOn(t *testing.T) {
+// Sweep removes the budgets of 50 000 existing objects with one Event each, without another Event.
+func TestLimiter_SweepExistingObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := eventrecorder.Limiter{AggregatesSeries: true}
 		const objects = 50_000
@@ -166,8 +167,8 @@ func TestQuota_ForgetsObjectsThatLiveOn(t *testing.T) {
 	})
 }
 
-// An object is not forgotten while the recorder still counts its last Event: the next one would cost another write.
-func TestQuota_RemembersSeries(t *testing.T) {
+// A budget remains while the series of the object is active: otherwise the next Event would cause another write.
+func TestLimiter_KeepsActiveSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := eventrecorder.Limiter{AggregatesSeries: true}
 		for range 2 {
@@ -177,12 +178,12 @@ func TestQuota_RemembersSeries(t *testing.T) {
 		for range 2 {
 			q.Allow("a", event(1), false)
 		}
-		for range 100 { // these are only counted
+		for range 100 { // the recorder only counts these
 			<-time.After(5 * time.Minute)
 			q.Sweep()
-			expect(t, "while it is counted", q.Len(), 1)
+			expect(t, "during the series", q.Len(), 1)
 			if _, ok := q.Allow("a", event(1), false); !ok {
-				t.Fatal("what is counted is not free")
+				t.Fatal("an Event of a series is not posted")
 			}
 		}
 		<-time.After(20 * time.Minute)
@@ -191,15 +192,15 @@ func TestQuota_RemembersSeries(t *testing.T) {
 	})
 }
 
-func TestQuota_ForgetsAfterSpentQuota(t *testing.T) {
+func TestLimiter_SweepSpentBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q eventrecorder.Limiter
 		allowed(&q, "noisy", 100, true)
 		<-time.After(79 * time.Minute)
 		q.Sweep()
-		expect(t, "before its quota is whole", q.Len(), 1)
+		expect(t, "before the burst is complete", q.Len(), 1)
 		<-time.After(2 * time.Minute)
 		q.Sweep()
-		expect(t, "when its quota is whole", q.Len(), 0)
+		expect(t, "after the burst is complete", q.Len(), 0)
 	})
 }

@@ -16,21 +16,24 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// Names are what Events in the form of kopf say about who has posted them.
+// Reporter identifies the operator in its Events.
 type Reporter struct {
-	Component, Instance, Prefix string
+	// Component is the reporting controller, Instance the process.
+	Component, Instance string
+	// Prefix is the beginning of the generated names of Events.
+	Prefix string
 }
 
 const (
 	queueLength = 1000
 	postTimeout = 10 * time.Second
-	// lastPosts is how long what is waiting may take when the operator is stopping.
+	// drainTimeout limits the time for queued Events when the operator stops.
 	drainTimeout = 2 * time.Second
-	// coreAction is what kopf says, always.
+	// kopfAction is the action of all Events of kopf.
 	kopfAction = "Action?"
 )
 
-// Core posts Events to the core v1 API, in the form of kopf (POST-01 to POST-05): each by itself, in the background, through a queue with an end.
+// CoreV1Recorder posts Events to the core v1 API, in the form that kopf uses. It posts them one by one in the background, from a queue of limited length.
 type CoreV1Recorder struct {
 	reporter Reporter
 	client   corev1client.EventsGetter
@@ -39,12 +42,12 @@ type CoreV1Recorder struct {
 
 var _ events.EventRecorder = (*CoreV1Recorder)(nil)
 
-// NewCore returns a poster. It takes Events at once, and posts them when it is started.
-func NewCoreV1Recorder(client corev1client.EventsGetter, names Reporter) *CoreV1Recorder {
-	return &CoreV1Recorder{reporter: names, client: client, queue: make(chan *corev1.Event, queueLength)}
+// NewCoreV1Recorder returns a recorder that queues Events until [CoreV1Recorder.Run] posts them.
+func NewCoreV1Recorder(client corev1client.EventsGetter, reporter Reporter) *CoreV1Recorder {
+	return &CoreV1Recorder{reporter: reporter, client: client, queue: make(chan *corev1.Event, queueLength)}
 }
 
-// Eventf takes an Event about an object whose kind is set. If too many are waiting, it is lost: nobody is held up.
+// Eventf queues an Event about an object, which must have its kind set. It does not block: if the queue is full, it drops the Event and logs that.
 func (c *CoreV1Recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
 	obj, ok := regarding.(client.Object)
 	if !ok {
@@ -75,12 +78,12 @@ func (c *CoreV1Recorder) event(obj client.Object, eventType, reason, message str
 	}
 }
 
-// Run posts until the context ends, and then what is waiting, if that is quick. What cannot be posted is logged.
+// Run posts Events until the context ends, and then the queued ones for at most two seconds. It logs failures.
 func (c *CoreV1Recorder) Run(ctx context.Context) {
 	for {
 		select {
 		case event := <-c.queue:
-			c.post(context.WithoutCancel(ctx), event) // one that has begun is not broken off
+			c.post(context.WithoutCancel(ctx), event) // a running request is not canceled
 		case <-ctx.Done():
 			c.drain(context.WithoutCancel(ctx))
 			return

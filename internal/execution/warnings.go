@@ -1,0 +1,27 @@
+package execution
+
+import (
+	"sync"
+
+	"github.com/go-logr/logr"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Warnings logs probable mistakes in the results of one handler, each of them once. A nil *Warnings logs nothing. It is safe for concurrent use.
+type Warnings struct{ delayOnce sync.Once }
+
+// CheckDelay logs a warning if the delay before the next attempt is a number without a unit, such as 5 instead of 5*time.Second.
+func (w *Warnings) CheckDelay(logger logr.Logger, outcome progress.Outcome) {
+	if w == nil || outcome.Final || outcome.Waiting || outcome.Interrupted {
+		return
+	}
+	err := validation.Duration(outcome.Delay)
+	if err == nil {
+		return
+	}
+	w.delayOnce.Do(func() {
+		logger.Info("Warning: the delay before the next attempt is very short", "delay", err.Error())
+	})
+}
