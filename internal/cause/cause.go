@@ -1,36 +1,36 @@
 package cause
 
-// A Reason says what has happened to an object, concluded from its state.
+// Reason is the kind of a cause: what has happened to an object.
 type Reason string
 
-// The first four have handlers; the others are for information.
+// The reasons. The first four have handlers.
 const (
 	Create Reason = "create"
 	Update Reason = "update"
 	Delete Reason = "delete"
 	Resume Reason = "resume"
 
-	Noop Reason = "noop" // nothing that counts
-	Free Reason = "free" // being deleted, and not held by us
-	Gone Reason = "gone" // deleted
+	Noop Reason = "noop" // no change of the essence
+	Free Reason = "free" // the object is being deleted and does not have our finalizer
+	Gone Reason = "gone" // the object does not exist
 )
 
-// Handled reports whether handlers can be called for the reason.
+// HasHandlers reports whether handlers can be registered for the reason.
 func (r Reason) HasHandlers() bool {
 	return r == Create || r == Update || r == Delete || r == Resume
 }
 
-// Facts are all that a cause is concluded from. No watch event is among them.
+// Facts are the inputs of [Detect]. They do not include watch events.
 type Facts struct {
-	Gone         bool // the object does not exist any more
-	Deleting     bool // it has a deletion timestamp
-	HasFinalizer bool // it has our finalizer
-	HasBaseline  bool // it has a last handled essence
-	Changed      bool // that essence differs from the present one
-	Initial      bool // listed when the operator started, and not handled since
+	Gone         bool // the object does not exist
+	Deleting     bool // the object has a deletion timestamp
+	HasFinalizer bool // the object has our finalizer
+	HasBaseline  bool // the object has a last-handled configuration
+	Changed      bool // the essence differs from the last-handled configuration
+	Initial      bool // the object was in the first listing, and was not handled since
 }
 
-// Detect concludes the cause: the rows CAUSE-01 to CAUSE-07, from the top.
+// Detect returns the reason that follows from the facts.
 func Detect(f Facts) Reason {
 	switch {
 	case f.Gone:
@@ -50,22 +50,21 @@ func Detect(f Facts) Reason {
 	}
 }
 
-// Initial reports whether a cause counts as the object's first in this process: never-handled
-// objects do not resume, they are created (CAUSE-04, CAUSE-23).
+// IsInitial reports whether resume handlers run for a cause because it is the first one of the object in this process. They do not run for a creation.
 func IsInitial(r Reason, f Facts) bool { return f.Initial && r != Create }
 
-// Hold is what is to be done about our finalizer.
+// FinalizerAction is a change of the finalizer of an object.
 type FinalizerAction string
 
-// What to do about the finalizer.
+// The changes of the finalizer.
 const (
 	KeepFinalizer   FinalizerAction = "keep"
 	AddFinalizer    FinalizerAction = "add"
 	RemoveFinalizer FinalizerAction = "release"
 )
 
-// Holding decides about the finalizer before any handler is called (FIN-03 to FIN-06). Adding and
-// releasing take a pass of their own.
+// DecideFinalizer decides whether to add or to remove the finalizer before handlers are called. The engine adds and removes it in a separate
+// reconcile. The finalizer is needed if the object has delete handlers, daemons or timers.
 func DecideFinalizer(f Facts, needed bool) FinalizerAction {
 	switch {
 	case f.Gone:

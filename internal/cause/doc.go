@@ -1,23 +1,8 @@
-// Package cause concludes from the state of an object what has happened to it: when is it an update?
+// Package cause computes from the state of an object what has happened to it.
 //
-// # Flow
+// The engine collects [Facts] about the object. [Detect] returns the [Reason], and [DecideFinalizer] decides whether to add or to remove the
+// finalizer. Both are pure functions of the state: missed, merged and repeated watch events have no influence. All facts must belong to the same version of
+// the object.
 //
-// The engine gathers [Facts]; [Detect] names the [Reason]; [Holding] decides about the finalizer.
-//
-// # Guarantees
-//
-// Calculations only. The same facts give the same answer, however often an object is seen and
-// whichever events were missed, merged or repeated.
-//
-// # Assumptions
-//
-// The facts are of one moment: the engine never mixes an old object with a newer one.
-//
-// # Caveats
-//
-// An update that is reverted before it was handled never happened.
-//
-// # Errors
-//
-// None.
+// An update that is reverted before it is handled is not detected.
 package cause

@@ -1,24 +1,13 @@
-// Package essence reduces objects to what counts as a change: which fields count?
+// Package essence computes the essence of an object: the fields whose changes count as updates. The stored text is compatible with kopf.
 //
-// # Flow
+//	builder := essence.Builder{Cleaners: []essence.Cleaner{store, baseline}}
+//	text, err := essence.Encode(builder.Build(content)) // the last-handled configuration
+//	old, err := builder.Decode(text)
 //
-// [Shape.Build] makes the essence of an object's JSON form, [Encode] the text that the baseline keeps,
-// [Shape.Decode] reads it back. What conditions say is a stanza of its own, for those kinds whose handlers ask for it.
+// [Builder.Build] computes the essence from the JSON form of an object, [Encode] encodes it for storage, and [Builder.Decode] decodes it. The
+// statuses of conditions are a separate field of the essence, for kinds with handlers for conditions. [DigestBaseline] stores a digest if an essence
+// is too large.
 //
-// # Guarantees
-//
-// Calculations only: no context, no client, nothing written into the arguments. The text is
-// wire-compatible with kopf (rows ESS and KEY-22 of its behaviour).
-//
-// # Assumptions
-//
-// Objects come as decoded JSON: maps, slices, strings, booleans, int64, float64, nil.
-//
-// # Caveats
-//
-// An essence shares its deeper values with the object it was built from: read it, do not change it.
-//
-// # Errors
-//
-// [Shape.Decode] fails for a text that is not a JSON object.
+// Objects must be decoded JSON: maps, slices, strings, booleans, int64, float64 and nil. An essence shares nested values with its object and must not be
+// changed.
 package essence

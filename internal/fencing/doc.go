@@ -1,7 +1,7 @@
-// Package fencing holds the work of a process that was suspended: by SIGSTOP, a paused virtual machine or a sleeping laptop.
+// Package fencing stops the writes of a process that was suspended: by SIGSTOP, a paused virtual machine or a sleeping laptop.
 //
-// A leader that does not run cannot renew its lease, and another process takes over. When the leader runs again, some of its
-// goroutines run before its leader elector finds out. A [Fence] records a heartbeat and compares it with the time at each
-// query. It does not matter which goroutine queries first: the first one finds the gap. The fence then holds until the
-// leader elector has either renewed the lease or stopped the manager.
+// A suspended leader cannot renew its lease, so another process takes over. When the leader resumes, some of its goroutines run before its
+// leader elector detects the loss of the lease. A [Fence] records a heartbeat and compares it with the clock at each query, so the first
+// goroutine that queries the fence detects the gap. The fence then stays active until the leader elector has either renewed the lease or
+// stopped the manager.
 package fencing

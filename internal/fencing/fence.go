@@ -9,18 +9,18 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// ErrSuspended means that the process was suspended since the state was read from which a write was computed.
-var ErrSuspended = errors.New("the process was suspended, and another one may have taken over: the write is held")
+// ErrSuspended means that the process was suspended after it had read the object for which a write was computed.
+var ErrSuspended = errors.New("the process was suspended, and another replica may be the leader: the write is delayed")
 
-// ErrStopped means that the operator was stopped before the fence let a write pass.
-var ErrStopped = errors.New("the operator was stopped after its process was suspended: nothing is written any more")
+// ErrStopped means that the operator was stopped while the fence was active.
+var ErrStopped = errors.New("the operator was stopped after its process was suspended: the write is discarded")
 
 const pauseReason = "the process was suspended; it waits until its leader elector has renewed the lease or given up"
 
-// heartbeats is how many heartbeats there are in the shortest gap that counts as a suspension.
+// heartbeatsPerGap is the number of heartbeats in the shortest gap that counts as a suspension.
 const heartbeatsPerGap = 5
 
-// A Pauser reports where the operator is paused, and why.
+// Pauser reports whether the operator is paused in a namespace, and why.
 type Pauser interface {
 	Paused(namespace string) (paused bool, why string)
 }
@@ -29,38 +29,37 @@ type Pauser interface {
 type Options struct {
 	// Gap is the shortest time without a heartbeat that counts as a suspension.
 	Gap time.Duration
-	// Hold is how long the fence holds after a suspension.
+	// HoldTime is how long the fence is active after a suspension.
 	HoldTime time.Duration
-	// Wall is the wall clock. Default: that of the machine.
+	// WallClock returns the time of the wall clock. Default: time.Now.
 	WallClock func() time.Time
-	// Next adds other pauses; nil adds nothing.
+	// OtherPauses are combined with the pauses of the fence in [Fence.Paused]. They are optional.
 	OtherPauses Pauser
 	Log         logr.Logger
 }
 
-// A Fence recognises that the process was suspended. It is safe for concurrent use. It holds nothing before [Fence.Start].
+// Fence detects suspensions of the process. It is safe for concurrent use, and never active before [Fence.Start].
 type Fence struct {
 	options      Options
-	wakeReporter chan struct{} // has the loop report
+	wakeReporter chan struct{} // wakes the heartbeat loop after a gap
 
 	mu            sync.Mutex
-	lastHeartbeat instant // of the heartbeat; zero: it has not begun
+	lastHeartbeat instant // zero before the start and after the stop
 	suspensions   int64
-	heldUntil     time.Time     // when the hold ends; zero: nothing is held
-	reported      bool          // the subscriber knows of the hold
+	heldUntil     time.Time     // the end of the hold; zero while the fence is inactive
+	reported      bool          // the callback was called for this hold
 	released      chan struct{} // closed when the hold ends
 	stopped       chan struct{} // closed when the operator has stopped
 }
 
-// An instant is a moment by two clocks. The monotonic one stands still on some systems while the machine sleeps; the wall clock
-// does not.
+// instant is a time of two clocks. On some systems the monotonic clock stops while the machine sleeps; the wall clock does not.
 type instant struct{ monotonic, wall time.Time }
 
 func (i instant) since(earlier instant) time.Duration {
 	return max(i.monotonic.Sub(earlier.monotonic), i.wall.Sub(earlier.wall))
 }
 
-// New returns a fence.
+// New returns an inactive fence.
 func New(options Options) *Fence {
 	if options.WallClock == nil {
 		options.WallClock = time.Now
@@ -68,8 +67,8 @@ func New(options Options) *Fence {
 	return &Fence{options: options, wakeReporter: make(chan struct{}, 1), released: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// Start records the heartbeat until stop is called, which waits for the end. It calls changed when a hold has begun and when it
-// has ended; a hold does not end before changed has returned from its beginning, and not after the context has ended.
+// Start records heartbeats until stop is called; stop waits for the end of the heartbeat. Start calls changed when the fence becomes active and
+// when it becomes inactive. The fence stays active until the first call has returned, and after the end of the context it stays active.
 func (f *Fence) Start(ctx context.Context, changed func()) (stop func()) {
 	f.mu.Lock()
 	f.lastHeartbeat = f.now()
@@ -86,7 +85,7 @@ func (f *Fence) Start(ctx context.Context, changed func()) (stop func()) {
 	}
 }
 
-// beat continues after the end of the operator's context: its handlers may still be at work.
+// runHeartbeat continues after the end of the operator's context, because handlers may still be running.
 func (f *Fence) runHeartbeat(ctx, beating context.Context, changed func()) {
 	ticker := time.NewTicker(max(f.options.Gap/heartbeatsPerGap, time.Millisecond))
 	defer ticker.Stop()
@@ -110,7 +109,7 @@ func (f *Fence) runHeartbeat(ctx, beating context.Context, changed func()) {
 	}
 }
 
-// report ends a hold whose time is over, and returns whether there is something new.
+// updateHold ends a hold after its time, and reports whether the fence has become active or inactive since the last call.
 func (f *Fence) updateHold(ctx context.Context) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,7 +132,7 @@ func (f *Fence) now() instant {
 	return instant{monotonic: time.Now(), wall: f.options.WallClock().Round(0)}
 }
 
-// observe compares the time with the last heartbeat and records another one.
+// recordHeartbeat compares the time with the last heartbeat, starts a hold after a gap, and records a heartbeat.
 func (f *Fence) recordHeartbeat() {
 	if f.lastHeartbeat.monotonic.IsZero() {
 		return
@@ -154,7 +153,7 @@ func (f *Fence) recordHeartbeat() {
 	}
 }
 
-// Paused reports whether the operator is paused in a namespace, and why: by the fence, or otherwise. It implements [Pauser].
+// Paused reports whether the fence or another pause pauses the operator in a namespace, and why. It implements [Pauser].
 func (f *Fence) Paused(namespace string) (paused bool, reason string) {
 	if f.IsHeld() {
 		return true, pauseReason
@@ -165,7 +164,7 @@ func (f *Fence) Paused(namespace string) (paused bool, reason string) {
 	return f.options.OtherPauses.Paused(namespace)
 }
 
-// Held reports whether the fence holds.
+// IsHeld reports whether the fence is active.
 func (f *Fence) IsHeld() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,7 +172,7 @@ func (f *Fence) IsHeld() bool {
 	return !f.heldUntil.IsZero()
 }
 
-// Suspensions counts the suspensions until now.
+// SuspensionCount returns the number of suspensions since the start.
 func (f *Fence) SuspensionCount() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -181,8 +180,7 @@ func (f *Fence) SuspensionCount() int64 {
 	return f.suspensions
 }
 
-// Wait returns when the fence does not hold, with the number of suspensions until then. It fails when the context ends or the
-// operator has stopped before.
+// Wait waits until the fence is inactive and returns the number of suspensions. It fails if the context ends or the operator stops first.
 func (f *Fence) Wait(ctx context.Context) (suspensions int64, err error) {
 	for {
 		f.mu.Lock()

@@ -1,25 +1,6 @@
-// Package indexing keeps values of objects by keys, in the process.
+// Package indexing provides an in-memory index of values of objects by key.
 //
-// # Flow
-//
-// The informer of a kind shows each state of each object to an [Index], before anybody is woken for it, and
-// tells which objects are gone. Users look up keys.
-//
-// # Guarantees
-//
-// An object has at most one value for each key. Its values are those of its last indexed state; they go with
-// it. Looking up and updating cost as much as there are values or keys of the object, not as the index is large.
-// Lookups may come from any goroutine.
-//
-// # Assumptions
-//
-// One goroutine at a time shows states of one object, in their order.
-//
-// # Caveats
-//
-// Everything is in memory, and built anew when the process starts.
-//
-// # Errors
-//
-// Functions that fail are the caller's concern: see [Index.Set] and [Index.Remove].
+// An object has at most one value for each key. Each update replaces all values of the object. The costs of updates and lookups do
+// not depend on the size of the index. An [Index] is safe for concurrent use, but only one goroutine at a time may update the values of one
+// object.
 package indexing

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// An Index is values by keys, each of them from an object, which is known by its id.
+// Index stores values of objects by key. Each object has an id.
 type Index[K comparable, V any, ID comparable] struct {
 	mu     sync.RWMutex
 	values map[K]map[ID]V
-	keys   map[ID][]K // of the values that an object has
+	keys   map[ID][]K // the keys of the values of each object
 }
 
 // New returns an empty index.
@@ -17,12 +17,12 @@ func New[K comparable, V any, ID comparable]() *Index[K, V, ID] {
 	return &Index[K, V, ID]{values: map[K]map[ID]V{}, keys: map[ID][]K{}}
 }
 
-// Set replaces the values of an object.
+// Set replaces all values of an object. It copies the map.
 func (x *Index[K, V, ID]) Set(id ID, values map[K]V) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, key := range x.keys[id] {
-		if _, stays := values[key]; !stays {
+		if _, found := values[key]; !found {
 			x.drop(id, key)
 		}
 	}
@@ -41,10 +41,10 @@ func (x *Index[K, V, ID]) Set(id ID, values map[K]V) {
 	x.keys[id] = keys
 }
 
-// Remove drops the values of an object.
+// Remove removes all values of an object.
 func (x *Index[K, V, ID]) Remove(id ID) { x.Set(id, nil) }
 
-// Clear drops the values of all objects.
+// Clear removes the values of all objects.
 func (x *Index[K, V, ID]) Clear() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -59,7 +59,7 @@ func (x *Index[K, V, ID]) drop(id ID, key K) {
 	}
 }
 
-// Get returns the values of a key, in no particular order; nil if there are none.
+// Get returns a copy of the values of a key, in no particular order; nil if there are none.
 func (x *Index[K, V, ID]) Get(key K) []V {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -80,14 +80,15 @@ func (x *Index[K, V, ID]) Has(key K) bool {
 	return len(x.values[key]) > 0
 }
 
-// Len counts the keys.
+// Len returns the number of keys.
 func (x *Index[K, V, ID]) Len() int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return len(x.values)
 }
 
-// All goes through the keys, in no particular order, and their values, as they are when it begins with them.
+// All iterates over the keys in no particular order, with a copy of the values of each key. It holds no lock between the keys. It skips
+// keys that are removed during the iteration.
 func (x *Index[K, V, ID]) All() iter.Seq2[K, []V] {
 	return func(yield func(K, []V) bool) {
 		x.mu.RLock()

@@ -8,10 +8,10 @@ import (
 
 func BenchmarkMatch(b *testing.B) {
 	criteria := match.Criteria{Reasons: []string{"create", "update", "resume"}}
-	situation := match.Cause{Reason: "update", Initial: true}
+	cause := match.Cause{Reason: "update", Initial: true}
 	b.ReportAllocs()
 	for b.Loop() {
-		if ok, why := criteria.Match(situation, match.Input{HasCause: true}); !ok {
+		if ok, why := criteria.Match(cause, match.Input{HasCause: true}); !ok {
 			b.Fatal(why)
 		}
 	}

@@ -1,25 +1,12 @@
-// Package match tells which handlers want to be called: why did my handler not run?
+// Package match decides which handlers are selected for an object and a cause. Each handler has [Criteria] with [Filters].
 //
-// # Flow
+//	ok, why := criteria.MatchObject(input) // labels, annotations, owners and field values
+//	if ok {
+//		ok, why = criteria.Match(cause, input) // the reason and the change of the field
+//	}
 //
-// Each handler has its [Criteria]. Whether an object is any of its business is for [Filters.Prematch] to
-// say; whether what has happened is, for [Criteria.Match]. The engine calls the handlers for which both are
-// true, and logs the refusals, with their reasons, at V(4).
+// For a handler that does not match, both functions return an explanation, which the engine logs at V(4). The functions have no side
+// effects. They do not recover panics of tests that users provide.
 //
-// # Guarantees
-//
-// Calculations only: matching has no effects, and may be repeated.
-//
-// # Assumptions
-//
-// Reasons are the words of package causation. Objects are decoded JSON. Tests do not change what they are shown.
-//
-// # Caveats
-//
-// A resume handler joins the first cause of an object in the process, whatever it is. That a creation
-// is never the first cause in this sense is up to the caller. A test that panics is the caller's to catch.
-//
-// # Errors
-//
-// None: a refusal is an answer.
+// [Matcher] is the inspectable form of the matchers of package filter, for the validation of declarations.
 package match

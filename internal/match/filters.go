@@ -10,43 +10,41 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// A Test is asked about one value; an absent one is nil.
+// Test tests one value in its decoded JSON form. The value is nil if the field is absent. A test must not change the value.
 type Test func(value any) bool
 
-// Filters are what the object of a handler has to be like. All of them have to pass.
+// Filters select objects. All of them must match.
 type Filters struct {
 	Labels, Annotations []KeyFilter
-	Owners              []schema.GroupKind // at least one owner is of one of these kinds
+	Owners              []schema.GroupKind // at least one owner must have one of these kinds; empty: any
 	Field               *FieldFilter
 }
 
-// A Key is one label or annotation with its tests.
+// KeyFilter tests the value of one label or annotation.
 type KeyFilter struct {
 	Name  string
 	Tests []Test
 }
 
-// A Field is one field with its tests.
+// FieldFilter tests the value of one field, or its change.
 type FieldFilter struct {
 	Path []string
-	// Tests of the value. None: it has to be there.
+	// Tests test the value. Without tests, the field must be present.
 	Tests []Test
-	// From and To are tests of the value before and after a change.
+	// From and To test the value before and after a change.
 	From, To []Test
 }
 
-// A Subject is what filters look at.
+// Input contains the objects that filters are applied to.
 type Input struct {
-	// Object is the JSON form of the object as it is.
+	// Object is the JSON form of the present object.
 	Object map[string]any
-	// Old and New are the essences between which something has happened, for handlers of causes. Without
-	// a cause there is only the object.
+	// HasCause is true for handlers of causes. Old and New are then the essences before and after the change.
 	HasCause bool
 	Old, New map[string]any
 }
 
-// Prematch asks all filters but those about changes: whether the object is any of the handler's business
-// (FLT-12).
+// MatchObject applies all filters except those for changes. If the object does not match, why explains the reason.
 func (f Filters) MatchObject(o Input) (ok bool, why string) {
 	meta, _ := o.Object["metadata"].(map[string]any)
 	for _, stanza := range []struct {
@@ -69,8 +67,8 @@ func (f Filters) MatchObject(o Input) (ok bool, why string) {
 	return true, ""
 }
 
-// concerns asks about the value of the field. Where something has happened to the object, it may be the
-// old one or the new one: a handler is told, too, when a value that it wants goes away (FLT-04, FLT-05).
+// matchesValue tests the value of the field. With a cause, the old or the new value must match, so that a handler is also selected when a
+// matching value is removed.
 func (f *FieldFilter) matchesValue(o Input) bool {
 	values := []any{f.valueIn(o.Object)}
 	if o.HasCause {
@@ -84,8 +82,7 @@ func (f *FieldFilter) matchesValue(o Input) bool {
 	return false
 }
 
-// changed asks whether the field has changed, and as wanted (FLT-07, FLT-08). A handler without a field
-// is content with any change.
+// matchChange reports whether the field has changed as required. Without a field filter, any change matches.
 func (f Filters) matchChange(o Input) (ok bool, why string) {
 	if f.Field == nil {
 		return true, ""

@@ -11,7 +11,7 @@ import (
 
 type m = map[string]any
 
-// The tests that the facade makes of its matchers, in their simplest form.
+// Simple tests, as package filter creates them.
 func present(value any) bool { return value != nil }
 func absent(value any) bool  { return value == nil }
 func never(any) bool         { return false }
@@ -43,8 +43,7 @@ func field(path string, tests ...match.Test) match.Filters {
 
 func spec(key string, value any) m { return m{"spec": m{key: value}} }
 
-// Whether an object is any of a handler's business.
-func TestPrematch(t *testing.T) {
+func TestMatchObject(t *testing.T) {
 	none := m{}
 	size := func(value any) m { return spec("size", value) }
 	caused := func(before, after m) match.Input {
@@ -65,7 +64,7 @@ func TestPrematch(t *testing.T) {
 		{"FLT-01 no filters", match.Filters{}, plain(labels("a", "b")), true},
 		{"FLT-01 no filters, no object", match.Filters{}, match.Input{}, true},
 		{
-			"FLT-01 all have to pass, and do",
+			"FLT-01 all match",
 			match.Filters{
 				Labels:      []match.KeyFilter{{Name: "a", Tests: []match.Test{is("b")}}, {Name: "c", Tests: []match.Test{present}}},
 				Annotations: []match.KeyFilter{{Name: "d", Tests: []match.Test{absent}}},
@@ -74,7 +73,7 @@ func TestPrematch(t *testing.T) {
 			plain(m{"metadata": m{"labels": m{"a": "b", "c": ""}}, "spec": m{}}), true,
 		},
 		{
-			"FLT-01 one of them does not",
+			"FLT-01 one does not match",
 			match.Filters{
 				Labels:      []match.KeyFilter{{Name: "a", Tests: []match.Test{is("b")}}, {Name: "c", Tests: []match.Test{present}}},
 				Annotations: []match.KeyFilter{{Name: "d", Tests: []match.Test{absent}}},
@@ -85,44 +84,44 @@ func TestPrematch(t *testing.T) {
 		{"FLT-01 all tests of one key", label("a", present, is("b")), plain(labels("a", "b")), true},
 		{"FLT-01 one test of a key fails", label("a", present, is("c")), plain(labels("a", "b")), false},
 
-		{"FLT-02 a label of that value", label("a", is("b")), plain(labels("a", "b")), true},
-		{"FLT-02 a label of another value", label("a", is("b")), plain(labels("a", "B")), false},
+		{"FLT-02 a label with the value", label("a", is("b")), plain(labels("a", "b")), true},
+		{"FLT-02 a label with another value", label("a", is("b")), plain(labels("a", "B")), false},
 		{"FLT-02 another label", label("a", is("b")), plain(labels("b", "b")), false},
 		{"FLT-02 no labels at all", label("a", is("b")), plain(none), false},
 		{"FLT-02 PRESENT, empty", label("a", present), plain(labels("a", "")), true},
-		{"FLT-02 PRESENT, but it is not", label("a", present), plain(labels("b", "")), false},
+		{"FLT-02 PRESENT, absent", label("a", present), plain(labels("b", "")), false},
 		{"FLT-02 ABSENT", label("a", absent), plain(labels("b", "")), true},
 		{"FLT-02 ABSENT, no labels at all", label("a", absent), plain(none), true},
-		{"FLT-02 ABSENT, but it is there, empty", label("a", absent), plain(labels("a", "")), false},
+		{"FLT-02 ABSENT, empty", label("a", absent), plain(labels("a", "")), false},
 		{"FLT-02 an annotation is no label", label("a", present), plain(annotations("a", "b")), false},
-		{"FLT-02 an annotation of that value", annotation("example.com/a", is("b")), plain(annotations("example.com/a", "b")), true},
+		{"FLT-02 an annotation with the value", annotation("example.com/a", is("b")), plain(annotations("example.com/a", "b")), true},
 		{"FLT-02 a label is no annotation", annotation("a", present), plain(labels("a", "b")), false},
 
 		{
-			"FLT-03 labels of the object as it is, not as it was", label("a", present),
+			"FLT-03 labels of the present object", label("a", present),
 			match.Input{Object: labels("a", "b"), HasCause: true, Old: none, New: none}, true,
 		},
 		{
-			"FLT-03 labels that were there do not count", label("a", present),
+			"FLT-03 labels of the essences do not count", label("a", present),
 			match.Input{Object: none, HasCause: true, Old: labels("a", "b"), New: labels("a", "b")}, false,
 		},
 		{
-			"FLT-03 annotations of the object as it is", annotation("a", present),
+			"FLT-03 annotations of the present object", annotation("a", present),
 			match.Input{Object: none, HasCause: true, Old: annotations("a", "b"), New: annotations("a", "b")}, false,
 		},
 
-		{"FLT-04 a field that is there", field("spec.size"), plain(size(int64(0))), true},
-		{"FLT-04 a field that is not there", field("spec.size"), plain(none), false},
-		{"FLT-04 a field that is null is not there (ESS-24)", field("spec.size"), plain(size(nil)), false},
-		{"FLT-04 below what is no mapping", field("spec.size.x"), plain(size("x")), false},
-		{"FLT-04 a field that was there", field("spec.size"), caused(size(int64(1)), none), true},
-		{"FLT-04 a field that has come", field("spec.size"), caused(none, size(int64(1))), true},
+		{"FLT-04 a present field", field("spec.size"), plain(size(int64(0))), true},
+		{"FLT-04 an absent field", field("spec.size"), plain(none), false},
+		{"FLT-04 a null field is absent (ESS-24)", field("spec.size"), plain(size(nil)), false},
+		{"FLT-04 the parent is no map", field("spec.size.x"), plain(size("x")), false},
+		{"FLT-04 a removed field", field("spec.size"), caused(size(int64(1)), none), true},
+		{"FLT-04 an added field", field("spec.size"), caused(none, size(int64(1))), true},
 		{"FLT-04 a field of a new object", field("spec.size"), caused(nil, size(int64(1))), true},
 		{"FLT-04 neither before nor after", field("spec.size"), caused(none, none), false},
 
-		{"FLT-05 without a cause, the value as it is", field("spec.size", is(int64(1))), plain(size(int64(1))), true},
+		{"FLT-05 without a cause, the present value", field("spec.size", is(int64(1))), plain(size(int64(1))), true},
 		{
-			"FLT-05 without a cause, what was does not count", field("spec.size", is(int64(1))),
+			"FLT-05 without a cause, the old value does not count", field("spec.size", is(int64(1))),
 			match.Input{Object: size(int64(2)), Old: size(int64(1)), New: size(int64(1))}, false,
 		},
 		{"FLT-05 the new value", field("spec.size", is(int64(2))), caused(size(int64(1)), size(int64(2))), true},
@@ -130,19 +129,19 @@ func TestPrematch(t *testing.T) {
 		{"FLT-05 neither", field("spec.size", is(int64(3))), caused(size(int64(1)), size(int64(2))), false},
 		{"FLT-05 all tests for the same value", field("spec.size", present, is(int64(1))), caused(size(int64(1)), none), true},
 		{
-			"FLT-05 not one for the one value, one for the other", field("spec.size", is(int64(1)), is(int64(2))),
+			"FLT-05 each test for another value", field("spec.size", is(int64(1)), is(int64(2))),
 			caused(size(int64(1)), size(int64(2))), false,
 		},
 		{"FLT-05 ABSENT before", field("spec.size", absent), caused(none, size(int64(1))), true},
 		{"FLT-05 ABSENT after", field("spec.size", absent), caused(size(int64(1)), none), true},
-		{"FLT-05 ABSENT, but it was always there", field("spec.size", absent), caused(size(int64(1)), size(int64(1))), false},
+		{"FLT-05 ABSENT, present before and after", field("spec.size", absent), caused(size(int64(1)), size(int64(1))), false},
 		{
-			"FLT-05 B-01 what is being handled, not an edit that came later", field("spec.size", is(int64(3))),
+			"FLT-05 B-01 a later edit does not count", field("spec.size", is(int64(3))),
 			match.Input{Object: size(int64(3)), HasCause: true, Old: size(int64(1)), New: size(int64(2))}, false,
 		},
 
 		{
-			"FLT-12 what was and will be is not asked",
+			"FLT-12 From and To are not applied",
 			match.Filters{Field: &match.FieldFilter{Path: []string{"spec", "size"}, From: []match.Test{never}, To: []match.Test{never}}},
 			caused(size(int64(1)), size(int64(1))), true,
 		},
@@ -157,26 +156,26 @@ func TestPrematch(t *testing.T) {
 			plain(ownedBy(m{"apiVersion": "apps/v1", "kind": "Deployment"}, m{"apiVersion": "v1", "kind": "Pod"})), true,
 		},
 		{"OwnedBy: one of several kinds", owners(deployment, pod), plain(ownedBy(m{"apiVersion": "v1", "kind": "Pod"})), true},
-		{"OwnedBy: nobody's", owners(pod), plain(none), false},
-		{"OwnedBy: a broken reference", owners(pod), plain(ownedBy("x", m{"apiVersion": "a/b/c", "kind": "Pod"})), false},
+		{"OwnedBy: no owner", owners(pod), plain(none), false},
+		{"OwnedBy: an invalid reference", owners(pod), plain(ownedBy("x", m{"apiVersion": "a/b/c", "kind": "Pod"})), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, why := test.filters.MatchObject(test.subject)
 			if got != test.want {
-				t.Errorf("Prematch = %t (%s), want %t", got, why, test.want)
+				t.Errorf("MatchObject = %t (%s), want %t", got, why, test.want)
 			}
 			if (why == "") != got {
-				t.Errorf("Prematch = %t, but the reason is %q", got, why)
+				t.Errorf("MatchObject = %t, but the reason is %q", got, why)
 			}
 		})
 	}
 }
 
-// FLT-01: the order is labels, annotations, owners, the field; and the first mismatch is the last test.
-func TestPrematchStopsAtTheFirstMismatch(t *testing.T) {
-	var asked []string
-	test := func(name string, verdict bool) []match.Test {
-		return []match.Test{func(any) bool { asked = append(asked, name); return verdict }}
+// FLT-01: the order is labels, annotations, owners, field. The first mismatch ends the tests.
+func TestMatchObject_StopsAtFirstMismatch(t *testing.T) {
+	var tested []string
+	test := func(name string, result bool) []match.Test {
+		return []match.Test{func(any) bool { tested = append(tested, name); return result }}
 	}
 	filters := func(failing string) match.Filters {
 		return match.Filters{
@@ -189,22 +188,21 @@ func TestPrematchStopsAtTheFirstMismatch(t *testing.T) {
 		"label": "label", "annotation": "label annotation", "field": "label annotation field", "none": "label annotation field",
 	} {
 		t.Run("FLT-01 failing: "+failing, func(t *testing.T) {
-			asked = nil
+			tested = nil
 			ok, why := filters(failing).MatchObject(match.Input{Object: m{}})
-			if got := strings.Join(asked, " "); got != want {
-				t.Errorf("asked %q, want %q", got, want)
+			if got := strings.Join(tested, " "); got != want {
+				t.Errorf("tested %q, want %q", got, want)
 			}
 			if ok != (failing == "none") || !ok && !strings.Contains(why, map[string]string{
 				"label": `metadata.labels["a"]`, "annotation": `metadata.annotations["a"]`, "field": "field spec",
 			}[failing]) {
-				t.Errorf("Prematch = %t, %q", ok, why)
+				t.Errorf("MatchObject = %t, %q", ok, why)
 			}
 		})
 	}
 }
 
-// Whether a change of a field is what a handler wants to be called for.
-func TestMatchOfFields(t *testing.T) {
+func TestMatch_Fields(t *testing.T) {
 	size := func(value any) m { return spec("size", value) }
 	change := func(from, to []match.Test) match.Filters {
 		return match.Filters{Field: &match.FieldFilter{Path: []string{"spec", "size"}, From: from, To: to}}
@@ -216,18 +214,18 @@ func TestMatchOfFields(t *testing.T) {
 	one, two := int64(1), int64(2)
 
 	for _, test := range []struct {
-		name      string
-		criteria  match.Criteria
-		situation match.Cause
-		old, new  m
-		want      bool
+		name     string
+		criteria match.Criteria
+		cause    match.Cause
+		old, new m
+		want     bool
 	}{
-		{"HND-16 an update without a field: anything", onUpdate(match.Filters{}), update, size(one), size(one), true},
+		{"HND-16 an update without a field", onUpdate(match.Filters{}), update, size(one), size(one), true},
 		{"HND-16 FLT-07 an update of the field", onUpdate(field("spec.size")), update, size(one), size(two), true},
 		{"HND-16 FLT-07 an update of something else", onUpdate(field("spec.size")), update, size(one), m{"spec": m{"size": one, "x": one}}, false},
 		{"FLT-07 ESS-23 the same number", onUpdate(field("spec.size")), update, size(one), size(1.0), false},
-		{"FLT-07 the field has come", onUpdate(field("spec.size")), update, m{}, size(one), true},
-		{"FLT-07 the field has gone", onUpdate(field("spec.size")), update, size(one), m{}, true},
+		{"FLT-07 the field is added", onUpdate(field("spec.size")), update, m{}, size(one), true},
+		{"FLT-07 the field is removed", onUpdate(field("spec.size")), update, size(one), m{}, true},
 		{"FLT-07 something below the field", onUpdate(field("spec")), update, size(one), size(two), true},
 		{"FLT-07 absent before and after", onUpdate(field("spec.size")), update, m{}, spec("x", one), false},
 
@@ -248,19 +246,19 @@ func TestMatchOfFields(t *testing.T) {
 		{"HND-17 an update of something else", onField(field("spec.size")), update, size(one), size(one), false},
 		{"HND-17 a deletion, changed since", onField(field("spec.size")), match.Cause{Reason: "delete", Deleting: true}, size(one), size(two), true},
 		{"HND-17 a deletion, unchanged", onField(field("spec.size")), match.Cause{Reason: "delete", Deleting: true}, size(one), size(one), false},
-		{"HND-17 a resumption, in which nothing can have changed", onField(field("spec.size")), match.Cause{Reason: "resume", Initial: true}, size(one), size(one), false},
+		{"HND-17 a resume", onField(field("spec.size")), match.Cause{Reason: "resume", Initial: true}, size(one), size(one), false},
 		{"HND-17 FLT-08 a creation, from another value", onField(change(tests(present), nil)), match.Cause{Reason: "create"}, nil, size(one), false},
 		{"HND-17 FLT-08 a creation, from ABSENT", onField(change(tests(absent), nil)), match.Cause{Reason: "create"}, nil, size(one), true},
 
-		{"HND-16 a creation need not have changed the field", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, match.Cause{Reason: "create"}, size(one), size(one), true},
-		{"HND-16 nor a deletion", match.Criteria{Reasons: []string{"delete"}, Filters: field("spec.size")}, match.Cause{Reason: "delete", Deleting: true}, size(one), size(one), true},
-		{"HND-18 nor a resumption", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Cause{Reason: "resume", Initial: true}, size(one), size(one), true},
-		{"HND-18 CAUSE-23 a resume handler joins an update of something else", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Cause{Reason: "update", Initial: true}, size(one), size(one), true},
-		{"HND-16 one for creation and update: an update of something else is none", match.Criteria{Reasons: []string{"create", "update"}, Filters: field("spec.size")}, update, size(one), size(one), false},
-		{"FLT-13 a handler that is for something else", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, update, size(one), size(two), false},
+		{"HND-16 a creation without a change of the field", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, match.Cause{Reason: "create"}, size(one), size(one), true},
+		{"HND-16 a deletion without a change of the field", match.Criteria{Reasons: []string{"delete"}, Filters: field("spec.size")}, match.Cause{Reason: "delete", Deleting: true}, size(one), size(one), true},
+		{"HND-18 a resume without a change of the field", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Cause{Reason: "resume", Initial: true}, size(one), size(one), true},
+		{"HND-18 CAUSE-23 a resume handler at an update of something else", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Cause{Reason: "update", Initial: true}, size(one), size(one), true},
+		{"HND-16 a create and update handler at an update of something else", match.Criteria{Reasons: []string{"create", "update"}, Filters: field("spec.size")}, update, size(one), size(one), false},
+		{"FLT-13 another reason", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, update, size(one), size(two), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, why := test.criteria.Match(test.situation, match.Input{Object: test.new, HasCause: true, Old: test.old, New: test.new})
+			got, why := test.criteria.Match(test.cause, match.Input{Object: test.new, HasCause: true, Old: test.old, New: test.new})
 			if got != test.want {
 				t.Errorf("Match = %t (%s), want %t", got, why, test.want)
 			}
@@ -271,8 +269,8 @@ func TestMatchOfFields(t *testing.T) {
 	}
 }
 
-// The refusals of changes name the field, for people who ask why their handler did not run.
-func TestRefusalsOfChangesSayWhy(t *testing.T) {
+// The explanations name the field.
+func TestMatch_ExplainsFieldMismatch(t *testing.T) {
 	criteria := match.Criteria{Reasons: []string{"update"}, Filters: match.Filters{Field: &match.FieldFilter{
 		Path: []string{"spec", "size"}, From: []match.Test{is(int64(1))}, To: []match.Test{is(int64(2))},
 	}}}

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// A Side selects the value that a matcher tests.
+// Side selects the value that a matcher tests.
 type Side int
 
 // The sides of a change. Most matchers test the current value.
@@ -19,9 +19,9 @@ const (
 	After
 )
 
-// A Matcher is the inspectable form of a matcher of package filter.
+// Matcher is the inspectable form of a matcher of package filter.
 type Matcher struct {
-	// Text describes the matcher in errors.
+	// Description describes the matcher in errors.
 	Description string
 	Test        Test
 	Side        Side
@@ -38,7 +38,7 @@ type Matcher struct {
 	Err error
 }
 
-// Parts returns the matchers that must all pass for this one to pass: the inner ones of a conjunction, else itself.
+// Flatten returns the inner matchers of a conjunction, recursively; for any other matcher, the matcher itself.
 func (m Matcher) Flatten() (parts []Matcher) {
 	if len(m.All) == 0 {
 		return []Matcher{m}
@@ -69,7 +69,7 @@ func Contradict(a, b Matcher) bool {
 	}
 }
 
-// A Literal is a value that a matcher compares with.
+// Literal is a value that a matcher compares with.
 type Literal struct {
 	// Value is in its JSON form.
 	Value any
@@ -87,7 +87,7 @@ func (l Literal) String() string {
 	return string(out)
 }
 
-// JSONForm converts a value to its JSON form, as it appears in decoded objects.
+// ToJSONValue converts a value to the types of decoded JSON objects.
 func ToJSONValue(value any) (any, error) {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// A Rule grants verbs on resources.
+// Rule is an RBAC rule that grants verbs on resources.
 type Rule struct {
 	Group     string // empty: the core group
 	Resources []string
 	Verbs     []string
-	// Scope is where the rule must hold, such as "the whole cluster"; empty if it is not known.
+	// Scope is the scope of the rule, such as "the whole cluster"; empty if it is unknown.
 	Scope string
 }
 
-// String returns what to add to a manifest of a role, and the marker of kubebuilder that makes it.
+// String returns an instruction for users: the rule to add to a role, and the kubebuilder marker that generates it.
 func (r Rule) String() string {
 	group, where := cmp.Or(r.Group, `""`), ""
 	if r.Scope != "" {
@@ -30,13 +30,13 @@ func (r Rule) String() string {
 		group, strings.Join(r.Resources, ";"), strings.Join(r.Verbs, ";"))
 }
 
-// The messages of the API server, also within wrapping errors. A denial of an admission webhook has other words.
+// The error messages of the API server, which may be inside wrapping errors. Denials of admission webhooks have other texts.
 var (
 	lackingResource = regexp.MustCompile(`cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)"| at the (cluster) scope)?`)
 	lackingOwner    = regexp.MustCompile(`cannot set blockOwnerDeletion`)
 )
 
-// Missing returns the rules that an error of the API server asks for; none if no rule is missing.
+// MissingRules returns the rules whose absence an error of the API server reports; none for other errors.
 func MissingRules(err error) (rules []Rule) {
 	if err == nil {
 		return nil
@@ -59,8 +59,8 @@ func MissingRules(err error) (rules []Rule) {
 	return rules
 }
 
-// Explain adds the missing rule to an error of the API server. It returns other errors, and those that have a rule already, as
-// they are.
+// Explain appends the missing rules to an error of the API server. It returns other errors unchanged, and also errors that already contain a
+// rule.
 func Explain(err error) error {
 	if _, ok := errors.AsType[*missingError](err); ok || err == nil {
 		return err
@@ -76,7 +76,7 @@ func Explain(err error) error {
 	return err
 }
 
-// With adds rules to an error.
+// WithRules appends rules to an error.
 func WithRules(err error, rules ...Rule) error {
 	texts := make([]string, len(rules))
 	for i, rule := range rules {
@@ -85,7 +85,7 @@ func WithRules(err error, rules ...Rule) error {
 	return &missingError{err, strings.Join(texts, "; ")}
 }
 
-// A missingError is an error with the rule that is missing.
+// missingError is an error with the missing rule.
 type missingError struct {
 	err  error
 	rule string

@@ -1,32 +1,17 @@
-// Package reaper sees to it that the servers which a test starts do not outlive it.
+// Package reaper kills the servers that a test has started when the test process ends.
 //
-//	g, err := guard.New(dir)
+//	r, err := reaper.New(dir)
 //	if err != nil {
 //		return err
 //	}
-//	defer g.Release()
-//	etcd.Path, err = g.Wrap("/usr/local/kubebuilder/bin/etcd")
+//	defer r.Stop()
+//	etcd.Path, err = r.WrapCommand("/usr/local/kubebuilder/bin/etcd")
 //
-// # Flow
+// New starts a shell process that reads from a pipe of this process. The scripts of WrapCommand write their process id to a list in the
+// directory, and then execute the server. When the pipe is closed, by Stop or by the end of this process, the reaper kills the servers of
+// the list, removes the directory, and exits. This works for every end of the process: Ctrl-C, a panic, a timeout of go test, SIGKILL.
 //
-// New starts a small sh that reads from a pipe of this process. Programs that Wrap returns put themselves on a list in
-// the folder, and become the servers. When the pipe breaks, by Release or by the end of this process, the guard kills
-// the servers on the list, removes the folder, and ends.
-//
-// # Guarantees
-//
-// On Linux and macOS nothing outlives this process, however it ends: Ctrl-C, a panic, the timeout of go test, SIGKILL, also
-// while servers are starting. What has got the number of a server that is gone is spared.
-//
-// # Assumptions
-//
-// The servers name the folder in their command lines. There is /bin/sh, and programs may run from the folder.
-//
-// # Caveats
-//
-// On other systems there is no guard: servers whose process ends badly remain.
-//
-// # Errors
-//
-// Those of the files in the folder, and of the start of sh.
+// The command line of a server must contain the name of the directory: the reaper kills only such processes, because the system may have
+// assigned the id of an ended server to another process. The package needs /bin/sh, and a directory from which programs can be executed.
+// On systems other than Linux and macOS, it does nothing.
 package reaper

@@ -13,12 +13,11 @@ import (
 	"syscall"
 )
 
-// The guard waits for the end of its input: the process that holds the other end has closed it in
-// Stop, or is gone. The guard then kills the servers that put themselves on the list, and none
-// that merely got the number of one of them: theirs is the folder in the command line.
+// reaperScript waits until the pipe on its standard input is closed: by Stop, or by the end of the test process. It then kills the
+// processes of the list whose command line contains the directory.
 //
-// It takes the file "open" away before it reads the list, and a server looks for that file after
-// it has put itself on the list. So there is no moment at which a server can slip through.
+// The script removes the file "open" before it reads the list. A server checks for this file after it has written its id to the list, so every
+// server is either in the list or does not start.
 const reaperScript = `
 trap '' HUP INT QUIT TERM
 PATH=$PATH:/usr/bin:/bin
@@ -33,14 +32,14 @@ while read -r pid; do
 	case $command in *"$1"*) kill -9 "$pid" ;; esac
 done <"$1/pids"
 attempt=0
-until rm -rf "$1" || [ $attempt = 30 ]; do # what dies may still be writing
+until rm -rf "$1" || [ $attempt = 30 ]; do # a killed server may still be writing
 	attempt=$((attempt + 1))
 	sleep 0.1 || sleep 1
 done
 `
 
-// A server is started through this script, which becomes the server: the number stays the same.
-// envtest also asks the binaries for --help, and that is nothing to watch over.
+// serverScript starts a server with exec, which keeps the process id. envtest also runs the binaries with --help; these processes end
+// without the reaper.
 const serverScript = `#!/bin/sh
 if [ "$1" != --help ]; then
 	echo $$ >>%[1]s/pids && [ -e %[1]s/open ] || exit 1
@@ -48,27 +47,27 @@ fi
 exec %[2]s "$@"
 `
 
-// A Guard watches over the servers of one folder.
+// Reaper kills the servers of one directory when this process ends.
 type Reaper struct {
 	dir   string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 }
 
-// A pipe that is garbage-collected is closed, and the guard would strike. So the guards are held
-// here: a control plane nobody refers to any more keeps running until the process ends.
+// reapers keeps references to all reapers. Without them, the garbage collector closes the pipe of an unreferenced reaper, which kills
+// its servers.
 var reapers sync.Map
 
-// New starts a guard for a folder with nothing in it that is to stay.
+// New starts a reaper for an existing directory. The reaper removes the directory at the end.
 func New(dir string) (*Reaper, error) {
 	for _, name := range []string{"open", "pids"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			return nil, err
 		}
 	}
-	cmd := exec.Command("/bin/sh", "-c", reaperScript, "kopf-controlplane-guard", dir)
+	cmd := exec.Command("/bin/sh", "-c", reaperScript, "kopf-controlplane-reaper", dir)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // not to be hit by Ctrl-C
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must not end the reaper
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -76,27 +75,27 @@ func New(dir string) (*Reaper, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	g := &Reaper{dir: dir, cmd: cmd, stdin: stdin}
-	reapers.Store(g, true)
-	return g, nil
+	r := &Reaper{dir: dir, cmd: cmd, stdin: stdin}
+	reapers.Store(r, true)
+	return r, nil
 }
 
-// Wrap returns the program to start in place of this one, for the guard to know of it.
-func (g *Reaper) WrapCommand(binary string) (string, error) {
-	path := filepath.Join(g.dir, "start-"+filepath.Base(binary))
-	script := fmt.Sprintf(serverScript, quote(g.dir), quote(binary))
-	// Were another goroutine to fork while the file is open for writing, then its child would
-	// hold it open too for a moment, and the script could not be started: "text file busy".
+// WrapCommand writes a script that starts a server under the reaper, and returns its path. Start the script instead of the binary.
+func (r *Reaper) WrapCommand(binary string) (string, error) {
+	path := filepath.Join(r.dir, "start-"+filepath.Base(binary))
+	script := fmt.Sprintf(serverScript, quote(r.dir), quote(binary))
+	// A process that another goroutine forks while the file is open for writing also holds it open for a moment. The start of the
+	// script then fails with "text file busy".
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	return path, os.WriteFile(path, []byte(script), 0o700)
 }
 
-// Release has the guard do its work, and waits for that.
-func (g *Reaper) Stop() {
-	_ = g.stdin.Close()
-	_ = g.cmd.Wait()
-	reapers.Delete(g)
+// Stop kills the servers, removes the directory, and waits until both are done.
+func (r *Reaper) Stop() {
+	_ = r.stdin.Close()
+	_ = r.cmd.Wait()
+	reapers.Delete(r)
 }
 
 func quote(s string) string {

@@ -2,14 +2,14 @@
 
 package reaper
 
-// A Guard is nobody here: whoever has started the servers has to end them.
+// Reaper does nothing on this system: the test process must end its servers.
 type Guard struct{}
 
-// New returns a guard that does nothing.
+// New returns a reaper that does nothing.
 func New(string) (*Guard, error) { return &Guard{}, nil }
 
-// Wrap returns the program as it is.
+// WrapCommand returns the binary unchanged.
 func (*Guard) Wrap(binary string) (string, error) { return binary, nil }
 
-// Release does nothing.
+// Stop does nothing.
 func (*Guard) Release() {}

@@ -1,22 +1,4 @@
-// Package registry keeps the handlers of a kind.
+// Package registry stores the handlers of one kind by id, in the order of their registration.
 //
-// # Flow
-//
-// The facade adds handlers before the start; the engine selects from them in every pass.
-//
-// # Guarantees
-//
-// Ids and storage keys are unique. The order is that of registration.
-//
-// # Assumptions
-//
-// Nothing is added once the engine runs: reading needs no lock.
-//
-// # Caveats
-//
-// What a handler is, the registry does not know: it is a type parameter.
-//
-// # Errors
-//
-// [Registry.Add] refuses a taken id or key, and says how to mend it.
+// Ids and storage keys are unique. All handlers must be added before the engine starts: reading takes no lock.
 package registry

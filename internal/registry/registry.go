@@ -2,14 +2,14 @@ package registry
 
 import "fmt"
 
-// A Registry keeps handlers in the order in which they were added, and knows them by their ids.
+// Registry stores handlers of type H by id, in the order of their registration. The zero value is empty.
 type Registry[H any] struct {
 	ids      []string
 	handlers map[string]H
-	owners   map[string]string // key in the store → id
+	owners   map[string]string // the id of the handler for each storage key
 }
 
-// Add takes in a handler. The key is where its progress is stored: two handlers must not share one.
+// Add adds a handler. Key is the storage key of its progress. Add fails if another handler has the same id or key.
 func (r *Registry[H]) Add(id, key string, handler H) error {
 	if _, taken := r.handlers[id]; taken {
 		return fmt.Errorf("the id %q is used twice: give one of the handlers another id, "+
@@ -26,16 +26,16 @@ func (r *Registry[H]) Add(id, key string, handler H) error {
 	return nil
 }
 
-// IDs returns all ids, in the order of registration.
+// IDs returns all ids in the order of registration. The result must not be changed.
 func (r *Registry[H]) IDs() []string { return r.ids }
 
-// Get returns the handler of an id.
+// Get returns the handler with an id.
 func (r *Registry[H]) Get(id string) (H, bool) {
 	h, ok := r.handlers[id]
 	return h, ok
 }
 
-// Select returns the ids of the handlers that satisfy a condition, in order.
+// Select returns the ids of the handlers that satisfy a condition, in the order of registration.
 func (r *Registry[H]) Select(want func(H) bool) []string {
 	var ids []string
 	for _, id := range r.ids {

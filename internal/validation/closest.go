@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Closest returns the candidate that was probably meant by a word with a typo; false if none is close. Upper and lower case count
-// less than other differences. Among equally close candidates it returns the first.
+// Closest returns the candidate that is most similar to a mistyped word; found is false if none is similar. Differences of upper and lower case
+// have less weight than other differences. Among equally similar candidates, Closest returns the first.
 func Closest(word string, candidates []string) (closest string, found bool) {
 	lower := strings.ToLower(word)
-	// One typo in three letters, and up to three.
+	// One typo for every three letters, at most three.
 	limit := min(3, max(1, len(word)/3))
 	for _, candidate := range candidates {
 		if candidate == word {
@@ -25,7 +25,7 @@ func Closest(word string, candidates []string) (closest string, found bool) {
 	return closest, found
 }
 
-// DidYouMean returns the question for the end of an error: empty if no candidate is close.
+// DidYouMean returns a suggestion to append to an error: "; did you mean x?", or an empty text if no candidate is similar.
 func DidYouMean(word string, candidates []string) string {
 	closest, found := Closest(word, candidates)
 	if !found {
@@ -34,7 +34,7 @@ func DidYouMean(word string, candidates []string) string {
 	return fmt.Sprintf("; did you mean %s?", closest)
 }
 
-// distance counts the letters to insert, remove, replace or swap with their neighbour that make b of a.
+// distance returns the number of insertions, removals, replacements and swaps of adjacent letters that turn a into b.
 func distance(a, b string) int {
 	one, other := []rune(a), []rune(b)
 	rows := make([][]int, len(one)+1)

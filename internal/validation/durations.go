@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Shortest is the shortest positive duration that a declaration may have. A shorter one is a number without its unit.
+// MinDuration is the shortest positive duration that [Duration] accepts. A shorter one is probably a number without a unit.
 const MinDuration = time.Millisecond
 
-// Duration returns an error for a positive duration that is too short to be meant: 5 instead of 5*time.Second.
+// Duration returns an error for a positive duration that is probably a number without a unit, such as 5 instead of 5*time.Second.
 func Duration(d time.Duration) error {
 	switch {
 	case d <= 0 || d >= MinDuration:

@@ -12,8 +12,8 @@ import (
 	kubernetes "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// QualifiedName checks the key of a label or an annotation, or the name of a finalizer: a name, or a domain and a name
-// with a slash in between.
+// QualifiedName checks the key of a label or an annotation, or the name of a finalizer: a name, or a domain and a name separated
+// by a slash.
 func QualifiedName(key string) error {
 	if len(kubernetes.IsQualifiedName(key)) == 0 {
 		return nil
@@ -48,7 +48,7 @@ func Subdomain(name string) error {
 	return lowerCaseWithDots.explain(name)
 }
 
-// DNSLabel checks a name without dots, such as that of a namespace.
+// DNSLabel checks a name without dots, such as the name of a namespace.
 func DNSLabel(name string) error {
 	if len(kubernetes.IsDNS1123Label(name)) == 0 {
 		return nil
@@ -85,22 +85,22 @@ func Selector(selector *metav1.LabelSelector) error {
 	return err
 }
 
-// A form is a rule for names.
+// nameFormat is a rule for names.
 type nameFormat struct {
-	max        int // bytes
-	upper      bool
-	separators string // characters besides letters and digits, not at the ends
-	allowed    string
+	max        int    // bytes
+	upper      bool   // upper-case letters are allowed
+	separators string // additional characters that are not allowed at the ends
+	allowed    string // the allowed characters, for the explanation
 }
 
 var (
 	mixedCase = nameFormat{max: kubernetes.LabelValueMaxLength, upper: true, separators: "-_.", allowed: "letters, digits, '-', '_' and '.'"}
 	lowerCase = nameFormat{max: kubernetes.DNS1123LabelMaxLength, separators: "-", allowed: "lower-case letters, digits and '-'"}
-	// lowerCaseWithDots has parts of the form lowerCase, without their maximum.
+	// lowerCaseWithDots is a sequence of lowerCase parts of any length.
 	lowerCaseWithDots = nameFormat{max: kubernetes.DNS1123SubdomainMaxLength, separators: "-.", allowed: "lower-case letters, digits, '-' and '.'"}
 )
 
-// explain returns an error for a name that does not have the form.
+// explain returns an error for a name that violates the format.
 func (f nameFormat) explain(name string) error {
 	edge := func(r byte) bool { return strings.IndexByte(f.separators, r) >= 0 }
 	if name == "" {
@@ -117,7 +117,7 @@ func (f nameFormat) explain(name string) error {
 		return fmt.Errorf("it begins with %q: begin with a letter or a digit", name[0])
 	case edge(name[len(name)-1]):
 		return fmt.Errorf("it ends with %q: end with a letter or a digit", name[len(name)-1])
-	default: // a form with dots
+	default: // a format with dots
 		return errors.New("a part next to a '.' does not begin and end with a letter or a digit: correct it")
 	}
 }

@@ -19,51 +19,51 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// A Reason says why a watch delivers no changes. It is a label of the metric.
+// Reason is the reason why a watch delivers no changes. It is a label of the metric.
 type Reason string
 
 // The reasons.
 const (
-	Forbidden Reason = "forbidden"  // the rights are missing
+	Forbidden Reason = "forbidden"  // an RBAC rule is missing
 	NotServed Reason = "not_served" // the API server does not serve the kind in this version
 	Silent    Reason = "silent"     // the connection is open and delivers nothing
 )
 
-// parallel limits the requests of one checker that are under way, for caches of many namespaces.
+// maxParallelProbes limits the parallel requests of one checker, for caches of many namespaces.
 const maxParallelProbes = 10
 
-// Options configure a checker.
+// Options configure a [Checker].
 type Options struct {
 	// Kind is the label in the metric and in the log.
 	Kind string
 	GVK  schema.GroupVersionKind
 	// Client reads from the API server, not from a cache.
 	Client client.WithWatch
-	// Informer returns the informer of the kind without waiting for its synchronization.
+	// Informer returns the informer of the kind without waiting until it is synced.
 	Informer func(context.Context) (cache.Informer, error)
 	Interval time.Duration
 	Log      logr.Logger
 }
 
-// A Checker checks the watches of one kind: one for each namespace of the cache, or one for the cluster.
+// Checker checks the watches of one kind: one for each namespace of the cache, or one for the cluster.
 type Checker struct {
 	Options
 	mu     sync.Mutex
 	states map[string]*watchState // by namespace
 }
 
-// New returns a checker. It does nothing until [Checker.Run].
+// New returns a checker, which does nothing until [Checker.Run].
 func New(options Options) *Checker {
 	return &Checker{Options: options, states: map[string]*watchState{}}
 }
 
-// A Problem is a watch that delivers no changes.
+// Problem is a watch that delivers no changes.
 type Problem struct {
 	GVK       schema.GroupVersionKind
 	Namespace string // empty: all namespaces
 	Reason    Reason
 	Age       time.Duration
-	Err       error // of the API server; nil for silent watches
+	Err       error // the error of the API server; nil for silent watches
 }
 
 func (p Problem) Error() string {
@@ -121,11 +121,11 @@ func (c *Checker) Run(ctx context.Context) {
 			watches = c.findInformers(ctx)
 		}
 		c.probeAll(ctx, kind, watches)
-		kind = changesProbe + streamProbe - kind // in turn
+		kind = changesProbe + streamProbe - kind // alternate
 	}
 }
 
-// find returns the informers by namespace; nil until the cache has one.
+// findInformers returns the informers by namespace; nil while the cache has none.
 func (c *Checker) findInformers(ctx context.Context) map[string]informer {
 	i, err := c.Informer(ctx)
 	if err != nil {
@@ -149,9 +149,9 @@ func (c *Checker) probeAll(ctx context.Context, kind probeKind, watches map[stri
 			if version == "" {
 				kind = listProbe
 			}
-			seen := c.probe(ctx, kind, namespace, version)
+			result := c.probe(ctx, kind, namespace, version)
 			if ctx.Err() == nil {
-				c.recordResult(namespace, version, seen)
+				c.recordResult(namespace, version, result)
 			}
 			return nil
 		})
@@ -159,15 +159,15 @@ func (c *Checker) probeAll(ctx context.Context, kind probeKind, watches map[stri
 	_ = group.Wait() // no function returns an error
 }
 
-// update records what a probe has shown, and logs when a problem begins or ends.
-func (c *Checker) recordResult(namespace, version string, seen probeResult) {
+// recordResult records the result of a probe, and logs the beginning and the end of a problem.
+func (c *Checker) recordResult(namespace, version string, result probeResult) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.states[namespace] == nil {
 		c.states[namespace] = &watchState{}
 	}
 	s := c.states[namespace]
-	s.update(time.Now(), version, seen)
+	s.update(time.Now(), version, result)
 	p, _ := c.problem(namespace)
 	if p.Reason == s.logged {
 		return
@@ -180,7 +180,7 @@ func (c *Checker) recordResult(namespace, version string, seen probeResult) {
 	}
 }
 
-// report sets the metric.
+// updateMetric sets the metric.
 func (c *Checker) updateMetric() {
 	count := map[Reason]int{Forbidden: 0, NotServed: 0, Silent: 0}
 	for _, p := range c.Problems() {

@@ -11,33 +11,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A probeKind says what a probe asks for.
+// probeKind is the kind of request that a probe sends.
 type probeKind int
 
 const (
-	// listProbe lists one object: all that can be asked before the informer has a version.
+	// listProbe lists one object. It is used before the informer has a resource version.
 	listProbe probeKind = iota
-	// changesProbe asks for the changes after the version of the informer: the answer is empty unless the informer misses some.
+	// changesProbe watches from the resource version of the informer. It delivers something only if the informer has missed changes.
 	changesProbe
-	// streamProbe asks for the objects of an unused name, and for the bookmark that ends such a listing: it always comes, unless
-	// streams are swallowed on their way.
+	// streamProbe watches an unused name with the initial listing. The API server always ends the listing with a bookmark, so the probe
+	// delivers something unless a proxy swallows streams.
 	streamProbe
 )
 
 const (
-	changesSeconds = 1 // changes that have happened are delivered immediately
+	changesSeconds = 1 // the API server delivers earlier changes immediately
 	streamSeconds  = 10
-	// probeTimeout limits a probe that gets no answer.
+	// probeTimeout limits a probe without a response.
 	probeTimeout = 20 * time.Second
-	// unusedName is valid, and names no object.
+	// unusedName is a valid name without an object.
 	unusedName = "kopf-watch-check"
 )
 
 // probe sends one request.
 func (c *Checker) probe(ctx context.Context, kind probeKind, namespace, version string) probeResult {
-	seen := c.sendProbe(ctx, kind, namespace, version)
-	seen.probe = kind
-	return seen
+	result := c.sendProbe(ctx, kind, namespace, version)
+	result.probe = kind
+	return result
 }
 
 func (c *Checker) sendProbe(ctx context.Context, kind probeKind, namespace, version string) probeResult {
@@ -78,7 +78,7 @@ func (c *Checker) sendProbe(ctx context.Context, kind probeKind, namespace, vers
 	}
 }
 
-// observe interprets the error of a request.
+// resultOfError converts the error of a request to a result.
 func resultOfError(err error) probeResult {
 	switch {
 	case err == nil:
@@ -88,7 +88,7 @@ func resultOfError(err error) probeResult {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return probeResult{reason: NotServed, err: err}
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
-		return probeResult{delivered: true} // there are changes after the version, but the API server does not keep them
+		return probeResult{delivered: true} // the version is so old that the API server has removed its later changes
 	default:
 		return probeResult{unclear: true}
 	}

@@ -2,58 +2,58 @@ package watchcheck
 
 import "time"
 
-// silentIntervals is for how many intervals a suspicion has to last before the watch counts as silent: until the probe that has raised it was
-// repeated.
+// silentIntervals is the number of intervals before a suspicious watch counts as silent. The suspicious probe is repeated within this
+// time.
 const silentIntervals = 2
 
-// An observation is the result of one probe.
+// probeResult is the result of one probe.
 type probeResult struct {
 	probe probeKind
 	// reason and fault are set if the API server has refused the probe.
 	reason Reason
 	err    error
-	// unclear: the probe has failed for another reason, and shows nothing.
+	// unclear is true if the probe has failed for another reason. The result is then ignored.
 	unclear bool
-	// delivered: the stream of the probe has delivered something.
+	// delivered is true if the stream of the probe has delivered something.
 	delivered bool
 }
 
-// A state is what is known about one watch.
+// watchState is the state of one watch.
 type watchState struct {
 	reason Reason // forbidden or not served
 	err    error
-	since  time.Time // of the reason
+	since  time.Time // the first probe with this reason
 
-	// pending: the API server has changes after the version that the informer had then.
+	// changesPending is true if the API server has changes after pendingVersion, the version of the informer at the probe.
 	changesPending bool
 	pendingVersion string
-	// mute: a stream has delivered nothing though it had to; delivers: one has delivered before, so that the API server can do it.
+	// streamSilent is true if a stream has delivered nothing, although an earlier one has (streamDelivered): the API server supports the probe.
 	streamSilent, streamDelivered bool
 
-	// suspect is since when one of these was so while the informer was at version; confirmed is when a probe has last shown it.
+	// suspectSince is the first probe with one of these faults while the informer was at version, confirmedAt the last probe.
 	suspectSince, confirmedAt time.Time
 	version                   string
 
-	logged Reason
+	logged Reason // the reason of the last log line
 }
 
-// update records a probe that was made while the informer was at a version.
-func (s *watchState) update(now time.Time, version string, seen probeResult) {
-	if seen.unclear {
+// update records the result of a probe, and the resource version of the informer before the probe.
+func (s *watchState) update(now time.Time, version string, result probeResult) {
+	if result.unclear {
 		return
 	}
-	if seen.reason != s.reason {
+	if result.reason != s.reason {
 		s.since = now
 	}
-	s.reason, s.err = seen.reason, seen.err
+	s.reason, s.err = result.reason, result.err
 	switch {
-	case seen.reason != "":
+	case result.reason != "":
 		s.changesPending, s.streamSilent = false, false
-	case seen.probe == changesProbe:
-		s.changesPending, s.pendingVersion = seen.delivered, version
-	case seen.probe == streamProbe:
-		s.streamSilent = s.streamDelivered && !seen.delivered
-		s.streamDelivered = s.streamDelivered || seen.delivered
+	case result.probe == changesProbe:
+		s.changesPending, s.pendingVersion = result.delivered, version
+	case result.probe == streamProbe:
+		s.streamSilent = s.streamDelivered && !result.delivered
+		s.streamDelivered = s.streamDelivered || result.delivered
 	}
 	switch suspicious := s.streamSilent || s.changesPending && s.pendingVersion == version; {
 	case !suspicious:
@@ -64,7 +64,7 @@ func (s *watchState) update(now time.Time, version string, seen probeResult) {
 	s.version, s.confirmedAt = version, now
 }
 
-// judge returns the reason why the watch delivers nothing, and since when; an empty reason if it is healthy.
+// diagnose returns the reason why the watch delivers nothing, and since when; an empty reason if the watch is healthy.
 func (s *watchState) diagnose(silentAfter time.Duration) (Reason, time.Time) {
 	if s.reason != "" {
 		return s.reason, s.since

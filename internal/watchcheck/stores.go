@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// StoreVersion returns the version up to which the store of an informer shows the objects of a namespace; empty if that is not
-// known. All that the API server had changed until then is in the store.
+// StoreVersion returns the resource version of the store of an informer for a namespace; empty if it is unknown. The store contains all
+// changes up to this version.
 func StoreVersion(i cache.Informer, namespace string) string {
 	informers := informersOf(i)
 	one, ok := informers[namespace]
@@ -23,7 +23,7 @@ func StoreVersion(i cache.Informer, namespace string) string {
 	return stored.GetStore().LastStoreSyncResourceVersion()
 }
 
-// Namespaces returns the namespaces to which an informer is restricted; none if it is not, or if they are not known.
+// Namespaces returns the namespaces to which an informer is restricted; none if it is not restricted or if they are unknown.
 func Namespaces(i cache.Informer) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(informersOf(i))), func(namespace string) bool { return namespace == "" })
 }

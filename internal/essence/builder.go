@@ -13,33 +13,32 @@ import (
 )
 
 const (
-	frameworkDomain = "kopf-runtime.dev" // of what else we note on objects, for children, say
+	frameworkDomain = "kopf-runtime.dev" // the domain of other annotations of the library, such as those of package children
 	lastApplied     = "kubectl.kubernetes.io/last-applied-configuration"
 	markerSuffix    = "/kopf-managed"
 	managedDomain   = "." + progress.DefaultPrefix
 )
 
-// A Cleaner removes from an essence what it writes itself: the progress store and the baseline.
+// Cleaner removes its own fields from an essence. The progress store and the baseline implement it.
 type Cleaner interface{ Clear(essence map[string]any) }
 
-// A Shape is what the essences of one kind are made of.
+// Builder builds the essences of one kind.
 type Builder struct {
-	// Fields of which handlers want to know, wherever they are: in the status, too (ESS-04).
+	// Fields are additional fields whose changes handlers handle, such as fields of the status.
 	Fields [][]string
-	// Conditions are the types of those whose transitions handlers want to know.
+	// Conditions are the types of conditions whose transitions handlers handle.
 	Conditions []string
-	// Statuses finds what those conditions say in the JSON form of an object; nil: they are at status.conditions.
+	// FindConditionStatuses returns the statuses of these conditions by type. Default: it reads status.conditions.
 	FindConditionStatuses func(content map[string]any) map[string]any
-	// Cleaners take out what is ours.
+	// Cleaners remove the fields that the framework writes.
 	Cleaners []Cleaner
 }
 
-// Build reduces the JSON form of an object to what is essential: everything but its identity, its
-// system metadata, its status, and the annotations of kopf-like operators (ESS-01 to ESS-08); and the
-// fields of the shape, whatever else they are.
+// Build returns the essence of the JSON form of an object: all fields except the type, system metadata, the status, and the annotations
+// of kopf operators; plus the fields and condition statuses of the builder.
 //
-// Nothing of the content is changed; below the second level the result shares its values.
-func (s Builder) Build(content map[string]any) map[string]any {
+// Build does not change the content. The result shares values below the second level with it.
+func (b Builder) Build(content map[string]any) map[string]any {
 	out := make(map[string]any, len(content))
 	for key, value := range content {
 		switch key {
@@ -51,19 +50,19 @@ func (s Builder) Build(content map[string]any) map[string]any {
 	if meta := buildMetadata(content); len(meta) > 0 {
 		out["metadata"] = meta
 	}
-	for _, path := range s.Fields {
+	for _, path := range b.Fields {
 		if value, ok := diff.Lookup(content, path...); ok {
 			setField(out, path, value)
 		}
 	}
-	if statuses := s.conditionStatuses(content); len(statuses) > 0 {
+	if statuses := b.conditionStatuses(content); len(statuses) > 0 {
 		out[ConditionsKey] = statuses
 	}
-	s.clean(out)
+	b.clean(out)
 	return out
 }
 
-// put sets a field. The maps on the way are copied, since they may be the object's own.
+// setField sets a field. It copies the maps on the path, because they may belong to the object.
 func setField(content map[string]any, path []string, value any) {
 	for _, key := range path[:len(path)-1] {
 		inner, _ := content[key].(map[string]any)
@@ -72,11 +71,11 @@ func setField(content map[string]any, path []string, value any) {
 		}
 		content[key], content = inner, inner
 	}
-	content[path[len(path)-1]] = runtime.DeepCopyJSONValue(value) // ours may be taken out of it
+	content[path[len(path)-1]] = runtime.DeepCopyJSONValue(value) // the cleaners may change the value
 }
 
-// CopyFields sets fields of an essence to what they are in another one; those that the other one lacks are removed.
-// Maps below the first level are copied and not changed.
+// CopyFields copies fields from one essence to another. Fields that are absent in from are removed. CopyFields copies maps below the first level
+// instead of changing them.
 func CopyFields(to, from map[string]any, paths [][]string) {
 	for _, path := range paths {
 		if value, ok := diff.Lookup(from, path...); ok {
@@ -87,7 +86,7 @@ func CopyFields(to, from map[string]any, paths [][]string) {
 	}
 }
 
-// remove removes a field, and the maps around it that are empty then, unless the other essence has them.
+// removeField removes a field, and the parent maps that become empty, unless the other essence has them.
 func removeField(content, other map[string]any, path []string) {
 	key := path[0]
 	inner, isMap := content[key].(map[string]any)
@@ -106,8 +105,8 @@ func removeField(content, other map[string]any, path []string) {
 	}
 }
 
-func (s Builder) clean(essence map[string]any) {
-	for _, c := range s.Cleaners {
+func (b Builder) clean(essence map[string]any) {
+	for _, c := range b.Cleaners {
 		c.Clear(essence)
 	}
 }
@@ -131,8 +130,8 @@ func buildMetadata(content map[string]any) map[string]any {
 	return meta
 }
 
-// isManaged recognises the annotations of kopf-like operators, ours or others': by their prefix, or
-// by the marker that stands beside them (KEY-22).
+// isManaged reports whether an annotation belongs to a kopf operator, this one or another. It recognizes the prefix, or a marker annotation with the same
+// prefix.
 func isManaged(key string, all map[string]any) bool {
 	prefix, _, ok := strings.Cut(key, "/")
 	if !ok {
@@ -145,12 +144,12 @@ func isManaged(key string, all map[string]any) bool {
 	return marked
 }
 
-// Encode writes an essence as the text that is stored.
+// Encode encodes an essence for storage, with sorted keys.
 func Encode(essence map[string]any) ([]byte, error) { return progress.EncodeJSON(essence) }
 
-// Decode reads a stored text. What an earlier version stored and would not store today is cleaned
-// off, so that both sides of a comparison are of one shape (ESS-08).
-func (s Builder) Decode(text []byte) (map[string]any, error) {
+// Decode decodes a stored essence. It removes fields that earlier versions have stored and Build no longer includes. It fails if the text is not
+// a JSON object.
+func (b Builder) Decode(text []byte) (map[string]any, error) {
 	var out map[string]any
 	if err := json.Unmarshal(text, &out); err != nil {
 		return nil, err
@@ -158,6 +157,6 @@ func (s Builder) Decode(text []byte) (map[string]any, error) {
 	if out == nil {
 		return nil, errors.New("it is null, not an object")
 	}
-	s.clean(out)
+	b.clean(out)
 	return out, nil
 }

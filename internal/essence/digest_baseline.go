@@ -11,37 +11,38 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// DigestKey is the only field of a text that stands for an essence which is too large to be stored: its digest.
+// DigestKey is the only field of the document that replaces an essence if only its digest is stored.
 const DigestKey = "kopf-runtime.dev/digest"
 
-// Digest returns the digest of a text of [Encode], which sorts all keys.
+// Digest returns the digest of an encoded essence.
 func Digest(text []byte) string {
 	sum := blake2b.Sum256(text)
 	return base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// A Baseline stores essences where another baseline stores them, and digests of those that are too large beside it. kopf does not know the
-// digests: it reads what the other baseline has.
+// DigestBaseline stores essences in another baseline, and the digests of essences that are too large in a separate place. kopf does not
+// read digests: it reads the text of the other baseline.
 //
-// A digest names the stored text that it supersedes. If another operator has stored a new text since, that one is returned.
+// A digest contains the digest of the stored text that it supersedes. If another operator has stored a new text since then, the digest is
+// ignored.
 type DigestBaseline struct {
 	progress.Baseline
 	digests progress.Baseline
 }
 
-// WithDigests returns the baseline with a place for digests beside it.
+// WithDigests returns a baseline that also stores digests.
 func WithDigests(b progress.Baseline, stores ...progress.Store) DigestBaseline {
 	return DigestBaseline{b, progress.Digest(b, stores...)}
 }
 
-// A storedDigest is the form of a digest in its annotation.
+// storedDigest is the JSON form of a stored digest.
 type storedDigest struct {
 	Digest string `json:"digest"`
-	Since  string `json:"since"` // the digest of the text that is superseded
+	Since  string `json:"since"` // the digest of the superseded text
 }
 
-// Fetch returns the stored text of the last-handled essence; for a digest, a document with [DigestKey] as its only field. Earlier versions
-// have stored that document in the place of the essence.
+// Fetch returns the stored last-handled essence. If only a digest is stored, Fetch returns a document with [DigestKey] as its only
+// field. Earlier versions have stored that document in the place of the essence.
 func (b DigestBaseline) Fetch(obj client.Object) []byte {
 	stored := b.Baseline.Fetch(obj)
 	if stored == nil {
@@ -62,23 +63,23 @@ func (b DigestBaseline) Fetch(obj client.Object) []byte {
 	return document
 }
 
-// Stored returns what other operators read, whether a digest supersedes it or not.
+// FetchStored returns the stored text that other operators read, even if a digest supersedes it.
 func (b DigestBaseline) FetchStored(obj client.Object) []byte { return b.Baseline.Fetch(obj) }
 
-// IsWhole reports whether the whole last-handled essence is stored, and not only its digest.
+// HasFullEssence reports whether the last-handled essence is stored, and not only its digest.
 func (b DigestBaseline) HasFullEssence(obj client.Object) bool {
 	text := b.Fetch(obj)
 	return text != nil && !isDigestDocument(text)
 }
 
-// Store stores the text of an essence. It removes a digest.
+// Store stores an encoded essence and removes the digest.
 func (b DigestBaseline) Store(obj client.Object, text []byte) {
 	b.Baseline.Store(obj, text)
 	b.digests.Store(obj, nil)
 }
 
-// StoreDigest stores a digest. For other operators, the text that was stored before stays, if it fits, or else an empty essence takes its
-// place: to them, the object has changed, and is not new.
+// StoreDigest stores a digest instead of an essence. It keeps the earlier text for other operators if the object then fits, or else stores an empty
+// essence. For other operators, the object is then changed and not new.
 func (b DigestBaseline) StoreDigest(obj client.Object, digest string, stored []byte, fits func(client.Object) bool) error {
 	empty := []byte("{}")
 	if stored == nil || isDigestDocument(stored) {

@@ -2,24 +2,23 @@ package match
 
 import "slices"
 
-// Criteria are what a handler wants to be called for.
+// Criteria are the conditions under which a handler is selected.
 type Criteria struct {
-	// Reasons for which it is called.
+	// Reasons are the reasons for which the handler is registered.
 	Reasons []string
-	// AnyReason: it is called for whatever has happened, provided that its field has changed. Such a
-	// handler holds no object up.
+	// AnyReason selects the handler for all reasons if its field has changed. Such a handler does not delay deletions.
 	AnyReason bool
-	// EvenIfDeleted lets a resume handler join in while the object is being deleted.
+	// EvenIfDeleted selects a resume handler even if the object is being deleted.
 	EvenIfDeleted bool
-	// Optional: it does not keep the object from being deleted (deletions only).
+	// Optional marks an optional delete handler, which needs no finalizer.
 	Optional bool
 	Filters
 }
 
-// A Situation is what is known of an object when handlers are selected.
+// Cause is the cause for which handlers are selected.
 type Cause struct {
-	Reason   string
-	Initial  bool // first cause of the object in this process
+	Reason   string // a value of cause.Reason
+	Initial  bool   // the first cause of the object in this process
 	Deleting bool
 }
 
@@ -29,8 +28,8 @@ const (
 	reasonUpdate = "update"
 )
 
-// Match reports whether a handler is to be called in the situation, and why not if it is not. The
-// filters that look at the object alone are not asked: see [Filters.Prematch].
+// Match reports whether a handler is selected for a cause. If it is not, why explains the reason. Match does not apply the filters of
+// [Filters.MatchObject].
 func (c Criteria) Match(s Cause, o Input) (ok bool, why string) {
 	ok, why = c.matchOwnReasons(s, o)
 	if ok || c.AnyReason || !slices.Contains(c.Reasons, reasonResume) {
@@ -46,13 +45,13 @@ func (c Criteria) Match(s Cause, o Input) (ok bool, why string) {
 	}
 }
 
-// Joins reports whether a handler that matches is called because it resumes, while the cause is another.
+// MatchesOnlyAsResume reports whether a matching handler is selected only because it resumes, while the cause has another reason.
 func (c Criteria) MatchesOnlyAsResume(s Cause, o Input) bool {
 	ok, _ := c.matchOwnReasons(s, o)
 	return !ok && s.Reason != reasonResume
 }
 
-// calls tells whether what has happened is a reason of the handler's own.
+// matchOwnReasons reports whether the cause has a reason for which the handler is registered, other than resume.
 func (c Criteria) matchOwnReasons(s Cause, o Input) (ok bool, why string) {
 	switch {
 	case c.AnyReason:
@@ -66,17 +65,17 @@ func (c Criteria) matchOwnReasons(s Cause, o Input) (ok bool, why string) {
 	}
 }
 
-// TellsChanges reports whether a handler is told what has changed when it is called for a reason.
+// ReceivesDiff reports whether a handler receives the diff when it is invoked for a reason.
 func (c Criteria) ReceivesDiff(reason string) bool {
 	return c.AnyReason || reason == reasonUpdate && slices.Contains(c.Reasons, reasonUpdate)
 }
 
-// Holds reports whether a handler needs the object to stay until it was called for the deletion.
+// NeedsFinalizer reports whether the object needs a finalizer until the handler has handled its deletion.
 func (c Criteria) NeedsFinalizer() bool {
 	return slices.Contains(c.Reasons, reasonDelete) && !c.Optional
 }
 
-// Farewell reports whether a handler is called when a deletion is seen that it could not hold up.
+// IsOptionalDelete reports whether the handler is an optional delete handler.
 func (c Criteria) IsOptionalDelete() bool {
 	return slices.Contains(c.Reasons, reasonDelete) && c.Optional
 }

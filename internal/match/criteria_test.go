@@ -8,8 +8,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
-// situation is how the engine comes from facts to what handlers are selected by.
-func situation(f cause.Facts) match.Cause {
+// causeOf converts facts to a cause as the engine does.
+func causeOf(f cause.Facts) match.Cause {
 	reason := cause.Detect(f)
 	return match.Cause{Reason: string(reason), Initial: cause.IsInitial(reason, f), Deleting: f.Deleting}
 }
@@ -24,12 +24,12 @@ var (
 	resumedI = cause.Facts{HasBaseline: true, Initial: true}
 )
 
-// Which handler is called for which facts; those with an I are seen for the first time in the process.
+// The names of initial causes end with an I.
 func TestMatch(t *testing.T) {
 	for _, handler := range []struct {
 		name     string
 		criteria match.Criteria
-		want     string // the words below, for which it is called
+		want     string // the names of the causes that match
 	}{
 		{"HND-16 on create", on("create"), "created createdI"},
 		{"HND-16 on update", on("update"), "updated updatedI"},
@@ -51,7 +51,7 @@ func TestMatch(t *testing.T) {
 		} {
 			t.Run(handler.name+"/"+word, func(t *testing.T) {
 				want := strings.Contains(" "+handler.want+" ", " "+word+" ")
-				got, why := handler.criteria.Match(situation(facts), match.Input{})
+				got, why := handler.criteria.Match(causeOf(facts), match.Input{})
 				if got != want {
 					t.Errorf("Match = %t (%s), want %t", got, why, want)
 				}
@@ -69,8 +69,8 @@ func evenIfDeleted(reasons ...string) match.Criteria {
 	return match.Criteria{Reasons: reasons, EvenIfDeleted: true}
 }
 
-// The refusals are logged for people who ask why their handler did not run.
-func TestRefusalsSayWhy(t *testing.T) {
+// Users find the reasons in the log if a handler does not run.
+func TestMatch_ExplainsMismatch(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		criteria match.Criteria
@@ -82,52 +82,52 @@ func TestRefusalsSayWhy(t *testing.T) {
 		{"HND-18 being deleted", on("resume"), deletedI, "deleted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, why := test.criteria.Match(situation(test.facts), match.Input{}); !strings.Contains(why, test.want) {
+			if _, why := test.criteria.Match(causeOf(test.facts), match.Input{}); !strings.Contains(why, test.want) {
 				t.Errorf("the reason is %q, want something with %q", why, test.want)
 			}
 		})
 	}
 }
 
-func TestHoldsAndFarewell(t *testing.T) {
+func TestNeedsFinalizerAndIsOptionalDelete(t *testing.T) {
 	for _, test := range []struct {
-		name            string
-		criteria        match.Criteria
-		holds, farewell bool
+		name                       string
+		criteria                   match.Criteria
+		needsFinalizer, isOptional bool
 	}{
-		{"FIN-02 HND-19 a delete handler holds", on("delete"), true, false},
+		{"FIN-02 HND-19 a delete handler", on("delete"), true, false},
 		{"FIN-02 HND-19 also among other reasons", on("create", "delete", "resume"), true, false},
-		{"HND-19 FIN-15 B-25 an optional one does not, but is called", match.Criteria{Reasons: []string{"delete"}, Optional: true}, false, true},
-		{"FIN-02 others do not", on("create", "update", "resume"), false, false},
-		{"FIN-02 others do not, being called for deleted objects", evenIfDeleted("resume"), false, false},
-		{"B-25 optional is said of deletions alone", match.Criteria{Reasons: []string{"create"}, Optional: true}, false, false},
+		{"HND-19 FIN-15 B-25 an optional delete handler", match.Criteria{Reasons: []string{"delete"}, Optional: true}, false, true},
+		{"FIN-02 other reasons", on("create", "update", "resume"), false, false},
+		{"FIN-02 a resume handler for deleted objects", evenIfDeleted("resume"), false, false},
+		{"B-25 an optional handler for another reason", match.Criteria{Reasons: []string{"create"}, Optional: true}, false, false},
 		{"FIN-02 none", on(), false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := test.criteria.NeedsFinalizer(); got != test.holds {
-				t.Errorf("Holds = %t, want %t", got, test.holds)
+			if got := test.criteria.NeedsFinalizer(); got != test.needsFinalizer {
+				t.Errorf("NeedsFinalizer = %t, want %t", got, test.needsFinalizer)
 			}
-			if got := test.criteria.IsOptionalDelete(); got != test.farewell {
-				t.Errorf("Farewell = %t, want %t", got, test.farewell)
+			if got := test.criteria.IsOptionalDelete(); got != test.isOptional {
+				t.Errorf("IsOptionalDelete = %t, want %t", got, test.isOptional)
 			}
 		})
 	}
 }
 
-func TestJoins(t *testing.T) {
+func TestMatchesOnlyAsResume(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		criteria match.Criteria
 		facts    cause.Facts
 		want     bool
 	}{
-		{"CAUSE-23 a resume handler joins an update", on("resume"), updatedI, true},
-		{"CAUSE-23 one that wants updates itself does not", on("update", "resume"), updatedI, false},
-		{"HND-18 nobody joins a resumption", on("resume"), resumedI, false},
+		{"CAUSE-23 a resume handler at an update", on("resume"), updatedI, true},
+		{"CAUSE-23 a resume and update handler at an update", on("update", "resume"), updatedI, false},
+		{"HND-18 a resume handler at a resume", on("resume"), resumedI, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := test.criteria.MatchesOnlyAsResume(situation(test.facts), match.Input{}); got != test.want {
-				t.Errorf("Joins = %t, want %t", got, test.want)
+			if got := test.criteria.MatchesOnlyAsResume(causeOf(test.facts), match.Input{}); got != test.want {
+				t.Errorf("MatchesOnlyAsResume = %t, want %t", got, test.want)
 			}
 		})
 	}

@@ -1,0 +1,46 @@
+package essence
+
+import "slices"
+
+// ConditionsKey is the top-level field of an essence with the statuses of conditions by type. Changes of the other fields of a condition do not
+// count.
+const ConditionsKey = "kopf-runtime.dev/conditions"
+
+// conditionStatuses returns the statuses of the selected conditions by type, from an object or from an essence.
+func (b Builder) conditionStatuses(content map[string]any) map[string]any {
+	if len(b.Conditions) == 0 {
+		return nil
+	}
+	out := b.conditionStatusesOf(content)
+	if len(out) == 0 { // an essence has no status
+		out, _ = content[ConditionsKey].(map[string]any)
+	}
+	return out
+}
+
+func (b Builder) conditionStatusesOf(content map[string]any) map[string]any {
+	if b.FindConditionStatuses != nil {
+		return b.FindConditionStatuses(content)
+	}
+	out := map[string]any{}
+	add := func(conditionType, condition any) {
+		name, _ := conditionType.(string)
+		fields, _ := condition.(map[string]any)
+		if status, ok := fields["status"].(string); ok && slices.Contains(b.Conditions, name) {
+			out[name] = status
+		}
+	}
+	status, _ := content["status"].(map[string]any)
+	switch all := status["conditions"].(type) {
+	case []any:
+		for _, condition := range slices.Backward(all) { // the first of several conditions of a type wins
+			fields, _ := condition.(map[string]any)
+			add(fields["type"], condition)
+		}
+	case map[string]any:
+		for conditionType, condition := range all {
+			add(conditionType, condition)
+		}
+	}
+	return out
+}
