@@ -7,7 +7,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 )
 
-// allFacts are all 64 combinations.
+// allFacts returns all 64 combinations of facts.
 func allFacts() []cause.Facts {
 	var all []cause.Facts
 	for i := range 64 {
@@ -27,7 +27,7 @@ const (
 
 func fits(word string, fact bool) bool { return word == either || (word == yes) == fact }
 
-// The truth table of kopf: the first row that fits counts.
+// The truth table of kopf. The first matching row applies.
 var table = []struct {
 	row                                           string
 	gone, deleting, held, known, changed, initial string
@@ -42,7 +42,7 @@ var table = []struct {
 	{"CAUSE-07", no, no, either, yes, yes, either, cause.Update},
 }
 
-func TestDetectIsTheTable(t *testing.T) {
+func TestDetect_TruthTable(t *testing.T) {
 	seen := map[string]int{}
 	for _, f := range allFacts() {
 		for _, row := range table {
@@ -68,24 +68,24 @@ func TestDetectIsTheTable(t *testing.T) {
 	}
 }
 
-func TestDetectInWords(t *testing.T) {
+func TestDetect_Examples(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		facts cause.Facts
 		want  cause.Reason
 	}{
 		{"CAUSE-04 new, seen in a listing", cause.Facts{Initial: true}, cause.Create},
-		{"CAUSE-14 edited while being created: no update", cause.Facts{Changed: true}, cause.Create},
+		{"CAUSE-14 edited while being created", cause.Facts{Changed: true}, cause.Create},
 		{"CAUSE-15 edited while being updated", cause.Facts{HasBaseline: true, Changed: true, HasFinalizer: true}, cause.Update},
 		{"CAUSE-17 an update that was reverted", cause.Facts{HasBaseline: true}, cause.Noop},
-		{"CAUSE-17 an update that was reverted while nobody looked", cause.Facts{HasBaseline: true, Initial: true}, cause.Resume},
+		{"CAUSE-17 an update that was reverted while the operator was down", cause.Facts{HasBaseline: true, Initial: true}, cause.Resume},
 		{"CAUSE-18 deleted while being created", cause.Facts{Deleting: true, HasFinalizer: true}, cause.Delete},
 		{"CAUSE-18 deleted while being updated", cause.Facts{Deleting: true, HasFinalizer: true, HasBaseline: true, Changed: true}, cause.Delete},
 		{"CAUSE-19 first seen when deleted", cause.Facts{Deleting: true, HasFinalizer: true, Initial: true}, cause.Delete},
-		{"CAUSE-23 changed while nobody looked", cause.Facts{HasBaseline: true, Changed: true, Initial: true}, cause.Update},
-		{"CAUSE-28 the baseline was taken off by hand", cause.Facts{HasFinalizer: true, Initial: true}, cause.Create},
-		{"FIN-05 deleted before we could hold it", cause.Facts{Deleting: true}, cause.Free},
-		{"FIN-14 held by others only", cause.Facts{Deleting: true, HasBaseline: true, Changed: true}, cause.Free},
+		{"CAUSE-23 changed while the operator was down", cause.Facts{HasBaseline: true, Changed: true, Initial: true}, cause.Update},
+		{"CAUSE-28 the baseline was removed by a user", cause.Facts{HasFinalizer: true, Initial: true}, cause.Create},
+		{"FIN-05 deleted before the finalizer was added", cause.Facts{Deleting: true}, cause.Free},
+		{"FIN-14 with finalizers of other controllers only", cause.Facts{Deleting: true, HasBaseline: true, Changed: true}, cause.Free},
 		{"FIN-09 gone, whatever it has", cause.Facts{Gone: true, Deleting: true, HasFinalizer: true, HasBaseline: true}, cause.Gone},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestSupersedings(t *testing.T) {
 		{"deleted while being updated", updating, deleted, cause.Update, cause.Delete},
 		{"deleted while resuming", resuming, deleted, cause.Resume, cause.Delete},
 		{"an update that was reverted while the operator was down", updating, reverted, cause.Update, cause.Resume},
-		{"the baseline is taken off while resuming", resuming, forgotten, cause.Resume, cause.Create},
-		{"the baseline is taken off while being updated", updating, forgotten, cause.Update, cause.Create},
+		{"the baseline is removed while resuming", resuming, forgotten, cause.Resume, cause.Create},
+		{"the baseline is removed while being updated", updating, forgotten, cause.Update, cause.Create},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			facts := test.facts
@@ -132,38 +132,38 @@ func TestSupersedings(t *testing.T) {
 	}
 }
 
-func TestHandled(t *testing.T) {
+func TestHasHandlers(t *testing.T) {
 	for reason, want := range map[cause.Reason]bool{
 		cause.Create: true, cause.Update: true, cause.Delete: true, cause.Resume: true,
 		cause.Noop: false, cause.Free: false, cause.Gone: false, "": false, "acquire": false,
 	} {
 		t.Run("CAUSE-10 CAUSE-13 "+string(reason), func(t *testing.T) {
 			if got := reason.HasHandlers(); got != want {
-				t.Errorf("Handled = %t, want %t", got, want)
+				t.Errorf("HasHandlers = %t, want %t", got, want)
 			}
 		})
 	}
 }
 
-// The words are stored on objects.
-func TestReasonsAreThoseOfKopf(t *testing.T) {
+// The values are stored in records.
+func TestReasons_EqualThoseOfKopf(t *testing.T) {
 	for reason, want := range map[cause.Reason]string{
 		cause.Create: "create", cause.Update: "update", cause.Delete: "delete", cause.Resume: "resume",
 	} {
 		if string(reason) != want {
-			t.Errorf("PROG-30: the purpose is %q, want %q", reason, want)
+			t.Errorf("PROG-30: the reason is %q, want %q", reason, want)
 		}
 	}
 }
 
-func TestInitial(t *testing.T) {
+func TestIsInitial(t *testing.T) {
 	reasons := []cause.Reason{cause.Create, cause.Update, cause.Delete, cause.Resume}
 	for _, reason := range reasons {
 		for _, initial := range []bool{false, true} {
 			want := initial && reason != cause.Create
 			t.Run(fmt.Sprintf("CAUSE-04 CAUSE-23 %s %t", reason, initial), func(t *testing.T) {
 				if got := cause.IsInitial(reason, cause.Facts{Initial: initial}); got != want {
-					t.Errorf("Initial = %t, want %t", got, want)
+					t.Errorf("IsInitial = %t, want %t", got, want)
 				}
 			})
 		}

@@ -6,13 +6,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 )
 
-func TestHolding(t *testing.T) {
+func TestDecideFinalizer(t *testing.T) {
 	for _, row := range []struct {
 		name                         string
 		gone, needed, held, deleting string
 		want                         cause.FinalizerAction
 	}{
-		{"FIN-09 gone: nothing to add or to remove", yes, either, either, either, cause.KeepFinalizer},
+		{"FIN-09 the object does not exist: kept", yes, either, either, either, cause.KeepFinalizer},
 		{"FIN-03 needed, absent, not being deleted: added", no, yes, no, no, cause.AddFinalizer},
 		{"FIN-04 not needed, present, not being deleted: removed", no, no, yes, no, cause.RemoveFinalizer},
 		{"FIN-04 not needed, present, being deleted: removed", no, no, yes, yes, cause.RemoveFinalizer},
@@ -30,19 +30,19 @@ func TestHolding(t *testing.T) {
 					}
 					checked++
 					if got := cause.DecideFinalizer(facts, needed); got != row.want {
-						t.Errorf("Holding(%+v, %t) = %q, want %q", facts, needed, got, row.want)
+						t.Errorf("DecideFinalizer(%+v, %t) = %q, want %q", facts, needed, got, row.want)
 					}
 				}
 			}
 			if checked == 0 {
-				t.Error("nothing was checked")
+				t.Error("no facts match the row")
 			}
 		})
 	}
 }
 
-// The finalizer is not put on and taken off in turns.
-func TestHoldingIsStable(t *testing.T) {
+// The finalizer is not added and removed in turns.
+func TestDecideFinalizer_IsStable(t *testing.T) {
 	for _, facts := range allFacts() {
 		for _, needed := range []bool{false, true} {
 			after := facts
@@ -55,7 +55,7 @@ func TestHoldingIsStable(t *testing.T) {
 				continue
 			}
 			if got := cause.DecideFinalizer(after, needed); got != cause.KeepFinalizer {
-				t.Errorf("FIN-03 FIN-04: Holding(%+v, %t) = %q once it was done", after, needed, got)
+				t.Errorf("FIN-03 FIN-04: DecideFinalizer(%+v, %t) = %q after the action", after, needed, got)
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 )
 
-// handled is an object of some size as it is after a cycle.
+// handled returns an object after a cycle, and its stored essence.
 func handled(b *testing.B) (content map[string]any, stored []byte) {
 	b.Helper()
 	const text = `{
@@ -38,7 +38,7 @@ func handled(b *testing.B) (content map[string]any, stored []byte) {
 	return content, stored
 }
 
-// Every pass does this, also one that finds nothing to do.
+// Every reconcile builds and encodes the essence, even without a change.
 func BenchmarkBuildAndEncode(b *testing.B) {
 	content, stored := handled(b)
 	b.ReportAllocs()

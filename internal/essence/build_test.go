@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// cleaners are those of an operator with default settings.
+// cleaners returns the cleaners of an operator with default settings.
 func cleaners() []essence.Cleaner {
 	return []essence.Cleaner{progress.AnnotationBaseline(""), progress.Smart()}
 }
@@ -21,7 +21,7 @@ func equal(t testing.TB, what string, got, want any) {
 	}
 }
 
-// annotated is an object of annotations alone, given as key, value, key, value...
+// annotated returns an object with annotations, which are given as key, value, key, value...
 func annotated(annotations ...string) map[string]any {
 	all := map[string]any{}
 	for i := 0; i < len(annotations); i += 2 {
@@ -30,8 +30,8 @@ func annotated(annotations ...string) map[string]any {
 	return map[string]any{"metadata": map[string]any{"name": "w", "annotations": all}}
 }
 
-// without is what remains of annotated objects: the annotations.
-func without(annotations ...string) map[string]any {
+// annotationsOnly returns the essence of an object with these annotations.
+func annotationsOnly(annotations ...string) map[string]any {
 	content := annotated(annotations...)
 	delete(content["metadata"].(map[string]any), "name")
 	return content
@@ -43,7 +43,7 @@ func TestBuild(t *testing.T) {
 		content, want map[string]any
 	}{
 		{
-			name: "ESS-01 all stanzas but four",
+			name: "ESS-01 all top-level fields but four",
 			content: map[string]any{
 				"apiVersion": "v1", "kind": "A", "metadata": map[string]any{"name": "a"}, "status": map[string]any{"s": "x"},
 				"spec": map[string]any{"a": int64(1)}, "data": map[string]any{"k": "v"}, "stringData": map[string]any{"k": "v"},
@@ -55,12 +55,12 @@ func TestBuild(t *testing.T) {
 			},
 		},
 		{
-			name:    "ESS-01 only at the top",
+			name:    "ESS-01 nested fields of the same names",
 			content: map[string]any{"spec": map[string]any{"kind": "A", "status": "x", "metadata": map[string]any{"name": "a"}}},
 			want:    map[string]any{"spec": map[string]any{"kind": "A", "status": "x", "metadata": map[string]any{"name": "a"}}},
 		},
 		{
-			name: "ESS-02 of the metadata, labels and annotations",
+			name: "ESS-02 labels and annotations are the only metadata",
 			content: map[string]any{"metadata": map[string]any{
 				"name": "a", "namespace": "n", "uid": "1", "resourceVersion": "2", "generation": int64(3), "selfLink": "/",
 				"creationTimestamp": "2020-12-31T23:59:59Z", "deletionTimestamp": "2020-12-31T23:59:59Z",
@@ -70,33 +70,33 @@ func TestBuild(t *testing.T) {
 			want: map[string]any{"metadata": map[string]any{"labels": map[string]any{"l": "v"}, "annotations": map[string]any{"a": "b"}}},
 		},
 		{
-			name:    "ESS-06 empty labels and annotations go, and metadata with them",
+			name:    "ESS-06 empty labels and annotations",
 			content: map[string]any{"metadata": map[string]any{"labels": map[string]any{}, "annotations": map[string]any{}}, "spec": map[string]any{"a": "b"}},
 			want:    map[string]any{"spec": map[string]any{"a": "b"}},
 		},
 		{
-			name:    "ESS-06 empty labels alone",
+			name:    "ESS-06 empty labels",
 			content: map[string]any{"metadata": map[string]any{"labels": map[string]any{}, "annotations": map[string]any{"a": "b"}}},
-			want:    without("a", "b"),
+			want:    annotationsOnly("a", "b"),
 		},
 		{
-			name:    "ESS-06 empty stanzas stay, empty fields, too",
+			name:    "ESS-06 empty fields remain",
 			content: map[string]any{"spec": map[string]any{}, "data": nil, "rules": []any{}, "x": map[string]any{"e": map[string]any{}}},
 			want:    map[string]any{"spec": map[string]any{}, "data": nil, "rules": []any{}, "x": map[string]any{"e": map[string]any{}}},
 		},
 		{
-			name:    "ESS-06 nothing essential",
+			name:    "ESS-06 an empty essence",
 			content: map[string]any{"apiVersion": "v1", "kind": "A", "metadata": map[string]any{"name": "a"}, "status": map[string]any{}},
 			want:    map[string]any{},
 		},
-		{name: "ESS-06 nothing at all", content: nil, want: map[string]any{}},
+		{name: "ESS-06 an empty object", content: nil, want: map[string]any{}},
 		{
-			name:    "ESS-02 metadata of another shape",
+			name:    "ESS-02 metadata of another type",
 			content: map[string]any{"metadata": "x", "spec": "y"},
 			want:    map[string]any{"spec": "y"},
 		},
 		{
-			name:    "ESS-02 labels of another shape",
+			name:    "ESS-02 labels of another type",
 			content: map[string]any{"metadata": map[string]any{"labels": "x", "annotations": []any{"y"}}},
 			want:    map[string]any{},
 		},
@@ -108,49 +108,49 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// Annotations of kopf-like operators are no part of an essence, whoever's they are.
-func TestBuildDropsAnnotations(t *testing.T) {
+// Annotations of kopf operators do not belong to an essence, not even those of other operators.
+func TestBuild_RemovesAnnotationsOfOperators(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		content, want map[string]any
 	}{
 		{
-			"ESS-03 that of kubectl",
+			"ESS-03 the last-applied configuration of kubectl",
 			annotated("kubectl.kubernetes.io/last-applied-configuration", "{}", "kubectl.kubernetes.io/restartedAt", "now"),
-			without("kubectl.kubernetes.io/restartedAt", "now"),
+			annotationsOnly("kubectl.kubernetes.io/restartedAt", "now"),
 		},
 		{
-			"ESS-03 nothing else of Kubernetes",
-			annotated("deployment.kubernetes.io/revision", "1"), without("deployment.kubernetes.io/revision", "1"),
+			"ESS-03 other annotations of Kubernetes remain",
+			annotated("deployment.kubernetes.io/revision", "1"), annotationsOnly("deployment.kubernetes.io/revision", "1"),
 		},
 		{
 			"KEY-22 DLY-10 the prefix of kopf",
 			annotated("kopf.zalando.org/create_fn", "{}", "kopf.zalando.org/touch-dummy", "now", "kopf.zalando.org/last-handled-configuration", "{}", "a", "b"),
-			without("a", "b"),
+			annotationsOnly("a", "b"),
 		},
-		{"KEY-22 prefixes below it", annotated("op.kopf.zalando.org/x", "y", "a.b.kopf.zalando.org/x", "y", "a", "b"), without("a", "b")},
+		{"KEY-22 subdomains of the prefix", annotated("op.kopf.zalando.org/x", "y", "a.b.kopf.zalando.org/x", "y", "a", "b"), annotationsOnly("a", "b")},
 		{
 			"KEY-22 B-34 prefixes with a marker",
 			annotated("other-op.example.com/kopf-managed", "yes", "other-op.example.com/x", "y", "other-op.example.com/z", "y", "a", "b"),
-			without("a", "b"),
+			annotationsOnly("a", "b"),
 		},
-		{"KEY-22 a marker of any value", annotated("op.example.com/kopf-managed", "", "op.example.com/x", "y", "a", "b"), without("a", "b")},
+		{"KEY-22 a marker with any value", annotated("op.example.com/kopf-managed", "", "op.example.com/x", "y", "a", "b"), annotationsOnly("a", "b")},
 		{
-			"KEY-22 the marker counts for its own prefix alone",
+			"KEY-22 the marker applies only to its own prefix",
 			annotated("op.example.com/kopf-managed", "yes", "example.com/x", "y", "x.op.example.com/x", "y", "op.example.community/x", "y"),
-			without("example.com/x", "y", "x.op.example.com/x", "y", "op.example.community/x", "y"),
+			annotationsOnly("example.com/x", "y", "x.op.example.com/x", "y", "op.example.community/x", "y"),
 		},
 		{
-			"KEY-23 prefixes that only mention kopf",
+			"KEY-23 prefixes that contain kopf",
 			annotated("kopf.dev/x", "y", "kopf-domain.tld/x", "y", "domain.kopf.tld/x", "y", "xkopf.zalando.org/x", "y", "kopf.zalando.org.tld/x", "y"),
-			without("kopf.dev/x", "y", "kopf-domain.tld/x", "y", "domain.kopf.tld/x", "y", "xkopf.zalando.org/x", "y", "kopf.zalando.org.tld/x", "y"),
+			annotationsOnly("kopf.dev/x", "y", "kopf-domain.tld/x", "y", "domain.kopf.tld/x", "y", "xkopf.zalando.org/x", "y", "kopf.zalando.org.tld/x", "y"),
 		},
-		{"KEY-23 such a prefix with a marker", annotated("kopf.dev/kopf-managed", "yes", "kopf.dev/x", "y", "a", "b"), without("a", "b")},
+		{"KEY-23 a prefix that contains kopf, with a marker", annotated("kopf.dev/kopf-managed", "yes", "kopf.dev/x", "y", "a", "b"), annotationsOnly("a", "b")},
 		{
 			"KEY-22 names without a prefix",
-			annotated("kopf-managed", "yes", "kopf.zalando.org", "x", "a", "b"), without("kopf-managed", "yes", "kopf.zalando.org", "x", "a", "b"),
+			annotated("kopf-managed", "yes", "kopf.zalando.org", "x", "a", "b"), annotationsOnly("kopf-managed", "yes", "kopf.zalando.org", "x", "a", "b"),
 		},
-		{"ESS-06 all of them", annotated("kopf.zalando.org/x", "y"), map[string]any{}},
+		{"ESS-06 all annotations", annotated("kopf.zalando.org/x", "y"), map[string]any{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			equal(t, "essence", build(test.content, cleaners()...), test.want)
@@ -159,16 +159,16 @@ func TestBuildDropsAnnotations(t *testing.T) {
 	}
 }
 
-func TestBuildIsCleanedByTheStores(t *testing.T) {
-	const prefix = "op.example.com" // without its marker, for somebody has removed it
+func TestBuild_AppliesCleaners(t *testing.T) {
+	const prefix = "op.example.com" // without its marker annotation
 	content := annotated(prefix+"/fn", "{}", prefix+"/last-handled-configuration", "{}", prefix+"/last-handled-configuration-ofDRS", "{}", "a", "b")
-	equal(t, "ESS-07 the baseline's own keys", build(content, progress.AnnotationBaseline(prefix)), without(prefix+"/fn", "{}", "a", "b"))
-	equal(t, "ESS-08 all under the prefix of the progress", build(content, progress.Annotations(prefix)), without("a", "b"))
-	equal(t, "ESS-07 ESS-08 both", build(content, progress.AnnotationBaseline(prefix), progress.Annotations(prefix)), without("a", "b"))
+	equal(t, "ESS-07 the keys of the baseline", build(content, progress.AnnotationBaseline(prefix)), annotationsOnly(prefix+"/fn", "{}", "a", "b"))
+	equal(t, "ESS-08 all keys with the prefix of the progress store", build(content, progress.Annotations(prefix)), annotationsOnly("a", "b"))
+	equal(t, "ESS-07 ESS-08 both", build(content, progress.AnnotationBaseline(prefix), progress.Annotations(prefix)), annotationsOnly("a", "b"))
 }
 
-// Progress is no change: that is how an operator does not answer itself.
-func TestBuildDoesNotSeeOurOwnWrites(t *testing.T) {
+// Stored progress does not change the essence, so an operator does not handle its own writes.
+func TestBuild_IgnoresOwnWrites(t *testing.T) {
 	for _, prefix := range []string{"", "op.example.com", "kopf.dev", "a-very-long-prefix-of-more-than-36-chars.example.com"} {
 		t.Run("ESS-08 PROG-11 "+prefix, func(t *testing.T) {
 			store, baseline := progress.Annotations(prefix), progress.AnnotationBaseline(prefix)
@@ -185,7 +185,7 @@ func TestBuildDoesNotSeeOurOwnWrites(t *testing.T) {
 	}
 }
 
-func TestBuildDoesNotSeeOtherOperators(t *testing.T) {
+func TestBuild_IgnoresOtherOperators(t *testing.T) {
 	for _, prefix := range []string{"other.example.com", "kopf.example.com", "op.kopf.zalando.org"} { // the second one: SE-24
 		obj := widget()
 		before := build(obj.Object, cleaners()...)
@@ -193,27 +193,27 @@ func TestBuildDoesNotSeeOtherOperators(t *testing.T) {
 			t.Fatal(err)
 		}
 		progress.AnnotationBaseline(prefix).Store(obj, []byte(`{}`))
-		equal(t, "B-34 KEY-20 KEY-22 essence beside "+prefix, build(obj.Object, cleaners()...), before)
+		equal(t, "B-34 KEY-20 KEY-22 essence with operator "+prefix, build(obj.Object, cleaners()...), before)
 	}
 }
 
-func TestBuildIsTheSameForItsOwnResult(t *testing.T) {
+func TestBuild_IsIdempotent(t *testing.T) {
 	once := build(widget().Object, cleaners()...)
 	equal(t, "ESS-14 essence of an essence", build(once, cleaners()...), once)
 }
 
-func TestBuildLeavesItsArgumentAlone(t *testing.T) {
+func TestBuild_DoesNotChangeItsArgument(t *testing.T) {
 	content, before := widget(), widget()
 	got := build(content.Object, cleaners()...)
 	equal(t, "object", content.Object, before.Object)
 	got["metadata"].(map[string]any)["labels"].(map[string]any)["new"] = "x"
 	got["metadata"].(map[string]any)["annotations"].(map[string]any)["new"] = "x"
 	got["new"] = "x"
-	equal(t, "object, after the essence was changed at its upper levels", content.Object, before.Object)
+	equal(t, "object after a change of the upper levels of the essence", content.Object, before.Object)
 }
 
-// What package children notes on a child is no change of it.
-func TestOwnNotesDoNotCount(t *testing.T) {
+// The annotations of package children do not belong to the essence of a child.
+func TestBuild_RemovesAnnotationsOfChildren(t *testing.T) {
 	got := essence.Builder{}.Build(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 		"kopf-runtime.dev/applied.operator": "hash", "example.com/kopf-runtime.dev": "kept",
 	}}})

@@ -15,7 +15,7 @@ func decode(text []byte, cleaners ...essence.Cleaner) (map[string]any, error) {
 	return essence.Builder{Cleaners: cleaners}.Decode(text)
 }
 
-func TestExtraFields(t *testing.T) {
+func TestBuild_Fields(t *testing.T) {
 	const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 	type m = map[string]any
 	content := func() m {
@@ -38,37 +38,37 @@ func TestExtraFields(t *testing.T) {
 		fields [][]string
 		want   m
 	}{
-		{"ESS-01 ESS-02 none", nil, m{"spec": m{"f": int64(1)}, "metadata": meta}},
-		{"ESS-04 of the status", [][]string{{"status", "phase"}}, m{"spec": m{"f": int64(1)}, "metadata": meta, "status": m{"phase": "Up"}}},
+		{"ESS-01 ESS-02 no fields", nil, m{"spec": m{"f": int64(1)}, "metadata": meta}},
+		{"ESS-04 a field of the status", [][]string{{"status", "phase"}}, m{"spec": m{"f": int64(1)}, "metadata": meta, "status": m{"phase": "Up"}}},
 		{
-			"ESS-04 two of one stanza",
+			"ESS-04 two fields of the status",
 			[][]string{{"status", "phase"}, {"status", "other"}},
 			m{"spec": m{"f": int64(1)}, "metadata": meta, "status": m{"phase": "Up", "other": "x"}},
 		},
-		{"ESS-04 ESS-06 of the status, absent", [][]string{{"status", "none", "at", "all"}}, m{"spec": m{"f": int64(1)}, "metadata": meta}},
-		{"ESS-04 of the spec: it is there anyway", [][]string{{"spec", "f"}}, m{"spec": m{"f": int64(1)}, "metadata": meta}},
+		{"ESS-04 ESS-06 an absent field of the status", [][]string{{"status", "none", "at", "all"}}, m{"spec": m{"f": int64(1)}, "metadata": meta}},
+		{"ESS-04 a field of the spec", [][]string{{"spec", "f"}}, m{"spec": m{"f": int64(1)}, "metadata": meta}},
 		{
-			"ESS-04 of hidden metadata",
+			"ESS-04 a field of the system metadata",
 			[][]string{{"metadata", "ownerReferences"}},
 			m{"spec": m{"f": int64(1)}, "metadata": m{"annotations": m{"a": "b"}, "ownerReferences": []any{m{"kind": "B"}}}},
 		},
 		{
-			"ESS-05 ESS-07 ESS-08 all annotations but our own",
+			"ESS-05 ESS-07 ESS-08 all annotations without those of the framework",
 			[][]string{{"metadata", "annotations"}},
 			m{"spec": m{"f": int64(1)}, "metadata": m{"annotations": m{"a": "b", lastApplied: "{}"}}},
 		},
 		{
-			"ESS-08 the whole status but our own",
+			"ESS-08 the whole status without the part of the framework",
 			[][]string{{"status"}},
 			m{"spec": m{"f": int64(1)}, "metadata": meta, "status": m{"phase": "Up", "other": "x", "kopf": m{"more": "y"}}},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			shape := essence.Builder{Fields: test.fields, Cleaners: []essence.Cleaner{progress.AnnotationBaseline(""), progress.Smart()}}
+			builder := essence.Builder{Fields: test.fields, Cleaners: []essence.Cleaner{progress.AnnotationBaseline(""), progress.Smart()}}
 			given := content()
-			equal(t, "essence", shape.Build(given), test.want)
-			equal(t, "the object, which is not ours to change", given, content())
-			equal(t, "ESS-14 essence of an essence", shape.Build(shape.Build(given)), test.want)
+			equal(t, "essence", builder.Build(given), test.want)
+			equal(t, "the object", given, content())
+			equal(t, "ESS-14 essence of an essence", builder.Build(builder.Build(given)), test.want)
 		})
 	}
 }

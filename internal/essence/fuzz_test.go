@@ -39,7 +39,7 @@ func FuzzEssence(f *testing.F) {
 
 		stored, err := essence.Encode(built)
 		if err != nil {
-			t.Fatalf("the essence cannot be written: %v", err)
+			t.Fatalf("encoding the essence: %v", err)
 		}
 		for _, b := range stored {
 			if b >= 0x80 {
@@ -48,10 +48,10 @@ func FuzzEssence(f *testing.F) {
 		}
 		decoded, err := decode(stored, all...)
 		if err != nil {
-			t.Fatalf("what was written cannot be read: %s: %v", stored, err)
+			t.Fatalf("decoding %s: %v", stored, err)
 		}
 		if !diff.Equal(built, decoded) {
-			t.Errorf("changed by storing it as %s:\n%s", stored, diff.Of(built, decoded))
+			t.Errorf("the essence is changed by encoding as %s:\n%s", stored, diff.Of(built, decoded))
 		}
 		equal(t, "the argument of Encode", build(content, all...), built)
 	})

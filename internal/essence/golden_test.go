@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// widget is the object of the golden vectors of kopf 1.44.6.
+// widget returns the object of the golden vectors of kopf 1.44.6.
 func widget() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Widget",
@@ -48,8 +48,8 @@ func TestGoldenEssence(t *testing.T) {
 	if err := json.Unmarshal([]byte(goldenEssence), &want); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "ESS-10 ESS-11 Appendix B the essence, in any order", got, want)
-	equal(t, "ESS-10 Appendix B as compact as kopf's, escaped as kopf's", len(text), len(goldenEssence))
+	equal(t, "ESS-10 ESS-11 Appendix B essence in any order", got, want)
+	equal(t, "ESS-10 Appendix B length of the text", len(text), len(goldenEssence))
 	if !strings.Contains(string(text), `"\u0451<&>"`) {
 		t.Errorf("ESS-10 Appendix B: %s is not escaped as kopf does", text)
 	}
@@ -59,19 +59,19 @@ func TestGoldenEssence(t *testing.T) {
 	equal(t, "ESS-10 Appendix B stored with a newline", obj.GetAnnotations()["kopf.zalando.org/last-handled-configuration"], string(text)+"\n")
 }
 
-func TestGoldenEssenceOfNothing(t *testing.T) {
+func TestGoldenEssence_Empty(t *testing.T) {
 	text, err := essence.Encode(build(map[string]any{"kind": "A", "status": map[string]any{}}, cleaners()...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "ESS-06 Appendix B nothing essential", string(text), `{}`)
+	equal(t, "ESS-06 Appendix B empty essence", string(text), `{}`)
 }
 
-// What kopf has stored is what we would have: a migrated object is not an updated one.
-func TestGoldenEssenceIsRead(t *testing.T) {
-	then, err := decode([]byte(goldenEssence+"\n"), cleaners()...)
+// The stored essence of kopf equals ours, so a migrated object is not updated.
+func TestGoldenEssence_Decode(t *testing.T) {
+	old, err := decode([]byte(goldenEssence+"\n"), cleaners()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "MIG-03 PROG-30 essence", then, build(widget().Object, cleaners()...))
+	equal(t, "MIG-03 PROG-30 essence", old, build(widget().Object, cleaners()...))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 )
 
-// A stage is a running fence whose wall clock can be put forward.
+// fixture is a running fence with an adjustable wall clock.
 type fixture struct {
 	*fencing.Fence
 	ahead   atomic.Int64
@@ -37,25 +37,25 @@ func runFence(t *testing.T, act func(t *testing.T, s *fixture)) {
 
 func (s *fixture) suspend(gap time.Duration) { s.ahead.Add(int64(gap)) }
 
-func TestFence_HoldsAfterASuspension(t *testing.T) {
+func TestFence_ActiveAfterSuspension(t *testing.T) {
 	runFence(t, func(t *testing.T, s *fixture) {
 		if s.IsHeld() || s.SuspensionCount() != 0 {
-			t.Fatal("it holds before a suspension")
+			t.Fatal("the fence is active before a suspension")
 		}
 		s.suspend(6 * time.Second)
 		if paused, why := s.Paused("ns"); !paused || why == "" {
-			t.Error("the first one who asks does not learn of the suspension")
+			t.Error("the first query does not report the suspension")
 		}
 		if s.SuspensionCount() != 1 {
 			t.Errorf("%d suspensions", s.SuspensionCount())
 		}
-		began := time.Now()
+		start := time.Now()
 		n, err := s.Wait(t.Context())
 		if err != nil || n != 1 {
 			t.Errorf("Wait returned %d, %v", n, err)
 		}
-		if held := time.Since(began); held < 13*time.Second || held > 14*time.Second {
-			t.Errorf("it held for %s", held)
+		if held := time.Since(start); held < 13*time.Second || held > 14*time.Second {
+			t.Errorf("the fence was active for %s", held)
 		}
 		synctest.Wait()
 		if s.IsHeld() || s.changes.Load() != 2 {
@@ -64,7 +64,7 @@ func TestFence_HoldsAfterASuspension(t *testing.T) {
 	})
 }
 
-func TestFence_ShortGapIsNoSuspension(t *testing.T) {
+func TestFence_IgnoresShortGaps(t *testing.T) {
 	runFence(t, func(t *testing.T, s *fixture) {
 		sleep(time.Second / 2) // between two heartbeats
 		for range 10 {
@@ -88,27 +88,27 @@ func TestFence_SecondSuspensionExtendsTheHold(t *testing.T) {
 		}
 		sleep(10 * time.Second)
 		if s.IsHeld() {
-			t.Error("it holds for ever")
+			t.Error("the fence does not become inactive")
 		}
 	})
 }
 
-func TestFence_NeverReleasesAfterTheStop(t *testing.T) {
+func TestFence_StaysActiveAfterStop(t *testing.T) {
 	runFence(t, func(t *testing.T, s *fixture) {
 		s.suspend(time.Hour)
-		waited := make(chan error, 1)
+		result := make(chan error, 1)
 		go func() {
 			_, err := s.Wait(t.Context())
-			waited <- err
+			result <- err
 		}()
 		sleep(time.Second)
 		s.stop()
-		if err := <-waited; !errors.Is(err, fencing.ErrStopped) {
+		if err := <-result; !errors.Is(err, fencing.ErrStopped) {
 			t.Errorf("Wait returned %v", err)
 		}
 		sleep(time.Hour)
 		if !s.IsHeld() {
-			t.Error("it is released after the stop")
+			t.Error("the fence becomes inactive after the stop")
 		}
 	})
 }

@@ -16,7 +16,7 @@ type index = indexing.Index[string, int, string]
 
 func newIndex() *index { return indexing.New[string, int, string]() }
 
-// content is all that an index has, sorted.
+// content returns all values of an index, sorted.
 func content(x *index) map[string][]int {
 	all := maps.Collect(x.All())
 	for _, values := range all {
@@ -43,18 +43,18 @@ func TestIndex(t *testing.T) {
 		steps []step
 		want  map[string][]int
 	}{
-		{"IDX-01 it is empty at first", nil, map[string][]int{}},
+		{"IDX-01 empty", nil, map[string][]int{}},
 		{"IDX-02 several objects under one key", []step{{"1", values{"a": 1}}, {"2", values{"a": 2}}}, map[string][]int{"a": {1, 2}}},
-		{"IDX-20 the same value of several objects is there several times", []step{{"1", values{"a": 7}}, {"2", values{"a": 7}}}, map[string][]int{"a": {7, 7}}},
+		{"IDX-20 equal values of several objects", []step{{"1", values{"a": 7}}, {"2", values{"a": 7}}}, map[string][]int{"a": {7, 7}}},
 		{"IDX-02 one object under several keys", []step{{"1", values{"a": 1, "b": 2}}}, map[string][]int{"a": {1}, "b": {2}}},
 		{"IDX-05 one value for each key of an object", []step{{"1", values{"a": 1}}, {"1", values{"a": 3}}}, map[string][]int{"a": {3}}},
-		{"IDX-05 keys that are not named again are left", []step{{"1", values{"a": 1, "b": 2}}, {"1", values{"b": 3, "c": 4}}}, map[string][]int{"b": {3}, "c": {4}}},
-		{"IDX-05 the values of others stay", []step{{"1", values{"a": 1}}, {"2", values{"a": 2}}, {"1", values{"b": 3}}}, map[string][]int{"a": {2}, "b": {3}}},
-		{"IDX-02 keys without values are none", []step{{"1", values{"a": 1}}, {"1", values{}}}, map[string][]int{}},
-		{"IDX-12 what is removed is gone from all keys", []step{{"1", values{"a": 1, "b": 2}}, {"2", values{"b": 3}}, {"1", nil}}, map[string][]int{"b": {3}}},
-		{"IDX-12 a stranger that is removed harms nobody", []step{{"1", values{"a": 1}}, {"2", nil}}, map[string][]int{"a": {1}}},
-		{"IDX-12 it can come again", []step{{"1", values{"a": 1}}, {"1", nil}, {"1", values{"a": 2}}}, map[string][]int{"a": {2}}},
-		{"IDX-03 the zero key and the zero value are values", []step{{"1", values{"": 0}}}, map[string][]int{"": {0}}},
+		{"IDX-05 an update without an earlier key", []step{{"1", values{"a": 1, "b": 2}}, {"1", values{"b": 3, "c": 4}}}, map[string][]int{"b": {3}, "c": {4}}},
+		{"IDX-05 an update keeps the values of other objects", []step{{"1", values{"a": 1}}, {"2", values{"a": 2}}, {"1", values{"b": 3}}}, map[string][]int{"a": {2}, "b": {3}}},
+		{"IDX-02 an update without values", []step{{"1", values{"a": 1}}, {"1", values{}}}, map[string][]int{}},
+		{"IDX-12 a removed object", []step{{"1", values{"a": 1, "b": 2}}, {"2", values{"b": 3}}, {"1", nil}}, map[string][]int{"b": {3}}},
+		{"IDX-12 an unknown object is removed", []step{{"1", values{"a": 1}}, {"2", nil}}, map[string][]int{"a": {1}}},
+		{"IDX-12 a removed object is added again", []step{{"1", values{"a": 1}}, {"1", nil}, {"1", values{"a": 2}}}, map[string][]int{"a": {2}}},
+		{"IDX-03 zero key and zero value", []step{{"1", values{"": 0}}}, map[string][]int{"": {0}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			x := newIndex()
@@ -77,8 +77,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// IDX-02: what users get is theirs; what they gave stays theirs, too.
-func TestIndexIsReadOnly(t *testing.T) {
+// IDX-02: changes of arguments and results do not change the index.
+func TestIndex_CopiesValues(t *testing.T) {
 	x := newIndex()
 	given := map[string]int{"a": 1}
 	x.Set("1", given)
@@ -94,12 +94,12 @@ func TestClear(t *testing.T) {
 	x := newIndex()
 	x.Set("1", map[string]int{"a": 1, "b": 2})
 	x.Clear()
-	equal(t, "IDX-01 it is empty again", content(x), map[string][]int{})
+	equal(t, "IDX-01 empty after Clear", content(x), map[string][]int{})
 	x.Set("1", map[string]int{"b": 3})
-	equal(t, "IDX-05 nothing is left of what was", content(x), map[string][]int{"b": {3}})
+	equal(t, "IDX-05 values after Clear", content(x), map[string][]int{"b": {3}})
 }
 
-func TestAllCanBeLeftAndWrittenTo(t *testing.T) {
+func TestAll_BreakAndConcurrentUpdate(t *testing.T) {
 	x := newIndex()
 	for n := range 5 {
 		x.Set(fmt.Sprint(n), map[string]int{fmt.Sprint(n): n})
@@ -110,20 +110,20 @@ func TestAllCanBeLeftAndWrittenTo(t *testing.T) {
 			break
 		}
 	}
-	equal(t, "IDX-20 seen before the break", seen, 2)
-	for key, values := range x.All() { // it holds no lock meanwhile, and keys that have gone are left out
+	equal(t, "IDX-20 keys before the break", seen, 2)
+	for key, values := range x.All() { // All holds no lock during the iteration, and skips removed keys
 		for n := range 5 {
 			if id := fmt.Sprint(n); id != key {
 				x.Remove(id)
 			}
 		}
-		equal(t, "IDX-20 the values of the first one", len(values), 1)
+		equal(t, "IDX-20 values of the first key", len(values), 1)
 	}
-	equal(t, "IDX-20 what is left", x.Len(), 1)
+	equal(t, "IDX-20 remaining keys", x.Len(), 1)
 }
 
-// IDX-19: the informer writes while handlers look up.
-func TestIndexIsSafeForConcurrentUse(t *testing.T) {
+// IDX-19: the informer updates the index while handlers read it.
+func TestIndex_ConcurrentUse(t *testing.T) {
 	const objects, rounds = 8, 200
 	x := newIndex()
 	var wg sync.WaitGroup
@@ -157,5 +157,5 @@ func TestIndexIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	equal(t, "content in the end", content(x), map[string][]int{"all": {0, 1, 2, 3, 4, 5, 6, 7}})
+	equal(t, "content at the end", content(x), map[string][]int{"all": {0, 1, 2, 3, 4, 5, 6, 7}})
 }

@@ -12,34 +12,34 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestGuardSparesStrangers(t *testing.T) {
+func TestStop_KillsOnlyServersOfItsDirectory(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
-	guard, err := New(dir)
+	reaper, err := New(dir)
 	g.Expect(err).NotTo(HaveOccurred())
 
-	// A process that got the number of a server which is gone.
-	stranger := exec.Command("cat")
-	stdin, err := stranger.StdinPipe()
+	// A process with the id of an ended server.
+	other := exec.Command("cat")
+	stdin, err := other.StdinPipe()
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(stranger.Start()).To(Succeed())
-	g.Expect(os.WriteFile(dir+"/pids", fmt.Appendln(nil, stranger.Process.Pid), 0o600)).To(Succeed())
+	g.Expect(other.Start()).To(Succeed())
+	g.Expect(os.WriteFile(dir+"/pids", fmt.Appendln(nil, other.Process.Pid), 0o600)).To(Succeed())
 
-	guard.Stop()
+	reaper.Stop()
 	g.Expect(dir).NotTo(BeADirectory())
 	g.Expect(stdin.Close()).To(Succeed())
-	g.Expect(stranger.Wait()).To(Succeed(), "it ended by itself")
+	g.Expect(other.Wait()).To(Succeed(), "the reaper has killed it")
 }
 
-func TestServersStartOnlyUnderAGuard(t *testing.T) {
+func TestWrapCommand_StartsOnlyUnderReaper(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir() + "/it's here"
 	g.Expect(os.Mkdir(dir, 0o700)).To(Succeed())
-	guard, err := New(dir)
+	reaper, err := New(dir)
 	g.Expect(err).NotTo(HaveOccurred())
 	echo, err := exec.LookPath("echo")
 	g.Expect(err).NotTo(HaveOccurred())
-	program, err := guard.WrapCommand(echo)
+	program, err := reaper.WrapCommand(echo)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	cmd := exec.Command(program, "two  words", "'")
@@ -50,10 +50,10 @@ func TestServersStartOnlyUnderAGuard(t *testing.T) {
 	g.Expect(exec.Command(program, "--help").Run()).To(Succeed())
 	g.Expect(os.ReadFile(dir + "/pids")).To(BeEquivalentTo(fmt.Sprintln(cmd.Process.Pid)))
 
-	g.Expect(os.Remove(dir + "/open")).To(Succeed()) // as the guard does first
+	g.Expect(os.Remove(dir + "/open")).To(Succeed()) // as the reaper does first
 	out, err = exec.Command(program, "late").Output()
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(strings.TrimSpace(string(out))).To(BeEmpty())
-	guard.Stop()
+	reaper.Stop()
 	g.Expect(dir).NotTo(BeADirectory())
 }

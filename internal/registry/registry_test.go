@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 )
 
-// filled is a registry whose handlers are words.
-func filled(t *testing.T, ids ...string) *registry.Registry[string] {
+// newRegistry returns a registry with handlers of type string.
+func newRegistry(t *testing.T, ids ...string) *registry.Registry[string] {
 	t.Helper()
 	var r registry.Registry[string]
 	for _, id := range ids {
@@ -28,58 +28,58 @@ func equal(t *testing.T, what string, got, want any) {
 	}
 }
 
-func TestTheOrderIsThatOfRegistration(t *testing.T) {
-	r := filled(t, "c", "a", "b")
+func TestRegistry_KeepsOrderOfRegistration(t *testing.T) {
+	r := newRegistry(t, "c", "a", "b")
 	equal(t, "HND-10 ids", r.IDs(), []string{"c", "a", "b"})
-	equal(t, "HND-10 all of them", r.Select(func(string) bool { return true }), []string{"c", "a", "b"})
-	equal(t, "HND-10 some of them", r.Select(func(h string) bool { return h != "handler of a" }), []string{"c", "b"})
-	equal(t, "none of them", len(r.Select(func(string) bool { return false })), 0)
+	equal(t, "HND-10 all", r.Select(func(string) bool { return true }), []string{"c", "a", "b"})
+	equal(t, "HND-10 some", r.Select(func(h string) bool { return h != "handler of a" }), []string{"c", "b"})
+	equal(t, "none", len(r.Select(func(string) bool { return false })), 0)
 }
 
 func TestGet(t *testing.T) {
-	r := filled(t, "a", "b")
+	r := newRegistry(t, "a", "b")
 	handler, ok := r.Get("b")
 	equal(t, "handler", handler, "handler of b")
 	equal(t, "found", ok, true)
 	handler, ok = r.Get("key of b")
-	equal(t, "handler of a stranger", handler, "")
-	equal(t, "stranger found", ok, false)
+	equal(t, "unknown handler", handler, "")
+	equal(t, "unknown id found", ok, false)
 }
 
-func TestTheZeroValueIsEmpty(t *testing.T) {
+func TestRegistry_ZeroValueIsEmpty(t *testing.T) {
 	var r registry.Registry[func()]
 	equal(t, "ids", len(r.IDs()), 0)
 	equal(t, "selected", len(r.Select(func(func()) bool { return true })), 0)
 	if _, ok := r.Get("a"); ok {
-		t.Error("there is a handler in nothing")
+		t.Error("an empty registry returns a handler")
 	}
 }
 
-func TestAddRefusesWhatIsTaken(t *testing.T) {
+func TestAdd_RejectsDuplicates(t *testing.T) {
 	for _, test := range []struct {
 		name, id, key string
 		want          []string // parts of the error
 	}{
-		{"B-21 SE-04 an id twice", "a", "key of a", []string{`"a"`, "twice"}},
-		{"B-21 SE-04 an id twice, under another key", "a", "another key", []string{`"a"`, "twice"}},
-		{"B-21 KEY-04 two ids of one key", "z", "key of a", []string{`"a"`, `"z"`, "key of a", "rename"}},
+		{"B-21 SE-04 duplicate id", "a", "key of a", []string{`"a"`, "twice"}},
+		{"B-21 SE-04 duplicate id with another key", "a", "another key", []string{`"a"`, "twice"}},
+		{"B-21 KEY-04 duplicate key", "z", "key of a", []string{`"a"`, `"z"`, "key of a", "rename"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := filled(t, "a", "b")
-			err := r.Add(test.id, test.key, "intruder")
+			r := newRegistry(t, "a", "b")
+			err := r.Add(test.id, test.key, "duplicate")
 			if err == nil {
 				t.Fatal("accepted")
 			}
 			for _, part := range test.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("the error does not tell of %q: %v", part, err)
+					t.Errorf("the error does not contain %q: %v", part, err)
 				}
 			}
-			equal(t, "the others are still there", r.IDs(), []string{"a", "b"})
+			equal(t, "ids after the error", r.IDs(), []string{"a", "b"})
 			handler, _ := r.Get("a")
-			equal(t, "the first is still there", handler, "handler of a")
+			equal(t, "handler after the error", handler, "handler of a")
 			if err := r.Add("c", "key of c", ""); err != nil {
-				t.Errorf("the next one was refused, too: %v", err)
+				t.Errorf("the next handler is rejected, too: %v", err)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ var names = []string{
 	strings.Repeat("a", 63), strings.Repeat("a", 64), "a/" + strings.Repeat("a", 64), strings.Repeat("a", 254), strings.Repeat("a", 254) + "/a",
 }
 
-// The explanation exists for the names that the API server rejects, and for no others.
+// The checks reject the same names as the API server.
 func TestNames_RejectWhatTheAPIServerRejects(t *testing.T) {
 	for _, check := range []struct {
 		name   string

@@ -27,7 +27,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// A stream stands in for an informer: the test says which version it has received.
+// fakeInformer is an informer whose resource version is set by the test.
 type fakeInformer struct {
 	cache.Informer
 	mu      sync.Mutex
@@ -46,11 +46,11 @@ func (s *fakeInformer) receive(version string) {
 	s.version = version
 }
 
-// A wire answers instead of the server, or swallows what it sends.
+// faultTransport returns errors instead of the responses of the API server, or swallows the events of watches.
 type faultTransport struct {
 	next http.RoundTripper
 	mu   sync.Mutex
-	code int  // answers with this code; 0: the server answers
+	code int  // the status code of all responses; 0 for those of the API server
 	mute bool // watches deliver nothing
 	sent []string
 }
@@ -99,7 +99,7 @@ func (s silentBody) Read([]byte) (int, error) {
 	return 0, err
 }
 
-// A scene is a checker of config maps with an interval of one minute.
+// fixture is a checker of config maps with an interval of one minute.
 type fixture struct {
 	*watchcheck.Checker
 	*faultTransport
@@ -144,12 +144,12 @@ func (s *fixture) create(t *testing.T) string {
 	return obj.ResourceVersion
 }
 
-// minutes lets time pass until shortly before a check.
+// minutes waits for a number of minutes.
 func minutes(n int) { <-time.After(time.Duration(n) * time.Minute) }
 
 func (s *fixture) expect(t *testing.T, when string, reasons ...watchcheck.Reason) {
 	t.Helper()
-	<-time.After(10 * time.Second) // for a probe that has begun
+	<-time.After(10 * time.Second) // until the running probe ends
 	var got []watchcheck.Reason
 	for _, p := range s.Problems() {
 		got = append(got, p.Reason)
@@ -172,7 +172,7 @@ func TestWatch_Healthy(t *testing.T) {
 		for range 10 {
 			minutes(1)
 			s.stream.receive(s.create(t))
-			s.create(t) // the informer is behind, but moves
+			s.create(t) // the informer lags, but receives changes
 			s.expect(t, "a busy kind")
 		}
 	})
@@ -187,10 +187,10 @@ func TestWatch_Refused(t *testing.T) {
 			s.expect(t, fmt.Sprint("after ", code), reason)
 			s.set(500, false)
 			minutes(5)
-			s.expect(t, "while the server is away", reason)
+			s.expect(t, "while the API server is down", reason)
 			s.set(0, false)
 			minutes(1)
-			s.expect(t, "after the end of it")
+			s.expect(t, "after the end of the fault")
 		})
 	}
 }
@@ -207,7 +207,7 @@ func TestWatch_RefusedBeforeTheFirstListing(t *testing.T) {
 	})
 }
 
-func TestWatch_SilentThoughObjectsChange(t *testing.T) {
+func TestWatch_SilentWhileObjectsChange(t *testing.T) {
 	runChecker(t, func(t *testing.T, s *fixture) {
 		minutes(5)
 		s.expect(t, "before the change")
@@ -215,7 +215,7 @@ func TestWatch_SilentThoughObjectsChange(t *testing.T) {
 		minutes(3)
 		s.expect(t, "a short lag")
 		minutes(1)
-		s.expect(t, "when two of such checks have seen it", watchcheck.Silent)
+		s.expect(t, "after two such probes", watchcheck.Silent)
 		minutes(20)
 		s.expect(t, "later", watchcheck.Silent)
 		if age := s.Problems()[0].Age; age < 20*time.Minute {

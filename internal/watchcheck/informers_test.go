@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// controller-runtime has no interface for the namespaces of a cache: this fails if an upgrade moves the field that is read instead.
+// This test fails if an upgrade of controller-runtime renames the unexported field that informersOf reads.
 func TestInformersOf_CachesOfControllerRuntime(t *testing.T) {
 	configMap, node := &corev1.ConfigMap{}, &corev1.Node{}
 	two := cache.Options{DefaultNamespaces: map[string]cache.Config{"one": {}, "two": {}}}
