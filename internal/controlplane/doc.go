@@ -1,6 +1,6 @@
 // Package controlplane runs a real kube-apiserver with its etcd on this machine, for tests, the
 // demo and the examples of this repository. Tests of users have package kopftest for that, which finds the binaries where
-// projects of theirs keep them; what becomes of servers when their process is gone is up to package guard for both.
+// projects of theirs keep them; what becomes of servers when their process is gone is up to package reaper for both.
 //
 //	cp, err := controlplane.Start(controlplane.Options{
 //		CRDPaths: []string{"config/crd"},
@@ -20,7 +20,7 @@
 //
 // # Flow
 //
-// Start makes a folder in the temporary directory, starts the guard (see package guard), then etcd, then kube-apiserver, then installs the CRDs, then starts
+// Start makes a folder in the temporary directory, starts the guard (see package reaper), then etcd, then kube-apiserver, then installs the CRDs, then starts
 // kube-controller-manager if it is asked for. Stop closes the pipe: the guard kills the servers,
 // removes the folder, and ends.
 //
