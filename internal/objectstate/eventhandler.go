@@ -41,7 +41,7 @@ func (s *Store) EventHandler(observer Observer, predicates ...predicate.Predicat
 			if e.IsInInitialList {
 				s.recordEvent(e.Object, "")
 			} else {
-				s.recordEvent(e.Object, EventAdded)
+				s.recordEvent(e.Object, eventAdded)
 			}
 			if accepts.Create(e) || s.options.RecordEvents {
 				s.enqueue(q, e.Object)
@@ -52,7 +52,7 @@ func (s *Store) EventHandler(observer Observer, predicates ...predicate.Predicat
 			if replaced { // the watch has missed a deletion and a creation
 				observer.OnDelete(e.ObjectOld)
 				s.MarkDeleted(s.newestOf(e.ObjectOld))
-				s.recordEvent(e.ObjectOld, EventDeleted)
+				s.recordEvent(e.ObjectOld, eventDeleted)
 			}
 			resynced := !replaced && e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 			if resynced {
@@ -60,7 +60,7 @@ func (s *Store) EventHandler(observer Observer, predicates ...predicate.Predicat
 			} else {
 				s.Observe(e.ObjectNew, false)
 				observer.OnUpsert(ctx, e.ObjectNew)
-				s.recordEvent(e.ObjectNew, map[bool]string{true: EventAdded, false: EventModified}[replaced])
+				s.recordEvent(e.ObjectNew, map[bool]string{true: eventAdded, false: eventModified}[replaced])
 			}
 			// Predicates that compare generations or labels do not recognize the start of a deletion.
 			deleting := e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
@@ -75,7 +75,7 @@ func (s *Store) EventHandler(observer Observer, predicates ...predicate.Predicat
 				last = s.newestOf(last)
 			}
 			s.MarkDeleted(last)
-			s.recordEvent(e.Object, EventDeleted)
+			s.recordEvent(e.Object, eventDeleted)
 			s.enqueue(q, e.Object) // whatever the predicates decide: the worker must remove the state of the object
 		},
 	}

@@ -8,15 +8,15 @@ import (
 // Event is one observed event of an object.
 type Event struct {
 	Object client.Object
-	// Type is EventAdded, EventModified or EventDeleted; empty for objects of the first listing.
+	// Type is ADDED, MODIFIED or DELETED; empty for objects of the first listing.
 	Type string
 }
 
 // The types of events. The values are those of the watch API.
 const (
-	EventAdded    = "ADDED"
-	EventModified = "MODIFIED"
-	EventDeleted  = "DELETED"
+	eventAdded    = "ADDED"
+	eventModified = "MODIFIED"
+	eventDeleted  = "DELETED"
 )
 
 // recordEvent records an event if [Options.RecordEvents] is set.

@@ -1,9 +1,6 @@
 package validation
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // Closest returns the candidate that is most similar to a mistyped word; found is false if none is similar. Differences of upper and lower case
 // have less weight than other differences. Among equally similar candidates, Closest returns the first.
@@ -23,15 +20,6 @@ func Closest(word string, candidates []string) (closest string, found bool) {
 		}
 	}
 	return closest, found
-}
-
-// DidYouMean returns a suggestion to append to an error: "; did you mean x?", or an empty text if no candidate is similar.
-func DidYouMean(word string, candidates []string) string {
-	closest, found := Closest(word, candidates)
-	if !found {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %s?", closest)
 }
 
 // distance returns the number of insertions, removals, replacements and swaps of adjacent letters that turn a into b.
