@@ -21,20 +21,20 @@ func admission(e *example) {
 	}).Should(Satisfy(apierrors.IsInvalid))
 
 	told := e.fails("kubectl apply -f config/samples")
-	e.logs(`Furnishing the bucket`)
+	e.logs(`Provisioning the bucket`)
 	e.Expect(photos.get("spec")).To(Equal(map[string]any{"sizeGiB": int64(10), "region": "amsterdam", "public": true}))
 	e.Eventually(photos.field("status", "url")).Should(Equal("https://photos.amsterdam.example.com"))
 	e.logs(`Handled`, `"reason": "create"`)
-	e.Eventually(e.count(`Noted`, `"operation": "CREATE"`)).Should(Equal(2), "those that were refused, too")
-	noted := e.count(`Noted`)()
+	e.Eventually(e.count(`Recorded`, `"operation": "CREATE"`)).Should(Equal(2), "those that were refused, too")
+	noted := e.count(`Recorded`)()
 	e.does("kubectl label bucket photos team=web --dry-run=server")
-	e.logs(`It is a dry run: nothing is noted`, `"operation": "UPDATE"`)
-	e.Expect(e.count(`Noted`)()).To(Equal(noted))
+	e.logs(`Dry run; nothing is recorded`, `"operation": "UPDATE"`)
+	e.Expect(e.count(`Recorded`)()).To(Equal(noted))
 
 	told += e.fails("kubectl apply -f config/samples/wrong.yaml")
 	told += e.fails(`kubectl patch bucket photos --type=merge -p '{"spec":{"region":"mumbai"}}'`)
 	told += e.fails("kubectl delete bucket photos")
-	const warning = "Warning: anybody will be able to read it"
+	const warning = "Warning: anyone can read the bucket"
 	e.Expect(read(e.t, e.name, "README.md")).To(ContainSubstring(warning))
 	shown := warning + "\n" + e.shown("kubectl apply -f config/samples/wrong.yaml") + e.shown("kubectl delete bucket photos")
 	for line := range strings.Lines(shown) {
@@ -43,7 +43,7 @@ func admission(e *example) {
 
 	e.does("kubectl label bucket photos protected-")
 	e.does("kubectl delete bucket photos")
-	e.logs(`Noted`, `"operation": "DELETE"`)
+	e.logs(`Recorded`, `"operation": "DELETE"`)
 	e.does("kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations 17-admission.example.com -o yaml")
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "17-admission.example.com"}}
 	e.Expect(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())

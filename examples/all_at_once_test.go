@@ -51,7 +51,7 @@ func allAtOnce(e *example) {
 
 	orders.owned(corev1.SchemeGroupVersion.String(), "Secret", "orders-password").create()
 	e.logs(`A secret of a cluster`)
-	e.logs(`To be paid`, `"nodes": 2`)
+	e.logs(`Billing`, `"nodes": 2`)
 	e.does(`kubectl patch cluster orders --type=merge -p '{"metadata":{"annotations":{"example.com/greet":""}},"spec":{"version":"17","nodes":3,"users":["alice","root"]}}'`)
 	e.logs(`Handled`, `"reason": "update"`, `"succeeded": 4`)
 	back := `kubectl patch cluster orders --type=merge -p '{"spec":{"version":"15"}}'`

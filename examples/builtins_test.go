@@ -11,9 +11,9 @@ func builtins(e *example) {
 	e.does("kubectl apply -f config/samples")
 	// There is no kubelet here, and nobody else who would run the pod.
 	once := e.sample("once")
-	e.logs(`The pod has another phase`, `"now": "Pending"`)
+	e.logs(`The phase of the pod has changed`, `"now": "Pending"`)
 	once.patchStatus(`{"status":{"phase":"Running"}}`)
-	e.logs(`The pod has another phase`, `"now": "Running"`)
+	e.logs(`The phase of the pod has changed`, `"now": "Running"`)
 	once.patchStatus(`{"status":{"phase":"Failed"}}`)
 	e.Eventually(once.events).Should(ConsistOf("PodFailed: The pod was Running, and has failed"))
 	e.Eventually(once.field("metadata", "annotations", lastHandled)).Should(ContainSubstring(`"status":{"phase":"Failed"}`))

@@ -42,7 +42,7 @@ func children(e *example) {
 
 	e.does("kubectl set image deployment/orders-server server=postgres:12")
 	e.does("kubectl scale deployment/orders-server --replicas=3")
-	e.logs(`There is a child`, `"child": "orders-server", "operation": "updated"`)
+	e.logs(`Child applied`, `"child": "orders-server", "operation": "updated"`)
 	e.Expect(deployment.get("spec", "template", "spec", "containers")).To(ConsistOf(HaveKeyWithValue("image", "postgres:17")))
 	e.Expect(deployment.get("spec", "replicas")).To(BeEquivalentTo(3))
 	old, kept := service.get("metadata", "uid"), password.get("metadata", "resourceVersion")

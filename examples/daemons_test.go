@@ -14,20 +14,20 @@ func daemons(e *example) {
 	e.Expect(orders.get("metadata", "finalizers")).To(HaveLen(1))
 
 	e.does("kubectl label database orders unwatched=")
-	e.logs(`Watching no more`, `no longer matches`)
+	e.logs(`Stopped watching`, `no longer matches`)
 	e.Eventually(orders.field("status", "watch", "rounds")).Should(BeNumerically(">", 0))
 	e.does("kubectl label database orders unwatched-")
 	e.Eventually(e.count(`Watching`, `"size": 10`)).Should(Equal(2))
 
 	e.stop()
-	e.logs(`Watching no more`, `shutting down`)
+	e.logs(`Stopped watching`, `shutting down`)
 	e.start()
 	e.Eventually(e.count(`Watching`, `"size": 10`)).Should(Equal(3))
 
 	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
-	e.logs(`The size is another one`, `"before": 10, "now": 20`)
+	e.logs(`The size has changed`, `"before": 10, "now": 20`)
 	e.logs(`Moving the data`)
 	e.does("kubectl delete database orders")
 	e.logs(`Handled`, `"reason": "delete"`)
-	e.logs(`Hung up at last`)
+	e.logs(`Connection closed`)
 }

@@ -13,8 +13,8 @@ func embedded(e *example) {
 	address := freeAddress(e)
 	e.start("-listen=" + address)
 	e.does("kubectl apply -f config/samples")
-	e.logs(`Booked`, `"team": "blue"`, `"orders"`)
-	e.logs(`Booked`, `"team": "green"`, `"customers"`)
+	e.logs(`Added to the list`, `"team": "blue"`, `"orders"`)
+	e.logs(`Added to the list`, `"team": "green"`, `"customers"`)
 	teams := address + "/teams"
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("blue: orders\ngreen: customers\n")) // when it listens
 
@@ -23,14 +23,14 @@ func embedded(e *example) {
 	e.does("kubectl delete database orders --namespace blue --wait=false")
 	e.does("kubectl delete database customers --namespace green")
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("green: \n"))
-	e.silent(`Struck out`, `"team": "blue"`)
+	e.silent(`Removed from the list`, `"team": "blue"`)
 
 	e.Expect(ask(http.MethodPut, teams+"/blue")).To(Equal(http.StatusNoContent))
-	e.logs(`Struck out`, `"team": "blue"`)
+	e.logs(`Removed from the list`, `"team": "blue"`)
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("blue: \ngreen: \n"))
-	e.Expect(e.count("\tOpen\t")()).To(Equal(3))
+	e.Expect(e.count("\tOperator started\t")()).To(Equal(3))
 	e.Expect(ask(http.MethodPut, teams+"/blue")).To(Equal(http.StatusNoContent), "it is running")
-	e.Expect(e.count("\tOpen\t")()).To(Equal(3))
+	e.Expect(e.count("\tOperator started\t")()).To(Equal(3))
 
 	e.Expect(ask(http.MethodDelete, teams+"/blue")).To(Equal(http.StatusNoContent))
 	customers.create()
@@ -47,7 +47,7 @@ func embedded(e *example) {
 	e.Expect(ask(http.MethodPut, teams+"/green")).To(Equal(http.StatusNoContent))
 	customers.create()
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("green: customers\n"))
-	e.Expect(e.count(`Booked`, `"orders"`)()).To(Equal(1), "the first time")
+	e.Expect(e.count(`Added to the list`, `"orders"`)()).To(Equal(1), "the first time")
 	customers.delete()
 	e.stop()
 	orders.delete()

@@ -11,7 +11,7 @@ func events(e *example) {
 	e.logs(`"event": "ADDED"`)
 
 	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
-	e.logs(`The size is another one`, `"before": 10, "now": 20`)
+	e.logs(`The size has changed`, `"before": 10, "now": 20`)
 	e.does("kubectl get database orders -o yaml")
 	e.Expect(orders.get("metadata", "annotations")).To(And(HaveLen(1), HaveKey(lastApplied)))
 	e.Expect(orders.get("metadata", "finalizers")).To(BeNil())
@@ -20,10 +20,10 @@ func events(e *example) {
 	e.does("kubectl delete database orders")
 	e.does("kubectl apply -f config/samples")
 	e.Eventually(e.count(`"event": "ADDED"`)).Should(Equal(2))
-	e.silent(`The size is another one`, `"before": 20`)
+	e.silent(`The size has changed`, `"before": 20`)
 
 	e.stop()
 	e.start()
-	e.logs(`none, it was there before`)
+	e.logs(`none, existed before the start`)
 	orders.delete()
 }

@@ -12,13 +12,13 @@ func indexing(e *example) {
 		e.Eventually(one.field("metadata", "annotations")).Should(HaveKey(lastHandled), one.is.GetName())
 	}
 	e.does(`kubectl patch configmap colors --type=merge -p '{"data":{"background":"black"}}'`)
-	e.logs(`Starting the app again`, `"name": "shop"`)
-	e.logs(`Starting the app again`, `"name": "blog"`)
+	e.logs(`Restarting the app`, `"name": "shop"`)
+	e.logs(`Restarting the app`, `"name": "blog"`)
 	e.Expect(wiki.get("metadata", "annotations")).To(And(HaveLen(2), HaveKey(lastHandled), HaveKey(lastApplied)))
 
 	e.does(`kubectl patch app wiki --type=merge -p '{"spec":{"config":"colors"}}'`)
 	e.Eventually(wiki.field("metadata", "annotations", lastHandled)).Should(ContainSubstring(`"config":"colors"`))
 	e.does("kubectl delete app blog")
 	e.does(`kubectl patch configmap colors --type=merge -p '{"data":{"background":"green"}}'`)
-	e.logs(`Starting the app again`, `"name": "wiki"`)
+	e.logs(`Restarting the app`, `"name": "wiki"`)
 }

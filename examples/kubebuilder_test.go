@@ -19,7 +19,7 @@ func kubebuilder(e *example) {
 	e.Expect(may.get("metadata", "annotations")).To(BeNil())
 
 	e.does(`kubectl patch order lamps --type=merge -p '{"spec":{"quantity":3}}'`)
-	e.logs(`there are not enough of them`)
+	e.logs(`not enough items in stock`)
 	e.Expect(words(e.does("kubectl get orders,invoices,parcels"))).To(ContainElements("order.shop.example.com/lamps", "invoice.shop.example.com/may", "parcel.shop.example.com/gift"))
 	e.does(`kubectl patch order lamps --type=merge -p '{"spec":{"item":"book"}}'`)
 	e.Eventually(lamps.row).Should(Equal("lamps book 3 3"))

@@ -23,7 +23,7 @@ func amongPeers(e *example) {
 
 	laptop.start("-dev")
 	cluster.logs(`Paused`, `laptop`)
-	cluster.logs(`Watching no more`)
+	cluster.logs(`Stopped watching`)
 	laptop.logs(`Watching`)
 	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
 	laptop.logs(`Resizing`, `"to": 20`)

@@ -12,7 +12,7 @@ func posted(e *example) {
 	e.start()
 	archive := e.sample("archive")
 	e.does("kubectl apply -f config/samples")
-	want := []string{"Provisioned: a database of 10 GiB is there"}
+	want := []string{"Provisioned: created a database of 10 GiB"}
 	e.Eventually(archive.events).Should(ConsistOf(want))
 
 	e.does(`kubectl patch database archive --type=merge -p '{"spec":{"sizeGiB":20}}'`)

@@ -17,12 +17,12 @@ func timers(e *example) {
 	e.Eventually(orders.field("status", "seen")).ShouldNot(Equal(seen))
 	e.logs(`Replicated`, `"attempt": 1, "size": 10`)
 	e.Eventually(orders.field("metadata", "annotations", lastHandled)).Should(ContainSubstring(`"demo.example.com/compacted"`))
-	e.silent(`Somebody has changed it`)
+	e.silent(`The database has changed`)
 
 	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":200}}'`)
-	e.logs(`Somebody has changed it`, `10 -> 200`)
+	e.logs(`The database has changed`, `10 -> 200`)
 	e.logs(`Timer failed permanently`, `200 GiB are too many`)
-	e.Eventually(e.count(`Nobody has changed it`)).Should(Equal(2))
+	e.Eventually(e.count(`Compacting`)).Should(Equal(2))
 	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
 	e.logs(`Replicated`, `"size": 20`)
 	e.Expect(e.count(`too many`)()).To(Equal(1), "it has waited for the change")
@@ -39,7 +39,7 @@ func timers(e *example) {
 // bills are the seconds that were to be paid.
 func (e *example) bills() (seconds []float64) {
 	for _, line := range e.logged() {
-		if line.message == "To be paid" {
+		if line.message == "Billing" {
 			seconds = append(seconds, line.fields["seconds"].(float64))
 		}
 	}

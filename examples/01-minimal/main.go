@@ -58,6 +58,6 @@ func change(ctx context.Context, req *Request) error {
 }
 
 func drop(ctx context.Context, _ *Request) error {
-	log.FromContext(ctx).Info("The database is to go") // it waits for this handler
+	log.FromContext(ctx).Info("Dropping the database") // it waits for this handler
 	return nil
 }

@@ -31,7 +31,7 @@ func (h *handlers) password(ctx context.Context, req *Request) error {
 	if err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("There is a password", "secret", secret.Name, "operation", results[0].Operation)
+	log.FromContext(ctx).Info("Password secret applied", "secret", secret.Name, "operation", results[0].Operation)
 	return nil
 }
 
@@ -47,7 +47,7 @@ func greeting(ctx context.Context, req *Request) error {
 	if err := req.Client.Create(ctx, child); client.IgnoreAlreadyExists(err) != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("There is a greeting", "controlled", metav1.IsControlledBy(child, req.Object))
+	log.FromContext(ctx).Info("Greeting created", "controlled", metav1.IsControlledBy(child, req.Object))
 	return nil
 }
 
@@ -80,7 +80,7 @@ func server(ctx context.Context, req *Request) error {
 	results, err := children.Of(req.Object, req.Client, children.FieldOwner("database-operator")).Apply(ctx, deployment, service)
 	for _, result := range results {
 		if result.Operation != controllerutil.OperationResultNone {
-			log.FromContext(ctx).Info("There is a child", "child", result.Object.GetName(), "operation", result.Operation)
+			log.FromContext(ctx).Info("Child applied", "child", result.Object.GetName(), "operation", result.Operation)
 		}
 	}
 	return err

@@ -66,7 +66,7 @@ func databases() *kopf.Resource[*unstructured.Unstructured] {
 
 // provision posts an Event of its own: for those who look at the object, not at the log of the operator.
 func provision(_ context.Context, req *Request) error {
-	req.Eventf(corev1.EventTypeNormal, "Provisioned", "Provision", "a database of %d GiB is there", sizeOf(req.Object))
+	req.Eventf(corev1.EventTypeNormal, "Provisioned", "Provision", "created a database of %d GiB", sizeOf(req.Object))
 	return nil
 }
 

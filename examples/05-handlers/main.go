@@ -58,7 +58,7 @@ func websites() *kopf.Resource[*v1.Website] {
 		// The object waits for this one ...
 		OnDelete("undeploy", undeploy).
 		// ... but not for this one.
-		OnDelete("farewell", farewell, kopf.Optional())
+		OnDelete("purge", purge, kopf.Optional())
 
 	// As OnField, with the types of Go instead of a path. This is a function, as methods have no type
 	// parameters.
@@ -77,7 +77,7 @@ func welcome(ctx context.Context, req *Request) error {
 }
 
 func monitor(ctx context.Context, req *Request) error {
-	log.FromContext(ctx).Info("Watching over the website", "because", req.Reason)
+	log.FromContext(ctx).Info("Monitoring the website", "cause", req.Reason)
 	return nil
 }
 
@@ -103,7 +103,7 @@ func undeploy(ctx context.Context, _ *Request) error {
 	return nil
 }
 
-func farewell(ctx context.Context, _ *Request) error {
-	log.FromContext(ctx).Info("Farewell")
+func purge(ctx context.Context, _ *Request) error {
+	log.FromContext(ctx).Info("Purging the web cache")
 	return nil
 }

@@ -34,7 +34,7 @@ func watch(ctx context.Context, _ *Request) error {
 	log.FromContext(ctx).Info("Watching")
 	<-ctx.Done()
 	if errors.Is(context.Cause(ctx), daemons.ErrPaused) {
-		log.FromContext(ctx).Info("Watching no more for now")
+		log.FromContext(ctx).Info("Stopped watching")
 	}
 	return nil
 }

@@ -45,9 +45,9 @@ func run() error {
 func observe(ctx context.Context, req *Request) error {
 	event := req.Event
 	if event == "" {
-		event = "none, it was there before" // found when the operator started
+		event = "none, existed before the start" // found when the operator started
 	}
-	log.FromContext(ctx).Info("A state of a database", "event", event, "generation", req.Object.GetGeneration())
+	log.FromContext(ctx).Info("Received an event", "event", event, "generation", req.Object.GetGeneration())
 	return nil
 }
 
@@ -62,7 +62,7 @@ func follow(ctx context.Context, req *Request) error {
 		return err // logged, and that is all: the next state is another call
 	}
 	if before, ok := sizes.Load(ctx); ok && before != size {
-		log.FromContext(ctx).Info("The size is another one", "before", before, "now", size)
+		log.FromContext(ctx).Info("The size has changed", "before", before, "now", size)
 	}
 	sizes.Store(ctx, size)
 	return nil

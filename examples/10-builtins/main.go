@@ -66,7 +66,7 @@ func namespaceHandlers() *kopf.Resource[*corev1.Namespace] {
 // announce tells of the phases of a pod, also in an Event, for `kubectl describe`.
 func announce(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
 	before, now := req.Field()
-	log.FromContext(ctx).Info("The pod has another phase", "before", before, "now", now)
+	log.FromContext(ctx).Info("The phase of the pod has changed", "before", before, "now", now)
 	if now == string(corev1.PodFailed) {
 		req.Eventf(corev1.EventTypeWarning, "PodFailed", "Watch", "The pod was %v, and has failed", before)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// The books are right under every fault.
+// The inventory is complete under every fault.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Trial {
 		trial := trial()
@@ -28,21 +28,21 @@ func TestExplore(t *testing.T) {
 	}, kopftest.AtMost(10))
 }
 
-// The books have the database under each spec, and not after its deletion.
+// The inventory contains the database under each spec, and not after its deletion.
 func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", trial, 5)
 }
 
-// trial has empty books for each process.
+// trial creates an empty inventory for each process.
 func trial() kopftest.Trial {
-	var present *books
+	var present *inventory
 	return kopftest.Trial{
 		Given: kopftest.Given{CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option {
-			present = &books{}
+			present = &inventory{}
 			return []kopf.Option{databases("blue", present)}
 		},
-		Outside: func() any { return present.of("blue") },
+		Outside: func() any { return present.list("blue") },
 	}
 }
 

@@ -1,5 +1,4 @@
-// Command 12-embedded is a program with something else to do than to be an operator: it has operators in it, and starts and
-// stops them when it is asked to.
+// Command 12-embedded is a program that starts and stops operators on request.
 package main
 
 import (
@@ -18,14 +17,14 @@ import (
 )
 
 func main() {
-	listen := flag.String("listen", "localhost:8082", "where the program is asked")
-	first := flag.String("teams", "blue,green", "the teams whose operators are started at once")
+	listen := flag.String("listen", "localhost:8082", "address of the HTTP API")
+	first := flag.String("teams", "blue,green", "teams whose operators start with the program")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
-	// Signals are the program's: the library does not look for them.
+	// The program handles signals, because the library does not.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	teams := strings.FieldsFunc(*first, func(r rune) bool { return r == ',' }) // none in an empty text; Split has one without a name
+	teams := strings.FieldsFunc(*first, func(r rune) bool { return r == ',' }) // unlike Split, it returns no names for an empty text
 	if err := run(ctx, *listen, teams); err != nil {
 		ctrl.Log.Error(err, "The program has failed")
 		os.Exit(1)
@@ -37,16 +36,16 @@ func run(ctx context.Context, listen string, first []string) error {
 	if err != nil {
 		return err
 	}
-	office := &office{config: config}
+	teams := &teamServer{config: config}
 	for _, team := range first {
-		if err := office.open(ctx, team); err != nil {
-			return errors.Join(err, office.closeAll())
+		if err := teams.startTeam(ctx, team); err != nil {
+			return errors.Join(err, teams.stopAll())
 		}
 	}
-	web := &http.Server{Addr: listen, Handler: office.routes(), ReadHeaderTimeout: 10 * time.Second}
+	web := &http.Server{Addr: listen, Handler: teams.routes(), ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { _ = web.Close() })
 	if err = web.ListenAndServe(); errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
-	return errors.Join(err, office.closeAll())
+	return errors.Join(err, teams.stopAll())
 }

@@ -16,78 +16,78 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// What the handlers are for, and what they are given.
+// Types of the objects and of the requests that the handlers receive.
 type (
 	Object  = *unstructured.Unstructured
 	Request = kopf.Request[Object]
 )
 
-// An operator is a part of this program. It has a manager of its own, so that it can be stopped by itself.
+// An operator has its own manager, so that the program can stop it separately.
 type operator struct {
-	stop  context.CancelFunc
-	began chan struct{} // closed when it is on its way
-	ended chan struct{} // closed when nothing of it runs any more
-	err   error         // why it has ended; valid then
+	stop    context.CancelFunc
+	started chan struct{} // closed when the startup handlers run
+	ended   chan struct{} // closed when the manager has returned
+	err     error         // result of the manager; valid when ended is closed
 }
 
-// start has an operator for the databases of a team, with handlers of its own, and returns when that is ready.
-func start(ctx context.Context, config *rest.Config, team string, books *books) (*operator, error) {
+// startOperator starts an operator for the databases of a team, and returns when it is ready.
+func startOperator(ctx context.Context, config *rest.Config, team string, inventory *inventory) (*operator, error) {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Logger:  ctrl.Log.WithValues("team", team),
-		Metrics: server.Options{BindAddress: "0"}, // the program may serve them: they are in one registry
+		Metrics: server.Options{BindAddress: "0"}, // the program may serve the metrics, because all operators share one registry
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{team: {}}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	o := &operator{began: make(chan struct{}), ended: make(chan struct{})}
-	op := kopf.New(mgr, databases(team, books), kopf.OnStartup("begin", func(context.Context) error {
-		close(o.began)
+	o := &operator{started: make(chan struct{}), ended: make(chan struct{})}
+	op := kopf.New(mgr, databases(team, inventory), kopf.OnStartup("signal-start", func(context.Context) error {
+		close(o.started)
 		return nil
 	}))
 	if err := mgr.Add(op); err != nil {
 		return nil, err
 	}
 
-	// Its life is not that of the request by which it was started.
+	// The operator continues after the request that started it.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	o.stop = stop
 	go func() {
 		o.err = mgr.Start(running)
 		close(o.ended)
 	}()
-	if err := o.ready(ctx, op); err != nil {
+	if err := o.waitUntilReady(ctx, op); err != nil {
 		return nil, err
 	}
-	mgr.GetLogger().Info("Open")
+	mgr.GetLogger().Info("Operator started")
 	return o, nil
 }
 
-func databases(team string, books *books) *kopf.Resource[Object] {
+func databases(team string, inventory *inventory) *kopf.Resource[Object] {
 	return kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"})).
-		On("book", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, books.add(team)).
-		OnDelete("strike", books.strike(team))
+		On("add", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, inventory.add(team)).
+		OnDelete("remove", inventory.remove(team))
 }
 
-// ready waits until the handlers are being called. An operator that never comes to that is stopped.
-func (o *operator) ready(ctx context.Context, op *kopf.Operator) error {
+// waitUntilReady waits until the engine calls handlers. It stops an operator that does not become ready.
+func (o *operator) waitUntilReady(ctx context.Context, op *kopf.Operator) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	select {
-	case <-o.began: // before that, it says that it is ready to become the leader
+	case <-o.started: // Readyz also succeeds for an operator that waits for the leadership
 	case <-o.ended:
 	case <-ctx.Done():
 	}
 	if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
 		return o.hasEnded() || op.Readyz(nil) == nil, nil
 	}); err != nil || o.hasEnded() {
-		return errors.Join(err, o.close())
+		return errors.Join(err, o.shutDown())
 	}
 	return nil
 }
 
-// close returns when the handlers that were at work have returned.
-func (o *operator) close() error {
+// shutDown stops the operator, and returns when its running handlers have ended.
+func (o *operator) shutDown() error {
 	o.stop()
 	<-o.ended
 	return o.err

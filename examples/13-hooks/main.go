@@ -96,7 +96,7 @@ type session struct {
 // login fails once. The operator does not start until it has succeeded, and ends if it fails for good.
 func (s *session) login(ctx context.Context) error {
 	if s.attempts++; s.attempts == 1 {
-		return kopf.Temporary(errors.New("the cloud is not there yet"), 100*time.Millisecond)
+		return kopf.Temporary(errors.New("the cloud is not reachable yet"), 100*time.Millisecond)
 	}
 	log.FromContext(ctx).Info("Logged in")
 	s.open.Store(true)

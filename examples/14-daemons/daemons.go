@@ -22,13 +22,13 @@ func watch(ctx context.Context, req *Request) error {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			logger.Info("Watching no more", "why", context.Cause(ctx).Error())
+			logger.Info("Stopped watching", "why", context.Cause(ctx).Error())
 			req.SetResult(map[string]any{"rounds": rounds}) // written when it has returned nil: status.watch.rounds
 			return nil
 		}
 		// req.Object is the object as it was at the beginning, Latest is what it is now. That costs no request.
 		if now := sizeOf(req.Latest()); now != size {
-			logger.Info("The size is another one", "before", size, "now", now)
+			logger.Info("The size has changed", "before", size, "now", now)
 			size = now
 		}
 	}
@@ -48,7 +48,7 @@ func connection(hangUp time.Duration) kopf.Handler[*unstructured.Unstructured] {
 	return func(ctx context.Context, _ *Request) error {
 		<-ctx.Done()
 		<-time.After(hangUp) // with ctx.Done() in a select here, it would be a good one
-		log.FromContext(ctx).Info("Hung up at last")
+		log.FromContext(ctx).Info("Connection closed")
 		return nil
 	}
 }
@@ -60,7 +60,7 @@ func move(ctx context.Context, _ *Request) error {
 	case <-time.After(time.Minute):
 		return nil
 	case <-ctx.Done():
-		log.FromContext(ctx).Info("Moving no more", "why", context.Cause(ctx).Error())
+		log.FromContext(ctx).Info("Stopped moving the data", "why", context.Cause(ctx).Error())
 		return context.Cause(ctx)
 	}
 }

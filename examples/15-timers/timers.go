@@ -20,13 +20,13 @@ func ping(_ context.Context, req *Request) error {
 // bill is called once for each second of the object's life, but for those during which no operator ran.
 func bill(ctx context.Context, req *Request) error {
 	age := time.Since(req.Object.GetCreationTimestamp().Time)
-	log.FromContext(ctx).Info("To be paid", "seconds", int(age.Seconds()))
+	log.FromContext(ctx).Info("Billing", "seconds", int(age.Seconds()))
 	return nil
 }
 
 // compact writes an annotation. That is no update, and does not begin the idle time anew: it was us.
 func compact(ctx context.Context, req *Request) error {
-	log.FromContext(ctx).Info("Nobody has changed it for a second")
+	log.FromContext(ctx).Info("Compacting: unchanged for a second")
 	return unstructured.SetNestedField(req.Object.Object, time.Now().Format(time.RFC3339),
 		"metadata", "annotations", "demo.example.com/compacted")
 }
@@ -52,6 +52,6 @@ func replicate(ctx context.Context, req *Request) error {
 
 // changed is called when somebody has edited an object, and never for what the timers have changed.
 func changed(ctx context.Context, req *Request) error {
-	log.FromContext(ctx).Info("Somebody has changed it", "diff", req.Diff.String())
+	log.FromContext(ctx).Info("The database has changed", "diff", req.Diff.String())
 	return nil
 }

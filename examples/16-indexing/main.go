@@ -98,6 +98,6 @@ func start(ctx context.Context, req *kopf.Request[*v1.App]) error {
 }
 
 func restart(ctx context.Context, req *kopf.Request[*v1.App]) error {
-	log.FromContext(ctx).Info("Starting the app again", "image", req.Object.Spec.Image)
+	log.FromContext(ctx).Info("Restarting the app", "image", req.Object.Spec.Image)
 	return nil
 }

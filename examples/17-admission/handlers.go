@@ -25,7 +25,7 @@ func defaults(ctx context.Context, req *Review) error {
 	if spec.Region == "" {
 		spec.Region = "amsterdam"
 	}
-	log.FromContext(ctx).Info("Filled in", "sizeGiB", spec.SizeGiB, "region", spec.Region)
+	log.FromContext(ctx).Info("Set the defaults", "sizeGiB", spec.SizeGiB, "region", spec.Region)
 	return nil
 }
 
@@ -37,39 +37,39 @@ func rules(_ context.Context, req *Review) error {
 	spec, path := req.Object.Spec, field.NewPath("spec")
 	var all field.ErrorList
 	if spec.SizeGiB < 1 || spec.SizeGiB > 1000 {
-		all = append(all, field.Invalid(path.Child("sizeGiB"), spec.SizeGiB, "has to be from 1 to 1000"))
+		all = append(all, field.Invalid(path.Child("sizeGiB"), spec.SizeGiB, "must be between 1 and 1000"))
 	}
 	if regions := []string{"amsterdam", "mumbai"}; spec.Region != regions[0] && spec.Region != regions[1] {
 		all = append(all, field.NotSupported(path.Child("region"), spec.Region, regions))
 	}
 	if req.Old != nil && req.Old.Spec.Region != spec.Region {
-		all = append(all, field.Forbidden(path.Child("region"), "buckets do not move"))
+		all = append(all, field.Forbidden(path.Child("region"), "a bucket cannot move"))
 	}
 	if spec.Public {
-		req.Warn("anybody will be able to read it") // kubectl prints it, whatever is returned
+		req.Warn("anyone can read the bucket") // kubectl prints it, whatever is returned
 	}
 	return all.ToAggregate() // nil if there are none
 }
 
 // protect refuses deletions. There is no need to look at the label: it would not be called without.
 func protect(context.Context, *Review) error {
-	return webhooks.Deny(http.StatusForbidden, metav1.StatusReasonForbidden, "it is protected: take the label off first")
+	return webhooks.Deny(http.StatusForbidden, metav1.StatusReasonForbidden, "the bucket is protected; remove the label first")
 }
 
 // audit would write to a file or a database what somebody is about to do. Another handler may still say no.
 func audit(ctx context.Context, req *Review) error {
 	logger := log.FromContext(ctx).WithValues("user", req.User.Username)
 	if req.DryRun {
-		logger.Info("It is a dry run: nothing is noted")
+		logger.Info("Dry run; nothing is recorded")
 		return nil
 	}
-	logger.Info("Noted")
+	logger.Info("Recorded")
 	return nil
 }
 
-// furnish is called later, for what was stored: there are no defaults to think of, and nothing that is against the rules.
-func furnish(ctx context.Context, req *kopf.Request[*v1.Bucket]) error {
-	log.FromContext(ctx).Info("Furnishing the bucket", "sizeGiB", req.Object.Spec.SizeGiB, "region", req.Object.Spec.Region)
+// provision is called later, for what was stored: there are no defaults to think of, and nothing that is against the rules.
+func provision(ctx context.Context, req *kopf.Request[*v1.Bucket]) error {
+	log.FromContext(ctx).Info("Provisioning the bucket", "sizeGiB", req.Object.Spec.SizeGiB, "region", req.Object.Spec.Region)
 	req.Object.Status.URL = "https://" + req.Object.Name + "." + req.Object.Spec.Region + ".example.com"
 	return nil
 }

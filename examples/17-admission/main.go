@@ -61,7 +61,7 @@ func buckets() *kopf.Resource[*v1.Bucket] {
 		// It does something of its own, but not in a dry run, and says so.
 		Validate("audit", audit, webhooks.SideEffects(admissionregistrationv1.SideEffectClassNoneOnDryRun),
 			webhooks.Operations(create, update, admissionregistrationv1.Delete)).
-		OnCreate("furnish", furnish)
+		OnCreate("provision", provision)
 }
 
 // development is for an operator that runs on your machine. In the cluster, it would be a Service instead of the

@@ -62,7 +62,7 @@ func resize(_ context.Context, req *Request) error {
 }
 
 // tell is where an operator would do what depends on others, be it on the conditions of their objects.
-func tell(ctx context.Context, req *Request) error {
+func announce(ctx context.Context, req *Request) error {
 	before, now := req.Field() // nil if it was not there
 	log.FromContext(ctx).Info("Ready has changed", "before", before, "now", now)
 	return nil

@@ -54,7 +54,7 @@ func buckets() *kopf.Resource[*v1.Bucket] {
 		// Fails for good if too much is asked for.
 		On("resize", either, resize, kopf.Field("spec.sizeGiB"), kopf.ReportCondition("Sized")).
 		// Is called when Ready changes, whoever changes it.
-		OnCondition("tell", "Ready", tell).
+		OnCondition("announce", "Ready", announce).
 		// Is called for those only that are not ready.
 		Timer("remind", 3*time.Second, remind, kopf.WhenCondition("Ready", metav1.ConditionFalse))
 }

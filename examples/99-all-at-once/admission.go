@@ -36,7 +36,7 @@ func rules(_ context.Context, req *Review) error {
 	now, isNumber := number(req.Object.Spec.Version)
 	if wasNumber && (!isNumber || now < before) {
 		return field.ErrorList{field.Invalid(field.NewPath("spec", "version"), req.Object.Spec.Version,
-			fmt.Sprintf("has to be a number, and at least %d: there is no way back", before))}.ToAggregate()
+			fmt.Sprintf("must be a number and at least %d, because downgrades are not supported", before))}.ToAggregate()
 	}
 	return nil
 }

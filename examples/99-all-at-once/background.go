@@ -10,13 +10,13 @@ import (
 func watch(ctx context.Context, _ *Request) error {
 	log.FromContext(ctx).Info("Watching")
 	<-ctx.Done()
-	log.FromContext(ctx).Info("Watching no more", "why", context.Cause(ctx).Error())
+	log.FromContext(ctx).Info("Stopped watching", "why", context.Cause(ctx).Error())
 	return nil
 }
 
 // bill is called for those that are ready, at points that are a second apart.
 func bill(ctx context.Context, req *Request) error {
-	log.FromContext(ctx).Info("To be paid", "nodes", req.Object.Spec.Nodes)
+	log.FromContext(ctx).Info("Billing", "nodes", req.Object.Spec.Nodes)
 	return nil
 }
 

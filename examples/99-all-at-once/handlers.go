@@ -44,7 +44,7 @@ func users(_ context.Context, req *Request) error {
 	for _, user := range req.Object.Spec.Users {
 		req.Sub(user, func(ctx context.Context, req *Request) error {
 			if user == "root" {
-				return kopf.Permanent(errors.New("root is not for everybody"))
+				return kopf.Permanent(errors.New("the user root is reserved"))
 			}
 			if req.Object.Status.Users == nil {
 				req.Object.Status.Users = map[string]bool{}
@@ -62,7 +62,7 @@ func upgrade(versions *kopf.Index[string, string]) kopf.Handler[*v1.Cluster] {
 	return func(ctx context.Context, req *Request) error {
 		before, now := req.Field()
 		alike := slices.Sorted(slices.Values(versions.Get(req.Object.Spec.Version)))
-		log.FromContext(ctx).Info("Upgrading", "from", before, "to", now, "alike", alike)
+		log.FromContext(ctx).Info("Upgrading", "from", before, "to", now, "sameVersion", alike)
 		return nil
 	}
 }
@@ -77,7 +77,7 @@ func scale(ctx context.Context, req *Request) error {
 	return nil
 }
 
-func greet(context.Context, *Request) error { return errors.New("nobody is listening") }
+func greet(context.Context, *Request) error { return errors.New("the chat is offline") }
 
 func tier(cluster *v1.Cluster) string { return cluster.Labels["tier"] }
 
@@ -91,8 +91,8 @@ func backup(ctx context.Context, _ *Request) error {
 	return nil
 }
 
-func farewell(ctx context.Context, _ *Request) error {
-	log.FromContext(ctx).Info("Farewell")
+func purge(ctx context.Context, _ *Request) error {
+	log.FromContext(ctx).Info("Purging the caches")
 	return nil
 }
 

@@ -111,7 +111,7 @@ func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
 		OnUpdate("upgrade", upgrade(versions), kopf.Field("spec.version", filter.From(filter.Present))).
 		OnField("scale", "spec.nodes", scale, kopf.ErrorMode(progress.ErrorsPermanent)).
 		OnUpdate("greet", greet, kopf.Annotation("example.com/greet"), kopf.ErrorMode(progress.ErrorsIgnored)).
-		OnDelete("farewell", farewell, kopf.Optional()). // nothing waits for it
+		OnDelete("purge", purge, kopf.Optional()). // nothing waits for it
 		// For what has to be.
 		OnReconcile("address-book", addressBook, kopf.Interval(time.Hour)).
 		Owns(&corev1.ConfigMap{}).

@@ -48,7 +48,7 @@ func TestDemo(t *testing.T) {
 		`INFO  The database has changed  .*diff="change spec.sizeGiB: 10 -> 20"`,
 		`you       PATCH   databases/orders         200  {"spec":{"sizeGiB":20}}`,
 		`=== 3\. Deleting it`,
-		`INFO  The database is to go`,
+		`INFO  Dropping the database`,
 		`it does not exist any more`,
 		`you       DELETE  databases/orders         200`,
 		`operator  PATCH   databases/orders         200  {"metadata":{"finalizers":\[\]`,

@@ -166,7 +166,7 @@ func TestEnter(t *testing.T) {
 	enter()
 	p.says("It is stopped")
 	enter()
-	p.says("Watching over the website .* because=resume")
+	p.says("Monitoring the website .* cause=resume")
 	p.ends()
 }
 

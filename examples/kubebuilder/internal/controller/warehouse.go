@@ -9,8 +9,8 @@ import (
 
 // What a warehouse may answer.
 var (
-	ErrUnknownItem = errors.New("there is no such item")
-	ErrSoldOut     = errors.New("there are not enough of them")
+	ErrUnknownItem = errors.New("unknown item")
+	ErrSoldOut     = errors.New("not enough items in stock")
 )
 
 // A Warehouse stands for what an operator is about, somewhere outside of the cluster. Asked twice for the same, it does it once.
