@@ -19,13 +19,13 @@ func allAtOnce(e *example) {
 	meeting.create()
 	e.start(args...)
 	e.Eventually(func() string { // until the API server has heard of the configurations
-		dry := orders.is.DeepCopy()
+		dry := orders.manifest.DeepCopy()
 		dry.SetLabels(nil)
 		e.Expect(e.client.Create(e.t.Context(), dry, client.DryRunAll)).To(Succeed())
 		return dry.GetLabels()["tier"]
 	}).Should(Equal("silver"))
-	e.does("kubectl apply -f config/samples")
-	e.logs(`Handled`, `"reason": "create"`)
+	e.run("kubectl apply -f config/samples")
+	e.waitForLog(`Handled`, `"reason": "create"`)
 	e.Eventually(orders.row).Should(Equal("orders 16 2 orders.db.example.com True"))
 	status := orders.get("status").(map[string]any)
 	e.Expect(status["conditions"]).To(HaveLen(3))
@@ -50,33 +50,33 @@ func allAtOnce(e *example) {
 	}
 
 	orders.owned(corev1.SchemeGroupVersion.String(), "Secret", "orders-password").create()
-	e.logs(`A secret of a cluster`)
-	e.logs(`Billing`, `"nodes": 2`)
-	e.does(`kubectl patch cluster orders --type=merge -p '{"metadata":{"annotations":{"example.com/greet":""}},"spec":{"version":"17","nodes":3,"users":["alice","root"]}}'`)
-	e.logs(`Handled`, `"reason": "update"`, `"succeeded": 4`)
+	e.waitForLog(`A secret of a cluster`)
+	e.waitForLog(`Billing`, `"nodes": 2`)
+	e.run(`kubectl patch cluster orders --type=merge -p '{"metadata":{"annotations":{"example.com/greet":""}},"spec":{"version":"17","nodes":3,"users":["alice","root"]}}'`)
+	e.waitForLog(`Handled`, `"reason": "update"`, `"succeeded": 4`)
 	back := `kubectl patch cluster orders --type=merge -p '{"spec":{"version":"15"}}'`
-	e.Expect(e.fails(back)).To(ContainSubstring(strings.TrimSpace(e.shown(back))))
+	e.Expect(e.runFailing(back)).To(ContainSubstring(strings.TrimSpace(e.outputInReadme(back))))
 	e.stop()
 	e.start(args...)
-	e.logs(`Handled`, `"reason": "resume"`)
+	e.waitForLog(`Handled`, `"reason": "resume"`)
 
-	laptop := e.another()
+	laptop := e.secondProcess()
 	_, port, err = net.SplitHostPort(freeAddress(e))
 	e.Expect(err).NotTo(HaveOccurred())
 	laptop.start("-metrics-bind-address=0", "-health-probe-bind-address=0", "-port="+port, "-dev")
-	e.logs(`Paused`, `precedence`)
-	laptop.logs(`Watching`)
+	e.waitForLog(`Paused`, `precedence`)
+	laptop.waitForLog(`Watching`)
 	laptop.stop()
-	e.logs(`Resumed`)
+	e.waitForLog(`Resumed`)
 
-	e.does("kubectl label cluster orders --overwrite tier=silver")
-	e.logs(`Moving`, `"to": "silver"`)
+	e.run("kubectl label cluster orders --overwrite tier=silver")
+	e.waitForLog(`Moving`, `"to": "silver"`)
 	e.Eventually(orders.field("metadata", "finalizers")).Should(BeNil())
-	e.does("kubectl label cluster orders --overwrite tier=gold")
+	e.run("kubectl label cluster orders --overwrite tier=gold")
 	e.Eventually(orders.field("metadata", "finalizers")).Should(HaveLen(1))
-	e.does("kubectl delete cluster orders")
-	e.logs(`Handled`, `"reason": "delete"`)
-	e.silent("forbidden")
+	e.run("kubectl delete cluster orders")
+	e.waitForLog(`Handled`, `"reason": "delete"`)
+	e.expectNoLog("forbidden")
 	e.stop()
 }
 
@@ -87,7 +87,7 @@ func (o object) owned(apiVersion, kind, name string) object {
 		"metadata": map[string]any{
 			"namespace": "default", "name": name,
 			"ownerReferences": []any{map[string]any{
-				"apiVersion": o.is.GetAPIVersion(), "kind": o.is.GetKind(), "name": o.is.GetName(), "uid": o.get("metadata", "uid"),
+				"apiVersion": o.manifest.GetAPIVersion(), "kind": o.manifest.GetKind(), "name": o.manifest.GetName(), "uid": o.get("metadata", "uid"),
 			}},
 		},
 	}}}

@@ -8,12 +8,12 @@ import (
 
 func builtins(e *example) {
 	e.start()
-	e.does("kubectl apply -f config/samples")
-	// There is no kubelet here, and nobody else who would run the pod.
+	e.run("kubectl apply -f config/samples")
+	// No kubelet runs the pod here, so the test writes its phase.
 	once := e.sample("once")
-	e.logs(`The phase of the pod has changed`, `"now": "Pending"`)
+	e.waitForLog(`The phase of the pod has changed`, `"now": "Pending"`)
 	once.patchStatus(`{"status":{"phase":"Running"}}`)
-	e.logs(`The phase of the pod has changed`, `"now": "Running"`)
+	e.waitForLog(`The phase of the pod has changed`, `"now": "Running"`)
 	once.patchStatus(`{"status":{"phase":"Failed"}}`)
 	e.Eventually(once.events).Should(ConsistOf("PodFailed: The pod was Running, and has failed"))
 	e.Eventually(once.field("metadata", "annotations", lastHandled)).Should(ContainSubstring(`"status":{"phase":"Failed"}`))
@@ -25,23 +25,23 @@ func builtins(e *example) {
 	vault := e.sample("vault")
 	e.Eventually(policy.field("metadata", "ownerReferences")).Should(HaveLen(1))
 	old := policy.get("metadata", "uid")
-	e.does("kubectl delete networkpolicy isolated --namespace vault")
+	e.run("kubectl delete networkpolicy isolated --namespace vault")
 	e.Eventually(policy.field("metadata", "uid")).ShouldNot(Equal(old))
-	e.does(`kubectl patch networkpolicy isolated --namespace vault --type=merge -p '{"spec":{"policyTypes":["Egress"]}}'`)
+	e.run(`kubectl patch networkpolicy isolated --namespace vault --type=merge -p '{"spec":{"policyTypes":["Egress"]}}'`)
 	e.Eventually(policy.field("spec", "policyTypes")).Should(Equal([]any{"Ingress"}))
 	e.Expect(vault.get("metadata", "annotations")).To(And(HaveLen(1), HaveKey(lastApplied)))
 
-	// A namespace that goes gets no policy any more. It stays here, as nobody empties it.
-	e.Expect(e.client.Delete(e.t.Context(), vault.is.DeepCopy())).To(Succeed())
+	// A namespace that is being deleted gets no policy. No controller empties the namespace here, so it remains.
+	e.Expect(e.client.Delete(e.t.Context(), vault.manifest.DeepCopy())).To(Succeed())
 	policy.delete()
-	safe := object{e, vault.is.DeepCopy()}
-	safe.is.SetName("safe")
+	safe := object{e, vault.manifest.DeepCopy()}
+	safe.manifest.SetName("safe")
 	safe.create()
-	policy.is.SetNamespace("safe")
+	policy.manifest.SetNamespace("safe")
 	e.Eventually(policy.field("metadata", "ownerReferences")).Should(HaveLen(1))
-	e.silent("being terminated")
+	e.expectNoLog("being terminated")
 
-	e.silent(`"name": "unwatched"`)
+	e.expectNoLog(`"name": "unwatched"`)
 	e.Expect(e.sample("unwatched").get("metadata", "annotations")).To(And(HaveLen(1), HaveKey(lastApplied)))
-	e.silent("forbidden")
+	e.expectNoLog("forbidden")
 }

@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// children are collected by a controller of the cluster, which does not run here: that they go is not seen.
+// children does not check the deletion of children, because no garbage collector runs here.
 func children(e *example) {
 	e.start()
 	orders := e.sample("orders")
-	e.does("kubectl apply -f config/samples")
+	e.run("kubectl apply -f config/samples")
 	child := func(apiVersion, kind, name string) object {
 		return object{e, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"namespace": "default", "name": name},
@@ -36,34 +36,34 @@ func children(e *example) {
 		return greetings.Items, err
 	}).Should(HaveLen(1))
 	e.Expect(greetings.Items[0].Name).To(Equal("orders-greeting"))
-	e.logs(`Handler failed permanently`, `"handler": "abroad"`, "namespace")
+	e.waitForLog(`Handler failed permanently`, `"handler": "abroad"`, "namespace")
 
-	e.Expect(strings.Split(strings.TrimSpace(e.does("kubectl get secrets,configmaps,deployments,services -l team=shop")), "\n\n")).To(HaveLen(4))
+	e.Expect(strings.Split(strings.TrimSpace(e.run("kubectl get secrets,configmaps,deployments,services -l team=shop")), "\n\n")).To(HaveLen(4))
 
-	e.does("kubectl set image deployment/orders-server server=postgres:12")
-	e.does("kubectl scale deployment/orders-server --replicas=3")
-	e.logs(`Child applied`, `"child": "orders-server", "operation": "updated"`)
+	e.run("kubectl set image deployment/orders-server server=postgres:12")
+	e.run("kubectl scale deployment/orders-server --replicas=3")
+	e.waitForLog(`Child applied`, `"child": "orders-server", "operation": "updated"`)
 	e.Expect(deployment.get("spec", "template", "spec", "containers")).To(ConsistOf(HaveKeyWithValue("image", "postgres:17")))
 	e.Expect(deployment.get("spec", "replicas")).To(BeEquivalentTo(3))
 	old, kept := service.get("metadata", "uid"), password.get("metadata", "resourceVersion")
-	e.does("kubectl delete service orders-primary")
+	e.run("kubectl delete service orders-primary")
 	e.Eventually(service.field("metadata", "uid")).ShouldNot(Equal(old))
 
-	e.does("kubectl label database orders team=web --overwrite")
+	e.run("kubectl label database orders team=web --overwrite")
 	e.Eventually(deployment.field("spec", "template", "metadata", "labels", "team")).Should(Equal("web"))
 	e.Eventually(service.field("metadata", "labels", "team")).Should(Equal("web"))
 	e.Expect(password.get("metadata", "resourceVersion")).To(Equal(kept))
-	e.silent("forbidden")
+	e.expectNoLog("forbidden")
 	e.Expect(orders.get("metadata", "finalizers")).To(BeNil())
 
-	// While it goes, as somebody holds it, nothing is made anew.
+	// The operator creates no children while the database is being deleted.
 	orders.patch(`{"metadata":{"finalizers":["example.com/hold"]}}`)
-	e.does("kubectl delete database orders", "--wait=false")
+	e.run("kubectl delete database orders", "--wait=false")
 	deployment.delete()
 	e.Consistently(func() bool {
-		_, err := deployment.now()
+		_, err := deployment.read()
 		return apierrors.IsNotFound(err)
-	}).WithTimeout(time.Second).Should(BeTrue(), "it has come again")
+	}).WithTimeout(time.Second).Should(BeTrue(), "the operator has created the child again")
 	orders.patch(`{"metadata":{"finalizers":null}}`)
 	for _, one := range []object{password, service} {
 		one.delete()

@@ -12,25 +12,25 @@ import (
 func embedded(e *example) {
 	address := freeAddress(e)
 	e.start("-listen=" + address)
-	e.does("kubectl apply -f config/samples")
-	e.logs(`Added to the list`, `"team": "blue"`, `"orders"`)
-	e.logs(`Added to the list`, `"team": "green"`, `"customers"`)
+	e.run("kubectl apply -f config/samples")
+	e.waitForLog(`Added to the list`, `"team": "blue"`, `"orders"`)
+	e.waitForLog(`Added to the list`, `"team": "green"`, `"customers"`)
 	teams := address + "/teams"
-	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("blue: orders\ngreen: customers\n")) // when it listens
+	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("blue: orders\ngreen: customers\n")) // responds when the server listens
 
 	e.Expect(ask(http.MethodDelete, teams+"/blue")).To(Equal(http.StatusNoContent))
 	orders, customers := e.sample("orders"), e.sample("customers")
-	e.does("kubectl delete database orders --namespace blue --wait=false")
-	e.does("kubectl delete database customers --namespace green")
+	e.run("kubectl delete database orders --namespace blue --wait=false")
+	e.run("kubectl delete database customers --namespace green")
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("green: \n"))
-	e.silent(`Removed from the list`, `"team": "blue"`)
+	e.expectNoLog(`Removed from the list`, `"team": "blue"`)
 
 	e.Expect(ask(http.MethodPut, teams+"/blue")).To(Equal(http.StatusNoContent))
-	e.logs(`Removed from the list`, `"team": "blue"`)
+	e.waitForLog(`Removed from the list`, `"team": "blue"`)
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("blue: \ngreen: \n"))
-	e.Expect(e.count("\tOperator started\t")()).To(Equal(3))
-	e.Expect(ask(http.MethodPut, teams+"/blue")).To(Equal(http.StatusNoContent), "it is running")
-	e.Expect(e.count("\tOperator started\t")()).To(Equal(3))
+	e.Expect(e.countLog("\tOperator started\t")()).To(Equal(3))
+	e.Expect(ask(http.MethodPut, teams+"/blue")).To(Equal(http.StatusNoContent), "the operator runs already")
+	e.Expect(e.countLog("\tOperator started\t")()).To(Equal(3))
 
 	e.Expect(ask(http.MethodDelete, teams+"/blue")).To(Equal(http.StatusNoContent))
 	customers.create()
@@ -38,7 +38,7 @@ func embedded(e *example) {
 	customers.delete()
 	e.stop()
 
-	// Without a team there is no operator, not one of all teams either, until it is asked for one.
+	// Without teams, the program starts no operator, also none for all namespaces, until it receives a request.
 	orders.create()
 	var err error
 	e.operator, err = program.Start(e.file, []string{"-listen=" + address, "-teams="}, "KUBECONFIG="+e.kubeconfig)
@@ -47,7 +47,7 @@ func embedded(e *example) {
 	e.Expect(ask(http.MethodPut, teams+"/green")).To(Equal(http.StatusNoContent))
 	customers.create()
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("green: customers\n"))
-	e.Expect(e.count(`Added to the list`, `"orders"`)()).To(Equal(1), "the first time")
+	e.Expect(e.countLog(`Added to the list`, `"orders"`)()).To(Equal(1), "only in the first process")
 	customers.delete()
 	e.stop()
 	orders.delete()

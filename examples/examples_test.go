@@ -1,5 +1,5 @@
-// Package examples runs the examples as their readers would, on a real API server, and holds their
-// README files against what is seen.
+// Package examples runs the examples on a real API server, as their READMEs describe, and compares the READMEs with the
+// results.
 package examples
 
 import (
@@ -22,17 +22,17 @@ const (
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 )
 
-// walks do with an example what its README says.
-var walks = map[string]func(*example){
+// walkthroughs execute the steps of the README of an example.
+var walkthroughs = map[string]func(*example){
 	"01-minimal":     minimal,
 	"02-children":    children,
 	"03-exceptions":  exceptions,
-	"04-events":      posted,
+	"04-events":      recordedEvents,
 	"05-handlers":    handlers,
-	"06-peering":     amongPeers,
+	"06-peering":     peers,
 	"07-subhandlers": subhandlers,
 	"08-events":      events,
-	"09-testing":     tested,
+	"09-testing":     testedHandlers,
 	"10-builtins":    builtins,
 	"11-filtering":   filtering,
 	"12-embedded":    embedded,
@@ -41,7 +41,7 @@ var walks = map[string]func(*example){
 	"15-timers":      timers,
 	"16-indexing":    indexing,
 	"17-admission":   admission,
-	"18-conditions":  conditioned,
+	"18-conditions":  statusConditions,
 	"99-all-at-once": allAtOnce,
 	"kubebuilder":    kubebuilder,
 }
@@ -50,7 +50,7 @@ func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	log.SetLogger(logr.Discard()) // for what is told of the making of clients
+	log.SetLogger(logr.Discard()) // for messages about the creation of clients
 	watch(t)
 	cp, err := controlplane.Start(controlplane.Options{})
 	if err != nil {
@@ -61,20 +61,20 @@ func TestExamples(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, name := range slices.Sorted(maps.Keys(walks)) {
+	for _, name := range slices.Sorted(maps.Keys(walkthroughs)) {
 		t.Run(name, func(t *testing.T) {
 			e := prepare(t, cp, name)
-			walks[name](e)
-			e.readme()
+			walkthroughs[name](e)
+			e.checkLogInReadme()
 			e.stop()
 			e.cleanUp()
-			e.typedAll()
+			e.checkAllCommandsExecuted()
 		})
 	}
 }
 
-// An example that nobody runs will not work for long.
-func TestEveryExampleIsRun(t *testing.T) {
+// Each folder must have a walkthrough.
+func TestEveryExampleHasAWalkthrough(t *testing.T) {
 	entries, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -85,16 +85,16 @@ func TestEveryExampleIsRun(t *testing.T) {
 			folders = append(folders, entry.Name())
 		}
 	}
-	if diff := cmp.Diff(folders, slices.Sorted(maps.Keys(walks))); diff != "" {
-		t.Errorf("folders (-) and what is run (+):\n%s", diff)
+	if diff := cmp.Diff(folders, slices.Sorted(maps.Keys(walkthroughs))); diff != "" {
+		t.Errorf("folders (-) and walkthroughs (+):\n%s", diff)
 	}
 }
 
-// Those who try several examples have one kind of databases: the files must not differ.
-func TestExamplesShareTheKindDatabase(t *testing.T) {
+// Readers who run several examples have one CRD of Database, so the files must be equal.
+func TestExamplesShareTheDatabaseCRD(t *testing.T) {
 	files, err := filepath.Glob("*/config/crd/databases.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatal("there is none", err)
+		t.Fatal("no files found", err)
 	}
 	for _, file := range files {
 		if diff := cmp.Diff(read(t, files[0]), read(t, file)); diff != "" {

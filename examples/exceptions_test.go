@@ -7,21 +7,21 @@ import (
 func exceptions(e *example) {
 	e.start()
 	nightly := e.sample("nightly")
-	e.does("kubectl apply -f config/samples")
-	e.Eventually(func() string { return e.does("kubectl get backup nightly -o yaml") }).Should(ContainSubstring("only s3 is supported"))
+	e.run("kubectl apply -f config/samples")
+	e.Eventually(func() string { return e.run("kubectl get backup nightly -o yaml") }).Should(ContainSubstring("only s3 is supported"))
 	e.Eventually(nightly.field("metadata", "annotations")).Should(And(
 		HaveKeyWithValue("kopf.zalando.org/check", ContainSubstring(`"failure":true`)),
 		HaveKeyWithValue("kopf.zalando.org/snapshot", And(
 			ContainSubstring(`"success":false,"failure":false`), ContainSubstring(`"message":"the snapshot is not ready yet"`)))))
 
-	e.logs(`"handler": "index"`, `will be retried`, `panic: assignment to entry in nil map`, `main.go`)
-	e.logs(`Handled`, `"reason": "create"`, `"succeeded": 3, "failed": 4`)
+	e.waitForLog(`"handler": "index"`, `will be retried`, `panic: assignment to entry in nil map`, `main.go`)
+	e.waitForLog(`Handled`, `"reason": "create"`, `"succeeded": 3, "failed": 4`)
 	e.Expect(nightly.get("status", "snapshot")).To(Equal("orders-snapshot"))
-	e.Expect(nightly.get("metadata", "annotations")).To(And(HaveLen(2), HaveKey(lastHandled), HaveKey(lastApplied)), "the records are gone")
+	e.Expect(nightly.get("metadata", "annotations")).To(And(HaveLen(2), HaveKey(lastHandled), HaveKey(lastApplied)), "the engine has removed the records")
 
-	e.does(`kubectl patch backup nightly --type=merge -p '{"spec":{"target":"s3://archive/orders"}}'`)
-	e.logs(`Handled`, `"reason": "update"`, `"succeeded": 1, "failed": 0`)
+	e.run(`kubectl patch backup nightly --type=merge -p '{"spec":{"target":"s3://archive/orders"}}'`)
+	e.waitForLog(`Handled`, `"reason": "update"`, `"succeeded": 1, "failed": 0`)
 	e.Expect(nightly.get("status", "problem")).To(BeNil())
-	e.Expect(e.does("kubectl get backups")).To(ContainSubstring("orders-snapshot"))
-	e.does("kubectl delete -f config/samples")
+	e.Expect(e.run("kubectl get backups")).To(ContainSubstring("orders-snapshot"))
+	e.run("kubectl delete -f config/samples")
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// explored states for each numbered example whether its tests call Explore and Walk of package kopftest, and why they do not.
+// explored lists for each numbered example whether its tests call Explore and Walk of package kopftest, and the reason
+// if they do not.
 var explored = map[string]struct {
 	explore, walk bool
-	reason        string // of each no
+	reason        string // required if explore or walk is false
 }{
 	"01-minimal":     {explore: true, walk: true},
 	"02-children":    {explore: true, walk: true},
@@ -39,11 +40,11 @@ var explored = map[string]struct {
 	"99-all-at-once": {explore: true, walk: true},
 }
 
-// Each numbered example is in the table, and the table is right about its tests.
-func TestExamplesAreExplored(t *testing.T) {
+// The table must list each numbered example and agree with its tests.
+func TestExploredTable_AgreesWithTests(t *testing.T) {
 	folders, err := filepath.Glob("[0-9][0-9]-*")
 	if err != nil || len(folders) == 0 {
-		t.Fatal("there is none", err)
+		t.Fatal("no files found", err)
 	}
 	for _, folder := range folders {
 		entry, listed := explored[folder]
@@ -112,7 +113,7 @@ func calledByTests(t *testing.T, file, source string) (names []string) {
 }
 
 // Comments, helpers, other packages, and tests that can skip themselves do not count.
-func TestCalledByTests(t *testing.T) {
+func TestCalledByTests_IgnoresOtherCalls(t *testing.T) {
 	got := calledByTests(t, "some_test.go", `package main
 
 import "testing"

@@ -12,8 +12,8 @@ func hooks(e *example) {
 	metrics, health := freeAddress(e), freeAddress(e)
 	e.start("-metrics-bind-address="+metrics, "-health-probe-bind-address="+health)
 	orders := e.sample("orders")
-	e.does("kubectl apply -f config/samples")
-	e.logs(`Handled`, `"reason": "create"`)
+	e.run("kubectl apply -f config/samples")
+	e.waitForLog(`Handled`, `"reason": "create"`)
 	for _, url := range []string{health + "/healthz", health + "/readyz"} {
 		e.Eventually(func() (string, error) { return fetch(url) }).Should(Equal("ok"), url)
 	}
@@ -23,7 +23,7 @@ func hooks(e *example) {
 	e.stop()
 }
 
-// freeAddress is one that nobody listens at, by now.
+// freeAddress returns an address that no process uses.
 func freeAddress(e *example) string {
 	listener, err := net.Listen("tcp", "localhost:0")
 	e.Expect(err).NotTo(HaveOccurred())

@@ -4,7 +4,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// It runs with the rights of its config/rbac, and with no others.
+// kubebuilder runs the manager with the permissions of its config/rbac only.
 func kubebuilder(e *example) {
 	e.start("-health-probe-bind-address=" + freeAddress(e))
 	lamps, may, gift := e.sample("lamps"), e.sample("may"), e.sample("gift")
@@ -18,14 +18,14 @@ func kubebuilder(e *example) {
 	e.Expect(may.get("metadata", "finalizers")).To(BeNil())
 	e.Expect(may.get("metadata", "annotations")).To(BeNil())
 
-	e.does(`kubectl patch order lamps --type=merge -p '{"spec":{"quantity":3}}'`)
-	e.logs(`not enough items in stock`)
-	e.Expect(words(e.does("kubectl get orders,invoices,parcels"))).To(ContainElements("order.shop.example.com/lamps", "invoice.shop.example.com/may", "parcel.shop.example.com/gift"))
-	e.does(`kubectl patch order lamps --type=merge -p '{"spec":{"item":"book"}}'`)
+	e.run(`kubectl patch order lamps --type=merge -p '{"spec":{"quantity":3}}'`)
+	e.waitForLog(`not enough items in stock`)
+	e.Expect(words(e.run("kubectl get orders,invoices,parcels"))).To(ContainElements("order.shop.example.com/lamps", "invoice.shop.example.com/may", "parcel.shop.example.com/gift"))
+	e.run(`kubectl patch order lamps --type=merge -p '{"spec":{"item":"book"}}'`)
 	e.Eventually(lamps.row).Should(Equal("lamps book 3 3"))
 	e.Eventually(lamps.events).Should(ContainElement(HavePrefix("HandlerRecovered: ")))
-	e.does("kubectl delete orders,parcels --all")
+	e.run("kubectl delete orders,parcels --all")
 	may.delete()
-	e.logs(`Recalled`)
-	e.silent("forbidden")
+	e.waitForLog(`Recalled`)
+	e.expectNoLog("forbidden")
 }

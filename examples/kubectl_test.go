@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// now reads the object.
-func (o object) now() (*unstructured.Unstructured, error) {
-	obj := o.is.DeepCopy()
+// read returns the present object.
+func (o object) read() (*unstructured.Unstructured, error) {
+	obj := o.manifest.DeepCopy()
 	return obj, o.client.Get(o.t.Context(), client.ObjectKeyFromObject(obj), obj)
 }
 
-// row is what `kubectl get` prints of the object, but for its age: the server makes the table.
+// row returns the cells of the object in `kubectl get`, without its age. The API server renders the table.
 func (o object) row() (string, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
@@ -31,12 +31,12 @@ func (o object) row() (string, error) {
 		return "", err
 	}
 	defer web.CloseIdleConnections()
-	mapping, err := o.client.RESTMapper().RESTMapping(o.is.GroupVersionKind().GroupKind())
+	mapping, err := o.client.RESTMapper().RESTMapping(o.manifest.GroupVersionKind().GroupKind())
 	if err != nil {
 		return "", err
 	}
 	gvr := mapping.Resource
-	url := fmt.Sprintf("%s/apis/%s/%s/namespaces/%s/%s/%s", config.Host, gvr.Group, gvr.Version, o.is.GetNamespace(), gvr.Resource, o.is.GetName())
+	url := fmt.Sprintf("%s/apis/%s/%s/namespaces/%s/%s/%s", config.Host, gvr.Group, gvr.Version, o.manifest.GetNamespace(), gvr.Resource, o.manifest.GetName())
 	request, err := http.NewRequestWithContext(o.t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
@@ -60,13 +60,13 @@ func (o object) row() (string, error) {
 	return strings.Join(cells, " "), nil
 }
 
-// page makes sure that a page of the guide shows a line with these words, one after the other.
-func (e *example) page(file, words string) {
+// checkPage checks that a page shows a line with these words in this order.
+func (e *example) checkPage(file, words string) {
 	e.t.Helper()
 	shown := slices.ContainsFunc(strings.Split(read(e.t, file), "\n"), func(line string) bool {
 		return strings.Contains(strings.Join(strings.Fields(line), " "), words)
 	})
 	if !shown {
-		e.t.Errorf("%s does not show %q, which is what there is", file, words)
+		e.t.Errorf("%s does not show %q", file, words)
 	}
 }

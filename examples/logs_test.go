@@ -10,20 +10,20 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// logs waits for a line with all the words.
-func (e *example) logs(words ...string) {
+// waitForLog waits for a line that contains all the words.
+func (e *example) waitForLog(words ...string) {
 	e.t.Helper()
-	e.Eventually(func() bool { return e.hasLogged(words...) }).Should(BeTrue(), "the operator logs no line with %q", words)
+	e.Eventually(func() bool { return e.hasLogged(words...) }).Should(BeTrue(), "the operator has not logged a line with %q", words)
 }
 
-// silent makes sure that there is no line with all the words, by now.
-func (e *example) silent(words ...string) {
+// expectNoLog checks that no line so far contains all the words.
+func (e *example) expectNoLog(words ...string) {
 	e.t.Helper()
 	e.Expect(e.hasLogged(words...)).To(BeFalse(), "the operator has logged a line with %q", words)
 }
 
-// count is for how many lines there are with all the words.
-func (e *example) count(words ...string) func() int {
+// countLog returns a function that counts the lines that contain all the words.
+func (e *example) countLog(words ...string) func() int {
 	return func() (n int) {
 		for _, line := range e.lines() {
 			if hasAll(line, words) {
@@ -42,9 +42,9 @@ func hasAll(line string, words []string) bool {
 	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
 }
 
-// readme waits until the operator has logged each line that the README shows. A line of the README may
-// have fewer fields, and "..." for the value of one.
-func (e *example) readme() {
+// checkLogInReadme waits until the operator has logged each line that the README shows. A line of the README may have
+// fewer fields, and "..." as the value of a field.
+func (e *example) checkLogInReadme() {
 	e.t.Helper()
 	var shown []entry
 	for line := range strings.Lines(read(e.t, e.name, "README.md")) {
@@ -55,8 +55,8 @@ func (e *example) readme() {
 	e.Expect(shown).NotTo(BeEmpty(), "the README shows no log")
 	e.Eventually(func() []entry {
 		logged := e.logged()
-		return slices.DeleteFunc(slices.Clone(shown), func(one entry) bool { return slices.ContainsFunc(logged, one.shows) })
-	}).Should(BeEmpty(), "the README shows what the operator does not log")
+		return slices.DeleteFunc(slices.Clone(shown), func(one entry) bool { return slices.ContainsFunc(logged, one.matches) })
+	}).Should(BeEmpty(), "the README shows lines that the operator has not logged")
 }
 
 // An entry is a line of a log.
@@ -89,7 +89,7 @@ func (e *example) entry(level, message, fields string) entry {
 	return one
 }
 
-func (one entry) shows(logged entry) bool {
+func (one entry) matches(logged entry) bool {
 	if one.level != logged.level || one.message != logged.message {
 		return false
 	}

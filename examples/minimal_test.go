@@ -7,16 +7,16 @@ import (
 func minimal(e *example) {
 	e.start()
 	orders := e.sample("orders")
-	e.does("kubectl apply -f config/samples")
-	e.logs(`Handled`, `"reason": "create"`)
+	e.run("kubectl apply -f config/samples")
+	e.waitForLog(`Handled`, `"reason": "create"`)
 	e.Expect(orders.get("status", "provision", "host")).To(Equal("orders.db.example.com"))
 	e.Expect(orders.get("metadata", "finalizers")).To(HaveLen(1))
 	e.Expect(orders.get("metadata", "annotations", lastHandled)).To(ContainSubstring(`"sizeGiB":10`))
 
-	e.does(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
-	e.logs(`Handled`, `"reason": "update"`)
+	e.run(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
+	e.waitForLog(`Handled`, `"reason": "update"`)
 	e.Expect(orders.get("metadata", "annotations", lastHandled)).To(ContainSubstring(`"sizeGiB":20`))
 
-	e.does("kubectl delete database orders")
-	e.logs(`Handled`, `"reason": "delete"`)
+	e.run("kubectl delete database orders")
+	e.waitForLog(`Handled`, `"reason": "delete"`)
 }

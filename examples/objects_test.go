@@ -9,13 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An object is one of the samples of an example.
+// An object is a sample of an example, or an object in the cluster that the example creates.
 type object struct {
 	*example
-	is *unstructured.Unstructured // at first
+	manifest *unstructured.Unstructured // as in the sample
 }
 
-// sample finds one by its name.
+// sample returns the sample with a name.
 func (e *example) sample(name string) object {
 	e.t.Helper()
 	for _, obj := range e.manifests("samples") {
@@ -29,32 +29,32 @@ func (e *example) sample(name string) object {
 
 func (o object) create() {
 	o.t.Helper()
-	o.Expect(o.client.Create(o.t.Context(), o.is.DeepCopy())).To(Succeed())
+	o.Expect(o.client.Create(o.t.Context(), o.manifest.DeepCopy())).To(Succeed())
 }
 
 func (o object) patch(document string) {
 	o.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(document))
-	o.Expect(o.client.Patch(o.t.Context(), o.is.DeepCopy(), patch)).To(Succeed())
+	o.Expect(o.client.Patch(o.t.Context(), o.manifest.DeepCopy(), patch)).To(Succeed())
 }
 
 func (o object) patchStatus(document string) {
 	o.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(document))
-	o.Expect(o.client.Status().Patch(o.t.Context(), o.is.DeepCopy(), patch)).To(Succeed())
+	o.Expect(o.client.Status().Patch(o.t.Context(), o.manifest.DeepCopy(), patch)).To(Succeed())
 }
 
-// delete waits until the object is gone.
+// delete deletes the object, and waits until it does not exist.
 func (o object) delete() {
 	o.t.Helper()
-	o.Expect(o.client.Delete(o.t.Context(), o.is.DeepCopy(), client.GracePeriodSeconds(0))).To(Succeed())
+	o.Expect(o.client.Delete(o.t.Context(), o.manifest.DeepCopy(), client.GracePeriodSeconds(0))).To(Succeed())
 	o.Eventually(func() bool {
-		err := o.client.Get(o.t.Context(), client.ObjectKeyFromObject(o.is), o.is.DeepCopy())
+		err := o.client.Get(o.t.Context(), client.ObjectKeyFromObject(o.manifest), o.manifest.DeepCopy())
 		return apierrors.IsNotFound(err)
-	}).Should(BeTrue(), "it still exists")
+	}).Should(BeTrue(), "the object still exists")
 }
 
-// get reads a field of the object, nil if there is none.
+// get returns a field of the object, or nil if it is missing.
 func (o object) get(path ...string) any {
 	o.t.Helper()
 	value, err := o.field(path...)()
@@ -64,7 +64,7 @@ func (o object) get(path ...string) any {
 
 func (o object) field(path ...string) func() (any, error) {
 	return func() (any, error) {
-		obj := o.is.DeepCopy()
+		obj := o.manifest.DeepCopy()
 		if err := o.client.Get(o.t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (o object) field(path ...string) func() (any, error) {
 	}
 }
 
-// events are the notes of the Kubernetes Events about the object, after their reasons.
+// events returns the reasons and notes of the Kubernetes Events about the object.
 func (o object) events() ([]string, error) {
 	var list eventsv1.EventList
 	if err := o.client.List(o.t.Context(), &list, client.InNamespace("default")); err != nil {
@@ -81,7 +81,7 @@ func (o object) events() ([]string, error) {
 	}
 	var notes []string
 	for _, event := range list.Items {
-		if event.Regarding.Kind == o.is.GetKind() && event.Regarding.Name == o.is.GetName() {
+		if event.Regarding.Kind == o.manifest.GetKind() && event.Regarding.Name == o.manifest.GetName() {
 			notes = append(notes, event.Reason+": "+event.Note)
 		}
 	}

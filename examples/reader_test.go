@@ -14,42 +14,42 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
-// does types a command of the README, with what is to be added here, and returns what it prints.
-func (e *example) does(command string, here ...string) string {
+// run executes a command of the README with additional arguments, and returns its output.
+func (e *example) run(command string, here ...string) string {
 	e.t.Helper()
-	out, err := e.types(command, here...)
+	out, err := e.execute(command, here...)
 	e.Expect(err).NotTo(HaveOccurred())
 	return out
 }
 
-// fails types a command of the README that has to fail, and returns what it prints.
-func (e *example) fails(command string) string {
+// runFailing executes a command of the README that must fail, and returns its output.
+func (e *example) runFailing(command string) string {
 	e.t.Helper()
-	out, err := e.types(command)
+	out, err := e.execute(command)
 	e.Expect(err).To(HaveOccurred(), "%s succeeds:\n%s", command, out)
 	return out
 }
 
-func (e *example) types(command string, here ...string) (string, error) {
+func (e *example) execute(command string, here ...string) (string, error) {
 	e.t.Helper()
-	e.Expect(e.commands()).To(ContainElement(command), "the README has no such command")
-	e.typed[command] = true
+	e.Expect(e.commands()).To(ContainElement(command), "the README does not have this command")
+	e.executed[command] = true
 	return e.terminal.Type(e.t.Context(), strings.Join(append([]string{command}, here...), " "))
 }
 
-// shown is what the README shows after a command.
-func (e *example) shown(command string) string {
+// outputInReadme returns the output that the README shows for a command.
+func (e *example) outputInReadme(command string) string {
 	e.t.Helper()
 	steps, err := doctest.Steps(filepath.Join(e.name, "README.md"))
 	e.Expect(err).NotTo(HaveOccurred())
 	at := slices.IndexFunc(steps, func(s doctest.Step) bool { return slices.Contains(s.Commands(), command) })
-	e.Expect(at).To(And(BeNumerically(">=", 0), BeNumerically("<", len(steps)-1)), "the README does not show what %q prints", command)
+	e.Expect(at).To(And(BeNumerically(">=", 0), BeNumerically("<", len(steps)-1)), "the README does not show the output of %q", command)
 	return steps[at+1].Text
 }
 
-// commands are those of the README, and of the page about the example, if there is one.
+// commands returns the commands of the README and of the additional pages of the example.
 func (e *example) commands() (all []string) {
-	for _, page := range append(slices.Clone(alsoRead[e.name]), filepath.Join(e.name, "README.md")) {
+	for _, page := range append(slices.Clone(additionalPages[e.name]), filepath.Join(e.name, "README.md")) {
 		steps, err := doctest.Steps(page)
 		e.Expect(err).NotTo(HaveOccurred())
 		for _, step := range steps {
@@ -60,44 +60,46 @@ func (e *example) commands() (all []string) {
 	return all
 }
 
-// alsoRead are other pages about examples.
-var alsoRead = map[string][]string{"18-conditions": {theDay}}
+// additionalPages are pages with more commands of an example.
+var additionalPages = map[string][]string{"18-conditions": {dayInTheLife}}
 
-// notTyped begin commands that walks do in Go instead, as they have ports, processes or clients of their own for it.
-var notTyped = []string{"make ", "go ", "cd ", "curl ", "pkill ", "POD_ID="}
+// executedInGo are prefixes of commands that walkthroughs execute in Go, because these need separate ports, processes
+// or clients.
+var executedInGo = []string{"make ", "go ", "cd ", "curl ", "pkill ", "POD_ID="}
 
-// typedAll makes sure that no command of the README was left out.
-func (e *example) typedAll() {
+// checkAllCommandsExecuted checks that the walkthrough has executed all commands of the README.
+func (e *example) checkAllCommandsExecuted() {
 	e.t.Helper()
 	for _, command := range e.commands() {
-		if !e.typed[command] && !slices.ContainsFunc(notTyped, func(p string) bool { return strings.HasPrefix(command, p) }) {
-			e.t.Errorf("the README has %q: do it", command)
+		if !e.executed[command] && !slices.ContainsFunc(executedInGo, func(p string) bool { return strings.HasPrefix(command, p) }) {
+			e.t.Errorf("the walkthrough does not execute the command %q of the README", command)
 		}
 	}
 }
 
-// install makes the kinds of the example known, as its README says. A project of kubebuilder has its Makefile for it.
+// install creates the CRDs of the example, as its README describes. A kubebuilder project has its Makefile for this.
 func (e *example) install() {
 	e.t.Helper()
-	crds, err := in(e.name).CRDs()
+	crds, err := folderOf(e.name).CRDs()
 	e.Expect(err).NotTo(HaveOccurred())
 	for _, command := range e.commands() {
 		if strings.HasPrefix(command, "kubectl apply ") && strings.Contains(command, "config/crd") {
-			e.does(command)
+			e.run(command)
 		}
 	}
-	_, err = envtest.InstallCRDs(e.cp.Config, envtest.CRDInstallOptions{CRDs: crds}) // it waits until they are served
+	_, err = envtest.InstallCRDs(e.cp.Config, envtest.CRDInstallOptions{CRDs: crds}) // waits until the API server serves the CRDs
 	e.Expect(err).NotTo(HaveOccurred())
 }
 
-// cleanUp does the last commands of the README. Nobody empties namespaces here, and the walk may have deleted some of what they name.
+// cleanUp executes the last commands of the README. No controller empties namespaces here, and the walkthrough may have
+// deleted some of the objects.
 func (e *example) cleanUp() {
 	e.t.Helper()
-	crds, err := in(e.name).CRDs()
+	crds, err := folderOf(e.name).CRDs()
 	e.Expect(err).NotTo(HaveOccurred())
 	for _, command := range e.commands() {
-		if strings.HasPrefix(command, "kubectl delete ") && !e.typed[command] {
-			e.does(command, "--ignore-not-found", "--wait=false")
+		if strings.HasPrefix(command, "kubectl delete ") && !e.executed[command] {
+			e.run(command, "--ignore-not-found", "--wait=false")
 		}
 	}
 	e.Expect(envtest.UninstallCRDs(e.cp.Config, envtest.CRDInstallOptions{CRDs: crds})).To(Succeed())
@@ -105,6 +107,6 @@ func (e *example) cleanUp() {
 		e.Eventually(func() bool {
 			err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
 			return apierrors.IsNotFound(err)
-		}).Should(BeTrue(), "something holds an object of %s", crd.Name)
+		}).Should(BeTrue(), "objects of %s are not deleted", crd.Name)
 	}
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
-// patience is for all that is awaited.
-const patience = 30 * time.Second
+// timeout is the limit of each wait.
+const timeout = 30 * time.Second
 
-// An example is what the readers of its README have before them.
+// An example is the state of a walkthrough.
 type example struct {
 	Gomega
 	t      *testing.T
@@ -33,23 +33,23 @@ type example struct {
 	client client.Client
 	cp     *controlplane.ControlPlane
 
-	terminal doctest.Terminal // of the reader, in the folder of the example
-	typed    map[string]bool  // commands of the README
+	terminal doctest.Terminal // in the folder of the example
+	executed map[string]bool  // commands of the README
 
 	file, kubeconfig string
-	environment      []string // of the operator, besides
+	environment      []string // additional environment of the operator
 	operator         *program.Program
-	earlier          []string // what it had logged when it was stopped
+	earlier          []string // log lines of stopped processes
 }
 
-// prepare builds an example. Once it is started, it runs until the end of the test: with the rights that its
-// manifests give, if there are any.
+// prepare builds an example. The operator runs with the permissions of the example's manifests, if it has any, until
+// the end of the test.
 func prepare(t *testing.T, cp *controlplane.ControlPlane, name string) *example {
 	e := &example{
-		Gomega: NewWithT(t), t: t, name: name, cp: cp, typed: map[string]bool{},
+		Gomega: NewWithT(t), t: t, name: name, cp: cp, executed: map[string]bool{},
 		file: filepath.Join(t.TempDir(), name), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"),
 	}
-	e.SetDefaultEventuallyTimeout(patience)
+	e.SetDefaultEventuallyTimeout(timeout)
 	e.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	var err error
 	e.client, err = client.New(cp.Config, client.Options{})
@@ -67,20 +67,20 @@ func prepare(t *testing.T, cp *controlplane.ControlPlane, name string) *example 
 			e.impersonate("system:serviceaccount:" + obj.GetNamespace() + ":" + obj.GetName())
 		}
 	}
-	e.Expect(program.Build(t.Context(), in(name).Main(), e.file)).To(Succeed())
-	t.Cleanup(e.end)
+	e.Expect(program.Build(t.Context(), folderOf(name).Main(), e.file)).To(Succeed())
+	t.Cleanup(e.cleanUpProcess)
 	return e
 }
 
-// another is for a second terminal: the same operator once more, as a process of its own.
-func (e *example) another() *example {
+// secondProcess returns the same operator for a second process.
+func (e *example) secondProcess() *example {
 	other := *e
 	other.operator, other.earlier = nil, nil
-	e.t.Cleanup(other.end)
+	e.t.Cleanup(other.cleanUpProcess)
 	return &other
 }
 
-func (e *example) end() {
+func (e *example) cleanUpProcess() {
 	e.stop()
 	if e.t.Failed() {
 		for _, line := range e.lines() {
@@ -89,7 +89,7 @@ func (e *example) end() {
 	}
 }
 
-// makeNamespace is for manifests that are deployed by kustomize, which renames it.
+// makeNamespace creates a namespace that kustomize would create.
 func (e *example) makeNamespace(name string) {
 	if name == "" {
 		return
@@ -107,7 +107,7 @@ func (e *example) impersonate(user string) {
 	e.Expect(clientcmd.WriteToFile(*config, e.kubeconfig)).To(Succeed())
 }
 
-// start runs the operator. It returns when that is at work: before, it would not end in good order.
+// start starts the operator, and returns when its workers run.
 func (e *example) start(args ...string) {
 	e.t.Helper()
 	var err error
@@ -116,7 +116,7 @@ func (e *example) start(args ...string) {
 	e.Eventually(e.operator.Lines).Should(ContainElement(ContainSubstring("Starting workers")))
 }
 
-// stop ends the operator, which may be started again.
+// stop ends the operator. It can start again.
 func (e *example) stop() {
 	e.t.Helper()
 	if e.operator == nil {
@@ -125,21 +125,21 @@ func (e *example) stop() {
 	if err := e.operator.Stop(10 * time.Second); err != nil {
 		e.t.Error(err)
 	}
-	e.ended()
+	e.recordEnd()
 }
 
-// kill leaves the operator no time to say goodbye.
+// kill ends the operator without a graceful shutdown.
 func (e *example) kill() {
 	e.t.Helper()
 	e.Expect(e.operator.Kill()).To(Succeed())
-	e.ended()
+	e.recordEnd()
 }
 
-func (e *example) ended() {
+func (e *example) recordEnd() {
 	e.earlier, e.operator = append(e.earlier, e.operator.Lines()...), nil
 }
 
-// lines are all that the operator has logged so far.
+// lines returns all lines that the operator has logged.
 func (e *example) lines() []string {
 	if e.operator == nil {
 		return e.earlier
@@ -147,19 +147,19 @@ func (e *example) lines() []string {
 	return append(slices.Clip(e.earlier), e.operator.Lines()...)
 }
 
-// manifests are the objects in a folder below config, none if there is no such folder.
+// manifests returns the objects in a folder below config, or none if the folder is missing.
 func (e *example) manifests(folder string) []*unstructured.Unstructured {
 	e.t.Helper()
-	objects, err := in(e.name).Objects(folder)
+	objects, err := folderOf(e.name).Objects(folder)
 	e.Expect(err).NotTo(HaveOccurred())
 	return objects
 }
 
-// in is what the folder of an example has.
-func in(name string) catalog.Example { return catalog.Example{Name: name, Folder: name} }
+// folderOf returns the folder of an example.
+func folderOf(name string) catalog.Example { return catalog.Example{Name: name, Folder: name} }
 
-// watch looks at each source file. The go command notes what a test looks at, but not what its children
-// read; without this, the result of the last run would be taken from the cache after a change.
+// watch reads the state of each source file. The go command caches test results by the files that the test itself
+// reads, but not by the files that its child processes read.
 func watch(t *testing.T) {
 	for _, folder := range []string{".", "../cmd", "../config", "../pkg", "../internal", "../go.mod"} {
 		if err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// The database ends in the same state under every fault: with its result, without progress, and without a finalizer that stays.
+// Under every fault, the database ends with its result and without a record, and its deletion is not blocked.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Trial {
 		trial := trial()

@@ -1,4 +1,4 @@
-// Command 01-minimal is a whole operator in one file: it says what happens to databases.
+// Command 01-minimal is an operator in one file. It logs changes of databases.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Request is what handlers are given: the object, what it was before, the difference, and more.
+// Request is the request that the handlers receive: the object, its previous state, the difference, and more.
 type Request = kopf.Request[*unstructured.Unstructured]
 
 func main() {
@@ -58,6 +58,6 @@ func change(ctx context.Context, req *Request) error {
 }
 
 func drop(ctx context.Context, _ *Request) error {
-	log.FromContext(ctx).Info("Dropping the database") // it waits for this handler
+	log.FromContext(ctx).Info("Dropping the database") // the deletion waits for this handler
 	return nil
 }

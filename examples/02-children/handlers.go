@@ -18,10 +18,10 @@ import (
 )
 
 type handlers struct {
-	direct client.Reader // past the cache, which would get all secrets of the cluster
+	direct client.Reader // reads without the cache, which would store all secrets of the cluster
 }
 
-// password is made if there is none yet. After that it is never written again, so it is safe to call it twice.
+// password creates the secret if it is missing. It never changes an existing secret, so a second call is safe.
 func (h *handlers) password(ctx context.Context, req *Request) error {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: children.Name(req.Object, "password")},
@@ -51,16 +51,16 @@ func greeting(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// abroad would be deleted as soon as it was made: owners have their children in their own namespaces.
+// abroad always fails: owners and children must be in the same namespace, or the garbage collector deletes the child.
 func abroad(_ context.Context, req *Request) error {
 	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "abroad"}}
 	return kopf.Permanent(req.Adopt(child))
 }
 
-// server says what there is to be, each time. What does not differ from that is not written.
+// server applies the desired children in each call. Package children writes only differences.
 func server(ctx context.Context, req *Request) error {
 	if req.Object.GetDeletionTimestamp() != nil {
-		return nil // the children go as well
+		return nil // the garbage collector deletes the children
 	}
 	labels := map[string]string{"database": req.Object.GetName()}
 	deployment := &appsv1.Deployment{
@@ -68,7 +68,7 @@ func server(ctx context.Context, req *Request) error {
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels}, // those of the database come to them
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, // package children adds the labels of the database
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: imageOf(req.Object)}}},
 			},
 		},

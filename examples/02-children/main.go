@@ -1,4 +1,4 @@
-// Command 02-children is an operator that makes objects for other objects, and keeps them as they should be.
+// Command 02-children is an operator that creates child objects and keeps them up to date.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Request is what the handlers are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*unstructured.Unstructured]
 
 func main() {
@@ -41,12 +41,12 @@ func run() error {
 func (h *handlers) databases() *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	return kopf.For(kopf.Unstructured(database)).
-		// Made once. What becomes of them is not our business.
+		// Created once. The operator ignores later changes of these children.
 		OnCreate("password", h.password).
 		OnCreate("greeting", greeting).
-		// Not the operator's to make: why is told by the error.
+		// Not possible: the returned error contains the reason.
 		OnCreate("abroad", abroad).
-		// As they should be, whatever happens to the database, or to them.
+		// Kept up to date after each change of the database or of the children.
 		OnReconcile("server", server).
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.Service{})

@@ -1,4 +1,4 @@
-// Command 03-exceptions is an operator whose handlers fail, each in its own way.
+// Command 03-exceptions is an operator whose handlers fail in different ways.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Request is what the handlers are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*v1.Backup]
 
 func main() {
@@ -53,22 +53,22 @@ func run() error {
 func backups() *kopf.Resource[*v1.Backup] {
 	created, changed := kopf.ReasonCreate, kopf.ReasonUpdate
 	return kopf.For(&v1.Backup{}).
-		// Not for the time being, and it says when to come back.
+		// A temporary error: retried after the delay that the error contains.
 		OnCreate("snapshot", snapshot).
-		// Not ever, unless the spec changes: that is another cause.
+		// A permanent error: not retried. A change of the spec is a new cause.
 		On("check", []kopf.Reason{created, changed}, check).
-		// Any other error: again after a pause, with some limit ...
+		// Any other error: retried after a backoff, with limits ...
 		OnCreate("copy", upload, kopf.Backoff(time.Second), kopf.Retries(3)).
 		OnCreate("announce", announce, kopf.Backoff(2*time.Second), kopf.Timeout(5*time.Second)).
-		// ... or not again, as a failure or as a success.
+		// ... or not retried, as a failure or as a success.
 		OnCreate("bill", bill, kopf.ErrorMode(progress.ErrorsPermanent)).
 		OnCreate("tidy", tidy, kopf.ErrorMode(progress.ErrorsIgnored)).
-		// A panic is an error like any other: the operator goes on.
+		// A panic is handled as any other error: the operator continues.
 		OnCreate("index", index, kopf.Backoff(time.Second))
 }
 
-// logging is for people by default: one line for each message, no stack of the call to the logger with
-// each error. The flags of zap change that.
+// logging configures logs for people: one line for each message, and no stack trace with each error. The flags of zap
+// change this.
 func logging() {
 	options := zap.Options{}
 	options.BindFlags(flag.CommandLine)
@@ -78,18 +78,17 @@ func logging() {
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&options)))
 }
 
-// snapshot waits for something that takes its time: a temporary error is no fault.
+// snapshot waits for an external system. A temporary error is no failure.
 func snapshot(ctx context.Context, req *Request) error {
 	if req.Attempt.Number < 2 {
 		return kopf.Temporary(errors.New("the snapshot is not ready yet"), 2*time.Second)
 	}
-	req.Object.Status.Snapshot = req.Object.Spec.Volume + "-snapshot" // written by the framework
+	req.Object.Status.Snapshot = req.Object.Spec.Volume + "-snapshot" // written by the engine
 	log.FromContext(ctx).Info("The snapshot is ready", "runtime", req.Attempt.Runtime().Round(time.Second).String())
 	return nil
 }
 
-// check finds a mistake that no further attempt would mend. What it changes in the object is
-// written although it fails.
+// check finds an error that no further attempt can fix. The engine writes its change of the object although it fails.
 func check(_ context.Context, req *Request) error {
 	req.Object.Status.Problem = ""
 	target, err := url.Parse(req.Object.Spec.Target)
@@ -103,25 +102,25 @@ func check(_ context.Context, req *Request) error {
 	return nil
 }
 
-// upload never succeeds: it gives up after so many attempts.
+// upload never succeeds: it fails permanently after three attempts.
 func upload(context.Context, *Request) error { return errors.New("connection refused") }
 
-// announce never succeeds: it gives up after some time.
+// announce never succeeds: it fails permanently after its timeout.
 func announce(context.Context, *Request) error { return errors.New("the mail server is busy") }
 
-// bill fails once, and that is that.
+// bill fails once, and the engine does not retry it.
 func bill(context.Context, *Request) error { return errors.New("no such customer") }
 
-// tidy fails, and nobody minds.
+// tidy fails, and the engine ignores the error.
 func tidy(context.Context, *Request) error { return errors.New("nothing to tidy up") }
 
 // index has a defect.
 func index(ctx context.Context, req *Request) error {
 	var entries map[string]string
 	if req.Attempt.Number > 0 {
-		entries = map[string]string{} // it is mended in the meantime
+		entries = map[string]string{} // the second attempt succeeds
 	}
-	entries[req.Object.Name] = req.Object.Spec.Volume // a nil map: this panics
+	entries[req.Object.Name] = req.Object.Spec.Volume // panics if the map is nil
 	log.FromContext(ctx).Info("The backup is in the index", "after", req.Attempt.Last)
 	return nil
 }

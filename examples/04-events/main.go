@@ -21,12 +21,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Request is what the handlers are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*unstructured.Unstructured]
 
-// levels are what -events can be.
+// levels are the values of the flag -events.
 var levels = map[string]kopf.EventLevel{
-	"transitions": kopf.EventsTransitions, // the default of WithEvents, too
+	"transitions": kopf.EventsTransitions, // also the default of WithEvents
 	"steps":       kopf.EventsSteps,
 	"off":         kopf.EventsOff,
 }
@@ -64,17 +64,17 @@ func databases() *kopf.Resource[*unstructured.Unstructured] {
 		Timer("look", 100*time.Millisecond, look, kopf.Label("watched"))
 }
 
-// provision posts an Event of its own: for those who look at the object, not at the log of the operator.
+// provision posts its own Event, which kubectl describe shows.
 func provision(_ context.Context, req *Request) error {
 	req.Eventf(corev1.EventTypeNormal, "Provisioned", "Provision", "created a database of %d GiB", sizeOf(req.Object))
 	return nil
 }
 
-// grow posts none itself. What it returns is posted, if it is for good, or over.
+// grow posts no Event itself. The operator posts its permanent failure, and its success after errors.
 func grow(_ context.Context, req *Request) error {
 	switch size := sizeOf(req.Object); {
 	case size > 1000:
-		// Too long for an Event: it is cut in the middle.
+		// The message is too long for an Event, so the recorder shortens it.
 		return kopf.Permanent(fmt.Errorf("%d GiB are too many%s: 1000 at most", size, strings.Repeat(" and more", 200)))
 	case req.Attempt.Number < 3:
 		return errors.New("the disks are busy")
@@ -82,7 +82,7 @@ func grow(_ context.Context, req *Request) error {
 	return nil
 }
 
-// look has the same to say ten times a second. There is not one Event for each time, but a count.
+// look posts the same Event ten times a second. The recorder combines them into one Event with a count.
 func look(ctx context.Context, req *Request) error {
 	log.FromContext(ctx).Info("Looking")
 	req.Eventf(corev1.EventTypeNormal, "Looked", "Look", "nothing to see")

@@ -1,4 +1,4 @@
-// Command 05-handlers is an operator with a handler for each of the things that can happen to an object.
+// Command 05-handlers is an operator with one handler for each kind of change.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Request is what the handlers are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*v1.Website]
 
 func main() {
@@ -46,31 +46,31 @@ func run() error {
 
 func websites() *kopf.Resource[*v1.Website] {
 	websites := kopf.For(&v1.Website{}).
-		// Once in the life of an object. There may be several; they are called in this order.
+		// Called once for each new object. Several handlers run in the order of their declaration.
 		OnCreate("deploy", deploy).
-		OnCreate("welcome", welcome, kopf.After("deploy")). // not before deploy has succeeded
-		// One handler for several reasons: what this process has to know of each object.
+		OnCreate("welcome", welcome, kopf.After("deploy")). // only after deploy has succeeded
+		// One handler for several reasons: each process calls it once for each object.
 		On("monitor", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, monitor).
-		// Whatever has changed, but for the status.
+		// Called for any change except the status.
 		OnUpdate("review", review).
-		// One field, whatever has happened: it has come with the object, was changed, or has gone.
+		// Called when the field was added, changed or removed, also for a new object.
 		OnField("scale", "spec.replicas", scale).
-		// The object waits for this one ...
+		// Blocks the deletion until it has succeeded.
 		OnDelete("undeploy", undeploy).
-		// ... but not for this one.
+		// Does not block the deletion.
 		OnDelete("purge", purge, kopf.Optional())
 
-	// As OnField, with the types of Go instead of a path. This is a function, as methods have no type
+	// OnChange is OnField with a Go function instead of a path. It is no method, because methods cannot have type
 	// parameters.
 	return kopf.OnChange(websites, "move", func(site *v1.Website) string { return site.Spec.Domain }, move)
 }
 
 func deploy(_ context.Context, req *Request) error {
-	req.Object.Status.URL = "https://" + req.Object.Spec.Domain // patched by the framework
+	req.Object.Status.URL = "https://" + req.Object.Spec.Domain // written by the engine
 	return nil
 }
 
-// welcome sees what the handlers before it have changed.
+// welcome receives the changes of the handlers before it.
 func welcome(ctx context.Context, req *Request) error {
 	log.FromContext(ctx).Info("Welcome", "url", req.Object.Status.URL)
 	return nil
@@ -87,7 +87,7 @@ func review(ctx context.Context, req *Request) error {
 }
 
 func scale(ctx context.Context, req *Request) error {
-	before, now := req.Field() // nil before it was created
+	before, now := req.Field() // before is nil for a new object
 	log.FromContext(ctx).Info("Scaling", "from", before, "to", now)
 	return nil
 }

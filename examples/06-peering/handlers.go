@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Request is what the functions are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*unstructured.Unstructured]
 
 func provision(ctx context.Context, _ *Request) error {
@@ -29,7 +29,7 @@ func reconnect(ctx context.Context, _ *Request) error {
 	return nil
 }
 
-// watch knows why it has to stop: after a pause it begins again, in this process.
+// watch logs that its context was cancelled because of a pause. The supervisor starts it again after the pause.
 func watch(ctx context.Context, _ *Request) error {
 	log.FromContext(ctx).Info("Watching")
 	<-ctx.Done()

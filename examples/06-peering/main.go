@@ -1,4 +1,4 @@
-// Command 06-peering is an operator that knows of others: of those that run, the one with the highest priority works.
+// Command 06-peering is an operator that pauses while another operator with a higher priority runs.
 package main
 
 import (
@@ -16,9 +16,9 @@ import (
 )
 
 func main() {
-	// The default is a minute. Here, nobody wants to wait for so long until one that was killed is taken for dead.
+	// The default lifetime is a minute. With six seconds, the example removes the record of a killed operator sooner.
 	peers := peering.Options{Lifetime: 6 * time.Second}
-	peers.BindFlags(flag.CommandLine) // --dev and the others
+	peers.BindFlags(flag.CommandLine) // --dev and other flags
 	metrics := flag.String("metrics-bind-address", "0", "where is served how the operator is, and its metrics; 0: nowhere")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
@@ -37,8 +37,8 @@ func run(peers peering.Options, metrics string) error {
 	databases := kopf.For(kopf.Unstructured(database)).
 		OnCreate("provision", provision).
 		OnUpdate("resize", resize, kopf.Field("spec.sizeGiB")).
-		OnResume("reconnect", reconnect). // once in the life of a process, however often that is paused
-		Daemon("watch", watch)            // stopped by each pause, and started again after it
+		OnResume("reconnect", reconnect). // called once for each process, and not after a pause
+		Daemon("watch", watch)            // a pause stops it, and the end of the pause starts it again
 	if err := kopf.SetupWithManager(mgr, databases, kopf.WithPeering(peers)); err != nil {
 		return err
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// Each region is deployed to under every fault, although the sub-handlers end at different times and one fails.
+// The operator deploys to each region under every fault, although the sub-handlers end at different times and one
+// fails.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Trial {
 		trial := trial(t)

@@ -1,5 +1,5 @@
-// Command 07-subhandlers is an operator that does one thing for each item of a list, with retries and a
-// progress for each of them.
+// Command 07-subhandlers is an operator that handles each item of a list separately, with its own retries and its own
+// record.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Request is what the handlers are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*v1.Rollout]
 
 func main() {
@@ -57,8 +57,8 @@ func rollouts() *kopf.Resource[*v1.Rollout] {
 		On("report", always, report, kopf.After("roll"))
 }
 
-// roll declares a sub-handler for each region; they are called when it has returned. It is called again, and declares
-// the same, until all of them are done. It also removes regions from the status that the spec does not have any more.
+// roll declares a sub-handler for each region. The engine calls them when roll has returned, and calls roll again until
+// all of them have finished. It also removes regions from the status that the spec does not have any more.
 func roll(_ context.Context, req *Request) error {
 	maps.DeleteFunc(req.Object.Status.Regions, func(region, _ string) bool { return !slices.Contains(req.Object.Spec.Regions, region) })
 	for _, region := range req.Object.Spec.Regions {
@@ -67,7 +67,7 @@ func roll(_ context.Context, req *Request) error {
 	return nil
 }
 
-// deploy makes the handler for one region. Its attempts are its own: those of other regions do not count.
+// deploy returns the handler of one region. Attempts of other regions do not count for it.
 func deploy(region string) kopf.Handler[*v1.Rollout] {
 	return func(ctx context.Context, req *Request) error {
 		latency, ok := regions[region]
@@ -80,14 +80,14 @@ func deploy(region string) kopf.Handler[*v1.Rollout] {
 		if req.Object.Status.Regions == nil {
 			req.Object.Status.Regions = map[string]string{}
 		}
-		req.Object.Status.Regions[region] = req.Object.Spec.Image // each adds its own key: nothing is lost
+		req.Object.Status.Regions[region] = req.Object.Spec.Image // each sub-handler writes its own key, so no write is lost
 		log.FromContext(ctx).Info("Deployed", "region", region, "image", req.Object.Spec.Image)
 		return nil
 	}
 }
 
-// report says whether all is well. The framework does not: roll has succeeded when its sub-handlers are
-// done, be it that they have failed.
+// report fails if an image does not run in all regions. The engine does not check this: roll succeeds when its
+// sub-handlers have finished, also if they failed.
 func report(_ context.Context, req *Request) error {
 	for _, region := range req.Object.Spec.Regions {
 		if req.Object.Status.Regions[region] != req.Object.Spec.Image {
@@ -97,5 +97,5 @@ func report(_ context.Context, req *Request) error {
 	return nil
 }
 
-// regions there are, with how long it takes to get servers there.
+// regions are the known regions, with the time until their servers are ready.
 var regions = map[string]time.Duration{"amsterdam": 0, "mumbai": time.Second, "tokyo": 3 * time.Second}

@@ -1,4 +1,4 @@
-// Command 08-events is an operator that only watches: it leaves no trace on the objects.
+// Command 08-events is an operator that only watches objects. It writes nothing to them.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Request is what the handlers are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*unstructured.Unstructured]
 
 func main() {
@@ -41,25 +41,25 @@ func run() error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// observe is called for each state of each object, also for the last one of an object that is gone.
+// observe is called for each state of each object, also for the last one of a deleted object.
 func observe(ctx context.Context, req *Request) error {
 	event := req.Event
 	if event == "" {
-		event = "none, existed before the start" // found when the operator started
+		event = "none, existed before the start" // the object existed before the operator started
 	}
 	log.FromContext(ctx).Info("Received an event", "event", event, "generation", req.Object.GetGeneration())
 	return nil
 }
 
-// sizes are remembered for each object, in this process alone. They are forgotten with the object.
+// sizes stores a value for each object in this process, until the object is deleted.
 var sizes = kopf.NewMemo[int64]("sizes")
 
-// follow finds out what is new. There is neither req.Old nor req.Diff: they would have to be kept on the
-// object.
+// follow compares the size with the last one. Event handlers have neither req.Old nor req.Diff, because these need a
+// stored baseline.
 func follow(ctx context.Context, req *Request) error {
 	size, _, err := unstructured.NestedInt64(req.Object.Object, "spec", "sizeGiB")
 	if err != nil {
-		return err // logged, and that is all: the next state is another call
+		return err // only logged; the next state is a new call
 	}
 	if before, ok := sizes.Load(ctx); ok && before != size {
 		log.FromContext(ctx).Info("The size has changed", "before", before, "now", size)

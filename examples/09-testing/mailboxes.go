@@ -11,26 +11,26 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Request is what the handlers are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*v1.Mailbox]
 
-// A Server is where the mailboxes are: something outside of the cluster.
+// A Server manages mailboxes outside of the cluster.
 type Server interface {
-	// Open makes a mailbox, or finds the one that there is, and returns its address.
+	// Open creates a mailbox, or finds the existing one, and returns its address.
 	Open(ctx context.Context, name string, quota int) (string, error)
 	// Resize changes the quota of a mailbox.
 	Resize(ctx context.Context, name string, quota int) error
-	// Close removes a mailbox; one that is not there is no error.
+	// Close removes a mailbox. It returns no error if the mailbox does not exist.
 	Close(ctx context.Context, name string) error
 }
 
-// errBusy is what a server says that has no time.
+// errBusy is the error of a server that is overloaded.
 var errBusy = errors.New("the mail server is busy")
 
-// mailboxes has the handlers: a function of what they need, so that a test can give them something else.
+// mailboxes declares the handlers. It takes the server, so that a test can pass another one.
 func mailboxes(server Server) *kopf.Resource[*v1.Mailbox] {
 	return kopf.For(&v1.Mailbox{}).
-		On("open", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, open(server)). // an edit mends one that was refused
+		On("open", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, open(server)). // also for updates, so that an edit can fix a rejected quota
 		OnField("resize", "spec.quota", resize(server), kopf.Backoff(10*time.Second)).
 		OnDelete("close", func(ctx context.Context, req *Request) error { return server.Close(ctx, req.Object.Name) })
 }
@@ -53,18 +53,18 @@ func resize(server Server) kopf.Handler[*v1.Mailbox] {
 	return func(ctx context.Context, req *Request) error {
 		before, now := req.Field()
 		if before == nil {
-			return nil // it is new, and was opened with its quota
+			return nil // the mailbox is new and has its quota already
 		}
 		req.Eventf("Normal", "Resized", "Resize", "from %v to %v", before, now)
 		return server.Resize(ctx, req.Object.Name, req.Object.Spec.Quota)
 	}
 }
 
-// A memory is a server for this example, and for its tests.
+// A memory is a server in memory for this example and its tests.
 type memory struct {
 	mu     sync.Mutex
 	quotas map[string]int
-	busy   int // so many times
+	busy   int // number of calls of Open that fail
 }
 
 func (m *memory) Open(_ context.Context, name string, quota int) (string, error) {

@@ -33,8 +33,8 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// One handler, one call.
-func TestABusyServerIsAskedAgain(t *testing.T) {
+// Tests of one handler with one call.
+func TestOpen_RetriesWhenTheServerIsBusy(t *testing.T) {
 	g := NewWithT(t)
 	got := kopftest.Invoke(t, open(&memory{busy: 1}), orders(100))
 	g.Expect(got.Outcome.Err).To(MatchError(errBusy))
@@ -42,12 +42,12 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 	g.Expect(got.Changes).To(BeEmpty())
 }
 
-func TestAQuotaHasToBePositive(t *testing.T) {
+func TestOpen_RejectsAMissingQuota(t *testing.T) {
 	got := kopftest.Invoke(t, open(mailServer()), orders(0))
 	NewWithT(t).Expect(got.Outcome.Final).To(BeTrue(), "it is not tried again")
 }
 
-func TestAChangeOfTheQuotaIsTold(t *testing.T) {
+func TestResize_PostsAnEvent(t *testing.T) {
 	g := NewWithT(t)
 	server := &memory{quotas: map[string]int{"orders": 1}}
 	got := kopftest.Invoke(t, resize(server), orders(200), kopftest.From(orders(100)), kopftest.OfField("spec.quota"))
@@ -56,7 +56,7 @@ func TestAChangeOfTheQuotaIsTold(t *testing.T) {
 	g.Expect(server.quotas).To(HaveKeyWithValue("orders", 200))
 }
 
-// slow is a server that takes an hour for each mailbox, unless it is told to stop.
+// slow is a server that needs an hour for each mailbox. It returns earlier if the context is cancelled.
 type slow struct{ *memory }
 
 func (s slow) Open(ctx context.Context, name string, quota int) (string, error) {
@@ -95,8 +95,8 @@ func TestCycles(t *testing.T) {
 	}
 }
 
-// An hour of patience takes no time.
-func TestItIsOpenedInTheEnd(t *testing.T) {
+// The operator retries for an hour of virtual time.
+func TestMailbox_IsOpenedAfterManyRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		server := mailServer()
@@ -111,8 +111,8 @@ func TestItIsOpenedInTheEnd(t *testing.T) {
 	})
 }
 
-// What was refused is opened when it is corrected.
-func TestARefusedMailboxCanBeMended(t *testing.T) {
+// The operator opens a rejected mailbox when its quota is corrected.
+func TestMailbox_IsOpenedAfterACorrection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, server, box := NewWithT(t), mailServer(), orders(0)
 		cluster := kopftest.Memory(t, kopftest.Types(newScheme()), kopftest.Objects(box))
@@ -127,8 +127,8 @@ func TestARefusedMailboxCanBeMended(t *testing.T) {
 	})
 }
 
-// Crashes, conflicts, lost answers, shutdowns: whatever happens, it ends the same.
-func TestTheHandlersAreSturdy(t *testing.T) {
+// Crashes, conflicts, lost responses and shutdowns lead to the same result.
+func TestHandlers_TolerateFaults(t *testing.T) {
 	kopftest.Check(t, func() kopftest.Trial {
 		server := mailServer()
 		return kopftest.Trial{
@@ -144,8 +144,8 @@ func TestTheHandlersAreSturdy(t *testing.T) {
 	})
 }
 
-// A mailbox is as its spec says, whatever it was before. A quota of zero is refused by the handlers: what is there stays as it was.
-func TestAMailboxDoesNotDependOnItsPast(t *testing.T) {
+// The mailbox depends on its present spec only. The handlers reject a quota of zero and leave the mailbox as it was.
+func TestMailbox_DependsOnItsSpecOnly(t *testing.T) {
 	kopftest.Walk(t, "config/crd", func() kopftest.Trial {
 		server := mailServer()
 		return kopftest.Trial{
@@ -159,8 +159,8 @@ func TestAMailboxDoesNotDependOnItsPast(t *testing.T) {
 	}))
 }
 
-// The same with a server that takes its time: the handlers pass their contexts on, or the operator could not be stopped.
-func TestASlowServerHoldsNobodyUp(t *testing.T) {
+// The same with a slow server: the handlers must pass their contexts on, so that the operator can stop.
+func TestHandlers_TolerateASlowServer(t *testing.T) {
 	kopftest.Check(t, func() kopftest.Trial {
 		server := mailServer()
 		return kopftest.Trial{
@@ -178,8 +178,8 @@ func TestMain(m *testing.M) {
 	os.Exit(kopftest.Main(m, &cluster, kopftest.Types(newScheme()), kopftest.CRDs("config/crd")))
 }
 
-// The whole operator on it.
-func TestAMailboxOnARealServer(t *testing.T) {
+// The operator on a real API server.
+func TestMailbox_OnARealServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
 	}

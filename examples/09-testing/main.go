@@ -34,14 +34,14 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	mail := &memory{quotas: map[string]int{}, busy: 1} // a real operator would have a client of a real one here
+	mail := &memory{quotas: map[string]int{}, busy: 1} // a real operator uses the client of a real mail server
 	if err := kopf.SetupWithManager(mgr, mailboxes(mail)); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// logging is for people by default. The flags of zap change that.
+// logging configures logs for people. The flags of zap change this.
 func logging() {
 	options := zap.Options{}
 	options.BindFlags(flag.CommandLine)

@@ -10,7 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// Each phase of the pod is handled, and the namespace has its policy, under every fault.
+// Under every fault, the operator handles each phase of the pod, and the namespace has its policy.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Trial {
 		return kopftest.Trial{

@@ -1,4 +1,4 @@
-// Command 10-builtins is an operator for kinds that every cluster has: pods and namespaces.
+// Command 10-builtins is an operator for the built-in kinds Pod and Namespace.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// Labels by which the objects ask for it. A cluster has many pods, and most are none of our business.
+// Users select pods and namespaces by these labels, because most objects of a cluster need no handling.
 const (
 	watched  = "builtins.example.com/watched"
 	isolated = "builtins.example.com/isolated"
@@ -38,7 +38,7 @@ func run() error {
 	pods, namespaces := podHandlers(), namespaceHandlers()
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
 		Metrics: server.Options{BindAddress: "0"},
-		// The API server sends those with the labels, and no others.
+		// The API server sends only objects with the labels.
 		Cache: cache.Options{ByObject: kopf.ByObject(pods, namespaces)},
 	})
 	if err != nil {
@@ -52,18 +52,18 @@ func run() error {
 
 func podHandlers() *kopf.Resource[*corev1.Pod] {
 	return kopf.For(&corev1.Pod{}).
-		// A field of the status, which others write.
+		// A field of the status, which other components write.
 		OnField("phase", "status.phase", announce, kopf.Label(watched))
 }
 
 func namespaceHandlers() *kopf.Resource[*corev1.Namespace] {
 	return kopf.For(&corev1.Namespace{}).
-		// Not for what has happened, but for what has to be: also when somebody touches the policy.
+		// Called for a desired state instead of a change, also when another client edits the policy.
 		OnReconcile("isolate", isolate, kopf.Label(isolated, filter.Equal("true")), kopf.Interval(time.Hour)).
 		Owns(&networkingv1.NetworkPolicy{})
 }
 
-// announce tells of the phases of a pod, also in an Event, for `kubectl describe`.
+// announce logs the phases of a pod, and posts an Event when it has failed.
 func announce(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
 	before, now := req.Field()
 	log.FromContext(ctx).Info("The phase of the pod has changed", "before", before, "now", now)
@@ -73,18 +73,18 @@ func announce(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
 	return nil
 }
 
-// isolate sees to it that nobody from outside reaches the pods of a namespace.
+// isolate applies a network policy that blocks traffic from outside of the namespace.
 func isolate(ctx context.Context, req *kopf.Request[*corev1.Namespace]) error {
 	if req.Object.DeletionTimestamp != nil {
-		return nil // nothing can be created there any more
+		return nil // a namespace that is being deleted accepts no new objects
 	}
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Name, Name: "isolated"}}
 	done, err := controllerutil.CreateOrUpdate(ctx, req.Client, policy, func() error {
 		policy.Spec = networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}
-		return controllerutil.SetControllerReference(req.Object, policy, req.Client.Scheme()) // this is what Owns goes by
+		return controllerutil.SetControllerReference(req.Object, policy, req.Client.Scheme()) // Owns requires the owner reference
 	})
 	if err != nil {
-		return err // again after a backoff
+		return err // retried after a backoff
 	}
 	if done != controllerutil.OperationResultNone {
 		log.FromContext(ctx).Info("The namespace is isolated", "policy", done)

@@ -9,7 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// The database is public, so it has a finalizer: under every fault the handlers are called until they have succeeded, and it can be deleted.
+// The database is public, so it has a finalizer. Under every fault, the handlers run until they have succeeded, and the
+// deletion ends.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Trial {
 		trial := trial()

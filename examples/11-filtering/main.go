@@ -1,4 +1,4 @@
-// Command 11-filtering is an operator whose handlers are for some of the objects only.
+// Command 11-filtering is an operator whose handlers select some objects and some changes.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// Request is what the handlers are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*unstructured.Unstructured]
 
 func main() {
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// logging takes the flags of zap: with -zap-log-level=4, the operator tells why a handler is not called.
+// logging configures zap by its flags: with -zap-log-level=4, the operator logs why it does not call a handler.
 func logging() {
 	options := zap.Options{}
 	options.BindFlags(flag.CommandLine)
@@ -52,25 +52,25 @@ func run() error {
 func databases() *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	databases := kopf.For(kopf.Unstructured(database)).
-		// By labels and annotations: there, not there, with a value, or by a function of yours.
+		// Labels and annotations: present, absent, with a value, or accepted by a function.
 		OnCreate("gold", called, kopf.Label("tier", filter.Equal("gold"))).
 		OnCreate("paid", called, kopf.Label("tier")).
 		OnCreate("free", called, kopf.Label("tier", filter.Absent)).
 		OnCreate("foreign", called, kopf.Annotation("contact", filter.Match(foreign))).
 		OnCreate("precious", called, kopf.Label("tier", filter.Any(filter.Equal("gold"), filter.Equal("silver"))), kopf.Annotation("contact")).
-		// By a field: as it is, or as it was; thus Present: what was not there before is not redis, either ...
+		// Fields: the present or the previous value must pass. Present excludes new objects, whose missing previous
+		// value is not redis.
 		OnCreate("sql", called, kopf.Field("spec.engine", filter.Present, filter.Not(filter.Equal("redis")))).
-		// ... that it has changed, whatever else has ...
+		// A change of a field, with or without other changes.
 		OnUpdate("resized", called, kopf.Field("spec.sizeGiB")).
-		// ... or from what to what.
+		// A change from one value to another.
 		OnUpdate("grown", called, kopf.Field("spec.sizeGiB", filter.From(filter.Match(small)), filter.To(filter.Match(large)))).
 		OnUpdate("promoted", called, kopf.Field("metadata.labels.tier", filter.From(filter.Absent), filter.To("gold")))
 
-	// By anything, and for several handlers at once: a view of the kind, which is not to be given to the
-	// operator, too.
+	// A function for several handlers: a view of the kind. Do not pass the view to the operator.
 	databases.When(public).
 		OnCreate("expose", called).
-		OnDelete("hide", called) // the others get no finalizer
+		OnDelete("hide", called) // other databases get no finalizer
 	return databases
 }
 
@@ -79,7 +79,7 @@ func called(ctx context.Context, _ *Request) error {
 	return nil
 }
 
-// Matchers of values get them as in JSON: texts, numbers as int64 or float64, nil for those that are not there.
+// Functions of filter.Match receive JSON values: strings, numbers as int64 or float64, nil for a missing value.
 
 func foreign(contact any) bool {
 	address, _ := contact.(string)
@@ -91,7 +91,7 @@ const limit = 100
 func small(size any) bool { gib, ok := size.(int64); return ok && gib < limit }
 func large(size any) bool { gib, ok := size.(int64); return ok && gib >= limit }
 
-// public looks at the whole request, so it may put several things together.
+// public reads the whole request, so it can combine several conditions.
 func public(req *Request) bool {
 	return req.Object.GetLabels()["tier"] == "gold" && req.Object.GetAnnotations()["contact"] != ""
 }

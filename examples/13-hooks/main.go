@@ -1,5 +1,4 @@
-// Command 13-hooks is an operator with something around its handlers: things to do at the start and at
-// the end, checks and probes, and traces.
+// Command 13-hooks is an operator with startup and cleanup handlers, checks, probes and traces.
 package main
 
 import (
@@ -52,20 +51,20 @@ func run(metrics, health string) error {
 
 func operator(tracer Tracer, cloud *session) []kopf.Option {
 	databases := kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"})).
-		Use(traced[Database](tracer), counted). // around the handlers that follow, the first one outermost
+		Use(traced[Database](tracer), counted). // wraps the handlers declared after it; the first middleware is the outermost
 		OnCreate("provision", provision)
 	return []kopf.Option{
 		databases,
-		kopf.OnStartup("login", cloud.login, kopf.Retries(5), kopf.Backoff(time.Second)), // before any handler
-		kopf.OnCleanup("logout", cloud.logout, kopf.Timeout(5*time.Second)),              // after the last one
+		kopf.OnStartup("login", cloud.login, kopf.Retries(5), kopf.Backoff(time.Second)), // before the first handler
+		kopf.OnCleanup("logout", cloud.logout, kopf.Timeout(5*time.Second)),              // after the last handler
 		kopf.OnProbe("provisioned", func(context.Context) (any, error) { return provisioned.Load(), nil }),
 		kopf.OnProbe("cloud", cloud.probe),
-		kopf.WithStuckAfter(5 * time.Minute), // what /healthz calls stuck: no handler here takes so long
+		kopf.WithStuckAfter(5 * time.Minute), // the limit of /healthz: no handler here takes so long
 		kopf.WithReconcilerWrapper(tracedCycle(tracer)),
 	}
 }
 
-// provision fails once, so that there is something to be seen.
+// provision fails once, to show a retry.
 func provision(ctx context.Context, req *kopf.Request[Database]) error {
 	if req.Attempt.Number == 0 {
 		return kopf.Temporary(errors.New("no capacity"), 100*time.Millisecond)
@@ -76,24 +75,24 @@ func provision(ctx context.Context, req *kopf.Request[Database]) error {
 
 var provisioned atomic.Int64
 
-// counted is a middleware: it makes a handler of a handler.
+// counted is a middleware that counts successful calls.
 func counted(next kopf.Handler[Database]) kopf.Handler[Database] {
 	return func(ctx context.Context, req *kopf.Request[Database]) error {
 		err := next(ctx, req)
 		if err == nil {
 			provisioned.Add(1)
 		}
-		return err // as it is: the framework has to see what it means
+		return err // unchanged, because its type decides about the retry
 	}
 }
 
-// A session is something that the operator needs as a whole.
+// A session is a resource of the whole operator.
 type session struct {
 	attempts int
 	open     atomic.Bool
 }
 
-// login fails once. The operator does not start until it has succeeded, and ends if it fails for good.
+// login fails once. The operator starts when login has succeeded, and ends if it fails permanently.
 func (s *session) login(ctx context.Context) error {
 	if s.attempts++; s.attempts == 1 {
 		return kopf.Temporary(errors.New("the cloud is not reachable yet"), 100*time.Millisecond)
@@ -109,7 +108,7 @@ func (s *session) logout(ctx context.Context) error {
 	return nil
 }
 
-// probe is asked when somebody asks for the probes; its error makes their answer an error.
+// probe returns a value for /kopf/probes. Its error makes the response an error.
 func (s *session) probe(context.Context) (any, error) {
 	if !s.open.Load() {
 		return nil, errors.New("there is no session")

@@ -7,27 +7,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// This file stands in for OpenTelemetry, so that the example needs nothing else. What is called on a tracer
-// and on a span in tracing.go is called as OpenTelemetry has it: for the real thing, have this file say
+// This file replaces OpenTelemetry, so that the example has no further dependency. The methods of Tracer and Span are
+// those of OpenTelemetry. To use OpenTelemetry, replace this file by
 //
 //	type Tracer = trace.Tracer // go.opentelemetry.io/otel/trace
 //
 //	func newTracer() Tracer { return otel.Tracer("13-hooks") } // go.opentelemetry.io/otel
 //
-// and set up its exporter in main.
+// and set up the exporter in main.
 
 // A Tracer starts spans.
 type Tracer interface {
 	Start(ctx context.Context, name string, opts ...SpanStartOption) (context.Context, Span)
 }
 
-// A Span is something that takes its time. It belongs to the one in whose context it was started.
+// A Span is a timed operation. Its parent is the span in the context that starts it.
 type Span interface {
 	RecordError(err error, opts ...EventOption)
 	End(opts ...SpanEndOption)
 }
 
-// Options of OpenTelemetry; there are none here.
+// Option types of OpenTelemetry, unused here.
 type (
 	SpanStartOption any
 	SpanEndOption   any
@@ -36,7 +36,7 @@ type (
 
 func newTracer() Tracer { return logTracer{} }
 
-// A logTracer tells of spans in the log, when they have ended.
+// A logTracer logs each span when it ends.
 type logTracer struct{}
 
 type logSpan struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// traced is a middleware that makes a span of each call of a handler, for any kind.
+// traced is a middleware that creates a span for each call of a handler, for any kind.
 func traced[T client.Object](tracer Tracer) kopf.Middleware[T] {
 	return func(next kopf.Handler[T]) kopf.Handler[T] {
 		return func(ctx context.Context, req *kopf.Request[T]) error {
@@ -24,8 +24,8 @@ func traced[T client.Object](tracer Tracer) kopf.Middleware[T] {
 	}
 }
 
-// tracedCycle makes a span of each cycle: all that is done for one object at one time, with the requests to
-// the API server. The spans of handlers are within it, as it puts its own into their contexts.
+// tracedCycle creates a span for each reconcile of an object, with its requests to the API server. It puts the span
+// into the context, so that the spans of handlers are its children.
 func tracedCycle(tracer Tracer) func(reconcile.Reconciler) reconcile.Reconciler {
 	return func(next reconcile.Reconciler) reconcile.Reconciler {
 		return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -35,7 +35,7 @@ func tracedCycle(tracer Tracer) func(reconcile.Reconciler) reconcile.Reconciler 
 			if err != nil {
 				span.RecordError(err)
 			}
-			return result, err // as they are: they say when the object comes back
+			return result, err // unchanged, because they decide about the requeue
 		})
 	}
 }

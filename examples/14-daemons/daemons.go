@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// watch looks at its database now and then, and returns when its context ends. There is one for each object.
+// watch reads its database regularly, and returns when its context is cancelled. Each object has its own goroutine.
 func watch(ctx context.Context, req *Request) error {
 	logger := log.FromContext(ctx)
 	size := sizeOf(req.Object)
@@ -23,10 +23,10 @@ func watch(ctx context.Context, req *Request) error {
 		case <-ticker.C:
 		case <-ctx.Done():
 			logger.Info("Stopped watching", "why", context.Cause(ctx).Error())
-			req.SetResult(map[string]any{"rounds": rounds}) // written when it has returned nil: status.watch.rounds
+			req.SetResult(map[string]any{"rounds": rounds}) // stored in status.watch.rounds when watch has returned nil
 			return nil
 		}
-		// req.Object is the object as it was at the beginning, Latest is what it is now. That costs no request.
+		// req.Object is the state at the start of the daemon; Latest returns the present state without a request.
 		if now := sizeOf(req.Latest()); now != size {
 			logger.Info("The size has changed", "before", size, "now", now)
 			size = now
@@ -34,26 +34,26 @@ func watch(ctx context.Context, req *Request) error {
 	}
 }
 
-// warmUp fails at first. When it has returned nil, it is not started again for this object, by this process.
+// warmUp fails at first. When it has returned nil, this process does not start it again for this object.
 func warmUp(ctx context.Context, req *Request) error {
 	if req.Attempt.Number == 0 {
 		return errors.New("the database does not answer yet")
 	}
 	log.FromContext(ctx).Info("Warmed up", "after", req.Attempt.Last)
-	return unstructured.SetNestedField(req.Object.Object, true, "status", "warm") // patched for us
+	return unstructured.SetNestedField(req.Object.Object, true, "status", "warm") // written by the engine
 }
 
-// connection does not stop as it should: it is told to, but what it has to finish cannot be hurried.
+// connection ignores the cancellation of its context for some time, because its last operation cannot be interrupted.
 func connection(hangUp time.Duration) kopf.Handler[*unstructured.Unstructured] {
 	return func(ctx context.Context, _ *Request) error {
 		<-ctx.Done()
-		<-time.After(hangUp) // with ctx.Done() in a select here, it would be a good one
+		<-time.After(hangUp) // a select with ctx.Done() would stop it early
 		log.FromContext(ctx).Info("Connection closed")
 		return nil
 	}
 }
 
-// move takes a minute if nobody ends it. It would be waited for by all other handlers of its object.
+// move takes a minute unless its context is cancelled. All other handlers of the object wait for it.
 func move(ctx context.Context, _ *Request) error {
 	log.FromContext(ctx).Info("Moving the data")
 	select {
@@ -65,7 +65,7 @@ func move(ctx context.Context, _ *Request) error {
 	}
 }
 
-// drop is called when all of them have been told to stop; they may still be about to.
+// drop is called when the contexts of all daemons are cancelled; the daemons may still run.
 func drop(ctx context.Context, _ *Request) error {
 	log.FromContext(ctx).Info("Dropping the database")
 	return nil

@@ -1,4 +1,4 @@
-// Command 14-daemons is an operator with functions that accompany each object for as long as it lives.
+// Command 14-daemons is an operator with goroutines that run as long as their object exists.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// Request is what the functions are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*unstructured.Unstructured]
 
 func main() {
@@ -37,18 +37,18 @@ func run() error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// databases declares the handlers. The daemon connection continues for a time after it was stopped.
+// databases declares the handlers. The daemon connection continues for hangUp after its context was cancelled.
 func databases(hangUp time.Duration) *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	return kopf.For(kopf.Unstructured(database)).
-		// Runs until it is told to stop: here also when the label is put on the object.
+		// Runs until its context is cancelled, here also when the label is added to the object.
 		Daemon("watch", watch, kopf.Label("unwatched", filter.Absent)).
-		// Has something to do once, is tried again until it has succeeded, and is done then.
+		// Does its work once, with retries.
 		Daemon("warm-up", warmUp, kopf.Backoff(200*time.Millisecond)).
-		// Does not stop when it is told to. After half a second it is reported, after one more it is not waited for.
+		// Ignores the cancellation. The supervisor logs this after half a second, and stops waiting a second later.
 		Daemon("connection", connection(hangUp),
 			kopf.CancellationBackoff(500*time.Millisecond), kopf.CancellationTimeout(time.Second)).
-		// No daemon, but it takes long: the deletion does not wait for it.
+		// A long update handler: a deletion cancels its context.
 		OnUpdate("move", move, kopf.Field("spec.sizeGiB"), kopf.CancelOnDelete()).
 		OnDelete("drop", drop)
 }

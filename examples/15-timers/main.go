@@ -1,7 +1,7 @@
-// Command 15-timers is an operator with functions that are called for each object again and again: after pauses, at
-// points in time, when it is left alone, and by a schedule as cron has it.
+// Command 15-timers is an operator with repeated calls for each object: by an interval, at fixed times, after an idle
+// time, and by a cron schedule.
 //
-// It is a module of its own, for the parser of schedules: the library does not need one.
+// It is a separate module because it needs a parser of schedules, which the library does not.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Request is what the functions are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*unstructured.Unstructured]
 
 func main() {
@@ -32,8 +32,7 @@ func main() {
 	}
 }
 
-// parser knows schedules with seconds, so that there is something to be seen. For those of five fields, use
-// cron.ParseStandard.
+// parser accepts schedules with seconds, so that the example shows calls soon. For five fields, use cron.ParseStandard.
 var parser = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
 func run(spec string) error {
@@ -47,15 +46,15 @@ func run(spec string) error {
 	}
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	databases := kopf.For(kopf.Unstructured(database)).
-		// So long after the end of the last call.
+		// Half a second after the end of the last call.
 		Timer("ping", 500*time.Millisecond, ping, kopf.Jitter(0.1), kopf.MaxParallel(4)).
-		// At points that are so far apart, counted from the creation of the object.
+		// Each second, counted from the creation of the object.
 		Timer("bill", time.Second, bill, kopf.Sharp()).
-		// Once, each time that the object has not been changed for so long.
+		// Once, each time the object was not changed for a second.
 		Timer("compact", 0, compact, kopf.Idle(time.Second)).
-		// When the schedule says so.
+		// By the schedule.
 		Timer("backup", 0, backup, kopf.Schedule(nightly)).
-		// Errors are retried; after a permanent one it waits until somebody has changed the object.
+		// With retries. After a permanent error, the supervisor waits for a change of the object.
 		Timer("replicate", 500*time.Millisecond, replicate).
 		OnUpdate("changed", changed)
 	if err := kopf.SetupWithManager(mgr, databases); err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// ping writes what it finds out into the status: what is changed in req.Object is patched after each call.
+// ping writes the time into the status. The engine writes changes of req.Object after each call.
 func ping(_ context.Context, req *Request) error {
 	return unstructured.SetNestedField(req.Object.Object, time.Now().Format(time.RFC3339Nano), "status", "seen")
 }
 
-// bill is called once for each second of the object's life, but for those during which no operator ran.
+// bill is called for each second since the creation of the object, except for seconds without a running operator.
 func bill(ctx context.Context, req *Request) error {
 	age := time.Since(req.Object.GetCreationTimestamp().Time)
 	log.FromContext(ctx).Info("Billing", "seconds", int(age.Seconds()))
 	return nil
 }
 
-// compact writes an annotation. That is no update, and does not begin the idle time anew: it was us.
+// compact writes an annotation. Its own write is no update and does not restart the idle time.
 func compact(ctx context.Context, req *Request) error {
 	log.FromContext(ctx).Info("Compacting: unchanged for a second")
 	return unstructured.SetNestedField(req.Object.Object, time.Now().Format(time.RFC3339),
@@ -33,16 +33,16 @@ func compact(ctx context.Context, req *Request) error {
 
 func backup(ctx context.Context, req *Request) error {
 	log.FromContext(ctx).Info("Backing up", "second", time.Now().Second())
-	req.SetResult("done") // status.backup
+	req.SetResult("done") // stored in status.backup
 	return nil
 }
 
-// replicate fails as handlers do: an error is retried, before the interval counts again.
+// replicate returns errors as handlers do: the supervisor retries it before the interval applies again.
 func replicate(ctx context.Context, req *Request) error {
 	size, _, _ := unstructured.NestedInt64(req.Object.Object, "spec", "sizeGiB")
 	switch {
 	case size > 100:
-		return kopf.Permanent(fmt.Errorf("%d GiB are too many", size)) // not again, before it is changed
+		return kopf.Permanent(fmt.Errorf("%d GiB are too many", size)) // not retried until the object is changed
 	case req.Attempt.Number == 0:
 		return kopf.Temporary(errors.New("the line is busy"), 100*time.Millisecond)
 	}
@@ -50,7 +50,7 @@ func replicate(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// changed is called when somebody has edited an object, and never for what the timers have changed.
+// changed is called when another client has edited an object, and never for writes of the timers.
 func changed(ctx context.Context, req *Request) error {
 	log.FromContext(ctx).Info("The database has changed", "diff", req.Diff.String())
 	return nil

@@ -1,4 +1,4 @@
-// Command 16-indexing is an operator that finds objects by what is in them, without asking the API server.
+// Command 16-indexing is an operator that finds objects by their content, without requests to the API server.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// restarts is the label of config maps whose apps are to be started again when they change.
+	// restarts is the label of config maps whose changes restart their apps.
 	restarts = "indexing.example.com/restarts"
 	// restartedFor is the annotation of apps with the hash of the data in their config map.
 	restartedFor = "indexing.example.com/restarted-for"
@@ -54,11 +54,11 @@ func run() error {
 // operator declares the resources. The index is shared between them.
 func operator() []kopf.Option {
 	apps := kopf.For(&v1.App{})
-	// The index is complete before the first handler is called, and follows the apps from then on.
+	// The engine completes the index before it calls the first handler, and then updates it with the apps.
 	byConfig := kopf.IndexBy(apps, "by-config", func(_ context.Context, req *kopf.Request[*v1.App]) (map[types.NamespacedName]string, error) {
 		app := req.Object
 		return map[types.NamespacedName]string{{Namespace: app.Namespace, Name: app.Spec.Config}: app.Name}, nil
-	}, kopf.Field("spec.config")) // apps without it are not in the index
+	}, kopf.Field("spec.config")) // excludes apps without a config map
 	apps.OnCreate("start", start).
 		OnUpdate("restart", restart, kopf.Field(`metadata.annotations.indexing\.example\.com/restarted-for`))
 
@@ -67,7 +67,7 @@ func operator() []kopf.Option {
 	return []kopf.Option{apps, configs}
 }
 
-// spread makes a handler that tells the apps of a config map that it has changed.
+// spread returns a handler that annotates the apps of a changed config map.
 func spread(byConfig *kopf.Index[types.NamespacedName, string]) kopf.Handler[*corev1.ConfigMap] {
 	return func(ctx context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
 		names := byConfig.Get(client.ObjectKeyFromObject(req.Object))
@@ -76,9 +76,10 @@ func spread(byConfig *kopf.Index[types.NamespacedName, string]) kopf.Handler[*co
 		for _, name := range names {
 			app := &v1.App{}
 			app.Namespace, app.Name = req.Object.Namespace, name
-			// A retry writes the same value, so that it does not start the app twice. The resourceVersion would differ.
+			// A retry writes the same value, so that it does not restart the app twice. The resourceVersion would
+			// differ.
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, restartedFor, hash(req.Object.Data))
-			// It may have gone meanwhile. Any other error has this called again, for all of them.
+			// The app may be deleted meanwhile. After any other error, the engine calls the handler again for all apps.
 			if err := req.Client.Patch(ctx, app, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 				return err
 			}
@@ -88,7 +89,7 @@ func spread(byConfig *kopf.Index[types.NamespacedName, string]) kopf.Handler[*co
 }
 
 func hash(data map[string]string) string {
-	text, _ := json.Marshal(data) // with sorted keys; a map of texts has a JSON form
+	text, _ := json.Marshal(data) // sorts the keys; a map of strings always has a JSON form
 	return fmt.Sprintf("%.16x", sha256.Sum256(text))
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// Review is what the handlers for admission are given.
+// Review is the request that the admission handlers receive.
 type Review = webhooks.Request[*v1.Bucket]
 
-// defaults fills in what was left out. It may be called for what it has filled in already.
+// defaults sets missing values. The API server may call it again for values that it has set.
 func defaults(ctx context.Context, req *Review) error {
 	spec := &req.Object.Spec
 	if spec.SizeGiB == 0 {
@@ -29,10 +29,10 @@ func defaults(ctx context.Context, req *Review) error {
 	return nil
 }
 
-// rules tells all that is wrong at once, each with its field.
+// rules returns all errors, each with its field.
 func rules(_ context.Context, req *Review) error {
 	if req.Object.DeletionTimestamp != nil {
-		return nil // finalizers are taken off by updates, too: what is going should not be held up
+		return nil // updates also remove finalizers, and must not block a deletion
 	}
 	spec, path := req.Object.Spec, field.NewPath("spec")
 	var all field.ErrorList
@@ -46,17 +46,17 @@ func rules(_ context.Context, req *Review) error {
 		all = append(all, field.Forbidden(path.Child("region"), "a bucket cannot move"))
 	}
 	if spec.Public {
-		req.Warn("anyone can read the bucket") // kubectl prints it, whatever is returned
+		req.Warn("anyone can read the bucket") // kubectl prints it, also if the request is denied
 	}
-	return all.ToAggregate() // nil if there are none
+	return all.ToAggregate() // nil for an empty list
 }
 
-// protect refuses deletions. There is no need to look at the label: it would not be called without.
+// protect denies deletions. The API server calls it only for buckets with the label.
 func protect(context.Context, *Review) error {
 	return webhooks.Deny(http.StatusForbidden, metav1.StatusReasonForbidden, "the bucket is protected; remove the label first")
 }
 
-// audit would write to a file or a database what somebody is about to do. Another handler may still say no.
+// audit would record the request outside of the cluster. Another handler may still deny the request.
 func audit(ctx context.Context, req *Review) error {
 	logger := log.FromContext(ctx).WithValues("user", req.User.Username)
 	if req.DryRun {
@@ -67,7 +67,7 @@ func audit(ctx context.Context, req *Review) error {
 	return nil
 }
 
-// provision is called later, for what was stored: there are no defaults to think of, and nothing that is against the rules.
+// provision is called later, for the stored object, which has all defaults and follows the rules.
 func provision(ctx context.Context, req *kopf.Request[*v1.Bucket]) error {
 	log.FromContext(ctx).Info("Provisioning the bucket", "sizeGiB", req.Object.Spec.SizeGiB, "region", req.Object.Spec.Region)
 	req.Object.Status.URL = "https://" + req.Object.Name + "." + req.Object.Spec.Region + ".example.com"

@@ -1,5 +1,4 @@
-// Command 17-admission is an operator that is asked before its objects are stored: it fills in what is missing,
-// says no, and warns.
+// Command 17-admission is an operator that sets defaults, validates and warns before the API server stores an object.
 package main
 
 import (
@@ -56,24 +55,24 @@ func buckets() *kopf.Resource[*v1.Bucket] {
 	return kopf.For(&v1.Bucket{}).
 		Mutate("defaults", defaults).
 		Validate("rules", rules, webhooks.Operations(create, update)).
-		// The API server calls it only for buckets with the label, and only when they are deleted.
+		// The API server calls it only for deletions of buckets with the label.
 		Validate("protection", protect, webhooks.Label("protected"), webhooks.Operations(admissionregistrationv1.Delete)).
-		// It does something of its own, but not in a dry run, and says so.
+		// It has a side effect, except in a dry run, and declares it.
 		Validate("audit", audit, webhooks.SideEffects(admissionregistrationv1.SideEffectClassNoneOnDryRun),
 			webhooks.Operations(create, update, admissionregistrationv1.Delete)).
 		OnCreate("provision", provision)
 }
 
-// development is for an operator that runs on your machine. In the cluster, it would be a Service instead of the
-// URL, and the configurations would stay when the operator ends.
+// development is the configuration for an operator outside of the cluster. Within the cluster, use a Service instead of
+// the URL, and keep the configurations when the operator ends.
 func development(host string, port int) webhooks.Options {
 	return webhooks.Options{
 		Name:           "17-admission.example.com",
-		Configurations: webhooks.Managed,       // written by the operator
-		Exit:           webhooks.RemoveOnExit,  // and removed by it
-		Certificates:   webhooks.SelfManaged{}, // kept in a Secret
-		Namespace:      "default",              // of the Secret
-		Namespaces:     []string{"default"},    // of the buckets
+		Configurations: webhooks.Managed,       // the operator writes them
+		Exit:           webhooks.RemoveOnExit,  // and removes them
+		Certificates:   webhooks.SelfManaged{}, // stored in a Secret
+		Namespace:      "default",              // namespace of the Secret
+		Namespaces:     []string{"default"},    // namespaces of the buckets
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{
 			URL: new(fmt.Sprintf("https://%s", net.JoinHostPort(host, strconv.Itoa(port)))),
 		},

@@ -13,10 +13,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Request is what the handlers are given.
+// Request is the request that the handlers receive.
 type Request = kopf.Request[*v1.Bucket]
 
-// create does not succeed at once: Created is False until it does, with this error.
+// create fails once. Until it succeeds, the condition Created is False and contains the error.
 func create(_ context.Context, req *Request) error {
 	if req.Attempt.Number == 0 {
 		return errors.New("the store is busy")
@@ -24,7 +24,7 @@ func create(_ context.Context, req *Request) error {
 	return nil
 }
 
-// fill takes its time. What it says in between is written by Flush, and not at the end of the pass.
+// fill takes some time. Flush writes its conditions while it runs, and not at the end of the reconcile.
 func fill(ctx context.Context, req *Request) error {
 	const files = 3
 	for n := range files {
@@ -44,7 +44,7 @@ func fill(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// connect is called again until the store is there. Its error is that of the condition, too.
+// connect is retried until the store exists. Its error also sets the condition.
 func connect(_ context.Context, req *Request) error {
 	if store := req.Object.Spec.Store; store != "attic" {
 		return conditions.Error{Type: "Reachable", Reason: "NoSuchStore", Err: fmt.Errorf("there is no store %q", store)}
@@ -53,7 +53,7 @@ func connect(_ context.Context, req *Request) error {
 	return nil
 }
 
-// resize is not called again before somebody edits the size.
+// resize is called again when the size was edited.
 func resize(_ context.Context, req *Request) error {
 	if size := req.Object.Spec.SizeGiB; size > 1000 {
 		return kopf.Permanent(fmt.Errorf("%d GiB are too many: 1000 at most", size))
@@ -61,9 +61,9 @@ func resize(_ context.Context, req *Request) error {
 	return nil
 }
 
-// tell is where an operator would do what depends on others, be it on the conditions of their objects.
+// announce logs the value. A real operator could notify other systems here.
 func announce(ctx context.Context, req *Request) error {
-	before, now := req.Field() // nil if it was not there
+	before, now := req.Field() // before is nil if the condition was missing
 	log.FromContext(ctx).Info("Ready has changed", "before", before, "now", now)
 	return nil
 }

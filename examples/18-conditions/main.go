@@ -1,4 +1,4 @@
-// Command 18-conditions is an operator whose objects say how they are, for people and for their tools.
+// Command 18-conditions is an operator that maintains status conditions for users and their tools.
 package main
 
 import (
@@ -43,18 +43,18 @@ func run() error {
 
 func buckets() *kopf.Resource[*v1.Bucket] {
 	either := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
-	// There from the first visit on, Unknown until somebody says more. Ready sums up the others.
+	// All objects have these conditions after the first reconcile, Unknown at first. Ready summarizes the others.
 	return kopf.For(&v1.Bucket{}, kopf.WithConditions("Ready", "Created", "Filled", "Reachable", "Sized")).
-		// Says nothing itself: its condition tells how far it is.
+		// The engine sets the condition from the progress of the handler.
 		OnCreate("create", create, kopf.ReportCondition("Created"), kopf.Backoff(3*time.Second)).
-		// Says how far it is while it works.
+		// Sets its condition while it runs.
 		OnCreate("fill", fill, kopf.After("create")).
-		// Says by its error what is wrong.
+		// Sets its condition by its error.
 		On("connect", either, connect, kopf.Field("spec.store"), kopf.Backoff(time.Second)).
-		// Fails for good if too much is asked for.
+		// Fails permanently if the size is too large.
 		On("resize", either, resize, kopf.Field("spec.sizeGiB"), kopf.ReportCondition("Sized")).
-		// Is called when Ready changes, whoever changes it.
+		// Called for each change of Ready, by any client.
 		OnCondition("announce", "Ready", announce).
-		// Is called for those only that are not ready.
+		// Called only for objects that are not ready.
 		Timer("remind", 3*time.Second, remind, kopf.WhenCondition("Ready", metav1.ConditionFalse))
 }

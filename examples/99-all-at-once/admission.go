@@ -13,10 +13,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// Review is what the handlers for admission are given.
+// Review is the request that the admission handlers receive.
 type Review = webhooks.Request[*v1.Cluster]
 
-// defaults fills in the tier.
+// defaults sets the tier.
 func defaults(_ context.Context, req *Review) error {
 	if tier(req.Object) == "" {
 		if req.Object.Labels == nil {
@@ -27,7 +27,7 @@ func defaults(_ context.Context, req *Review) error {
 	return nil
 }
 
-// rules says no to versions that are older than what there is.
+// rules denies versions that are older than the present one.
 func rules(_ context.Context, req *Review) error {
 	if req.Object.DeletionTimestamp != nil || req.Old == nil {
 		return nil
@@ -46,8 +46,8 @@ func number(version string) (n int, ok bool) {
 	return n, err == nil
 }
 
-// development is for an operator that runs on your machine: it looks after certificates and configurations itself, and
-// takes the configurations with it when it ends.
+// development is the configuration for an operator outside of the cluster: it manages certificates and webhook
+// configurations, and removes the configurations when it ends.
 func development(at addresses) webhooks.Options {
 	return webhooks.Options{
 		Name:           "all.example.com",

@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// watch is there for each gold cluster, until its context says that it is to end, and why.
+// watch runs for each gold cluster until its context is cancelled.
 func watch(ctx context.Context, _ *Request) error {
 	log.FromContext(ctx).Info("Watching")
 	<-ctx.Done()
@@ -14,13 +14,13 @@ func watch(ctx context.Context, _ *Request) error {
 	return nil
 }
 
-// bill is called for those that are ready, at points that are a second apart.
+// bill is called each second for clusters that are ready.
 func bill(ctx context.Context, req *Request) error {
 	log.FromContext(ctx).Info("Billing", "nodes", req.Object.Spec.Nodes)
 	return nil
 }
 
-// announce is called when Ready has changed.
+// announce is called when the condition Ready has changed.
 func announce(ctx context.Context, req *Request) error {
 	before, now := req.Field()
 	log.FromContext(ctx).Info("Ready has changed", "before", before, "now", now)

@@ -16,10 +16,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// provision has a result, which is kept under status.results.provision.
+// provision has a result, which the engine stores in status.results.provision.
 func provision(ctx context.Context, req *Request) error {
 	if req.Attempt.Number == 0 {
-		return kopf.Temporary(errors.New("no capacity"), 0) // again, at once
+		return kopf.Temporary(errors.New("no capacity"), 0) // retried immediately
 	}
 	req.Object.Status.Address = req.Object.Name + ".db.example.com"
 	req.SetResult(map[string]any{"attempts": req.Attempt.Number + 1})
@@ -28,7 +28,7 @@ func provision(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// connections are remembered for each cluster, in this process.
+// connections stores the connection of each cluster in this process.
 var connections = kopf.NewMemo[string]("connections")
 
 func connect(ctx context.Context, req *Request) error {
@@ -57,7 +57,7 @@ func users(_ context.Context, req *Request) error {
 	return nil
 }
 
-// upgrade knows the other clusters with the same version.
+// upgrade reads the other clusters of the same version from the index.
 func upgrade(versions *kopf.Index[string, string]) kopf.Handler[*v1.Cluster] {
 	return func(ctx context.Context, req *Request) error {
 		before, now := req.Field()
@@ -96,10 +96,10 @@ func purge(ctx context.Context, _ *Request) error {
 	return nil
 }
 
-// addressBook keeps a config map for those who use the cluster.
+// addressBook maintains a config map for users of the cluster.
 func addressBook(ctx context.Context, req *Request) error {
 	if req.Object.DeletionTimestamp != nil {
-		return nil // it goes as well
+		return nil // the garbage collector deletes the config map
 	}
 	book := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Namespace, Name: req.Object.Name + "-address"}}
 	done, err := controllerutil.CreateOrUpdate(ctx, req.Client, book, func() error {
@@ -112,7 +112,7 @@ func addressBook(ctx context.Context, req *Request) error {
 	return err
 }
 
-// An auditor is a reconciler as there are many. Each may stay as it is.
+// An auditor is an ordinary reconciler, used without a change.
 type auditor struct{}
 
 func (auditor) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

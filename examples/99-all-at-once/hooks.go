@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// began is a memo of the operator as a whole.
+// began is a memo of the operator.
 var began = kopf.NewMemo[time.Time]("began")
 
 func open(ctx context.Context) error {
@@ -26,7 +26,7 @@ func closeAll(ctx context.Context) error {
 	return nil
 }
 
-// timed is a middleware: it tells of handlers that are slow.
+// timed is a middleware that logs slow handlers.
 func timed(next kopf.Handler[*v1.Cluster]) kopf.Handler[*v1.Cluster] {
 	return func(ctx context.Context, req *Request) error {
 		start := time.Now()
@@ -38,7 +38,7 @@ func timed(next kopf.Handler[*v1.Cluster]) kopf.Handler[*v1.Cluster] {
 	}
 }
 
-// slow tells of cycles that are.
+// slow logs slow reconciles.
 func slow(next reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		start := time.Now()

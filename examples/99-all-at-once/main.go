@@ -1,5 +1,5 @@
-// Command 99-all-at-once is an operator with all that there is. No operator needs all of it: look here for
-// how things are written, and in the other examples for what they do.
+// Command 99-all-at-once is an operator that uses all features. No operator needs all of them; the other examples
+// explain them.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// What handlers are given, and what stands for a kind of which only the metadata is of interest.
+// Types of the requests that handlers receive, and of objects with metadata only.
 type (
 	Request  = kopf.Request[*v1.Cluster]
 	Metadata = metav1.PartialObjectMetadata
@@ -38,7 +38,7 @@ func main() {
 	flag.StringVar(&at.host, "host", "localhost", "the name or address by which the API server reaches this machine")
 	flag.IntVar(&at.port, "port", 9443, "the port at which it is called")
 	peers := peering.Options{Name: "all-at-once", Lifetime: 10 * time.Second}
-	peers.BindFlags(flag.CommandLine) // --dev and the others
+	peers.BindFlags(flag.CommandLine) // --dev and other flags
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
 	if err := run(at, peers); err != nil {
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// addresses are where the operator is reached.
+// addresses are the listen addresses of the operator.
 type addresses struct {
 	metrics, health, host string
 	port                  int
@@ -65,7 +65,7 @@ func run(at addresses, peers peering.Options) error {
 	if err != nil {
 		return err
 	}
-	// One at a time, of those that run for these objects; and the API server calls it.
+	// Peering runs one operator at a time for these objects. The API server calls the webhooks.
 	options := append(operator(), secrets(), kopf.WithPeering(peers), kopf.WithWebhooks(development(at)))
 	if err := kopf.SetupWithManager(mgr, options...); err != nil {
 		return err
@@ -73,7 +73,7 @@ func run(at addresses, peers peering.Options) error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// operator declares the clusters, and how their operator works.
+// operator declares the clusters and the options of their operator.
 func operator() []kopf.Option {
 	clusters, versions := clusters()
 	return []kopf.Option{
@@ -81,12 +81,12 @@ func operator() []kopf.Option {
 		kopf.OnStartup("open", open, kopf.Retries(3), kopf.Backoff(time.Second)),
 		kopf.OnCleanup("close", closeAll),
 		kopf.OnProbe("versions", func(context.Context) (any, error) { return versions.Len(), nil }),
-		// Where things are kept: apart from those of another operator for the same kind.
+		// Separate names allow another operator for the same kind.
 		kopf.WithFinalizer("all.example.com/finalizer"),
 		kopf.WithProgress(progress.Annotations("all.example.com")),
 		kopf.WithBaseline(progress.AnnotationBaseline("all.example.com")),
-		// How things are done.
-		kopf.WithLifecycle(progress.OneByOne), // one handler in each pass ...
+		// Execution of handlers.
+		kopf.WithLifecycle(progress.OneByOne), // one handler in each reconcile ...
 		kopf.WithCheckpoint(0),                // ... and a write after each of them
 		kopf.WithStuckAfter(5 * time.Minute),
 		kopf.WithReconcilerWrapper(slow),
@@ -100,10 +100,10 @@ func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
 	versions := kopf.IndexBy(clusters, "by-version", byVersion)
 
 	clusters.Use(timed).
-		// Before anything is stored.
+		// Admission handlers.
 		Mutate("defaults", defaults).
 		Validate("rules", rules, webhooks.Operations(admissionregistrationv1.Create, admissionregistrationv1.Update)).
-		// For what has happened.
+		// Cause handlers.
 		OnCreate("provision", provision, kopf.Retries(10), kopf.BackoffFunc(progress.Exponential(time.Second, time.Minute)),
 			kopf.Timeout(time.Hour), kopf.AttemptTimeout(time.Minute), kopf.ReportCondition("Provisioned")).
 		On("connect", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, connect, kopf.After("provision")).
@@ -111,26 +111,26 @@ func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
 		OnUpdate("upgrade", upgrade(versions), kopf.Field("spec.version", filter.From(filter.Present))).
 		OnField("scale", "spec.nodes", scale, kopf.ErrorMode(progress.ErrorsPermanent)).
 		OnUpdate("greet", greet, kopf.Annotation("example.com/greet"), kopf.ErrorMode(progress.ErrorsIgnored)).
-		OnDelete("purge", purge, kopf.Optional()). // nothing waits for it
-		// For what has to be.
+		OnDelete("purge", purge, kopf.Optional()). // the deletion does not wait for it
+		// Reconcile handlers.
 		OnReconcile("address-book", addressBook, kopf.Interval(time.Hour)).
 		Owns(&corev1.ConfigMap{}).
 		OnReconcile("audit", kopf.FromReconciler[*v1.Cluster](auditor{}), kopf.Label("tier", filter.Any(filter.Equal("gold"), filter.Equal("silver")))).
-		// For what is to be seen.
+		// Event handlers and condition handlers.
 		OnEvent("observe", observe).
 		OnCondition("announce", "Ready", announce)
 	kopf.OnChange(clusters, "move", tier, move)
 
-	// Gold clusters wait for these when they go, others get no finalizer.
+	// The deletion of gold clusters waits for these handlers; other clusters get no finalizer.
 	clusters.When(func(req *Request) bool { return tier(req.Object) == "gold" }).
 		OnDelete("backup", backup).
-		// For as long as it lives, and again and again.
+		// Daemons and timers.
 		Daemon("watch", watch, kopf.CancellationTimeout(5*time.Second)).
 		Timer("bill", time.Second, bill, kopf.Sharp(), kopf.WhenCondition("Ready", metav1.ConditionTrue))
 	return clusters, versions
 }
 
-// secrets are watched without what is in them.
+// secrets watches only the metadata of secrets.
 func secrets() *kopf.Resource[*Metadata] {
 	return kopf.For(kopf.Metadata(corev1.SchemeGroupVersion.WithKind("Secret")), kopf.WithName("all-secrets")).
 		OnEvent("notice", notice, kopf.OwnedBy(&v1.Cluster{}))

@@ -1,4 +1,4 @@
-// Command manager is the operator of a shop: a kubebuilder project with kopf handlers in it.
+// Command manager is the operator of a shop: a kubebuilder project with kopf handlers.
 package main
 
 import (
@@ -30,7 +30,7 @@ func init() {
 	// +kubebuilder:scaffold:scheme
 }
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	metrics, probes, metricsCerts string
 	secureMetrics, elect, http2   bool
@@ -77,7 +77,7 @@ func run(s settings) error {
 	}
 	// +kubebuilder:scaffold:builder
 
-	// Those of kopf are there already: kopf.SetupWithManager has added them.
+	// kopf.SetupWithManager has already added the checks of kopf.
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func run(s settings) error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// tls leaves HTTP/2 out unless it is asked for: metrics need none of what it can be attacked by.
+// tls disables HTTP/2 by default, because it is not needed and has known vulnerabilities.
 func (s settings) tls() []func(*tls.Config) {
 	if s.http2 {
 		return nil

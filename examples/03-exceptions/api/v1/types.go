@@ -1,4 +1,4 @@
-// Package v1 has the kinds of the example: Backup.
+// Package v1 contains the kinds of the example: Backup.
 //
 // +kubebuilder:object:generate=true
 // +groupName=exceptions.example.com
@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the kinds.
+// GroupVersion is the API group and version of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "exceptions.example.com", Version: "v1"}
 
-// AddToScheme makes the kinds known to a scheme.
+// AddToScheme registers the kinds with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Backup{}, &BackupList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
 
-// Backup asks for a copy of a volume.
+// Backup is a copy of a volume.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -35,19 +35,19 @@ type Backup struct {
 	Status BackupStatus `json:"status,omitempty"`
 }
 
-// BackupSpec is what its author wants.
+// BackupSpec is the desired state of a Backup.
 type BackupSpec struct {
-	// Volume to be copied.
+	// Volume to copy.
 	Volume string `json:"volume"`
-	// Target is where the copy goes, as a URL. Only s3 is supported.
+	// Target of the copy, as a URL. Only s3 is supported.
 	Target string `json:"target"`
 }
 
-// BackupStatus is how far the operator has come.
+// BackupStatus is the observed state of a Backup.
 type BackupStatus struct {
-	// Snapshot of the volume, once there is one.
+	// Snapshot is the name of the snapshot of the volume.
 	Snapshot string `json:"snapshot,omitempty"`
-	// Problem that only a change of the spec can solve.
+	// Problem is an error that only a change of the spec can fix.
 	Problem string `json:"problem,omitempty"`
 }
 

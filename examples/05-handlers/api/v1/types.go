@@ -1,4 +1,4 @@
-// Package v1 has the kinds of the example: Website.
+// Package v1 contains the kinds of the example: Website.
 //
 // +kubebuilder:object:generate=true
 // +groupName=handlers.example.com
@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the kinds.
+// GroupVersion is the API group and version of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "handlers.example.com", Version: "v1"}
 
-// AddToScheme makes the kinds known to a scheme.
+// AddToScheme registers the kinds with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Website{}, &WebsiteList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
 
-// Website asks for a site on the web.
+// Website is a site on the web.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -35,9 +35,9 @@ type Website struct {
 	Status WebsiteStatus `json:"status,omitempty"`
 }
 
-// WebsiteSpec is what its author wants.
+// WebsiteSpec is the desired state of a Website.
 type WebsiteSpec struct {
-	// Domain under which the site is found.
+	// Domain of the site.
 	Domain string `json:"domain"`
 	// Replicas of the server.
 	//
@@ -45,9 +45,9 @@ type WebsiteSpec struct {
 	Replicas int32 `json:"replicas"`
 }
 
-// WebsiteStatus is how far the operator has come.
+// WebsiteStatus is the observed state of a Website.
 type WebsiteStatus struct {
-	// URL of the site, once it is there.
+	// URL of the site.
 	URL string `json:"url,omitempty"`
 }
 

@@ -1,4 +1,4 @@
-// Package v1 has the kinds of the example: Rollout.
+// Package v1 contains the kinds of the example: Rollout.
 //
 // +kubebuilder:object:generate=true
 // +groupName=subhandlers.example.com
@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the kinds.
+// GroupVersion is the API group and version of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "subhandlers.example.com", Version: "v1"}
 
-// AddToScheme makes the kinds known to a scheme.
+// AddToScheme registers the kinds with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Rollout{}, &RolloutList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
 
-// Rollout asks for an image to run in several regions.
+// Rollout is the deployment of an image to several regions.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -34,19 +34,19 @@ type Rollout struct {
 	Status RolloutStatus `json:"status,omitempty"`
 }
 
-// RolloutSpec is what its author wants.
+// RolloutSpec is the desired state of a Rollout.
 type RolloutSpec struct {
-	// Image to be run.
+	// Image to deploy.
 	Image string `json:"image"`
-	// Regions in which it is to run.
+	// Regions to deploy the image to.
 	//
 	// +listType=set
 	Regions []string `json:"regions"`
 }
 
-// RolloutStatus is how far the operator has come.
+// RolloutStatus is the observed state of a Rollout.
 type RolloutStatus struct {
-	// Regions with the images that run there.
+	// Regions with the images that run in them.
 	Regions map[string]string `json:"regions,omitempty"`
 }
 

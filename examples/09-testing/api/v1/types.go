@@ -1,4 +1,4 @@
-// Package v1 has the kinds of the example: Mailbox.
+// Package v1 contains the kinds of the example: Mailbox.
 //
 // +kubebuilder:object:generate=true
 // +groupName=testing.example.com
@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the kinds.
+// GroupVersion is the API group and version of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "testing.example.com", Version: "v1"}
 
-// AddToScheme makes the kinds known to a scheme.
+// AddToScheme registers the kinds with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Mailbox{}, &MailboxList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
 
-// Mailbox is one on a mail server.
+// Mailbox is a mailbox on a mail server.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -34,15 +34,15 @@ type Mailbox struct {
 	Status MailboxStatus `json:"status,omitempty"`
 }
 
-// MailboxSpec is what its owner wants.
+// MailboxSpec is the desired state of a Mailbox.
 type MailboxSpec struct {
 	// Quota in megabytes.
 	Quota int `json:"quota"`
 }
 
-// MailboxStatus is how far the operator has come.
+// MailboxStatus is the observed state of a Mailbox.
 type MailboxStatus struct {
-	// Address under which it gets mail.
+	// Address that receives mail.
 	Address string `json:"address,omitempty"`
 }
 

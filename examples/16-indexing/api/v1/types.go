@@ -1,4 +1,4 @@
-// Package v1 has the kinds of the example: App.
+// Package v1 contains the kinds of the example: App.
 //
 // +kubebuilder:object:generate=true
 // +groupName=indexing.example.com
@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the kinds.
+// GroupVersion is the API group and version of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "indexing.example.com", Version: "v1"}
 
-// AddToScheme makes the kinds known to a scheme.
+// AddToScheme registers the kinds with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &App{}, &AppList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
 
-// App asks for a program to be run.
+// App is a running program.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`
@@ -32,11 +32,11 @@ type App struct {
 	Spec AppSpec `json:"spec"`
 }
 
-// AppSpec is what its author wants.
+// AppSpec is the desired state of an App.
 type AppSpec struct {
-	// Image to be run.
+	// Image to run.
 	Image string `json:"image"`
-	// Config is the name of a config map, in the namespace of the app, that the program reads when it starts.
+	// Config is the name of a config map in the namespace of the app. The program reads it when it starts.
 	Config string `json:"config,omitempty"`
 }
 

@@ -1,4 +1,4 @@
-// Package v1 has the kinds of the example: Bucket.
+// Package v1 contains the kinds of the example: Bucket.
 //
 // +kubebuilder:object:generate=true
 // +groupName=admission.example.com
@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the kinds.
+// GroupVersion is the API group and version of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "admission.example.com", Version: "v1"}
 
-// AddToScheme makes the kinds known to a scheme.
+// AddToScheme registers the kinds with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Bucket{}, &BucketList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
 
-// Bucket is a place for files.
+// Bucket is a store for files.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -35,19 +35,19 @@ type Bucket struct {
 	Status BucketStatus `json:"status,omitempty"`
 }
 
-// BucketSpec is what its author wants. What is left out is filled in by the operator.
+// BucketSpec is the desired state of a Bucket. The operator sets missing values.
 type BucketSpec struct {
-	// SizeGiB is how much fits into it.
+	// SizeGiB is the capacity.
 	SizeGiB int `json:"sizeGiB,omitempty"`
-	// Region in which it is. It cannot move.
+	// Region of the bucket. It is immutable.
 	Region string `json:"region,omitempty"`
-	// Public lets everybody read it.
+	// Public allows anyone to read the bucket.
 	Public bool `json:"public,omitempty"`
 }
 
-// BucketStatus is what there is.
+// BucketStatus is the observed state of a Bucket.
 type BucketStatus struct {
-	// URL at which it is found.
+	// URL of the bucket.
 	URL string `json:"url,omitempty"`
 }
 

@@ -1,4 +1,4 @@
-// Package v1 has the kinds of the example: Bucket.
+// Package v1 contains the kinds of the example: Bucket.
 //
 // +kubebuilder:object:generate=true
 // +groupName=conditions.example.com
@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the kinds.
+// GroupVersion is the API group and version of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "conditions.example.com", Version: "v1"}
 
-// AddToScheme makes the kinds known to a scheme.
+// AddToScheme registers the kinds with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Bucket{}, &BucketList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
 
-// Bucket asks for room in a store.
+// Bucket is a part of a store.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -35,21 +35,21 @@ type Bucket struct {
 	Status BucketStatus `json:"status,omitempty"`
 }
 
-// BucketSpec is what its author wants.
+// BucketSpec is the desired state of a Bucket.
 type BucketSpec struct {
-	// Store that the bucket is in.
+	// Store that contains the bucket.
 	Store string `json:"store"`
-	// SizeGiB is the room in it.
+	// SizeGiB is the capacity.
 	//
 	// +kubebuilder:validation:Minimum=1
 	SizeGiB int `json:"sizeGiB"`
 }
 
-// BucketStatus is how the bucket is.
+// BucketStatus is the observed state of a Bucket.
 type BucketStatus struct {
-	// Files that are in it.
+	// Files is the number of files in the bucket.
 	Files int `json:"files,omitempty"`
-	// Conditions say whether it can be used.
+	// Conditions of the bucket.
 	//
 	// +listType=map
 	// +listMapKey=type

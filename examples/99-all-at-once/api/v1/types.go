@@ -1,4 +1,4 @@
-// Package v1 has the kinds of the example: Cluster.
+// Package v1 contains the kinds of the example: Cluster.
 //
 // +kubebuilder:object:generate=true
 // +groupName=all.example.com
@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the kinds.
+// GroupVersion is the API group and version of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "all.example.com", Version: "v1"}
 
-// AddToScheme makes the kinds known to a scheme.
+// AddToScheme registers the kinds with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Cluster{}, &ClusterList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
 
-// Cluster asks for a cluster of database servers.
+// Cluster is a cluster of database servers.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -36,32 +36,32 @@ type Cluster struct {
 	Status ClusterStatus `json:"status,omitempty"`
 }
 
-// ClusterSpec is what its author wants.
+// ClusterSpec is the desired state of a Cluster.
 type ClusterSpec struct {
 	// Version of the servers.
 	Version string `json:"version"`
-	// Nodes is how many servers there are.
+	// Nodes is the number of servers.
 	//
 	// +kubebuilder:validation:Minimum=1
 	Nodes int32 `json:"nodes"`
-	// Users who may log in.
+	// Users with access.
 	//
 	// +listType=set
 	Users []string `json:"users,omitempty"`
 }
 
-// ClusterStatus is how far the operator has come.
+// ClusterStatus is the observed state of a Cluster.
 type ClusterStatus struct {
-	// Address under which the servers are found.
+	// Address of the servers.
 	Address string `json:"address,omitempty"`
-	// Users who can log in.
+	// Users whose access is set up.
 	Users map[string]bool `json:"users,omitempty"`
-	// Conditions say how it is.
+	// Conditions of the object.
 	//
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Results of handlers, by their ids.
+	// Results of handlers, by handler id.
 	//
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Results *runtime.RawExtension `json:"results,omitempty"`

@@ -1,4 +1,4 @@
-// Package v1 has the kinds of a shop: Order, Invoice, Parcel.
+// Package v1 contains the kinds of a shop: Order, Invoice, Parcel.
 //
 // +kubebuilder:object:generate=true
 // +groupName=shop.example.com
@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	// GroupVersion is that of the kinds.
+	// GroupVersion is the API group and version of the kinds.
 	GroupVersion = schema.GroupVersion{Group: "shop.example.com", Version: "v1"}
 
 	// SchemeBuilder collects the kinds of this folder.
@@ -20,11 +20,11 @@ var (
 		return nil
 	})
 
-	// AddToScheme makes them known to a scheme.
+	// AddToScheme registers the kinds with a scheme.
 	AddToScheme = SchemeBuilder.AddToScheme
 )
 
-// register is for the files with the kinds.
+// register adds the kinds of a file to the scheme.
 func register(objects ...runtime.Object) {
 	SchemeBuilder.Register(func(scheme *runtime.Scheme) error {
 		scheme.AddKnownTypes(GroupVersion, objects...)

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// InvoiceSpec is what is to be paid.
+// InvoiceSpec is the desired state of an Invoice.
 type InvoiceSpec struct {
 	// Cents without tax.
 	//
@@ -12,7 +12,7 @@ type InvoiceSpec struct {
 	Cents int64 `json:"cents"`
 }
 
-// InvoiceStatus is what comes out.
+// InvoiceStatus is the observed state of an Invoice.
 type InvoiceStatus struct {
 	// Total in cents, with tax.
 	Total int64 `json:"total,omitempty"`

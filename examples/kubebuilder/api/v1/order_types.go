@@ -4,30 +4,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// OrderSpec is what somebody wants to buy.
+// OrderSpec is the desired state of an Order.
 type OrderSpec struct {
-	// Item that is wanted.
+	// Item to buy.
 	//
 	// +kubebuilder:validation:MinLength=1
 	Item string `json:"item"`
-	// Quantity that is wanted.
+	// Quantity to buy.
 	//
 	// +kubebuilder:validation:Minimum=1
 	Quantity int32 `json:"quantity"`
 }
 
-// OrderStatus is what there is for them.
+// OrderStatus is the observed state of an Order.
 type OrderStatus struct {
-	// Reserved is how many are kept for this order.
+	// Reserved is the number of items that are reserved for this order.
 	Reserved int32 `json:"reserved,omitempty"`
-	// Conditions say how it is.
+	// Conditions of the object.
 	//
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Order is handled by kopf handlers: see internal/controller/order_controller.go.
+// Order has kopf handlers: see internal/controller/order_controller.go.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

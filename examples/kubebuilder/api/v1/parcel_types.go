@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ParcelSpec is where it is to go.
+// ParcelSpec is the desired state of a Parcel.
 type ParcelSpec struct {
 	// Address of the receiver.
 	//
@@ -12,13 +12,13 @@ type ParcelSpec struct {
 	Address string `json:"address"`
 }
 
-// ParcelStatus is how far it has come.
+// ParcelStatus is the observed state of a Parcel.
 type ParcelStatus struct {
-	// Label that is on it.
+	// Label on the parcel.
 	Label string `json:"label,omitempty"`
 }
 
-// Parcel has a reconciler that is called by kopf, beside handlers: see internal/controller/parcel_controller.go.
+// Parcel has a reconciler that kopf calls, beside handlers: see internal/controller/parcel_controller.go.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -1,3 +1,3 @@
-// Package controller has what this operator does: handlers for orders, a reconciler for invoices, and for parcels a
-// reconciler among handlers.
+// Package controller contains the handlers of orders, the reconciler of invoices, and the reconciler and handlers of
+// parcels.
 package controller

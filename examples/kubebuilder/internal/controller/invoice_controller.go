@@ -11,7 +11,7 @@ import (
 	shopv1 "github.com/kopf-runtime/kopf-runtime/examples/kubebuilder/api/v1"
 )
 
-// An InvoiceReconciler knows nothing of kopf, and need not.
+// An InvoiceReconciler is an ordinary reconciler that does not use kopf.
 type InvoiceReconciler struct {
 	client.Client
 	Scheme *runtime.Scheme

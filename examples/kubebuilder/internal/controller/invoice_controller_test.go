@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("Invoices", func() {
-	It("are calculated", func(ctx SpecContext) {
+	It("have a total with tax", func(ctx SpecContext) {
 		invoice := &shopv1.Invoice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "may"},
 			Spec:       shopv1.InvoiceSpec{Cents: 1000},

@@ -13,15 +13,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// OrderRequest is what the handlers of orders are given.
+// OrderRequest is the request that the handlers of orders receive.
 type OrderRequest = kopf.Request[*shopv1.Order]
 
-// OrderHandlers stand where there would be an OrderReconciler.
+// OrderHandlers replaces an OrderReconciler.
 type OrderHandlers struct {
 	Warehouse *Warehouse
 }
 
-// What the handlers take: no update, and no finalizers of orders/finalizers.
+// The handlers need no update, and no permission for orders/finalizers.
 //
 // +kubebuilder:rbac:groups=shop.example.com,resources=orders,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=shop.example.com,resources=orders/status,verbs=patch
@@ -32,31 +32,31 @@ func (h *OrderHandlers) SetupWithManager(mgr ctrl.Manager) error {
 	return kopf.SetupWithManager(mgr, h.orders())
 }
 
-// orders is apart, for tests that need no manager.
+// orders declares the handlers. Tests call it without a manager.
 func (h *OrderHandlers) orders() kopf.Option {
 	return kopf.For(&shopv1.Order{}, kopf.WithConditions("Reserved")).
 		OnField("reserve", "spec", h.reserve, kopf.ReportCondition("Reserved"), kopf.Retries(100)).
 		OnDelete("release", h.release)
 }
 
-// reserve is called for a new order, and when its spec has changed.
+// reserve is called for a new order and after changes of its spec.
 func (h *OrderHandlers) reserve(ctx context.Context, req *OrderRequest) error {
 	order := req.Object
 	err := h.Warehouse.Reserve(client.ObjectKeyFromObject(order), order.Spec.Item, order.Spec.Quantity)
 	switch {
 	case errors.Is(err, ErrUnknownItem):
-		return kopf.Permanent(err) // not again, until somebody edits the order
+		return kopf.Permanent(err) // not retried until the order is edited
 	case errors.Is(err, ErrSoldOut):
-		return kopf.Temporary(err, time.Second) // there may be some in a while
+		return kopf.Temporary(err, time.Second) // retried, because the stock can grow
 	case err != nil:
-		return err // again after the backoff
+		return err // retried after the backoff
 	}
-	order.Status.Reserved = order.Spec.Quantity // patched for you
+	order.Status.Reserved = order.Spec.Quantity // written by the engine
 	log.FromContext(ctx).Info("Reserved", "item", order.Spec.Item, "quantity", order.Spec.Quantity)
 	return nil
 }
 
-// release is waited for by the order, which has a finalizer for it.
+// release is called before the order is removed. The order has a finalizer for it.
 func (h *OrderHandlers) release(ctx context.Context, req *OrderRequest) error {
 	h.Warehouse.Release(client.ObjectKeyFromObject(req.Object))
 	log.FromContext(ctx).Info("Released")

@@ -58,7 +58,7 @@ var _ = Describe("Orders", func() {
 		Eventually(func() int32 { return warehouse.Left("book") }).Should(BeEquivalentTo(10))
 	})
 
-	It("wait until there is enough", func(ctx SpecContext) {
+	It("wait until the stock suffices", func(ctx SpecContext) {
 		place(ctx, "lamp", 2)
 		Eventually(reserved).WithContext(ctx).Should(BeEquivalentTo(2))
 		first := order
@@ -70,7 +70,7 @@ var _ = Describe("Orders", func() {
 		Eventually(reason).WithContext(ctx).Should(Equal("Succeeded"))
 	})
 
-	It("of what there is not fail until they are edited", func(ctx SpecContext) {
+	It("fail for an unknown item until they are edited", func(ctx SpecContext) {
 		place(ctx, "unicorn", 1)
 		Eventually(reason).WithContext(ctx).Should(Equal("Failed"))
 		edit(ctx, `{"spec":{"item":"pen"}}`)

@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// These tests need no control plane: one handler, one call; and then all that may happen to all of them.
+// These tests need no control plane.
 
 func lamps(quantity int32) *shopv1.Order {
 	return &shopv1.Order{
@@ -24,7 +24,7 @@ func lamps(quantity int32) *shopv1.Order {
 	}
 }
 
-func TestWhatIsSoldOutIsWaitedFor(t *testing.T) {
+func TestReserve_RetriesWhenSoldOut(t *testing.T) {
 	g := NewWithT(t)
 	handlers := &OrderHandlers{Warehouse: NewWarehouse(map[string]int32{"lamp": 2})}
 	got := kopftest.Invoke(t, handlers.reserve, lamps(3))
@@ -33,7 +33,7 @@ func TestWhatIsSoldOutIsWaitedFor(t *testing.T) {
 	g.Expect(handlers.Warehouse.Left("lamp")).To(BeEquivalentTo(2))
 }
 
-func TestOrdersAreSturdy(t *testing.T) {
+func TestOrderHandlers_TolerateFaults(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := shopv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

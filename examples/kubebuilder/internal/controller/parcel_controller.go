@@ -12,13 +12,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A ParcelReconciler is one that was there before kopf came. It is as it was, but for SetupWithManager.
+// A ParcelReconciler existed before kopf was added. Only SetupWithManager has changed.
 type ParcelReconciler struct {
 	client.Client
 	Scheme *runtime.Scheme
 }
 
-// The reconciler writes the status with update; the patches are those of kopf.
+// The reconciler writes the status with update; kopf writes patches.
 //
 // +kubebuilder:rbac:groups=shop.example.com,resources=parcels,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=shop.example.com,resources=parcels/status,verbs=get;update;patch
@@ -39,11 +39,9 @@ func (r *ParcelReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{}, r.Status().Update(ctx, &parcel)
 }
 
-// SetupWithManager was
+// SetupWithManager adds the reconciler and the handlers to the manager. Without kopf, it was
 //
 //	ctrl.NewControllerManagedBy(mgr).For(&shopv1.Parcel{}).Named("parcel").Complete(r)
-//
-// Now the reconciler is one of the handlers, and there can be more of them.
 func (r *ParcelReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	parcels := kopf.For(&shopv1.Parcel{}).
 		OnReconcile("main", kopf.FromReconciler[*shopv1.Parcel](r)).

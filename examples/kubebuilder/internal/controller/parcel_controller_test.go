@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("Parcels", func() {
-	It("are labelled by their reconciler, and wait for their handler", func(ctx SpecContext) {
+	It("get a label from their reconciler, and wait for their delete handler", func(ctx SpecContext) {
 		parcel := &shopv1.Parcel{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gift"},
 			Spec:       shopv1.ParcelSpec{Address: "Oslo"},

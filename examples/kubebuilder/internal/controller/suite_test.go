@@ -29,8 +29,8 @@ func TestControllers(t *testing.T) {
 	RunSpecs(t, "Controllers")
 }
 
-// Handlers are called by a manager, so there is one for the whole suite. A reconciler may be called by a test directly, as
-// that of invoices is. Nothing is to be stopped in AfterSuite: the manager and the server end with the suite.
+// One manager calls the handlers in the whole suite. A test may call a reconciler directly, as the test of invoices
+// does. The manager and the server end with the suite, so AfterSuite is unnecessary.
 var _ = BeforeSuite(func() {
 	scheme := runtime.NewScheme()
 	Expect(shopv1.AddToScheme(scheme)).To(Succeed())

@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What a warehouse may answer.
+// Errors of a warehouse.
 var (
 	ErrUnknownItem = errors.New("unknown item")
 	ErrSoldOut     = errors.New("not enough items in stock")
 )
 
-// A Warehouse stands for what an operator is about, somewhere outside of the cluster. Asked twice for the same, it does it once.
+// A Warehouse represents an external system. Its operations are idempotent.
 type Warehouse struct {
 	mu       sync.Mutex
 	stock    map[string]int32
@@ -25,13 +25,13 @@ type reservation struct {
 	quantity int32
 }
 
-// NewWarehouse returns one that has these items.
+// NewWarehouse returns a warehouse with the items.
 func NewWarehouse(stock map[string]int32) *Warehouse {
 	return &Warehouse{stock: stock, reserved: map[types.NamespacedName]reservation{}}
 }
 
-// Reserve keeps items for an order, instead of those that were kept for it before. It may fail with ErrUnknownItem and
-// ErrSoldOut, and then these stay.
+// Reserve reserves items for an order and replaces an earlier reservation. If it returns ErrUnknownItem or ErrSoldOut,
+// the earlier reservation remains.
 func (w *Warehouse) Reserve(order types.NamespacedName, item string, quantity int32) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,14 +52,14 @@ func (w *Warehouse) Reserve(order types.NamespacedName, item string, quantity in
 	return nil
 }
 
-// Release ends what Reserve has begun.
+// Release ends a reservation.
 func (w *Warehouse) Release(order types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.giveBack(order)
 }
 
-// Left is how many of an item are free.
+// Left returns the number of free items.
 func (w *Warehouse) Left(item string) int32 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
