@@ -29,18 +29,18 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// An office is where the API server finds the admission handlers of one namespace.
-type office struct {
+// A webhookHost is an address at which the API server reaches the admission handlers of one namespace.
+type webhookHost struct {
 	ns, name string
-	port     int // that the API server calls
-	book     *logBook
+	port     int // called by the API server
+	book     *logRecorder
 }
 
-func newOffice(ctx context.Context) *office {
+func newWebhookHost(ctx context.Context) *webhookHost {
 	GinkgoHelper()
 	ns := newNamespace(ctx)
-	o := &office{ns: ns, name: ns + ".example.com", port: freePort(), book: &logBook{}}
-	DeferCleanup(func(ctx context.Context) { // when the operators are gone, or they would write them again
+	o := &webhookHost{ns: ns, name: ns + ".example.com", port: freePort(), book: &logRecorder{}}
+	DeferCleanup(func(ctx context.Context) { // after the operators have ended, because they would write the configurations again
 		for _, configuration := range o.configurations() {
 			Expect(client.IgnoreNotFound(k8s.Delete(ctx, configuration))).To(Succeed())
 		}
@@ -56,8 +56,8 @@ func freePort() int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// manager makes one for the namespace, whose webhook server is on this machine.
-func (o *office) manager(port int, change func(*rest.Config, *manager.Options)) manager.Manager {
+// manager creates a manager for the namespace, with a webhook server on this machine.
+func (o *webhookHost) manager(port int, change func(*rest.Config, *manager.Options)) manager.Manager {
 	GinkgoHelper()
 	config := rest.CopyConfig(cp.Config)
 	options := manager.Options{
@@ -73,16 +73,16 @@ func (o *office) manager(port int, change func(*rest.Config, *manager.Options)) 
 	return mgr
 }
 
-// opens runs an operator at the office until the end of the spec.
-func (o *office) opens(change func(*rest.Config, *manager.Options), opts ...kopf.Option) *running {
+// runOperator runs an operator at the address until the end of the spec.
+func (o *webhookHost) runOperator(change func(*rest.Config, *manager.Options), opts ...kopf.Option) *running {
 	GinkgoHelper()
 	mgr := o.manager(o.port, change)
-	Expect(kopf.SetupWithManager(mgr, append(opts, o.webhooks())...)).To(Succeed())
+	Expect(kopf.SetupWithManager(mgr, append(opts, o.options())...)).To(Succeed())
 	return launch(mgr, o.book)
 }
 
-// webhooks has the operator look after everything itself, at an address of this machine.
-func (o *office) webhooks() kopf.Option {
+// options returns options with managed configurations and certificates, at an address of this machine.
+func (o *webhookHost) options() kopf.Option {
 	return kopf.WithWebhooks(webhooks.Options{
 		Name: o.name, Configurations: webhooks.Managed, Certificates: webhooks.SelfManaged{},
 		Namespace: o.ns, Namespaces: []string{o.ns},
@@ -90,7 +90,7 @@ func (o *office) webhooks() kopf.Option {
 	})
 }
 
-func (o *office) configurations() []client.Object {
+func (o *webhookHost) configurations() []client.Object {
 	meta := metav1.ObjectMeta{Name: o.name}
 	return []client.Object{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta},
@@ -98,8 +98,8 @@ func (o *office) configurations() []client.Object {
 	}
 }
 
-// calls waits until the API server acts on the configurations: all of the notes come of one request.
-func (o *office) calls(ctx context.Context, seen *calls, notes ...string) {
+// awaitCalls waits until the API server uses the configurations: one request must cause all of the calls.
+func (o *webhookHost) awaitCalls(ctx context.Context, seen *calls, notes ...string) {
 	GinkgoHelper()
 	Eventually(func() []string {
 		seen.clear()
@@ -109,17 +109,17 @@ func (o *office) calls(ctx context.Context, seen *calls, notes ...string) {
 	seen.clear()
 }
 
-// A listener is a client that notes the warnings of the API server.
-type listener struct {
+// A warningRecorder is a client that records the warnings of the API server.
+type warningRecorder struct {
 	client.Client
-	heard calls
+	warnings calls
 }
 
-func (l *listener) HandleWarningHeader(_ int, _, text string) { l.heard.notef("%s", text) }
+func (l *warningRecorder) HandleWarningHeader(_ int, _, text string) { l.warnings.notef("%s", text) }
 
-func newListener() *listener {
+func newWarningRecorder() *warningRecorder {
 	GinkgoHelper()
-	l := &listener{}
+	l := &warningRecorder{}
 	config := rest.CopyConfig(cp.Config)
 	config.WarningHandler = l
 	var err error
@@ -134,7 +134,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 		admitted = webhooks.Request[W]
 	)
 
-	// paint fills in the color, judge says no to what is too large and warns of what is large.
+	// paint sets the color; judge denies a size that is too large, and warns of a large one.
 	paint := func(seen *calls) webhooks.Handler[W] {
 		return func(_ context.Context, req *admitted) error {
 			seen.notef("paint")
@@ -160,9 +160,9 @@ var _ = Describe("Admission handlers of an operator", func() {
 		}
 	}
 
-	It("deny, warn and fill in; those for creations see what was made of the object (ADM-04, ADM-12, ADM-13)", func(ctx context.Context) {
-		o, seen, asked := newOffice(ctx), &calls{}, &calls{}
-		o.opens(nil, kopf.For(&v1.Widget{}).
+	It("deny, warn and set defaults; creation handlers see the defaults (ADM-04, ADM-12, ADM-13)", func(ctx context.Context) {
+		o, seen, asked := newWebhookHost(ctx), &calls{}, &calls{}
+		o.runOperator(nil, kopf.For(&v1.Widget{}).
 			Mutate("paint", paint(asked)).
 			Validate("judge", judge(asked)).
 			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
@@ -171,15 +171,15 @@ var _ = Describe("Admission handlers of an operator", func() {
 				return nil
 			}).
 			OnDelete("delete", func(context.Context, *kopf.Request[W]) error { seen.notef("deletes"); return nil }))
-		o.calls(ctx, asked, "paint", "judge red")
+		o.awaitCalls(ctx, asked, "paint", "judge red")
 
 		plain := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: o.ns, Name: "plain"}, Spec: v1.WidgetSpec{Size: 51}}
-		api := newListener()
+		api := newWarningRecorder()
 		Expect(api.Create(ctx, plain.DeepCopy(), client.DryRunAll)).To(Succeed())
 		Expect(gone(ctx, plain)()).To(BeTrue())
 		Expect(api.Create(ctx, plain)).To(Succeed())
 		Expect(plain.Spec.Color).To(Equal("white"))
-		Expect(api.heard.all()).To(Equal([]string{"that is large", "that is large"}))
+		Expect(api.warnings.all()).To(Equal([]string{"that is large", "that is large"}))
 		handled(ctx, plain)
 		Expect(seen.all()).To(Equal([]string{"creates a white one"}))
 		Expect(asked.all()).To(ContainElement("judge white"), "validation comes after mutation")
@@ -202,10 +202,10 @@ var _ = Describe("Admission handlers of an operator", func() {
 		Expect(o.book.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("need no watching: where there are no others, objects are neither listed nor watched (OBS-10)", func(ctx context.Context) {
-		o, asked, made := newOffice(ctx), &calls{}, &calls{}
+	It("need no watch: without other handlers, objects are neither listed nor watched (OBS-10)", func(ctx context.Context) {
+		o, asked, made := newWebhookHost(ctx), &calls{}, &calls{}
 		requests := &calls{}
-		op := o.opens(func(config *rest.Config, _ *manager.Options) {
+		op := o.runOperator(func(config *rest.Config, _ *manager.Options) {
 			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(r *http.Request) (*http.Response, error) {
 					requests.notef("%s %s", r.Method, r.URL.Path)
@@ -214,7 +214,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 			})
 		}, kopf.For(&v1.Widget{}).Validate("judge", judge(asked)),
 			kopf.For(kopf.Unstructured(gadgetGVK)).OnCreate("create", ok[*unstructured.Unstructured](made, "create")))
-		o.calls(ctx, asked, "judge red")
+		o.awaitCalls(ctx, asked, "judge red")
 		gadget := untyped(gadgetGVK, o.ns, "a")
 		create(ctx, gadget)
 		create(ctx, widget(o.ns, "a"))
@@ -225,8 +225,8 @@ var _ = Describe("Admission handlers of an operator", func() {
 		op.stop()
 	}, SpecTimeout(minute))
 
-	It("can be all that there is; the entries of those that are gone from the code are taken back (ADM-27)", func(ctx context.Context) {
-		o, asked := newOffice(ctx), &calls{}
+	It("work without other handlers; entries of handlers that were removed from the code are deleted (ADM-27)", func(ctx context.Context) {
+		o, asked := newWebhookHost(ctx), &calls{}
 		entries := func() (names []string) {
 			live := o.configurations()[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
 			Expect(client.IgnoreNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(live), live))).To(Succeed())
@@ -235,26 +235,26 @@ var _ = Describe("Admission handlers of an operator", func() {
 			}
 			return names
 		}
-		first := o.opens(nil, kopf.For(&v1.Widget{}).Validate("judge", judge(asked)))
-		o.calls(ctx, asked, "judge red")
+		first := o.runOperator(nil, kopf.For(&v1.Widget{}).Validate("judge", judge(asked)))
+		o.awaitCalls(ctx, asked, "judge red")
 		first.stop()
 		Expect(entries()).To(Equal([]string{"judge." + o.name}), "by default they stay")
 		Expect(k8s.Create(ctx, widget(o.ns, "a"))).To(MatchError(ContainSubstring("failed calling webhook")))
 
 		made := &calls{}
-		o.opens(nil, kopf.For(&v1.Widget{}).OnCreate("create", ok[W](made, "create")))
+		o.runOperator(nil, kopf.For(&v1.Widget{}).OnCreate("create", ok[W](made, "create")))
 		Eventually(entries).Should(BeEmpty())
 		Eventually(func() error { return k8s.Create(ctx, widget(o.ns, "a")) }).Should(Succeed())
 		Eventually(made.all).Should(Equal([]string{"create:create"}))
 	}, SpecTimeout(minute))
 
-	It("share the memo of an object that is handled here; others, and new ones, have one that is not kept (ADM-16, SE-30)", func(ctx context.Context) {
-		o, asked, resumed := newOffice(ctx), &calls{}, &calls{}
+	It("share the memo of a handled object; other and new objects have a temporary memo (ADM-16, SE-30)", func(ctx context.Context) {
+		o, asked, resumed := newWebhookHost(ctx), &calls{}, &calls{}
 		old := widget(o.ns, "old")
 		handledBefore(ctx, old, kopf.For(&v1.Widget{}).OnCreate("create", ok[W](&calls{}, "create")))
 
 		count, begin := kopf.NewMemo[int]("count"), make(chan struct{})
-		o.opens(nil,
+		o.runOperator(nil,
 			kopf.OnStartup("wait", func(ctx context.Context) error {
 				select {
 				case <-begin:
@@ -274,7 +274,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 					return nil
 				}).
 				OnResume("resume", ok[W](resumed, "resume")))
-		o.calls(ctx, asked, "CREATE probe: false 0")
+		o.awaitCalls(ctx, asked, "CREATE probe: false 0")
 
 		tried := func(obj W) {
 			GinkgoHelper()
@@ -282,7 +282,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 			Expect(k8s.Patch(ctx, obj.DeepCopy(), label, client.DryRunAll)).To(Succeed())
 		}
 
-		// Nothing is handled yet: each request has a memo of its own, and nobody has met the object.
+		// No handler has run: each request has its own memo, and no memo of an object exists.
 		tried(old)
 		tried(old)
 		Expect(asked.all()).To(Equal([]string{"UPDATE old: false 0", "UPDATE old: false 0"}))
@@ -299,17 +299,17 @@ var _ = Describe("Admission handlers of an operator", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("are called during a pause, too (PEER-52)", func(ctx context.Context) {
-		o, seen, asked := newOffice(ctx), &calls{}, &calls{}
+	It("are called during a pause (PEER-52)", func(ctx context.Context) {
+		o, seen, asked := newWebhookHost(ctx), &calls{}, &calls{}
 		other := newLaptop(ctx, o.ns)
-		other.comes(ctx)
-		o.opens(nil, kopf.For(&v1.Widget{}).
+		other.join(ctx)
+		o.runOperator(nil, kopf.For(&v1.Widget{}).
 			Mutate("paint", paint(asked)).Validate("judge", judge(asked)).
 			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("creates a %s one", req.Object.Spec.Color)
 				return nil
 			}), kopf.WithPeering(peering.Options{Namespaces: []string{o.ns}, Mandatory: true}))
-		o.calls(ctx, asked, "paint", "judge red")
+		o.awaitCalls(ctx, asked, "paint", "judge red")
 		plain := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: o.ns, Name: "plain"}}
 		create(ctx, plain)
 		Expect(plain.Spec.Color).To(Equal("white"))
@@ -317,20 +317,20 @@ var _ = Describe("Admission handlers of an operator", func() {
 		huge.Spec.Size = 101
 		Expect(k8s.Create(ctx, huge)).To(MatchError(ContainSubstring("is more than 100")))
 		Consistently(seen.all).Should(BeEmpty(), "it is paused")
-		other.goes(ctx)
+		other.leave(ctx)
 		Eventually(seen.all).Should(Equal([]string{"creates a white one"}))
 	}, SpecTimeout(minute))
 
 	It("are served by a replica that waits for leadership, and by a new leader (PEER-52, ADM-41)", func(ctx context.Context) {
-		o := newOffice(ctx)
+		o := newWebhookHost(ctx)
 		elected := func(_ *rest.Config, options *manager.Options) {
 			options.LeaderElection, options.LeaderElectionReleaseOnCancel = true, true
 			options.LeaderElectionID, options.LeaderElectionNamespace = "replicas", o.ns
 		}
-		// The leader writes the configurations; they name the address of the other one.
+		// The leader writes the configurations with the address of the other replica.
 		replica := func(port int, seen, asked *calls) *running {
 			mgr := o.manager(port, elected)
-			Expect(kopf.SetupWithManager(mgr, o.webhooks(), kopf.For(&v1.Widget{}).
+			Expect(kopf.SetupWithManager(mgr, o.options(), kopf.For(&v1.Widget{}).
 				Mutate("paint", paint(asked)).Validate("judge", judge(asked)).
 				OnCreate("create", ok[W](seen, "create")))).To(Succeed())
 			return launch(mgr, o.book)
@@ -339,7 +339,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 		leader := replica(freePort(), leaderSeen, leaderAsked)
 		Eventually(leader.Elected()).Should(BeClosed())
 		waiting := replica(o.port, waitingSeen, waitingAsked)
-		o.calls(ctx, waitingAsked, "paint", "judge red")
+		o.awaitCalls(ctx, waitingAsked, "paint", "judge red")
 
 		one := widget(o.ns, "one")
 		one.Spec.Color = ""

@@ -10,7 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// calls notes which handlers were called, in order.
+// calls records the calls of handlers, in order.
 type calls struct {
 	mu   sync.Mutex
 	list []string
@@ -44,7 +44,7 @@ func (c *calls) count(entry string) int {
 	return n
 }
 
-// ok is a handler that notes its call, as "id:reason", and succeeds.
+// ok returns a handler that records its call as "id:reason" and succeeds.
 func ok[T client.Object](c *calls, id string) kopf.Handler[T] {
 	return func(_ context.Context, req *kopf.Request[T]) error {
 		c.notef("%s:%s", id, req.Reason)
@@ -52,7 +52,7 @@ func ok[T client.Object](c *calls, id string) kopf.Handler[T] {
 	}
 }
 
-// fails is a handler that notes its call, as "id:reason#attempt", and returns an error.
+// fails returns a handler that records its call as "id:reason#attempt" and returns an error.
 func fails[T client.Object](c *calls, id string, err error) kopf.Handler[T] {
 	return func(_ context.Context, req *kopf.Request[T]) error {
 		c.notef("%s:%s#%d", id, req.Reason, req.Attempt.Number)
@@ -60,7 +60,7 @@ func fails[T client.Object](c *calls, id string, err error) kopf.Handler[T] {
 	}
 }
 
-// failsUntil is a handler that fails for its first attempts.
+// failsUntil returns a handler that fails in its first attempts.
 func failsUntil[T client.Object](c *calls, id string, attempt int, err error) kopf.Handler[T] {
 	return func(_ context.Context, req *kopf.Request[T]) error {
 		c.notef("%s:%s#%d", id, req.Reason, req.Attempt.Number)

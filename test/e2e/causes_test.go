@@ -21,7 +21,7 @@ var _ = Describe("Causes", func() {
 			OnDelete("deleted", ok[W](seen, "deleted"))
 	}
 
-	It("creates, updates, deletes (CAUSE-04, CAUSE-07, CAUSE-03, CAUSE-06)", func(ctx context.Context) {
+	It("are create, update and delete (CAUSE-04, CAUSE-07, CAUSE-03, CAUSE-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(all(seen)))
 
@@ -47,7 +47,7 @@ var _ = Describe("Causes", func() {
 		Consistently(seen.all).Should(HaveLen(3), "CAUSE-01")
 	}, SpecTimeout(minute))
 
-	It("resumes what was handled by an earlier process (CAUSE-05, CAUSE-23)", func(ctx context.Context) {
+	It("include resume for objects that an earlier process has handled (CAUSE-05, CAUSE-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		first := start(ns, options(all(seen)))
 		obj := widget(ns, "one")

@@ -17,13 +17,14 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// churnEnv is how many objects come and go: some hundred by default, ten thousand to be sure.
+// churnEnv is the number of objects that are created and deleted. Default: some hundred. A longer run uses ten
+// thousand.
 const churnEnv = "KOPF_E2E_CHURN"
 
-var _ = Describe("Objects that come and go", Serial, func() {
+var _ = Describe("Objects that are created and deleted", Serial, func() {
 	type W = *v1.Widget
 
-	It("leave no goroutine and no memory of their daemons and timers behind, which learn of the deletion at once", func(ctx context.Context) {
+	It("leave no goroutine and no memory of their daemons and timers behind, whose contexts are cancelled immediately", func(ctx context.Context) {
 		rounds := 300
 		if text := os.Getenv(churnEnv); text != "" {
 			var err error
@@ -33,7 +34,7 @@ var _ = Describe("Objects that come and go", Serial, func() {
 		ns := newNamespace(ctx)
 		var mu sync.Mutex
 		deleted, began, latencies := map[string]time.Time{}, map[string]chan struct{}{}, []time.Duration(nil)
-		mgr := newManager(ns, &logBook{empty: true})
+		mgr := newManager(ns, &logRecorder{empty: true})
 		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).
 			Daemon("daemon", func(ctx context.Context, req *kopf.Request[W]) error {
 				mu.Lock()
@@ -47,7 +48,7 @@ var _ = Describe("Objects that come and go", Serial, func() {
 				return nil
 			}).
 			Timer("timer", 10*time.Millisecond, func(context.Context, *kopf.Request[W]) error { return nil })))).To(Succeed())
-		launch(mgr, &logBook{})
+		launch(mgr, &logRecorder{})
 		round := func(name string) {
 			defer GinkgoRecover()
 			obj, running := widget(ns, name), make(chan struct{})
@@ -86,7 +87,7 @@ var _ = Describe("Objects that come and go", Serial, func() {
 			runtime.ReadMemStats(&stats)
 			return stats.HeapAlloc
 		}
-		run(0, 50) // what is made once
+		run(0, 50) // initializes everything that is created once
 		goroutines, before := runtime.NumGoroutine(), heap()
 		run(50, 50+rounds)
 		Eventually(runtime.NumGoroutine).Should(BeNumerically("<=", goroutines+5))

@@ -17,7 +17,7 @@ import (
 var _ = Describe("A handler that uses a client", func() {
 	type W = *v1.Widget
 
-	It("to write the object is called once; its change comes back as an update", func(ctx context.Context) {
+	It("to write the object is called once; the engine handles its change as an update", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
@@ -45,7 +45,7 @@ var _ = Describe("A handler that uses a client", func() {
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("to write the status does not take what an earlier handler has changed", func(ctx context.Context) {
+	It("to write the status does not lose changes of an earlier handler", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("painted", func(_ context.Context, req *kopf.Request[W]) error {
@@ -63,15 +63,15 @@ var _ = Describe("A handler that uses a client", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Color", "blue"), HaveField("Status.Phase", "Ready")))
-		Consistently(seen.all, awhile).Should(Equal([]string{"painted", "ready"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"painted", "ready"}))
 	}, SpecTimeout(minute))
 
-	It("to write the status does not make a foreign edit its own", func(ctx context.Context) {
+	It("to write the status does not hide an edit of another client", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnUpdate("updated", func(ctx context.Context, req *kopf.Request[W]) error {
 				seen.notef("updated %d", req.Object.Spec.Size)
-				if req.Object.Spec.Size == 2 { // meanwhile, somebody
+				if req.Object.Spec.Size == 2 { // a concurrent edit
 					must(k8s.Patch(ctx, req.Object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"size":3}}`))))
 				}
 				before := req.Object.DeepCopy()
@@ -84,11 +84,11 @@ var _ = Describe("A handler that uses a client", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal([]string{"updated 2", "updated 3"}))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(HaveLen(2))
+		Consistently(seen.all, quietTime).Should(HaveLen(2))
 		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 3), HaveField("Status.Phase", "Resizing")))
 	}, SpecTimeout(minute))
 
-	DescribeTable("to read the object again, from a cache that lags, takes nothing back (B-10)",
+	DescribeTable("to read the object again from a stale cache reverts nothing (B-10)",
 		func(ctx context.Context, annotations map[string]string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			op := start(ns, options(kopf.WithCheckpoint(0), kopf.For(&v1.Widget{}).
@@ -107,7 +107,7 @@ var _ = Describe("A handler that uses a client", func() {
 						return kopf.Temporary(nil, 500*millisecond)
 					}
 					return nil
-				})), through(func(next http.RoundTripper) http.RoundTripper { return &lagging{next, 300 * millisecond} }))
+				})), through(func(next http.RoundTripper) http.RoundTripper { return &laggingTransport{next, 300 * millisecond} }))
 			obj := widget(ns, "one")
 			obj.Annotations = annotations
 			create(ctx, obj)
@@ -120,12 +120,12 @@ var _ = Describe("A handler that uses a client", func() {
 		Entry("with annotations", SpecTimeout(minute), map[string]string{"example.com/note": "note"}),
 	)
 
-	It("and returns its conflict is called again, without an error line (B-27)", func(ctx context.Context) {
+	It("and returns its conflict is retried without an error line (B-27)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
 				seen.notef("created#%d", req.Attempt.Number)
-				if req.Attempt.Number == 0 { // meanwhile, somebody
+				if req.Attempt.Number == 0 { // a concurrent edit
 					must(k8s.Patch(ctx, req.Object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tier":"gold"}}}`))))
 				}
 				req.Object.Spec.Size = 3
@@ -141,11 +141,11 @@ var _ = Describe("A handler that uses a client", func() {
 	}, SpecTimeout(minute))
 })
 
-var _ = Describe("Another's change of a list", func() {
+var _ = Describe("A concurrent change of a list", func() {
 	type W = *v1.Widget
 
-	// meanwhile is a handler that, when it is called for the first time, is overtaken by somebody else.
-	meanwhile := func(seen *calls, theirs, ours func(W)) kopf.Handler[W] {
+	// concurrently returns a handler that another client's edit overtakes in its first call.
+	concurrently := func(seen *calls, theirs, ours func(W)) kopf.Handler[W] {
 		return func(ctx context.Context, req *kopf.Request[W]) error {
 			seen.notef("list#%d", req.Attempt.Number)
 			if len(seen.all()) == 1 {
@@ -163,10 +163,10 @@ var _ = Describe("Another's change of a list", func() {
 	tagged := func(tag string) func(W) { return func(w W) { w.Spec.Tags = append(w.Spec.Tags, tag) } }
 	held := func(by string) func(W) { return func(w W) { w.Finalizers = append(w.Finalizers, by) } }
 
-	DescribeTable("is not overwritten either when the status is written in the same pass (0005 of the decisions)",
+	DescribeTable("is not overwritten when the same reconcile writes the status (0005 of the decisions)",
 		func(ctx context.Context, theirs, ours func(W), field string, want []string) {
 			ns, seen := newNamespace(ctx), &calls{}
-			op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("list", meanwhile(seen, theirs, func(w W) {
+			op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("list", concurrently(seen, theirs, func(w W) {
 				ours(w)
 				w.Status.Phase = "Done"
 			}))))
@@ -184,15 +184,15 @@ var _ = Describe("Another's change of a list", func() {
 		Entry("among the finalizers", SpecTimeout(minute), held(foreignFinalizer), held(mine), "Finalizers", []string{foreignFinalizer, mine}),
 	)
 
-	It("is waited for if the cache lags: the handler is called again only on what shows it", func(ctx context.Context) {
+	It("is awaited if the cache is stale: the engine calls the handler again only for an object that contains the change", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		contested := meanwhile(seen, tagged("theirs"), tagged("ours"))
+		contested := concurrently(seen, tagged("theirs"), tagged("ours"))
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("list", func(ctx context.Context, req *kopf.Request[W]) error {
-			if req.Attempt.Number == 0 { // so that there is a record already, the cache shows it, and nothing is left to write
+			if req.Attempt.Number == 0 { // so that the object has a record, the cache contains it, and no further write is needed
 				return kopf.Temporary(nil, 3*time.Second)
 			}
 			return contested(ctx, req)
-		})), through(func(next http.RoundTripper) http.RoundTripper { return &lagging{next, time.Second} }))
+		})), through(func(next http.RoundTripper) http.RoundTripper { return &laggingTransport{next, time.Second} }))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(seen.all).Should(HaveLen(1))
@@ -202,10 +202,10 @@ var _ = Describe("Another's change of a list", func() {
 	}, SpecTimeout(minute))
 })
 
-var _ = Describe("A status that was meant for an object that is gone", func() {
+var _ = Describe("A status for an object that was deleted", func() {
 	type W = *v1.Widget
 
-	It("does not land on its namesake (B-06)", func(ctx context.Context) {
+	It("is not written to a new object of the same name (B-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s", req.Object.Spec.Color)
@@ -216,7 +216,7 @@ var _ = Describe("A status that was meant for an object that is gone", func() {
 			namesake := widget(ns, "one")
 			namesake.Spec.Color = "blue"
 			must(k8s.Create(ctx, namesake))
-			req.Object.Status.Phase = "Red" // no list, so it is no list that guards it
+			req.Object.Status.Phase = "Red" // no list, because a list would be guarded by the resourceVersion
 			req.SetResult("red")
 			return nil
 		})))
@@ -224,7 +224,7 @@ var _ = Describe("A status that was meant for an object that is gone", func() {
 		create(ctx, obj)
 		Eventually(seen.all).Should(Equal([]string{"red", "blue"}))
 		handled(ctx, obj)
-		Consistently(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status"), awhile).Should(BeNil())
+		Consistently(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status"), quietTime).Should(BeNil())
 		Expect(seen.all()).To(HaveLen(2))
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))

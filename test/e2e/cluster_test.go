@@ -28,8 +28,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// managerFor makes a manager for several namespaces; none: for the cluster.
-func managerFor(book *logBook, namespaces []string, setups ...setup) manager.Manager {
+// managerFor returns a manager for some namespaces, or for the cluster if none are given.
+func managerFor(book *logRecorder, namespaces []string, setups ...setup) manager.Manager {
 	GinkgoHelper()
 	config := rest.CopyConfig(cp.Config)
 	for _, s := range setups {
@@ -53,9 +53,9 @@ var _ = Describe("Discovery", func() {
 		U = *unstructured.Unstructured
 	)
 
-	It("is about the kinds that are declared, whatever is wrong with others (OBS-01, SE-45)", func(ctx context.Context) {
+	It("is limited to the declared kinds, whatever is wrong with others (OBS-01, SE-45)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		wire := &reading{answer: func(req *http.Request) (*http.Response, error) {
+		wire := &readRecorder{answer: func(req *http.Request) (*http.Response, error) {
 			if strings.HasPrefix(req.URL.Path, "/apis/") && !strings.HasPrefix(req.URL.Path, "/apis/"+v1.GroupVersion.Group) {
 				return refusal(req, apierrors.NewServiceUnavailable("its server is down, says the test"), nil)
 			}
@@ -71,21 +71,21 @@ var _ = Describe("Discovery", func() {
 		})).To(BeEmpty(), "OBS-01")
 	}, SpecTimeout(minute))
 
-	It("that fails for a declared kind fails the start, and says so (OBS-02, RUN-05)", func(ctx context.Context) {
-		wire := &reading{answer: func(req *http.Request) (*http.Response, error) {
+	It("of a declared kind must succeed, or the start fails with the reason (OBS-02, RUN-05)", func(ctx context.Context) {
+		wire := &readRecorder{answer: func(req *http.Request) (*http.Response, error) {
 			if req.URL.Path == "/apis/"+v1.GroupVersion.String() {
 				return refusal(req, apierrors.NewServiceUnavailable("its server is down, says the test"), nil)
 			}
 			return nil, nil
 		}}
-		mgr := newManager(newNamespace(ctx), &logBook{}, wire.setup())
+		mgr := newManager(newNamespace(ctx), &logRecorder{}, wire.setup())
 		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created"))))).To(Succeed())
 		Expect(failedStart(ctx, mgr)).To(MatchError(And(
 			ContainSubstring("Widget: asking whether the API server serves it"), ContainSubstring("its server is down"))))
 	}, SpecTimeout(minute))
 
-	It("tells of kinds that cannot be watched, before anything is waited for (SEL-14)", func(ctx context.Context) {
-		mgr := managerFor(&logBook{}, nil)
+	It("reports kinds that cannot be watched before it waits for caches (SEL-14)", func(ctx context.Context) {
+		mgr := managerFor(&logRecorder{}, nil)
 		Expect(mgr.Add(kopf.New(mgr,
 			kopf.For(&corev1.ComponentStatus{}).OnEvent("seen", ok[*corev1.ComponentStatus](&calls{}, "seen")),
 			kopf.For(&v1.Widget{}).OnEvent("seen", ok[W](&calls{}, "seen"))))).To(Succeed())
@@ -94,7 +94,7 @@ var _ = Describe("Discovery", func() {
 			Not(ContainSubstring("Widget")))))
 	}, SpecTimeout(minute))
 
-	It("is done once: a kind that goes and comes again is served again (OBS-08)", func(ctx context.Context) {
+	It("happens once: a kind that is deleted and created again is served again (OBS-08)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		gvk := v1.GroupVersion.WithKind("Fleeting")
 		install := func() {
@@ -127,7 +127,7 @@ var _ = Describe("The scope of an operator", func() {
 		N = *corev1.Namespace
 	)
 
-	watched := func(wire *reading) []string {
+	watched := func(wire *readRecorder) []string {
 		paths := wire.requests(isWatch)
 		for i, path := range paths {
 			paths[i], _, _ = strings.Cut(path, "?")
@@ -147,8 +147,8 @@ var _ = Describe("The scope of an operator", func() {
 			}))
 	}
 
-	It("is the cluster: one watch for each kind (SCOPE-01, SCOPE-02)", func(ctx context.Context) {
-		ns, seen, wire, book := newNamespace(ctx), &calls{}, &reading{}, &logBook{}
+	It("can be the cluster: one watch for each kind (SCOPE-01, SCOPE-02)", func(ctx context.Context) {
+		ns, seen, wire, book := newNamespace(ctx), &calls{}, &readRecorder{}, &logRecorder{}
 		mgr := managerFor(book, nil, wire.setup())
 		Expect(mgr.Add(kopf.New(mgr, kinds(seen)...))).To(Succeed())
 		launch(mgr, book)
@@ -157,8 +157,8 @@ var _ = Describe("The scope of an operator", func() {
 		Expect(watched(wire)).To(ConsistOf("/api/v1/namespaces", "/apis/"+v1.GroupVersion.String()+"/widgets"))
 	}, SpecTimeout(minute))
 
-	It("is some namespaces: a watch for each, also for those that come later, and one for each kind without (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
-		ns, other, seen, wire, book := newNamespace(ctx), newNamespace(ctx), &calls{}, &reading{}, &logBook{}
+	It("can be some namespaces: one watch for each, also for namespaces created later, and one for each cluster-scoped kind (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
+		ns, other, seen, wire, book := newNamespace(ctx), newNamespace(ctx), &calls{}, &readRecorder{}, &logRecorder{}
 		later := ns + "-later"
 		mgr := managerFor(book, []string{ns, later}, wire.setup())
 		Expect(mgr.Add(kopf.New(mgr, kinds(seen)...))).To(Succeed())
@@ -175,11 +175,11 @@ var _ = Describe("The scope of an operator", func() {
 	}, SpecTimeout(minute))
 })
 
-var _ = Describe("The rights of an operator", func() {
+var _ = Describe("Permissions of an operator", func() {
 	type W = *v1.Widget
 
-	It("that is not known to the server keep it from starting (AUTH-12, SE-15)", func(ctx context.Context) {
-		mgr := newManager(newNamespace(ctx), &logBook{}, func(config *rest.Config) {
+	It("with an unknown identity make the start fail (AUTH-12, SE-15)", func(ctx context.Context) {
+		mgr := newManager(newNamespace(ctx), &logRecorder{}, func(config *rest.Config) {
 			*config = *rest.AnonymousClientConfig(config)
 			config.BearerToken = "nobody's"
 		})
@@ -187,7 +187,7 @@ var _ = Describe("The rights of an operator", func() {
 		Expect(failedStart(ctx, mgr)).To(MatchError(ContainSubstring("Unauthorized")))
 	}, SpecTimeout(minute))
 
-	It("need be no more than the README says (MIG-18)", func(ctx context.Context) {
+	It("are sufficient if they are those of the README (MIG-18)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},
@@ -226,7 +226,7 @@ var _ = Describe("The rights of an operator", func() {
 		Expect(op.log.find("forbidden")).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("that are missing are named in the log, by the rule that grants them", func(ctx context.Context) {
+	It("that are missing are logged, with the rule that grants them", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch"}},
@@ -249,7 +249,7 @@ var _ = Describe("The rights of an operator", func() {
 		Eventually(func() []string { return op.log.find("Reconciler error", "cannot patch resource", object) }).ShouldNot(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("to write the status that are missing are named for daemons and timers, too", func(ctx context.Context) {
+	It("to write the status that are missing are logged for daemons and timers", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},

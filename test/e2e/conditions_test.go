@@ -24,8 +24,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// says changes a condition on the server as another controller would.
-func says(ctx context.Context, obj client.Object, kind string, status metav1.ConditionStatus) {
+// setCondition changes a condition on the server as another controller would.
+func setCondition(ctx context.Context, obj client.Object, kind string, status metav1.ConditionStatus) {
 	GinkgoHelper()
 	Eventually(func() error {
 		if err := k8s.Get(ctx, keyOf(obj), obj); err != nil {
@@ -45,8 +45,8 @@ var _ = Describe("Conditions", func() {
 	type W = *v1.Widget
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 
-	It("that are declared are there from the first visit on, are summed up, and cost one write (B-60, B-61, SE-52)", func(ctx context.Context) {
-		ns, wire := newNamespace(ctx), &writing{}
+	It("are set at the first reconcile if they are declared, are summarized, and cost one write (B-60, B-61, SE-52)", func(ctx context.Context) {
+		ns, wire := newNamespace(ctx), &writeRecorder{}
 		a := widget(ns, "a")
 		create(ctx, a)
 		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Synced", "Checked")).
@@ -68,12 +68,12 @@ var _ = Describe("Conditions", func() {
 			}
 		}
 		Expect(statuses).To(Equal(1), "%v", wire.all())
-		says(ctx, a, "Checked", yes)
+		setCondition(ctx, a, "Checked", yes)
 		edit(ctx, a, func(w W) { w.Spec.Size++ })
 		Eventually(fresh(ctx, a)).Should(conditionstest.HaveCondition("Ready", yes))
 	}, SpecTimeout(minute))
 
-	It("tell how far a handler is (B-61)", func(ctx context.Context) {
+	It("report the progress of a handler (B-61)", func(ctx context.Context) {
 		ns, let := newNamespace(ctx), make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -97,7 +97,7 @@ var _ = Describe("Conditions", func() {
 		handled(ctx, a)
 	}, SpecTimeout(minute))
 
-	It("come out of handlers with their errors, and what handlers say themselves counts more than how far they are (B-62)", func(ctx context.Context) {
+	It("are set by errors of handlers, and explicit changes of handlers override their progress (B-62)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -109,7 +109,7 @@ var _ = Describe("Conditions", func() {
 		Consistently(fresh(ctx, a)).Should(is("Connected", no, "Refused"))
 	}, SpecTimeout(minute))
 
-	It("of others are kept, however often they write theirs (B-60)", func(ctx context.Context) {
+	It("of other controllers are kept, however often these write them (B-60)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := untyped(widgetGVK, ns, "a")
 		create(ctx, a)
@@ -127,7 +127,7 @@ var _ = Describe("Conditions", func() {
 				return nil
 			})))
 		for n := range 50 {
-			says(ctx, a, "Theirs", []metav1.ConditionStatus{yes, no}[n%2])
+			setCondition(ctx, a, "Theirs", []metav1.ConditionStatus{yes, no}[n%2])
 			Expect(k8s.Get(ctx, keyOf(a), a)).To(Succeed())
 			Expect(a).To(conditionstest.HaveCondition("Theirs", []metav1.ConditionStatus{yes, no}[n%2]))
 			edit(ctx, a, func(u U) { Expect(unstructured.SetNestedField(u.Object, int64(n), "spec", "size")).To(Succeed()) })
@@ -138,7 +138,7 @@ var _ = Describe("Conditions", func() {
 		Expect(r.log.errors()).To(BeEmpty())
 	}, SpecTimeout(2*minute))
 
-	It("call handlers when they change, whoever changes them, and no handlers of updates (OnCondition)", func(ctx context.Context) {
+	It("call handlers when any client changes them, and no update handlers (OnCondition)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -164,12 +164,12 @@ var _ = Describe("Conditions", func() {
 			})))
 		Eventually(seen.all).Should(Equal([]string{"ours <nil> → True"}))
 		handled(ctx, a)
-		says(ctx, a, "Theirs", yes)
+		setCondition(ctx, a, "Theirs", yes)
 		Eventually(seen.all).Should(HaveLen(3))
 		handled(ctx, a)
-		says(ctx, a, "Theirs", yes) // with another message
+		setCondition(ctx, a, "Theirs", yes) // with another message
 		Consistently(seen.all).Should(HaveLen(3))
-		says(ctx, a, "Theirs", no)
+		setCondition(ctx, a, "Theirs", no)
 		Eventually(seen.all).Should(Equal([]string{
 			"ours <nil> → True", "theirs <nil> → True", "theirs <nil> → True", "theirs True → False", "theirs True → False",
 		}))
@@ -178,7 +178,7 @@ var _ = Describe("Conditions", func() {
 		Consistently(seen.all).Should(HaveLen(6))
 	}, SpecTimeout(minute))
 
-	It("call handlers when the operator itself changes them, be it the root, a handler, or a timer (OnCondition)", func(ctx context.Context) {
+	It("call handlers when the operator itself changes them, in the root condition, a handler, or a timer (OnCondition)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -223,7 +223,7 @@ var _ = Describe("Conditions", func() {
 		Expect(r.log.find("has dropped a field")).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("call handlers of kinds of others, too", func(ctx context.Context) {
+	It("call handlers of kinds of other operators", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		labels := map[string]string{"app": "a"}
 		a := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Spec: appsv1.DeploymentSpec{
@@ -260,9 +260,9 @@ var _ = Describe("Conditions", func() {
 			OnReconcile("yes", ok[W](seen, "yes"), kopf.WhenCondition("Ready", yes)).
 			Daemon("no", stays[W](seen, "no"), kopf.WhenCondition("Ready", no))))
 		Consistently(seen.all).Should(BeEmpty())
-		says(ctx, a, "Ready", no)
+		setCondition(ctx, a, "Ready", no)
 		Eventually(seen.all).Should(Equal([]string{"no begins for a"}))
-		says(ctx, a, "Ready", yes)
+		setCondition(ctx, a, "Ready", yes)
 		Eventually(seen.all).Should(ConsistOf("no begins for a", "no ends for a: "+daemons.ErrFilteredOut.Error(), "yes:reconcile"))
 	}, SpecTimeout(minute))
 
@@ -300,7 +300,7 @@ var _ = Describe("Conditions", func() {
 		Expect(r.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("have the time of their last transition on the server: there and back within a pass is none, with a Flush in between it is", func(ctx context.Context) {
+	It("have the time of their last transition on the server: a reverted change within one reconcile is none, with a Flush in between it is one", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		old := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
@@ -323,7 +323,7 @@ var _ = Describe("Conditions", func() {
 			OnCreate("back", func(_ context.Context, req *kopf.Request[W]) error {
 				req.Conditions().True("Kept", "Old", "")
 				return nil
-			}, kopf.After("there")), kopf.WithCheckpoint(time.Hour))) // or else it is written between the two if that takes long
+			}, kopf.After("there")), kopf.WithCheckpoint(time.Hour))) // or the engine writes between the two handlers if they take long
 		handled(ctx, a)
 		now, err := fresh(ctx, a)()
 		Expect(err).NotTo(HaveOccurred())
@@ -332,9 +332,9 @@ var _ = Describe("Conditions", func() {
 		Expect(now.Status.Conditions[1].LastTransitionTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
 	}, SpecTimeout(minute))
 
-	It("of a kind without the status subresource are written once, and then no more", func(ctx context.Context) {
+	It("of a kind without the status subresource are written once", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
-		ns, wire, seen := newNamespace(ctx), &writing{}, &calls{}
+		ns, wire, seen := newNamespace(ctx), &writeRecorder{}, &calls{}
 		a := untyped(gadgetGVK, ns, "a")
 		create(ctx, a)
 		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK), kopf.WithConditions("Ready", "Created", "Synced", "Told")).
@@ -370,9 +370,9 @@ var _ = Describe("Conditions", func() {
 		}
 	}, SpecTimeout(minute))
 
-	DescribeTable("are refused where the schema of the kind would drop them (B-33)",
+	DescribeTable("are rejected if the schema of the kind drops them (B-33)",
 		func(ctx context.Context, field string, declare func() *kopf.Resource[*unstructured.Unstructured]) {
-			err := kopf.New(newManager(newNamespace(ctx), &logBook{}), declare()).Start(ctx)
+			err := kopf.New(newManager(newNamespace(ctx), &logRecorder{}), declare()).Start(ctx)
 			Expect(err).To(MatchError(And(ContainSubstring("Strict: it is to have conditions, and the schema of the kind has no field "+field+":"),
 				ContainSubstring("add it, or say where they are"))))
 		},
@@ -382,16 +382,16 @@ var _ = Describe("Conditions", func() {
 		Entry("of a handler", SpecTimeout(minute), "status.conditions", func() *kopf.Resource[*unstructured.Unstructured] {
 			return kopf.For(kopf.Unstructured(strictGVK)).OnCreate("a", ok[*unstructured.Unstructured](&calls{}, "a"), kopf.ReportCondition("Ready"))
 		}),
-		Entry("of a level-triggered handler", SpecTimeout(minute), "status.conditions", func() *kopf.Resource[*unstructured.Unstructured] {
+		Entry("of a reconcile handler", SpecTimeout(minute), "status.conditions", func() *kopf.Resource[*unstructured.Unstructured] {
 			return kopf.For(kopf.Unstructured(strictGVK)).OnReconcile("a", ok[*unstructured.Unstructured](&calls{}, "a"), kopf.ReportCondition("Ready"))
 		}),
-		Entry("elsewhere", SpecTimeout(minute), "status.phase.checks", func() *kopf.Resource[*unstructured.Unstructured] {
+		Entry("set by req.Conditions", SpecTimeout(minute), "status.phase.checks", func() *kopf.Resource[*unstructured.Unstructured] {
 			return kopf.For(kopf.Unstructured(strictGVK), kopf.WithConditions("example.com/Ready"), kopf.WithConditionsIn(conditions.At("status.phase.checks"), conditions.AsMap())).
 				OnCreate("a", ok[*unstructured.Unstructured](&calls{}, "a"))
 		}),
 	)
 
-	It("of a kind of Kubernetes itself have their fields (B-33)", func(ctx context.Context) {
+	It("of a built-in kind have their fields (B-33)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		pods := corev1.SchemeGroupVersion.WithKind("Pod")
 		start(ns, options(kopf.For(kopf.Unstructured(pods), kopf.WithConditions("Ready")).
@@ -401,7 +401,7 @@ var _ = Describe("Conditions", func() {
 		Eventually(fresh(ctx, untyped(pods, ns, "a"))).Should(is("Ready", unknown, "NotReported"))
 	}, SpecTimeout(minute))
 
-	It("that are no valid ones are mistakes of the handler", func(ctx context.Context) {
+	It("that are invalid fail the handler", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -413,7 +413,7 @@ var _ = Describe("Conditions", func() {
 		Expect(r.log.find("failed permanently", "not a name")).NotTo(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("that are no valid ones are mistakes of a handler that has failed, too", func(ctx context.Context) {
+	It("that are invalid are also reported for a handler that has failed", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -431,7 +431,7 @@ var _ = Describe("Conditions", func() {
 var _ = Describe("Children", func() {
 	type W = *v1.Widget
 
-	It("are adopted by the object of a handler (HIER-01, HIER-02)", func(ctx context.Context) {
+	It("are owned by the object of a handler (HIER-01, HIER-02)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		a.Labels = map[string]string{"team": "blue"}

@@ -17,7 +17,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// storm keeps changing an object as fast as it can, until it is stopped. It returns how often it has.
+// storm changes an object as fast as it can until it is stopped. It returns the number of changes.
 func storm(ctx context.Context, obj *v1.Widget, change func(n int64, w *v1.Widget)) (writes *atomic.Int64, stop func()) {
 	writes = &atomic.Int64{}
 	ctx, cancel := context.WithCancel(ctx)
@@ -45,17 +45,17 @@ func storm(ctx context.Context, obj *v1.Widget, change func(n int64, w *v1.Widge
 	return writes, stop
 }
 
-var _ = Describe("An outside writer", func() {
+var _ = Describe("Another client", func() {
 	type W = *v1.Widget
 	const foreign = "foreign.example.com/keep"
 
-	It("does not lose handlers, and makes no error lines (409 storm)", func(ctx context.Context) {
+	It("does not cause lost handlers or error lines (409 storm)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var last atomic.Value
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("tags", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("tags")
-				req.Object.Spec.Tags = []string{"a", "b"} // a list: guarded by the version
+				req.Object.Spec.Tags = []string{"a", "b"} // a list: guarded by the resourceVersion
 				req.Object.Status.Log = []string{"created"}
 				return nil
 			}).
@@ -88,7 +88,7 @@ var _ = Describe("An outside writer", func() {
 		Expect(operator.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("keeps its finalizer while ours comes and goes (FIN-14)", func(ctx context.Context) {
+	It("keeps its finalizer while the engine adds and removes its own (FIN-14)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", ok[W](seen, "created")).
@@ -96,10 +96,10 @@ var _ = Describe("An outside writer", func() {
 
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		// Toggles other finalizers all the time, and keeps one.
+		// Adds and removes other finalizers all the time, and keeps one.
 		_, stop := storm(ctx, obj, func(n int64, w *v1.Widget) {
 			if w.DeletionTimestamp != nil {
-				w.Labels = map[string]string{"n": fmt.Sprint(n)} // nobody may add one any more
+				w.Labels = map[string]string{"n": fmt.Sprint(n)} // the object is being deleted, so finalizers cannot be added
 				return
 			}
 			w.Finalizers = slices.DeleteFunc(w.Finalizers, func(f string) bool { return f == foreign || f == foreign+"-other" })
@@ -123,12 +123,12 @@ var _ = Describe("An outside writer", func() {
 		Expect(operator.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("who changes the very list that a handler changes is not overwritten (SE-23)", func(ctx context.Context) {
+	It("that changes the same list as a handler is not overwritten (SE-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("tags", func(ctx context.Context, req *kopf.Request[W]) error {
 				seen.notef("tags#%d", req.Attempt.Number)
-				if seen.count("tags#0") == 1 { // meanwhile, the first time
+				if seen.count("tags#0") == 1 { // a concurrent edit during the first attempt
 					foreign := &v1.Widget{}
 					must(k8s.Get(ctx, client.ObjectKeyFromObject(req.Object), foreign))
 					foreign.Spec.Tags = append(foreign.Spec.Tags, "theirs")

@@ -28,17 +28,17 @@ import (
 
 // The child process is this test binary with these variables: an operator that kills itself.
 const (
-	childEnv     = "KOPF_E2E_CHILD"         // the namespace to work in
-	childDiary   = "KOPF_E2E_CHILD_DIARY"   // the file where handlers note their calls
-	childBefore  = "KOPF_E2E_KILL_BEFORE"   // SIGKILL instead of sending this write, counted from 1
-	childAfter   = "KOPF_E2E_KILL_AFTER"    // SIGKILL when this write was answered
+	childEnv     = "KOPF_E2E_CHILD"         // namespace of the operator
+	childDiary   = "KOPF_E2E_CHILD_DIARY"   // file with the calls of the handlers
+	childBefore  = "KOPF_E2E_KILL_BEFORE"   // SIGKILL instead of this write, counted from 1
+	childAfter   = "KOPF_E2E_KILL_AFTER"    // SIGKILL after the response to this write
 	childResults = "KOPF_E2E_CHILD_RESULTS" // handlers have results: one more write each
 )
 
 var fiveHandlers = []string{"h1", "h2", "h3", "h4", "h5"}
 
-// child is the operator that gets killed. It has its own process, so that nothing is cleaned up.
-func child() int {
+// runChild runs the operator that kills itself. It is a separate process, so that no cleanup runs.
+func runChild() int {
 	if os.Getenv(childBusy) != "" {
 		return busyChild()
 	}
@@ -50,9 +50,9 @@ func child() int {
 	before, _ := strconv.Atoi(os.Getenv(childBefore))
 	after, _ := strconv.Atoi(os.Getenv(childAfter))
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &deadly{next: next, before: int64(before), after: int64(after)}
+		return &killingTransport{next: next, before: int64(before), after: int64(after)}
 	})
-	book := &logBook{}
+	book := &logRecorder{}
 	log.SetLogger(book.Logger())
 	mgr, err := manager.New(config, manager.Options{
 		Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"},
@@ -86,14 +86,14 @@ func diary(id string) {
 	must(f.Close())
 }
 
-// deadly is a transport that kills its own process at a write.
-type deadly struct {
+// A killingTransport kills its own process at a write.
+type killingTransport struct {
 	next          http.RoundTripper
 	before, after int64
 	writes        atomic.Int64
 }
 
-func (d *deadly) RoundTrip(r *http.Request) (*http.Response, error) {
+func (d *killingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodPatch {
 		return d.next.RoundTrip(r)
 	}
@@ -116,7 +116,7 @@ var _ = Describe("SIGKILL", func() {
 		Expect(cp.WriteKubeconfig(filepath.Join(folder, "kubeconfig"))).To(Succeed())
 	})
 
-	// called counts the calls of each handler so far, in all processes.
+	// called counts the calls of each handler in all processes.
 	called := func() map[string]int {
 		GinkgoHelper()
 		text, err := os.ReadFile(filepath.Join(folder, "diary"))
@@ -130,8 +130,9 @@ var _ = Describe("SIGKILL", func() {
 		return counts
 	}
 
-	// live runs a process until it is killed by itself, or the condition is met. It reports whether it was.
-	live := func(done func() bool, env ...string) (killed bool) {
+	// runProcess runs a process until it kills itself or the condition is met. It reports whether the condition was
+	// met.
+	runProcess := func(done func() bool, env ...string) (killed bool) {
 		GinkgoHelper()
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), append(env,
@@ -154,7 +155,7 @@ var _ = Describe("SIGKILL", func() {
 		return killed
 	}
 
-	// succeeded are the handlers whose success is written on the object.
+	// succeeded returns the handlers whose success is stored on the object.
 	succeeded := func(obj *unstructured.Unstructured) []string {
 		var ids []string
 		for _, id := range fiveHandlers {
@@ -178,13 +179,13 @@ var _ = Describe("SIGKILL", func() {
 			}
 			kills := 0
 			for !over() {
-				if !live(over, append(extra, fatal)...) {
+				if !runProcess(over, append(extra, fatal)...) {
 					break
 				}
 				kills++
 				Expect(kills).To(BeNumerically("<", 40), "no progress from life to life")
 
-				// What is written stays done: it was called before, and will not be again.
+				// A stored success is final: the handler was called before, and is not called again.
 				now, err := read()
 				Expect(err).NotTo(HaveOccurred())
 				finished := succeeded(now)
@@ -205,9 +206,9 @@ var _ = Describe("SIGKILL", func() {
 			Expect(called()).NotTo(HaveKey("bye"))
 			AddReportEntry("kills and calls", fmt.Sprint(kills, called()))
 		},
-		Entry("after it was answered", SpecTimeout(3*minute), childAfter+"=1"),
-		Entry("before the one after it is sent", SpecTimeout(3*minute), childBefore+"=2"),
-		Entry("after it was answered, with results", SpecTimeout(3*minute), childAfter+"=1", childResults+"=1"),
-		Entry("before the one after it is sent, with results", SpecTimeout(3*minute), childBefore+"=3", childResults+"=1"),
+		Entry("after the response", SpecTimeout(3*minute), childAfter+"=1"),
+		Entry("before the next request", SpecTimeout(3*minute), childBefore+"=2"),
+		Entry("after the response, with results", SpecTimeout(3*minute), childAfter+"=1", childResults+"=1"),
+		Entry("before the next request, with results", SpecTimeout(3*minute), childBefore+"=3", childResults+"=1"),
 	)
 })

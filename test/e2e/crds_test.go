@@ -15,7 +15,7 @@ var (
 	widgetGVK = v1.GroupVersion.WithKind("Widget")
 	// Gadgets have neither; all their fields are kept.
 	gadgetGVK = v1.GroupVersion.WithKind("Gadget")
-	// Stricts have the status subresource, and their schema drops whatever it does not know.
+	// Stricts have the status subresource, and their schema drops unknown fields.
 	strictGVK = v1.GroupVersion.WithKind("Strict")
 )
 

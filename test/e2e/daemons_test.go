@@ -20,7 +20,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// stays is a daemon that notes how it begins, and why it ends.
+// stays is a daemon that records its start, and the reason for its end.
 func stays[T client.Object](c *calls, id string) kopf.Handler[T] {
 	return func(ctx context.Context, req *kopf.Request[T]) error {
 		c.notef("%s begins for %s", id, req.Object.GetName())
@@ -33,14 +33,14 @@ func stays[T client.Object](c *calls, id string) kopf.Handler[T] {
 var _ = Describe("Daemons", func() {
 	type W = *v1.Widget
 
-	It("run for each object until it is deleted, which waits for them (DAE-01, DAE-02, DAE-05, DAE-08, FIN-02, B-42)", func(ctx context.Context) {
+	It("run for each object until it is deleted, and the deletion waits for them (DAE-01, DAE-02, DAE-05, DAE-08, FIN-02, B-42)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a, b := widget(ns, "a"), widget(ns, "b")
 		create(ctx, a)
 		leave := make(chan struct{})
 		letGo := sync.OnceFunc(func() { close(leave) })
 		DeferCleanup(letGo)
-		var running sync.Map // the contexts of the daemons
+		var running sync.Map // contexts of the daemons
 		start(ns, options(kopf.For(&v1.Widget{}).
 			Daemon("watch", func(ctx context.Context, req *kopf.Request[W]) error {
 				running.Store(req.Object.Name, ctx)
@@ -71,7 +71,7 @@ var _ = Describe("Daemons", func() {
 		Expect(seen.all()[4:]).To(Equal([]string{"ends for a"}))
 	}, SpecTimeout(minute))
 
-	It("begin before the handlers of their object (PIPE-08, DAE-08)", func(ctx context.Context) {
+	It("start before the handlers of their object (PIPE-08, DAE-08)", func(ctx context.Context) {
 		ns, began := newNamespace(ctx), make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -92,7 +92,7 @@ var _ = Describe("Daemons", func() {
 		handled(ctx, a)
 	}, SpecTimeout(minute))
 
-	It("need no other handlers, and leave nothing on the object but the finalizer", func(ctx context.Context) {
+	It("need no other handlers, and write nothing to the object except the finalizer", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -106,7 +106,7 @@ var _ = Describe("Daemons", func() {
 		Expect(seen.all()[1:]).To(Equal([]string{"watch ends for a: " + daemons.ErrDeleted.Error()}))
 	}, SpecTimeout(minute))
 
-	It("end when the object does not pass their filters any more, and begin when it does again (DAE-04, DAE-15, FIN-04, FLT-17)", func(ctx context.Context) {
+	It("end when the object no longer passes their filters, and start when it passes again (DAE-04, DAE-15, FIN-04, FLT-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -122,7 +122,7 @@ var _ = Describe("Daemons", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("begin again when the old run has ended, if the object passes again while it is stopping (DAE-09, SE-12, B-40)", func(ctx context.Context) {
+	It("start again after the old run has ended, if the object passes again during the stop (DAE-09, SE-12, B-40)", func(ctx context.Context) {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		a.Labels = map[string]string{"on": ""}
@@ -144,7 +144,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(Equal([]string{"begins", "told", "begins"}))
 	}, SpecTimeout(minute))
 
-	It("stay down when they have returned, and do not hold the object then (DAE-03, DAE-14, FIN-13)", func(ctx context.Context) {
+	It("stay down after they have returned, and then do not block the deletion (DAE-03, DAE-14, FIN-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -158,7 +158,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(HaveLen(2), "another process starts it anew")
 	}, SpecTimeout(minute))
 
-	It("are tried again with their policy, and told so (DAE-11, DAE-12, DAE-16)", func(ctx context.Context) {
+	It("are retried by their policy, and receive the attempt (DAE-11, DAE-12, DAE-16)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		create(ctx, widget(ns, "a"))
 		start(ns, options(kopf.For(&v1.Widget{}).
@@ -168,7 +168,7 @@ var _ = Describe("Daemons", func() {
 		Consistently(seen.all).Should(HaveLen(5))
 	}, SpecTimeout(minute))
 
-	It("that do not stop are reported, abandoned after their timeout, and do not hold the object then (DAE-23, FIN-08, B-42)", func(ctx context.Context) {
+	It("that do not stop are logged, abandoned after their timeout, and then do not block the deletion (DAE-23, FIN-08, B-42)", func(ctx context.Context) {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -187,7 +187,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("see the object change while they run, without a request (KW-05)", func(ctx context.Context) {
+	It("read the present object while they run, without a request (KW-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -211,7 +211,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(Equal([]string{"1", "2", "3", "4"}))
 	}, SpecTimeout(minute))
 
-	It("have what they changed written when they return, also when they fail, and their results (DAE-13, B-13)", func(ctx context.Context) {
+	It("have their changes and results written when they return, also when they fail (DAE-13, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := untyped(widgetGVK, ns, "a")
 		create(ctx, a)
@@ -237,7 +237,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(func() int { return seen.count("update:update") }).Should(Equal(1), "those of others are")
 	}, SpecTimeout(minute))
 
-	It("stop when the operator does, and write what they have done until then (DAE-41, DAE-44, RUN-22)", func(ctx context.Context) {
+	It("stop with the operator, and their changes are written (DAE-41, DAE-44, RUN-22)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -259,7 +259,7 @@ var _ = Describe("Daemons", func() {
 		Expect(controllerutil.ContainsFinalizer(now, kopf.DefaultFinalizer)).To(BeTrue(), "it is there for the next process")
 	}, SpecTimeout(minute))
 
-	It("begin after their delay, which may depend on the object (DAE-10)", func(ctx context.Context) {
+	It("start after their delay, which may depend on the object (DAE-10)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -297,7 +297,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(gone(ctx, a)).Should(BeTrue())
 	}, SpecTimeout(minute))
 
-	It("end also for objects that go without waiting for anybody (SE-18, B-04)", func(ctx context.Context) {
+	It("end also for objects that are deleted without a finalizer (SE-18, B-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -309,7 +309,7 @@ var _ = Describe("Daemons", func() {
 		Expect(seen.all()[1]).To(Equal("watch ends for a: " + daemons.ErrDeleted.Error()))
 	}, SpecTimeout(minute))
 
-	It("write to no other object that has their object's name by now (B-06)", func(ctx context.Context) {
+	It("write to no other object of the same name (B-06)", func(ctx context.Context) {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -333,7 +333,7 @@ var _ = Describe("Daemons", func() {
 		Consistently(fresh(ctx, b)).Should(And(HaveField("Status.Phase", BeEmpty()), HaveField("ObjectMeta.Labels", BeEmpty())))
 	}, SpecTimeout(minute))
 
-	It("have no sub-handlers, and fail for good if they declare one", func(ctx context.Context) {
+	It("have no sub-handlers, and fail permanently if they declare one", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		create(ctx, widget(ns, "a"))
 		declares := func(_ context.Context, req *kopf.Request[W]) error {
@@ -347,7 +347,7 @@ var _ = Describe("Daemons", func() {
 		Expect(seen.all()).To(ConsistOf("daemon", "timer"))
 	}, SpecTimeout(minute))
 
-	It("have a logger that says what they are (DAE-19, LOG)", func(ctx context.Context) {
+	It("have a logger that identifies them (DAE-19, LOG)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		create(ctx, widget(ns, "a"))
 		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, _ *kopf.Request[W]) error {
@@ -377,7 +377,7 @@ func wait(ctx context.Context, pause time.Duration) bool {
 var _ = Describe("Handlers with CancelOnDelete", func() {
 	type W = *v1.Widget
 
-	It("are told when their object is being deleted, and do not hold that up (SE-53)", func(ctx context.Context) {
+	It("are cancelled when their object is deleted, and do not delay the deletion (SE-53)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -399,7 +399,7 @@ var _ = Describe("Handlers with CancelOnDelete", func() {
 		Expect(r.log.find("interrupted")).NotTo(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("are told also if they are level-triggered", func(ctx context.Context) {
+	It("are cancelled also if they are reconcile handlers", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)

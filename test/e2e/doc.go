@@ -1,3 +1,2 @@
-// Package e2e proves the behaviour of whole operators on a real kube-apiserver with its etcd.
-// There is nothing in it but tests.
+// Package e2e tests the behaviour of whole operators on a real kube-apiserver with etcd. It contains only tests.
 package e2e

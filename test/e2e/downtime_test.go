@@ -15,11 +15,11 @@ import (
 
 const (
 	foreignFinalizer = "foreign.example.com/keep"
-	// awhile is how long nothing more must happen.
-	awhile = 300 * time.Millisecond
+	// quietTime is the time in which no further call may happen.
+	quietTime = 300 * time.Millisecond
 )
 
-var _ = Describe("What happens while the operator is down", func() {
+var _ = Describe("Changes during downtime", func() {
 	type W = *v1.Widget
 
 	all := func(seen *calls) *kopf.Resource[W] {
@@ -29,7 +29,7 @@ var _ = Describe("What happens while the operator is down", func() {
 			OnResume("resumed", ok[W](seen, "resumed")).
 			OnDelete("deleted", ok[W](seen, "deleted"))
 	}
-	// quiet handles creations, and does not hold the objects.
+	// quiet handles creations, and needs no finalizer.
 	quiet := func() *kopf.Resource[W] {
 		return kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created"))
 	}
@@ -41,10 +41,10 @@ var _ = Describe("What happens while the operator is down", func() {
 		start(ns, options(all(seen).
 			On("both", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, ok[W](seen, "both"))))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"created:create", "both:create"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create", "both:create"}))
 	}, SpecTimeout(minute))
 
-	It("changes are one update, compared with the last-handled configuration; the resume joins it (CAUSE-07, CAUSE-12, CAUSE-25, KW-08, PIPE-06)", func(ctx context.Context) {
+	It("changes are one update, compared with the last-handled configuration; resume handlers are called too (CAUSE-07, CAUSE-12, CAUSE-25, KW-08, PIPE-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, all(&calls{}))
@@ -65,11 +65,11 @@ var _ = Describe("What happens while the operator is down", func() {
 			diff.Item{Op: diff.Add, Path: diff.Path{"spec", "tags"}, New: []any{"new"}},
 			diff.Item{Op: diff.Change, Path: diff.Path{"spec", "size"}, Old: int64(1), New: int64(3)},
 		))
-		Consistently(seen.all, awhile).Should(Equal([]string{"updated:update", "resumed:update"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"updated:update", "resumed:update"}))
 		handled(ctx, obj)
 	}, SpecTimeout(minute))
 
-	It("a change that no update handler wants still lets the object resume (CAUSE-25)", func(ctx context.Context) {
+	It("a change without a matching update handler still resumes the object (CAUSE-25)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, quiet())
@@ -87,7 +87,7 @@ var _ = Describe("What happens while the operator is down", func() {
 		Eventually(seen.all).Should(Equal([]string{"resumed:update", "resumed:resume"}))
 	}, SpecTimeout(minute))
 
-	It("labels and annotations count, the status and the upkeep of the object do not (ESS-01, CAUSE-05)", func(ctx context.Context) {
+	It("labels and annotations count; the status and system fields do not (ESS-01, CAUSE-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		objects := map[string]*v1.Widget{}
 		earlier := start(ns, options(quiet()))
@@ -118,18 +118,18 @@ var _ = Describe("What happens while the operator is down", func() {
 			return k8s.Status().Update(ctx, now)
 		}).Should(Succeed())
 
-		// A resume handler joins whatever has happened to the object.
+		// A resume handler is called in addition to the handlers of any cause.
 		start(ns, options(kopf.For(&v1.Widget{}).OnResume("resumed", func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s:%s", req.Object.Name, req.Reason)
 			return nil
 		})))
 		want := ConsistOf("label:update", "annotation:update", "status:resume", "finalizer:resume", "owner:resume", "field:resume")
 		Eventually(seen.all).Should(want)
-		Consistently(seen.all, awhile).Should(want)
+		Consistently(seen.all, quietTime).Should(want)
 		edit(ctx, objects["finalizer"], func(w W) { w.Finalizers = nil })
 	}, SpecTimeout(minute))
 
-	It("a deletion is handled, if the object was held for it (CAUSE-03, FIN-06, FIN-14)", func(ctx context.Context) {
+	It("a deletion is handled if the object has our finalizer (CAUSE-03, FIN-06, FIN-14)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		obj.Finalizers = []string{foreignFinalizer}
@@ -139,12 +139,12 @@ var _ = Describe("What happens while the operator is down", func() {
 
 		start(ns, options(all(seen)))
 		Eventually(fresh(ctx, obj)).Should(HaveField("Finalizers", ConsistOf(foreignFinalizer)))
-		Consistently(seen.all, awhile).Should(Equal([]string{"deleted:delete"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"deleted:delete"}))
 		edit(ctx, obj, func(w W) { w.Finalizers = nil })
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 	}, SpecTimeout(minute))
 
-	It("a deletion lets resume handlers join only if they ask for it (CAUSE-23)", func(ctx context.Context) {
+	It("a deletion calls resume handlers only on request (CAUSE-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, all(&calls{}))
@@ -155,7 +155,7 @@ var _ = Describe("What happens while the operator is down", func() {
 		Expect(seen.all()).To(ConsistOf("deleted:delete", "even-so:delete"))
 	}, SpecTimeout(minute))
 
-	It("a deletion that only others hold up is theirs (CAUSE-02, FIN-05)", func(ctx context.Context) {
+	It("a deletion that only other finalizers block is ignored (CAUSE-02, FIN-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		obj.Finalizers = []string{foreignFinalizer}
@@ -165,14 +165,14 @@ var _ = Describe("What happens while the operator is down", func() {
 		Expect(err).NotTo(HaveOccurred())
 
 		start(ns, options(all(seen).OnResume("even-so", ok[W](seen, "even-so"), kopf.EvenIfDeleted())))
-		Consistently(seen.all, awhile).Should(BeEmpty())
+		Consistently(seen.all, quietTime).Should(BeEmpty())
 		Expect(fresh(ctx, obj)()).To(HaveField("ResourceVersion", left.ResourceVersion), "it was written to")
 		edit(ctx, obj, func(w W) { w.Finalizers = nil })
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Consistently(seen.all, awhile).Should(BeEmpty())
+		Consistently(seen.all, quietTime).Should(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("a deletion during a creation ends it (CAUSE-18)", func(ctx context.Context) {
+	It("a deletion during a creation ends the creation (CAUSE-18)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
@@ -189,10 +189,10 @@ var _ = Describe("What happens while the operator is down", func() {
 
 		start(ns, declare())
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Consistently(func() []string { return seen.all()[before:] }, awhile).Should(Equal([]string{"deleted:delete"}))
+		Consistently(func() []string { return seen.all()[before:] }, quietTime).Should(Equal([]string{"deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("objects that were never handled, but held, are deleted properly (CAUSE-19)", func(ctx context.Context) {
+	It("objects that were never handled, but have our finalizer, are deleted properly (CAUSE-19)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		obj.Finalizers = []string{kopf.DefaultFinalizer}
@@ -207,7 +207,7 @@ var _ = Describe("What happens while the operator is down", func() {
 		Expect(seen.all()).To(Equal([]string{"deleted:delete", "old: <nil>"}))
 	}, SpecTimeout(minute))
 
-	It("objects that have gone altogether leave nothing to do", func(ctx context.Context) {
+	It("objects that were deleted cause no work", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj, other := widget(ns, "one"), widget(ns, "other")
 		handledBefore(ctx, obj, quiet())
@@ -221,7 +221,7 @@ var _ = Describe("What happens while the operator is down", func() {
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("an object that is created again under the same name is another one (B-06)", func(ctx context.Context) {
+	It("an object that is created again under the same name is a new object (B-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		old := widget(ns, "one")
 		handledBefore(ctx, old, quiet())
@@ -232,10 +232,10 @@ var _ = Describe("What happens while the operator is down", func() {
 
 		start(ns, options(all(seen)))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"created:create"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create"}))
 	}, SpecTimeout(minute))
 
-	It("an update that is undone midway is told of to those who have acted on it (B-01, B-02, SE-02)", func(ctx context.Context) {
+	It("an update that is reverted midway is handled by the handlers that have seen it (B-01, B-02, SE-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(outcome error) []kopf.Option {
 			return options(kopf.WithCheckpoint(0), kopf.For(&v1.Widget{}).
@@ -263,7 +263,7 @@ var _ = Describe("What happens while the operator is down", func() {
 		handled(ctx, obj)
 	}, SpecTimeout(minute))
 
-	It("removing what was handled last makes it a creation again (CAUSE-28)", func(ctx context.Context) {
+	It("removing the last-handled configuration makes the next cause a creation (CAUSE-28)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, all(&calls{}))
@@ -272,18 +272,18 @@ var _ = Describe("What happens while the operator is down", func() {
 
 		start(ns, options(all(seen)))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"created:create"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create"}))
 		edit(ctx, obj, forget)
 		Eventually(seen.all).Should(Equal([]string{"created:create", "created:create"}))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(HaveLen(2))
+		Consistently(seen.all, quietTime).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 })
 
-var _ = Describe("What happens while the operator works", func() {
+var _ = Describe("Changes while the operator runs", func() {
 	type W = *v1.Widget
 
-	It("an update that is undone midway is one more update for those who have acted on it; delays stay (B-01, B-02, B-11, CAUSE-17)", func(ctx context.Context) {
+	It("an update that is reverted midway is another update for the handlers that have seen it; delays remain (B-01, B-02, B-11, CAUSE-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", ok[W](&calls{}, "created")).
@@ -303,7 +303,7 @@ var _ = Describe("What happens while the operator works", func() {
 		handled(ctx, obj)
 	}, SpecTimeout(minute))
 
-	It("an object that is created again while its namesake is being handled gets nothing of it (B-06)", func(ctx context.Context) {
+	It("an object that is created again during a reconcile of the deleted one receives none of its writes (B-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		release := make(chan struct{})
 		op := start(ns, options(kopf.For(&v1.Widget{}).
@@ -327,14 +327,14 @@ var _ = Describe("What happens while the operator works", func() {
 		close(release)
 
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"created " + string(old.UID), "created " + string(obj.UID)}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created " + string(old.UID), "created " + string(obj.UID)}))
 		Expect(fresh(ctx, obj)()).To(And(
 			HaveField("Labels", HaveKeyWithValue("handled-as", string(obj.UID))),
 			HaveField("Status.Log", ConsistOf(string(obj.UID)))))
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("an object that is created again as soon as its namesake goes is handled from the beginning (B-06)", func(ctx context.Context) {
+	It("an object that is created again right after the deletion is handled from the beginning (B-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		note := func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s %s", req.Reason, req.Object.UID)
@@ -351,6 +351,6 @@ var _ = Describe("What happens while the operator works", func() {
 			want = append(want, "create "+string(obj.UID), "delete "+string(obj.UID))
 		}
 		Eventually(seen.all).Should(Equal(want))
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 	}, SpecTimeout(minute))
 })

@@ -26,13 +26,13 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// refusing answers requests for Events itself.
-type refusing struct {
+// A rejectingTransport responds to requests for Events itself.
+type rejectingTransport struct {
 	next  http.RoundTripper
 	asked atomic.Int64
 }
 
-func (r *refusing) RoundTrip(request *http.Request) (*http.Response, error) {
+func (r *rejectingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if strings.Contains(request.URL.Path, "/events") && request.Method != http.MethodGet {
 		r.asked.Add(1)
 		return nil, errors.New("no Events today, says the test")
@@ -40,11 +40,11 @@ func (r *refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(request)
 }
 
-var _ = Describe("Events that nobody asks for", func() {
+var _ = Describe("Automatic Events", func() {
 	type W = *v1.Widget
 	const fast = 20 * time.Millisecond
 
-	// ofAllKinds are handlers that end in all ways.
+	// ofAllKinds returns handlers with all outcomes.
 	ofAllKinds := func() *kopf.Resource[W] {
 		seen := &calls{}
 		return kopf.For(&v1.Widget{}).
@@ -60,7 +60,7 @@ var _ = Describe("Events that nobody asks for", func() {
 	}
 	const said = "Normal Said Say: hello"
 
-	It("are of transitions, of each handler its own, in events.k8s.io (POST-01, POST-02, POST-09)", func(ctx context.Context) {
+	It("are posted for transitions, for each handler separately, in events.k8s.io (POST-01, POST-02, POST-09)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -83,7 +83,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("are of each step if that is wanted (POST-09)", func(ctx context.Context) {
+	It("are posted for each step on request (POST-09)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -101,7 +101,7 @@ var _ = Describe("Events that nobody asks for", func() {
 			"Warning HandlerIgnored careless: careless: so what", "Normal HandlerSucceeded says: says", said))
 	}, SpecTimeout(minute))
 
-	It("can be switched off; those of handlers stay (POST-09, POST-10)", func(ctx context.Context) {
+	It("can be disabled; Events of handlers remain (POST-09, POST-10)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -111,7 +111,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		Consistently(eventsOf(ctx, a)).Should(ConsistOf(said))
 	}, SpecTimeout(minute))
 
-	It("are cut in the middle, between characters, if they are too long for the server (POST-06)", func(ctx context.Context) {
+	It("are shortened in the middle, between characters, if they are too long for the server (POST-06)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -124,8 +124,8 @@ var _ = Describe("Events that nobody asks for", func() {
 			And(HavePrefix("Normal RRR"), HaveSuffix(": "+strings.Repeat("x", 1024)))))
 	}, SpecTimeout(minute))
 
-	It("do not hold up or fail handlers if they cannot be posted (POST-13, POST-14)", func(ctx context.Context) {
-		ns, wire := newNamespace(ctx), &refusing{}
+	It("do not delay or fail handlers if they cannot be posted (POST-13, POST-14)", func(ctx context.Context) {
+		ns, wire := newNamespace(ctx), &rejectingTransport{}
 		a := widget(ns, "a")
 		create(ctx, a)
 		start(ns, options(ofAllKinds()), through(func(next http.RoundTripper) http.RoundTripper { wire.next = next; return wire }))
@@ -136,11 +136,11 @@ var _ = Describe("Events that nobody asks for", func() {
 		handled(ctx, a)
 	}, SpecTimeout(minute))
 
-	It("of a noisy object are counted, and do not mute those of others (POST-08, SE-29)", func(ctx context.Context) {
+	It("of a noisy object are counted, and do not suppress those of other objects (POST-08, SE-29)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		noisy, quiet := widget(ns, "noisy"), widget(ns, "quiet")
 		create(ctx, noisy)
-		wire := &writing{}
+		wire := &writeRecorder{}
 		const noise = 900
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("says", func(_ context.Context, req *kopf.Request[W]) error {
 			if req.Object.Name == "quiet" {
@@ -161,11 +161,11 @@ var _ = Describe("Events that nobody asks for", func() {
 				posts++
 			}
 		}
-		// One for each object and a count; again if the count was faster than what it counts.
+		// One Event for each object with a count; two if the count was written before the last call.
 		Expect(posts).To(BeNumerically("<", 10), "%v", wire.all())
 	}, SpecTimeout(minute))
 
-	It("are of transitions of what is called again and again, too: once when it begins to fail for good, and once when that is over", func(ctx context.Context) {
+	It("are posted for transitions of timers and daemons: once when they start to fail, and once when they recover", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		a.Spec.Color = "bad"
@@ -178,7 +178,7 @@ var _ = Describe("Events that nobody asks for", func() {
 			}
 			return nil
 		}
-		flaky := func(_ context.Context, req *kopf.Request[W]) error { // that is no news
+		flaky := func(_ context.Context, req *kopf.Request[W]) error { // no transition
 			if req.Attempt.Number == 0 {
 				return errors.New("a conflict, say")
 			}
@@ -264,7 +264,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		Expect(r.log.find("an Event is not posted")).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("that the API would not take are told in the log, with the reason", func(ctx context.Context) {
+	It("that the API server rejects are logged with the reason", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -281,7 +281,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		Consistently(eventsOf(ctx, a)).Should(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("about an object that is gone are posted as well", func(ctx context.Context) {
+	It("about a deleted object are posted", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -296,7 +296,7 @@ var _ = Describe("Events that nobody asks for", func() {
 		Eventually(eventsOf(ctx, a)).Should(ConsistOf("Normal Gone Leave: good bye"))
 	}, SpecTimeout(minute))
 
-	It("about objects of the cluster are in the namespace default (POST-01)", func(ctx context.Context) {
+	It("about cluster-scoped objects are in the namespace default (POST-01)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 		start("", options(kopf.For(&corev1.Namespace{}).OnEvent("says", func(_ context.Context, req *kopf.Request[*corev1.Namespace]) error {
@@ -314,8 +314,8 @@ var _ = Describe("Events that nobody asks for", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("about Events are not posted: there would be no end of them (POST-07)", func(ctx context.Context) {
-		ns, wire, seen := newNamespace(ctx), &writing{}, &calls{}
+	It("about Events are not posted, because they would never end (POST-07)", func(ctx context.Context) {
+		ns, wire, seen := newNamespace(ctx), &writeRecorder{}, &calls{}
 		start(ns, options(kopf.For(&corev1.Event{}).OnEvent("says", func(_ context.Context, req *kopf.Request[*corev1.Event]) error {
 			seen.notef("seen")
 			req.Eventf("Normal", "Seen", "Look", "it is there")
@@ -330,11 +330,11 @@ var _ = Describe("Events that nobody asks for", func() {
 	}, SpecTimeout(minute))
 })
 
-// What is logged of an object has all by which it is found.
+// Each log line about an object has all fields that identify it.
 var _ = Describe("The log", func() {
 	type W = *v1.Widget
 
-	It("names the object, the handler and the attempt; each attempt is told before and after, a cause when it is over (LOG-01, LOG-05)", func(ctx context.Context) {
+	It("names the object, the handler and the attempt; each attempt has a line before and after it, a cause one at its end (LOG-01, LOG-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -356,7 +356,7 @@ var _ = Describe("The log", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("tells where an object has changed, and not what is there (LOG-05)", func(ctx context.Context) {
+	It("names changed fields, and not their values (LOG-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -369,7 +369,7 @@ var _ = Describe("The log", func() {
 		Expect(r.log.find("Handling", `"reason"="update"`, `"handlers"=["changed"]`, `"changed"=["metadata" "spec.color"]`)).To(HaveLen(1))
 		Expect(r.log.find("secret-blue")).To(BeEmpty())
 		Expect(r.log.find("Handling", `"reason"="create"`, `"changed"=[]`)).To(HaveLen(1))
-		// The others have all by which the object is found, too.
+		// The other lines have the fields that identify the object, too.
 		for _, id := range []string{"checks", "levels"} {
 			Expect(r.log.find(`"operator"=`, `"kind"="Widget"`, fmt.Sprintf("%q=%q", "namespace", ns), `"name"="a"`,
 				fmt.Sprintf("%q=%q", "uid", a.UID), fmt.Sprintf("%q=%q", "handler", id), `"attempt"=`, `"took"=`)).NotTo(BeEmpty())

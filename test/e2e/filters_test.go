@@ -18,12 +18,12 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// changed is a diff of one changed field, as handlers are told it.
+// changed is the diff of one changed field, as handlers receive it.
 func changed(from, to any, path ...string) string {
 	return fmt.Sprint(diff.Diff{{Op: diff.Change, Path: path, Old: from, New: to}})
 }
 
-// editStatus changes the status of the object on the server, whoever else writes it.
+// editStatus changes the status of the object on the server, and retries conflicts.
 func editStatus[T client.Object](ctx context.Context, obj T, change func(T)) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -38,7 +38,7 @@ func editStatus[T client.Object](ctx context.Context, obj T, change func(T)) {
 var _ = Describe("Filters", func() {
 	type W = *v1.Widget
 
-	It("call handlers only for objects that pass them all (FLT-01, FLT-02, FLT-03)", func(ctx context.Context) {
+	It("call handlers only for objects that pass all of them (FLT-01, FLT-02, FLT-03)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		note := func(id string) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
@@ -64,13 +64,13 @@ var _ = Describe("Filters", func() {
 			create(ctx, obj)
 			handled(ctx, obj)
 		}
-		Consistently(seen.all, awhile).Should(Equal([]string{
+		Consistently(seen.all, quietTime).Should(Equal([]string{
 			"gold any", "gold labeled", "gold gold", "gold noted", "gold gold-and-noted",
 			"plain any", "plain unlabeled", "plain silver-or-none", "plain big", "plain tagged",
 		}))
 	}, SpecTimeout(minute))
 
-	It("may ask for the kind of an owner (OwnedBy)", func(ctx context.Context) {
+	It("may require the kind of an owner (OwnedBy)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		parent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "parent"}}
 		create(ctx, parent)
@@ -90,7 +90,7 @@ var _ = Describe("Filters", func() {
 		Expect(seen.all()).To(ConsistOf("all:create", "owned owned", "all:create"))
 	}, SpecTimeout(minute))
 
-	It("that panic do not match, and the log says so; other handlers are called (B-26, FLT-15, PIPE-20, SE-26)", func(ctx context.Context) {
+	It("that panic do not match, and this is logged; other handlers are called (B-26, FLT-15, PIPE-20, SE-26)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("by-label", ok[W](seen, "by-label"), kopf.Label("tier", filter.Match(func(v any) bool { return v.(string) == "gold" }))).
@@ -118,7 +118,7 @@ var _ = Describe("Handlers for fields", func() {
 	type W = *v1.Widget
 	type U = *unstructured.Unstructured
 
-	// sides notes what a handler is told about its field.
+	// sides records the values of the field that a handler receives.
 	sides := func(seen *calls, id string) kopf.Handler[W] {
 		return func(_ context.Context, req *kopf.Request[W]) error {
 			old, now := req.Field()
@@ -127,7 +127,7 @@ var _ = Describe("Handlers for fields", func() {
 		}
 	}
 
-	It("are told of the field alone, by relative paths; filters see it all (DIFF-07, DIFF-08, DIFF-09, KW-09, HND-16)", func(ctx context.Context) {
+	It("receive the field with relative paths; filters see the whole object (DIFF-07, DIFF-08, DIFF-09, KW-09, HND-16)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		note := func(id string) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
@@ -162,7 +162,7 @@ var _ = Describe("Handlers for fields", func() {
 		Expect(shown.all()).To(HaveEach(changed(1, 2, "spec", "size")))
 
 		edit(ctx, obj, func(w W) { w.Labels = map[string]string{"a": "b"} })
-		Consistently(seen.all, awhile).Should(Equal(want), "nobody's field has changed")
+		Consistently(seen.all, quietTime).Should(Equal(want), "nobody's field has changed")
 
 		edit(ctx, obj, func(w W) { w.Spec.Tags = []string{"a"} })
 		added := func(path ...string) string {
@@ -176,7 +176,7 @@ var _ = Describe("Handlers for fields", func() {
 		Expect(seen.all()).To(Equal(append(want, "gone:delete 2→2 ")))
 	}, SpecTimeout(minute))
 
-	It("may ask for what was and what is to be (FLT-05, FLT-08)", func(ctx context.Context) {
+	It("may match the old and the new value (FLT-05, FLT-08)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnUpdate("from-red", sides(seen, "from-red"), kopf.Field("spec.color", filter.From("red"))).
@@ -210,10 +210,10 @@ var _ = Describe("Handlers for fields", func() {
 			Eventually(seen.all).Should(Equal(want))
 			handled(ctx, obj)
 		}
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 	}, SpecTimeout(minute))
 
-	It("are called for whatever happens to the field: it comes, changes, goes (HND-17)", func(ctx context.Context) {
+	It("are called when the field is added, changed or removed (HND-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			OnField("color", "spec.color", sides(seen, "color")).
@@ -230,9 +230,9 @@ var _ = Describe("Handlers for fields", func() {
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey, ContainSubstring(`"size":2`))))
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 
-		By("changing it together with the deletion, while nobody looks")
+		By("changing it together with the deletion, during downtime")
 		first.stop()
 		edit(ctx, obj, func(w W) { w.Spec.Color = "blue" })
 		remove(ctx, obj)
@@ -241,7 +241,7 @@ var _ = Describe("Handlers for fields", func() {
 		Expect(seen.all()).To(Equal(append(want, "color:delete <nil>→blue", "hold:delete")))
 	}, SpecTimeout(minute))
 
-	It("keep nobody from going, and hear of a deletion only if the field has changed (HND-17, FIN-02)", func(ctx context.Context) {
+	It("do not block a deletion, and are called for it only if the field has changed (HND-17, FIN-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnField("color", "spec.color", sides(seen, "color"))))
 		obj := widget(ns, "one")
@@ -250,10 +250,10 @@ var _ = Describe("Handlers for fields", func() {
 		Expect(fresh(ctx, obj)()).To(HaveField("Finalizers", BeEmpty()))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Consistently(seen.all, awhile).Should(Equal([]string{"color:create <nil>→red"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"color:create <nil>→red"}))
 	}, SpecTimeout(minute))
 
-	It("have ids that end with the field: one function for several (HND-03, HND-04, HND-13)", func(ctx context.Context) {
+	It("have ids that end with the field, so that several can share one function (HND-03, HND-04, HND-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		fn := func(_ context.Context, req *kopf.Request[W]) error {
 			old, now := req.Field()
@@ -284,7 +284,7 @@ var _ = Describe("Handlers for fields", func() {
 		}))
 	}, SpecTimeout(minute))
 
-	It("may be for several reasons; only updates have to be of the field (HND-16, FLT-07, CAUSE-24)", func(ctx context.Context) {
+	It("may have several reasons; only updates must change the field (HND-16, FLT-07, CAUSE-24)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		reasons := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonResume, kopf.ReasonDelete}
 		resource := kopf.For(&v1.Widget{}).On("any", reasons, sides(seen, "any"), kopf.Field("spec.tags"))
@@ -297,7 +297,7 @@ var _ = Describe("Handlers for fields", func() {
 		want := []string{"any:create <nil>→[a]"}
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey, ContainSubstring(`"size":2`))))
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 		edit(ctx, obj, func(w W) { w.Spec.Tags = nil })
 		want = append(want, "any:update [a]→<nil>")
 		Eventually(seen.all).Should(Equal(want))
@@ -317,7 +317,7 @@ var _ = Describe("Handlers for fields", func() {
 		Expect(fresh(ctx, without)()).To(And(HaveField("Annotations", BeEmpty()), HaveField("Finalizers", BeEmpty())), "PIPE-12")
 	}, SpecTimeout(minute))
 
-	It("make fields of the status essential, whoever changes them (ESS-04, B-13)", func(ctx context.Context) {
+	It("make fields of the status essential, whichever client changes them (ESS-04, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnField("phase", "status.phase", sides(seen, "phase")).
@@ -343,10 +343,10 @@ var _ = Describe("Handlers for fields", func() {
 		handled(ctx, obj)
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey,
 			MatchJSON(`{"spec":{"size":1,"color":"red"},"status":{"phase":"Updated"}}`))), "the field, and nothing else of the status")
-		Consistently(seen.all, awhile).Should(Equal(want), "the same value again is no change")
+		Consistently(seen.all, quietTime).Should(Equal(want), "the same value again is no change")
 
 		editStatus(ctx, obj, func(w W) { w.Status.Log = append(w.Status.Log, "more") })
-		Consistently(seen.all, awhile).Should(Equal(want), "another field of the status")
+		Consistently(seen.all, quietTime).Should(Equal(want), "another field of the status")
 
 		editStatus(ctx, obj, func(w W) { w.Status.Phase = "Broken" })
 		want = append(want,
@@ -355,10 +355,10 @@ var _ = Describe("Handlers for fields", func() {
 		Eventually(seen.all).Should(Equal(want))
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey, ContainSubstring(`"phase":"Updated"`))))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 	}, SpecTimeout(minute))
 
-	It("make results essential, if they are for where those go (ESS-04, B-13, RES-01)", func(ctx context.Context) {
+	It("make results essential, if the field contains them (ESS-04, B-13, RES-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
 			OnUpdate("watch", func(_ context.Context, req *kopf.Request[U]) error {
@@ -383,7 +383,7 @@ var _ = Describe("Handlers for fields", func() {
 		edit(ctx, obj, func(u U) { Expect(unstructured.SetNestedField(u.Object, int64(2), "spec", "size")).To(Succeed()) })
 		Eventually(seen.all).Should(Equal([]string{"made 1", "watch <nil>→y", "made 2"}))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"made 1", "watch <nil>→y", "made 2"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"made 1", "watch <nil>→y", "made 2"}))
 		edit(ctx, obj, func(u U) { Expect(unstructured.SetNestedField(u.Object, "z", "status", "made")).To(Succeed()) })
 		Eventually(seen.all).Should(Equal([]string{"made 1", "watch <nil>→y", "made 2", "watch y→z"}))
 	}, SpecTimeout(minute))
@@ -415,10 +415,10 @@ var _ = Describe("Handlers for fields", func() {
 		Eventually(fresh(ctx, obj)).Should(HaveField("Status.Phase", "C"))
 		Eventually(seen.all).Should(Equal([]string{"<nil>→A", "A→B", "B→C"}))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"<nil>→A", "A→B", "B→C"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"<nil>→A", "A→B", "B→C"}))
 	}, SpecTimeout(minute))
 
-	It("of spies count as well, those of indexes do not (ESS-04)", func(ctx context.Context) {
+	It("of event handlers count, too; those of index handlers do not (ESS-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			OnEvent("spy", func(context.Context, *kopf.Request[W]) error { return nil }, kopf.Field("status.phase")).
@@ -429,14 +429,14 @@ var _ = Describe("Handlers for fields", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		editStatus(ctx, obj, func(w W) { w.Status.Log = []string{"a"} })
-		Consistently(seen.all, awhile).Should(BeEmpty())
+		Consistently(seen.all, quietTime).Should(BeEmpty())
 		editStatus(ctx, obj, func(w W) { w.Status.Phase = "New" })
 		Eventually(seen.all).Should(Equal([]string{fmt.Sprint(diff.Diff{
 			{Op: diff.Add, Path: diff.Path{"status"}, New: map[string]any{"phase": "New"}},
 		})}))
 	}, SpecTimeout(minute))
 
-	It("that come and go with versions of the operator change the essence, once (ESS-22, MIG-02)", func(ctx context.Context) {
+	It("that are added and removed by versions of the operator change the essence once (ESS-22, MIG-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		version := func(fields ...string) []kopf.Option {
 			r := kopf.For(kopf.Unstructured(gadgetGVK)).
@@ -455,7 +455,7 @@ var _ = Describe("Handlers for fields", func() {
 			op := start(ns, version("status.phase"))
 			Eventually(seen.all).Should(Equal(want))
 			handled(ctx, obj)
-			Consistently(seen.all, awhile).Should(Equal(want))
+			Consistently(seen.all, quietTime).Should(Equal(want))
 			op.stop()
 		}
 		start(ns, version())
@@ -463,17 +463,17 @@ var _ = Describe("Handlers for fields", func() {
 		want = append(want, fmt.Sprint(diff.Diff{status}))
 		Eventually(seen.all).Should(Equal(want))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 	}, SpecTimeout(minute))
 
-	It("of all annotations see those of kubectl, too, but not our own (ESS-05)", func(ctx context.Context) {
+	It("of all annotations include those of kubectl, but not our own (ESS-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		const applied = "kubectl.kubernetes.io/last-applied-configuration"
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnField("noted", "metadata.annotations", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s %s", req.Reason, req.Diff)
 				if req.Reason == kopf.ReasonUpdate && req.Attempt.Number == 0 {
-					return kopf.Temporary(errOutOfOrder, 0) // to have records on the object
+					return kopf.Temporary(errOutOfOrder, 0) // so that the object has records
 				}
 				return nil
 			})))
@@ -486,14 +486,14 @@ var _ = Describe("Handlers for fields", func() {
 		want := []string{"create " + fmt.Sprint(diff.Diff{{Op: diff.Add, New: map[string]any{applied: "{}"}}}), update, update}
 		Eventually(seen.all).Should(Equal(want))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 	}, SpecTimeout(minute))
 })
 
 var _ = Describe("OnChange", func() {
 	type W = *v1.Widget
 
-	It("tells both values, typed, whatever has happened (HND-17)", func(ctx context.Context) {
+	It("receives both values, typed, for each kind of change (HND-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).OnDelete("hold", ok[W](seen, "hold"))
 		kopf.OnChange(resource, "area", func(w W) int { return w.Spec.Size * w.Spec.Size },
@@ -517,7 +517,7 @@ var _ = Describe("OnChange", func() {
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = -2 })
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey, ContainSubstring(`"size":-2`))))
-		Consistently(seen.all, awhile).Should(Equal(want), "the value is the same")
+		Consistently(seen.all, quietTime).Should(Equal(want), "the value is the same")
 		first.stop()
 
 		edit(ctx, obj, func(w W) { w.Spec.Size = 3 })

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// values are those that an index has under a key, sorted.
+// values returns the sorted values of an index for a key.
 func values(index *kopf.Index[string, int], key string) func() []int {
 	return func() []int {
 		all := index.Get(key)
@@ -64,11 +64,11 @@ var _ = Describe("Indexes", func() {
 		Expect(seen.count(fmt.Sprint("map ", objects))).To(BeNumerically(">=", 1))
 	}, SpecTimeout(minute))
 
-	It("follow the objects: changed, un-matched, deleted ones; a deletion that is held up changes nothing (IDX-05, IDX-11, IDX-12, IDX-13)", func(ctx context.Context) {
+	It("follow objects that are changed, filtered out or deleted; a blocked deletion changes nothing (IDX-05, IDX-11, IDX-12, IDX-13)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		widgets := kopf.For(&v1.Widget{})
 		index := kopf.IndexBy(widgets, "colors", byColor, kopf.Label("on"))
-		wire := &writing{}
+		wire := &writeRecorder{}
 		start(ns, options(widgets), wire.setup())
 		one, two := widget(ns, "one"), widget(ns, "two")
 		for size, obj := range map[int]W{1: one, 2: two} {
@@ -86,14 +86,14 @@ var _ = Describe("Indexes", func() {
 		Expect(index.Len()).To(Equal(1))
 		edit(ctx, two, func(w W) { w.Finalizers = []string{foreignFinalizer} })
 		remove(ctx, two)
-		Consistently(values(index, "red"), awhile).Should(Equal([]int{2}), "IDX-12")
+		Consistently(values(index, "red"), quietTime).Should(Equal([]int{2}), "IDX-12")
 		edit(ctx, two, func(w W) { w.Finalizers = nil })
 		Eventually(index.Len).Should(BeZero())
 		Expect(wire.all()).To(BeEmpty(), "indexes leave no trace")
 	}, SpecTimeout(minute))
 
-	It("forget objects whose deletion the watch has missed, and those that were replaced (IDX-21, SE-08, B-04, B-06)", func(ctx context.Context) {
-		ns, line := newNamespace(ctx), &cable{}
+	It("drop objects whose deletion the watch has missed, and replaced objects (IDX-21, SE-08, B-04, B-06)", func(ctx context.Context) {
+		ns, line := newNamespace(ctx), &watchBreaker{}
 		widgets := kopf.For(&v1.Widget{})
 		index := kopf.IndexBy(widgets, "colors", byColor)
 		start(ns, options(widgets), line.setup())
@@ -107,12 +107,12 @@ var _ = Describe("Indexes", func() {
 		replaced = widget(ns, "replaced")
 		replaced.Spec.Size = 7
 		create(ctx, replaced)
-		line.mend()
+		line.restoreWithLoss()
 		Eventually(values(index, "red")).Should(Equal([]int{7}))
-		Consistently(values(index, "red"), awhile).Should(Equal([]int{7}))
+		Consistently(values(index, "red"), quietTime).Should(Equal([]int{7}))
 	}, SpecTimeout(minute))
 
-	It("begin anew with each process, and with each start (IDX-01, IDX-21)", func(ctx context.Context) {
+	It("start empty with each process, and with each start (IDX-01, IDX-21)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		widgets := kopf.For(&v1.Widget{})
 		index := kopf.IndexBy(widgets, "colors", byColor)
@@ -127,7 +127,7 @@ var _ = Describe("Indexes", func() {
 		Eventually(values(index, "red")).Should(Equal([]int{1}), "what has gone meanwhile is not there")
 	}, SpecTimeout(minute))
 
-	It("treat errors by their modes (IDX-03, IDX-06, IDX-07, IDX-08, IDX-09, IDX-10, IDX-11)", func(ctx context.Context) {
+	It("handle errors by their modes (IDX-03, IDX-06, IDX-07, IDX-08, IDX-09, IDX-10, IDX-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		widgets := kopf.For(&v1.Widget{})
 		var failing atomic.Bool
@@ -178,13 +178,13 @@ var _ = Describe("Indexes", func() {
 		change(nil)
 		failed := time.Now()
 		for id, want := range map[string][]int{"nil": {1}, "unknown": {1}} {
-			Consistently(values(indexes[id], "red"), awhile/3).Should(Equal(want), id)
+			Consistently(values(indexes[id], "red"), quietTime/3).Should(Equal(want), id)
 		}
 		for _, id := range []string{"empty", "strict", "permanent", "temporary", "mode", "limited", "filtered"} {
 			Eventually(indexes[id].Len).Should(BeZero(), id)
 		}
 		Expect(op.log.find(`"handler"="unknown"`, errOutOfOrder.Error())).To(HaveLen(1), "IDX-07")
-		change(nil) // the second and last attempt of the limited one
+		change(nil) // the second and last attempt of the limited handler
 		Eventually(func() []string { return op.log.find(`"handler"="limited"`, "failed permanently") }).Should(HaveLen(1))
 		failing.Store(false)
 		change(func(w W) { w.Labels = nil })
@@ -208,7 +208,7 @@ var _ = Describe("Indexes", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("panic alone, and change nothing (IDX-22, B-23)", func(ctx context.Context) {
+	It("are not changed by panics of their function (IDX-22, B-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		widgets := kopf.For(&v1.Widget{})
 		index := kopf.IndexBy(widgets, "colors", func(ctx context.Context, req *kopf.Request[W]) (map[string]int, error) {

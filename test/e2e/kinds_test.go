@@ -32,7 +32,7 @@ var _ = Describe("Kinds", func() {
 		}
 	}
 
-	It("with a Go type: handlers get objects of it", func(ctx context.Context) {
+	It("with a Go type: handlers receive objects of this type", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		note := func(ctx context.Context, req *kopf.Request[W]) error {
 			old := 0
@@ -53,7 +53,7 @@ var _ = Describe("Kinds", func() {
 		}))
 	}, SpecTimeout(minute))
 
-	It("without a Go type: handlers get the JSON form, all of it", func(ctx context.Context) {
+	It("without a Go type: handlers receive the complete JSON form", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var told *kopf.Request[U]
 		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
@@ -81,7 +81,7 @@ var _ = Describe("Kinds", func() {
 		Expect(seen.count("deleted:delete")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("of which only the metadata is watched: labels and annotations count, nothing else", func(ctx context.Context) {
+	It("with metadata only: labels and annotations count, and nothing else", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Metadata(widgetGVK)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[M]) error {
@@ -94,14 +94,14 @@ var _ = Describe("Kinds", func() {
 				seen.notef("updated %s→%s", req.Old.Labels["tier"], req.Object.Labels["tier"])
 				return nil
 			}).
-			OnDelete("deleted", ok[M](seen, "deleted"))), through(gently))
+			OnDelete("deleted", ok[M](seen, "deleted"))), through(withoutStreamErrors))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
 		Expect(fresh(ctx, obj)()).To(HaveField("Labels", HaveKeyWithValue("painted", "yes")))
 		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status", "created")()).To(Equal("kept"))
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
-		Consistently(seen.all, awhile).Should(Equal([]string{"created"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created"}))
 		edit(ctx, obj, func(w W) { metav1.SetMetaDataLabel(&w.ObjectMeta, "tier", "gold") })
 		Eventually(seen.all).Should(Equal([]string{"created", "updated →gold"}))
 		handled(ctx, obj)
@@ -111,7 +111,7 @@ var _ = Describe("Kinds", func() {
 		Expect(seen.all()).To(Equal([]string{"created", "updated →gold", "deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("of Kubernetes itself: all stanzas count, whatever they are called (ESS-01)", func(ctx context.Context) {
+	It("built in: all top-level fields count, whatever their names (ESS-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&corev1.ConfigMap{}).
 			OnCreate("created", ok[CM](seen, "created")).
@@ -130,7 +130,7 @@ var _ = Describe("Kinds", func() {
 		want := []string{"created:create", fmt.Sprint(diff.Diff{{
 			Op: diff.Change, Path: diff.Path{"data", "key"}, Old: "value", New: "new",
 		}})}
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 		edit(ctx, obj, func(cm CM) { cm.BinaryData = map[string][]byte{"raw": {1, 2, 3}} })
 		Eventually(seen.all).Should(HaveLen(3))
 		edit(ctx, obj, func(cm CM) { cm.Immutable = new(true) })
@@ -140,14 +140,14 @@ var _ = Describe("Kinds", func() {
 		Expect(seen.count("deleted:delete")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("live side by side in one operator, with the same ids", func(ctx context.Context) {
+	It("work in one operator with the same handler ids", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(
 			kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "widget")).OnDelete("deleted", ok[W](seen, "widget")),
 			kopf.For(kopf.Unstructured(gadgetGVK)).OnCreate("created", ok[U](seen, "gadget")),
 			kopf.For(kopf.Metadata(strictGVK)).OnCreate("created", ok[M](seen, "strict")),
 			kopf.For(&corev1.ConfigMap{}).OnCreate("created", ok[CM](seen, "config map")),
-		), through(gently))
+		), through(withoutStreamErrors))
 		objects := []client.Object{widget(ns, "one"), untyped(gadgetGVK, ns, "one"), untyped(strictGVK, ns, "one"), configMap(ns)}
 		held := map[client.Object]int{objects[0]: 1}
 		for _, obj := range objects {
@@ -168,9 +168,9 @@ var _ = Describe("Kinds", func() {
 var _ = Describe("Several operators in one manager", func() {
 	type W = *v1.Widget
 
-	It("handle one kind, each with its own finalizer and prefix, as if alone (B-34, EMB-04)", func(ctx context.Context) {
+	It("can handle one kind, each with its own finalizer and prefix (B-34, EMB-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		book := &logBook{}
+		book := &logRecorder{}
 		mgr := newManager(ns, book)
 		prefixes := []string{"first.example.com", "second.example.com"}
 		for _, prefix := range prefixes {
@@ -200,12 +200,12 @@ var _ = Describe("Several operators in one manager", func() {
 			"first.example.com:create#0", "first.example.com:create#1",
 			"second.example.com:create#0", "second.example.com:create#1",
 		}
-		Consistently(seen.all, awhile).Should(ConsistOf(want))
+		Consistently(seen.all, quietTime).Should(ConsistOf(want))
 
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		settled()
 		want = append(want, "first.example.com:update", "second.example.com:update")
-		Consistently(seen.all, awhile).Should(ConsistOf(want))
+		Consistently(seen.all, quietTime).Should(ConsistOf(want))
 
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
@@ -216,7 +216,7 @@ var _ = Describe("Several operators in one manager", func() {
 	It("handle different kinds with the defaults", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
 		ns, seen := newNamespace(ctx), &calls{}
-		book := &logBook{}
+		book := &logRecorder{}
 		mgr := newManager(ns, book)
 		Expect(kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "widget")))).To(Succeed())
 		Expect(kopf.SetupWithManager(mgr, kopf.For(kopf.Unstructured(gadgetGVK)).OnCreate("created", ok[U](seen, "gadget")))).To(Succeed())
@@ -229,7 +229,7 @@ var _ = Describe("Several operators in one manager", func() {
 		Expect(seen.all()).To(ConsistOf("widget:create", "gadget:create"))
 	}, SpecTimeout(minute))
 
-	It("can be added while it works", func(ctx context.Context) {
+	It("can be added while the manager runs", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		op := start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
@@ -242,23 +242,23 @@ var _ = Describe("Several operators in one manager", func() {
 	}, SpecTimeout(minute))
 })
 
-// gently is a transport whose answers end, but never break off. controller-runtime's filter of
-// metadata watches leaves a goroutine behind if its watch breaks off when nobody listens any more.
-func gently(next http.RoundTripper) http.RoundTripper { return gentle{next} }
+// withoutStreamErrors makes responses end without an error. The filter of metadata watches in controller-runtime leaks a
+// goroutine if its watch fails while no client listens any more.
+func withoutStreamErrors(next http.RoundTripper) http.RoundTripper { return errorFilter{next} }
 
-type gentle struct{ next http.RoundTripper }
+type errorFilter struct{ next http.RoundTripper }
 
-func (g gentle) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g errorFilter) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := g.next.RoundTrip(r)
 	if err == nil {
-		response.Body = gentleBody{response.Body}
+		response.Body = errorFilterBody{response.Body}
 	}
 	return response, err
 }
 
-type gentleBody struct{ io.ReadCloser }
+type errorFilterBody struct{ io.ReadCloser }
 
-func (b gentleBody) Read(p []byte) (int, error) {
+func (b errorFilterBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		err = io.EOF

@@ -19,22 +19,22 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A complaint book keeps which writes the server has answered with a 4xx. Reads may be refused at the start:
-// by a server that is still filling its own cache, say.
-type complaints struct {
+// A recordingTransport records the writes that the server has answered with a 4xx. Reads may fail at the start, while the
+// server fills its own cache.
+type recordingTransport struct {
 	next http.RoundTripper
-	book *complaintBook
+	book *errorRecorder
 }
 
-type complaintBook struct {
+type errorRecorder struct {
 	mu   sync.Mutex
 	list []string
 }
 
-func (c complaints) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := c.next.RoundTrip(r)
 	if strings.Contains(r.URL.Path, "/events.k8s.io/") {
-		return response, err // client-go looks there for what it may continue
+		return response, err // client-go reads the type to decide whether it can retry
 	}
 	if err == nil && r.Method != http.MethodGet && response.StatusCode >= 400 && response.StatusCode < 500 {
 		c.book.mu.Lock()
@@ -44,17 +44,17 @@ func (c complaints) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-func (b *complaintBook) all() []string {
+func (b *errorRecorder) all() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.list...)
 }
 
-func complaining(book *complaintBook) setup {
-	return through(func(next http.RoundTripper) http.RoundTripper { return complaints{next, book} })
+func recordErrors(book *errorRecorder) setup {
+	return through(func(next http.RoundTripper) http.RoundTripper { return recordingTransport{next, book} })
 }
 
-// apply puts into the object what kubectl apply would: the last applied configuration.
+// apply adds the last-applied configuration, as kubectl apply does.
 func apply(w *v1.Widget) {
 	GinkgoHelper()
 	const key = "kubectl.kubernetes.io/last-applied-configuration"
@@ -69,7 +69,7 @@ func apply(w *v1.Widget) {
 	w.Annotations[key] = text.String()
 }
 
-// almostAll returns a color with which the baseline of the object takes all the room of the annotations but 100 bytes.
+// almostAll returns a color with which the baseline of the object fills the annotations up to 100 bytes.
 func almostAll(obj *v1.Widget) string {
 	GinkgoHelper()
 	obj.Spec.Color = ""
@@ -81,7 +81,7 @@ func almostAll(obj *v1.Widget) string {
 var _ = Describe("A large object", func() {
 	type W = *v1.Widget
 
-	// warnings are the Events about the object that its baseline is too large.
+	// warnings returns the Events about the object which say that its baseline is too large.
 	warnings := func(ctx context.Context, obj W) func() ([]eventsv1.Event, error) {
 		return func() (found []eventsv1.Event, err error) {
 			var list eventsv1.EventList
@@ -95,7 +95,7 @@ var _ = Describe("A large object", func() {
 		}
 	}
 
-	It("is handled without its old state, and a warning is posted, once (B-31, SE-21)", func(ctx context.Context) {
+	It("is handled without its old state, and one warning is posted (B-31, SE-21)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			On("any", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
@@ -115,22 +115,22 @@ var _ = Describe("A large object", func() {
 			Eventually(seen.all).Should(Equal(want))
 			handled(ctx, obj)
 		}
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 		Eventually(warnings(ctx, obj)).Should(ConsistOf(And(
 			HaveField("Type", "Warning"), HaveField("Reason", "BaselineTooLarge"), HaveField("Action", "Handle"),
 			HaveField("ReportingController", "kopf-runtime"), HaveField("Series", BeNil()),
 			HaveField("Note", ContainSubstring("too large")))))
-		Consistently(warnings(ctx, obj), awhile).Should(HaveLen(1))
+		Consistently(warnings(ctx, obj), quietTime).Should(HaveLen(1))
 		Eventually(op.log.find).WithArguments("Warning: ", "too large", `"name"="one"`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
 	It("keeps its whole old state as long as the API server accepts it, as in kopf (B-31)", func(ctx context.Context) {
-		ns, seen, book := newNamespace(ctx), &calls{}, &complaintBook{}
+		ns, seen, book := newNamespace(ctx), &calls{}, &errorRecorder{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			On("any", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s known %t old %t diff %d", req.Reason, req.OldKnown(), req.Old != nil, len(req.Diff))
 				return nil
-			})), complaining(book))
+			})), recordErrors(book))
 		obj := widget(ns, "one")
 		obj.Spec.Color = almostAll(obj)
 		create(ctx, obj)
@@ -172,7 +172,7 @@ var _ = Describe("A large object", func() {
 				return nil
 			}).
 			On("second", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
-				if req.Object.Spec.Size == 1 { // until the edit is seen
+				if req.Object.Spec.Size == 1 { // until the edit is visible
 					return kopf.Temporary(errOutOfOrder, 200*millisecond)
 				}
 				seen.notef("second:%s %d", req.Reason, req.Object.Spec.Size)
@@ -207,8 +207,8 @@ var _ = Describe("A large object", func() {
 					return nil
 				})
 			}
-			book := &complaintBook{}
-			op := start(ns, options(resource), complaining(book))
+			book := &errorRecorder{}
+			op := start(ns, options(resource), recordErrors(book))
 			obj := widget(ns, "one")
 			obj.Spec.Color = ""
 			for range 250 { // KiB

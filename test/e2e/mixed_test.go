@@ -21,7 +21,7 @@ import (
 var _ = Describe("Mixed loads", func() {
 	type W = *v1.Widget
 
-	// many makes objects, side by side.
+	// many creates objects in parallel.
 	many := func(ctx context.Context, ns, prefix string, n int) {
 		GinkgoHelper()
 		failed := make(chan error, n)
@@ -38,7 +38,7 @@ var _ = Describe("Mixed loads", func() {
 		}
 	}
 
-	It("serve what users change ahead of what is tried again, and that ahead of the listing at the start", func(ctx context.Context) {
+	It("serve changes of users before retries, and retries before the initial list", func(ctx context.Context) {
 		const objects = 200
 		ns, seen := newNamespace(ctx), &calls{}
 		many(ctx, ns, "w", objects)
@@ -77,7 +77,7 @@ var _ = Describe("Mixed loads", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("do not let a storm of edits of one object starve the listing at the start", func(ctx context.Context) {
+	It("do not let a storm of edits of one object block the initial list", func(ctx context.Context) {
 		const objects = 20
 		ns, seen := newNamespace(ctx), &calls{}
 		many(ctx, ns, "w", objects)
@@ -85,7 +85,7 @@ var _ = Describe("Mixed loads", func() {
 		create(ctx, stormy)
 		slow := func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s", req.Object.Name)
-			<-time.After(100 * time.Millisecond) // longer than it takes to make the next edit
+			<-time.After(100 * time.Millisecond) // longer than the time until the next edit
 			return nil
 		}
 		_, stop := storm(ctx, stormy, func(n int64, w *v1.Widget) { w.Spec.Size = 1 + int(n%900) })
@@ -98,7 +98,7 @@ var _ = Describe("Mixed loads", func() {
 		Expect(seen.count("stormy")).To(BeNumerically(">", 1), "it gets its share, too")
 	}, SpecTimeout(2*minute))
 
-	It("keep the backoff of a failing handler within a tenth, at fifty edits a second of others (B-11)", func(ctx context.Context) {
+	It("keep the backoff of a failing handler within ten percent, with fifty edits of other clients per second (B-11)", func(ctx context.Context) {
 		const backoff = 2 * time.Second
 		ns, line := newNamespace(ctx), &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).

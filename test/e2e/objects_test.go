@@ -22,7 +22,7 @@ import (
 
 var baselineKey = progress.DefaultPrefix + "/last-handled-configuration"
 
-// newNamespace makes a namespace for one spec.
+// newNamespace creates a namespace for one spec.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
@@ -50,7 +50,7 @@ func create(ctx context.Context, obj client.Object) {
 	Expect(k8s.Create(ctx, obj)).To(Succeed())
 }
 
-// edit changes the object on the server, whoever else writes it.
+// edit changes the object on the server, and retries conflicts.
 func edit[T client.Object](ctx context.Context, obj T, change func(T)) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -67,7 +67,7 @@ func remove(ctx context.Context, obj client.Object) {
 	Expect(k8s.Delete(ctx, obj)).To(Succeed())
 }
 
-// fresh reads the object from the server.
+// fresh returns the object from the server.
 func fresh[T client.Object](ctx context.Context, obj T) func() (T, error) {
 	return func() (T, error) {
 		out := obj.DeepCopyObject().(T)
@@ -83,10 +83,10 @@ func gone(ctx context.Context, obj client.Object) func() bool {
 	}
 }
 
-// digestAnnotation has the digest of an essence that is too large to be stored.
+// digestAnnotation stores the digest of an essence that is too large.
 var digestAnnotation = fmt.Sprint(progress.Digest(progress.AnnotationBaseline("")))
 
-// records are the ids with progress on the object.
+// records returns the handler ids with records on the object.
 func records(obj client.Object) []string {
 	var ids []string
 	for key := range obj.GetAnnotations() {
@@ -98,7 +98,7 @@ func records(obj client.Object) []string {
 	return ids
 }
 
-// handled waits until a cause of the object is over: it has a baseline, and no records.
+// handled waits until the object has a baseline and no records.
 func handled(ctx context.Context, obj client.Object) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -15,23 +15,23 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A running operator is a manager with kopf operators in it, for one namespace.
+// A running operator is a manager with kopf operators for one namespace.
 type running struct {
 	manager.Manager
-	log  *logBook
+	log  *logRecorder
 	stop func()
 }
 
-// A setup changes how an operator is started.
+// A setup changes the REST configuration of an operator.
 type setup func(*rest.Config)
 
-// through puts a transport between the operator and the server.
+// through adds a transport between the operator and the server.
 func through(wrap func(http.RoundTripper) http.RoundTripper) setup {
 	return func(c *rest.Config) { c.Wrap(wrap) }
 }
 
-// newManager makes a manager for one namespace.
-func newManager(namespace string, book *logBook, setups ...setup) manager.Manager {
+// newManager creates a manager for one namespace.
+func newManager(namespace string, book *logRecorder, setups ...setup) manager.Manager {
 	config := rest.CopyConfig(cp.Config)
 	for _, s := range setups {
 		s(config)
@@ -49,13 +49,13 @@ func newManager(namespace string, book *logBook, setups ...setup) manager.Manage
 // start runs an operator until it is stopped, at the latest at the end of the spec.
 func start(namespace string, options []kopf.Option, setups ...setup) *running {
 	GinkgoHelper()
-	book := &logBook{}
+	book := &logRecorder{}
 	mgr := newManager(namespace, book, setups...)
 	Expect(mgr.Add(kopf.New(mgr, options...))).To(Succeed())
 	return launch(mgr, book)
 }
 
-func launch(mgr manager.Manager, book *logBook) *running {
+func launch(mgr manager.Manager, book *logRecorder) *running {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -78,11 +78,11 @@ func launch(mgr manager.Manager, book *logBook) *running {
 	return r
 }
 
-// working waits until the operator has listed what there is.
+// working waits until the operator has listed the existing objects.
 func working(r *running) {
 	GinkgoHelper()
 	Eventually(func() []string { return r.log.find("Starting workers") }).ShouldNot(BeEmpty())
 }
 
-// options is short for a list of options.
+// options returns its arguments as a list.
 func options(opts ...kopf.Option) []kopf.Option { return opts }

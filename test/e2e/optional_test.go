@@ -23,7 +23,7 @@ var _ = Describe("An optional delete handler (B-25)", func() {
 			}, kopf.Optional())
 	}
 
-	It("does not hold the object, and is called with its last state (SE-05)", func(ctx context.Context) {
+	It("does not block the deletion, and receives the last state (SE-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(resource(seen)))
 		obj := widget(ns, "one")
@@ -36,7 +36,7 @@ var _ = Describe("An optional delete handler (B-25)", func() {
 		Consistently(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("is called once when others hold the object, and not again by the next process", func(ctx context.Context) {
+	It("is called once when other finalizers block the deletion, and not again by the next process", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		first := start(ns, options(resource(seen)))
 		obj := widget(ns, "one")
@@ -56,7 +56,7 @@ var _ = Describe("An optional delete handler (B-25)", func() {
 		Consistently(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("joins the others when a mandatory one holds the object (FIN-15)", func(ctx context.Context) {
+	It("is called with the others when a mandatory handler blocks the deletion (FIN-15)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(resource(seen).OnDelete("mandatory", ok[W](seen, "mandatory"))))
 		obj := widget(ns, "one")

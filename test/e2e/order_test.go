@@ -13,14 +13,14 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// errHopeless is what handlers fail with for good.
+// errHopeless is a permanent error.
 var errHopeless = kopf.Permanent(errOutOfOrder)
 
 var _ = Describe("After", func() {
 	type W = *v1.Widget
 	const pause = 150 * millisecond
 
-	DescribeTable("brings handlers into an order, whatever that of their registration (HND-10, B-20, LIFE-02, LIFE-06)",
+	DescribeTable("orders handlers independently of their registration (HND-10, B-20, LIFE-02, LIFE-06)",
 		func(ctx context.Context, lifecycle progress.Lifecycle, patches int) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var writes atomic.Int64
@@ -40,7 +40,7 @@ var _ = Describe("After", func() {
 		Entry("asap", SpecTimeout(minute), progress.Lifecycle(progress.Asap), 4),
 	)
 
-	DescribeTable("waits for a handler that fails at first; those that do not come after it do not (B-20)",
+	DescribeTable("waits for a handler that fails at first; handlers without it do not wait (B-20)",
 		func(ctx context.Context, lifecycle progress.Lifecycle) {
 			ns, seen := newNamespace(ctx), &calls{}
 			start(ns, options(kopf.WithLifecycle(lifecycle), kopf.For(&v1.Widget{}).
@@ -58,7 +58,7 @@ var _ = Describe("After", func() {
 		Entry("asap", SpecTimeout(minute), progress.Lifecycle(progress.Asap)),
 	)
 
-	DescribeTable("gives up with the handler it waits for, down the chain, with a record and a line in the log",
+	DescribeTable("fails permanently with the handler it waits for, along the chain, with a record and a log line",
 		func(ctx context.Context, lifecycle progress.Lifecycle) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var open atomic.Bool
@@ -92,7 +92,7 @@ var _ = Describe("After", func() {
 		Entry("asap", SpecTimeout(minute), progress.Lifecycle(progress.Asap)),
 	)
 
-	It("does not call a handler whose first one has run out of retries (ERR-04)", func(ctx context.Context) {
+	It("does not call a handler whose predecessor has no retries left (ERR-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("first", fails[W](seen, "first", errOutOfOrder), kopf.Retries(2), kopf.Backoff(50*millisecond)).
@@ -100,10 +100,10 @@ var _ = Describe("After", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"first:create#0", "first:create#1"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"first:create#0", "first:create#1"}))
 	}, SpecTimeout(minute))
 
-	It("is content with an error that is ignored (ERR-06)", func(ctx context.Context) {
+	It("accepts an ignored error (ERR-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("second", ok[W](seen, "second"), kopf.After("first")).
@@ -114,7 +114,7 @@ var _ = Describe("After", func() {
 		Expect(seen.all()).To(Equal([]string{"first:create#0", "second:create"}))
 	}, SpecTimeout(minute))
 
-	It("does not wait for those that are not called for the cause", func(ctx context.Context) {
+	It("does not wait for handlers that the cause does not call", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			On("any", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, ok[W](seen, "any"), kopf.After("updated", "labeled")).
@@ -127,7 +127,7 @@ var _ = Describe("After", func() {
 		Eventually(seen.all).Should(Equal([]string{"any:create", "updated:update", "any:update"}))
 	}, SpecTimeout(minute))
 
-	It("remembers across restarts what was there first", func(ctx context.Context) {
+	It("stores the completed predecessors across restarts", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(err error) []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
@@ -147,7 +147,7 @@ var _ = Describe("After", func() {
 		Expect(seen.all()[n:]).To(HaveExactElements(HavePrefix("middle:create#"), Equal("last:create")))
 	}, SpecTimeout(minute))
 
-	It("remembers across restarts what has failed", func(ctx context.Context) {
+	It("stores the failed predecessors across restarts", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
 		declare := func() []kopf.Option {
@@ -175,7 +175,7 @@ var _ = Describe("After", func() {
 		Expect(seen.all()).To(Equal([]string{"first:create#0"}))
 	}, SpecTimeout(minute))
 
-	It("lets an object go whose delete handlers have failed (FIN-07)", func(ctx context.Context) {
+	It("does not block the deletion when delete handlers have failed (FIN-07)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnDelete("second", ok[W](seen, "second"), kopf.After("first")).
@@ -203,7 +203,7 @@ var _ = Describe("Middleware", func() {
 		}
 	}
 
-	It("goes around the handlers that are added after it, the first one outermost (Use)", func(ctx context.Context) {
+	It("wraps the handlers that are added after it, the first one outermost (Use)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("bare", ok[W](seen, "bare")).
@@ -222,7 +222,7 @@ var _ = Describe("Middleware", func() {
 		}))
 	}, SpecTimeout(minute))
 
-	It("may answer for the handler, and its errors are the handler's", func(ctx context.Context) {
+	It("may respond instead of the handler, and its errors are those of the handler", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).Use(func(next kopf.Handler[W]) kopf.Handler[W] {
 			return func(ctx context.Context, req *kopf.Request[W]) error {
@@ -248,7 +248,7 @@ var _ = Describe("Middleware", func() {
 var _ = Describe("When", func() {
 	type W = *v1.Widget
 
-	It("makes views that share one resource, one finalizer, one progress (FLT-09, FLT-01, FIN-02)", func(ctx context.Context) {
+	It("returns views that share one resource, one finalizer and one progress (FLT-09, FLT-01, FIN-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{})
 		note := func(id string) kopf.Handler[W] {
@@ -262,7 +262,7 @@ var _ = Describe("When", func() {
 		red.OnCreate("red", note("red"))
 		bigAndRed.OnCreate("big", note("big")).OnDelete("gone", note("gone"), kopf.Label("held"))
 		resource.OnCreate("all", note("all"))
-		start(ns, options(resource, red)) // given twice, it is still one
+		start(ns, options(resource, red)) // a resource that is given twice counts once
 		small, big, held, blue := widget(ns, "small"), widget(ns, "big"), widget(ns, "held"), widget(ns, "blue")
 		big.Spec.Size, held.Spec.Size, blue.Spec.Size = 6, 7, 8
 		held.Labels = map[string]string{"held": ""}
@@ -280,14 +280,14 @@ var _ = Describe("When", func() {
 			remove(ctx, obj)
 			Eventually(gone(ctx, obj)).Should(BeTrue())
 		}
-		Consistently(seen.all, awhile).Should(Equal(append(want, "held gone:delete")))
+		Consistently(seen.all, quietTime).Should(Equal(append(want, "held gone:delete")))
 	}, SpecTimeout(minute))
 
-	It("is shown what handlers are told, and cannot change the object (FLT-10, FLT-11)", func(ctx context.Context) {
+	It("receives what handlers receive, and cannot change the object (FLT-10, FLT-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{})
 		resource.When(func(req *kopf.Request[W]) bool {
-			req.Object.Spec.Color = "spoilt" // it must not, but it happens
+			req.Object.Spec.Color = "spoilt" // forbidden, but possible
 			return req.Reason != kopf.ReasonUpdate || req.Old != nil && req.Old.Spec.Size == 1 && req.Client != nil
 		}).
 			OnUpdate("updated", func(_ context.Context, req *kopf.Request[W]) error {

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-var _ = Describe("The patches that are sent", func() {
+var _ = Describe("Patches", func() {
 	type W = *v1.Widget
 	type U = *unstructured.Unstructured
 	const finalizer = "kopf.zalando.org/KopfFinalizerMarker"
@@ -27,8 +27,8 @@ var _ = Describe("The patches that are sent", func() {
 		main = "/apis/" + v1.GroupVersion.String() + "/namespaces/" + ns + "/" + plural + "/one"
 		return main, main + "/status"
 	}
-	// common is what all of them have in common.
-	common := func(box *postbox, obj client.Object) {
+	// common returns the fields that all of them share.
+	common := func(box *patchRecorder, obj client.Object) {
 		GinkgoHelper()
 		for _, patch := range box.all() {
 			Expect(patch.contentType).To(Equal("application/merge-patch+json"), "PATCH-06: no other kind of patch")
@@ -37,8 +37,8 @@ var _ = Describe("The patches that are sent", func() {
 		}
 	}
 
-	It("are a finalizer, the status, the rest; and no more than needed (PIPE-10, PIPE-13, PIPE-14)", func(ctx context.Context) {
-		ns, seen, box := newNamespace(ctx), &calls{}, &postbox{}
+	It("are sent for a finalizer, the status and the rest, and only if needed (PIPE-10, PIPE-13, PIPE-14)", func(ctx context.Context) {
+		ns, seen, box := newNamespace(ctx), &calls{}, &patchRecorder{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("made#%d", req.Attempt.Number)
@@ -53,7 +53,7 @@ var _ = Describe("The patches that are sent", func() {
 				return nil
 			}).
 			OnUpdate("updated", ok[W](seen, "updated")).
-			OnDelete("deleted", failsUntil[W](seen, "deleted", 1, kopf.Temporary(errors.New("not yet"), 100*millisecond)))), box.noting())
+			OnDelete("deleted", failsUntil[W](seen, "deleted", 1, kopf.Temporary(errors.New("not yet"), 100*millisecond)))), box.setup())
 		main, status := places(ns, "widgets")
 
 		obj := widget(ns, "one")
@@ -95,12 +95,12 @@ var _ = Describe("The patches that are sent", func() {
 		common(box, obj)
 	}, SpecTimeout(minute))
 
-	It("go to one place for a kind without the status subresource (PATCH-04)", func(ctx context.Context) {
-		ns, box := newNamespace(ctx), &postbox{}
+	It("go to one endpoint for a kind without the status subresource (PATCH-04)", func(ctx context.Context) {
+		ns, box := newNamespace(ctx), &patchRecorder{}
 		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).OnCreate("made", func(_ context.Context, req *kopf.Request[U]) error {
 			req.SetResult("well")
 			return nil
-		})), box.noting())
+		})), box.setup())
 		obj := untyped(gadgetGVK, ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -110,12 +110,12 @@ var _ = Describe("The patches that are sent", func() {
 		common(box, obj)
 	}, SpecTimeout(minute))
 
-	It("carry the version where they replace a list (PATCH-07, 0005 of the decisions)", func(ctx context.Context) {
-		ns, box := newNamespace(ctx), &postbox{}
+	It("contain the resourceVersion if they replace a list (PATCH-07, 0005 of the decisions)", func(ctx context.Context) {
+		ns, box := newNamespace(ctx), &patchRecorder{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
 			req.Object.Spec.Tags = append(req.Object.Spec.Tags, "tag")
 			return nil
-		})), box.noting())
+		})), box.setup())
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -123,14 +123,14 @@ var _ = Describe("The patches that are sent", func() {
 		Expect(box.all()[0].part("metadata", "resourceVersion")).To(Equal(obj.ResourceVersion))
 	}, SpecTimeout(minute))
 
-	It("for an object that has gone meanwhile are nobody's trouble (PATCH-20)", func(ctx context.Context) {
-		ns, seen, box := newNamespace(ctx), &calls{}, &postbox{}
+	It("for an object that was deleted meanwhile cause no error (PATCH-20)", func(ctx context.Context) {
+		ns, seen, box := newNamespace(ctx), &calls{}, &patchRecorder{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(ctx context.Context, req *kopf.Request[W]) error {
 			seen.notef("made")
 			must(k8s.Delete(ctx, req.Object.DeepCopy()))
 			req.SetResult("too late")
 			return nil
-		})), box.noting())
+		})), box.setup())
 		create(ctx, widget(ns, "one"))
 		Eventually(box.paths).ShouldNot(BeEmpty())
 		Consistently(seen.all).Should(Equal([]string{"made"}))
@@ -139,7 +139,7 @@ var _ = Describe("The patches that are sent", func() {
 	}, SpecTimeout(minute))
 
 	It("are not repeated where they have succeeded, if the rest fails (PATCH-21, 0002 of the decisions)", func(ctx context.Context) {
-		ns, seen, box := newNamespace(ctx), &calls{}, &postbox{}
+		ns, seen, box := newNamespace(ctx), &calls{}, &patchRecorder{}
 		var failures atomic.Int32
 		operator := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("made")
@@ -163,7 +163,7 @@ var _ = Describe("The patches that are sent", func() {
 		Expect(operator.log.errors()).To(HaveLen(2), "faults are told")
 	}, SpecTimeout(minute))
 
-	It("that the server has not taken in full are told of (PATCH-30, RES-06)", func(ctx context.Context) {
+	It("that the server has not stored completely are logged (PATCH-30, RES-06)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		operator := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).OnCreate("made", func(_ context.Context, req *kopf.Request[U]) error {
 			req.Object.SetLabels(map[string]string{"painted": "yes"})

@@ -26,7 +26,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// laptop is a peer of high priority in the peering object of a namespace.
+// A laptop is a peer with a high priority in the peering object of a namespace.
 type laptop struct {
 	*peering.Client
 	target peering.Target
@@ -40,19 +40,19 @@ func newLaptop(ctx context.Context, namespace string) *laptop {
 	return &laptop{c, peering.Target{Name: "default", Namespaces: []string{namespace}}}
 }
 
-func (l *laptop) comes(ctx context.Context) {
+func (l *laptop) join(ctx context.Context) {
 	GinkgoHelper()
 	_, err := l.Freeze(ctx, l.target, "laptop", peering.Record{Priority: 666, Lifetime: time.Minute})
 	Expect(err).NotTo(HaveOccurred())
 }
 
-func (l *laptop) goes(ctx context.Context) {
+func (l *laptop) leave(ctx context.Context) {
 	GinkgoHelper()
 	_, err := l.Resume(ctx, l.target, "laptop")
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// accompanies is a daemon that notes its beginning and its end.
+// accompanies returns a daemon that records its start and its end.
 func accompanies[T client.Object](seen *calls) kopf.Handler[T] {
 	return func(ctx context.Context, req *kopf.Request[T]) error {
 		seen.notef("begins for %s", req.Object.GetName())
@@ -68,7 +68,7 @@ var _ = Describe("Operators among peers", func() {
 		return kopf.WithPeering(peering.Options{Namespaces: namespaces, Mandatory: true})
 	}
 
-	It("start nothing while others have precedence, and miss nothing; daemons and timers come back once, and nobody resumes (PEER-50, PEER-51, PEER-53, DAE-40, DAE-06, B-12)", func(ctx context.Context) {
+	It("start nothing while others have precedence, and miss nothing; daemons and timers start again once, without a resume (PEER-50, PEER-51, PEER-53, DAE-40, DAE-06, B-12)", func(ctx context.Context) {
 		const crowd = 5
 		ns, seen := newNamespace(ctx), &calls{}
 		other := newLaptop(ctx, ns)
@@ -113,10 +113,10 @@ var _ = Describe("Operators among peers", func() {
 			for _, w := range widgets {
 				edit(ctx, w, func(w W) { w.Spec.Size = 10 * round })
 			}
-			other.comes(ctx)
+			other.join(ctx)
 			Eventually(func() int { return seen.count("daemon ends: " + daemons.ErrPaused.Error()) }).Should(Equal(round * crowd))
 			var before int64
-			Eventually(func() bool { // what was at work comes to its end
+			Eventually(func() bool { // running handlers end
 				was := before
 				before = started.Load()
 				return was == before
@@ -126,7 +126,7 @@ var _ = Describe("Operators among peers", func() {
 			}
 			Consistently(started.Load).Should(Equal(before), "nothing is started")
 			n := ticks.Load()
-			other.goes(ctx)
+			other.leave(ctx)
 			for _, w := range widgets {
 				Eventually(seen.all).Should(ContainElements(
 					fmt.Sprintf("first %s %d", w.Name, 10*round+1), fmt.Sprintf("second %s %d", w.Name, 10*round+1)))
@@ -139,7 +139,7 @@ var _ = Describe("Operators among peers", func() {
 		Expect(r.log.errors()).To(BeEmpty())
 	}, SpecTimeout(2*minute))
 
-	It("go on watching during a pause, and handle deletions after it (PEER-52, PEER-54, B-04)", func(ctx context.Context) {
+	It("continue to watch during a pause, and handle deletions after it (PEER-52, PEER-54, B-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		other := newLaptop(ctx, ns)
 		old := widget(ns, "old")
@@ -162,7 +162,7 @@ var _ = Describe("Operators among peers", func() {
 		})
 		start(ns, options(widgets, with(ns)))
 		handled(ctx, old)
-		other.comes(ctx)
+		other.join(ctx)
 		Eventually(func() float64 { return metric("kopf_paused", nil) }).Should(BeNumerically(">", 0))
 		new := widget(ns, "new")
 		create(ctx, new)
@@ -171,19 +171,19 @@ var _ = Describe("Operators among peers", func() {
 		remove(ctx, old)
 		Consistently(gone(ctx, old)).Should(BeFalse())
 		Expect(seen.all()).NotTo(Or(ContainElement("creates new"), ContainElement("deletes old")))
-		other.goes(ctx)
+		other.leave(ctx)
 		Eventually(gone(ctx, old)).Should(BeTrue())
 		handled(ctx, new)
 		Expect(seen.count("creates new")).To(Equal(1))
 		Expect(seen.count("deletes old")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("of several namespaces are paused only where others are (PEER-33, PEER-44)", func(ctx context.Context) {
+	It("of several namespaces are paused separately in each (PEER-33, PEER-44)", func(ctx context.Context) {
 		one, two, seen := newNamespace(ctx), newNamespace(ctx), &calls{}
 		other := newLaptop(ctx, one)
 		newLaptop(ctx, two)
 		mgr, err := manager.New(cp.Config, manager.Options{
-			Scheme: scheme, Logger: (&logBook{}).Logger(), Metrics: server.Options{BindAddress: "0"},
+			Scheme: scheme, Logger: (&logRecorder{}).Logger(), Metrics: server.Options{BindAddress: "0"},
 			Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{one: {}, two: {}}},
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -198,27 +198,27 @@ var _ = Describe("Operators among peers", func() {
 				seen.notef("ends in %s", req.Object.Namespace)
 				return nil
 			}), with(one, two)))).To(Succeed())
-		launch(mgr, &logBook{})
+		launch(mgr, &logRecorder{})
 		create(ctx, widget(one, "a"))
 		create(ctx, widget(two, "a"))
 		Eventually(seen.all).Should(ConsistOf("creates in "+one, "creates in "+two, "begins in "+one, "begins in "+two))
-		other.comes(ctx)
+		other.join(ctx)
 		Eventually(seen.all).Should(ContainElement("ends in " + one))
 		create(ctx, widget(one, "b"))
 		create(ctx, widget(two, "b"))
 		Eventually(func() int { return seen.count("creates in " + two) }).Should(Equal(2))
 		Consistently(func() int { return seen.count("creates in " + one) }).Should(Equal(1))
 		Expect(seen.count("ends in " + two)).To(BeZero())
-		other.goes(ctx)
+		other.leave(ctx)
 		Eventually(func() int { return seen.count("creates in " + one) }).Should(Equal(2))
 		Eventually(func() int { return seen.count("begins in " + one) }).Should(Equal(3))
 	}, SpecTimeout(minute))
 
-	It("start nothing in namespaces that were not named, though they are watched, while any other is paused, and lose nothing (PEER-33, PEER-51)", func(ctx context.Context) {
+	It("start nothing in unnamed namespaces of the watch while any other is paused, and miss nothing (PEER-33, PEER-51)", func(ctx context.Context) {
 		named, other, seen := newNamespace(ctx), newNamespace(ctx), &calls{}
 		peer := newLaptop(ctx, named)
 		mgr, err := manager.New(cp.Config, manager.Options{
-			Scheme: scheme, Logger: (&logBook{}).Logger(), Metrics: server.Options{BindAddress: "0"},
+			Scheme: scheme, Logger: (&logRecorder{}).Logger(), Metrics: server.Options{BindAddress: "0"},
 			Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{named: {}, other: {}}},
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -234,20 +234,20 @@ var _ = Describe("Operators among peers", func() {
 			Daemon("daemon", accompanies[W](seen)),
 			with(named)))).To(Succeed())
 		create(ctx, widget(other, "first"))
-		launch(mgr, &logBook{})
+		launch(mgr, &logRecorder{})
 		Eventually(seen.all).Should(ContainElements("creates first", "begins for first"))
-		peer.comes(ctx)
+		peer.join(ctx)
 		Eventually(seen.all).Should(ContainElement("ends for first: " + daemons.ErrPaused.Error()))
 		create(ctx, widget(other, "second"))
 		Eventually(seen.all).Should(ContainElement("sees second"))
 		Consistently(seen.all).ShouldNot(Or(ContainElement("creates second"), ContainElement("begins for second")))
-		peer.goes(ctx)
+		peer.leave(ctx)
 		Eventually(seen.all).Should(ContainElements("creates second", "begins for second"))
 		Eventually(func() int { return seen.count("begins for first") }).Should(Equal(2))
 		Consistently(func() int { return seen.count("creates first") }).Should(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("for namespaces start nothing for objects of the cluster while any namespace is paused (PEER-33, PEER-51)", func(ctx context.Context) {
+	It("for namespaces start nothing for cluster-scoped objects while any namespace is paused (PEER-33, PEER-51)", func(ctx context.Context) {
 		one, two, seen := newNamespace(ctx), newNamespace(ctx), &calls{}
 		peers := []*laptop{newLaptop(ctx, one), newLaptop(ctx, two)}
 		start(one, options(kopf.For(&corev1.Namespace{}).
@@ -264,20 +264,20 @@ var _ = Describe("Operators among peers", func() {
 		label(one)
 		Eventually(begun).Should(Equal(1))
 		for _, peer := range peers {
-			peer.comes(ctx)
+			peer.join(ctx)
 			Eventually(func() int { return seen.count("ends for " + two + ": " + daemons.ErrPaused.Error()) }).Should(Equal(1))
 		}
-		peers[0].goes(ctx)
+		peers[0].leave(ctx)
 		Consistently(begun).Should(Equal(1), "the other one is there")
-		peers[1].goes(ctx)
+		peers[1].leave(ctx)
 		Eventually(begun).Should(Equal(2))
-		label("") // no business of anybody, or the namespace could not be removed
+		label("") // without the label, no handler blocks the removal of the namespace
 		Eventually(func() int { return seen.count("ends for " + two + ": " + daemons.ErrFilteredOut.Error()) }).Should(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("say how they are to who asks; level-triggered handlers wait, probes are answered (PEER-52, B-52)", func(ctx context.Context) {
+	It("serve their state; reconcile handlers wait, probes respond (PEER-52, B-52)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		mgr := newManager(ns, &logBook{})
+		mgr := newManager(ns, &logRecorder{})
 		op := kopf.New(mgr,
 			kopf.For(&v1.Widget{}).OnReconcile("level", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("level %d", req.Object.Spec.Size)
@@ -296,36 +296,36 @@ var _ = Describe("Operators among peers", func() {
 		Expect(says()).To(Equal("200 the operator does not run here, or is standalone\n"))
 		w := widget(ns, "w")
 		create(ctx, w)
-		launch(mgr, &logBook{})
+		launch(mgr, &logRecorder{})
 		Eventually(says).Should(And(HavePrefix("503 namespace "+ns+": paused: "), ContainSubstring("create it with kubectl")))
 		other := newLaptop(ctx, ns)
 		Eventually(says).Should(HavePrefix("200 namespace " + ns + ": works: "))
 		Eventually(seen.all).Should(Equal([]string{"level 1"}))
-		other.comes(ctx)
+		other.join(ctx)
 		Eventually(says).Should(HavePrefix("200 namespace " + ns + `: paused: "laptop" (priority 666) has precedence over this operator's priority 0`))
 		Expect(op.Readyz(nil)).To(Succeed())
 		edit(ctx, w, func(w W) { w.Spec.Size = 2 })
 		Consistently(seen.all).Should(Equal([]string{"level 1"}))
 		Expect(ask(op.ServeProbes())()).To(MatchRegexp(`^200 {"seen":1}`))
-		other.goes(ctx)
+		other.leave(ctx)
 		Eventually(seen.all).Should(Equal([]string{"level 1", "level 2"}))
 		Consistently(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("of one priority all pause, and say what to do; or elect one of them (PEER-32, PEER-35, B-53)", func(ctx context.Context) {
+	It("of one priority all pause, and log the remedy; or elect one of them (PEER-32, PEER-35, B-53)", func(ctx context.Context) {
 		for _, tie := range []peering.Tie{peering.PauseAll, peering.Elect} {
 			ns, seen := newNamespace(ctx), &calls{}
 			newLaptop(ctx, ns)
 			var all []*running
 			var says []func() string
 			for _, name := range []string{"b", "a"} {
-				mgr := newManager(ns, &logBook{})
+				mgr := newManager(ns, &logRecorder{})
 				op := kopf.New(mgr, kopf.For(&v1.Widget{}).OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
 					seen.notef("%s creates %s", name, req.Object.Name)
 					return nil
 				}), kopf.WithPeering(peering.Options{Identity: name, Namespaces: []string{ns}, Mandatory: true, Tie: tie}))
 				Expect(mgr.Add(op)).To(Succeed())
-				all = append(all, launch(mgr, &logBook{}))
+				all = append(all, launch(mgr, &logRecorder{}))
 				says = append(says, func() string {
 					answer := httptest.NewRecorder()
 					op.ServePeering().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
@@ -357,22 +357,22 @@ var _ = Describe("Operators among peers", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("are not two in one manager: they would pause for each other", func(ctx context.Context) {
+	It("cannot be two in one manager, because they would pause for each other", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		newLaptop(ctx, ns)
-		mgr := newManager(ns, &logBook{})
+		mgr := newManager(ns, &logRecorder{})
 		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).OnEvent("spy", ok[W](&calls{}, "spy")), with(ns)))).To(Succeed())
 		Expect(mgr.Add(kopf.New(mgr, kopf.For(&corev1.ConfigMap{}).OnEvent("spy", ok[*corev1.ConfigMap](&calls{}, "spy")), with(ns)))).To(Succeed())
 		Expect(mgr.Start(ctx)).To(MatchError(ContainSubstring(`another operator of this manager has the same KopfPeering "default"`)))
 	}, SpecTimeout(minute))
 
-	It("that have to have peers wait for the peering object, and say what to create (PEER-43)", func(ctx context.Context) {
+	It("that require peers wait for the peering object, and log how to create it (PEER-43)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		create(ctx, widget(ns, "a"))
-		mgr := newManager(ns, &logBook{})
+		mgr := newManager(ns, &logRecorder{})
 		op := kopf.New(mgr, kopf.For(&v1.Widget{}).OnCreate("create", ok[W](seen, "create")), with(ns))
 		Expect(mgr.Add(op)).To(Succeed())
-		launch(mgr, &logBook{})
+		launch(mgr, &logRecorder{})
 		Eventually(func() error { return op.Readyz(nil) }).Should(MatchError(ContainSubstring("KopfPeering")))
 		Consistently(seen.all).Should(BeEmpty())
 		newLaptop(ctx, ns)

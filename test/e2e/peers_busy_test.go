@@ -34,9 +34,9 @@ var _ = Describe("A busy operator among peers", func() {
 		pauses := 0
 		for end := time.Now().Add(duration); time.Now().Before(end); pauses++ {
 			wait(ctx, rand.N(1200*time.Millisecond))
-			other.comes(ctx)
+			other.join(ctx)
 			wait(ctx, rand.N(1200*time.Millisecond))
-			other.goes(ctx)
+			other.leave(ctx)
 		}
 		stop()
 		for _, w := range widgets {
@@ -45,7 +45,7 @@ var _ = Describe("A busy operator among peers", func() {
 		}
 		running := func() int { return busy.count("begins daemon")() - busy.count("ends daemon")() }
 		Eventually(running).Should(Equal(crowd), "daemons")
-		seen := judge(busy.all())
+		seen := findViolations(busy.all())
 		AddReportEntry("busy", fmt.Sprintf("%d pauses, %+v", pauses, seen))
 		Expect(seen.pauses).To(Equal(pauses), "each was noticed")
 		Expect(seen.starts).To(BeNumerically(">", 10*pauses), "it was busy")
@@ -54,19 +54,19 @@ var _ = Describe("A busy operator among peers", func() {
 	}, SpecTimeout(3*minute))
 })
 
-// transit is how far the log may lag behind what is true, on a machine that is busy, too: what was started so shortly after the
-// beginning of a pause was told in the log, or before its end, is not held against anybody.
+// transit is the tolerance for the delay of log lines on a busy machine. A start within this time after the beginning
+// of a pause, or before its end, is no violation.
 const transit = 200 * time.Millisecond
 
-type judgement struct {
+type violations struct {
 	pauses, starts int
 	late, twice    []string
 }
 
-// judge goes by what the operator itself says: handlers, and transitions.
-func judge(entries []entry) (j judgement) {
+// findViolations compares the calls of handlers with the pauses in the log of the operator.
+func findViolations(entries []entry) (j violations) {
 	var paused time.Time
-	var suspects []entry // started in the pause that goes on
+	var suspects []entry // started in the present pause
 	daemons := map[string]bool{}
 	for _, e := range entries {
 		switch {
@@ -101,17 +101,17 @@ func judge(entries []entry) (j judgement) {
 	return j
 }
 
-// A judge that finds nobody guilty would be of no use.
-var _ = Describe("The judge of busy operators", func() {
+// The check must detect violations.
+var _ = Describe("The check of busy operators", func() {
 	at := func(ms int, what string) entry { return entry{time.UnixMilli(int64(ms)), what} }
 
-	It("finds what was started during a pause, and what was started twice", func() {
-		j := judge([]entry{
+	It("detects a start during a pause, and a second start", func() {
+		j := findViolations([]entry{
 			at(0, "works: "), at(10, "begins w"), at(20, "begins daemon of w"),
 			at(1000, "paused: "), at(1010, "begins x"), at(1500, "begins y"), at(1950, "begins z"), at(2000, "works: "),
 			at(2010, "begins daemon of w"),
 		})
-		Expect(j).To(Equal(judgement{
+		Expect(j).To(Equal(violations{
 			pauses: 1, starts: 6, late: []string{"begins y: 500ms after the beginning"}, twice: []string{"w"},
 		}))
 	})

@@ -30,26 +30,26 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// childPeer makes the child process an operator among peers: a peerSetup, as JSON.
+// childPeer makes the child process an operator with peers. Its value is a peerSetup as JSON.
 const childPeer = "KOPF_E2E_CHILD_PEER"
 
 type peerSetup struct {
 	Peers   peering.Options
-	Lease   string        // its name; none: no leader election
-	Release bool          // the lease at the end
-	Work    time.Duration // of each handler
-	Tick    time.Duration // of a timer; none: no timer
-	Short   bool          // leases are short, and each write of a widget is printed
+	Lease   string        // name of the lease; empty: no leader election
+	Release bool          // releases the lease at the end
+	Work    time.Duration // duration of each handler
+	Tick    time.Duration // interval of a timer; zero: no timer
+	Short   bool          // shortens the leases, and prints each write of a widget
 }
 
-// peerChild prints all that happens in it, in order and with the time: what handlers do, and what its peering says.
+// peerChild prints the calls of handlers and the transitions of the peering, in order and with times.
 func peerChild() int {
 	var setup peerSetup
 	must(json.Unmarshal([]byte(os.Getenv(childPeer)), &setup))
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	must(err)
-	config.QPS = -1 // as ctrl.GetConfig has it
-	ctrl.SetLogger(spokenPeering())
+	config.QPS = -1 // as in ctrl.GetConfig
+	ctrl.SetLogger(peeringLogger())
 	options := manager.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
 		Cache:          cache.Options{DefaultNamespaces: map[string]cache.Config{os.Getenv(childEnv): {}}},
@@ -61,7 +61,7 @@ func peerChild() int {
 		lease, deadline, retry := 3*time.Second, 2*time.Second, 500*time.Millisecond
 		options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &lease, &deadline, &retry
 		more = append(more, kopf.WithLeaseDurations(lease, deadline, retry))
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return printing{next} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return printingTransport{next} })
 	}
 	mgr, err := manager.New(config, options)
 	must(err)
@@ -91,10 +91,10 @@ func peerChild() int {
 	return 0
 }
 
-// A printing transport prints each write of a widget.
-type printing struct{ http.RoundTripper }
+// A printingTransport prints each write of a widget.
+type printingTransport struct{ http.RoundTripper }
 
-func (p printing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p printingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/widgets/") {
 		say("writes " + r.URL.Path)
 	}
@@ -109,8 +109,8 @@ func say(what string) {
 	fmt.Println(time.Now().UnixNano(), what)
 }
 
-// spokenPeering says the transitions, at the moment when the operator logs them.
-func spokenPeering() logr.Logger {
+// peeringLogger prints the transitions when the operator logs them.
+func peeringLogger() logr.Logger {
 	return funcr.NewJSON(func(text string) {
 		var line struct{ Logger, Msg, Reason string }
 		must(json.Unmarshal([]byte(text), &line))
@@ -123,7 +123,7 @@ func spokenPeering() logr.Logger {
 	}, funcr.Options{})
 }
 
-// A peer is such a process.
+// A peer is a child process.
 type peer struct {
 	*exec.Cmd
 	exited chan struct{}
@@ -152,22 +152,22 @@ func launchPeer(namespace string, setup peerSetup) *peer {
 	go func() {
 		defer close(p.exited)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			p.hears(lines.Text())
+			p.addLine(lines.Text())
 		}
 		_ = p.Wait()
 	}()
 	DeferCleanup(func() {
-		_ = p.Process.Kill() // it may have gone
+		_ = p.Process.Kill() // the process may have ended
 		<-p.exited
 	})
 	return p
 }
 
-func (p *peer) hears(line string) {
+func (p *peer) addLine(line string) {
 	when, what, _ := strings.Cut(line, " ")
 	nanoseconds, err := strconv.ParseInt(when, 10, 64)
 	if err != nil {
-		GinkgoWriter.Println(line) // a report of the race detector, say
+		GinkgoWriter.Println(line) // for instance, a report of the race detector
 		return
 	}
 	p.mu.Lock()
@@ -181,10 +181,10 @@ func (p *peer) all() []entry {
 	return slices.Clip(p.said)
 }
 
-// is what it last said of its peers.
-func (p *peer) is() string { return p.last("paused: ", "works: ").what }
+// state returns the last printed state of the peering.
+func (p *peer) state() string { return p.last("paused: ", "works: ").what }
 
-// last is the last that it said with one of the beginnings.
+// last returns the last line with one of the prefixes.
 func (p *peer) last(beginnings ...string) (last entry) {
 	for _, one := range p.all() {
 		for _, beginning := range beginnings {
@@ -196,7 +196,7 @@ func (p *peer) last(beginnings ...string) (last entry) {
 	return last
 }
 
-// count is how often it has said something with this beginning.
+// count counts the lines with a prefix.
 func (p *peer) count(beginning string) func() int {
 	return func() (n int) {
 		for _, one := range p.all() {

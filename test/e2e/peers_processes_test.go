@@ -23,7 +23,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 	var ns string
 	var w W
 
-	// begin starts an operator; those of a lease are replicas.
+	// begin starts an operator. Operators with one lease are replicas.
 	begin := func(identity string, priority int, change ...func(*peerSetup)) *peer {
 		GinkgoHelper()
 		setup := peerSetup{Peers: peering.Options{Identity: identity, Priority: priority, Namespaces: []string{ns}, Mandatory: true}}
@@ -39,7 +39,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		GinkgoHelper()
 		edit(ctx, w, func(w W) { w.Spec.Size = size })
 	}
-	// terminate tells a process to stop, and returns when it has: how long that took is for the caller.
+	// terminate stops a process by SIGTERM, and waits for its end. The caller measures the time.
 	terminate := func(p *peer) {
 		GinkgoHelper()
 		Expect(p.Process.Signal(syscall.SIGTERM)).To(Succeed())
@@ -60,14 +60,14 @@ var _ = Describe("Operators among peers, as processes", func() {
 		create(ctx, w)
 	})
 
-	It("step back for a higher one; go on within its lifetime when it was killed, and at once when it has left (PEER-21, PEER-31, PEER-32, PEER-34, PEER-51, PEER-53)", func(ctx context.Context) {
+	It("pause for one of a higher priority; resume within its lifetime after it was killed, and immediately after it has left (PEER-21, PEER-31, PEER-32, PEER-34, PEER-51, PEER-53)", func(ctx context.Context) {
 		low := begin("low", 0)
 		Eventually(low.count("done w 1")).Should(Equal(1))
 		Eventually(low.count("begins daemon")).Should(Equal(1))
 
 		high := begin("high", 1, func(s *peerSetup) { s.Peers.Lifetime = 4 * time.Second })
 		Eventually(high.count("resumes w")).Should(Equal(1))
-		Eventually(low.is).Should(ContainSubstring(`"high" (priority 1) has precedence`))
+		Eventually(low.state).Should(ContainSubstring(`"high" (priority 1) has precedence`))
 		Eventually(low.count("ends daemon")).Should(Equal(1))
 		resize(ctx, 2)
 		Eventually(high.count("done w 2")).Should(Equal(1))
@@ -98,9 +98,9 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Expect(low.count("resumes")()).To(BeZero())
 	}, SpecTimeout(minute))
 
-	It("may both be at work on one object for a moment, as there are no locks; and both come to their ends (PEER-55)", func(ctx context.Context) {
+	It("may both work on one object for a moment, because there are no locks; and both finish (PEER-55)", func(ctx context.Context) {
 		works := func(for_ time.Duration) func(*peerSetup) { return func(s *peerSetup) { s.Work = for_ } }
-		low := begin("low", 0, works(10*time.Second)) // until the other one has started, for sure
+		low := begin("low", 0, works(10*time.Second)) // long enough for the other operator to start
 		Eventually(low.count("begins w")).Should(Equal(1))
 		high := begin("high", 1, works(time.Second))
 		Eventually(high.count("begins w")).Should(Equal(1))
@@ -113,7 +113,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Expect(high.count("begins w")()).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("elect a leader beside a laptop: one that stands by has no record, and a leader is a peer like any other (MIG-09)", func(ctx context.Context) {
+	It("elect a leader beside a laptop: a standby replica has no record, and a leader is a peer like any other (MIG-09)", func(ctx context.Context) {
 		one := begin("one", 0, replica(true))
 		Eventually(one.count("done w 1")).Should(Equal(1))
 		two := begin("two", 0, replica(true))
@@ -122,13 +122,13 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Expect(identities(ctx)()).To(Equal([]string{"one"}))
 
 		dev := begin("dev", peering.DevPriority)
-		Eventually(one.is).Should(ContainSubstring("dev"))
+		Eventually(one.state).Should(ContainSubstring("dev"))
 		resize(ctx, 2)
 		Eventually(dev.count("done w 2")).Should(Equal(1))
 		Expect(identities(ctx)()).To(Equal([]string{"dev", "one"}))
 
 		terminate(one)
-		Eventually(two.is).Should(And(HavePrefix("paused"), ContainSubstring("dev")), "the next leader")
+		Eventually(two.state).Should(And(HavePrefix("paused"), ContainSubstring("dev")), "the next leader")
 		Expect(identities(ctx)()).To(Equal([]string{"dev", "two"}))
 		resize(ctx, 3)
 		Eventually(dev.count("done w 3")).Should(Equal(1))
@@ -159,7 +159,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 				slices.SortFunc(done, time.Time.Compare)
 				return done
 			}
-			serves := func() { // more than what may be under way
+			serves := func() { // more than may be in progress
 				GinkgoHelper()
 				n := len(served())
 				Eventually(served).WithTimeout(time.Minute).Should(WithTransform(func(done []time.Time) int { return len(done) }, BeNumerically(">=", n+5)))
@@ -181,15 +181,14 @@ var _ = Describe("Operators among peers, as processes", func() {
 			Expect(gap).To(And(BeNumerically(">", 200*time.Millisecond), BeNumerically("<", most)), "above the pace of the edits: there was one")
 			Eventually(identities(ctx)).Should(ConsistOf(HavePrefix("new-")))
 		},
-		// The next one asks for the lease each 2 to 4.4 seconds.
+		// The standby replica requests the lease every 2 to 4.4 seconds.
 		Entry("with LeaderElectionReleaseOnCancel", true, 7*time.Second, SpecTimeout(2*minute)),
-		// The lease has to be as it is for 15 seconds, since the next one has seen it first.
+		// The standby replica must observe an unchanged lease for 15 seconds.
 		Entry("with the defaults of the manager", false, 26*time.Second, SpecTimeout(3*minute)),
 	)
 })
 
-// keepEditing has something to be handled all the time. In the end, last is what is said when the last edit of an object
-// was handled.
+// keepEditing edits the objects continuously. After stop, last returns the line about the last edit of an object.
 func keepEditing(ctx context.Context, widgets []*v1.Widget, pause time.Duration) (stop func(), last func(*v1.Widget) string) {
 	ctx, cancel := context.WithCancel(ctx)
 	sizes, done := make([]int, len(widgets)), make(chan struct{})
@@ -198,7 +197,7 @@ func keepEditing(ctx context.Context, widgets []*v1.Widget, pause time.Duration)
 		defer close(done)
 		for n := 0; wait(ctx, pause); n++ {
 			i := n % len(widgets)
-			size := 2 + n%999 // more is not allowed
+			size := 2 + n%999 // the maximum of the schema
 			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"size":%d}}`, size))
 			Expect(k8s.Patch(context.WithoutCancel(ctx), widgets[i].DeepCopy(), patch)).To(Succeed())
 			sizes[i] = size

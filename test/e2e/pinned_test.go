@@ -21,12 +21,12 @@ import (
 
 var createOrUpdate = []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
 
-var _ = Describe("A cycle of several passes", func() {
+var _ = Describe("A cycle of several reconciles", func() {
 	type W = *v1.Widget
 	const pause = 100 * millisecond
 
-	// tells notes what a handler is told of the size: by the diff, and in the object as it is.
-	tells := func(seen *calls, id string, err func() error) kopf.Handler[W] {
+	// recordSize returns a handler that records the size in the diff and in the object.
+	recordSize := func(seen *calls, id string, err func() error) kopf.Handler[W] {
 		return func(_ context.Context, req *kopf.Request[W]) error {
 			what := fmt.Sprint(req.Diff)
 			if req.Reason == kopf.ReasonCreate {
@@ -57,8 +57,8 @@ var _ = Describe("A cycle of several passes", func() {
 	is := func(id string, from, to, now int) string {
 		return fmt.Sprintf("%s:update %s, now %d: ok", id, changed(from, to, "spec", "size"), now)
 	}
-	// told leaves out the attempts that have failed.
-	told := func(seen *calls) func() []string {
+	// successes returns the calls without failed attempts.
+	successes := func(seen *calls) func() []string {
 		return func() (out []string) {
 			for _, entry := range seen.all() {
 				if !strings.HasSuffix(entry, ": failed") {
@@ -74,14 +74,14 @@ var _ = Describe("A cycle of several passes", func() {
 			And(HaveLen(1), HaveKeyWithValue(baselineKey, ContainSubstring(fmt.Sprintf(`"size":%d`, n))))))
 	}
 
-	DescribeTable("passes an edit that comes between two handlers to both, as a second update (B-01, CAUSE-15, CAUSE-16, ESS-17, SE-01)",
+	DescribeTable("passes an edit between two handlers to both, as a second update (B-01, CAUSE-15, CAUSE-16, ESS-17, SE-01)",
 		func(ctx context.Context, restart, earlier bool) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var open atomic.Bool
 			declare := func() []kopf.Option {
 				return options(kopf.For(&v1.Widget{}).
-					OnUpdate("first", tells(seen, "first", nil)).
-					OnUpdate("second", tells(seen, "second", unless(&open))))
+					OnUpdate("first", recordSize(seen, "first", nil)).
+					OnUpdate("second", recordSize(seen, "second", unless(&open))))
 			}
 			obj := widget(ns, "one")
 			handledBefore(ctx, obj, declare()...)
@@ -107,22 +107,22 @@ var _ = Describe("A cycle of several passes", func() {
 			failed := "second:update " + changed(1, 2, "spec", "size") + ", now 4: failed"
 			Eventually(seen.all).Should(ContainElement(failed), "the diff is that of the cycle, the object is the newest")
 			open.Store(true)
-			Eventually(told(seen)).Should(Equal([]string{is("first", 1, 2, 2), is("second", 1, 2, 4), is("first", 2, 4, 4), is("second", 2, 4, 4)}))
+			Eventually(successes(seen)).Should(Equal([]string{is("first", 1, 2, 2), is("second", 1, 2, 4), is("first", 2, 4, 4), is("second", 2, 4, 4)}))
 			clean(ctx, obj, 4)
-			Consistently(told(seen), awhile).Should(HaveLen(4))
+			Consistently(successes(seen), quietTime).Should(HaveLen(4))
 		},
 		Entry("in one process", SpecTimeout(minute), false, false),
 		Entry("over a restart", SpecTimeout(minute), true, false),
 		Entry("over a restart, with the pin of an earlier version", SpecTimeout(minute), true, true),
 	)
 
-	DescribeTable("of a creation makes an update of an edit (B-01, CAUSE-14)",
+	DescribeTable("of a creation makes an edit an update (B-01, CAUSE-14)",
 		func(ctx context.Context, deletes bool) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var open atomic.Bool
 			resource := kopf.For(&v1.Widget{}).
-				On("first", createOrUpdate, tells(seen, "first", nil)).
-				On("second", createOrUpdate, tells(seen, "second", unless(&open)))
+				On("first", createOrUpdate, recordSize(seen, "first", nil)).
+				On("second", createOrUpdate, recordSize(seen, "second", unless(&open)))
 			if deletes {
 				resource.OnDelete("deleted", ok[W](seen, "deleted"))
 			}
@@ -135,50 +135,50 @@ var _ = Describe("A cycle of several passes", func() {
 			Expect(fresh(ctx, obj)()).To(HaveField("Annotations", Not(HaveKey(baselineKey))))
 			open.Store(true)
 			want := []string{"first:create add: 1, now 1: ok", "second:create add: 1, now 2: ok", is("first", 1, 2, 2), is("second", 1, 2, 2)}
-			Eventually(told(seen)).Should(Equal(want))
+			Eventually(successes(seen)).Should(Equal(want))
 			clean(ctx, obj, 2)
 			remove(ctx, obj)
 			Eventually(gone(ctx, obj)).Should(BeTrue())
 			if deletes {
 				want = append(want, "deleted:delete")
 			}
-			Expect(told(seen)()).To(Equal(want))
+			Expect(successes(seen)()).To(Equal(want))
 		},
 		Entry("without a finalizer", SpecTimeout(minute), false),
 		Entry("with a finalizer", SpecTimeout(minute), true),
 	)
 
-	It("that is reverted midway is told to those who were called (B-02, CAUSE-17)", func(ctx context.Context) {
+	It("that is reverted midway calls the handlers that were called before (B-02, CAUSE-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
 		start(ns, options(kopf.For(&v1.Widget{}).
-			OnUpdate("first", tells(seen, "first", nil)).
-			OnUpdate("second", tells(seen, "second", unless(&open)))))
+			OnUpdate("first", recordSize(seen, "first", nil)).
+			OnUpdate("second", recordSize(seen, "second", unless(&open)))))
 		edit(ctx, obj, size(2))
 		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", BeNumerically(">", 0)))
 		edit(ctx, obj, size(1))
 		open.Store(true)
-		Eventually(told(seen)).Should(ContainElement(is("first", 2, 1, 1)), "who has acted on it hears that it is undone")
+		Eventually(successes(seen)).Should(ContainElement(is("first", 2, 1, 1)), "who has acted on it hears that it is undone")
 		clean(ctx, obj, 1)
-		n := len(told(seen)())
-		Consistently(told(seen), awhile).Should(HaveLen(n))
+		n := len(successes(seen)())
+		Consistently(successes(seen), quietTime).Should(HaveLen(n))
 
-		By("updating again: nobody is taken for done")
+		By("updating again: every handler is called again")
 		edit(ctx, obj, size(2))
-		Eventually(told(seen)).Should(HaveLen(n + 2))
-		Expect(told(seen)()[n:]).To(Equal([]string{is("first", 1, 2, 2), is("second", 1, 2, 2)}))
+		Eventually(successes(seen)).Should(HaveLen(n + 2))
+		Expect(successes(seen)()[n:]).To(Equal([]string{is("first", 1, 2, 2), is("second", 1, 2, 2)}))
 		clean(ctx, obj, 2)
 	}, SpecTimeout(minute))
 
-	It("that is reverted midway is told to those who were called, also if they have only failed (B-01)", func(ctx context.Context) {
+	It("that is reverted midway calls the handlers that were called before, also if they have failed (B-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
 		start(ns, options(kopf.For(&v1.Widget{}).
-			OnUpdate("half", tells(seen, "half", func() error {
-				if len(seen.all()) == 0 { // it has changed something already, say, and then it fails
+			OnUpdate("half", recordSize(seen, "half", func() error {
+				if len(seen.all()) == 0 { // it may have changed something before it fails
 					return kopf.Temporary(errOutOfOrder, pause)
 				}
 				return nil
@@ -186,17 +186,17 @@ var _ = Describe("A cycle of several passes", func() {
 		edit(ctx, obj, size(2))
 		Eventually(seen.all).Should(HaveLen(1))
 		edit(ctx, obj, size(1))
-		Eventually(told(seen)).Should(Equal([]string{is("half", 2, 1, 1)}))
+		Eventually(successes(seen)).Should(Equal([]string{is("half", 2, 1, 1)}))
 		clean(ctx, obj, 1)
 	}, SpecTimeout(minute))
 
-	It("ends with the deletion, and holds nothing up (CAUSE-18)", func(ctx context.Context) {
+	It("ends with the deletion, and does not block it (CAUSE-18)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
 		obj := widget(ns, "one")
 		resource := kopf.For(&v1.Widget{}).
-			OnUpdate("first", tells(seen, "first", nil)).
-			OnUpdate("second", tells(seen, "second", unless(&open))).
+			OnUpdate("first", recordSize(seen, "first", nil)).
+			OnUpdate("second", recordSize(seen, "second", unless(&open))).
 			OnDelete("deleted", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("deleted, old %d, now %d, %s", req.Old.Spec.Size, req.Object.Spec.Size, req.Diff)
 				return nil
@@ -208,10 +208,10 @@ var _ = Describe("A cycle of several passes", func() {
 		edit(ctx, obj, size(3))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Expect(told(seen)()).To(Equal([]string{is("first", 1, 2, 2), "deleted, old 1, now 3, " + changed(1, 3, "spec", "size")}))
+		Expect(successes(seen)()).To(Equal([]string{is("first", 1, 2, 2), "deleted, old 1, now 3, " + changed(1, 3, "spec", "size")}))
 	}, SpecTimeout(minute))
 
-	It("tells handlers for fields and changes what it is about, not what came later (B-01, FLT-05)", func(ctx context.Context) {
+	It("passes the pinned change to handlers for fields, and not later edits (B-01, FLT-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
 		obj := widget(ns, "one")
@@ -255,7 +255,7 @@ var _ = Describe("A cycle of several passes", func() {
 		clean(ctx, obj, 3)
 	}, SpecTimeout(minute))
 
-	It("keeps what handlers change in it, and does not take it for an edit (B-01, B-13)", func(ctx context.Context) {
+	It("keeps changes of its handlers, and does not detect them as an edit (B-01, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
 		obj := widget(ns, "one")
@@ -280,10 +280,10 @@ var _ = Describe("A cycle of several passes", func() {
 		Eventually(seen.all).Should(Equal(want))
 		clean(ctx, obj, 2)
 		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Color", "color-2"))
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 	}, SpecTimeout(minute))
 
-	It("of one pass writes no pin, and no more than before (B-01)", func(ctx context.Context) {
+	It("of one reconcile writes no pin, and no additional request (B-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var mu sync.Mutex
 		var bodies []string
@@ -319,7 +319,7 @@ var _ = Describe("A cycle of several passes", func() {
 		Expect(seen.all()).To(Equal([]string{"first:create", "second:create", "first:update", "second:update", "deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("never loses a change, however edits and failures fall together (B-01)", func(ctx context.Context) {
+	It("never loses a change, for any order of edits and failures (B-01)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		const objects, edits = 4, 25
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
@@ -329,27 +329,27 @@ var _ = Describe("A cycle of several passes", func() {
 			defer mu.Unlock()
 			return random.IntN(n)
 		}
-		// last is the size that a handler was told last of an object, by the diff and by the object.
+		// last returns the size that a handler received last for an object, in the diff and in the object.
 		last := map[string][2]int{}
 		work := func(id string) kopf.Handler[W] {
 			return func(ctx context.Context, req *kopf.Request[W]) error {
-				told := 0
+				diffSize := 0
 				if req.Old != nil {
-					told = req.Old.Spec.Size
+					diffSize = req.Old.Spec.Size
 				}
 				for _, item := range req.Diff.Reduce("spec", "size") {
 					if n, isNumber := item.New.(int64); isNumber {
-						told = int(n)
+						diffSize = int(n)
 					}
 				}
 				mu.Lock()
-				last[req.Object.Name+"/"+id] = [2]int{told, req.Object.Spec.Size}
+				last[req.Object.Name+"/"+id] = [2]int{diffSize, req.Object.Spec.Size}
 				mu.Unlock()
 				switch roll(4) {
 				case 0:
 					return kopf.Temporary(errOutOfOrder, time.Duration(roll(60))*millisecond)
 				case 1:
-					select { // other edits come meanwhile
+					select { // other edits happen meanwhile
 					case <-ctx.Done():
 						return ctx.Err()
 					case <-time.After(time.Duration(roll(30)) * millisecond):
@@ -371,7 +371,7 @@ var _ = Describe("A cycle of several passes", func() {
 		}
 		for range edits {
 			for _, obj := range all {
-				edit(ctx, obj, size(roll(3)+1)) // few values: many edits are undone, or none
+				edit(ctx, obj, size(roll(3)+1)) // few values, so that many edits are reverted or change nothing
 			}
 		}
 		for _, obj := range all {

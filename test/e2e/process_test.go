@@ -22,7 +22,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// metric is the value of a series of this process, by its labels; 0 if there is none.
+// metric returns the value of a series of this process by its labels, or 0 if it is missing.
 func metric(name string, labels map[string]string) (value float64) {
 	GinkgoHelper()
 	families, err := metrics.Registry.Gather()
@@ -53,7 +53,7 @@ func hasLabels(series *dto.Metric, labels map[string]string) bool {
 var _ = Describe("Memos", func() {
 	type W = *v1.Widget
 
-	It("are kept by object and process, for all kinds of handlers (MEMO-01, MEMO-04, MEMO-05)", func(ctx context.Context) {
+	It("exist for each object and process, for all kinds of handlers (MEMO-01, MEMO-04, MEMO-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		memo := kopf.NewMemo[[]string]("visits")
 		visit := func(by string) kopf.Handler[W] {
@@ -101,12 +101,12 @@ var _ = Describe("Memos", func() {
 	}, SpecTimeout(minute))
 })
 
-var _ = Describe("Activities", func() {
+var _ = Describe("Startup and cleanup handlers", func() {
 	type W = *v1.Widget
 
-	It("that fail at the start stop the manager, which says why (ACT-04, ACT-07, RUN-25)", func(ctx context.Context) {
-		ns, seen, wire := newNamespace(ctx), &calls{}, &writing{}
-		mgr := newManager(ns, &logBook{}, wire.setup())
+	It("that fail at the start stop the manager, which returns the error (ACT-04, ACT-07, RUN-25)", func(ctx context.Context) {
+		ns, seen, wire := newNamespace(ctx), &calls{}, &writeRecorder{}
+		mgr := newManager(ns, &logRecorder{}, wire.setup())
 		Expect(mgr.Add(kopf.New(mgr,
 			kopf.OnStartup("connect", func(context.Context) error { return kopf.Permanent(errOutOfOrder) }),
 			kopf.OnCleanup("disconnect", func(context.Context) error { seen.notef("cleanup"); return nil }),
@@ -117,7 +117,7 @@ var _ = Describe("Activities", func() {
 		Expect(seen.all()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("come before and after all handlers, which come to their ends (ACT-04, ACT-06, RUN-01, RUN-23, RUN-28)", func(ctx context.Context) {
+	It("run before and after all handlers, which finish (ACT-04, ACT-06, RUN-01, RUN-23, RUN-28)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
@@ -144,20 +144,20 @@ var _ = Describe("Activities", func() {
 			defer close(stopped)
 			op.stop()
 		}()
-		Consistently(seen.all, awhile).Should(Equal([]string{"startup", "startup"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"startup", "startup"}))
 		close(release)
 		Eventually(stopped).Should(BeClosed())
 		Expect(seen.all()).To(Equal([]string{"startup", "startup", "created", "cleanup <nil>"}))
-		handled(ctx, obj) // it was written while stopping
+		handled(ctx, obj) // the operator has written the outcome during its shutdown
 	}, SpecTimeout(minute))
 })
 
 var _ = Describe("Health", func() {
 	type W = *v1.Widget
 
-	It("tells of an operator that is stuck, and only of that (SE-14, SE-16)", func(ctx context.Context) {
+	It("reports an operator without progress, and no other (SE-14, SE-16)", func(ctx context.Context) {
 		const limit = time.Second
-		ns, book := newNamespace(ctx), &logBook{}
+		ns, book := newNamespace(ctx), &logRecorder{}
 		mgr := newManager(ns, book)
 		release := make(chan struct{})
 		op := kopf.New(mgr, kopf.WithStuckAfter(limit), kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1), kopf.WithName("stuck")).
@@ -199,7 +199,7 @@ var _ = Describe("Health", func() {
 		Eventually(func() error { return op.Healthz(nil) }).Should(Succeed())
 	}, SpecTimeout(minute))
 
-	It("is seen in the metrics, whoever asks for it (SE-16)", func(ctx context.Context) {
+	It("is a metric (SE-16)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		release := make(chan struct{})
 		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1), kopf.WithName("unasked")).
@@ -211,8 +211,8 @@ var _ = Describe("Health", func() {
 			Should(BeNumerically(">", 1))
 	}, SpecTimeout(minute))
 
-	It("is ready when caches and indexes are complete, and asked by the manager (ACT-04, IDX-15, PROBE-05, RUN-03)", func(ctx context.Context) {
-		ns, book := newNamespace(ctx), &logBook{}
+	It("is ready when caches and indexes are complete, and the manager serves it (ACT-04, IDX-15, PROBE-05, RUN-03)", func(ctx context.Context) {
+		ns, book := newNamespace(ctx), &logRecorder{}
 		create(ctx, widget(ns, "one"))
 		mgr := newManager(ns, book)
 		var startup, indexing atomic.Bool
@@ -244,7 +244,7 @@ var _ = Describe("Health", func() {
 		Expect(ready()).NotTo(Succeed())
 		startup.Store(false)
 		Eventually(entered).Should(Receive())
-		Consistently(ready, awhile).ShouldNot(Succeed())
+		Consistently(ready, quietTime).ShouldNot(Succeed())
 		indexing.Store(false)
 		Eventually(ready).Should(Succeed())
 	}, SpecTimeout(minute))
@@ -253,7 +253,7 @@ var _ = Describe("Health", func() {
 var _ = Describe("Events and metrics", func() {
 	type W = *v1.Widget
 
-	It("tell of the object what a handler says (SE-28)", func(ctx context.Context) {
+	It("are about the object that the handler is called for (SE-28)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
 			req.Eventf("Normal", "Made", "Make", "made in size %d", req.Object.Spec.Size)
@@ -299,13 +299,13 @@ var _ = Describe("Events and metrics", func() {
 })
 
 var _ = Describe("Probes", func() {
-	It("are served beside the operator, by whoever asks for them (PROBE-01, PROBE-02)", func(ctx context.Context) {
+	It("are served beside the operator on request (PROBE-01, PROBE-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		mgr := newManager(ns, &logBook{})
+		mgr := newManager(ns, &logRecorder{})
 		op := kopf.New(mgr, kopf.OnProbe("seen", func(context.Context) (any, error) { return len(seen.all()), nil }),
 			kopf.For(&v1.Widget{}).OnCreate("created", ok[*v1.Widget](seen, "created")))
 		Expect(mgr.Add(op)).To(Succeed())
-		launch(mgr, &logBook{})
+		launch(mgr, &logRecorder{})
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)

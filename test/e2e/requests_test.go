@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// A sent is one patch that has gone to the server.
+// A sent is a patch that was sent to the server.
 type sent struct {
 	path, query, contentType string
 	body                     map[string]any
 }
 
-// part is what the patch has at a path of fields.
+// part returns the value at a path of the patch.
 func (s sent) part(fields ...string) any {
 	var value any = s.body
 	for _, field := range fields {
@@ -24,20 +24,20 @@ func (s sent) part(fields ...string) any {
 	return value
 }
 
-// A postbox notes the patches that an operator sends.
-type postbox struct {
+// A patchRecorder records the patches of an operator.
+type patchRecorder struct {
 	mu   sync.Mutex
 	list []sent
 }
 
-func (p *postbox) all() []sent {
+func (p *patchRecorder) all() []sent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]sent(nil), p.list...)
 }
 
-// paths are where the patches went to.
-func (p *postbox) paths() []string {
+// paths returns the URL paths of the patches.
+func (p *patchRecorder) paths() []string {
 	var paths []string
 	for _, s := range p.all() {
 		paths = append(paths, s.path)
@@ -45,8 +45,8 @@ func (p *postbox) paths() []string {
 	return paths
 }
 
-// noting has the patches noted on their way.
-func (p *postbox) noting() setup {
+// setup adds the recorder to an operator.
+func (p *patchRecorder) setup() setup {
 	return withFaults(func(r *http.Request, _ int64, next http.RoundTripper) (*http.Response, error) {
 		if err := p.note(r); err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func (p *postbox) noting() setup {
 	})
 }
 
-func (p *postbox) note(r *http.Request) error {
+func (p *patchRecorder) note(r *http.Request) error {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ var _ = Describe("A restart", func() {
 				OnCreate("created", ok[W](seen, "created")).
 				OnDelete("deleted", ok[W](seen, "deleted")))
 		}
-		// Nothing wakes it for its own write, so it gets no further than the finalizer.
+		// The watch drops its own write, so that no reconcile follows the finalizer.
 		halting := start(ns, declare(kopf.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})))
@@ -47,7 +47,7 @@ var _ = Describe("A restart", func() {
 		Expect(seen.all()).To(Equal([]string{"created:create", "deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("in a delay, between two handlers, calls only what is left, and when it is due (PROG-29, DLY-13)", func(ctx context.Context) {
+	It("during a delay between two handlers calls only the remaining handlers, when they are due (PROG-29, DLY-13)", func(ctx context.Context) {
 		const delay = 2 * time.Second
 		ns, seen, second := newNamespace(ctx), &calls{}, &timeline{}
 		declare := func() []kopf.Option {
@@ -74,7 +74,7 @@ var _ = Describe("A restart", func() {
 		Expect(second.times()[1].Sub(restarted)).To(BeNumerically("<", delay), "the delay has begun anew")
 	}, SpecTimeout(minute))
 
-	It("between the handlers of an update or a deletion continues there; the resume joins (PROG-29, CAUSE-25)", func(ctx context.Context) {
+	It("between the handlers of an update or a deletion continues there; resume handlers are called too (PROG-29, CAUSE-25)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(outcome error) *kopf.Resource[W] {
 			return kopf.For(&v1.Widget{}).
@@ -108,7 +108,7 @@ var _ = Describe("A restart", func() {
 		Expect(seen.all()[4:]).To(Equal([]string{"delete-1:delete", "delete-2:delete#0", "delete-2:delete#1"}))
 	}, SpecTimeout(minute))
 
-	It("in a long delay calls nothing; what has become due meanwhile is called at once (DLY-13, B-03)", func(ctx context.Context) {
+	It("during a long delay calls nothing; handlers that have become due are called immediately (DLY-13, B-03)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
@@ -121,7 +121,7 @@ var _ = Describe("A restart", func() {
 		first.stop()
 
 		second := start(ns, declare())
-		Consistently(seen.all, awhile).Should(HaveLen(1))
+		Consistently(seen.all, quietTime).Should(HaveLen(1))
 		second.stop()
 
 		editRecord(ctx, obj, "created", func(r *progress.Record) { r.Delayed = time.Now().Add(-time.Minute) })
@@ -130,7 +130,7 @@ var _ = Describe("A restart", func() {
 		Expect(seen.all()).To(Equal([]string{"created:create#0", "created:create#1"}))
 	}, SpecTimeout(minute))
 
-	It("while a handler works does not count its attempt, and keeps those before it (PROG-29)", func(ctx context.Context) {
+	It("during a handler does not count its attempt, and keeps earlier attempts (PROG-29)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(second kopf.Handler[W]) []kopf.Option {
 			return options(kopf.WithCheckpoint(0), kopf.For(&v1.Widget{}).
@@ -154,7 +154,7 @@ var _ = Describe("A restart", func() {
 		Expect(seen.all()).To(Equal([]string{"first:create", "second:create#0", "second:create#0", "third:create"}))
 	}, SpecTimeout(minute))
 
-	It("keeps what a handler has finished while the operator was stopping", func(ctx context.Context) {
+	It("keeps the outcome of a handler that ended during the shutdown", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(first kopf.Handler[W]) []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
@@ -178,7 +178,7 @@ var _ = Describe("A restart", func() {
 		Expect(seen.all()).To(Equal([]string{"first:create", "second:create"}))
 	}, SpecTimeout(minute))
 
-	It("lets resume handlers retry until they succeed, once (CAUSE-20, CAUSE-21)", func(ctx context.Context) {
+	It("retries resume handlers until they succeed once (CAUSE-20, CAUSE-21)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created")))
@@ -189,7 +189,7 @@ var _ = Describe("A restart", func() {
 		Eventually(seen.all).Should(Equal([]string{"first:resume", "second:resume#0", "second:resume#1", "second:resume#2"}))
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
-		Consistently(seen.all, awhile).Should(HaveLen(4), "it resumes once a process")
+		Consistently(seen.all, quietTime).Should(HaveLen(4), "it resumes once a process")
 	}, SpecTimeout(minute))
 
 	It("during a resume continues it (PROG-29)", func(ctx context.Context) {
@@ -209,14 +209,14 @@ var _ = Describe("A restart", func() {
 		start(ns, declare())
 		Eventually(seen.all).Should(Equal([]string{"first:resume", "second:resume#0", "second:resume#1"}))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(HaveLen(3))
+		Consistently(seen.all, quietTime).Should(HaveLen(3))
 	}, SpecTimeout(minute))
 })
 
-// errOutOfOrder is what handlers fail with.
+// errOutOfOrder is the error of failing handlers.
 var errOutOfOrder = errors.New("out of order")
 
-// handledBefore creates the object and lets an operator handle it that is stopped then.
+// handledBefore creates the object, and runs an operator until it has handled it.
 func handledBefore(ctx context.Context, obj client.Object, opts ...kopf.Option) {
 	GinkgoHelper()
 	earlier := start(obj.GetNamespace(), opts)
@@ -225,7 +225,7 @@ func handledBefore(ctx context.Context, obj client.Object, opts ...kopf.Option) 
 	earlier.stop()
 }
 
-// recordOf reads the record of a handler from the server; nil if there is none.
+// recordOf returns the record of a handler from the server, or nil if it is missing.
 func recordOf[T client.Object](ctx context.Context, obj T, id string) func() (*progress.Record, error) {
 	return func() (*progress.Record, error) {
 		now, err := fresh(ctx, obj)()
@@ -236,7 +236,7 @@ func recordOf[T client.Object](ctx context.Context, obj T, id string) func() (*p
 	}
 }
 
-// editRecord changes the record of a handler by hand.
+// editRecord changes the stored record of a handler.
 func editRecord[T client.Object](ctx context.Context, obj T, id string, change func(*progress.Record)) {
 	GinkgoHelper()
 	edit(ctx, obj, func(now T) {
@@ -248,17 +248,17 @@ func editRecord[T client.Object](ctx context.Context, obj T, id string, change f
 	})
 }
 
-// grain is by how much a pause can seem shorter than it is: records keep microseconds.
+// grain is the precision of times in records: records contain microseconds.
 const grain = time.Millisecond
 
-// A timeline notes when a handler was called, and as which attempt.
+// A timeline records the time and the attempt of each call of a handler.
 type timeline struct {
 	mu    sync.Mutex
 	at    []time.Time
 	tries []progress.Attempt
 }
 
-// timed is a handler that notes its calls on a timeline.
+// timed returns a handler that records its calls in a timeline.
 func timed[T client.Object](line *timeline, fn kopf.Handler[T]) kopf.Handler[T] {
 	return func(ctx context.Context, req *kopf.Request[T]) error {
 		line.mu.Lock()
@@ -280,7 +280,7 @@ func (l *timeline) attempts() []progress.Attempt {
 	return append([]progress.Attempt(nil), l.tries...)
 }
 
-// gaps are the times between one call and the next.
+// gaps returns the times between successive calls.
 func (l *timeline) gaps() []time.Duration {
 	var out []time.Duration
 	times := l.times()

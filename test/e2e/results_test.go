@@ -31,7 +31,7 @@ var _ = Describe("Results", func() {
 		}
 	}
 
-	DescribeTable("are kept on the object, and are no change of it (RES-01)",
+	DescribeTable("are stored on the object, and are no change of it (RES-01)",
 		func(ctx context.Context, gvk schema.GroupVersionKind, opts []kopf.ResourceOption, path []string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			start(ns, options(kopf.For(kopf.Unstructured(gvk), opts...).
@@ -50,13 +50,13 @@ var _ = Describe("Results", func() {
 				"ns/named": map[string]any{"size": int64(7), "ratio": 0.5},
 			}
 			Expect(valueAt(ctx, obj, path...)()).To(Equal(want))
-			Consistently(seen.all, awhile).Should(Equal([]string{"created:create", "named:create", "nothing:create"}))
+			Consistently(seen.all, quietTime).Should(Equal([]string{"created:create", "named:create", "nothing:create"}))
 
 			edit(ctx, obj, func(u U) { u.SetLabels(map[string]string{"tier": "gold"}) })
 			want["updated"] = "once"
 			Eventually(valueAt(ctx, obj, path...)).Should(Equal(want))
 			handled(ctx, obj)
-			Consistently(func() int { return seen.count("updated:update") }, awhile).Should(Equal(1))
+			Consistently(func() int { return seen.count("updated:update") }, quietTime).Should(Equal(1))
 		},
 		Entry("with the status subresource", SpecTimeout(minute), widgetGVK, nil, []string{"status"}),
 		Entry("without it", SpecTimeout(minute), gadgetGVK, nil, []string{"status"}),
@@ -66,7 +66,7 @@ var _ = Describe("Results", func() {
 			[]kopf.ResourceOption{kopf.WithResults("spec.results")}, []string{"spec", "results"}),
 	)
 
-	It("of typed kinds need not be in their Go type", func(ctx context.Context) {
+	It("of typed kinds may be missing in their Go type", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
 			req.Object.Status.Phase = "ready"
@@ -80,7 +80,7 @@ var _ = Describe("Results", func() {
 			To(Equal(map[string]any{"phase": "ready", "created": "done"}))
 	}, SpecTimeout(minute))
 
-	It("that are maps are merged into earlier ones, others replace them (RES-02)", func(ctx context.Context) {
+	It("that are maps are merged into earlier ones, other results replace them (RES-02)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		var results = map[string][]any{
 			"map":  {map[string]any{"a": 1, "b": map[string]any{"c": 1}}, map[string]any{"a": nil, "b": map[string]any{"d": 2}}},
@@ -114,7 +114,7 @@ var _ = Describe("Results", func() {
 		}))
 	}, SpecTimeout(minute))
 
-	It("of failed attempts are not kept (RES-05)", func(ctx context.Context) {
+	It("of failed attempts are not stored (RES-05)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		failing := func(err error) kopf.Handler[U] {
 			return func(_ context.Context, req *kopf.Request[U]) error {
@@ -136,7 +136,7 @@ var _ = Describe("Results", func() {
 		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"good": "kept"}))
 	}, SpecTimeout(minute))
 
-	It("survive that others are still failing, and restarts", func(ctx context.Context) {
+	It("remain while other handlers still fail, and across restarts", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(outcome error) []kopf.Option {
 			return options(kopf.For(kopf.Unstructured(widgetGVK)).
@@ -155,7 +155,7 @@ var _ = Describe("Results", func() {
 		Expect(seen.count("first:create")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("without a JSON form are failures for good, and say so (RES-07)", func(ctx context.Context) {
+	It("without a JSON form are permanent failures with the reason (RES-07)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
 			OnCreate("channel", returns(seen, "channel", make(chan int))).
@@ -164,13 +164,13 @@ var _ = Describe("Results", func() {
 		obj := untyped(widgetGVK, ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"channel:create", "number:create", "good:create"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"channel:create", "number:create", "good:create"}))
 		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"good": "kept"}))
 		Expect(op.log.find("failed permanently", `"handler"="channel"`, "the result has no JSON form", "chan int")).To(HaveLen(1))
 		Expect(op.log.find("failed permanently", `"handler"="number"`, "the result has no JSON form", "NaN")).To(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("that a strict schema does not know are dropped, and nothing else breaks (RES-06)", func(ctx context.Context) {
+	It("that are unknown to a strict schema are dropped without other effects (RES-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
 			OnCreate("created", returns(seen, "created", "dropped")).
@@ -181,7 +181,7 @@ var _ = Describe("Results", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		created := []string{"created:create", "retried:create#0", "retried:create#1", "retried:create#2"}
-		Consistently(seen.all, awhile).Should(Equal(created))
+		Consistently(seen.all, quietTime).Should(Equal(created))
 		Expect(valueAt(ctx, obj, "status")()).To(BeEmpty())
 		Expect(op.log.find("unknown field", "status.created")).NotTo(BeEmpty(), "the server says so, and so does our log")
 
@@ -195,7 +195,7 @@ var _ = Describe("Results", func() {
 	}, SpecTimeout(minute))
 })
 
-var _ = Describe("What handlers change in the object", func() {
+var _ = Describe("A change of the object by a handler", func() {
 	type W = *v1.Widget
 	type U = *unstructured.Unstructured
 	const never = time.Hour
@@ -217,7 +217,7 @@ var _ = Describe("What handlers change in the object", func() {
 		)
 	}
 
-	It("lands on the server, and does not come back as an update (B-13, ESS-18, KW-03, PATCH-32, SE-51)", func(ctx context.Context) {
+	It("is stored, and is no update (B-13, ESS-18, KW-03, PATCH-32, SE-51)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
@@ -243,12 +243,12 @@ var _ = Describe("What handlers change in the object", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		Expect(fresh(ctx, obj)()).To(beChanged())
-		Consistently(seen.all, awhile).Should(Equal([]string{"created"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created"}))
 
 		edit(ctx, obj, func(w W) { w.Spec.Size, w.Finalizers = 2, append(w.Finalizers, foreignFinalizer) })
 		Eventually(fresh(ctx, obj)).Should(HaveField("Spec", v1.WidgetSpec{Size: 20, Color: "blue"}))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(HaveLen(2))
+		Consistently(seen.all, quietTime).Should(HaveLen(2))
 		Expect(fresh(ctx, obj)()).To(And(HaveField("Labels", BeEmpty()), HaveField("Status", v1.WidgetStatus{})))
 
 		remove(ctx, obj)
@@ -258,7 +258,7 @@ var _ = Describe("What handlers change in the object", func() {
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 	}, SpecTimeout(minute))
 
-	It("of an untyped kind without the status subresource lands too", func(ctx context.Context) {
+	It("is stored for an untyped kind without the status subresource", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[U]) error {
@@ -275,10 +275,10 @@ var _ = Describe("What handlers change in the object", func() {
 		handled(ctx, obj)
 		Expect(valueAt(ctx, obj, "spec")()).To(Equal(map[string]any{"size": int64(1), "deep": map[string]any{"list": []any{"a"}}}))
 		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"phase": "ready"}))
-		Consistently(seen.all, awhile).Should(Equal([]string{"created"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created"}))
 	}, SpecTimeout(minute))
 
-	It("lands also when they fail, now or for good", func(ctx context.Context) {
+	It("is stored when the handler fails, temporarily or permanently", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
@@ -296,10 +296,10 @@ var _ = Describe("What handlers change in the object", func() {
 		Expect(fresh(ctx, lost)()).To(beChanged())
 		Eventually(recordOf(ctx, later, "created")).Should(HaveField("Retries", 1))
 		Expect(fresh(ctx, later)()).To(beChanged())
-		Consistently(seen.all, awhile).Should(BeEmpty())
+		Consistently(seen.all, quietTime).Should(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("while resuming is no update, also when a resume handler is to be called again (B-13)", func(ctx context.Context) {
+	It("during a resume is no update, also when a resume handler is retried (B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created")))
@@ -317,10 +317,10 @@ var _ = Describe("What handlers change in the object", func() {
 		Eventually(seen.all).Should(HaveLen(2))
 		handled(ctx, obj)
 		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Color", "blue"))
-		Consistently(seen.all, awhile).Should(Equal([]string{"resumed:resume#0", "resumed:resume#1"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"resumed:resume#0", "resumed:resume#1"}))
 	}, SpecTimeout(minute))
 
-	It("is no update either if the server drops it (B-13)", func(ctx context.Context) {
+	It("is no update if the server drops it (B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[U]) error {
@@ -334,7 +334,7 @@ var _ = Describe("What handlers change in the object", func() {
 		handled(ctx, obj)
 		Expect(valueAt(ctx, obj, "spec")()).To(Equal(map[string]any{"size": int64(1), "color": "red"}))
 		Expect(valueAt(ctx, obj, "metadata", "labels")()).To(Equal(map[string]any{"painted": "yes"}))
-		Consistently(seen.all, awhile).Should(Equal([]string{"created"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created"}))
 	}, SpecTimeout(minute))
 
 	It("is logged with its handler if the server drops it, once for all objects", func(ctx context.Context) {
@@ -367,7 +367,7 @@ var _ = Describe("What handlers change in the object", func() {
 		))
 	}, SpecTimeout(minute))
 
-	It("of a typed kind is kept or logged, though the Go type lacks it", func(ctx context.Context) {
+	It("of a typed kind is stored or logged, though the Go type lacks the field", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		op := start(ns, options(kopf.For(&corev1.ConfigMap{}).OnCreate("created", func(_ context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
 			req.SetResult("done")
@@ -385,7 +385,7 @@ var _ = Describe("What handlers change in the object", func() {
 		Expect(kept.log.find("has dropped a field")).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("is the handler's failure if the server does not take it, and nobody else's", func(ctx context.Context) {
+	It("that the server rejects fails its handler, and no other", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("first", func(_ context.Context, req *kopf.Request[W]) error {
@@ -406,13 +406,13 @@ var _ = Describe("What handlers change in the object", func() {
 		Eventually(recordOf(ctx, obj, "greedy")).Should(And(
 			HaveField("Retries", 3), HaveField("Failure", true), HaveField("Message", ContainSubstring("1000"))))
 		Expect(recordOf(ctx, obj, "first")()).To(HaveField("Success", true))
-		Consistently(seen.all, awhile).Should(Equal([]string{"first", "greedy#0 ", "last:create#0", "greedy#1 ", "greedy#2 "}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"first", "greedy#0 ", "last:create#0", "greedy#1 ", "greedy#2 "}))
 		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 1), HaveField("Labels", BeEmpty())))
 		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status")()).To(Equal(map[string]any{"first": "kept"}))
 		Eventually(op.log.find).WithArguments("rejected", `"handler"="greedy"`, "1000").Should(HaveLen(3))
 	}, SpecTimeout(minute))
 
-	It("takes the handler's result with it if the server does not take it (RES-05)", func(ctx context.Context) {
+	It("that the server rejects also discards the result of the handler (RES-05)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
 			OnCreate("greedy", func(_ context.Context, req *kopf.Request[U]) error {
@@ -430,7 +430,7 @@ var _ = Describe("What handlers change in the object", func() {
 		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"modest": "kept"}))
 	}, SpecTimeout(minute))
 
-	It("is not lost because another handler has changed it to what the server does not take", func(ctx context.Context) {
+	It("is not lost because another handler has changed it to a value that the server rejects", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("before", func(_ context.Context, req *kopf.Request[W]) error {
@@ -455,7 +455,7 @@ var _ = Describe("What handlers change in the object", func() {
 		Expect(seen.count("greedy")).To(Equal(2))
 	}, SpecTimeout(minute))
 
-	DescribeTable("does not turn their failure into another one if it cannot be written (ERR-10, B-11)",
+	DescribeTable("does not change the failure of the handler if it cannot be written (ERR-10, B-11)",
 		func(ctx context.Context, change func(context.Context, W) error) {
 			ns := newNamespace(ctx)
 			lines := map[string]*timeline{"permanent": {}, "temporary": {}}
@@ -479,21 +479,21 @@ var _ = Describe("What handlers change in the object", func() {
 			Expect(lines["permanent"].times()).To(HaveLen(1), "it asked never to be called again")
 			Expect(lines["temporary"].gaps()).To(HaveExactElements(atLeast(400 * time.Millisecond)))
 		},
-		Entry("as the server does not take it", SpecTimeout(minute), func(_ context.Context, w W) error {
+		Entry("because the server rejects it", SpecTimeout(minute), func(_ context.Context, w W) error {
 			w.Spec.Size = 2000
 			return nil
 		}),
-		Entry("as somebody else was faster", SpecTimeout(minute), func(ctx context.Context, w W) error {
+		Entry("because of a concurrent change", SpecTimeout(minute), func(ctx context.Context, w W) error {
 			faster := w.DeepCopy()
 			faster.Spec.Tags = []string{"theirs", time.Now().String()}
 			w.Spec.Tags = []string{"ours"}
-			// When this has been written, the handler's own change is for an older version.
+			// After this write, the change of the handler is for an older version.
 			return k8s.Patch(ctx, faster, client.MergeFrom(w))
 		}),
 	)
 })
 
-// valueAt reads a field of an untyped object from the server; nil if it is absent.
+// valueAt returns a field of an untyped object from the server, or nil if it is missing.
 func valueAt(ctx context.Context, obj *unstructured.Unstructured, path ...string) func() (any, error) {
 	return func() (any, error) {
 		now := kopf.Unstructured(obj.GroupVersionKind())

@@ -21,7 +21,7 @@ var _ = Describe("A failing handler", func() {
 	type W = *v1.Widget
 	const never = time.Hour
 
-	It("is given up at its limits, without waiting for an attempt that they do not allow (ERR-03, ERR-04)", func(ctx context.Context) {
+	It("fails permanently at its limits, without waiting for an attempt that they do not allow (ERR-03, ERR-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("thrice", fails[W](seen, "thrice", errOutOfOrder), kopf.Retries(3), kopf.Backoff(20*time.Millisecond)).
@@ -34,14 +34,14 @@ var _ = Describe("A failing handler", func() {
 		handled(ctx, obj)
 		want := ConsistOf("thrice:create#0", "thrice:create#1", "thrice:create#2",
 			"once:create#0", "timed:create#0", "asked:create#0")
-		Consistently(seen.all, awhile).Should(want)
+		Consistently(seen.all, quietTime).Should(want)
 		Expect(op.log.find(`"handler"="thrice"`, "failed permanently", "gave up after 3 attempts", errOutOfOrder.Error())).To(HaveLen(1))
 		Expect(op.log.find(`"handler"="never"`, "failed permanently", "gave up after 0 attempts")).To(HaveLen(1))
 		Expect(op.log.find(`"handler"="timed"`, "failed permanently", "exceed the timeout of 30m0s", errOutOfOrder.Error())).To(HaveLen(1))
 		Eventually(op.log.find).WithArguments("Handled", `"succeeded"=0`, `"failed"=5`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("is given up when its time has run out (ERR-02)", func(ctx context.Context) {
+	It("fails permanently at its timeout (ERR-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
@@ -66,7 +66,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(second.log.find(`"handler"="late"`, "exceed the timeout of 2h0m0s")).To(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("is called again at its own pace (ERR-12, PROG-17)", func(ctx context.Context) {
+	It("is retried after its own backoff (ERR-12, PROG-17)", func(ctx context.Context) {
 		const slack = 3 * time.Second
 		ns := newNamespace(ctx)
 		lines := map[string]*timeline{}
@@ -104,7 +104,7 @@ var _ = Describe("A failing handler", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("for good does not keep others, the baseline, or the object (PROG-27, FIN-07)", func(ctx context.Context) {
+	It("permanently does not block other handlers, the baseline, or the deletion (PROG-27, FIN-07)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("permanent", fails[W](seen, "permanent", kopf.Permanent(errOutOfOrder))).
@@ -123,7 +123,7 @@ var _ = Describe("A failing handler", func() {
 			"permanent:create#0", "wrapped:create#0", "terminal:create#0", "strict:create#0", "ignored:create#0",
 			"patient:create#0", "good:create", "patient:create#1",
 		}
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(Equal(append(want, "delete-bad:delete#0", "delete-good:delete")))
@@ -155,7 +155,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(op.log.errors()).To(Equal(logged))
 	}, SpecTimeout(minute))
 
-	It("that takes too long is cut off by its context, and retried by its policy (B-22, SE-41)", func(ctx context.Context) {
+	It("that takes too long is cancelled by its context, and retried by its policy (B-22, SE-41)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
@@ -180,7 +180,7 @@ var _ = Describe("A failing handler", func() {
 		}))
 	}, SpecTimeout(minute))
 
-	It("is not called any more once the object is being deleted (CAUSE-18)", func(ctx context.Context) {
+	It("is not called after its object is being deleted (CAUSE-18)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", fails[W](seen, "created", kopf.Temporary(errOutOfOrder, 200*time.Millisecond))).
@@ -196,7 +196,7 @@ var _ = Describe("A failing handler", func() {
 		Eventually(op.log.find).WithArguments("superseded", `"cause"="create"`, `"by"="delete"`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("does not make other causes of the same id forgotten (SE-03, PROG-24)", func(ctx context.Context) {
+	It("keeps the records of the same id for other causes (SE-03, PROG-24)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			On("both", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonDelete}, ok[W](seen, "both")).
@@ -220,7 +220,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(seen.all()).To(Equal([]string{"both:create", "both:delete", "both:create", "both:delete"}))
 	}, SpecTimeout(minute))
 
-	It("is logged as an error if nobody expected that (B-27)", func(ctx context.Context) {
+	It("is logged as an error if its error was not expected (B-27)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		failing := func(id string, err error) kopf.Handler[W] {
 			return failsUntil[W](&calls{}, id, 1, err)
@@ -240,7 +240,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(op.log.errors()).To(HaveExactElements(ContainSubstring(`"handler"="unknown"`)))
 	}, SpecTimeout(minute))
 
-	It("does not keep a worker from other objects while it waits (DLY-12)", func(ctx context.Context) {
+	It("does not block a worker while it waits (DLY-12)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
@@ -258,7 +258,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(seen.all()).To(Equal([]string{"bad#0", "good#0"}))
 	}, SpecTimeout(minute))
 
-	It("keeps its pace, however often others change the object (B-11)", func(ctx context.Context) {
+	It("keeps its backoff, however often other clients change the object (B-11)", func(ctx context.Context) {
 		const backoff = time.Second
 		ns, line := newNamespace(ctx), &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).
@@ -267,7 +267,7 @@ var _ = Describe("A failing handler", func() {
 		create(ctx, obj)
 		Eventually(line.times).Should(HaveLen(1))
 		for i := range 50 {
-			// In turn what is essential and what is not.
+			// Essential and other changes in turn.
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/edit":"%d"}}}`, i)
 			if i%2 == 0 {
 				patch = fmt.Sprintf(`{"status":{"phase":"phase-%d"}}`, i)
@@ -281,16 +281,16 @@ var _ = Describe("A failing handler", func() {
 	}, SpecTimeout(minute))
 })
 
-// panicky writes into a nil map.
+// panicky writes to a nil map.
 func panicky(m map[string]int) { m["one"]++ }
 
-// atLeast matches a time between two attempts.
+// atLeast matches the time between two attempts.
 func atLeast(pause time.Duration) OmegaMatcher { return BeNumerically(">=", pause-grain) }
 
-var _ = Describe("A change that comes, goes and comes again", func() {
+var _ = Describe("A change that is made, reverted and made again", func() {
 	type W = *v1.Widget
 
-	It("does not shorten the backoff of a failing handler (B-11), nor lend it a success (B-02, PROG-26)", func(ctx context.Context) {
+	It("does not shorten the backoff of a failing handler (B-11), and does not reuse its success (B-02, PROG-26)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		line := &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).

@@ -10,8 +10,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/simulation/scenario"
 )
 
-// The scenarios of test/simulation, where the API server is real: less of them, more objects in each, at a pace
-// that leaves client-go its own pauses. To see one again, focus on it with the -ginkgo.seed of its failure.
+// The scenarios of test/simulation on a real API server: fewer scenarios with more objects each, slow enough for the
+// delays of client-go. To repeat one, focus on it with the -ginkgo.seed of its failure.
 var _ = Describe("Random scenarios", func() {
 	const (
 		scenarios = 10
@@ -19,7 +19,7 @@ var _ = Describe("Random scenarios", func() {
 		pace      = 20 * millisecond
 	)
 
-	It("lose no change and do nothing twice (B-01, B-10, B-11, B-13, B-14)", func(ctx context.Context) {
+	It("lose no change and repeat nothing (B-01, B-10, B-11, B-13, B-14)", func(ctx context.Context) {
 		reports := make(chan scenario.Report, scenarios)
 		first := uint64(GinkgoRandomSeed()) * scenarios
 		for n := range uint64(scenarios) {

@@ -24,16 +24,16 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// childBusy makes the child process one that has so many handlers and daemons at work until it is told to stop.
+// childBusy makes the child process an operator with many running handlers and daemons.
 const childBusy = "KOPF_E2E_CHILD_BUSY"
 
 func busyChild() int {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	must(err)
-	config.QPS = -1 // as ctrl.GetConfig has it
+	config.QPS = -1 // as in ctrl.GetConfig
 	n, err := strconv.Atoi(os.Getenv(childBusy))
 	must(err)
-	ctrl.SetLogger((&logBook{}).Logger())
+	ctrl.SetLogger((&logRecorder{}).Logger())
 	mgr, err := manager.New(config, manager.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{os.Getenv(childEnv): {}}},
@@ -60,7 +60,7 @@ func busyChild() int {
 }
 
 var _ = Describe("SIGTERM", func() {
-	It("ends a hundred daemons and a hundred handlers within the grace period; nothing is written afterwards, and OnCleanup is last (DAE-41, DAE-44, ACT-06, EVT-15, RUN-20, RUN-21, RUN-22, RUN-28)", func(ctx context.Context) {
+	It("ends a hundred daemons and a hundred handlers within the grace period; nothing is written afterwards, and OnCleanup runs last (DAE-41, DAE-44, ACT-06, EVT-15, RUN-20, RUN-21, RUN-22, RUN-28)", func(ctx context.Context) {
 		const crowd = 100
 		ns, folder := newNamespace(ctx), GinkgoT().TempDir()
 		Expect(cp.WriteKubeconfig(filepath.Join(folder, "kubeconfig"))).To(Succeed())
@@ -90,7 +90,7 @@ var _ = Describe("SIGTERM", func() {
 			childDiary+"="+filepath.Join(folder, "diary"), "KUBECONFIG="+filepath.Join(folder, "kubeconfig"))
 		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(cmd.Start()).To(Succeed())
-		DeferCleanup(func() { _ = cmd.Process.Kill() }) // if it is still there
+		DeferCleanup(func() { _ = cmd.Process.Kill() }) // the process may still run
 		Eventually(count("daemon begins")).WithTimeout(time.Minute).Should(Equal(crowd))
 		Eventually(count("handler begins")).WithTimeout(time.Minute).Should(Equal(crowd))
 

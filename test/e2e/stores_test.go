@@ -21,7 +21,7 @@ var _ = Describe("Progress and baseline", func() {
 	)
 	const pause = 50 * time.Millisecond
 
-	DescribeTable("are kept in the status, if asked for (PROG-07, ESS-13)",
+	DescribeTable("are stored in the status on request (PROG-07, ESS-13)",
 		func(ctx context.Context, obj func(ns string) U) {
 			ns, seen := newNamespace(ctx), &calls{}
 			one := obj(ns)
@@ -44,7 +44,7 @@ var _ = Describe("Progress and baseline", func() {
 			now, err := fresh(ctx, one)()
 			Expect(err).NotTo(HaveOccurred())
 			Expect(now.GetAnnotations()).To(BeEmpty())
-			Consistently(seen.all, awhile).Should(HaveLen(5))
+			Consistently(seen.all, quietTime).Should(HaveLen(5))
 		},
 		Entry("of a kind with the status subresource", SpecTimeout(minute), func(ns string) U { return untyped(widgetGVK, ns, "one") }),
 		Entry("of a kind without", SpecTimeout(minute), func(ns string) U { return untyped(gadgetGVK, ns, "one") }),
@@ -68,12 +68,12 @@ var _ = Describe("Progress and baseline", func() {
 		Eventually(valueAt(ctx, one, "status", "kopf", "last-handled-configuration")).Should(ContainSubstring(`"a":"b"`))
 		both.stop()
 		start(ns, declare(kopf.WithProgress(progress.Status("")), kopf.WithBaseline(progress.StatusBaseline(""))))
-		Consistently(seen.all, awhile).Should(Equal([]string{"created:create", "updated:update"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create", "updated:update"}))
 	}, SpecTimeout(minute))
 
-	DescribeTable("are refused where they would be lost (B-33)",
+	DescribeTable("are rejected where they would be lost (B-33)",
 		func(ctx context.Context, resource *kopf.Resource[U], opts ...kopf.Option) {
-			mgr := newManager(newNamespace(ctx), &logBook{})
+			mgr := newManager(newNamespace(ctx), &logRecorder{})
 			err := kopf.New(mgr, append(opts, resource)...).Start(ctx)
 			Expect(err).To(MatchError(And(ContainSubstring("no field status.kopf"), ContainSubstring("Annotations"))))
 		},
@@ -81,17 +81,17 @@ var _ = Describe("Progress and baseline", func() {
 			kopf.For(kopf.Unstructured(strictGVK)).OnCreate("a", ok[U](&calls{}, "a")), kopf.WithProgress(progress.Status(""))),
 		Entry("the baseline, by the schema of the kind", SpecTimeout(minute),
 			kopf.For(kopf.Unstructured(strictGVK)).OnCreate("a", ok[U](&calls{}, "a")), kopf.WithBaseline(progress.StatusBaseline(""))),
-		Entry("either, in a kind of Kubernetes itself", SpecTimeout(minute),
+		Entry("both, in a built-in kind", SpecTimeout(minute),
 			kopf.For(kopf.Unstructured(corev1.SchemeGroupVersion.WithKind("Pod"))).OnCreate("a", ok[U](&calls{}, "a")), kopf.WithProgress(progress.Status(""))),
 	)
 
-	It("are refused where the Go type has no field for them (B-33)", func(ctx context.Context) {
-		mgr := newManager(newNamespace(ctx), &logBook{})
+	It("are rejected where the Go type has no field for them (B-33)", func(ctx context.Context) {
+		mgr := newManager(newNamespace(ctx), &logRecorder{})
 		err := kopf.New(mgr, kopf.WithProgress(progress.Status("")), kopf.For(&v1.Widget{}).OnCreate("a", ok[W](&calls{}, "a"))).CheckDeclaration()
 		Expect(err).To(MatchError(ContainSubstring("Go type *v1.Widget has no field status.kopf")))
 	}, SpecTimeout(minute))
 
-	It("of handlers that the operator has no more go with the next cycle (B-29, PROG-11, SE-20)", func(ctx context.Context) {
+	It("of handlers that the operator no longer has are removed by the next cycle (B-29, PROG-11, SE-20)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		first := start(ns, options(kopf.For(&v1.Widget{}).
@@ -104,13 +104,13 @@ var _ = Describe("Progress and baseline", func() {
 
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("kept", ok[W](seen, "kept"))))
 		Eventually(recordOf(ctx, obj, "dropped")).Should(BeNil())
-		Consistently(seen.all, awhile).Should(Equal([]string{"kept:create", "dropped:create#0"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"kept:create", "dropped:create#0"}))
 		now, err := fresh(ctx, obj)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(now.Annotations).To(HaveKeyWithValue(progress.DefaultPrefix+"/note", "not a record"))
 	}, SpecTimeout(minute))
 
-	It("leave fields out that nobody wants to hear of (ESS-09)", func(ctx context.Context) {
+	It("omit fields that are not essential (ESS-09)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		start(ns, options(
@@ -119,7 +119,7 @@ var _ = Describe("Progress and baseline", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Color = "blue" })
-		Consistently(seen.all, awhile).Should(Equal([]string{"created:create"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create"}))
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal([]string{"created:create", "updated:update"}))
 	}, SpecTimeout(minute))

@@ -20,7 +20,7 @@ import (
 
 var (
 	cp     *controlplane.ControlPlane
-	k8s    client.Client // straight to the server, not through a cache
+	k8s    client.Client // without a cache
 	scheme = runtime.NewScheme()
 )
 
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	must(v1.AddToScheme(scheme))
 	must(peeringv1.AddToScheme(scheme))
 	if os.Getenv(childEnv) != "" {
-		os.Exit(child()) // the process that crash_test.go kills
+		os.Exit(runChild()) // the process that crash_test.go kills
 	}
 	os.Exit(m.Run())
 }

@@ -17,7 +17,7 @@ import (
 var _ = Describe("A leader that was suspended past its lease", func() {
 	const objects = 10
 
-	It("writes nothing when it runs again, and its handlers are finished by the next leader", func(ctx context.Context) {
+	It("writes nothing when it continues, and the next leader finishes its handlers", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		widgets := make([]*v1.Widget, objects)
 		for i := range widgets {

@@ -16,7 +16,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// soon is a schedule with a time every so often, counted from midnight.
+// soon is a schedule with a fixed interval, counted from midnight.
 type soon time.Duration
 
 func (s soon) Next(from time.Time) time.Time {
@@ -28,7 +28,7 @@ var _ = Describe("Timers", func() {
 	const tick = 50 * time.Millisecond
 	calledFor := func(seen *calls, entry string) func() int { return func() int { return seen.count(entry) } }
 
-	It("are called again and again, with the newest state, until the object is deleted (TIM-01, TIM-02, TIM-03, TIM-11)", func(ctx context.Context) {
+	It("are called repeatedly with the present state, until the object is deleted (TIM-01, TIM-02, TIM-03, TIM-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -46,7 +46,7 @@ var _ = Describe("Timers", func() {
 		Consistently(seen.all).Should(HaveLen(n))
 	}, SpecTimeout(minute))
 
-	It("write what they have changed after each call, which is no update, and does not begin their idle time anew (DAE-13, TIM-06, TIM-07, SE-11, B-13)", func(ctx context.Context) {
+	It("write their changes after each call, which is no update, and does not restart their idle time (DAE-13, TIM-06, TIM-07, SE-11, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -74,7 +74,7 @@ var _ = Describe("Timers", func() {
 		}).Should(Succeed())
 	}, SpecTimeout(minute))
 
-	It("go on while a handler of their object is busy or fails, which goes on while they are (TIM-16)", func(ctx context.Context) {
+	It("continue while a handler of their object runs or fails, and do not block it (TIM-16)", func(ctx context.Context) {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -99,7 +99,7 @@ var _ = Describe("Timers", func() {
 		Expect(seen.count("slow")).To(Equal(1), "a timer does not overlap with itself")
 	}, SpecTimeout(minute))
 
-	It("that fail are tried again, and with their limits; after a permanent error they wait for a change of the essence (TIM-12, TIM-13, TIM-14, B-41, SE-19)", func(ctx context.Context) {
+	It("that fail are retried within their limits; after a permanent error they wait for a change of the essence (TIM-12, TIM-13, TIM-14, B-41, SE-19)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -120,7 +120,7 @@ var _ = Describe("Timers", func() {
 		Consistently(calledFor(seen, "dead 2")).Should(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("that wait for a change, or for no change, do not take our own edits for one, whatever else is written at the time (TIM-06, B-13, B-41)", func(ctx context.Context) {
+	It("that wait for a change, or for no change, ignore our own edits, also beside other writes (TIM-06, B-13, B-41)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -132,7 +132,7 @@ var _ = Describe("Timers", func() {
 			}).
 			Timer("once", 0, ok[W](seen, "once"), kopf.Idle(4*tick)).
 			Timer("status", time.Millisecond, func(_ context.Context, req *kopf.Request[W]) error {
-				req.Object.Status.Phase = fmt.Sprint("at ", time.Now().UnixNano()) // each brings the object to the worker
+				req.Object.Status.Phase = fmt.Sprint("at ", time.Now().UnixNano()) // each change requeues the object
 				return nil
 			}).
 			Timer("edits", tick/5, func(_ context.Context, req *kopf.Request[W]) error {
@@ -144,7 +144,7 @@ var _ = Describe("Timers", func() {
 		Expect(seen.count("once:timer")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("with Idle wait for their object to be left alone; those without an interval are called once for each such time (TIM-05, TIM-08, TIM-09, SE-13)", func(ctx context.Context) {
+	It("with Idle wait until their object was not changed for the time; those without an interval are called once each time (TIM-05, TIM-08, TIM-09, SE-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -169,7 +169,7 @@ var _ = Describe("Timers", func() {
 		Eventually(gone(ctx, a)).Should(BeTrue(), "waiting for a change does not hold it up")
 	}, SpecTimeout(minute))
 
-	It("that are sharp keep their points when their object does not pass their filters for a while (TIM-04, DAE-04)", func(ctx context.Context) {
+	It("that are sharp keep their times when their object does not pass their filters for a while (TIM-04, DAE-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a, b := widget(ns, "a"), widget(ns, "b")
 		a.Labels, b.Labels = map[string]string{"on": ""}, map[string]string{"off": ""}
@@ -200,7 +200,7 @@ var _ = Describe("Timers", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("wait out the faults of the API server for what they have changed (SE-40, DAE-17)", func(ctx context.Context) {
+	It("retry writes of their changes while the API server fails (SE-40, DAE-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		var broken atomic.Bool
@@ -225,7 +225,7 @@ var _ = Describe("Timers", func() {
 		Eventually(seen.all).Should(ContainElement("called"))
 	}, SpecTimeout(minute))
 
-	It("fail with what the API server does not accept", func(ctx context.Context) {
+	It("fail if the API server rejects their changes", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -240,7 +240,7 @@ var _ = Describe("Timers", func() {
 		Expect(fresh(ctx, a)()).To(HaveField("Status.Phase", BeEmpty()), "nothing of it was written")
 	}, SpecTimeout(minute))
 
-	It("keep what others add to a list at the same time", func(ctx context.Context) {
+	It("keep concurrent changes of a list", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -257,7 +257,7 @@ var _ = Describe("Timers", func() {
 		Eventually(fresh(ctx, a)).Should(HaveField("Spec.Tags", ConsistOf("ours", "theirs")))
 	}, SpecTimeout(minute))
 
-	It("are called for no more objects at a time than they may", func(ctx context.Context) {
+	It("are limited to a number of objects at a time", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		for i := range 10 {
 			create(ctx, widget(ns, fmt.Sprint("w", i)))

@@ -18,22 +18,23 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// writes300 is a handler of one operator: it sets random conditions of its own, and after so many calls the same ones again and again.
-type writes300 struct {
+// conditionWriter is a handler of one operator: it sets random conditions of its own, and after 300 calls the same
+// values in each call.
+type conditionWriter struct {
 	mu      sync.Mutex
 	own     string
 	random  *rand.Rand
 	calls   int
-	current map[string]metav1.Condition // what was said last
+	current map[string]metav1.Condition // values of the last call
 }
 
 const randomWrites = 300
 
-func newWrites300(own string, seed uint64) *writes300 {
-	return &writes300{own: own, random: rand.New(rand.NewPCG(seed, 1)), current: map[string]metav1.Condition{}}
+func newConditionWriter(own string, seed uint64) *conditionWriter {
+	return &conditionWriter{own: own, random: rand.New(rand.NewPCG(seed, 1)), current: map[string]metav1.Condition{}}
 }
 
-func (w *writes300) handle(_ context.Context, req *kopf.Request[*v1.Widget]) error {
+func (w *conditionWriter) handle(_ context.Context, req *kopf.Request[*v1.Widget]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.calls++; w.calls <= randomWrites {
@@ -50,14 +51,14 @@ func (w *writes300) handle(_ context.Context, req *kopf.Request[*v1.Widget]) err
 	return nil
 }
 
-func (w *writes300) called() int {
+func (w *conditionWriter) called() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.calls
 }
 
-// says is what the operator has said of each condition last.
-func (w *writes300) says() map[string]string {
+// values returns the last value of each condition of the operator.
+func (w *conditionWriter) values() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return spoken(w.current)
@@ -80,8 +81,8 @@ func byType(obj *v1.Widget) map[string]metav1.Condition {
 }
 
 var _ = Describe("Two operators with conditions of one object", func() {
-	// Done when 2 of the conditions: here through handlers and what the engine makes of their changes.
-	It("lose nothing, change no time without the status, write nothing twice, and know later generations only (B-60)", func(ctx context.Context) {
+	// The conditions of two operators, written by handlers and by the engine from progress.
+	It("lose nothing, change no transition time without a new status, write nothing twice, and observe later generations only (B-60)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		obj := widget(ns, "one")
 		create(ctx, obj)
@@ -92,21 +93,21 @@ var _ = Describe("Two operators with conditions of one object", func() {
 		Expect(err).NotTo(HaveOccurred())
 		defer watcher.Stop()
 
-		operators := map[string]*writes300{"Alpha": newWrites300("Alpha", 1), "Beta": newWrites300("Beta", 2)}
-		wires, runs := []*writing{}, []*running{}
+		operators := map[string]*conditionWriter{"Alpha": newConditionWriter("Alpha", 1), "Beta": newConditionWriter("Beta", 2)}
+		wires, runs := []*writeRecorder{}, []*running{}
 		for name, w := range operators {
-			prefix, wire := map[string]string{"Alpha": "alpha", "Beta": "beta"}[name]+".example.com", &writing{}
+			prefix, wire := map[string]string{"Alpha": "alpha", "Beta": "beta"}[name]+".example.com", &writeRecorder{}
 			wires = append(wires, wire)
 			runs = append(runs, start(ns, options(
 				kopf.WithFinalizer(prefix+"/finalizer"), kopf.WithProgress(progress.Annotations(prefix)), kopf.WithBaseline(progress.AnnotationBaseline(prefix)),
 				kopf.For(&v1.Widget{}).Timer("writes", time.Millisecond, w.handle).
-					On("follows", createOrUpdate, func(_ context.Context, req *kopf.Request[*v1.Widget]) error { // in the same pass as others' writes
+					On("follows", createOrUpdate, func(_ context.Context, req *kopf.Request[*v1.Widget]) error { // in the same reconcile as the writes of others
 						req.Conditions().True(name+"-Followed", "Size", fmt.Sprint(req.Object.Spec.Size))
 						return nil
 					})), wire.setup()))
 		}
 		const edits = 30
-		for n := range edits { // which raises the generation
+		for n := range edits { // raises the generation
 			Eventually(operators["Alpha"].called).Should(BeNumerically(">", n*randomWrites/edits))
 			edit(ctx, obj, func(w *v1.Widget) { w.Spec.Size = n + 2 })
 		}
@@ -126,7 +127,7 @@ var _ = Describe("Two operators with conditions of one object", func() {
 			Eventually(func() string { now, _ := fresh(ctx, obj)(); return byType(now)[name+"-Followed"].Message }).Should(Equal(fmt.Sprint(edits + 1)))
 		}
 
-		// The timers say the same now, again and again.
+		// Now the timers set the same values in each call.
 		sent := func() int { return len(wires[0].all()) + len(wires[1].all()) }
 		before := 0
 		Eventually(func() bool { last := before; before = sent(); return last == before }).WithPolling(500 * time.Millisecond).Should(BeTrue())

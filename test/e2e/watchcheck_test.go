@@ -26,7 +26,7 @@ import (
 // checkWatches runs an operator that checks its watches often, and returns its checks.
 func checkWatches(namespace string, opts []kopf.Option, setups ...setup) (ready, healthy func() error) {
 	GinkgoHelper()
-	book := &logBook{}
+	book := &logRecorder{}
 	mgr := newManager(namespace, book, setups...)
 	operator := kopf.New(mgr, append(opts, kopf.WithWatchCheck(500*millisecond))...)
 	Expect(mgr.Add(operator)).To(Succeed())
@@ -34,12 +34,12 @@ func checkWatches(namespace string, opts []kopf.Option, setups ...setup) (ready,
 	return func() error { return operator.Readyz(nil) }, func() error { return operator.Healthz(nil) }
 }
 
-// A swallower lets streams pass until it swallows all that they deliver. The connections stay open.
+// A swallower passes streams until it swallows all their events. The connections stay open.
 type swallower struct {
 	next      http.RoundTripper
-	all       bool // swallow also streams that begin later
+	all       bool // also swallow new streams
 	active    atomic.Bool
-	delivered atomic.Int64 // bookmarks of probes that came through
+	delivered atomic.Int64 // bookmarks of probes that were passed
 }
 
 func (s *swallower) setup() setup {
@@ -83,8 +83,8 @@ var _ = Describe("A watch that delivers no changes", func() {
 		U = *unstructured.Unstructured
 	)
 
-	It("makes the operator unready while the rights are missing, and only then", func(ctx context.Context) {
-		ns, seen, wire := newNamespace(ctx), &calls{}, &cable{}
+	It("makes the operator unready while the permissions are missing, and only then", func(ctx context.Context) {
+		ns, seen, wire := newNamespace(ctx), &calls{}, &watchBreaker{}
 		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets/status"}, Verbs: []string{"patch"}},
@@ -148,7 +148,7 @@ var _ = Describe("A watch that delivers no changes", func() {
 	}, SpecTimeout(3*minute))
 
 	for name, all := range map[string]bool{"its connection": false, "all streams": true} {
-		It("makes the operator unready, and after a while unhealthy, if something swallows what "+name+" delivers", func(ctx context.Context) {
+		It("makes the operator unready, and after a while unhealthy, if a proxy drops the events of "+name, func(ctx context.Context) {
 			ns, seen, wire := newNamespace(ctx), &calls{}, &swallower{all: all}
 			ready, healthy := checkWatches(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")), kopf.WithStuckAfter(8*time.Second)), wire.setup())
 			Eventually(wire.delivered.Load).WithTimeout(minute).Should(BeNumerically(">", 1), "the server can end a listing by a bookmark")
@@ -163,7 +163,7 @@ var _ = Describe("A watch that delivers no changes", func() {
 	}
 })
 
-// serveFirst serves the first version of a kind, or does not.
+// serveFirst enables or disables the first version of a kind.
 func serveFirst(ctx context.Context, name string, served bool) {
 	GinkgoHelper()
 	definition := &unstructured.Unstructured{}

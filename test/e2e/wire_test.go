@@ -13,8 +13,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// Objects as kopf leaves them (appendix C of its behaviour), taken over by us.
-var _ = Describe("An object that kopf has left mid-cycle", func() {
+// Objects with state written by kopf (appendix C of its behaviour), continued by this library.
+var _ = Describe("An object that kopf has stopped handling mid-cycle", func() {
 	const (
 		prefix  = "kopf.zalando.org/"
 		started = `"started":"2020-12-31T23:59:59.123456+00:00"`
@@ -70,7 +70,7 @@ var _ = Describe("An object that kopf has left mid-cycle", func() {
 		Expect(now.Object).To(HaveKeyWithValue("status", HaveKeyWithValue("phase", "Old")))
 	}, SpecTimeout(minute))
 
-	It("is compared with what kopf has stored, whatever the order and the spaces", func(ctx context.Context) {
+	It("is compared with the configuration stored by kopf, for any order of keys and any white space", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		same, changed := untyped(widgetGVK, ns, "same"), untyped(widgetGVK, ns, "changed")
 		for _, obj := range []*unstructured.Unstructured{same, changed} {
@@ -88,7 +88,7 @@ var _ = Describe("An object that kopf has left mid-cycle", func() {
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).OnUpdate("up", note).OnResume("re", note)))
 		Eventually(seen.all).Should(ConsistOf(
 			"same:resume 1 ",
-			HavePrefix("changed:update 1 "), HavePrefix("changed:update 1 "), // the update, and the resuming that joins it
+			HavePrefix("changed:update 1 "), HavePrefix("changed:update 1 "), // the update, and the resume handlers
 		))
 		handled(ctx, changed)
 		now, err := fresh(ctx, same)()
@@ -96,7 +96,7 @@ var _ = Describe("An object that kopf has left mid-cycle", func() {
 		Expect(now.GetResourceVersion()).To(Equal(same.GetResourceVersion()), "nothing has changed, nothing is written")
 	}, SpecTimeout(minute))
 
-	It("is created anew when its state is broken, with a warning (B-30, PIPE-20, SE-17)", func(ctx context.Context) {
+	It("is handled as new when its state is corrupt, with a warning (B-30, PIPE-20, SE-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		obj.Annotations = map[string]string{

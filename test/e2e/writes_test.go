@@ -15,8 +15,8 @@ import (
 type untypedHandler = kopf.Handler[*unstructured.Unstructured]
 
 var _ = Describe("Writes per object, by the server's own counters", func() {
-	// made runs a step, and returns what was written meanwhile, to the object and to its status.
-	made := func(ctx context.Context, plural string, step func()) (object, status controlplane.Counts) {
+	// writesDuring runs a step, and returns the writes to the object and to its status.
+	writesDuring := func(ctx context.Context, plural string, step func()) (object, status controlplane.Counts) {
 		GinkgoHelper()
 		look := func(subresource string) controlplane.Counts {
 			counts, err := cp.Writes(ctx, plural, subresource)
@@ -57,7 +57,7 @@ var _ = Describe("Writes per object, by the server's own counters", func() {
 			first := start(ns, options(resource))
 
 			obj := untyped(b.gvk, ns, "one")
-			object, status := made(ctx, b.plural, func() {
+			object, status := writesDuring(ctx, b.plural, func() {
 				create(ctx, obj)
 				handled(ctx, obj)
 				Consistently(seen.all).Should(HaveLen(b.handlers))
@@ -65,9 +65,9 @@ var _ = Describe("Writes per object, by the server's own counters", func() {
 			Expect(object).To(Equal(controlplane.Counts{"POST 201": 1, "PATCH 200": b.main}))
 			Expect(status.Total()).To(Equal(b.onStatus))
 
-			By("starting again over what is handled")
+			By("restarting over handled objects")
 			first.stop()
-			object, status = made(ctx, b.plural, func() {
+			object, status = writesDuring(ctx, b.plural, func() {
 				again := start(ns, options(resource))
 				Expect(again.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
 				Consistently(seen.all).Should(HaveLen(b.handlers))
@@ -79,7 +79,7 @@ var _ = Describe("Writes per object, by the server's own counters", func() {
 				return
 			}
 			By("deleting")
-			object, status = made(ctx, b.plural, func() {
+			object, status = writesDuring(ctx, b.plural, func() {
 				remove(ctx, obj)
 				Eventually(gone(ctx, obj)).Should(BeTrue())
 				Consistently(seen.count).WithArguments("bye:delete").Should(Equal(1))

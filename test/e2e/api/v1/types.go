@@ -1,4 +1,4 @@
-// Package v1 has the kinds on which the end-to-end suite works.
+// Package v1 contains the kinds of the end-to-end suite.
 //
 // +kubebuilder:object:generate=true
 // +groupName=e2e.example.com
@@ -13,7 +13,7 @@ import (
 // GroupVersion of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "e2e.example.com", Version: "v1"}
 
-// AddToScheme adds the kinds that have Go types.
+// AddToScheme registers the kinds with Go types.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Widget{}, &WidgetList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
@@ -31,14 +31,14 @@ type Widget struct {
 	Status WidgetStatus `json:"status,omitempty"`
 }
 
-// WidgetSpec is what users want.
+// WidgetSpec is the desired state of a Widget.
 type WidgetSpec struct {
 	Size  int      `json:"size"`
 	Color string   `json:"color,omitempty"`
 	Tags  []string `json:"tags,omitempty"`
 }
 
-// WidgetStatus is what they have.
+// WidgetStatus is the observed state of a Widget.
 type WidgetStatus struct {
 	Phase string   `json:"phase,omitempty"`
 	Log   []string `json:"log,omitempty"`

@@ -16,14 +16,14 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// writing notes the requests by which an operator changes something.
-type writing struct {
+// A writeRecorder records the writing requests of an operator.
+type writeRecorder struct {
 	mu   sync.Mutex
 	next http.RoundTripper
 	list []string
 }
 
-func (w *writing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *writeRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
 		w.mu.Lock()
 		w.list = append(w.list, r.Method+" "+r.URL.Path)
@@ -32,18 +32,18 @@ func (w *writing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r)
 }
 
-func (w *writing) all() []string {
+func (w *writeRecorder) all() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.list...)
 }
 
-// through it an operator talks to the server.
-func (w *writing) setup() setup {
+// setup adds the recorder to an operator.
+func (w *writeRecorder) setup() setup {
 	return through(func(next http.RoundTripper) http.RoundTripper { w.next = next; return w })
 }
 
-var _ = Describe("Spies", func() {
+var _ = Describe("Event handlers", func() {
 	type W = *v1.Widget
 
 	spy := func(seen *calls) kopf.Handler[W] {
@@ -53,7 +53,7 @@ var _ = Describe("Spies", func() {
 		}
 	}
 
-	It("are told of every state, in order, and of the last one; how it came is said, but for what was listed (PIPE-07, EVT-01, EVT-11, EVT-20, KW-07, MIG-13)", func(ctx context.Context) {
+	It("receive every state in order, and the last one; the event type is known except for listed objects (PIPE-07, EVT-01, EVT-11, EVT-20, KW-07, MIG-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		listed, added := widget(ns, "listed"), widget(ns, "added")
 		create(ctx, listed)
@@ -71,10 +71,10 @@ var _ = Describe("Spies", func() {
 		Eventually(seen.all).Should(Equal(want))
 		create(ctx, added)
 		Eventually(seen.all).Should(Equal(append(want, `added "ADDED" 1`)))
-		Consistently(seen.all, awhile).Should(HaveLen(len(want) + 1))
+		Consistently(seen.all, quietTime).Should(HaveLen(len(want) + 1))
 	}, SpecTimeout(minute))
 
-	It("are told of states that came while others were being told, each of them (EVT-09, EVT-11)", func(ctx context.Context) {
+	It("receive every state that arrives during another call (EVT-09, EVT-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		release := make(chan struct{})
 		op := start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", func(ctx context.Context, req *kopf.Request[W]) error {
@@ -96,8 +96,8 @@ var _ = Describe("Spies", func() {
 		}))
 	}, SpecTimeout(minute))
 
-	It("leave no trace: no write, no finalizer, no result (EVT-24)", func(ctx context.Context) {
-		ns, seen, wire := newNamespace(ctx), &calls{}, &writing{}
+	It("store nothing: no write, no finalizer, no result (EVT-24)", func(ctx context.Context) {
+		ns, seen, wire := newNamespace(ctx), &calls{}, &writeRecorder{}
 		before, err := cp.Writes(ctx, "widgets", "")
 		Expect(err).NotTo(HaveOccurred())
 		start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", func(ctx context.Context, req *kopf.Request[W]) error {
@@ -111,7 +111,7 @@ var _ = Describe("Spies", func() {
 		Eventually(seen.all).Should(HaveLen(2))
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(HaveLen(4))
-		Consistently(seen.all, awhile).Should(HaveLen(4))
+		Consistently(seen.all, quietTime).Should(HaveLen(4))
 		Expect(fresh(ctx, obj)()).To(And(
 			HaveField("Labels", BeEmpty()), HaveField("Annotations", BeEmpty()), HaveField("Finalizers", BeEmpty()),
 			HaveField("Status", v1.WidgetStatus{})))
@@ -121,7 +121,7 @@ var _ = Describe("Spies", func() {
 		Expect(after.Since(before)).To(Equal(controlplane.Counts{"POST 201": 1, "PUT 200": 1}), "they are the test's own")
 	}, SpecTimeout(minute))
 
-	It("may fail as they like: that is told in the log, and forgotten (EVT-21, EVT-25)", func(ctx context.Context) {
+	It("may fail: the error is logged, and there is no retry (EVT-21, EVT-25)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		failing := func(err error) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
@@ -146,14 +146,14 @@ var _ = Describe("Spies", func() {
 		Eventually(seen.count).WithArguments(`one "MODIFIED" 1`).Should(Equal(1), "our own write is a state, too")
 		once := []string{"unknown#0", "temporary#0", "permanent#0", "panics"}
 		want := append(append(append([]string{}, once...), `one "ADDED" 1`, "created:create"), append(once, `one "MODIFIED" 1`)...)
-		Consistently(seen.all, awhile).Should(Equal(want), "EVT-23: ahead of all others")
+		Consistently(seen.all, quietTime).Should(Equal(want), "EVT-23: ahead of all others")
 		Expect(op.log.find(`"handler"="unknown"`, `"error"="`)).NotTo(BeEmpty())
 		Expect(op.log.find(`"handler"="panics"`, `"stack"=`)).NotTo(BeEmpty())
 		Expect(recordOf(ctx, obj, "temporary")()).To(BeNil())
 		Expect(eventsOf(ctx, obj)()).To(BeEmpty(), "EVT-25")
 	}, SpecTimeout(minute))
 
-	It("take filters, also for the last state (EVT-20)", func(ctx context.Context) {
+	It("support filters, also for the last state (EVT-20)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", spy(seen), kopf.Label("tier", filter.Equal("gold"))))))
 		obj := widget(ns, "one")
@@ -165,8 +165,8 @@ var _ = Describe("Spies", func() {
 		Eventually(seen.all).Should(Equal([]string{`one "MODIFIED" 2`, `one "MODIFIED" 4`, `one "DELETED" 4`}))
 	}, SpecTimeout(minute))
 
-	It("are told of deletions that the watch has missed (B-04, SE-08, EVT-16)", func(ctx context.Context) {
-		ns, seen, line := newNamespace(ctx), &calls{}, &cable{}
+	It("receive deletions that the watch has missed (B-04, SE-08, EVT-16)", func(ctx context.Context) {
+		ns, seen, line := newNamespace(ctx), &calls{}, &watchBreaker{}
 		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", spy(seen))), line.setup()))
 		gone, stays := widget(ns, "gone"), widget(ns, "stays")
 		create(ctx, gone)
@@ -174,12 +174,12 @@ var _ = Describe("Spies", func() {
 		Eventually(seen.all).Should(ConsistOf(`gone "ADDED" 1`, `stays "ADDED" 1`))
 		line.cut()
 		remove(ctx, gone)
-		line.mend()
+		line.restoreWithLoss()
 		Eventually(seen.all).Should(ConsistOf(`gone "ADDED" 1`, `stays "ADDED" 1`, `gone "DELETED" 1`))
-		Consistently(seen.all, awhile).Should(HaveLen(3), "what is listed again is no news")
+		Consistently(seen.all, quietTime).Should(HaveLen(3), "what is listed again is no news")
 	}, SpecTimeout(minute))
 
-	It("and indexes know the present value of their field, nothing older, and cannot write (KW-05)", func(ctx context.Context) {
+	It("and index handlers receive the present value of their field without an old one, and cannot write (KW-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		obj.Status.Phase = "x"
@@ -200,6 +200,6 @@ var _ = Describe("Spies", func() {
 		start(ns, options(widgets))
 		Eventually(seen.all).Should(ConsistOf(
 			fmt.Sprintf("%s 1→1 true true true", kopf.ReasonEvent), fmt.Sprintf("%s 1→1 true true true", kopf.ReasonIndex)))
-		Consistently(seen.all, awhile).Should(HaveLen(2))
+		Consistently(seen.all, quietTime).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 })

@@ -21,7 +21,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-var _ = Describe("Mistakes in the declaration", func() {
+var _ = Describe("Errors of the declaration", func() {
 	type W = *v1.Widget
 	fn := func(context.Context, *kopf.Request[W]) error { return nil }
 	widgets := func(opts ...kopf.ResourceOption) *kopf.Resource[W] { return kopf.For(&v1.Widget{}, opts...) }
@@ -29,14 +29,14 @@ var _ = Describe("Mistakes in the declaration", func() {
 	with := func(opts ...kopf.HandlerOption) *kopf.Resource[W] { return widgets().OnCreate("made", fn, opts...) }
 	id := func(id string) *kopf.Resource[W] { return widgets().OnCreate(id, fn) }
 
-	It("are none", func() {
-		Expect(kopf.New(newManager("default", &logBook{}), good()).CheckDeclaration()).To(Succeed())
+	It("do not occur in a correct declaration", func() {
+		Expect(kopf.New(newManager("default", &logRecorder{}), good()).CheckDeclaration()).To(Succeed())
 	})
 
-	// Each text says where the mistake is, what is wrong, and what to do: nothing but it is told.
-	DescribeTable("are told with their place and their cure",
+	// Each text contains the place of the error, the problem and the solution, and nothing else.
+	DescribeTable("are returned with their place and solution",
 		func(declare func() []kopf.Option, words ...string) {
-			op := kopf.New(newManager("default", &logBook{}), declare()...)
+			op := kopf.New(newManager("default", &logRecorder{}), declare()...)
 			err := op.CheckDeclaration()
 			Expect(err).To(HaveOccurred())
 			lines := strings.Split(err.Error(), "\n")
@@ -51,7 +51,7 @@ var _ = Describe("Mistakes in the declaration", func() {
 		// Ids.
 		Entry("an id twice (HND-12)", just(widgets().OnCreate("made", fn).OnUpdate("made", fn)),
 			`Widget: OnUpdate("made"): `, "used twice", "another id", "On"),
-		Entry("ids that are stored in one place", just(widgets().OnCreate("a/b", fn).OnDelete("a.b", fn)),
+		Entry("ids with the same place of storage", just(widgets().OnCreate("a/b", fn).OnDelete("a.b", fn)),
 			`Widget: OnDelete("a.b"): `, `"a/b" and "a.b"`, "kopf.zalando.org/a.b", "rename one"),
 		Entry("an empty id", just(id("")), `Widget: OnCreate(""): `, "empty", "give it a name"),
 		Entry("an id with a colon", just(id("a:b")), `Widget: OnCreate("a:b"): `, "cannot be stored", "use letters"),
@@ -70,14 +70,14 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Entry("a negative backoff", just(with(kopf.Backoff(-time.Second))), `OnCreate("made")`, "Backoff", "-1s", "zero or more"),
 		Entry("no backoff function", just(with(kopf.BackoffFunc(nil))), `OnCreate("made")`, "BackoffFunc", "give it a function"),
 		Entry("an unknown error mode", just(with(kopf.ErrorMode(7))), `OnCreate("made")`, "ErrorMode(7)", "ErrorsTemporary"),
-		Entry("Optional, but not for deletions", just(with(kopf.Optional())), `Widget: OnCreate("made"): `, "Optional", "delete handlers"),
-		Entry("EvenIfDeleted, but not for resuming", just(with(kopf.EvenIfDeleted())), `OnCreate("made")`, "EvenIfDeleted", "resume handlers"),
+		Entry("Optional without a deletion", just(with(kopf.Optional())), `Widget: OnCreate("made"): `, "Optional", "delete handlers"),
+		Entry("EvenIfDeleted without a resume", just(with(kopf.EvenIfDeleted())), `OnCreate("made")`, "EvenIfDeleted", "resume handlers"),
 		// Resources.
 		Entry("no resources", just(), "no resources", "For"),
 		Entry("no handlers", just(widgets()), "Widget: ", "no handlers", "OnCreate"),
 		Entry("a nil resource", just(good(), (*kopf.Resource[W])(nil)), "a resource is nil", "For"),
 		Entry("an object that is nil", just(kopf.For[W](nil).OnCreate("made", fn)), "For(nil)", "&v1."),
-		Entry("an object that is nothing", just(kopf.For[client.Object](nil).OnCreate("made", ok[client.Object](&calls{}, ""))), "For(nil)", "&v1."),
+		Entry("a nil pointer as object", just(kopf.For[client.Object](nil).OnCreate("made", ok[client.Object](&calls{}, ""))), "For(nil)", "&v1."),
 		Entry("a Go type that the scheme does not know",
 			just(kopf.For(&apiextensionsv1.CustomResourceDefinition{}).
 				OnCreate("made", ok[*apiextensionsv1.CustomResourceDefinition](&calls{}, ""))),
@@ -93,7 +93,7 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Entry("a reconciler", just(good(kopf.WithControllerOptions(controller.Options{
 			Reconciler: reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }),
 		}))), "Widget: ", "WithControllerOptions", "Reconciler", "leave it out"),
-		Entry("leader election of one kind", just(good(kopf.WithControllerOptions(controller.Options{NeedLeaderElection: new(false)}))),
+		Entry("leader election for one kind", just(good(kopf.WithControllerOptions(controller.Options{NeedLeaderElection: new(false)}))),
 			"Widget: ", "WithControllerOptions", "NeedLeaderElection", "leave them out"),
 		Entry("a warm-up", just(good(kopf.WithControllerOptions(controller.Options{EnableWarmup: new(true)}))),
 			"Widget: ", "WithControllerOptions", "EnableWarmup", "leave them out"),
@@ -113,8 +113,8 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Entry("a negative checkpoint", just(good(), kopf.WithCheckpoint(-1)), "WithCheckpoint", "use 0"),
 	)
 
-	It("are reported together", func() {
-		op := kopf.New(newManager("default", &logBook{}),
+	It("are returned together", func() {
+		op := kopf.New(newManager("default", &logRecorder{}),
 			kopf.WithFinalizer("mine"),
 			widgets(kopf.WithMaxConcurrentReconciles(-1)).
 				OnCreate("a:b", nil, kopf.Retries(-1), kopf.Backoff(-1)).
@@ -143,20 +143,20 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Expect(op.CheckDeclaration()).To(MatchError(err.Error()), "it is told the same twice")
 	})
 
-	It("are told without a manager, too", func() {
+	It("are returned without a manager", func() {
 		op := kopf.New(nil, good())
 		Expect(op.CheckDeclaration()).To(MatchError(ContainSubstring("the manager is nil")))
 		Expect(op.Start(context.Background())).To(MatchError(ContainSubstring("the manager is nil")))
 		Expect(op.NeedLeaderElection()).To(BeTrue())
 	})
 
-	It("keep SetupWithManager from adding anything, and the manager from starting", func(ctx context.Context) {
+	It("make SetupWithManager fail before it adds anything, and the manager fail at its start", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		bad := widgets().OnCreate("created", ok[W](seen, "bad")).OnUpdate("a:b", ok[W](seen, "bad"))
 
-		book := &logBook{}
+		book := &logRecorder{}
 		mgr := newManager(ns, book)
 		Expect(kopf.SetupWithManager(mgr, bad)).To(MatchError(ContainSubstring(`Widget: OnUpdate("a:b")`)))
 		Expect(kopf.SetupWithManager(mgr, widgets().OnCreate("created", ok[W](seen, "good")))).To(Succeed())
@@ -171,11 +171,11 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Expect(seen.all()).To(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("a kind that is not installed keeps the manager from starting, before anything is touched (SEL-13)", func(ctx context.Context) {
+	It("include a kind without a CRD, before anything is written (SEL-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		mgr := newManager(ns, &logBook{})
+		mgr := newManager(ns, &logRecorder{})
 		Expect(kopf.SetupWithManager(mgr,
 			kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")).OnDelete("deleted", ok[W](seen, "deleted")),
 			kopf.For(kopf.Unstructured(v1.GroupVersion.WithKind("Missing"))).OnCreate("created", ok[*unstructured.Unstructured](seen, "missing")),
@@ -191,11 +191,11 @@ var _ = Describe("Mistakes in the declaration", func() {
 		Expect(seen.all()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("name the kind that was probably meant", func(ctx context.Context) {
+	It("suggest the kind that was probably meant", func(ctx context.Context) {
 		misspelled := func(gvk schema.GroupVersionKind) kopf.Option {
 			return kopf.For(kopf.Unstructured(gvk)).OnCreate("created", ok[*unstructured.Unstructured](&calls{}, ""))
 		}
-		mgr := newManager("default", &logBook{})
+		mgr := newManager("default", &logRecorder{})
 		Expect(kopf.SetupWithManager(mgr,
 			misspelled(v1.GroupVersion.WithKind("Wigdet")),
 			misspelled(v1.GroupVersion.WithKind("widgets")),
@@ -227,8 +227,8 @@ var _ = Describe("Mistakes in the declaration", func() {
 			And(ContainSubstring("can never match: the field is an integer: use 10"), ContainSubstring("text"))))
 	}, SpecTimeout(minute))
 
-	It("a server that cannot be asked is no missing kind", func(ctx context.Context) {
-		mgr := newManager("default", &logBook{})
+	It("do not include a kind that cannot be checked because the server does not respond", func(ctx context.Context) {
+		mgr := newManager("default", &logRecorder{})
 		mgr.GetConfig().Host = "127.0.0.1:1"
 		Expect(kopf.SetupWithManager(mgr, good())).To(Succeed())
 		err := failedStart(ctx, mgr)
@@ -237,10 +237,10 @@ var _ = Describe("Mistakes in the declaration", func() {
 	}, SpecTimeout(minute))
 })
 
-// just is a list of options, for a table.
+// just returns its arguments as a list of options.
 func just(opts ...kopf.Option) func() []kopf.Option { return func() []kopf.Option { return opts } }
 
-// failedStart starts a manager that is expected not to, and returns its error.
+// failedStart starts a manager that must fail, and returns its error.
 func failedStart(ctx context.Context, mgr manager.Manager) error {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(ctx)

@@ -24,23 +24,23 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// reading notes what an operator reads, and lets a function answer in the place of the server.
-type reading struct {
+// A readRecorder records the reads of an operator, and can respond instead of the server.
+type readRecorder struct {
 	next   http.RoundTripper
-	answer func(*http.Request) (*http.Response, error) // nil, nil: the server does
+	answer func(*http.Request) (*http.Response, error) // nil: the server responds
 
 	mu      sync.Mutex
 	list    []url.URL
-	bodies  map[*told]bool
-	heard   bytes.Buffer // what the watches have said
-	watches int          // that were answered
+	bodies  map[*recordedBody]bool
+	heard   bytes.Buffer // lines of the watches
+	watches int          // number of watches with a response
 }
 
-func (r *reading) setup() setup {
+func (r *readRecorder) setup() setup {
 	return through(func(next http.RoundTripper) http.RoundTripper { r.next = next; return r })
 }
 
-func (r *reading) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r *readRecorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet {
 		r.mu.Lock()
 		r.list = append(r.list, *req.URL)
@@ -57,17 +57,17 @@ func (r *reading) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	body := &told{ReadCloser: response.Body, of: r}
+	body := &recordedBody{ReadCloser: response.Body, of: r}
 	if r.bodies == nil {
-		r.bodies = map[*told]bool{}
+		r.bodies = map[*recordedBody]bool{}
 	}
 	r.bodies[body], response.Body = true, body
 	r.watches++
 	return response, nil
 }
 
-// requests are those whose URLs a function wants.
-func (r *reading) requests(want func(*url.URL) bool) (found []string) {
+// requests returns the reads with URLs that a function selects.
+func (r *readRecorder) requests(want func(*url.URL) bool) (found []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, u := range r.list {
@@ -78,14 +78,14 @@ func (r *reading) requests(want func(*url.URL) bool) (found []string) {
 	return found
 }
 
-// begun counts the watches that were answered.
-func (r *reading) begun() int {
+// begun counts the watches that have a response.
+func (r *readRecorder) begun() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.watches
 }
 
-func (r *reading) said(word string) func() bool {
+func (r *readRecorder) said(word string) func() bool {
 	return func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -93,8 +93,8 @@ func (r *reading) said(word string) func() bool {
 	}
 }
 
-// end has the watches come to their ends, as the server does when their time is over; or with a last word.
-func (r *reading) end(lastWord string) {
+// end ends the watches as the server does after their timeout, or with a last event.
+func (r *readRecorder) end(lastWord string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for body := range r.bodies {
@@ -104,15 +104,15 @@ func (r *reading) end(lastWord string) {
 	r.bodies = nil
 }
 
-// A told body is that of a watch.
-type told struct {
+// A recordedBody is the response body of a watch.
+type recordedBody struct {
 	io.ReadCloser
-	of   *reading
+	of   *readRecorder
 	last atomic.Pointer[string]
 	rest *bufio.Reader
 }
 
-func (b *told) Read(p []byte) (int, error) {
+func (b *recordedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.of.mu.Lock()
 	b.of.heard.Write(p[:n])
@@ -126,14 +126,14 @@ func (b *told) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *told) Close() error {
+func (b *recordedBody) Close() error {
 	b.of.mu.Lock()
 	delete(b.of.bodies, b)
 	b.of.mu.Unlock()
 	return b.ReadCloser.Close()
 }
 
-// refusal is an answer of the server's that says no.
+// refusal returns an error response of the server.
 func refusal(req *http.Request, err *apierrors.StatusError, header http.Header) (*http.Response, error) {
 	status := err.Status()
 	status.Kind, status.APIVersion = "Status", "v1"
@@ -148,7 +148,7 @@ func refusal(req *http.Request, err *apierrors.StatusError, header http.Header) 
 
 func isWatch(u *url.URL) bool { return u.Query().Get("watch") != "" }
 
-// isListing tells requests whose answers begin with all that there is.
+// isListing reports whether a response starts with all existing objects.
 func isListing(u *url.URL) bool {
 	return strings.HasSuffix(u.Path, "/widgets") && (!isWatch(u) || u.Query().Get("sendInitialEvents") == "true")
 }
@@ -163,14 +163,14 @@ var _ = Describe("Watches", func() {
 		}
 	}
 
-	It("that end go on where they were, without listing again; bookmarks are for nobody (EVT-02, EVT-03, EVT-04, EVT-07)", func(ctx context.Context) {
-		ns, seen, wire := newNamespace(ctx), &calls{}, &reading{}
+	It("that end continue without a new list; bookmarks cause no work (EVT-02, EVT-03, EVT-04, EVT-07)", func(ctx context.Context) {
+		ns, seen, wire := newNamespace(ctx), &calls{}, &readRecorder{}
 		listed := widget(ns, "listed")
 		create(ctx, listed)
 		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", sight(seen))), wire.setup()))
 		Eventually(seen.all).Should(Equal([]string{`Widget listed "" 1`}), "EVT-02: it knows its kind")
 		Eventually(wire.said(`"BOOKMARK"`)).Should(BeTrue())
-		edit(ctx, listed, func(w W) { w.Spec.Size = 2 }) // watches that end at once without a word are suspicious to client-go
+		edit(ctx, listed, func(w W) { w.Spec.Size = 2 }) // client-go treats watches that end without an event as an error
 		Eventually(seen.all).Should(HaveLen(2))
 		listings := wire.requests(isListing)
 		for round := range 3 {
@@ -189,8 +189,8 @@ var _ = Describe("Watches", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("that are told an error of any kind list again, and miss nothing (EVT-05, EVT-08, SE-14, RUN-06)", func(ctx context.Context) {
-		ns, seen, wire := newNamespace(ctx), &calls{}, &reading{}
+	It("that receive an error of any kind list again, and miss nothing (EVT-05, EVT-08, SE-14, RUN-06)", func(ctx context.Context) {
+		ns, seen, wire := newNamespace(ctx), &calls{}, &readRecorder{}
 		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", sight(seen))), wire.setup()))
 		for i, fault := range []*apierrors.StatusError{
 			apierrors.NewResourceExpired("too old, says the test"),
@@ -210,9 +210,9 @@ var _ = Describe("Watches", func() {
 		Expect(seen.all()).To(Equal([]string{`Widget one "ADDED" 1`, `Widget two "ADDED" 1`}))
 	}, SpecTimeout(minute))
 
-	It("that the server refuses are asked for again, until it does not (EVT-08, SE-14, RUN-06)", func(ctx context.Context) {
+	It("that the server rejects are requested again until they succeed (EVT-08, SE-14, RUN-06)", func(ctx context.Context) {
 		ns, seen, refused := newNamespace(ctx), &calls{}, atomic.Int64{}
-		wire := &reading{answer: func(req *http.Request) (*http.Response, error) {
+		wire := &readRecorder{answer: func(req *http.Request) (*http.Response, error) {
 			if !isListing(req.URL) || refused.Add(1) > 3 {
 				return nil, nil
 			}
@@ -232,7 +232,7 @@ var _ = Describe("Watches", func() {
 var _ = Describe("The client of the manager", func() {
 	type W = *v1.Widget
 
-	It("waits for as long as a busy server asks it to, and no handler is called again (NET-03)", func(ctx context.Context) {
+	It("waits as long as a busy server requests, and no handler is called again (NET-03)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var asked, came atomic.Int64
 		op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created"))), withFaults(

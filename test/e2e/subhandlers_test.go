@@ -25,7 +25,7 @@ type (
 	untypedRequest = *kopf.Request[*unstructured.Unstructured]
 )
 
-// eventsOf are the Events about an object, as "type reason action: note".
+// eventsOf returns the Events about an object, as "type reason action: note".
 func eventsOf(ctx context.Context, obj client.Object) func() ([]string, error) {
 	return func() ([]string, error) {
 		var list eventsv1.EventList
@@ -46,7 +46,7 @@ var _ = Describe("Sub-handlers", func() {
 	type W = *v1.Widget
 	const never = time.Hour
 
-	It("of a parent, one of which fails once, take their results and their turns (C-6, SUB-01, SUB-08, SUB-09, SUB-10, RES-01)", func(ctx context.Context) {
+	It("of a parent, one of which fails once, have results and retries (C-6, SUB-01, SUB-08, SUB-09, SUB-10, RES-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := untyped(widgetGVK, ns, "one")
 		sub := func(until int) untypedHandler {
@@ -93,7 +93,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("are called one by one, if the lifecycle says so (C-6, SUB-07, LIFE-08)", func(ctx context.Context) {
+	It("are called one by one, if the lifecycle requires it (C-6, SUB-07, LIFE-08)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		start(ns, options(kopf.WithLifecycle(progress.Asap), kopf.For(&v1.Widget{}).
@@ -108,7 +108,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.all()).To(Equal([]string{"cr", "s1:create", "cr", "s2:create#0", "cr", "s2:create#1"}))
 	}, SpecTimeout(minute))
 
-	It("of any depth go on after restarts; those that are finished are not called again (SUB-01, SUB-07, SUB-12, SUB-13, B-24)", func(ctx context.Context) {
+	It("of any depth continue after restarts; finished ones are not called again (SUB-01, SUB-07, SUB-12, SUB-13, B-24)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var broken atomic.Bool
 		broken.Store(true)
@@ -172,7 +172,7 @@ var _ = Describe("Sub-handlers", func() {
 		Eventually(func() []string { return op.log.find("Handled", `"succeeded"=2`, `"failed"=0`) }).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("that are waited for cost their parent neither retries nor its time (B-24, SUB-14, SE-06)", func(ctx context.Context) {
+	It("that are unfinished cost their parent neither retries nor its timeout (B-24, SUB-14, SE-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("strict", func(_ context.Context, req *kopf.Request[W]) error {
@@ -215,7 +215,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.all()).To(ConsistOf("again#0", "failed#0", "ignored#0", "again#1", "again/s:create"))
 	}, SpecTimeout(minute))
 
-	It("that have failed for good do not make their parent fail (SUB-11)", func(ctx context.Context) {
+	It("that have failed permanently do not fail their parent (SUB-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
 			OnCreate("p", func(_ context.Context, req untypedRequest) error {
@@ -234,7 +234,7 @@ var _ = Describe("Sub-handlers", func() {
 		Eventually(op.log.find).WithArguments("Handled", `"succeeded"=1`, `"failed"=0`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("that are not declared any more are not waited for, and leave nothing (SUB-10, SUB-12)", func(ctx context.Context) {
+	It("that are no longer declared are not awaited, and their records are removed (SUB-10, SUB-12)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("p", func(_ context.Context, req *kopf.Request[W]) error {
@@ -254,7 +254,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.all()).To(Equal([]string{"old:create#0", "new:create#0", "new:create#1"}))
 	}, SpecTimeout(minute))
 
-	It("take filters, and are for whatever their parent is for (SUB-07, SUB-15, HND-23)", func(ctx context.Context) {
+	It("support filters, and have the reasons of their parent (SUB-07, SUB-15, HND-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			On("any", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete}, func(_ context.Context, req *kopf.Request[W]) error {
@@ -278,7 +278,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.all()[7:]).To(Equal([]string{"all:delete", "gold:delete", "size:delete"}))
 	}, SpecTimeout(minute))
 
-	DescribeTable("that are declared wrongly fail their parent for good, which is told (B-21, SUB-02)",
+	DescribeTable("that are declared wrongly fail their parent permanently, which is logged (B-21, SUB-02)",
 		func(ctx context.Context, declare func(*kopf.Request[W]), complaint string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			op := start(ns, options(kopf.For(&v1.Widget{}).
@@ -308,12 +308,12 @@ var _ = Describe("Sub-handlers", func() {
 		Entry("an id that cannot be stored", SpecTimeout(minute), func(req *kopf.Request[*v1.Widget]) {
 			req.Sub("ümlaut", ok[*v1.Widget](&calls{}, ""))
 		}, "ümlaut"),
-		Entry("an option that means nothing", SpecTimeout(minute), func(req *kopf.Request[*v1.Widget]) {
+		Entry("an option without an effect", SpecTimeout(minute), func(req *kopf.Request[*v1.Widget]) {
 			req.Sub("odd", ok[*v1.Widget](&calls{}, ""), kopf.Interval(time.Second))
 		}, "odd"),
 	)
 
-	It("change the object, in one write with the others (SUB-07, B-13)", func(ctx context.Context) {
+	It("change the object in one write with the others (SUB-07, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("p", func(_ context.Context, req *kopf.Request[W]) error {
@@ -333,10 +333,10 @@ var _ = Describe("Sub-handlers", func() {
 		handled(ctx, obj)
 		Expect(fresh(ctx, obj)()).To(And(
 			HaveField("Spec.Tags", Equal([]string{"p", "a", "b"})), HaveField("Status.Log", Equal([]string{"a", "b"}))))
-		Consistently(seen.all, awhile).Should(BeEmpty())
+		Consistently(seen.all, quietTime).Should(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("are written after each, if so asked (B-14, SUB-07)", func(ctx context.Context) {
+	It("are written one by one on request (B-14, SUB-07)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		written := func(ids ...string) {
@@ -367,11 +367,11 @@ var _ = Describe("Sub-handlers", func() {
 			OnUpdate("updated", ok[W](seen, "updated"))))
 		create(ctx, obj)
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"p/a written: true", "p/b written: true", "p/c written: true", "p written: true"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"p/a written: true", "p/b written: true", "p/c written: true", "p written: true"}))
 		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Tags", Equal([]string{"p", "a", "b", "c"})))
 	}, SpecTimeout(minute))
 
-	DescribeTable("whose change is rejected have failed, and are called again (0005)",
+	DescribeTable("whose change is rejected fail, and are retried (0005)",
 		func(ctx context.Context, checkpoint time.Duration) {
 			ns, seen := newNamespace(ctx), &calls{}
 			op := start(ns, options(kopf.WithCheckpoint(checkpoint), kopf.For(&v1.Widget{}).
@@ -395,8 +395,8 @@ var _ = Describe("Sub-handlers", func() {
 			Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 50), HaveField("Status.Phase", "made by p")))
 			Eventually(op.log.find).WithArguments("rejects the change", `"handler"="p/b"`).Should(HaveLen(2))
 		},
-		Entry("at the end of the pass", SpecTimeout(minute), 100*time.Millisecond),
-		Entry("in between", SpecTimeout(minute), time.Duration(0)),
+		Entry("at the end of the reconcile", SpecTimeout(minute), 100*time.Millisecond),
+		Entry("during the reconcile", SpecTimeout(minute), time.Duration(0)),
 	)
 
 	DescribeTable("do not hide that their parent's change is rejected (0005)",
@@ -418,8 +418,8 @@ var _ = Describe("Sub-handlers", func() {
 			Expect(fresh(ctx, obj)()).To(HaveField("Spec.Size", 50))
 			Eventually(op.log.find).WithArguments("rejects the change", `"handler"="p"`).Should(HaveLen(2))
 		},
-		Entry("at the end of the pass", SpecTimeout(minute), 100*time.Millisecond),
-		Entry("in between", SpecTimeout(minute), time.Duration(0)),
+		Entry("at the end of the reconcile", SpecTimeout(minute), 100*time.Millisecond),
+		Entry("during the reconcile", SpecTimeout(minute), time.Duration(0)),
 	)
 
 	It("are not called again when their outcome could not be written (B-05, SE-16)", func(ctx context.Context) {
@@ -447,7 +447,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(fresh(ctx, obj)()).To(HaveField("Status.Log", Equal([]string{"a", "b", "c"})))
 	}, SpecTimeout(minute))
 
-	It("that have acted on an update are told when it is undone (B-01, B-02)", func(ctx context.Context) {
+	It("that were called for an update are called when it is reverted (B-01, B-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", ok[W](&calls{}, "created")).
@@ -472,7 +472,7 @@ var _ = Describe("Sub-handlers", func() {
 		handled(ctx, obj)
 	}, SpecTimeout(minute))
 
-	It("are not for handlers that have no progress (HND-22, SUB-06)", func(ctx context.Context) {
+	It("are not available to handlers without progress (HND-22, SUB-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(id string) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
@@ -484,7 +484,7 @@ var _ = Describe("Sub-handlers", func() {
 		op := start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", declare("spy")).OnReconcile("level", declare("level"))))
 		create(ctx, widget(ns, "one"))
 		Eventually(seen.all).Should(ConsistOf("spy", "level"))
-		Consistently(seen.all, awhile).Should(HaveLen(2))
+		Consistently(seen.all, quietTime).Should(HaveLen(2))
 		for _, id := range []string{"spy", "level"} {
 			Expect(op.log.find(`"handler"="`+id+`"`, "no sub-handlers")).To(HaveLen(1), id)
 		}

@@ -11,10 +11,10 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-var _ = Describe("Those who only look", func() {
+var _ = Describe("Event and index handlers", func() {
 	type W = *v1.Widget
 
-	It("are all called, in every pass, whatever the lifecycle; and are quiet (LIFE-07, PIPE-22, IDX-18)", func(ctx context.Context) {
+	It("are all called in every reconcile, for any lifecycle, and log nothing (LIFE-07, PIPE-22, IDX-18)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		spy := func(id string) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
@@ -31,7 +31,7 @@ var _ = Describe("Those who only look", func() {
 		})
 		op := start(ns, options(widgets, kopf.WithLifecycle(progress.OneByOne)))
 		create(ctx, widget(ns, "a"))
-		// The pass that puts the finalizer on the object does nothing else.
+		// The reconcile that adds the finalizer calls no cause handlers.
 		Eventually(seen.all).Should(ContainElements("one, held: false", "two, held: false", "one, held: true", "two, held: true"))
 		Expect(bySize.Get(1)).To(Equal([]string{"a"}))
 		for _, id := range []string{"one", "two", "size"} {
@@ -44,7 +44,7 @@ var _ = Describe("Those who only look", func() {
 var _ = Describe("A result", func() {
 	type W = *v1.Widget
 
-	It("stays when its handler has nothing more to say (RES-08)", func(ctx context.Context) {
+	It("remains when its handler returns no new result (RES-08)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		said := false
 		start(ns, options(kopf.For(&v1.Widget{}).

@@ -16,10 +16,10 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// pinKey is the annotation with the essence that a cycle has begun with.
+// pinKey is the annotation with the essence at the start of a cycle.
 const pinKey = "kopf.zalando.org/pinned-configuration"
 
-// counting is a transport that counts the writes.
+// counting returns a setup that counts the writes.
 func counting(n *atomic.Int64) setup {
 	return withFaults(func(r *http.Request, _ int64, next http.RoundTripper) (*http.Response, error) {
 		n.Add(1)
@@ -27,15 +27,15 @@ func counting(n *atomic.Int64) setup {
 	})
 }
 
-// mine is the label of the objects that are wanted.
+// mine is the label of matching objects.
 var mine = kopf.Label("mine")
 
-var _ = Describe("An object that nobody wants", func() {
+var _ = Describe("An object that no handler matches", func() {
 	type W = *v1.Widget
 	label := func(w W) { w.Labels = map[string]string{"mine": "yes"} }
 	unlabel := func(w W) { w.Labels = nil }
 
-	It("stays as it is: no write, no word about it (PIPE-09, PIPE-12, PIPE-21, ESS-20)", func(ctx context.Context) {
+	It("is not changed or logged (PIPE-09, PIPE-12, PIPE-21, ESS-20)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var writes atomic.Int64
 		resource := kopf.For(&v1.Widget{}).
@@ -46,24 +46,24 @@ var _ = Describe("An object that nobody wants", func() {
 			OnField("color", "spec.color", ok[W](seen, "color")).
 			OnResume("resumed", ok[W](seen, "resumed"))
 		obj, ours := widget(ns, "foreign"), widget(ns, "ours")
-		create(ctx, obj) // before the start, too
+		create(ctx, obj) // also before the start
 		op := start(ns, options(resource), counting(&writes))
 		edit(ctx, obj, func(w W) { w.Spec.Size, w.Spec.Color = 2, "blue" })
 		before := obj.ResourceVersion
 		label(ours)
 		create(ctx, ours)
 		handled(ctx, ours)
-		Consistently(seen.all, awhile).Should(Equal([]string{"created:create", "color:create"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create", "color:create"}))
 		Expect(fresh(ctx, obj)()).To(And(HaveField("ResourceVersion", before), HaveField("Annotations", BeEmpty()), HaveField("Finalizers", BeEmpty())))
 		Expect(writes.Load()).To(Equal(int64(1)), "for the other one")
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Consistently(seen.all, awhile).Should(HaveLen(2))
+		Consistently(seen.all, quietTime).Should(HaveLen(2))
 		Expect(op.log.find(`"name"="foreign"`, `"level"=0`)).To(BeEmpty())
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("but for its deletion is remembered all the same (ESS-20, FIN-02)", func(ctx context.Context) {
+	It("except for its deletion has a stored baseline (ESS-20, FIN-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnDelete("deleted", ok[W](seen, "deleted"), mine)))
 		obj := widget(ns, "one")
@@ -76,7 +76,7 @@ var _ = Describe("An object that nobody wants", func() {
 		Expect(seen.all()).To(Equal([]string{"deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("any more is released, keeps what it was, and comes back as one update (C-8, FIN-04, ESS-21, FLT-12, SE-54)", func(ctx context.Context) {
+	It("any more is released, keeps its baseline, and returns as one update (C-8, FIN-04, ESS-21, FLT-12, SE-54)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var heldThen atomic.Bool
 		op := start(ns, options(kopf.For(&v1.Widget{}).
@@ -97,7 +97,7 @@ var _ = Describe("An object that nobody wants", func() {
 		lines := len(op.log.find(`"level"=0`))
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		edit(ctx, obj, func(w W) { w.Spec.Size = 3 })
-		Consistently(seen.all, awhile).Should(BeEmpty())
+		Consistently(seen.all, quietTime).Should(BeEmpty())
 		now, err := fresh(ctx, obj)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(now.ResourceVersion).To(Equal(obj.ResourceVersion), "nothing was written since")
@@ -113,10 +113,10 @@ var _ = Describe("An object that nobody wants", func() {
 		Eventually(fresh(ctx, obj)).Should(HaveField("Finalizers", BeEmpty()))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Consistently(seen.all, awhile).Should(HaveLen(1))
+		Consistently(seen.all, quietTime).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("any more is released while it is being deleted (FIN-04)", func(ctx context.Context) {
+	It("any more is released during its deletion (FIN-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnDelete("deleted", fails[W](seen, "deleted", kopf.Temporary(errOutOfOrder, 200*millisecond)), mine)))
 		obj := widget(ns, "one")
@@ -129,7 +129,7 @@ var _ = Describe("An object that nobody wants", func() {
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 	}, SpecTimeout(minute))
 
-	DescribeTable("any more loses the records of what was being handled (FIN-04, B-02)",
+	DescribeTable("any more loses the records of its cycle (FIN-04, B-02)",
 		func(ctx context.Context, handledOnce bool) {
 			ns, seen := newNamespace(ctx), &calls{}
 			obj := widget(ns, "one")
@@ -152,10 +152,10 @@ var _ = Describe("An object that nobody wants", func() {
 			Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", And(
 				Not(HaveKey("kopf.zalando.org/done")), Not(HaveKey("kopf.zalando.org/failing")), Not(HaveKey(pinKey)))))
 			n := len(seen.all())
-			Consistently(seen.all, awhile).Should(HaveLen(n))
+			Consistently(seen.all, quietTime).Should(HaveLen(n))
 			first.stop()
 
-			By("coming back: everybody is called, also who was done")
+			By("coming back: all handlers are called, also those that were done")
 			reason := "create"
 			if handledOnce {
 				reason = "update"
@@ -171,7 +171,7 @@ var _ = Describe("An object that nobody wants", func() {
 	)
 
 	It("any more loses its records also when the watch is restricted to labels (FIN-04, FLT-16)", func(ctx context.Context) {
-		ns, seen, book := newNamespace(ctx), &calls{}, &logBook{}
+		ns, seen, book := newNamespace(ctx), &calls{}, &logRecorder{}
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("done", ok[W](seen, "done"), mine).
 			OnCreate("failing", fails[W](seen, "failing", kopf.Temporary(errOutOfOrder, 300*millisecond)), mine)
@@ -197,7 +197,7 @@ var _ = Describe("An object that nobody wants", func() {
 		Expect(book.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("at the start resumes when it is wanted (CAUSE-26)", func(ctx context.Context) {
+	It("at the start resumes when it matches (CAUSE-26)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
@@ -207,16 +207,16 @@ var _ = Describe("An object that nobody wants", func() {
 		label(other)
 		create(ctx, other)
 		handled(ctx, other)
-		Consistently(seen.all, awhile).Should(BeEmpty())
+		Consistently(seen.all, quietTime).Should(BeEmpty())
 		edit(ctx, obj, label)
 		Eventually(seen.all).Should(Equal([]string{"resumed:update"}), "CAUSE-23, CAUSE-25")
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 3 })
-		Consistently(seen.all, awhile).Should(HaveLen(1), "CAUSE-21")
+		Consistently(seen.all, quietTime).Should(HaveLen(1), "CAUSE-21")
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("is created, if the baseline is taken off by hand (CAUSE-27, CAUSE-28)", func(ctx context.Context) {
+	It("is a creation if its baseline is removed manually (CAUSE-27, CAUSE-28)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created"), mine).OnUpdate("updated", ok[W](seen, "updated"), mine)))
 		obj := widget(ns, "one")

@@ -19,18 +19,19 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// lines is an adapter for conditions of a shape of their own, in a Go type: status.log has lines such as "Ready=True Because".
+// lines returns the adapter for the conditions of a widget.
 func lines(obj client.Object) (conditions.Fields, error) {
 	w, ok := obj.(*v1.Widget)
 	if !ok {
 		return nil, fmt.Errorf("%T is no widget", obj)
 	}
-	return logged{w}, nil
+	return lineAdapter{w}, nil
 }
 
-type logged struct{ *v1.Widget }
+// A lineAdapter stores conditions of another shape, in a Go type: status.log has lines such as "Ready=True Because".
+type lineAdapter struct{ *v1.Widget }
 
-func (l logged) all() map[string]metav1.Condition {
+func (l lineAdapter) all() map[string]metav1.Condition {
 	out := map[string]metav1.Condition{}
 	for _, line := range l.Status.Log {
 		var c metav1.Condition
@@ -43,7 +44,7 @@ func (l logged) all() map[string]metav1.Condition {
 	return out
 }
 
-func (l logged) List() (list []metav1.Condition) {
+func (l lineAdapter) List() (list []metav1.Condition) {
 	all := l.all()
 	for _, kind := range slices.Sorted(maps.Keys(all)) {
 		list = append(list, all[kind])
@@ -51,7 +52,7 @@ func (l logged) List() (list []metav1.Condition) {
 	return list
 }
 
-func (l logged) keep(all map[string]metav1.Condition) {
+func (l lineAdapter) keep(all map[string]metav1.Condition) {
 	l.Status.Log = nil
 	for _, kind := range slices.Sorted(maps.Keys(all)) {
 		c := all[kind]
@@ -59,19 +60,19 @@ func (l logged) keep(all map[string]metav1.Condition) {
 	}
 }
 
-func (l logged) Put(c metav1.Condition) {
+func (l lineAdapter) Put(c metav1.Condition) {
 	all := l.all()
 	all[c.Type] = c
 	l.keep(all)
 }
 
-func (l logged) Remove(kind string) {
+func (l lineAdapter) Remove(kind string) {
 	all := l.all()
 	delete(all, kind)
 	l.keep(all)
 }
 
-// shown is what an object says about a condition: its status and reason.
+// shown returns the status and reason of a condition of an object.
 func shown(ctx context.Context, obj client.Object, kind string, places ...conditions.Option) func() (string, error) {
 	return func() (string, error) {
 		now := obj.DeepCopyObject().(client.Object)
@@ -87,10 +88,10 @@ func shown(ctx context.Context, obj client.Object, kind string, places ...condit
 	}
 }
 
-var _ = Describe("Conditions that are elsewhere (WithConditionsIn)", func() {
+var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 
-	// tried has all that there is for conditions, of one kind; seen notes who was called.
+	// tried returns handlers with all condition features for one kind; seen records their calls.
 	tried := func(ctx context.Context, seen *calls, obj client.Object, resource kopf.Option, places ...conditions.Option) {
 		GinkgoHelper()
 		create(ctx, obj)
@@ -101,7 +102,7 @@ var _ = Describe("Conditions that are elsewhere (WithConditionsIn)", func() {
 		Eventually(says("Made")).Should(Equal("True Succeeded"))
 		Expect(says("Ready")()).To(HavePrefix("Unknown "))
 		Eventually(seen.all).Should(ContainElement("filtered"), "Made is True")
-		// Somebody else has conditions there, too.
+		// Another controller has conditions in this place, too.
 		Eventually(func() error {
 			now := obj.DeepCopyObject().(client.Object)
 			if err := k8s.Get(ctx, keyOf(obj), now); err != nil {
@@ -128,7 +129,7 @@ var _ = Describe("Conditions that are elsewhere (WithConditionsIn)", func() {
 		Expect(r.log.errors()).To(BeEmpty())
 	}
 
-	It("on another path are declared, reported, summed up, filtered, and told of", func(ctx context.Context) {
+	It("on another path are declared, reported, summarized, filtered and passed to handlers", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
 		seen, at := &calls{}, conditions.At("status.health.checks")
 		tried(ctx, seen, untyped(widgetGVK, newNamespace(ctx), "a"),
@@ -140,7 +141,7 @@ var _ = Describe("Conditions that are elsewhere (WithConditionsIn)", func() {
 				OnCondition("tell", "Synced", transition[U](seen)), at)
 	}, SpecTimeout(minute))
 
-	It("and of a shape of their own, by an adapter, too", func(ctx context.Context) {
+	It("of another shape are supported by an adapter", func(ctx context.Context) {
 		type W = *v1.Widget
 		seen, using := &calls{}, conditions.Using(lines)
 		tried(ctx, seen, widget(newNamespace(ctx), "a"),
@@ -152,9 +153,9 @@ var _ = Describe("Conditions that are elsewhere (WithConditionsIn)", func() {
 				OnCondition("tell", "Synced", transition[W](seen)), using)
 	}, SpecTimeout(minute))
 
-	It("outside of the status are written once, and then no more", func(ctx context.Context) {
+	It("outside of the status are written once", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
-		ns, wire, seen, at := newNamespace(ctx), &writing{}, &calls{}, conditions.At("spec.checks")
+		ns, wire, seen, at := newNamespace(ctx), &writeRecorder{}, &calls{}, conditions.At("spec.checks")
 		a := untyped(widgetGVK, ns, "a")
 		create(ctx, a)
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK), kopf.WithConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
@@ -165,7 +166,7 @@ var _ = Describe("Conditions that are elsewhere (WithConditionsIn)", func() {
 		Consistently(func() int { return len(wire.all()) }, 2*time.Second).Should(BeNumerically("<", 10), "%v", wire.all())
 	}, SpecTimeout(minute))
 
-	It("are said by handlers, also before these end", func(ctx context.Context) {
+	It("are set by handlers, also before these end", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
 		at := conditions.At("status.health.checks")
 		a, let := untyped(widgetGVK, newNamespace(ctx), "a"), make(chan struct{})
@@ -186,7 +187,7 @@ var _ = Describe("Conditions that are elsewhere (WithConditionsIn)", func() {
 	}, SpecTimeout(minute))
 })
 
-// noted is a handler that notes that it was called.
+// noted returns a handler that records a note.
 func noted[T client.Object](seen *calls, note string) kopf.Handler[T] {
 	return func(context.Context, *kopf.Request[T]) error {
 		seen.notef("%s", note)
@@ -194,7 +195,7 @@ func noted[T client.Object](seen *calls, note string) kopf.Handler[T] {
 	}
 }
 
-// updated notes updates by anything but labels.
+// updated returns a handler that records updates of anything except labels.
 func updated[T client.Object](seen *calls) kopf.Handler[T] {
 	return func(_ context.Context, req *kopf.Request[T]) error {
 		if req.Diff.Reduce("metadata", "labels").Empty() {
@@ -204,7 +205,7 @@ func updated[T client.Object](seen *calls) kopf.Handler[T] {
 	}
 }
 
-// transition notes what a condition says.
+// transition returns a handler that records the values of a condition.
 func transition[T client.Object](seen *calls) kopf.Handler[T] {
 	return func(_ context.Context, req *kopf.Request[T]) error {
 		_, now := req.Field()

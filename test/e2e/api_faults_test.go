@@ -16,14 +16,14 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// faulty is a transport that lets its function deal with the writes.
-type faulty struct {
+// A faultTransport passes writes to its function.
+type faultTransport struct {
 	next  http.RoundTripper
 	write func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error)
 	n     atomic.Int64
 }
 
-func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPatch {
 		return f.write(r, f.n.Add(1), f.next)
 	}
@@ -31,7 +31,7 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func withFaults(write func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error)) setup {
-	return through(func(next http.RoundTripper) http.RoundTripper { return &faulty{next: next, write: write} })
+	return through(func(next http.RoundTripper) http.RoundTripper { return &faultTransport{next: next, write: write} })
 }
 
 // unsent fails a request without sending it.
@@ -58,7 +58,7 @@ var _ = Describe("Faults of the API", func() {
 			OnDelete("deleted", ok[W](seen, "deleted"))
 	}
 
-	// finish expects one call each, and everything written.
+	// finish expects one call of each handler, and all their writes.
 	finish := func(ctx context.Context, obj W, seen *calls) {
 		GinkgoHelper()
 		handled(ctx, obj)
@@ -69,7 +69,7 @@ var _ = Describe("Faults of the API", func() {
 		Consistently(seen.all).Should(Equal([]string{"first", "second:create", "deleted:delete"}))
 	}
 
-	It("do not call a handler again whose outcome could not be written (B-05, NET-01, SE-48)", func(ctx context.Context) {
+	It("do not repeat a handler whose outcome could not be written (B-05, NET-01, SE-48)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(widgets(seen)), withFaults(
 			func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error) {
@@ -84,7 +84,7 @@ var _ = Describe("Faults of the API", func() {
 		Expect(operator.log.errors()).NotTo(BeEmpty(), "faults are told")
 	}, SpecTimeout(minute))
 
-	It("do not repeat a write whose reply was lost (B-14)", func(ctx context.Context) {
+	It("do not repeat a write whose response was lost (B-14)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(widgets(seen)), withFaults(
 			func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error) {
@@ -125,14 +125,14 @@ var _ = Describe("Faults of the API", func() {
 		Expect(fresh(ctx, cursed)()).To(HaveField("Annotations", BeEmpty()))
 	}, SpecTimeout(minute))
 
-	It("do not hit the next object of the same name (B-06)", func(ctx context.Context) {
+	It("do not affect the next object of the same name (B-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		var replaced atomic.Bool
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(ctx context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s", req.Object.Spec.Color)
 			req.Object.Spec.Size = 500
-			if replaced.CompareAndSwap(false, true) { // while the handler of the first one works
+			if replaced.CompareAndSwap(false, true) { // while the handler of the first object runs
 				must(k8s.Delete(ctx, req.Object.DeepCopy()))
 				next := widget(ns, "one")
 				next.Spec.Color = "blue"

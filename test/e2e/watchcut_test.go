@@ -11,22 +11,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A cable is a transport whose watches can be cut. When it is mended, what was said meanwhile is lost: the
-// server does not remember it, and everything has to be listed again.
-type cable struct {
+// A watchBreaker is a transport that can cut watches. After restore with lost events, the server returns Expired for
+// each watch, so that clients must list again.
+type watchBreaker struct {
 	mu      sync.Mutex
 	next    http.RoundTripper
 	severed bool
-	lost    bool // what was said while it was severed
-	open    map[*watched]bool
+	lost    bool // events of the interruption are lost
+	open    map[*watchedBody]bool
 }
 
-func (c *cable) setup() setup {
+func (c *watchBreaker) setup() setup {
 	return through(func(next http.RoundTripper) http.RoundTripper { c.next = next; return c })
 }
 
-// cut ends all watches, and lets none begin.
-func (c *cable) cut() {
+// cut ends all watches and blocks new ones.
+func (c *watchBreaker) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.severed, c.lost = true, true
@@ -36,20 +36,21 @@ func (c *cable) cut() {
 	c.open = nil
 }
 
-func (c *cable) mend() {
+// restoreWithLoss allows watches again. The events of the interruption are lost.
+func (c *watchBreaker) restoreWithLoss() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.severed = false
 }
 
-// restore mends the cable and loses nothing.
-func (c *cable) restore() {
+// restore allows watches again, without lost events.
+func (c *watchBreaker) restore() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.severed, c.lost = false, false
 }
 
-func (c *cable) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *watchBreaker) RoundTrip(r *http.Request) (*http.Response, error) {
 	query := r.URL.Query()
 	if query.Get("watch") == "" {
 		return c.next.RoundTrip(r)
@@ -59,7 +60,7 @@ func (c *cable) RoundTrip(r *http.Request) (*http.Response, error) {
 	severed, forgotten := c.severed, c.lost && !fromList
 	c.mu.Unlock()
 	if severed {
-		return nil, errors.New("the cable is cut, says the test")
+		return nil, errors.New("watches are cut by the test")
 	}
 	if forgotten {
 		return expired(r)
@@ -71,15 +72,15 @@ func (c *cable) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lost = false
-	body := &watched{ReadCloser: response.Body, cable: c}
+	body := &watchedBody{ReadCloser: response.Body, watchBreaker: c}
 	if c.open == nil {
-		c.open = map[*watched]bool{}
+		c.open = map[*watchedBody]bool{}
 	}
 	c.open[body], response.Body = true, body
 	return response, nil
 }
 
-// expired is what the server says to those who ask for what it does not remember.
+// expired is the response of a server to a watch from a resource version that it no longer has.
 func expired(r *http.Request) (*http.Response, error) {
 	status := apierrors.NewResourceExpired("too old, says the test").Status()
 	status.Kind, status.APIVersion = "Status", "v1"
@@ -91,15 +92,15 @@ func expired(r *http.Request) (*http.Response, error) {
 	}, err
 }
 
-// A watched body is known until it is closed.
-type watched struct {
+// A watchedBody is a response body that is registered until it is closed.
+type watchedBody struct {
 	io.ReadCloser
-	cable *cable
+	watchBreaker *watchBreaker
 }
 
-func (w *watched) Close() error {
-	w.cable.mu.Lock()
-	delete(w.cable.open, w)
-	w.cable.mu.Unlock()
+func (w *watchedBody) Close() error {
+	w.watchBreaker.mu.Lock()
+	delete(w.watchBreaker.open, w)
+	w.watchBreaker.mu.Unlock()
 	return w.ReadCloser.Close()
 }

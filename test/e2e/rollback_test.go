@@ -10,11 +10,11 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// Who applies what was read from the server once puts back what we have noted there, too.
-var _ = Describe("An old state that is put back, with all annotations", func() {
+// A client that applies an object as it was read from the server restores our annotations, too.
+var _ = Describe("A restored old state with all annotations", func() {
 	type W = *v1.Widget
 
-	// putBack replaces the object by what it was.
+	// putBack replaces the object by an earlier state.
 	putBack := func(ctx context.Context, old W) {
 		GinkgoHelper()
 		Eventually(func() error {
@@ -34,7 +34,7 @@ var _ = Describe("An old state that is put back, with all annotations", func() {
 		}
 	}
 
-	It("is an update back, and its last handled configuration is not taken for the last one", func(ctx context.Context) {
+	It("is an update back, and its last-handled configuration is not used", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnUpdate("told", told(seen)).OnCreate("made", ok[W](seen, "made"))))
 		a := widget(ns, "a")
@@ -56,7 +56,7 @@ var _ = Describe("An old state that is put back, with all annotations", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("does not bring back records of that time", func(ctx context.Context) {
+	It("does not restore old records", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnUpdate("told", told(seen)).

@@ -17,10 +17,10 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A cache that is restricted to labels loses objects that exist, and may get them back before a worker has noticed.
-var _ = Describe("Objects that are out of sight for a moment", func() {
-	It("have their daemons again (DAE-09)", func(ctx context.Context) {
-		ns, seen, book := newNamespace(ctx), &calls{}, &logBook{}
+// A cache that is restricted to labels drops existing objects, and may contain them again before a worker has noticed.
+var _ = Describe("Objects that are missing in the cache for a moment", func() {
+	It("have their daemons started again (DAE-09)", func(ctx context.Context) {
+		ns, seen, book := newNamespace(ctx), &calls{}, &logRecorder{}
 		gold := map[string]string{"tier": "gold"}
 		mgr, err := manager.New(cp.Config, manager.Options{
 			Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"},

@@ -16,7 +16,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-var _ = Describe("An object that vanishes although our finalizer holds it", func() {
+var _ = Describe("An object that disappears despite our finalizer", func() {
 	type W = *v1.Widget
 	const tries = 60
 
@@ -34,7 +34,7 @@ var _ = Describe("An object that vanishes although our finalizer holds it", func
 		}
 		widgets := make([]W, tries)
 		var deletions sync.WaitGroup
-		// The deletion of an object crosses the write of its finalizer.
+		// The deletion of the object and the write of its finalizer are concurrent.
 		crossed := withFaults(func(r *http.Request, _ int64, next http.RoundTripper) (*http.Response, error) {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// annotationsLimit is how many bytes the keys and values of all annotations of an object may have.
+// annotationsLimit is the maximum number of bytes of all annotation keys and values of an object.
 const annotationsLimit = 256 << 10
 
 var createUpdateOrDelete = []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete}
@@ -37,7 +37,7 @@ func fill(obj *v1.Widget) {
 	obj.Annotations[key] = strings.Repeat("x", left)
 }
 
-// forbidAnnotations has the API server deny changes of annotations with kopf's prefix in a namespace.
+// forbidAnnotations makes the API server deny changes of annotations with kopf's prefix in a namespace.
 func forbidAnnotations(ctx context.Context, ns string) {
 	GinkgoHelper()
 	name := ns + ".example.com"
@@ -87,9 +87,9 @@ func forbidAnnotations(ctx context.Context, ns string) {
 
 var _ = Describe("Records that the API server rejects (B-31)", func() {
 	type W = *v1.Widget
-	DescribeTable("keep neither handlers nor the deletion waiting",
+	DescribeTable("block neither handlers nor the deletion",
 		func(ctx context.Context, prepare func(ctx context.Context, ns string, obj W)) {
-			ns, seen, box := newNamespace(ctx), &calls{}, &postbox{}
+			ns, seen, box := newNamespace(ctx), &calls{}, &patchRecorder{}
 			obj := widget(ns, "one")
 			prepare(ctx, ns, obj)
 			start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConditions("Ready")).
@@ -99,7 +99,7 @@ var _ = Describe("Records that the API server rejects (B-31)", func() {
 					seen.notef("writer:%s", req.Reason)
 					req.Object.Spec.Color = "painted"
 					return nil
-				})), box.noting())
+				})), box.setup())
 			create(ctx, obj)
 			var want []string
 			for _, reason := range []string{"create", "update", "delete"} {
@@ -119,7 +119,7 @@ var _ = Describe("Records that the API server rejects (B-31)", func() {
 				}
 			}
 			Eventually(gone(ctx, obj)).Should(BeTrue())
-			Consistently(seen.all, awhile).Should(HaveLen(len(want)))
+			Consistently(seen.all, quietTime).Should(HaveLen(len(want)))
 			Expect(len(box.all())).To(BeNumerically("<=", 30), "patches")
 
 			var events eventsv1.EventList
@@ -132,7 +132,7 @@ var _ = Describe("Records that the API server rejects (B-31)", func() {
 		Entry("because a policy denies it", SpecTimeout(minute), func(ctx context.Context, ns string, _ W) { forbidAnnotations(ctx, ns) }),
 	)
 
-	It("are stored as soon as there is room for them", func(ctx context.Context) {
+	It("are stored when there is room for them", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		fill(obj)

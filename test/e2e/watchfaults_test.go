@@ -16,26 +16,26 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// deaf leaves out of the watches what has changed: what comes and what goes is heard of.
-type deaf struct{ next http.RoundTripper }
+// A lossyWatch is a transport that drops modifications from watches. It passes creations and deletions.
+type lossyWatch struct{ next http.RoundTripper }
 
-func (d *deaf) RoundTrip(r *http.Request) (*http.Response, error) {
+func (d *lossyWatch) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := d.next.RoundTrip(r)
 	if err != nil || r.URL.Query().Get("watch") == "" {
 		return response, err
 	}
-	response.Body = &deafBody{Closer: response.Body, lines: bufio.NewReader(response.Body)}
+	response.Body = &lossyBody{Closer: response.Body, lines: bufio.NewReader(response.Body)}
 	return response, nil
 }
 
-// deafBody hands out the lines of a watch, one JSON object each, but for the changes.
-type deafBody struct {
+// A lossyBody reads the lines of a watch, one JSON object each, and drops modifications.
+type lossyBody struct {
 	io.Closer
 	lines *bufio.Reader
 	rest  []byte
 }
 
-func (b *deafBody) Read(p []byte) (int, error) {
+func (b *lossyBody) Read(p []byte) (int, error) {
 	for len(b.rest) == 0 {
 		line, err := b.lines.ReadBytes('\n')
 		if !bytes.Contains(line, []byte(`"type":"MODIFIED"`)) {
@@ -50,15 +50,15 @@ func (b *deafBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-var _ = Describe("A watch that does not tell of changes", func() {
+var _ = Describe("A watch without modifications", func() {
 	type W = *v1.Widget
 
-	It("keeps the end of an object from nobody, though our own write was not seen (CONS-06, 0003 of the decisions)", func(ctx context.Context) {
+	It("still reports the deletion of an object, although our own write was not observed (CONS-06, 0003 of the decisions)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("made", ok[W](seen, "made")).
 			OnDelete("deleted", ok[W](seen, "deleted"), kopf.Optional())),
-			through(func(next http.RoundTripper) http.RoundTripper { return &deaf{next} }))
+			through(func(next http.RoundTripper) http.RoundTripper { return &lossyWatch{next} }))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -71,7 +71,7 @@ var _ = Describe("A watch that does not tell of changes", func() {
 		Expect(operator.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("is waited for without a worker, and with patience that ends (CONS-04, PIPE-11)", func(ctx context.Context) {
+	It("does not block a worker during the consistency wait, which ends (CONS-04, PIPE-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
@@ -81,7 +81,7 @@ var _ = Describe("A watch that does not tell of changes", func() {
 				}
 				return nil
 			})),
-			through(func(next http.RoundTripper) http.RoundTripper { return &deaf{next} }))
+			through(func(next http.RoundTripper) http.RoundTripper { return &lossyWatch{next} }))
 		one, other := widget(ns, "one"), widget(ns, "other")
 		create(ctx, one)
 		Eventually(recordOf(ctx, one, "made")).ShouldNot(BeNil())

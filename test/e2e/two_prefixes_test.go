@@ -14,7 +14,7 @@ import (
 var _ = Describe("Two operators on one object", func() {
 	type W = *v1.Widget
 
-	It("do not see each other's state (B-34, MIG-05, SET-36, SET-37, SET-38)", func(ctx context.Context) {
+	It("do not read each other's state (B-34, MIG-05, SET-36, SET-37, SET-38)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		seen := map[string]*calls{"alpha.example.com": {}, "beta.example.com": {}}
 		for prefix, c := range seen {

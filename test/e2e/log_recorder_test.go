@@ -9,14 +9,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 )
 
-// A logBook keeps the log of one operator, to be asked about it.
-type logBook struct {
+// A logRecorder keeps the log of one operator.
+type logRecorder struct {
 	mu    sync.Mutex
 	lines []string
-	empty bool // it is left empty, to keep no memory
+	empty bool // discards all lines, to need no memory
 }
 
-func (b *logBook) Logger() logr.Logger {
+func (b *logRecorder) Logger() logr.Logger {
 	return funcr.New(func(prefix, args string) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -29,7 +29,7 @@ func (b *logBook) Logger() logr.Logger {
 }
 
 // find returns the lines that contain all the words.
-func (b *logBook) find(words ...string) []string {
+func (b *logRecorder) find(words ...string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var found []string
@@ -45,8 +45,8 @@ next:
 	return found
 }
 
-// errors are the lines that were logged as errors: those have an error where others have a level.
-func (b *logBook) errors() []string {
+// errors returns the error lines. Error lines have an error where other lines have a level.
+func (b *logRecorder) errors() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var found []string

@@ -15,13 +15,13 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// lagging delivers what watches say later than it was said.
-type lagging struct {
+// A laggingTransport delivers the events of watches with a delay.
+type laggingTransport struct {
 	next http.RoundTripper
 	lag  time.Duration
 }
 
-func (l *lagging) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *laggingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := l.next.RoundTrip(r)
 	if err != nil || r.URL.Query().Get("watch") == "" {
 		return response, err
@@ -30,7 +30,7 @@ func (l *lagging) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// slowBody hands out each piece when its time has come.
+// A slowBody delivers each piece after its delay.
 type slowBody struct {
 	io.Closer
 	pieces chan piece
@@ -78,14 +78,14 @@ func (s *slowBody) Read(p []byte) (int, error) {
 var _ = Describe("A watch that lags by 10 s", func() {
 	type W = *v1.Widget
 
-	It("calls each handler once all the same (B-10, FIN-17, MIG-15)", func(ctx context.Context) {
+	It("calls each handler only once (B-10, FIN-17, MIG-15)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("first", ok[W](seen, "first")).
 			OnCreate("second", failsUntil[W](seen, "second", 1, kopf.Temporary(errors.New("not yet"), 500*millisecond))).
 			OnUpdate("updated", ok[W](seen, "updated")).
 			OnDelete("deleted", ok[W](seen, "deleted"))),
-			through(func(next http.RoundTripper) http.RoundTripper { return &lagging{next, 10 * time.Second} }))
+			through(func(next http.RoundTripper) http.RoundTripper { return &laggingTransport{next, 10 * time.Second} }))
 
 		obj := widget(ns, "one")
 		create(ctx, obj)

@@ -21,7 +21,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// ownedMap is a config map that belongs to an object, if to any.
+// ownedMap returns a config map that is owned by an object, or by none.
 func ownedMap(namespace, name string, owner *v1.Widget) *corev1.ConfigMap {
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if owner != nil {
@@ -32,7 +32,7 @@ func ownedMap(namespace, name string, owner *v1.Widget) *corev1.ConfigMap {
 	return obj
 }
 
-var _ = Describe("Level-triggered handlers (B-28)", func() {
+var _ = Describe("Reconcile handlers (B-28)", func() {
 	type W = *v1.Widget
 
 	sized := func(seen *calls) kopf.Handler[W] {
@@ -42,8 +42,8 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		}
 	}
 
-	It("are called at the start of each process, and for every change, and leave no trace", func(ctx context.Context) {
-		ns, seen, wire := newNamespace(ctx), &calls{}, &writing{}
+	It("are called at the start of each process and for every change, and store nothing", func(ctx context.Context) {
+		ns, seen, wire := newNamespace(ctx), &calls{}, &writeRecorder{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		first := start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", sized(seen))), wire.setup())
@@ -52,17 +52,17 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		Eventually(seen.all).Should(Equal([]string{"reconcile one 1", "reconcile one 2"}))
 		Expect(k8s.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"x"}}`)))).To(Succeed())
 		Eventually(seen.all).Should(HaveLen(3), "it looks at the actual state, not at what is essential")
-		Consistently(seen.all, awhile).Should(HaveLen(3))
+		Consistently(seen.all, quietTime).Should(HaveLen(3))
 		first.stop()
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", sized(seen))), wire.setup())
 		Eventually(seen.all).Should(HaveLen(4))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Consistently(seen.all, awhile).Should(HaveLen(4))
+		Consistently(seen.all, quietTime).Should(HaveLen(4))
 		Expect(wire.all()).To(BeEmpty(), "no baseline, no records, no finalizer")
 	}, SpecTimeout(minute))
 
-	It("are called for what happens to owned objects, and not to others", func(ctx context.Context) {
+	It("are called for changes of owned objects, and not of others", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj, other := widget(ns, "one"), widget(ns, "other")
 		create(ctx, obj)
@@ -71,14 +71,14 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		create(ctx, old)
 		start(ns, options(kopf.For(&v1.Widget{}).Owns(&corev1.ConfigMap{}).OnReconcile("level", sized(seen))))
 		Eventually(seen.all).Should(ConsistOf("reconcile one 1", "reconcile other 1"))
-		Consistently(seen.all, awhile).Should(HaveLen(2), "what is listed calls nobody twice")
+		Consistently(seen.all, quietTime).Should(HaveLen(2), "what is listed calls nobody twice")
 
 		count := 1
 		called := func(what string) {
 			GinkgoHelper()
 			count++
 			Eventually(seen.count).WithArguments("reconcile one 1").Should(Equal(count), what)
-			Consistently(seen.count, awhile).WithArguments("reconcile one 1").Should(Equal(count), what)
+			Consistently(seen.count, quietTime).WithArguments("reconcile one 1").Should(Equal(count), what)
 		}
 		edit(ctx, old, func(m *corev1.ConfigMap) { m.Data = map[string]string{"a": "b"} })
 		called("changed")
@@ -91,11 +91,11 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		called("left")
 		create(ctx, ownedMap(ns, "stranger", nil))
 		remove(ctx, old)
-		Consistently(seen.all, awhile).Should(HaveLen(2 + 4))
+		Consistently(seen.all, quietTime).Should(HaveLen(2 + 4))
 		Expect(seen.count("reconcile other 1")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("are called for owned objects as far as the predicates let them", func(ctx context.Context) {
+	It("are called for owned objects that pass the predicates", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
@@ -104,13 +104,13 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 			OnReconcile("level", sized(seen))))
 		Eventually(seen.all).Should(HaveLen(1))
 		create(ctx, ownedMap(ns, "quiet", obj))
-		Consistently(seen.all, awhile).Should(HaveLen(1))
+		Consistently(seen.all, quietTime).Should(HaveLen(1))
 		create(ctx, ownedMap(ns, "loud", obj))
 		Eventually(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
 	It("notice owned objects whose deletion the watch has missed (B-04)", func(ctx context.Context) {
-		ns, seen, line := newNamespace(ctx), &calls{}, &cable{}
+		ns, seen, line := newNamespace(ctx), &calls{}, &watchBreaker{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		child := ownedMap(ns, "child", obj)
@@ -119,12 +119,12 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		Eventually(seen.all).Should(HaveLen(1))
 		line.cut()
 		remove(ctx, child)
-		line.mend()
+		line.restoreWithLoss()
 		Eventually(seen.all).Should(HaveLen(2))
-		Consistently(seen.all, awhile).Should(HaveLen(2))
+		Consistently(seen.all, quietTime).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("are called again after their interval, counted from the last call", func(ctx context.Context) {
+	It("are called after their interval, counted from the last call", func(ctx context.Context) {
 		const interval = 700 * time.Millisecond
 		ns, line := newNamespace(ctx), &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", timed(line, sized(&calls{})), kopf.Interval(interval))))
@@ -143,7 +143,7 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		Consistently(line.times, 2*interval).Should(HaveLen(n))
 	}, SpecTimeout(minute))
 
-	It("are tried again with a backoff that nothing shortens (B-11)", func(ctx context.Context) {
+	It("are retried after a backoff that no change shortens (B-11)", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
 		var slow timeline
 		const slowly = 5 * time.Second // longer than the edits take
@@ -163,10 +163,10 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		for i, pause := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
 			Expect(gaps[i]).To(atLeast(pause))
 		}
-		Consistently(slow.times, awhile).Should(HaveLen(2))
+		Consistently(slow.times, quietTime).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("that have failed for good are called again when something happens", func(ctx context.Context) {
+	It("that have failed permanently are called again after a change", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnReconcile("permanent", fails[W](seen, "permanent", kopf.Permanent(errOutOfOrder))).
@@ -179,16 +179,16 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		create(ctx, obj)
 		round := []string{"permanent:reconcile#0", "limited:reconcile#0", "terminal", "limited:reconcile#1"}
 		Eventually(seen.all).Should(Equal(round))
-		Consistently(seen.all, awhile).Should(Equal(round))
+		Consistently(seen.all, quietTime).Should(Equal(round))
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal(append(round, round...)))
 		Expect(op.log.find(`"handler"="limited"`, "failed permanently", "gave up after 2 attempts")).To(HaveLen(2))
 		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", BeEmpty()))
 	}, SpecTimeout(minute))
 
-	DescribeTable("are not called again for what they have changed themselves (B-13)",
+	DescribeTable("are not called for their own changes (B-13)",
 		func(ctx context.Context, change func(n int, w *v1.Widget), perCall int) {
-			ns, seen, wire := newNamespace(ctx), &calls{}, &writing{}
+			ns, seen, wire := newNamespace(ctx), &calls{}, &writeRecorder{}
 			start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("called")
 				change(len(seen.all()), req.Object)
@@ -198,31 +198,31 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 			create(ctx, obj)
 			for n := 1; n < 4; n++ {
 				Eventually(seen.all).Should(HaveLen(n))
-				Consistently(seen.all, awhile).Should(HaveLen(n), "a hot loop")
+				Consistently(seen.all, quietTime).Should(HaveLen(n), "a hot loop")
 				Expect(wire.all()).To(HaveLen(n * perCall))
 				edit(ctx, obj, func(w W) { w.Spec.Color = fmt.Sprint(n) })
 			}
 		},
-		Entry("in the labels", SpecTimeout(minute), func(n int, w *v1.Widget) { w.Labels = map[string]string{"n": fmt.Sprint(n)} }, 1),
-		Entry("in the status", SpecTimeout(minute), func(n int, w *v1.Widget) { w.Status.Phase = fmt.Sprint(n) }, 1),
-		Entry("in both, which takes two requests", SpecTimeout(minute), func(n int, w *v1.Widget) {
+		Entry("of labels", SpecTimeout(minute), func(n int, w *v1.Widget) { w.Labels = map[string]string{"n": fmt.Sprint(n)} }, 1),
+		Entry("of the status", SpecTimeout(minute), func(n int, w *v1.Widget) { w.Status.Phase = fmt.Sprint(n) }, 1),
+		Entry("of both, in two requests", SpecTimeout(minute), func(n int, w *v1.Widget) {
 			w.Spec.Size, w.Status.Phase = 10+n, fmt.Sprint(n)
 		}, 2),
 	)
 
-	It("are not called again for their own changes, however much the watch lags (B-10, B-13)", func(ctx context.Context) {
+	It("are not called for their own changes, however stale the watch is (B-10, B-13)", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", timed(line, func(_ context.Context, req *kopf.Request[W]) error {
 			req.Object.Status.Phase = fmt.Sprint(len(line.times()))
 			return nil
-		}), kopf.Interval(7*time.Second))), through(func(next http.RoundTripper) http.RoundTripper { return &lagging{next, 8 * time.Second} }))
+		}), kopf.Interval(7*time.Second))), through(func(next http.RoundTripper) http.RoundTripper { return &laggingTransport{next, 8 * time.Second} }))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(line.times).WithTimeout(minute).Should(HaveLen(4))
 		Expect(line.gaps()).To(HaveEach(atLeast(7*time.Second)), "only its interval calls it")
 	}, SpecTimeout(2*minute))
 
-	It("are called again for what others change while they work", func(ctx context.Context) {
+	It("are called again for changes of other clients during a call", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		entered, release := make(chan struct{}, 10), make(chan struct{})
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", func(ctx context.Context, req *kopf.Request[W]) error {
@@ -238,10 +238,10 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		close(release)
 		Eventually(seen.all).Should(Equal([]string{"reconcile one 1", "reconcile one 2"}))
 		Eventually(fresh(ctx, obj)).Should(HaveField("Status.Phase", "for 2"))
-		Consistently(seen.all, awhile).Should(HaveLen(2))
+		Consistently(seen.all, quietTime).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("work beside handlers for causes, whose writes do not call them", func(ctx context.Context) {
+	It("run beside cause handlers, whose writes do not call them", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
 			OnCreate("created", func(_ context.Context, req untypedRequest) error {
@@ -262,17 +262,17 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		obj := untyped(widgetGVK, ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(ConsistOf("created", "level", "created"))
+		Consistently(seen.all, quietTime).Should(ConsistOf("created", "level", "created"))
 		Expect(valueAt(ctx, obj, "status", "level")()).To(Equal(map[string]any{"calls": int64(1)}), "RES-04")
 		edit(ctx, obj, func(u untypedObject) { u.SetLabels(map[string]string{"a": "b"}) })
 		Eventually(seen.all).Should(HaveLen(5))
-		Consistently(seen.all, awhile).Should(ConsistOf("created", "level", "created", "updated:update", "level"))
+		Consistently(seen.all, quietTime).Should(ConsistOf("created", "level", "created", "updated:update", "level"))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.count("deleted:delete")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("whose change is rejected have failed, and are called again (0005)", func(ctx context.Context) {
+	It("whose change is rejected fail, and are retried (0005)", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", timed(line, func(_ context.Context, req *kopf.Request[W]) error {
 			if req.Object.Spec.Size = 5000; req.Attempt.Number == 2 {
@@ -283,17 +283,17 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(fresh(ctx, obj)).Should(HaveField("Spec.Size", 50))
-		Consistently(line.times, awhile).Should(HaveLen(3))
+		Consistently(line.times, quietTime).Should(HaveLen(3))
 		Expect(line.gaps()).To(HaveEach(atLeast(300 * time.Millisecond)))
 		Eventually(op.log.find).WithArguments("rejects the change", `"handler"="level"`).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("take filters, and begin anew for an object that passes them again", func(ctx context.Context) {
+	It("support filters, and start anew for an object that passes them again", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", sized(seen), kopf.Label("on"), kopf.Interval(200*time.Millisecond))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		Consistently(seen.all, awhile).Should(BeEmpty())
+		Consistently(seen.all, quietTime).Should(BeEmpty())
 		edit(ctx, obj, func(w W) { w.Labels = map[string]string{"on": ""} })
 		Eventually(seen.all).Should(HaveLen(3))
 		edit(ctx, obj, func(w W) { w.Labels = nil })
@@ -311,7 +311,7 @@ var _ = Describe("Level-triggered handlers (B-28)", func() {
 var _ = Describe("A reconciler as a handler (B-28)", func() {
 	type W = *v1.Widget
 
-	It("comes back when it wants to, and is told of what happens", func(ctx context.Context) {
+	It("is called again after its RequeueAfter, and for changes", func(ctx context.Context) {
 		ns, line, seen := newNamespace(ctx), &timeline{}, &calls{}
 		var broken atomic.Bool
 		results := []reconcile.Result{{RequeueAfter: 400 * time.Millisecond}, {RequeueAfter: time.Second}, {}}
@@ -329,7 +329,7 @@ var _ = Describe("A reconciler as a handler (B-28)", func() {
 		Eventually(line.times).Should(HaveLen(3))
 		Expect(line.gaps()).To(HaveExactElements(
 			And(atLeast(400*time.Millisecond), BeNumerically("<", time.Second)), atLeast(time.Second)))
-		Consistently(line.times, awhile).Should(HaveLen(3))
+		Consistently(line.times, quietTime).Should(HaveLen(3))
 		broken.Store(true)
 		create(ctx, ownedMap(ns, "child", obj))
 		Eventually(line.times).Should(HaveLen(6))
@@ -340,7 +340,7 @@ var _ = Describe("A reconciler as a handler (B-28)", func() {
 		Expect(seen.all()).To(HaveEach("one"))
 	}, SpecTimeout(minute))
 
-	It("may ask to be called again without saying when", func(ctx context.Context) {
+	It("may request a requeue without a delay", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("main",
 			timed(line, kopf.FromReconciler[W](reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
@@ -348,7 +348,7 @@ var _ = Describe("A reconciler as a handler (B-28)", func() {
 			}))))))
 		create(ctx, widget(ns, "one"))
 		Eventually(line.times).Should(HaveLen(3))
-		Consistently(line.times, awhile).Should(HaveLen(3))
+		Consistently(line.times, quietTime).Should(HaveLen(3))
 		Expect(line.gaps()).To(HaveExactElements(atLeast(100*time.Millisecond), atLeast(200*time.Millisecond)))
 	}, SpecTimeout(minute))
 })

@@ -27,12 +27,12 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// What users do to an operator without meaning harm. Each of these has once broken something.
+// Unusual but legitimate use of an operator. Each of these cases once revealed a bug.
 
-var _ = Describe("What wakes the operator", func() {
+var _ = Describe("A predicate", func() {
 	type W = *v1.Widget
 
-	DescribeTable("may leave out its own writes and deletions that are held up (0003 of the decisions)",
+	DescribeTable("may drop our own writes and blocked deletions (0003 of the decisions)",
 		func(ctx context.Context, wakes predicate.Predicate) {
 			ns, seen := newNamespace(ctx), &calls{}
 			op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithPredicates(wakes)).
@@ -43,7 +43,7 @@ var _ = Describe("What wakes the operator", func() {
 			handled(ctx, obj)
 			remove(ctx, obj)
 			Eventually(gone(ctx, obj)).Should(BeTrue())
-			Consistently(seen.all, awhile).Should(Equal([]string{"created:create", "deleted:delete"}))
+			Consistently(seen.all, quietTime).Should(Equal([]string{"created:create", "deleted:delete"}))
 			Expect(op.log.errors()).To(BeEmpty())
 		},
 		Entry("generations only", SpecTimeout(minute), predicate.GenerationChangedPredicate{}),
@@ -53,8 +53,8 @@ var _ = Describe("What wakes the operator", func() {
 		}),
 	)
 
-	It("may leave out objects that lose a label: they are not deleted (B-25)", func(ctx context.Context) {
-		ns, seen, book := newNamespace(ctx), &calls{}, &logBook{}
+	It("may drop objects that lose a label: they are not deleted (B-25)", func(ctx context.Context) {
+		ns, seen, book := newNamespace(ctx), &calls{}, &logRecorder{}
 		gold := map[string]string{"tier": "gold"}
 		mgr, err := manager.New(cp.Config, manager.Options{
 			Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"},
@@ -85,13 +85,13 @@ var _ = Describe("What wakes the operator", func() {
 	}, SpecTimeout(minute))
 })
 
-var _ = Describe("What an object cannot take", func() {
+var _ = Describe("A value that an object cannot store", func() {
 	type W = *v1.Widget
 	const never = time.Hour
 
-	It("as a result is the handler's failure, and holds up neither others nor a deletion (0005 of the decisions)", func(ctx context.Context) {
+	It("as a result fails the handler, and blocks neither other handlers nor a deletion (0005 of the decisions)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		// The schema knows fields of these names: one is a string, the other a list.
+		// The schema has fields of these names: one is a string, the other a list.
 		misfit := func(id string, result any) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s#%d", id, req.Attempt.Number)
@@ -109,7 +109,7 @@ var _ = Describe("What an object cannot take", func() {
 			HaveField("Retries", 1), HaveField("Message", ContainSubstring("must be of type string"))))
 		Expect(recordOf(ctx, obj, "good")()).To(HaveField("Success", true))
 		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status")()).To(Equal(map[string]any{"good": "kept"}))
-		Consistently(seen.all, awhile).Should(Equal([]string{"phase#0", "good#0"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"phase#0", "good#0"}))
 
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
@@ -135,7 +135,7 @@ var _ = Describe("What an object cannot take", func() {
 		Expect(seen.all()).To(Equal([]string{"retried:create#0", "waiting:create#0", "retried:create#1", "failed:delete#0"}))
 	}, SpecTimeout(minute))
 
-	It("as a baseline is kept as a digest: changes are noticed, but not told (B-31)", func(ctx context.Context) {
+	It("as a baseline is replaced by a digest: changes are detected, but without a diff (B-31)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			On("any", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonResume},
@@ -153,7 +153,7 @@ var _ = Describe("What an object cannot take", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		want := []string{"create old false diff 1", "update old false diff 0"}
 		Eventually(seen.all).Should(Equal(want))
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 
 		first.stop()
 		start(ns, options(resource))
@@ -168,7 +168,7 @@ var _ = Describe("What an object cannot take", func() {
 		Expect(seen.all()).To(Equal(append(want, "deleted:delete")))
 	}, SpecTimeout(minute))
 
-	It("as a baseline does not make an update of what a handler changes while resuming (B-13, B-31)", func(ctx context.Context) {
+	It("as a baseline does not make a change of a handler during a resume an update (B-13, B-31)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		obj.Spec.Color = strings.Repeat("x", 300<<10)
@@ -185,15 +185,15 @@ var _ = Describe("What an object cannot take", func() {
 			OnUpdate("updated", ok[W](seen, "updated"))))
 		Eventually(seen.all).Should(HaveLen(2))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"resumed:resume#0", "resumed:resume#1"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"resumed:resume#0", "resumed:resume#1"}))
 	}, SpecTimeout(minute))
 
-	It("in the terms of Go is written in the terms of JSON", func(ctx context.Context) {
+	It("in Go types is converted to JSON types", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
 				seen.notef("created#%d", req.Attempt.Number)
-				req.Object.Object["spec"] = map[string]any{"size": 5, "tags": []string{"a"}} // no int64, no []any
+				req.Object.Object["spec"] = map[string]any{"size": 5, "tags": []string{"a"}} // neither int64 nor []any
 				return nil
 			}).
 			OnUpdate("updated", ok[*unstructured.Unstructured](seen, "updated"))))
@@ -201,15 +201,15 @@ var _ = Describe("What an object cannot take", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		Expect(valueAt(ctx, obj, "spec")()).To(Equal(map[string]any{"size": int64(5), "tags": []any{"a"}}))
-		Consistently(seen.all, awhile).Should(Equal([]string{"created#0"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"created#0"}))
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 })
 
-var _ = Describe("A handler that takes away all there is", func() {
+var _ = Describe("A handler that removes everything", func() {
 	type W = *v1.Widget
 
-	DescribeTable("of the annotations does not take what we keep there (0005 of the decisions)",
+	DescribeTable("of the annotations does not remove our own (0005 of the decisions)",
 		func(ctx context.Context, left map[string]string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			resource := kopf.For(&v1.Widget{}).
@@ -232,7 +232,7 @@ var _ = Describe("A handler that takes away all there is", func() {
 				}
 				Eventually(seen.all).Should(Equal(want))
 				handled(ctx, widget(ns, "one"))
-				Consistently(seen.all, awhile).Should(Equal(want))
+				Consistently(seen.all, quietTime).Should(Equal(want))
 			}
 			first := start(ns, options(resource))
 			obj := widget(ns, "one")
@@ -253,12 +253,12 @@ var _ = Describe("A handler that takes away all there is", func() {
 				Expect(now.Annotations).To(HaveKeyWithValue(key, value))
 			}
 		},
-		Entry("by others", SpecTimeout(minute), map[string]string{"example.com/mine": "yes"}),
-		Entry("by none", SpecTimeout(minute), map[string]string{}),
-		Entry("by nil", SpecTimeout(minute), nil),
+		Entry("and writes other annotations", SpecTimeout(minute), map[string]string{"example.com/mine": "yes"}),
+		Entry("and writes an empty map", SpecTimeout(minute), map[string]string{}),
+		Entry("and writes nil", SpecTimeout(minute), nil),
 	)
 
-	It("of the finalizers takes those of others, not ours (FIN-14)", func(ctx context.Context) {
+	It("of the finalizers removes those of other clients, not ours (FIN-14)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		sweep := func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s", req.Reason)
@@ -274,7 +274,7 @@ var _ = Describe("A handler that takes away all there is", func() {
 		edit(ctx, obj, func(w W) { w.Finalizers = append(w.Finalizers, foreignFinalizer) })
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Consistently(seen.all, awhile).Should(Equal([]string{"create", "delete"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"create", "delete"}))
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 })
@@ -282,7 +282,7 @@ var _ = Describe("A handler that takes away all there is", func() {
 var _ = Describe("A lifecycle", func() {
 	type W = *v1.Widget
 
-	It("that calls nobody is asked again at a leisurely pace", func(ctx context.Context) {
+	It("that selects no handler is called again after a pause", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var asked atomic.Int64
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")),
@@ -299,7 +299,7 @@ var _ = Describe("A lifecycle", func() {
 		Expect(seen.all()).To(Equal([]string{"created:create"}))
 	}, SpecTimeout(minute))
 
-	It("that names a handler twice, or one that is not due, does not have it called", func(ctx context.Context) {
+	It("that selects a handler twice, or one that is not due, does not cause its call", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("first", ok[W](seen, "first")).
@@ -311,15 +311,15 @@ var _ = Describe("A lifecycle", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal([]string{"first:create", "second:create#0", "second:create#1"}))
+		Consistently(seen.all, quietTime).Should(Equal([]string{"first:create", "second:create#0", "second:create#1"}))
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 })
 
-var _ = Describe("Little is done too often:", func() {
+var _ = Describe("Work is not repeated:", func() {
 	type W = *v1.Widget
 
-	It("resume handlers that are done are not called again when an update comes (CAUSE-25)", func(ctx context.Context) {
+	It("finished resume handlers are not called again for an update (CAUSE-25)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created")))
@@ -332,10 +332,10 @@ var _ = Describe("Little is done too often:", func() {
 		want := []string{"first:resume", "second:resume#0", "updated:update", "second:update#1"}
 		Eventually(seen.all).Should(Equal(want))
 		handled(ctx, obj)
-		Consistently(seen.all, awhile).Should(Equal(want))
+		Consistently(seen.all, quietTime).Should(Equal(want))
 	}, SpecTimeout(minute))
 
-	It("attempts that the controller's own timeout has cut off do count (B-22)", func(ctx context.Context) {
+	It("attempts that end by the timeout of the controller count (B-22)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{},
 			kopf.WithControllerOptions(controller.Options{ReconciliationTimeout: 300 * millisecond})).
@@ -349,10 +349,10 @@ var _ = Describe("Little is done too often:", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		Expect(seen.count("other:create")).To(Equal(1))
-		Consistently(seen.all, awhile).Should(ConsistOf("endless#0", "endless#1", "other:create"))
+		Consistently(seen.all, quietTime).Should(ConsistOf("endless#0", "endless#1", "other:create"))
 	}, SpecTimeout(minute))
 
-	It("a lost reply costs neither a call nor the patience with the cache (B-05)", func(ctx context.Context) {
+	It("a lost response causes neither a second call nor a consistency wait (B-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("first", ok[W](seen, "first")).
@@ -373,7 +373,7 @@ var _ = Describe("Little is done too often:", func() {
 		Expect(seen.all()).To(Equal([]string{"first:create", "second:create#0", "second:create#1"}))
 	}, SpecTimeout(minute))
 
-	It("a checkpoint after each handler makes one write for each", func(ctx context.Context) {
+	It("a checkpoint after each handler causes one write for each", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var writes atomic.Int64
 		start(ns, options(kopf.WithCheckpoint(0), kopf.For(&v1.Widget{}).
@@ -386,14 +386,14 @@ var _ = Describe("Little is done too often:", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		Consistently(writes.Load, awhile).Should(BeEquivalentTo(2), "the records of the first; their removal, and the baseline")
+		Consistently(writes.Load, quietTime).Should(BeEquivalentTo(2), "the records of the first; their removal, and the baseline")
 		Expect(seen.all()).To(Equal([]string{"first:create", "second:create"}))
 	}, SpecTimeout(minute))
 
-	DescribeTable("two operators of one manager that would undo each other's work do not start (B-34)",
+	DescribeTable("two operators of one manager that would revert each other's work do not start (B-34)",
 		func(ctx context.Context, difference []kopf.Option, words, others string) {
 			ns, seen := newNamespace(ctx), &calls{}
-			mgr := newManager(ns, &logBook{})
+			mgr := newManager(ns, &logRecorder{})
 			resource := func() *kopf.Resource[W] {
 				return kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")).OnDelete("deleted", ok[W](seen, "deleted"))
 			}
