@@ -118,12 +118,12 @@ var _ = Describe("Two operators with conditions of one object", func() {
 				of := byType(now)
 				out := map[string]string{}
 				for kind, says := range spoken(of) {
-					if _, own := w.says()[kind]; own {
+					if _, own := w.values()[kind]; own {
 						out[kind] = says
 					}
 				}
 				return out
-			}).Should(Equal(w.says()), name)
+			}).Should(Equal(w.values()), name)
 			Eventually(func() string { now, _ := fresh(ctx, obj)(); return byType(now)[name+"-Followed"].Message }).Should(Equal(fmt.Sprint(edits + 1)))
 		}
 
