@@ -22,10 +22,10 @@ import (
 
 type widget = *v1.Widget
 
-// An era is the life of one process.
+// An era is the lifetime of one process.
 type era struct{ from, to time.Time }
 
-// live runs an operator for a while.
+// live runs an operator for a duration.
 func live(t *testing.T, config *rest.Config, scheme *runtime.Scheme, for_ time.Duration, options ...kopf.Option) era {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), for_)
@@ -61,7 +61,7 @@ func makeWidget(t *testing.T, users client.Client, name string) widget {
 	return obj
 }
 
-// A diary notes when something happened to which object.
+// A diary records times of events by object.
 type diary struct {
 	mu    sync.Mutex
 	times map[string][]time.Time
@@ -87,9 +87,9 @@ func (d *diary) within(name string, one era) (all []time.Time) {
 	return all
 }
 
-// TIM-01, TIM-04, DAE-11: an operator is restarted twenty times while users and its own handlers keep changing the
-// objects. No timer is lost, none doubled, and sharp ones keep their points.
-func TestTimersInAStormOfRestarts(t *testing.T) {
+// TIM-01, TIM-04, DAE-11: an operator restarts twenty times while users and its own handlers change the objects. No
+// timer is lost or doubled, and sharp timers keep their times.
+func TestTimers_SurviveManyRestarts(t *testing.T) {
 	const sharp, plain = 10 * time.Second, 7 * time.Second
 	for seed := range seeds(5) {
 		synctest.Test(t, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestTimersInAStormOfRestarts(t *testing.T) {
 	}
 }
 
-// A start takes that long until all timers are there, in virtual time: the finalizers are written.
+// The time from a start until all timers run, in virtual time: the finalizers must be written.
 const settled = 500 * time.Millisecond
 
 func checkSharp(t *testing.T, what string, seen []time.Time, created time.Time, interval time.Duration, one era) {
@@ -196,9 +196,9 @@ func checkPlain(t *testing.T, what string, seen []time.Time, interval time.Durat
 	}
 }
 
-// B-01, B-13: what timers and daemons change in the essence of an object is no update, whatever its handlers are in the
-// middle of; what users change is, and each handler has seen it in the end.
-func TestEditsInTheBackgroundAreNoUpdates(t *testing.T) {
+// B-01, B-13: changes of the essence by timers and daemons are no updates, also during a cycle. Changes of users are
+// updates, and each handler sees them in the end.
+func TestBackgroundEdits_AreNoUpdates(t *testing.T) {
 	for seed := range seeds(20) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // it has to be the same again

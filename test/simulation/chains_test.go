@@ -95,7 +95,7 @@ func TestWatchedStatusFields_OwnChangesAreUpdates(t *testing.T) {
 	}
 }
 
-// The same in the middle of a cycle that takes several passes: the cycle keeps what it began with.
+// The same in the middle of a cycle of several reconciles: the cycle keeps its pinned state.
 func TestWatchedStatusFields_LongCycle(t *testing.T) {
 	p := &phases{}
 	widgets := chain(kopf.For(&v1.Widget{}), p, setTyped, false).
@@ -112,7 +112,7 @@ func TestWatchedStatusFields_LongCycle(t *testing.T) {
 	}, kopf.WithCheckpoint(0))
 }
 
-// Daemons and timers may begin a chain, too.
+// Daemons and timers can start a chain, too.
 func TestWatchedStatusFields_WrittenInBackground(t *testing.T) {
 	for _, flush := range []bool{false, true} {
 		write := func(ctx context.Context, req *kopf.Request[widget]) error {
@@ -172,7 +172,7 @@ func TestWatchedStatusFields_OptionField(t *testing.T) {
 	})
 }
 
-// Fields that only filter, and fields that count anyway, are no updates when handlers of the operator change them.
+// Changes by handlers of the operator are no updates in fields that only filter, and in fields of the essence.
 func TestOwnChanges_NoUpdateWithoutHandlerForField(t *testing.T) {
 	p := &phases{}
 	nothing := func(context.Context, *kopf.Request[widget]) error { return nil }
@@ -239,7 +239,7 @@ func TestWithOwnChangesAsUpdates(t *testing.T) {
 	}
 }
 
-// Objects that are too large for a baseline are no exception; their old state is not known.
+// The same holds for objects that are too large for a baseline; their old state is unknown.
 func TestWatchedStatusFields_LargeObjects(t *testing.T) {
 	p := &phases{}
 	widgets := chain(kopf.For(&v1.Widget{}), p, setTyped, false).

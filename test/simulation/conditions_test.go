@@ -19,8 +19,8 @@ func conditionsOf(obj widget) (all []string) {
 	return all
 }
 
-// The own write of a watched condition is not taken for one that the server has dropped.
-func TestOnConditionKnowsWhatItWas(t *testing.T) {
+// The engine does not report its own write of a watched condition as dropped by the server.
+func TestOnCondition_ReceivesThePreviousValue(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
 	widgets := kopf.For(&v1.Widget{}).
@@ -51,8 +51,8 @@ func TestOnConditionKnowsWhatItWas(t *testing.T) {
 	})
 }
 
-// A handler that was skipped, as the one before it has failed, is not Running for ever.
-func TestReportsOfSkippedHandlers(t *testing.T) {
+// The condition of a handler that was skipped because its predecessor failed does not remain Running.
+func TestReportedConditions_OfSkippedHandlers(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("First", "Second")).
 		OnCreate("first", func(_ context.Context, req *kopf.Request[widget]) error {
 			if req.Attempt.Number == 0 {
@@ -70,8 +70,8 @@ func TestReportsOfSkippedHandlers(t *testing.T) {
 	})
 }
 
-// Only conditions, no handlers: written once, and nothing afterwards.
-func TestConditionsWithoutHandlersAreQuiet(t *testing.T) {
+// Conditions without handlers are written once.
+func TestConditions_WithoutHandlersAreWrittenOnce(t *testing.T) {
 	for name, widgets := range map[string]*kopf.Resource[widget]{
 		"timer": kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Timer("t", time.Minute, func(_ context.Context, req *kopf.Request[widget]) error {
 			req.Conditions().True("A", "Fine", "")
@@ -96,8 +96,8 @@ func TestConditionsWithoutHandlersAreQuiet(t *testing.T) {
 	}
 }
 
-// B-60: that a declared condition is Unknown is not written over what somebody else has said meanwhile.
-func TestDeclaredConditionsDoNotOverwrite(t *testing.T) {
+// B-60: the initial status Unknown of a declared condition does not overwrite a value of another client.
+func TestDeclaredConditions_DoNotOverwrite(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("A")).OnCreate("c", func(context.Context, *kopf.Request[widget]) error {
 		wait(2 * time.Second)
 		return nil
@@ -112,8 +112,9 @@ func TestDeclaredConditionsDoNotOverwrite(t *testing.T) {
 	})
 }
 
-// The same between a daemon, which tells at once, and the first pass, which declares. (It is a race: there are many.)
-func TestDaemonsAreFasterThanDeclarations(t *testing.T) {
+// The same for a daemon that sets the condition while the first reconcile declares it. The test has many objects
+// because of the race.
+func TestDeclaredConditions_DoNotOverwriteDaemons(t *testing.T) {
 	for range 20 {
 		widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Daemon("d", func(ctx context.Context, req *kopf.Request[widget]) error {
 			req.Conditions().True("A", "Fine", "")

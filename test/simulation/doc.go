@@ -1,9 +1,10 @@
-// Package simulation runs whole operators by the thousand on a simulated API server, in virtual time: nothing in
-// it but tests. The same scenarios run by the hundred on a real API server, in test/e2e.
+// Package simulation runs whole operators on a simulated API server in virtual time, with thousands of random
+// scenarios. It contains only tests. Package test/e2e runs hundreds of the same scenarios on a real API server.
 //
-//	go test ./test/simulation -simulations=5000     # more of them
-//	go test ./test/simulation -seed=17 -v           # this one again, with its log
+//	go test ./test/simulation -simulations=5000     # more scenarios
+//	go test ./test/simulation -seed=17 -v           # one scenario, with its log
 //
-// The race detector makes it some seven times slower: with it, tests of many seeds take a part of them, and those that make tens
-// of thousands of writes, or build the tests anew, are skipped. "make test" runs it both ways, with and without.
+// The race detector makes simulations about seven times slower. With it, tests of many seeds run a part of them, and
+// tests with tens of thousands of writes, or with builds of their own, are skipped. "make test" runs the tests with and
+// without it.
 package simulation

@@ -12,20 +12,20 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A life is what happens to an object from its creation to its deletion, and to what accompanies it.
+// A life records everything that happens to an object between its creation and its deletion.
 type life struct {
 	*two
-	writes    int       // until now
-	at        int       // the one at which the operator is frozen
-	fate      fate      // of that write
-	since     time.Time // when it was frozen
+	writes    int       // so far
+	at        int       // the write at which the operator is paused
+	fate      fate      // outcome of that write
+	since     time.Time // start of the pause
 	thawed    bool
 	running   int
 	succeeded map[string]int
 	attempts  map[string]int
 }
 
-// starts is called by all that is started.
+// starts is called by each handler when it starts.
 func (l *life) starts(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,7 +35,7 @@ func (l *life) starts(what string) {
 	}
 }
 
-// freezes has the operator frozen for a while, at one of its writes.
+// freezes pauses the operator for a while at one of its writes.
 func (l *life) freezes(string, string) fate {
 	if l.writes++; l.writes != l.at {
 		return passes
@@ -84,7 +84,7 @@ func (l *life) widgets() *kopf.Resource[widget] {
 		OnDelete("delete", l.handler("delete", 1)).
 		Timer("timer", 3*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
 			l.starts("timer")
-			if time.Since(req.Object.CreationTimestamp.Time) < 30*time.Second { // not when somebody counts daemons
+			if time.Since(req.Object.CreationTimestamp.Time) < 30*time.Second { // not while the test counts daemons
 				req.Object.Annotations = map[string]string{"ticked": time.Now().String()}
 			}
 			return nil
@@ -110,9 +110,9 @@ func (l *life) daemons() int {
 	return l.running
 }
 
-// PEER-50, PEER-51, PEER-53, PEER-54: an operator is paused at each of its writes, whatever becomes of that. Nothing is started
-// during the pause, and no handler is lost or called again; what runs in the background is back, once.
-func TestPausesAtEachWrite(t *testing.T) {
+// PEER-50, PEER-51, PEER-53, PEER-54: an operator is paused at each of its writes, for each outcome of the write. No
+// handler starts during the pause, no handler is lost or called again, and background handlers start again once.
+func TestPauses_AtEachWrite(t *testing.T) {
 	pauses := 0
 	for fate, whose := range map[fate]string{passes: "which passes", fails: "which fails", isLost: "whose answer is lost"} {
 		for at, reached := 1, true; reached; at++ {
@@ -126,7 +126,7 @@ func TestPausesAtEachWrite(t *testing.T) {
 				wait(time.Minute)
 				s.resize(2)
 				wait(time.Minute)
-				for range 120 { // a late pause may not be over yet
+				for range 120 { // a late pause may not have ended
 					if l.daemons() == 1 {
 						break
 					}

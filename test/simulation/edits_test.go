@@ -18,8 +18,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// B-13: edits of timers during a creation that takes several passes are no updates.
-func TestEditsDuringCreationAreNoUpdates(t *testing.T) {
+// B-13: edits of timers during a creation of several reconciles are no updates.
+func TestTimerEdits_DuringCreationAreNoUpdates(t *testing.T) {
 	var updates atomic.Int64
 	widgets := kopf.For(&v1.Widget{}).
 		OnCreate("c", func(_ context.Context, req *kopf.Request[widget]) error {
@@ -45,8 +45,8 @@ func TestEditsDuringCreationAreNoUpdates(t *testing.T) {
 	})
 }
 
-// B-13, B-31: nor those of objects that are too large for a baseline.
-func TestEditsOfLargeObjectsAreNoUpdates(t *testing.T) {
+// B-13, B-31: the same for objects that are too large for a baseline.
+func TestTimerEdits_OfLargeObjectsAreNoUpdates(t *testing.T) {
 	var updates atomic.Int64
 	widgets := kopf.For(&v1.Widget{}).
 		OnUpdate("u", func(_ context.Context, req *kopf.Request[widget]) error {
@@ -67,12 +67,12 @@ func TestEditsOfLargeObjectsAreNoUpdates(t *testing.T) {
 	})
 }
 
-// TIM-06: two timers that edit the essence at the same time do not take each other for somebody else.
-func TestIdleIsNotResetByTwoTimers(t *testing.T) {
+// TIM-06: two timers that edit the essence at the same time do not restart each other's idle time.
+func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 	var idle atomic.Int64
 	edit := func(label string) kopf.Handler[widget] {
 		return func(_ context.Context, req *kopf.Request[widget]) error {
-			wait(100 * time.Millisecond) // both are at it
+			wait(100 * time.Millisecond) // both timers edit now
 			if req.Object.Labels == nil {
 				req.Object.Labels = map[string]string{}
 			}
@@ -95,9 +95,9 @@ func TestIdleIsNotResetByTwoTimers(t *testing.T) {
 	})
 }
 
-// B-41: changes of users are noticed also after the answer to an edit was lost, and the worker has seen it before it was
-// repeated.
-func TestTouchesAfterALostAnswer(t *testing.T) {
+// B-41: a change of a user counts also when the response to an edit was lost and the worker has seen the edit before
+// its retry.
+func TestUserChanges_CountAfterALostResponse(t *testing.T) {
 	var failing atomic.Int64
 	loss := &losing{}
 	widgets := kopf.For(&v1.Widget{}).
@@ -125,7 +125,7 @@ func TestTouchesAfterALostAnswer(t *testing.T) {
 	})
 }
 
-// losing loses the answer to one patch of labels.
+// losing drops the response to one patch of labels.
 type losing struct {
 	http.RoundTripper
 	armed atomic.Bool

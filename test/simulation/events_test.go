@@ -25,17 +25,17 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A mailbox takes all Events, of either API, and counts the writes. Other requests go on to the server.
+// A mailbox receives all Events of both APIs, and counts the writes. It passes other requests to the server.
 type mailbox struct {
 	next http.RoundTripper
 
 	mu     sync.Mutex
-	writes map[string]int    // by the names of the objects
-	posted map[string][]note // the same
-	last   []byte            // Event, in its JSON form
+	writes map[string]int    // by the name of the object
+	posted map[string][]note // by the name of the object
+	last   []byte            // last Event in its JSON form
 }
 
-// A note is what an Event says.
+// A note is the content of an Event.
 type note struct {
 	Reason string `json:"reason"`
 	Action string `json:"action"`
@@ -52,7 +52,7 @@ func (m *mailbox) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	object, _, _ := strings.Cut(path.Base(request.URL.Path), ".") // of a patch
+	object, _, _ := strings.Cut(path.Base(request.URL.Path), ".") // the path of a patch
 	code := http.StatusOK
 	if request.Method == http.MethodPost {
 		m.last, code = text, http.StatusCreated
@@ -75,16 +75,16 @@ func (m *mailbox) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// intercept puts a mailbox before the server.
+// intercept adds a mailbox before the server.
 func intercept(config *rest.Config) *mailbox {
 	box := &mailbox{next: config.Transport, writes: map[string]int{}, posted: map[string][]note{}}
 	config.Transport, config.ContentType = box, "application/json"
 	return box
 }
 
-// POST-08: a handler fails ten thousand times within an hour, another one for good, and a third one in the end succeeds:
-// that is news twice.
-func TestFailuresDoNotFloodAnybody(t *testing.T) {
+// POST-08: one handler fails ten thousand times within an hour, another fails permanently, and a third recovers in the
+// end. Only two Events are posted.
+func TestEvents_OfManyFailuresAreFew(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("writes twenty thousand times: runs without the race detector")
 	}
@@ -119,9 +119,10 @@ func TestFailuresDoNotFloodAnybody(t *testing.T) {
 	})
 }
 
-// POST-08: a handler fails ten thousand times within an hour, and there would be an Event for each, or two. There are at most 60 writes for its
-// object; what is not posted is told; what happens for good meanwhile is posted all the same, and so is what is said about another object.
-func TestNoiseIsBounded(t *testing.T) {
+// POST-08: a handler fails ten thousand times within an hour, with one or two Events each time. At most 60 writes are
+// for its object, and the metric counts the others. Permanent failures meanwhile, and Events of another object, are
+// posted.
+func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("writes tens of thousands of times: runs without the race detector")
 	}
@@ -133,7 +134,7 @@ func TestNoiseIsBounded(t *testing.T) {
 	for name, test := range map[string]struct {
 		option kopf.Option
 		of     func(name string, shouts handler) *kopf.Resource[widget]
-		differ bool // the Events: else the recorder takes them for one, with the note of the first
+		differ bool // the notes of the Events; otherwise the recorder combines them, with the first note
 	}{
 		"Eventf in every attempt, and each step": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
 			return widgets(&v1.Widget{}, kopf.WithName(name)).OnCreate("shouts", shouts, pause)
@@ -212,7 +213,7 @@ func TestNoiseIsBounded(t *testing.T) {
 
 var unposted = regexp.MustCompile(`before this, (\d+) more were not posted`)
 
-// countedAsUnposted is what the metric says of the operator of a test.
+// countedAsUnposted returns the metric of unposted Events for the operator of a test.
 func countedAsUnposted(t *testing.T) (n int) {
 	families, err := metrics.Registry.Gather()
 	must(t, err)

@@ -16,10 +16,10 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A Flush does not make us overwrite what others have written meanwhile.
-func TestFlushKeepsConditionsOfOthersDaemon(t *testing.T) {
+// A Flush does not overwrite changes of other clients.
+func TestFlush_KeepsConditionsOfOthersInDaemons(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).Timer("t", time.Hour, func(ctx context.Context, req *kopf.Request[widget]) error {
-		wait(2 * time.Second) // the other one writes
+		wait(2 * time.Second) // the other client writes
 		req.Conditions().True("Mine", "Begun", "")
 		if err := req.Flush(ctx); err != nil {
 			return err
@@ -38,7 +38,7 @@ func TestFlushKeepsConditionsOfOthersDaemon(t *testing.T) {
 }
 
 // The same in a handler.
-func TestFlushKeepsConditionsOfOthersHandler(t *testing.T) {
+func TestFlush_KeepsConditionsOfOthersInHandlers(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).OnCreate("c", func(ctx context.Context, req *kopf.Request[widget]) error {
 		wait(2 * time.Second)
 		req.Conditions().True("Mine", "Begun", "")
@@ -57,8 +57,8 @@ func TestFlushKeepsConditionsOfOthersHandler(t *testing.T) {
 	})
 }
 
-// Nor lists that users have edited before it.
-func TestFlushKeepsListsOfOthers(t *testing.T) {
+// A Flush does not overwrite earlier edits of lists.
+func TestFlush_KeepsListsOfOthers(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).Timer("t", time.Hour, func(ctx context.Context, req *kopf.Request[widget]) error {
 		wait(2 * time.Second)
 		req.Object.Status.Phase = "Working"
@@ -78,8 +78,8 @@ func TestFlushKeepsListsOfOthers(t *testing.T) {
 	})
 }
 
-// What is set back after a Flush is written, too.
-func TestFlushThereAndBack(t *testing.T) {
+// A value that is reverted after a Flush is written again.
+func TestFlush_WritesRevertedValues(t *testing.T) {
 	for name, widgets := range map[string]*kopf.Resource[widget]{
 		"timer":   kopf.For(&v1.Widget{}).Timer("t", time.Hour, thereAndBack),
 		"handler": kopf.For(&v1.Widget{}).OnCreate("t", thereAndBack),
@@ -107,8 +107,8 @@ func thereAndBack(ctx context.Context, req *kopf.Request[widget]) error {
 	return nil
 }
 
-// A level-triggered handler is not called again by its own Flush.
-func TestFlushDoesNotCallLevelsAgain(t *testing.T) {
+// A reconcile handler is not called again because of its own Flush.
+func TestFlush_DoesNotCallReconcileHandlersAgain(t *testing.T) {
 	var calls atomic.Int64
 	widgets := kopf.For(&v1.Widget{}).OnReconcile("l", func(ctx context.Context, req *kopf.Request[widget]) error {
 		calls.Add(1)
@@ -127,7 +127,7 @@ func TestFlushDoesNotCallLevelsAgain(t *testing.T) {
 	})
 }
 
-// B-13: a watched field of the status is one update, whether it is flushed or written at the end.
+// B-13: a change of a watched field of the status is one update, with or without a Flush.
 func TestFlush_WatchedFieldIsOneUpdate(t *testing.T) {
 	for name, flush := range map[string]bool{"at the end": false, "flushed": true} {
 		for kind, add := range map[string]func(*kopf.Resource[widget], kopf.Handler[widget]){
@@ -163,8 +163,8 @@ func TestFlush_WatchedFieldIsOneUpdate(t *testing.T) {
 	}
 }
 
-// Nothing is flushed by abandoned daemons when the operator has ended.
-func TestNothingIsFlushedAfterTheEnd(t *testing.T) {
+// Abandoned daemons cannot flush after the operator has ended.
+func TestFlush_FailsAfterTheOperatorEnded(t *testing.T) {
 	flushed := make(chan error, 1)
 	ended := make(chan struct{})
 	widgets := kopf.For(&v1.Widget{}).Daemon("d", func(_ context.Context, req *kopf.Request[widget]) error {
@@ -189,8 +189,8 @@ func TestNothingIsFlushedAfterTheEnd(t *testing.T) {
 	})
 }
 
-// What a handler says last, after a Flush, is not lost to what is reported about it.
-func TestFlushAndReports(t *testing.T) {
+// A condition that a handler sets after a Flush is not lost to the condition of its progress.
+func TestFlush_KeepsLaterConditions(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Created", "Filled")).
 		OnCreate("create", func(_ context.Context, req *kopf.Request[widget]) error {
 			if req.Attempt.Number == 0 {

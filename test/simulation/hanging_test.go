@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	crowd   = 200 // objects
+	crowd   = 200 // number of objects
 	hanging = crowd / 100
 )
 
-// B-05: 1 % of the objects hang, and keep their workers. The others lose less than a tenth of the throughput.
-func TestHangingObjectsDoNotSlowDownTheOthers(t *testing.T) {
+// B-05: 1 % of the objects block their workers. The throughput of the others falls by less than a tenth.
+func TestHangingObjects_DoNotSlowDownOthers(t *testing.T) {
 	without, with := handleCrowd(t, 0), handleCrowd(t, hanging)
 	t.Logf("all others are handled after %s; after %s if %d of %d objects hang", without, with, hanging, crowd)
 	if without <= 0 || with.Seconds()/(crowd-hanging) > 1.1*without.Seconds()/crowd {
@@ -31,7 +31,7 @@ func TestHangingObjectsDoNotSlowDownTheOthers(t *testing.T) {
 	}
 }
 
-// handleCrowd tells how long it takes until all objects are handled, but for those that hang.
+// handleCrowd returns the time until all objects are handled, except those that hang.
 func handleCrowd(t *testing.T, hangs int) (took time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

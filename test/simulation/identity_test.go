@@ -15,7 +15,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// kindsOfHandlers register one handler with the id "x".
+// kindsOfHandlers registers one handler with the id "x" for each kind of handler.
 var kindsOfHandlers = map[string]func(kopf.Handler[widget]) *kopf.Resource[widget]{
 	"cause handler":     func(h kopf.Handler[widget]) *kopf.Resource[widget] { return kopf.For(&v1.Widget{}).OnCreate("x", h) },
 	"reconcile handler": func(h kopf.Handler[widget]) *kopf.Resource[widget] { return kopf.For(&v1.Widget{}).OnReconcile("x", h) },
@@ -25,7 +25,8 @@ var kindsOfHandlers = map[string]func(kopf.Handler[widget]) *kopf.Resource[widge
 	},
 }
 
-// A handler that makes another object of req.Object fails permanently, with an error that names the field and the way out.
+// A handler that changes the identity of req.Object fails permanently, with an error that names the field and the
+// solution.
 func TestIdentity_MustNotBeChanged(t *testing.T) {
 	for change, test := range map[string]struct {
 		do   func(ctx context.Context, req *kopf.Request[widget]) error

@@ -21,8 +21,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// SE-53: a handler that begins when its object is gone already is told so.
-func TestCancelOnDeleteOfObjectsThatAreGone(t *testing.T) {
+// SE-53: the context of a handler that starts after the deletion of its object is cancelled.
+func TestCancelOnDelete_OfDeletedObjects(t *testing.T) {
 	var cause atomic.Value
 	widgets := kopf.For(&v1.Widget{}).
 		OnCreate("quick", func(ctx context.Context, req *kopf.Request[widget]) error {
@@ -47,8 +47,8 @@ func TestCancelOnDeleteOfObjectsThatAreGone(t *testing.T) {
 	})
 }
 
-// PEER-53: what is filtered out by what has happened in the pause is not started at its end.
-func TestPausesEndWithFilters(t *testing.T) {
+// PEER-53: a handler that the changes during a pause have filtered out does not start at the end of the pause.
+func TestPauses_EndWithFilters(t *testing.T) {
 	var bad, calls atomic.Int64
 	widgets := kopf.For(&v1.Widget{}).Timer("t", 10*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
 		calls.Add(1)
@@ -86,7 +86,7 @@ func TestPausesEndWithFilters(t *testing.T) {
 		if bad.Load() != 0 {
 			t.Errorf("the timer was called %d times for an object that does not pass its filter", bad.Load())
 		}
-	}, kopf.WithPeering(peering.Options{Namespaces: []string{namespace}, Identity: "one"})) // or it would ask DNS, which no bubble can bear
+	}, kopf.WithPeering(peering.Options{Namespaces: []string{namespace}, Identity: "one"})) // prevents a DNS request, which a bubble of virtual time does not allow
 }
 
 func fixedMapper() meta.RESTMapper {
@@ -95,7 +95,7 @@ func fixedMapper() meta.RESTMapper {
 	return m
 }
 
-// muxed is a server with the peerings beside the widgets.
+// muxed returns a server with peerings and widgets.
 type muxed struct {
 	widgets http.RoundTripper
 	peers   *apiserver.Server

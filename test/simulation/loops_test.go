@@ -18,9 +18,10 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-const maxLoops = 10 // a handler that calls itself stops then
+const maxLoops = 10 // a handler that calls itself stops after this number
 
-// loopsOf runs an operator on two widgets, which users edit in the meantime, and returns what it logs about handlers that call themselves.
+// loopsOf runs an operator on two widgets, which users edit meanwhile, and returns the log lines about handlers that
+// call themselves.
 func loopsOf(t *testing.T, users func(t *testing.T, c client.Client, obj widget), widgets func() *kopf.Resource[widget]) (lines []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,7 +58,7 @@ var edited = func(t *testing.T, c client.Client, obj widget) {
 	patch(t.Context(), t, c, obj, `{"metadata":{"labels":{"edited":"yes"}}}`)
 }
 
-// A handler that changes its object with a client each time it is called is logged once for each object.
+// A handler that changes its object with a client in each call is logged once for each object.
 func TestHandlersThatCallThemselves_AreLogged(t *testing.T) {
 	grow := func(w widget) bool {
 		w.Spec.Size++
@@ -140,7 +141,8 @@ func TestHandlersThatCallThemselves_Status(t *testing.T) {
 	}
 }
 
-// Users who edit quickly, also while the handler is running, and handlers that write the same each time, are no loops.
+// Quick edits of users, also during a handler, and handlers that write the same value each time are not reported as
+// loops.
 func TestHandlersThatCallThemselves_NoFalseAlarms(t *testing.T) {
 	quickly := func(t *testing.T, c client.Client, obj widget) {
 		t.Helper()

@@ -17,7 +17,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// An outage lets no patch of the object "one" through while it lasts, and notes when each was tried.
+// An outage fails all patches of the object "one" while it lasts, and records their times.
 type outage struct {
 	next  http.RoundTripper
 	lasts atomic.Bool
@@ -49,7 +49,7 @@ func (o *outage) count() int {
 	return len(o.tries)
 }
 
-// gaps are the pauses between the patches since the last call.
+// gaps returns the times between the patches since the last call.
 func (o *outage) gaps() (all []time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,10 +60,10 @@ func (o *outage) gaps() (all []time.Duration) {
 	return all
 }
 
-// What cannot be written is tried again with pauses that double, up to two minutes, without another event, and
-// holds nobody else up; once it is written, the next fault begins with short pauses again (B-05; THR-01, THR-02,
-// THR-03, THR-05, THR-06, PIPE-04, SE-16).
-func TestFaultsAreRetriedWithTheirOwnBackoff(t *testing.T) {
+// A failed write is retried with delays that double up to two minutes, without a new event, and blocks no other object.
+// After a success, the next fault starts with short delays again (B-05; THR-01, THR-02, THR-03, THR-05, THR-06,
+// PIPE-04, SE-16).
+func TestFailedWrites_HaveTheirOwnBackoff(t *testing.T) {
 	var calls, others atomic.Int64
 	var line outage
 	widgets := kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
@@ -114,9 +114,9 @@ func TestFaultsAreRetriedWithTheirOwnBackoff(t *testing.T) {
 	})
 }
 
-// A delay of an hour is waited for without a write: nothing is touched on the way, and an update of nothing, which
-// the server does not even tell of, does not make it forgotten (DLY-05, DLY-07, SE-09, SE-50).
-func TestLongDelaysCostNoWrites(t *testing.T) {
+// A delay of an hour causes no writes: there are no intermediate touches, and an empty patch, for which the server
+// sends no event, does not lose the delay (DLY-05, DLY-07, SE-09, SE-50).
+func TestLongDelays_CauseNoWrites(t *testing.T) {
 	var line outage
 	var calls []time.Time
 	widgets := kopf.For(&v1.Widget{}).OnCreate("created", func(_ context.Context, req *kopf.Request[widget]) error {

@@ -46,9 +46,9 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// PEER-50, PEER-51, PEER-53, B-12: a busy operator is paused at any moment. While it is, nothing is started; after
-// it, nothing is lost, and daemons and timers are back, once.
-func TestPausesOfABusyOperator(t *testing.T) {
+// PEER-50, PEER-51, PEER-53, B-12: a busy operator is paused at any moment. During the pause, no handler starts; after
+// it, nothing is lost, and daemons and timers start again once.
+func TestPauses_OfABusyOperator(t *testing.T) {
 	const crowd = 6
 	var pauses, starts atomic.Int64
 	for seed := range seeds(20) {
@@ -69,7 +69,7 @@ func TestPausesOfABusyOperator(t *testing.T) {
 			writes := func(status string) {
 				body := fmt.Sprintf(`{"status":{"laptop":%s}}`, status)
 				must(t, other.Patch(t.Context(), meeting.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body))))
-				synctest.Wait() // the operator has seen it
+				synctest.Wait() // the operator has received it
 			}
 
 			var frozen atomic.Bool
@@ -181,10 +181,11 @@ func TestPausesOfABusyOperator(t *testing.T) {
 	t.Logf("%d pauses, %d starts of handlers, timers and daemons", pauses.Load(), starts.Load())
 }
 
-// PEER-53: after a pause each object is looked at once, whether it has changed meanwhile or not, and nothing is listed again.
-func TestEachObjectIsLookedAtOnceAfterAPause(t *testing.T) {
+// PEER-53: after a pause each object is reconciled once, with or without a change meanwhile, and nothing is listed
+// again.
+func TestPauses_ReconcileEachObjectOnceAfterwards(t *testing.T) {
 	const crowd, edited = 30, 10
-	var looks sync.Map // names, with how often
+	var looks sync.Map // number of reconciles by name
 	look := func(next reconcile.Reconciler) reconcile.Reconciler {
 		return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			count, _ := looks.LoadOrStore(req.Name, new(atomic.Int64))
@@ -201,7 +202,7 @@ func TestEachObjectIsLookedAtOnceAfterAPause(t *testing.T) {
 		}
 		config := rest.CopyConfig(s.config)
 		config.Transport = transport(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/widgets") { // a list, or a watch that begins with one
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/widgets") { // a list, or a watch that starts with one
 				lists.Add(1)
 			}
 			return s.config.Transport.RoundTrip(r)
@@ -240,9 +241,9 @@ func TestEachObjectIsLookedAtOnceAfterAPause(t *testing.T) {
 	})
 }
 
-// PEER-51, PEER-53: the daemons of many objects that have all changed during the pause come back, once, though workers begin
-// while others are still being woken.
-func TestDaemonsOfACrowdComeBackAfterAPause(t *testing.T) {
+// PEER-51, PEER-53: the daemons of many objects that have all changed during the pause start again once, though workers
+// start while other objects are still being enqueued.
+func TestPauses_RestartTheDaemonsOfManyObjects(t *testing.T) {
 	const crowd, pauses = 150, 4
 	var running, begun atomic.Int64
 	meet(t, func(*two) *kopf.Resource[widget] {

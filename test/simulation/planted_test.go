@@ -16,14 +16,14 @@ const root = "../.." // of the module
 // An edit replaces one piece of text in one file of the module.
 type edit struct{ file, old, new string }
 
-// A planted bug is what the simulations must find.
+// A plantedBug must be found by the simulations.
 type planted struct {
 	name  string
 	edits []edit
 	shows scenario.Property
 }
 
-// Each entry takes away what a promise rests on. Where the code has changed, the entry has to follow.
+// Each entry breaks one guarantee. When the code changes, the entry must follow.
 var bugs = []planted{
 	{
 		name:  "B-01 an unpinned baseline",
@@ -53,7 +53,7 @@ var bugs = []planted{
 	},
 }
 
-func TestPlantedBugsAreFound(t *testing.T) {
+func TestSimulations_FindPlantedBugs(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("builds the test once more for each bug: runs without the race detector")
 	}
@@ -77,7 +77,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// overlay writes the changed files, and what the go command has to know of them.
+// overlay writes the changed files, and the overlay file for the go command.
 func overlay(t *testing.T, edits []edit) string {
 	t.Helper()
 	folder := t.TempDir()

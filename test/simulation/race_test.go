@@ -2,5 +2,5 @@
 
 package simulation
 
-// The race detector makes a simulation some seven times slower.
+// The race detector makes a simulation about seven times slower.
 const raced = true

@@ -21,16 +21,17 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A laggingTransport answers lists from any version with a former answer, and holds watches. It refuses to list by a watch.
+// A laggingTransport answers lists from any version with an earlier response, and delays watches. It rejects lists by a
+// watch.
 type laggingTransport struct {
 	http.RoundTripper
-	released chan struct{} // closed when the server has caught up
-	forbids  bool          // the request for the current version is forbidden, too
+	released chan struct{} // closed when the server is up to date
+	forbids  bool          // also rejects the request for the current version
 
 	mu     sync.Mutex
-	former []byte // answer to a list
-	gets   int    // of single widgets
-	lists  int    // of current versions
+	former []byte // response to a list
+	gets   int    // number of reads of single widgets
+	lists  int    // number of lists of current versions
 }
 
 func (l *laggingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -73,7 +74,7 @@ func answer(r *http.Request, code int, value any) (*http.Response, error) {
 	}, nil
 }
 
-// remember has lists be answered as now.
+// remember stores the present list as the response for later lists.
 func (l *laggingTransport) remember(t *testing.T) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://simulated/apis/e2e.example.com/v1/widgets", nil)
@@ -85,7 +86,8 @@ func (l *laggingTransport) remember(t *testing.T) {
 	must(t, err)
 }
 
-// playLagging runs two processes of an operator, one after the other. The second one lists what there was before the first one.
+// playLagging runs two processes of an operator, one after another. The second one lists the state before the first
+// one.
 func playLagging(t *testing.T, link *laggingTransport, widgets func(*callLog) *kopf.Resource[widget], between, after func(users client.Client, obj widget), want ...string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +137,8 @@ func basicHandlers(calls *callLog) *kopf.Resource[widget] {
 		OnDelete("delete", logged(calls, "delete"))
 }
 
-// A new process whose cache lacks what the earlier one wrote calls no handler again, and does not miss the next change.
+// A new process whose cache lacks the writes of the earlier one calls no handler again, and does not miss the next
+// change.
 func TestRestart_LaggingCacheRepeatsNoHandler(t *testing.T) {
 	for name, forbids := range map[string]bool{"the current version is known": false, "it is forbidden": true} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +156,7 @@ func TestRestart_LaggingCacheRepeatsNoHandler(t *testing.T) {
 	}
 }
 
-// An object that an earlier process has handled to its end is not handled again because it is listed.
+// An object that an earlier process has handled completely is not handled again because of a list.
 func TestRestart_LaggingCacheShowsDeletedObject(t *testing.T) {
 	playLagging(t, &laggingTransport{}, basicHandlers, func(users client.Client, obj widget) {
 		must(t, users.Delete(t.Context(), obj.DeepCopy()))
@@ -161,7 +164,7 @@ func TestRestart_LaggingCacheShowsDeletedObject(t *testing.T) {
 	}, nil, "create 1", "delete 1")
 }
 
-// A cycle that the earlier process has begun is continued where it stands, and not where the cache has it.
+// A cycle of the earlier process continues at its stored progress, and not at the progress in the cache.
 func TestRestart_LaggingCacheContinuesACycle(t *testing.T) {
 	widgets := func(calls *callLog) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnCreate("first", logged(calls, "first")).OnCreate("second", func(_ context.Context, req *kopf.Request[widget]) error {
@@ -175,7 +178,7 @@ func TestRestart_LaggingCacheContinuesACycle(t *testing.T) {
 	playLagging(t, &laggingTransport{}, widgets, nil, nil, "first 1", "second, attempt 0", "second, attempt 1")
 }
 
-// A restart over handled objects reads none of them: it costs one small list for a kind.
+// A restart over handled objects reads none of them: it costs one small list for each kind.
 func TestRestart_NothingToDoReadsNothing(t *testing.T) {
 	for name, lags := range map[string]bool{"current": false, "lagging": true} {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +202,7 @@ func TestRestart_NothingToDoReadsNothing(t *testing.T) {
 	}
 }
 
-// rawJSON is a value that has its JSON form already.
+// rawJSON is a value in its JSON form.
 type rawJSON []byte
 
 func (r rawJSON) MarshalJSON() ([]byte, error) { return r, nil }

@@ -24,7 +24,7 @@ type scene struct {
 	obj    widget
 }
 
-// play runs an operator in virtual time on a widget that is made before it is started.
+// play runs an operator in virtual time on a widget that exists before the start.
 func play(t *testing.T, widgets kopf.Option, act func(t *testing.T, s *scene), more ...kopf.Option) {
 	t.Helper()
 	playOn(t, func(*rest.Config) {}, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, act, more...)

@@ -24,10 +24,10 @@ var (
 	seed        = flag.Uint64("seed", 0, "replay this scenario, some times over, and show the log")
 )
 
-// replays is how often one scenario is run again: the order of goroutines is another each time.
+// replays is the number of runs of one scenario, because the order of goroutines differs.
 const replays = 25
 
-// former are the seeds of scenarios that have shown something once.
+// former are the seeds of scenarios that have failed before.
 var former = []uint64{5, 14, 20, 90, 101, 117, 172, 210, 391, 478, 494, 646, 912, 1213, 1214, 2690}
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func TestSimulations(t *testing.T) {
 	if testing.Short() {
 		*simulations = min(*simulations, 50)
 	}
-	// Every day has its own seeds. Those of a failure are in the names of the tests.
+	// Every day has its own seeds. The names of failed tests contain their seeds.
 	first := uint64(time.Now().Unix()/86400) * 1_000_000
 	seeds := slices.Clone(former[:min(len(former), *simulations)])
 	for n := range *simulations - len(seeds) {
@@ -66,7 +66,7 @@ func TestSimulations(t *testing.T) {
 	}
 }
 
-// replay runs one scenario again and again, until it fails.
+// replay runs one scenario repeatedly until it fails.
 func replay(t *testing.T) {
 	var report scenario.Report
 	for range replays {
@@ -79,7 +79,7 @@ func replay(t *testing.T) {
 	t.Log(report)
 }
 
-// simulate runs a plan in a bubble of its own.
+// simulate runs a plan in its own bubble.
 func simulate(t *testing.T, plan scenario.Plan) (report scenario.Report) {
 	synctest.Test(t, func(t *testing.T) {
 		report = scenario.Run(t.Context(), scenario.Environment{Config: simulated(), Namespace: namespace, Tick: time.Second}, plan)
@@ -87,7 +87,7 @@ func simulate(t *testing.T, plan scenario.Plan) (report scenario.Report) {
 	return report
 }
 
-// seeds is how many seeds a test of many is to have: with the race detector it takes a part of them.
+// seeds returns the number of seeds of a test: with the race detector a part of them.
 func seeds(n uint64) uint64 {
 	if raced {
 		return max(1, n/5)
@@ -97,7 +97,7 @@ func seeds(n uint64) uint64 {
 
 const namespace = "ns"
 
-// simulated leads to a new API server.
+// simulated returns the configuration of a new API server.
 func simulated() *rest.Config {
 	server := apiserver.New(
 		apiserver.Resource{GroupVersion: v1.GroupVersion, Kind: "Widget", Plural: "widgets", HasStatus: true},
@@ -105,11 +105,11 @@ func simulated() *rest.Config {
 	return &rest.Config{Host: "http://simulated", Transport: server, QPS: -1}
 }
 
-// A tally says that something was tested.
+// A tally sums up the work of the simulations.
 type tally struct {
 	mu                  sync.Mutex
 	runs, calls, writes int
-	known               map[scenario.Property]int // by how many runs they were violated
+	known               map[scenario.Property]int // number of runs that violated them
 }
 
 func (a *tally) add(r scenario.Report) {

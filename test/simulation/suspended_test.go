@@ -109,7 +109,7 @@ func (s *replicas) updates(who string, work time.Duration) *kopf.Resource[widget
 	}).OnCreate("create", func(context.Context, *kopf.Request[widget]) error { return nil })
 }
 
-// A leader that was suspended and has lost its lease writes nothing until its manager stops it, nor while it stops.
+// A suspended leader whose lease has expired writes nothing until its manager stops it, and while it stops.
 func TestSuspendedLeader_WritesNothingBeforeItIsStopped(t *testing.T) {
 	playReplicas(t, func(s *replicas) {
 		old := s.start(s.updates("old", 5*time.Second))
@@ -134,8 +134,9 @@ func TestSuspendedLeader_WritesNothingBeforeItIsStopped(t *testing.T) {
 	})
 }
 
-// A leader that still has its lease after a suspension writes the outcomes of its handlers after the hold, and calls none again.
-func TestSuspendedLeader_ContinuesIfItHasRenewed(t *testing.T) {
+// A leader that still has its lease after a suspension writes the outcomes of its handlers after the hold, and calls
+// none again.
+func TestSuspendedLeader_ContinuesAfterARenewal(t *testing.T) {
 	playReplicas(t, func(s *replicas) {
 		old := s.start(s.updates("old", 5*time.Second))
 		wait(5 * time.Second)
@@ -158,8 +159,8 @@ func TestSuspendedLeader_ContinuesIfItHasRenewed(t *testing.T) {
 	})
 }
 
-// What a suspended leader could not write is dropped if another process has handled the object.
-func TestSuspendedLeader_DropsWhatIsOvertaken(t *testing.T) {
+// The failed writes of a suspended leader are dropped if another process has handled the object.
+func TestSuspendedLeader_DropsOutdatedWrites(t *testing.T) {
 	playReplicas(t, func(s *replicas) {
 		old := s.start(s.updates("old", 5*time.Second))
 		wait(5 * time.Second)
@@ -227,7 +228,7 @@ func (r *replica) stopAfter(pause time.Duration) {
 	r.stop()
 }
 
-// Daemons are stopped at a suspension and started again after the hold. What they have changed waits.
+// Daemons are stopped at a suspension and started again after the hold. Their changes wait.
 func TestSuspendedLeader_DaemonsAndTimersWait(t *testing.T) {
 	for name, overtaken := range map[string]bool{"renewed": false, "overtaken": true} {
 		t.Run(name, func(t *testing.T) {

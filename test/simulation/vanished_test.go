@@ -52,7 +52,7 @@ func (l *callLog) records(name string, failures int) kopf.Handler[widget] {
 	}
 }
 
-// A countingTransport counts writes and refuses reads of single objects while it is told to.
+// A countingTransport counts writes, and can reject reads of single objects.
 type countingTransport struct {
 	http.RoundTripper
 	mu      sync.Mutex
@@ -201,7 +201,8 @@ func TestVanishedObject_FinalizerRemovedByAnotherClient(t *testing.T) {
 	})
 }
 
-// What vanishes during a pause is left to the peer that causes the pause; what vanished before is finished after it.
+// The handlers of an object that vanishes during a pause are called by the peer that causes the pause; those of an
+// object that vanished before are called after it.
 func TestVanishedObject_Pauses(t *testing.T) {
 	for name, test := range map[string]struct {
 		act  func(t *testing.T, s *two, vanish func())

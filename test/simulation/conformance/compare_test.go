@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// comparable makes an answer such that both servers can give the same one: without what every server has its own of.
+// comparable removes values from a response that differ between servers.
 func (a answer) comparable() answer {
 	out := answer{Code: a.Code}
 	for _, value := range a.Values {
 		obj, ok := value.(map[string]any)
 		switch event, isEvent := obj["object"].(map[string]any); {
 		case !ok:
-			out.Values = append(out.Values, nil) // the text of a refusal
+			out.Values = append(out.Values, nil) // a rejection in plain text
 		case isEvent && obj["type"] == "BOOKMARK" && !endsListing(event):
-			// servers send such bookmarks when they like
+			// servers send such bookmarks at any time
 		case isEvent:
 			out.Values = append(out.Values, map[string]any{"type": obj["type"], "object": plain(event)})
 		default:
@@ -31,7 +31,7 @@ func endsListing(obj map[string]any) bool {
 	return strings.Contains(fmt.Sprint(obj["metadata"]), "k8s.io/initial-events-end")
 }
 
-// plain is an object, a list or a status without what a server sets.
+// plain removes values that a server sets from an object, a list or a status.
 func plain(obj map[string]any) map[string]any {
 	if obj["kind"] == "Status" {
 		return plainStatus(obj)
@@ -72,7 +72,7 @@ func plain(obj map[string]any) map[string]any {
 	return out
 }
 
-// plainStatus has what clients decide by: reasons and causes, not the wording.
+// plainStatus returns the values that clients evaluate: reasons and causes, but no messages.
 func plainStatus(obj map[string]any) map[string]any {
 	details, _ := obj["details"].(map[string]any)
 	causes, _ := details["causes"].([]any)
@@ -83,7 +83,7 @@ func plainStatus(obj map[string]any) map[string]any {
 		}
 	}
 	slices.Sort(told)
-	told = slices.Compact(told) // real servers say some twice
+	told = slices.Compact(told) // real servers repeat some causes
 	if slices.ContainsFunc(told, func(cause string) bool { return strings.HasSuffix(cause, "generateName") }) {
 		delete(details, "name")
 	}
@@ -93,7 +93,7 @@ func plainStatus(obj map[string]any) map[string]any {
 	}
 }
 
-// plainResources is a discovery of kinds without what only people look at.
+// plainResources returns a discovery document without values for users.
 func plainResources(resources []any) []any {
 	var out []any
 	for _, r := range resources {
@@ -112,7 +112,7 @@ func plainResources(resources []any) []any {
 	return out
 }
 
-// within takes from a value of the real server what the one in memory has too.
+// within keeps the values of the real server that the one in memory has, too.
 func within(real, memory any) any {
 	switch m := memory.(type) {
 	case map[string]any:

@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// TestConformance plays each play on both servers, and compares each answer.
+// TestConformance runs each play on both servers, and compares all responses.
 func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -54,7 +54,7 @@ func TestConformance(t *testing.T) {
 			for i, step := range p.steps {
 				w, g := want[i].comparable(), got[i].comparable()
 				if len(w.Values) == 1 && w.Values[0] == nil {
-					g.Values = w.Values // a refusal without a status
+					g.Values = w.Values // a rejection without a status
 				}
 				if p.partial && w.Code == g.Code {
 					w.Values, _ = within(w.Values, g.Values).([]any)

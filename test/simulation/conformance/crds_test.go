@@ -19,7 +19,7 @@ func crds() []*apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// crd has a schema that keeps all fields.
+// crd returns a CRD whose schema keeps all fields.
 func crd(kind string, scope apiextensionsv1.ResourceScope, hasStatus bool) *apiextensionsv1.CustomResourceDefinition {
 	singular := strings.ToLower(kind)
 	version := apiextensionsv1.CustomResourceDefinitionVersion{
@@ -41,7 +41,7 @@ func crd(kind string, scope apiextensionsv1.ResourceScope, hasStatus bool) *apie
 	}
 }
 
-// strict has a schema with something of everything.
+// strict returns a CRD whose schema has an example of each feature.
 func strict() *apiextensionsv1.CustomResourceDefinition {
 	out := crd("Strict", apiextensionsv1.NamespaceScoped, true)
 	out.Spec.Names.Plural, out.Name = "stricts", "stricts."+group

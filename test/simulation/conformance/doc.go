@@ -1,3 +1,4 @@
-// Package conformance sends the same requests to the API server in memory and to a real one, and compares the answers:
-// nothing in it but tests. What the two differ in is in the documentation of internal/apiserver, or a bug of it.
+// Package conformance sends the same requests to the API server in memory and to a real one, and compares the
+// responses. It contains only tests. The documentation of internal/apiserver lists the known differences; any other
+// difference is a bug.
 package conformance

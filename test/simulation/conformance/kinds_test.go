@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 )
 
-// compareKinds holds what is guessed from Go types against what the real server has: plurals, scopes, statuses.
+// compareKinds compares values that are derived from Go types with those of the real server: plurals, scopes, statuses.
 func compareKinds(t *testing.T, real *rest.Config) {
 	t.Helper()
 	memory := &rest.Config{Host: "http://in-memory", Transport: apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...)}
@@ -27,7 +27,7 @@ func compareKinds(t *testing.T, real *rest.Config) {
 		compared++
 		g := got[id]
 		if subresource != "" {
-			w.SingularName = "" // it depends on the kind whether servers say that, and nobody reads it
+			w.SingularName = "" // servers set it only for some kinds, and no client needs it
 		}
 		if diff := cmp.Diff([]any{w.Kind, w.Namespaced, w.SingularName}, []any{g.Kind, g.Namespaced, g.SingularName}); diff != "" {
 			t.Errorf("%s: from real (-) to memory (+):\n%s", id, diff)
@@ -46,7 +46,7 @@ func compareKinds(t *testing.T, real *rest.Config) {
 	}
 }
 
-// A resource is named by its version and its plural, with /status.
+// A resource is identified by its version and its plural, with /status for a subresource.
 type resource struct{ version, name string }
 
 // kinds are the resources and statuses of a server, by version and plural.

@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// A play is a sequence of requests in a namespace of its own.
+// A play is a sequence of requests in its own namespace.
 type play struct {
 	name  string
 	steps []step
-	// partial is for kinds with defaults: the real server's objects may have more fields.
+	// partial allows more fields in objects of the real server, for kinds with defaults.
 	partial bool
 }
 
-// A step is one request. Its path and body may have {ns}, and what former steps have left behind: {rv} and {uid} are
-// those of the last answer that had them, {x.rv} and {x.uid} those of the step called x.
+// A step is one request. Its path and body may contain {ns}, and values of earlier steps: {rv} and {uid} of the last
+// response that had them, {x.rv} and {x.uid} of the step x.
 type step struct {
 	method, path, body, media, accept string
 	as                                string
@@ -59,13 +59,13 @@ type side struct {
 	transport  http.RoundTripper
 }
 
-// An answer is what a server says to one step: values in JSON, several in the case of a watch.
+// An answer is the response of a server to one step: JSON values, several of them for a watch.
 type answer struct {
 	Code   int
 	Values []any
 }
 
-// run plays all steps; in comes what the two sides have in common.
+// run runs all steps. The variables of in are equal for both sides.
 func (s side) run(t *testing.T, p play, namespace string) []answer {
 	t.Helper()
 	known := map[string]string{"ns": namespace}
@@ -113,7 +113,8 @@ func (s side) send(t *testing.T, step step, known map[string]string) (answer, er
 	return answer{response.StatusCode, values(body)}, nil
 }
 
-// values are those of a body, or its text if that is no JSON: some refusals of real servers are plain.
+// values returns the JSON values of a body, or its text if it is no JSON: some rejections of real servers are plain
+// text.
 func values(body []byte) []any {
 	var out []any
 	for decoder := json.NewDecoder(bytes.NewReader(body)); ; {
@@ -129,7 +130,7 @@ func values(body []byte) []any {
 	}
 }
 
-// remember keeps the versions and uids of an answer.
+// remember stores the versions and uids of a response.
 func remember(known map[string]string, as string, a answer) {
 	if len(a.Values) != 1 {
 		return

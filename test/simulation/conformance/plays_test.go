@@ -20,7 +20,7 @@ func plays() []play {
 	return slices.Concat(paths, creations, updates, patches, statuses, applies, deletions, selections, watches, builtins, schemas)
 }
 
-// widget is one with a name and a rest of its fields.
+// widget returns the JSON of a widget with a name and other fields.
 func widget(name, rest string) string { return custom("Widget", `"name":"`+name+`"`, rest) }
 
 func custom(kind, meta, rest string) string {
@@ -138,7 +138,7 @@ var updates = []play{
 	{name: "put without a change", steps: []step{
 		post(widgets, widget("a", `"spec":{"size":1}`)).named("made"),
 		put(widgets+"/a", custom("Widget", `"name":"a","resourceVersion":"{rv}","generation":9,"creationTimestamp":null`, `"spec":{"size":1}`)),
-		put(widgets+"/a", custom("Widget", `"name":"a","resourceVersion":"{made.rv}"`, `"spec":{"size":2}`)), // nothing was written: no conflict
+		put(widgets+"/a", custom("Widget", `"name":"a","resourceVersion":"{made.rv}"`, `"spec":{"size":2}`)), // no conflict, because the earlier write changed nothing
 	}},
 	{name: "what counts the generation up", steps: []step{
 		post(widgets, widget("a", `"spec":{"size":1}`)), merge(widgets+"/a", `{"metadata":{"labels":{"x":"y"}}}`),
@@ -221,8 +221,8 @@ var statuses = []play{
 var applies = []play{
 	{name: "apply", steps: []step{
 		apply(widgets+"/a", "me", widget("a", `"spec":{"size":1,"color":"red"}`)).named("made"), apply(widgets+"/a", "me", widget("a", `"spec":{"size":1,"color":"red"}`)),
-		put(widgets+"/a", custom("Widget", `"name":"a","resourceVersion":"{made.rv}"`, `"spec":{"size":1,"color":"red","free":true}`)), // nothing was written: no conflict
-		apply(widgets+"/a", "me", widget("a", `"spec":{"size":2}`)),                                                                    // the color goes
+		put(widgets+"/a", custom("Widget", `"name":"a","resourceVersion":"{made.rv}"`, `"spec":{"size":1,"color":"red","free":true}`)), // no conflict, because the earlier write changed nothing
+		apply(widgets+"/a", "me", widget("a", `"spec":{"size":2}`)),                                                                    // removes the color
 		apply(widgets+"/a", "you", widget("a", `"spec":{"size":3}`)), force(widgets+"/a", "you", widget("a", `"spec":{"size":3}`)),
 		apply(widgets+"/a", "me", widget("a", `"spec":{"size":2}`)), apply(widgets+"/a", "me", widget("a", `"spec":{"size":3}`)), apply(widgets+"/a", "me", widget("a", "")),
 		get(widgets + "/a"), apply(widgets+"/a", "you", widget("a", "")), merge(widgets+"/a?fieldManager=editor", `{"spec":{"free":false,"more":1}}`),
@@ -262,7 +262,7 @@ var applies = []play{
 		apply(deploys+"/a", "me", deployment("a", `"spec":{"containers":[{"name":"one","image":"x:1","ports":[{"containerPort":80}]}]}`)),
 		apply(deploys+"/a", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"template":{"spec":{"containers":[{"name":"two","image":"y:1"}]}}}}`),
 		apply(deploys+"/a", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"template":{"spec":{"containers":[{"name":"one","image":"x:2"}]}}}}`),
-		apply(deploys+"/a", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"}}`), // its container goes
+		apply(deploys+"/a", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"}}`), // removes its container
 		apply(deploys+"/a", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"unknown":1}}`),
 		apply(deploys+"/a/status", "me", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"status":{"replicas":1,"conditions":[{"type":"Ready","status":"True"}]}}`),
 		apply(deploys+"/a/status", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"status":{"conditions":[{"type":"Other","status":"True"}]}}`), get(deploys + "/a"),

@@ -18,7 +18,7 @@ var (
 	only = flag.String("plan", "", "run this plan of a scenario, some times over, such as 'create: crash-after@3'")
 )
 
-// sampled is how many plans of a scenario are run without -all.
+// sampled is the number of plans of a scenario without -all.
 const sampled = 9
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestExplore(t *testing.T) {
 				options.Sample = 0
 			}
 			options.Skip = func(plan explore.Plan) bool {
-				fault, _, _ := strings.Cut(plan.String(), "/") // whatever the next process lists
+				fault, _, _ := strings.Cut(plan.String(), "/") // without the first list of the next process
 				return s.limits[fault] != ""
 			}
 			report := explore.Explore(t, explore.RunnerOf(s.setup, nil), options)

@@ -26,7 +26,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A pattern is one of those of Sieve, and that of lost answers.
+// A pattern is one of the fault patterns of Sieve, or that of lost responses.
 type pattern string
 
 const (
@@ -36,14 +36,14 @@ const (
 	lostAnswer   pattern = "lost answer"
 )
 
-// A plantedBug is what the explorer must find, with plans of its pattern. Without faults it does not show.
+// A plantedBug must be found by plans of its pattern, and must not show without faults.
 type plantedBug struct {
 	name    string
 	pattern pattern
 	// foundBy is a part of the text of the plan that finds it.
 	foundBy string
 	trial   func(w *world) kopftest.Trial
-	// wrap stands between the operator and the server; nil: nothing does.
+	// wrap is a transport between the operator and the server, or nil.
 	wrap func() explore.Wrap
 }
 
@@ -246,7 +246,7 @@ type forgetful struct {
 	since time.Time
 }
 
-type store = progress.Store // as a field of that name it would hide the method
+type store = progress.Store // a field with this name would hide the method
 
 func (s forgetful) Fetch(obj client.Object, id string) (*progress.Record, error) {
 	record, err := s.store.Fetch(obj, id)
@@ -289,7 +289,7 @@ func withBody(r *http.Request, text []byte) *http.Request {
 	return out
 }
 
-// cachedReads lets the cache of a server answer reads of single objects.
+// cachedReads makes the cache of a server answer reads of single objects.
 func cachedReads(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/one") {
@@ -302,7 +302,8 @@ func cachedReads(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// withoutVersions answers patches with the oldest version, so that the engine cannot know which version the cache must show.
+// withoutVersions answers patches with the oldest version, so that the engine does not know which version the cache
+// must have.
 func withoutVersions(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)

@@ -32,18 +32,18 @@ type (
 	thing   = *unstructured.Unstructured
 )
 
-// A scenario is a story with an operator.
+// A scenario is an operator and the steps of a story.
 type scenario struct {
 	name  string
 	trial func(w *world) kopftest.Trial
-	// pairs: it is short enough for plans of two faults.
+	// pairs also runs plans of two faults; the story must be short.
 	pairs bool
-	// limits are plans after which it may come otherwise, with the reason, which stands in the docs.
+	// limits are plans with known deviations, with the reason that the documentation gives.
 	limits map[string]string
 }
 
-// A world is what handlers have done outside of the cluster: for each handler and object, its last input. Calling a handler again with the
-// same input changes nothing.
+// A world stores the last input of each handler for each object, outside of the cluster. A second call with the same
+// input changes nothing.
 type world struct {
 	mu     sync.Mutex
 	inputs map[string]string
@@ -62,12 +62,12 @@ func (w *world) knows(handler string, obj client.Object) bool {
 	return ok
 }
 
-// records is a handler that only records the spec.
+// records returns a handler that only records the spec.
 func (w *world) records(handler string) kopf.Handler[widget] {
 	return w.fails(handler, 0)
 }
 
-// fails is a handler that fails so many times first.
+// fails returns a handler that fails a number of times first.
 func (w *world) fails(handler string, times int) kopf.Handler[widget] {
 	return func(_ context.Context, req *request) error {
 		if req.Attempt.Number < times {
@@ -94,7 +94,7 @@ func one() widget {
 	return &v1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}, Spec: v1.WidgetSpec{Size: 1, Color: "red"}}
 }
 
-// A step is one of a story.
+// A step is one step of a story.
 type step = func(testing.TB, *kopftest.Cluster)
 
 func create(obj client.Object) step {
@@ -117,7 +117,7 @@ func patchStatus(text string) step {
 	}
 }
 
-// together has steps happen without rest in between, with pauses.
+// together runs steps with pauses, without waiting until the operator is quiet.
 func together(pause time.Duration, steps ...step) step {
 	return func(t testing.TB, c *kopftest.Cluster) {
 		for i, s := range steps {
@@ -129,7 +129,7 @@ func together(pause time.Duration, steps ...step) step {
 	}
 }
 
-// trial has a story about one widget that is created in its first step.
+// trial returns a trial with one widget, which its first step creates.
 func (w *world) trial(resource func() *kopf.Resource[widget], options []kopf.Option, steps ...step) kopftest.Trial {
 	return kopftest.Trial{
 		Given:    kopftest.Given{Scheme: scheme()},
@@ -409,7 +409,7 @@ func waits(pause time.Duration) step {
 	return func(testing.TB, *kopftest.Cluster) { <-time.After(pause) }
 }
 
-// things are handled without a Go type.
+// things are widgets without a Go type.
 func (w *world) things() *kopf.Resource[thing] {
 	saw := func(handler string, failures int) kopf.Handler[thing] {
 		return func(_ context.Context, req *kopf.Request[thing]) error {
@@ -430,7 +430,8 @@ func (w *world) unstructured(resource func() *kopf.Resource[thing], options []ko
 	return trial
 }
 
-// chain has handlers that move a widget from phase to phase. The first handler of a phase ends it while the second one still fails.
+// chain returns handlers that move a widget from phase to phase. The first handler of a phase ends it while the second
+// one still fails.
 func (w *world) chain(flushes bool) *kopf.Resource[widget] {
 	moves := func(handler, phase string) kopf.Handler[widget] {
 		return func(ctx context.Context, req *request) error {
@@ -449,7 +450,7 @@ func (w *world) chain(flushes bool) *kopf.Resource[widget] {
 		OnUpdate("ready", w.records("ready"), kopf.Field("status.phase", filter.To("ready")))
 }
 
-// setup makes the trial of a scenario, with a world of its own.
+// setup returns the trial of a scenario with its own world.
 func (s scenario) setup() kopftest.Trial { return s.trial(&world{inputs: map[string]string{}}) }
 
 func find(name string) (scenario, bool) {

@@ -9,18 +9,18 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// precision is that of the times in records.
+// precision is the precision of times in records.
 const precision = time.Microsecond
 
-// checkEntry holds a call that begins against what is stored on the server at this moment. The lock is held.
+// checkEntry compares a call at its start with the stored state on the server. The caller holds the lock.
 func (w *world) checkEntry(c *call) {
 	v := w.view(c.uid)
 	c.turned = v.turned()
 	if c.handler.Optional && c.reason == kopf.ReasonDelete && !v.held() {
-		return // a farewell: nothing is stored of it
+		return // an optional delete handler, which has no stored state
 	}
 	if v.released() {
-		w.blamef(NothingAfter, "%s: the object is released already", c)
+		w.violateLockedf(NothingAfter, "%s: the object is already released", c)
 		return
 	}
 	if w.removed[c.uid] {
@@ -33,63 +33,63 @@ func (w *world) checkEntry(c *call) {
 	void := c.reason == kopf.ReasonDelete && record.Purpose != string(c.reason)
 	switch {
 	case void && !record.Finished() && c.attempt != record.Retries:
-		w.blamef(DelaysOutlive, "%s: it is recorded that there were %d attempts", c, record.Retries)
+		w.violateLockedf(DelaysOutlive, "%s: the record has %d attempts", c, record.Retries)
 		return
 	case !stored && c.attempt != 0:
-		w.blamef(NeverStale, "%s: there is no record of it", c)
+		w.violateLockedf(NeverStale, "%s: the record is missing", c)
 	case stored && record.Finished() && own:
-		w.blamef(NeverTwice, "%s: it is recorded as done", c)
+		w.violateLockedf(NeverTwice, "%s: the record says that it is done", c)
 	case stored && !record.Finished() && c.attempt != record.Retries:
-		w.blamef(NeverStale, "%s: it is recorded that there were %d attempts", c, record.Retries)
+		w.violateLockedf(NeverStale, "%s: the record has %d attempts", c, record.Retries)
 	}
 	if stored && !record.Finished() && record.Delayed.After(time.Now()) {
-		w.blamef(KeepsBackoff, "%s: it is recorded that it is delayed for another %s", c, time.Until(record.Delayed))
+		w.violateLockedf(KeepsBackoff, "%s: the record delays it for another %s", c, time.Until(record.Delayed))
 	}
 	if last := w.lastOf(c); last != nil && !last.final && c.start.Sub(last.end) < last.delay-precision {
 		property := KeepsBackoff
 		if c.attempt == 0 {
-			property = DelaysOutlive // it has begun anew
+			property = DelaysOutlive // the handler has started again
 		}
-		w.blamef(property, "%s: only %s after an attempt that wanted %s", c, c.start.Sub(last.end), last.delay)
+		w.violateLockedf(property, "%s: only %s after an attempt with a delay of %s", c, c.start.Sub(last.end), last.delay)
 	}
 }
 
-// checkRemoved holds a call against the last one, if the object does not exist any more: the operator may not know
-// that yet, but must not begin the same attempt again.
+// checkRemoved compares a call with the last one if the object no longer exists. The operator may not know this yet,
+// but must not repeat the same attempt.
 func (w *world) checkRemoved(c *call) {
 	if last := w.lastOf(c); last != nil && !last.final && last.attempt == c.attempt {
-		w.blamef(NothingAfter, "%s: it is made again for an object that is gone", c)
+		w.violateLockedf(NothingAfter, "%s: repeated for a deleted object", c)
 	}
 }
 
-// checkBaseline holds the cause of a call against the stored baseline.
+// checkBaseline compares the cause of a call with the stored baseline.
 func (w *world) checkBaseline(c *call, v view) {
 	stored, known := v.baseline()
 	switch c.reason { //nolint:exhaustive // there are none of the others
 	case kopf.ReasonCreate:
 		if known {
-			w.blamef(NeverStale, "%s: its creation is handled already", c)
+			w.violateLockedf(NeverStale, "%s: the creation is already handled", c)
 		}
 	case kopf.ReasonUpdate:
 		if !known || c.old == nil || c.old.withoutTags() != stored.withoutTags() {
-			w.blamef(NeverStale, "%s: it is told that %v was handled last, stored is %v", c, c.old, stored)
+			w.violateLockedf(NeverStale, "%s: the old state is %v, but %v is stored", c, c.old, stored)
 		}
 	case kopf.ReasonDelete:
 		if !v.held() {
-			w.blamef(NeverStale, "%s: the object is released already", c)
+			w.violateLockedf(NeverStale, "%s: the object is already released", c)
 		}
 	case kopf.ReasonResume:
 		if !known {
-			w.blamef(NeverStale, "%s: its creation is not handled yet", c)
+			w.violateLockedf(NeverStale, "%s: the creation is not handled", c)
 		}
 	case kopf.ReasonEvent, kopf.ReasonReconcile:
-		// Not among the handlers of scenarios.
+		// Scenarios have no such handlers.
 	}
 }
 
-// lastOf is the call of the same handler for the same object and reason before this one, by the same life of the
-// operator. What an attempt for another reason wanted is to be found in its record; if that could not be written
-// before a deletion, it is void (0002 of the decisions).
+// lastOf returns the previous call of the same handler for the same object and reason in the same life of the operator.
+// The result of an attempt for another reason is in its record; a record that could not be written before a deletion is
+// void (0002 of the decisions).
 func (w *world) lastOf(c *call) *call {
 	for _, other := range slices.Backward(w.calls) {
 		if other.uid == c.uid && other.handler == c.handler && other.life == c.life && other.reason == c.reason && other.ended != 0 {
@@ -101,7 +101,7 @@ func (w *world) lastOf(c *call) *call {
 
 func (h *Handler) wants(reason kopf.Reason) bool { return slices.Contains(h.Reasons, reason) }
 
-// checkRelease makes sure that a deletion was handled, when the finalizer goes. The lock is held.
+// checkRelease checks that the deletion was handled when the finalizer is removed. The caller holds the lock.
 func (w *world) checkRelease(obj *unstructured.Unstructured) {
 	for i := range w.plan.Handlers {
 		h := &w.plan.Handlers[i]
@@ -109,7 +109,7 @@ func (w *world) checkRelease(obj *unstructured.Unstructured) {
 			return c.uid == obj.GetUID() && c.handler == h && c.reason == kopf.ReasonDelete && c.final
 		}
 		if h.wants(kopf.ReasonDelete) && !h.Optional && !slices.ContainsFunc(w.calls, done) {
-			w.blamef(HoldsDeletion, "%s is released before %s was done", obj.GetName(), h.ID)
+			w.violateLockedf(HoldsDeletion, "%s is released before %s is done", obj.GetName(), h.ID)
 		}
 	}
 }

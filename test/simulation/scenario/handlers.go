@@ -17,15 +17,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A post is a world as the handlers of one life of the operator see it.
-type post struct {
+// A handlerEnv gives the handlers of one life of the operator access to the world.
+type handlerEnv struct {
 	*world
 	operator *operator
 }
 
-// declared makes the resource with the handlers of the plan.
-func declared[T client.Object](p post, obj T) kopf.Option {
-	// The pauses after faults of the API keep to the pace of the scenario, too.
+// declared returns the resource with the handlers of the plan.
+func declared[T client.Object](p handlerEnv, obj T) kopf.Option {
+	// The delays after faults of the API fit to the tick of the scenario.
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](p.Tick/100, 10*p.Tick)
 	resource := kopf.For(obj, kopf.WithControllerOptions(controller.Options{RateLimiter: limiter}))
 	for i := range p.plan.Handlers {
@@ -48,41 +48,42 @@ func declared[T client.Object](p post, obj T) kopf.Option {
 	return resource
 }
 
-// handle is what every handler does: note the call, work for a while, change the object, succeed or fail.
-func (p post) handle(ctx context.Context, h *Handler, obj client.Object, old map[string]any,
+// handle is the body of all handlers: it records the call, works for a while, changes the object, and succeeds or
+// fails.
+func (p handlerEnv) handle(ctx context.Context, h *Handler, obj client.Object, old map[string]any,
 	reason kopf.Reason, attempt int, setResult func(),
 ) error {
 	if p.operator.link.dead() {
 		return errors.New("this operator has crashed: nobody sees what it does")
 	}
-	c := p.enter(h, obj, old, reason, attempt)
+	c := p.beginCall(h, obj, old, reason, attempt)
 	if h.Deaf {
 		pause(context.WithoutCancel(ctx), h.Work)
 	} else if !pause(ctx, h.Work) {
-		p.leave(c, verdict{err: ctx.Err()})
+		p.endCall(c, outcome{err: ctx.Err()})
 		return ctx.Err()
 	}
 	edit(h, obj, attempt)
 	if h.Result {
 		setResult()
 	}
-	v := p.judge(h, c)
+	v := p.chooseOutcome(h, c)
 	if ctx.Err() != nil && !v.counts {
-		v.final = false // an interrupted attempt is made again
+		v.final = false // an interrupted attempt is repeated
 	}
-	p.leave(c, v)
+	p.endCall(c, v)
 	if errors.Is(v.err, errPanic) {
 		panic(v.err)
 	}
 	return v.err
 }
 
-// A verdict is how an attempt ends.
-type verdict struct {
+// An outcome is the outcome of an attempt.
+type outcome struct {
 	err    error
-	final  bool          // there will be no other
-	counts bool          // even if the operator is stopping
-	delay  time.Duration // before the next one
+	final  bool          // no further attempt
+	counts bool          // also while the operator is stopping
+	delay  time.Duration // before the next attempt
 }
 
 var (
@@ -90,22 +91,22 @@ var (
 	errPanic   = errors.New("panic")
 )
 
-// judge draws the end of an attempt. Nobody fails for ever.
-func (p post) judge(h *Handler, c *call) (v verdict) {
+// chooseOutcome chooses the outcome of an attempt. No handler fails without an end.
+func (p handlerEnv) chooseOutcome(h *Handler, c *call) (v outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := h.ID + " " + c.name
 	if p.failed[key] >= h.Fails || p.rand.Float64() >= h.FailRate {
-		return verdict{final: true, counts: true}
+		return outcome{final: true, counts: true}
 	}
 	p.failed[key]++
 	last := h.Retries > 0 && c.attempt+1 >= h.Retries
 	switch p.rand.IntN(8) {
 	case 0:
-		return verdict{err: kopf.Permanent(errTrouble), final: true, counts: true}
+		return outcome{err: kopf.Permanent(errTrouble), final: true, counts: true}
 	case 1, 2, 3:
 		delay := time.Duration(p.rand.IntN(20)) * p.Tick
-		return verdict{err: kopf.Temporary(errTrouble, delay), final: last, counts: true, delay: delay}
+		return outcome{err: kopf.Temporary(errTrouble, delay), final: last, counts: true, delay: delay}
 	case 4:
 		v.err = errPanic
 	default:
@@ -115,7 +116,7 @@ func (p post) judge(h *Handler, c *call) (v verdict) {
 	return v
 }
 
-// edit changes the object as the handler is used to.
+// edit makes the handler's change of the object.
 func edit(h *Handler, obj client.Object, attempt int) {
 	value := strconv.Itoa(attempt)
 	switch h.Edits {
@@ -148,8 +149,8 @@ func edit(h *Handler, obj client.Object, attempt int) {
 	}
 }
 
-// enter takes note of a call, and checks what can be told already.
-func (p post) enter(h *Handler, obj client.Object, old map[string]any, reason kopf.Reason, attempt int) *call {
+// beginCall records a call, and runs the checks that are possible at its start.
+func (p handlerEnv) beginCall(h *Handler, obj client.Object, old map[string]any, reason kopf.Reason, attempt int) *call {
 	version, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	c := &call{
 		handler: h, uid: obj.GetUID(), name: obj.GetName(), life: p.operator.life, reason: reason, attempt: attempt,
@@ -167,14 +168,14 @@ func (p post) enter(h *Handler, obj client.Object, old map[string]any, reason ko
 	return c
 }
 
-// leave takes note of the end of a call, unless the operator has crashed in the meantime.
-func (p post) leave(c *call, v verdict) {
+// endCall records the end of a call, unless the operator has crashed meanwhile.
+func (p handlerEnv) endCall(c *call, v outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.operator.link.dead() {
 		p.notef("(%d) ← %s, too late", c.life, c)
 		return
 	}
-	c.end, c.ended, c.verdict = time.Now(), p.moment(), v
+	c.end, c.ended, c.outcome = time.Now(), p.moment(), v
 	p.notef("(%d) ← %s: error %v, final: %t, next after %s", c.life, c, v.err, v.final, v.delay)
 }

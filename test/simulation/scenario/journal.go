@@ -11,40 +11,40 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A journal is all that was seen in one run, in order. It is safe for concurrent use.
+// A journal records the events of one run, in order. It is safe for concurrent use.
 type journal struct {
 	mu         sync.Mutex
 	began      time.Time
 	lines      []string
 	violations []Violation
-	moments    int // counts what is ordered
+	moments    int // counter for the order of events
 	calls      []*call
 	histories  map[types.UID]*history
-	lastWrites map[int]int // the moment of the last write of each life of the operator
+	lastWrites map[int]int // moment of the last write of each life of the operator
 }
 
 // A call is one call of a handler.
 type call struct {
-	turned       bool // it is told of an update that was undone
+	turned       bool // the call is for a reverted update
 	handler      *Handler
 	uid          types.UID
 	name         string
-	life         int // of the operator
+	life         int // life of the operator
 	reason       kopf.Reason
 	attempt      int
-	version      int64 // of the object that it was shown
-	state        State // of that object
+	version      int64 // version of the object in the request
+	state        State // state of the object in the request
 	old          *State
 	start, end   time.Time
-	began, ended int // moments; ended is 0 while it goes on, and if the operator did not survive it
-	verdict
+	began, ended int // moments; ended is 0 while the call runs, and if the operator crashed
+	outcome
 }
 
 func (c *call) String() string {
 	return fmt.Sprintf("%s of %s for %s #%d", c.handler.ID, c.name, c.reason, c.attempt)
 }
 
-// A history is what happened to one object; states and versions are those that users have made.
+// A history contains the changes of one object by users, with states and versions.
 type history struct {
 	name      string
 	states    []State
@@ -52,13 +52,13 @@ type history struct {
 	baselines []baseline
 }
 
-// A baseline is one that the operator has stored, seen on its way.
+// A baseline is a baseline that the operator has stored.
 type baseline struct {
 	moment int
 	state  State
 }
 
-// index is the place of the state that an object of a version has.
+// index returns the index of the state at a version of the object.
 func (h *history) index(version int64) int {
 	at := 0
 	for i, v := range h.versions {
@@ -82,11 +82,11 @@ func (j *journal) notef(format string, args ...any) {
 func (j *journal) violatef(p Property, format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.blamef(p, format, args...)
+	j.violateLockedf(p, format, args...)
 }
 
-// blamef is violatef for those who hold the lock.
-func (j *journal) blamef(p Property, format string, args ...any) {
+// violateLockedf is violatef for callers that hold the lock.
+func (j *journal) violateLockedf(p Property, format string, args ...any) {
 	v := Violation{p, fmt.Sprintf(format, args...)}
 	j.violations = append(j.violations, v)
 	j.notef("VIOLATION: %s", v)
@@ -97,7 +97,7 @@ func (j *journal) moment() int {
 	return j.moments
 }
 
-// of is the history of an object. The lock is held.
+// of returns the history of an object. The caller holds the lock.
 func (j *journal) of(uid types.UID) *history {
 	h, ok := j.histories[uid]
 	if !ok {

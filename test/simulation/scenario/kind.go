@@ -14,25 +14,25 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A Kind is what the operator of a scenario handles, and how: with a Go type or without.
+// A Kind is the kind of objects in a scenario, with or without a Go type.
 type Kind struct {
 	Name string
 	GVK  schema.GroupVersionKind
-	// declare makes the resource with the handlers of a plan.
-	declare func(post) kopf.Option
+	// declare returns the resource with the handlers of a plan.
+	declare func(handlerEnv) kopf.Option
 }
 
 // Kinds are those of the end-to-end suites: widgets have the status subresource and a Go type, gadgets neither.
 func Kinds() []Kind {
 	widgets, gadgets := v1.GroupVersion.WithKind("Widget"), v1.GroupVersion.WithKind("Gadget")
 	return []Kind{
-		{"typed widgets", widgets, func(p post) kopf.Option { return declared(p, &v1.Widget{}) }},
-		{"untyped widgets", widgets, func(p post) kopf.Option { return declared(p, kopf.Unstructured(widgets)) }},
-		{"untyped gadgets", gadgets, func(p post) kopf.Option { return declared(p, kopf.Unstructured(gadgets)) }},
+		{"typed widgets", widgets, func(p handlerEnv) kopf.Option { return declared(p, &v1.Widget{}) }},
+		{"untyped widgets", widgets, func(p handlerEnv) kopf.Option { return declared(p, kopf.Unstructured(widgets)) }},
+		{"untyped gadgets", gadgets, func(p handlerEnv) kopf.Option { return declared(p, kopf.Unstructured(gadgets)) }},
 	}
 }
 
-// content is the JSON form of an object, not to be changed.
+// content returns the JSON form of an object, which must not be changed.
 func content(obj client.Object) map[string]any {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object
@@ -44,7 +44,7 @@ func content(obj client.Object) map[string]any {
 	return out
 }
 
-// change lets a function change the JSON form of an object.
+// change changes the JSON form of an object.
 func change(obj client.Object, by func(content map[string]any)) {
 	changed := runtime.DeepCopyJSON(content(obj))
 	by(changed)
@@ -57,23 +57,23 @@ func change(obj client.Object, by func(content map[string]any)) {
 	}
 }
 
-// A State is that part of an object which is the users' alone: handlers change other fields.
+// A State is the part of an object that only users write. Handlers change other fields.
 type State struct {
 	Size  int64
 	Color string
 	Tier  string // a label
 	Note  string // an annotation
-	Tags  string // those of the list that begin with the users' prefix, in alphabetical order
+	Tags  string // sorted tags of the list with the prefix of users
 }
 
 const (
 	tierLabel = "example.com/tier"
 	noteKey   = "example.com/note"
-	ownPrefix = "by.example.com/" // of labels and annotations of handlers
+	ownPrefix = "by.example.com/" // prefix of labels and annotations of handlers
 	tagPrefix = "user-"
 )
 
-// stateOf reads the state from an object or an essence, in its JSON form.
+// stateOf returns the state of an object or an essence in JSON form.
 func stateOf(content map[string]any) (s State) {
 	s.Size, _, _ = unstructured.NestedInt64(content, "spec", "size")
 	s.Color, _, _ = unstructured.NestedString(content, "spec", "color")
@@ -86,13 +86,14 @@ func stateOf(content map[string]any) (s State) {
 	return s
 }
 
-// withoutTags leaves out the list that handlers change, too: what one of them has made of it counts as handled as a whole.
+// withoutTags returns the state without the list, which handlers change, too: a change of the list by a handler counts
+// as handled.
 func (s State) withoutTags() State {
 	s.Tags = ""
 	return s
 }
 
-// String is short, for the log.
+// String returns a short form for the log.
 func (s State) String() string {
 	return fmt.Sprintf("{%d %s tier=%s note=%s tags=%s}", s.Size, s.Color, s.Tier, s.Note, s.Tags)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// watch lets a watch through, with its events later than they come, and perhaps an early end.
+// watch passes a watch with delayed events, and perhaps an early end.
 func (l *link) watch(r *http.Request) (*http.Response, error) {
 	response, err := l.next.RoundTrip(r)
 	if err != nil || response.StatusCode != http.StatusOK {
@@ -20,13 +20,13 @@ func (l *link) watch(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// lagging is the body of a watch that hands out each event when its time has come.
+// lagging is the body of a watch that delivers each event after its delay.
 type lagging struct {
 	io.Closer
 	link   *link
-	frames chan frame // closed behind the last one
+	frames chan frame // closed after the last frame
 	rest   []byte
-	last   error // what the watch ended with; to be read when the frames are closed
+	last   error // error at the end of the watch; valid when frames is closed
 	closed chan struct{}
 	once   sync.Once
 }
@@ -36,7 +36,7 @@ type frame struct {
 	due  time.Time
 }
 
-// fill reads the events as they come.
+// fill reads the events from the server.
 func (s *lagging) fill(from *json.Decoder) {
 	defer close(s.frames)
 	var due time.Time
@@ -50,7 +50,7 @@ func (s *lagging) fill(from *json.Decoder) {
 			return
 		}
 		if next := time.Now().Add(s.link.upTo(s.link.world.plan.Faults.Lag)); next.After(due) {
-			due = next // events do not overtake each other
+			due = next // events keep their order
 		}
 		select {
 		case s.frames <- frame{append(text, '\n'), due}:

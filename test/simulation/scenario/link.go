@@ -15,26 +15,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A link is the way of one operator to the server: with the faults of the plan, and its end.
+// A link is the transport of one operator, with the faults of the plan and a possible crash.
 type link struct {
 	world *world
-	life  int // of the operator
+	life  int // life of the operator
 	next  http.RoundTripper
 
-	under  sync.RWMutex  // held for reading while a request is under way
+	under  sync.RWMutex  // held for reading during a request
 	gone   chan struct{} // closed when the operator has crashed
-	mu     sync.Mutex    // guards what follows
+	mu     sync.Mutex    // guards the following fields
 	rand   *rand.Rand
-	plan   Action // of a crash to come
+	plan   Action // a planned crash
 	closed bool
-	short  int // watches that have ended without an event
+	short  int // number of watches that have ended without an event
 }
 
-// shortWatches are the most that end without an event, in one life of the operator. After each of them client-go waits for longer, up to half a
-// minute: more of them would show nothing else, and take minutes where time is real.
+// shortWatches is the maximum number of watches without an event in one life of the operator. After each of them
+// client-go waits longer, up to half a minute: more of them would take minutes of real time.
 const shortWatches = 6
 
-// endsAtOnce decides whether one more watch may end without an event.
+// endsAtOnce decides whether another watch may end without an event.
 func (l *link) endsAtOnce() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,13 +51,13 @@ func newLink(w *world, life int) *link {
 	return &link{world: w, life: life, gone: make(chan struct{}), rand: rand.New(rand.NewPCG(w.plan.Seed, 100+uint64(life)))}
 }
 
-// over puts the link on a transport.
+// over sets the next transport.
 func (l *link) over(next http.RoundTripper) http.RoundTripper {
 	l.next = next
 	return l
 }
 
-// RoundTrip sends a request, or has its way with it.
+// RoundTrip sends a request, or injects a fault.
 func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	pause(r.Context(), l.upTo(l.world.plan.Faults.Latency))
 	if l.dead() {
@@ -75,14 +75,14 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.send(r)
 }
 
-// CloseIdleConnections passes on what HTTP clients ask their transports for.
+// CloseIdleConnections closes the idle connections of the next transport.
 func (l *link) CloseIdleConnections() {
 	if t, ok := l.next.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }
 
-// fault decides whether a request fails in another way than by a crash.
+// fault decides whether a request fails without a crash.
 func (l *link) fault(r *http.Request) (code int, reason metav1.StatusReason) {
 	f := l.world.plan.Faults
 	switch {
@@ -101,7 +101,7 @@ func (l *link) fault(r *http.Request) (code int, reason metav1.StatusReason) {
 	}
 }
 
-// send lets a request through. What a write has made of the object is seen before anybody else sees it.
+// send passes a request. It records the result of a write before any other client sees it.
 func (l *link) send(r *http.Request) (*http.Response, error) {
 	l.under.RLock()
 	if l.dead() {
@@ -111,7 +111,7 @@ func (l *link) send(r *http.Request) (*http.Response, error) {
 	response, err := l.next.RoundTrip(r)
 	wrote := err == nil && r.Method == http.MethodPatch && response.StatusCode < http.StatusMultipleChoices
 	if wrote {
-		err = l.see(response)
+		err = l.recordWrite(response)
 	}
 	l.under.RUnlock()
 	switch {
@@ -131,8 +131,8 @@ func (l *link) send(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// see shows the answer to a write to the world.
-func (l *link) see(response *http.Response) error {
+// recordWrite records the response to a write.
+func (l *link) recordWrite(response *http.Response) error {
 	text, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if err != nil {
@@ -142,7 +142,7 @@ func (l *link) see(response *http.Response) error {
 	return l.world.wrote(l.life, text)
 }
 
-// crash ends all traffic: now, or with the next write, if there is one before long.
+// crash ends all traffic: immediately, or at the next write if there is one soon.
 func (l *link) crash(ctx context.Context, action Action, atMost time.Duration) {
 	if action != Crash {
 		l.mu.Lock()
@@ -170,7 +170,7 @@ func (l *link) hit(action Action) bool {
 	return planned
 }
 
-// cut returns when what is under way has ended: nothing of the dead comes later.
+// cut ends all traffic, and returns when running requests have ended.
 func (l *link) cut() {
 	l.mu.Lock()
 	if !l.closed {
@@ -211,7 +211,8 @@ func (l *link) upTo(most time.Duration) time.Duration {
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 
-// isObject tells requests for one object by their path, /apis/<group>/<version>/namespaces/<namespace>/<plural>/<name>.
+// isObject reports whether a path is that of one object,
+// /apis/<group>/<version>/namespaces/<namespace>/<plural>/<name>.
 func isObject(r *http.Request) bool {
 	return len(strings.Split(strings.Trim(r.URL.Path, "/"), "/")) == 7
 }
@@ -224,7 +225,7 @@ func refuse(r *http.Request, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// answered makes an answer of its own.
+// answered returns a response.
 func answered(r *http.Request, code int, reason metav1.StatusReason) *http.Response {
 	if r.Body != nil {
 		_ = r.Body.Close()

@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// An operator is one life of the operator: a manager with its own way to the server.
+// An operator is one life of the operator: a manager with its own transport.
 type operator struct {
 	life  int
 	link  *link
@@ -48,7 +48,7 @@ func (w *world) launch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a manager: %w", err)
 	}
-	err = kopf.SetupWithManager(mgr, w.plan.Kind.declare(post{w, o}),
+	err = kopf.SetupWithManager(mgr, w.plan.Kind.declare(handlerEnv{w, o}),
 		kopf.WithLifecycle(lifecycles[w.plan.Lifecycle]), kopf.WithCheckpoint(w.plan.Checkpoint))
 	if err != nil {
 		return fmt.Errorf("setting up the operator: %w", err)
@@ -63,7 +63,7 @@ func (w *world) launch(ctx context.Context) error {
 	return nil
 }
 
-// restart ends the operator in the way of an action, and starts it again after a while.
+// restart ends the operator as the action requires, and starts it again after a while.
 func (w *world) restart(ctx context.Context, action Action, down time.Duration) error {
 	o := w.current
 	switch action {
@@ -93,12 +93,12 @@ func (w *world) end() {
 	}
 	for _, o := range w.former {
 		if err := <-o.ended; err != nil {
-			w.logf("operator %d has ended with: %v", o.life, err) // the server is out of its reach
+			w.logf("operator %d has ended with: %v", o.life, err) // the operator cannot reach the server
 		}
 	}
 }
 
-// logger puts what the operator tells into the journal, without the words that are the same in every line.
+// logger writes the log of the operator into the journal, without values that are the same in every line.
 func (w *world) logger(life int) logr.Logger {
 	terse := func(pairs []any) (kept []any) {
 		for i := 0; i+1 < len(pairs); i += 2 {

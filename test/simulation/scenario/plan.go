@@ -11,8 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Plan is a scenario before it is run: who handles what in which way, what happens to the objects and
-// to the operator, and what goes wrong on the wire. It follows from the seed alone.
+// A Plan describes a scenario: the handlers, the changes of objects and of the operator, and the network faults. The
+// seed determines it.
 type Plan struct {
 	Seed       uint64
 	Kind       Kind
@@ -20,7 +20,7 @@ type Plan struct {
 	Checkpoint time.Duration
 	Handlers   []Handler
 	Objects    int
-	Patient    bool // users change nothing while something is being handled
+	Patient    bool // users wait until the operator has handled each change
 	Steps      []Step
 	Faults     Faults
 }
@@ -33,18 +33,18 @@ type Handler struct {
 	Backoff  time.Duration
 	Retries  int // 0: no limit
 	Errors   progress.ErrorMode
-	Work     time.Duration // that an attempt takes
-	Deaf     bool          // it goes on when its context ends
-	Edits    Edit          // what it changes in its object
-	Result   bool          // it sets a result when it succeeds
+	Work     time.Duration // duration of an attempt
+	Deaf     bool          // ignores the cancellation of its context
+	Edits    Edit          // its change of the object
+	Result   bool          // sets a result when it succeeds
 	FailRate float64
-	Fails    int // of the attempts for one object, at the most
+	Fails    int // maximum number of failed attempts for one object
 }
 
-// An Edit is what a handler changes in its object, in every attempt.
+// An Edit is the change of the object that a handler makes in every attempt.
 type Edit string
 
-// The edits: each handler has a label, an annotation, or a tag in the list of tags of its own.
+// The edits: each handler has its own label, annotation, or tag in the list of tags.
 const (
 	EditNothing    Edit = "nothing"
 	EditLabel      Edit = "label"
@@ -53,18 +53,18 @@ const (
 	EditStatus     Edit = "status"
 )
 
-// A Step is one thing that happens, some time after the one before it.
+// A Step is one event, some time after the previous one.
 type Step struct {
 	After  time.Duration
 	Action Action
-	Object int // for those that concern one; it is created if there is none
+	Object int // index of the object, which is created if it does not exist
 	Down   time.Duration
 }
 
-// An Action is what happens in a step.
+// An Action is the action of a step.
 type Action string
 
-// The actions. The last ones concern the operator.
+// The actions. The last ones are about the operator.
 const (
 	SetSize     Action = "set size"
 	SetColor    Action = "set color"
@@ -73,7 +73,7 @@ const (
 	DropTier    Action = "drop label"
 	AddTag      Action = "add tag"
 	SetTwo      Action = "set size and label"
-	SetStatus   Action = "set status" // no change that counts
+	SetStatus   Action = "set status" // not essential
 	TakeBack    Action = "take the last edit back"
 	Delete      Action = "delete"
 	Restart     Action = "stop the operator in peace"
@@ -82,24 +82,24 @@ const (
 	CrashUntold Action = "crash the operator before it is told that its next write is done"
 )
 
-// Faults are what goes wrong on the wire until the last step is done; the lags go on.
+// Faults are the network faults until the end of the last step. Delays continue after it.
 type Faults struct {
-	Latency    time.Duration // of an answer, at the most
-	Lag        time.Duration // of an event of a watch, at the most
-	Conflict   float64       // of the patches: 409
-	Failing    float64       // 500
-	Busy       float64       // 429
-	Lost       float64       // written, but the answer is lost
-	Unreadable float64       // of the reads of single objects: 500
-	Break      float64       // of the events: the watch ends before it
-	Expired    float64       // of the watches: 410, the operator has to list again
+	Latency    time.Duration // maximum delay of a response
+	Lag        time.Duration // maximum delay of a watch event
+	Conflict   float64       // share of patches with 409
+	Failing    float64       // share with 500
+	Busy       float64       // share with 429
+	Lost       float64       // share that succeeds without a response
+	Unreadable float64       // share of reads of single objects with 500
+	Break      float64       // share of events at which the watch ends
+	Expired    float64       // share of watches with 410, after which the operator must list again
 }
 
-const defaultCheckpoint = 100 * time.Millisecond // that of kopf.WithCheckpoint
+const defaultCheckpoint = 100 * time.Millisecond // default of kopf.WithCheckpoint
 
-// NewPlan draws a plan for some objects, in which time goes by in ticks.
+// NewPlan generates a plan for some objects. The tick is its unit of time.
 func NewPlan(seed uint64, tick time.Duration, objects int) Plan {
-	d := dice{rand.New(rand.NewPCG(seed, 0)), tick}
+	d := generator{rand.New(rand.NewPCG(seed, 0)), tick}
 	p := Plan{
 		Seed: seed, Objects: objects,
 		Kind:       pick(d, Kinds()...),
@@ -112,7 +112,7 @@ func NewPlan(seed uint64, tick time.Duration, objects int) Plan {
 	for i := range 3 + d.IntN(3) {
 		p.Handlers = append(p.Handlers, d.handler(i))
 	}
-	p.Handlers[0].Reasons = withUpdate(p.Handlers[0].Reasons) // a change without anybody to tell is no test
+	p.Handlers[0].Reasons = withUpdate(p.Handlers[0].Reasons) // a change without a handler tests nothing
 	for range p.Objects * (5 + d.IntN(11)) {
 		p.Steps = append(p.Steps, d.step(p.Objects))
 	}
@@ -127,16 +127,16 @@ func NewPlan(seed uint64, tick time.Duration, objects int) Plan {
 	return p
 }
 
-// dice are what plans are drawn with.
-type dice struct {
+// generator is the random source of a plan.
+type generator struct {
 	*rand.Rand
 	tick time.Duration
 }
 
-func (d dice) chance(p float64) bool { return d.Float64() < p }
+func (d generator) chance(p float64) bool { return d.Float64() < p }
 
-// ticks are a time of up to so many ticks; mostly whole ones, so that things happen at the same time.
-func (d dice) ticks(most int) time.Duration {
+// ticks returns a random time of up to n ticks. Most times are whole ticks, so that events coincide.
+func (d generator) ticks(most int) time.Duration {
 	whole := time.Duration(d.IntN(most+1)) * d.tick
 	if d.chance(0.3) {
 		whole += time.Duration(d.Int64N(int64(d.tick)))
@@ -144,9 +144,9 @@ func (d dice) ticks(most int) time.Duration {
 	return whole
 }
 
-func pick[T any](d dice, from ...T) T { return from[d.IntN(len(from))] }
+func pick[T any](d generator, from ...T) T { return from[d.IntN(len(from))] }
 
-func (d dice) handler(i int) Handler {
+func (d generator) handler(i int) Handler {
 	h := Handler{
 		ID: fmt.Sprintf("h%d", i+1),
 		Reasons: pick(d,
@@ -190,7 +190,7 @@ func withUpdate(reasons []kopf.Reason) []kopf.Reason {
 	return append([]kopf.Reason{kopf.ReasonUpdate}, reasons...)
 }
 
-func (d dice) step(objects int) Step {
+func (d generator) step(objects int) Step {
 	return Step{
 		After: pick(d, 0, d.ticks(1), d.ticks(5), d.ticks(20)),
 		Action: pick(d, SetSize, SetSize, SetColor, SetColor, SetTier, SetNote, SetTwo, DropTier, AddTag, SetStatus,
@@ -199,7 +199,7 @@ func (d dice) step(objects int) Step {
 	}
 }
 
-func (d dice) failure() Step {
+func (d generator) failure() Step {
 	return Step{
 		After:  d.ticks(10),
 		Action: pick(d, Restart, Crash, CrashUnsent, CrashUntold),
@@ -207,7 +207,7 @@ func (d dice) failure() Step {
 	}
 }
 
-func (d dice) faults() Faults {
+func (d generator) faults() Faults {
 	some := func(p, most float64) float64 {
 		if !d.chance(p) {
 			return 0
@@ -221,7 +221,7 @@ func (d dice) faults() Faults {
 	}
 }
 
-// String is the plan as it stands in the log of a failure.
+// String returns the plan for the log of a failure.
 func (p Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d %s, lifecycle %q, checkpoint %s, patient users: %t\n",

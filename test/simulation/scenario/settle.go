@@ -15,16 +15,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// How long it may take until everything is at rest, and for how long it has to stay so in the end, in ticks.
+// Limits for the time until the operator is quiet, and for the time that it must stay quiet, in ticks.
 const (
 	settleWithin = 3000
 	restFor      = 60
 )
 
-// settleAtLeast gives client-go its own pauses, which do not know of ticks.
+// settleAtLeast covers the delays of client-go, which do not depend on ticks.
 const settleAtLeast = 2 * time.Minute
 
-// settle waits until nothing has happened for a while, and takes note of the objects that are left.
+// settle waits until the operator is quiet, and records the remaining objects.
 func (w *world) settle(ctx context.Context, rest time.Duration) error {
 	deadline := time.Now().Add(max(settleWithin*w.Tick, settleAtLeast))
 	restless, before := time.Now(), -1
@@ -51,7 +51,7 @@ func (w *world) settle(ctx context.Context, rest time.Duration) error {
 	return ctx.Err()
 }
 
-// unsettled tells which object is not at rest, and why; nothing if all are.
+// unsettled returns the object that is not settled and the reason, or an empty text.
 func (w *world) unsettled(ctx context.Context) (string, error) {
 	w.alive = map[types.UID]*unstructured.Unstructured{}
 	var problems []string
@@ -64,15 +64,15 @@ func (w *world) unsettled(ctx context.Context) (string, error) {
 			continue
 		}
 		w.alive[obj.GetUID()] = obj
-		if problem := restlessness(obj); problem != "" {
+		if problem := unsettledReason(obj); problem != "" {
 			problems = append(problems, fmt.Sprintf("%s %s", obj.GetName(), problem))
 		}
 	}
 	return strings.Join(problems, "; "), nil
 }
 
-// restlessness tells why an object is not at rest.
-func restlessness(obj *unstructured.Unstructured) string {
+// unsettledReason returns the reason why an object is not settled.
+func unsettledReason(obj *unstructured.Unstructured) string {
 	v := view{obj}
 	switch {
 	case obj.GetDeletionTimestamp() != nil:
@@ -93,8 +93,8 @@ func restlessness(obj *unstructured.Unstructured) string {
 	return ""
 }
 
-// expectResumption takes note of the objects that the next life of the operator has to resume. Where a cause
-// is under way, handlers that are done with it are not called again, resuming ones neither.
+// expectResumption records the objects that the next life of the operator must resume. In a running cycle, completed
+// handlers are not called again, including resume handlers.
 func (w *world) expectResumption(ctx context.Context) error {
 	for i := range w.plan.Objects {
 		obj, err := w.read(ctx, i)
@@ -108,7 +108,7 @@ func (w *world) expectResumption(ctx context.Context) error {
 	return nil
 }
 
-// activity counts what the operator has done so far.
+// activity counts the actions of the operator.
 func (w *world) activity() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// take takes a step.
+// take runs a step.
 func (w *world) take(ctx context.Context, step Step) error {
 	if step.Action.concernsOperator() {
 		return w.restart(ctx, step.Action, step.Down)
@@ -32,7 +32,7 @@ func (w *world) take(ctx context.Context, step Step) error {
 	}
 }
 
-// read returns nil if there is no such object.
+// read returns nil if the object does not exist.
 func (w *world) read(ctx context.Context, object int) (*unstructured.Unstructured, error) {
 	obj := w.empty(object)
 	err := w.users.Get(ctx, client.ObjectKeyFromObject(obj), obj)
@@ -56,7 +56,7 @@ func (w *world) create(ctx context.Context, object int) error {
 	if err := w.users.Create(ctx, obj); err != nil {
 		return fmt.Errorf("creating an object: %w", err)
 	}
-	w.made(obj)
+	w.recordEdit(obj)
 	return nil
 }
 
@@ -71,7 +71,7 @@ func (w *world) delete(ctx context.Context, obj *unstructured.Unstructured) erro
 	return nil
 }
 
-// edit patches the object, and makes sure that nobody has written its list of tags in between.
+// edit patches the object, and checks that no other client has written its list of tags meanwhile.
 func (w *world) edit(ctx context.Context, step Step, obj *unstructured.Unstructured) error {
 	for range 100 {
 		patch, err := json.Marshal(w.patch(step.Action, obj))
@@ -86,7 +86,7 @@ func (w *world) edit(ctx context.Context, step Step, obj *unstructured.Unstructu
 		}
 		switch {
 		case err == nil:
-			w.made(obj)
+			w.recordEdit(obj)
 			return nil
 		case apierrors.IsNotFound(err):
 			return nil
@@ -100,7 +100,7 @@ func (w *world) edit(ctx context.Context, step Step, obj *unstructured.Unstructu
 	return fmt.Errorf("the conflicts of %s do not end", obj.GetName())
 }
 
-// patch is what a user writes. Values are never used twice, but by taking them back.
+// patch returns the patch of a user. Values are not repeated, except by reverting them.
 func (w *world) patch(action Action, obj *unstructured.Unstructured) map[string]any {
 	w.edits++
 	n := strconv.Itoa(w.edits)
@@ -142,7 +142,7 @@ func orNull(text string) any {
 	return text
 }
 
-// before is the state of an object before its last change.
+// before returns the state of an object before its last change.
 func (w *world) before(obj client.Object) State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,8 +150,8 @@ func (w *world) before(obj client.Object) State {
 	return states[max(0, len(states)-2)]
 }
 
-// made takes note of what a user has made of an object.
-func (w *world) made(obj *unstructured.Unstructured) {
+// recordEdit records the change of an object by a user.
+func (w *world) recordEdit(obj *unstructured.Unstructured) {
 	version, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	w.mu.Lock()
 	defer w.mu.Unlock()

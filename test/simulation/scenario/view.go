@@ -13,11 +13,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A view is an object as the operator has written it last: its records and its baseline are nobody else's
-// business, so that this is how they are. The zero view is that of an object that was never written.
+// A view is an object after the last write of the operator. No other client writes its records and its baseline. The
+// zero view is that of an object without such a write.
 type view struct{ obj *unstructured.Unstructured }
 
-// wrote takes note of what a write of the operator has made of an object.
+// wrote records the result of a write of the operator.
 func (w *world) wrote(life int, text []byte) error {
 	obj := &unstructured.Unstructured{}
 	if err := json.Unmarshal(text, &obj.Object); err != nil {
@@ -58,7 +58,7 @@ func (v view) released() bool {
 	return v.obj != nil && v.obj.GetDeletionTimestamp() != nil && !v.held()
 }
 
-// record is what is stored of a handler.
+// record returns the stored record of a handler.
 func (v view) record(id string) (progress.Record, bool) {
 	if v.obj == nil {
 		return progress.Record{}, false
@@ -74,7 +74,7 @@ const baselineKey = progress.DefaultPrefix + "/last-handled-configuration"
 
 func (v view) text() string { return strings.TrimSpace(v.annotations()[baselineKey]) }
 
-// baseline is the state that is stored as handled.
+// baseline returns the state that is stored as handled.
 func (v view) baseline() (State, bool) {
 	var essence map[string]any
 	if v.text() == "" || json.Unmarshal([]byte(v.text()), &essence) != nil {
@@ -83,7 +83,7 @@ func (v view) baseline() (State, bool) {
 	return stateOf(essence), true
 }
 
-// turned reports whether the baseline stands for an update that is being undone: nothing was handled by that.
+// turned reports whether the baseline belongs to an update that is being reverted, so that it is not yet handled.
 func (v view) turned() bool {
 	var pin struct {
 		Turned bool `json:"turned"`
@@ -93,7 +93,7 @@ func (v view) turned() bool {
 
 const pinKey = progress.DefaultPrefix + "/pinned-configuration"
 
-// leftovers are the annotations that have no place on an object that has come to rest.
+// leftovers returns the annotations that a settled object must not have.
 func (v view) leftovers() []string {
 	var keys []string
 	for key := range v.annotations() {
@@ -105,7 +105,7 @@ func (v view) leftovers() []string {
 	return keys
 }
 
-// forgotten reports whether all that is left over are the records of delays that are over: nobody will look at them.
+// forgotten reports whether only records of expired delays remain, which no reconcile reads.
 func (v view) forgotten() bool {
 	return !slices.ContainsFunc(v.leftovers(), func(key string) bool {
 		record, stored := v.record(strings.TrimPrefix(key, progress.DefaultPrefix+"/"))
@@ -113,7 +113,7 @@ func (v view) forgotten() bool {
 	})
 }
 
-// String is short, for the log.
+// String returns a short form for the log.
 func (v view) String() string {
 	state, known := v.baseline()
 	text := "no baseline"

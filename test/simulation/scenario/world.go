@@ -15,13 +15,13 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// An Environment is where scenarios are run.
+// An Environment is the API server and namespace of a scenario.
 type Environment struct {
-	// Config leads to the API server. Faults are put on the way of the operator only.
+	// Config connects to the API server. Only the operator's transport has faults.
 	Config *rest.Config
-	// Namespace exists, and is empty.
+	// Namespace must exist and be empty.
 	Namespace string
-	// Tick is the measure of time of the plans.
+	// Tick is the unit of time of the plans.
 	Tick time.Duration
 }
 
@@ -31,21 +31,21 @@ type world struct {
 	journal
 	plan   Plan
 	scheme *runtime.Scheme
-	users  client.Client // straight to the server
+	users  client.Client // without faults
 	calm   atomic.Bool   // no more faults
 
-	life    int // of the operator; they are counted from 1
+	life    int // life of the operator, counted from 1
 	current *operator
-	former  []*operator // those that have crashed may still have something to do, in vain
+	former  []*operator // crashed operators, whose goroutines may still run
 
-	edits   int            // of users, so far
-	failed  map[string]int // attempts, by handler and object
-	rand    *rand.Rand     // of the handlers
+	edits   int            // number of edits by users
+	failed  map[string]int // failed attempts by handler and object
+	rand    *rand.Rand     // random source of the handlers
 	views   map[types.UID]view
-	removed map[types.UID]bool // deleted while nothing held them
+	removed map[types.UID]bool // deleted without a finalizer
 	writes  int
-	listed  map[resumption]bool                      // what is to be resumed
-	alive   map[types.UID]*unstructured.Unstructured // in the end
+	listed  map[resumption]bool                      // objects to resume
+	alive   map[types.UID]*unstructured.Unstructured // objects at the end
 }
 
 // Run runs a plan to its end, and checks the properties.
@@ -60,7 +60,7 @@ func Run(ctx context.Context, env Environment, plan Plan) Report {
 	if err := w.run(ctx); err != nil {
 		w.violatef(Runs, "%v", err)
 	}
-	w.conclude()
+	w.checkEnd()
 	return Report{Plan: plan, Violations: w.violations, Log: w.text(), Calls: len(w.calls), Writes: w.writes}
 }
 
@@ -91,7 +91,7 @@ func (w *world) run(ctx context.Context) (err error) {
 	return w.settle(ctx, restFor*w.Tick)
 }
 
-// pause waits; it reports whether the context has let it.
+// pause waits. It returns false if the context has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

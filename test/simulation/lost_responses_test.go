@@ -20,11 +20,12 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A lossy link fails the first patch that contains a text, before or after the server has handled it, and calls a function then.
+// A lossy link fails the first patch that contains a text, before or after the server has handled it, and then calls a
+// function.
 type lossy struct {
 	next   http.RoundTripper
 	text   string
-	skip   int // so many of them pass first
+	skip   int // number of matching patches to pass first
 	commit bool
 	then   func()
 	mu     sync.Mutex
@@ -71,7 +72,7 @@ func (l *lossy) takes(body string) bool {
 	return taken
 }
 
-// lose runs an operator whose first patch with a text has no answer. The patches of a user follow it immediately.
+// lose runs an operator whose first patch with a text has no response. The patches of a user follow immediately.
 func lose(t *testing.T, link *lossy, widgets *kopf.Resource[widget], edit func(t *testing.T, s *scene), check func(t *testing.T, s *scene)) {
 	t.Helper()
 	over := func(config *rest.Config) {
@@ -93,7 +94,7 @@ func lose(t *testing.T, link *lossy, widgets *kopf.Resource[widget], edit func(t
 	})
 }
 
-// An updateLog notes the colors of updates.
+// An updateLog records the colors of updates.
 type updateLog struct {
 	mu   sync.Mutex
 	seen []string
@@ -112,9 +113,9 @@ func (l *updateLog) all() []string {
 	return slices.Clone(l.seen)
 }
 
-// A field that a user changes while the outcome of a write is unknown keeps the value of the user, and the change of the
-// user is reported as an update from the right old value.
-func TestLostAnswer_KeepsConcurrentChangesOfFields(t *testing.T) {
+// A field that a user changes while the outcome of a write is unknown keeps the value of the user. The change of the
+// user is an update with the correct old value.
+func TestLostResponse_KeepsConcurrentChangesOfFields(t *testing.T) {
 	paint := func(_ context.Context, req *kopf.Request[widget]) error {
 		if req.Object.Spec.Color == "before" {
 			req.Object.Spec.Color = "operator"
@@ -138,7 +139,7 @@ func TestLostAnswer_KeepsConcurrentChangesOfFields(t *testing.T) {
 		req.Object.Spec.Size = tooMuch
 		return kopf.Permanent(errors.New("no luck"))
 	}
-	const either = "before to user or operator to user" // the worker may see the change of background work before the user changes it
+	const either = "before to user or operator to user" // the worker may see the change of the background handler before the user changes it
 	const late = 5 * time.Second
 	for name, test := range map[string]struct {
 		widgets func() *kopf.Resource[widget]
@@ -212,8 +213,8 @@ func TestLostAnswer_KeepsConcurrentChangesOfFields(t *testing.T) {
 	}
 }
 
-// Fields that the user has not changed are written after a lost answer.
-func TestLostAnswer_WritesFieldsThatAreUnchanged(t *testing.T) {
+// Fields that the user has not changed are written after a lost response.
+func TestLostResponse_WritesUnchangedFields(t *testing.T) {
 	both := func(_ context.Context, req *kopf.Request[widget]) error {
 		if req.Object.Spec.Size == 1 {
 			req.Object.Spec.Size, req.Object.Spec.Color = 2, "operator"
@@ -240,8 +241,8 @@ func TestLostAnswer_WritesFieldsThatAreUnchanged(t *testing.T) {
 	}
 }
 
-// The request to the status follows the same rule, and so does a change that is written alone after another one is rejected.
-func TestLostAnswer_KeepsConcurrentChangesOfTheStatus(t *testing.T) {
+// The same holds for the request to the status, and for a change that is written alone after another one was rejected.
+func TestLostResponse_KeepsConcurrentChangesOfTheStatus(t *testing.T) {
 	report := func(_ context.Context, req *kopf.Request[widget]) error {
 		if req.Object.Status.Phase == "" {
 			req.Object.Status.Phase, req.Object.Status.Log = "Operator", []string{"operator"}
@@ -268,8 +269,8 @@ func TestLostAnswer_KeepsConcurrentChangesOfTheStatus(t *testing.T) {
 	}
 }
 
-// The event of a write whose answer was lost does not call a reconcile handler again; the change of a user does.
-func TestLostAnswer_CallsReconcileHandlersForChangesOfOthersOnly(t *testing.T) {
+// The event of a write whose response was lost does not call a reconcile handler again; the change of a user does.
+func TestLostResponse_CallsReconcileHandlersOnlyForChangesOfOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		text, edit string
 		calls      int64

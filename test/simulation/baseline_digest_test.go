@@ -19,10 +19,10 @@ import (
 
 var digestAnnotation = fmt.Sprint(progress.Digest(progress.AnnotationBaseline("")))
 
-// An archive is a widget that is handled by operators that run one after the other.
+// An archive is a widget that several operators handle, one after another.
 type archive struct {
 	t     *testing.T
-	run   func() // an operator, for a while
+	run   func() // runs an operator for a while
 	users client.Client
 	obj   widget
 	calls []string
@@ -63,7 +63,7 @@ func (a *archive) expect(want ...string) {
 	a.calls = nil
 }
 
-// expectStored checks what Python kopf reads, and whether there is a digest.
+// expectStored checks the baseline that Python kopf reads, and whether there is a digest.
 func (a *archive) expectStored(part string, digest bool) {
 	a.t.Helper()
 	stored := a.obj.Annotations[baselineAnnotation]
@@ -95,13 +95,13 @@ func TestDigest_LargeObject(t *testing.T) {
 		a.edit(func(w widget) { w.Spec.Color = tooLarge })
 		a.run()
 		a.expect("update known true diff 1")
-		a.expectStored(`"small"`, true) // kopf makes an update of it, with this diff
+		a.expectStored(`"small"`, true) // kopf detects an update with this diff
 		a.run()
 		a.expect()
 	})
 }
 
-// What kopf stores after the digest is newer than the digest.
+// A baseline that kopf stores after the digest is newer than the digest.
 func TestDigest_YieldsToALaterBaseline(t *testing.T) {
 	keepArchive(t, tooLarge, func(a *archive) {
 		a.expect("create known true diff 1")
@@ -118,7 +118,7 @@ func TestDigest_YieldsToALaterBaseline(t *testing.T) {
 	})
 }
 
-// Earlier versions have stored the digest in the place of the baseline.
+// Earlier versions stored the digest in the place of the baseline.
 func TestDigest_OfEarlierVersions(t *testing.T) {
 	keepArchive(t, tooLarge, func(a *archive) {
 		a.expect("create known true diff 1")
@@ -137,7 +137,7 @@ func TestDigest_OfEarlierVersions(t *testing.T) {
 	})
 }
 
-// A baseline below the limit of the API server is stored as a whole, as in kopf.
+// A baseline below the limit of the API server is stored completely, as in kopf.
 func TestDigest_NotBelowTheLimit(t *testing.T) {
 	keepArchive(t, strings.Repeat("x", 255<<10), func(a *archive) {
 		a.expect("create known true diff 1")

@@ -24,13 +24,13 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// tooMuch is a size that the strict server refuses.
+// tooMuch is a size that the strict server rejects.
 const tooMuch = 5000
 
-// A strict server refuses sizes that are too much; the status of widgets has an endpoint of its own, and no size.
+// A strict server rejects sizes that are too large. The status of widgets is a subresource without a size.
 type strict struct {
 	next      http.RoundTripper
-	meanwhile atomic.Pointer[func()] // is called at each refusal, before the answer
+	meanwhile atomic.Pointer[func()] // called at each rejection, before the response
 }
 
 func (s *strict) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -55,7 +55,7 @@ func (s *strict) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// refuse plays before a strict server, beside somebody who adds a condition at each refusal.
+// refuse runs an operator on a strict server, with a client that adds a condition at each rejection.
 func refuse(t *testing.T, widgets *kopf.Resource[widget], act func(t *testing.T, s *scene, box *mailbox)) {
 	t.Helper()
 	server, told := &strict{}, &mailbox{}
@@ -94,9 +94,9 @@ func reasonsOf(box *mailbox) (reasons []string) {
 	return reasons
 }
 
-// What was accepted of a refused change is taken back (0005), and nothing else: neither what another handler has set, nor
-// what somebody else has.
-func TestOnlyWhatIsRefusedIsTakenBack(t *testing.T) {
+// The stored part of a rejected change is reverted (0005), and nothing else: neither changes of another handler, nor of
+// another client.
+func TestRejectedChange_RevertsOnlyItself(t *testing.T) {
 	first := func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Conditions().True("First", "Done", "")
 		req.Conditions().True("Both", "First", "")
@@ -133,8 +133,8 @@ func TestOnlyWhatIsRefusedIsTakenBack(t *testing.T) {
 	}
 }
 
-// A handler whose changes are refused has failed: that is what its condition and the Events say, each time, and in the end.
-func TestRefusedHandlersAreToldToFail(t *testing.T) {
+// A handler whose change is rejected has failed: its condition and its Events report this, each time and in the end.
+func TestRejectedChange_FailsItsHandler(t *testing.T) {
 	greedy := func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Object.Spec.Size = tooMuch
 		return nil
@@ -161,8 +161,8 @@ func TestRefusedHandlersAreToldToFail(t *testing.T) {
 	}
 }
 
-// A handler that is given up without having been called says so, too.
-func TestHandlersThatWereNeverCalledHaveFailed(t *testing.T) {
+// A handler that fails permanently without a call reports this, too.
+func TestUncalledHandlers_ReportTheirFailure(t *testing.T) {
 	attempts := 0
 	widgets := kopf.For(&v1.Widget{}).
 		OnCreate("slow", func(context.Context, *kopf.Request[widget]) error {
@@ -183,8 +183,8 @@ func TestHandlersThatWereNeverCalledHaveFailed(t *testing.T) {
 	})
 }
 
-// B-23: a panic of what computes the pause costs nobody an outcome.
-func TestPanicsOfBackoffsAreFailures(t *testing.T) {
+// B-23: a panic of a backoff function loses no outcome.
+func TestBackoff_PanicIsAFailure(t *testing.T) {
 	var calls []string
 	pauses := []time.Duration{time.Second}
 	widgets := kopf.For(&v1.Widget{}).
@@ -204,8 +204,8 @@ func TestPanicsOfBackoffsAreFailures(t *testing.T) {
 	})
 }
 
-// B-31: an object is released, whatever else cannot be written.
-func TestDeletionDoesNotWaitForTheStatus(t *testing.T) {
+// B-31: a deleted object is released, also if its status cannot be written.
+func TestDeletion_DoesNotWaitForTheStatus(t *testing.T) {
 	calls := 0
 	widgets := kopf.For(&v1.Widget{}).OnDelete("bye", func(_ context.Context, req *kopf.Request[widget]) error {
 		calls++

@@ -26,8 +26,8 @@ import (
 
 const baselineAnnotation = "kopf.zalando.org/last-handled-configuration"
 
-// A guardedServer rejects patches of widgets that set annotations of the framework, like an admission policy. It counts all patches of
-// widgets.
+// A guardedServer rejects patches of widgets that set annotations of the framework, like an admission policy. It counts
+// all patches of widgets.
 type guardedServer struct {
 	next http.RoundTripper
 
@@ -73,7 +73,7 @@ func (g *guardedServer) set(open bool) {
 	g.open = open
 }
 
-// count returns the number of patches, and how many of them were rejected.
+// count returns the number of patches, and the number of rejected ones.
 func (g *guardedServer) count() (patches, rejected int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -92,7 +92,7 @@ func (r *roll) add(req *kopf.Request[widget], id string) {
 	r.calls = append(r.calls, fmt.Sprintf("%s:%s#%d", id, req.Reason, req.Attempt.Number))
 }
 
-// take returns the calls since it was called last, sorted.
+// take returns the sorted calls since its last call.
 func (r *roll) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,8 +155,8 @@ func (s *scene) isGone(t *testing.T) bool {
 	return apierrors.IsNotFound(s.users.Get(t.Context(), client.ObjectKeyFromObject(s.obj), &v1.Widget{}))
 }
 
-// B-31: while the server rejects the records, each handler is called as often as it is due, what handlers change is written, and
-// the object can be deleted.
+// B-31: while the server rejects the records, each handler is called when it is due, changes of handlers are written,
+// and the object can be deleted.
 func TestRejectedRecords_HandlersAndDeletionContinue(t *testing.T) {
 	calls := &roll{}
 	playGuarded(t, guarded(calls), func(t *testing.T, s *scene, g *guardedServer, box *mailbox) {
@@ -196,7 +196,7 @@ func TestRejectedRecords_HandlersAndDeletionContinue(t *testing.T) {
 	})
 }
 
-// When the server accepts the records again, everything is stored with the next write, and the condition is removed.
+// When the server accepts the records again, the next write stores everything and removes the condition.
 func TestRejectedRecords_AreStoredLater(t *testing.T) {
 	calls := &roll{}
 	playGuarded(t, guarded(calls, kopf.WithConditions("Ready")), func(t *testing.T, s *scene, g *guardedServer, box *mailbox) {
@@ -241,7 +241,7 @@ func TestRejectedRecords_AreStoredLater(t *testing.T) {
 	})
 }
 
-// An edit between two handlers of a cycle is an update of its own, although neither records nor pin can be stored.
+// An edit between two handlers of a cycle is a separate update, although neither records nor pin can be stored.
 func TestRejectedRecords_EditsAreNotLost(t *testing.T) {
 	calls := &roll{}
 	playGuarded(t, guarded(calls), func(t *testing.T, s *scene, _ *guardedServer, _ *mailbox) {
@@ -253,7 +253,8 @@ func TestRejectedRecords_EditsAreNotLost(t *testing.T) {
 	})
 }
 
-// If another client changes what is stored, such as an operator that takes over during a pause, the part in memory is out of date.
+// A change of the stored part by another client, such as an operator that takes over during a pause, makes the part in
+// memory outdated.
 func TestRejectedRecords_AnotherClientContinues(t *testing.T) {
 	calls := &roll{}
 	playGuarded(t, guarded(calls, kopf.WithConditions("Ready")), func(t *testing.T, s *scene, g *guardedServer, _ *mailbox) {
@@ -267,7 +268,7 @@ func TestRejectedRecords_AnotherClientContinues(t *testing.T) {
 	})
 }
 
-// A process that ends takes the rejected part with it: the next one calls the handlers again, and loses nothing.
+// The rejected part ends with its process: the next process calls the handlers again, and loses nothing.
 func TestRejectedRecords_Restart(t *testing.T) {
 	calls := &roll{}
 	synctest.Test(t, func(t *testing.T) {

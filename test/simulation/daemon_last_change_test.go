@@ -21,14 +21,14 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A lastWrite is a link that does not handle patches with the text "Stopped" at first.
+// A lastWrite is a link that fails patches with the text "Stopped" at first.
 type lastWrite struct {
 	next   http.RoundTripper
 	answer func() (*http.Response, error)
 	mu     sync.Mutex
-	down   time.Duration // from the first patch on; negative: for ever
+	down   time.Duration // duration of the failures after the first patch; negative: without an end
 	since  time.Time
-	last   time.Time // patch
+	last   time.Time // time of the last patch
 	stored bool
 }
 
@@ -74,7 +74,8 @@ func unavailable() (*http.Response, error) {
 
 func cutOff() (*http.Response, error) { return nil, errors.New("the connection is cut, says the test") }
 
-// stopDaemon runs an operator with a daemon until the daemon is stopped, in one of several ways, and for a while after that.
+// stopDaemon runs an operator with a daemon until the daemon is stopped in one of several ways, and for some time after
+// that.
 func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.HandlerOption) (errorLogs []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -123,8 +124,8 @@ func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.Handl
 
 var waysToStop = []string{"by a filter", "by the deletion", "by the shutdown"}
 
-// The last change of a daemon that is stopped is stored, if the API server can be written to again within the grace period.
-func TestLastChange_OutlivesFaults(t *testing.T) {
+// The last change of a stopped daemon is stored if the API server accepts writes again within the grace period.
+func TestLastChange_SurvivesFaults(t *testing.T) {
 	for _, how := range waysToStop {
 		for name, link := range map[string]func() *lastWrite{
 			"an outage of two seconds": func() *lastWrite { return &lastWrite{answer: unavailable, down: 2 * time.Second} },
@@ -146,8 +147,8 @@ func TestLastChange_OutlivesFaults(t *testing.T) {
 	}
 }
 
-// The attempts to store the last change of a daemon end with its grace period, with one error in the log.
-func TestLastChange_IsGivenUpAfterTheGracePeriod(t *testing.T) {
+// The attempts to store the last change of a daemon end with its grace period and one error in the log.
+func TestLastChange_FailsAfterTheGracePeriod(t *testing.T) {
 	const standard = 15 * time.Second
 	for _, how := range waysToStop {
 		for patience, grace := range map[string]time.Duration{"by default": standard, "with a timeout": 4 * time.Second, "with no time": 0} {

@@ -19,13 +19,13 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// Reports of users of kopf, played again: handlers that are not told of the last change, because it came while
-// the others were at work. Both have kopf's own lifecycle: one handler in each pass.
+// Bug reports of kopf users: handlers that miss the last change, because it was made while the others were running.
+// Both tests use kopf's own lifecycle: one handler in each reconcile.
 
 type request = kopf.Request[*v1.Widget]
 
-// stage runs an operator with some handlers, in virtual time, and has something done to a new widget; then it
-// lets everything come to rest. Handlers of one object are called one after the other: what they note needs no lock.
+// stage runs an operator with some handlers in virtual time, lets a function change a new widget, and waits until the
+// operator is quiet. Handlers of one object run one after another, so their recordings need no lock.
 func stage(t *testing.T, widgets *kopf.Resource[*v1.Widget], play func(ctx context.Context, users client.Client, obj *v1.Widget)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,8 +63,8 @@ func patch(ctx context.Context, t *testing.T, c client.Client, obj *v1.Widget, t
 	must(t, c.Patch(ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text))))
 }
 
-// nolar/kopf#1178: a handler drives a state machine, by writing the next state; another one looks at annotations.
-// When somebody annotates the object meanwhile, a state is never handled. (B-01)
+// nolar/kopf#1178: a handler drives a state machine by writing the next state; another one handles annotations. When a
+// user annotates the object meanwhile, kopf misses a state. (B-01)
 func TestIssue1178(t *testing.T) {
 	var states, notes []string
 	next := map[string]string{"A": "B", "B": "C", "C": "D"}
@@ -101,8 +101,8 @@ func TestIssue1178(t *testing.T) {
 	}
 }
 
-// zalando-incubator/kopf#279: five handlers, and two edits in quick succession: some of the five are told of
-// the first one only. In the second case one of them fails at first. (B-01)
+// zalando-incubator/kopf#279: five handlers, and two edits in quick succession. In kopf, some of the five receive only
+// the first one. In the second case one of them fails at first. (B-01)
 func TestIssue279(t *testing.T) {
 	for name, failing := range map[string]string{"quick edits": "", "a retry": "h1"} {
 		t.Run(name, func(t *testing.T) {

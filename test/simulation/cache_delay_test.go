@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A late cache has objects a second before it tells of their changes.
+// A late cache contains objects a second before it sends their events.
 type lateCache struct{ cache.Cache }
 
 func (c lateCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
@@ -45,8 +45,9 @@ func (h lateHandler) OnUpdate(old, now any) {
 	h.ResourceEventHandler.OnUpdate(old, now)
 }
 
-// A timer that has another chance, as its object was edited, sees that edit, also if the worker has read it before anybody was told of it.
-func TestTimersAreNotBehindTheirTouch(t *testing.T) {
+// A timer that is called again because its object was edited receives the edit, also if the worker has read the object
+// before the event.
+func TestTimers_ReceiveTheEditThatRestartsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)
 		obj := &v1.Widget{Spec: v1.WidgetSpec{Color: "bad"}}

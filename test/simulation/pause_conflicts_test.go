@@ -26,7 +26,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// Two are operators of one widget: what the lower one has done before a pause could not be written.
+// Two contains two operators of one widget. The writes of the lower one before a pause have failed.
 type two struct {
 	t       *testing.T
 	config  *rest.Config
@@ -34,23 +34,23 @@ type two struct {
 	users   client.Client
 	meeting *unstructured.Unstructured
 	obj     widget
-	link    *broken // of the lower one
+	link    *broken // link of the lower operator
 	server  http.RoundTripper
 
 	mu    sync.Mutex
-	calls []string // who was called with which size
+	calls []string // handler and size of each call
 }
 
-// A fate is what becomes of a write.
+// A fate is the outcome of a write.
 type fate int
 
 const (
 	passes fate = iota
 	fails
-	isLost // the answer is, but what is written is written
+	isLost // the write succeeds, but its response is lost
 )
 
-// A broken link decides on patches of widgets, and remembers those that have passed.
+// A broken link decides the fate of patches of widgets, and records the successful ones.
 type broken struct {
 	http.RoundTripper
 	mu     sync.Mutex
@@ -92,7 +92,7 @@ func (b *broken) set(decide func(path, body string) fate) {
 
 func cut(string, string) fate { return fails }
 
-// halfCut lets the first of the two requests pass that a write with a status takes.
+// halfCut passes only the first of the two requests of a write with a status.
 func halfCut(path, _ string) fate {
 	if strings.HasSuffix(path, "/status") {
 		return passes
@@ -106,7 +106,7 @@ func (b *broken) all() []string {
 	return slices.Clone(b.passed)
 }
 
-// meet runs the lower one of two operators, and then what the test is about.
+// meet runs the lower one of two operators, and then the steps of the test.
 func meet(t *testing.T, low func(*two) *kopf.Resource[widget], act func(*two)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func (s *two) all() []string {
 	return slices.Clone(s.calls)
 }
 
-// says is a handler that says in the status who has handled what.
+// says returns a handler that writes its operator and the handled size into the status.
 func (s *two) says(who string) kopf.Handler[widget] {
 	return func(_ context.Context, req *kopf.Request[widget]) error {
 		s.called(who, req.Object.Spec.Size)
@@ -173,7 +173,7 @@ func (s *two) now() widget {
 	return obj
 }
 
-// freeze writes the record of a person, and waits until it is known.
+// freeze writes the record of a user, and waits until the operator has seen it.
 func (s *two) freeze(status string) {
 	s.record(status)
 	wait(5 * time.Second)
@@ -203,9 +203,9 @@ func onUpdates(s *two, who string) *kopf.Resource[widget] {
 
 func lowUpdates(s *two) *kopf.Resource[widget] { return onUpdates(s, "low") }
 
-// PEER-53, PEER-55: what could not be written before a pause is not written after it over what a peer has done meanwhile,
-// whichever part of it was written.
-func TestPeersAreNotOverwrittenAfterAPause(t *testing.T) {
+// PEER-53, PEER-55: a write that failed before a pause is not repeated after it over changes of a peer, whichever part
+// of it was stored.
+func TestPause_KeepsChangesOfPeers(t *testing.T) {
 	for name, link := range map[string]func(string, string) fate{"nothing was written": cut, "the status was written": halfCut} {
 		t.Run(name, func(t *testing.T) {
 			meet(t, lowUpdates, func(s *two) {
@@ -229,8 +229,9 @@ func TestPeersAreNotOverwrittenAfterAPause(t *testing.T) {
 	}
 }
 
-// PEER-53: if nobody has done anything meanwhile, the outcomes are written, and no handler is called again for what it has done.
-func TestOutcomesSurviveAPause(t *testing.T) {
+// PEER-53: without concurrent changes, the outcomes are written after the pause, and no handler is called again for the
+// same change.
+func TestPause_KeepsOutcomes(t *testing.T) {
 	for name, link := range map[string]func(string, string) fate{"nothing was written": cut, "the status was written": halfCut} {
 		t.Run(name, func(t *testing.T) {
 			meet(t, lowUpdates, func(s *two) {
@@ -247,8 +248,8 @@ func TestOutcomesSurviveAPause(t *testing.T) {
 	}
 }
 
-// PEER-53: a cycle that a peer has begun is continued from where the peer has left it.
-func TestCyclesOfPeersAreContinuedAfterAPause(t *testing.T) {
+// PEER-53: a cycle that a peer has started continues at the peer's progress.
+func TestPause_ContinuesCyclesOfPeers(t *testing.T) {
 	both := func(s *two, who string, busy bool) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).
 			OnUpdate("first", func(ctx context.Context, req *kopf.Request[widget]) error { return s.says(who+" first")(ctx, req) }).
@@ -272,8 +273,8 @@ func TestCyclesOfPeersAreContinuedAfterAPause(t *testing.T) {
 	})
 }
 
-// PEER-53: handlers without records are called again, and what they had wanted to write is not written.
-func TestLevelsAreNotOverwrittenAfterAPause(t *testing.T) {
+// PEER-53: reconcile handlers are called again, and their failed writes are not repeated.
+func TestPause_CallsReconcileHandlersAgain(t *testing.T) {
 	levels := func(s *two, who string) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnReconcile("level", func(_ context.Context, req *kopf.Request[widget]) error {
 			s.called(who, req.Object.Spec.Size)
@@ -303,8 +304,8 @@ func TestLevelsAreNotOverwrittenAfterAPause(t *testing.T) {
 	})
 }
 
-// PEER-54: the end of a deletion that could not be written is written after the pause, unless a peer is at work on it.
-func TestDeletionsSurviveAPause(t *testing.T) {
+// PEER-54: the last write of a deletion is repeated after the pause, unless a peer handles the deletion.
+func TestPause_FinishesDeletions(t *testing.T) {
 	deletes := func(s *two, who string, busy bool) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnDelete("delete", func(_ context.Context, req *kopf.Request[widget]) error {
 			s.called(fmt.Sprint(who, " attempt ", req.Attempt.Number), req.Object.Spec.Size)
@@ -345,9 +346,9 @@ func TestDeletionsSurviveAPause(t *testing.T) {
 	}
 }
 
-// PEER-53: the last handled configuration that a peer has stored is the last one, also if it is one of ours of an earlier time:
-// it is not taken for one that somebody has put back.
-func TestBaselinesOfPeersAreTheLastOnes(t *testing.T) {
+// PEER-53: the last-handled configuration that a peer has stored is current, also if it equals an earlier one of this
+// operator: it is not treated as a rollback.
+func TestPause_AcceptsBaselinesOfPeers(t *testing.T) {
 	tells := func(s *two, who string) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnUpdate("update", func(_ context.Context, req *kopf.Request[widget]) error {
 			s.called(fmt.Sprintf("%s %d to", who, req.Old.Spec.Size), req.Object.Spec.Size)
@@ -374,7 +375,7 @@ func TestBaselinesOfPeersAreTheLastOnes(t *testing.T) {
 		meet(t, low, func(s *two) {
 			end := meanwhile(s)
 			s.freeze(frozen)
-			s.resize(2) // as this operator had left it
+			s.resize(2) // the size that this operator handled last
 			end()
 			s.freeze("null")
 			wait(10 * time.Minute)
