@@ -11,23 +11,23 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// A background is what accompanies each object.
+// A background is the kind of background handler that each object has.
 type background string
 
 const (
 	idler   background = "idler"   // a timer that changes nothing
-	counter background = "counter" // a timer that counts in the status, up to a limit
-	daemon  background = "daemon"  // waits to be told to stop
+	counter background = "counter" // a timer that counts in the status up to a limit
+	daemon  background = "daemon"  // a daemon that waits for its cancellation
 )
 
-// enough is where counters stop: all in all each makes that many calls less one that change something.
+// enough is the limit of counters: all calls except the last one change the status.
 const enough = 6
 
-// accompany adds what the role has in the background.
+// accompany adds the background handler of the role.
 func accompany[T v1.Object](resource *kopf.Resource[T], r role, n *notes) {
 	switch r.Background {
 	case idler:
-		// Not all at once: the first calls are spread over an interval, and so are the others.
+		// The first calls are distributed over an interval, so later calls are, too.
 		delay := kopf.InitialDelayFunc(func(obj client.Object) time.Duration {
 			delay := rand.N(r.Interval) //nolint:gosec // chance, not secrecy
 			n.expect(obj.GetName(), delay)

@@ -24,7 +24,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// patience is how long anything may take.
+// patience is the limit of each wait.
 const patience = 10 * time.Minute
 
 var scheme = runtime.NewScheme()
@@ -56,7 +56,7 @@ type bench struct {
 	round      int
 	totals     totals // of the round
 	stock      map[pile]stock
-	patched    atomic.Int64 // by the benchmark itself
+	patched    atomic.Int64 // writes of the benchmark itself
 }
 
 func TestBench(t *testing.T) {
@@ -76,7 +76,7 @@ func TestBench(t *testing.T) {
 		fmt.Printf("\n%s\n", b.report.text(fmt.Sprintf("%s\n%s before, %s after", machine, before, load()), time.Since(began)))
 		return
 	}
-	// Times say nothing in a round so small. Writes are counted, and are the same on any machine.
+	// Times of such a short round mean nothing. The number of writes is the same on any machine.
 	for _, missed := range b.report.missedCounts() {
 		t.Error(missed)
 	}
@@ -106,7 +106,7 @@ func (b *bench) ok(err error) {
 	}
 }
 
-// scenarios is one round. Who goes first changes from round to round.
+// scenarios runs one round. The order of the sides changes from round to round.
 func (b *bench) scenarios() {
 	sides := []side{library, plain}
 	if b.round%2 == 1 {
@@ -155,7 +155,7 @@ func (b *bench) namespace() string {
 	return ns.Name
 }
 
-// flood makes requests for copies of all objects, as fast as the server takes them.
+// flood sends requests for copies of all objects as fast as the server accepts them.
 func (b *bench) flood(ctx context.Context, objects []v1.Object, do func(context.Context, client.Object) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.workers)
@@ -177,14 +177,14 @@ func (b *bench) resize(size int) func(context.Context, client.Object) error {
 	}
 }
 
-// clear removes what a scenario has left.
+// clear removes the objects of a scenario.
 func (b *bench) clear(k kind, namespace string) {
 	b.t.Helper()
 	b.ok(b.k8s.DeleteAllOf(b.t.Context(), k.empty(), client.InNamespace(namespace)))
 }
 
-// patches asks the server how many patches of a kind it has answered so far, refused ones and those of
-// the status included. The operators write in no other way; the benchmark knows of its own.
+// patches returns the number of patches of a kind that the server has answered, including rejected ones and those of
+// the status. The operators use no other writes; the benchmark subtracts its own.
 func (b *bench) patches(k kind) int {
 	b.t.Helper()
 	total := -int(b.patched.Load())

@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// accompanied is by daemons: objects that are handled, one for each. The operator is ended over them and started
-// anew, and then they are deleted.
+// accompanied measures handled objects with one daemon each: a restart of the operator, and their deletion.
 func (b *bench) accompanied() {
 	what := fmt.Sprintf("%d daemons", b.daemons)
 	sides, roles := b.accompaniment(daemon)
 	told, stocks := map[side]stats{}, map[side]stock{}
 	for _, s := range sides {
 		if s == with {
-			stocks[s] = b.stockUp(roles[s], b.daemons) // they are deleted in the end
+			stocks[s] = b.stockUp(roles[s], b.daemons) // these objects are deleted at the end
 		} else {
 			stocks[s] = b.stocked(roles[s], b.daemons)
 		}
@@ -40,8 +39,8 @@ func (b *bench) awaitDaemons(p *process) {
 	b.poll(beat, func() bool { return b.order(p, doTell).Running == int64(b.daemons) })
 }
 
-// shutDown is how long it takes, from when the manager is told to stop, until all daemons are told, and until the
-// manager has returned.
+// shutDown returns the time from the stop of the manager until all daemons are cancelled, and until the manager has
+// returned.
 func (b *bench) shutDown(what string, p *process) {
 	b.t.Helper()
 	began := time.Now()

@@ -9,10 +9,10 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// A kind is what a scenario works on.
+// A kind is the kind of objects in a scenario.
 type kind struct {
 	name, plural string
-	hasStatus    bool // the subresource
+	hasStatus    bool // status subresource
 	empty        func() v1.Object
 }
 
@@ -28,7 +28,7 @@ var (
 	kinds = map[string]kind{widgets.name: widgets, gadgets.name: gadgets}
 )
 
-// object is a new one, as users make it.
+// object returns a new object as a user creates it.
 func (k kind) object(namespace, name string) v1.Object {
 	obj := k.empty()
 	obj.SetNamespace(namespace)

@@ -6,23 +6,23 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// A lane is an operator and an object of it that is changed, one change at a time.
+// A lane is an operator with one object that is changed, one change at a time.
 type lane struct {
-	side      // as which it is in the report
+	side      // side in the report
 	handledAt func(size int) func(sight) bool
 	obj       v1.Object
 	o         *observer
-	took      []float64 // milliseconds, of each change
+	took      []float64 // milliseconds of each change
 }
 
-// opened makes the object, and has it handled.
+// opened creates the object, and waits until it is handled.
 func (b *bench) opened(s side, handledAt func(int) func(sight) bool, obj v1.Object, o *observer) *lane {
 	b.t.Helper()
 	b.storm(o, []v1.Object{obj}, b.create, handledAt(1))
 	return &lane{side: s, handledAt: handledAt, obj: obj, o: o}
 }
 
-// latency is that of single changes, with nothing else to do; both operators run.
+// latency measures single changes without other load; both operators run.
 func (b *bench) latency(sides []side) {
 	v := variant{kind: widgets, handlers: 1}
 	var lanes []*lane
@@ -38,8 +38,8 @@ func (b *bench) latency(sides []side) {
 	b.takeTurns(lanes, "one change, 1 handler +status", 1.1)
 }
 
-// takeTurns changes the objects in turn, and records how long each change took: from the event that shows it to
-// the one that shows that it is handled.
+// takeTurns changes the objects in turn, and records the time of each change: from its event to the event of the
+// result.
 func (b *bench) takeTurns(lanes []*lane, what string, ratio float64) {
 	b.t.Helper()
 	for size := 2; size < b.changes+2; size++ {

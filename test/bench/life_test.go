@@ -12,8 +12,8 @@ type variant struct {
 	finalizer bool
 }
 
-// variants are all there are. To see whether the benchmark works two do, and with one handler: between two
-// of them a busy machine may lose so much time that what was achieved is written early.
+// variants are all variants. The check of the benchmark uses two of them with one handler: on a busy machine, a longer
+// run would checkpoint between handlers.
 func variants() []variant {
 	if !*measure {
 		return []variant{{gadgets, 1, false}, {widgets, 1, true}}
@@ -47,7 +47,7 @@ func (v variant) role(s side, namespace string) role {
 	return role{Side: s, Kind: v.kind.name, Namespace: namespace, Handlers: v.handlers, Finalizer: v.finalizer}
 }
 
-// writes is how many requests it takes to handle a change.
+// writes is the number of requests for a change.
 func (v variant) writes() int {
 	if v.kind.hasStatus {
 		return 2
@@ -55,10 +55,10 @@ func (v variant) writes() int {
 	return 1
 }
 
-// warm is how many objects an operator handles before it is measured, so that its connections are made.
+// warm is the number of objects that an operator handles before the measurement, so that its connections exist.
 const warm = 10
 
-// life is that of some objects with an operator: all are created, all are changed, all are deleted.
+// life measures creations, changes and deletions of some objects with an operator.
 func (b *bench) life(v variant, s side) {
 	namespace := b.namespace()
 	p := b.begin(v.role(s, namespace), "life")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// measured runs a step of as many objects as a storm has, and records what it took.
+// measured runs a step with the objects of a storm, and records its cost.
 func (b *bench) measured(storm string, v variant, s side, p *process, writes int, run func() time.Duration) {
 	b.t.Helper()
 	what := storm + ", " + v.String()
@@ -20,7 +20,7 @@ func (b *bench) measured(storm string, v variant, s side, p *process, writes int
 	b.report.add(what, "writes per object", s, float64(b.patches(v.kind)-written)/float64(b.objects), exactly(float64(writes)))
 }
 
-// A work is what it took to handle some objects.
+// A work is the cost of handling some objects.
 type work struct {
 	objects   int
 	took, cpu time.Duration
@@ -35,7 +35,7 @@ func (b *bench) recordWork(what string, s side, w work) {
 	b.report.add(what, "CPU ms per object", s, milliseconds(w.cpu)/float64(w.objects), atMost(1.25))
 }
 
-// Totals are the work of a round in all variants together, by storms: less of that is chance.
+// totals is the work of a round in all variants together, by storms, to reduce the variance.
 type totals map[string]map[side]work
 
 func (t totals) add(storm string, s side, w work) {
@@ -53,7 +53,7 @@ func (b *bench) recordTotals(all totals) {
 	}
 }
 
-// waited: objects were created while there was no operator.
+// waited measures objects that were created without an operator.
 func (b *bench) waited(s side) {
 	const what = "backlog, 1 handler +status"
 	v := variant{kind: widgets, handlers: 1}
@@ -78,8 +78,8 @@ func (b *bench) waited(s side) {
 	b.report.add(what, "writes per object", s, float64(b.patches(v.kind)-written)/float64(b.backlog), exactly(float64(v.writes())))
 }
 
-// restart is over handled objects; a new one comes when the operator has just begun. Afterwards its
-// memory is taken, and it is watched doing nothing.
+// restart measures a start over handled objects; a new object is created right after the start. Then it measures the
+// memory and the idle operator.
 func (b *bench) restart(s side) {
 	v := variant{kind: gadgets, handlers: 1}
 	stock := b.stocked(v.role(s, ""), b.standing)
@@ -109,7 +109,7 @@ func (b *bench) restart(s side) {
 	b.storm(o, fresh, b.remove, gone)
 }
 
-// rest watches an operator that has nothing to do.
+// rest measures an idle operator.
 func (b *bench) rest(what string, s side, k kind, p *process) {
 	before, written, began := b.calm(p), b.patches(k), time.Now()
 	b.pass(b.idle)
@@ -118,7 +118,7 @@ func (b *bench) rest(what string, s side, k kind, p *process) {
 	b.report.add(what, "CPU ms per second", s, milliseconds(after.CPU-before.CPU)/took.Seconds(), below(5))
 }
 
-// pass lets time go by.
+// pass waits.
 func (b *bench) pass(d time.Duration) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), d)
 	defer cancel()
@@ -127,7 +127,7 @@ func (b *bench) pass(d time.Duration) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// percentile is of the values that were really seen.
+// percentile returns a percentile of the measured values.
 func percentile(values []float64, percent int) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]

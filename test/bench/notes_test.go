@@ -14,16 +14,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// Notes are what an operator process takes of itself. They are small, so that they do not count in its memory.
+// notes are measurements of an operator process about itself. They are small, so that they do not count in its memory.
 type notes struct {
 	passes  atomic.Int64
-	running atomic.Int64 // daemons
+	running atomic.Int64 // number of daemons
 
 	mu        sync.Mutex
 	began     time.Time
-	due       map[string]time.Duration // the next calls of timers by the names of their objects, since it began
-	condemned map[types.UID]time.Time  // when objects were seen being deleted
-	stopped   time.Time                // when the manager was told to stop
+	due       map[string]time.Duration // next calls of timers by the names of their objects, as times since the start
+	condemned map[types.UID]time.Time  // times of the deletion events of objects
+	stopped   time.Time                // time of the stop of the manager
 	noted     []float64                // milliseconds
 	last      time.Time
 }
@@ -32,21 +32,21 @@ func newNotes() *notes {
 	return &notes{began: time.Now(), due: map[string]time.Duration{}, condemned: map[types.UID]time.Time{}}
 }
 
-// expect says when the timer of an object is to be called.
+// expect sets the time of the next call of an object's timer.
 func (n *notes) expect(name string, in time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.due[name] = time.Since(n.began) + in
 }
 
-// called notes how late the timer of an object is.
+// called records how late the timer of an object is.
 func (n *notes) called(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.note(time.Since(n.began) - n.due[name])
 }
 
-// watch takes note of objects that are being deleted when the informer gets them, before it tells anybody.
+// watch records the deletion of objects when the informer receives the event.
 func (n *notes) watch(is any) (any, error) {
 	if obj, ok := is.(client.Object); ok && obj.GetDeletionTimestamp() != nil {
 		n.mu.Lock()
@@ -58,14 +58,14 @@ func (n *notes) watch(is any) (any, error) {
 	return is, nil
 }
 
-// stops notes that the manager is told to stop now.
+// stops records the time of the stop of the manager.
 func (n *notes) stops() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.stopped = time.Now()
 }
 
-// told notes how long it took until a daemon was told why it has to stop.
+// told records the time until the context of a daemon is cancelled.
 func (n *notes) told(ctx context.Context, uid types.UID) {
 	now := time.Now()
 	n.mu.Lock()
@@ -81,7 +81,7 @@ func (n *notes) note(d time.Duration) {
 	n.noted, n.last = append(n.noted, milliseconds(d)), time.Now()
 }
 
-// recall tells what was noted, and forgets it.
+// recall returns the measurements, and clears them.
 func (n *notes) recall(to *stats) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

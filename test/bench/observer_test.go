@@ -13,24 +13,24 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// A sight is an object as the informer shows it.
+// A sight is an object from the informer.
 type sight struct {
 	obj  v1.Object
 	gone bool
 	at   time.Time
 }
 
-// An observer sees by an informer of its own what an operator does, whichever it is.
+// An observer watches the results of an operator with its own informer.
 type observer struct {
 	events chan sight
 	stop   context.CancelFunc
 }
 
-// observe begins with the objects that are there already. If a name is given, it sees that one only.
+// observe starts with the existing objects. If a name is given, it observes this object only.
 func (b *bench) observe(k kind, namespace, name string) *observer {
 	b.t.Helper()
 	ctx, stop := context.WithCancel(b.t.Context())
-	o := &observer{make(chan sight, 1<<16), stop} // room enough for one who looks late
+	o := &observer{make(chan sight, 1<<16), stop} // enough room if the reader is late
 	options := cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}}
 	if name != "" {
 		options.DefaultFieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name)
@@ -45,7 +45,7 @@ func (b *bench) observe(k kind, namespace, name string) *observer {
 		DeleteFunc: func(obj any) { o.see(obj, true) },
 	})
 	b.ok(err)
-	go func() { _ = c.Start(ctx) }() // without it there would be no sync
+	go func() { _ = c.Start(ctx) }() // starts the informer
 	if !c.WaitForCacheSync(ctx) {
 		b.t.Fatal("the informer of the benchmark does not start")
 	}
@@ -59,7 +59,7 @@ func (o *observer) see(what any, gone bool) {
 	o.events <- sight{what.(v1.Object), gone, time.Now()}
 }
 
-// until looks on until enough was seen.
+// until waits until a condition on the events is met.
 func (o *observer) until(ctx context.Context, enough func(sight) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -75,7 +75,7 @@ func (o *observer) until(ctx context.Context, enough func(sight) bool) error {
 	}
 }
 
-// each looks on until all objects were seen in some state, and returns when the last one was.
+// each waits until all objects have had some state, and returns the time of the last one.
 func (o *observer) each(ctx context.Context, objects []v1.Object, in func(sight) bool) (last time.Time, err error) {
 	left := map[string]bool{}
 	for _, obj := range objects {
@@ -91,7 +91,7 @@ func (o *observer) each(ctx context.Context, objects []v1.Object, in func(sight)
 	return last, err
 }
 
-// storm makes requests for all objects, and returns how long it took until all were seen in some state.
+// storm sends requests for all objects, and returns the time until all have had some state.
 func (b *bench) storm(o *observer, objects []v1.Object, do func(context.Context, client.Object) error, in func(sight) bool) time.Duration {
 	b.t.Helper()
 	ctx, cancel := context.WithCancelCause(b.t.Context())
@@ -114,7 +114,7 @@ func seen(sight) bool { return true }
 
 func gone(s sight) bool { return s.gone }
 
-// handledAt tells the objects whose spec has some size, and is handled.
+// handledAt reports whether an object has some size and is handled.
 func (s side) handledAt(size int) func(sight) bool {
 	return func(seen sight) bool {
 		spec, _ := seen.obj.Content()

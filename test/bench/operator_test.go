@@ -21,33 +21,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// An operator has a process of its own, so that its CPU time and memory are not the benchmark's: this
-// test binary with this variable, which has the role. It takes commands, a line each, and answers each
-// with its stats. It ends with its input.
+// An operator is a separate process, so that the benchmark can measure its CPU time and memory: this test binary with
+// this variable, which contains the role. It reads one command per line, and answers each with its stats. It ends with
+// its input.
 const childEnv = "KOPF_BENCH_OPERATOR"
 
 const (
-	doStart   = "start"   // the manager
-	doSync    = "sync"    // answered when the cache is filled
-	doCollect = "collect" // garbage, and tell the heap
+	doStart   = "start"   // starts the manager
+	doSync    = "sync"    // responds when the cache is complete
+	doCollect = "collect" // collects garbage and returns the heap
 	doTell    = "tell"
-	doRecall  = "recall" // tell also what was noted since the last time
-	doStop    = "stop"   // the manager; answered when it has returned
+	doRecall  = "recall" // also returns the measurements since the last time
+	doStop    = "stop"   // stops the manager, and responds when it has returned
 )
 
-// Stats are what an operator tells of itself.
+// stats are the measurements that an operator returns.
 type stats struct {
-	CPU    time.Duration // user and system, of the whole process
-	Passes int64         // calls of the reconciler that have returned
+	CPU    time.Duration // user and system time of the whole process
+	Passes int64         // completed reconciles
 
 	Heap, Stack uint64 // bytes in use, after doCollect
 	Goroutines  int
 
-	Running int64     // daemons that were not told to stop
-	Noted   []float64 // after doRecall: how late timers were, or how soon daemons were told, in milliseconds
-	Last    time.Time // when the last of that was noted
-	Calls   uint64    // of timers, by the metric of the library; after doRecall
-	Late    uint64    // those of them that were late by more than a second
+	Running int64     // daemons whose context is not cancelled
+	Noted   []float64 // after doRecall: lateness of timers, or time until the cancellation of daemons, in milliseconds
+	Last    time.Time // time of the last measurement
+	Calls   uint64    // calls of timers by the metric of the library; after doRecall
+	Late    uint64    // calls that were late by more than a second
 }
 
 func child(text string) error {
@@ -71,7 +71,7 @@ func newManager(r role, n *notes) (manager.Manager, error) {
 		return nil, err
 	}
 	config.QPS = -1
-	// Logging costs what it costs in production, except for the terminal.
+	// Logging costs as much as in production, except for the terminal.
 	logger := zap.New(zap.WriteTo(io.Discard))
 	ctrl.SetLogger(logger)
 	fill := cache.Options{DefaultNamespaces: map[string]cache.Config{r.Namespace: {}}}
@@ -84,7 +84,7 @@ func newManager(r role, n *notes) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Asked for before the start, so that doSync waits for it.
+	// The informer is requested before the start, so that doSync waits for it.
 	if _, err := mgr.GetCache().GetInformer(context.Background(), kinds[r.Kind].empty()); err != nil {
 		return nil, err
 	}
@@ -139,14 +139,14 @@ func obey(mgr manager.Manager, n *notes, profile string) error {
 func cpu() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err) // it cannot fail for this process
+		panic(err) // impossible for this process
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func memory() (heap, stack uint64) {
 	runtime.GC()
-	runtime.GC() // what the first one has put into pools goes with the second
+	runtime.GC() // the second collection frees pools
 	var in runtime.MemStats
 	runtime.ReadMemStats(&in)
 	return in.HeapAlloc, in.StackInuse

@@ -27,14 +27,13 @@ const (
 	heldFinalizer = "bench.example.com/drop"
 )
 
-// careful is the other side: a reconciler as a careful author writes it by hand. It promises what the
-// library promises, as far as that is needed here: steps are not called again for a spec that is
-// handled, also not when the cache lags behind its own writes; nothing is written that is there already.
+// careful is the other side: a careful hand-written reconciler. It has the guarantees of the library that matter here:
+// it does not repeat steps for a handled spec, also not with a stale cache, and does not write equal values.
 type careful struct {
 	client.Client
 	role
 	kind
-	written sync.Map // the version of the last write, by name, until the cache shows it
+	written sync.Map // version of the last write by name, until it is in the cache
 }
 
 func reconciler(mgr manager.Manager, r role, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
@@ -55,7 +54,7 @@ func (c *careful) Reconcile(ctx context.Context, req reconcile.Request) (none re
 		return none, client.IgnoreNotFound(err)
 	}
 	if c.stale(req.NamespacedName, obj) {
-		return none, nil // the event of our own write is still to come
+		return none, nil // the event of our own write follows
 	}
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return none, c.release(ctx, obj)
@@ -129,11 +128,11 @@ func (c *careful) wrote(obj client.Object, err error) error {
 	return err
 }
 
-// observed stands for a spec.
+// observed returns a hash of a spec.
 func observed(spec *v1.Spec) string {
 	text, err := json.Marshal(spec)
 	if err != nil {
-		panic(err) // there is nothing in it that has no JSON form
+		panic(err) // a spec always has a JSON form
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// A process is an operator, as the benchmark sees it.
+// A process is an operator process.
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	lines *bufio.Reader
 }
 
-// launch makes the process of an operator that has not started yet: what it needs to come to life is
-// not measured. The name is that of its profiles, if there are any.
+// launch starts the process of an operator without starting the operator: the start of the process is not measured. The
+// name is that of its profiles, if any.
 func (b *bench) launch(r role, name string) *process {
 	b.t.Helper()
 	r.Workers = b.workers
@@ -42,7 +42,7 @@ func (b *bench) launch(r role, name string) *process {
 	return p
 }
 
-// order has the operator do something, and returns what it tells.
+// order sends a command, and returns the response.
 func (b *bench) order(p *process, command string) stats {
 	b.t.Helper()
 	_, err := fmt.Fprintln(p.stdin, command)
@@ -54,7 +54,7 @@ func (b *bench) order(p *process, command string) stats {
 	return told
 }
 
-// begin starts the operator and waits for its cache.
+// begin starts the operator, and waits for its cache.
 func (b *bench) begin(r role, name string) *process {
 	b.t.Helper()
 	p := b.launch(r, name)
@@ -68,7 +68,7 @@ func (b *bench) stop(p *process) {
 	b.ok(errors.Join(p.stdin.Close(), p.cmd.Wait()))
 }
 
-// calm waits until the operator has nothing to do: its own writes wake it once more.
+// calm waits until the operator is idle, because its own writes cause another reconcile.
 func (b *bench) calm(p *process) stats {
 	b.t.Helper()
 	last, same := b.order(p, doTell), 0
@@ -85,10 +85,10 @@ func (b *bench) calm(p *process) stats {
 	return last
 }
 
-// beat is how often an operator is asked whether it is ready: asking costs it something.
+// beat is the interval of polling an operator, which costs it some time.
 const beat = 20 * time.Millisecond
 
-// poll asks until the answer is yes.
+// poll sends a command until its response meets a condition.
 func (b *bench) poll(every time.Duration, done func() bool) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)

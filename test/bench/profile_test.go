@@ -7,7 +7,7 @@ import (
 	"runtime/pprof"
 )
 
-// profiled writes the CPU profile of all that is done, if there is to be one.
+// profiled writes a CPU profile of a function, if profiles are requested.
 func profiled(path string, do func() error) (err error) {
 	if path == "" {
 		return do()
@@ -25,7 +25,7 @@ func profiled(path string, do func() error) (err error) {
 	return do()
 }
 
-// profileHeap writes beside it what was in use after the last garbage collection.
+// profileHeap writes a profile of the heap after the last garbage collection.
 func profileHeap(path string) error {
 	if path == "" {
 		return nil

@@ -20,7 +20,7 @@ func newReport() report {
 	return report{{of: library, beside: plain}, {of: with, beside: without}}
 }
 
-// A table has a line for each figure, in the order in which they came.
+// A table has one line for each figure, in the order of their first samples.
 type table struct {
 	of, beside side // the budgets are for the first one
 	lines      []*line
@@ -51,7 +51,7 @@ func (t *table) add(what, figure string, s side, value float64, b budget) {
 	t.lines = append(t.lines, &line{t, what, figure, b, map[side][]float64{s: {value}}})
 }
 
-// ratios are those of each round by itself: what slows the machine down slows both sides down.
+// ratios are those of each round, because a slow machine slows down both sides.
 func (l *line) ratios() []float64 {
 	var ratios []float64
 	for i, value := range l.samples[l.of] {
@@ -62,7 +62,7 @@ func (l *line) ratios() []float64 {
 	return ratios
 }
 
-// shown is the median, and for counts the greatest: one write too many is one too many.
+// shown returns the median, or the maximum of counts, because one additional write is too many.
 func (l *line) shown(s side) float64 {
 	if values := l.samples[s]; l.budget.exact && len(values) > 0 {
 		return slices.Max(values)
@@ -81,7 +81,7 @@ func (l *line) verdict() string {
 	}
 }
 
-// text is the whole report, for people.
+// text returns the whole report for people.
 func (r report) text(machine string, took time.Duration) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n", machine)
@@ -114,12 +114,12 @@ func (t *table) text() string {
 			spread(l.ratios()), l.budget.text, l.verdict())
 	}
 	columns := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	_, _ = columns.Write([]byte(rows.String())) // to memory: it cannot fail
+	_, _ = columns.Write([]byte(rows.String())) // writing to memory cannot fail
 	_ = columns.Flush()
 	return out.String()
 }
 
-// missedCounts are the budgets that are missed and have nothing to do with time.
+// missedCounts returns the missed budgets of counts.
 func (r report) missedCounts() []string {
 	var missed []string
 	for _, t := range r {
@@ -168,7 +168,7 @@ func rounded(value float64) string {
 	}
 }
 
-// describe tells on what was measured, and how much.
+// describe returns the machine and the sizes of the measurement.
 func describe(b *bench) string {
 	version := "an unknown kube-apiserver"
 	if client, err := discovery.NewDiscoveryClientForConfig(b.cp.Config); err == nil {
@@ -182,7 +182,7 @@ func describe(b *bench) string {
 		b.rounds, b.objects, b.backlog, b.standing, b.changes, b.daemons, b.interval, b.workers)
 }
 
-// load is what else the machine has to do.
+// load returns the load of the machine.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -15,20 +15,20 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// A side is one way to do the work.
+// A side is an implementation.
 type side string
 
 const (
 	library side = "kopf"
 	plain   side = "plain"
-	bare    side = "bare" // only the informer, nothing is handled
+	bare    side = "bare" // only the informer, without handlers
 
-	// With the library both: with daemons or timers, and without.
+	// Both use the library: with daemons or timers, and without.
 	with    side = "with"
 	without side = "without"
 )
 
-// A step is the work of one handler. It is next to nothing: what is measured is all that goes on around it.
+// A step is the work of one handler. It is very short, because the benchmark measures the overhead.
 type step struct {
 	id string
 	do func(*v1.Spec, *v1.Status)
@@ -40,7 +40,7 @@ var steps = []step{
 	{"register", func(spec *v1.Spec, status *v1.Status) { status.Owner = spec.Settings["region"] }},
 }
 
-// A role is what an operator process is to do.
+// A role is the configuration of an operator process.
 type role struct {
 	Side      side
 	Kind      string
@@ -50,12 +50,12 @@ type role struct {
 	Workers   int
 
 	Background background
-	Interval   time.Duration // of timers
+	Interval   time.Duration // interval of timers
 
-	Profile string // the file for a CPU profile, and beside it for one of the heap; empty: none
+	Profile string // file of a CPU profile, with one of the heap beside it; empty: none
 }
 
-// enroll adds the operator of a role to a manager; each of its passes goes through the wrapper.
+// enroll adds the operator of a role to a manager; the wrapper wraps each reconcile.
 func enroll(mgr manager.Manager, r role, n *notes, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
 	switch {
 	case r.Side == bare:
@@ -69,7 +69,7 @@ func enroll(mgr manager.Manager, r role, n *notes, wrap func(reconcile.Reconcile
 	}
 }
 
-// handlers are the library's side.
+// handlers returns the implementation with the library.
 func handlers[T v1.Object](obj T, r role, n *notes) *kopf.Resource[T] {
 	resource := kopf.For(obj, kopf.WithMaxConcurrentReconciles(r.Workers))
 	for _, s := range steps[:r.Handlers] {
@@ -85,7 +85,7 @@ func handlers[T v1.Object](obj T, r role, n *notes) *kopf.Resource[T] {
 	return resource
 }
 
-// handled reports whether all that a side writes for the present spec is on the object.
+// handled reports whether the object has all writes of a side for the present spec.
 func (s side) handled(obj v1.Object) bool {
 	spec, status := obj.Content()
 	if status.Phase != "Ready" || status.Size != spec.Size {
@@ -99,7 +99,7 @@ func (s side) handled(obj v1.Object) bool {
 	return json.Unmarshal([]byte(text), &last) == nil && last.Spec.Size == spec.Size
 }
 
-// marked is the annotation by which a side knows what it has handled.
+// marked is the annotation with the handled spec of a side.
 func (s side) marked(obj client.Object) map[string]string {
 	key := observedKey
 	if s == library {

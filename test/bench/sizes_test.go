@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Sizes say how much is done.
+// sizes are the sizes of the scenarios.
 type sizes struct {
 	rounds   int
-	objects  int           // of one storm
-	backlog  int           // objects that waited for the operator
-	standing int           // objects that are handled when it starts; each has a timer
-	changes  int           // one by one, for the latency
-	daemons  int           // each of an object of its own
-	interval time.Duration // of the timers
-	idle     time.Duration // with the standing objects
-	workers  int           // of the operators, and of the load
+	objects  int           // objects of one storm
+	backlog  int           // objects that wait for the operator
+	standing int           // objects that are handled before the start; each has a timer
+	changes  int           // single changes for the latency
+	daemons  int           // daemons, each of a separate object
+	interval time.Duration // interval of the timers
+	idle     time.Duration // idle time with the standing objects
+	workers  int           // workers of the operators, and of the load
 	profiles string
 	only     *regexp.Regexp
 }
@@ -47,7 +47,7 @@ func init() {
 		"life, backlog, latency, standing, timers, daemons")
 }
 
-// chosen returns the sizes that the flags ask for.
+// chosen returns the sizes for the flags.
 func chosen() (sizes, error) {
 	s := sizes{
 		rounds: 1, objects: 4, backlog: 8, standing: 16, changes: 3, daemons: 8,

@@ -2,19 +2,19 @@ package bench
 
 import v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 
-// A stock is what stands in a namespace: objects that an operator has handled, and that it starts over.
+// A stock is the set of handled objects in a namespace, for the start of an operator.
 type stock struct {
 	namespace string
-	bare      uint64 // the heap of a process that has only the informer
+	bare      uint64 // heap of a process with the informer only
 }
 
-// A pile says what a stock is like: who has handled how many.
+// A pile identifies a stock by the role and the number of its objects.
 type pile struct {
 	role
 	objects int
 }
 
-// stocked makes the objects of a role, or takes those of the round before.
+// stocked returns the objects of a role. It creates them or reuses those of the previous round.
 func (b *bench) stocked(r role, n int) stock {
 	b.t.Helper()
 	key := pile{r, n}
@@ -24,7 +24,7 @@ func (b *bench) stocked(r role, n int) stock {
 	return b.stock[key]
 }
 
-// stockUp makes objects as an operator would have left them, after the pattern of one that it has handled.
+// stockUp creates objects in the state after an operator has handled them, as copies of one handled object.
 func (b *bench) stockUp(r role, n int) stock {
 	b.t.Helper()
 	made, k := stock{namespace: b.namespace()}, kinds[r.Kind]
@@ -54,7 +54,7 @@ func (b *bench) stockUp(r role, n int) stock {
 	return made
 }
 
-// settled has an operator start over a stock, and waits until it has looked at all of it.
+// settled starts an operator over a stock, and waits until it has reconciled all objects.
 func (b *bench) settled(r role, made stock, n int, name string) *process {
 	b.t.Helper()
 	r.Namespace = made.namespace

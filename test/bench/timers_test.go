@@ -8,7 +8,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// accompaniment is the operator with daemons or timers, and the same without.
+// accompaniment returns the operator with daemons or timers, and the same without.
 func (b *bench) accompaniment(what background) (sides []side, roles map[side]role) {
 	sides = []side{with, without}
 	if b.round%2 == 1 {
@@ -23,8 +23,8 @@ func (b *bench) accompaniment(what background) (sides []side, roles map[side]rol
 	return sides, map[side]role{with: accompanied, without: plain}
 }
 
-// timers are of objects that are handled, one each; they change nothing. At first single objects are changed
-// beside them, while the timers begin. Then they have an interval for themselves.
+// timers measures handled objects with one timer each, which changes nothing: single changes while the timers start,
+// then an interval of the timers alone.
 func (b *bench) timers() {
 	what := fmt.Sprintf("%d timers, each %s", b.standing, b.interval)
 	sides, roles := b.accompaniment(idler)
@@ -55,7 +55,7 @@ func (b *bench) timers() {
 	}
 }
 
-// punctuality is how late timers are, and what they cost.
+// punctuality measures the lateness of timers, and their cost.
 func (b *bench) punctuality(what string, operators map[side]*process) {
 	b.t.Helper()
 	before, written, began := map[side]stats{}, b.patches(gadgets), time.Now()
@@ -82,7 +82,7 @@ func (b *bench) punctuality(what string, operators map[side]*process) {
 	b.report.add(what, "% late by more than 1 s, by the metric", with, 100*float64(is.Late)/float64(is.Calls), below(1))
 }
 
-// writing are timers that change the status of their objects: some calls of each.
+// writing measures timers that change the status of their objects with some calls each.
 func (b *bench) writing() {
 	const what = "timers that change the status"
 	namespace := b.namespace()

@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// What docs/admission.md shows for projects of kubebuilder.
+// The code of docs/admission.md for kubebuilder projects.
 
 const admissionPage = "../../docs/admission.md"
 
@@ -30,7 +30,8 @@ func orderWebhooks() webhooks.Options {
 	}
 }
 
-// The API server takes the manifests, and knows every field; with kustomize's prefix the Service is the one that the options name.
+// The API server accepts the manifests, and knows every field; with kustomize's prefix, the Service has the name in the
+// options.
 func TestManifestsOfAdmission(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -45,7 +46,8 @@ func TestManifestsOfAdmission(t *testing.T) {
 	g.Expect(orderWebhooks().ClientConfig.Service.Name).To(Equal("shop-" + service.GetName()))
 }
 
-// The markers make the rules of config/rbac/webhooks_role.yaml, with which the tests of package webhooks run. Only the name is another one.
+// The markers generate the rules of config/rbac/webhooks_role.yaml, with which the tests of package webhooks run. Only
+// the name differs.
 func TestMarkersOfAdmission(t *testing.T) {
 	g := NewWithT(t)
 	var marked, ruled []rbacv1.PolicyRule

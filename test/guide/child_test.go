@@ -22,7 +22,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// What docs/coming-from-a-reconciler.md shows of a reconciler with a child, and of handlers that do the same.
+// The code of docs/coming-from-a-reconciler.md: a reconciler with a child, and handlers that do the same.
 
 const bucketFinalizer = "example.com/bucket"
 
@@ -105,8 +105,8 @@ func (b *Buckets) SetupWithManager(mgr ctrl.Manager) error {
 	return kopf.SetupWithManager(mgr, b.buckets(), kopf.WithFinalizer(bucketFinalizer)) // the one that old objects have
 }
 
-// Both do the same with the same objects, and the handlers go on with an object of the reconciler's.
-func TestAReconcilerWithAChild(t *testing.T) {
+// Both implementations have the same results, and the handlers continue with an object of the reconciler.
+func TestReconcilerWithChild_AndHandlersAgree(t *testing.T) {
 	plain := func(p *Provider) func(ctrl.Manager) error {
 		return func(mgr ctrl.Manager) error {
 			return (&BucketReconciler{Client: mgr.GetClient(), Scheme: mgr.GetScheme(), Provider: p}).SetupWithManager(mgr)

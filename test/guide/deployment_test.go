@@ -25,7 +25,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// What docs/deployment.md shows.
+// The code of docs/deployment.md.
 
 func production(scheme *runtime.Scheme) ctrl.Options {
 	return ctrl.Options{
@@ -41,7 +41,7 @@ func production(scheme *runtime.Scheme) ctrl.Options {
 
 const deploymentPage = "../../docs/deployment.md"
 
-// manifests are those of a page, by their kinds and names.
+// manifests returns the manifests of a page by their kinds and names.
 func manifests(t *testing.T, page string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	found := map[string]*unstructured.Unstructured{}
@@ -58,7 +58,7 @@ func manifests(t *testing.T, page string) map[string]*unstructured.Unstructured 
 	return found
 }
 
-// The API server takes the manifests, and knows every field.
+// The API server accepts the manifests, and knows every field.
 func TestManifestsOfTheDeployment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -70,7 +70,7 @@ func TestManifestsOfTheDeployment(t *testing.T) {
 	expectTaken(t, g, "databases-system", objects)
 }
 
-// expectTaken makes sure that the API server takes objects as they are, and that it would not if one had a field more.
+// expectTaken checks that the API server accepts objects unchanged, and that it rejects an unknown field.
 func expectTaken(t *testing.T, g *WithT, in string, objects map[string]*unstructured.Unstructured) {
 	t.Helper()
 	k8s, err := client.New(cfg, client.Options{})
@@ -95,7 +95,8 @@ func namespace(g *WithT, k8s client.Client, name string) {
 	}
 }
 
-// With the rights of the page, and none besides, an operator holds, handles, writes the status, posts Events, and leads; nothing is forbidden.
+// With exactly the permissions of the page, an operator adds finalizers, handles, writes the status, posts Events, and
+// leads; no request is forbidden.
 func TestRightsOfTheDeployment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -135,7 +136,7 @@ func TestRightsOfTheDeployment(t *testing.T) {
 		g.Expect(k8s.List(t.Context(), events)).To(Succeed())
 		g.Expect(events.Items).To(ContainElement(HaveField("Object", HaveKeyWithValue("reason", "Provisioned"))))
 	}).Should(Succeed())
-	told := &unstructured.UnstructuredList{} // by client-go, which does not log where the others do
+	told := &unstructured.UnstructuredList{} // client-go does not use the same log
 	told.SetAPIVersion("v1")
 	told.SetKind("EventList")
 	g.Eventually(func(g Gomega) {
@@ -147,7 +148,7 @@ func TestRightsOfTheDeployment(t *testing.T) {
 	g.Expect(book.all()).NotTo(ContainSubstring("orbidden"))
 }
 
-// startRestricted runs an operator as the service account of the page. It is stopped by what it returns.
+// startRestricted runs an operator as the service account of the page. It returns a function that stops it.
 func startRestricted(t *testing.T, g *WithT, book *lines) (stop func()) {
 	config := rest.CopyConfig(cfg)
 	config.Impersonate = rest.ImpersonationConfig{
@@ -156,8 +157,8 @@ func startRestricted(t *testing.T, g *WithT, book *lines) (stop func()) {
 	skipNames := true
 	options := production(runtime.NewScheme())
 	options.Logger = funcr.New(func(prefix, args string) { book.add(prefix + args) }, funcr.Options{})
-	options.HealthProbeBindAddress, options.Metrics.BindAddress = "0", "0" // others may have the ports
-	options.LeaderElectionNamespace = "databases-system"                   // in a pod, it is known
+	options.HealthProbeBindAddress, options.Metrics.BindAddress = "0", "0" // other tests may use the ports
+	options.LeaderElectionNamespace = "databases-system"                   // detected automatically in a pod
 	options.Controller.SkipNameValidation = &skipNames
 	mgr, err := ctrl.NewManager(config, options)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -177,7 +178,7 @@ func startRestricted(t *testing.T, g *WithT, book *lines) (stop func()) {
 	}
 }
 
-// lines are what was logged.
+// lines returns the log lines.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -21,7 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// What docs/coming-from-kopf.md shows.
+// The code of docs/coming-from-kopf.md.
 
 func ensureDatabase(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
 	if req.Attempt.Number > 5 {
@@ -48,7 +48,7 @@ func TestEnsureDatabase(t *testing.T) {
 	}
 }
 
-// The declarations of the page have no mistakes.
+// The declarations of the page are correct.
 func TestDeclarationsOfTheMigration(t *testing.T) {
 	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{})
 	if err != nil {
@@ -62,8 +62,8 @@ func TestDeclarationsOfTheMigration(t *testing.T) {
 	}
 }
 
-// MIG-01: the object of the page, in the middle of its cycle, is taken over in memory.
-func TestTakingOverInMemory(t *testing.T) {
+// MIG-01: an operator in memory takes over the object of the page, in the middle of its cycle.
+func TestTakingOver_InMemory(t *testing.T) {
 	g := NewWithT(t)
 	photos := &unstructured.Unstructured{}
 	for _, s := range steps(t, "../../docs/coming-from-kopf.md") {
@@ -95,7 +95,7 @@ func simple() *kopf.Resource[*unstructured.Unstructured] {
 
 func migrated(provisionDatabase, resizeDatabase, dropDatabase kopf.Handler[*unstructured.Unstructured]) *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Database"}
-	// As the operator in Python has them: the ids are the names of its functions.
+	// Ids as in Python: the names of the functions.
 	reasons := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}
 	databases := kopf.For(kopf.Unstructured(database)).
 		On("provision", reasons, provisionDatabase).

@@ -13,10 +13,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// The access to the API server: that of envtest.Environment.Start in a project of one's own.
+// Access to the API server, as envtest.Environment.Start returns it in other projects.
 var cfg *rest.Config
 
-// The same for programs that a test starts: nothing for readers of the pages.
+// Access for programs that a test starts; readers of the pages do not need it.
 var cluster *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {

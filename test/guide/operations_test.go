@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// commands are those of a page, in order.
+// commands returns the commands of a page, in order.
 func commands(t *testing.T, page string) (all []string) {
 	t.Helper()
 	for _, s := range steps(t, page) {
@@ -26,7 +26,7 @@ func commands(t *testing.T, page string) (all []string) {
 	return all
 }
 
-// What docs/deployment.md has people type to be rid of an operator, in its order.
+// The commands of docs/deployment.md that remove an operator, in its order.
 func TestUninstalling(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -71,7 +71,7 @@ func TestUninstalling(t *testing.T) {
 			}
 			g.Expect(k8s.Delete(ctx, orders)).To(Succeed())
 			gone(orders)
-			orders = handledDatabase("orders") // that of the last command is stuck
+			orders = handledDatabase("orders") // for the last command: this object is blocked
 			g.Expect(k8s.Create(ctx, orders)).To(Succeed())
 			g.Expect(k8s.Delete(ctx, orders)).To(Succeed())
 			g.Expect(now(orders)).To(held)
@@ -85,8 +85,8 @@ func TestUninstalling(t *testing.T) {
 	}
 }
 
-// The three questions of docs/troubleshooting.md have answers.
-func TestThreeQuestions(t *testing.T) {
+// docs/troubleshooting.md answers its three questions.
+func TestTroubleshooting_ThreeQuestions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
 	}
@@ -106,7 +106,7 @@ func TestThreeQuestions(t *testing.T) {
 	g.Expect(raw.GetAnnotations()).To(Equal(orders.GetAnnotations()))
 }
 
-// handledDatabase has what an operator leaves in the middle of its work.
+// handledDatabase returns an object in the middle of a cycle.
 func handledDatabase(name string) *unstructured.Unstructured {
 	return left(name, map[string]any{
 		"kopf.zalando.org/last-handled-configuration": "{\"spec\":{\"size\":5}}\n",
@@ -114,7 +114,7 @@ func handledDatabase(name string) *unstructured.Unstructured {
 	})
 }
 
-// PEER-01: the records that docs/peering.md shows are read, and its commands do what the page says.
+// PEER-01: the operator reads the records in docs/peering.md, and the commands of the page have the described effect.
 func TestCommandsOfPeering(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -137,14 +137,14 @@ func TestCommandsOfPeering(t *testing.T) {
 	}
 	shown := meeting.Object["status"].(map[string]any)
 	strict := client.WithFieldValidation(k8s, metav1.FieldValidationStrict)
-	g.Expect(strict.Create(t.Context(), meeting)).To(Succeed()) // the kind has no subresource
+	g.Expect(strict.Create(t.Context(), meeting)).To(Succeed()) // the kind has no status subresource
 	g.Expect(shown).To(HaveLen(2))
 
 	const goRun = "go run github.com/kopf-runtime/kopf-runtime/cmd/kopf "
 	var printed []string
 	for _, command := range commands(t, "../../docs/peering.md") {
 		g.Expect(command).To(HavePrefix(goRun))
-		printed = append(printed, tool("kopf "+strings.TrimPrefix(command, goRun))) // it is built already
+		printed = append(printed, tool("kopf "+strings.TrimPrefix(command, goRun))) // without building the command again
 	}
 	g.Expect(printed).To(HaveLen(3), "the page has other commands: tell the test what comes of them")
 	for identity := range shown {

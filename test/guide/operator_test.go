@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// run starts an operator, which is stopped when the test ends, and returns a client.
+// run starts an operator, stops it at the end of the test, and returns a client.
 func run(t *testing.T, cfg *rest.Config, options ...kopf.Option) client.Client {
 	t.Helper()
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
@@ -36,14 +36,14 @@ func run(t *testing.T, cfg *rest.Config, options ...kopf.Option) client.Client {
 			t.Error(err)
 		}
 	})
-	direct, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme()}) // not the manager's: that reads from the cache
+	direct, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme()}) // the client of the manager reads from the cache
 	if err != nil {
 		t.Fatal(err)
 	}
 	return direct
 }
 
-// settled reports whether nothing is in progress for an object that was handled before.
+// settled reports whether a handled object has no cycle in progress.
 func settled(obj client.Object) bool {
 	if progress.AnnotationBaseline("").Fetch(obj) == nil {
 		return false
@@ -78,8 +78,8 @@ func TestCounting(t *testing.T) {
 	g.Expect(k8s.Create(ctx, obj)).To(Succeed())
 	g.Eventually(func(g Gomega) {
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
-		g.Expect(obj.Data).To(HaveKeyWithValue("counted", "yes")) // what users see
-		g.Expect(settled(obj)).To(BeTrue())                       // and nothing is left to do
+		g.Expect(obj.Data).To(HaveKeyWithValue("counted", "yes")) // visible to users
+		g.Expect(settled(obj)).To(BeTrue())                       // no open work
 	}, 10*time.Second).Should(Succeed())
 	g.Consistently(created.Load).Should(BeEquivalentTo(2))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
-// steps are the blocks of a page, in order.
+// steps returns the code blocks of a page, in order.
 func steps(t *testing.T, page string) []doctest.Step {
 	t.Helper()
 	found, err := doctest.Steps(page)
@@ -18,7 +18,7 @@ func steps(t *testing.T, page string) []doctest.Step {
 	return found
 }
 
-// terminal has kubectl, and the cluster.
+// terminal returns a terminal with kubectl and the cluster.
 func terminal(t *testing.T, folder string, programs ...string) doctest.Terminal {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")

@@ -23,7 +23,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// What docs/coming-from-a-reconciler.md shows: a reconciler, and handlers that do the same. Config maps stand for sites.
+// The code of docs/coming-from-a-reconciler.md: a reconciler, and handlers that do the same. Config maps represent
+// sites.
 
 const siteFinalizer = "example.com/site"
 
@@ -122,7 +123,7 @@ func handlersOf(sites *Sites) *kopf.Resource[*corev1.ConfigMap] {
 		OnDelete("drop", sites.Drop, kopf.Label("site", filter.Equal("handlers")))
 }
 
-// The steps of the way from the one to the other.
+// The intermediate steps of the migration.
 func wrapped(reconciler *SiteReconciler) *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).
 		OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](reconciler), kopf.Label("site", filter.Equal("wrapped"))).
@@ -136,8 +137,8 @@ func checkName(_ context.Context, req *SiteRequest) error {
 	return nil
 }
 
-// All three do the same with the same objects.
-func TestAReconcilerAndHandlers(t *testing.T) {
+// All three implementations have the same results.
+func TestReconciler_AndHandlersAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
 	}
@@ -172,17 +173,17 @@ func TestAReconcilerAndHandlers(t *testing.T) {
 			g.Eventually(provider.seen).Should(ContainElement("drop " + site.Name))
 			g.Eventually(func() error { return k8s.Get(t.Context(), client.ObjectKeyFromObject(site), site) }).
 				ShouldNot(Succeed())
-			if name == "handlers" { // each call was needed: one was refused, one has succeeded
+			if name == "handlers" { // one rejected call and one successful call
 				g.Expect(provider.seen()).To(Equal([]string{"ensure " + site.Name, "ensure " + site.Name, "drop " + site.Name}))
 			}
 		})
 	}
 }
 
-// runManager starts a manager, which is stopped when the test ends, and returns a client.
+// runManager starts a manager, stops it at the end of the test, and returns a client.
 func runManager(t *testing.T, setup func(ctrl.Manager) error) client.Client {
 	t.Helper()
-	skipNames := true // of controllers: several managers of one process have the same ones
+	skipNames := true // names of controllers, which several managers of one process share
 	options := ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}}
 	options.Controller.SkipNameValidation = &skipNames
 	mgr, err := ctrl.NewManager(cfg, options)

@@ -27,8 +27,9 @@ import (
 
 var databaseKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Database"}
 
-// MIG-01: a reader rehearses, as docs/coming-from-kopf.md says, on objects that an operator in Python has left in the middle of
-// its work, sees what the page shows, and lets the operator of the page take over. In the end nothing is left to do.
+// MIG-01: a rehearsal as docs/coming-from-kopf.md describes, on objects that an operator in Python has stopped handling
+// in the middle of its work. The commands print the output of the page, the operator of the page takes over, and no
+// work is left at the end.
 func TestTakingOver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -41,7 +42,7 @@ func TestTakingOver(t *testing.T) {
 		g.Expect(k8s.Create(t.Context(), obj)).To(Succeed())
 	}
 
-	// The command of the page, and what it shows of the output.
+	// The command of the page, and its output.
 	var command, shown string
 	for _, s := range steps(t, "../../docs/coming-from-kopf.md") {
 		switch {
@@ -76,8 +77,8 @@ func TestTakingOver(t *testing.T) {
 	runManager(t, func(mgr ctrl.Manager) error {
 		return kopf.SetupWithManager(mgr, migrated(handler("provision"), handler("resize"), handler("drop")))
 	})
-	// What has succeeded is not called again; what waits goes on with its attempts, when its delay is over; what is handled resumes.
-	// The first handler of "old" has succeeded for its creation, and its record is no reason to call it.
+	// Successful handlers are not called again; waiting handlers continue with their attempts after their delay;
+	// handled objects resume. The first handler of "old" has succeeded for its creation, so it is not called.
 	g.Eventually(called).Should(Equal([]string{
 		"provision of orders for resume, attempt 0",
 		"provision of photos for update, attempt 0",
@@ -88,7 +89,7 @@ func TestTakingOver(t *testing.T) {
 		Should(ContainSubstring("3 objects: 0 create, 0 update, 0 delete, 3 nothing; 0 with unfinished handlers"))
 }
 
-// leftByPython are objects as the page shows them; the delay is so short that it can be waited for.
+// leftByPython returns the objects of the page, with a short delay.
 func leftByPython(now time.Time) []*unstructured.Unstructured {
 	stamp := func(d time.Duration) string { return now.Add(d).UTC().Format("2006-01-02T15:04:05.000000-07:00") }
 	done := fmt.Sprintf(`{"started":%q,"stopped":%q,"purpose":"create","retries":1,"success":true,"failure":false}`, stamp(-time.Hour), stamp(-time.Hour))
@@ -114,7 +115,7 @@ func left(name string, annotations map[string]any) *unstructured.Unstructured {
 	return obj
 }
 
-// installDatabases makes the kind of the pages, and takes it and its objects away at the end.
+// installDatabases creates the CRD of the pages, and removes it with its objects at the end.
 func installDatabases(t *testing.T, g *WithT) client.Client {
 	preserve := true
 	crd := &apiextensionsv1.CustomResourceDefinition{
@@ -139,7 +140,7 @@ func installDatabases(t *testing.T, g *WithT) client.Client {
 }
 
 func removeDatabases(g *WithT, k8s client.Client, options envtest.CRDInstallOptions) {
-	ctx := context.Background() // that of the test has ended
+	ctx := context.Background() // the context of the test has ended
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(databaseKind)
 	g.Expect(k8s.List(ctx, list)).To(Succeed())
@@ -154,7 +155,7 @@ func removeDatabases(g *WithT, k8s client.Client, options envtest.CRDInstallOpti
 	}).WithTimeout(patience).Should(BeTrue())
 }
 
-// buildTool returns what types commands of the pages: those of kubectl, and those that begin with "kopf".
+// buildTool returns a function that runs commands of the pages: those of kubectl, and those that start with "kopf".
 func buildTool(t *testing.T, g *WithT) func(command string) string {
 	file := filepath.Join(t.TempDir(), "kopf")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../cmd/kopf").CombinedOutput()

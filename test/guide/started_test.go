@@ -21,22 +21,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
-// patience is for all that is awaited.
+// patience is the limit of each wait.
 const patience = 30 * time.Second
 
-// controllerGen is how readers call it; the test takes the same version from the modules of hack/tools.
+// controllerGen is the command in the page; the test uses the same version from the modules of hack/tools.
 var controllerGen = regexp.MustCompile(`^go run (sigs\.k8s\.io/controller-tools/cmd/controller-gen)@(\S+) `)
 
-// A newcomer goes through docs/getting-started.md in an empty folder.
+// A newcomer follows docs/getting-started.md in an empty folder.
 type newcomer struct {
 	Gomega
 	t        *testing.T
 	folder   string
-	clone    string // as the page has it
+	clone    string // path of the clone in the page
 	terminal doctest.Terminal
 	client   client.Client
 	operator *program.Program
-	logged   int // lines of the log that were read
+	logged   int // number of log lines that were read
 }
 
 func TestGettingStarted(t *testing.T) {
@@ -79,7 +79,7 @@ func (r *newcomer) write(file, text string) {
 	r.Expect(os.WriteFile(path, []byte(text), 0o644)).To(Succeed())
 }
 
-// command does one line of the page.
+// command runs one line of the page.
 func (r *newcomer) command(line string) {
 	r.t.Helper()
 	words := strings.Fields(line)
@@ -91,7 +91,7 @@ func (r *newcomer) command(line string) {
 	case words[0] == "cd":
 		r.folder = filepath.Join(r.folder, words[1])
 		r.terminal.Folder = r.folder
-	case line == "make cluster", words[0] == "export": // it is there
+	case line == "make cluster", words[0] == "export": // already done
 	case words[0] == "kubectl":
 		_, err := r.terminal.Type(r.t.Context(), line)
 		r.Expect(err).NotTo(HaveOccurred())
@@ -103,10 +103,11 @@ func (r *newcomer) command(line string) {
 	}
 }
 
-// goCommand runs it as it stands, but for the generator: that one is built from the pinned modules, and has to be of their version.
+// goCommand runs a go command of the page. For the generator, it uses the pinned modules, which must have the same
+// version.
 func (r *newcomer) goCommand(line string) {
 	r.t.Helper()
-	root, err := filepath.Abs("../..") // the clone: in its own place, the compiler has seen it already
+	root, err := filepath.Abs("../..") // the clone in its own place, where the build cache is warm
 	r.Expect(err).NotTo(HaveOccurred())
 	line = strings.ReplaceAll(line, r.clone, root)
 	command := exec.CommandContext(r.t.Context(), "sh", "-c", line)
@@ -123,7 +124,7 @@ func (r *newcomer) goCommand(line string) {
 	r.Expect(err).NotTo(HaveOccurred(), "%s:\n%s", line, out)
 }
 
-// start runs what was built: "go run" would build it once more.
+// start runs the built operator, because "go run" would build it again.
 func (r *newcomer) start() {
 	r.t.Helper()
 	r.Eventually(r.established).WithTimeout(patience).Should(BeTrue())
@@ -134,7 +135,7 @@ func (r *newcomer) start() {
 	r.Eventually(r.operator.Lines).WithTimeout(patience).Should(ContainElement(ContainSubstring("Starting workers")))
 }
 
-// established is what readers are too slow to wait for.
+// established waits for a state that a reader sees without waiting.
 func (r *newcomer) established() (bool, error) {
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
@@ -148,7 +149,7 @@ func (r *newcomer) established() (bool, error) {
 	}), err
 }
 
-// midway looks at the object between the two attempts, as the page shows it.
+// midway reads the object between the two attempts, as the page shows it.
 func (r *newcomer) midway() {
 	orders := left("orders", nil)
 	r.Eventually(func(g Gomega) {
@@ -161,7 +162,7 @@ func (r *newcomer) midway() {
 
 var column = regexp.MustCompile(`"[^"]*": (?:"[^"]*"|[^,}]*)`)
 
-// logs waits for a line with the message and the fields of one that the page shows; it may have more fields.
+// logs waits for a line with the message and the fields of a line in the page; it may have more fields.
 func (r *newcomer) logs(shown string) {
 	r.t.Helper()
 	message := strings.Split(shown, "\t")[1]

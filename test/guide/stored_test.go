@@ -16,8 +16,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// PROG-02: what docs/persistence.md shows is what an operator writes: in the middle of a creation, and at its end.
-func TestWhatIsStored(t *testing.T) {
+// PROG-02: docs/persistence.md shows the state that an operator writes, in the middle of a creation and at its end.
+func TestPersistence_StoredState(t *testing.T) {
 	g := NewWithT(t)
 	var shown []string
 	for _, s := range steps(t, "../../docs/persistence.md") {
@@ -52,5 +52,5 @@ func TestWhatIsStored(t *testing.T) {
 	}
 }
 
-// varying is what differs from run to run.
+// varying are the values that differ between runs.
 var varying = regexp.MustCompile(`("(?:started|stopped|delayed|attempted|digest)":)"[^"]*"`)

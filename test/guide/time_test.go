@@ -15,7 +15,7 @@ import (
 
 type ConfigMapRequest = kopf.Request[*corev1.ConfigMap]
 
-// patient gives up by itself when it has been tried for a day.
+// patient fails permanently after a day of retries.
 func patient(_ context.Context, req *ConfigMapRequest) error {
 	if req.Attempt.Runtime() > 24*time.Hour {
 		return kopf.Permanent(errors.New("nobody has answered for a day"))
@@ -23,8 +23,8 @@ func patient(_ context.Context, req *ConfigMapRequest) error {
 	return kopf.Temporary(errors.New("no answer"), time.Hour)
 }
 
-func TestItIsTriedForADay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the clock moves when everybody waits
+func TestRetries_EndAfterADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the clock advances when all goroutines wait
 		obj, attempts := &corev1.ConfigMap{}, 0
 		step := progress.Step{ID: "patient", Do: func(ctx context.Context, attempt progress.Attempt) error {
 			attempts++

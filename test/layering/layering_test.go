@@ -1,7 +1,7 @@
-// Package layering holds the packages of the library to their levels: who may import whom. The same rules
-// stand in .golangci.yml for depguard; here they hold for everybody who runs the tests, linter or not.
+// Package layering checks the imports between the packages of the library. The same rules are in .golangci.yml for
+// depguard; here they apply also without the linter.
 //
-// Rules are about the code that is shipped. Tests may import what they need.
+// The rules are for the shipped code. Tests may import any package.
 package layering
 
 import (
@@ -21,13 +21,13 @@ import (
 
 const (
 	module = "github.com/kopf-runtime/kopf-runtime"
-	root   = "../.." // of the module, seen from this package
+	root   = "../.." // root of the module, relative to this package
 )
 
-// levels has a line for each package under pkg/ and internal/, also for those still to come: an import points
-// to a lower level, always. A new package gets its line here and in .golangci.yml.
+// levels has a line for each package under pkg/ and internal/: a package may import only lower levels. A new package
+// gets a line here and in .golangci.yml.
 var levels = map[string]int{
-	// On top, for the tests of users: it may import everything.
+	// The top level, for the tests of users: it may import everything.
 	"pkg/kopf/kopftest": 7,
 
 	// The facade.
@@ -41,7 +41,7 @@ var levels = map[string]int{
 
 	"internal/engine": 4,
 
-	// The matchers that the options of the facade take.
+	// The matchers in the options of the facade.
 	"pkg/kopf/filter": 4,
 
 	// The steps of the engine.
@@ -76,14 +76,14 @@ var levels = map[string]int{
 	"pkg/peering/v1":     1,
 	"pkg/progress":       1,
 
-	// Below the leaves: explanations of mistakes, and of missing rules.
+	// Below the leaves: explanations of errors and missing permissions.
 	"internal/rbac":       0,
 	"internal/validation": 0,
 
-	// Not part of the library at all.
+	// Not part of the library.
 	controlPlane: 0,
 
-	// Below that, too.
+	// Also below.
 	"internal/reaper": -1,
 }
 
@@ -159,12 +159,12 @@ func shipped(name string) bool { return under(name, "pkg") || under(name, "inter
 
 func under(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 
-// A node is a package of this module, as go list describes it.
+// A node is a package of this module, as go list returns it.
 type node struct {
 	ImportPath string
 	Doc        string   // first sentence of the package comment
 	GoFiles    []string // without tests
-	Imports    []string // of GoFiles
+	Imports    []string // imports of GoFiles
 	Error      *struct{ Err string }
 }
 
@@ -172,7 +172,7 @@ func (n node) name() string { return short(n.ImportPath) }
 
 func short(path string) string { return strings.TrimPrefix(path, module+"/") }
 
-// check returns a sentence for each offence in the graph, in a stable order.
+// check returns a sentence for each violation in the graph, in a stable order.
 func check(graph []node) []string {
 	var offences []string
 	complain := func(format string, args ...any) { offences = append(offences, fmt.Sprintf(format, args...)) }
@@ -219,7 +219,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// list asks the go command, which knows build constraints and modules.
+// list runs the go command, which handles build constraints and modules.
 func list(t *testing.T) []node {
 	t.Helper()
 	watch(t)
@@ -243,8 +243,8 @@ func list(t *testing.T) []node {
 	}
 }
 
-// watch looks at each source file. The go command notes what a test process looks at, but not what its children
-// read; without this, the result of the last run would be taken from the cache after a new import.
+// watch reads the state of each source file. The go command caches test results by the files that the test itself
+// reads, but not by the files that its child processes read.
 func watch(t *testing.T) {
 	t.Helper()
 	for _, folder := range []string{"pkg", "internal", "examples"} {
@@ -261,7 +261,7 @@ func watch(t *testing.T) {
 	}
 }
 
-// The linter has to know each package too: its rules are by folder, and a folder it does not know is free.
+// The linter must know each package: its rules are by folder, and a folder without a rule is not checked.
 func TestLinterKnowsEveryPackage(t *testing.T) {
 	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
 	if err != nil {
@@ -274,14 +274,14 @@ func TestLinterKnowsEveryPackage(t *testing.T) {
 	}
 }
 
-// A check that cannot fail is no check.
-func TestChecker(t *testing.T) {
+// The check must detect violations.
+func TestChecker_DetectsViolations(t *testing.T) {
 	fired := map[string]bool{}
 	for _, c := range []struct {
 		name    string
 		from    string
 		imports []string
-		want    string // part of the only offence; "" means there is none
+		want    string // part of the only violation; "" means there is none
 	}{
 		{"a leaf on the host's packages", "pkg/progress", []string{"context", "sigs.k8s.io/controller-runtime/pkg/client"}, ""},
 		{"a leaf on a leaf", "pkg/progress", ours("pkg/diff"),

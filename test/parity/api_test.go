@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// exported are the names that the packages for users export, as in "kopf.For" and "kopf.Request.Object", each with
-// the folder of its package.
+// exported returns the exported names of the packages for users, such as "kopf.For" and "kopf.Request.Object", each
+// with the folder of its package.
 func exported(t *testing.T) map[string]string {
 	t.Helper()
 	names := map[string]string{}
@@ -77,7 +77,7 @@ func exportedBy(file *ast.File) (names []string) {
 	return names
 }
 
-// receiver is the name of the type that a method is of.
+// receiver returns the name of the type of a method.
 func receiver(expr ast.Expr) string {
 	switch expr := expr.(type) {
 	case *ast.Ident:

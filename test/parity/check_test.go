@@ -20,12 +20,12 @@ const (
 var states = []string{tested, better, different, nothing, missing}
 
 var (
-	// basis is what a difference rests on: a rule that the page explains, another row of it, or a decision.
+	// basis matches the reason for a difference: a rule of the page, another row, or a decision.
 	basis = regexp.MustCompile(`\bB-\d\d\b|\bMIG-\d\d\b|\]\((?:\.\./)*docs/decisions/\d{4}-`)
 	rule  = regexp.MustCompile(`\bB-\d\d\b`)
 )
 
-// check tells what is wrong with the page, and what to do about it.
+// check returns the problems of the page, with their solutions.
 func check(text string, named map[string][]string) (problems []string) {
 	problemf := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	all := ids()
@@ -76,7 +76,7 @@ func checkCounts(rows map[string]row, counts map[string][]int) (problems []strin
 	return problems
 }
 
-// sums count the rows of each area, and of all, by their states.
+// sums counts the rows of each area, and of all, by their states.
 func sums(rows map[string]row) map[string][]int {
 	sums := map[string][]int{"all": make([]int, 1+len(states))}
 	for _, area := range areas {

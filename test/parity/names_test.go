@@ -10,19 +10,19 @@ import (
 	"testing"
 )
 
-// done is the state of a name of kopf that has its like here.
+// done is the state of a name of kopf that has an equivalent here.
 const done = "done"
 
 var nameStates = []string{done, better, different, nothing, missing}
 
 // A name is one line of the appendix.
 type name struct {
-	of               []string // kopf's names
+	of               []string // names of kopf
 	here, state, why string
 }
 
-// The public names are accounted for; those that stand beside them exist, and tests or Examples use them.
-func TestTheNamesAreUpToDate(t *testing.T) {
+// All public names are listed; the names beside them exist, and tests or Examples use them.
+func TestNames_AreUpToDate(t *testing.T) {
 	api := exported(t)
 	if api["kopf.Resource.OnCreate"] != "pkg/kopf" || api["kopf.Request.Object"] != "pkg/kopf" {
 		t.Fatalf("the exported names were not found: %d", len(api))
@@ -32,7 +32,8 @@ func TestTheNamesAreUpToDate(t *testing.T) {
 	}
 }
 
-// checkNames tells what is wrong with the appendix. The users are the tests of all exported names.
+// checkNames returns the problems of the appendix. The parameter users maps each exported name to the tests that use
+// it.
 func checkNames(text string, users map[string][]string) (problems []string) {
 	problemf := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	listed := map[string]bool{}
@@ -79,7 +80,7 @@ var (
 	ourName  = regexp.MustCompile(`^(?:kopf|filter|kopftest|progress|peering|daemons|webhooks|children|conditions|diff)(?:\.[A-Z]\w*)+$`)
 )
 
-// names are the lines of the appendix.
+// names returns the lines of the appendix.
 func names(text string, problemf func(string, ...any)) (all []name) {
 	for line := range strings.SplitSeq(appendix.FindString(text), "\n") {
 		cells := cellsOf(line)
@@ -94,7 +95,7 @@ func names(text string, problemf func(string, ...any)) (all []name) {
 		for _, match := range quoted.FindAllStringSubmatch(cells[0], -1) {
 			one.of = append(one.of, match[1])
 			if strings.Contains(cells[0], "` of ") {
-				one.of = []string{cells[0]} // no names alone
+				one.of = []string{cells[0]} // a method, and no list of names
 				break
 			}
 		}
@@ -106,7 +107,7 @@ func names(text string, problemf func(string, ...any)) (all []name) {
 	return all
 }
 
-// ourNames are the names of ours in a cell.
+// ourNames returns the names of this library in a cell.
 func ourNames(cell string) (all []string) {
 	for _, match := range quoted.FindAllStringSubmatch(cell, -1) {
 		if ourName.MatchString(match[1]) {
@@ -116,7 +117,7 @@ func ourNames(cell string) (all []string) {
 	return all
 }
 
-// users are the tests that use the exported names, Examples first.
+// users returns the tests that use each exported name, Examples first.
 func users(api, tests map[string]string) map[string][]string {
 	used := map[string][]string{}
 	for full := range api {
@@ -144,7 +145,7 @@ func users(api, tests map[string]string) map[string][]string {
 	return used
 }
 
-// word finds what may be names: alone, behind a dot, or before the colon of a literal.
+// word matches possible names: alone, after a dot, or before the colon of a literal.
 var word = regexp.MustCompile(`(?:\b[a-z]\w*)?\.?\b[A-Z]\w*:?`)
 
 // uses reports whether a test with these words uses a name: it is in the folder of the package, or imports it.
@@ -170,7 +171,7 @@ func anyEnds(words map[string]bool, with string) bool {
 	return false
 }
 
-// namesOf is the part of the page of the tests that tells where each of our names is used: in one test of them.
+// namesOf returns the part of the page of the tests with one test for each name.
 func namesOf(text string, users map[string][]string) string {
 	where := map[string]string{}
 	for _, line := range names(text, func(string, ...any) {}) {
@@ -188,8 +189,8 @@ func namesOf(text string, users map[string][]string) string {
 	return out.String()
 }
 
-// A check of names that finds nothing wrong in anything would be of no use either.
-func TestWhatIsWrongWithNamesIsTold(t *testing.T) {
+// The check must detect problems.
+func TestCheckNames_DetectsProblems(t *testing.T) {
 	users := map[string][]string{"kopf.For": {"some_test.go"}, "kopf.Lonely": {}}
 	var sound strings.Builder
 	for one := range strings.FieldsSeq(kopfNames) {

@@ -43,7 +43,7 @@ func parse(text string, problemf func(string, ...any)) (rows map[string]row, cou
 	return rows, counts
 }
 
-// cellsOf are the cells of a line of a table.
+// cellsOf returns the cells of a line of a table.
 func cellsOf(line string) (cells []string) {
 	inner := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "|"), "|")
 	for cell := range strings.SplitSeq(strings.ReplaceAll(inner, `\|`, "\x00"), "|") {
@@ -63,7 +63,7 @@ func numbers(cells string) (all []int) {
 	return all
 }
 
-// counted is the page with the table at its top as it should be.
+// counted returns the page with correct counts in the table at its top.
 func counted(text string, rows map[string]row) string {
 	sums := sums(rows)
 	table := &strings.Builder{}
@@ -84,7 +84,7 @@ func counted(text string, rows map[string]row) string {
 
 var countTable = regexp.MustCompile(`(?m)^\| area \|.*\n(?:\|.*\n)+`)
 
-// testsOf is the page that tells which tests name which rows.
+// testsOf returns the page with the tests that name each row.
 func testsOf(rows map[string]row, named map[string][]string) string {
 	text := &strings.Builder{}
 	text.WriteString(`# Which tests show what

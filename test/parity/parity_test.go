@@ -1,5 +1,5 @@
-// Package parity compares test/parity/kopf-parity.md with the tests and the code. A test must name each row that the page
-// calls tested, the page must list each row that a test names, and each name that the page gives beside a name of kopf must exist.
+// Package parity compares test/parity/kopf-parity.md with the tests and the code. A test must name each row with the
+// state tested, the page must have each row that a test names, and each name beside a name of kopf must exist.
 package parity
 
 import (
@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	root      = "../.." // of the repository, seen from this package
+	root      = "../.." // root of the repository, relative to this package
 	page      = "test/parity/kopf-parity.md"
 	testsPage = "test/parity/kopf-parity-tests.md"
 )
 
 var update = flag.Bool("update", false, "write the counts on "+page+", and "+testsPage+", anew")
 
-// areas are the rows that there are: the numbers of each area, from one to another one.
+// areas are the existing rows: the ranges of numbers in each area.
 var areas = []struct {
 	name   string
 	ranges [][2]int
@@ -71,7 +71,7 @@ var areas = []struct {
 	{"SE", [][2]int{{1, 57}}},
 }
 
-// ids are all rows of the areas, in order.
+// ids returns all rows of the areas, in order.
 func ids() (all []string) {
 	for _, area := range areas {
 		for _, numbers := range area.ranges {
@@ -88,7 +88,7 @@ func areaOf(id string) string {
 	return area
 }
 
-// mention finds rows of the areas, wherever they are named.
+// mention matches rows of the areas in any text.
 var mention = func() *regexp.Regexp {
 	var names []string
 	for _, area := range areas {
@@ -97,7 +97,7 @@ var mention = func() *regexp.Regexp {
 	return regexp.MustCompile(`\b(?:` + strings.Join(names, "|") + `)-\d+\b`)
 }()
 
-func TestThePageIsUpToDate(t *testing.T) {
+func TestPage_IsUpToDate(t *testing.T) {
 	text, tests := read(t, page), testFiles(t)
 	named := namedIn(tests)
 	if len(named) < 100 {
@@ -125,7 +125,7 @@ func TestThePageIsUpToDate(t *testing.T) {
 
 var linked = regexp.MustCompile(`\]\(([^)#]+\.md)(?:#[^)]*)?\)`)
 
-// testFiles are the texts of all tests but these, by their paths from the root.
+// testFiles returns the texts of all tests except those of this package, by their paths from the root.
 func testFiles(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}

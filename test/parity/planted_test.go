@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A check that finds nothing wrong in anything would be of no use.
-func TestWhatIsWrongIsTold(t *testing.T) {
+// The check must detect problems.
+func TestCheck_DetectsProblems(t *testing.T) {
 	sound := func() []string {
 		var lines []string
 		rows := map[string]row{}
@@ -124,13 +124,13 @@ func expect(t *testing.T, problems, want []string) {
 	}
 }
 
-// instead puts a line in the place of the first one.
+// instead replaces the first line by another one.
 func instead(line string) func([]string) []string {
 	return func(lines []string) []string { return append([]string{line}, lines[1:]...) }
 }
 
-// The page of the tests tells the files of each row, and nothing of rows that no test names.
-func TestTheTestsOfARowAreLinked(t *testing.T) {
+// The page of the tests has the files of each row, and no row without tests.
+func TestTestsOf_LinksTheTestsOfARow(t *testing.T) {
 	text := testsOf(map[string]row{"KEY-01": {state: tested}}, map[string][]string{"KEY-01": {"a/a_test.go", "b/b_test.go"}})
 	line := "| KEY-01 | tested | [a/a_test.go](../../a/a_test.go), [b/b_test.go](../../b/b_test.go) |"
 	if !strings.Contains(text, line) || strings.Contains(text, "KEY-02") {

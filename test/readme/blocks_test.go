@@ -8,20 +8,20 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
-// A following says which test does what a block says. Of those that nobody does, it says why.
+// A following names the test that executes a code block, or the reason why none does.
 type following struct {
 	page, language string
-	first          string // how the block begins; empty for all those of the language on the page
+	first          string // start of the block; empty for all blocks of the language on the page
 	test           string // folder and function; or
-	why            string // none
+	why            string // reason
 }
 
 var followed = []following{
-	{"README.md", "sh", "make demo", "hack/demo TestDemo", ""}, // make test runs it all, and hack/example what comes with a NAME
+	{"README.md", "sh", "make demo", "hack/demo TestDemo", ""}, // make test runs it with all arguments, and hack/example runs those with a NAME
 	{"docs/admission.md", "yaml", "", "test/guide TestManifestsOfAdmission", ""},
 	{"docs/coming-from-kopf.md", "python", "", "", "it is kopf's: what it becomes is compiled"},
 	{"docs/coming-from-kopf.md", "sh", "", "test/guide TestTakingOver", ""},
-	{"docs/coming-from-kopf.md", "yaml", "", "test/guide TestTakingOverInMemory", ""},
+	{"docs/coming-from-kopf.md", "yaml", "", "test/guide TestTakingOver_InMemory", ""},
 	{"docs/day-in-the-life.md", "sh", "", "examples TestExamples", ""},
 	{"docs/deployment.md", "dockerfile", "", "test/readme TestDockerfiles", ""},
 	{"docs/deployment.md", "sh", "", "test/guide TestUninstalling", ""},
@@ -32,12 +32,13 @@ var followed = []following{
 	{"docs/peering.md", "yaml", "", "test/guide TestCommandsOfPeering", ""},
 	{"docs/performance.md", "sh", "make bench  ", "test/readme TestFlagsOfTheBenchmark", ""},
 	{"docs/performance.md", "sh", "make bench BENCHFLAGS=", "", "twenty minutes; the flags are those of the block before"},
-	{"docs/persistence.md", "yaml", "", "test/guide TestWhatIsStored", ""},
-	{"docs/troubleshooting.md", "sh", "", "test/guide TestThreeQuestions", ""},
+	{"docs/persistence.md", "yaml", "", "test/guide TestPersistence_StoredState", ""},
+	{"docs/troubleshooting.md", "sh", "", "test/guide TestTroubleshooting_ThreeQuestions", ""},
 }
 
-// Each block of the pages is done by a test, or has a reason. Go has TestTheCodeOfTheDocsIsCompiled, output is looked at by those who do the commands.
-func TestTheBlocksOfTheDocsAreFollowed(t *testing.T) {
+// A test executes each block of the pages, or there is a reason. Go code is checked by TestDocs_GoCodeIsCompiled, and
+// output by the tests of the commands.
+func TestDocs_BlocksHaveTests(t *testing.T) {
 	used := map[following]bool{}
 	for _, path := range pages(t) {
 		page, err := filepath.Rel(root, path)
@@ -90,8 +91,8 @@ func declares(t *testing.T, folder, function string) bool {
 	return false
 }
 
-// What is found, and what is not.
-func TestBlocksThatNobodyFollowsAreFound(t *testing.T) {
+// The check must detect missing entries.
+func TestBlocks_DetectsMissingTests(t *testing.T) {
 	for text, want := range map[string]bool{"make demo   # see it": true, "make cake": false} {
 		if _, got := whoFollows("README.md", doctest.Step{Language: "sh", Text: text}); got != want {
 			t.Errorf("%q: %t", text, got)

@@ -10,7 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
-// The flags that docs/performance.md gives are among "all flags", which it says how to see.
+// The flags in docs/performance.md exist.
 func TestFlagsOfTheBenchmark(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the benchmark")
@@ -48,7 +48,8 @@ func TestFlagsOfTheBenchmark(t *testing.T) {
 	}
 }
 
-// An image is built by the Go that go.mod asks for, by a command that is one, from a stage that there is, and runs what was built.
+// Images are built by the Go version of go.mod, from an existing stage, with an existing command, and run the built
+// program.
 func TestDockerfiles(t *testing.T) {
 	files := map[string]string{"examples/kubebuilder/Dockerfile": read(t, filepath.Join(root, "examples/kubebuilder/Dockerfile"))}
 	steps, err := doctest.Steps(filepath.Join(root, "docs/deployment.md"))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Each guarantee of the guide names a test, and that test is there.
-func TestGuaranteesAreShown(t *testing.T) {
+// Each guarantee of the guide names an existing test.
+func TestGuarantees_NameExistingTests(t *testing.T) {
 	page := filepath.Join(root, "docs/guarantees.md")
 	named := regexp.MustCompile(`\]\((\.\./[\w/.-]+_test\.go)\): \*([^*]+)\*`)
 	found := 0

@@ -11,7 +11,7 @@ import (
 
 const documentation = "https://kopf.readthedocs.io/en/stable/"
 
-// What kopf 1.44 has pages about.
+// Pages of the documentation of kopf 1.44.
 var kopfPages = strings.Fields(`
 	admission alternatives architecture async authentication cli concepts configuration continuity critiques daemons
 	deployment docker embedding errors events filters handlers hierarchies idempotence indexing install kwargs loading
@@ -20,14 +20,14 @@ var kopfPages = strings.Fields(`
 	walkthrough/problem walkthrough/prerequisites walkthrough/resources walkthrough/starting walkthrough/creation
 	walkthrough/updates walkthrough/diffs walkthrough/deletion walkthrough/cleanup`)
 
-// Every page of the guide says at its end which pages of kopf's documentation it answers to, and each of those is answered by some.
-// That of its contributors, its name and its status are about kopf itself.
-func TestPagesAnswerToThoseOfKopf(t *testing.T) {
+// Each page of the guide names at its end the corresponding pages of kopf's documentation, and each of those
+// corresponds to some page. The pages about kopf's contributors, name and status are excluded.
+func TestPages_NameThePagesOfKopf(t *testing.T) {
 	link := regexp.MustCompile(regexp.QuoteMeta("]("+documentation) + `([\w/-]+)/\)`)
 	answered := map[string]bool{}
 	for _, page := range glob(t, "docs/*.md") {
 		switch name := filepath.Base(page); name {
-		case "README.md": // an index
+		case "README.md": // index
 			continue
 		}
 		lines := strings.Split(strings.TrimSpace(read(t, page)), "\n")
@@ -53,7 +53,7 @@ func TestPagesAnswerToThoseOfKopf(t *testing.T) {
 	}
 }
 
-// The public surface of kopf 1.44: each name is accounted for in docs/coming-from-kopf.md, as it is or within a longer text.
+// The public names of kopf 1.44: docs/coming-from-kopf.md contains each of them.
 var kopfNames = map[string]string{
 	"decorators": `kopf.on.startup kopf.on.cleanup kopf.on.login kopf.on.probe kopf.on.validate kopf.on.mutate kopf.on.event
 		kopf.on.create kopf.on.update kopf.on.delete kopf.on.resume kopf.on.field kopf.index kopf.daemon kopf.timer
@@ -95,7 +95,7 @@ var kopfNames = map[string]string{
 		kopf.WebhookFn kopf.WebhookServerProtocol kopf.RawEventType kopf.testing.KopfRunner`,
 }
 
-func TestWhatKopfHasIsAccountedFor(t *testing.T) {
+func TestComingFromKopf_NamesThePublicAPI(t *testing.T) {
 	told := inCode(read(t, filepath.Join(root, "docs/coming-from-kopf.md")))
 	for _, sort := range slices.Sorted(maps.Keys(kopfNames)) {
 		for name := range strings.FieldsSeq(kopfNames[sort]) {
@@ -106,7 +106,7 @@ func TestWhatKopfHasIsAccountedFor(t *testing.T) {
 	}
 }
 
-// inCode has the words of what a page shows as code within its prose.
+// inCode returns the words that a page formats as code in its prose.
 func inCode(page string) map[string]bool {
 	told := map[string]bool{}
 	for _, span := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(prose(page), -1) {

@@ -1,4 +1,4 @@
-// Package readme holds the README and the pages of docs/ against the code.
+// Package readme compares the README and the pages of docs/ with the code.
 package readme
 
 import (
@@ -14,11 +14,12 @@ const root = "../.."
 
 var block = regexp.MustCompile("(?sm)^```go\n(.*?)^```")
 
-// file is a block that is a whole file, named by the line before it: test/guide builds the program that they make.
+// file matches a block that is a whole file, named by the line before it: test/guide builds the program from these
+// files.
 var file = regexp.MustCompile("(?sm)^`[\\w./-]+\\.go`:\n\n```go\n.*?^```")
 
-// What readers copy is compiled somewhere: each block of Go stands, line by line, in one of the sources.
-func TestTheCodeOfTheDocsIsCompiled(t *testing.T) {
+// Each Go block of the pages occurs line by line in a compiled source.
+func TestDocs_GoCodeIsCompiled(t *testing.T) {
 	compiled := compiledSources(t)
 	found := 0
 	for _, page := range pages(t) {
@@ -42,8 +43,8 @@ func TestTheCodeOfTheDocsIsCompiled(t *testing.T) {
 	}
 }
 
-// The check itself: a block that was changed by a word is found out, one that is only indented is not.
-func TestCodeThatIsNotCompiledIsFound(t *testing.T) {
+// The check must detect a changed word, and ignore indentation.
+func TestGoCode_DetectsChanges(t *testing.T) {
 	sources := [][]string{lines("func f() {\n\ta := 1\n\n\tb  := 2 // two\n}\n")}
 	for code, want := range map[string]bool{
 		"a := 1\nb := 2 // two\n": true,
@@ -59,7 +60,7 @@ func TestCodeThatIsNotCompiledIsFound(t *testing.T) {
 	}
 }
 
-func TestTheLinksOfTheDocsLeadSomewhere(t *testing.T) {
+func TestDocs_LinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, page := range pages(t) {
 		for _, match := range link.FindAllStringSubmatch(prose(read(t, page)), -1) {
@@ -80,7 +81,7 @@ func TestTheLinksOfTheDocsLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestTheCommandsOfTheDocsExist(t *testing.T) {
+func TestDocs_CommandsExist(t *testing.T) {
 	makefile := read(t, filepath.Join(root, "Makefile"))
 	found := 0
 	for _, page := range append(pages(t), filepath.Join(root, "CONTRIBUTING.md")) {

@@ -10,14 +10,13 @@ import (
 	"testing"
 )
 
-// pages are the texts for users.
+// pages returns the pages for users.
 func pages(t *testing.T) []string {
 	t.Helper()
 	return append(glob(t, "docs/*.md"), glob(t, "docs/decisions/*.md", "README.md")...)
 }
 
-// compiledSources are the files with examples, as lines. A file that a build constraint leaves out does
-// not count.
+// compiledSources returns the lines of the files with examples. It omits files that a build constraint excludes.
 func compiledSources(t *testing.T) (sources [][]string) {
 	t.Helper()
 	for _, file := range glob(t, "pkg/*/*_test.go", "pkg/kopf/*/*_test.go", "test/guide/*_test.go", "examples/*/*_test.go", "examples/*/internal/*/*_test.go") {
@@ -29,7 +28,7 @@ func compiledSources(t *testing.T) (sources [][]string) {
 	return sources
 }
 
-// lines are those of a text that are not empty, with single spaces between their words.
+// lines returns the non-empty lines of a text, with single spaces between their words.
 func lines(text string) (out []string) {
 	for line := range strings.Lines(text) {
 		if words := strings.Fields(line); len(words) > 0 {
@@ -51,7 +50,7 @@ func stands(code []string, sources [][]string) bool {
 	})
 }
 
-// prose is a page without its blocks of code.
+// prose returns a page without its code blocks.
 func prose(page string) string { return fenced.ReplaceAllString(page, "") }
 
 var (
@@ -60,7 +59,7 @@ var (
 	noAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors are what headings can be linked by.
+// anchors returns the anchors of the headings.
 func anchors(page string) (out []string) {
 	for _, match := range heading.FindAllStringSubmatch(page, -1) {
 		text := noAnchor.ReplaceAllString(strings.ToLower(match[1]), "")

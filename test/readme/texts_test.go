@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// Readers search docs/troubleshooting.md for the text that they see: what its section "Texts" shows is what the code says.
-func TestTheTextsOfTroubleshootingAreThoseOfTheCode(t *testing.T) {
+// Readers search docs/troubleshooting.md for a text that they see, so its section "Texts" must contain the texts of the
+// code.
+func TestTroubleshooting_TextsAreInTheCode(t *testing.T) {
 	said := textsOfTheCode(t)
 	_, section, found := strings.Cut(read(t, filepath.Join(root, "docs/troubleshooting.md")), "\n## Texts\n")
 	if !found {
@@ -30,8 +31,8 @@ func TestTheTextsOfTroubleshootingAreThoseOfTheCode(t *testing.T) {
 	}
 }
 
-// The check itself.
-func TestTextsThatNobodySaysAreFound(t *testing.T) {
+// The check must detect unknown texts.
+func TestTexts_DetectsUnknownTexts(t *testing.T) {
 	said := []string{"the object %s is %d too large: %w", "other"}
 	for text, want := range map[string]bool{
 		"the object … is … too large": true,
@@ -46,7 +47,7 @@ func TestTextsThatNobodySaysAreFound(t *testing.T) {
 	}
 }
 
-// isSaid reports whether the parts of a text, between what varies, follow each other in one of those that are said.
+// isSaid reports whether the constant parts of a text follow each other in one of the texts of the code.
 func isSaid(text string, said []string) bool {
 	pattern, letters := "", 0
 	for i, part := range strings.Split(text, "…") {
@@ -60,12 +61,12 @@ func isSaid(text string, said []string) bool {
 	if letters < 8 {
 		return false // it would be found anywhere
 	}
-	// At its edges nothing need vary: the text may go on, or be put together of several.
+	// The ends of a text need no variable part, because it may be a part of a longer text.
 	pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, `.*%.*`), `.*%.*`)
 	return slices.ContainsFunc(said, regexp.MustCompile(`(?s)`+pattern).MatchString)
 }
 
-// textsOfTheCode are the string literals of the library, those that are put together with + as one.
+// textsOfTheCode returns the string literals of the library, with concatenations joined.
 func textsOfTheCode(t *testing.T) (texts []string) {
 	t.Helper()
 	for _, file := range glob(t, "pkg/*/*.go", "pkg/*/*/*.go", "internal/*/*.go") {
@@ -87,7 +88,7 @@ func textsOfTheCode(t *testing.T) (texts []string) {
 	return texts
 }
 
-// joined is the text of a literal, or of a sum of which some are; what is no literal varies.
+// joined returns the text of a literal or of a concatenation, with a placeholder for variable parts.
 func joined(n ast.Node) (string, bool) {
 	switch n := n.(type) {
 	case *ast.BasicLit:

@@ -1,5 +1,4 @@
-// Package v1 has the kinds on which the benchmark works: two that differ only in how their status is
-// written.
+// Package v1 contains the kinds of the benchmark: two kinds that differ only in the way their status is written.
 //
 // +kubebuilder:object:generate=true
 // +groupName=bench.example.com
@@ -15,14 +14,14 @@ import (
 // GroupVersion of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "bench.example.com", Version: "v1"}
 
-// AddToScheme adds the kinds.
+// AddToScheme registers the kinds with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Widget{}, &WidgetList{}, &Gadget{}, &GadgetList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
 
-// An Object is of either kind.
+// An Object is an object of either kind.
 //
 // +kubebuilder:object:generate=false
 type Object interface {
@@ -30,7 +29,7 @@ type Object interface {
 	Content() (*Spec, *Status)
 }
 
-// Spec is what users want: of the size of a small custom resource.
+// Spec is the desired state, with the size of a small custom resource.
 type Spec struct {
 	Size     int               `json:"size"`
 	Image    string            `json:"image,omitempty"`
@@ -38,7 +37,7 @@ type Spec struct {
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
-// Status is what they have.
+// Status is the observed state.
 type Status struct {
 	Phase   string `json:"phase,omitempty"`
 	Size    int    `json:"size,omitempty"`
@@ -57,7 +56,7 @@ type Widget struct {
 	Status Status `json:"status,omitempty"`
 }
 
-// Content gives access to what both kinds have.
+// Content returns the fields that both kinds have.
 func (w *Widget) Content() (*Spec, *Status) { return &w.Spec, &w.Status }
 
 // WidgetList is a list of widgets.
@@ -81,7 +80,7 @@ type Gadget struct {
 	Status Status `json:"status,omitempty"`
 }
 
-// Content gives access to what both kinds have.
+// Content returns the fields that both kinds have.
 func (g *Gadget) Content() (*Spec, *Status) { return &g.Spec, &g.Status }
 
 // GadgetList is a list of gadgets.
