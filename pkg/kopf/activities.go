@@ -21,7 +21,7 @@ import (
 //
 // kopf: @kopf.on.startup.
 func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
-	return activityOption(&activity{declaration: declaration{id: id, method: "OnStartup", role: acting}, fn: fn}, opts,
+	return activityOption(&activity{declaration: declaration{id: id, method: "OnStartup", handlerKind: activityHandler}, fn: fn}, opts,
 		func(o *Operator) *[]*activity { return &o.startup })
 }
 
@@ -31,7 +31,7 @@ func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 //
 // kopf: @kopf.on.cleanup.
 func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
-	return activityOption(&activity{declaration: declaration{id: id, method: "OnCleanup", role: acting}, fn: fn}, opts,
+	return activityOption(&activity{declaration: declaration{id: id, method: "OnCleanup", handlerKind: activityHandler}, fn: fn}, opts,
 		func(o *Operator) *[]*activity { return &o.cleanup })
 }
 
@@ -46,17 +46,17 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 	a.apply(opts)
 	return optionFunc(func(o *Operator) {
 		if a.id == "" {
-			a.mistakef("the id is empty: give it a name")
+			a.addErrorf("the id is empty: give it a name")
 		}
 		if a.fn == nil {
-			a.mistakef("the function is nil: give it one")
+			a.addErrorf("the function is nil: give it one")
 		}
 		all := list(o)
 		if slices.ContainsFunc(*all, func(other *activity) bool { return other.id == a.id }) {
-			a.mistakef("the id is used twice: give one of the functions another id")
+			a.addErrorf("the id is used twice: give one of the functions another id")
 		}
-		for _, mistake := range a.mistakes {
-			o.mistake(fmt.Errorf("%s: %w", a.where(), mistake))
+		for _, err := range a.errs {
+			o.addError(fmt.Errorf("%s: %w", a.displayName(), err))
 		}
 		*all = append(*all, a)
 	})
@@ -64,7 +64,7 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 
 // perform calls the activities, in order, until all of them have succeeded or failed for good, and tells
 // which have failed.
-func (o *Operator) perform(ctx context.Context, reason string, activities []*activity) error {
+func (o *Operator) runActivities(ctx context.Context, reason string, activities []*activity) error {
 	ctx = objectstate.ContextWithMemos(ctx, &o.memos)
 	records := make([]progress.Record, len(activities))
 	failed := make([]error, len(activities))
@@ -81,7 +81,7 @@ func (o *Operator) perform(ctx context.Context, reason string, activities []*act
 				})
 				*record = record.WithOutcome(outcome, time.Now())
 				if record.Failure {
-					failed[i] = fmt.Errorf("%s: %w", a.where(), outcome.Err)
+					failed[i] = fmt.Errorf("%s: %w", a.displayName(), outcome.Err)
 				}
 			}
 			if !record.Finished() && (next.IsZero() || record.Delayed.Before(next)) {

@@ -30,8 +30,8 @@ import (
 //
 // kopf: @kopf.on.validate.
 func (r *Resource[T]) Validate(id string, fn webhooks.Handler[T], opts ...webhooks.Option) *Resource[T] {
-	return r.admit("Validate", id, func(remember remembering) webhooks.Hook {
-		return webhooks.Validating(r.obj, id, withMemos(fn, remember), opts...)
+	return r.addHook("Validate", id, func(lookUp memoLookup) webhooks.Hook {
+		return webhooks.Validating(r.obj, id, withMemos(fn, lookUp), opts...)
 	})
 }
 
@@ -39,17 +39,17 @@ func (r *Resource[T]) Validate(id string, fn webhooks.Handler[T], opts ...webhoo
 //
 // kopf: @kopf.on.mutate.
 func (r *Resource[T]) Mutate(id string, fn webhooks.Handler[T], opts ...webhooks.Option) *Resource[T] {
-	return r.admit("Mutate", id, func(remember remembering) webhooks.Hook {
-		return webhooks.Mutating(r.obj, id, withMemos(fn, remember), opts...)
+	return r.addHook("Mutate", id, func(lookUp memoLookup) webhooks.Hook {
+		return webhooks.Mutating(r.obj, id, withMemos(fn, lookUp), opts...)
 	})
 }
 
 // An admission is a handler that waits for an operator.
-type admission func(remembering) webhooks.Hook
+type hookBuilder func(memoLookup) webhooks.Hook
 
-func (r *Resource[T]) admit(method, id string, hook admission) *Resource[T] {
+func (r *Resource[T]) addHook(method, id string, hook hookBuilder) *Resource[T] {
 	if len(r.when) > 0 {
-		r.mistakes = append(r.mistakes, fmt.Errorf("%s(%q): the When of a view cannot be told to the API server: "+
+		r.errs = append(r.errs, fmt.Errorf("%s(%q): the When of a view cannot be told to the API server: "+
 			"add the handler to the resource itself, and use webhooks.MatchConditions or webhooks.Label", method, id))
 	}
 	r.hooks = append(r.hooks, hook)
@@ -63,30 +63,30 @@ func (r *Resource[T]) admit(method, id string, hook admission) *Resource[T] {
 // kopf: settings.admission.
 func WithWebhooks(options webhooks.Options) Option {
 	return optionFunc(func(o *Operator) {
-		o.webhooks = &options
+		o.webhookOptions = &options
 	})
 }
 
 // admits sets the admission handlers up with the manager, whose webhook server is started before anything else. With
 // WithWebhooks, also if there are none: then an earlier version's entries are removed.
-func (o *Operator) admits() error {
+func (o *Operator) setupWebhooks() error {
 	if o.mgr == nil {
 		return nil // that is told elsewhere
 	}
 	var hooks []webhooks.Hook
 	for _, r := range o.resources {
-		hooks = append(hooks, r.admission(o)...)
+		hooks = append(hooks, r.buildHooks(o)...)
 	}
-	if len(hooks) == 0 && o.webhooks == nil {
+	if len(hooks) == 0 && o.webhookOptions == nil {
 		return nil
 	}
 	var options webhooks.Options
-	if o.webhooks != nil {
-		options = *o.webhooks
+	if o.webhookOptions != nil {
+		options = *o.webhookOptions
 	}
 	var err error
 	if host, ok := o.mgr.(testhook.Host); ok {
-		err = admitsIn(host, o.mgr, options, hooks)
+		err = setupTestWebhooks(host, o.mgr, options, hooks)
 	} else {
 		err = webhooks.New(o.mgr, options).Add(hooks...).SetupWithManager()
 	}
@@ -96,8 +96,8 @@ func (o *Operator) admits() error {
 	return nil
 }
 
-// admitsIn has handlers served as their host says. What the operator says is for production, and is only checked, as if in a pod.
-func admitsIn(host testhook.Host, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
+// setupTestWebhooks has handlers served as their host says. What the operator says is for production, and is only checked, as if in a pod.
+func setupTestWebhooks(host testhook.Host, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
 	options.Namespace = cmp.Or(options.Namespace, metav1.NamespaceDefault)
 	if err := webhooks.New(mgr, options).Add(hooks...).Check(); err != nil {
 		return err
@@ -112,37 +112,37 @@ func admitsIn(host testhook.Host, mgr manager.Manager, options webhooks.Options,
 	return webhooks.New(mgr, *better).Add(hooks...).SetupWithManager()
 }
 
-func (r *Resource[T]) admission(o *Operator) (hooks []webhooks.Hook) {
+func (r *Resource[T]) buildHooks(o *Operator) (hooks []webhooks.Hook) {
 	if isNil(r.obj) {
 		return nil // that is told elsewhere
 	}
 	gvk, _ := apiutil.GVKForObject(r.obj, o.mgr.GetScheme()) // an unknown one is told elsewhere
 	for _, hook := range r.hooks {
-		hooks = append(hooks, hook(func(uid types.UID) *objectstate.Memos { return o.memosOf(gvk, uid) }))
+		hooks = append(hooks, hook(func(uid types.UID) *objectstate.Memos { return o.memosFor(gvk, uid) }))
 	}
 	return hooks
 }
 
-// remembering finds the memos of an object.
-type remembering func(types.UID) *objectstate.Memos
+// memoLookup finds the memos of an object.
+type memoLookup func(types.UID) *objectstate.Memos
 
 // withMemos gives an admission handler the memos of its object, as other handlers have them.
-func withMemos[T client.Object](fn webhooks.Handler[T], remember remembering) webhooks.Handler[T] {
+func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webhooks.Handler[T] {
 	if fn == nil {
 		return nil // that is a mistake, and is told as one
 	}
 	return func(ctx context.Context, req *webhooks.Request[T]) error {
 		memos := &objectstate.Memos{}
 		if uid := req.Object.GetUID(); req.Operation != admissionv1.Create && uid != "" {
-			memos = remember(uid)
+			memos = lookUp(uid)
 		}
 		return fn(objectstate.ContextWithMemos(ctx, memos), req)
 	}
 }
 
-// memosOf are those of an object that is handled here; else they are empty, and belong to nobody. To begin to remember an object
+// memosFor are those of an object that is handled here; else they are empty, and belong to nobody. To begin to remember an object
 // because somebody has asked for it would be to take it for known.
-func (o *Operator) memosOf(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
+func (o *Operator) memosFor(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, e := range o.engines {
@@ -153,30 +153,30 @@ func (o *Operator) memosOf(gvk schema.GroupVersionKind, uid types.UID) *objectst
 	return &objectstate.Memos{}
 }
 
-// onlyAdmits reports whether a resource has admission handlers and no others: its objects are not watched.
-func (r *Resource[T]) onlyAdmits() bool {
+// hasOnlyAdmission reports whether a resource has admission handlers and no others: its objects are not watched.
+func (r *Resource[T]) hasOnlyAdmission() bool {
 	return len(r.hooks) > 0 && len(r.handlers)+len(r.indexes) == 0
 }
 
 // idle tells of the options that are for handlers of objects that are watched.
-func (o *resourceOptions) idle() (mistakes []error) {
+func (o *resourceOptions) checkUnusedOptions() (errs []error) {
 	for _, option := range []struct {
 		name string
 		used bool
 	}{
-		{"WithConditions", len(o.conditions) > 0},
-		{"WithRootCondition", o.root != nil},
+		{"WithConditions", len(o.conditionTypes) > 0},
+		{"WithRootCondition", o.rootCondition != nil},
 		{"WithMaxConcurrentReconciles", o.concurrency != 0},
 		{"WithControllerOptions", !reflect.ValueOf(o.controller).IsZero()},
 		{"WithPredicates", len(o.predicates) > 0},
 		{"WithResults", o.results != defaultResults},
 	} {
 		if option.used {
-			mistakes = append(mistakes, fmt.Errorf("%s means nothing where there are only admission handlers, as the objects are not watched: "+
+			errs = append(errs, fmt.Errorf("%s means nothing where there are only admission handlers, as the objects are not watched: "+
 				"add another handler, such as OnReconcile, or leave it out", option.name))
 		}
 	}
-	return mistakes
+	return errs
 }
 
 var errNoHandlers = errors.New("it has no handlers: add one, such as OnCreate")

@@ -22,9 +22,9 @@ import (
 //
 // kopf: @kopf.daemon.
 func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
-	h := r.handler("Daemon", id, fn)
-	h.role = daemon
-	return r.add(h, opts)
+	h := r.newHandler("Daemon", id, fn)
+	h.handlerKind = daemonHandler
+	return r.addHandler(h, opts)
 }
 
 // Timer adds a function that is called again and again for as long as the object is there: so long after the end of the
@@ -38,23 +38,23 @@ func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *R
 //
 // kopf: @kopf.timer.
 func (r *Resource[T]) Timer(id string, every time.Duration, fn Handler[T], opts ...HandlerOption) *Resource[T] {
-	h := r.handler("Timer", id, fn)
-	h.role = timer
+	h := r.newHandler("Timer", id, fn)
+	h.handlerKind = timerHandler
 	h.task.Timer = &daemons.Timer{Interval: every}
 	if every < 0 {
-		h.mistakef("the interval is negative (%s): use a duration of more than zero", every)
+		h.addErrorf("the interval is negative (%s): use a duration of more than zero", every)
 	}
-	h.unit("the interval", every)
-	return r.add(h, opts)
+	h.checkUnit("the interval", every)
+	return r.addHandler(h, opts)
 }
 
 // Restart sets whether a daemon is started again after it has ended by itself. The first restart is after one second; the pause doubles
 // with each restart, up to the [Backoff] of the daemon. Default: [daemons.RestartNever].
 func Restart(policy daemons.RestartPolicy) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Restart", daemon)
+		d.requireKind("Restart", daemonHandler)
 		if policy < daemons.RestartNever || policy > daemons.RestartAlways {
-			d.mistakef("Restart(%d) is no policy: use RestartNever, RestartOnFailure or RestartAlways", policy)
+			d.addErrorf("Restart(%d) is no policy: use RestartNever, RestartOnFailure or RestartAlways", policy)
 		}
 		d.task.Restart = policy
 	}
@@ -66,9 +66,9 @@ func Restart(policy daemons.RestartPolicy) HandlerOption {
 // kopf: initial_delay=.
 func InitialDelay(delay time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("InitialDelay", daemon, timer)
-		d.duration("InitialDelay", delay)
-		d.task.InitialDelay, d.delay = delay, nil
+		d.requireKind("InitialDelay", daemonHandler, timerHandler)
+		d.checkDuration("InitialDelay", delay)
+		d.task.InitialDelay, d.initialDelayFunc = delay, nil
 	}
 }
 
@@ -78,11 +78,11 @@ func InitialDelay(delay time.Duration) HandlerOption {
 // kopf: initial_delay= with a function.
 func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("InitialDelayFunc", daemon, timer)
+		d.requireKind("InitialDelayFunc", daemonHandler, timerHandler)
 		if fn == nil {
-			d.mistakef("InitialDelayFunc is nil: give it a function, or use InitialDelay")
+			d.addErrorf("InitialDelayFunc is nil: give it a function, or use InitialDelay")
 		}
-		d.delay = fn
+		d.initialDelayFunc = fn
 	}
 }
 
@@ -92,8 +92,8 @@ func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 // kopf: cancellation_backoff=.
 func CancellationBackoff(pause time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("CancellationBackoff", daemon)
-		d.duration("CancellationBackoff", pause)
+		d.requireKind("CancellationBackoff", daemonHandler)
+		d.checkDuration("CancellationBackoff", pause)
 		d.task.CancellationBackoff = &pause
 	}
 }
@@ -104,8 +104,8 @@ func CancellationBackoff(pause time.Duration) HandlerOption {
 // kopf: cancellation_timeout=.
 func CancellationTimeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("CancellationTimeout", daemon)
-		d.duration("CancellationTimeout", timeout)
+		d.requireKind("CancellationTimeout", daemonHandler)
+		d.checkDuration("CancellationTimeout", timeout)
 		d.task.CancellationTimeout = &timeout
 	}
 }
@@ -116,7 +116,7 @@ func CancellationTimeout(timeout time.Duration) HandlerOption {
 //
 // kopf: sharp=True.
 func Sharp() HandlerOption {
-	return timing("Sharp", func(_ *declaration, t *daemons.Timer) { t.Sharp = true })
+	return timerOption("Sharp", func(_ *declaration, t *daemons.Timer) { t.Sharp = true })
 }
 
 // Idle has a timer wait until the essence of its object has not changed for so long. Without an interval it is
@@ -125,11 +125,11 @@ func Sharp() HandlerOption {
 //
 // kopf: idle=.
 func Idle(pause time.Duration) HandlerOption {
-	return timing("Idle", func(d *declaration, t *daemons.Timer) {
+	return timerOption("Idle", func(d *declaration, t *daemons.Timer) {
 		if pause <= 0 {
-			d.mistakef("Idle is %s: use a duration of more than zero", pause)
+			d.addErrorf("Idle is %s: use a duration of more than zero", pause)
 		}
-		d.unit("Idle", pause)
+		d.checkUnit("Idle", pause)
 		t.Idle = pause
 	})
 }
@@ -137,9 +137,9 @@ func Idle(pause time.Duration) HandlerOption {
 // Jitter puts the calls of a timer off by a random part of its interval, at most by this fraction of it, so that
 // those of many objects spread. 0 to 1; default 0.
 func Jitter(fraction float64) HandlerOption {
-	return timing("Jitter", func(d *declaration, t *daemons.Timer) {
+	return timerOption("Jitter", func(d *declaration, t *daemons.Timer) {
 		if !(fraction >= 0 && fraction <= 1) { // not a number is neither
-			d.mistakef("Jitter is %v: use a fraction from 0 to 1", fraction)
+			d.addErrorf("Jitter is %v: use a fraction from 0 to 1", fraction)
 		}
 		t.Jitter = fraction
 	})
@@ -148,9 +148,9 @@ func Jitter(fraction float64) HandlerOption {
 // MaxParallel is for how many objects at a time a timer is called; others wait, and who is due first goes first.
 // Default: [daemons.DefaultMaxParallel].
 func MaxParallel(n int) HandlerOption {
-	return timing("MaxParallel", func(d *declaration, t *daemons.Timer) {
+	return timerOption("MaxParallel", func(d *declaration, t *daemons.Timer) {
 		if n < 1 {
-			d.mistakef("MaxParallel is %d: use one or more", n)
+			d.addErrorf("MaxParallel is %d: use one or more", n)
 		}
 		t.MaxParallel = n
 	})
@@ -163,38 +163,38 @@ func MaxParallel(n int) HandlerOption {
 // If Next returns a time that is not after the given one, or panics, the timer is not called: the error is logged once for each handler,
 // and Next is asked again after a minute. Two calls for an object are at least a millisecond apart.
 func Schedule(s interface{ Next(time.Time) time.Time }) HandlerOption {
-	return timing("Schedule", func(d *declaration, t *daemons.Timer) {
+	return timerOption("Schedule", func(d *declaration, t *daemons.Timer) {
 		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-			d.mistakef("Schedule is nil: give it a schedule, or leave it out")
+			d.addErrorf("Schedule is nil: give it a schedule, or leave it out")
 		}
 		t.Schedule = s
 	})
 }
 
 // timing is an option that only timers have.
-func timing(option string, set func(*declaration, *daemons.Timer)) HandlerOption {
+func timerOption(option string, set func(*declaration, *daemons.Timer)) HandlerOption {
 	return func(d *declaration) {
-		if d.takes(option, timer); d.role == timer {
+		if d.requireKind(option, timerHandler); d.handlerKind == timerHandler {
 			set(d, d.task.Timer)
 		}
 	}
 }
 
 // checkTimer tells what does not go together.
-func (d *declaration) checkTimer() (mistakes []error) {
+func (d *declaration) checkTimer() (errs []error) {
 	t := d.task.Timer
 	if t.Interval == 0 && t.Idle == 0 && t.Schedule == nil {
-		mistakes = append(mistakes, errors.New("it has no interval, no Idle and no Schedule: give it one; "+
+		errs = append(errs, errors.New("it has no interval, no Idle and no Schedule: give it one; "+
 			"for a single call use a Daemon with an InitialDelay"))
 	}
 	if t.Interval != 0 && t.Schedule != nil {
-		mistakes = append(mistakes, errors.New("it has both an interval and a Schedule: make the interval 0, or leave the Schedule out"))
+		errs = append(errs, errors.New("it has both an interval and a Schedule: make the interval 0, or leave the Schedule out"))
 	}
 	if t.Sharp && t.Interval == 0 {
-		mistakes = append(mistakes, errors.New("Sharp needs an interval: give it one, or leave Sharp out"))
+		errs = append(errs, errors.New("Sharp needs an interval: give it one, or leave Sharp out"))
 	}
 	if t.Jitter != 0 && t.Interval == 0 && t.Schedule == nil {
-		mistakes = append(mistakes, errors.New("Jitter is a fraction of an interval: give it one or a Schedule, or leave Jitter out"))
+		errs = append(errs, errors.New("Jitter is a fraction of an interval: give it one or a Schedule, or leave Jitter out"))
 	}
-	return mistakes
+	return errs
 }

@@ -20,30 +20,30 @@ func OnChange[T client.Object, V any](r *Resource[T], id string, get func(T) V,
 	var call Handler[T]
 	if fn != nil {
 		call = func(ctx context.Context, req *Request[T]) error {
-			old, new := sides(req, get)
+			old, new := oldAndNew(req, get)
 			return fn(ctx, req, old, new)
 		}
 	}
-	h := r.handler("OnChange", id, call)
+	h := r.newHandler("OnChange", id, call)
 	h.AnyReason = true
 	if get == nil {
-		h.mistakef("the function to get the value with is nil: give it one")
+		h.addErrorf("the function to get the value with is nil: give it one")
 	}
 	h.changed = func(req *Request[T]) bool {
-		old, new := sides(req, get)
-		return !sameJSON(old, new)
+		old, new := oldAndNew(req, get)
+		return !equalJSON(old, new)
 	}
-	return r.add(h, opts)
+	return r.addHandler(h, opts)
 }
 
-func sides[T client.Object, V any](req *Request[T], get func(T) V) (old, new V) {
+func oldAndNew[T client.Object, V any](req *Request[T], get func(T) V) (old, new V) {
 	if !isNil(req.Old) {
 		old = get(req.Old)
 	}
-	return old, get(req.handled)
+	return old, get(req.current)
 }
 
-func sameJSON(a, b any) bool {
+func equalJSON(a, b any) bool {
 	one, err := match.ToJSONValue(a)
 	if err != nil {
 		return false

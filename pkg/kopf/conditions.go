@@ -32,7 +32,7 @@ func (r *Request[T]) Conditions() *conditions.Set {
 	}
 	set, err := conditions.For(r.Object, opts...)
 	if err != nil {
-		r.mistakes = append(r.mistakes, Permanent(fmt.Errorf("the object cannot have conditions: %w (%s)", err, whereToSay)))
+		r.errs = append(r.errs, Permanent(fmt.Errorf("the object cannot have conditions: %w (%s)", err, conditionsHint)))
 		set, _ = conditions.For(&unstructured.Unstructured{Object: map[string]any{}})
 	}
 	r.conditions, r.conditionsOf = set, r.Object
@@ -58,14 +58,14 @@ func (r *Request[T]) Flush(ctx context.Context) error {
 	return err
 }
 
-// settleConditions takes in what the handler has said by its error, and by mistakes.
-func (r *Request[T]) settleConditions(err error) {
+// applyConditions takes in what the handler has said by its error, and by mistakes.
+func (r *Request[T]) applyConditions(err error) {
 	if len(conditions.FindErrors(err)) > 0 {
 		r.Conditions().SetFromError(err)
 	}
 	if r.conditions != nil {
-		if mistake := r.conditions.Err(); mistake != nil {
-			r.mistakes = append(r.mistakes, Permanent(mistake))
+		if err := r.conditions.Err(); err != nil {
+			r.errs = append(r.errs, Permanent(err))
 		}
 	}
 }
@@ -77,17 +77,17 @@ func (r *Request[T]) settleConditions(err error) {
 func WithConditions(types ...string) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(types) == 0 {
-			o.mistakes = append(o.mistakes, errors.New("WithConditions names none: name some, such as \"Ready\", or leave it out"))
+			o.errs = append(o.errs, errors.New("WithConditions names none: name some, such as \"Ready\", or leave it out"))
 		}
 		for i, kind := range types {
 			if err := conditions.CheckType(kind); err != nil {
-				o.mistakes = append(o.mistakes, fmt.Errorf("WithConditions: %w", err))
+				o.errs = append(o.errs, fmt.Errorf("WithConditions: %w", err))
 			}
 			if slices.Contains(types[:i], kind) {
-				o.mistakes = append(o.mistakes, fmt.Errorf("WithConditions names %q twice: leave out one", kind))
+				o.errs = append(o.errs, fmt.Errorf("WithConditions names %q twice: leave out one", kind))
 			}
 		}
-		o.conditions = types
+		o.conditionTypes = types
 	}
 }
 
@@ -97,38 +97,38 @@ func WithConditions(types ...string) ResourceOption {
 func WithConditionsIn(places ...conditions.Option) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(places) == 0 || slices.ContainsFunc(places, func(place conditions.Option) bool { return place == nil }) {
-			o.mistakes = append(o.mistakes, errors.New("WithConditionsIn says nothing, or nil: name a place, such as conditions.At(\"status.health\"), or leave it out"))
+			o.errs = append(o.errs, errors.New("WithConditionsIn says nothing, or nil: name a place, such as conditions.At(\"status.health\"), or leave it out"))
 			return
 		}
-		o.places = append(o.places, places...)
+		o.conditionPlaces = append(o.conditionPlaces, places...)
 	}
 }
 
-// whereToSay is how [conditions.At] and the others are given in handlers.
-const whereToSay = "in handlers: by the option WithConditionsIn of For"
+// conditionsHint is how [conditions.At] and the others are given in handlers.
+const conditionsHint = "in handlers: by the option WithConditionsIn of For"
 
 // WithRootCondition says which condition sums up others, and which: also those of which False is good.
 // Default: see [WithConditions].
 func WithRootCondition(root conditions.Root) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(root.Of)+len(root.Not) == 0 {
-			o.mistakes = append(o.mistakes, errors.New("WithRootCondition sums up nothing: name conditions in Of or Not, or leave it out"))
+			o.errs = append(o.errs, errors.New("WithRootCondition sums up nothing: name conditions in Of or Not, or leave it out"))
 		}
-		o.root = &root
+		o.rootCondition = &root
 	}
 }
 
 const ready = "Ready"
 
 // summary is the root of the declared conditions; nil if there is none.
-func (o *resourceOptions) summary() *conditions.Root {
-	if o.root != nil {
-		return o.root
+func (o *resourceOptions) effectiveRoot() *conditions.Root {
+	if o.rootCondition != nil {
+		return o.rootCondition
 	}
-	if !slices.Contains(o.conditions, ready) || len(o.conditions) == 1 {
+	if !slices.Contains(o.conditionTypes, ready) || len(o.conditionTypes) == 1 {
 		return nil
 	}
-	others := slices.DeleteFunc(slices.Clone(o.conditions), func(kind string) bool { return kind == ready })
+	others := slices.DeleteFunc(slices.Clone(o.conditionTypes), func(kind string) bool { return kind == ready })
 	return &conditions.Root{Type: ready, Of: others}
 }
 
@@ -137,9 +137,9 @@ func (o *resourceOptions) summary() *conditions.Root {
 // error. If the handler sets the condition itself, that is what it says until it is called again.
 func ReportCondition(conditionType string) HandlerOption {
 	return func(d *declaration) {
-		d.takes("ReportCondition", handling, leveling)
+		d.requireKind("ReportCondition", causeHandler, reconcileHandler)
 		if err := conditions.CheckType(conditionType); err != nil {
-			d.mistakef("ReportCondition: %w", err)
+			d.addErrorf("ReportCondition: %w", err)
 		}
 		d.Reports = conditionType
 	}
@@ -150,19 +150,19 @@ func ReportCondition(conditionType string) HandlerOption {
 // see [Resource.OnCondition].
 func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerOption {
 	return func(d *declaration) {
-		d.takes("WhenCondition", handling, spying, leveling, daemon, timer, indexed, sub)
-		if before, ok := d.wanted[conditionType]; ok && before != status {
-			d.mistakef("WhenCondition can never match: %s cannot be both %s and %s", conditionType, before, status)
+		d.requireKind("WhenCondition", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
+		if before, ok := d.requiredConditions[conditionType]; ok && before != status {
+			d.addErrorf("WhenCondition can never match: %s cannot be both %s and %s", conditionType, before, status)
 		}
-		if d.wanted == nil {
-			d.wanted = map[string]metav1.ConditionStatus{}
+		if d.requiredConditions == nil {
+			d.requiredConditions = map[string]metav1.ConditionStatus{}
 		}
-		d.wanted[conditionType] = status
+		d.requiredConditions[conditionType] = status
 		if err := conditions.CheckType(conditionType); err != nil {
-			d.mistakef("WhenCondition: %w", err)
+			d.addErrorf("WhenCondition: %w", err)
 		}
 		if !slices.Contains([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}, status) {
-			d.mistakef("WhenCondition: %q is no status: use True, False or Unknown of metav1", status)
+			d.addErrorf("WhenCondition: %q is no status: use True, False or Unknown of metav1", status)
 		}
 		d.Handler.When = append(d.Handler.When, func(call *engine.Call) bool {
 			return conditions.Is(call.Object, conditionType, status, call.ConditionOptions...)
@@ -179,24 +179,24 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 // It makes what these conditions say part of the last handled configuration. Handlers of updates are not called for
 // it.
 func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
-	h := r.handler("OnCondition", id, fn)
+	h := r.newHandler("OnCondition", id, fn)
 	h.AnyReason = true
 	if err := conditions.CheckType(conditionType); err != nil {
-		h.mistakef("%w", err)
+		h.addErrorf("%w", err)
 	}
 	h.Criteria.Field = &match.FieldFilter{Path: []string{essence.ConditionsKey, conditionType}}
-	return r.add(h, opts)
+	return r.addHandler(h, opts)
 }
 
-// isTransition reports whether the handler is one for a condition.
-func (d *declaration) isTransition() bool {
+// isForCondition reports whether the handler is one for a condition.
+func (d *declaration) isForCondition() bool {
 	return d.Criteria.Field != nil && d.Criteria.Field.Path[0] == essence.ConditionsKey
 }
 
 // transitions are the types of conditions for which there are handlers.
-func (r *Resource[T]) transitions() (types []string) {
+func (r *Resource[T]) watchedConditions() (types []string) {
 	for _, h := range r.handlers {
-		if h.isTransition() && !slices.Contains(types, h.Criteria.Field.Path[1]) {
+		if h.isForCondition() && !slices.Contains(types, h.Criteria.Field.Path[1]) {
 			types = append(types, h.Criteria.Field.Path[1])
 		}
 	}
@@ -205,13 +205,13 @@ func (r *Resource[T]) transitions() (types []string) {
 
 // checkConditions tells if the kind cannot have the conditions that it is to have.
 func (r *Resource[T]) checkConditions(obj client.Object) error {
-	declares := len(r.resourceOptions.conditions) > 0 || r.root != nil
-	reports := slices.ContainsFunc(r.handlers, func(h *handlerOf[T]) bool { return h.Reports != "" })
+	declares := len(r.conditionTypes) > 0 || r.rootCondition != nil
+	reports := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.Reports != "" })
 	if !declares && !reports {
 		return nil
 	}
-	if _, err := conditions.For(obj, r.places...); err != nil {
-		return fmt.Errorf("it is to have conditions, and cannot: %w (%s)", err, whereToSay)
+	if _, err := conditions.For(obj, r.conditionPlaces...); err != nil {
+		return fmt.Errorf("it is to have conditions, and cannot: %w (%s)", err, conditionsHint)
 	}
 	return nil
 }

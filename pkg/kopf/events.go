@@ -30,7 +30,7 @@ const (
 func WithEvents(level EventLevel) Option {
 	return optionFunc(func(o *Operator) {
 		if level < EventsTransitions || level > EventsSteps {
-			o.mistake(fmt.Errorf("WithEvents(%d) is no level: use EventsTransitions, EventsOff or EventsSteps", level))
+			o.addError(fmt.Errorf("WithEvents(%d) is no level: use EventsTransitions, EventsOff or EventsSteps", level))
 		}
 		o.settings.Events = engine.Events(level)
 	})
@@ -56,22 +56,22 @@ func WithKopfEvents(names EventNames) Option {
 	return optionFunc(func(o *Operator) {
 		refuse := func(field, value string, why error) {
 			if why != nil {
-				o.mistake(fmt.Errorf("WithKopfEvents: the %s %q is refused by the API: %w", field, value, why))
+				o.addError(fmt.Errorf("WithKopfEvents: the %s %q is refused by the API: %w", field, value, why))
 			}
 		}
 		refuse("Component", names.Component, validation.QualifiedName(names.Component))
 		refuse("Prefix", names.Prefix, validation.Subdomain(names.Prefix+"1")) // a name is the prefix with a suffix
-		if len(names.Instance) > maxInstance {
-			refuse("Instance", names.Instance, fmt.Errorf("it must have at most %d bytes", maxInstance))
+		if len(names.Instance) > maxInstanceLength {
+			refuse("Instance", names.Instance, fmt.Errorf("it must have at most %d bytes", maxInstanceLength))
 		}
 		o.eventNames = &eventrecorder.Reporter{Component: names.Component, Instance: names.Instance, Prefix: names.Prefix}
 	})
 }
 
-const maxInstance = 128
+const maxInstanceLength = 128
 
 // records sets who posts the Events. It returns the poster that has to be started; nil if there is nothing to start.
-func (o *Operator) records(settings *engine.Settings) (*eventrecorder.CoreV1Recorder, error) {
+func (o *Operator) newRecorder(settings *engine.Settings) (*eventrecorder.CoreV1Recorder, error) {
 	if o.eventNames == nil {
 		settings.Recorder, settings.Counts = o.mgr.GetEventRecorder(recorderName), true
 		return nil, nil
@@ -80,18 +80,18 @@ func (o *Operator) records(settings *engine.Settings) (*eventrecorder.CoreV1Reco
 	if err != nil {
 		return nil, fmt.Errorf("posting Events: %w", err)
 	}
-	poster := eventrecorder.NewCoreV1Recorder(core, *o.eventNames)
-	settings.Recorder = poster
-	return poster, nil
+	recorder := eventrecorder.NewCoreV1Recorder(core, *o.eventNames)
+	settings.Recorder = recorder
+	return recorder, nil
 }
 
 // posts runs a poster until it is told to stop, which is when nobody posts any more.
-func posts(ctx context.Context, poster *eventrecorder.CoreV1Recorder) (stop func()) {
+func runRecorder(ctx context.Context, recorder *eventrecorder.CoreV1Recorder) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		poster.Run(ctx)
+		recorder.Run(ctx)
 	}()
 	return func() {
 		cancel()

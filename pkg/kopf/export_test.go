@@ -45,9 +45,9 @@ func ErrNotServed(gvk schema.GroupVersionKind, served map[string][]string) error
 
 // WarningsOfFields returns the problems that a schema of CustomResourceDefinitions finds with the fields of the handlers.
 func WarningsOfFields(r Option, props *apiextensionsv1.JSONSchemaProps) (warnings []string) {
-	for _, d := range r.(resource).untypedFields() {
-		for _, problem := range d.fieldProblems(schemaField{props}, "the schema of the kind") {
-			warnings = append(warnings, problem.Error())
+	for _, d := range r.(resource).handlersWithUncheckedFields() {
+		for _, err := range d.fieldProblems(schemaField{props}, "the schema of the kind") {
+			warnings = append(warnings, err.Error())
 		}
 	}
 	return warnings

@@ -36,14 +36,14 @@ func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option 
 	return optionFunc(func(o *Operator) {
 		o.lease = leaseDurations{lease, renewDeadline, retryPeriod}
 		if o.lease != (leaseDurations{}) && (lease <= renewDeadline || renewDeadline <= retryPeriod || retryPeriod <= 0) {
-			o.mistake(fmt.Errorf("WithLeaseDurations(%s, %s, %s): each must be longer than the next, as in the options of the manager; "+
+			o.addError(fmt.Errorf("WithLeaseDurations(%s, %s, %s): each must be longer than the next, as in the options of the manager; "+
 				"three zeros disable the hold after a suspension", lease, renewDeadline, retryPeriod))
 		}
 	})
 }
 
 // fence returns the fence of the operator; nil if it needs none.
-func (o *Operator) fence(ctx context.Context, peers *peering.Peering, log logr.Logger) *fencing.Fence {
+func (o *Operator) newFence(ctx context.Context, peers *peering.Peering, log logr.Logger) *fencing.Fence {
 	if o.lease == (leaseDurations{}) || !o.NeedLeaderElection() {
 		return nil
 	}

@@ -26,7 +26,7 @@ type fieldType interface {
 	// that are known.
 	json() jsonType
 	// omits reports whether a field with the value is absent in JSON.
-	omits(value any) bool
+	isOmitted(value any) bool
 }
 
 // A fieldName is the name of a field in JSON, and in Go if it has one.
@@ -47,7 +47,7 @@ const (
 
 // lookUpField follows a path. It returns the type of the field, or the first part of the path that does not exist and the path that was
 // probably meant, if there is one. Below a field of any type everything exists.
-func lookUpField(root fieldType, path []string) (field fieldType, unknown, probable string) {
+func lookUpField(root fieldType, path []string) (field fieldType, unknown, suggestion string) {
 	field = root
 	for i, key := range path {
 		next := field.child(key)
@@ -55,16 +55,16 @@ func lookUpField(root fieldType, path []string) (field fieldType, unknown, proba
 			return field, "", ""
 		}
 		if next == nil {
-			return nil, joined(path[:i+1]), probablePath(root, path)
+			return nil, joinPath(path[:i+1]), suggestPath(root, path)
 		}
 		field = next
 	}
 	return field, "", ""
 }
 
-// probablePath corrects the keys of a path one after the other; what comes behind a key that it cannot correct is left out. It is empty if
+// suggestPath corrects the keys of a path one after the other; what comes behind a key that it cannot correct is left out. It is empty if
 // nothing of the path that is wrong can be corrected.
-func probablePath(root fieldType, path []string) string {
+func suggestPath(root fieldType, path []string) string {
 	field, parent := root, root
 	var corrected []string
 	changed := false
@@ -72,15 +72,15 @@ func probablePath(root fieldType, path []string) string {
 		next := field.child(key)
 		switch {
 		case next == nil && field.json() == anyType:
-			return joined(append(corrected, path[i:]...))
+			return joinPath(append(corrected, path[i:]...))
 		case next == nil && parent.isMap() && i > 0 && field.json() == stringType:
 			// The dots within the key of a map are not escaped.
 			corrected[i-1] = strings.Join(path[i-1:], ".")
-			return joined(corrected)
+			return joinPath(corrected)
 		case next == nil:
 			if key = closestField(key, field.children()); key == "" {
 				if changed {
-					return joined(corrected)
+					return joinPath(corrected)
 				}
 				return ""
 			}
@@ -90,7 +90,7 @@ func probablePath(root fieldType, path []string) string {
 		corrected = append(corrected, key)
 		parent, field = field, next
 	}
-	return joined(corrected)
+	return joinPath(corrected)
 }
 
 // closestField finds a field by its name in Go, or by one that is nearly right.
@@ -107,7 +107,7 @@ func closestField(key string, names []fieldName) string {
 }
 
 // joined writes a path as [Field] reads it.
-func joined(path []string) string {
+func joinPath(path []string) string {
 	keys := slices.Clone(path)
 	for i, key := range keys {
 		keys[i] = strings.ReplaceAll(key, ".", `\.`)
@@ -231,7 +231,7 @@ func (f goField) fields() func(yield func(fieldName, fieldType) bool) {
 	}
 }
 
-func (f goField) omits(value any) bool {
+func (f goField) isOmitted(value any) bool {
 	if f.t.Kind() == reflect.Pointer || !slices.Contains(f.tags, "omitempty") {
 		return false
 	}
@@ -273,7 +273,7 @@ func parsePath(path string) ([]string, error) {
 	}
 	hint := ""
 	if whole := slices.DeleteFunc(keys, func(key string) bool { return key == "" }); len(whole) > 0 {
-		hint = fmt.Sprintf("; did you mean %s?", joined(whole))
+		hint = fmt.Sprintf("; did you mean %s?", joinPath(whole))
 	}
 	return nil, fmt.Errorf(`the path has an empty key: use one such as "spec.size", with "\." for a dot within a key%s`, hint)
 }

@@ -24,9 +24,9 @@ type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
 type Middleware[T client.Object] func(next Handler[T]) Handler[T]
 
 // do makes the handler one that the engine can call.
-func (h Handler[T]) do(c client.Client) func(ctx context.Context, call *engine.Call) error {
+func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *engine.Call) error {
 	return func(ctx context.Context, call *engine.Call) (err error) {
-		req, err := requestOf[T](call)
+		req, err := newRequest[T](call)
 		if err != nil {
 			return err
 		}
@@ -35,16 +35,16 @@ func (h Handler[T]) do(c client.Client) func(ctx context.Context, call *engine.C
 			req.Client = call.Record(c)
 		}
 		if ended := testhook.Called(ctx, call); ended != nil {
-			defer tell(ended, &err)()
+			defer reportOutcome(ended, &err)()
 		}
-		err = errGone
-		err = req.conclude(h(ctx, req))
+		err = errExited
+		err = req.finish(h(ctx, req))
 		return err
 	}
 }
 
 // tell passes on to an observer how a handler has ended, panics included, which go on.
-func tell(ended func(error), err *error) func() {
+func reportOutcome(ended func(error), err *error) func() {
 	return func() {
 		value := recover()
 		if value == nil {
@@ -56,24 +56,24 @@ func tell(ended func(error), err *error) func() {
 	}
 }
 
-// errGone is what observers are told of a handler that has not returned.
-var errGone = errors.New("it has ended its goroutine")
+// errExited is what observers are told of a handler that has not returned.
+var errExited = errors.New("it has ended its goroutine")
 
 // requestOf is what a handler, or a filter, is told.
-func requestOf[T client.Object](call *engine.Call) (*Request[T], error) {
+func newRequest[T client.Object](call *engine.Call) (*Request[T], error) {
 	object, ok := call.Object.(T)
 	if !ok {
 		return nil, errors.New("the object is of another Go type than the handler expects: this is a defect of the library")
 	}
 	req := &Request[T]{
 		Object: object, Diff: call.Diff, Handler: call.ID, Reason: Reason(call.Reason), Event: watch.EventType(call.Event), Attempt: call.Attempt,
-		call: call, handled: object,
+		call: call, current: object,
 	}
 	if old, ok := call.Old.(T); ok {
 		req.Old = old
 	}
 	if handled, ok := call.Handled.(T); ok {
-		req.handled = handled
+		req.current = handled
 	}
 	return req, nil
 }

@@ -16,9 +16,9 @@ type HandlerOption func(*declaration)
 // kopf: retries=.
 func Retries(n int) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Retries", handling, leveling, daemon, timer, sub, indexed, acting)
+		d.requireKind("Retries", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
 		if n < 0 {
-			d.mistakef("Retries is negative (%d): leave the option out for no limit", n)
+			d.addErrorf("Retries is negative (%d): leave the option out for no limit", n)
 		}
 		d.Policy.Retries = &n
 	}
@@ -31,10 +31,10 @@ func Retries(n int) HandlerOption {
 // kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Timeout", handling, leveling, daemon, timer, sub, indexed, acting)
-		d.duration("Timeout", timeout)
+		d.requireKind("Timeout", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
+		d.checkDuration("Timeout", timeout)
 		if timeout == 0 {
-			d.mistakef("Timeout must be positive, got 0s, with which the handler fails before its first attempt: leave the option out for no limit")
+			d.addErrorf("Timeout must be positive, got 0s, with which the handler fails before its first attempt: leave the option out for no limit")
 		}
 		d.Policy.Timeout = &timeout
 	}
@@ -43,8 +43,8 @@ func Timeout(timeout time.Duration) HandlerOption {
 // AttemptTimeout is the deadline of one attempt, on its context. Default: 0, which means none.
 func AttemptTimeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("AttemptTimeout", handling, spying, leveling, daemon, timer, sub, indexed, acting)
-		d.duration("AttemptTimeout", timeout)
+		d.requireKind("AttemptTimeout", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
+		d.checkDuration("AttemptTimeout", timeout)
 		d.Policy.AttemptTimeout = timeout
 	}
 }
@@ -56,8 +56,8 @@ func AttemptTimeout(timeout time.Duration) HandlerOption {
 // kopf: backoff=.
 func Backoff(pause time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("Backoff", handling, leveling, daemon, timer, sub, indexed, acting)
-		d.duration("Backoff", pause)
+		d.requireKind("Backoff", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
+		d.checkDuration("Backoff", pause)
 		d.Policy.Backoff = &pause
 	}
 }
@@ -66,9 +66,9 @@ func Backoff(pause time.Duration) HandlerOption {
 // see [progress.Exponential]. A negative result means zero. If the error is an answer of the API server that asks for a longer pause, that counts.
 func BackoffFunc(fn func(a progress.Attempt, err error) time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.takes("BackoffFunc", handling, leveling, daemon, timer, sub, indexed, acting)
+		d.requireKind("BackoffFunc", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
 		if fn == nil {
-			d.mistakef("BackoffFunc is nil: give it a function, or use Backoff")
+			d.addErrorf("BackoffFunc is nil: give it a function, or use Backoff")
 		}
 		d.Policy.BackoffFunc = fn
 	}
@@ -80,9 +80,9 @@ func BackoffFunc(fn func(a progress.Attempt, err error) time.Duration) HandlerOp
 // kopf: errors=.
 func ErrorMode(mode progress.ErrorMode) HandlerOption {
 	return func(d *declaration) {
-		d.takes("ErrorMode", handling, leveling, daemon, timer, sub, indexed, acting)
+		d.requireKind("ErrorMode", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
 		if mode < progress.ErrorsTemporary || mode > progress.ErrorsIgnored {
-			d.mistakef("ErrorMode(%d) is no mode: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", mode)
+			d.addErrorf("ErrorMode(%d) is no mode: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", mode)
 		}
 		d.Policy.Errors = mode
 	}
@@ -94,8 +94,8 @@ func ErrorMode(mode progress.ErrorMode) HandlerOption {
 // kopf: optional=True.
 func Optional() HandlerOption {
 	return func(d *declaration) {
-		if !d.is(ReasonDelete) {
-			d.mistakef("Optional is for delete handlers: this one is never called for a deletion")
+		if !d.hasReason(ReasonDelete) {
+			d.addErrorf("Optional is for delete handlers: this one is never called for a deletion")
 		}
 		d.Criteria.Optional = true
 	}
@@ -107,8 +107,8 @@ func Optional() HandlerOption {
 // kopf: deleted=True.
 func EvenIfDeleted() HandlerOption {
 	return func(d *declaration) {
-		if !d.is(ReasonResume) {
-			d.mistakef("EvenIfDeleted is for resume handlers: this one never resumes")
+		if !d.hasReason(ReasonResume) {
+			d.addErrorf("EvenIfDeleted is for resume handlers: this one never resumes")
 		}
 		d.Criteria.EvenIfDeleted = true
 	}
@@ -119,9 +119,9 @@ func EvenIfDeleted() HandlerOption {
 // says so. Those that are not called for the cause are not waited for.
 func After(ids ...string) HandlerOption {
 	return func(d *declaration) {
-		d.takes("After", handling)
+		d.requireKind("After", causeHandler)
 		if len(ids) == 0 || slices.Contains(ids, "") {
-			d.mistakef("After needs the ids of handlers: name them, or leave it out")
+			d.addErrorf("After needs the ids of handlers: name them, or leave it out")
 			return
 		}
 		d.After = append(d.After, ids...)
@@ -136,15 +136,15 @@ func After(ids ...string) HandlerOption {
 // kopf: interval=.
 func Interval(pause time.Duration) HandlerOption {
 	return func(d *declaration) {
-		if d.role == timer {
-			d.mistakef("Interval is for OnReconcile handlers: give Timer its interval as its second argument")
+		if d.handlerKind == timerHandler {
+			d.addErrorf("Interval is for OnReconcile handlers: give Timer its interval as its second argument")
 			return
 		}
-		d.takes("Interval", leveling)
+		d.requireKind("Interval", reconcileHandler)
 		if pause <= 0 {
-			d.mistakef("Interval is %s: use a duration of more than zero", pause)
+			d.addErrorf("Interval is %s: use a duration of more than zero", pause)
 		}
-		d.unit("Interval", pause)
+		d.checkUnit("Interval", pause)
 		d.Handler.Interval = pause
 	}
 }
@@ -154,9 +154,9 @@ func Interval(pause time.Duration) HandlerOption {
 // handlers that are called for anything but the deletion.
 func CancelOnDelete() HandlerOption {
 	return func(d *declaration) {
-		d.takes("CancelOnDelete", handling, leveling)
-		if d.role == handling && !d.AnyReason && slices.Equal(d.Reasons, []string{string(ReasonDelete)}) {
-			d.mistakef("CancelOnDelete means nothing to a delete handler: leave it out")
+		d.requireKind("CancelOnDelete", causeHandler, reconcileHandler)
+		if d.handlerKind == causeHandler && !d.AnyReason && slices.Equal(d.Reasons, []string{string(ReasonDelete)}) {
+			d.addErrorf("CancelOnDelete means nothing to a delete handler: leave it out")
 		}
 		d.Handler.CancelOnDelete = true
 	}

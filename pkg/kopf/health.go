@@ -18,10 +18,10 @@ const defaultStuckAfter = 10 * time.Minute
 func WithStuckAfter(pause time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if pause <= 0 {
-			o.mistake(fmt.Errorf("WithStuckAfter(%s): use a duration of more than zero", pause))
+			o.addError(fmt.Errorf("WithStuckAfter(%s): use a duration of more than zero", pause))
 		}
 		if err := validation.Duration(pause); err != nil {
-			o.mistake(fmt.Errorf("WithStuckAfter is %w", err))
+			o.addError(fmt.Errorf("WithStuckAfter is %w", err))
 		}
 		o.stuckAfter = pause
 	})
@@ -31,20 +31,20 @@ func WithStuckAfter(pause time.Duration) Option {
 // (see [WithStuckAfter]); and if a watch has been silent for as long (see [WithWatchCheck]). It is a healthz.Checker, for a liveness
 // probe: mgr.AddHealthzCheck("kopf", op.Healthz).
 func (o *Operator) Healthz(*http.Request) error {
-	var problems []error
-	for _, e := range o.running() {
+	var errs []error
+	for _, e := range o.runningEngines() {
 		p := e.Pulse()
 		if p.Waiting > 0 && p.Longest >= o.stuckAfter && p.Unfinished >= o.stuckAfter {
-			problems = append(problems, fmt.Errorf("%s: %d objects wait, the first for %s, and none of the %d that are being handled has been finished for %s",
+			errs = append(errs, fmt.Errorf("%s: %d objects wait, the first for %s, and none of the %d that are being handled has been finished for %s",
 				e.Name, p.Waiting, p.Longest.Round(time.Second), p.Running, p.Unfinished.Round(time.Second)))
 		}
 	}
 	for _, p := range o.watchProblems() {
 		if p.Reason == watchcheck.Silent && p.Age >= o.stuckAfter {
-			problems = append(problems, p)
+			errs = append(errs, p)
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(errs...)
 }
 
 // Readyz fails while the operator is starting: until its caches and indexes are complete, and its peers are known; while its
@@ -52,21 +52,21 @@ func (o *Operator) Healthz(*http.Request) error {
 // waiting to become the leader. It is a healthz.Checker, for a readiness probe: mgr.AddReadyzCheck("kopf", op.Readyz).
 func (o *Operator) Readyz(*http.Request) error {
 	o.mu.Lock()
-	peers, starting := o.peering, o.started && o.syncing > 0
+	peers, starting := o.peering, o.started && o.unsynced > 0
 	o.mu.Unlock()
-	var problems []error
+	var errs []error
 	if starting {
-		problems = append(problems, errors.New("the operator is starting: its caches are not complete yet"))
+		errs = append(errs, errors.New("the operator is starting: its caches are not complete yet"))
 	} else if peers != nil {
-		problems = append(problems, peers.Readyz(nil))
+		errs = append(errs, peers.Readyz(nil))
 	}
 	for _, p := range o.watchProblems() {
-		problems = append(problems, p)
+		errs = append(errs, p)
 	}
-	return errors.Join(problems...)
+	return errors.Join(errs...)
 }
 
-func (o *Operator) running() []*engine.Engine {
+func (o *Operator) runningEngines() []*engine.Engine {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.engines

@@ -52,9 +52,9 @@ func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 			return err
 		}
 	}
-	h := &handlerOf[T]{declaration: declaration{id: id, method: "IndexBy", role: indexed}, fn: set, when: r.when}
+	h := &typedHandler[T]{declaration: declaration{id: id, method: "IndexBy", handlerKind: indexHandler}, fn: set, when: r.when}
 	if fn == nil {
-		h.mistakef("the function is nil: give it one")
+		h.addErrorf("the function is nil: give it one")
 	}
 	h.Policy.Errors = progress.ErrorsIgnored
 	h.apply(opts)
@@ -63,7 +63,7 @@ func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 }
 
 type indexOf[T client.Object] struct {
-	*handlerOf[T]
+	*typedHandler[T]
 	remove func(types.UID)
 	clear  func()
 }

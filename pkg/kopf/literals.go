@@ -9,19 +9,19 @@ import (
 )
 
 // mismatch explains why a field never has the value, and what to use instead; empty if the field may have it.
-func mismatch(l match.Literal, field fieldType) string {
+func explainMismatch(l match.Literal, field fieldType) string {
 	want := field.json()
-	if want == anyType || want.has(l.Value) {
-		if !l.OrAbsent && l.Side != match.Before && field.omits(l.Value) {
+	if want == anyType || want.accepts(l.Value) {
+		if !l.OrAbsent && l.Side != match.Before && field.isOmitted(l.Value) {
 			return fmt.Sprintf("the JSON form of the Go type omits a field with this value: use Absent instead of %s", l)
 		}
 		return ""
 	}
-	return fmt.Sprintf("the field is %s: use %s", want, want.like(l.Value))
+	return fmt.Sprintf("the field is %s: use %s", want, want.suggest(l.Value))
 }
 
 // has reports whether the value is one of the type.
-func (t jsonType) has(value any) bool {
+func (t jsonType) accepts(value any) bool {
 	switch value := value.(type) {
 	case string:
 		return t == stringType
@@ -41,7 +41,7 @@ func (t jsonType) has(value any) bool {
 }
 
 // like returns the value of the type that was probably meant, or a description of one.
-func (t jsonType) like(value any) string {
+func (t jsonType) suggest(value any) string {
 	written, isText := value.(string)
 	switch t {
 	case stringType:

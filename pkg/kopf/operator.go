@@ -26,7 +26,7 @@ type Operator struct {
 	settings  engine.Settings
 	resources []resource
 	wrappers  []func(reconcile.Reconciler) reconcile.Reconciler
-	mistakes  []error
+	errs      []error
 
 	startup, cleanup []*activity
 	probes           probes
@@ -36,14 +36,14 @@ type Operator struct {
 	lease            leaseDurations
 	peers            *peering.Options
 	eventNames       *eventrecorder.Reporter // of those in the form of kopf; nil: they are not
-	webhooks         *webhooks.Options
+	webhookOptions   *webhooks.Options
 
-	mu      sync.Mutex
-	started bool
-	syncing int // caches, and indexes for kinds, that are not complete yet
-	engines []*engine.Engine
-	watches []*watchcheck.Checker // while they are running
-	peering *peering.Peering      // while it is running
+	mu       sync.Mutex
+	started  bool
+	unsynced int // caches, and indexes for kinds, that are not complete yet
+	engines  []*engine.Engine
+	watches  []*watchcheck.Checker // while they are running
+	peering  *peering.Peering      // while it is running
 }
 
 var _ interface {
@@ -65,13 +65,13 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 	}}
 	for _, opt := range opts {
 		if opt == nil {
-			o.mistake(errors.New("an option is nil: leave it out"))
+			o.addError(errors.New("an option is nil: leave it out"))
 			continue
 		}
 		opt.applyTo(o)
 	}
-	if err := o.admits(); err != nil {
-		o.mistake(err)
+	if err := o.setupWebhooks(); err != nil {
+		o.addError(err)
 	}
 	return o
 }
@@ -98,7 +98,7 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 			return err
 		}
 	}
-	name := o.checkName()
+	name := o.healthCheckName()
 	if err := errors.Join(mgr.AddHealthzCheck(name, o.Healthz), mgr.AddReadyzCheck(name, o.Readyz)); err != nil {
 		// A manager that is running takes operators, but no checks.
 		mgr.GetLogger().Info("The operator has no health checks: they have to be added before the manager is started", "error", err.Error())
@@ -107,7 +107,7 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 }
 
 // checkName tells the checks of several operators of one manager apart.
-func (o *Operator) checkName() string {
+func (o *Operator) healthCheckName() string {
 	names := []string{"kopf"}
 	for _, r := range o.resources {
 		names = append(names, r.controllerName(o.mgr.GetScheme()))
@@ -127,4 +127,4 @@ func (o *Operator) NeedLeaderElection() bool {
 	return true
 }
 
-func (o *Operator) mistake(err error) { o.mistakes = append(o.mistakes, err) }
+func (o *Operator) addError(err error) { o.errs = append(o.errs, err) }

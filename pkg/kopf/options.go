@@ -30,11 +30,11 @@ func (f optionFunc) applyTo(o *Operator) { f(o) }
 func WithProgress(store progress.Store) Option {
 	return optionFunc(func(o *Operator) {
 		if store == nil {
-			o.mistake(errors.New("WithProgress(nil): give it a store, or leave it out for the default"))
+			o.addError(errors.New("WithProgress(nil): give it a store, or leave it out for the default"))
 		}
 		if checker, ok := store.(progress.Checker); ok {
 			if err := checker.Check(); err != nil {
-				o.mistake(fmt.Errorf("WithProgress: %w", err))
+				o.addError(fmt.Errorf("WithProgress: %w", err))
 			}
 		}
 		o.settings.Store = store
@@ -47,11 +47,11 @@ func WithProgress(store progress.Store) Option {
 func WithBaseline(baseline progress.Baseline) Option {
 	return optionFunc(func(o *Operator) {
 		if baseline == nil {
-			o.mistake(errors.New("WithBaseline(nil): give it a baseline, or leave it out for the default"))
+			o.addError(errors.New("WithBaseline(nil): give it a baseline, or leave it out for the default"))
 		}
 		if checker, ok := baseline.(progress.Checker); ok {
 			if err := checker.Check(); err != nil {
-				o.mistake(fmt.Errorf("WithBaseline: %w", err))
+				o.addError(fmt.Errorf("WithBaseline: %w", err))
 			}
 		}
 		o.settings.Baseline = baseline
@@ -66,9 +66,9 @@ func WithFinalizer(name string) Option {
 	return optionFunc(func(o *Operator) {
 		const form = `use the form "domain/name", such as "example.com/finalizer"`
 		if err := validation.QualifiedName(name); err != nil {
-			o.mistake(fmt.Errorf("WithFinalizer(%q): the name is not valid: %w; %s", name, err, form))
+			o.addError(fmt.Errorf("WithFinalizer(%q): the name is not valid: %w; %s", name, err, form))
 		} else if !strings.Contains(name, "/") {
-			o.mistake(fmt.Errorf("WithFinalizer(%q): the name has no domain: %s", name, form))
+			o.addError(fmt.Errorf("WithFinalizer(%q): the name has no domain: %s", name, form))
 		}
 		o.settings.Finalizer = name
 	})
@@ -80,7 +80,7 @@ func WithFinalizer(name string) Option {
 func WithLifecycle(lifecycle progress.Lifecycle) Option {
 	return optionFunc(func(o *Operator) {
 		if lifecycle == nil {
-			o.mistake(errors.New("WithLifecycle(nil): give it a lifecycle, or leave it out for the default"))
+			o.addError(errors.New("WithLifecycle(nil): give it a lifecycle, or leave it out for the default"))
 		}
 		o.settings.Lifecycle = lifecycle
 	})
@@ -92,10 +92,10 @@ func WithLifecycle(lifecycle progress.Lifecycle) Option {
 func WithCheckpoint(work time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if work < 0 {
-			o.mistake(fmt.Errorf("WithCheckpoint is negative (%s): use 0 to write after every handler", work))
+			o.addError(fmt.Errorf("WithCheckpoint is negative (%s): use 0 to write after every handler", work))
 		}
 		if err := validation.Duration(work); err != nil {
-			o.mistake(fmt.Errorf("WithCheckpoint is %w", err))
+			o.addError(fmt.Errorf("WithCheckpoint is %w", err))
 		}
 		o.settings.Checkpoint = work
 	})
@@ -107,7 +107,7 @@ func WithCheckpoint(work time.Duration) Option {
 func WithReconcilerWrapper(wrap func(reconcile.Reconciler) reconcile.Reconciler) Option {
 	return optionFunc(func(o *Operator) {
 		if wrap == nil {
-			o.mistake(errors.New("WithReconcilerWrapper(nil): give it a function, or leave it out"))
+			o.addError(errors.New("WithReconcilerWrapper(nil): give it a function, or leave it out"))
 			return
 		}
 		o.wrappers = append(o.wrappers, wrap)

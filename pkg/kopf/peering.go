@@ -31,18 +31,18 @@ import (
 func WithPeering(options peering.Options) Option {
 	return optionFunc(func(o *Operator) {
 		if err := options.Check(); err != nil {
-			o.mistake(fmt.Errorf("WithPeering: %w", err))
+			o.addError(fmt.Errorf("WithPeering: %w", err))
 		}
 		o.peers = &options
 	})
 }
 
 // joins makes the operator one of the peers, until it leaves; nil if it is alone.
-func (o *Operator) joins() (p *peering.Peering, leave func(), err error) {
+func (o *Operator) startPeering() (p *peering.Peering, leave func(), err error) {
 	if o.peers == nil || o.peers.Standalone {
 		return nil, func() {}, nil
 	}
-	if leave, err = o.meet(); err != nil {
+	if leave, err = o.reservePeering(); err != nil {
 		return nil, nil, err
 	}
 	if p, err = peering.New(o.mgr, *o.peers); err != nil {
@@ -56,21 +56,21 @@ func (o *Operator) joins() (p *peering.Peering, leave func(), err error) {
 }
 
 // meet reserves the peering objects for the operator: another one of the same manager would be its peer, and both would pause.
-func (o *Operator) meet() (leave func(), err error) {
+func (o *Operator) reservePeering() (leave func(), err error) {
 	name, namespaces := cmp.Or(o.peers.Name, peering.DefaultName), o.peers.Namespaces
 	kind := peeringv1.GroupVersion.WithKind("KopfPeering")
 	if len(namespaces) == 0 {
 		kind.Kind, namespaces = "ClusterKopfPeering", []string{""}
 	}
-	var mine []claim
+	var mine []reservation
 	leave = func() {
 		for _, c := range mine {
-			claims.Delete(c)
+			reservations.Delete(c)
 		}
 	}
 	for _, namespace := range namespaces {
-		c := claim{o.mgr, kind, types.NamespacedName{Namespace: namespace, Name: name}}
-		if _, taken := claims.LoadOrStore(c, true); taken {
+		c := reservation{o.mgr, kind, types.NamespacedName{Namespace: namespace, Name: name}}
+		if _, taken := reservations.LoadOrStore(c, true); taken {
 			leave()
 			return nil, fmt.Errorf("the operator cannot start:\nWithPeering: another operator of this manager has the same %s %q: "+
 				"they would be peers, and pause for each other; put the handlers into one operator, or give one of them another Name", kind.Kind, name)
@@ -81,7 +81,7 @@ func (o *Operator) meet() (leave func(), err error) {
 }
 
 // obey has the engines know of all pauses, those that have begun already included.
-func obey(p *peering.Peering, namespaces []string, engines []*engine.Engine) (stop func()) {
+func forwardPauses(p *peering.Peering, namespaces []string, engines []*engine.Engine) (stop func()) {
 	tell := func(namespace string) {
 		for _, e := range engines {
 			e.PauseChanged(namespace)

@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// probePause is how long the values of probes are kept.
-const probePause = 10 * time.Second
+// probeTTL is how long the values of probes are kept.
+const probeTTL = 10 * time.Second
 
 // OnProbe adds a value to what [Operator.ServeProbes] tells: a function that is asked for it. An error of
 // one makes the whole answer an error. There are no retries: the next question is one.
@@ -24,11 +24,11 @@ func OnProbe(id string, fn func(ctx context.Context) (value any, err error)) Opt
 	return optionFunc(func(o *Operator) {
 		switch {
 		case id == "":
-			o.mistake(fmt.Errorf("OnProbe: the id is empty: give it a name"))
+			o.addError(fmt.Errorf("OnProbe: the id is empty: give it a name"))
 		case fn == nil:
-			o.mistake(fmt.Errorf("OnProbe(%q): the function is nil: give it one", id))
+			o.addError(fmt.Errorf("OnProbe(%q): the function is nil: give it one", id))
 		case slices.ContainsFunc(o.probes.list, func(p probe) bool { return p.id == id }):
-			o.mistake(fmt.Errorf("OnProbe(%q): the id is used twice: give one of the functions another id", id))
+			o.addError(fmt.Errorf("OnProbe(%q): the id is used twice: give one of the functions another id", id))
 		}
 		o.probes.list = append(o.probes.list, probe{id, fn})
 	})
@@ -41,11 +41,11 @@ type probe struct {
 
 // probes are asked once at a time, and not again for a while.
 type probes struct {
-	list   []probe
-	mu     sync.Mutex
-	asked  time.Time
-	answer map[string]any
-	failed error
+	list      []probe
+	mu        sync.Mutex
+	evaluated time.Time
+	values    map[string]any
+	err       error
 }
 
 // ServeProbes answers with the values of all probes (see [OnProbe]), as a JSON object by their ids, nil
@@ -53,7 +53,7 @@ type probes struct {
 // puts it on the manager's metrics server, under /kopf/probes.
 func (o *Operator) ServeProbes() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		answer, err := o.probes.ask(objectstate.ContextWithMemos(req.Context(), &o.memos))
+		answer, err := o.probes.evaluate(objectstate.ContextWithMemos(req.Context(), &o.memos))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -65,31 +65,31 @@ func (o *Operator) ServeProbes() http.Handler {
 	})
 }
 
-func (p *probes) ask(ctx context.Context) (map[string]any, error) {
+func (p *probes) evaluate(ctx context.Context) (map[string]any, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.asked.IsZero() && time.Since(p.asked) < probePause {
-		return p.answer, p.failed
+	if !p.evaluated.IsZero() && time.Since(p.evaluated) < probeTTL {
+		return p.values, p.err
 	}
-	p.answer, p.failed = map[string]any{}, nil
+	p.values, p.err = map[string]any{}, nil
 	for _, one := range p.list {
-		value, err := one.ask(ctx)
+		value, err := one.evaluate(ctx)
 		if err != nil {
-			p.failed = fmt.Errorf("probe %q: %w", one.id, err)
+			p.err = fmt.Errorf("probe %q: %w", one.id, err)
 			break
 		}
 		if value != nil {
-			p.answer[one.id] = value
+			p.values[one.id] = value
 		}
 	}
-	p.asked = time.Now()
+	p.evaluated = time.Now()
 	if ctx.Err() != nil {
-		p.asked = time.Time{} // nobody waits for the answer any more, and it may be due to that
+		p.evaluated = time.Time{} // nobody waits for the answer any more, and it may be due to that
 	}
-	return p.answer, p.failed
+	return p.values, p.err
 }
 
-func (p probe) ask(ctx context.Context) (value any, err error) {
+func (p probe) evaluate(ctx context.Context) (value any, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = fmt.Errorf("panic: %v", panicked)

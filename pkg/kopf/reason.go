@@ -28,4 +28,4 @@ const (
 	ReasonIndex Reason = "index"
 )
 
-func (r Reason) handled() bool { return slices.Contains(handled, r) }
+func (r Reason) isCause() bool { return slices.Contains(causeReasons, r) }

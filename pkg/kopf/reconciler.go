@@ -15,13 +15,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// again is when a level-triggered handler wants to be called again.
-type again = time.Duration
+var errRequeue = errors.New("the reconciler wants to be called again")
 
-var errAgain = errors.New("the reconciler wants to be called again")
-
-// levelBackoff is that of level-triggered handlers without one of their own.
-var levelBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
+// reconcileBackoff is that of level-triggered handlers without one of their own.
+var reconcileBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
 
 // FromReconciler makes a handler of a reconciler, to keep the one you have:
 //
@@ -42,23 +39,23 @@ func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 			return err
 		}
 		if result.Requeue && result.RequeueAfter <= 0 { //nolint:staticcheck // it is deprecated, but reconcilers that set it exist
-			return Temporary(errAgain, levelBackoff(req.Attempt, nil))
+			return Temporary(errRequeue, reconcileBackoff(req.Attempt, nil))
 		}
 		if short := validation.Duration(result.RequeueAfter); short != nil {
 			hint.Do(func() {
 				log.FromContext(ctx).Info("Warning: the RequeueAfter of the reconciler is very short", "requeueAfter", short.Error())
 			})
 		}
-		req.again = result.RequeueAfter
-		if req.Reason != ReasonReconcile && req.again > 0 {
-			return Temporary(errAgain, req.again)
+		req.requeueAfter = result.RequeueAfter
+		if req.Reason != ReasonReconcile && req.requeueAfter > 0 {
+			return Temporary(errRequeue, req.requeueAfter)
 		}
 		return nil
 	}
 }
 
 // owners finds the owners of an object that are of the kind, by their owner references.
-func owners(kind *engine.Kind, namespaced bool) func(client.Object) []client.ObjectKey {
+func ownerKeys(kind *engine.Kind, namespaced bool) func(client.Object) []client.ObjectKey {
 	return func(obj client.Object) (keys []client.ObjectKey) {
 		for _, ref := range obj.GetOwnerReferences() {
 			if ref.Kind != kind.GVK.Kind || groupOf(ref.APIVersion) != kind.GVK.Group {

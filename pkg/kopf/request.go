@@ -2,6 +2,7 @@ package kopf
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,13 +45,13 @@ type Request[T client.Object] struct {
 	// handlers that call themselves.
 	Client client.Client
 
-	call     *engine.Call
-	handled  T // what Diff leads to
-	result   any
-	broken   error
-	subs     []engine.Sub
-	again    again
-	mistakes []error
+	call         *engine.Call
+	current      T // what Diff leads to
+	result       any
+	resultErr    error
+	subHandlers  []engine.Sub
+	requeueAfter time.Duration
+	errs         []error
 
 	conditions   *conditions.Set
 	conditionsOf client.Object // a handler may replace the pointer
@@ -64,10 +65,10 @@ type Request[T client.Object] struct {
 func (r *Request[T]) SetResult(value any) {
 	var err error
 	if r.result, err = match.ToJSONValue(value); err != nil {
-		r.broken = Permanent(fmt.Errorf("the result has no JSON form: %w", err))
+		r.resultErr = Permanent(fmt.Errorf("the result has no JSON form: %w", err))
 		return
 	}
-	r.broken = nil
+	r.resultErr = nil
 }
 
 // Result returns what [Request.SetResult] was given last, in its JSON form: for tests of handlers.
@@ -118,27 +119,27 @@ func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any)
 //
 // kopf: @kopf.subhandler, kopf.register.
 func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
-	h := handlerOf[T]{declaration: declaration{id: id, method: "Sub", role: sub}, fn: fn}
+	h := typedHandler[T]{declaration: declaration{id: id, method: "Sub", handlerKind: subHandler}, fn: fn}
 	h.apply(opts)
 	if id == "" {
-		h.mistakef("the id is empty: give it a name, it is stored on the objects")
+		h.addErrorf("the id is empty: give it a name, it is stored on the objects")
 	}
 	if fn == nil {
-		h.mistakef("the handler is nil: give it a function")
+		h.addErrorf("the handler is nil: give it a function")
 	}
 	if r.call == nil {
 		return // a test of the handler: nobody will call it
 	}
 	if f := h.Criteria.Field; f != nil && len(f.From)+len(f.To) > 0 && !r.call.Changes {
-		h.mistakef("From and To are for sub-handlers of handlers that are told of changes (OnUpdate, OnField)")
+		h.addErrorf("From and To are for sub-handlers of handlers that are told of changes (OnUpdate, OnField)")
 	}
-	if !Reason(r.call.Reason).handled() {
-		h.mistakef("there are no sub-handlers of %s handlers, which have no progress", r.call.Reason)
+	if !Reason(r.call.Reason).isCause() {
+		h.addErrorf("there are no sub-handlers of %s handlers, which have no progress", r.call.Reason)
 	}
-	for _, mistake := range h.mistakes {
-		r.mistakes = append(r.mistakes, Permanent(fmt.Errorf("%s: %w", h.where(), mistake)))
+	for _, err := range h.errs {
+		r.errs = append(r.errs, Permanent(fmt.Errorf("%s: %w", h.displayName(), err)))
 	}
 	handler := h.Handler
-	handler.Do = fn.do(r.Client)
-	r.subs = append(r.subs, engine.Sub{ID: r.call.ID + "/" + id, Handler: handler})
+	handler.Do = fn.forEngine(r.Client)
+	r.subHandlers = append(r.subHandlers, engine.Sub{ID: r.call.ID + "/" + id, Handler: handler})
 }

@@ -16,23 +16,23 @@ import (
 // A Resource is one kind of objects with its handlers. Make it with [For], add handlers to it, and
 // give it to [New]: it is an [Option] of the operator.
 type Resource[T client.Object] struct {
-	*declared[T]
+	*sharedResource[T]
 	// What holds for the handlers that are added to this view.
 	when []func(*Request[T]) bool
 	use  []Middleware[T]
 }
 
 // declared is what all views of a resource share.
-type declared[T client.Object] struct {
-	obj      T
-	handlers []*handlerOf[T]
-	indexes  []indexOf[T]
-	children []child
-	hooks    []admission
+type sharedResource[T client.Object] struct {
+	obj           T
+	handlers      []*typedHandler[T]
+	indexes       []indexOf[T]
+	owned []ownedKind
+	hooks         []hookBuilder
 	resourceOptions
 }
 
-type handlerOf[T client.Object] struct {
+type typedHandler[T client.Object] struct {
 	declaration
 	fn   Handler[T]
 	when []func(*Request[T]) bool
@@ -41,29 +41,29 @@ type handlerOf[T client.Object] struct {
 }
 
 // A child is a kind of which objects are owned.
-type child struct {
+type ownedKind struct {
 	obj        client.Object
 	gvk        schema.GroupVersionKind // known after the validation
 	predicates []predicate.Predicate
 }
 
 type resourceOptions struct {
-	name        string
-	concurrency int
-	controller  controller.Options
-	predicates  []predicate.Predicate
-	results     string
-	ownChanges  bool
-	conditions  []string
-	places      []conditions.Option
-	root        *conditions.Root
-	mistakes    []error
+	name            string
+	concurrency     int
+	controller      controller.Options
+	predicates      []predicate.Predicate
+	results         string
+	ownChanges      bool
+	conditionTypes  []string
+	conditionPlaces []conditions.Option
+	rootCondition   *conditions.Root
+	errs            []error
 }
 
 // For declares a kind by an object of it: a pointer to a Go type of the manager's scheme,
 // [Unstructured] or [Metadata].
 func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
-	r := &Resource[T]{declared: &declared[T]{obj: obj, resourceOptions: resourceOptions{results: defaultResults}}}
+	r := &Resource[T]{sharedResource: &sharedResource[T]{obj: obj, resourceOptions: resourceOptions{results: defaultResults}}}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&r.resourceOptions)
@@ -112,9 +112,9 @@ func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...Han
 //
 // The handler's progress, and its result, are kept under "<id>/<path>", as in kopf.
 func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
-	h := r.handler("OnField", id, fn)
+	h := r.newHandler("OnField", id, fn)
 	h.AnyReason = true
-	return r.add(h, append([]HandlerOption{Field(path)}, opts...))
+	return r.addHandler(h, append([]HandlerOption{Field(path)}, opts...))
 }
 
 // OnEvent adds a handler that only watches: it is called for every state of the objects that is observed,
@@ -122,9 +122,9 @@ func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOpt
 // handlers. It leaves no trace: what it changes in Request.Object is not written, there are no results,
 // no finalizer and no progress, and an error is logged and forgotten. kopf: @kopf.on.event.
 func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
-	h := r.handler("OnEvent", id, fn)
-	h.role = spying
-	return r.add(h, opts)
+	h := r.newHandler("OnEvent", id, fn)
+	h.handlerKind = eventHandler
+	return r.addHandler(h, opts)
 }
 
 // OnReconcile adds a level-triggered handler: it is called when the object, or one that it owns (see
@@ -133,15 +133,15 @@ func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *
 // as they exist. It has no progress on the object: each process calls it anew. Its own changes of Request.Object do not call it again. After an error it is called again with a
 // backoff, by default from 100 milliseconds to 2 minutes.
 func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
-	h := r.handler("OnReconcile", id, fn)
-	h.role = leveling
-	return r.add(h, opts)
+	h := r.newHandler("OnReconcile", id, fn)
+	h.handlerKind = reconcileHandler
+	return r.addHandler(h, opts)
 }
 
 // Owns calls the [Resource.OnReconcile] handlers of an object also when an object that it owns has changed
 // or is gone: one with an owner reference to it. With predicates, only for events that pass them all.
 func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate) *Resource[T] {
-	r.children = append(r.children, child{obj: obj, predicates: predicates})
+	r.owned = append(r.owned, ownedKind{obj: obj, predicates: predicates})
 	return r
 }
 
@@ -151,17 +151,17 @@ func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate)
 // resource: it need not be given to [New], too. kopf: when=.
 func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
 	if match == nil {
-		r.mistakes = append(r.mistakes, fmt.Errorf("When(nil): give it a function, or leave it out"))
+		r.errs = append(r.errs, fmt.Errorf("When(nil): give it a function, or leave it out"))
 		return r
 	}
-	return &Resource[T]{declared: r.declared, when: append(slices.Clone(r.when), match), use: r.use}
+	return &Resource[T]{sharedResource: r.sharedResource, when: append(slices.Clone(r.when), match), use: r.use}
 }
 
 // Use puts functions around the handlers that are added to this view after it: tracing, a limit, a lock.
 // The first one given is the outermost. Sub-handlers and indexes are not wrapped.
 func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
 	if slices.ContainsFunc(mw, func(m Middleware[T]) bool { return m == nil }) {
-		r.mistakes = append(r.mistakes, fmt.Errorf("Use has a nil middleware: leave it out"))
+		r.errs = append(r.errs, fmt.Errorf("Use has a nil middleware: leave it out"))
 		return r
 	}
 	r.use = append(slices.Clone(r.use), mw...)
@@ -169,39 +169,39 @@ func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
 }
 
 func (r *Resource[T]) on(method, id string, reasons []Reason, fn Handler[T], opts []HandlerOption) *Resource[T] {
-	h := r.handler(method, id, fn)
+	h := r.newHandler(method, id, fn)
 	if len(reasons) == 0 {
-		h.mistakef("it has no reasons: name at least one, such as ReasonCreate")
+		h.addErrorf("it has no reasons: name at least one, such as ReasonCreate")
 	}
 	for _, reason := range reasons {
-		if !slices.Contains(handled, reason) {
-			h.mistakef("%q is no reason to call it for: use one of %q", reason, handled)
+		if !slices.Contains(causeReasons, reason) {
+			h.addErrorf("%q is no reason to call it for: use one of %q", reason, causeReasons)
 		}
 		h.Reasons = append(h.Reasons, string(reason))
 	}
-	return r.add(h, opts)
+	return r.addHandler(h, opts)
 }
 
-var handled = []Reason{ReasonCreate, ReasonUpdate, ReasonDelete, ReasonResume}
+var causeReasons = []Reason{ReasonCreate, ReasonUpdate, ReasonDelete, ReasonResume}
 
 // handler begins the declaration of a handler of this view.
-func (r *Resource[T]) handler(method, id string, fn Handler[T]) *handlerOf[T] {
-	h := &handlerOf[T]{declaration: declaration{id: id, method: method}, fn: fn, when: r.when}
+func (r *Resource[T]) newHandler(method, id string, fn Handler[T]) *typedHandler[T] {
+	h := &typedHandler[T]{declaration: declaration{id: id, method: method}, fn: fn, when: r.when}
 	h.Criteria = match.Criteria{}
 	if fn == nil {
-		h.mistakef("the handler is nil: give it a function")
+		h.addErrorf("the handler is nil: give it a function")
 		return h
 	}
 	for _, wrap := range slices.Backward(r.use) {
 		if h.fn = wrap(h.fn); h.fn == nil {
-			h.mistakef("a middleware has made a nil handler of it: have it return one")
+			h.addErrorf("a middleware has made a nil handler of it: have it return one")
 			return h
 		}
 	}
 	return h
 }
 
-func (r *Resource[T]) add(h *handlerOf[T], opts []HandlerOption) *Resource[T] {
+func (r *Resource[T]) addHandler(h *typedHandler[T], opts []HandlerOption) *Resource[T] {
 	h.apply(opts)
 	r.handlers = append(r.handlers, h)
 	return r

@@ -18,7 +18,7 @@ const defaultConcurrency = 16
 func WithName(name string) ResourceOption {
 	return func(o *resourceOptions) {
 		if name == "" {
-			o.mistakes = append(o.mistakes, fmt.Errorf("WithName is empty: leave it out for the default"))
+			o.errs = append(o.errs, fmt.Errorf("WithName is empty: leave it out for the default"))
 		}
 		o.name = name
 	}
@@ -30,7 +30,7 @@ func WithName(name string) ResourceOption {
 func WithMaxConcurrentReconciles(n int) ResourceOption {
 	return func(o *resourceOptions) {
 		if n < 1 {
-			o.mistakes = append(o.mistakes, fmt.Errorf("WithMaxConcurrentReconciles(%d): at least one object must be handled at a time", n))
+			o.errs = append(o.errs, fmt.Errorf("WithMaxConcurrentReconciles(%d): at least one object must be handled at a time", n))
 		}
 		o.concurrency = n
 	}
@@ -44,14 +44,14 @@ func WithMaxConcurrentReconciles(n int) ResourceOption {
 func WithControllerOptions(opts controller.Options) ResourceOption {
 	return func(o *resourceOptions) {
 		if opts.Reconciler != nil {
-			o.mistakes = append(o.mistakes, fmt.Errorf("WithControllerOptions sets a Reconciler: leave it out, the handlers take its place"))
+			o.errs = append(o.errs, fmt.Errorf("WithControllerOptions sets a Reconciler: leave it out, the handlers take its place"))
 		}
 		if opts.MaxConcurrentReconciles < 0 {
-			o.mistakes = append(o.mistakes, fmt.Errorf("WithControllerOptions: MaxConcurrentReconciles must be positive, got %d: leave it out for the default",
+			o.errs = append(o.errs, fmt.Errorf("WithControllerOptions: MaxConcurrentReconciles must be positive, got %d: leave it out for the default",
 				opts.MaxConcurrentReconciles))
 		}
 		if opts.NeedLeaderElection != nil || opts.EnableWarmup != nil {
-			o.mistakes = append(o.mistakes, fmt.Errorf("WithControllerOptions sets NeedLeaderElection or EnableWarmup: leave them out, "+
+			o.errs = append(o.errs, fmt.Errorf("WithControllerOptions sets NeedLeaderElection or EnableWarmup: leave them out, "+
 				"the operator starts its controllers itself, on the leader"))
 		}
 		o.controller = opts
@@ -63,7 +63,7 @@ func WithControllerOptions(opts controller.Options) ResourceOption {
 func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	return func(o *resourceOptions) {
 		if slices.Contains(predicates, nil) {
-			o.mistakes = append(o.mistakes, fmt.Errorf("WithPredicates has a nil predicate: leave it out"))
+			o.errs = append(o.errs, fmt.Errorf("WithPredicates has a nil predicate: leave it out"))
 		}
 		o.predicates = append(o.predicates, predicates...)
 	}
@@ -89,7 +89,7 @@ func WithResults(path string) ResourceOption {
 	return func(o *resourceOptions) {
 		fields := strings.Split(path, ".")
 		if slices.Contains(fields, "") || slices.Contains([]string{"metadata", "kind", "apiVersion"}, fields[0]) {
-			o.mistakes = append(o.mistakes, fmt.Errorf("WithResults(%q): name a field such as \"status\" or \"status.results\"", path))
+			o.errs = append(o.errs, fmt.Errorf("WithResults(%q): name a field such as \"status\" or \"status.results\"", path))
 		}
 		o.results = path
 	}

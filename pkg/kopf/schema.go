@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	schemaPause    = 200 * time.Millisecond
-	schemaPatience = 10 * time.Second
+	schemaPollInterval = 200 * time.Millisecond
+	schemaTimeout      = 10 * time.Second
 )
 
 // checkSchema finds what would be lost or written again and again, because the schema of the kind does not have the fields
@@ -57,7 +57,7 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 	for _, path := range fields {
 		if n := progress.PreservedDepth(published, path...); n < len(path) {
 			return fmt.Errorf("%s: it is to have conditions, and the schema of the kind has no field %s: the API server would drop it: "+
-				"add it, or say where they are (%s)", kind.GVK.Kind, strings.Join(path[:n+1], "."), whereToSay)
+				"add it, or say where they are (%s)", kind.GVK.Kind, strings.Join(path[:n+1], "."), conditionsHint)
 		}
 	}
 	return nil
@@ -66,7 +66,7 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 // awaitSchema returns the published schema of a kind. The schema of a new kind, or of a whole new group, is published a moment after it is
 // served.
 func awaitSchema(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (published *apiextensionsv1.JSONSchemaProps, err error) {
-	err = wait.PollUntilContextTimeout(ctx, schemaPause, schemaPatience, true, func(context.Context) (found bool, err error) {
+	err = wait.PollUntilContextTimeout(ctx, schemaPollInterval, schemaTimeout, true, func(context.Context) (found bool, err error) {
 		published, err = publishedSchema(client, gvk)
 		if _, early := errors.AsType[*openapi3.GroupVersionNotFoundError](err); early {
 			err = nil
@@ -108,19 +108,19 @@ func conditionFields(kind *engine.Kind) (paths [][]string) {
 	}
 	added := patch.Diff(before, after)
 	delete(added, "metadata") // which every kind has
-	return leaves(map[string]any(added), nil)
+	return leafPaths(map[string]any(added), nil)
 }
 
 // leaves are the paths of all values, with "*" for each item of a list.
-func leaves(value any, path []string) (paths [][]string) {
+func leafPaths(value any, path []string) (paths [][]string) {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(value)) {
-			paths = append(paths, leaves(value[name], append(slices.Clone(path), name))...)
+			paths = append(paths, leafPaths(value[name], append(slices.Clone(path), name))...)
 		}
 	case []any:
 		for _, item := range value {
-			paths = append(paths, leaves(item, append(slices.Clone(path), "*"))...)
+			paths = append(paths, leafPaths(item, append(slices.Clone(path), "*"))...)
 		}
 	default:
 		paths = append(paths, path)
@@ -148,7 +148,7 @@ func publishedSchema(client discovery.DiscoveryInterface, gvk schema.GroupVersio
 	}
 	for _, kind := range spec.Components.Schemas {
 		if slices.Contains(kind.Kinds, groupVersionKind{gvk.Group, gvk.Version, gvk.Kind}) {
-			return resolved(kind.JSONSchemaProps, spec.Components.Schemas), nil
+			return resolveReferences(kind.JSONSchemaProps, spec.Components.Schemas), nil
 		}
 	}
 	return nil, nil
@@ -168,7 +168,7 @@ type groupVersionKind struct {
 
 // resolved puts the stanzas of the kind in the place of references to them: those of builtin kinds are
 // published apart.
-func resolved(kind apiextensionsv1.JSONSchemaProps, all map[string]publishedKind) *apiextensionsv1.JSONSchemaProps {
+func resolveReferences(kind apiextensionsv1.JSONSchemaProps, all map[string]publishedKind) *apiextensionsv1.JSONSchemaProps {
 	for name, stanza := range kind.Properties {
 		ref := stanza.Ref
 		for _, part := range stanza.AllOf {

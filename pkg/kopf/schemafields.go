@@ -11,10 +11,10 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// warnOfFields logs fields of handlers that the schema of their kind does not have, and values that such a field never has. It is for kinds
+// warnAboutFields logs fields of handlers that the schema of their kind does not have, and values that such a field never has. It is for kinds
 // without a Go type, whose fields are not checked otherwise. These are warnings, as the schema can change while the operator runs.
 // It waits for the schema, so it must not delay the start.
-func (o *Operator) warnOfFields(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind, declarations []*declaration) {
+func (o *Operator) warnAboutFields(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind, declarations []*declaration) {
 	logger := o.mgr.GetLogger().WithValues("kind", gvk.Kind)
 	published, err := awaitSchema(ctx, client, gvk)
 	if err != nil {
@@ -22,24 +22,24 @@ func (o *Operator) warnOfFields(ctx context.Context, client discovery.DiscoveryI
 		return
 	}
 	for _, d := range declarations {
-		for _, problem := range d.fieldProblems(schemaField{published}, "the schema of the kind") {
+		for _, err := range d.fieldProblems(schemaField{published}, "the schema of the kind") {
 			logger.Info("Warning: the field of a handler does not fit the schema of the kind",
-				"handler", d.where(), "field", joined(d.Criteria.Field.Path), "problem", problem.Error())
+				"handler", d.displayName(), "field", joinPath(d.Criteria.Field.Path), "problem", err.Error())
 		}
 	}
 }
 
-// untypedFields are the handlers with a field, of a kind without a Go type.
-func (r *Resource[T]) untypedFields() (declarations []*declaration) {
+// handlersWithUncheckedFields are the handlers with a field, of a kind without a Go type.
+func (r *Resource[T]) handlersWithUncheckedFields() (declarations []*declaration) {
 	if goType(reflect.TypeOf(r.obj)) != nil {
 		return nil
 	}
 	all := slices.Clone(r.handlers)
 	for _, x := range r.indexes {
-		all = append(all, x.handlerOf)
+		all = append(all, x.typedHandler)
 	}
 	for _, h := range all {
-		if h.Criteria.Field != nil && !h.isTransition() {
+		if h.Criteria.Field != nil && !h.isForCondition() {
 			declarations = append(declarations, &h.declaration)
 		}
 	}
@@ -85,4 +85,4 @@ func (f schemaField) isMap() bool {
 	return f.props.AdditionalProperties != nil && f.props.AdditionalProperties.Schema != nil
 }
 
-func (f schemaField) omits(any) bool { return false }
+func (f schemaField) isOmitted(any) bool { return false }

@@ -25,27 +25,27 @@ func ByObject(resources ...Option) map[client.Object]cache.ByObject {
 	out := map[client.Object]cache.ByObject{}
 	for _, option := range resources {
 		r, ok := option.(interface {
-			agreed() (client.Object, []labels.Requirement)
+			commonRequirements() (client.Object, []labels.Requirement)
 		})
 		if !ok {
 			continue
 		}
-		if obj, requirements := r.agreed(); len(requirements) > 0 {
+		if obj, requirements := r.commonRequirements(); len(requirements) > 0 {
 			out[obj] = cache.ByObject{Label: labels.NewSelector().Add(requirements...)}
 		}
 	}
 	return out
 }
 
-// agreed are the labels that all handlers ask for; none if the watch must not be restricted.
-func (r *Resource[T]) agreed() (client.Object, []labels.Requirement) {
+// commonRequirements are the labels that all handlers ask for; none if the watch must not be restricted.
+func (r *Resource[T]) commonRequirements() (client.Object, []labels.Requirement) {
 	all := slices.Clone(r.handlers)
 	for _, x := range r.indexes {
-		all = append(all, x.handlerOf)
+		all = append(all, x.typedHandler)
 	}
 	var common []labels.Requirement
 	for i, h := range all {
-		if slices.Contains([]role{spying, daemon, timer}, h.role) || h.NeedsFinalizer() {
+		if slices.Contains([]handlerKind{eventHandler, daemonHandler, timerHandler}, h.handlerKind) || h.NeedsFinalizer() {
 			return r.obj, nil
 		}
 		if i == 0 {
@@ -59,7 +59,7 @@ func (r *Resource[T]) agreed() (client.Object, []labels.Requirement) {
 }
 
 // require notes what can be asked of the server about a label.
-func (d *declaration) require(key string, m []filter.Matcher) {
+func (d *declaration) addRequirements(key string, m []filter.Matcher) {
 	all := formsOf(m)
 	if len(all) == 0 {
 		all = append(all, filter.Present.Form())

@@ -15,7 +15,7 @@ import (
 
 // lookUp asks how a kind is served: what can be done with it (nil: it is not served), whether it has the status
 // subresource, and whether it is in namespaces.
-func lookUp(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (verbs metav1.Verbs, hasStatus, namespaced bool, err error) {
+func discoverKind(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (verbs metav1.Verbs, hasStatus, namespaced bool, err error) {
 	list, err := client.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
 		return nil, false, false, nil

@@ -26,28 +26,28 @@ const recorderName = "kopf-runtime"
 // Start validates the operator, asks the API server for its kinds, and handles their objects until
 // the context ends. The manager calls it.
 func (o *Operator) Start(ctx context.Context) error {
-	kinds, err := o.kinds()
+	kinds, err := o.engineKinds()
 	if err != nil {
 		return err
 	}
-	o.begins()
-	defer o.starts(nil)
-	if err := o.perform(ctx, "startup", o.startup); err != nil {
+	o.setStarting()
+	defer o.setEngines(nil)
+	if err := o.runActivities(ctx, "startup", o.startup); err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before it has begun
 		}
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
-	watched, resources := o.watched(kinds)
-	err = o.handle(ctx, watched, resources)
-	cleaned := o.perform(context.WithoutCancel(ctx), "cleanup", o.cleanup)
+	watched, resources := o.watchedKinds(kinds)
+	err = o.runControllers(ctx, watched, resources)
+	cleaned := o.runActivities(context.WithoutCancel(ctx), "cleanup", o.cleanup)
 	return errors.Join(err, cleaned)
 }
 
 // watched are the kinds that have more than admission handlers, with their resources.
-func (o *Operator) watched(all []engine.Kind) (kinds []engine.Kind, resources []resource) {
+func (o *Operator) watchedKinds(all []engine.Kind) (kinds []engine.Kind, resources []resource) {
 	for i, r := range o.resources {
-		if !r.onlyAdmits() {
+		if !r.hasOnlyAdmission() {
 			kinds, resources = append(kinds, all[i]), append(resources, r)
 		}
 	}
@@ -55,23 +55,23 @@ func (o *Operator) watched(all []engine.Kind) (kinds []engine.Kind, resources []
 }
 
 // handle runs a controller for each kind.
-func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []resource) error {
+func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, resources []resource) error {
 	scopes, err := o.discover(ctx, kinds, resources)
 	if err != nil {
 		return err
 	}
-	release, err := o.claim(kinds)
+	release, err := o.reserveKinds(kinds)
 	if err != nil {
 		return err
 	}
 	defer release()
 	settings := o.settings
 	settings.Client, settings.Cache, settings.Live = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
-	poster, err := o.records(&settings)
+	recorder, err := o.newRecorder(&settings)
 	if err != nil {
 		return err
 	}
-	peers, leave, err := o.joins()
+	peers, leave, err := o.startPeering()
 	if err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	if peers != nil {
 		settings.Pause = peers
 	}
-	settings.Log = o.mgr.GetLogger().WithValues("operator", identity(peers))
-	if settings.Fence = o.fence(ctx, peers, settings.Log); settings.Fence != nil {
+	settings.Log = o.mgr.GetLogger().WithValues("operator", operatorIdentity(peers))
+	if settings.Fence = o.newFence(ctx, peers, settings.Log); settings.Fence != nil {
 		settings.Pause = settings.Fence
 	}
 
@@ -91,7 +91,7 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	for i, kind := range kinds {
 		engines[i] = engine.New(settings, kind)
 		o.setEpoch(ctx, engines[i])
-		if controllers[i], err = o.controller(ctx, engines[i], resources[i], scopes[i], gate); err != nil {
+		if controllers[i], err = o.newController(ctx, engines[i], resources[i], scopes[i], gate); err != nil {
 			return fmt.Errorf("%s: %w", kind.GVK.Kind, err)
 		}
 	}
@@ -99,17 +99,17 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 	if err != nil {
 		return err
 	}
-	o.starts(engines)
-	defer o.starts(nil) // what is cleaned up after that is no work that could be stuck
+	o.setEngines(engines)
+	defer o.setEngines(nil) // what is cleaned up after that is no work that could be stuck
 	defer o.startFence(ctx, settings.Fence, engines)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { checkWatches(ctx); return nil })
 	if peers != nil {
-		defer obey(peers, o.peers.Namespaces, engines)()
+		defer forwardPauses(peers, o.peers.Namespaces, engines)()
 		group.Go(func() error { return peers.Start(ctx) })
 	}
-	if poster != nil {
-		defer posts(ctx, poster)()
+	if recorder != nil {
+		defer runRecorder(ctx, recorder)()
 	}
 	group.Go(func() error {
 		<-ctx.Done() // there may be no other reason to stay
@@ -129,24 +129,24 @@ func (o *Operator) handle(ctx context.Context, kinds []engine.Kind, resources []
 }
 
 // begins takes note that the operator is on its way to run something.
-func (o *Operator) begins() {
+func (o *Operator) setStarting() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.started, o.syncing = true, 1
+	o.started, o.unsynced = true, 1
 }
 
 // starts takes note of what is running; nil: nothing is any more.
-func (o *Operator) starts(engines []*engine.Engine) {
+func (o *Operator) setEngines(engines []*engine.Engine) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.engines, o.started, o.syncing = engines, len(engines) > 0, 2*len(engines)
+	o.engines, o.started, o.unsynced = engines, len(engines) > 0, 2*len(engines)
 }
 
 // synced takes note that a cache, or the indexes for a kind, are complete.
-func (o *Operator) synced() {
+func (o *Operator) markSynced() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.syncing--
+	o.unsynced--
 }
 
 // discover learns from the API server how it serves the kinds, whether in namespaces, say, and tells which
@@ -156,35 +156,35 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources 
 	if err != nil {
 		return nil, fmt.Errorf("discovering the served kinds: %w", err)
 	}
-	var problems []error
+	var errs []error
 	for i := range kinds {
-		verbs, hasStatus, inNamespaces, err := lookUp(client, kinds[i].GVK)
+		verbs, hasStatus, inNamespaces, err := discoverKind(client, kinds[i].GVK)
 		switch {
 		case err != nil:
-			problems = append(problems, fmt.Errorf("%s: asking whether the API server serves it: %w", kinds[i].GVK.Kind, err))
+			errs = append(errs, fmt.Errorf("%s: asking whether the API server serves it: %w", kinds[i].GVK.Kind, err))
 		case verbs == nil:
-			problems = append(problems, fmt.Errorf("%s: %w", kinds[i].GVK.Kind, errNotServed(client, kinds[i].GVK)))
+			errs = append(errs, fmt.Errorf("%s: %w", kinds[i].GVK.Kind, errNotServed(client, kinds[i].GVK)))
 		}
 		if verbs != nil {
-			problems = append(problems, checkVerbs(&kinds[i], verbs), o.checkSchema(ctx, client, &kinds[i]))
-			if declarations := resources[i].untypedFields(); len(declarations) > 0 {
-				go o.warnOfFields(ctx, client, kinds[i].GVK, declarations)
+			errs = append(errs, checkVerbs(&kinds[i], verbs), o.checkSchema(ctx, client, &kinds[i]))
+			if declarations := resources[i].handlersWithUncheckedFields(); len(declarations) > 0 {
+				go o.warnAboutFields(ctx, client, kinds[i].GVK, declarations)
 			}
 		}
-		for _, c := range resources[i].owned() {
-			problems = append(problems, checkOwned(client, &kinds[i], c))
+		for _, c := range resources[i].ownedKinds() {
+			errs = append(errs, checkOwned(client, &kinds[i], c))
 		}
 		kinds[i].HasStatus = hasStatus
 		namespaced = append(namespaced, inNamespaces)
 	}
-	if err := errors.Join(problems...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
 	}
 	return namespaced, nil
 }
 
 // controller builds the controller of one kind; it is not started yet.
-func (o *Operator) controller(ctx context.Context, e *engine.Engine, r resource, namespaced bool, g *gate) (controller.Controller, error) {
+func (o *Operator) newController(ctx context.Context, e *engine.Engine, r resource, namespaced bool, g *gate) (controller.Controller, error) {
 	opts := r.options()
 	options := opts.controller
 	options.Reconciler = testhook.Around(ctx, e, e)
@@ -206,21 +206,21 @@ func (o *Operator) controller(ctx context.Context, e *engine.Engine, r resource,
 		options.SkipNameValidation = new(true)
 	}
 	if options.LogConstructor == nil {
-		options.LogConstructor = logger(e)
+		options.LogConstructor = newLogConstructor(e)
 	}
 	c, err := controller.NewTypedUnmanaged(e.Name, options)
 	if err != nil {
 		return nil, err
 	}
-	watched := g.around(e.Name, source.Kind(o.mgr.GetCache(), e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
+	watched := g.notify(e.Name, source.Kind(o.mgr.GetCache(), e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
 		if len(e.Indexes.IDs()) > 0 {
 			o.awaitEpoch(ctx, e)
 		}
-		o.synced()
+		o.markSynced()
 	})
-	sources := []source.Source{watched, &closed{g, o.synced}, e.Promoter(options.MaxConcurrentReconciles), e.Waker()}
-	for _, c := range r.owned() {
-		sources = append(sources, source.Kind(o.mgr.GetCache(), c.obj, e.Relatives(owners(&e.Kind, namespaced), c.predicates...)))
+	sources := []source.Source{watched, &gateSource{g, o.markSynced}, e.Promoter(options.MaxConcurrentReconciles), e.Waker()}
+	for _, c := range r.ownedKinds() {
+		sources = append(sources, source.Kind(o.mgr.GetCache(), c.obj, e.Relatives(ownerKeys(&e.Kind, namespaced), c.predicates...)))
 	}
 	for _, src := range sources {
 		if err := c.Watch(src); err != nil {
@@ -237,7 +237,7 @@ const (
 )
 
 // identity is what the operator is called in the log: as its peers know it, or by its host, which is its pod.
-func identity(peers *peering.Peering) string {
+func operatorIdentity(peers *peering.Peering) string {
 	if peers != nil {
 		return peers.Identity()
 	}
@@ -248,7 +248,7 @@ func identity(peers *peering.Peering) string {
 	return name
 }
 
-func logger(e *engine.Engine) func(*reconcile.Request) logr.Logger {
+func newLogConstructor(e *engine.Engine) func(*reconcile.Request) logr.Logger {
 	base := e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind)
 	return func(req *reconcile.Request) logr.Logger {
 		if req == nil {

@@ -32,10 +32,10 @@ const defaultWatchCheck = time.Minute
 func WithWatchCheck(interval time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if interval < 0 {
-			o.mistake(fmt.Errorf("WithWatchCheck(%s) is negative: use 0 to disable the check", interval))
+			o.addError(fmt.Errorf("WithWatchCheck(%s) is negative: use 0 to disable the check", interval))
 		}
 		if err := validation.Duration(interval); err != nil {
-			o.mistake(fmt.Errorf("WithWatchCheck is %w", err))
+			o.addError(fmt.Errorf("WithWatchCheck is %w", err))
 		}
 		o.watchCheck = interval
 	})
@@ -67,13 +67,13 @@ func (o *Operator) watchCheckers(engines []*engine.Engine, resources []resource)
 		add(e.Name, e.GVK, e.New())
 	}
 	for _, r := range resources {
-		for _, child := range r.owned() {
-			gvk, err := apiutil.GVKForObject(child.obj, o.mgr.GetScheme())
+		for _, owned := range r.ownedKinds() {
+			gvk, err := apiutil.GVKForObject(owned.obj, o.mgr.GetScheme())
 			if err != nil {
 				return nil, fmt.Errorf("checking the watches: %w", err)
 			}
 			if !checked[gvk] {
-				add(strings.ToLower(gvk.Kind), gvk, child.obj)
+				add(strings.ToLower(gvk.Kind), gvk, owned.obj)
 			}
 		}
 	}

@@ -85,8 +85,8 @@ func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 }
 
 // checkOwned reports an owned kind that cannot be watched: the operator would wait for it in vain.
-func checkOwned(client discovery.DiscoveryInterface, kind *engine.Kind, c child) error {
-	verbs, _, _, err := lookUp(client, c.gvk)
+func checkOwned(client discovery.DiscoveryInterface, kind *engine.Kind, c ownedKind) error {
+	verbs, _, _, err := discoverKind(client, c.gvk)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: asking whether the API server serves %s, which it owns: %w", kind.GVK.Kind, c.gvk.Kind, err)

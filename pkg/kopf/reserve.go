@@ -12,32 +12,32 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// claims are what the running operators of this process keep on the objects of which kinds. Two that
+// reservations are what the running operators of this process keep on the objects of which kinds. Two that
 // share a finalizer or a baseline would undo each other's work, for ever; two that share a peering object would both pause.
-var claims sync.Map
+var reservations sync.Map
 
-type claim struct {
+type reservation struct {
 	mgr  manager.Manager
 	gvk  schema.GroupVersionKind
 	mark any // a finalizer's name, a place for the baseline, or the name of a peering object
 }
 
 // claim reserves the kinds for the operator, until it is released.
-func (o *Operator) claim(kinds []engine.Kind) (release func(), err error) {
-	var mine []claim
+func (o *Operator) reserveKinds(kinds []engine.Kind) (release func(), err error) {
+	var mine []reservation
 	release = func() {
 		for _, c := range mine {
-			claims.Delete(c)
+			reservations.Delete(c)
 		}
 	}
-	var problems []error
+	var errs []error
 	take := func(gvk schema.GroupVersionKind, mark any, what, option string) {
 		if !reflect.ValueOf(mark).Comparable() {
 			return // a user's own: there is no telling
 		}
-		c := claim{o.mgr, gvk, mark}
-		if _, taken := claims.LoadOrStore(c, true); taken {
-			problems = append(problems, fmt.Errorf("%s: another operator of this manager has the same %s: "+
+		c := reservation{o.mgr, gvk, mark}
+		if _, taken := reservations.LoadOrStore(c, true); taken {
+			errs = append(errs, fmt.Errorf("%s: another operator of this manager has the same %s: "+
 				"put the handlers into one operator, or give them different ones by %s", gvk.Kind, what, option))
 			return
 		}
@@ -53,7 +53,7 @@ func (o *Operator) claim(kinds []engine.Kind) (release func(), err error) {
 		}
 		take(kind.GVK, o.settings.Baseline, "place for the baseline", "WithBaseline (and WithProgress)")
 	}
-	if err := errors.Join(problems...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		release()
 		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
 	}
