@@ -14,10 +14,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// OnStartup adds something to do when the operator starts, before it asks the API server for anything. A
-// failure for good stops the operator; other errors are retried, as those of handlers are, and the start
-// waits. Options are those about attempts: [Retries], [Timeout], [AttemptTimeout], [Backoff],
-// [BackoffFunc], [Errors].
+// OnStartup adds a function that the operator calls when it starts, before its first request to the API server. The functions are called in
+// the order of their registration, and the start waits until all have finished. Errors are retried as those of handlers. A permanent
+// failure stops the operator. The supported options are [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode].
 //
 // kopf: @kopf.on.startup.
 func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
@@ -25,9 +24,9 @@ func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 		func(o *Operator) *[]*activity { return &o.startup })
 }
 
-// OnCleanup adds something to do when the operator stops, after all its handlers have come to their ends.
-// Its context is not done, but the manager waits no longer than its GracefulShutdownTimeout. It is not
-// called if the startup has failed. Options are as for [OnStartup].
+// OnCleanup adds a function that the operator calls when it stops, after all handlers have returned. It is not called if a function of
+// [OnStartup] has failed. Its context is not canceled, but the manager waits at most for its GracefulShutdownTimeout. The options are those
+// of [OnStartup].
 //
 // kopf: @kopf.on.cleanup.
 func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
@@ -35,7 +34,7 @@ func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 		func(o *Operator) *[]*activity { return &o.cleanup })
 }
 
-// An activity is a handler of the operator itself.
+// An activity is a function of the operator, not of an object.
 type activity struct {
 	declaration
 	fn    func(context.Context) error
@@ -46,14 +45,14 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 	a.apply(opts)
 	return optionFunc(func(o *Operator) {
 		if a.id == "" {
-			a.addErrorf("the id is empty: give it a name")
+			a.addErrorf("the id is empty: set one")
 		}
 		if a.fn == nil {
-			a.addErrorf("the function is nil: give it one")
+			a.addErrorf("the function is nil: pass a function")
 		}
 		all := list(o)
 		if slices.ContainsFunc(*all, func(other *activity) bool { return other.id == a.id }) {
-			a.addErrorf("the id is used twice: give one of the functions another id")
+			a.addErrorf("the id is used twice: rename one of the functions")
 		}
 		for _, err := range a.errs {
 			o.addError(fmt.Errorf("%s: %w", a.displayName(), err))
@@ -62,8 +61,8 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 	})
 }
 
-// perform calls the activities, in order, until all of them have succeeded or failed for good, and tells
-// which have failed.
+// runActivities calls the activities in order, and retries them until each has succeeded or failed permanently. It returns the errors of
+// the permanently failed ones, joined.
 func (o *Operator) runActivities(ctx context.Context, reason string, activities []*activity) error {
 	ctx = objectstate.ContextWithMemos(ctx, &o.memos)
 	records := make([]progress.Record, len(activities))

@@ -20,13 +20,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// Validate adds an admission handler: it is called before an object is written through the API server, and its error
-// says no. It is served by the manager's webhook server on every replica, leader or not, paused or not; see
-// [WithWebhooks] for what it needs besides. Its options are those of package webhooks, on which it stands; filters of views
-// ([Resource.When]) and middleware ([Resource.Use]) are for other handlers.
+// Validate adds an admission handler. The API server calls it before it stores an object, and rejects the request if the handler returns an
+// error. The webhook server of the manager serves the handler on every replica, also on those that are not the leader or are paused. See
+// [WithWebhooks] for certificates and webhook configurations. The options are those of package webhooks. [Resource.When] and
+// [Resource.Use] do not apply to admission handlers.
 //
-// A [Memo] is that of the object where this process handles the object already; else, and on creation, it is empty, and what is
-// stored in it is lost.
+// The handler shares a [Memo] with the other handlers if this process already handles the object. Otherwise, and on creation, the memo is
+// empty and values that the handler stores in it are lost.
 //
 // kopf: @kopf.on.validate.
 func (r *Resource[T]) Validate(id string, fn webhooks.Handler[T], opts ...webhooks.Option) *Resource[T] {
@@ -35,7 +35,7 @@ func (r *Resource[T]) Validate(id string, fn webhooks.Handler[T], opts ...webhoo
 	})
 }
 
-// Mutate adds an admission handler that may also change the object; see [Resource.Validate].
+// Mutate adds an admission handler that can also change the object. See [Resource.Validate].
 //
 // kopf: @kopf.on.mutate.
 func (r *Resource[T]) Mutate(id string, fn webhooks.Handler[T], opts ...webhooks.Option) *Resource[T] {
@@ -44,21 +44,20 @@ func (r *Resource[T]) Mutate(id string, fn webhooks.Handler[T], opts ...webhooks
 	})
 }
 
-// An admission is a handler that waits for an operator.
+// A hookBuilder builds an admission handler when the operator is known.
 type hookBuilder func(memoLookup) webhooks.Hook
 
 func (r *Resource[T]) addHook(method, id string, hook hookBuilder) *Resource[T] {
 	if len(r.when) > 0 {
-		r.errs = append(r.errs, fmt.Errorf("%s(%q): the When of a view cannot be told to the API server: "+
+		r.errs = append(r.errs, fmt.Errorf("%s(%q): the API server cannot evaluate the function of When: "+
 			"add the handler to the resource itself, and use webhooks.MatchConditions or webhooks.Label", method, id))
 	}
 	r.hooks = append(r.hooks, hook)
 	return r
 }
 
-// WithWebhooks says how admission handlers are served: with which certificates, at which address, and who writes the webhook
-// configurations. Default: the zero [webhooks.Options], which take certificates from files, and leave the
-// configurations to somebody else.
+// WithWebhooks sets how admission handlers are served: the certificates, the address, and whether the operator writes the webhook
+// configurations. Default: the zero [webhooks.Options], with certificates from files and without writing configurations.
 //
 // kopf: settings.admission.
 func WithWebhooks(options webhooks.Options) Option {
@@ -67,11 +66,11 @@ func WithWebhooks(options webhooks.Options) Option {
 	})
 }
 
-// admits sets the admission handlers up with the manager, whose webhook server is started before anything else. With
-// WithWebhooks, also if there are none: then an earlier version's entries are removed.
+// setupWebhooks registers the admission handlers with the manager. With WithWebhooks, it does so even without handlers, to remove the
+// webhook configurations that an earlier version of the operator has written.
 func (o *Operator) setupWebhooks() error {
 	if o.mgr == nil {
-		return nil // that is told elsewhere
+		return nil // engineKinds reports the nil manager
 	}
 	var hooks []webhooks.Hook
 	for _, r := range o.resources {
@@ -91,12 +90,13 @@ func (o *Operator) setupWebhooks() error {
 		err = webhooks.New(o.mgr, options).Add(hooks...).SetupWithManager()
 	}
 	if err != nil {
-		return fmt.Errorf("the admission handlers: %w", err)
+		return fmt.Errorf("setting up the admission handlers: %w", err)
 	}
 	return nil
 }
 
-// setupTestWebhooks has handlers served as their host says. What the operator says is for production, and is only checked, as if in a pod.
+// setupTestWebhooks serves the handlers with the options of the test kit. The options of the operator are for production: they are only
+// checked, with a namespace as in a pod.
 func setupTestWebhooks(host testhook.Host, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
 	options.Namespace = cmp.Or(options.Namespace, metav1.NamespaceDefault)
 	if err := webhooks.New(mgr, options).Add(hooks...).Check(); err != nil {
@@ -105,31 +105,31 @@ func setupTestWebhooks(host testhook.Host, mgr manager.Manager, options webhooks
 	if len(hooks) == 0 {
 		return nil
 	}
-	better := host.ServeAdmission()
-	if better == nil {
+	testOptions := host.ServeAdmission()
+	if testOptions == nil {
 		return nil
 	}
-	return webhooks.New(mgr, *better).Add(hooks...).SetupWithManager()
+	return webhooks.New(mgr, *testOptions).Add(hooks...).SetupWithManager()
 }
 
 func (r *Resource[T]) buildHooks(o *Operator) (hooks []webhooks.Hook) {
 	if isNil(r.obj) {
-		return nil // that is told elsewhere
+		return nil // engineKind reports the nil object
 	}
-	gvk, _ := apiutil.GVKForObject(r.obj, o.mgr.GetScheme()) // an unknown one is told elsewhere
+	gvk, _ := apiutil.GVKForObject(r.obj, o.mgr.GetScheme()) // engineKind reports an unknown kind
 	for _, hook := range r.hooks {
 		hooks = append(hooks, hook(func(uid types.UID) *objectstate.Memos { return o.memosFor(gvk, uid) }))
 	}
 	return hooks
 }
 
-// memoLookup finds the memos of an object.
+// memoLookup returns the memos of an object.
 type memoLookup func(types.UID) *objectstate.Memos
 
-// withMemos gives an admission handler the memos of its object, as other handlers have them.
+// withMemos adds the memos of the object to the context of an admission handler.
 func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webhooks.Handler[T] {
 	if fn == nil {
-		return nil // that is a mistake, and is told as one
+		return nil // package webhooks reports the nil handler
 	}
 	return func(ctx context.Context, req *webhooks.Request[T]) error {
 		memos := &objectstate.Memos{}
@@ -140,8 +140,8 @@ func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webho
 	}
 }
 
-// memosFor are those of an object that is handled here; else they are empty, and belong to nobody. To begin to remember an object
-// because somebody has asked for it would be to take it for known.
+// memosFor returns the memos of an object that this process handles. For other objects it returns empty memos and does not add an object
+// state, because the engine would then consider the object as known.
 func (o *Operator) memosFor(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -153,12 +153,12 @@ func (o *Operator) memosFor(gvk schema.GroupVersionKind, uid types.UID) *objects
 	return &objectstate.Memos{}
 }
 
-// hasOnlyAdmission reports whether a resource has admission handlers and no others: its objects are not watched.
+// hasOnlyAdmission reports whether a resource has admission handlers and no others. Its objects are not watched.
 func (r *Resource[T]) hasOnlyAdmission() bool {
 	return len(r.hooks) > 0 && len(r.handlers)+len(r.indexes) == 0
 }
 
-// idle tells of the options that are for handlers of objects that are watched.
+// checkUnusedOptions reports options that have no effect on a resource without watched objects.
 func (o *resourceOptions) checkUnusedOptions() (errs []error) {
 	for _, option := range []struct {
 		name string
@@ -172,11 +172,11 @@ func (o *resourceOptions) checkUnusedOptions() (errs []error) {
 		{"WithResults", o.results != defaultResults},
 	} {
 		if option.used {
-			errs = append(errs, fmt.Errorf("%s means nothing where there are only admission handlers, as the objects are not watched: "+
-				"add another handler, such as OnReconcile, or leave it out", option.name))
+			errs = append(errs, fmt.Errorf("%s has no effect on a resource that has only admission handlers: "+
+				"add another handler, such as OnReconcile, or remove the option", option.name))
 		}
 	}
 	return errs
 }
 
-var errNoHandlers = errors.New("it has no handlers: add one, such as OnCreate")
+var errNoHandlers = errors.New("the resource has no handlers: add one, such as OnCreate")

@@ -10,15 +10,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// Daemon adds a function that runs for as long as the object is there, on a goroutine of its own: it watches a
-// socket, say, or polls at a pace of its own. It is started when the operator first sees an object that
-// passes the filters, and has to return soon when its context ends; context.Cause tells why: [daemons.ErrDeleted],
-// [daemons.ErrFilteredOut], [daemons.ErrPaused], [daemons.ErrShutdown]. The object is held by the finalizer until it has returned.
+// Daemon adds a function that runs on its own goroutine as long as the object exists, for example to watch a socket or to poll another
+// system. The operator starts it when it first observes a matching object. The function must return soon after its context is canceled;
+// context.Cause returns the reason: [daemons.ErrDeleted], [daemons.ErrFilteredOut], [daemons.ErrPaused] or [daemons.ErrShutdown]. The
+// finalizer blocks the deletion of the object until the function has returned.
 //
-// Request.Object is the object when it was called, [Request.Latest] the newest state of it. What the daemon has
-// changed in Request.Object is written when it returns, also when it fails. An error means what it means
-// everywhere: it is called again. If it returns nil, it has done its work, and stays down for this object until
-// the operator is restarted, unless [Restart] says otherwise. It has no progress on the object: each process starts it anew.
+// Request.Object has the state in which the daemon was started, and [Request.Latest] returns the newest state. The operator writes changes
+// to Request.Object when the function returns, also after an error. It calls the function again after an error. If the function returns
+// nil, the operator does not start it again for this object until the next start of the operator; see [Restart] to change that. Daemons
+// have no progress on the object, so each process starts them.
 //
 // kopf: @kopf.daemon.
 func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -27,41 +27,40 @@ func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *R
 	return r.addHandler(h, opts)
 }
 
-// Timer adds a function that is called again and again for as long as the object is there: so long after the end of the
-// last call; with [Sharp], so long after its beginning. The first call is at once, or after the [InitialDelay].
-// 0 is for timers with a [Schedule] or [Idle]. The object is held by the finalizer, and goes when
-// no call is under way.
+// Timer adds a function that the operator calls repeatedly as long as the object exists. The interval is the time from the end of a call to
+// the next call; see [Sharp] for calls at fixed times. Use 0 for timers with a [Schedule], or with [Idle] alone. The first call is made
+// immediately, or after the [InitialDelay]. The finalizer blocks the deletion of the object during a call.
 //
-// Request.Object is the newest state of the object; what is changed in it is written after each call, also when
-// that has failed. An error is retried like everywhere, before the interval counts again; a permanent one stops
-// the timer for the object until its essence changes. Timers cost no goroutine between their calls.
+// Request.Object has the newest state of the object. The operator writes changes to it after each call, also after an error. Errors are
+// retried according to the policy of the timer; the interval starts again after the next success. A permanent error stops the timer for
+// the object until its essence changes. Timers use no goroutine between calls.
 //
 // kopf: @kopf.timer.
-func (r *Resource[T]) Timer(id string, every time.Duration, fn Handler[T], opts ...HandlerOption) *Resource[T] {
+func (r *Resource[T]) Timer(id string, interval time.Duration, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("Timer", id, fn)
 	h.handlerKind = timerHandler
-	h.task.Timer = &daemons.Timer{Interval: every}
-	if every < 0 {
-		h.addErrorf("the interval is negative (%s): use a duration of more than zero", every)
+	h.task.Timer = &daemons.Timer{Interval: interval}
+	if interval < 0 {
+		h.addErrorf("the interval must not be negative, got %s", interval)
 	}
-	h.checkUnit("the interval", every)
+	h.checkUnit("the interval", interval)
 	return r.addHandler(h, opts)
 }
 
-// Restart sets whether a daemon is started again after it has ended by itself. The first restart is after one second; the pause doubles
-// with each restart, up to the [Backoff] of the daemon. Default: [daemons.RestartNever].
+// Restart sets whether the operator starts a daemon again after it has returned nil or has failed permanently. The delay of a restart begins
+// with one second and doubles with each restart, up to the [Backoff] of the daemon. Default: [daemons.RestartNever].
 func Restart(policy daemons.RestartPolicy) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Restart", daemonHandler)
 		if policy < daemons.RestartNever || policy > daemons.RestartAlways {
-			d.addErrorf("Restart(%d) is no policy: use RestartNever, RestartOnFailure or RestartAlways", policy)
+			d.addErrorf("Restart has the invalid value %d: use RestartNever, RestartOnFailure or RestartAlways", policy)
 		}
 		d.task.Restart = policy
 	}
 }
 
-// InitialDelay is waited for whenever a daemon or a timer is started: at first sight of the object, also after a
-// restart of the operator, or a pause. Default: 0.
+// InitialDelay delays the start of a daemon, or the first call of a timer. It applies to each start: for a new object, after a restart of
+// the operator, and after a pause. Default: 0.
 //
 // kopf: initial_delay=.
 func InitialDelay(delay time.Duration) HandlerOption {
@@ -72,34 +71,33 @@ func InitialDelay(delay time.Duration) HandlerOption {
 	}
 }
 
-// InitialDelayFunc computes the [InitialDelay] for an object, which it must not change. A negative result means
-// zero.
+// InitialDelayFunc computes the [InitialDelay] for an object. The function must not change the object. A negative result means zero.
 //
 // kopf: initial_delay= with a function.
 func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("InitialDelayFunc", daemonHandler, timerHandler)
 		if fn == nil {
-			d.addErrorf("InitialDelayFunc is nil: give it a function, or use InitialDelay")
+			d.addErrorf("InitialDelayFunc is nil: pass a function or use InitialDelay")
 		}
 		d.initialDelayFunc = fn
 	}
 }
 
-// CancellationBackoff is how long after the end of its context a daemon is first said to ignore it, in the log.
-// Default: once a minute.
+// CancellationBackoff is the time after the cancellation of its context at which the operator first logs that the daemon still runs.
+// Default: one minute.
 //
 // kopf: cancellation_backoff=.
-func CancellationBackoff(pause time.Duration) HandlerOption {
+func CancellationBackoff(delay time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("CancellationBackoff", daemonHandler)
-		d.checkDuration("CancellationBackoff", pause)
-		d.task.CancellationBackoff = &pause
+		d.checkDuration("CancellationBackoff", delay)
+		d.task.CancellationBackoff = &delay
 	}
 }
 
-// CancellationTimeout is how long after the [CancellationBackoff] a daemon that has not returned is abandoned: its
-// goroutine goes on, but the object is free to go. Default: it is waited for as long as it takes.
+// CancellationTimeout is the time after the [CancellationBackoff] at which the operator abandons a daemon that has not returned. Its goroutine
+// continues to run, but the daemon no longer blocks the deletion of the object. Default: no limit.
 //
 // kopf: cancellation_timeout=.
 func CancellationTimeout(timeout time.Duration) HandlerOption {
@@ -110,68 +108,66 @@ func CancellationTimeout(timeout time.Duration) HandlerOption {
 	}
 }
 
-// Sharp has a timer called at points that are its interval apart, counted from the creation of the object,
-// however long its calls take, and whenever the operator was started. Points that pass during a call, or while
-// the operator is down, are left out.
+// Sharp makes the operator call a timer at multiples of its interval after the creation of the object, independent of the duration of the
+// calls and of restarts. Calls that would start during another call, or while the operator does not run, are skipped.
 //
 // kopf: sharp=True.
 func Sharp() HandlerOption {
 	return timerOption("Sharp", func(_ *declaration, t *daemons.Timer) { t.Sharp = true })
 }
 
-// Idle has a timer wait until the essence of its object has not changed for so long. Without an interval it is
-// called once for each such period; with one, again and again until the next change. Changes that the
-// operator's own handlers make do not count.
+// Idle delays a timer until the essence of its object has not changed for the given duration. Without an interval, the timer is called once
+// after each such period; with an interval, repeatedly until the next change. Changes made by handlers of this operator do not count.
 //
 // kopf: idle=.
-func Idle(pause time.Duration) HandlerOption {
+func Idle(duration time.Duration) HandlerOption {
 	return timerOption("Idle", func(d *declaration, t *daemons.Timer) {
-		if pause <= 0 {
-			d.addErrorf("Idle is %s: use a duration of more than zero", pause)
+		if duration <= 0 {
+			d.addErrorf("Idle must be positive, got %s", duration)
 		}
-		d.checkUnit("Idle", pause)
-		t.Idle = pause
+		d.checkUnit("Idle", duration)
+		t.Idle = duration
 	})
 }
 
-// Jitter puts the calls of a timer off by a random part of its interval, at most by this fraction of it, so that
-// those of many objects spread. 0 to 1; default 0.
+// Jitter delays each call of a timer by a random part of its interval, so that the calls for many objects are spread over time. The fraction
+// is the maximum, from 0 to 1. Default: 0.
 func Jitter(fraction float64) HandlerOption {
 	return timerOption("Jitter", func(d *declaration, t *daemons.Timer) {
-		if !(fraction >= 0 && fraction <= 1) { // not a number is neither
-			d.addErrorf("Jitter is %v: use a fraction from 0 to 1", fraction)
+		if !(fraction >= 0 && fraction <= 1) { // false for NaN
+			d.addErrorf("Jitter must be a fraction from 0 to 1, got %v", fraction)
 		}
 		t.Jitter = fraction
 	})
 }
 
-// MaxParallel is for how many objects at a time a timer is called; others wait, and who is due first goes first.
-// Default: [daemons.DefaultMaxParallel].
+// MaxParallel limits the number of objects for which a timer is called at the same time. The other objects wait in the order of their due
+// times. Default: [daemons.DefaultMaxParallel].
 func MaxParallel(n int) HandlerOption {
 	return timerOption("MaxParallel", func(d *declaration, t *daemons.Timer) {
 		if n < 1 {
-			d.addErrorf("MaxParallel is %d: use one or more", n)
+			d.addErrorf("MaxParallel must be positive, got %d: leave it out for the default %d", n, daemons.DefaultMaxParallel)
 		}
 		t.MaxParallel = n
 	})
 }
 
-// Schedule has a timer called at the times that it tells, instead of an interval: Next returns the first one after
-// the given time, or zero if there is none any more. The schedules of github.com/robfig/cron fit. It must be quick,
-// and is used for all objects.
+// Schedule sets the times at which a timer is called, instead of an interval. Next returns the first time after the given one, or the zero
+// time to end the timer. The schedules of github.com/robfig/cron implement this interface. The operator uses the same schedule for all
+// objects. Next must return quickly.
 //
-// If Next returns a time that is not after the given one, or panics, the timer is not called: the error is logged once for each handler,
-// and Next is asked again after a minute. Two calls for an object are at least a millisecond apart.
+// If Next panics or returns a time that is not after the given one, the timer is not called. The operator logs the error once for each
+// handler, and calls Next again after one minute. Two calls for an object are at least one millisecond apart.
 func Schedule(s interface{ Next(time.Time) time.Time }) HandlerOption {
 	return timerOption("Schedule", func(d *declaration, t *daemons.Timer) {
 		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-			d.addErrorf("Schedule is nil: give it a schedule, or leave it out")
+			d.addErrorf("Schedule is nil: pass a schedule or remove the option")
 		}
 		t.Schedule = s
 	})
 }
 
-// timing is an option that only timers have.
+// timerOption returns an option that is only for timers.
 func timerOption(option string, set func(*declaration, *daemons.Timer)) HandlerOption {
 	return func(d *declaration) {
 		if d.requireKind(option, timerHandler); d.handlerKind == timerHandler {
@@ -180,21 +176,21 @@ func timerOption(option string, set func(*declaration, *daemons.Timer)) HandlerO
 	}
 }
 
-// checkTimer tells what does not go together.
+// checkTimer reports combinations of options that a timer cannot have.
 func (d *declaration) checkTimer() (errs []error) {
 	t := d.task.Timer
 	if t.Interval == 0 && t.Idle == 0 && t.Schedule == nil {
-		errs = append(errs, errors.New("it has no interval, no Idle and no Schedule: give it one; "+
-			"for a single call use a Daemon with an InitialDelay"))
+		errs = append(errs, errors.New("the timer needs an interval, an Idle or a Schedule: set one; "+
+			"for a single invocation use a Daemon with an InitialDelay"))
 	}
 	if t.Interval != 0 && t.Schedule != nil {
-		errs = append(errs, errors.New("it has both an interval and a Schedule: make the interval 0, or leave the Schedule out"))
+		errs = append(errs, errors.New("the interval and Schedule are mutually exclusive: set the interval to 0 or remove Schedule"))
 	}
 	if t.Sharp && t.Interval == 0 {
-		errs = append(errs, errors.New("Sharp needs an interval: give it one, or leave Sharp out"))
+		errs = append(errs, errors.New("Sharp needs an interval: set one or remove Sharp"))
 	}
 	if t.Jitter != 0 && t.Interval == 0 && t.Schedule == nil {
-		errs = append(errs, errors.New("Jitter is a fraction of an interval: give it one or a Schedule, or leave Jitter out"))
+		errs = append(errs, errors.New("Jitter needs an interval or a Schedule: set one or remove Jitter"))
 	}
 	return errs
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// OnChange adds a handler for a change of what a function gets from the objects: [Resource.OnField], typed.
-// It is called when the value is another one than in the object as it was last handled, whatever has
-// happened to the object; when that is new, the old value is the zero value. Values are compared in their
-// JSON form. Only what is essential has an old value: the spec and the like, labels and annotations. To watch a field of the
-// status, also give the option [Field] with its path.
+// OnChange adds a cause handler for changes of a computed value. It is the typed form of [Resource.OnField]. The function get returns the
+// value for an object. The handler is called if the value differs from that of the last-handled configuration, whatever the cause is. For a
+// new object, the old value is the zero value. Values are compared in their JSON form.
+//
+// The old value is computed from the essence, which has the spec, labels and annotations, but not the status. To react to a field of the
+// status, also pass the option [Field] with its path.
 func OnChange[T client.Object, V any](r *Resource[T], id string, get func(T) V,
 	fn func(ctx context.Context, req *Request[T], old, new V) error, opts ...HandlerOption,
 ) *Resource[T] {
@@ -27,7 +28,7 @@ func OnChange[T client.Object, V any](r *Resource[T], id string, get func(T) V,
 	h := r.newHandler("OnChange", id, call)
 	h.AnyReason = true
 	if get == nil {
-		h.addErrorf("the function to get the value with is nil: give it one")
+		h.addErrorf("the function that computes the value is nil: pass a function")
 	}
 	h.changed = func(req *Request[T]) bool {
 		old, new := oldAndNew(req, get)
@@ -36,6 +37,7 @@ func OnChange[T client.Object, V any](r *Resource[T], id string, get func(T) V,
 	return r.addHandler(h, opts)
 }
 
+// oldAndNew computes the value for the last-handled configuration, or the zero value without one, and for the handled state.
 func oldAndNew[T client.Object, V any](req *Request[T], get func(T) V) (old, new V) {
 	if !isNil(req.Old) {
 		old = get(req.Old)
@@ -43,11 +45,12 @@ func oldAndNew[T client.Object, V any](req *Request[T], get func(T) V) (old, new
 	return old, get(req.current)
 }
 
+// equalJSON reports whether both values have a JSON form, and the forms are equal.
 func equalJSON(a, b any) bool {
-	one, err := match.ToJSONValue(a)
+	first, err := match.ToJSONValue(a)
 	if err != nil {
 		return false
 	}
-	other, err := match.ToJSONValue(b)
-	return err == nil && diff.Equal(one, other)
+	second, err := match.ToJSONValue(b)
+	return err == nil && diff.Equal(first, second)
 }

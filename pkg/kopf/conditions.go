@@ -16,12 +16,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// Conditions returns the conditions of Object: those in status.conditions, or where [WithConditionsIn] says. What is set there is written with all that the handlers change in
-// the pass, in one write of the status; conditions of others that are written meanwhile stay what they
-// are. Mistakes, such as a type that is no name, fail the handler for good. If the kind has no such conditions,
-// they are lost, and the handler fails, too.
+// Conditions returns the conditions of Object in status.conditions, or in the field that [WithConditionsIn] sets. The operator writes changes
+// to them together with all other changes of the handlers, in one write of the status at the end of the reconcile. Concurrent changes to
+// other conditions are kept. An invalid change, such as an invalid condition type, makes the handler fail permanently, and so does a kind
+// without a field for conditions.
 //
-// A handler that returns a [conditions.Error] sets that condition, too.
+// A handler that returns a [conditions.Error] also sets the condition of this error.
 func (r *Request[T]) Conditions() *conditions.Set {
 	if r.conditions != nil && client.Object(r.Object) == r.conditionsOf {
 		return r.conditions
@@ -39,26 +39,26 @@ func (r *Request[T]) Conditions() *conditions.Set {
 	return set
 }
 
-// Flush writes what the handler has changed in the status of Object until now, its conditions included, instead of at the end
-// of the pass: for handlers that work for long, and for daemons. It waits for the API server. The error is that of the write;
-// what could not be written is still part of what is written at the end. A flushed field replaces the value that an earlier handler of the
-// same reconcile has set and that is not written yet. In OnEvent and IndexBy, where nothing is written at all, it is an error.
+// Flush writes the changes of the handler to the status of Object, including conditions, without waiting for the end of the reconcile. Use it
+// in long-running handlers and in daemons. It blocks until the API server has answered, and returns the error of the write. After an error,
+// the changes are still part of the write at the end. A flushed field replaces the unwritten value that an earlier handler of the same
+// reconcile has set. Flush returns an error in OnEvent and IndexBy functions, whose changes are never written.
 func (r *Request[T]) Flush(ctx context.Context) error {
 	if r.Reason == ReasonEvent || r.Reason == ReasonIndex {
-		return fmt.Errorf("Flush: nothing is written of what functions for OnEvent and IndexBy change: use a client, or another handler (its reason is %q)", r.Reason)
+		return fmt.Errorf("Flush: changes of OnEvent and IndexBy functions are not written (reason %q): use a client or another kind of handler", r.Reason)
 	}
 	if r.call == nil || r.call.Flush == nil {
-		return nil // a test of the handler: there is nowhere to write to
+		return nil // a test has created the request, so there is no API server
 	}
 	r.call.Object = r.Object // the handler may have replaced the pointer
 	err := r.call.Flush(ctx)
 	if err == nil && r.conditions != nil {
-		r.conditions.Rebase() // back again is another transition now
+		r.conditions.Rebase() // a change back to the previous status is another transition
 	}
 	return err
 }
 
-// applyConditions takes in what the handler has said by its error, and by mistakes.
+// applyConditions sets the conditions of the handler's error, and records invalid changes of conditions.
 func (r *Request[T]) applyConditions(err error) {
 	if len(conditions.FindErrors(err)) > 0 {
 		r.Conditions().SetFromError(err)
@@ -70,71 +70,75 @@ func (r *Request[T]) applyConditions(err error) {
 	}
 }
 
-// WithConditions declares conditions of the kind: each object has them from the first visit on, Unknown until
-// somebody says more. If "Ready" is among them beside others, it is a root that sums these up: it is True when all of
-// them are, and otherwise tells the first reason why not; see [WithRootCondition] for another one. To set Ready yourself, do not
-// declare it here.
+// WithConditions declares conditions of the kind. The first reconcile of an object adds the missing ones with the status Unknown. If "Ready"
+// is declared together with others, the operator computes it as their summary (see [conditions.Set.Summarize]). Use [WithRootCondition] for
+// another summary. Do not declare Ready if handlers set it.
 func WithConditions(types ...string) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(types) == 0 {
-			o.errs = append(o.errs, errors.New("WithConditions names none: name some, such as \"Ready\", or leave it out"))
+			o.errs = append(o.errs, errors.New("WithConditions has no types: list some, such as \"Ready\", or remove the option"))
 		}
-		for i, kind := range types {
-			if err := conditions.CheckType(kind); err != nil {
+		for i, conditionType := range types {
+			if err := conditions.CheckType(conditionType); err != nil {
 				o.errs = append(o.errs, fmt.Errorf("WithConditions: %w", err))
 			}
-			if slices.Contains(types[:i], kind) {
-				o.errs = append(o.errs, fmt.Errorf("WithConditions names %q twice: leave out one", kind))
+			if slices.Contains(types[:i], conditionType) {
+				o.errs = append(o.errs, fmt.Errorf("WithConditions contains %q twice: remove one", conditionType))
 			}
 		}
 		o.conditionTypes = types
 	}
 }
 
-// WithConditionsIn says where the conditions of the kind are, and what they look like, if that is not a list of the usual ones in status.conditions: by
-// [conditions.At], [conditions.AsMap] or [conditions.Using]. It holds for all that the operator does with conditions. What an adapter
-// changes outside of the status is a change of the object, and not part of [Request.Flush].
+// WithConditionsIn sets the field and the form of the conditions of the kind: [conditions.At], [conditions.AsMap] or [conditions.Using]. It
+// applies to everything that the operator does with conditions. Changes that an adapter makes outside of the status are not part of
+// [Request.Flush]. Default: a list of [metav1.Condition] in status.conditions.
 func WithConditionsIn(places ...conditions.Option) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(places) == 0 || slices.ContainsFunc(places, func(place conditions.Option) bool { return place == nil }) {
-			o.errs = append(o.errs, errors.New("WithConditionsIn says nothing, or nil: name a place, such as conditions.At(\"status.health\"), or leave it out"))
+			o.errs = append(o.errs, errors.New("WithConditionsIn has no options, or a nil one: pass one such as conditions.At(\"status.health\"), or remove it"))
 			return
 		}
 		o.conditionPlaces = append(o.conditionPlaces, places...)
 	}
 }
 
-// conditionsHint is how [conditions.At] and the others are given in handlers.
-const conditionsHint = "in handlers: by the option WithConditionsIn of For"
+// conditionsHint explains how to use another field, such as [conditions.At].
+const conditionsHint = "to use another field, pass the option WithConditionsIn to For"
 
-// WithRootCondition says which condition sums up others, and which: also those of which False is good.
-// Default: see [WithConditions].
+// WithRootCondition sets the condition that summarizes others, including conditions for which False is the healthy status. Default: see
+// [WithConditions].
 func WithRootCondition(root conditions.Root) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(root.Of)+len(root.Not) == 0 {
-			o.errs = append(o.errs, errors.New("WithRootCondition sums up nothing: name conditions in Of or Not, or leave it out"))
+			o.errs = append(o.errs, errors.New("WithRootCondition summarizes no conditions: set Of or Not, or remove the option"))
 		}
 		o.rootCondition = &root
 	}
 }
 
-const ready = "Ready"
+const readyCondition = "Ready"
 
-// summary is the root of the declared conditions; nil if there is none.
+// effectiveRoot returns the root of the declared conditions, or nil without one.
 func (o *resourceOptions) effectiveRoot() *conditions.Root {
 	if o.rootCondition != nil {
 		return o.rootCondition
 	}
-	if !slices.Contains(o.conditionTypes, ready) || len(o.conditionTypes) == 1 {
+	if !slices.Contains(o.conditionTypes, readyCondition) || len(o.conditionTypes) == 1 {
 		return nil
 	}
-	others := slices.DeleteFunc(slices.Clone(o.conditionTypes), func(kind string) bool { return kind == ready })
-	return &conditions.Root{Type: ready, Of: others}
+	others := slices.DeleteFunc(slices.Clone(o.conditionTypes), func(conditionType string) bool { return conditionType == readyCondition })
+	return &conditions.Root{Type: readyCondition, Of: others}
 }
 
-// ReportCondition has a condition say how far the handler is: Unknown with the reason Running before it is
-// done, False with Retrying and the error while it is tried again, True with Succeeded, or False with Failed and the
-// error. If the handler sets the condition itself, that is what it says until it is called again.
+// ReportCondition makes the operator report the state of the handler in a condition:
+//
+//   - Unknown with the reason Running before the handler has finished
+//   - False with the reason Retrying and the error while it is retried
+//   - True with the reason Succeeded
+//   - False with the reason Failed and the error
+//
+// If the handler sets the condition itself, the operator keeps that value until the next attempt.
 func ReportCondition(conditionType string) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("ReportCondition", causeHandler, reconcileHandler)
@@ -145,9 +149,9 @@ func ReportCondition(conditionType string) HandlerOption {
 	}
 }
 
-// WhenCondition calls the handler only for objects with a condition of this status; one that is not there is
-// Unknown. It is a filter like [Label]: it says whose business the object is. To be called when a condition changes,
-// see [Resource.OnCondition].
+// WhenCondition restricts the handler to objects whose condition has this status. A missing condition counts as Unknown. It is a filter of
+// the object, like [Label], and does not trigger the handler. Use [Resource.OnCondition] for a handler that is called when the condition
+// changes.
 func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("WhenCondition", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
@@ -162,7 +166,7 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 			d.addErrorf("WhenCondition: %w", err)
 		}
 		if !slices.Contains([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}, status) {
-			d.addErrorf("WhenCondition: %q is no status: use True, False or Unknown of metav1", status)
+			d.addErrorf("WhenCondition: invalid status %q: use metav1.ConditionTrue, ConditionFalse or ConditionUnknown", status)
 		}
 		d.Handler.When = append(d.Handler.When, func(call *engine.Call) bool {
 			return conditions.Is(call.Object, conditionType, status, call.ConditionOptions...)
@@ -170,14 +174,12 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 	}
 }
 
-// OnCondition adds a handler for transitions of a condition, whoever makes them: it is called when the status of the
-// condition is another one than when the object was last handled, or when the object is new and has the condition. It works for
-// kinds of others, too. [Request.Field] returns the status before and now, as texts; nil if the condition was or is
-// not there. Its progress is kept like that of all handlers: no transition is lost, though one that was undone
-// before it was handled is none.
+// OnCondition adds a cause handler for transitions of a condition, made by any client. It is called if the status of the condition differs
+// from the one in the last-handled configuration, or if a new object has the condition. It also works for kinds of other operators.
+// [Request.Field] returns the old and the new status as strings, or nil for a missing condition. The handler has progress, so no transition
+// is lost. A transition that is undone before it is handled does not count.
 //
-// It makes what these conditions say part of the last handled configuration. Handlers of updates are not called for
-// it.
+// The status of the condition becomes part of the last-handled configuration. Update handlers are not called for its transitions.
 func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnCondition", id, fn)
 	h.AnyReason = true
@@ -188,12 +190,12 @@ func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts 
 	return r.addHandler(h, opts)
 }
 
-// isForCondition reports whether the handler is one for a condition.
+// isForCondition reports whether the handler was added by OnCondition.
 func (d *declaration) isForCondition() bool {
 	return d.Criteria.Field != nil && d.Criteria.Field.Path[0] == essence.ConditionsKey
 }
 
-// transitions are the types of conditions for which there are handlers.
+// watchedConditions returns the types of the conditions that have an OnCondition handler.
 func (r *Resource[T]) watchedConditions() (types []string) {
 	for _, h := range r.handlers {
 		if h.isForCondition() && !slices.Contains(types, h.Criteria.Field.Path[1]) {
@@ -203,7 +205,7 @@ func (r *Resource[T]) watchedConditions() (types []string) {
 	return types
 }
 
-// checkConditions tells if the kind cannot have the conditions that it is to have.
+// checkConditions returns an error if the kind has no field for the conditions that are declared or reported.
 func (r *Resource[T]) checkConditions(obj client.Object) error {
 	declares := len(r.conditionTypes) > 0 || r.rootCondition != nil
 	reports := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.Reports != "" })
@@ -211,7 +213,7 @@ func (r *Resource[T]) checkConditions(obj client.Object) error {
 		return nil
 	}
 	if _, err := conditions.For(obj, r.conditionPlaces...); err != nil {
-		return fmt.Errorf("it is to have conditions, and cannot: %w (%s)", err, conditionsHint)
+		return fmt.Errorf("the conditions cannot be stored: %w (%s)", err, conditionsHint)
 	}
 	return nil
 }

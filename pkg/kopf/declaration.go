@@ -16,40 +16,40 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// A declaration is a handler as it is being declared.
+// A declaration collects the options and errors of a handler until the operator is checked.
 type declaration struct {
 	engine.Handler
-	task             daemons.Task // of a daemon or a timer
+	task             daemons.Task // for daemons and timers
 	initialDelayFunc func(client.Object) time.Duration
 	id               string
-	method           string // by which it was declared
+	method           string // of Resource or Request, such as OnCreate
 	handlerKind      handlerKind
 	owners           []client.Object
 	errs             []error
 
-	checkedMatchers    map[string][]match.Matcher        // of each key and field
-	requirements       []labels.Requirement              // of labels, as far as the server can be asked
-	literals           []match.Literal                   // with which the value of the field is compared
-	requiredConditions map[string]metav1.ConditionStatus // by WhenCondition
+	checkedMatchers    map[string][]match.Matcher        // by label, annotation or field
+	requirements       []labels.Requirement              // on labels, for watches with a selector
+	literals           []match.Literal                   // compared with the value of the field
+	requiredConditions map[string]metav1.ConditionStatus // of WhenCondition
 }
 
-// A role is what a handler is called for.
+// A handlerKind defines when a handler is called, and which options it has.
 type handlerKind int
 
 const (
-	causeHandler     handlerKind = iota // what has happened
-	eventHandler                        // what is observed
-	reconcileHandler                    // what there is
-	indexHandler                        // what there is, before all others
-	daemonHandler                       // the object, all the time
-	timerHandler                        // the object, again and again
-	subHandler                          // what its parent is called for
-	activityHandler                     // the operator itself
+	causeHandler     handlerKind = iota // with progress
+	eventHandler                        // OnEvent
+	reconcileHandler                    // OnReconcile
+	indexHandler                        // IndexBy
+	daemonHandler
+	timerHandler
+	subHandler      // Request.Sub
+	activityHandler // OnStartup and OnCleanup
 )
 
 func (k handlerKind) String() string {
 	return [...]string{
-		"a handler for causes", "an OnEvent handler", "an OnReconcile handler", "an index", "a daemon", "a timer", "a sub-handler", "an activity",
+		"cause handlers", "OnEvent handlers", "OnReconcile handlers", "index functions", "daemons", "timers", "sub-handlers", "functions of the operator",
 	}[k]
 }
 
@@ -61,10 +61,10 @@ func (d *declaration) apply(opts []HandlerOption) {
 	}
 }
 
-// takes tells the mistake of giving an option to a handler that has no use for it.
-func (d *declaration) requireKind(option string, by ...handlerKind) {
-	if !slices.Contains(by, d.handlerKind) {
-		d.addErrorf("%s means nothing to %s: leave it out", option, d.handlerKind)
+// requireKind adds an error if the option does not apply to this kind of handler.
+func (d *declaration) requireKind(option string, kinds ...handlerKind) {
+	if !slices.Contains(kinds, d.handlerKind) {
+		d.addErrorf("%s has no effect on %s: remove it", option, d.handlerKind)
 	}
 }
 
@@ -72,14 +72,15 @@ func (d *declaration) addErrorf(format string, args ...any) {
 	d.errs = append(d.errs, fmt.Errorf(format, args...))
 }
 
+// checkDuration adds an error for a negative duration, and for one without a unit.
 func (d *declaration) checkDuration(option string, value time.Duration) {
 	if value < 0 {
-		d.addErrorf("%s is negative (%s): use a duration of zero or more", option, value)
+		d.addErrorf("%s must not be negative, got %s", option, value)
 	}
 	d.checkUnit(option, value)
 }
 
-// unit reports a duration without a unit.
+// checkUnit adds an error for a duration that is so short that its unit is probably missing.
 func (d *declaration) checkUnit(option string, value time.Duration) {
 	if err := validation.Duration(value); err != nil {
 		d.addErrorf("%s is %w", option, err)
@@ -90,8 +91,7 @@ func (d *declaration) hasReason(reason Reason) bool {
 	return slices.Contains(d.Reasons, string(reason))
 }
 
-// fullID is what the handler is known by on the objects: that of a handler for a field ends with it, as
-// in kopf (HND-03).
+// fullID returns the id under which the progress is stored. As in kopf, the id of a handler with a field ends with the path of the field.
 func (d *declaration) fullID() string {
 	if d.Field == nil || d.id == "" || d.isForCondition() || slices.Contains([]handlerKind{subHandler, indexHandler}, d.handlerKind) {
 		return d.id
@@ -99,5 +99,5 @@ func (d *declaration) fullID() string {
 	return d.id + "/" + strings.Join(d.Field.Path, ".")
 }
 
-// where names the handler in an error.
+// displayName returns the name of the handler for errors, such as OnCreate("provision").
 func (d *declaration) displayName() string { return fmt.Sprintf("%s(%q)", d.method, d.id) }

@@ -1,82 +1,78 @@
-// Package kopf gives operators built on controller-runtime the handler style of kopf, the Kubernetes
-// Operator Pythonic Framework: functions for what has happened to an object, whose progress is
-// remembered on the object.
+// Package kopf adds the handlers of kopf, the Kubernetes Operator Pythonic Framework, to operators that are built on controller-runtime.
+// A handler is a function for one kind of change to an object: created, updated, deleted or resumed. Its progress is stored on the object.
 //
 //	databases := kopf.For(&v1.Database{}).
 //		OnCreate("provision", provision, kopf.Retries(10), kopf.Backoff(30*time.Second)).
 //		OnUpdate("resize", resize).
 //		OnDelete("drop", drop)
 //
-//	mgr.Add(kopf.New(mgr, databases))
+//	if err := kopf.SetupWithManager(mgr, databases); err != nil {
+//		return err
+//	}
 //
-// Start with [For], [Handler] and [New]. The packages that it stands on are useful by themselves, in a reconciler of your own: progress
-// for remembered steps, daemons, peering, webhooks, conditions, children, and diff for structural diffs.
+// Start with [For], [Handler] and [SetupWithManager]. The packages below this one also work in reconcilers that do not use it:
+// progress, daemons, peering, webhooks, conditions, children and diff.
 //
-// # Flow
+// # How it works
 //
-// The operator watches each kind through the manager's cache. For every object that may need
-// attention it compares the last handled essence, which is kept on the object, with the present one,
-// and concludes what has happened: it was created, updated, deleted, or the operator has started anew.
-// Watch events only wake; what they say does not count, so that missed, merged and repeated events
-// cannot matter. The handlers for the cause are called in the order of their registration, those that
-// fail again later, by their own policy. When all are done, the essence that they were called for becomes
-// the last handled one. An edit that comes in between is the next cause, for all handlers.
+// The operator watches each kind through the cache of the manager. For each object it compares the essence (spec, labels, annotations and
+// other fields outside of the status) with the last-handled configuration, which is stored on the object. The result is a cause: the object
+// was created, updated or deleted, or the operator has resumed. Watch events only trigger this comparison, so missed, merged and repeated
+// events do no harm.
 //
-// Beside these handlers with progress there are some without: [Resource.OnEvent], which only watches,
-// [Resource.OnReconcile], which makes things as they should be, and [IndexBy]. A [Resource.Daemon] runs for as long as an object is
-// there, a [Resource.Timer] is called again and again. [Resource.Validate] and [Resource.Mutate] are called before an object
-// is stored. [Label], [Field] and others filter; [Resource.When] and [Resource.Use] group. [WithPeering] has the operator step back for
-// others.
+// The operator calls the matching handlers in the order of their registration. It retries each failed handler according to its own policy.
+// All reconciles for one cause are a cycle. When all handlers have finished, the cycle ends and the essence becomes the last-handled
+// configuration. If the object is edited during a cycle, all handlers first finish the cycle. The edit is then handled as a separate update.
+//
+// # Kinds of handlers
+//
+//   - Cause handlers ([Resource.OnCreate], [Resource.OnUpdate], [Resource.OnDelete], [Resource.OnResume], [Resource.OnField],
+//     [Resource.OnCondition], [OnChange]) have progress on the object.
+//   - Reconcile handlers ([Resource.OnReconcile]) compare the actual with the desired state, as reconcilers of controller-runtime do.
+//   - Event handlers ([Resource.OnEvent]) observe the watch events and change nothing.
+//   - Index functions ([IndexBy]) keep an in-memory index of all objects.
+//   - A daemon ([Resource.Daemon]) runs as long as the object exists. A timer ([Resource.Timer]) is called repeatedly.
+//   - Admission handlers ([Resource.Validate], [Resource.Mutate]) check or change an object before the API server stores it.
+//
+// [Label], [Annotation], [Field] and other options filter objects. [Resource.When] and [Resource.Use] apply to a group of handlers.
+// [WithPeering] pauses the operator while another operator has a higher priority.
 //
 // # Guarantees
 //
-// A handler that has returned nil, and whose success is written, is never called again for the same
-// cause: not after a restart, not after an upgrade, not by a stale cache. If the process is killed,
-// at most the work of the last 100 milliseconds is repeated (see [WithCheckpoint]).
+//   - After a handler has returned nil and its success is stored, the operator does not call it again for the same cause: not after a
+//     restart, not after an upgrade, and not because of a stale cache. If the process is killed, at most the work of the last
+//     100 milliseconds is repeated (see [WithCheckpoint]).
+//   - At most one goroutine calls the handlers of an object at a time. Daemons and timers run concurrently with them, each at most once at
+//     a time.
+//   - Delete handlers, daemons and timers block the deletion of the object with a finalizer. The operator adds the finalizer before it calls
+//     the first handler.
+//   - The operator does not overwrite concurrent changes to lists, such as finalizers. For a single field, the last write wins.
+//   - The stored data has the format of kopf, so an operator in Go can replace one in Python, and the other way round.
 //
-// One object is handled by one goroutine at a time; its daemons and timers run beside it, each no more than once at a time. Handlers that
-// delete, daemons and timers hold the object with a finalizer, which is on it before the first handler is called. Finalizers and other lists that somebody
-// else has changed meanwhile are not overwritten; of a single field, the last writer wins.
+// # Requirements
 //
-// What is stored has the format of kopf: operators in Python and in Go can take over from each other.
+// The operator needs permission to get, list, watch and patch the kinds, to patch their status, and to create and patch Events of
+// events.k8s.io. Only one active operator with the same finalizer, progress store and baseline may handle an object. Use leader election
+// to run several replicas.
 //
-// # Assumptions
+// # Limitations
 //
-// The operator may get, list, watch and patch the kinds, patch their status, and create and patch Events
-// (of events.k8s.io). Only one operator with the same finalizer, progress and baseline handles an object:
-// use leader election if there are several replicas.
-//
-// # Caveats
-//
-// Handlers should be idempotent all the same: between the end of a handler and the write of its
-// success, a process can be killed.
-//
-// Change req.Object, or write the object with a client, not both in one attempt: what a client reads or
-// writes into req.Object replaces what was changed there before. What is changed after is written, unless
-// somebody else has written the object meanwhile; then there is a warning in the log instead. What a
-// handler writes with a client comes back as an update; what it changes in req.Object does not.
-//
-// req.Object is the object as it is. After an edit in the middle of a cause it is newer than what req.Diff
-// leads to, which is about the state that the cause has begun with.
-//
-// Filters decide whose business an object is, not only what is called for it: an object that no handler's
-// filters match is not held, nor is its state remembered.
-//
-// A field of the status that a handler is for counts as essential, for all handlers of the kind.
-//
-// A handler that does not return keeps its object, and one of the workers of its kind (see [WithMaxConcurrentReconciles]), busy.
-//
-// The last handled essence is an annotation. Objects that are too large for that keep a digest of it
-// instead: changes are noticed, but Old and Diff of an update are empty then.
-//
-// Kinds with Go types are compared through their types: fields that a type does not have do not count.
-// If a new version of the operator has such a field in its type, the objects in which it is set are
-// updates to it.
-// To take over from an operator in Python, use [Unstructured], which compares all there is, as kopf does.
+//   - Handlers must be idempotent: a process can be killed after a handler has returned and before its success is stored.
+//   - In one attempt, either change req.Object or write the object with a client. A client that reads or writes into req.Object replaces
+//     earlier changes to it. The operator writes later changes unless another client has changed the object in between; in that case it
+//     logs a warning. A write with a client causes an update. A change to req.Object does not.
+//   - req.Object has the current state. If the object is edited during a cycle, req.Object is newer than the new side of req.Diff.
+//   - If no handler matches an object, the operator neither adds its finalizer nor stores a last-handled configuration.
+//   - If a handler has a [Field] of the status, this field belongs to the essence for all handlers of the kind.
+//   - A handler that does not return blocks its object and one worker of its kind (see [WithMaxConcurrentReconciles]).
+//   - The last-handled configuration is an annotation. If an object is too large for it, the operator stores a digest instead. It still
+//     detects changes, but Old and Diff of an update are empty.
+//   - Objects with a Go type are compared through this type, so fields that the type does not have are ignored. When a new version of the
+//     type adds a field, each object with this field is handled as updated. Use [Unstructured] to compare all fields, as kopf does.
 //
 // # Errors
 //
-// Mistakes in a declaration are all told at once, by [Operator.CheckDeclaration] and by the start, before
-// anything is touched. Errors of handlers are theirs to classify: [Temporary], [Permanent], [ErrorMode].
-// Faults of the API are retried for each object by itself, with backoff, and never stop other objects.
+// [Operator.CheckDeclaration] and [Operator.Start] return all errors of the declaration, joined, before anything is changed. The error of a
+// handler decides what follows: see [Temporary], [Permanent] and [ErrorMode]. Errors of the API server are retried with a backoff for each
+// object separately.
 package kopf

@@ -6,15 +6,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Temporary makes an error that says: call me again after the delay (0 or less: at once).
-// Temporary(nil, delay) is an error, too: the handler is called again, and the text of the error says that the reason is missing.
+// Temporary returns an error that makes the operator call the handler again after the delay. With a delay of 0 or less, the next attempt
+// starts immediately. Temporary(nil, delay) also returns an error, whose text reports the missing cause.
 //
 // kopf: raise TemporaryError(..., delay=...).
 func Temporary(err error, delay time.Duration) error { return progress.Temporary(err, delay) }
 
-// Permanent makes an error that says: never call me again for this cause. controller-runtime's
-// reconcile.TerminalError means the same. Permanent(nil) is an error, too: the handler has failed, and the text of the error says
-// that the reason is missing.
+// Permanent returns an error that makes the handler fail: the operator does not call it again for this cause. reconcile.TerminalError has the
+// same effect. Permanent(nil) also returns an error, whose text reports the missing cause.
 //
 // kopf: raise PermanentError(...).
 func Permanent(err error) error { return progress.Permanent(err) }

@@ -12,57 +12,60 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// EventLevel says which Kubernetes Events the operator posts by itself; see [Request.Eventf] for those of handlers.
+// EventLevel defines which Kubernetes Events the operator posts automatically. Handlers post Events with [Request.Eventf].
 type EventLevel int
 
 // The levels for [WithEvents].
 const (
-	EventsTransitions = EventLevel(engine.EventsTransitions) // when a handler has failed for good, or has succeeded after it had failed; the default
-	EventsOff         = EventLevel(engine.EventsOff)         // none
-	EventsSteps       = EventLevel(engine.EventsSteps)       // for each attempt of each handler
+	// EventsTransitions posts an Event when a handler fails permanently, and when a handler succeeds after a failure. This is the default.
+	EventsTransitions = EventLevel(engine.EventsTransitions)
+	// EventsOff disables automatic Events.
+	EventsOff = EventLevel(engine.EventsOff)
+	// EventsSteps posts an Event for each attempt of each handler.
+	EventsSteps = EventLevel(engine.EventsSteps)
 )
 
-// WithEvents sets which Events the operator posts automatically. Default: [EventsTransitions]. An attempt that will be retried is no
-// transition, so a handler that keeps failing does not flood the API. The Events are posted to events.k8s.io by the recorder of
-// the manager; see [WithKopfEvents] for the form of kopf.
+// WithEvents sets which Events the operator posts automatically. Default: [EventsTransitions]. A failed attempt that will be retried is not a
+// transition, so a failing handler does not flood the API server. The Event recorder of the manager posts the Events to events.k8s.io. See
+// [WithKopfEvents] for the form of kopf.
 //
 // kopf: settings.posting.enabled, settings.posting.level, settings.posting.loggers.
 func WithEvents(level EventLevel) Option {
 	return optionFunc(func(o *Operator) {
 		if level < EventsTransitions || level > EventsSteps {
-			o.addError(fmt.Errorf("WithEvents(%d) is no level: use EventsTransitions, EventsOff or EventsSteps", level))
+			o.addError(fmt.Errorf("WithEvents has the invalid level %d: use EventsTransitions, EventsOff or EventsSteps", level))
 		}
 		o.settings.Events = engine.Events(level)
 	})
 }
 
-// EventNames are the names of the reporter in Events of [WithKopfEvents].
+// EventNames are the names in the Events of [WithKopfEvents].
 type EventNames struct {
-	// Component is the reporting component, and that of the source. Default: "kopf". kopf: settings.posting.reporting_component.
+	// Component is the reporting component and the source component. Default: "kopf". kopf: settings.posting.reporting_component.
 	Component string
 	// Instance is the reporting instance. Default: "dev". kopf: settings.posting.reporting_instance.
 	Instance string
-	// Prefix starts the names of the Events. Default: "kopf-event-". kopf: settings.posting.event_name_prefix.
+	// Prefix is the prefix of the names of the Events. Default: "kopf-event-". kopf: settings.posting.event_name_prefix.
 	Prefix string
 }
 
-// WithKopfEvents posts all Events in the form of kopf, including those of [Request.Eventf]: to the core v1 API, for clients that select
-// reportingComponent=kopf. Repeated Events are not counted there, and the action is always "Action?". The operator then needs the
-// permission to create events of the core group. Default: events.k8s.io.
+// WithKopfEvents posts all Events in the form of kopf, including those of [Request.Eventf]. Use it for clients that select
+// reportingComponent=kopf. The Events are posted to the core v1 API, are not counted when they repeat, and have the action "Action?". The
+// operator then needs permission to create events of the core group. Default: the form of events.k8s.io.
 func WithKopfEvents(names EventNames) Option {
 	names.Component = cmp.Or(names.Component, "kopf")
 	names.Instance = cmp.Or(names.Instance, "dev")
 	names.Prefix = cmp.Or(names.Prefix, "kopf-event-")
 	return optionFunc(func(o *Operator) {
-		refuse := func(field, value string, why error) {
-			if why != nil {
-				o.addError(fmt.Errorf("WithKopfEvents: the %s %q is refused by the API: %w", field, value, why))
+		addError := func(field, value string, err error) {
+			if err != nil {
+				o.addError(fmt.Errorf("WithKopfEvents: %s %q is invalid: %w", field, value, err))
 			}
 		}
-		refuse("Component", names.Component, validation.QualifiedName(names.Component))
-		refuse("Prefix", names.Prefix, validation.Subdomain(names.Prefix+"1")) // a name is the prefix with a suffix
+		addError("Component", names.Component, validation.QualifiedName(names.Component))
+		addError("Prefix", names.Prefix, validation.Subdomain(names.Prefix+"1")) // the names of Events have a suffix
 		if len(names.Instance) > maxInstanceLength {
-			refuse("Instance", names.Instance, fmt.Errorf("it must have at most %d bytes", maxInstanceLength))
+			addError("Instance", names.Instance, fmt.Errorf("it has %d bytes: use at most %d", len(names.Instance), maxInstanceLength))
 		}
 		o.eventNames = &eventrecorder.Reporter{Component: names.Component, Instance: names.Instance, Prefix: names.Prefix}
 	})
@@ -70,7 +73,7 @@ func WithKopfEvents(names EventNames) Option {
 
 const maxInstanceLength = 128
 
-// records sets who posts the Events. It returns the poster that has to be started; nil if there is nothing to start.
+// newRecorder sets the recorder of the settings. It returns the recorder if the caller must run it, else nil.
 func (o *Operator) newRecorder(settings *engine.Settings) (*eventrecorder.CoreV1Recorder, error) {
 	if o.eventNames == nil {
 		settings.Recorder, settings.Counts = o.mgr.GetEventRecorder(recorderName), true
@@ -78,14 +81,15 @@ func (o *Operator) newRecorder(settings *engine.Settings) (*eventrecorder.CoreV1
 	}
 	core, err := corev1client.NewForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
 	if err != nil {
-		return nil, fmt.Errorf("posting Events: %w", err)
+		return nil, fmt.Errorf("creating the Event recorder: %w", err)
 	}
 	recorder := eventrecorder.NewCoreV1Recorder(core, *o.eventNames)
 	settings.Recorder = recorder
 	return recorder, nil
 }
 
-// posts runs a poster until it is told to stop, which is when nobody posts any more.
+// runRecorder runs a recorder until stop is called. It continues after the end of ctx, so that handlers can post Events while the operator
+// stops.
 func runRecorder(ctx context.Context, recorder *eventrecorder.CoreV1Recorder) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

@@ -22,8 +22,8 @@ var defaultLease = leaseDurations{lease: 15 * time.Second, renewDeadline: 10 * t
 // fenceMargin is how long the manager may take to stop the operator when it has lost the lease.
 const fenceMargin = time.Second
 
-// WithLeaseDurations sets the LeaseDuration, RenewDeadline and RetryPeriod of its manager, if they are not the
-// defaults of controller-runtime (15 s, 10 s, 2 s). The manager does not pass them on.
+// WithLeaseDurations passes the LeaseDuration, RenewDeadline and RetryPeriod of the manager to the operator, which cannot read them from the
+// manager. It is only needed if they differ from the defaults of controller-runtime (15 s, 10 s, 2 s).
 //
 // A process that was suspended (SIGSTOP, a paused virtual machine, a sleeping laptop) does not know at first that another replica
 // has become the leader. The operator recognises a gap of LeaseDuration - RenewDeadline (5 s) in which its process did not run.
@@ -42,7 +42,7 @@ func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option 
 	})
 }
 
-// fence returns the fence of the operator; nil if it needs none.
+// newFence returns the fence of the operator, or nil if it needs none.
 func (o *Operator) newFence(ctx context.Context, peers *peering.Peering, log logr.Logger) *fencing.Fence {
 	if o.lease == (leaseDurations{}) || !o.NeedLeaderElection() {
 		return nil
@@ -58,14 +58,14 @@ func (o *Operator) newFence(ctx context.Context, peers *peering.Peering, log log
 	return fencing.New(options)
 }
 
-// startFence has the engines handle a suspension as a pause.
+// startFence makes the engines handle a suspension as a pause.
 func (o *Operator) startFence(ctx context.Context, fence *fencing.Fence, engines []*engine.Engine) (stop func()) {
 	if fence == nil {
 		return func() {}
 	}
 	namespace := ""
 	if o.peers != nil && len(o.peers.Namespaces) > 0 {
-		namespace = o.peers.Namespaces[0] // a change in one namespace has the engines look at each of them
+		namespace = o.peers.Namespaces[0] // a change in one namespace makes the engines check all of them
 	}
 	return fence.Start(ctx, func() {
 		for _, e := range engines {

@@ -14,25 +14,25 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A fieldType is what is known of a field: by the Go type of its kind, or by the schema.
+// A fieldType describes a field by the Go type or the schema of its kind.
 type fieldType interface {
-	// child returns the type of a field below this one, or of a key of a map; nil if there is none.
+	// child returns the type of a field in an object, or of the values of a map. It returns nil for an unknown field.
 	child(key string) fieldType
-	// children are the names of the fields below this one.
+	// children returns the names of the fields of an object.
 	children() []fieldName
-	// isMap reports whether the fields below this one may have any name.
+	// isMap reports whether the field is a map with arbitrary keys.
 	isMap() bool
-	// json returns which values the field has in JSON; anyType if that is not known. Such a field may have any fields below it besides those
-	// that are known.
+	// json returns the JSON type of the field, or anyType if it is unknown. A field of an unknown type can have more children than the known
+	// ones.
 	json() jsonType
-	// omits reports whether a field with the value is absent in JSON.
+	// isOmitted reports whether the JSON form lacks the field if it has this value.
 	isOmitted(value any) bool
 }
 
-// A fieldName is the name of a field in JSON, and in Go if it has one.
+// A fieldName is the name of a field in JSON, and in Go if there is a Go type.
 type fieldName struct{ json, goName string }
 
-// A jsonType is a sort of values in JSON.
+// A jsonType is a type of values in JSON, with its article for messages.
 type jsonType string
 
 const (
@@ -45,8 +45,8 @@ const (
 	objectType  jsonType = "an object"
 )
 
-// lookUpField follows a path. It returns the type of the field, or the first part of the path that does not exist and the path that was
-// probably meant, if there is one. Below a field of any type everything exists.
+// lookUpField follows a path and returns the type of its field. If the path does not exist, unknown is its first part that does not exist,
+// and suggestion is a similar path, if there is one. All children of a field with an unknown type exist.
 func lookUpField(root fieldType, path []string) (field fieldType, unknown, suggestion string) {
 	field = root
 	for i, key := range path {
@@ -62,8 +62,8 @@ func lookUpField(root fieldType, path []string) (field fieldType, unknown, sugge
 	return field, "", ""
 }
 
-// suggestPath corrects the keys of a path one after the other; what comes behind a key that it cannot correct is left out. It is empty if
-// nothing of the path that is wrong can be corrected.
+// suggestPath corrects the keys of a path one after the other, up to the first key that it cannot correct. It returns an empty string if it
+// has not corrected any key.
 func suggestPath(root fieldType, path []string) string {
 	field, parent := root, root
 	var corrected []string
@@ -74,7 +74,7 @@ func suggestPath(root fieldType, path []string) string {
 		case next == nil && field.json() == anyType:
 			return joinPath(append(corrected, path[i:]...))
 		case next == nil && parent.isMap() && i > 0 && field.json() == stringType:
-			// The dots within the key of a map are not escaped.
+			// The key of a map contains dots that are not escaped.
 			corrected[i-1] = strings.Join(path[i-1:], ".")
 			return joinPath(corrected)
 		case next == nil:
@@ -93,20 +93,20 @@ func suggestPath(root fieldType, path []string) string {
 	return joinPath(corrected)
 }
 
-// closestField finds a field by its name in Go, or by one that is nearly right.
+// closestField returns the field with this Go name, or else the one with the most similar JSON name.
 func closestField(key string, names []fieldName) string {
-	var inJSON []string
+	var jsonNames []string
 	for _, name := range names {
 		if strings.EqualFold(name.goName, key) {
 			return name.json
 		}
-		inJSON = append(inJSON, name.json)
+		jsonNames = append(jsonNames, name.json)
 	}
-	closest, _ := validation.Closest(key, inJSON)
+	closest, _ := validation.Closest(key, jsonNames)
 	return closest
 }
 
-// joined writes a path as [Field] reads it.
+// joinPath formats a path as parsePath reads it.
 func joinPath(path []string) string {
 	keys := slices.Clone(path)
 	for i, key := range keys {
@@ -118,10 +118,10 @@ func joinPath(path []string) string {
 // A goField is a field of a Go type.
 type goField struct {
 	t    reflect.Type
-	tags []string // the options of its JSON tag
+	tags []string // the options of its JSON tag, such as omitempty
 }
 
-// goType is the type of the objects of a kind; nil if their fields are not known.
+// goType returns the type of the objects of a kind, or nil if it has no Go type.
 func goType(t reflect.Type) fieldType {
 	if t == reflect.TypeFor[*unstructured.Unstructured]() {
 		return nil
@@ -180,7 +180,7 @@ func (f goField) isMap() bool { return f.elem().Kind() == reflect.Map }
 
 func (f goField) child(key string) fieldType {
 	if f.json() == anyType {
-		return nil // its JSON form is not that of the Go type
+		return nil // the type has a custom JSON form
 	}
 	if f.isMap() {
 		return goField{t: f.elem().Elem()}
@@ -200,7 +200,7 @@ func (f goField) children() (names []fieldName) {
 	return names
 }
 
-// fields iterates over the fields of a struct in JSON, those of embedded structs included.
+// fields iterates over the fields of a struct in JSON, including those of embedded structs.
 func (f goField) fields() func(yield func(fieldName, fieldType) bool) {
 	return func(yield func(fieldName, fieldType) bool) {
 		t := f.elem()
@@ -256,12 +256,12 @@ func (f goField) isOmitted(value any) bool {
 func groupOf(apiVersion string) string {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return "?" // of no group
+		return "?" // equal to no group
 	}
 	return gv.Group
 }
 
-// parsePath splits a dotted path into its keys.
+// parsePath splits a dotted path into its keys. A dot within a key is escaped with a backslash.
 func parsePath(path string) ([]string, error) {
 	const dot = "\x00"
 	keys := strings.Split(strings.ReplaceAll(path, `\.`, dot), ".")
@@ -272,8 +272,8 @@ func parsePath(path string) ([]string, error) {
 		return keys, nil
 	}
 	hint := ""
-	if whole := slices.DeleteFunc(keys, func(key string) bool { return key == "" }); len(whole) > 0 {
-		hint = fmt.Sprintf("; did you mean %s?", joinPath(whole))
+	if nonEmpty := slices.DeleteFunc(keys, func(key string) bool { return key == "" }); len(nonEmpty) > 0 {
+		hint = fmt.Sprintf("; did you mean %s?", joinPath(nonEmpty))
 	}
-	return nil, fmt.Errorf(`the path has an empty key: use one such as "spec.size", with "\." for a dot within a key%s`, hint)
+	return nil, fmt.Errorf(`the path has an empty key: use a path such as "spec.size", and write a dot within a key as "\."%s`, hint)
 }

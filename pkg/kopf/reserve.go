@@ -12,46 +12,48 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// reservations are what the running operators of this process keep on the objects of which kinds. Two that
-// share a finalizer or a baseline would undo each other's work, for ever; two that share a peering object would both pause.
+// reservations has a key for each finalizer, baseline and peering object that a running operator of this process uses. Two operators with
+// the same finalizer or baseline on one kind would undo each other's writes. Two operators with the same peering object would pause each
+// other.
 var reservations sync.Map
 
+// A reservation is exclusive: an operator cannot start while another one has an equal reservation.
 type reservation struct {
-	mgr  manager.Manager
-	gvk  schema.GroupVersionKind
-	mark any // a finalizer's name, a place for the baseline, or the name of a peering object
+	mgr   manager.Manager
+	gvk   schema.GroupVersionKind
+	value any // the finalizer, the baseline or the name of the peering object
 }
 
-// claim reserves the kinds for the operator, until it is released.
+// reserveKinds reserves the finalizer and the baseline for each kind of the operator, until release is called.
 func (o *Operator) reserveKinds(kinds []engine.Kind) (release func(), err error) {
-	var mine []reservation
+	var reserved []reservation
 	release = func() {
-		for _, c := range mine {
-			reservations.Delete(c)
+		for _, r := range reserved {
+			reservations.Delete(r)
 		}
 	}
 	var errs []error
-	take := func(gvk schema.GroupVersionKind, mark any, what, option string) {
-		if !reflect.ValueOf(mark).Comparable() {
-			return // a user's own: there is no telling
+	reserve := func(gvk schema.GroupVersionKind, value any, name, option string) {
+		if !reflect.ValueOf(value).Comparable() {
+			return // a custom implementation, which cannot be compared
 		}
-		c := reservation{o.mgr, gvk, mark}
-		if _, taken := reservations.LoadOrStore(c, true); taken {
+		r := reservation{o.mgr, gvk, value}
+		if _, taken := reservations.LoadOrStore(r, true); taken {
 			errs = append(errs, fmt.Errorf("%s: another operator of this manager has the same %s: "+
-				"put the handlers into one operator, or give them different ones by %s", gvk.Kind, what, option))
+				"put the handlers into one operator, or set another one with %s", gvk.Kind, name, option))
 			return
 		}
-		mine = append(mine, c)
+		reserved = append(reserved, r)
 	}
 	for _, kind := range kinds {
 		if len(kind.Handlers.IDs())+len(kind.Backgrounds.IDs()) == 0 {
-			continue // nothing is kept on its objects
+			continue // the operator stores nothing on objects of this kind
 		}
-		take(kind.GVK, o.settings.Finalizer, "finalizer", "WithFinalizer")
+		reserve(kind.GVK, o.settings.Finalizer, "finalizer", "WithFinalizer")
 		if len(kind.Handlers.IDs()) == 0 {
 			continue
 		}
-		take(kind.GVK, o.settings.Baseline, "place for the baseline", "WithBaseline (and WithProgress)")
+		reserve(kind.GVK, o.settings.Baseline, "baseline", "WithBaseline (and WithProgress)")
 	}
 	if err := errors.Join(errs...); err != nil {
 		release()

@@ -24,11 +24,11 @@ type Resource[T client.Object] struct {
 
 // declared is what all views of a resource share.
 type sharedResource[T client.Object] struct {
-	obj           T
-	handlers      []*typedHandler[T]
-	indexes       []indexOf[T]
-	owned []ownedKind
-	hooks         []hookBuilder
+	obj      T
+	handlers []*typedHandler[T]
+	indexes  []indexOf[T]
+	owned    []ownedKind
+	hooks    []hookBuilder
 	resourceOptions
 }
 
