@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// Label calls the handler only for objects with the label; with matchers, only if all of them pass.
+// Label restricts the handler to objects with the label. With matchers, the value must pass all of them; see package filter.
 //
 // kopf: labels=.
 func Label(key string, m ...filter.Matcher) HandlerOption {
@@ -23,7 +23,7 @@ func Label(key string, m ...filter.Matcher) HandlerOption {
 	}
 }
 
-// Annotation calls the handler only for objects with the annotation; with matchers, only if all of them pass.
+// Annotation restricts the handler to objects with the annotation. With matchers, the value must pass all of them; see package filter.
 //
 // kopf: annotations=.
 func Annotation(key string, m ...filter.Matcher) HandlerOption {
@@ -33,19 +33,20 @@ func Annotation(key string, m ...filter.Matcher) HandlerOption {
 	}
 }
 
+// matchKey validates a label or annotation filter and returns it in the form of the engine.
 func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.KeyFilter {
 	where := fmt.Sprintf("%s(%q)", option, key)
 	if err := validation.QualifiedName(key); err != nil {
-		d.addErrorf("%s can never match: no object has such a key: %w", where, err)
+		d.addErrorf("%s can never match: the key is invalid: %w", where, err)
 	}
 	d.validateMatchers(where, m)
-	for _, one := range formsOf(m) {
+	for _, matcher := range formsOf(m) {
 		switch {
-		case one.Err != nil: // judge has reported it
-		case one.Side != match.Current:
-			d.addErrorf("%s: From and To are for fields: use Field(\"metadata...\")", where)
+		case matcher.Err != nil: // validateMatchers has reported it
+		case matcher.Side != match.Current:
+			d.addErrorf("%s: From and To are only for fields: use Field(\"metadata...\")", where)
 		default:
-			d.checkValues(where, option == "Label", one.Literals)
+			d.checkValues(where, option == "Label", matcher.Literals)
 		}
 	}
 	if len(m) == 0 {
@@ -55,26 +56,27 @@ func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.Key
 }
 
 // checkValues reports values that no label or annotation has.
-func (d *declaration) checkValues(where string, ofLabel bool, literals []match.Literal) {
+func (d *declaration) checkValues(where string, isLabel bool, literals []match.Literal) {
 	for _, l := range literals {
 		value, isText := l.Value.(string)
 		if !isText {
 			d.addErrorf("%s: %s can never match: the values of labels and annotations are strings: use %s", where, l, stringType.suggest(l.Value))
-		} else if err := validation.LabelValue(value); ofLabel && err != nil {
-			d.addErrorf("%s can never match: no label has the value %q: %w", where, value, err)
+		} else if err := validation.LabelValue(value); isLabel && err != nil {
+			d.addErrorf("%s can never match: %q is not a valid label value: %w", where, value, err)
 		}
 	}
 }
 
-// Field makes the handler one for a field, given by its dotted path, such as "spec.size"; a dot within a
-// key is written as "\.", as in "metadata.labels.example\.com/tier". The path may lead anywhere in the
-// object, also into the status: what it leads to counts as essential, for all handlers of the kind.
+// Field restricts the handler to one field. The path is dotted, such as "spec.size". Write a dot within a key as "\.", as in
+// "metadata.labels.example\.com/tier". The field can be anywhere in the object. It belongs to the essence for all handlers of the kind, also
+// if it is in the status.
 //
-// Without matchers, the field has to be there, before or after. With matchers, all have to pass, for the
-// value before or the one after. Handlers that are not called for causes (OnReconcile, daemons, timers, OnEvent, indexes) look at the
-// present value only. A handler for updates is called if the field has changed, and then only
-// if its From and To pass, too. Request.Diff and [Request.Field] are about the field. The handler's full
-// id is "<id>/<path>", except for sub-handlers and indexes, which keep theirs.
+// Without matchers, the field must exist before or after the change. With matchers, the value before or the value after the change must pass
+// all of them. For handlers without a cause (OnReconcile, OnEvent, daemons, timers and indexes), only the current value counts. An update
+// handler is called only if the field has changed and the matchers [filter.From] and [filter.To] pass.
+//
+// Request.Diff and [Request.Field] are relative to the field. The full id of the handler is "<id>/<path>", except for sub-handlers and
+// indexes, which keep their id.
 //
 // kopf: field=, value=, old=, new=.
 func Field(path string, m ...filter.Matcher) HandlerOption {
@@ -89,56 +91,55 @@ func Field(path string, m ...filter.Matcher) HandlerOption {
 		if d.Criteria.Field == nil {
 			d.Criteria.Field = &match.FieldFilter{Path: keys}
 		} else if !reflect.DeepEqual(d.Criteria.Field.Path, keys) {
-			d.addErrorf("%s: it has another field already (%s): a handler is for one", where, strings.Join(d.Criteria.Field.Path, "."))
+			d.addErrorf("%s: the handler already has the field %s: add a handler for each field", where, strings.Join(d.Criteria.Field.Path, "."))
 			return
 		}
 		d.validateMatchers(where, m)
-		for _, one := range formsOf(m) {
-			d.literals = append(d.literals, one.Literals...)
+		for _, matcher := range formsOf(m) {
+			d.literals = append(d.literals, matcher.Literals...)
 		}
 		f := d.Criteria.Field
 		f.Tests = append(f.Tests, testsForSide(m, match.Current)...)
 		f.From = append(f.From, testsForSide(m, match.Before)...)
 		f.To = append(f.To, testsForSide(m, match.After)...)
 		if len(f.From)+len(f.To) > 0 && !d.hasOldState() {
-			d.addErrorf("%s: From and To are for handlers that are told of changes (OnUpdate, OnField): this one has no old state", where)
+			d.addErrorf("%s: From and To are only for OnUpdate and OnField: remove them, because this handler has no old state", where)
 		}
 	}
 }
 
-// hasOldState reports whether a handler knows what was before. A sub-handler's parent decides.
+// hasOldState reports whether the handler receives an old state. For a sub-handler, that depends on its parent, which is checked later.
 func (d *declaration) hasOldState() bool {
 	return d.handlerKind == subHandler || d.handlerKind == causeHandler && (d.AnyReason || d.hasReason(ReasonUpdate))
 }
 
-// OwnedBy calls the handler only for objects that are owned by one of the kind of the given object, which
-// may be empty. With several, one of the kinds is enough.
+// OwnedBy restricts the handler to objects with an owner of the kind of the given object, which can be empty. With several OwnedBy options,
+// one of the kinds is sufficient.
 func OwnedBy(owner client.Object) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("OwnedBy", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
 		if v := reflect.ValueOf(owner); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-			d.addErrorf("OwnedBy(nil): give it an object of the owners' kind, such as &appsv1.Deployment{}")
+			d.addErrorf("OwnedBy(nil): pass an empty object of the owner's kind, such as &appsv1.Deployment{}")
 			return
 		}
 		d.owners = append(d.owners, owner)
 	}
 }
 
-// judge tells what is wrong with the matchers of a key or a field, and what no object can pass, also
-// together with those that an earlier option has named.
+// validateMatchers reports invalid matchers, and matchers that contradict each other or those of an earlier option for the same key or field.
 func (d *declaration) validateMatchers(where string, m []filter.Matcher) {
 	if d.checkedMatchers == nil {
 		d.checkedMatchers = map[string][]match.Matcher{}
 	}
-	for _, one := range formsOf(m) {
-		if one.Err != nil {
-			d.addErrorf("%s: %w", where, one.Err)
+	for _, matcher := range formsOf(m) {
+		if matcher.Err != nil {
+			d.addErrorf("%s: %w", where, matcher.Err)
 			continue
 		}
-		for _, part := range one.Flatten() {
+		for _, part := range matcher.Flatten() {
 			for _, other := range d.checkedMatchers[where] {
 				if match.Contradict(part, other) {
-					d.addErrorf("%s can never match: %s and %s exclude each other", where, other.Description, part.Description)
+					d.addErrorf("%s can never match: %s and %s are mutually exclusive", where, other.Description, part.Description)
 				}
 			}
 			d.checkedMatchers[where] = append(d.checkedMatchers[where], part)
@@ -146,14 +147,14 @@ func (d *declaration) validateMatchers(where string, m []filter.Matcher) {
 	}
 }
 
-// formsOf returns the matchers in the form in which they can be inspected; a nil matcher becomes one with an error.
+// formsOf returns the matchers in the form that can be inspected. A nil matcher becomes one with an error.
 func formsOf(m []filter.Matcher) []match.Matcher { return filter.All(m...).Form().All }
 
-// testsForSide are the tests of the matchers for one side.
+// testsForSide returns the tests of the matchers for one side of a change.
 func testsForSide(m []filter.Matcher, s match.Side) (tests []match.Test) {
-	for _, one := range formsOf(m) {
-		if one.Side == s {
-			tests = append(tests, one.Test)
+	for _, matcher := range formsOf(m) {
+		if matcher.Side == s {
+			tests = append(tests, matcher.Test)
 		}
 	}
 	return tests

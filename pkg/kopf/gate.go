@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// A gate keeps the workers of all kinds from starting until the indexes of all kinds are complete: so
-// no worker has to wait for that, and there can be more objects than workers (SE-43).
+// A gate delays the start of all workers until the indexes of all kinds are complete. Workers therefore never block on an incomplete index,
+// which would be a deadlock with more objects than workers.
 type gate struct {
 	mu         sync.Mutex
 	incomplete map[string]bool // kinds with indexes that are not complete yet
@@ -32,6 +32,7 @@ func newGate(kinds []engine.Kind) *gate {
 	return g
 }
 
+// complete records that the indexes of a kind are complete, and opens the gate after the last one.
 func (g *gate) complete(kind string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -47,11 +48,13 @@ func (g *gate) complete(kind string) {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// around tells the gate when a source is complete: when all that was listed has been shown to the indexes.
-func (g *gate) notify(kind string, s source.SyncingSource, passed func(context.Context)) source.SyncingSource {
-	return &syncNotifier{s, func(ctx context.Context) { passed(ctx); g.complete(kind) }}
+// notify wraps the source of a kind. When the source has synced, its indexes contain all listed objects: the wrapper then completes the kind
+// and calls synced.
+func (g *gate) notify(kind string, s source.SyncingSource, synced func(context.Context)) source.SyncingSource {
+	return &syncNotifier{s, func(ctx context.Context) { synced(ctx); g.complete(kind) }}
 }
 
+// A syncNotifier calls a function when its source has synced.
 type syncNotifier struct {
 	source.SyncingSource
 	synced func(context.Context)
@@ -69,10 +72,10 @@ func (n *syncNotifier) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// closed is a source that is complete when the gate is open. It has no events.
+// A gateSource is a source without events that has synced when the gate is open. It then calls synced.
 type gateSource struct {
 	gate   *gate
-	passed func()
+	synced func()
 }
 
 func (*gateSource) Start(context.Context, queue) error { return nil }
@@ -81,12 +84,12 @@ func (*gateSource) String() string                     { return "indexes" }
 func (s *gateSource) WaitForSync(ctx context.Context) error {
 	select {
 	case <-s.gate.open:
-		s.passed()
+		s.synced()
 		return nil
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil // the operator is stopping
 		}
-		return errors.New("timed out waiting for the indexes: are their functions quick?")
+		return errors.New("timed out waiting for the indexes: check that the functions of IndexBy return quickly")
 	}
 }

@@ -3,6 +3,7 @@ package kopf
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,18 +13,18 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Handler is a function that is called for what has happened to an object. When it returns nil,
-// it is done, and never called again for this cause, not even after a restart. Any other error
-// means: call me again. See [Temporary] and [Permanent].
+// A Handler is a function that the operator calls for an object. After it returns nil, a cause handler has succeeded and is not called again
+// for this cause, not even after a restart. After an error, the operator retries it. Return a [Temporary] error to set the delay, and a
+// [Permanent] error to stop the retries. A panic counts as an error.
 //
-// Its logger is in the context: log.FromContext(ctx) of controller-runtime names the kind, the
-// namespace, the name and the uid of the object, the handler, the reason and the attempt.
+// log.FromContext(ctx) of controller-runtime returns a logger with the kind, namespace, name and uid of the object, the handler, the reason
+// and the attempt.
 type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
 
-// A Middleware makes a handler of a handler: see [Resource.Use].
+// A Middleware wraps a handler. See [Resource.Use].
 type Middleware[T client.Object] func(next Handler[T]) Handler[T]
 
-// do makes the handler one that the engine can call.
+// forEngine returns the handler in the form that the engine calls.
 func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *engine.Call) error {
 	return func(ctx context.Context, call *engine.Call) (err error) {
 		req, err := newRequest[T](call)
@@ -43,7 +44,7 @@ func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *e
 	}
 }
 
-// tell passes on to an observer how a handler has ended, panics included, which go on.
+// reportOutcome returns a deferred function that passes the outcome of a handler to an observer. It reports a panic as an error and panics again.
 func reportOutcome(ended func(error), err *error) func() {
 	return func() {
 		value := recover()
@@ -56,14 +57,14 @@ func reportOutcome(ended func(error), err *error) func() {
 	}
 }
 
-// errExited is what observers are told of a handler that has not returned.
-var errExited = errors.New("it has ended its goroutine")
+// errExited is the outcome of a handler that has called runtime.Goexit instead of returning.
+var errExited = errors.New("handler ended its goroutine without returning")
 
-// requestOf is what a handler, or a filter, is told.
+// newRequest returns the request for a handler or a filter.
 func newRequest[T client.Object](call *engine.Call) (*Request[T], error) {
 	object, ok := call.Object.(T)
 	if !ok {
-		return nil, errors.New("the object is of another Go type than the handler expects: this is a defect of the library")
+		return nil, fmt.Errorf("the object has the Go type %T, which the handler does not expect: report this as a bug of kopf-runtime", call.Object)
 	}
 	req := &Request[T]{
 		Object: object, Diff: call.Diff, Handler: call.ID, Reason: Reason(call.Reason), Event: watch.EventType(call.Event), Attempt: call.Attempt,

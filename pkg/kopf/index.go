@@ -12,32 +12,32 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// An Index finds values of objects by keys, in memory. Make it with [IndexBy]. It is complete before the
-// first handler of the operator is called, and follows the objects while it runs; lookups may come from
-// anywhere. kopf: @kopf.index.
+// An Index maps keys to values of objects, in memory. Create it with [IndexBy]. It is complete before the operator calls the first handler, and
+// follows the changes of the objects. Its methods are safe for concurrent use.
+//
+// kopf: @kopf.index.
 type Index[K comparable, V any] struct {
 	values *indexing.Index[K, V, types.UID]
 }
 
-// Get returns the values of a key, in no particular order; nil if there are none.
+// Get returns the values of a key in no particular order, or nil if there are none.
 func (x *Index[K, V]) Get(key K) []V { return x.values.Get(key) }
 
 // Has reports whether a key has values.
 func (x *Index[K, V]) Has(key K) bool { return x.values.Has(key) }
 
-// Len counts the keys.
+// Len returns the number of keys.
 func (x *Index[K, V]) Len() int { return x.values.Len() }
 
-// All goes through the keys and their values, in no particular order.
+// All iterates over the keys and their values in no particular order.
 func (x *Index[K, V]) All() iter.Seq2[K, []V] { return x.values.All() }
 
-// IndexBy adds an index over the objects of a resource. The function tells under which keys an object is
-// found, and with which value under each; it is called for every state of every object, before any other
-// handler, and has to be quick: a calculation over the object. An empty map takes the object out of the
-// index, a nil one leaves it as it is. Objects that are gone, or do not pass the filters, are taken out.
+// IndexBy adds an index of the objects of a resource. The function returns the keys of an object, and the value for each of them. The operator
+// calls it for each observed state of each object, before any other handler, so it must return quickly. An empty map removes the object from
+// the index. A nil map leaves its entries unchanged. Objects that are deleted or no longer match the filters are removed.
 //
-// An unknown error leaves the object in the index as it is (see [Errors]); a temporary one takes it out until
-// its next state after the delay, a permanent one for good.
+// After a temporary error, the object is removed until its next state that is observed after the delay. After a permanent error, it is removed
+// until the operator restarts. Other errors leave its entries unchanged, unless [ErrorMode] is set.
 func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	fn func(ctx context.Context, req *Request[T]) (map[K]V, error), opts ...HandlerOption,
 ) *Index[K, V] {
@@ -54,7 +54,7 @@ func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	}
 	h := &typedHandler[T]{declaration: declaration{id: id, method: "IndexBy", handlerKind: indexHandler}, fn: set, when: r.when}
 	if fn == nil {
-		h.addErrorf("the function is nil: give it one")
+		h.addErrorf("the function is nil: pass a function")
 	}
 	h.Policy.Errors = progress.ErrorsIgnored
 	h.apply(opts)

@@ -6,16 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Unstructured declares a kind without a Go type, for [For]: handlers get the JSON form of the
-// objects, and changes are told from it exactly as kopf does.
+// Unstructured returns an object for [For] that declares a kind without a Go type. Handlers receive unstructured objects. Changes are detected
+// in all fields, as kopf does.
 func Unstructured(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(gvk)
 	return obj
 }
 
-// Metadata declares a kind of which only the metadata is watched and cached, for [For]: labels and
-// annotations are its essence.
+// Metadata returns an object for [For] that declares a kind of which the operator watches and caches only the metadata. The essence consists
+// of labels and annotations.
 func Metadata(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(gvk)

@@ -8,7 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
-// mismatch explains why a field never has the value, and what to use instead; empty if the field may have it.
+// explainMismatch explains why a field never has the value, and what to use instead. It returns an empty string if the field can have it.
 func explainMismatch(l match.Literal, field fieldType) string {
 	want := field.json()
 	if want == anyType || want.accepts(l.Value) {
@@ -20,7 +20,7 @@ func explainMismatch(l match.Literal, field fieldType) string {
 	return fmt.Sprintf("the field is %s: use %s", want, want.suggest(l.Value))
 }
 
-// has reports whether the value is one of the type.
+// accepts reports whether the value has the type. It accepts values of unknown types.
 func (t jsonType) accepts(value any) bool {
 	switch value := value.(type) {
 	case string:
@@ -40,7 +40,7 @@ func (t jsonType) accepts(value any) bool {
 	}
 }
 
-// like returns the value of the type that was probably meant, or a description of one.
+// suggest returns the value of this type that was probably intended, or a description of such a value.
 func (t jsonType) suggest(value any) string {
 	written, isText := value.(string)
 	switch t {

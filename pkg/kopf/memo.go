@@ -6,22 +6,21 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// A Memo is a place for a value that handlers remember of each object, in the process alone: connections,
-// say, or what was observed. It is forgotten with the object, and when the process ends. [OnStartup] and
-// [OnCleanup] have one for the operator as a whole. Admission handlers share it with the others where this process handles
-// the object ([Resource.Validate]). Make it once, with [NewMemo], for instance as a
-// package variable.
+// A Memo stores one value for each object in the memory of the process, for example a connection. All handlers of the object share it, also
+// admission handlers if this process handles the object (see [Resource.Validate]). The value is dropped when the object is deleted. The
+// functions of [OnStartup], [OnCleanup] and [OnProbe] share one value for the operator. Create a Memo once with [NewMemo], for example as a
+// package variable. Its methods are safe for concurrent use.
 //
 // kopf: memo.
 type Memo[V any] struct {
 	name string
 }
 
-// NewMemo makes a place for values of a type. The name is for people.
+// NewMemo returns a memo for values of a type. The name appears in error messages.
 func NewMemo[V any](name string) *Memo[V] { return &Memo[V]{name} }
 
-// Load returns what was stored for the object that a handler is called for; false if nothing was. The
-// context is the handler's, or made of it; it panics with any other.
+// Load returns the stored value for the object of the handler, and whether there is one. The context must be that of a handler, or be derived
+// from it. Load panics with any other context.
 func (m *Memo[V]) Load(ctx context.Context) (value V, ok bool) {
 	stored, ok := m.space(ctx).Load(m)
 	if !ok {
@@ -30,14 +29,14 @@ func (m *Memo[V]) Load(ctx context.Context) (value V, ok bool) {
 	return stored.(V), true
 }
 
-// Store remembers a value for the object that a handler is called for. The context is the handler's, or made of it; it
-// panics with any other.
+// Store sets the value for the object of the handler. The context must be that of a handler, or be derived from it. Store panics with any other
+// context.
 func (m *Memo[V]) Store(ctx context.Context, value V) { m.space(ctx).Store(m, value) }
 
 func (m *Memo[V]) space(ctx context.Context) *objectstate.Memos {
 	memos := objectstate.MemosFromContext(ctx)
 	if memos == nil {
-		panic("kopf: the memo " + m.name + " is used with a context that is not of a handler of a Resource: pass on the one that the handler was given")
+		panic("kopf: memo " + m.name + " was called with a context that does not belong to a handler: pass the context of the handler")
 	}
 	return memos
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// errNotServed explains why a kind cannot be used that the API server does not serve: by its closest kind, or by the same kind in
-// another version or group. What the server cannot list now is left out.
+// errNotServed returns the error for a kind that the API server does not serve. The error suggests the most similar kind, or the same kind in
+// another version or group. API groups that the server cannot list at the moment are ignored.
 func errNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) error {
-	_, lists, _ := client.ServerGroupsAndResources() // with an error, it returns the groups that it could read
+	_, lists, _ := client.ServerGroupsAndResources() // after an error, the result has the groups that could be read
 	var served []servedKind
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -32,7 +32,7 @@ func errNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKi
 	return explainNotServed(served, gvk)
 }
 
-// A servedKind is a kind of the API server with its resource.
+// A servedKind is a kind that the API server serves, with its resource.
 type servedKind struct {
 	schema.GroupVersionKind
 	resource metav1.APIResource
@@ -40,12 +40,12 @@ type servedKind struct {
 
 func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 	gv := gvk.GroupVersion()
-	var here, kinds, elsewhere []string // kinds of the version, those of the group, and other places of the kind
+	var inVersion, inGroup, elsewhere []string // the kinds of the version, those of the group, and other versions with the kind
 	versions := map[string]bool{}
 	for _, s := range served {
 		switch {
 		case s.GroupVersion() == gv:
-			here = append(here, s.Kind)
+			inVersion = append(inVersion, s.Kind)
 			if slices.ContainsFunc(append([]string{s.resource.Name, s.resource.SingularName}, s.resource.ShortNames...),
 				func(name string) bool { return strings.EqualFold(name, gvk.Kind) }) {
 				return fmt.Errorf("the API server serves %s, but has no kind %s; did you mean %s?", gv, gvk.Kind, s.Kind)
@@ -55,45 +55,45 @@ func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 		}
 		if s.Group == gvk.Group {
 			versions[s.Version] = true
-			kinds = append(kinds, s.Kind)
+			inGroup = append(inGroup, s.Kind)
 		}
 	}
 	slices.Sort(elsewhere)
-	what := fmt.Sprintf("the API server does not serve %s", gv)
+	prefix := fmt.Sprintf("the API server does not serve %s", gv)
 	switch {
-	case len(here) > 0:
-		what = fmt.Sprintf("the API server serves %s, but has no kind %s", gv, gvk.Kind)
+	case len(inVersion) > 0:
+		prefix = fmt.Sprintf("the API server serves %s, but has no kind %s", gv, gvk.Kind)
 	case len(versions) > 0:
-		what = fmt.Sprintf("the API server does not serve %s, but other versions of the group", gv)
+		prefix = fmt.Sprintf("the API server does not serve %s, but other versions of the group", gv)
 	}
 	if sameGroup := slices.DeleteFunc(slices.Clone(elsewhere), func(other string) bool { return groupOf(other) != gvk.Group }); len(sameGroup) > 0 {
-		return fmt.Errorf("%s; it serves %s in %s: correct the version", what, gvk.Kind, strings.Join(sameGroup, ", "))
+		return fmt.Errorf("%s; it serves %s in %s: correct the version", prefix, gvk.Kind, strings.Join(sameGroup, ", "))
 	}
-	if closest, found := validation.Closest(gvk.Kind, append(here, kinds...)); found {
-		return fmt.Errorf("%s; did you mean %s?", what, closest)
+	if closest, found := validation.Closest(gvk.Kind, append(inVersion, inGroup...)); found {
+		return fmt.Errorf("%s; did you mean %s?", prefix, closest)
 	}
 	if len(elsewhere) > 0 {
 		if closest, found := validation.Closest(gv.String(), elsewhere); found {
-			return fmt.Errorf("%s; did you mean %s, which has a kind %s?", what, closest, gvk.Kind)
+			return fmt.Errorf("%s; did you mean %s, which has a kind %s?", prefix, closest, gvk.Kind)
 		}
-		return fmt.Errorf("%s; it serves %s in %s: correct the group, or install the CustomResourceDefinition", what, gvk.Kind, strings.Join(elsewhere, ", "))
+		return fmt.Errorf("%s; it serves %s in %s: correct the group, or install the CustomResourceDefinition", prefix, gvk.Kind, strings.Join(elsewhere, ", "))
 	}
-	if len(here) > 0 || len(versions) > 0 {
-		return fmt.Errorf("%s: correct it, or install its CustomResourceDefinition", what)
+	if len(inVersion) > 0 || len(versions) > 0 {
+		return fmt.Errorf("%s: correct it, or install its CustomResourceDefinition", prefix)
 	}
 	return fmt.Errorf("the API server does not serve %s: install its CustomResourceDefinition first", gv)
 }
 
-// checkOwned reports an owned kind that cannot be watched: the operator would wait for it in vain.
+// checkOwned returns an error for an owned kind that the operator cannot watch, because its cache would never sync.
 func checkOwned(client discovery.DiscoveryInterface, kind *engine.Kind, c ownedKind) error {
 	verbs, _, _, err := discoverKind(client, c.gvk)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: asking whether the API server serves %s, which it owns: %w", kind.GVK.Kind, c.gvk.Kind, err)
+		return fmt.Errorf("%s: discovering the owned kind %s: %w", kind.GVK.Kind, c.gvk.Kind, err)
 	case verbs == nil:
 		return fmt.Errorf("%s: Owns(%s): %w", kind.GVK.Kind, c.gvk.Kind, errNotServed(client, c.gvk))
 	case !slices.Contains(verbs, "list") || !slices.Contains(verbs, "watch"):
-		return fmt.Errorf("%s: Owns(%s): the API server does not list and watch the kind (it has %s): leave it out",
+		return fmt.Errorf("%s: Owns(%s): the API server does not support list and watch for the kind, only %s: remove the Owns",
 			kind.GVK.Kind, c.gvk.Kind, strings.Join(verbs, ", "))
 	}
 	return nil

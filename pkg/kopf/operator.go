@@ -18,10 +18,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// An Operator calls the handlers of its resources. It is a manager.Runnable: add it to a manager.
+// An Operator runs the handlers of its resources. Create it with [New], or with [SetupWithManager], which also adds it to the manager. It is a
+// manager.Runnable that needs leader election.
 type Operator struct {
-	// The manager must not be embedded: the operator would get methods by which another manager
-	// takes it for something else.
+	// The manager is not embedded, because its methods would make another manager treat the operator as another type of runnable.
 	mgr       manager.Manager
 	settings  engine.Settings
 	resources []resource
@@ -30,20 +30,20 @@ type Operator struct {
 
 	startup, cleanup []*activity
 	probes           probes
-	memos            objectstate.Memos // of the activities
+	memos            objectstate.Memos // of activities and probes
 	stuckAfter       time.Duration
-	watchCheck       time.Duration // the interval; 0: watches are not checked
+	watchCheck       time.Duration // the interval; 0 disables the check
 	lease            leaseDurations
 	peers            *peering.Options
-	eventNames       *eventrecorder.Reporter // of those in the form of kopf; nil: they are not
+	eventNames       *eventrecorder.Reporter // nil without WithKopfEvents
 	webhookOptions   *webhooks.Options
 
 	mu       sync.Mutex
 	started  bool
-	unsynced int // caches, and indexes for kinds, that are not complete yet
+	unsynced int // sources that have not synced yet
 	engines  []*engine.Engine
-	watches  []*watchcheck.Checker // while they are running
-	peering  *peering.Peering      // while it is running
+	watches  []*watchcheck.Checker // set while they run
+	peering  *peering.Peering      // set while it runs
 }
 
 var _ interface {
@@ -51,10 +51,10 @@ var _ interface {
 	manager.LeaderElectionRunnable
 } = (*Operator)(nil)
 
-// New declares an operator. It never fails and starts nothing, but it registers admission handlers with the manager's
-// webhook server: mistakes are told by [Operator.CheckDeclaration], and by the start.
+// New returns an operator with the given resources and options. It registers the admission handlers with the webhook server of the manager,
+// but starts nothing. [Operator.CheckDeclaration] and [Operator.Start] report invalid options.
 //
-//	mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
+//	err := mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
 func New(mgr manager.Manager, opts ...Option) *Operator {
 	o := &Operator{mgr: mgr, stuckAfter: defaultStuckAfter, watchCheck: defaultWatchCheck, lease: defaultLease, settings: engine.Settings{
 		Store:      progress.Smart(),
@@ -65,7 +65,7 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 	}}
 	for _, opt := range opts {
 		if opt == nil {
-			o.addError(errors.New("an option is nil: leave it out"))
+			o.addError(errors.New("an option is nil: remove it"))
 			continue
 		}
 		opt.applyTo(o)
@@ -76,10 +76,13 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 	return o
 }
 
-// SetupWithManager declares an operator, validates it, and adds it to the manager, with its checks: liveness
-// ([Operator.Healthz]) and readiness ([Operator.Readyz]), as "kopf-<kind>" with the names of its kinds, and its probes, if it has any, on the
-// metrics server (see [Operator.ServeProbes]), and what its peering says (see [Operator.ServePeering]). A second operator of one manager is
-// to be added by mgr.Add(kopf.New(...)) if its probes or its peering get into the way of the first.
+// SetupWithManager creates an operator, checks its declaration and adds it to the manager. It also registers the following endpoints:
+//
+//   - [Operator.Healthz] and [Operator.Readyz] as "kopf-<kind>", with the names of all kinds of the operator
+//   - [Operator.ServeProbes] under /kopf/probes of the metrics server, if there are probes
+//   - [Operator.ServePeering] under /kopf/peering of the metrics server, if the operator has [WithPeering]
+//
+// A manager can have only one operator with probes and one with peering that are added in this way. Use mgr.Add(kopf.New(...)) for others.
 func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	o := New(mgr, opts...)
 	if err := o.CheckDeclaration(); err != nil {
@@ -100,13 +103,13 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	}
 	name := o.healthCheckName()
 	if err := errors.Join(mgr.AddHealthzCheck(name, o.Healthz), mgr.AddReadyzCheck(name, o.Readyz)); err != nil {
-		// A manager that is running takes operators, but no checks.
-		mgr.GetLogger().Info("The operator has no health checks: they have to be added before the manager is started", "error", err.Error())
+		// A running manager accepts runnables, but no checks.
+		mgr.GetLogger().Info("Cannot add health checks to a running manager; the operator runs without them", "error", err.Error())
 	}
 	return nil
 }
 
-// checkName tells the checks of several operators of one manager apart.
+// healthCheckName returns a name for the checks that is unique among the operators of a manager.
 func (o *Operator) healthCheckName() string {
 	names := []string{"kopf"}
 	for _, r := range o.resources {
@@ -115,8 +118,8 @@ func (o *Operator) healthCheckName() string {
 	return strings.Join(names, "-")
 }
 
-// NeedLeaderElection is true unless the manager's controllers are set not to need it: one replica
-// handles, the others wait.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns true, unless NeedLeaderElection of the manager's controller options
+// is false.
 func (o *Operator) NeedLeaderElection() bool {
 	if o.mgr == nil {
 		return true

@@ -12,25 +12,25 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// DefaultFinalizer is kopf's. [wire]
+// DefaultFinalizer is the finalizer of kopf. [wire]
 const DefaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
 
 const defaultCheckpoint = 100 * time.Millisecond
 
-// An Option configures an operator. Every [Resource] is one.
+// An Option configures an [Operator]. A [Resource] is also an Option.
 type Option interface{ applyTo(*Operator) }
 
 type optionFunc func(*Operator)
 
 func (f optionFunc) applyTo(o *Operator) { f(o) }
 
-// WithProgress sets where the progress of handlers is kept. Default: [progress.Smart].
+// WithProgress sets where the progress of handlers is stored. Default: [progress.Smart].
 //
 // kopf: settings.persistence.progress_storage.
 func WithProgress(store progress.Store) Option {
 	return optionFunc(func(o *Operator) {
 		if store == nil {
-			o.addError(errors.New("WithProgress(nil): give it a store, or leave it out for the default"))
+			o.addError(errors.New("WithProgress(nil): pass a store, or leave it out for the default"))
 		}
 		if checker, ok := store.(progress.Checker); ok {
 			if err := checker.Check(); err != nil {
@@ -41,13 +41,13 @@ func WithProgress(store progress.Store) Option {
 	})
 }
 
-// WithBaseline sets where the last handled essence is kept. Default: kopf's annotation.
+// WithBaseline sets where the last-handled configuration is stored. Default: [progress.AnnotationBaseline] with kopf's annotation.
 //
 // kopf: settings.persistence.diffbase_storage.
 func WithBaseline(baseline progress.Baseline) Option {
 	return optionFunc(func(o *Operator) {
 		if baseline == nil {
-			o.addError(errors.New("WithBaseline(nil): give it a baseline, or leave it out for the default"))
+			o.addError(errors.New("WithBaseline(nil): pass a baseline, or leave it out for the default"))
 		}
 		if checker, ok := baseline.(progress.Checker); ok {
 			if err := checker.Check(); err != nil {
@@ -58,8 +58,8 @@ func WithBaseline(baseline progress.Baseline) Option {
 	})
 }
 
-// WithFinalizer sets the finalizer that holds objects until their delete handlers are done. Two
-// operators on one kind need different ones. Default: [DefaultFinalizer].
+// WithFinalizer sets the finalizer that blocks the deletion of objects until their delete handlers have finished. Two operators for one kind
+// need different finalizers. Default: [DefaultFinalizer].
 //
 // kopf: settings.persistence.finalizer.
 func WithFinalizer(name string) Option {
@@ -74,25 +74,25 @@ func WithFinalizer(name string) Option {
 	})
 }
 
-// WithLifecycle sets which of the due handlers are called in one pass. Default: [progress.AllAtOnce].
+// WithLifecycle sets which of the due handlers the operator calls in one reconcile. Default: [progress.AllAtOnce].
 //
 // kopf: lifecycle=.
 func WithLifecycle(lifecycle progress.Lifecycle) Option {
 	return optionFunc(func(o *Operator) {
 		if lifecycle == nil {
-			o.addError(errors.New("WithLifecycle(nil): give it a lifecycle, or leave it out for the default"))
+			o.addError(errors.New("WithLifecycle(nil): pass a lifecycle, or leave it out for the default"))
 		}
 		o.settings.Lifecycle = lifecycle
 	})
 }
 
-// WithCheckpoint sets how long the handlers of one object may work before the operator writes their outcomes. It always writes them
+// WithCheckpoint sets how long the handlers of one object can work before the operator writes their outcomes. It always writes them
 // at the end of a reconcile. If the process is killed, at most this much work is repeated. With 0 it writes after each handler.
 // Default: 100 milliseconds.
 func WithCheckpoint(work time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if work < 0 {
-			o.addError(fmt.Errorf("WithCheckpoint is negative (%s): use 0 to write after every handler", work))
+			o.addError(fmt.Errorf("WithCheckpoint must not be negative, got %s: use 0 to write after each handler", work))
 		}
 		if err := validation.Duration(work); err != nil {
 			o.addError(fmt.Errorf("WithCheckpoint is %w", err))
@@ -101,13 +101,12 @@ func WithCheckpoint(work time.Duration) Option {
 	})
 }
 
-// WithReconcilerWrapper puts something around every cycle of every kind: tracing, a limit, a gate. The
-// last one given is the outermost. The wrapped reconciler's results are to be passed on as they are:
-// they say when the object has to come back.
+// WithReconcilerWrapper wraps the reconciler of each kind, for example to add tracing or a limit. The wrapper must return the results and errors
+// of the wrapped reconciler unchanged, because they schedule the next reconcile. With several wrappers, the last one is the outermost.
 func WithReconcilerWrapper(wrap func(reconcile.Reconciler) reconcile.Reconciler) Option {
 	return optionFunc(func(o *Operator) {
 		if wrap == nil {
-			o.addError(errors.New("WithReconcilerWrapper(nil): give it a function, or leave it out"))
+			o.addError(errors.New("WithReconcilerWrapper(nil): pass a function or remove the option"))
 			return
 		}
 		o.wrappers = append(o.wrappers, wrap)

@@ -13,22 +13,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// probeTTL is how long the values of probes are kept.
+// probeTTL is the time for which the values of probes are cached.
 const probeTTL = 10 * time.Second
 
-// OnProbe adds a value to what [Operator.ServeProbes] tells: a function that is asked for it. An error of
-// one makes the whole answer an error. There are no retries: the next question is one.
+// OnProbe adds a function whose value is part of the response of [Operator.ServeProbes]. The function is called when a client requests the
+// probes. If it returns an error or panics, the whole response is an error. The value must have a JSON form; nil values are left out.
 //
 // kopf: @kopf.on.probe.
 func OnProbe(id string, fn func(ctx context.Context) (value any, err error)) Option {
 	return optionFunc(func(o *Operator) {
 		switch {
 		case id == "":
-			o.addError(fmt.Errorf("OnProbe: the id is empty: give it a name"))
+			o.addError(fmt.Errorf("OnProbe: the id is empty: set one"))
 		case fn == nil:
-			o.addError(fmt.Errorf("OnProbe(%q): the function is nil: give it one", id))
+			o.addError(fmt.Errorf("OnProbe(%q): the function is nil: pass a function", id))
 		case slices.ContainsFunc(o.probes.list, func(p probe) bool { return p.id == id }):
-			o.addError(fmt.Errorf("OnProbe(%q): the id is used twice: give one of the functions another id", id))
+			o.addError(fmt.Errorf("OnProbe(%q): the id is used twice: rename one of the functions", id))
 		}
 		o.probes.list = append(o.probes.list, probe{id, fn})
 	})
@@ -39,7 +39,7 @@ type probe struct {
 	fn func(context.Context) (any, error)
 }
 
-// probes are asked once at a time, and not again for a while.
+// probes calls the functions of OnProbe and caches their values.
 type probes struct {
 	list      []probe
 	mu        sync.Mutex
@@ -48,23 +48,24 @@ type probes struct {
 	err       error
 }
 
-// ServeProbes answers with the values of all probes (see [OnProbe]), as a JSON object by their ids, nil
-// ones left out; with status 500 if one has failed. Answers are kept for ten seconds. [SetupWithManager]
-// puts it on the manager's metrics server, under /kopf/probes.
+// ServeProbes returns an HTTP handler that responds with the values of all probes (see [OnProbe]), as a JSON object with their ids as keys. The
+// status is 500 if a probe has failed. Responses are cached for ten seconds. [SetupWithManager] adds the handler to the metrics server under
+// /kopf/probes.
 func (o *Operator) ServeProbes() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		answer, err := o.probes.evaluate(objectstate.ContextWithMemos(req.Context(), &o.memos))
+		values, err := o.probes.evaluate(objectstate.ContextWithMemos(req.Context(), &o.memos))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).Encode(answer); err != nil {
+		if err := json.NewEncoder(w).Encode(values); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	})
 }
 
+// evaluate returns the values of all probes, from the cache if it is not older than probeTTL.
 func (p *probes) evaluate(ctx context.Context) (map[string]any, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,23 +73,24 @@ func (p *probes) evaluate(ctx context.Context) (map[string]any, error) {
 		return p.values, p.err
 	}
 	p.values, p.err = map[string]any{}, nil
-	for _, one := range p.list {
-		value, err := one.evaluate(ctx)
+	for _, probe := range p.list {
+		value, err := probe.evaluate(ctx)
 		if err != nil {
-			p.err = fmt.Errorf("probe %q: %w", one.id, err)
+			p.err = fmt.Errorf("probe %q: %w", probe.id, err)
 			break
 		}
 		if value != nil {
-			p.values[one.id] = value
+			p.values[probe.id] = value
 		}
 	}
 	p.evaluated = time.Now()
 	if ctx.Err() != nil {
-		p.evaluated = time.Time{} // nobody waits for the answer any more, and it may be due to that
+		p.evaluated = time.Time{} // do not cache: the client has gone, and the cancelled context may be the cause of an error
 	}
 	return p.values, p.err
 }
 
+// evaluate calls the function of the probe and returns the JSON form of its value. It returns a panic as an error.
 func (p probe) evaluate(ctx context.Context) (value any, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {

@@ -2,30 +2,33 @@ package kopf
 
 import "slices"
 
-// A Reason is what has happened to an object, concluded from its state: the last handled essence
-// against the present one. kopf: reason.
+// A Reason is the kind of a cause, or of a handler without a cause. The reason of a cause results from the comparison of the essence with the
+// last-handled configuration.
+//
+// kopf: reason.
 type Reason string
 
 const (
-	// ReasonCreate says that the object was never handled.
+	// ReasonCreate means that the object has no last-handled configuration.
 	ReasonCreate Reason = "create"
-	// ReasonUpdate says that its essence differs from the last handled one.
+	// ReasonUpdate means that the essence differs from the last-handled configuration.
 	ReasonUpdate Reason = "update"
-	// ReasonDelete says that it is being deleted.
+	// ReasonDelete means that the object is being deleted.
 	ReasonDelete Reason = "delete"
-	// ReasonResume says that it was handled before, and the operator has started anew.
+	// ReasonResume means that the object is unchanged, and this process handles it for the first time.
 	ReasonResume Reason = "resume"
 
-	// ReasonEvent is that of [Resource.OnEvent] handlers.
+	// ReasonEvent is the reason of [Resource.OnEvent] handlers.
 	ReasonEvent Reason = "event"
-	// ReasonReconcile is that of [Resource.OnReconcile] handlers.
+	// ReasonReconcile is the reason of [Resource.OnReconcile] handlers.
 	ReasonReconcile Reason = "reconcile"
-	// ReasonDaemon is that of a [Resource.Daemon].
+	// ReasonDaemon is the reason of a [Resource.Daemon].
 	ReasonDaemon Reason = "daemon"
-	// ReasonTimer is that of a [Resource.Timer].
+	// ReasonTimer is the reason of a [Resource.Timer].
 	ReasonTimer Reason = "timer"
-	// ReasonIndex is that of functions of [IndexBy].
+	// ReasonIndex is the reason of functions of [IndexBy].
 	ReasonIndex Reason = "index"
 )
 
+// isCause reports whether the reason is that of a cause.
 func (r Reason) isCause() bool { return slices.Contains(causeReasons, r) }

@@ -15,35 +15,34 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-var errRequeue = errors.New("the reconciler wants to be called again")
+var errRequeue = errors.New("the reconciler has requested to be called again")
 
-// reconcileBackoff is that of level-triggered handlers without one of their own.
+// reconcileBackoff is the default backoff of OnReconcile handlers.
 var reconcileBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
 
-// FromReconciler makes a handler of a reconciler, to keep the one you have:
+// FromReconciler returns a handler that calls a reconciler of controller-runtime, so that existing reconcilers can be reused:
 //
 //	databases.OnReconcile("main", kopf.FromReconciler[*v1.Database](reconciler))
 //
-// It gets the object's name, and reads the object itself. Its RequeueAfter is respected; if it sets only the
-// deprecated Requeue, it is called again with pauses that grow from 100 milliseconds to 2 minutes. Its errors
-// are retried with the handler's backoff; reconcile.TerminalError is not. It is not called for objects that
-// are gone.
+// The reconciler receives the namespace and name of the object. It is not called for objects that do not exist any more. Errors are retried with
+// the backoff of the handler, except for reconcile.TerminalError. RequeueAfter is respected. After the deprecated Requeue, the reconciler is
+// called again with a delay that grows from 100 milliseconds to 2 minutes.
 func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 	if r == nil {
 		return nil
 	}
-	var hint sync.Once
+	var warnOnce sync.Once
 	return func(ctx context.Context, req *Request[T]) error {
 		result, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(req.Object)})
 		if err != nil {
 			return err
 		}
-		if result.Requeue && result.RequeueAfter <= 0 { //nolint:staticcheck // it is deprecated, but reconcilers that set it exist
+		if result.Requeue && result.RequeueAfter <= 0 { //nolint:staticcheck // deprecated, but existing reconcilers set it
 			return Temporary(errRequeue, reconcileBackoff(req.Attempt, nil))
 		}
-		if short := validation.Duration(result.RequeueAfter); short != nil {
-			hint.Do(func() {
-				log.FromContext(ctx).Info("Warning: the RequeueAfter of the reconciler is very short", "requeueAfter", short.Error())
+		if tooShort := validation.Duration(result.RequeueAfter); tooShort != nil {
+			warnOnce.Do(func() {
+				log.FromContext(ctx).Info("Warning: the RequeueAfter of the reconciler is very short", "requeueAfter", tooShort.Error())
 			})
 		}
 		req.requeueAfter = result.RequeueAfter
@@ -54,7 +53,7 @@ func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 	}
 }
 
-// owners finds the owners of an object that are of the kind, by their owner references.
+// ownerKeys returns a function that maps an object to the keys of its owners of the kind, according to its owner references.
 func ownerKeys(kind *engine.Kind, namespaced bool) func(client.Object) []client.ObjectKey {
 	return func(obj client.Object) (keys []client.ObjectKey) {
 		for _, ref := range obj.GetOwnerReferences() {

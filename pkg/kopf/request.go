@@ -14,39 +14,47 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Request is what a handler is told.
+// A Request is the input of a handler. It belongs to one attempt and must not be used after the handler has returned.
 type Request[T client.Object] struct {
-	// Object is a private copy, with what the handlers before this one have changed in the pass. What is
-	// changed in it is patched at the end of the pass, also when the handler fails.
+	// Object is a copy of the current state of the object, including the changes of earlier handlers in the same reconcile. The operator
+	// writes changes to it as a patch at the end of the reconcile, also if the handler fails.
 	//
-	// It can be replaced by another copy of the same object. A handler that makes another object of it (by a change of the name, namespace,
-	// uid, apiVersion or kind) fails permanently.
+	// A handler can replace the pointer by another copy of the same object. It fails permanently if it changes the name, namespace, uid,
+	// apiVersion or kind.
 	//
-	// It is the object as it is. If it was edited while its cause is being handled, it is newer than
-	// what Diff leads to: the edit is the next cause, with a Diff of its own.
+	// If the object is edited during a cycle, Object is newer than the new side of Diff. The edit is handled as a separate update.
 	Object T
-	// Old is the object as it was last handled: its essential stanzas (the spec and the like),
-	// labels and annotations. The zero value (nil) on creation, and if it is not known: see
-	// [Request.OldKnown]; and for those who are not called for causes: OnReconcile, daemons, timers, OnEvent and indexes. kopf: old.
+	// Old is the last-handled configuration: the essence of the object when the previous cycle ended. It is the zero value (nil) for a created
+	// object, if it is unknown (see [Request.OldKnown]), and for handlers without a cause: OnReconcile, OnEvent, daemons, timers and indexes.
+	//
+	// kopf: old.
 	Old T
-	// Diff leads from Old to what is being handled; for handlers with a [Field], below the field. It is empty where Old is not for
-	// the handler. kopf: diff.
+	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field], it is relative to the field. It is
+	// empty for handlers without a cause.
+	//
+	// kopf: diff.
 	Diff diff.Diff
-	// Handler is the handler's full id.
+	// Handler is the full id of the handler.
 	Handler string
-	// Reason is what has happened. A resume handler that joins another cause sees that cause. kopf: reason.
+	// Reason is the reason of the cause. A resume handler that is called for another cause sees the reason of that cause.
+	//
+	// kopf: reason.
 	Reason Reason
-	// Event is the type of the watch event, for [Resource.OnEvent]: Added, Modified or Deleted. It is empty for an object that was listed.
+	// Event is the type of the watch event for [Resource.OnEvent]: Added, Modified or Deleted. It is empty for an object of the initial list, and
+	// for all other handlers.
+	//
 	// kopf: type.
 	Event watch.EventType
-	// Attempt counts the calls for this cause. For cause handlers it survives restarts. kopf: retry, started.
+	// Attempt is the number and the start time of this attempt. For cause handlers, the count is stored on the object and survives restarts.
+	//
+	// kopf: retry, started.
 	Attempt progress.Attempt
-	// Client is the manager's: it reads from the cache. For cause handlers it also records the writes of the handler's own object, to log
-	// handlers that call themselves.
+	// Client is the client of the manager, which reads from the cache. For cause handlers, it also detects writes to the handler's own object, so
+	// that the operator can log handlers that trigger themselves.
 	Client client.Client
 
 	call         *engine.Call
-	current      T // what Diff leads to
+	current      T // the new side of Diff
 	result       any
 	resultErr    error
 	subHandlers  []engine.Sub
@@ -57,9 +65,9 @@ type Request[T client.Object] struct {
 	conditionsOf client.Object // a handler may replace the pointer
 }
 
-// SetResult keeps a value in the object's status, under the handler's id (see [WithResults]), if the
-// handler succeeds. It must have a JSON form; nil means no result. A structural schema must know the
-// field, or preserve unknown ones, else the API server drops it.
+// SetResult stores a value in the status of the object, under the id of the handler (see [WithResults]), if the handler succeeds. The value must
+// have a JSON form, else the handler fails permanently. Nil stores nothing. The schema of the kind must have the field or preserve unknown
+// fields, else the API server drops the value.
 //
 // kopf: the value that a handler returns.
 func (r *Request[T]) SetResult(value any) {
@@ -71,12 +79,12 @@ func (r *Request[T]) SetResult(value any) {
 	r.resultErr = nil
 }
 
-// Result returns what [Request.SetResult] was given last, in its JSON form: for tests of handlers.
+// Result returns the last value of [Request.SetResult] in its JSON form. It is for tests of handlers.
 func (r *Request[T]) Result() any { return r.result }
 
-// Latest returns the newest known state of the object, without a request to the API server: what the cache has
-// seen last, or what a write of this operator has made of it since. It is a copy. Daemons use it to see
-// how their object changes while they run; when it is gone, they get the last state that they have seen.
+// Latest returns a copy of the newest known state of the object, without a request to the API server. It is the state in the cache, or the
+// response to a later write of this operator. Daemons use it to observe changes while they run. After the deletion of the object, it returns
+// the last known state.
 func (r *Request[T]) Latest() T {
 	if r.call != nil && r.call.Latest != nil {
 		if latest, ok := r.call.Latest().(T); ok {
@@ -86,9 +94,10 @@ func (r *Request[T]) Latest() T {
 	return r.Object
 }
 
-// Field returns the value of the handler's own field (see [Field]), in its JSON form, as it was last
-// handled and as it is being handled; nil if it is absent. For daemons, timers, OnEvent and indexes both are what it was
-// when they were called. kopf: old, new of a handler with field=.
+// Field returns the old and the new value of the handler's field (see [Field]) in their JSON form, or nil for an absent value. For daemons,
+// timers, OnEvent and indexes, both are the value when the handler was called.
+//
+// kopf: old, new of a handler with field=.
 func (r *Request[T]) Field() (old, new any) {
 	if r.call == nil {
 		return nil, nil
@@ -96,14 +105,16 @@ func (r *Request[T]) Field() (old, new any) {
 	return r.call.Field[0], r.call.Field[1]
 }
 
-// OldKnown is false for an object that is too large for its last handled configuration to be kept on it:
-// it has changed, but Old and Diff are empty.
+// OldKnown reports whether the last-handled configuration is known. It returns false for an object that is so large that only a digest of the
+// configuration is stored: the object has changed, but Old and Diff are empty.
 func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
 
-// Eventf posts a Kubernetes Event about the object. The type is "Normal" or "Warning"; the reason is why,
-// in one word, as "Resized"; the action is what was done, in one word, as "Resize"; the note is for
-// people, a format with its arguments. It does not wait for the API server, and does not fail: what the API would not take is
-// logged. Each object has a quota, of 16 Events at once and one more every five minutes; what is beyond that is counted, and told by the next one.
+// Eventf posts a Kubernetes Event about the object. The type is "Normal" or "Warning". The reason and the action are single words, such as
+// "Resized" and "Resize". The note is a format string for a text that people read. Eventf does not wait for the API server. Invalid Events are
+// logged and not posted.
+//
+// Each object has a quota of 16 Events, and one more every five minutes. Events beyond the quota are dropped, and the next Event reports their
+// number.
 //
 // kopf: kopf.event, kopf.info, kopf.warn.
 func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any) {
@@ -112,29 +123,29 @@ func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any)
 	}
 }
 
-// Sub declares a sub-handler, which is called when this handler has returned nil, with retries, a progress
-// and a result of its own, under the id "<handler>/<id>". The handler itself is done when all its
-// sub-handlers are, be it that they have failed; until then it is called again, and has to declare the same
-// ones, which costs none of its own [Retries]. Sub-handlers may declare others.
+// Sub declares a sub-handler with the id "<handler>/<id>". The operator calls the sub-handlers after this handler has returned nil. Each has its
+// own retries, progress and result. The handler itself finishes when all its sub-handlers have succeeded or failed permanently. Until then,
+// the operator calls it again, without counting these attempts for [Retries], and it must declare the same sub-handlers each time.
+// Sub-handlers can declare further ones. Only cause handlers can have sub-handlers.
 //
 // kopf: @kopf.subhandler, kopf.register.
 func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
 	h := typedHandler[T]{declaration: declaration{id: id, method: "Sub", handlerKind: subHandler}, fn: fn}
 	h.apply(opts)
 	if id == "" {
-		h.addErrorf("the id is empty: give it a name, it is stored on the objects")
+		h.addErrorf("the id is empty: set one, because it is stored on the objects")
 	}
 	if fn == nil {
-		h.addErrorf("the handler is nil: give it a function")
+		h.addErrorf("the handler is nil: pass a function")
 	}
 	if r.call == nil {
-		return // a test of the handler: nobody will call it
+		return // a test has created the request, so the sub-handler is not called
 	}
 	if f := h.Criteria.Field; f != nil && len(f.From)+len(f.To) > 0 && !r.call.Changes {
-		h.addErrorf("From and To are for sub-handlers of handlers that are told of changes (OnUpdate, OnField)")
+		h.addErrorf("From and To are only for sub-handlers of OnUpdate and OnField: remove them, because this handler has no old state")
 	}
 	if !Reason(r.call.Reason).isCause() {
-		h.addErrorf("there are no sub-handlers of %s handlers, which have no progress", r.call.Reason)
+		h.addErrorf("%s handlers cannot have sub-handlers, because they have no progress: use a cause handler", r.call.Reason)
 	}
 	for _, err := range h.errs {
 		r.errs = append(r.errs, Permanent(fmt.Errorf("%s: %w", h.displayName(), err)))

@@ -13,16 +13,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// A Resource is one kind of objects with its handlers. Make it with [For], add handlers to it, and
-// give it to [New]: it is an [Option] of the operator.
+// A Resource is a kind with its handlers. Create it with [For], add handlers, and pass it to [New] or [SetupWithManager]: it is an [Option] of
+// the operator. Its methods must not be called after the operator has started.
 type Resource[T client.Object] struct {
 	*sharedResource[T]
-	// What holds for the handlers that are added to this view.
+	// The filters and middleware for handlers that are added to this view.
 	when []func(*Request[T]) bool
 	use  []Middleware[T]
 }
 
-// declared is what all views of a resource share.
+// A sharedResource is the part of a resource that all its views share.
 type sharedResource[T client.Object] struct {
 	obj      T
 	handlers []*typedHandler[T]
@@ -36,14 +36,14 @@ type typedHandler[T client.Object] struct {
 	declaration
 	fn   Handler[T]
 	when []func(*Request[T]) bool
-	// changed tells whether what has happened is a change for the handler; nil: any is.
+	// changed reports whether a cause is relevant for the handler; nil means that each one is.
 	changed func(*Request[T]) bool
 }
 
-// A child is a kind of which objects are owned.
+// An ownedKind is a kind whose changes trigger the OnReconcile handlers of the owners.
 type ownedKind struct {
 	obj        client.Object
-	gvk        schema.GroupVersionKind // known after the validation
+	gvk        schema.GroupVersionKind // set by register
 	predicates []predicate.Predicate
 }
 
@@ -60,8 +60,7 @@ type resourceOptions struct {
 	errs            []error
 }
 
-// For declares a kind by an object of it: a pointer to a Go type of the manager's scheme,
-// [Unstructured] or [Metadata].
+// For declares a kind. The object is an empty pointer to a Go type in the scheme of the manager, or the result of [Unstructured] or [Metadata].
 func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
 	r := &Resource[T]{sharedResource: &sharedResource[T]{obj: obj, resourceOptions: resourceOptions{results: defaultResults}}}
 	for _, opt := range opts {
@@ -72,96 +71,109 @@ func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
 	return r
 }
 
-// OnCreate adds a handler for objects that were never handled. kopf: @kopf.on.create.
+// OnCreate adds a cause handler for objects that were never handled before.
 //
-// The id names the handler on the objects; it must be unique in the kind, and changing it makes it
-// another handler.
+// The progress on the objects is stored under the id, which must be unique in the kind. A handler with a changed id is a new handler.
+//
+// kopf: @kopf.on.create.
 func (r *Resource[T]) OnCreate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnCreate", id, []Reason{ReasonCreate}, fn, opts)
 }
 
-// OnUpdate adds a handler for objects whose essence has changed since it was last handled: the labels,
-// the annotations, the spec or any other stanza except the status. With [Field], only that field counts,
-// whatever it is, and for a field of the status whoever changes it. kopf: @kopf.on.update.
+// OnUpdate adds a cause handler for objects whose essence differs from the last-handled configuration: the labels, annotations, spec or another
+// field outside of the status. With the option [Field], only that field counts, which can also be in the status.
+//
+// kopf: @kopf.on.update.
 func (r *Resource[T]) OnUpdate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnUpdate", id, []Reason{ReasonUpdate}, fn, opts)
 }
 
-// OnDelete adds a handler for objects that are being deleted. They are held by the operator's
-// finalizer until it is done, unless it is [Optional]. kopf: @kopf.on.delete.
+// OnDelete adds a cause handler for objects that are being deleted. The finalizer of the operator blocks the deletion until the handler has
+// finished, unless it is [Optional].
+//
+// kopf: @kopf.on.delete.
 func (r *Resource[T]) OnDelete(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnDelete", id, []Reason{ReasonDelete}, fn, opts)
 }
 
-// OnResume adds a handler that is called once in the life of a process for each object that was
-// handled by an earlier one; not for new objects. kopf: @kopf.on.resume.
+// OnResume adds a cause handler that each process calls once for each object that an earlier process has handled. It is not called for new
+// objects.
+//
+// kopf: @kopf.on.resume.
 func (r *Resource[T]) OnResume(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnResume", id, []Reason{ReasonResume}, fn, opts)
 }
 
-// On adds one handler, with one id and one progress, for several reasons: creation and resuming,
-// say. kopf: several decorators on one function.
+// On adds a cause handler for several reasons, for example [ReasonCreate] and [ReasonResume], with one id and one progress.
+//
+// kopf: several decorators on one function.
 func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("On", id, reasons, fn, opts)
 }
 
-// OnField adds a handler for a change of one field, wherever in the object it is, and whatever has
-// happened to the object: it comes with the object, is changed, or goes. Request.Diff and [Request.Field]
-// are about the field. The path is dotted, as for [Field]. A change of a field of the status counts also if handlers, daemons or timers of
-// this operator make it. kopf: @kopf.on.field.
+// OnField adds a cause handler for changes of one field: when it is added, changed or removed, for any reason, also with the creation or
+// deletion of the object. The field can be anywhere in the object; the path is dotted as for [Field]. Request.Diff and [Request.Field] are
+// relative to the field. For a field in the status, changes that this operator makes count, too.
 //
-// The handler's progress, and its result, are kept under "<id>/<path>", as in kopf.
+// The progress and the result of the handler are stored under "<id>/<path>", as in kopf.
+//
+// kopf: @kopf.on.field.
 func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnField", id, fn)
 	h.AnyReason = true
 	return r.addHandler(h, append([]HandlerOption{Field(path)}, opts...))
 }
 
-// OnEvent adds a handler that only watches: it is called for every state of the objects that is observed,
-// with how it came in Request.Event, deleted objects with their last state; in order, before all other
-// handlers. It leaves no trace: what it changes in Request.Object is not written, there are no results,
-// no finalizer and no progress, and an error is logged and forgotten. kopf: @kopf.on.event.
+// OnEvent adds an event handler. The operator calls it for each observed state of each object, in order, before all other handlers. Request.Event
+// is the type of the event; a deleted object has its last known state. Event handlers have no progress, no results and no finalizer. Changes
+// to Request.Object are not written, and errors are logged without a retry.
+//
+// kopf: @kopf.on.event.
 func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnEvent", id, fn)
 	h.handlerKind = eventHandler
 	return r.addHandler(h, opts)
 }
 
-// OnReconcile adds a level-triggered handler: it is called when the object, or one that it owns (see
-// [Resource.Owns]), has changed, when the operator has started, and after its [Interval]; it is to make
-// things as they should be, whatever has happened. Objects that are being deleted are no exception, as long
-// as they exist. It has no progress on the object: each process calls it anew. Its own changes of Request.Object do not call it again. After an error it is called again with a
-// backoff, by default from 100 milliseconds to 2 minutes.
+// OnReconcile adds a reconcile handler, which makes the actual state match the desired state, as a reconciler of controller-runtime does. The
+// operator calls it when the object or an object that it owns (see [Resource.Owns]) has changed, after the start of the operator, and after
+// its [Interval]. It is also called for objects that are being deleted. Its own changes to Request.Object do not trigger it.
+//
+// Reconcile handlers have no progress on the object. After an error, the handler is called again with a backoff, by default from 100
+// milliseconds to 2 minutes.
 func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnReconcile", id, fn)
 	h.handlerKind = reconcileHandler
 	return r.addHandler(h, opts)
 }
 
-// Owns calls the [Resource.OnReconcile] handlers of an object also when an object that it owns has changed
-// or is gone: one with an owner reference to it. With predicates, only for events that pass them all.
+// Owns makes changes and deletions of owned objects trigger the [Resource.OnReconcile] handlers of the owner. The owner reference need not be
+// that of a controller. With predicates, an event must pass all of them.
 func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate) *Resource[T] {
 	r.owned = append(r.owned, ownedKind{obj: obj, predicates: predicates})
 	return r
 }
 
-// When returns a view of the resource: handlers that are added to it also need the match, which must be
-// quick and without effects; one that panics does not match. It is asked in every pass, and says whose
-// business the object is: it should look at the object, and not at what has happened to it. What is added to the view belongs to the
-// resource: it need not be given to [New], too. kopf: when=.
+// When returns a view of the resource with a filter. Handlers that are added to the view belong to the resource and match only if the function
+// returns true. Pass either the resource or the view to [New]; both are the same resource.
+//
+// The operator calls the function in each reconcile. It must return quickly and have no side effects, and it should depend on the object and
+// not on the cause. If it panics, the handler does not match.
+//
+// kopf: when=.
 func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
 	if match == nil {
-		r.errs = append(r.errs, fmt.Errorf("When(nil): give it a function, or leave it out"))
+		r.errs = append(r.errs, fmt.Errorf("When(nil): pass a function or remove the call"))
 		return r
 	}
 	return &Resource[T]{sharedResource: r.sharedResource, when: append(slices.Clone(r.when), match), use: r.use}
 }
 
-// Use puts functions around the handlers that are added to this view after it: tracing, a limit, a lock.
-// The first one given is the outermost. Sub-handlers and indexes are not wrapped.
+// Use adds middleware that wraps the handlers that are added to this view afterwards, for example to add tracing or a lock. The first middleware
+// is the outermost. Sub-handlers and indexes are not wrapped.
 func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
 	if slices.ContainsFunc(mw, func(m Middleware[T]) bool { return m == nil }) {
-		r.errs = append(r.errs, fmt.Errorf("Use has a nil middleware: leave it out"))
+		r.errs = append(r.errs, fmt.Errorf("Use has a nil middleware: remove it"))
 		return r
 	}
 	r.use = append(slices.Clone(r.use), mw...)
@@ -171,30 +183,31 @@ func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
 func (r *Resource[T]) on(method, id string, reasons []Reason, fn Handler[T], opts []HandlerOption) *Resource[T] {
 	h := r.newHandler(method, id, fn)
 	if len(reasons) == 0 {
-		h.addErrorf("it has no reasons: name at least one, such as ReasonCreate")
+		h.addErrorf("the reasons are empty: pass at least one, such as ReasonCreate")
 	}
 	for _, reason := range reasons {
 		if !slices.Contains(causeReasons, reason) {
-			h.addErrorf("%q is no reason to call it for: use one of %q", reason, causeReasons)
+			h.addErrorf("invalid reason %q: use one of %q", reason, causeReasons)
 		}
 		h.Reasons = append(h.Reasons, string(reason))
 	}
 	return r.addHandler(h, opts)
 }
 
+// causeReasons are the reasons of causes.
 var causeReasons = []Reason{ReasonCreate, ReasonUpdate, ReasonDelete, ReasonResume}
 
-// handler begins the declaration of a handler of this view.
+// newHandler returns the declaration of a handler of this view.
 func (r *Resource[T]) newHandler(method, id string, fn Handler[T]) *typedHandler[T] {
 	h := &typedHandler[T]{declaration: declaration{id: id, method: method}, fn: fn, when: r.when}
 	h.Criteria = match.Criteria{}
 	if fn == nil {
-		h.addErrorf("the handler is nil: give it a function")
+		h.addErrorf("the handler is nil: pass a function")
 		return h
 	}
 	for _, wrap := range slices.Backward(r.use) {
 		if h.fn = wrap(h.fn); h.fn == nil {
-			h.addErrorf("a middleware has made a nil handler of it: have it return one")
+			h.addErrorf("a middleware of Use has returned a nil handler: return a handler")
 			return h
 		}
 	}
