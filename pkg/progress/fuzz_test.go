@@ -62,19 +62,27 @@ func FuzzKeys(f *testing.F) {
 	for _, id := range []string{
 		"", "create_fn", "create_fn/sub1", "outer.<locals>.inner", "lambda:/a/b.py:12", repeat("a", 46), repeat("a", 47),
 		repeat("a", 63), repeat("a", 64), repeat("b/", 32), repeat("é", 63), repeat("日", 64), "\xff\xfe" + repeat("x", 70),
+		"kopf-managed", "last-handled-configuration", "touch-dummy",
 	} {
 		for _, length := range []int{5, 16, 46, 55, 56, 63, 100} {
 			f.Add(prefixOf(length), id)
 		}
+		f.Add("", id)
 		f.Add("kopf.dev", id)
 		f.Add(kopfPrefix, id)
 	}
 	record := progress.Record{Started: t0, Purpose: "create", Retries: 2, Message: "ё"}
 	f.Fuzz(func(t *testing.T, prefix, id string) {
-		if prefix == "" || slices.Contains([]string{"kopf-managed", "last-handled-configuration", "touch-dummy"}, id) {
-			t.Skip("reserved by the framework")
+		if prefix == "" {
+			prefix = progress.DefaultPrefix
 		}
 		s := progress.Annotations(prefix)
+		if slices.Contains([]string{"kopf-managed", "last-handled-configuration", "touch-dummy"}, id) {
+			if key, err := s.(progress.KeyChecker).Key(id); err == nil {
+				t.Errorf("B-21: the reserved id %q has the key %q", id, key)
+			}
+			return
+		}
 		obj, twin := configMap(), configMap()
 		mustStore(t, s, obj, id, record)
 		mustStore(t, s, twin, id, record)
@@ -119,9 +127,16 @@ func FuzzSweep(f *testing.F) {
 	}
 	record := progress.Record{Started: t0, Purpose: "create"}
 	f.Fuzz(func(t *testing.T, prefix, id, sub string) {
-		if prefix == "" || id == "" || !utf8.ValidString(id) {
-			t.Skip("the default, or an id that is refused beforehand")
+		if prefix == "" {
+			prefix = progress.DefaultPrefix
 		}
+		if id == "" {
+			if _, err := progress.Annotations(prefix).(progress.KeyChecker).Key(id); err == nil {
+				t.Error("B-21: the empty id was accepted")
+			}
+			return
+		}
+		id = strings.ToValidUTF8(id, "_")
 		for _, s := range []progress.Store{progress.Annotations(prefix), progress.AnnotationsV2(prefix), progress.Status("")} {
 			for _, empty := range []client.Object{withStatus(nil), unstructuredReplicaSet()} {
 				obj := empty.DeepCopyObject().(client.Object)

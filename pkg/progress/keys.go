@@ -113,8 +113,7 @@ func (k annotationKeys) check(id string) (string, error) {
 	}
 	key := k.of(nil, id)[0]
 	if err := validation.QualifiedName(key); err != nil {
-		return "", fmt.Errorf("id %q cannot be stored as annotation %q: %w; "+
-			"use letters, digits, '-', '_', '.' and '/'", id, key, err)
+		return "", fmt.Errorf("id %q cannot be stored as annotation %q: %w", id, key, err)
 	}
 	switch strings.TrimPrefix(key, k.prefix+"/") {
 	case markerName, baselineName, touchName, pinName, digestName:
