@@ -17,7 +17,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-func doNothing(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }
+func noopConfigMap(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }
 
 // A clock notes what is called, and when.
 type clock struct {
@@ -40,7 +40,7 @@ func (c *clock) does(id string, errs ...error) func(context.Context) error {
 	}
 }
 
-func TestActivities(t *testing.T) {
+func TestStart_Activities(t *testing.T) {
 	type check struct {
 		name    string
 		options func(*clock) []kopf.Option
@@ -126,10 +126,10 @@ func TestActivities(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, mgr := newClock(), &standIn{}
+				c, mgr := newClock(), &fakeManager{}
 				err := newOperator(mgr, test.options(c)...).Start(t.Context())
 				equal(t, "calls", c.notes, test.notes)
-				equal(t, "is the API server asked?", mgr.asked > 0, test.asked)
+				equal(t, "is the API server asked?", mgr.requests > 0, test.asked)
 				equal(t, "has that ended it?", errors.Is(err, errNoServer), test.asked)
 				for _, text := range test.errors {
 					if err == nil || !strings.Contains(err.Error(), text) {
@@ -142,9 +142,9 @@ func TestActivities(t *testing.T) {
 }
 
 // ACT-07: one that is stopped while it starts has nothing to clean up, and has not failed.
-func TestStoppedWhileStarting(t *testing.T) {
+func TestStart_StoppedDuringStartup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, mgr := newClock(), &standIn{}
+		c, mgr := newClock(), &fakeManager{}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		err := newOperator(mgr,
@@ -154,15 +154,15 @@ func TestStoppedWhileStarting(t *testing.T) {
 		equal(t, "error", err, error(nil))
 		equal(t, "calls", c.notes, []string{"never after 0s"})
 		equal(t, "it has stopped at once", time.Since(c.began), 10*time.Second)
-		equal(t, "requests", mgr.asked, 0)
+		equal(t, "requests", mgr.requests, 0)
 	})
 }
 
 // ACT-06: the cleanup may still talk to others.
-func TestCleanupHasTime(t *testing.T) {
+func TestOnCleanup_ContextIsNotCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var stopped, cleaning error
-	err := newOperator(&standIn{},
+	err := newOperator(&fakeManager{},
 		kopf.OnStartup("stop", func(context.Context) error { cancel(); return nil }),
 		kopf.OnCleanup("cleanup", func(inner context.Context) error {
 			stopped, cleaning = ctx.Err(), inner.Err()
@@ -175,11 +175,11 @@ func TestCleanupHasTime(t *testing.T) {
 }
 
 // MEMO-02, ACT-05: activities share a memo; it is the operator's.
-func TestMemoOfTheOperator(t *testing.T) {
+func TestMemo_SharedByActivities(t *testing.T) {
 	memo, other := kopf.NewMemo[int]("one"), kopf.NewMemo[int]("one")
 	var got int
 	var known, otherKnown bool
-	_ = newOperator(&standIn{},
+	_ = newOperator(&fakeManager{},
 		kopf.OnStartup("store", func(ctx context.Context) error { memo.Store(ctx, 7); return nil }),
 		kopf.OnCleanup("load", func(ctx context.Context) error {
 			got, known = memo.Load(ctx)
@@ -192,7 +192,7 @@ func TestMemoOfTheOperator(t *testing.T) {
 	equal(t, "MEMO-02 a memo of the same name is another one", otherKnown, false)
 }
 
-func TestMemoOutsideOfHandlers(t *testing.T) {
+func TestMemo_PanicsOutsideOfHandlers(t *testing.T) {
 	defer func() {
 		if said := fmt.Sprint(recover()); !strings.Contains(said, "the-memo") || !strings.Contains(said, "context") {
 			t.Errorf("MEMO-01: it says %q, want which memo, and what to do", said)
@@ -201,7 +201,7 @@ func TestMemoOutsideOfHandlers(t *testing.T) {
 	kopf.NewMemo[int]("the-memo").Load(t.Context())
 }
 
-func TestMistakesOfActivities(t *testing.T) {
+func TestCheckDeclaration_Activities(t *testing.T) {
 	fine := func(context.Context) error { return nil }
 	for _, test := range []struct {
 		name   string
@@ -210,24 +210,24 @@ func TestMistakesOfActivities(t *testing.T) {
 	}{
 		{"ACT-01 no id", kopf.OnStartup("", fine), "the id is empty"},
 		{"ACT-01 no function", kopf.OnCleanup("a", nil), `OnCleanup("a")`},
-		{"ACT-01 a negative limit", kopf.OnStartup("a", fine, kopf.Retries(-1)), "negative"},
-		{"ACT-01 an option that means nothing", kopf.OnStartup("a", fine, kopf.Field("spec")), `OnStartup("a")`},
+		{"ACT-01 a negative limit", kopf.OnStartup("a", fine, kopf.Retries(-1)), "must not be negative, got -1"},
+		{"ACT-01 an option that has no effect", kopf.OnStartup("a", fine, kopf.Field("spec")), `OnStartup("a")`},
 		{"PROBE-02 no id", kopf.OnProbe("", func(context.Context) (any, error) { return nil, nil }), "the id is empty"},
 		{"PROBE-02 no function", kopf.OnProbe("a", nil), `OnProbe("a")`},
 		{"SE-16 no time to be stuck", kopf.WithStuckAfter(0), "WithStuckAfter"},
-		{"a negative interval between checks", kopf.WithWatchCheck(-time.Second), "WithWatchCheck(-1s) is negative: use 0"},
+		{"a negative interval between checks", kopf.WithWatchCheck(-time.Second), "WithWatchCheck must not be negative, got -1s: use 0"},
 		{"an interval without a unit", kopf.WithWatchCheck(60), "WithWatchCheck is "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := newOperator(&standIn{}, test.option).CheckDeclaration(); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := newOperator(&fakeManager{}, test.option).CheckDeclaration(); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error = %v, want one with %q", err, test.want)
 			}
 		})
 	}
-	twice := newOperator(&standIn{}, kopf.OnStartup("a", fine), kopf.OnStartup("a", fine)).CheckDeclaration()
+	twice := newOperator(&fakeManager{}, kopf.OnStartup("a", fine), kopf.OnStartup("a", fine)).CheckDeclaration()
 	if twice == nil || !strings.Contains(twice.Error(), "twice") {
 		t.Errorf("ACT-01: error = %v, want one that says that an id is used twice", twice)
 	}
-	both := newOperator(&standIn{}, kopf.OnStartup("a", fine), kopf.OnCleanup("a", fine)).CheckDeclaration()
+	both := newOperator(&fakeManager{}, kopf.OnStartup("a", fine), kopf.OnCleanup("a", fine)).CheckDeclaration()
 	equal(t, "ACT-01 one id at the start and at the end", both, error(nil))
 }

@@ -99,7 +99,7 @@ func WithConditionsIn(places ...conditions.Option) ResourceOption {
 			o.errs = append(o.errs, errors.New("WithConditionsIn has no options, or a nil one: pass one such as conditions.At(\"status.health\"), or remove it"))
 			return
 		}
-		o.conditionPlaces = append(o.conditionPlaces, places...)
+		o.conditionOptions = append(o.conditionOptions, places...)
 	}
 }
 
@@ -212,7 +212,7 @@ func (r *Resource[T]) checkConditions(obj client.Object) error {
 	if !declares && !reports {
 		return nil
 	}
-	if _, err := conditions.For(obj, r.conditionPlaces...); err != nil {
+	if _, err := conditions.For(obj, r.conditionOptions...); err != nil {
 		return fmt.Errorf("the conditions cannot be stored: %w (%s)", err, conditionsHint)
 	}
 	return nil

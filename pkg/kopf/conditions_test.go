@@ -15,24 +15,24 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-func doNothingTo[T client.Object](context.Context, *kopf.Request[T]) error { return nil }
+func noopFor[T client.Object](context.Context, *kopf.Request[T]) error { return nil }
 
 // declaring is a kind that can have conditions, with a handler.
-func declaring(opts ...kopf.ResourceOption) kopf.Option {
-	return kopf.For(&corev1.Pod{}, opts...).OnCreate("h", doNothingTo[*corev1.Pod])
+func podsWith(opts ...kopf.ResourceOption) kopf.Option {
+	return kopf.For(&corev1.Pod{}, opts...).OnCreate("h", noopFor[*corev1.Pod])
 }
 
 // reporting is one with a handler that has options.
-func reporting(opts ...kopf.HandlerOption) kopf.Option {
-	return kopf.For(&corev1.Pod{}).OnCreate("h", doNothingTo[*corev1.Pod], opts...)
+func podHandlerWith(opts ...kopf.HandlerOption) kopf.Option {
+	return kopf.For(&corev1.Pod{}).OnCreate("h", noopFor[*corev1.Pod], opts...)
 }
 
-func watching(conditionType string, opts ...kopf.HandlerOption) resources {
-	return things().OnCondition("h", conditionType, nothing, opts...)
+func onCondition(conditionType string, opts ...kopf.HandlerOption) resources {
+	return newThings().OnCondition("h", conditionType, noop, opts...)
 }
 
 // Each mistake of conditions is told in one line, as all others are. B-60, B-61, B-62, HND-20.
-func TestMistakesOfConditions(t *testing.T) {
+func TestCheckDeclaration_Conditions(t *testing.T) {
 	const yes = metav1.ConditionTrue
 	for _, test := range []struct {
 		name  string
@@ -40,99 +40,99 @@ func TestMistakesOfConditions(t *testing.T) {
 		words []string // in this order
 	}{
 		// Declaring.
-		{"none", declaring(kopf.WithConditions()), []string{"Pod: ", "WithConditions names none", `such as "Ready"`, "leave it out"}},
-		{"no name", declaring(kopf.WithConditions("")), []string{"Pod: ", "WithConditions: ", "condition"}},
-		{"an invalid name", declaring(kopf.WithConditions("Ready", "not a name")), []string{"Pod: ", "WithConditions: ", `"not a name"`}},
-		{"a name twice", declaring(kopf.WithConditions("Ready", "Synced", "Ready")), []string{"Pod: ", "WithConditions", `"Ready" twice`, "leave out one"}},
-		{"an empty root", declaring(kopf.WithRootCondition(conditions.Root{})), []string{"Pod: ", "WithRootCondition sums up nothing", "Of or Not", "leave it out"}},
-		{"a root without dependents", declaring(kopf.WithRootCondition(conditions.Root{Type: "Healthy", Fresh: true})), []string{"Pod: ", "WithRootCondition sums up nothing"}},
-		{"of a kind with another status", kopf.For(&thing{}, kopf.WithConditions("Ready")).OnCreate("h", nothing), []string{"Thing: ", "it is to have conditions, and cannot: "}},
-		{"a root of a kind with another status", kopf.For(&thing{}, kopf.WithRootCondition(conditions.Root{Of: []string{"A"}})).OnCreate("h", nothing), []string{"Thing: ", "it is to have conditions, and cannot: "}},
+		{"none", podsWith(kopf.WithConditions()), []string{"Pod: ", "WithConditions has no types", `such as "Ready"`, "remove the option"}},
+		{"no name", podsWith(kopf.WithConditions("")), []string{"Pod: ", "WithConditions: ", "condition"}},
+		{"an invalid name", podsWith(kopf.WithConditions("Ready", "not a name")), []string{"Pod: ", "WithConditions: ", `"not a name"`}},
+		{"a name twice", podsWith(kopf.WithConditions("Ready", "Synced", "Ready")), []string{"Pod: ", "WithConditions", `"Ready" twice`, "remove one"}},
+		{"an empty root", podsWith(kopf.WithRootCondition(conditions.Root{})), []string{"Pod: ", "WithRootCondition summarizes no conditions", "Of or Not", "remove the option"}},
+		{"a root without dependents", podsWith(kopf.WithRootCondition(conditions.Root{Type: "Healthy", Fresh: true})), []string{"Pod: ", "WithRootCondition summarizes no conditions"}},
+		{"of a kind with another status", kopf.For(&thing{}, kopf.WithConditions("Ready")).OnCreate("h", noop), []string{"Thing: ", "the conditions cannot be stored: "}},
+		{"a root of a kind with another status", kopf.For(&thing{}, kopf.WithRootCondition(conditions.Root{Of: []string{"A"}})).OnCreate("h", noop), []string{"Thing: ", "the conditions cannot be stored: "}},
 		{
-			"of a kind without a status", kopf.For(&corev1.ConfigMap{}, kopf.WithConditions("Ready")).OnCreate("h", doNothingTo[*corev1.ConfigMap]),
-			[]string{"ConfigMap: ", "it is to have conditions, and cannot: "},
+			"of a kind without a status", kopf.For(&corev1.ConfigMap{}, kopf.WithConditions("Ready")).OnCreate("h", noopFor[*corev1.ConfigMap]),
+			[]string{"ConfigMap: ", "the conditions cannot be stored: "},
 		},
 		{
-			"of a kind of which only the metadata is watched", kopf.For(kopf.Metadata(thingGVK), kopf.WithConditions("Ready")).OnCreate("h", doNothingTo[*metadata]),
-			[]string{"Thing: ", "it is to have conditions, and cannot: "},
+			"of a kind of which only the metadata is watched", kopf.For(kopf.Metadata(thingGVK), kopf.WithConditions("Ready")).OnCreate("h", noopFor[*metadata]),
+			[]string{"Thing: ", "the conditions cannot be stored: "},
 		},
 
 		// Elsewhere.
-		{"no place", declaring(kopf.WithConditionsIn()), []string{"Pod: ", "WithConditionsIn says nothing", "conditions.At(", "leave it out"}},
-		{"a nil place", declaring(kopf.WithConditionsIn(nil)), []string{"Pod: ", "WithConditionsIn says nothing, or nil"}},
+		{"no place", podsWith(kopf.WithConditionsIn()), []string{"Pod: ", "WithConditionsIn has no options", "conditions.At(", "remove it"}},
+		{"a nil place", podsWith(kopf.WithConditionsIn(nil)), []string{"Pod: ", "WithConditionsIn has no options, or a nil one"}},
 		{
-			"a place that the Go type has not", declaring(kopf.WithConditionsIn(conditions.At("status.health")), kopf.WithConditions("Ready")),
-			[]string{"Pod: ", "it is to have conditions, and cannot: ", "status.health", "WithConditionsIn of For"},
+			"a place that the Go type has not", podsWith(kopf.WithConditionsIn(conditions.At("status.health")), kopf.WithConditions("Ready")),
+			[]string{"Pod: ", "the conditions cannot be stored: ", "status.health", "WithConditionsIn to For"},
 		},
 		{
-			"a place that is no path", declaring(kopf.WithConditionsIn(conditions.At("status..health")), kopf.WithConditions("Ready")),
-			[]string{"Pod: ", "it is to have conditions, and cannot: ", "invalid path"},
+			"a place that is no path", podsWith(kopf.WithConditionsIn(conditions.At("status..health")), kopf.WithConditions("Ready")),
+			[]string{"Pod: ", "the conditions cannot be stored: ", "invalid path"},
 		},
 
 		// Reporting.
-		{"a report under no name", reporting(kopf.ReportCondition("")), []string{`Pod: OnCreate("h"): ReportCondition: `}},
-		{"a report under an invalid name", reporting(kopf.ReportCondition("a/b/c")), []string{`Pod: OnCreate("h"): ReportCondition: `, `"a/b/c"`}},
-		{"a report of a kind without a status", created(kopf.ReportCondition("Created")), []string{"Thing: ", "it is to have conditions, and cannot: "}},
-		{"a report of a daemon", kopf.For(&corev1.Pod{}).Daemon("h", doNothingTo[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Daemon("h"): ReportCondition`, "a daemon", "leave it out"}},
-		{"a report of a timer", kopf.For(&corev1.Pod{}).Timer("h", time.Second, doNothingTo[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Timer("h"): ReportCondition`, "a timer", "leave it out"}},
-		{"a report of a spy", kopf.For(&corev1.Pod{}).OnEvent("h", doNothingTo[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: OnEvent("h"): ReportCondition`, "leave it out"}},
-		{"a report of an index", keyed(kopf.ReportCondition("Created")), []string{`Thing: IndexBy("h"): ReportCondition`, "leave it out"}},
+		{"a report under no name", podHandlerWith(kopf.ReportCondition("")), []string{`Pod: OnCreate("h"): ReportCondition: `}},
+		{"a report under an invalid name", podHandlerWith(kopf.ReportCondition("a/b/c")), []string{`Pod: OnCreate("h"): ReportCondition: `, `"a/b/c"`}},
+		{"a report of a kind without a status", onCreate(kopf.ReportCondition("Created")), []string{"Thing: ", "the conditions cannot be stored: "}},
+		{"a report of a daemon", kopf.For(&corev1.Pod{}).Daemon("h", noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Daemon("h"): ReportCondition`, "has no effect on daemons", "remove it"}},
+		{"a report of a timer", kopf.For(&corev1.Pod{}).Timer("h", time.Second, noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Timer("h"): ReportCondition`, "has no effect on timers", "remove it"}},
+		{"a report of an event handler", kopf.For(&corev1.Pod{}).OnEvent("h", noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: OnEvent("h"): ReportCondition`, "remove it"}},
+		{"a report of an index", indexBy(kopf.ReportCondition("Created")), []string{`Thing: IndexBy("h"): ReportCondition`, "remove it"}},
 
 		// Filtering.
-		{"no status", created(kopf.WhenCondition("Ready", "")), []string{`Thing: OnCreate("h"): WhenCondition: "" is no status`, "True, False or Unknown"}},
-		{"a status of no meaning", created(kopf.WhenCondition("Ready", "true")), []string{`OnCreate("h"): WhenCondition: "true" is no status`, "True, False or Unknown"}},
-		{"a filter by no name", leveled(kopf.WhenCondition("", yes)), []string{`OnReconcile("h"): WhenCondition: `}},
-		{"a filter by an invalid name", accompanied(kopf.WhenCondition("Ready?", yes)), []string{`Daemon("h"): WhenCondition: `, `"Ready?"`}},
+		{"no status", onCreate(kopf.WhenCondition("Ready", "")), []string{`Thing: OnCreate("h"): WhenCondition: invalid status ""`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
+		{"a status of no meaning", onCreate(kopf.WhenCondition("Ready", "true")), []string{`OnCreate("h"): WhenCondition: invalid status "true"`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
+		{"a filter by no name", onReconcile(kopf.WhenCondition("", yes)), []string{`OnReconcile("h"): WhenCondition: `}},
+		{"a filter by an invalid name", daemon(kopf.WhenCondition("Ready?", yes)), []string{`Daemon("h"): WhenCondition: `, `"Ready?"`}},
 
 		// Transitions.
-		{"transitions of nothing", watching(""), []string{`Thing: OnCondition("h"): `}},
-		{"transitions of an invalid name", watching("Ready?"), []string{`Thing: OnCondition("h"): `, `"Ready?"`}},
-		{"no id", things().OnCondition("", "Ready", nothing), []string{`OnCondition(""): `, "empty", "give it a name"}},
-		{"no function", things().OnCondition("h", "Ready", nil), []string{`OnCondition("h"): `, "nil", "give it a function"}},
-		{"HND-20 an id twice", watching("Ready").OnCondition("h", "Synced", nothing), []string{`OnCondition("h"): `, "used twice", "another id"}},
-		{"Optional of a transition", watching("Ready", kopf.Optional()), []string{`OnCondition("h"): Optional`}},
+		{"transitions of nothing", onCondition(""), []string{`Thing: OnCondition("h"): `}},
+		{"transitions of an invalid name", onCondition("Ready?"), []string{`Thing: OnCondition("h"): `, `"Ready?"`}},
+		{"no id", newThings().OnCondition("", "Ready", noop), []string{`OnCondition(""): `, "empty", "set one"}},
+		{"no function", newThings().OnCondition("h", "Ready", nil), []string{`OnCondition("h"): `, "nil", "pass a function"}},
+		{"HND-20 an id twice", onCondition("Ready").OnCondition("h", "Synced", noop), []string{`OnCondition("h"): `, "used twice", "rename one"}},
+		{"Optional of a transition", onCondition("Ready", kopf.Optional()), []string{`OnCondition("h"): Optional`}},
 	} {
-		t.Run(test.name, func(t *testing.T) { isTold(t, test.given, test.words) })
+		t.Run(test.name, func(t *testing.T) { wantError(t, test.given, test.words) })
 	}
 
 	for name, given := range map[string]kopf.Option{
-		"one":                     declaring(kopf.WithConditions("Ready")),
-		"some, with a domain":     declaring(kopf.WithConditions("Ready", "example.com/Synced")),
-		"a root of its own":       declaring(kopf.WithConditions("Ready", "Degraded"), kopf.WithRootCondition(conditions.Root{Not: []string{"Degraded"}})),
-		"of an untyped kind":      kopf.For(kopf.Unstructured(thingGVK), kopf.WithConditions("Ready", "Synced")).OnCreate("h", doNothingTo[*unstructured.Unstructured]),
-		"a report":                reporting(kopf.ReportCondition("Created")),
-		"a report of a level":     kopf.For(&corev1.Pod{}).OnReconcile("h", doNothingTo[*corev1.Pod], kopf.ReportCondition("Synced")),
-		"two handlers, one type":  kopf.For(&corev1.Pod{}).OnCreate("a", doNothingTo[*corev1.Pod], kopf.ReportCondition("A")).OnUpdate("b", doNothingTo[*corev1.Pod], kopf.ReportCondition("A")),
-		"filters":                 created(kopf.WhenCondition("Ready", yes), kopf.WhenCondition("Synced", metav1.ConditionUnknown)).OnEvent("e", nothing, kopf.WhenCondition("Ready", yes)),
-		"transitions":             watching("Ready", kopf.Retries(3), kopf.Label("a")).OnCondition("g", "Ready", nothing),
-		"transitions of any kind": kopf.For(&corev1.ConfigMap{}).OnCondition("h", "Ready", doNothingTo[*corev1.ConfigMap]),
+		"one":                     podsWith(kopf.WithConditions("Ready")),
+		"some, with a domain":     podsWith(kopf.WithConditions("Ready", "example.com/Synced")),
+		"a root of its own":       podsWith(kopf.WithConditions("Ready", "Degraded"), kopf.WithRootCondition(conditions.Root{Not: []string{"Degraded"}})),
+		"of an untyped kind":      kopf.For(kopf.Unstructured(thingGVK), kopf.WithConditions("Ready", "Synced")).OnCreate("h", noopFor[*unstructured.Unstructured]),
+		"a report":                podHandlerWith(kopf.ReportCondition("Created")),
+		"a report of a level":     kopf.For(&corev1.Pod{}).OnReconcile("h", noopFor[*corev1.Pod], kopf.ReportCondition("Synced")),
+		"two handlers, one type":  kopf.For(&corev1.Pod{}).OnCreate("a", noopFor[*corev1.Pod], kopf.ReportCondition("A")).OnUpdate("b", noopFor[*corev1.Pod], kopf.ReportCondition("A")),
+		"filters":                 onCreate(kopf.WhenCondition("Ready", yes), kopf.WhenCondition("Synced", metav1.ConditionUnknown)).OnEvent("e", noop, kopf.WhenCondition("Ready", yes)),
+		"transitions":             onCondition("Ready", kopf.Retries(3), kopf.Label("a")).OnCondition("g", "Ready", noop),
+		"transitions of any kind": kopf.For(&corev1.ConfigMap{}).OnCondition("h", "Ready", noopFor[*corev1.ConfigMap]),
 	} {
-		t.Run("no mistake: "+name, func(t *testing.T) { isNoMistake(t, given) })
+		t.Run("valid: "+name, func(t *testing.T) { wantValid(t, given) })
 	}
 }
 
 // POST-09: a level that is none is told before the start.
-func TestMistakesOfEvents(t *testing.T) {
+func TestCheckDeclaration_Events(t *testing.T) {
 	for _, level := range []kopf.EventLevel{-1, 3} {
-		isTold(t, kopf.WithEvents(level), []string{"WithEvents(", "is no level", "EventsTransitions, EventsOff or EventsSteps"})
+		wantError(t, kopf.WithEvents(level), []string{"WithEvents has the invalid level", "EventsTransitions, EventsOff or EventsSteps"})
 	}
 	for _, level := range []kopf.EventLevel{kopf.EventsTransitions, kopf.EventsOff, kopf.EventsSteps} {
-		if err := kopf.New(manage(), kopf.WithEvents(level), created()).CheckDeclaration(); err != nil {
+		if err := kopf.New(newManager(), kopf.WithEvents(level), onCreate()).CheckDeclaration(); err != nil {
 			t.Error(err)
 		}
 	}
-	isTold(t, kopf.WithKopfEvents(kopf.EventNames{Component: "not a name"}), []string{`WithKopfEvents: the Component "not a name" is refused`})
-	isTold(t, kopf.WithKopfEvents(kopf.EventNames{Prefix: "Kopf_"}), []string{`WithKopfEvents: the Prefix "Kopf_" is refused`})
-	isTold(t, kopf.WithKopfEvents(kopf.EventNames{Instance: strings.Repeat("x", 129)}), []string{"WithKopfEvents: the Instance", "at most 128 bytes"})
+	wantError(t, kopf.WithKopfEvents(kopf.EventNames{Component: "not a name"}), []string{`WithKopfEvents: Component "not a name" is invalid`})
+	wantError(t, kopf.WithKopfEvents(kopf.EventNames{Prefix: "Kopf_"}), []string{`WithKopfEvents: Prefix "Kopf_" is invalid`})
+	wantError(t, kopf.WithKopfEvents(kopf.EventNames{Instance: strings.Repeat("x", 129)}), []string{"WithKopfEvents: Instance", "it has 129 bytes: use at most 128"})
 	for _, names := range []kopf.EventNames{{}, {Component: "example.com/operator", Instance: "one of two", Prefix: "mine-"}} {
-		if err := kopf.New(manage(), kopf.WithKopfEvents(names), created()).CheckDeclaration(); err != nil {
+		if err := kopf.New(newManager(), kopf.WithKopfEvents(names), onCreate()).CheckDeclaration(); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
 // HIER-02: the owner is the object of the request. Without a client nobody knows what kind the children are.
-func TestAdoptNeedsAClient(t *testing.T) {
+func TestRequestAdopt_WithoutClient(t *testing.T) {
 	req := &kopf.Request[*corev1.Pod]{Object: &corev1.Pod{}}
 	child := &corev1.ConfigMap{}
 	if err := req.Adopt(child); err == nil || !strings.Contains(err.Error(), "set its Client") {

@@ -18,52 +18,52 @@ import (
 )
 
 // An option with another value than before would silently win, and other declarations that mean nothing would silently do nothing.
-func TestMistakes_Contradictions(t *testing.T) {
+func TestCheckDeclaration_Contradictions(t *testing.T) {
 	const s = time.Second
 	pods := func(opts ...kopf.ResourceOption) *kopf.Resource[*corev1.Pod] {
-		return kopf.For(&corev1.Pod{}, opts...).OnEvent("e", doNothingTo[*corev1.Pod])
+		return kopf.For(&corev1.Pod{}, opts...).OnEvent("e", noopFor[*corev1.Pod])
 	}
-	thingsWith := func(opts ...kopf.ResourceOption) resources { return kopf.For(&thing{}, opts...).OnCreate("h", nothing) }
+	thingsWith := func(opts ...kopf.ResourceOption) resources { return kopf.For(&thing{}, opts...).OnCreate("h", noop) }
 	var noSchedule *hourly
 	var nilMatcher filter.Matcher
 	for name, test := range map[string]struct {
 		given []kopf.Option
 		words []string
 	}{
-		"two statuses of WhenCondition":      {[]kopf.Option{pods().OnCreate("h", doNothingTo[*corev1.Pod], kopf.WhenCondition("Ready", metav1.ConditionTrue), kopf.WhenCondition("Ready", metav1.ConditionFalse))}, []string{`OnCreate("h"): WhenCondition can never match`, "cannot be both True and False"}},
-		"After a handler for another reason": {[]kopf.Option{created(kopf.After("d")).OnDelete("d", nothing)}, []string{`Thing: handler "h" comes after "d", but no change calls both (create and delete): leave out the After`}},
-		"an update after a creation":         {[]kopf.Option{updated(kopf.After("c")).OnCreate("c", nothing)}, []string{"no change calls both (update and create)"}},
-		"a creation after resuming":          {[]kopf.Option{created(kopf.After("r")).OnResume("r", nothing)}, []string{"no change calls both (create and resume)"}},
-		"Owns(nil)":                          {[]kopf.Option{leveled().Owns(nil)}, []string{"Thing: Owns(nil): give it an object"}},
-		"Owns a nil pointer":                 {[]kopf.Option{leveled().Owns((*corev1.Pod)(nil))}, []string{"Thing: Owns(nil): give it an object"}},
-		"Owns an unknown kind":               {[]kopf.Option{leveled().Owns(&unstructured.Unstructured{})}, []string{"Thing: Owns(*unstructured.Unstructured)", "set the kind"}},
-		"Owns with a nil predicate":          {[]kopf.Option{leveled().Owns(&corev1.Pod{}, nil)}, []string{"Thing: Owns(*v1.Pod) has a nil predicate: leave it out"}},
-		"a nil pointer as the schedule":      {[]kopf.Option{repeated(0, kopf.Idle(s), kopf.Schedule(noSchedule))}, []string{`Timer("h"): Schedule is nil`}},
-		"a contradiction within All":         {[]kopf.Option{created(kopf.Label("a", filter.All(filter.Equal("a"), filter.Equal("b"))))}, []string{`Label("a") can never match: Equal(a) and Equal(b) exclude each other`}},
-		"a contradiction within To of All":   {[]kopf.Option{updated(kopf.Field("spec.color", filter.To(filter.All(filter.Absent, filter.Equal("b")))))}, []string{"can never match", "exclude each other"}},
-		"a matcher within Equal":             {[]kopf.Option{updated(kopf.Field("spec.size", filter.Equal(filter.Present)))}, []string{`Field("spec.size"): Equal(Present) compares with a matcher: leave Equal out`}},
-		"a nil matcher within From":          {[]kopf.Option{updated(kopf.Field("spec.size", filter.From(nilMatcher)))}, []string{`Field("spec.size")`, "use Absent"}},
-		"the resource version":               {[]kopf.Option{onField("metadata.resourceVersion")}, []string{`OnField("h"): Field("metadata.resourceVersion"): each write changes it`, "use OnEvent"}},
-		"an id with a space at its end":      {[]kopf.Option{things().OnReconcile("h ", nothing)}, []string{`OnReconcile("h "): the id "h " begins or ends with a space`}},
-		"a negative number of reconciles":    {[]kopf.Option{thingsWith(kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: -3}))}, []string{"MaxConcurrentReconciles must be positive, got -3"}},
+		"two statuses of WhenCondition":      {[]kopf.Option{pods().OnCreate("h", noopFor[*corev1.Pod], kopf.WhenCondition("Ready", metav1.ConditionTrue), kopf.WhenCondition("Ready", metav1.ConditionFalse))}, []string{`OnCreate("h"): WhenCondition can never match`, "cannot be both True and False"}},
+		"After a handler for another reason": {[]kopf.Option{onCreate(kopf.After("d")).OnDelete("d", noop)}, []string{`Thing: handler "h": After("d") has no effect, because no cause matches both (create and delete): remove it`}},
+		"an update after a creation":         {[]kopf.Option{onUpdate(kopf.After("c")).OnCreate("c", noop)}, []string{"no cause matches both (update and create)"}},
+		"a creation after resuming":          {[]kopf.Option{onCreate(kopf.After("r")).OnResume("r", noop)}, []string{"no cause matches both (create and resume)"}},
+		"Owns(nil)":                          {[]kopf.Option{onReconcile().Owns(nil)}, []string{"Thing: Owns(nil): pass an empty object"}},
+		"Owns a nil pointer":                 {[]kopf.Option{onReconcile().Owns((*corev1.Pod)(nil))}, []string{"Thing: Owns(nil): pass an empty object"}},
+		"Owns an unknown kind":               {[]kopf.Option{onReconcile().Owns(&unstructured.Unstructured{})}, []string{"Thing: Owns(*unstructured.Unstructured)", "set the kind"}},
+		"Owns with a nil predicate":          {[]kopf.Option{onReconcile().Owns(&corev1.Pod{}, nil)}, []string{"Thing: Owns(*v1.Pod) has a nil predicate: remove it"}},
+		"a nil pointer as the schedule":      {[]kopf.Option{timer(0, kopf.Idle(s), kopf.Schedule(noSchedule))}, []string{`Timer("h"): Schedule is nil`}},
+		"a contradiction within All":         {[]kopf.Option{onCreate(kopf.Label("a", filter.All(filter.Equal("a"), filter.Equal("b"))))}, []string{`Label("a") can never match: Equal(a) and Equal(b) exclude each other`}},
+		"a contradiction within To of All":   {[]kopf.Option{onUpdate(kopf.Field("spec.color", filter.To(filter.All(filter.Absent, filter.Equal("b")))))}, []string{"can never match", "exclude each other"}},
+		"a matcher within Equal":             {[]kopf.Option{onUpdate(kopf.Field("spec.size", filter.Equal(filter.Present)))}, []string{`Field("spec.size"): Equal(Present) compares with a matcher: remove Equal`}},
+		"a nil matcher within From":          {[]kopf.Option{onUpdate(kopf.Field("spec.size", filter.From(nilMatcher)))}, []string{`Field("spec.size")`, "use Absent"}},
+		"the resource version":               {[]kopf.Option{onField("metadata.resourceVersion")}, []string{`OnField("h"): Field("metadata.resourceVersion"): each write changes this field`, "use OnEvent"}},
+		"an id with a space at its end":      {[]kopf.Option{newThings().OnReconcile("h ", noop)}, []string{`OnReconcile("h "): the id "h " begins or ends with a space`}},
+		"a negative number of reconciles":    {[]kopf.Option{thingsWith(kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: -3}))}, []string{"MaxConcurrentReconciles must not be negative, got -3"}},
 	} {
-		t.Run(name, func(t *testing.T) { reportsMistake(t, test.given, test.words) })
+		t.Run(name, func(t *testing.T) { wantErrorOf(t, test.given, test.words) })
 	}
 	for name, given := range map[string]kopf.Option{
-		"shared options, overridden":       created(kopf.Backoff(s), kopf.Backoff(2*s), kopf.Retries(1), kopf.Retries(2)),
-		"After one of several reasons":     things().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, nothing).OnUpdate("h", nothing, kopf.After("a")),
-		"an update after resuming":         updated(kopf.After("r")).OnResume("r", nothing),
-		"After a handler for a field":      deleted(kopf.After("f")).OnField("f", "spec.size", nothing),
-		"conditions of two types":          pods().OnCreate("h", doNothingTo[*corev1.Pod], kopf.WhenCondition("A", metav1.ConditionTrue), kopf.WhenCondition("B", metav1.ConditionFalse)),
-		"Owns two kinds":                   leveled().Owns(&corev1.Pod{}).Owns(&corev1.ConfigMap{}),
-		"the resource version for OnEvent": observed(kopf.Field("metadata.resourceVersion")),
+		"shared options, overridden":       onCreate(kopf.Backoff(s), kopf.Backoff(2*s), kopf.Retries(1), kopf.Retries(2)),
+		"After one of several reasons":     newThings().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, noop).OnUpdate("h", noop, kopf.After("a")),
+		"an update after resuming":         onUpdate(kopf.After("r")).OnResume("r", noop),
+		"After a handler for a field":      onDelete(kopf.After("f")).OnField("f", "spec.size", noop),
+		"conditions of two types":          pods().OnCreate("h", noopFor[*corev1.Pod], kopf.WhenCondition("A", metav1.ConditionTrue), kopf.WhenCondition("B", metav1.ConditionFalse)),
+		"Owns two kinds":                   onReconcile().Owns(&corev1.Pod{}).Owns(&corev1.ConfigMap{}),
+		"the resource version for OnEvent": onEvent(kopf.Field("metadata.resourceVersion")),
 	} {
-		t.Run("no mistake: "+name, func(t *testing.T) { isNoMistake(t, given) })
+		t.Run("valid: "+name, func(t *testing.T) { wantValid(t, given) })
 	}
 }
 
 // A kind that is not served is compared with those that are.
-func TestErrNotServed_NamesTheProbableKind(t *testing.T) {
+func TestErrNotServed_SuggestsKind(t *testing.T) {
 	served := map[string][]string{
 		"example.com/v1": {"Database", "User"}, "example.com/v1alpha1": {"Backup"}, "v1": {"Pod"}, "apps/v1": {"Deployment"}, "events.k8s.io/v1": {"Event"},
 	}
@@ -114,7 +114,7 @@ func TestWarningsOfFields(t *testing.T) {
 			t.Errorf("got  %q\nwant %q", got, test.want)
 		}
 	}
-	if got := kopf.WarningsOfFields(updated(kopf.Field("spec.sise")), props); len(got) > 0 {
+	if got := kopf.WarningsOfFields(onUpdate(kopf.Field("spec.sise")), props); len(got) > 0 {
 		t.Errorf("a Go type was checked before the start: %q", got)
 	}
 }

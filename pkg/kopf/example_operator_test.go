@@ -64,10 +64,10 @@ func ExampleOperator_CheckDeclaration() {
 	// Output:
 	// the operator cannot start:
 	// WithFinalizer("mine"): the name has no domain: use the form "domain/name", such as "example.com/finalizer"
-	// ConfigMap: OnCreate("copy"): the handler is nil: give it a function
-	// ConfigMap: OnCreate("copy"): Retries is negative (-1): leave the option out for no limit
-	// ConfigMap: OnUpdate("copy"): Optional is for delete handlers: this one is never called for a deletion
-	// ConfigMap: OnUpdate("copy"): the id "copy" is used twice: give one of the handlers another id, or use On for one function with several reasons
+	// ConfigMap: OnCreate("copy"): the handler is nil: pass a function
+	// ConfigMap: OnCreate("copy"): Retries must not be negative, got -1: leave it out for no limit
+	// ConfigMap: OnUpdate("copy"): Optional is only for delete handlers: remove it
+	// ConfigMap: OnUpdate("copy"): the id "copy" is used twice: rename one of the handlers, or use On for one function with several reasons
 }
 
 func ExampleOperator_Healthz() {

@@ -46,7 +46,7 @@ func ErrNotServed(gvk schema.GroupVersionKind, served map[string][]string) error
 // WarningsOfFields returns the problems that a schema of CustomResourceDefinitions finds with the fields of the handlers.
 func WarningsOfFields(r Option, props *apiextensionsv1.JSONSchemaProps) (warnings []string) {
 	for _, d := range r.(resource).handlersWithUncheckedFields() {
-		for _, err := range d.fieldProblems(schemaField{props}, "the schema of the kind") {
+		for _, err := range d.checkField(schemaField{props}, "the schema of the kind") {
 			warnings = append(warnings, err.Error())
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-func TestPaths(t *testing.T) {
+func TestParsePath(t *testing.T) {
 	for path, want := range map[string][]string{
 		"spec":                                {"spec"},
 		"spec.size":                           {"spec", "size"},

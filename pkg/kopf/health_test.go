@@ -8,10 +8,10 @@ import (
 )
 
 // ACT-04: what the startup has still to do is a part of the start.
-func TestReadiness(t *testing.T) {
+func TestReadyz_DuringStartup(t *testing.T) {
 	var operator *kopf.Operator
 	var ready, healthy error
-	operator = newOperator(&standIn{}, kopf.OnStartup("ask", func(context.Context) error {
+	operator = newOperator(&fakeManager{}, kopf.OnStartup("ask", func(context.Context) error {
 		ready, healthy = operator.Readyz(nil), operator.Healthz(nil)
 		return nil
 	}))

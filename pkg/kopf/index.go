@@ -58,16 +58,17 @@ func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	}
 	h.Policy.Errors = progress.ErrorsIgnored
 	h.apply(opts)
-	r.indexes = append(r.indexes, indexOf[T]{h, x.values.Remove, x.values.Clear})
+	r.indexes = append(r.indexes, typedIndex[T]{h, x.values.Remove, x.values.Clear})
 	return x
 }
 
-type indexOf[T client.Object] struct {
+// A typedIndex is the declaration of the function of an index, with the operations that the engine needs.
+type typedIndex[T client.Object] struct {
 	*typedHandler[T]
 	remove func(types.UID)
 	clear  func()
 }
 
-func (x indexOf[T]) register(kind *engine.Kind, handler engine.Handler) error {
+func (x typedIndex[T]) register(kind *engine.Kind, handler engine.Handler) error {
 	return kind.Indexes.Add(x.id, x.id, engine.Indexed{Handler: handler, Remove: x.remove, Clear: x.clear})
 }

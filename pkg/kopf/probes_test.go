@@ -28,7 +28,7 @@ func answers(t *testing.T, what string, operator *kopf.Operator, code int, body 
 	}
 }
 
-func TestProbes(t *testing.T) {
+func TestServeProbes(t *testing.T) {
 	value := func(v any, err error) func(context.Context) (any, error) {
 		return func(context.Context) (any, error) { return v, err }
 	}
@@ -46,15 +46,15 @@ func TestProbes(t *testing.T) {
 		{"PROBE-04 RES-07 a value without a JSON form", []kopf.Option{kopf.OnProbe("b", value(func() {}, nil))}, http.StatusInternalServerError, `"b"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			answers(t, "answer", newOperator(&standIn{}, test.options...), test.code, test.body)
+			answers(t, "answer", newOperator(&fakeManager{}, test.options...), test.code, test.body)
 		})
 	}
 }
 
-func TestAnswersOfProbesAreKept(t *testing.T) {
+func TestServeProbes_CachesValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, err := 0, error(nil)
-		operator := newOperator(&standIn{}, kopf.OnProbe("n", func(context.Context) (any, error) { calls++; return calls, err }))
+		operator := newOperator(&fakeManager{}, kopf.OnProbe("n", func(context.Context) (any, error) { calls++; return calls, err }))
 		answers(t, "the first one", operator, http.StatusOK, `{"n":1}`)
 		<-time.After(10*time.Second - time.Millisecond)
 		answers(t, "PROBE-03 within ten seconds", operator, http.StatusOK, `{"n":1}`)
@@ -73,9 +73,9 @@ func TestAnswersOfProbesAreKept(t *testing.T) {
 	})
 }
 
-func TestProbesAreAskedOnceAtATime(t *testing.T) {
+func TestServeProbes_EvaluatesOnceAtATime(t *testing.T) {
 	calls, entered, release := 0, make(chan struct{}), make(chan struct{})
-	operator := newOperator(&standIn{}, kopf.OnProbe("n", func(context.Context) (any, error) {
+	operator := newOperator(&fakeManager{}, kopf.OnProbe("n", func(context.Context) (any, error) {
 		if calls++; calls == 1 {
 			close(entered)
 		}
@@ -93,9 +93,9 @@ func TestProbesAreAskedOnceAtATime(t *testing.T) {
 }
 
 // Who hangs up spoils the answer for nobody else.
-func TestProbesWhoseAskerHasGone(t *testing.T) {
+func TestServeProbes_CanceledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		operator := newOperator(&standIn{}, kopf.OnProbe("n", func(ctx context.Context) (any, error) {
+		operator := newOperator(&fakeManager{}, kopf.OnProbe("n", func(ctx context.Context) (any, error) {
 			select {
 			case <-time.After(3 * time.Second):
 				return "here", nil
@@ -111,9 +111,9 @@ func TestProbesWhoseAskerHasGone(t *testing.T) {
 }
 
 // MEMO-02: probes have the memo of the operator.
-func TestProbesHaveTheMemo(t *testing.T) {
+func TestServeProbes_ShareMemoOfOperator(t *testing.T) {
 	memo := kopf.NewMemo[string]("state")
-	operator := newOperator(&standIn{},
+	operator := newOperator(&fakeManager{},
 		kopf.OnStartup("store", func(ctx context.Context) error { memo.Store(ctx, "started"); return nil }),
 		kopf.OnProbe("state", func(ctx context.Context) (any, error) { value, _ := memo.Load(ctx); return value, nil }))
 	_ = operator.Start(t.Context())

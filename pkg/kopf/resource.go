@@ -18,20 +18,21 @@ import (
 type Resource[T client.Object] struct {
 	*sharedResource[T]
 	// The filters and middleware for handlers that are added to this view.
-	when []func(*Request[T]) bool
-	use  []Middleware[T]
+	when       []func(*Request[T]) bool
+	middleware []Middleware[T]
 }
 
 // A sharedResource is the part of a resource that all its views share.
 type sharedResource[T client.Object] struct {
 	obj      T
 	handlers []*typedHandler[T]
-	indexes  []indexOf[T]
+	indexes  []typedIndex[T]
 	owned    []ownedKind
 	hooks    []hookBuilder
 	resourceOptions
 }
 
+// A typedHandler is the declaration of a handler with its function and filters.
 type typedHandler[T client.Object] struct {
 	declaration
 	fn   Handler[T]
@@ -47,17 +48,18 @@ type ownedKind struct {
 	predicates []predicate.Predicate
 }
 
+// resourceOptions are the values of the options of For.
 type resourceOptions struct {
-	name            string
-	concurrency     int
-	controller      controller.Options
-	predicates      []predicate.Predicate
-	results         string
-	ownChanges      bool
-	conditionTypes  []string
-	conditionPlaces []conditions.Option
-	rootCondition   *conditions.Root
-	errs            []error
+	name             string
+	concurrency      int
+	controller       controller.Options
+	predicates       []predicate.Predicate
+	results          string
+	ownChanges       bool
+	conditionTypes   []string
+	conditionOptions []conditions.Option
+	rootCondition    *conditions.Root
+	errs             []error
 }
 
 // For declares a kind. The object is an empty pointer to a Go type in the scheme of the manager, or the result of [Unstructured] or [Metadata].
@@ -166,7 +168,7 @@ func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
 		r.errs = append(r.errs, fmt.Errorf("When(nil): pass a function or remove the call"))
 		return r
 	}
-	return &Resource[T]{sharedResource: r.sharedResource, when: append(slices.Clone(r.when), match), use: r.use}
+	return &Resource[T]{sharedResource: r.sharedResource, when: append(slices.Clone(r.when), match), middleware: r.middleware}
 }
 
 // Use adds middleware that wraps the handlers that are added to this view afterwards, for example to add tracing or a lock. The first middleware
@@ -176,7 +178,7 @@ func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
 		r.errs = append(r.errs, fmt.Errorf("Use has a nil middleware: remove it"))
 		return r
 	}
-	r.use = append(slices.Clone(r.use), mw...)
+	r.middleware = append(slices.Clone(r.middleware), mw...)
 	return r
 }
 
@@ -205,7 +207,7 @@ func (r *Resource[T]) newHandler(method, id string, fn Handler[T]) *typedHandler
 		h.addErrorf("the handler is nil: pass a function")
 		return h
 	}
-	for _, wrap := range slices.Backward(r.use) {
+	for _, wrap := range slices.Backward(r.middleware) {
 		if h.fn = wrap(h.fn); h.fn == nil {
 			h.addErrorf("a middleware of Use has returned a nil handler: return a handler")
 			return h

@@ -9,87 +9,89 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// A ResourceOption is an option of [For].
+// A ResourceOption configures a [Resource]. Pass it to [For].
 type ResourceOption func(*resourceOptions)
 
 const defaultConcurrency = 16
 
-// WithName names the kind's controller in logs and metrics. Default: the kind in lower case.
+// WithName sets the name of the controller of the kind in logs and metrics. Default: the kind in lower case.
 func WithName(name string) ResourceOption {
 	return func(o *resourceOptions) {
 		if name == "" {
-			o.errs = append(o.errs, fmt.Errorf("WithName is empty: leave it out for the default"))
+			o.errs = append(o.errs, fmt.Errorf("WithName is empty: set a name, or leave it out for the default"))
 		}
 		o.name = name
 	}
 }
 
-// WithMaxConcurrentReconciles sets how many objects are handled at the same time; one object is never handled
-// twice at a time. Default: MaxConcurrentReconciles of [WithControllerOptions], else that of the manager's Controller
-// options, else 16.
+// WithMaxConcurrentReconciles sets the maximum number of concurrent reconciles of the kind. There is at most one reconcile of an object at a time.
+// Default: MaxConcurrentReconciles of [WithControllerOptions], else that of the manager's controller options, else 16.
 func WithMaxConcurrentReconciles(n int) ResourceOption {
 	return func(o *resourceOptions) {
 		if n < 1 {
-			o.errs = append(o.errs, fmt.Errorf("WithMaxConcurrentReconciles(%d): at least one object must be handled at a time", n))
+			o.errs = append(o.errs, fmt.Errorf("WithMaxConcurrentReconciles must be positive, got %d: leave it out for the default", n))
 		}
 		o.concurrency = n
 	}
 }
 
-// WithControllerOptions sets options of the underlying controller; those unset come from the
-// manager. What neither sets is: a RateLimiter for each object by itself, from 10 milliseconds, doubled, to two minutes;
-// MaxConcurrentReconciles of 16; SkipNameValidation, as operators may come and go within a process; and a
-// LogConstructor that names the operator, the kind and the object. The Reconciler must not be set: the handlers take its
-// place; nor NeedLeaderElection and EnableWarmup: the operator starts its controllers itself.
+// WithControllerOptions sets options of the controller of the kind. Unset options have the value of the manager's controller options, or else
+// these defaults:
+//
+//   - RateLimiter: a backoff for each object, from 10 milliseconds, doubled up to two minutes
+//   - MaxConcurrentReconciles: 16
+//   - SkipNameValidation: true, because a process can run several operators one after the other
+//   - LogConstructor: a logger with the operator, the kind and the object
+//
+// Reconciler, NeedLeaderElection and EnableWarmup must not be set, because the operator provides the reconciler and starts the controller.
 func WithControllerOptions(opts controller.Options) ResourceOption {
 	return func(o *resourceOptions) {
 		if opts.Reconciler != nil {
-			o.errs = append(o.errs, fmt.Errorf("WithControllerOptions sets a Reconciler: leave it out, the handlers take its place"))
+			o.errs = append(o.errs, fmt.Errorf("WithControllerOptions sets Reconciler: remove it, because the operator provides the reconciler"))
 		}
 		if opts.MaxConcurrentReconciles < 0 {
-			o.errs = append(o.errs, fmt.Errorf("WithControllerOptions: MaxConcurrentReconciles must be positive, got %d: leave it out for the default",
+			o.errs = append(o.errs, fmt.Errorf("WithControllerOptions: MaxConcurrentReconciles must not be negative, got %d: leave it out for the default",
 				opts.MaxConcurrentReconciles))
 		}
 		if opts.NeedLeaderElection != nil || opts.EnableWarmup != nil {
-			o.errs = append(o.errs, fmt.Errorf("WithControllerOptions sets NeedLeaderElection or EnableWarmup: leave them out, "+
-				"the operator starts its controllers itself, on the leader"))
+			o.errs = append(o.errs, fmt.Errorf("WithControllerOptions sets NeedLeaderElection or EnableWarmup: remove them, "+
+				"because the operator starts its controllers on the leader"))
 		}
 		o.controller = opts
 	}
 }
 
-// WithPredicates keeps events that do not pass from waking the operator for an object. Deletions
-// always do. Default: everything wakes.
+// WithPredicates sets predicates that an event must pass to trigger a reconcile. Delete events always trigger one. Default: no predicates.
 func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	return func(o *resourceOptions) {
 		if slices.Contains(predicates, nil) {
-			o.errs = append(o.errs, fmt.Errorf("WithPredicates has a nil predicate: leave it out"))
+			o.errs = append(o.errs, fmt.Errorf("WithPredicates has a nil predicate: remove it"))
 		}
 		o.predicates = append(o.predicates, predicates...)
 	}
 }
 
-// WithOwnChangesAsUpdates makes an update of every change that the operator's own handlers, daemons and timers make in the
-// essence of an object by changing Request.Object, as if another client had made it: the update handlers are called
-// for it in the next cycle. A handler that changes the object each time it is called then calls itself forever.
+// WithOwnChangesAsUpdates handles changes that handlers, daemons and timers of this operator make to the essence in Request.Object like changes
+// of other clients: the update handlers are called for them in the next cycle. An update handler that changes the object in each call then
+// triggers itself endlessly.
 //
-// Default: own changes are no updates, with two exceptions: fields of the status that a handler watches ([Resource.OnField], or
-// [Field] of an update handler), and conditions that a handler watches ([Resource.OnCondition]).
+// Default: own changes are not updates, with two exceptions: fields of the status with a handler ([Resource.OnField], or [Field] of an update
+// handler), and conditions with a handler ([Resource.OnCondition]).
 //
-// kopf: always so; it has no setting.
+// kopf: the only behaviour.
 func WithOwnChangesAsUpdates() ResourceOption {
 	return func(o *resourceOptions) { o.ownChanges = true }
 }
 
 const defaultResults = "status"
 
-// WithResults sets the field below which the results of handlers are kept, as a dotted path.
-// Default: "status", so that a result stands in status.<handler id>.
+// WithResults sets the field in which the results of handlers are stored, as a dotted path. Default: "status", so that results are stored in
+// status.<handler id>.
 func WithResults(path string) ResourceOption {
 	return func(o *resourceOptions) {
 		fields := strings.Split(path, ".")
 		if slices.Contains(fields, "") || slices.Contains([]string{"metadata", "kind", "apiVersion"}, fields[0]) {
-			o.errs = append(o.errs, fmt.Errorf("WithResults(%q): name a field such as \"status\" or \"status.results\"", path))
+			o.errs = append(o.errs, fmt.Errorf("WithResults(%q): results cannot be stored in this field: use one such as \"status\" or \"status.results\"", path))
 		}
 		o.results = path
 	}

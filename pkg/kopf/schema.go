@@ -29,13 +29,13 @@ const (
 	schemaTimeout      = 10 * time.Second
 )
 
-// checkSchema finds what would be lost or written again and again, because the schema of the kind does not have the fields
-// for it (B-33): what is put into stores, and conditions that are declared or report of handlers. It asks for the published schema,
-// which needs no rights; and only if there is something to check.
+// checkSchema returns an error if the schema of the kind lacks fields for the progress store, the baseline or the conditions. The API server
+// would drop these fields, and the operator would write them again and again. The published schema can be read without permissions. It is
+// only requested if there are fields to check.
 func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *engine.Kind) error {
 	var users []any
-	for _, place := range []any{o.settings.Store, o.settings.Baseline} {
-		if user, ok := place.(progress.FieldUser); ok && len(user.Fields()) > 0 {
+	for _, storage := range []any{o.settings.Store, o.settings.Baseline} {
+		if user, ok := storage.(progress.FieldUser); ok && len(user.Fields()) > 0 {
 			users = append(users, user)
 		}
 	}
@@ -45,7 +45,7 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 	}
 	published, err := awaitSchema(ctx, client, kind.GVK)
 	if err != nil {
-		log.FromContext(ctx).Info("Warning: cannot check whether the kind has the fields in which progress and conditions are to be kept",
+		log.FromContext(ctx).Info("Warning: cannot check whether the schema of the kind has the fields for progress and conditions",
 			"kind", kind.GVK.Kind, "error", err.Error())
 		return nil
 	}
@@ -56,19 +56,18 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 	}
 	for _, path := range fields {
 		if n := progress.PreservedDepth(published, path...); n < len(path) {
-			return fmt.Errorf("%s: it is to have conditions, and the schema of the kind has no field %s: the API server would drop it: "+
-				"add it, or say where they are (%s)", kind.GVK.Kind, strings.Join(path[:n+1], "."), conditionsHint)
+			return fmt.Errorf("%s: the schema of the kind has no field %s, so the API server would drop the conditions: add the field (%s)", kind.GVK.Kind, strings.Join(path[:n+1], "."), conditionsHint)
 		}
 	}
 	return nil
 }
 
-// awaitSchema returns the published schema of a kind. The schema of a new kind, or of a whole new group, is published a moment after it is
-// served.
+// awaitSchema returns the published schema of a kind. It retries for some seconds, because the API server publishes the schema of a new kind or
+// group shortly after it starts to serve the kind.
 func awaitSchema(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (published *apiextensionsv1.JSONSchemaProps, err error) {
 	err = wait.PollUntilContextTimeout(ctx, schemaPollInterval, schemaTimeout, true, func(context.Context) (found bool, err error) {
 		published, err = publishedSchema(client, gvk)
-		if _, early := errors.AsType[*openapi3.GroupVersionNotFoundError](err); early {
+		if _, unpublished := errors.AsType[*openapi3.GroupVersionNotFoundError](err); unpublished {
 			err = nil
 		}
 		return published != nil, err
@@ -76,8 +75,8 @@ func awaitSchema(ctx context.Context, client discovery.DiscoveryInterface, gvk s
 	return published, err
 }
 
-// conditionFields are the paths of the fields that the conditions of a kind take, if it is to have some: those that appear in an empty
-// object when they are set.
+// conditionFields returns the paths of the fields that the operator needs for the conditions of a kind. To find them, it sets the conditions in
+// an empty object.
 func conditionFields(kind *engine.Kind) (paths [][]string) {
 	types := slices.Clone(kind.Declared)
 	if kind.Root != nil {
@@ -92,26 +91,26 @@ func conditionFields(kind *engine.Kind) (paths [][]string) {
 	}
 	obj := kind.New()
 	set, err := conditions.For(obj, kind.ConditionOptions...)
-	if len(types) == 0 || err != nil { // which is a mistake that is told already
+	if len(types) == 0 || err != nil { // checkConditions reports the error
 		return nil
 	}
 	before, err := patch.NormalizedContent(obj)
 	if err != nil {
 		return nil
 	}
-	for _, one := range types {
-		set.True(one, "Probing", "whether it is kept")
+	for _, conditionType := range types {
+		set.True(conditionType, "Probing", "checks the schema")
 	}
 	after, err := patch.NormalizedContent(obj)
 	if err != nil {
 		return nil
 	}
-	added := patch.Diff(before, after)
-	delete(added, "metadata") // which every kind has
+	added := patch.Between(before, after)
+	delete(added, "metadata") // each kind has this field
 	return leafPaths(map[string]any(added), nil)
 }
 
-// leaves are the paths of all values, with "*" for each item of a list.
+// leafPaths returns the paths of all values, with "*" for the items of a list.
 func leafPaths(value any, path []string) (paths [][]string) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -128,7 +127,7 @@ func leafPaths(value any, path []string) (paths [][]string) {
 	return paths
 }
 
-// publishedSchema is the schema of a kind as the API server publishes it; nil if it has none.
+// publishedSchema returns the schema of a kind that the API server publishes, or nil if there is none.
 func publishedSchema(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (*apiextensionsv1.JSONSchemaProps, error) {
 	doc, err := openapi3.NewRoot(client.OpenAPIV3()).GVSpecAsMap(gvk.GroupVersion())
 	if err != nil {
@@ -166,12 +165,11 @@ type groupVersionKind struct {
 	Kind    string `json:"kind"`
 }
 
-// resolved puts the stanzas of the kind in the place of references to them: those of builtin kinds are
-// published apart.
+// resolveReferences replaces references in the top-level properties by the schemas to which they refer. Built-in kinds have such references.
 func resolveReferences(kind apiextensionsv1.JSONSchemaProps, all map[string]publishedKind) *apiextensionsv1.JSONSchemaProps {
-	for name, stanza := range kind.Properties {
-		ref := stanza.Ref
-		for _, part := range stanza.AllOf {
+	for name, property := range kind.Properties {
+		ref := property.Ref
+		for _, part := range property.AllOf {
 			if ref == nil {
 				ref = part.Ref
 			}

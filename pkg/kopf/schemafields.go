@@ -11,25 +11,25 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// warnAboutFields logs fields of handlers that the schema of their kind does not have, and values that such a field never has. It is for kinds
-// without a Go type, whose fields are not checked otherwise. These are warnings, as the schema can change while the operator runs.
-// It waits for the schema, so it must not delay the start.
+// warnAboutFields logs a warning for each handler field that does not exist in the schema of the kind, and for each value that such a field
+// cannot have. It is for kinds without a Go type. The schema can change while the operator runs, so these are not errors. The function waits
+// for the schema, so the caller must run it in the background.
 func (o *Operator) warnAboutFields(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind, declarations []*declaration) {
 	logger := o.mgr.GetLogger().WithValues("kind", gvk.Kind)
 	published, err := awaitSchema(ctx, client, gvk)
 	if err != nil {
-		logger.V(1).Info("The fields of handlers are not checked, as the schema of the kind cannot be read", "error", err.Error())
+		logger.V(1).Info("Cannot read the schema of the kind; the fields of handlers are not checked", "error", err.Error())
 		return
 	}
 	for _, d := range declarations {
-		for _, err := range d.fieldProblems(schemaField{published}, "the schema of the kind") {
+		for _, err := range d.checkField(schemaField{published}, "the schema of the kind") {
 			logger.Info("Warning: the field of a handler does not fit the schema of the kind",
 				"handler", d.displayName(), "field", joinPath(d.Criteria.Field.Path), "problem", err.Error())
 		}
 	}
 }
 
-// handlersWithUncheckedFields are the handlers with a field, of a kind without a Go type.
+// handlersWithUncheckedFields returns the handlers with a field if the kind has no Go type.
 func (r *Resource[T]) handlersWithUncheckedFields() (declarations []*declaration) {
 	if goType(reflect.TypeOf(r.obj)) != nil {
 		return nil

@@ -11,19 +11,20 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// ByObject restricts the watches of a manager on the server, for kinds all whose handlers agree on labels:
-// objects without them are neither sent nor cached.
+// ByObject returns cache options that restrict the watches of a manager by label selectors. A kind is restricted if all its handlers require the
+// same labels. The API server then sends only matching objects, which reduces traffic and memory.
 //
 //	mgr, err := ctrl.NewManager(config, ctrl.Options{Cache: cache.Options{ByObject: kopf.ByObject(databases)}})
 //
-// A restricted watch cannot tell an object that has lost its labels from one that is deleted, nor does it
-// tell of objects that have lost them while the operator was down. So kinds are left out which have handlers
-// that need to know: those for deletions that hold objects with a finalizer, daemons and timers, and OnEvent. Only Present,
-// Absent and Equal can be asked of the server. All clients of the manager see only those objects, too. Options that are no resources
-// are passed over, so that all those of [New] can be given.
-func ByObject(resources ...Option) map[client.Object]cache.ByObject {
+// In a restricted watch, an object that loses its labels looks like a deleted one. If it loses them while the operator does not run, the operator
+// does not observe that. Therefore ByObject does not restrict kinds with delete handlers that need a finalizer, daemons, timers or event
+// handlers. It uses the matchers Present, Absent and Equal of [Label]; the API server cannot evaluate others.
+//
+// The restriction applies to all clients of the manager that read from the cache. ByObject ignores options that are not resources, so it accepts
+// the arguments of [New].
+func ByObject(opts ...Option) map[client.Object]cache.ByObject {
 	out := map[client.Object]cache.ByObject{}
-	for _, option := range resources {
+	for _, option := range opts {
 		r, ok := option.(interface {
 			commonRequirements() (client.Object, []labels.Requirement)
 		})
@@ -37,7 +38,7 @@ func ByObject(resources ...Option) map[client.Object]cache.ByObject {
 	return out
 }
 
-// commonRequirements are the labels that all handlers ask for; none if the watch must not be restricted.
+// commonRequirements returns the label requirements that all handlers have. It returns none if the watch must not be restricted.
 func (r *Resource[T]) commonRequirements() (client.Object, []labels.Requirement) {
 	all := slices.Clone(r.handlers)
 	for _, x := range r.indexes {
@@ -51,28 +52,28 @@ func (r *Resource[T]) commonRequirements() (client.Object, []labels.Requirement)
 		if i == 0 {
 			common = h.requirements
 		}
-		common = slices.DeleteFunc(slices.Clone(common), func(one labels.Requirement) bool {
-			return !slices.ContainsFunc(h.requirements, func(other labels.Requirement) bool { return one.Equal(other) })
+		common = slices.DeleteFunc(slices.Clone(common), func(requirement labels.Requirement) bool {
+			return !slices.ContainsFunc(h.requirements, func(other labels.Requirement) bool { return requirement.Equal(other) })
 		})
 	}
 	return r.obj, common
 }
 
-// require notes what can be asked of the server about a label.
+// addRequirements records the matchers of a label that the API server can evaluate in a label selector.
 func (d *declaration) addRequirements(key string, m []filter.Matcher) {
 	all := formsOf(m)
 	if len(all) == 0 {
 		all = append(all, filter.Present.Form())
 	}
-	for _, one := range all {
+	for _, matcher := range all {
 		var requirement *labels.Requirement
 		var err error
-		switch text, isText := one.Equal.(string); {
-		case one.IsPresent():
+		switch text, isText := matcher.Equal.(string); {
+		case matcher.IsPresent():
 			requirement, err = labels.NewRequirement(key, selection.Exists, nil)
-		case one.IsAbsent():
+		case matcher.IsAbsent():
 			requirement, err = labels.NewRequirement(key, selection.DoesNotExist, nil)
-		case one.HasEqual && isText:
+		case matcher.HasEqual && isText:
 			requirement, err = labels.NewRequirement(key, selection.Equals, []string{text})
 		default:
 			continue

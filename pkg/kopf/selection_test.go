@@ -17,40 +17,40 @@ func TestByObject(t *testing.T) {
 		given kopf.Option
 		want  string // empty: the watch is not restricted
 	}{
-		{"FLT-16 no filters", created(), ""},
-		{"FLT-02 PRESENT", created(tier), "tier"},
-		{"FLT-02 PRESENT in so many words", created(kopf.Label("tier", filter.Present)), "tier"},
-		{"FLT-02 ABSENT", created(kopf.Label("tier", filter.Absent)), "!tier"},
-		{"FLT-02 a value", created(gold), "tier=gold"},
-		{"FLT-02 an empty value", created(kopf.Label("tier", filter.Equal(""))), "tier="},
-		{"FLT-01 two labels", created(gold, kopf.Label("team")), "team,tier=gold"},
-		{"a function cannot be asked of the server", created(kopf.Label("tier", filter.Match(func(any) bool { return true }))), ""},
-		{"nor a combination", created(kopf.Label("tier", filter.Not(filter.Equal("gold")))), ""},
-		{"but what is beside it can", created(kopf.Label("tier", filter.Present, filter.Not(filter.Equal("gold")))), "tier"},
-		{"annotations and fields cannot", created(kopf.Annotation("a"), kopf.Field("spec.size")), ""},
+		{"FLT-16 no filters", onCreate(), ""},
+		{"FLT-02 PRESENT", onCreate(tier), "tier"},
+		{"FLT-02 PRESENT in so many words", onCreate(kopf.Label("tier", filter.Present)), "tier"},
+		{"FLT-02 ABSENT", onCreate(kopf.Label("tier", filter.Absent)), "!tier"},
+		{"FLT-02 a value", onCreate(gold), "tier=gold"},
+		{"FLT-02 an empty value", onCreate(kopf.Label("tier", filter.Equal(""))), "tier="},
+		{"FLT-01 two labels", onCreate(gold, kopf.Label("team")), "team,tier=gold"},
+		{"a function cannot be asked of the server", onCreate(kopf.Label("tier", filter.Match(func(any) bool { return true }))), ""},
+		{"nor a combination", onCreate(kopf.Label("tier", filter.Not(filter.Equal("gold")))), ""},
+		{"but what is beside it can", onCreate(kopf.Label("tier", filter.Present, filter.Not(filter.Equal("gold")))), "tier"},
+		{"annotations and fields cannot", onCreate(kopf.Annotation("a"), kopf.Field("spec.size")), ""},
 
-		{"two handlers agree", created(gold).OnUpdate("g", nothing, gold), "tier=gold"},
-		{"two handlers agree on one of two", created(gold, kopf.Label("team")).OnUpdate("g", nothing, gold), "tier=gold"},
-		{"two handlers do not agree", created(gold).OnUpdate("g", nothing, tier), ""},
-		{"one handler has none", created(gold).OnUpdate("g", nothing), ""},
-		{"a handler in a view counts, too", created(gold).When(func(*kopf.Request[th]) bool { return true }).OnUpdate("g", nothing), ""},
-		{"a view is the resource", created(gold).When(func(*kopf.Request[th]) bool { return true }), "tier=gold"},
+		{"two handlers agree", onCreate(gold).OnUpdate("g", noop, gold), "tier=gold"},
+		{"two handlers agree on one of two", onCreate(gold, kopf.Label("team")).OnUpdate("g", noop, gold), "tier=gold"},
+		{"two handlers do not agree", onCreate(gold).OnUpdate("g", noop, tier), ""},
+		{"one handler has none", onCreate(gold).OnUpdate("g", noop), ""},
+		{"a handler in a view counts, too", onCreate(gold).When(func(*kopf.Request[th]) bool { return true }).OnUpdate("g", noop), ""},
+		{"a view is the resource", onCreate(gold).When(func(*kopf.Request[th]) bool { return true }), "tier=gold"},
 		{"handlers for fields", onField("spec.size", gold), "tier=gold"},
 		{"handlers for changes", onChange(gold), "tier=gold"},
-		{"level-triggered handlers", leveled(gold), "tier=gold"},
-		{"indexes", keyed(gold), "tier=gold"},
+		{"level-triggered handlers", onReconcile(gold), "tier=gold"},
+		{"indexes", indexBy(gold), "tier=gold"},
 		{"an index that has none", func() kopf.Option {
-			r := keyed()
-			r.OnCreate("g", nothing, gold)
+			r := indexBy()
+			r.OnCreate("g", noop, gold)
 			return r
 		}(), ""},
 
-		{"FIN-04 a delete handler holds objects, and must know that they have lost the label", deleted(gold), ""},
-		{"FIN-04 also among other reasons", things().On("h", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonDelete}, nothing, gold), ""},
-		{"HND-19 an optional one does not", deleted(gold, kopf.Optional()), "tier=gold"},
-		{"DAE-04 daemons end when their object has lost the label", accompanied(gold), ""},
-		{"TIM-01 timers, too", repeated(time.Second, gold), ""},
-		{"EVT-20 spies are shown every state", observed(gold), ""},
+		{"FIN-04 a delete handler holds objects, and must know that they have lost the label", onDelete(gold), ""},
+		{"FIN-04 also among other reasons", newThings().On("h", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonDelete}, noop, gold), ""},
+		{"HND-19 an optional one does not", onDelete(gold, kopf.Optional()), "tier=gold"},
+		{"DAE-04 daemons end when their object has lost the label", daemon(gold), ""},
+		{"TIM-01 timers, too", timer(time.Second, gold), ""},
+		{"EVT-20 spies are shown every state", onEvent(gold), ""},
 
 		{"other options of the operator", kopf.WithFinalizer("example.com/f"), ""},
 	} {

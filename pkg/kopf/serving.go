@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// lookUp asks how a kind is served: what can be done with it (nil: it is not served), whether it has the status
-// subresource, and whether it is in namespaces.
+// discoverKind returns the verbs that the API server supports for a kind, whether the kind has the status subresource, and whether it is
+// namespaced. The verbs are nil if the API server does not serve the kind.
 func discoverKind(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (verbs metav1.Verbs, hasStatus, namespaced bool, err error) {
 	list, err := client.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
@@ -35,17 +35,17 @@ func discoverKind(client discovery.DiscoveryInterface, gvk schema.GroupVersionKi
 	return verbs, hasStatus, namespaced, nil
 }
 
-// checkVerbs tells why handlers cannot be had for a kind, though it is served: some can only be read, or only be
-// asked for one by one. It is about this kind alone.
+// checkVerbs returns an error if the API server serves the kind without the verbs that its handlers need. For example, some kinds are
+// read-only, and others cannot be watched.
 func checkVerbs(kind *engine.Kind, verbs metav1.Verbs) error {
-	need, remedy := []string{"list", "watch"}, "there is nothing that handlers could follow: leave the kind out"
-	lacks := func(verb string) bool { return !slices.Contains(verbs, verb) }
-	if !slices.ContainsFunc(need, lacks) && len(kind.Handlers.IDs())+len(kind.Backgrounds.IDs()) > 0 {
-		need, remedy = []string{"patch"}, "what is handled cannot be kept on its objects: only OnEvent, OnReconcile and IndexBy are possible"
+	required, advice := []string{"list", "watch"}, "handlers cannot observe its objects: remove the kind"
+	isMissing := func(verb string) bool { return !slices.Contains(verbs, verb) }
+	if !slices.ContainsFunc(required, isMissing) && len(kind.Handlers.IDs())+len(kind.Backgrounds.IDs()) > 0 {
+		required, advice = []string{"patch"}, "progress cannot be stored on its objects: use only OnEvent, OnReconcile and IndexBy"
 	}
-	if !slices.ContainsFunc(need, lacks) {
+	if !slices.ContainsFunc(required, isMissing) {
 		return nil
 	}
-	return fmt.Errorf("%s: the API server serves %s, but not with the verbs that are needed (it has %s, and not all of %s): %s",
-		kind.GVK.Kind, kind.GVK.GroupVersion(), strings.Join(verbs, ", "), strings.Join(need, ", "), remedy)
+	return fmt.Errorf("%s: the API server serves %s, but without all required verbs (has %s, requires %s): %s",
+		kind.GVK.Kind, kind.GVK.GroupVersion(), strings.Join(verbs, ", "), strings.Join(required, ", "), advice)
 }

@@ -20,11 +20,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// recorderName is the source of the Events that are posted about objects.
+// recorderName is the reporting controller of the Events.
 const recorderName = "kopf-runtime"
 
-// Start validates the operator, asks the API server for its kinds, and handles their objects until
-// the context ends. The manager calls it.
+// Start checks the declaration, discovers the kinds in the API server, and handles their objects until the context is cancelled. It returns an
+// error if the declaration is invalid, if the API server does not serve a kind, or if a function of [OnStartup] or [OnCleanup] fails. The
+// manager calls it.
 func (o *Operator) Start(ctx context.Context) error {
 	kinds, err := o.engineKinds()
 	if err != nil {
@@ -34,17 +35,17 @@ func (o *Operator) Start(ctx context.Context) error {
 	defer o.setEngines(nil)
 	if err := o.runActivities(ctx, "startup", o.startup); err != nil {
 		if ctx.Err() != nil {
-			return nil // stopped before it has begun
+			return nil // the operator was stopped during its startup
 		}
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
 	watched, resources := o.watchedKinds(kinds)
 	err = o.runControllers(ctx, watched, resources)
-	cleaned := o.runActivities(context.WithoutCancel(ctx), "cleanup", o.cleanup)
-	return errors.Join(err, cleaned)
+	cleanupErr := o.runActivities(context.WithoutCancel(ctx), "cleanup", o.cleanup)
+	return errors.Join(err, cleanupErr)
 }
 
-// watched are the kinds that have more than admission handlers, with their resources.
+// watchedKinds returns the kinds that have not only admission handlers, with their resources.
 func (o *Operator) watchedKinds(all []engine.Kind) (kinds []engine.Kind, resources []resource) {
 	for i, r := range o.resources {
 		if !r.hasOnlyAdmission() {
@@ -54,7 +55,7 @@ func (o *Operator) watchedKinds(all []engine.Kind) (kinds []engine.Kind, resourc
 	return kinds, resources
 }
 
-// handle runs a controller for each kind.
+// runControllers runs a controller for each kind until the context is cancelled.
 func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, resources []resource) error {
 	scopes, err := o.discover(ctx, kinds, resources)
 	if err != nil {
@@ -71,11 +72,11 @@ func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, reso
 	if err != nil {
 		return err
 	}
-	peers, leave, err := o.startPeering()
+	peers, releasePeering, err := o.startPeering()
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer releasePeering()
 	if peers != nil {
 		settings.Pause = peers
 	}
@@ -100,7 +101,7 @@ func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, reso
 		return err
 	}
 	o.setEngines(engines)
-	defer o.setEngines(nil) // what is cleaned up after that is no work that could be stuck
+	defer o.setEngines(nil) // the liveness check ignores the cleanup
 	defer o.startFence(ctx, settings.Fence, engines)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { checkWatches(ctx); return nil })
@@ -112,7 +113,7 @@ func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, reso
 		defer runRecorder(ctx, recorder)()
 	}
 	group.Go(func() error {
-		<-ctx.Done() // there may be no other reason to stay
+		<-ctx.Done() // keeps an operator without controllers running
 		return nil
 	})
 	for i, c := range controllers {
@@ -128,29 +129,29 @@ func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, reso
 	return group.Wait()
 }
 
-// begins takes note that the operator is on its way to run something.
+// setStarting marks the operator as starting until setEngines is called.
 func (o *Operator) setStarting() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.started, o.unsynced = true, 1
 }
 
-// starts takes note of what is running; nil: nothing is any more.
+// setEngines sets the running engines for the health checks. Nil means that the operator has stopped.
 func (o *Operator) setEngines(engines []*engine.Engine) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.engines, o.started, o.unsynced = engines, len(engines) > 0, 2*len(engines)
 }
 
-// synced takes note that a cache, or the indexes for a kind, are complete.
+// markSynced records that a source has synced.
 func (o *Operator) markSynced() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.unsynced--
 }
 
-// discover learns from the API server how it serves the kinds, whether in namespaces, say, and tells which
-// it does not.
+// discover looks up the kinds in the API server and returns whether they are namespaced. It returns an error for kinds that are not served or
+// that lack required verbs or fields.
 func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources []resource) (namespaced []bool, err error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
 	if err != nil {
@@ -158,10 +159,10 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources 
 	}
 	var errs []error
 	for i := range kinds {
-		verbs, hasStatus, inNamespaces, err := discoverKind(client, kinds[i].GVK)
+		verbs, hasStatus, isNamespaced, err := discoverKind(client, kinds[i].GVK)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%s: asking whether the API server serves it: %w", kinds[i].GVK.Kind, err))
+			errs = append(errs, fmt.Errorf("%s: discovering the kind: %w", kinds[i].GVK.Kind, err))
 		case verbs == nil:
 			errs = append(errs, fmt.Errorf("%s: %w", kinds[i].GVK.Kind, errNotServed(client, kinds[i].GVK)))
 		}
@@ -175,7 +176,7 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources 
 			errs = append(errs, checkOwned(client, &kinds[i], c))
 		}
 		kinds[i].HasStatus = hasStatus
-		namespaced = append(namespaced, inNamespaces)
+		namespaced = append(namespaced, isNamespaced)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
@@ -183,7 +184,7 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources 
 	return namespaced, nil
 }
 
-// controller builds the controller of one kind; it is not started yet.
+// newController returns the controller of one kind, with its watches. It does not start the controller.
 func (o *Operator) newController(ctx context.Context, e *engine.Engine, r resource, namespaced bool, g *gate) (controller.Controller, error) {
 	opts := r.options()
 	options := opts.controller
@@ -202,7 +203,7 @@ func (o *Operator) newController(ctx context.Context, e *engine.Engine, r resour
 		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, lastBackoff)
 	}
 	if options.SkipNameValidation == nil {
-		// Operators come and go within a process (in tests, with each leadership): a name is not used up.
+		// A process can run several operators one after the other, for example in tests or with each leadership.
 		options.SkipNameValidation = new(true)
 	}
 	if options.LogConstructor == nil {
@@ -230,13 +231,13 @@ func (o *Operator) newController(ctx context.Context, e *engine.Engine, r resour
 	return c, nil
 }
 
-// Faults of the API are retried with these pauses, for each object by itself.
+// The default backoff for each object after errors of the API server.
 const (
 	firstBackoff = 10 * time.Millisecond
 	lastBackoff  = 2 * time.Minute
 )
 
-// identity is what the operator is called in the log: as its peers know it, or by its host, which is its pod.
+// operatorIdentity returns the name of the operator in the log: its identity as a peer, or else the host name, which is that of the pod.
 func operatorIdentity(peers *peering.Peering) string {
 	if peers != nil {
 		return peers.Identity()
@@ -248,6 +249,7 @@ func operatorIdentity(peers *peering.Peering) string {
 	return name
 }
 
+// newLogConstructor returns the default LogConstructor of a controller.
 func newLogConstructor(e *engine.Engine) func(*reconcile.Request) logr.Logger {
 	base := e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind)
 	return func(req *reconcile.Request) logr.Logger {

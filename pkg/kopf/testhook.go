@@ -8,12 +8,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 )
 
-// The test kit calls handlers with requests of its own.
+// The test kit calls handlers with requests that it has created.
 func init() {
 	testhook.Attach = func(request any, call *engine.Call) { request.(testRequest).attach(call) }
 	testhook.Conclude = func(request any, err error) error { return request.(testRequest).finish(err) }
 }
 
+// A testRequest is a [Request] of any type.
 type testRequest interface {
 	attach(call *engine.Call)
 	finish(err error) error
@@ -21,8 +22,8 @@ type testRequest interface {
 
 func (r *Request[T]) attach(call *engine.Call) { r.call, r.current = call, r.Object }
 
-// conclude takes in what the handler has said, by its error and beside it. Mistakes come first: they are permanent, whatever the
-// error says.
+// finish passes the results of the handler to the call of the engine and returns the error of the attempt. Errors of the request, such as an
+// invalid condition, come first: they are permanent, even if the error of the handler is temporary.
 func (r *Request[T]) finish(err error) error {
 	r.applyConditions(err)
 	r.call.Object = r.Object // the handler may have replaced the pointer

@@ -20,14 +20,14 @@ import (
 
 // A resource is a [Resource] of any type.
 type resource interface {
-	// kind returns what the engine needs; the error joins all mistakes of the declaration.
+	// kind returns the kind for the engine, and all errors of the declaration, joined.
 	kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error)
 	options() *resourceOptions
 	ownedKinds() []ownedKind
 	buildHooks(o *Operator) []webhooks.Hook
 	hasOnlyAdmission() bool
 	handlersWithUncheckedFields() []*declaration
-	identity() any // the same for all views
+	identity() any // equal for all views of a resource
 	controllerName(scheme *runtime.Scheme) string
 }
 
@@ -48,7 +48,7 @@ func (r *Resource[T]) controllerName(scheme *runtime.Scheme) string {
 
 func (r *Resource[T]) applyTo(o *Operator) {
 	if r == nil {
-		o.addError(errors.New("a resource is nil: make it with For"))
+		o.addError(errors.New("a resource is nil: create it with For"))
 		return
 	}
 	if !slices.ContainsFunc(o.resources, func(other resource) bool { return other.identity() == r.identity() }) {
@@ -56,23 +56,23 @@ func (r *Resource[T]) applyTo(o *Operator) {
 	}
 }
 
-// CheckDeclaration checks the declaration of the operator: its options, its resources and their handlers. It returns all errors, joined; each names
-// the kind and the handler. It sends no request to the API server, and it does not call handlers: see kopftest.Check for a test of handlers.
+// CheckDeclaration checks the options, resources and handlers of the operator. It returns all errors, joined; each names the kind and the
+// handler. It sends no requests and does not call handlers; see kopftest.Check for tests of handlers.
 //
-// [SetupWithManager] and [Operator.Start] check the declaration, too. Start also checks that the API server serves the kinds.
+// [SetupWithManager] and [Operator.Start] call it. Start also checks that the API server serves the kinds.
 func (o *Operator) CheckDeclaration() error {
 	_, err := o.engineKinds()
 	return err
 }
 
-// kinds are the resources as the engine needs them.
+// engineKinds returns the kinds of all resources for the engine, or all errors of the declaration, joined.
 func (o *Operator) engineKinds() ([]engine.Kind, error) {
 	errs := slices.Clone(o.errs)
 	if o.mgr == nil {
-		return nil, errors.Join(append(errs, errors.New("the manager is nil: give New a manager"))...)
+		return nil, errors.Join(append(errs, errors.New("the manager is nil: pass a manager to New"))...)
 	}
 	if len(o.resources) == 0 {
-		errs = append(errs, errors.New("the operator has no resources: give New at least one, made with For"))
+		errs = append(errs, errors.New("the operator has no resources: pass at least one to New, created with For"))
 	}
 	var kinds []engine.Kind
 	seen := map[schema.GroupVersionKind]bool{}
@@ -82,15 +82,15 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 			errs = append(errs, err)
 		}
 		if seen[kind.GVK] && !kind.GVK.Empty() {
-			errs = append(errs, fmt.Errorf("%s: it is declared by two resources: put the handlers into one", kind.GVK.Kind))
+			errs = append(errs, fmt.Errorf("%s: two resources declare the kind: put the handlers into one", kind.GVK.Kind))
 		}
 		seen[kind.GVK] = true
 		kinds = append(kinds, kind)
 		if kind.New == nil {
 			continue
 		}
-		for _, place := range []any{o.settings.Store, o.settings.Baseline} {
-			if err := progress.CheckType(kind.New(), place); err != nil {
+		for _, storage := range []any{o.settings.Store, o.settings.Baseline} {
+			if err := progress.CheckType(kind.New(), storage); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, err))
 			}
 		}
@@ -103,7 +103,7 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 
 func (r *Resource[T]) kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error) {
 	if isNil(r.obj) {
-		return engine.Kind{}, errors.New("For(nil): give it an object of the kind, such as &v1.Database{}")
+		return engine.Kind{}, errors.New("For(nil): pass an empty object of the kind, such as &v1.Database{}")
 	}
 	gvk, err := apiutil.GVKForObject(r.obj, scheme)
 	if err != nil || gvk.Empty() {
@@ -126,7 +126,7 @@ func (r *Resource[T]) kind(scheme *runtime.Scheme, store progress.Store, c clien
 	return kind, errors.Join(errs...)
 }
 
-// register hands the handlers over to the engine, and tells what is wrong with them.
+// register adds the handlers to the kind of the engine and returns all errors of the declaration.
 func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store progress.Store, c client.Client) (errs []error) {
 	if len(r.handlers)+len(r.indexes)+len(r.hooks) == 0 {
 		errs = append(errs, errNoHandlers)
@@ -148,11 +148,11 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		addErrors(h, h.check(r.obj, scheme)...)
 		switch {
 		case h.id == "":
-			addErrors(h, errors.New("the id is empty: give it a name, it is stored on the objects"))
+			addErrors(h, errors.New("the id is empty: set one, because it is stored on the objects"))
 		case strings.TrimSpace(h.id) != h.id:
-			addErrors(h, fmt.Errorf("the id %q begins or ends with a space: leave it out", h.id))
-		case ids[h.fullID()]: // daemons and timers share the ids with all others (HND-20)
-			addErrors(h, fmt.Errorf("the id %q is used twice: give one of the handlers another id, "+
+			addErrors(h, fmt.Errorf("the id %q begins or ends with a space: remove it", h.id))
+		case ids[h.fullID()]: // ids are unique among all kinds of handlers
+			addErrors(h, fmt.Errorf("the id %q is used twice: rename one of the handlers, "+
 				"or use On for one function with several reasons", h.fullID()))
 		case h.handlerKind == causeHandler:
 			addErrors(h, addCauseHandler(kind, store, h, c))
@@ -161,7 +161,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	}
 	for _, h := range r.handlers {
 		if h.handlerKind == eventHandler {
-			_ = kind.Spies.Add(h.fullID(), h.fullID(), h.forEngine(c)) // its id was checked
+			_ = kind.Spies.Add(h.fullID(), h.fullID(), h.forEngine(c)) // its id is unique
 		}
 		if h.handlerKind == reconcileHandler {
 			_ = kind.Levels.Add(h.fullID(), h.fullID(), h.forEngine(c))
@@ -175,7 +175,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	}
 	kind.Fields, kind.Conditions = r.essenceFields(), r.watchedConditions()
 	kind.Watched, kind.OwnChanges = r.watchedFields(), r.ownChanges
-	kind.ConditionOptions = r.conditionPlaces
+	kind.ConditionOptions = r.conditionOptions
 	kind.Declared, kind.Root = r.conditionTypes, r.effectiveRoot()
 	if err := r.checkConditions(kind.New()); err != nil {
 		errs = append(errs, err)
@@ -184,11 +184,11 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		errs = append(errs, r.checkUnusedOptions()...)
 	}
 	if len(r.owned) > 0 && len(kind.Levels.IDs()) == 0 {
-		errs = append(errs, errors.New("Owns means nothing without an OnReconcile handler: add one, or leave it out"))
+		errs = append(errs, errors.New("Owns has no effect without an OnReconcile handler: add one or remove Owns"))
 	}
 	for i, c := range r.owned {
 		if isNil(c.obj) {
-			errs = append(errs, errors.New("Owns(nil): give it an object of the owned kind, such as &appsv1.Deployment{}"))
+			errs = append(errs, errors.New("Owns(nil): pass an empty object of the owned kind, such as &appsv1.Deployment{}"))
 			continue
 		}
 		gvk, err := apiutil.GVKForObject(c.obj, scheme)
@@ -199,12 +199,13 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		}
 		r.owned[i].gvk = gvk
 		if slices.Contains(c.predicates, nil) {
-			errs = append(errs, fmt.Errorf("Owns(%T) has a nil predicate: leave it out", c.obj))
+			errs = append(errs, fmt.Errorf("Owns(%T) has a nil predicate: remove it", c.obj))
 		}
 	}
 	return append(errs, checkAfter(kind)...)
 }
 
+// addCauseHandler adds a cause handler to the kind. It returns an error if the store rejects the id, or if two ids have the same key.
 func addCauseHandler[T client.Object](kind *engine.Kind, store progress.Store, h *typedHandler[T], c client.Client) error {
 	id := h.fullID()
 	key := id
@@ -217,15 +218,15 @@ func addCauseHandler[T client.Object](kind *engine.Kind, store progress.Store, h
 	return kind.Handlers.Add(id, key, h.forEngine(c))
 }
 
-// forEngine is the handler as the engine needs it.
+// forEngine returns the handler in the form of the engine.
 func (h *typedHandler[T]) forEngine(c client.Client) engine.Handler {
 	handler := h.Handler
 	handler.Do, handler.Hints = h.fn.forEngine(c), &execution.Warnings{}
 	if h.handlerKind == reconcileHandler && handler.Policy.Backoff == nil && handler.Policy.BackoffFunc == nil {
 		handler.Policy.BackoffFunc = reconcileBackoff
 	}
-	for _, match := range h.when {
-		handler.When = append(handler.When, adaptPredicate(match, c))
+	for _, predicate := range h.when {
+		handler.When = append(handler.When, adaptPredicate(predicate, c))
 	}
 	if h.changed != nil {
 		handler.Changed = adaptPredicate(h.changed, c)
@@ -233,22 +234,22 @@ func (h *typedHandler[T]) forEngine(c client.Client) engine.Handler {
 	return handler
 }
 
-// asked makes a test of the user's one that the engine can ask.
-func adaptPredicate[T client.Object](test func(*Request[T]) bool, c client.Client) func(*engine.Call) bool {
+// adaptPredicate returns a predicate in the form that the engine evaluates.
+func adaptPredicate[T client.Object](predicate func(*Request[T]) bool, c client.Client) func(*engine.Call) bool {
 	return func(call *engine.Call) bool {
 		req, err := newRequest[T](call)
 		if err != nil {
 			return false
 		}
 		req.Client = c
-		return test(req)
+		return predicate(req)
 	}
 }
 
-// check tells what is wrong with a handler that needs to know the kind, and resolves what does.
+// check returns the errors of the handler that depend on the kind, and resolves the kinds of its owners.
 func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	if h.Policy.Backoff != nil && h.Policy.BackoffFunc != nil {
-		errs = append(errs, errors.New("it has both Backoff and BackoffFunc: leave one out"))
+		errs = append(errs, errors.New("Backoff and BackoffFunc are mutually exclusive: remove one"))
 	}
 	if h.handlerKind == timerHandler {
 		errs = append(errs, h.checkTimer()...)
@@ -256,10 +257,10 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	if h.Criteria.Field != nil && !h.isForCondition() {
 		path := strings.Join(h.Criteria.Field.Path, ".")
 		if h.handlerKind == causeHandler && (path == "metadata.resourceVersion" || path == "metadata.managedFields") {
-			errs = append(errs, fmt.Errorf("Field(%q): each write changes it, also those of the operator: use OnEvent to follow all writes", path))
+			errs = append(errs, fmt.Errorf("Field(%q): each write changes this field, including those of the operator: use OnEvent to observe all writes", path))
 		}
 		if root := goType(reflect.TypeOf(obj)); root != nil {
-			for _, err := range h.fieldProblems(root, fmt.Sprintf("the Go type %T", obj)) {
+			for _, err := range h.checkField(root, fmt.Sprintf("the Go type %T", obj)) {
 				errs = append(errs, fmt.Errorf("Field(%q): %w", path, err))
 			}
 		}
@@ -277,8 +278,9 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	return errs
 }
 
-// fieldProblems reports a field that does not exist, and values that it never has. The source is the Go type or the schema.
-func (d *declaration) fieldProblems(root fieldType, source string) (errs []error) {
+// checkField returns errors if the field of the handler does not exist, or if it cannot have a value with which it is compared. The source is
+// the name of the Go type or the schema.
+func (d *declaration) checkField(root fieldType, source string) (errs []error) {
 	field, unknown, suggestion := lookUpField(root, d.Criteria.Field.Path)
 	if unknown != "" {
 		hint := ""
@@ -288,15 +290,14 @@ func (d *declaration) fieldProblems(root fieldType, source string) (errs []error
 		return []error{fmt.Errorf("%s has no field %s: correct the path%s", source, unknown, hint)}
 	}
 	for _, l := range d.literals {
-		if why := explainMismatch(l, field); why != "" {
-			errs = append(errs, fmt.Errorf("%s can never match: %s", l, why))
+		if explanation := explainMismatch(l, field); explanation != "" {
+			errs = append(errs, fmt.Errorf("%s can never match: %s", l, explanation))
 		}
 	}
 	return errs
 }
 
-// fields are those that handlers want to know of, as far as they are not essential anyway. Indexes see the
-// objects themselves.
+// essenceFields returns the fields of handlers that are not part of the essence by default. The engine adds them to the essence.
 func (r *Resource[T]) essenceFields() (paths [][]string) {
 	for _, h := range r.handlers {
 		if f := h.Criteria.Field; f != nil && slices.Contains([]string{"status", "metadata"}, f.Path[0]) {
@@ -306,7 +307,8 @@ func (r *Resource[T]) essenceFields() (paths [][]string) {
 	return paths
 }
 
-// watched are the fields outside of the essence to whose changes handlers react. Other handlers only filter by their fields.
+// watchedFields returns the fields that are not part of the essence by default and whose changes trigger handlers. Other handlers use their
+// fields only as filters.
 func (r *Resource[T]) watchedFields() (paths [][]string) {
 	for _, h := range r.handlers {
 		f := h.Criteria.Field
@@ -320,78 +322,79 @@ func (r *Resource[T]) watchedFields() (paths [][]string) {
 	return paths
 }
 
-// checkAfter resolves the ids in After, and finds those that do not exist, and circles.
+// checkAfter resolves the ids of After. It returns errors for unknown ids, for handlers that never match together, and for cycles.
 func checkAfter(kind *engine.Kind) (errs []error) {
-	waits := map[string][]string{}
+	dependencies := map[string][]string{}
 	for _, id := range kind.Handlers.IDs() {
 		handler, _ := kind.Handlers.Get(id)
-		for i, first := range handler.After {
-			if _, ok := kind.Handlers.Get(first); ok {
+		for i, dependency := range handler.After {
+			if _, ok := kind.Handlers.Get(dependency); ok {
 				continue
 			}
-			// Handlers for fields may be named without them.
-			named := slices.DeleteFunc(slices.Clone(kind.Handlers.IDs()), func(other string) bool {
+			// The id of a handler with a field can be given without the field.
+			candidates := slices.DeleteFunc(slices.Clone(kind.Handlers.IDs()), func(other string) bool {
 				h, _ := kind.Handlers.Get(other)
-				return h.Field == nil || other != first+"/"+strings.Join(h.Field.Path, ".")
+				return h.Field == nil || other != dependency+"/"+strings.Join(h.Field.Path, ".")
 			})
-			if len(named) != 1 {
-				errs = append(errs, fmt.Errorf("handler %q comes after %q, which is no handler of this kind: correct the id", id, first))
+			if len(candidates) != 1 {
+				errs = append(errs, fmt.Errorf("handler %q: After(%q) does not refer to a cause handler of the kind: correct the id", id, dependency))
 				continue
 			}
-			handler.After[i] = named[0]
+			handler.After[i] = candidates[0]
 		}
-		for _, first := range handler.After {
-			if other, ok := kind.Handlers.Get(first); ok && !shareCause(handler, other) {
-				errs = append(errs, fmt.Errorf("handler %q comes after %q, but no change calls both (%s and %s): leave out the After",
-					id, first, strings.Join(handler.Reasons, ", "), strings.Join(other.Reasons, ", ")))
+		for _, dependency := range handler.After {
+			if other, ok := kind.Handlers.Get(dependency); ok && !shareCause(handler, other) {
+				errs = append(errs, fmt.Errorf("handler %q: After(%q) has no effect, because no cause matches both (%s and %s): remove it",
+					id, dependency, strings.Join(handler.Reasons, ", "), strings.Join(other.Reasons, ", ")))
 			}
 		}
-		waits[id] = handler.After
+		dependencies[id] = handler.After
 	}
 	for _, id := range kind.Handlers.IDs() {
-		if circle := findCycle(waits, id, nil); circle != nil && circle[0] == id && slices.Min(circle) == id {
-			errs = append(errs, fmt.Errorf("the handlers %s come after each other in a circle: leave out one After",
-				strings.Join(append(circle, id), " → ")))
+		if cycle := findCycle(dependencies, id, nil); cycle != nil && cycle[0] == id && slices.Min(cycle) == id {
+			errs = append(errs, fmt.Errorf("circular dependency of After (%s): remove one After",
+				strings.Join(append(cycle, id), " → ")))
 		}
 	}
 	return errs
 }
 
-// shareCause reports whether there are causes for which both handlers are called. A resume handler joins the first cause of an object that
-// exists already.
+// shareCause reports whether a cause can match both handlers. Resume handlers also match the first update or deletion of an existing object.
 func shareCause(a, b engine.Handler) bool {
-	is := func(h engine.Handler, reasons ...Reason) bool {
+	matches := func(h engine.Handler, reasons ...Reason) bool {
 		return h.AnyReason || slices.ContainsFunc(reasons, func(reason Reason) bool { return slices.Contains(h.Reasons, string(reason)) })
 	}
 	for _, reason := range causeReasons {
-		if is(a, reason) && is(b, reason) {
+		if matches(a, reason) && matches(b, reason) {
 			return true
 		}
 	}
-	return is(a, ReasonResume) && is(b, ReasonUpdate, ReasonDelete) || is(b, ReasonResume) && is(a, ReasonUpdate, ReasonDelete)
+	return matches(a, ReasonResume) && matches(b, ReasonUpdate, ReasonDelete) || matches(b, ReasonResume) && matches(a, ReasonUpdate, ReasonDelete)
 }
 
-// findCycle follows the handlers that one comes after, back to itself.
-func findCycle(waits map[string][]string, id string, path []string) []string {
+// findCycle follows the dependencies of a handler and returns the first cycle, or nil. The path has the handlers that it has followed so far.
+func findCycle(dependencies map[string][]string, id string, path []string) []string {
 	if i := slices.Index(path, id); i >= 0 {
 		return path[i:]
 	}
-	for _, first := range waits[id] {
-		if circle := findCycle(waits, first, append(slices.Clone(path), id)); circle != nil {
-			return circle
+	for _, dependency := range dependencies[id] {
+		if cycle := findCycle(dependencies, dependency, append(slices.Clone(path), id)); cycle != nil {
+			return cycle
 		}
 	}
 	return nil
 }
 
+// isNil reports whether the object is nil or a nil pointer.
 func isNil(obj client.Object) bool {
 	v := reflect.ValueOf(obj)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
+// orNoKind returns the error, or one for an object without a kind.
 func orNoKind(err error) error {
 	if err == nil {
-		return errors.New("it has no kind")
+		return errors.New("the object has no kind")
 	}
 	return err
 }

@@ -32,7 +32,7 @@ const defaultWatchCheck = time.Minute
 func WithWatchCheck(interval time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if interval < 0 {
-			o.addError(fmt.Errorf("WithWatchCheck(%s) is negative: use 0 to disable the check", interval))
+			o.addError(fmt.Errorf("WithWatchCheck must not be negative, got %s: use 0 to disable the check", interval))
 		}
 		if err := validation.Duration(interval); err != nil {
 			o.addError(fmt.Errorf("WithWatchCheck is %w", err))

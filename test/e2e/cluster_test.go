@@ -81,7 +81,7 @@ var _ = Describe("Discovery", func() {
 		mgr := newManager(newNamespace(ctx), &logRecorder{}, wire.setup())
 		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created"))))).To(Succeed())
 		Expect(failedStart(ctx, mgr)).To(MatchError(And(
-			ContainSubstring("Widget: asking whether the API server serves it"), ContainSubstring("its server is down"))))
+			ContainSubstring("Widget: discovering the kind"), ContainSubstring("its server is down"))))
 	}, SpecTimeout(minute))
 
 	It("reports kinds that cannot be watched before it waits for caches (SEL-14)", func(ctx context.Context) {
@@ -90,7 +90,7 @@ var _ = Describe("Discovery", func() {
 			kopf.For(&corev1.ComponentStatus{}).OnEvent("seen", ok[*corev1.ComponentStatus](&calls{}, "seen")),
 			kopf.For(&v1.Widget{}).OnEvent("seen", ok[W](&calls{}, "seen"))))).To(Succeed())
 		Expect(failedStart(ctx, mgr)).To(MatchError(And(
-			ContainSubstring("ComponentStatus: the API server serves v1, but not with the verbs that are needed"),
+			ContainSubstring("ComponentStatus: the API server serves v1, but without all required verbs"),
 			Not(ContainSubstring("Widget")))))
 	}, SpecTimeout(minute))
 

@@ -50,10 +50,10 @@ var _ = Describe("Errors of the declaration", func() {
 		},
 		// Ids.
 		Entry("an id twice (HND-12)", just(widgets().OnCreate("made", fn).OnUpdate("made", fn)),
-			`Widget: OnUpdate("made"): `, "used twice", "another id", "On"),
-		Entry("ids with the same place of storage", just(widgets().OnCreate("a/b", fn).OnDelete("a.b", fn)),
+			`Widget: OnUpdate("made"): `, "used twice", "rename one", "On"),
+		Entry("ids that are stored in one place", just(widgets().OnCreate("a/b", fn).OnDelete("a.b", fn)),
 			`Widget: OnDelete("a.b"): `, `"a/b" and "a.b"`, "kopf.zalando.org/a.b", "rename one"),
-		Entry("an empty id", just(id("")), `Widget: OnCreate(""): `, "empty", "give it a name"),
+		Entry("an empty id", just(id("")), `Widget: OnCreate(""): `, "empty", "set one"),
 		Entry("an id with a colon", just(id("a:b")), `Widget: OnCreate("a:b"): `, "cannot be stored", "use letters"),
 		Entry("an id with a space", just(id("a b")), `Widget: OnCreate("a b"): `, "cannot be stored", "use letters"),
 		Entry("an id beyond ASCII", just(id("ü")), `Widget: OnCreate("ü"): `, "cannot be stored", "use letters"),
@@ -61,17 +61,17 @@ var _ = Describe("Errors of the declaration", func() {
 			`Widget: OnCreate("last-handled-configuration"): `, "reserved by the framework", "choose another"),
 		Entry("another reserved id", just(id("touch-dummy")), `"touch-dummy"`, "reserved by the framework", "choose another"),
 		// Handlers.
-		Entry("no function", just(widgets().OnResume("back", nil)), `Widget: OnResume("back"): `, "nil", "give it a function"),
-		Entry("no reasons", just(widgets().On("any", nil, fn)), `Widget: On("any"): `, "no reasons", "ReasonCreate"),
+		Entry("no function", just(widgets().OnResume("back", nil)), `Widget: OnResume("back"): `, "nil", "pass a function"),
+		Entry("no reasons", just(widgets().On("any", nil, fn)), `Widget: On("any"): `, "reasons are empty", "ReasonCreate"),
 		Entry("an unknown reason", just(widgets().On("any", []kopf.Reason{"whim"}, fn)), `Widget: On("any"): `, `"whim"`, `"create"`),
-		Entry("negative retries", just(with(kopf.Retries(-1))), `Widget: OnCreate("made"): `, "Retries", "-1", "leave the option out"),
-		Entry("a negative timeout", just(with(kopf.Timeout(-time.Second))), `Widget: OnCreate("made"): `, "Timeout", "-1s", "zero or more"),
-		Entry("a negative attempt timeout", just(with(kopf.AttemptTimeout(-time.Second))), `OnCreate("made")`, "AttemptTimeout", "-1s", "zero or more"),
-		Entry("a negative backoff", just(with(kopf.Backoff(-time.Second))), `OnCreate("made")`, "Backoff", "-1s", "zero or more"),
-		Entry("no backoff function", just(with(kopf.BackoffFunc(nil))), `OnCreate("made")`, "BackoffFunc", "give it a function"),
-		Entry("an unknown error mode", just(with(kopf.ErrorMode(7))), `OnCreate("made")`, "ErrorMode(7)", "ErrorsTemporary"),
-		Entry("Optional without a deletion", just(with(kopf.Optional())), `Widget: OnCreate("made"): `, "Optional", "delete handlers"),
-		Entry("EvenIfDeleted without a resume", just(with(kopf.EvenIfDeleted())), `OnCreate("made")`, "EvenIfDeleted", "resume handlers"),
+		Entry("negative retries", just(with(kopf.Retries(-1))), `Widget: OnCreate("made"): `, "Retries must not be negative, got -1", "leave it out"),
+		Entry("a negative timeout", just(with(kopf.Timeout(-time.Second))), `Widget: OnCreate("made"): `, "Timeout must not be negative, got -1s"),
+		Entry("a negative attempt timeout", just(with(kopf.AttemptTimeout(-time.Second))), `OnCreate("made")`, "AttemptTimeout must not be negative, got -1s"),
+		Entry("a negative backoff", just(with(kopf.Backoff(-time.Second))), `OnCreate("made")`, "Backoff must not be negative, got -1s"),
+		Entry("no backoff function", just(with(kopf.BackoffFunc(nil))), `OnCreate("made")`, "BackoffFunc", "pass a function"),
+		Entry("an unknown error mode", just(with(kopf.ErrorMode(7))), `OnCreate("made")`, "ErrorMode has the invalid value 7", "ErrorsTemporary"),
+		Entry("Optional, but not for deletions", just(with(kopf.Optional())), `Widget: OnCreate("made"): `, "Optional", "delete handlers"),
+		Entry("EvenIfDeleted, but not for resuming", just(with(kopf.EvenIfDeleted())), `OnCreate("made")`, "EvenIfDeleted", "resume handlers"),
 		// Resources.
 		Entry("no resources", just(), "no resources", "For"),
 		Entry("no handlers", just(widgets()), "Widget: ", "no handlers", "OnCreate"),
@@ -88,20 +88,20 @@ var _ = Describe("Errors of the declaration", func() {
 		Entry("a kind twice (SEL-16)", just(good(), kopf.For(kopf.Unstructured(widgetGVK)).OnCreate("made", ok[*unstructured.Unstructured](&calls{}, ""))),
 			"Widget: ", "two resources", "put the handlers into one"),
 		Entry("an empty name", just(good(kopf.WithName(""))), "Widget: ", "WithName", "leave it out"),
-		Entry("no workers", just(good(kopf.WithMaxConcurrentReconciles(0))), "Widget: ", "WithMaxConcurrentReconciles(0)", "at least one"),
-		Entry("a nil predicate", just(good(kopf.WithPredicates(nil))), "Widget: ", "WithPredicates", "leave it out"),
+		Entry("no workers", just(good(kopf.WithMaxConcurrentReconciles(0))), "Widget: ", "WithMaxConcurrentReconciles must be positive, got 0", "leave it out"),
+		Entry("a nil predicate", just(good(kopf.WithPredicates(nil))), "Widget: ", "WithPredicates", "remove it"),
 		Entry("a reconciler", just(good(kopf.WithControllerOptions(controller.Options{
 			Reconciler: reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }),
-		}))), "Widget: ", "WithControllerOptions", "Reconciler", "leave it out"),
-		Entry("leader election for one kind", just(good(kopf.WithControllerOptions(controller.Options{NeedLeaderElection: new(false)}))),
-			"Widget: ", "WithControllerOptions", "NeedLeaderElection", "leave them out"),
+		}))), "Widget: ", "WithControllerOptions", "Reconciler", "remove it"),
+		Entry("leader election of one kind", just(good(kopf.WithControllerOptions(controller.Options{NeedLeaderElection: new(false)}))),
+			"Widget: ", "WithControllerOptions", "NeedLeaderElection", "remove them"),
 		Entry("a warm-up", just(good(kopf.WithControllerOptions(controller.Options{EnableWarmup: new(true)}))),
-			"Widget: ", "WithControllerOptions", "EnableWarmup", "leave them out"),
+			"Widget: ", "WithControllerOptions", "EnableWarmup", "remove them"),
 		Entry("results nowhere", just(good(kopf.WithResults(""))), "Widget: ", "WithResults", `"status"`),
 		Entry("results with a gap", just(good(kopf.WithResults("status..x"))), "Widget: ", "WithResults", `"status"`),
 		Entry("results in the metadata", just(good(kopf.WithResults("metadata.annotations"))), "Widget: ", "WithResults", `"status"`),
 		// The operator.
-		Entry("a nil option", just(good(), nil), "an option is nil", "leave it out"),
+		Entry("a nil option", just(good(), nil), "an option is nil", "remove it"),
 		Entry("no finalizer", just(good(), kopf.WithFinalizer("")), `WithFinalizer("")`, `"example.com/finalizer"`),
 		Entry("a finalizer without a domain", just(good(), kopf.WithFinalizer("mine")), `WithFinalizer("mine")`, `"example.com/finalizer"`),
 		Entry("a finalizer with a space", just(good(), kopf.WithFinalizer("example.com/my own")), `"example.com/my own"`, `"example.com/finalizer"`),
@@ -130,15 +130,15 @@ var _ = Describe("Errors of the declaration", func() {
 			Equal("the operator cannot start:"),
 			HavePrefix(`WithFinalizer("mine"): `),
 			HavePrefix("an option is nil: "),
-			HavePrefix("Widget: WithMaxConcurrentReconciles(-1): "),
+			HavePrefix("Widget: WithMaxConcurrentReconciles must be positive, got -1: "),
 			HavePrefix(`Widget: OnCreate("a:b"): the handler is nil`),
-			HavePrefix(`Widget: OnCreate("a:b"): Retries is negative`),
-			HavePrefix(`Widget: OnCreate("a:b"): Backoff is negative`),
+			HavePrefix(`Widget: OnCreate("a:b"): Retries must not be negative`),
+			HavePrefix(`Widget: OnCreate("a:b"): Backoff must not be negative`),
 			HavePrefix(`Widget: OnCreate("a:b"): id "a:b"`),
 			HavePrefix(`Widget: OnUpdate("made"): Optional `),
 			HavePrefix(`Widget: OnDelete("made"): the id "made" is used twice`),
 			HavePrefix("For(nil): "),
-			HavePrefix("Gadget: it has no handlers"),
+			HavePrefix("Gadget: the resource has no handlers"),
 		))
 		Expect(op.CheckDeclaration()).To(MatchError(err.Error()), "it is told the same twice")
 	})
@@ -232,7 +232,7 @@ var _ = Describe("Errors of the declaration", func() {
 		mgr.GetConfig().Host = "127.0.0.1:1"
 		Expect(kopf.SetupWithManager(mgr, good())).To(Succeed())
 		err := failedStart(ctx, mgr)
-		Expect(err).To(MatchError(ContainSubstring("Widget: asking whether the API server serves it")))
+		Expect(err).To(MatchError(ContainSubstring("Widget: discovering the kind")))
 		Expect(err).NotTo(MatchError(ContainSubstring("CustomResourceDefinition")))
 	}, SpecTimeout(minute))
 })

@@ -293,7 +293,7 @@ var _ = Describe("Operators among peers", func() {
 			}
 		}
 		says := ask(op.ServePeering())
-		Expect(says()).To(Equal("200 the operator does not run here, or is standalone\n"))
+		Expect(says()).To(Equal("200 the operator does not run in this process, or is standalone\n"))
 		w := widget(ns, "w")
 		create(ctx, w)
 		launch(mgr, &logRecorder{})

@@ -406,8 +406,8 @@ var _ = Describe("Work is not repeated:", func() {
 		},
 		Entry("by the same finalizer", SpecTimeout(minute), options(
 			kopf.WithProgress(progress.Annotations("b.example.com")), kopf.WithBaseline(progress.AnnotationBaseline("b.example.com"))),
-			"finalizer", "place"),
+			"finalizer", "baseline"),
 		Entry("by the same baseline", SpecTimeout(minute), options(kopf.WithFinalizer("b.example.com/finalizer")),
-			"place for the baseline", "finalizer"),
+			"baseline", "finalizer"),
 	)
 })

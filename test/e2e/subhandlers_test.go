@@ -486,7 +486,7 @@ var _ = Describe("Sub-handlers", func() {
 		Eventually(seen.all).Should(ConsistOf("spy", "level"))
 		Consistently(seen.all, quietTime).Should(HaveLen(2))
 		for _, id := range []string{"spy", "level"} {
-			Expect(op.log.find(`"handler"="`+id+`"`, "no sub-handlers")).To(HaveLen(1), id)
+			Expect(op.log.find(`"handler"="`+id+`"`, "cannot have sub-handlers")).To(HaveLen(1), id)
 		}
 	}, SpecTimeout(minute))
 })

@@ -32,11 +32,11 @@ func Equal(value any) Matcher {
 	inner, isMatcher := value.(Matcher)
 	switch {
 	case isMatcher:
-		err = fmt.Errorf("Equal(%s) compares with a matcher: leave Equal out", inner.Form().Description)
+		err = fmt.Errorf("Equal(%s) compares with a matcher: remove Equal", inner.Form().Text)
 	case err != nil:
-		err = fmt.Errorf("Equal(%T) is given what has no JSON form: %w", value, err)
+		err = fmt.Errorf("Equal(%T): the value has no JSON form: %w", value, err)
 	case form == nil:
-		err = errors.New("Equal(nil) is no value to be equal to: use Absent")
+		err = errors.New("Equal(nil) can never match: use Absent")
 	}
 	m := matcher{
 		Description: fmt.Sprintf("Equal(%v)", value), HasEqual: true, Equal: form, Err: err,
@@ -55,7 +55,7 @@ func Equal(value any) Matcher {
 func Match(fn func(value any) bool) Matcher {
 	m := matcher{Description: "Match", Test: fn}
 	if fn == nil {
-		m.Err = errors.New("Match(nil): give it a function")
+		m.Err = errors.New("Match(nil): pass a function")
 	}
 	return m
 }
@@ -120,7 +120,7 @@ func formsOf(all []Matcher) []match.Matcher {
 	out := make([]match.Matcher, 0, len(all))
 	for _, m := range all {
 		if m == nil {
-			out = append(out, match.Matcher{Err: errors.New("a matcher is nil: leave it out"), Test: func(any) bool { return false }})
+			out = append(out, match.Matcher{Err: errors.New("a matcher is nil: remove it"), Test: func(any) bool { return false }})
 			continue
 		}
 		out = append(out, m.Form())

@@ -22,26 +22,28 @@ import (
 // errNoServer is what whoever asks the API server is told.
 var errNoServer = errors.New("there is no API server, says the test")
 
-// A standIn is a manager without an API server: as far as an operator gets without one.
-type standIn struct {
+// A fakeManager is a manager without an API server: as far as an operator gets without one.
+type fakeManager struct {
 	manager.Manager
-	asked int
+	requests int
 }
 
-func (*standIn) GetScheme() *runtime.Scheme    { return clientgoscheme.Scheme }
-func (*standIn) GetClient() client.Client      { return nil }
-func (*standIn) GetLogger() logr.Logger        { return funcr.New(func(string, string) {}, funcr.Options{}) }
-func (*standIn) GetConfig() *rest.Config       { return &rest.Config{Host: "http://nowhere.example.com"} }
-func (s *standIn) GetHTTPClient() *http.Client { return &http.Client{Transport: s} }
+func (*fakeManager) GetScheme() *runtime.Scheme { return clientgoscheme.Scheme }
+func (*fakeManager) GetClient() client.Client   { return nil }
+func (*fakeManager) GetLogger() logr.Logger {
+	return funcr.New(func(string, string) {}, funcr.Options{})
+}
+func (*fakeManager) GetConfig() *rest.Config       { return &rest.Config{Host: "http://nowhere.example.com"} }
+func (s *fakeManager) GetHTTPClient() *http.Client { return &http.Client{Transport: s} }
 
-func (s *standIn) RoundTrip(*http.Request) (*http.Response, error) {
-	s.asked++
+func (s *fakeManager) RoundTrip(*http.Request) (*http.Response, error) {
+	s.requests++
 	return nil, errNoServer
 }
 
 // newOperator is one for config maps, with options.
 func newOperator(mgr manager.Manager, opts ...kopf.Option) *kopf.Operator {
-	return kopf.New(mgr, append(opts, kopf.For(&corev1.ConfigMap{}).OnEvent("watched", doNothing))...)
+	return kopf.New(mgr, append(opts, kopf.For(&corev1.ConfigMap{}).OnEvent("watched", noopConfigMap))...)
 }
 
 func equal(t *testing.T, what string, got, want any) {
