@@ -19,18 +19,18 @@ var errBroken = errors.New("broken")
 
 func noopConfigMap(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }
 
-// A clock notes what is called, and when.
+// A clock records calls and their times.
 type clock struct {
-	began time.Time
-	notes []string
+	started time.Time
+	calls   []string
 }
 
-func newClock() *clock { return &clock{began: time.Now()} }
+func newClock() *clock { return &clock{started: time.Now()} }
 
-// does is an activity that ends with these errors, in turn, and then well.
-func (c *clock) does(id string, errs ...error) func(context.Context) error {
+// record returns an activity that records its calls. It returns the given errors one after the other, and then nil.
+func (c *clock) record(id string, errs ...error) func(context.Context) error {
 	return func(context.Context) error {
-		c.notes = append(c.notes, fmt.Sprintf("%s after %s", id, time.Since(c.began)))
+		c.calls = append(c.calls, fmt.Sprintf("%s after %s", id, time.Since(c.started)))
 		if len(errs) == 0 {
 			return nil
 		}
@@ -42,62 +42,62 @@ func (c *clock) does(id string, errs ...error) func(context.Context) error {
 
 func TestStart_Activities(t *testing.T) {
 	type check struct {
-		name    string
-		options func(*clock) []kopf.Option
-		notes   []string
-		asked   bool // the API server
-		errors  []string
+		name     string
+		options  func(*clock) []kopf.Option
+		calls    []string
+		requests bool
+		errors   []string
 	}
 	for _, test := range []check{
 		{
 			name: "ACT-01 ACT-04 in order, before the API server is asked",
 			options: func(c *clock) []kopf.Option {
-				return []kopf.Option{kopf.OnStartup("one", c.does("one")), kopf.OnStartup("two", c.does("two"))}
+				return []kopf.Option{kopf.OnStartup("one", c.record("one")), kopf.OnStartup("two", c.record("two"))}
 			},
-			notes: []string{"one after 0s", "two after 0s"}, asked: true,
+			calls: []string{"one after 0s", "two after 0s"}, requests: true,
 		},
 		{
 			name: "ACT-03 an error delays the start by a minute",
 			options: func(c *clock) []kopf.Option {
-				return []kopf.Option{kopf.OnStartup("one", c.does("one", errBroken, errBroken))}
+				return []kopf.Option{kopf.OnStartup("one", c.record("one", errBroken, errBroken))}
 			},
-			notes: []string{"one after 0s", "one after 1m0s", "one after 2m0s"}, asked: true,
+			calls: []string{"one after 0s", "one after 1m0s", "one after 2m0s"}, requests: true,
 		},
 		{
 			name: "ACT-01 each at its own pace, until all are finished",
 			options: func(c *clock) []kopf.Option {
 				return []kopf.Option{
-					kopf.OnStartup("slow", c.does("slow", errBroken), kopf.Backoff(10*time.Second)),
-					kopf.OnStartup("quick", c.does("quick", kopf.Temporary(errBroken, time.Second), kopf.Temporary(errBroken, 3*time.Second))),
-					kopf.OnStartup("good", c.does("good")),
+					kopf.OnStartup("slow", c.record("slow", errBroken), kopf.Backoff(10*time.Second)),
+					kopf.OnStartup("quick", c.record("quick", kopf.Temporary(errBroken, time.Second), kopf.Temporary(errBroken, 3*time.Second))),
+					kopf.OnStartup("good", c.record("good")),
 				}
 			},
-			notes: []string{"slow after 0s", "quick after 0s", "good after 0s", "quick after 1s", "quick after 4s", "slow after 10s"}, asked: true,
+			calls: []string{"slow after 0s", "quick after 0s", "good after 0s", "quick after 1s", "quick after 4s", "slow after 10s"}, requests: true,
 		},
 		{
 			name: "ACT-02 ACT-04 ACT-07 a failure for good stops the operator, after all have finished",
 			options: func(c *clock) []kopf.Option {
 				return []kopf.Option{
-					kopf.OnStartup("bad", c.does("bad", kopf.Permanent(errBroken))),
-					kopf.OnStartup("late", c.does("late", errBroken), kopf.Backoff(time.Second)),
-					kopf.OnCleanup("cleanup", c.does("cleanup")),
+					kopf.OnStartup("bad", c.record("bad", kopf.Permanent(errBroken))),
+					kopf.OnStartup("late", c.record("late", errBroken), kopf.Backoff(time.Second)),
+					kopf.OnCleanup("cleanup", c.record("cleanup")),
 				}
 			},
-			notes:  []string{"bad after 0s", "late after 0s", "late after 1s"},
+			calls:  []string{"bad after 0s", "late after 0s", "late after 1s"},
 			errors: []string{"cannot start", `OnStartup("bad")`, "broken"},
 		},
 		{
 			name: "ACT-02 all that have failed are told",
 			options: func(c *clock) []kopf.Option {
 				return []kopf.Option{
-					kopf.OnStartup("limited", c.does("limited", errBroken, errBroken, errBroken), kopf.Retries(2), kopf.Backoff(time.Second)),
-					kopf.OnStartup("strict", c.does("strict", errBroken), kopf.ErrorMode(progress.ErrorsPermanent)),
-					kopf.OnStartup("timed", c.does("timed", errBroken, errBroken), kopf.Timeout(5*time.Second), kopf.Backoff(4*time.Second)),
+					kopf.OnStartup("limited", c.record("limited", errBroken, errBroken, errBroken), kopf.Retries(2), kopf.Backoff(time.Second)),
+					kopf.OnStartup("strict", c.record("strict", errBroken), kopf.ErrorMode(progress.ErrorsPermanent)),
+					kopf.OnStartup("timed", c.record("timed", errBroken, errBroken), kopf.Timeout(5*time.Second), kopf.Backoff(4*time.Second)),
 					kopf.OnStartup("panics", func(context.Context) error { panic("oh") }, kopf.Retries(1)),
-					kopf.OnStartup("ignored", c.does("ignored", errBroken), kopf.ErrorMode(progress.ErrorsIgnored)),
+					kopf.OnStartup("ignored", c.record("ignored", errBroken), kopf.ErrorMode(progress.ErrorsIgnored)),
 				}
 			},
-			notes: []string{
+			calls: []string{
 				"limited after 0s", "strict after 0s", "timed after 0s", "ignored after 0s", "limited after 1s", "timed after 4s",
 			},
 			errors: []string{`OnStartup("limited")`, "gave up after 2 attempts", `OnStartup("strict")`, `OnStartup("timed")`, "5s", `OnStartup("panics")`, "oh"},
@@ -106,11 +106,11 @@ func TestStart_Activities(t *testing.T) {
 			name: "ACT-06 the cleanup, in order, whatever has ended the operator",
 			options: func(c *clock) []kopf.Option {
 				return []kopf.Option{
-					kopf.OnCleanup("one", c.does("one", errBroken), kopf.Backoff(time.Second)),
-					kopf.OnCleanup("two", c.does("two", kopf.Permanent(errBroken))),
+					kopf.OnCleanup("one", c.record("one", errBroken), kopf.Backoff(time.Second)),
+					kopf.OnCleanup("two", c.record("two", kopf.Permanent(errBroken))),
 				}
 			},
-			notes: []string{"one after 0s", "two after 0s", "one after 1s"}, asked: true,
+			calls: []string{"one after 0s", "two after 0s", "one after 1s"}, requests: true,
 			errors: []string{`OnCleanup("two")`, "broken"},
 		},
 		{
@@ -128,9 +128,9 @@ func TestStart_Activities(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, mgr := newClock(), &fakeManager{}
 				err := newOperator(mgr, test.options(c)...).Start(t.Context())
-				equal(t, "calls", c.notes, test.notes)
-				equal(t, "is the API server asked?", mgr.requests > 0, test.asked)
-				equal(t, "has that ended it?", errors.Is(err, errNoServer), test.asked)
+				equal(t, "calls", c.calls, test.calls)
+				equal(t, "are requests sent?", mgr.requests > 0, test.requests)
+				equal(t, "does a request end the operator?", errors.Is(err, errNoServer), test.requests)
 				for _, text := range test.errors {
 					if err == nil || !strings.Contains(err.Error(), text) {
 						t.Errorf("error = %v, want one with %q", err, text)
@@ -141,24 +141,24 @@ func TestStart_Activities(t *testing.T) {
 	}
 }
 
-// ACT-07: one that is stopped while it starts has nothing to clean up, and has not failed.
+// ACT-07: an operator that is stopped during its startup calls no cleanup functions and returns no error.
 func TestStart_StoppedDuringStartup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, mgr := newClock(), &fakeManager{}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		err := newOperator(mgr,
-			kopf.OnStartup("never", c.does("never", errBroken)),
-			kopf.OnCleanup("cleanup", c.does("cleanup")),
+			kopf.OnStartup("never", c.record("never", errBroken)),
+			kopf.OnCleanup("cleanup", c.record("cleanup")),
 		).Start(ctx)
 		equal(t, "error", err, error(nil))
-		equal(t, "calls", c.notes, []string{"never after 0s"})
-		equal(t, "it has stopped at once", time.Since(c.began), 10*time.Second)
+		equal(t, "calls", c.calls, []string{"never after 0s"})
+		equal(t, "time until the stop", time.Since(c.started), 10*time.Second)
 		equal(t, "requests", mgr.requests, 0)
 	})
 }
 
-// ACT-06: the cleanup may still talk to others.
+// ACT-06: cleanup functions can still send requests.
 func TestOnCleanup_ContextIsNotCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var stopped, cleaning error
@@ -174,7 +174,7 @@ func TestOnCleanup_ContextIsNotCanceled(t *testing.T) {
 	equal(t, "that of the cleanup is not", cleaning, error(nil))
 }
 
-// MEMO-02, ACT-05: activities share a memo; it is the operator's.
+// MEMO-02, ACT-05: all activities share the memo of the operator.
 func TestMemo_SharedByActivities(t *testing.T) {
 	memo, other := kopf.NewMemo[int]("one"), kopf.NewMemo[int]("one")
 	var got int
@@ -194,8 +194,8 @@ func TestMemo_SharedByActivities(t *testing.T) {
 
 func TestMemo_PanicsOutsideOfHandlers(t *testing.T) {
 	defer func() {
-		if said := fmt.Sprint(recover()); !strings.Contains(said, "the-memo") || !strings.Contains(said, "context") {
-			t.Errorf("MEMO-01: it says %q, want which memo, and what to do", said)
+		if message := fmt.Sprint(recover()); !strings.Contains(message, "the-memo") || !strings.Contains(message, "context") {
+			t.Errorf("MEMO-01: panic = %q, want the name of the memo and advice", message)
 		}
 	}()
 	kopf.NewMemo[int]("the-memo").Load(t.Context())

@@ -21,17 +21,17 @@ import (
 
 func allow(context.Context, *webhooks.Request[th]) error { return nil }
 
-// judged and changed are resources with one admission handler with options.
+// validate and mutate return resources with one admission handler.
 func validate(opts ...webhooks.Option) resources { return newThings().Validate("h", allow, opts...) }
 func mutate(opts ...webhooks.Option) resources   { return newThings().Mutate("h", allow, opts...) }
 
-// onlyAdmitted is a resource with options that has nothing but an admission handler.
+// onlyValidate returns a resource that has only an admission handler.
 func onlyValidate(opts ...kopf.ResourceOption) *kopf.Resource[*unstructured.Unstructured] {
 	return kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}), opts...).
 		Validate("h", func(context.Context, *webhooks.Request[*unstructured.Unstructured]) error { return nil })
 }
 
-// hosting is a manager with a webhook server, and without an API server: a declaration asks for none.
+// newWebhookManager returns a manager with a webhook server. It has no API server, because CheckDeclaration sends no requests.
 func newWebhookManager(t *testing.T) manager.Manager {
 	t.Helper()
 	mgr, err := manager.New(&rest.Config{Host: "https://nowhere.example.com"}, manager.Options{
@@ -43,7 +43,7 @@ func newWebhookManager(t *testing.T) manager.Manager {
 	return mgr
 }
 
-// managed are options with which the operator writes configurations.
+// withManagedWebhooks returns an option with which the operator writes webhook configurations.
 func withManagedWebhooks(change func(*webhooks.Options)) kopf.Option {
 	options := webhooks.Options{
 		Name: "things.example.com", Configurations: webhooks.Managed, Certificates: webhooks.SelfManaged{}, Namespace: "own",
@@ -55,7 +55,7 @@ func withManagedWebhooks(change func(*webhooks.Options)) kopf.Option {
 	return kopf.WithWebhooks(options)
 }
 
-// Each mistake of admission handlers is told in one line, as all others are. HND-08: operations that are none.
+// Each error is one line. HND-08: invalid operations are errors.
 func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 	always := func(*kopf.Request[th]) bool { return true }
 	const where = "setting up the admission handlers: "
@@ -64,7 +64,7 @@ func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 		given []kopf.Option
 		words []string // in this order
 	}{
-		// What is declared.
+		// Handlers.
 		{"a view", []kopf.Option{newThings().When(always).Validate("h", allow)}, []string{`Thing: Validate("h"): the API server cannot evaluate the function of When`, "add the handler to the resource itself", "webhooks.MatchConditions"}},
 		{"a mutating one of a view", []kopf.Option{newThings().When(always).Mutate("h", allow)}, []string{`Thing: Mutate("h"): the API server cannot evaluate the function of When`, "webhooks.Label"}},
 		{"no handler", []kopf.Option{newThings().Validate("h", nil)}, []string{where, `Thing: Validate("h"): the handler is nil`, "pass a function"}},
@@ -80,7 +80,7 @@ func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 		{"one id twice", []kopf.Option{validate().Validate("h", allow)}, []string{where, `Thing: Validate("h")`, `the handler Thing: Validate("h") exists already`, "rename one"}},
 		{"one name twice", []kopf.Option{newThings().Validate("a_b", allow).Validate("a-b", allow), withManagedWebhooks(nil)}, []string{where, `Thing: Validate("a-b")`, `"a-b"`, `the name of Thing: Validate("a_b")`, "rename one"}},
 
-		// What is said of a kind that nobody watches.
+		// Options without effect.
 		{"conditions", []kopf.Option{onlyValidate(kopf.WithConditions("Ready"))}, []string{"Gadget: ", "WithConditions has no effect", "only admission handlers", "add another handler", "remove the option"}},
 		{"a root", []kopf.Option{onlyValidate(kopf.WithRootCondition(conditions.Root{Type: "Fine", Of: []string{"Ready"}}))}, []string{"Gadget: ", "WithRootCondition has no effect"}},
 		{"concurrency", []kopf.Option{onlyValidate(kopf.WithMaxConcurrentReconciles(2))}, []string{"Gadget: ", "WithMaxConcurrentReconciles has no effect"}},
@@ -88,7 +88,7 @@ func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 		{"options of a controller", []kopf.Option{onlyValidate(kopf.WithControllerOptions(controller.Options{RecoverPanic: new(true)}))}, []string{"Gadget: ", "WithControllerOptions has no effect"}},
 		{"results", []kopf.Option{onlyValidate(kopf.WithResults("status.results"))}, []string{"Gadget: ", "WithResults has no effect"}},
 
-		// How it is served.
+		// Options of the webhook server.
 		{"nobody to tell of certificates", []kopf.Option{validate(), kopf.WithWebhooks(webhooks.Options{Certificates: webhooks.SelfManaged{}, Namespace: "own"})}, []string{where, "SelfManaged certificates", "set Configurations"}},
 		{"ADM-40 no address", []kopf.Option{validate(), withManagedWebhooks(func(o *webhooks.Options) { o.ClientConfig.URL = nil })}, []string{where, "ClientConfig is empty", "set Service or URL"}},
 		{"no name", []kopf.Option{validate(), withManagedWebhooks(func(o *webhooks.Options) { o.Name = "" })}, []string{where, "the Name of the webhook configurations is empty", "set it"}},
@@ -97,11 +97,11 @@ func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			err := kopf.New(newWebhookManager(t), test.given...).CheckDeclaration()
 			if err == nil {
-				t.Fatal("it is valid")
+				t.Fatal("no error")
 			}
 			lines := strings.Split(err.Error(), "\n")
 			if len(lines) != 2 || lines[0] != "the operator cannot start:" {
-				t.Fatalf("want a heading and one mistake, got:\n%s", err)
+				t.Fatalf("want a heading and one error, got:\n%s", err)
 			}
 			rest := lines[1]
 			for _, word := range test.words {
@@ -136,13 +136,13 @@ func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 	}
 }
 
-// All mistakes are told at once, those of other handlers, too.
+// All errors are returned together, including those of other handlers.
 func TestCheckDeclaration_AllErrorsOfAdmissionHandlers(t *testing.T) {
 	err := kopf.New(newWebhookManager(t), validate(webhooks.TimeoutSeconds(31), webhooks.Operations()).Mutate("", nil).OnCreate("c", nil)).CheckDeclaration()
 	if err == nil {
-		t.Fatal("it is valid")
+		t.Fatal("no error")
 	}
-	equal(t, "mistakes", err.Error(), `the operator cannot start:
+	equal(t, "errors", err.Error(), `the operator cannot start:
 setting up the admission handlers: Thing: Validate("h"): TimeoutSeconds must be from 1 to 30, got 31
 Thing: Validate("h"): Operations is empty: list operations or remove the option
 Thing: Mutate(""): the handler is nil: pass a function
@@ -150,7 +150,7 @@ Thing: Mutate(""): the id is empty: set one
 Thing: OnCreate("c"): the handler is nil: pass a function`)
 }
 
-// An operator without a manager, or a resource without an object, is a mistake of its own, and no panic.
+// A missing manager or object is an error and not a panic.
 func TestCheckDeclaration_AdmissionHandlersWithoutManagerOrObject(t *testing.T) {
 	if err := kopf.New(nil, validate()).CheckDeclaration(); err == nil || !strings.Contains(err.Error(), "the manager is nil") {
 		t.Errorf("without a manager: %v", err)

@@ -13,21 +13,21 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// accompanied and repeated are resources with one daemon, or one timer, with options.
+// daemon and timer return resources with one daemon or one timer.
 func daemon(opts ...kopf.HandlerOption) resources { return newThings().Daemon("h", noop, opts...) }
 
-func timer(every time.Duration, opts ...kopf.HandlerOption) resources {
-	return newThings().Timer("h", every, noop, opts...)
+func timer(interval time.Duration, opts ...kopf.HandlerOption) resources {
+	return newThings().Timer("h", interval, noop, opts...)
 }
 
-// hourly is a schedule.
+// hourly is a schedule for each full hour.
 type hourly struct{}
 
 func (hourly) Next(from time.Time) time.Time { return from.Truncate(time.Hour).Add(time.Hour) }
 
 func noDelay(client.Object) time.Duration { return 0 }
 
-// Each mistake of daemons and timers is told in one line, as all others are. TIM-18, HND-20.
+// Each error is one line. TIM-18, HND-20.
 func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 	const second, none = time.Second, time.Duration(0)
 	for _, test := range []struct {
@@ -35,7 +35,7 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 		given kopf.Option
 		words []string // in this order
 	}{
-		// When a timer is called.
+		// Times of calls.
 		{"a negative interval", timer(-second), []string{`Thing: Timer("h"): `, "interval must not be negative, got -1s"}},
 		{"no interval", timer(none), []string{`Thing: Timer("h"): `, "needs an interval, an Idle or a Schedule", "set one", "Daemon with an InitialDelay"}},
 		{"TIM-10 no interval, but a delay", timer(none, kopf.InitialDelay(second)), []string{`Timer("h"): `, "needs an interval", "Daemon with an InitialDelay"}},
@@ -55,7 +55,7 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 		{"for no object at a time", timer(second, kopf.MaxParallel(0)), []string{`Timer("h"): MaxParallel must be positive, got 0`, "leave it out"}},
 		{"for fewer than none", timer(second, kopf.MaxParallel(-1)), []string{`Timer("h"): MaxParallel must be positive, got -1`, "leave it out"}},
 
-		// How a daemon begins and ends.
+		// Starts and stops.
 		{"a negative delay", daemon(kopf.InitialDelay(-second)), []string{`Thing: Daemon("h"): InitialDelay must not be negative, got -1s`}},
 		{"a negative delay of a timer", timer(second, kopf.InitialDelay(-second)), []string{`Timer("h"): InitialDelay must not be negative, got -1s`}},
 		{"no function for the delay", daemon(kopf.InitialDelayFunc(nil)), []string{`Daemon("h"): InitialDelayFunc is nil`, "use InitialDelay"}},
@@ -64,7 +64,7 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 		{"no policy", daemon(kopf.Restart(7)), []string{`Daemon("h"): Restart has the invalid value 7`, "RestartNever, RestartOnFailure or RestartAlways"}},
 		{"a negative policy", daemon(kopf.Restart(-1)), []string{`Daemon("h"): Restart has the invalid value -1`, "RestartNever, RestartOnFailure or RestartAlways"}},
 
-		// Options for others.
+		// Options for other kinds of handlers.
 		{"TIM-18 a time to stop for a timer", timer(second, kopf.CancellationTimeout(second)), []string{`Timer("h"): CancellationTimeout`, "has no effect on timers", "remove it"}},
 		{"TIM-18 patience with a timer", timer(second, kopf.CancellationBackoff(second)), []string{`Timer("h"): CancellationBackoff`, "has no effect on timers", "remove it"}},
 		{"restarts of a timer", timer(second, kopf.Restart(daemons.RestartAlways)), []string{`Timer("h"): Restart`, "has no effect on timers", "remove it"}},
@@ -91,7 +91,7 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 		{"a field of a daemon that is unknown", daemon(kopf.Field("spec.sise")), []string{`Daemon("h"): Field("spec.sise")`, "no field spec.sise"}},
 		{"both backoffs of a timer", timer(second, kopf.Backoff(second), kopf.BackoffFunc(progress.Exponential(second, second))), []string{`Timer("h"): `, "Backoff and BackoffFunc are mutually exclusive", "remove one"}},
 
-		// Ends of handlers.
+		// CancelOnDelete.
 		{"CancelOnDelete of a delete handler", onDelete(kopf.CancelOnDelete()), []string{`OnDelete("h"): CancelOnDelete`, "has no effect on delete handlers", "remove it"}},
 		{"CancelOnDelete of a daemon", daemon(kopf.CancelOnDelete()), []string{`Daemon("h"): CancelOnDelete`, "has no effect on daemons", "remove it"}},
 		{"CancelOnDelete of a timer", timer(second, kopf.CancelOnDelete()), []string{`Timer("h"): CancelOnDelete`, "has no effect on timers", "remove it"}},
@@ -137,13 +137,13 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 	}
 }
 
-// All mistakes are told at once: nobody has to try again and again.
+// All errors are returned together.
 func TestCheckDeclaration_AllErrorsOfATimer(t *testing.T) {
 	err := kopf.New(newManager(), timer(0, kopf.Sharp(), kopf.Jitter(2), kopf.MaxParallel(0), kopf.Restart(daemons.RestartAlways))).CheckDeclaration()
 	if err == nil {
-		t.Fatal("it is valid")
+		t.Fatal("no error")
 	}
-	equal(t, "mistakes", err.Error(), `the operator cannot start:
+	equal(t, "errors", err.Error(), `the operator cannot start:
 Thing: Timer("h"): Jitter must be a fraction from 0 to 1, got 2
 Thing: Timer("h"): MaxParallel must be positive, got 0: leave it out for the default 16
 Thing: Timer("h"): Restart has no effect on timers: remove it

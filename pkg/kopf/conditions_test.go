@@ -17,12 +17,12 @@ import (
 
 func noopFor[T client.Object](context.Context, *kopf.Request[T]) error { return nil }
 
-// declaring is a kind that can have conditions, with a handler.
+// podsWith returns a resource with conditions, a handler and the given options.
 func podsWith(opts ...kopf.ResourceOption) kopf.Option {
 	return kopf.For(&corev1.Pod{}, opts...).OnCreate("h", noopFor[*corev1.Pod])
 }
 
-// reporting is one with a handler that has options.
+// podHandlerWith returns a resource with conditions whose handler has the given options.
 func podHandlerWith(opts ...kopf.HandlerOption) kopf.Option {
 	return kopf.For(&corev1.Pod{}).OnCreate("h", noopFor[*corev1.Pod], opts...)
 }
@@ -31,7 +31,7 @@ func onCondition(conditionType string, opts ...kopf.HandlerOption) resources {
 	return newThings().OnCondition("h", conditionType, noop, opts...)
 }
 
-// Each mistake of conditions is told in one line, as all others are. B-60, B-61, B-62, HND-20.
+// Each error is one line. B-60, B-61, B-62, HND-20.
 func TestCheckDeclaration_Conditions(t *testing.T) {
 	const yes = metav1.ConditionTrue
 	for _, test := range []struct {
@@ -39,7 +39,7 @@ func TestCheckDeclaration_Conditions(t *testing.T) {
 		given kopf.Option
 		words []string // in this order
 	}{
-		// Declaring.
+		// WithConditions and WithRootCondition.
 		{"none", podsWith(kopf.WithConditions()), []string{"Pod: ", "WithConditions has no types", `such as "Ready"`, "remove the option"}},
 		{"no name", podsWith(kopf.WithConditions("")), []string{"Pod: ", "WithConditions: ", "condition"}},
 		{"an invalid name", podsWith(kopf.WithConditions("Ready", "not a name")), []string{"Pod: ", "WithConditions: ", `"not a name"`}},
@@ -57,7 +57,7 @@ func TestCheckDeclaration_Conditions(t *testing.T) {
 			[]string{"Thing: ", "the conditions cannot be stored: "},
 		},
 
-		// Elsewhere.
+		// WithConditionsIn.
 		{"no place", podsWith(kopf.WithConditionsIn()), []string{"Pod: ", "WithConditionsIn has no options", "conditions.At(", "remove it"}},
 		{"a nil place", podsWith(kopf.WithConditionsIn(nil)), []string{"Pod: ", "WithConditionsIn has no options, or a nil one"}},
 		{
@@ -69,7 +69,7 @@ func TestCheckDeclaration_Conditions(t *testing.T) {
 			[]string{"Pod: ", "the conditions cannot be stored: ", "invalid path"},
 		},
 
-		// Reporting.
+		// ReportCondition.
 		{"a report under no name", podHandlerWith(kopf.ReportCondition("")), []string{`Pod: OnCreate("h"): ReportCondition: `}},
 		{"a report under an invalid name", podHandlerWith(kopf.ReportCondition("a/b/c")), []string{`Pod: OnCreate("h"): ReportCondition: `, `"a/b/c"`}},
 		{"a report of a kind without a status", onCreate(kopf.ReportCondition("Created")), []string{"Thing: ", "the conditions cannot be stored: "}},
@@ -78,13 +78,13 @@ func TestCheckDeclaration_Conditions(t *testing.T) {
 		{"a report of an event handler", kopf.For(&corev1.Pod{}).OnEvent("h", noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: OnEvent("h"): ReportCondition`, "remove it"}},
 		{"a report of an index", indexBy(kopf.ReportCondition("Created")), []string{`Thing: IndexBy("h"): ReportCondition`, "remove it"}},
 
-		// Filtering.
+		// WhenCondition.
 		{"no status", onCreate(kopf.WhenCondition("Ready", "")), []string{`Thing: OnCreate("h"): WhenCondition: invalid status ""`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
 		{"a status of no meaning", onCreate(kopf.WhenCondition("Ready", "true")), []string{`OnCreate("h"): WhenCondition: invalid status "true"`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
 		{"a filter by no name", onReconcile(kopf.WhenCondition("", yes)), []string{`OnReconcile("h"): WhenCondition: `}},
 		{"a filter by an invalid name", daemon(kopf.WhenCondition("Ready?", yes)), []string{`Daemon("h"): WhenCondition: `, `"Ready?"`}},
 
-		// Transitions.
+		// OnCondition.
 		{"transitions of nothing", onCondition(""), []string{`Thing: OnCondition("h"): `}},
 		{"transitions of an invalid name", onCondition("Ready?"), []string{`Thing: OnCondition("h"): `, `"Ready?"`}},
 		{"no id", newThings().OnCondition("", "Ready", noop), []string{`OnCondition(""): `, "empty", "set one"}},
@@ -111,7 +111,7 @@ func TestCheckDeclaration_Conditions(t *testing.T) {
 	}
 }
 
-// POST-09: a level that is none is told before the start.
+// POST-09: invalid levels and names are errors.
 func TestCheckDeclaration_Events(t *testing.T) {
 	for _, level := range []kopf.EventLevel{-1, 3} {
 		wantError(t, kopf.WithEvents(level), []string{"WithEvents has the invalid level", "EventsTransitions, EventsOff or EventsSteps"})
@@ -131,7 +131,7 @@ func TestCheckDeclaration_Events(t *testing.T) {
 	}
 }
 
-// HIER-02: the owner is the object of the request. Without a client nobody knows what kind the children are.
+// HIER-02: the owner is the object of the request. Adopt needs a client to look up the kinds of the children.
 func TestRequestAdopt_WithoutClient(t *testing.T) {
 	req := &kopf.Request[*corev1.Pod]{Object: &corev1.Pod{}}
 	child := &corev1.ConfigMap{}

@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// An option with another value than before would silently win, and other declarations that mean nothing would silently do nothing.
+// Contradictory options and declarations without effect are errors.
 func TestCheckDeclaration_Contradictions(t *testing.T) {
 	const s = time.Second
 	pods := func(opts ...kopf.ResourceOption) *kopf.Resource[*corev1.Pod] {
@@ -62,7 +62,7 @@ func TestCheckDeclaration_Contradictions(t *testing.T) {
 	}
 }
 
-// A kind that is not served is compared with those that are.
+// The error for a kind that is not served suggests similar kinds.
 func TestErrNotServed_SuggestsKind(t *testing.T) {
 	served := map[string][]string{
 		"example.com/v1": {"Database", "User"}, "example.com/v1alpha1": {"Backup"}, "v1": {"Pod"}, "apps/v1": {"Deployment"}, "events.k8s.io/v1": {"Event"},
@@ -85,7 +85,7 @@ func TestErrNotServed_SuggestsKind(t *testing.T) {
 	}
 }
 
-// The fields of kinds without a Go type are compared with the schema.
+// The fields of kinds without a Go type are checked against the schema.
 func TestWarningsOfFields(t *testing.T) {
 	props := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
 		"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{

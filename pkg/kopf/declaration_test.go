@@ -21,7 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// An offline manager has what a declaration is checked with: a scheme.
+// An offline manager has a scheme and no API server.
 type offline struct {
 	manager.Manager
 	scheme *runtime.Scheme
@@ -32,7 +32,7 @@ func (o offline) GetClient() client.Client   { return nil }
 
 var thingGVK = schema.GroupVersionKind{Group: "test.example.com", Version: "v1", Kind: "Thing"}
 
-// A thing has fields of all sorts.
+// A thing has fields of many types.
 type thing struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -92,7 +92,7 @@ func noop(context.Context, *kopf.Request[th]) error { return nil }
 
 func newThings() resources { return kopf.For(&thing{}) }
 
-// created, updated, observed and leveled are resources with one handler of that sort, with options.
+// onCreate and the following functions return resources with one handler.
 func onCreate(opts ...kopf.HandlerOption) resources { return newThings().OnCreate("h", noop, opts...) }
 func onUpdate(opts ...kopf.HandlerOption) resources { return newThings().OnUpdate("h", noop, opts...) }
 func onDelete(opts ...kopf.HandlerOption) resources { return newThings().OnDelete("h", noop, opts...) }
@@ -120,7 +120,7 @@ func indexBy(opts ...kopf.HandlerOption) resources {
 	return r
 }
 
-// Each mistake is told in one line: whose it is, what is wrong, what to do. B-21 and house rule.
+// B-21: each error is one line that names the kind and the handler, the problem and the advice.
 func TestCheckDeclaration_Handlers(t *testing.T) {
 	size, second := kopf.Field("spec.size"), time.Second
 	yes := func(any) bool { return true }
@@ -170,7 +170,7 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 		{"FLT-07 FLT-08 from a value to the same", onUpdate(kopf.Field("spec.size", filter.From(1), filter.To(1))), []string{`Field("spec.size")`, "can never match", "From(Equal(1))", "To(Equal(1))"}},
 		{"FLT-07 FLT-08 from absent to absent", onField("spec.size", kopf.Field("spec.size", filter.From(filter.Absent), filter.To(filter.Absent))), []string{"can never match", "From(Absent)", "To(Absent)"}},
 
-		// Matchers that are none.
+		// Invalid matchers.
 		{"HND-07 equal to nil", onCreate(kopf.Label("a", filter.Equal(nil))), []string{`Label("a")`, "Equal(nil)", "use Absent"}},
 		{"HND-07 from nil", onUpdate(kopf.Field("spec.size", filter.From(nil))), []string{`Field("spec.size")`, "nil", "use Absent"}},
 		{"HND-07 a nil matcher", onCreate(kopf.Label("a", nil)), []string{`Label("a")`, "a matcher is nil", "remove it"}},
@@ -178,7 +178,7 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 		{"HND-07 no function", onCreate(kopf.Field("spec.size", filter.Match(nil))), []string{`Field("spec.size")`, "Match(nil)", "pass a function"}},
 		{"HND-07 a value without a JSON form", onCreate(kopf.Field("spec.size", filter.Equal(make(chan int)))), []string{`Field("spec.size")`, "Equal", "JSON"}},
 
-		// Sides.
+		// From and To.
 		{"HND-06 From of a label", onUpdate(kopf.Label("a", filter.From("b"))), []string{`Label("a")`, "From and To are only for fields", "Field"}},
 		{"HND-06 To of an annotation", onUpdate(kopf.Annotation("a", filter.To("b"))), []string{`Annotation("a")`, "From and To are only for fields", "Field"}},
 		{"FLT-08 From on creation", onCreate(kopf.Field("spec.size", filter.From(1))), []string{`Thing: OnCreate("h"): Field("spec.size")`, "From and To", "no old state"}},
@@ -226,7 +226,7 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 				OnCreate("h", noop, kopf.After("f")), []string{"Thing: ", `"h"`, `"f"`},
 		},
 
-		// Options for others.
+		// Options for other kinds of handlers.
 		{"After of an event handler", onEvent(kopf.After("x")), []string{`Thing: OnEvent("h"): After`, "has no effect on OnEvent handlers", "remove it"}},
 		{"After of a reconcile handler", onReconcile(kopf.After("x")), []string{`Thing: OnReconcile("h"): After`, "remove it"}},
 		{"Retries of an event handler", onEvent(kopf.Retries(1)), []string{`Thing: OnEvent("h"): Retries`, "remove it"}},
@@ -243,7 +243,7 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 		{"Backoff and BackoffFunc", onCreate(kopf.Backoff(second), kopf.BackoffFunc(progress.Exponential(second, second))), []string{`Thing: OnCreate("h"): `, "Backoff and BackoffFunc are mutually exclusive", "remove one"}},
 		{"Label of an activity", kopf.OnStartup("h", func(context.Context) error { return nil }, kopf.Label("a")), []string{`OnStartup("h"): Label`, "remove it"}},
 
-		// Functions that are none.
+		// Nil functions.
 		{"a nil handler for a field", newThings().OnField("h", "spec.size", nil), []string{`Thing: OnField("h"): `, "nil", "pass a function"}},
 		{"a nil spy", newThings().OnEvent("h", nil), []string{`Thing: OnEvent("h"): `, "nil", "pass a function"}},
 		{"a nil level", newThings().OnReconcile("h", nil), []string{`Thing: OnReconcile("h"): `, "nil", "pass a function"}},
@@ -306,23 +306,23 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 	}
 }
 
-// isTold sees to it that there is one mistake, which is told with the words, in this order.
+// wantError checks that there is exactly one error, which contains the words in this order.
 func wantError(t *testing.T, given kopf.Option, words []string) {
 	t.Helper()
 	wantErrorOf(t, withResource(given), words)
 }
 
-// reportsMistake is isTold for several options.
+// wantErrorOf is wantError for several options.
 func wantErrorOf(t *testing.T, given []kopf.Option, words []string) {
 	t.Helper()
 	op := kopf.New(newManager(), given...)
 	err := op.CheckDeclaration()
 	if err == nil {
-		t.Fatal("it is valid")
+		t.Fatal("no error")
 	}
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != 2 || lines[0] != "the operator cannot start:" {
-		t.Fatalf("want a heading and one mistake, got:\n%s", err)
+		t.Fatalf("want a heading and one error, got:\n%s", err)
 	}
 	rest := lines[1]
 	for _, word := range words {
@@ -334,10 +334,11 @@ func wantErrorOf(t *testing.T, given []kopf.Option, words []string) {
 		rest = rest[i:]
 	}
 	if again := op.CheckDeclaration(); again == nil || again.Error() != err.Error() {
-		t.Errorf("when asked again, it is told otherwise: %v", again)
+		t.Errorf("the second check returns another error: %v", again)
 	}
 }
 
+// wantValid checks that there are no errors.
 func wantValid(t *testing.T, given kopf.Option) {
 	t.Helper()
 	op := kopf.New(newManager(), given)
@@ -345,11 +346,11 @@ func wantValid(t *testing.T, given kopf.Option) {
 		t.Error(err)
 	}
 	if err := op.CheckDeclaration(); err != nil {
-		t.Errorf("when asked again: %s", err)
+		t.Errorf("second check: %s", err)
 	}
 }
 
-// withResource gives options that are no resource one to go with them.
+// withResource adds a resource to an option that is not a resource.
 func withResource(given kopf.Option) []kopf.Option {
 	switch given.(type) {
 	case resources, *kopf.Resource[*metav1.PartialObjectMetadata]:
@@ -359,7 +360,7 @@ func withResource(given kopf.Option) []kopf.Option {
 	}
 }
 
-// B-21: a view that is given to the operator beside its resource is the same resource.
+// B-21: a view is the same resource as the one from which it was created.
 func TestNew_ViewsAreOneResource(t *testing.T) {
 	all := onCreate()
 	view := all.When(func(*kopf.Request[th]) bool { return true }).OnUpdate("g", noop)
@@ -368,6 +369,6 @@ func TestNew_ViewsAreOneResource(t *testing.T) {
 	}
 	view.OnDelete("bad:id", noop)
 	if err := kopf.New(newManager(), all).CheckDeclaration(); err == nil || !strings.Contains(err.Error(), `OnDelete("bad:id")`) {
-		t.Errorf("the mistake of a view is told by its resource: %v", err)
+		t.Errorf("error = %v, want one that names the handler of the view", err)
 	}
 }

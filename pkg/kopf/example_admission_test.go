@@ -17,7 +17,7 @@ type DatabaseReview = webhooks.Request[*Database]
 func checkSize(_ context.Context, req *DatabaseReview) error {
 	switch size := req.Object.Spec.Size; {
 	case req.Object.DeletionTimestamp != nil:
-		return nil // finalizers are taken off by updates, too: let it go
+		return nil // accept updates that remove finalizers
 	case req.Old != nil && size < req.Old.Spec.Size:
 		return field.Forbidden(field.NewPath("spec", "size"), "a database cannot shrink")
 	case size > 1000:
@@ -53,14 +53,14 @@ func ExampleResource_Validate() {
 	_ = setup
 }
 
-// Handlers are functions: tests call them. What they change in the object becomes the patch.
+// Tests call handlers as functions. Changes to the object become the patch of the response.
 func ExampleResource_Mutate() {
 	req := &DatabaseReview{Object: &Database{}, Call: &webhooks.Call{}}
 	fmt.Println(defaultSize(context.Background(), req), req.Object.Spec.Size)
 	// Output: <nil> 10
 }
 
-// An operator on a laptop. Its webhooks are the only ones with that name, and go with it.
+// An operator on a laptop writes its own webhook configurations, and removes them when it stops.
 func ExampleWithWebhooks() {
 	databases := kopf.For(&Database{}).Validate("size", checkSize)
 

@@ -25,44 +25,44 @@ func ExampleResource_Daemon() {
 					log.FromContext(ctx).Info("Still there", "size", req.Latest().Spec.Size)
 				case <-ctx.Done():
 					log.FromContext(ctx).Info("Watching no more", "why", context.Cause(ctx).Error())
-					req.Object.Status.Phase = "unwatched" // written when it has returned
+					req.Object.Status.Phase = "unwatched" // written after the daemon has returned
 					return nil
 				}
 			}
 		})
 }
 
-// What is to be done at the end depends on why it has come.
+// The cleanup of a daemon depends on the cause of the cancellation.
 func ExampleResource_Daemon_cause() {
 	kopf.For(&Database{}).
 		Daemon("session", func(ctx context.Context, req *DatabaseRequest) error {
 			<-ctx.Done()
 			if errors.Is(context.Cause(ctx), daemons.ErrDeleted) {
-				return cloud.Drop(context.WithoutCancel(ctx), req.Object.Name) // ctx has ended
+				return cloud.Drop(context.WithoutCancel(ctx), req.Object.Name) // ctx is cancelled
 			}
-			return nil // ErrFilteredOut, ErrPaused, ErrShutdown: it may begin again
+			return nil // ErrFilteredOut, ErrPaused, ErrShutdown: the daemon can start again later
 		}, kopf.Label("session"))
 }
 
 func ExampleRestart() {
 	kopf.For(&Database{}).
-		// The first failure is for good, and then it is started again, after a second at first, then after up to a minute.
+		// Each error is permanent, and the daemon is restarted: after a second at first, later after up to a minute.
 		Daemon("stream", provision, kopf.Restart(daemons.RestartOnFailure), kopf.ErrorMode(progress.ErrorsPermanent), kopf.Backoff(time.Minute)).
-		// Also when it has returned nil.
+		// It is restarted also after it has returned nil.
 		Daemon("poll", provision, kopf.Restart(daemons.RestartAlways))
 }
 
 func ExampleInitialDelay() {
 	kopf.For(&Database{}).
 		Daemon("watch", provision, kopf.InitialDelay(10*time.Second)).
-		Timer("check", time.Minute, announce, kopf.InitialDelay(time.Minute)) // not at once
+		Timer("check", time.Minute, announce, kopf.InitialDelay(time.Minute)) // the first call is delayed
 }
 
 func ExampleInitialDelayFunc() {
 	kopf.For(&Database{}).
 		Timer("check", time.Minute, announce, kopf.InitialDelayFunc(func(obj client.Object) time.Duration {
 			if obj.(*Database).Spec.Size > 1000 {
-				return 10 * time.Minute // large ones take their time to start
+				return 10 * time.Minute // large databases start slowly
 			}
 			return 0
 		}))
@@ -70,7 +70,7 @@ func ExampleInitialDelayFunc() {
 
 func ExampleCancellationTimeout() {
 	kopf.For(&Database{}).
-		// After 5 seconds it is reported, after 30 more the object goes without it.
+		// After 5 seconds a warning is logged; after 30 more the daemon no longer blocks the deletion.
 		Daemon("stubborn", provision, kopf.CancellationBackoff(5*time.Second), kopf.CancellationTimeout(30*time.Second))
 }
 
@@ -85,17 +85,17 @@ func ExampleResource_Timer() {
 
 func ExampleSharp() {
 	kopf.For(&Database{}).
-		// For each full hour of its life, and never twice.
+		// Once for each full hour since the creation of the object.
 		Timer("bill", time.Hour, announce, kopf.Sharp())
 }
 
 func ExampleIdle() {
 	kopf.For(&Database{}).
-		Timer("compact", 0, announce, kopf.Idle(10*time.Minute)).         // once, when it was left alone for so long
-		Timer("rescale", time.Minute, announce, kopf.Idle(5*time.Minute)) // every minute, but not while it is being edited
+		Timer("compact", 0, announce, kopf.Idle(10*time.Minute)).         // once, after ten minutes without a change
+		Timer("rescale", time.Minute, announce, kopf.Idle(5*time.Minute)) // every minute, but not within five minutes of a change
 }
 
-// nightly is a schedule: each midnight. Those of github.com/robfig/cron/v3 fit as well:
+// nightly is a schedule for each midnight. The schedules of github.com/robfig/cron/v3 also implement the interface:
 //
 //	nightly, err := cron.ParseStandard("CRON_TZ=Europe/Berlin 30 3 * * *")
 type nightly struct{}
@@ -120,7 +120,7 @@ func ExampleCancelOnDelete() {
 			case <-time.After(time.Hour):
 				return nil
 			case <-ctx.Done():
-				return context.Cause(ctx) // ErrDeleted: the deletion goes on at once
+				return context.Cause(ctx) // ErrDeleted: the deletion continues without delay
 			}
 		}, kopf.CancelOnDelete()).
 		OnDelete("drop", drop)
@@ -129,7 +129,7 @@ func ExampleCancelOnDelete() {
 func ExampleRequest_Latest() {
 	kopf.For(&Database{}).
 		Daemon("follow", func(ctx context.Context, req *DatabaseRequest) error {
-			size := req.Object.Spec.Size // when it was called
+			size := req.Object.Spec.Size // at the start of the daemon
 			for ctx.Err() == nil {
 				if now := req.Latest().Spec.Size; now != size {
 					log.FromContext(ctx).Info("Resized", "from", size, "to", now)

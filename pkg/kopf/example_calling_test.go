@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Handlers are functions: tests call them as the guide shows in docs/testing.md.
+// Tests call handlers as functions. See docs/testing.md.
 
 func TestProvision(t *testing.T) {
 	for name, test := range map[string]struct {

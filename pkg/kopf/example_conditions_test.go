@@ -51,7 +51,7 @@ func ExampleRequest_Conditions() {
 		return nil
 	}
 
-	// In a test of the handler they are on the object at once; otherwise they are written with all else after the pass.
+	// In a test of the handler, the conditions are set in req.Object. In an operator, they are written at the end of the reconcile.
 	req := &BucketRequest{Object: &Bucket{}}
 	fmt.Println(connect(context.Background(), req))
 	fmt.Println(conditions.Is(req.Object, "Filled", metav1.ConditionFalse), req.Object.Status.Conditions[0].Reason)
@@ -60,7 +60,7 @@ func ExampleRequest_Conditions() {
 	// true NoFiles
 }
 
-// An error can carry one: it is set, and the handler is called again.
+// A conditions.Error sets the condition and makes the operator retry the handler.
 func ExampleRequest_Conditions_error() {
 	kopf.For(&Bucket{}).
 		OnCreate("connect", func(context.Context, *BucketRequest) error {
@@ -72,14 +72,14 @@ func ExampleWithConditions() {
 	kopf.For(&Bucket{}, kopf.WithConditions("Ready", "Created", "Reachable")).
 		OnCreate("create", build, kopf.ReportCondition("Created")).
 		OnReconcile("connect", func(_ context.Context, req *BucketRequest) error {
-			req.Conditions().True("Reachable", "Connected", "") // and Ready is True when both are
+			req.Conditions().True("Reachable", "Connected", "") // Ready is True when both are True
 			return nil
 		})
 }
 
 func ExampleWithRootCondition() {
 	kopf.For(&Bucket{}, kopf.WithConditions("Created", "Full"),
-		// False is good of Full.
+		// False is the healthy status of Full.
 		kopf.WithRootCondition(conditions.Root{Of: []string{"Created"}, Not: []string{"Full"}})).
 		OnCreate("create", build, kopf.ReportCondition("Created"))
 }
@@ -105,7 +105,7 @@ func ExampleResource_OnCondition() {
 		})
 }
 
-// Kinds of others, whoever writes their conditions: with a Go type or without.
+// OnCondition also works for kinds of other operators, with or without a Go type.
 func ExampleResource_OnCondition_others() {
 	kopf.For(&appsv1.Deployment{}).
 		OnCondition("rolled-out", "Available", func(_ context.Context, req *kopf.Request[*appsv1.Deployment]) error {
@@ -143,13 +143,13 @@ func ExampleRequest_Adopt() {
 		OnCreate("index", func(ctx context.Context, req *BucketRequest) error {
 			index := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: children.Name(req.Object, "index")}}
 			if err := req.Adopt(index); err != nil {
-				return err // says why it cannot be a child
+				return err // explains why the index cannot be a child
 			}
 			return req.Client.Create(ctx, index)
 		})
 }
 
-// As it should be, always: written if anything differs, and not otherwise.
+// Apply keeps the child in the desired state, and writes only if something differs.
 func ExampleRequest_Adopt_apply() {
 	kopf.For(&Bucket{}).
 		OnReconcile("server", func(ctx context.Context, req *BucketRequest) error {
@@ -168,14 +168,14 @@ func ExampleWithEvents() {
 	databases := kopf.For(&Database{}).
 		OnCreate("provision", provision)
 
-	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(kopf.EventsOff)) // but for those of req.Eventf
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(kopf.EventsOff)) // req.Eventf still posts Events
 }
 
 func ExampleWithKopfEvents() {
 	databases := kopf.For(&Database{}).
 		OnCreate("provision", provision)
 
-	// For those who watch Events of reportingComponent=kopf.
+	// For clients that select Events with reportingComponent=kopf.
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithKopfEvents(kopf.EventNames{}))
 }
 

@@ -32,11 +32,11 @@ func ExampleField() {
 	resize := func(context.Context, *DatabaseRequest) error { return nil }
 
 	kopf.For(&Database{}).
-		// Only if the size has changed. The full id is "resize/spec.size".
+		// Called only if the size has changed. The full id is "resize/spec.size".
 		OnUpdate("resize", resize, kopf.Field("spec.size")).
-		// Only if there is such a size when the object is created.
+		// Called only if the new object has such a size.
 		OnCreate("warn", announce, kopf.Field("spec.size", filter.Not(filter.Equal(1)))).
-		// A dot within a key is escaped.
+		// A dot within a key is escaped with a backslash.
 		OnField("tier", `metadata.labels.example\.com/tier`, announce)
 }
 

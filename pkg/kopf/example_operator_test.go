@@ -19,14 +19,14 @@ import (
 func ExampleOperator() {
 	operator := kopf.New(mgr, kopf.For(&Database{}).OnCreate("provision", provision))
 
-	// What SetupWithManager does, with names and places of your own.
+	// These calls replace SetupWithManager, with custom names and paths.
 	_ = mgr.Add(operator)
 	_ = mgr.AddHealthzCheck("databases", operator.Healthz)
 	_ = mgr.AddReadyzCheck("databases", operator.Readyz)
 	_ = mgr.AddMetricsServerExtraHandler("/databases", operator.ServeProbes())
 }
 
-// SetupDatabases adds what happens to databases to a manager.
+// SetupDatabases adds the operator for databases to a manager.
 func SetupDatabases(mgr ctrl.Manager) error {
 	databases := kopf.For(&Database{}).
 		OnCreate("provision", provision).
@@ -37,14 +37,14 @@ func SetupDatabases(mgr ctrl.Manager) error {
 
 func Example_kubebuilder() {
 	if err := SetupDatabases(mgr); err != nil {
-		panic(err) // in main: log it, and exit
+		panic(err) // in main: log the error and exit
 	}
 }
 
 func ExampleOperator_ServePeering() {
 	operator := kopf.New(mgr, kopf.For(&Database{}).OnCreate("provision", provision), kopf.WithPeering(peering.Options{Priority: 100}))
 
-	// What SetupWithManager does, with names and places of your own.
+	// These calls replace SetupWithManager, with custom names and paths.
 	_ = mgr.Add(operator)
 	_ = mgr.AddReadyzCheck("databases", operator.Readyz)
 	_ = mgr.AddMetricsServerExtraHandler("/databases/peering", operator.ServePeering())
@@ -59,7 +59,7 @@ func ExampleOperator_CheckDeclaration() {
 		OnCreate("copy", nil, kopf.Retries(-1)).
 		OnUpdate("copy", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }, kopf.Optional())
 
-	// Mistakes are told all at once, with what to do about them.
+	// CheckDeclaration returns all errors, each with advice.
 	fmt.Println(kopf.New(mgr, configMaps, kopf.WithFinalizer("mine")).CheckDeclaration())
 	// Output:
 	// the operator cannot start:
@@ -97,7 +97,7 @@ func ExampleWithWatchCheck() {
 func ExampleWithFinalizer() {
 	databases := kopf.For(&Database{}).OnDelete("drop", drop)
 
-	// All that it leaves on objects has a name of its own.
+	// The finalizer and all annotations of this operator have its own domain.
 	_ = mgr.Add(kopf.New(mgr, databases,
 		kopf.WithFinalizer("databases.example.com/finalizer"),
 		kopf.WithProgress(progress.Annotations("databases.example.com")),
@@ -107,14 +107,14 @@ func ExampleWithFinalizer() {
 func ExampleWithProgress() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision)
 
-	// Records in the status, where annotations are not wanted. The kind must have the field.
+	// The records are stored in the status instead of annotations. The schema of the kind must have the field.
 	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithProgress(progress.Status("status.progress"))))
 }
 
 func ExampleWithBaseline() {
 	databases := kopf.For(&Database{}).OnUpdate("announce", announce)
 
-	// An autoscaler changes this field all the time: that is no update.
+	// An autoscaler changes this field often. The changes are not updates.
 	_ = mgr.Add(kopf.New(mgr, databases,
 		kopf.WithBaseline(progress.IgnoringFields(progress.AnnotationBaseline(""), "spec.size"))))
 }
@@ -136,8 +136,8 @@ func ExampleWithReconcilerWrapper() {
 
 	counted := func(inner reconcile.Reconciler) reconcile.Reconciler {
 		return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			fmt.Println("a cycle of", req.Name)
-			return inner.Reconcile(ctx, req) // its result says when the object has to come back
+			fmt.Println("reconciling", req.Name)
+			return inner.Reconcile(ctx, req) // the result schedules the next reconcile
 		})
 	}
 	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithReconcilerWrapper(counted)))
@@ -147,9 +147,9 @@ func ExampleReason() {
 	converge := func(_ context.Context, req *DatabaseRequest) error {
 		switch req.Reason {
 		case kopf.ReasonCreate, kopf.ReasonResume:
-			fmt.Println("making sure that it is there")
+			fmt.Println("ensuring that the database exists")
 		default:
-			fmt.Println("adapting it")
+			fmt.Println("updating the database")
 		}
 		return nil
 	}

@@ -19,7 +19,7 @@ func ExampleWithPeering() {
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithPeering(peers))
 }
 
-// An operator for some namespaces names them twice: for its manager, and for its peers.
+// An operator for some namespaces lists them in the options of its manager and of the peering.
 func ExampleWithPeering_namespaces() {
 	var peers peering.Options
 	peers.BindFlags(flag.CommandLine)
@@ -39,7 +39,7 @@ func ExampleWithPeering_namespaces() {
 	_ = kopf.SetupWithManager(mgr, kopf.For(&Database{}).OnCreate("provision", provision), kopf.WithPeering(peers))
 }
 
-// Replicas with a lease can have one identity: a new leader does not have to wait for the death of the former one.
+// Replicas with leader election can share an identity, so that a new leader does not wait until the record of the previous one expires.
 func ExampleWithPeering_replicas() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision)
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithPeering(peering.Options{Identity: "databases-operator"}))

@@ -18,7 +18,7 @@ func ExampleRetries() {
 
 func ExampleTimeout() {
 	kopf.For(&Database{}).
-		// For an hour, however many attempts that are; each of them has a minute.
+		// The handler is retried for an hour. Each attempt has a timeout of one minute.
 		OnCreate("provision", provision, kopf.Timeout(time.Hour), kopf.AttemptTimeout(time.Minute))
 }
 
@@ -59,7 +59,7 @@ func ExampleRequest_attempt() {
 
 func ExampleErrorMode() {
 	kopf.For(&Database{}).
-		OnCreate("provision", provision, kopf.ErrorMode(progress.ErrorsTemporary)). // again after the backoff: the default
+		OnCreate("provision", provision, kopf.ErrorMode(progress.ErrorsTemporary)). // retried after the backoff: the default
 		OnUpdate("announce", announce, kopf.ErrorMode(progress.ErrorsIgnored)).     // logged, and done
 		OnDelete("drop", drop, kopf.ErrorMode(progress.ErrorsPermanent))            // logged, and failed
 }
@@ -72,7 +72,7 @@ func ExampleAfter() {
 
 func ExampleOptional() {
 	kopf.For(&Database{}).
-		OnDelete("goodbye", announce, kopf.Optional()) // the object goes without waiting for it
+		OnDelete("goodbye", announce, kopf.Optional()) // the handler does not block the deletion
 }
 
 func ExampleEvenIfDeleted() {
@@ -81,7 +81,7 @@ func ExampleEvenIfDeleted() {
 		OnDelete("drop", drop)
 }
 
-// A failure that is to be seen on the object: what a handler changes is written, also when it fails.
+// The operator writes changes to req.Object also if the handler fails, so a handler can report the failure on the object.
 func ExampleRequest() {
 	kopf.For(&Database{}).
 		OnCreate("provision", func(_ context.Context, req *DatabaseRequest) error {

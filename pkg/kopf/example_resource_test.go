@@ -16,7 +16,7 @@ import (
 func ExampleHandler() {
 	var greet kopf.Handler[*Database] = func(ctx context.Context, req *DatabaseRequest) error {
 		log.FromContext(ctx).Info("Hello") // with the kind, the name, the handler, the reason, the attempt
-		return nil                         // done: never again for this cause
+		return nil                         // success: not called again for this cause
 	}
 	kopf.For(&Database{}).OnCreate("greet", greet)
 }
@@ -38,12 +38,12 @@ func ExampleWithResults() {
 }
 
 func ExampleWithPredicates() {
-	// What changes only labels or the status of a database wakes nobody.
+	// Changes of only the labels or the status do not trigger a reconcile.
 	kopf.For(&Database{}, kopf.WithPredicates(predicate.GenerationChangedPredicate{})).OnUpdate("announce", announce)
 }
 
 func ExampleWithControllerOptions() {
-	// Faults of the API are retried more slowly than by default.
+	// Errors of the API server are retried more slowly than by default.
 	kopf.For(&Database{}, kopf.WithControllerOptions(controller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 5*time.Minute),
 	})).OnCreate("provision", provision)

@@ -47,7 +47,7 @@ func ExampleUnstructured() {
 func ExampleMetadata() {
 	secrets := corev1.SchemeGroupVersion.WithKind("Secret")
 
-	// Neither the cache nor the handlers ever see what is secret.
+	// Neither the cache nor the handlers receive the data of the secrets.
 	resource := kopf.For(kopf.Metadata(secrets)).
 		OnUpdate("relabelled", func(_ context.Context, _ *kopf.Request[*metadata]) error { return nil })
 
@@ -77,17 +77,17 @@ func ExampleResource_OnUpdate() {
 
 func ExampleResource_OnDelete() {
 	kopf.For(&corev1.ConfigMap{}).
-		// The object stays until this has succeeded, or failed for good.
+		// The object exists until this handler has succeeded or failed permanently.
 		OnDelete("backup", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil },
 			kopf.Retries(5), kopf.Backoff(10*time.Second)).
-		// The object does not wait for this.
-		OnDelete("farewell", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil },
+		// This handler does not block the deletion.
+		OnDelete("notify", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil },
 			kopf.Optional())
 }
 
 func ExampleResource_OnResume() {
 	kopf.For(&corev1.ConfigMap{}).
-		// Called for objects that were handled before, once after each start of the operator.
+		// Called once after each start of the operator, for each object that was handled before.
 		OnResume("reconnect", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil })
 }
 
@@ -96,7 +96,7 @@ func ExampleResource_On() {
 		fmt.Println("connecting because of", req.Reason)
 		return nil
 	}
-	// One function, one id, one progress: for new objects, and for old ones after a start.
+	// One handler for new objects, and for existing ones after a start of the operator.
 	kopf.For(&corev1.ConfigMap{}).
 		On("connect", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, connect)
 }
@@ -132,7 +132,7 @@ func ExampleNew() {
 	configMaps := kopf.For(&corev1.ConfigMap{}).
 		OnCreate("announce", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil })
 
-	// A second operator on the same kind keeps its state apart.
+	// A second operator for the same kind stores its data separately.
 	second := kopf.New(mgr, configMaps,
 		kopf.WithFinalizer("second.example.com/finalizer"),
 		kopf.WithProgress(progress.Annotations("second.example.com")),
@@ -146,7 +146,7 @@ func ExampleNew() {
 func ExampleSetupWithManager() {
 	configMaps := kopf.For(&corev1.ConfigMap{})
 
-	// Tells that the kind has no handlers, and adds nothing.
+	// The resource has no handlers, so SetupWithManager returns an error and adds nothing.
 	err := kopf.SetupWithManager(mgr, configMaps)
 	fmt.Println(err != nil)
 }

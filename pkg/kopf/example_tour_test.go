@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// The tour of the README, which is held against this file by a test.
+// The code of the README. A test compares both.
 
 type metadata = metav1.PartialObjectMetadata
 

@@ -41,7 +41,7 @@ func ExampleResource_OnEvent_types() {
 func ExampleResource_OnReconcile() {
 	kopf.For(&Database{}).
 		OnReconcile("service", func(ctx context.Context, req *DatabaseRequest) error {
-			// Make it as it should be, whatever has happened.
+			// Make the actual state match the desired state.
 			address, err := cloud.Ensure(ctx, req.Object.Name, req.Object.Spec.Size)
 			req.Object.Status.Address = address
 			return err

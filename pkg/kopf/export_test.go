@@ -1,7 +1,7 @@
 package kopf
 
 import (
-	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,21 +13,21 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// ParsePath splits the path of a field.
+// ParsePath exports parsePath.
 func ParsePath(path string) ([]string, error) { return parsePath(path) }
 
-// CheckVerbs asks what a kind that is served with these verbs lacks for handlers, with progress or without.
+// CheckVerbs exports checkVerbs for a kind that has a handler with or without progress.
 func CheckVerbs(progress bool, verbs ...string) error {
 	kind := engine.Kind{GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}
 	if progress {
 		if err := kind.Handlers.Add("created", "created", engine.Handler{}); err != nil {
-			return errors.New("the handler was not added: " + err.Error())
+			return fmt.Errorf("adding the handler: %w", err)
 		}
 	}
 	return checkVerbs(&kind, verbs)
 }
 
-// ErrNotServed explains why a kind is not served, by the served kinds of each version, such as "example.com/v1": {"Database"}.
+// ErrNotServed exports explainNotServed. The map has the served kinds of each version, such as "example.com/v1": {"Database"}.
 func ErrNotServed(gvk schema.GroupVersionKind, served map[string][]string) error {
 	var all []servedKind
 	for _, version := range slices.Sorted(maps.Keys(served)) {
@@ -43,7 +43,7 @@ func ErrNotServed(gvk schema.GroupVersionKind, served map[string][]string) error
 	return explainNotServed(all, gvk)
 }
 
-// WarningsOfFields returns the problems that a schema of CustomResourceDefinitions finds with the fields of the handlers.
+// WarningsOfFields returns the warnings about handler fields that do not fit the schema.
 func WarningsOfFields(r Option, props *apiextensionsv1.JSONSchemaProps) (warnings []string) {
 	for _, d := range r.(resource).handlersWithUncheckedFields() {
 		for _, err := range d.checkField(schemaField{props}, "the schema of the kind") {

@@ -19,10 +19,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// errNoServer is what whoever asks the API server is told.
-var errNoServer = errors.New("there is no API server, says the test")
+// errNoServer is the error of each request.
+var errNoServer = errors.New("the test has no API server")
 
-// A fakeManager is a manager without an API server: as far as an operator gets without one.
+// A fakeManager is a manager without an API server. It counts requests and lets them fail.
 type fakeManager struct {
 	manager.Manager
 	requests int
@@ -41,14 +41,14 @@ func (s *fakeManager) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errNoServer
 }
 
-// newOperator is one for config maps, with options.
+// newOperator returns an operator for config maps with the given options.
 func newOperator(mgr manager.Manager, opts ...kopf.Option) *kopf.Operator {
 	return kopf.New(mgr, append(opts, kopf.For(&corev1.ConfigMap{}).OnEvent("watched", noopConfigMap))...)
 }
 
-func equal(t *testing.T, what string, got, want any) {
+func equal(t *testing.T, subject string, got, want any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateErrors()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
+		t.Errorf("%s (-want +got):\n%s", subject, diff)
 	}
 }

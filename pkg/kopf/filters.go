@@ -139,7 +139,7 @@ func (d *declaration) validateMatchers(where string, m []filter.Matcher) {
 		for _, part := range matcher.Flatten() {
 			for _, other := range d.checkedMatchers[where] {
 				if match.Contradict(part, other) {
-					d.addErrorf("%s can never match: %s and %s exclude each other", where, other.Text, part.Text)
+					d.addErrorf("%s can never match: %s and %s exclude each other", where, other.Description, part.Description)
 				}
 			}
 			d.checkedMatchers[where] = append(d.checkedMatchers[where], part)

@@ -7,7 +7,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// ACT-04: what the startup has still to do is a part of the start.
+// ACT-04: the operator is not ready while functions of OnStartup run.
 func TestReadyz_DuringStartup(t *testing.T) {
 	var operator *kopf.Operator
 	var ready, healthy error
@@ -15,12 +15,12 @@ func TestReadyz_DuringStartup(t *testing.T) {
 		ready, healthy = operator.Readyz(nil), operator.Healthz(nil)
 		return nil
 	}))
-	equal(t, "one that waits to become the leader is ready", operator.Readyz(nil), error(nil))
-	equal(t, "and healthy", operator.Healthz(nil), error(nil))
+	equal(t, "ready before the start", operator.Readyz(nil), error(nil))
+	equal(t, "healthy before the start", operator.Healthz(nil), error(nil))
 	_ = operator.Start(t.Context())
 	if ready == nil {
-		t.Error("ACT-04: one that is starting is said to be ready")
+		t.Error("ACT-04: the operator is ready during the startup")
 	}
-	equal(t, "one that is starting is healthy", healthy, error(nil))
-	equal(t, "one that has ended is healthy", operator.Healthz(nil), error(nil))
+	equal(t, "healthy during the startup", healthy, error(nil))
+	equal(t, "healthy after the stop", operator.Healthz(nil), error(nil))
 }

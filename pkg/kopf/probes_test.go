@@ -13,18 +13,19 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// asked is what the probes of an operator answer.
-func asked(ctx context.Context, operator *kopf.Operator) (code int, body string) {
+// getProbes returns the response of the probes.
+func getProbes(ctx context.Context, operator *kopf.Operator) (code int, body string) {
 	w := httptest.NewRecorder()
 	operator.ServeProbes().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
-func answers(t *testing.T, what string, operator *kopf.Operator, code int, body string) {
+// wantProbes checks the status and the body of the response of the probes.
+func wantProbes(t *testing.T, subject string, operator *kopf.Operator, code int, body string) {
 	t.Helper()
-	gotCode, gotBody := asked(t.Context(), operator)
+	gotCode, gotBody := getProbes(t.Context(), operator)
 	if gotCode != code || !strings.Contains(gotBody, body) {
-		t.Errorf("%s: answer = %d %s, want %d %s", what, gotCode, gotBody, code, body)
+		t.Errorf("%s: response = %d %s, want %d %s", subject, gotCode, gotBody, code, body)
 	}
 }
 
@@ -46,7 +47,7 @@ func TestServeProbes(t *testing.T) {
 		{"PROBE-04 RES-07 a value without a JSON form", []kopf.Option{kopf.OnProbe("b", value(func() {}, nil))}, http.StatusInternalServerError, `"b"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			answers(t, "answer", newOperator(&fakeManager{}, test.options...), test.code, test.body)
+			wantProbes(t, "answer", newOperator(&fakeManager{}, test.options...), test.code, test.body)
 		})
 	}
 }
@@ -55,21 +56,21 @@ func TestServeProbes_CachesValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, err := 0, error(nil)
 		operator := newOperator(&fakeManager{}, kopf.OnProbe("n", func(context.Context) (any, error) { calls++; return calls, err }))
-		answers(t, "the first one", operator, http.StatusOK, `{"n":1}`)
+		wantProbes(t, "the first one", operator, http.StatusOK, `{"n":1}`)
 		<-time.After(10*time.Second - time.Millisecond)
-		answers(t, "PROBE-03 within ten seconds", operator, http.StatusOK, `{"n":1}`)
+		wantProbes(t, "PROBE-03 within ten seconds", operator, http.StatusOK, `{"n":1}`)
 		<-time.After(time.Millisecond)
-		answers(t, "PROBE-03 after that", operator, http.StatusOK, `{"n":2}`)
+		wantProbes(t, "PROBE-03 after that", operator, http.StatusOK, `{"n":2}`)
 
 		<-time.After(10 * time.Second)
 		err = errBroken
 		began := time.Now()
-		answers(t, "PROBE-04 SE-42 a failure", operator, http.StatusInternalServerError, "broken")
+		wantProbes(t, "PROBE-04 SE-42 a failure", operator, http.StatusInternalServerError, "broken")
 		equal(t, "SE-42 it is not retried", time.Since(began), time.Duration(0))
 		err = nil
-		answers(t, "PROBE-03 a failure is kept, too", operator, http.StatusInternalServerError, "broken")
+		wantProbes(t, "PROBE-03 a failure is kept, too", operator, http.StatusInternalServerError, "broken")
 		<-time.After(10 * time.Second)
-		answers(t, "PROBE-04 but not for longer", operator, http.StatusOK, `{"n":4}`)
+		wantProbes(t, "PROBE-04 but not for longer", operator, http.StatusOK, `{"n":4}`)
 	})
 }
 
@@ -84,7 +85,7 @@ func TestServeProbes_EvaluatesOnceAtATime(t *testing.T) {
 	}))
 	var wg sync.WaitGroup
 	for range 5 {
-		wg.Go(func() { answers(t, "PROBE-03 the same for all", operator, http.StatusOK, `{"n":1}`) })
+		wg.Go(func() { wantProbes(t, "PROBE-03 the same for all", operator, http.StatusOK, `{"n":1}`) })
 	}
 	<-entered
 	close(release)
@@ -92,7 +93,7 @@ func TestServeProbes_EvaluatesOnceAtATime(t *testing.T) {
 	equal(t, "PROBE-03 one evaluation", calls, 1)
 }
 
-// Who hangs up spoils the answer for nobody else.
+// A cancelled request does not affect later requests.
 func TestServeProbes_CanceledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		operator := newOperator(&fakeManager{}, kopf.OnProbe("n", func(ctx context.Context) (any, error) {
@@ -103,19 +104,19 @@ func TestServeProbes_CanceledRequest(t *testing.T) {
 				return nil, ctx.Err()
 			}
 		}))
-		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		asked(impatient, operator)
-		answers(t, "PROBE-03 the next one", operator, http.StatusOK, `{"n":"here"}`)
+		getProbes(short, operator)
+		wantProbes(t, "PROBE-03 the next one", operator, http.StatusOK, `{"n":"here"}`)
 	})
 }
 
-// MEMO-02: probes have the memo of the operator.
+// MEMO-02: probes share the memo of the operator.
 func TestServeProbes_ShareMemoOfOperator(t *testing.T) {
 	memo := kopf.NewMemo[string]("state")
 	operator := newOperator(&fakeManager{},
 		kopf.OnStartup("store", func(ctx context.Context) error { memo.Store(ctx, "started"); return nil }),
 		kopf.OnProbe("state", func(ctx context.Context) (any, error) { value, _ := memo.Load(ctx); return value, nil }))
 	_ = operator.Start(t.Context())
-	answers(t, "MEMO-02 the value", operator, http.StatusOK, `{"state":"started"}`)
+	wantProbes(t, "MEMO-02 the value", operator, http.StatusOK, `{"state":"started"}`)
 }

@@ -105,7 +105,7 @@ func conditionFields(kind *engine.Kind) (paths [][]string) {
 	if err != nil {
 		return nil
 	}
-	added := patch.Between(before, after)
+	added := patch.Diff(before, after)
 	delete(added, "metadata") // each kind has this field
 	return leafPaths(map[string]any(added), nil)
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// Which labels the server is asked for: those on which all handlers agree, and none if one of them would
-// miss what it has to know (B-04, FIN-04).
+// B-04, FIN-04: a watch is restricted to the labels that all handlers require, and not restricted if a handler would miss events.
 func TestByObject(t *testing.T) {
 	tier, gold := kopf.Label("tier"), kopf.Label("tier", filter.Equal("gold"))
 	for _, test := range []struct {
@@ -56,16 +55,16 @@ func TestByObject(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := ""
-			for obj, how := range kopf.ByObject(test.given, nil) {
+			for obj, options := range kopf.ByObject(test.given, nil) {
 				if _, ok := obj.(th); !ok {
-					t.Errorf("it is about %T", obj)
+					t.Errorf("the restriction is for %T", obj)
 				}
-				if got += how.Label.String(); got == "" {
-					t.Error("a restriction that asks for nothing")
+				if got += options.Label.String(); got == "" {
+					t.Error("the selector is empty")
 				}
 			}
 			if got != test.want {
-				t.Errorf("the server is asked for %q, want %q", got, test.want)
+				t.Errorf("selector = %q, want %q", got, test.want)
 			}
 		})
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Each kind is judged by itself, by what its own handlers need (SEL-14, SE-46).
+// SEL-14, SE-46: the required verbs of a kind depend on its own handlers only.
 func TestCheckVerbs(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -15,12 +15,12 @@ func TestCheckVerbs(t *testing.T) {
 		verbs    string
 		want     string // a part of the error; empty: none
 	}{
-		{"all that there is", true, "create delete get list patch update watch", ""},
+		{"all verbs", true, "create delete get list patch update watch", ""},
 		{"no watch", false, "get list", "requires list, watch): handlers cannot observe its objects"},
-		{"no watch, which counts first", true, "get list", "requires list, watch)"},
+		{"no watch, for handlers with progress", true, "get list", "requires list, watch)"},
 		{"no list", false, "get watch patch", "requires list, watch)"},
-		{"nothing but to create", false, "create", "has create"},
-		{"no patch, for spies", false, "get list watch", ""},
+		{"only create", false, "create", "has create"},
+		{"no patch, for event handlers", false, "get list watch", ""},
 		{"no patch, for handlers with progress", true, "get list watch", "requires patch): progress cannot be stored on its objects"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestCheckVerbs(t *testing.T) {
 			case test.want == "" && err != nil:
 				t.Error(err)
 			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "Widget: ")):
-				t.Errorf("%v, and not %q", err, test.want)
+				t.Errorf("error = %v, want %q", err, test.want)
 			}
 		})
 	}

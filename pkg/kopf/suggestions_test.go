@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Errors about fields name the field that was probably meant.
+// Errors for unknown fields suggest a similar field.
 func TestCheckDeclaration_SuggestsFields(t *testing.T) {
 	for _, test := range []struct {
 		given kopf.Option
@@ -37,7 +37,7 @@ func TestCheckDeclaration_SuggestsFields(t *testing.T) {
 	}
 }
 
-// A value that the Go type of the field cannot have is an error, with the value that was probably meant.
+// Values that the Go type of the field cannot have are errors that suggest a value.
 func TestCheckDeclaration_ImpossibleValues(t *testing.T) {
 	size := func(m ...filter.Matcher) kopf.Option { return onUpdate(kopf.Field("spec.size", m...)) }
 	color := func(m ...filter.Matcher) kopf.Option { return onUpdate(kopf.Field("spec.color", m...)) }
@@ -92,7 +92,7 @@ func TestCheckDeclaration_ImpossibleValues(t *testing.T) {
 	}
 }
 
-// A number without a unit is a duration of nanoseconds, and nobody wants that.
+// A number without a unit would be a duration in nanoseconds.
 func TestCheckDeclaration_DurationsWithoutUnit(t *testing.T) {
 	const unit = "5ns; durations need a unit: 5*time.Second"
 	for name, test := range map[string]struct {
@@ -127,7 +127,7 @@ func TestCheckDeclaration_DurationsWithoutUnit(t *testing.T) {
 	}
 }
 
-// Invalid names are explained by a sentence. The regular expressions of Kubernetes are not shown.
+// Errors for invalid names are sentences without regular expressions.
 func TestCheckDeclaration_ExplainsInvalidNames(t *testing.T) {
 	for name, test := range map[string]struct {
 		given kopf.Option

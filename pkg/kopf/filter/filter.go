@@ -32,7 +32,7 @@ func Equal(value any) Matcher {
 	inner, isMatcher := value.(Matcher)
 	switch {
 	case isMatcher:
-		err = fmt.Errorf("Equal(%s) compares with a matcher: remove Equal", inner.Form().Text)
+		err = fmt.Errorf("Equal(%s) compares with a matcher: remove Equal", inner.Form().Description)
 	case err != nil:
 		err = fmt.Errorf("Equal(%T): the value has no JSON form: %w", value, err)
 	case form == nil:
