@@ -12,9 +12,9 @@ import (
 
 // No fault creates a second child, and each child follows its database.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
+	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial()
-		trial.Story = []func(testing.TB, *kopftest.Cluster){
+		trial.Steps = []func(testing.TB, *kopftest.Cluster){
 			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
 			func(t testing.TB, c *kopftest.Cluster) {
 				kopftest.Edit(t, c, orders(), func(database *unstructured.Unstructured) {
@@ -26,7 +26,7 @@ func TestExplore(t *testing.T) {
 			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
 		}
 		return trial
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 // The children depend on the spec of the database, and not on earlier specs.
@@ -35,8 +35,8 @@ func TestWalk(t *testing.T) {
 }
 
 // trial ignores the passwords, because they are random.
-func trial() kopftest.Trial {
-	return kopftest.Trial{
+func trial() kopftest.Scenario {
+	return kopftest.Scenario{
 		Given: kopftest.Given{CRDs: []string{"config/crd"}},
 		Setup: func(mgr manager.Manager) error {
 			h := &handlers{direct: mgr.GetAPIReader()}

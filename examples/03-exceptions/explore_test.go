@@ -13,9 +13,9 @@ import (
 
 // Retries, timeouts and permanent errors lead to the same state under every fault.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
+	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial(t)
-		trial.Story = []func(testing.TB, *kopftest.Cluster){
+		trial.Steps = []func(testing.TB, *kopftest.Cluster){
 			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
 			func(t testing.TB, c *kopftest.Cluster) {
 				kopftest.Edit(t, c, orders(), func(backup *v1.Backup) { backup.Spec.Target = "s3://backups/orders" })
@@ -23,25 +23,25 @@ func TestExplore(t *testing.T) {
 			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
 		}
 		return trial
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 // The status describes the present target. The snapshot is excluded: it shows the volume at the time of the creation.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", func() kopftest.Trial {
+	kopftest.Walk(t, "config/crd", func() kopftest.Scenario {
 		trial := trial(t)
 		trial.Ignore = []string{"status.snapshot"}
 		return trial
 	}, 5)
 }
 
-func trial(t *testing.T) kopftest.Trial {
+func trial(t *testing.T) kopftest.Scenario {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return kopftest.Trial{
+	return kopftest.Scenario{
 		Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option { return []kopf.Option{backups()} },
 	}

@@ -11,15 +11,15 @@ import (
 
 // The handler grow fails three times and then succeeds, under every fault.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
+	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial()
-		trial.Story = []func(testing.TB, *kopftest.Cluster){
+		trial.Steps = []func(testing.TB, *kopftest.Cluster){
 			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
 			resizeTo(20),
 			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
 		}
 		return trial
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 // The state of a database depends on its spec, and not on earlier specs.
@@ -27,8 +27,8 @@ func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", trial, 5)
 }
 
-func trial() kopftest.Trial {
-	return kopftest.Trial{
+func trial() kopftest.Scenario {
+	return kopftest.Scenario{
 		Given:    kopftest.Given{CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option { return []kopf.Option{databases(), kopf.WithEvents(kopf.EventsTransitions)} },
 	}

@@ -13,9 +13,9 @@ import (
 
 // The website has the URL of its domain under every fault, and its deletion is completed.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
+	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial(t)
-		trial.Story = []func(testing.TB, *kopftest.Cluster){
+		trial.Steps = []func(testing.TB, *kopftest.Cluster){
 			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, shop()) },
 			func(t testing.TB, c *kopftest.Cluster) {
 				kopftest.Edit(t, c, shop(), func(site *v1.Website) { site.Spec = v1.WebsiteSpec{Domain: "shop.example.org", Replicas: 3} })
@@ -23,21 +23,21 @@ func TestExplore(t *testing.T) {
 			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, shop()) },
 		}
 		return trial
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 // The URL depends on the present domain only.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", func() kopftest.Trial { return trial(t) }, 5)
+	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return trial(t) }, 5)
 }
 
-func trial(t *testing.T) kopftest.Trial {
+func trial(t *testing.T) kopftest.Scenario {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return kopftest.Trial{
+	return kopftest.Scenario{
 		Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option { return []kopf.Option{websites()} },
 	}

@@ -17,9 +17,9 @@ import (
 // The operator deploys to each region under every fault, although the sub-handlers end at different times and one
 // fails.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
+	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial(t)
-		trial.Story = []func(testing.TB, *kopftest.Cluster){
+		trial.Steps = []func(testing.TB, *kopftest.Cluster){
 			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, web()) },
 			func(t testing.TB, c *kopftest.Cluster) {
 				kopftest.Edit(t, c, web(), func(rollout *v1.Rollout) {
@@ -29,14 +29,14 @@ func TestExplore(t *testing.T) {
 			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, web()) },
 		}
 		return trial
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 // The status has exactly the regions of the spec. The random regions are added to those that exist, so that deployments to them succeed.
 func TestWalk(t *testing.T) {
 	original := maps.Clone(regions)
 	t.Cleanup(func() { regions = original })
-	kopftest.Walk(t, "config/crd", func() kopftest.Trial { return trial(t) }, 5, kopftest.OnlyIf(func(rollout *unstructured.Unstructured) bool {
+	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return trial(t) }, 5, kopftest.WithFilter(func(rollout *unstructured.Unstructured) bool {
 		names, _, _ := unstructured.NestedStringSlice(rollout.Object, "spec", "regions")
 		for _, name := range names {
 			regions[name] = time.Second
@@ -45,13 +45,13 @@ func TestWalk(t *testing.T) {
 	}))
 }
 
-func trial(t *testing.T) kopftest.Trial {
+func trial(t *testing.T) kopftest.Scenario {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return kopftest.Trial{
+	return kopftest.Scenario{
 		Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option { return []kopf.Option{rollouts()} },
 	}

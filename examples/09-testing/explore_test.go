@@ -11,19 +11,19 @@ import (
 
 // The mail server has the quota of the mailbox under every fault, and no mailbox after the deletion.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
+	kopftest.Explore(t, func() kopftest.Scenario {
 		server := mailServer()
-		return kopftest.Trial{
+		return kopftest.Scenario{
 			Given:    kopftest.Given{Scheme: newScheme()},
 			Operator: func() []kopf.Option { return []kopf.Option{mailboxes(server)} },
-			Story: []func(testing.TB, *kopftest.Cluster){
+			Steps: []func(testing.TB, *kopftest.Cluster){
 				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders(100)) },
 				func(t testing.TB, c *kopftest.Cluster) {
 					kopftest.Edit(t, c, orders(0), func(box *v1.Mailbox) { box.Spec.Quota = 200 })
 				},
 				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders(0)) },
 			},
-			Outside: func() any { return fmt.Sprint(server.quotas) },
+			ExternalState: func() any { return fmt.Sprint(server.quotas) },
 		}
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }

@@ -50,7 +50,7 @@ func TestOpen_RejectsAMissingQuota(t *testing.T) {
 func TestResize_PostsAnEvent(t *testing.T) {
 	g := NewWithT(t)
 	server := &memory{quotas: map[string]int{"orders": 1}}
-	got := kopftest.Invoke(t, resize(server), orders(200), kopftest.From(orders(100)), kopftest.OfField("spec.quota"))
+	got := kopftest.Invoke(t, resize(server), orders(200), kopftest.WithOldObject(orders(100)), kopftest.WithField("spec.quota"))
 	g.Expect(got.Outcome.Err).NotTo(HaveOccurred())
 	g.Expect(got.Events).To(ConsistOf(HaveField("Note", "from 100 to 200")))
 	g.Expect(server.quotas).To(HaveKeyWithValue("orders", 200))
@@ -127,46 +127,46 @@ func TestMailbox_IsOpenedAfterACorrection(t *testing.T) {
 	})
 }
 
-// Crashes, conflicts, lost responses and shutdowns lead to the same result.
-func TestHandlers_TolerateFaults(t *testing.T) {
-	kopftest.Check(t, func() kopftest.Trial {
+// Crashes, conflicts, lost answers, shutdowns: whatever happens, it ends the same.
+func TestTheHandlersAreSturdy(t *testing.T) {
+	kopftest.Check(t, func() kopftest.Scenario {
 		server := mailServer()
-		return kopftest.Trial{
+		return kopftest.Scenario{
 			Given:    kopftest.Given{Scheme: newScheme(), Objects: []client.Object{orders(100)}},
 			Operator: func() []kopf.Option { return []kopf.Option{mailboxes(server)} },
-			Story: []func(testing.TB, *kopftest.Cluster){
+			Steps: []func(testing.TB, *kopftest.Cluster){
 				func(t testing.TB, c *kopftest.Cluster) {
 					kopftest.Edit(t, c, orders(0), func(box *v1.Mailbox) { box.Spec.Quota = 200 })
 				},
 			},
-			Outside: func() any { return fmt.Sprint(server.quotas) },
+			ExternalState: func() any { return fmt.Sprint(server.quotas) },
 		}
 	})
 }
 
-// The mailbox depends on its present spec only. The handlers reject a quota of zero and leave the mailbox as it was.
-func TestMailbox_DependsOnItsSpecOnly(t *testing.T) {
-	kopftest.Walk(t, "config/crd", func() kopftest.Trial {
+// A mailbox is as its spec says, whatever it was before. A quota of zero is refused by the handlers: what is there stays as it was.
+func TestAMailboxDoesNotDependOnItsPast(t *testing.T) {
+	kopftest.Walk(t, "config/crd", func() kopftest.Scenario {
 		server := mailServer()
-		return kopftest.Trial{
-			Given:    kopftest.Given{Scheme: newScheme()},
-			Operator: func() []kopf.Option { return []kopf.Option{mailboxes(server)} },
-			Outside:  func() any { return fmt.Sprint(server.quotas) },
+		return kopftest.Scenario{
+			Given:         kopftest.Given{Scheme: newScheme()},
+			Operator:      func() []kopf.Option { return []kopf.Option{mailboxes(server)} },
+			ExternalState: func() any { return fmt.Sprint(server.quotas) },
 		}
-	}, 20, kopftest.OnlyIf(func(box *unstructured.Unstructured) bool {
+	}, 20, kopftest.WithFilter(func(box *unstructured.Unstructured) bool {
 		quota, _, _ := unstructured.NestedInt64(box.Object, "spec", "quota")
 		return quota > 0
 	}))
 }
 
-// The same with a slow server: the handlers must pass their contexts on, so that the operator can stop.
-func TestHandlers_TolerateASlowServer(t *testing.T) {
-	kopftest.Check(t, func() kopftest.Trial {
+// The same with a server that takes its time: the handlers pass their contexts on, or the operator could not be stopped.
+func TestASlowServerHoldsNobodyUp(t *testing.T) {
+	kopftest.Check(t, func() kopftest.Scenario {
 		server := mailServer()
-		return kopftest.Trial{
-			Given:    kopftest.Given{Scheme: newScheme(), Objects: []client.Object{orders(100)}},
-			Operator: func() []kopf.Option { return []kopf.Option{mailboxes(slow{server})} },
-			Outside:  func() any { return fmt.Sprint(server.quotas) },
+		return kopftest.Scenario{
+			Given:         kopftest.Given{Scheme: newScheme(), Objects: []client.Object{orders(100)}},
+			Operator:      func() []kopf.Option { return []kopf.Option{mailboxes(slow{server})} },
+			ExternalState: func() any { return fmt.Sprint(server.quotas) },
 		}
 	})
 }

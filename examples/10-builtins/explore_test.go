@@ -12,10 +12,10 @@ import (
 
 // Under every fault, the operator handles each phase of the pod, and the namespace has its policy.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
-		return kopftest.Trial{
+	kopftest.Explore(t, func() kopftest.Scenario {
+		return kopftest.Scenario{
 			Operator: func() []kopf.Option { return []kopf.Option{podHandlers(), namespaceHandlers()} },
-			Story: []func(testing.TB, *kopftest.Cluster){
+			Steps: []func(testing.TB, *kopftest.Cluster){
 				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, shop()) },
 				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, web()) },
 				func(t testing.TB, c *kopftest.Cluster) {
@@ -25,7 +25,7 @@ func TestExplore(t *testing.T) {
 				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, shop()) },
 			},
 		}
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 func shop() *corev1.Namespace {

@@ -11,9 +11,10 @@ import (
 
 // The inventory is complete under every fault.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
+	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial()
-		trial.Story = []func(testing.TB, *kopftest.Cluster){
+		trial.ExternalState = nil
+		trial.Steps = []func(testing.TB, *kopftest.Cluster){
 			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
 			func(t testing.TB, c *kopftest.Cluster) {
 				kopftest.Edit(t, c, orders(), func(database Object) {
@@ -25,7 +26,7 @@ func TestExplore(t *testing.T) {
 			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
 		}
 		return trial
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 // The inventory contains the database under each spec, and not after its deletion.
@@ -33,16 +34,16 @@ func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", trial, 5)
 }
 
-// trial creates an empty inventory for each process.
-func trial() kopftest.Trial {
-	var present *inventory
-	return kopftest.Trial{
+// trial has empty books for each process.
+func trial() kopftest.Scenario {
+	var present *books
+	return kopftest.Scenario{
 		Given: kopftest.Given{CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option {
 			present = &inventory{}
 			return []kopf.Option{databases("blue", present)}
 		},
-		Outside: func() any { return present.list("blue") },
+		ExternalState: func() any { return present.of("blue") },
 	}
 }
 

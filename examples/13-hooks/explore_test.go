@@ -11,9 +11,9 @@ import (
 
 // Each process logs in again, also after a crash, and provisions the database. The middlewares do not change the outcome.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
+	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial()
-		trial.Story = []func(testing.TB, *kopftest.Cluster){
+		trial.Steps = []func(testing.TB, *kopftest.Cluster){
 			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
 			func(t testing.TB, c *kopftest.Cluster) {
 				kopftest.Edit(t, c, orders(), func(database Database) {
@@ -25,7 +25,7 @@ func TestExplore(t *testing.T) {
 			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
 		}
 		return trial
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 // The database keeps nothing of its earlier specs.
@@ -34,15 +34,15 @@ func TestWalk(t *testing.T) {
 }
 
 // trial has a session for each process.
-func trial() kopftest.Trial {
+func trial() kopftest.Scenario {
 	var cloud *session
-	return kopftest.Trial{
+	return kopftest.Scenario{
 		Given: kopftest.Given{CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option {
 			cloud = &session{}
 			return operator(newTracer(), cloud)
 		},
-		Outside: func() any { return cloud.open.Load() },
+		ExternalState: func() any { return cloud.open.Load() },
 	}
 }
 

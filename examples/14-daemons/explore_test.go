@@ -11,9 +11,9 @@ import (
 
 // The daemons start again in each process. Under every fault the data is moved, and the deletion ends the daemons.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
+	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial()
-		trial.Story = []func(testing.TB, *kopftest.Cluster){
+		trial.Steps = []func(testing.TB, *kopftest.Cluster){
 			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
 			func(t testing.TB, c *kopftest.Cluster) {
 				kopftest.Edit(t, c, orders(), func(database *unstructured.Unstructured) {
@@ -25,7 +25,7 @@ func TestExplore(t *testing.T) {
 			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
 		}
 		return trial
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 // The database keeps nothing of its earlier specs.
@@ -35,8 +35,8 @@ func TestWalk(t *testing.T) {
 
 // trial ignores the result of the daemon watch, because it depends on the time. The daemon connection stops without a delay: Explore reports a daemon
 // that outlives its operator.
-func trial() kopftest.Trial {
-	return kopftest.Trial{
+func trial() kopftest.Scenario {
+	return kopftest.Scenario{
 		Given:    kopftest.Given{CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option { return []kopf.Option{databases(0)} },
 		Ignore:   []string{"status.watch"},

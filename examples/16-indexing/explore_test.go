@@ -15,11 +15,10 @@ import (
 
 // A change of the config map reaches its app under every fault.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
+	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial(t)
-		trial.Given.Objects = []client.Object{settings()}
-		trial.Story = []func(testing.TB, *kopftest.Cluster){
-			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, web()) },
+		trial.Given.Objects = []client.Object{settings(), web()}
+		trial.Steps = []func(testing.TB, *kopftest.Cluster){
 			func(t testing.TB, c *kopftest.Cluster) {
 				kopftest.Edit(t, c, settings(), func(config *corev1.ConfigMap) { config.Data = map[string]string{"color": "blue"} })
 			},
@@ -27,15 +26,15 @@ func TestExplore(t *testing.T) {
 			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, settings()) },
 		}
 		return trial
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 // The app keeps nothing of its earlier specs.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", func() kopftest.Trial { return trial(t) }, 5)
+	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return trial(t) }, 5)
 }
 
-func trial(t *testing.T) kopftest.Trial {
+func trial(t *testing.T) kopftest.Scenario {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
@@ -43,7 +42,7 @@ func trial(t *testing.T) kopftest.Trial {
 			t.Fatal(err)
 		}
 	}
-	return kopftest.Trial{
+	return kopftest.Scenario{
 		Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
 		Operator: operator,
 	}

@@ -17,13 +17,13 @@ func TestExplore(t *testing.T) {
 	if err := v1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	kopftest.Explore(t, func() kopftest.Trial {
-		return kopftest.Trial{
+	kopftest.Explore(t, func() kopftest.Scenario {
+		return kopftest.Scenario{
 			Given: kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
 			Operator: func() []kopf.Option {
 				return []kopf.Option{buckets(), kopf.WithWebhooks(development("localhost", 9443))}
 			},
-			Story: []func(testing.TB, *kopftest.Cluster){
+			Steps: []func(testing.TB, *kopftest.Cluster){
 				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, pictures()) },
 				func(t testing.TB, c *kopftest.Cluster) {
 					kopftest.Edit(t, c, pictures(), func(bucket *v1.Bucket) { bucket.Spec.SizeGiB = 20 })
@@ -31,7 +31,7 @@ func TestExplore(t *testing.T) {
 				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, pictures()) },
 			},
 		}
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 func pictures() *v1.Bucket {

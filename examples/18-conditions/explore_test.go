@@ -17,11 +17,11 @@ func TestExplore(t *testing.T) {
 	if err := v1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	kopftest.Explore(t, func() kopftest.Trial {
-		return kopftest.Trial{
+	kopftest.Explore(t, func() kopftest.Scenario {
+		return kopftest.Scenario{
 			Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
 			Operator: func() []kopf.Option { return []kopf.Option{buckets()} },
-			Story: []func(testing.TB, *kopftest.Cluster){
+			Steps: []func(testing.TB, *kopftest.Cluster){
 				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, pictures()) },
 				func(t testing.TB, c *kopftest.Cluster) {
 					kopftest.Edit(t, c, pictures(), func(bucket *v1.Bucket) { bucket.Spec.SizeGiB = 2000 })
@@ -29,7 +29,7 @@ func TestExplore(t *testing.T) {
 				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, pictures()) },
 			},
 		}
-	}, kopftest.AtMost(10))
+	}, kopftest.WithMaxPlans(10))
 }
 
 func pictures() *v1.Bucket {

@@ -14,9 +14,9 @@ import (
 
 // The cluster has its address, its users and its address book under every fault, and its deletion is completed.
 func TestExplore(t *testing.T) {
-	kopftest.Explore(t, func() kopftest.Trial {
+	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial(t)
-		trial.Story = []func(testing.TB, *kopftest.Cluster){
+		trial.Steps = []func(testing.TB, *kopftest.Cluster){
 			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
 			func(t testing.TB, c *kopftest.Cluster) {
 				kopftest.Edit(t, c, orders(), func(cluster *v1.Cluster) {
@@ -26,16 +26,16 @@ func TestExplore(t *testing.T) {
 			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
 		}
 		return trial
-	}, kopftest.AtMost(5))
+	}, kopftest.WithMaxPlans(5))
 }
 
 // The status depends on the present spec only.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", func() kopftest.Trial { return trial(t) }, 3)
+	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return trial(t) }, 3)
 }
 
-// trial has admission handlers, but a cluster in memory does not call them. It has no peers.
-func trial(t *testing.T) kopftest.Trial {
+// trial has admission handlers, but a cluster in memory does not call them. It has no peers, and no watch of secrets, which are no part of the story.
+func trial(t *testing.T) kopftest.Scenario {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
@@ -44,7 +44,7 @@ func trial(t *testing.T) kopftest.Trial {
 		}
 	}
 	at := addresses{host: "localhost", port: 9443}
-	return kopftest.Trial{
+	return kopftest.Scenario{
 		Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option { return append(operator(), secrets(), kopf.WithWebhooks(development(at))) },
 	}

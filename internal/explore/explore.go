@@ -61,20 +61,20 @@ func (r *Report) Kinds() iter.Seq2[string, []Violation] {
 	}
 }
 
-// repeats is how often a plan is run that is run alone: the order of goroutines differs from run to run.
-const repeats = 5
+// repetitions is how often a plan is run that is run alone: the order of goroutines differs from run to run.
+const repetitions = 5
 
 // Explore runs the story without faults, and then under each plan.
 func Explore(t *testing.T, run Runner, options Options) *Report {
 	t.Helper()
 	ref := run(t, nil)
 	out := &Report{Reference: ref, Phases: map[string]int{}}
-	if out.Violations = ref.broken(nil); len(out.Violations) > 0 {
+	if out.Violations = ref.ownViolations(nil); len(out.Violations) > 0 {
 		return out
 	}
-	plans := make([]Plan, 0, repeats)
+	plans := make([]Plan, 0, repetitions)
 	if options.Only != nil {
-		for range repeats {
+		for range repetitions {
 			plans = append(plans, options.Only)
 		}
 	} else {
@@ -87,7 +87,7 @@ func Explore(t *testing.T, run Runner, options Options) *Report {
 	for _, plan := range sample(plans, options.Sample) {
 		again := run(t, plan)
 		out.Ran++
-		if again.Struck < len(plan) {
+		if again.Injected < len(plan) {
 			out.Idle++
 		}
 		for _, f := range plan {
@@ -113,7 +113,7 @@ func sample(plans []Plan, most int) (chosen []Plan) {
 }
 
 // broken is what is wrong with a run whatever others are like.
-func (r *Run) broken(plan Plan) (out []Violation) {
+func (r *Run) ownViolations(plan Plan) (out []Violation) {
 	if r.Problem != "" {
 		out = append(out, Violation{plan, "no end", r.Problem, r})
 	}
@@ -125,33 +125,33 @@ func (r *Run) broken(plan Plan) (out []Violation) {
 
 // violations compares a run with a reference run.
 func (r *Run) violations(plan Plan, again *Run) []Violation {
-	out := again.broken(plan)
+	out := again.ownViolations(plan)
 	if again.Problem != "" {
 		return out
 	}
 	if kind, text := r.Differs(again); text != "" {
 		out = append(out, Violation{plan, kind, text, again})
 	}
-	if text := r.repeated(again); text != "" {
+	if text := r.repeatedCalls(again); text != "" {
 		out = append(out, Violation{plan, "repeated", text, again})
 	}
-	if len(again.Late) > 2*len(r.Late) {
+	if len(again.LateWrites) > 2*len(r.LateWrites) {
 		text := fmt.Sprintf("the operator does not stay at rest: in the hour after the end it has written %d times (%v), and %d times without faults",
-			len(again.Late), again.Late[:min(3, len(again.Late))], len(r.Late))
+			len(again.LateWrites), again.LateWrites[:min(3, len(again.LateWrites))], len(r.LateWrites))
 		out = append(out, Violation{plan, "no rest", text, again})
 	}
 	return out
 }
 
 // repeated returns the calls for work whose outcome was already written as often as it was due.
-func (r *Run) repeated(again *Run) string {
+func (r *Run) repeatedCalls(again *Run) string {
 	expected := map[string]int{}
 	for _, c := range r.Calls {
-		expected[c.Name] = max(expected[c.Name], c.Again+1)
+		expected[c.Name] = max(expected[c.Name], c.RecordedBefore+1)
 	}
 	var names []string
 	for _, c := range again.Calls {
-		if c.Again >= cmp.Or(expected[c.Name], 1) && !slices.Contains(names, c.Text) {
+		if c.RecordedBefore >= cmp.Or(expected[c.Name], 1) && !slices.Contains(names, c.Text) {
 			names = append(names, c.Text)
 		}
 	}
@@ -164,7 +164,7 @@ func (r *Run) repeated(again *Run) string {
 // Differs returns the first difference between the scenes of two runs, with the calls that the other one has more often, of whose handlers one may
 // be at fault; and the kind of the difference. Both are empty if nothing differs.
 func (r *Run) Differs(other *Run) (kind, text string) {
-	kind, text = compareScenes(r.Scenes, other.Scenes)
+	kind, text = compareSnapshots(r.Snapshots, other.Snapshots)
 	if text == "" {
 		return "", ""
 	}

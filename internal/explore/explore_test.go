@@ -30,11 +30,11 @@ func TestPlan_RoundTrip(t *testing.T) {
 func twoWrites() *Run {
 	return &Run{
 		Writes: []Write{
-			{Before: Moment{Changes: 1}, After: Moment{Changes: 2}},
-			{Before: Moment{Changes: 2}, After: Moment{Changes: 3}},
+			{Before: Position{Changes: 1}, After: Position{Changes: 2}},
+			{Before: Position{Changes: 2}, After: Position{Changes: 3}},
 		},
-		Changes: []Change{{State: "edited"}, {State: "first"}, {State: "edited"}},
-		Notices: []Notice{{"widgets", "ns/one"}, {"widgets", "ns/two"}, {"widgets", "ns/one"}},
+		Changes:     []Change{{State: "edited"}, {State: "first"}, {State: "edited"}},
+		WatchEvents: []WatchEvent{{"widgets", "ns/one"}, {"widgets", "ns/two"}, {"widgets", "ns/one"}},
 	}
 }
 
@@ -71,16 +71,16 @@ func TestExplore_ComparesWithTheReferenceRun(t *testing.T) {
 		kind  string
 	}{
 		"nothing":           {func(*Run) {}, ""},
-		"another state":     {func(r *Run) { r.Scenes = []Scene{{Dump: "2", Outside: "2"}} }, "outside"},
+		"another state":     {func(r *Run) { r.Snapshots = []Snapshot{{ExternalDump: "2", External: "2"}} }, "outside"},
 		"no end":            {func(r *Run) { r.Problem = "not quiet" }, "no end"},
-		"a handler again":   {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a", Again: 1}) }, "repeated"},
+		"a handler again":   {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a", RecordedBefore: 1}) }, "repeated"},
 		"an unwritten call": {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a"}) }, ""},
-		"writes at rest":    {func(r *Run) { r.Late = []string{"patch"} }, "no rest"},
+		"writes at rest":    {func(r *Run) { r.LateWrites = []string{"patch"} }, "no rest"},
 	} {
 		runner := func(_ *testing.T, plan Plan) *Run {
 			run := twoWrites()
 			run.Calls = []Call{{Name: "a", Text: "a"}}
-			run.Scenes, run.Struck = []Scene{{Dump: "1", Outside: "1"}}, len(plan)
+			run.Snapshots, run.Injected = []Snapshot{{ExternalDump: "1", External: "1"}}, len(plan)
 			if plan.String() == "lost@2" {
 				test.spoil(run)
 			}
@@ -123,12 +123,12 @@ func TestStream_MergesWhatIsUnseen(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			from, to := io.Pipe()
-			injector := NewInjector(Plan{{Kind: Unseen, At: 1}}, func() Moment { return Moment{} })
+			injector := NewInjector(Plan{{Kind: Unseen, At: 1}}, func() Position { return Position{} })
 			stream := injector.Watch("widgets", false, from)
 			go func() {
 				for _, line := range test.lines {
 					if line == pause {
-						<-time.After(2 * heldFor)
+						<-time.After(2 * maxHold)
 						continue
 					}
 					f := strings.Fields(line)
@@ -159,14 +159,14 @@ func TestStream_DoesNotCountTheListAtTheBeginning(t *testing.T) {
 {"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}
 {"type":"MODIFIED","object":{"metadata":{"name":"one"}}}
 `
-		injector := NewInjector(nil, func() Moment { return Moment{} })
+		injector := NewInjector(nil, func() Position { return Position{} })
 		got, err := io.ReadAll(injector.Watch("widgets", true, io.NopCloser(strings.NewReader(lines))))
 		if err != nil || string(got) != lines {
 			t.Errorf("the client sees %s: %v", got, err)
 		}
 		var run Run
-		if injector.Record(&run); len(run.Notices) != 1 {
-			t.Errorf("there were the notices %v", run.Notices)
+		if injector.Record(&run); len(run.WatchEvents) != 1 {
+			t.Errorf("there were the notices %v", run.WatchEvents)
 		}
 	})
 }
@@ -184,7 +184,7 @@ func TestFieldsOf(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &value); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(FieldsOf(value), " "); got != want {
+		if got := strings.Join(FieldGroups(value), " "); got != want {
 			t.Errorf("%s has the fields %q, not %q", body, got, want)
 		}
 	}
@@ -192,7 +192,7 @@ func TestFieldsOf(t *testing.T) {
 
 func TestStateOf_IgnoresAnEmptyStatus(t *testing.T) {
 	state := func(status any) map[string]any {
-		return StateOf([]map[string]any{{"kind": "Pod", "metadata": map[string]any{"name": "orders"}, "status": status}}, []string{"status.seen"})
+		return NormalizeState([]map[string]any{{"kind": "Pod", "metadata": map[string]any{"name": "orders"}, "status": status}}, []string{"status.seen"})
 	}
 	for name, status := range map[string]any{
 		"empty":                map[string]any{},

@@ -8,8 +8,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// FieldsOf are the groups of fields that are in the body of a request: an object, a merge patch, or a JSON patch.
-func FieldsOf(body any) []string {
+// FieldGroups are the groups of fields that are in the body of a request: an object, a merge patch, or a JSON patch.
+func FieldGroups(body any) []string {
 	groups := map[string]bool{}
 	switch body := body.(type) {
 	case map[string]any:

@@ -24,8 +24,8 @@ func NewGenerator(seed uint64) *Generator {
 	return &Generator{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // values are the same in each run
 }
 
-// deepest is how deep optional values are made at most.
-const deepest = 6
+// maxDepth is how deep optional values are made at most.
+const maxDepth = 6
 
 // Fields makes the values of the top-level fields of an object, but for apiVersion, kind, metadata and status.
 func (g *Generator) Fields(schema *apiextensionsv1.JSONSchemaProps) map[string]any {
@@ -100,7 +100,7 @@ func (g *Generator) value(schema *apiextensionsv1.JSONSchemaProps, depth int) an
 	case "string":
 		return g.text(schema)
 	default: // any value
-		return g.word()
+		return g.randomWord()
 	}
 }
 
@@ -116,7 +116,7 @@ func (g *Generator) object(schema *apiextensionsv1.JSONSchemaProps, depth int) m
 	out := map[string]any{}
 	for _, name := range sortedKeys(schema.Properties) {
 		required := slices.Contains(schema.Required, name)
-		if !required && (depth >= deepest || g.rand.IntN(5) < 2) {
+		if !required && (depth >= maxDepth || g.rand.IntN(5) < 2) {
 			continue
 		}
 		property := schema.Properties[name]
@@ -124,7 +124,7 @@ func (g *Generator) object(schema *apiextensionsv1.JSONSchemaProps, depth int) m
 	}
 	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
 		for range g.count(schema.MinProperties, schema.MaxProperties) {
-			out[g.word()] = g.value(schema.AdditionalProperties.Schema, depth+1)
+			out[g.randomWord()] = g.value(schema.AdditionalProperties.Schema, depth+1)
 		}
 	}
 	return out
@@ -218,7 +218,7 @@ func (g *Generator) number(schema *apiextensionsv1.JSONSchemaProps) any {
 
 var words = []string{"red", "green", "blue", "one", "two", "three", "a", "b", "c", "x-1", "y-2", "alpha", "beta"}
 
-func (g *Generator) word() string { return words[g.rand.IntN(len(words))] }
+func (g *Generator) randomWord() string { return words[g.rand.IntN(len(words))] }
 
 func (g *Generator) text(schema *apiextensionsv1.JSONSchemaProps) string {
 	switch schema.Format {
@@ -229,9 +229,9 @@ func (g *Generator) text(schema *apiextensionsv1.JSONSchemaProps) string {
 	case "duration":
 		return (time.Duration(1+g.rand.IntN(60)) * time.Minute).String()
 	case "uri", "url":
-		return "https://example.com/" + g.word()
+		return "https://example.com/" + g.randomWord()
 	case "email":
-		return g.word() + "@example.com"
+		return g.randomWord() + "@example.com"
 	case "ipv4":
 		return "192.0.2.1"
 	case "byte":
@@ -239,13 +239,13 @@ func (g *Generator) text(schema *apiextensionsv1.JSONSchemaProps) string {
 	}
 	if schema.Pattern != "" {
 		if pattern, err := syntax.Parse(schema.Pattern, syntax.Perl); err == nil {
-			return g.matching(pattern)
+			return g.matchingText(pattern)
 		}
 	}
-	text := g.word()
+	text := g.randomWord()
 	if least := schema.MinLength; least != nil {
 		for int64(len(text)) < *least {
-			text += g.word()
+			text += g.randomWord()
 		}
 	}
 	if most := schema.MaxLength; most != nil && int64(len(text)) > *most {
@@ -255,7 +255,7 @@ func (g *Generator) text(schema *apiextensionsv1.JSONSchemaProps) string {
 }
 
 // matching makes a text that matches a pattern, if that is simple enough.
-func (g *Generator) matching(pattern *syntax.Regexp) string {
+func (g *Generator) matchingText(pattern *syntax.Regexp) string {
 	var out strings.Builder
 	switch pattern.Op { //nolint:exhaustive // the other operators match the empty text
 	case syntax.OpLiteral:
@@ -272,10 +272,10 @@ func (g *Generator) matching(pattern *syntax.Regexp) string {
 		out.WriteByte(byte('a' + g.rand.IntN(26)))
 	case syntax.OpCapture, syntax.OpConcat:
 		for _, sub := range pattern.Sub {
-			out.WriteString(g.matching(sub))
+			out.WriteString(g.matchingText(sub))
 		}
 	case syntax.OpAlternate:
-		out.WriteString(g.matching(pattern.Sub[g.rand.IntN(len(pattern.Sub))]))
+		out.WriteString(g.matchingText(pattern.Sub[g.rand.IntN(len(pattern.Sub))]))
 	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest, syntax.OpRepeat:
 		low, high := 0, 3
 		switch pattern.Op { //nolint:exhaustive // OpStar keeps the defaults
@@ -290,7 +290,7 @@ func (g *Generator) matching(pattern *syntax.Regexp) string {
 			}
 		}
 		for range low + g.rand.IntN(high-low+1) {
-			out.WriteString(g.matching(pattern.Sub[0]))
+			out.WriteString(g.matchingText(pattern.Sub[0]))
 		}
 	}
 	return out.String()

@@ -10,18 +10,18 @@ import (
 // concurrent use.
 type Injector struct {
 	plan Plan
-	now  func() Moment
+	now  func() Position
 
-	mu      sync.Mutex
-	writes  []Write
-	notices []Notice
-	watched []string
-	calls   int
-	struck  []Fault
+	mu          sync.Mutex
+	writes      []Write
+	watchEvents []WatchEvent
+	watched     []string
+	calls       int
+	injected    []Fault
 }
 
 // NewInjector returns an injector for one run. The function now returns the present moment.
-func NewInjector(plan Plan, now func() Moment) *Injector {
+func NewInjector(plan Plan, now func() Position) *Injector {
 	return &Injector{plan: plan, now: now}
 }
 
@@ -32,7 +32,7 @@ func (i *Injector) Begin(w Write) (number int, kind Kind) {
 	defer i.mu.Unlock()
 	i.writes = append(i.writes, w)
 	number = len(i.writes)
-	f, _ := i.strike(number, Kind.strikesWrites)
+	f, _ := i.findFault(number, Kind.affectsWrites)
 	return number, f.Kind
 }
 
@@ -49,24 +49,24 @@ func (i *Injector) Call() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.calls++
-	_, shutdown := i.strike(i.calls, func(k Kind) bool { return k == Shutdown })
+	_, shutdown := i.findFault(i.calls, func(k Kind) bool { return k == Shutdown })
 	return shutdown
 }
 
 // notice records a notice, and reports whether it must be held back.
-func (i *Injector) notice(n Notice) bool {
+func (i *Injector) recordWatchEvent(n WatchEvent) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.notices = append(i.notices, n)
-	_, unseen := i.strike(len(i.notices), func(k Kind) bool { return k == Unseen })
+	i.watchEvents = append(i.watchEvents, n)
+	_, unseen := i.findFault(len(i.watchEvents), func(k Kind) bool { return k == Unseen })
 	return unseen
 }
 
 // strike finds the fault for a number.
-func (i *Injector) strike(number int, of func(Kind) bool) (Fault, bool) {
+func (i *Injector) findFault(number int, of func(Kind) bool) (Fault, bool) {
 	for _, f := range i.plan {
 		if f.At == number && of(f.Kind) {
-			i.struck = append(i.struck, f)
+			i.injected = append(i.injected, f)
 			return f, true
 		}
 	}
@@ -77,7 +77,7 @@ func (i *Injector) strike(number int, of func(Kind) bool) (Fault, bool) {
 func (i *Injector) LastCrash() (Fault, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, f := range slices.Backward(i.struck) {
+	for _, f := range slices.Backward(i.injected) {
 		if f.Kind.crashes() {
 			return f, true
 		}
@@ -103,15 +103,15 @@ func (i *Injector) Writes() []Write {
 func (i *Injector) Record(out *Run) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	out.Writes, out.Notices, out.Struck = slices.Clone(i.writes), slices.Clone(i.notices), len(i.struck)
+	out.Writes, out.WatchEvents, out.Injected = slices.Clone(i.writes), slices.Clone(i.watchEvents), len(i.injected)
 	for n, w := range out.Writes {
-		if w.After == (Moment{}) {
+		if w.After == (Position{}) {
 			out.Writes[n].After = w.Before
 		}
 	}
 }
 
-// Watch puts the injector on the body of the answer to a watch. The name is that of [Notice]. If the answer begins with a
+// Watch puts the injector on the body of the answer to a watch. The name is that of [WatchEvent]. If the answer begins with a
 // list (sendInitialEvents), that is not counted.
 func (i *Injector) Watch(name string, initial bool, body io.ReadCloser) io.ReadCloser {
 	i.mu.Lock()

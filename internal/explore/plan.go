@@ -35,8 +35,8 @@ var kinds = []Kind{CrashBefore, CrashAfter, Lost, Unavailable, Failed, Conflict,
 // crashes reports whether the operator ends without a shutdown.
 func (k Kind) crashes() bool { return k == CrashBefore || k == CrashAfter }
 
-// strikesWrites reports whether the fault happens to a write.
-func (k Kind) strikesWrites() bool { return k != Unseen && k != Shutdown }
+// affectsWrites reports whether the fault happens to a write.
+func (k Kind) affectsWrites() bool { return k != Unseen && k != Shutdown }
 
 // A Fault is one thing that happens.
 type Fault struct {

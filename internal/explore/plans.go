@@ -16,7 +16,7 @@ func Plans(ref *Run, pairs bool) (plans []Plan, pruned int) {
 	}
 	for i, w := range ref.Writes {
 		at := i + 1
-		before := ref.isNewMoment(i)
+		before := ref.isNewPosition(i)
 		add(before, Fault{Kind: CrashBefore, At: at})
 		ref.addStale(add, before, CrashBefore, at, w.Before)
 		add(true, Fault{Kind: CrashAfter, At: at})
@@ -25,8 +25,8 @@ func Plans(ref *Run, pairs bool) (plans []Plan, pruned int) {
 			add(true, Fault{Kind: kind, At: at})
 		}
 	}
-	for i, n := range ref.Notices {
-		overwritten := slices.ContainsFunc(ref.Notices[i+1:], func(later Notice) bool { return later == n })
+	for i, n := range ref.WatchEvents {
+		overwritten := slices.ContainsFunc(ref.WatchEvents[i+1:], func(later WatchEvent) bool { return later == n })
 		add(overwritten, Fault{Kind: Unseen, At: i + 1})
 	}
 	if pairs {
@@ -35,9 +35,9 @@ func Plans(ref *Run, pairs bool) (plans []Plan, pruned int) {
 	return plans, pruned
 }
 
-// isNewMoment reports whether a crash before a write can have another effect than one after the write before, or before everything.
-func (r *Run) isNewMoment(write int) bool {
-	former := Moment{Changes: r.Writes[write].Before.Changes}
+// isNewPosition reports whether a crash before a write can have another effect than one after the write before, or before everything.
+func (r *Run) isNewPosition(write int) bool {
+	former := Position{Changes: r.Writes[write].Before.Changes}
 	if write > 0 {
 		former = r.Writes[write-1].After
 	}
@@ -45,7 +45,7 @@ func (r *Run) isNewMoment(write int) bool {
 }
 
 // addStale adds the restarts after a crash whose first list is older than the crash. Lists of the same state are the same.
-func (r *Run) addStale(add func(bool, ...Fault), effective bool, kind Kind, at int, when Moment) {
+func (r *Run) addStale(add func(bool, ...Fault), effective bool, kind Kind, at int, when Position) {
 	seen := map[string]bool{r.stateAt(when.Changes): true}
 	for change := min(when.Changes, len(r.Changes)) - 1; change >= 0; change-- {
 		state := r.stateAt(change)
@@ -68,7 +68,7 @@ func pairsOf(plans []Plan) (pairs []Plan) {
 	for _, first := range plans {
 		for _, second := range plans {
 			a, b := first[0], second[0]
-			sameCount := a.Kind.strikesWrites() == b.Kind.strikesWrites()
+			sameCount := a.Kind.affectsWrites() == b.Kind.affectsWrites()
 			if a.Stale || b.Stale || sameCount && a.At >= b.At || !sameCount && a.Kind != Unseen {
 				continue
 			}
@@ -81,9 +81,9 @@ func pairsOf(plans []Plan) (pairs []Plan) {
 // phase names what a fault has struck, for the coverage.
 func (r *Run) phase(f Fault) string {
 	switch {
-	case f.Kind == Unseen && f.At <= len(r.Notices):
-		return string(f.Kind) + ": " + r.Notices[f.At-1].Watch
-	case f.Kind.strikesWrites() && f.At <= len(r.Writes):
+	case f.Kind == Unseen && f.At <= len(r.WatchEvents):
+		return string(f.Kind) + ": " + r.WatchEvents[f.At-1].Watch
+	case f.Kind.affectsWrites() && f.At <= len(r.Writes):
 		w := r.Writes[f.At-1]
 		stale := ""
 		if f.Stale {

@@ -10,36 +10,36 @@ import (
 // A Runner runs the story once, under the faults of a plan.
 type Runner func(t *testing.T, plan Plan) *Run
 
-// A Wrap puts something around a server. It is called for each request.
-type Wrap func(http.RoundTripper) http.RoundTripper
+// A TransportWrapper puts something around a server. It is called for each request.
+type TransportWrapper func(http.RoundTripper) http.RoundTripper
 
-// RunnerOf makes a runner of a function that makes trials, as for kopftest.Check. The function wrap is called for each life of the operator, and
+// NewRunner makes a runner of a function that makes trials, as for kopftest.Check. The function wrap is called for each life of the operator, and
 // what it returns stands between the operator and the server; nil: nothing does. Package kopftest sets this variable.
-var RunnerOf func(setup any, wrap func() Wrap) Runner
+var NewRunner func(setup any, wrap func() TransportWrapper) Runner
 
 // A Run is one run of a story.
 type Run struct {
-	// Writes, Notices, Changes and Calls are in order, over all lives of the operator.
-	Writes  []Write
-	Notices []Notice
-	Changes []Change
-	Calls   []Call
-	// Scenes are the states at rest.
-	Scenes []Scene
-	// Lives is how often the operator was started.
-	Lives int
-	// Late are the writes within the hour after the end of the story.
-	Late []string
-	// Struck is how many faults of the plan have happened.
-	Struck int
+	// Writes, WatchEvents, Changes and Calls are in order, over all lives of the operator.
+	Writes      []Write
+	WatchEvents []WatchEvent
+	Changes     []Change
+	Calls       []Call
+	// Snapshots are the states at rest.
+	Snapshots []Snapshot
+	// Starts is how often the operator was started.
+	Starts int
+	// LateWrites are the writes within the hour after the end of the story.
+	LateWrites []string
+	// Injected is how many faults of the plan have happened.
+	Injected int
 	// Problem is why the story has come to no end; empty: it has.
 	Problem string
 	// Findings are promises that were broken in this run, whatever happened in others.
 	Findings []string
 }
 
-// A Moment is a point in the order of things.
-type Moment struct {
+// A Position is a point in the order of things.
+type Position struct {
 	Changes int // in the store
 	Calls   int // that have begun, and that have ended
 }
@@ -50,16 +50,16 @@ type Write struct {
 	Request string
 	// Object is such as "ns/one".
 	Object string
-	// Fields are groups of fields in the body, such as "finalizers" or "progress": see [FieldsOf].
+	// Fields are groups of fields in the body, such as "finalizers" or "progress": see [FieldGroups].
 	Fields []string
 	// Before is when the server got it, and After when the server had done it.
-	Before, After Moment
+	Before, After Position
 	// Body is what was sent, for people.
 	Body string
 }
 
-// A Notice is what a watch has delivered.
-type Notice struct {
+// A WatchEvent is what a watch has delivered.
+type WatchEvent struct {
 	// Watch is such as "widgets", or "widgets, metadata".
 	Watch string
 	// Object is such as "ns/one".
@@ -79,8 +79,8 @@ type Call struct {
 	Name string
 	// Text is for people.
 	Text string
-	// Again is how often the outcome of the same work was written before this call began.
-	Again int
+	// RecordedBefore is how often the outcome of the same work was written before this call began.
+	RecordedBefore int
 	// Changes is how many there were when the call began.
 	Changes int
 }

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// heldFor is how long a notice is held back at most: longer than operators wait for what they have written themselves.
-const heldFor = 20 * time.Second
+// maxHold is how long a notice is held back at most: longer than operators wait for what they have written themselves.
+const maxHold = 20 * time.Second
 
 // A stream is the body of the answer to a watch. It may hold back one notice.
 type stream struct {
@@ -40,12 +40,12 @@ func newStream(i *Injector, name string, initial bool, body io.ReadCloser) *stre
 	s := &stream{injector: i, name: name, initial: initial, body: body, lines: make(chan []byte), closed: make(chan struct{})}
 	s.timer = time.NewTimer(time.Hour)
 	s.timer.Stop()
-	go s.pump()
+	go s.readLines()
 	return s
 }
 
 // pump reads lines until the body ends.
-func (s *stream) pump() {
+func (s *stream) readLines() {
 	defer close(s.lines)
 	reader := bufio.NewReader(s.body)
 	for {
@@ -75,7 +75,7 @@ func (s *stream) Read(p []byte) (int, error) {
 				s.release()
 				continue
 			}
-			s.take(line)
+			s.handleLine(line)
 		case <-s.timer.C:
 			s.release()
 		case <-s.closed:
@@ -100,7 +100,7 @@ func (s *stream) write(e event) {
 }
 
 // take delivers a line, holds it back, or merges it into the held event.
-func (s *stream) take(line []byte) {
+func (s *stream) handleLine(line []byte) {
 	var e event
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.UseNumber()
@@ -115,7 +115,7 @@ func (s *stream) take(line []byte) {
 		s.ready.Write(line)
 		return
 	}
-	hold := s.injector.notice(Notice{Watch: s.name, Object: e.key()})
+	hold := s.injector.recordWatchEvent(WatchEvent{Watch: s.name, Object: e.key()})
 	switch {
 	case s.held != nil && s.held.key() == e.key():
 		merged, visible := merge(*s.held, e)
@@ -126,7 +126,7 @@ func (s *stream) take(line []byte) {
 		}
 	case hold && s.held == nil:
 		s.held = &e
-		s.timer.Reset(heldFor)
+		s.timer.Reset(maxHold)
 	default:
 		s.ready.Write(line)
 	}

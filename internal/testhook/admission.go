@@ -2,8 +2,8 @@ package testhook
 
 import "github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 
-// A Host is a manager that knows better than its operators how their admission handlers are served: one of the test kit.
-type Host interface {
-	// ServeAdmission returns the options for one more operator; without any, its handlers are not served.
-	ServeAdmission() (options *webhooks.Options)
+// AdmissionHost is a manager that decides how the admission handlers of its operators are served. The test kit implements it.
+type AdmissionHost interface {
+	// AdmissionOptions returns the webhook options for the next operator. If it returns nil, the handlers of this operator are not served.
+	AdmissionOptions() (options *webhooks.Options)
 }

@@ -1,27 +1,12 @@
-// Package testhook is how the test kit gets at what requests keep to themselves.
+// Package testhook gives package kopftest access to unexported parts of package kopf, without a public API for it.
 //
-//	bridge.Attach(req, &engine.Call{ID: "provision", Notify: note})
-//	err := bridge.Conclude(req, provision(ctx, req))
+//	testhook.BindCall(req, &engine.Call{ID: "provision", Notify: recordEvent})
+//	err := testhook.FinishCall(req, provision(ctx, req))
 //
-// # Flow
+// Package kopf sets [BindCall] and [FinishCall]. The test kit calls them for the requests that it creates, so that a handler sees the same request as in
+// an operator. An [Observer] in the context of an operator is called for each handler call and each reconcile. A manager that implements
+// [AdmissionHost] decides how admission handlers are served.
 //
-// The facade fills in the functions when it is loaded; the kit calls them for requests that it has made by hand, so
-// that handlers which are called alone are told, and asked, the same as in an operator. An [Observer] in the context of
-// an operator learns of each call of each handler. A manager that is a [Host] decides how admission handlers are served.
-//
-// # Guarantees
-//
-// An operator without an observer pays one look into the context for each call of a handler.
-//
-// # Assumptions
-//
-// The requests are those of package kopf.
-//
-// # Caveats
-//
-// Nothing here is for users: what they need of it is in package kopftest.
-//
-// # Errors
-//
-// What is no request panics: that is a defect of the kit.
+// An operator without an observer pays one context lookup for each handler call. [BindCall] and [FinishCall] panic if their argument is not a
+// request of package kopf.
 package testhook

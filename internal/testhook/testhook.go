@@ -9,63 +9,63 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// Attach gives a request what the engine would; Conclude takes from it what the handler has said beside its error, puts
-// that into the call, and returns how the handler has ended. Package kopf sets both.
+// BindCall gives a request the values that the engine passes in an operator. FinishCall copies the result that the handler has set in the request to the
+// call, and returns the outcome of the handler as an error. Package kopf sets both variables.
 var (
-	Attach   func(request any, call *engine.Call)
-	Conclude func(request any, err error) error
+	BindCall   func(request any, call *engine.Call)
+	FinishCall func(request any, err error) error
 )
 
-// An Observer learns of what an operator does. Its methods may be called from many goroutines.
+// An Observer is called for the handler calls and the reconciles of an operator. Its methods must be safe for concurrent use.
 type Observer interface {
-	// Called is told that a handler is called; what it returns is told how that has ended. The object of
-	// the call is not to be changed.
-	Called(ctx context.Context, call *engine.Call) (ended func(err error))
-	// Begins is told of how many kinds an operator will handle objects, before Around is told of their engines.
-	Begins(kinds int)
-	// Around is told of an engine, and may put something around it.
-	Around(e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler
+	// HandlerCalled is called before a handler is called. It must not change the object of the call. The returned function is called with the
+	// error of the handler when the handler returns.
+	HandlerCalled(ctx context.Context, call *engine.Call) (ended func(err error))
+	// OperatorStarted is called with the number of kinds that the operator handles, before the first WrapReconciler.
+	OperatorStarted(kinds int)
+	// WrapReconciler is called once for each engine. The returned reconciler is used in place of next.
+	WrapReconciler(e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler
 }
 
 type observerKey struct{}
 
-// Observed has an observer learn of all operators that are started with the context.
-func Observed(ctx context.Context, observer Observer) context.Context {
+// WithObserver returns a context with an observer. Operators that are started with the context call it.
+func WithObserver(ctx context.Context, observer Observer) context.Context {
 	return context.WithValue(ctx, observerKey{}, observer)
 }
 
-// Called tells the observer, if there is one; otherwise it returns nil.
-func Called(ctx context.Context, call *engine.Call) (ended func(err error)) {
+// HandlerCalled calls the observer of the context. It returns nil if there is none.
+func HandlerCalled(ctx context.Context, call *engine.Call) (ended func(err error)) {
 	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
-		return observer.Called(ctx, call)
+		return observer.HandlerCalled(ctx, call)
 	}
 	return nil
 }
 
-// Begins tells the observer, if there is one.
-func Begins(ctx context.Context, kinds int) {
+// OperatorStarted calls the observer of the context, if there is one.
+func OperatorStarted(ctx context.Context, kinds int) {
 	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
-		observer.Begins(kinds)
+		observer.OperatorStarted(kinds)
 	}
 }
 
 type wallClockKey struct{}
 
-// WithWallClock has the operators that are started with the context use another wall clock to recognise suspensions.
+// WithWallClock returns a context with a wall clock. Operators that are started with the context use it to detect that the machine was suspended.
 func WithWallClock(ctx context.Context, now func() time.Time) context.Context {
 	return context.WithValue(ctx, wallClockKey{}, now)
 }
 
-// WallClock returns the wall clock of an operator; nil: that of the machine.
+// WallClock returns the wall clock of the context, or nil if the operator uses the clock of the machine.
 func WallClock(ctx context.Context) func() time.Time {
 	now, _ := ctx.Value(wallClockKey{}).(func() time.Time)
 	return now
 }
 
-// Around lets the observer put something around an engine, if there is one.
-func Around(ctx context.Context, e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler {
+// WrapReconciler returns the reconciler of the observer of the context, or next if there is none.
+func WrapReconciler(ctx context.Context, e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler {
 	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
-		return observer.Around(e, next)
+		return observer.WrapReconciler(e, next)
 	}
 	return next
 }

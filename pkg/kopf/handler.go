@@ -35,8 +35,8 @@ func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *e
 		if call.Record != nil {
 			req.Client = call.Record(c)
 		}
-		if ended := testhook.Called(ctx, call); ended != nil {
-			defer reportOutcome(ended, &err)()
+		if ended := testhook.HandlerCalled(ctx, call); ended != nil {
+			defer tell(ended, &err)()
 		}
 		err = errExited
 		err = req.finish(h(ctx, req))

@@ -85,7 +85,7 @@ func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, reso
 		settings.Pause = settings.Fence
 	}
 
-	testhook.Begins(ctx, len(kinds))
+	testhook.OperatorStarted(ctx, len(kinds))
 	gate := newGate(kinds)
 	engines := make([]*engine.Engine, len(kinds))
 	controllers := make([]controller.Controller, len(kinds))
@@ -188,7 +188,7 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources 
 func (o *Operator) newController(ctx context.Context, e *engine.Engine, r resource, namespaced bool, g *gate) (controller.Controller, error) {
 	opts := r.options()
 	options := opts.controller
-	options.Reconciler = testhook.Around(ctx, e, e)
+	options.Reconciler = testhook.WrapReconciler(ctx, e, e)
 	for _, wrap := range o.wrappers {
 		options.Reconciler = wrap(options.Reconciler)
 	}

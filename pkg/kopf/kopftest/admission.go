@@ -59,22 +59,22 @@ func AdmitContext[T client.Object](
 	}
 	call.Review = &admissionv1.AdmissionRequest{
 		Operation: call.Operation, Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: "test",
-		Object: runtime.RawExtension{Raw: textOf(t, obj)},
+		Object: runtime.RawExtension{Raw: toJSON(t, obj)},
 	}
 	if call.Operation == admissionv1.Update {
-		call.Review.OldObject.Raw = textOf(t, old)
+		call.Review.OldObject.Raw = toJSON(t, old)
 	}
 	for _, f := range change {
 		f(call)
 	}
 	if call.Operation == admissionv1.Delete && call.Review != nil {
-		call.Review.Object, call.Review.OldObject = runtime.RawExtension{}, runtime.RawExtension{Raw: textOf(t, obj)}
+		call.Review.Object, call.Review.OldObject = runtime.RawExtension{}, runtime.RawExtension{Raw: toJSON(t, obj)}
 		req.Old = obj.DeepCopyObject().(T)
 	}
 	review(call)
 	got.Err = fn(ctx, req)
 	got.Object, got.Warnings = req.Object, call.Warnings()
-	got.Changes = diff.Of(any(contentOf(t, obj)), any(contentOf(t, got.Object)))
+	got.Changes = diff.Of(any(toContent(t, obj)), any(toContent(t, got.Object)))
 	return got
 }
 
@@ -108,7 +108,7 @@ func CheckMutation[T client.Object](t testing.TB, fn webhooks.Handler[T], obj T)
 	return first.Object
 }
 
-func textOf(t testing.TB, obj client.Object) []byte {
+func toJSON(t testing.TB, obj client.Object) []byte {
 	t.Helper()
 	text, err := json.Marshal(obj)
 	if err != nil {

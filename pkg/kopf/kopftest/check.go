@@ -11,8 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A Trial is an operator with a little story, for [Check].
-type Trial struct {
+// A Scenario is an operator with a little story, for [Check].
+type Scenario struct {
 	// Given is the world before it; its Faults and For are not used.
 	Given Given
 	// Operator declares the operator, anew for each of its lives.
@@ -21,10 +21,10 @@ type Trial struct {
 	// of its lives.
 	Setup func(mgr manager.Manager) error
 	// Story is what users do, step by step; before each, and after the last, the operator comes to rest.
-	Story []func(t testing.TB, c *Cluster)
+	Steps []func(t testing.TB, c *Cluster)
 	// Outside is the state of what handlers have to do with outside of the cluster, such as a cloud made up for the test: it is
 	// to be the same whenever the operator is at rest, whatever has happened. Pointers are followed.
-	Outside func() any
+	ExternalState func() any
 	// Ignore are dotted paths in objects that may differ, such as "status.startedAt", with "\." for a dot within a key.
 	Ignore []string
 }
@@ -49,11 +49,11 @@ type Trial struct {
 // And it looks at what the handlers write: a patch that replaces a list, or an update, without the resourceVersion of what it was made
 // of, loses what somebody else has put there in between.
 //
-// The function makes a new trial for each time, with a new world outside. What it makes is made in a bubble of testing/synctest; the
+// The function makes a new scenario for each time, with a new world outside. What it makes is made in a bubble of testing/synctest; the
 // test must not be in one.
 //
 // Check calls handlers. To check only the declaration of an operator, call its CheckDeclaration method.
-func Check(t *testing.T, setup func() Trial) {
+func Check(t *testing.T, setup func() Scenario) {
 	t.Helper()
 	for _, finding := range findings(t, setup) {
 		t.Errorf("kopftest: %s", finding)
@@ -61,9 +61,9 @@ func Check(t *testing.T, setup func() Trial) {
 }
 
 // findings tells the story in all ways; each finding is told once.
-func findings(t *testing.T, setup func() Trial) (all []string) {
+func findings(t *testing.T, setup func() Scenario) (all []string) {
 	t.Helper()
-	calm := rehearse(t, setup, rehearsalOptions{when: trouble{}.when()})
+	reference := runScenario(t, setup, runOptions{when: injection{}.when()})
 	add := func(found ...string) {
 		for _, text := range found {
 			if text != "" && !slices.Contains(all, text) {
@@ -71,26 +71,26 @@ func findings(t *testing.T, setup func() Trial) (all []string) {
 			}
 		}
 	}
-	add(blindWrites(calm.writes)...)
-	add(calm.stubborn)
-	if calm.problem != "" {
-		add(trouble{}.when() + ": " + calm.problem)
+	add(unsafeWrites(reference.writes)...)
+	add(reference.unstoppable)
+	if reference.problem != "" {
+		add(injection{}.when() + ": " + reference.problem)
 		return all
 	}
-	if len(calm.calls) == 0 {
-		add("no handler was called in the whole story: the trial shows nothing. Give it an object of a kind that the operator has handlers for, " +
+	if len(reference.calls) == 0 {
+		add("no handler was called in the whole story: the scenario shows nothing. Give it an object of a kind that the operator has handlers for, " +
 			"which their filters let through, or have the story make one")
 		return all
 	}
 	var differences differences
-	for _, tr := range troublesOf(t, calm) {
-		again := rehearse(t, setup, rehearsalOptions{plan: tr.plan(), when: tr.when()})
-		add(again.stubborn)
+	for _, tr := range injections(t, reference) {
+		again := runScenario(t, setup, runOptions{plan: tr.plan(), when: tr.when()})
+		add(again.unstoppable)
 		if again.problem != "" {
 			differences.add(again.problem, fmt.Sprintf("%s: %s", tr.when(), again.problem))
 			continue
 		}
-		if kind, differs := calm.run.Differs(again.run); differs != "" {
+		if kind, differs := reference.run.Differs(again.run); differs != "" {
 			differences.add(kind, fmt.Sprintf("%s, it is not as it would have been: %s", tr.when(), differs))
 		}
 	}
@@ -127,7 +127,7 @@ func (d *differences) summaries() (lines []string) {
 }
 
 // A trouble is one thing that happens; the zero value is none.
-type trouble struct {
+type injection struct {
 	write  int    // counted from 1
 	what   string // crash, crash after, conflict, fault, lost
 	call   int    // counted from 1: a shutdown while this one is under way
@@ -135,14 +135,14 @@ type trouble struct {
 }
 
 // when is for the end of a sentence.
-func (tr trouble) when() string {
-	if tr == (trouble{}) {
+func (tr injection) when() string {
+	if tr == (injection{}) {
 		return "without any trouble"
 	}
 	return "after " + tr.String()
 }
 
-func (tr trouble) String() string {
+func (tr injection) String() string {
 	switch {
 	case tr.call > 0:
 		return "a shutdown during " + tr.target
@@ -156,14 +156,14 @@ func (tr trouble) String() string {
 }
 
 // plan is the same for the explorer.
-func (tr trouble) plan() explore.Plan {
+func (tr injection) plan() explore.Plan {
 	if tr.call > 0 {
 		return explore.Plan{{Kind: explore.Shutdown, At: tr.call}}
 	}
-	return explore.Plan{{Kind: kindsOfTrouble[tr.what], At: tr.write}}
+	return explore.Plan{{Kind: planKinds[tr.what], At: tr.write}}
 }
 
-var kindsOfTrouble = map[string]explore.Kind{
+var planKinds = map[string]explore.Kind{
 	crashBefore: explore.CrashBefore, crashAfter: explore.CrashAfter, conflict: explore.Conflict, fault: explore.Failed, lostAnswer: explore.Lost,
 }
 
@@ -175,30 +175,30 @@ const (
 	lostAnswer  = "a lost answer"
 )
 
-// troublesOf are those that happen to a story: all, or, of a long one, as many of each kind as can be waited for.
-func troublesOf(t testing.TB, calm *rehearsal) (all []trouble) {
+// injections are those that happen to a story: all, or, of a long one, as many of each kind as can be waited for.
+func injections(t testing.TB, reference *scenarioRun) (all []injection) {
 	t.Helper()
-	if len(calm.writes) > mostTroubles || len(calm.calls) > mostTroubles {
+	if len(reference.writes) > maxInjections || len(reference.calls) > maxInjections {
 		t.Logf("kopftest: the story is long: of its %d writes and %d calls, %d each are tried, evenly spread. Shorter stories, one for each thing, show all",
-			len(calm.writes), len(calm.calls), mostTroubles)
+			len(reference.writes), len(reference.calls), maxInjections)
 	}
-	for _, i := range spread(len(calm.writes)) {
+	for _, i := range spreadIndexes(len(reference.writes)) {
 		for _, what := range []string{crashBefore, crashAfter, conflict, fault, lostAnswer} {
-			all = append(all, trouble{write: i + 1, what: what, target: calm.writes[i].String()})
+			all = append(all, injection{write: i + 1, what: what, target: reference.writes[i].String()})
 		}
 	}
-	for _, i := range spread(len(calm.calls)) {
-		all = append(all, trouble{call: i + 1, target: calm.calls[i].String()})
+	for _, i := range spreadIndexes(len(reference.calls)) {
+		all = append(all, injection{call: i + 1, target: reference.calls[i].String()})
 	}
 	return all
 }
 
-// mostTroubles of each kind take some seconds: the story is told for each of them.
-const mostTroubles = 100
+// maxInjections of each kind take some seconds: the story is told for each of them.
+const maxInjections = 100
 
 // spread are the numbers below n, or as many of them as there are troubles, the first and the last among them.
-func spread(n int) (chosen []int) {
-	tries := min(n, mostTroubles)
+func spreadIndexes(n int) (chosen []int) {
+	tries := min(n, maxInjections)
 	for k := range tries {
 		chosen = append(chosen, k*(n-1)/max(1, tries-1))
 	}

@@ -29,22 +29,22 @@ type podRequest = kopf.Request[*corev1.Pod]
 // A cloud is what is outside of the cluster.
 type cloud struct{ volumes []string }
 
-// trialOf has a pod come, change and go, with these handlers.
-func trialOf(declare func(*kopf.Resource[*corev1.Pod], *cloud)) func() Trial {
-	return func() Trial {
+// scenarioOf has a pod come, change and go, with these handlers.
+func scenarioOf(declare func(*kopf.Resource[*corev1.Pod], *cloud)) func() Scenario {
+	return func() Scenario {
 		outside := &cloud{}
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "orders"},
 			Spec:       corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "one"}}},
 		}
-		return Trial{
+		return Scenario{
 			Given: Given{Objects: []client.Object{pod}},
 			Operator: func() []kopf.Option {
 				r := kopf.For(&corev1.Pod{})
 				declare(r, outside)
 				return []kopf.Option{r}
 			},
-			Story: []func(testing.TB, *Cluster){
+			Steps: []func(testing.TB, *Cluster){
 				func(t testing.TB, c *Cluster) {
 					Edit(t, c, pod.DeepCopy(), func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": "yes"} })
 				},
@@ -52,7 +52,7 @@ func trialOf(declare func(*kopf.Resource[*corev1.Pod], *cloud)) func() Trial {
 					c.Delete(t, pod.DeepCopy())
 				},
 			},
-			Outside: func() any { return outside.volumes },
+			ExternalState: func() any { return outside.volumes },
 		}
 	}
 }
@@ -95,12 +95,12 @@ func sturdy(r *kopf.Resource[*corev1.Pod], outside *cloud) {
 }
 
 func TestCheckFindsNothingInSturdyHandlers(t *testing.T) {
-	NewWithT(t).Expect(findings(t, trialOf(sturdy))).To(BeEmpty())
+	NewWithT(t).Expect(findings(t, scenarioOf(sturdy))).To(BeEmpty())
 }
 
 // Children with random names are found again by their labels, and their name is noted in the parent.
 func TestCheckAcceptsChildrenWithRandomNames(t *testing.T) {
-	found := findings(t, trialOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+	found := findings(t, scenarioOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 		r.OnCreate("secret", func(ctx context.Context, req *podRequest) error {
 			var children corev1.SecretList
 			if err := req.Client.List(ctx, &children, client.InNamespace(req.Object.Namespace), client.MatchingLabels{"of": req.Object.Name}); err != nil {
@@ -125,7 +125,7 @@ func TestCheckAcceptsChildrenWithRandomNames(t *testing.T) {
 // A bug that shows after many troubles is one finding for each kind of difference.
 func TestCheckReportsEachKindOfDifferenceOnce(t *testing.T) {
 	g := NewWithT(t)
-	found := findings(t, trialOf(func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
+	found := findings(t, scenarioOf(func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
 		r.OnCreate("volumes", func(_ context.Context, req *podRequest) error {
 			outside.volumes = append(outside.volumes, fmt.Sprint("volume", len(outside.volumes)))
 			if req.Attempt.Number < 4 {
@@ -232,7 +232,7 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 		}, "without any trouble: the operator is not quiet after 25h0m0s: Pod default/orders is not done with: never (delayed until"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(findings(t, trialOf(test.declare))).To(ContainElement(ContainSubstring(test.finds)))
+			NewWithT(t).Expect(findings(t, scenarioOf(test.declare))).To(ContainElement(ContainSubstring(test.finds)))
 		})
 	}
 }
@@ -242,15 +242,15 @@ func TestCheckFindsTrialsThatShowNothing(t *testing.T) {
 	never := func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 		r.OnCreate("volume", func(context.Context, *podRequest) error { return nil }, kopf.Label("tier", filter.Equal("gold")))
 	}
-	NewWithT(t).Expect(findings(t, trialOf(never))).To(ConsistOf(ContainSubstring("no handler was called")))
+	NewWithT(t).Expect(findings(t, scenarioOf(never))).To(ConsistOf(ContainSubstring("no handler was called")))
 }
 
 // What is outside is compared by what it is, not by where it is in memory; children by what they are, not by their names.
 func TestCheckHasNoFalseAlarms(t *testing.T) {
 	type volume struct{ size int }
-	setup := func() Trial {
+	setup := func() Scenario {
 		outside := map[string]*volume{}
-		return Trial{
+		return Scenario{
 			Given: Given{Objects: []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders"}}}},
 			Operator: func() []kopf.Option {
 				return []kopf.Option{kopf.For(&corev1.Pod{}).OnCreate("volumes", func(ctx context.Context, req *podRequest) error {
@@ -273,7 +273,7 @@ func TestCheckHasNoFalseAlarms(t *testing.T) {
 					return nil
 				})}
 			},
-			Outside: func() any { return outside },
+			ExternalState: func() any { return outside },
 		}
 	}
 	NewWithT(t).Expect(findings(t, setup)).To(BeEmpty())
@@ -286,11 +286,11 @@ func TestStatesAreComparedByWhatTheyAre(t *testing.T) {
 		maps.Copy(meta, more)
 		return map[string]any{"kind": "Node", "metadata": meta}
 	}
-	here := explore.Scene{State: explore.StateOf([]map[string]any{object("a-1", "x", nil), object("a-2", "y", nil)}, nil)}
-	there := explore.Scene{State: explore.StateOf([]map[string]any{object("a-1", "y", nil), object("a-2", "x", nil)}, nil)}
+	here := explore.Snapshot{State: explore.NormalizeState([]map[string]any{object("a-1", "x", nil), object("a-2", "y", nil)}, nil)}
+	there := explore.Snapshot{State: explore.NormalizeState([]map[string]any{object("a-1", "y", nil), object("a-2", "x", nil)}, nil)}
 	_, text := here.Compare(there)
 	g.Expect(text).To(BeEmpty(), "the names are made up")
-	dying := explore.Scene{State: explore.StateOf([]map[string]any{
+	dying := explore.Snapshot{State: explore.NormalizeState([]map[string]any{
 		object("a-1", "x", map[string]any{"deletionTimestamp": "2000-01-01T00:00:00Z"}), object("a-2", "y", nil),
 	}, nil)}
 	_, text = here.Compare(dying)
@@ -300,10 +300,10 @@ func TestStatesAreComparedByWhatTheyAre(t *testing.T) {
 // Objects ahead of the clock would have their handlers wait for years.
 func TestCheckFindsObjectsThatAreAheadOfTheClock(t *testing.T) {
 	if os.Getenv("KOPFTEST_AHEAD") != "" {
-		Check(t, func() Trial {
-			trial := trialOf(sturdy)()
-			trial.Given.Objects[0].SetCreationTimestamp(metav1.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
-			return trial
+		Check(t, func() Scenario {
+			scenario := scenarioOf(sturdy)()
+			scenario.Given.Objects[0].SetCreationTimestamp(metav1.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
+			return scenario
 		})
 		return
 	}
@@ -317,10 +317,10 @@ func TestCheckFindsObjectsThatAreAheadOfTheClock(t *testing.T) {
 // A step of the story that cannot go on fails the test, and says when; it leaves nothing behind in its bubble.
 func TestAStepThatFails(t *testing.T) {
 	if os.Getenv("KOPFTEST_FAILING_STEP") != "" {
-		Check(t, func() Trial {
-			trial := trialOf(sturdy)()
-			trial.Story = []func(testing.TB, *Cluster){func(t testing.TB, c *Cluster) { c.Get(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}) }}
-			return trial
+		Check(t, func() Scenario {
+			scenario := scenarioOf(sturdy)()
+			scenario.Steps = []func(testing.TB, *Cluster){func(t testing.TB, c *Cluster) { c.Get(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}) }}
+			return scenario
 		})
 		return
 	}
@@ -338,13 +338,13 @@ func TestWhatCountsOfAState(t *testing.T) {
 		return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "one", "annotations": annotations}}
 	}
 	g := NewWithT(t)
-	state := explore.StateOf([]map[string]any{
+	state := explore.NormalizeState([]map[string]any{
 		object("v1", "Event", nil), object("events.k8s.io/v1", "Event", nil), object("coordination.k8s.io/v1", "Lease", nil),
 		object("example.com/v1", "Event", nil), object("example.com/v1", "Lease", nil),
 	}, nil)
 	g.Expect(state).To(And(HaveLen(2), HaveKey("Event one"), HaveKey("Lease one")))
-	here := explore.Scene{State: explore.StateOf([]map[string]any{object("v1", "Pod", map[string]any{"example.com/kopf-managed": "yes"})}, nil)}
-	there := explore.Scene{State: explore.StateOf([]map[string]any{object("v1", "Pod", map[string]any{})}, nil)}
+	here := explore.Snapshot{State: explore.NormalizeState([]map[string]any{object("v1", "Pod", map[string]any{"example.com/kopf-managed": "yes"})}, nil)}
+	there := explore.Snapshot{State: explore.NormalizeState([]map[string]any{object("v1", "Pod", map[string]any{})}, nil)}
 	_, text := here.Compare(there)
 	g.Expect(text).To(BeEmpty())
 }
@@ -353,19 +353,19 @@ func TestWhatCountsOfAState(t *testing.T) {
 func TestLongStoriesAreTriedInPart(t *testing.T) {
 	g := NewWithT(t)
 	l := &listener{TB: t}
-	short := &rehearsal{writes: make([]Write, mostTroubles), calls: make([]Call, 3)}
-	g.Expect(troublesOf(l, short)).To(HaveLen(5*mostTroubles + 3))
+	short := &scenarioRun{writes: make([]Write, maxInjections), calls: make([]Call, 3)}
+	g.Expect(injections(l, short)).To(HaveLen(5*maxInjections + 3))
 	g.Expect(l.logged).To(BeEmpty())
-	long := &rehearsal{writes: make([]Write, 1000), calls: make([]Call, 3000)}
-	all := troublesOf(l, long)
-	g.Expect(all).To(HaveLen(6 * mostTroubles))
+	long := &scenarioRun{writes: make([]Write, 1000), calls: make([]Call, 3000)}
+	all := injections(l, long)
+	g.Expect(all).To(HaveLen(6 * maxInjections))
 	g.Expect(all[0].write).To(Equal(1))
-	g.Expect(all[5*mostTroubles-1].write).To(Equal(1000))
-	g.Expect(all[5*mostTroubles].call).To(Equal(1))
+	g.Expect(all[5*maxInjections-1].write).To(Equal(1000))
+	g.Expect(all[5*maxInjections].call).To(Equal(1))
 	g.Expect(all[len(all)-1].call).To(Equal(3000))
 	g.Expect(l.logged).To(ContainSubstring("of its 1000 writes and 3000 calls, 100 each are tried"))
-	g.Expect(spread(0)).To(BeEmpty())
-	g.Expect(spread(1)).To(Equal([]int{0}))
+	g.Expect(spreadIndexes(0)).To(BeEmpty())
+	g.Expect(spreadIndexes(1)).To(Equal([]int{0}))
 }
 
 func TestItemsThatAreAddressedBlindly(t *testing.T) {
@@ -382,16 +382,16 @@ func TestItemsThatAreAddressedBlindly(t *testing.T) {
 		var body any
 		g := NewWithT(t)
 		g.Expect(json.Unmarshal([]byte(text), &body)).To(Succeed())
-		g.Expect(itemAddressedBlindly(body)).To(Equal(where), text)
+		g.Expect(untestedItemIndex(body)).To(Equal(where), text)
 	}
 }
 
 func TestTheWaitOfTheFirstOneDue(t *testing.T) {
-	w := newWatcher()
-	w.visits[visited{key: types.NamespacedName{Name: "long ago"}}] = visit{due: time.Now().Add(time.Minute), after: time.Hour}
-	w.visits[visited{key: types.NamespacedName{Name: "just now"}}] = visit{due: time.Now().Add(10 * time.Minute), after: 10 * time.Minute}
-	w.visits[visited{key: types.NamespacedName{Name: "past"}}] = visit{due: time.Now().Add(-time.Minute), after: time.Second}
-	w.visits[visited{key: types.NamespacedName{Name: "never"}}] = visit{}
+	w := newTracker()
+	w.results[objectRef{key: types.NamespacedName{Name: "long ago"}}] = reconcileResult{due: time.Now().Add(time.Minute), after: time.Hour}
+	w.results[objectRef{key: types.NamespacedName{Name: "just now"}}] = reconcileResult{due: time.Now().Add(10 * time.Minute), after: 10 * time.Minute}
+	w.results[objectRef{key: types.NamespacedName{Name: "past"}}] = reconcileResult{due: time.Now().Add(-time.Minute), after: time.Second}
+	w.results[objectRef{key: types.NamespacedName{Name: "never"}}] = reconcileResult{}
 	NewWithT(t).Expect(w.requeue()).To(Equal(time.Hour))
 }
 
@@ -412,15 +412,15 @@ func TestCheck_ChainOfStatusFields(t *testing.T) {
 						return set(ctx, req, map[any]string{"A": "B", "B": "C", "C": "C"}[now])
 					})
 			}
-			Check(t, func() Trial {
-				trial := trialOf(chain)()
-				trial.Story = append([]func(testing.TB, *Cluster){func(t testing.TB, c *Cluster) {
+			Check(t, func() Scenario {
+				scenario := scenarioOf(chain)()
+				scenario.Steps = append([]func(testing.TB, *Cluster){func(t testing.TB, c *Cluster) {
 					pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders"}}
 					if c.Get(t, pod); pod.Status.Message != "C" {
 						t.Errorf("the chain has ended at %q", pod.Status.Message)
 					}
-				}}, trial.Story...)
-				return trial
+				}}, scenario.Steps...)
+				return scenario
 			})
 		})
 	}

@@ -34,9 +34,9 @@ type Cluster struct {
 	// Namespace is the one that operators of this cluster are confined to; empty: none. See [Cluster.ForTest].
 	Namespace string
 
-	server *apiserver.Server // nil: it is a real one
-	slots  *slots            // of a real one
-	mapper meta.RESTMapper   // nil: the server is asked
+	server       *apiserver.Server // nil: it is a real one
+	webhookSlots *webhookSlots     // of a real one
+	mapper       meta.RESTMapper   // nil: the server is asked
 }
 
 // Create creates objects, with their status, if they have one. It fails the test if it cannot. The objects are updated to
@@ -47,12 +47,12 @@ type Cluster struct {
 func (c *Cluster) Create(t testing.TB, objs ...client.Object) {
 	t.Helper()
 	for _, obj := range objs {
-		c.place(obj)
+		c.setDefaultNamespace(obj)
 		wanted := obj.DeepCopyObject().(client.Object)
 		if err := c.Client.Create(t.Context(), obj); err != nil {
 			t.Fatalf("kopftest: creating %s: %v", c.name(obj), err)
 		}
-		status, _ := contentOf(t, wanted)["status"].(map[string]any)
+		status, _ := toContent(t, wanted)["status"].(map[string]any)
 		if len(status) == 0 {
 			continue
 		}
@@ -72,7 +72,7 @@ func (c *Cluster) Create(t testing.TB, objs ...client.Object) {
 // Get reads an object, by its name, in the cluster's namespace if it names none. It fails the test if it is not there.
 func (c *Cluster) Get(t testing.TB, obj client.Object) {
 	t.Helper()
-	c.place(obj)
+	c.setDefaultNamespace(obj)
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 		t.Fatalf("kopftest: reading %s: %v", c.name(obj), err)
 	}
@@ -83,7 +83,7 @@ func (c *Cluster) Get(t testing.TB, obj client.Object) {
 func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 	t.Helper()
 	for _, obj := range objs {
-		c.place(obj)
+		c.setDefaultNamespace(obj)
 		if err := c.Client.Delete(t.Context(), obj); err != nil {
 			t.Fatalf("kopftest: deleting %s: %v", c.name(obj), err)
 		}
@@ -128,7 +128,7 @@ func updateWithStatus(ctx context.Context, c client.Client, obj client.Object) e
 	if content["status"] = wanted; wanted == nil {
 		delete(content, "status")
 	}
-	if err := fill(obj, content); err != nil {
+	if err := setContent(obj, content); err != nil {
 		return err
 	}
 	err = c.Status().Update(ctx, obj)
@@ -151,7 +151,7 @@ func statusField(obj client.Object) (any, error) {
 //
 //	Eventually(kopftest.Object(t, cluster, db)).Should(kopftest.HaveHandled())
 func Object[T client.Object](t testing.TB, c *Cluster, obj T) func() (T, error) {
-	c.place(obj)
+	c.setDefaultNamespace(obj)
 	return func() (T, error) {
 		fresh := obj.DeepCopyObject().(T)
 		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), fresh)
@@ -160,7 +160,7 @@ func Object[T client.Object](t testing.TB, c *Cluster, obj T) func() (T, error) 
 }
 
 // place puts an object that names no namespace, and needs one, into that of the cluster, or into "default".
-func (c *Cluster) place(obj client.Object) {
+func (c *Cluster) setDefaultNamespace(obj client.Object) {
 	if obj.GetNamespace() != "" {
 		return
 	}
@@ -178,10 +178,10 @@ func (c *Cluster) name(obj client.Object) string {
 }
 
 // connect makes a link of its own, with a client.
-func (c *Cluster) connect(t testing.TB) (*link, client.Client) {
+func (c *Cluster) connect(t testing.TB) (*connection, client.Client) {
 	t.Helper()
-	l := &link{}
-	through, err := client.New(c.linked(l), client.Options{Scheme: c.Scheme, Mapper: c.mapper})
+	l := &connection{}
+	through, err := client.New(c.configFor(l), client.Options{Scheme: c.Scheme, Mapper: c.mapper})
 	if err != nil {
 		t.Fatalf("kopftest: making a client: %v", err)
 	}
@@ -189,11 +189,11 @@ func (c *Cluster) connect(t testing.TB) (*link, client.Client) {
 }
 
 // linked is the config of those who go over a link. What they send is JSON, which can be read.
-func (c *Cluster) linked(l *link) *rest.Config {
+func (c *Cluster) configFor(l *connection) *rest.Config {
 	config := rest.CopyConfig(c.Config)
 	config.ContentType = runtime.ContentTypeJSON
 	config.QPS = -1
-	config.Wrap(l.over)
+	config.Wrap(l.transport)
 	if l.wrap != nil {
 		config.Wrap(transport.WrapperFunc(l.wrap))
 	}
@@ -208,5 +208,5 @@ func schemeOr(scheme *runtime.Scheme) *runtime.Scheme {
 	return scheme
 }
 
-// pollEvery is how often a state is looked at that is waited for.
-const pollEvery = 20 * time.Millisecond
+// pollInterval is how often a state is looked at that is waited for.
+const pollInterval = 20 * time.Millisecond

@@ -61,7 +61,7 @@ func TestEventsThatWerePosted(t *testing.T) {
 				return nil
 			}))
 		})
-		operator.Fail(kopftest.Fault{Verb: "create", Resource: "events", Code: 403})
+		operator.InjectFaults(kopftest.Fault{Verb: "create", Resource: "events", Code: 403})
 		<-time.After(2 * time.Hour)
 		operator.Stop(t)
 		g.Expect(len(operator.Calls())).To(BeNumerically(">", 100))

@@ -61,7 +61,7 @@ func Cycle(t *testing.T, given Given, opts ...kopf.Option) *Report {
 		t.Helper()
 		report.run(t, given, opts)
 	}
-	if isInBubble() {
+	if inBubble() {
 		run(t)
 	} else {
 		synctest.Test(t, run)
@@ -71,7 +71,7 @@ func Cycle(t *testing.T, given Given, opts ...kopf.Option) *Report {
 
 func (r *Report) run(t *testing.T, given Given, opts []kopf.Option) {
 	t.Helper()
-	awaitNow(t, given.Now)
+	advanceClock(t, given.Now)
 	given.check(t)
 	cluster := given.cluster(t)
 	o := cluster.operator(given.Faults)
@@ -82,16 +82,16 @@ func (r *Report) run(t *testing.T, given Given, opts []kopf.Option) {
 	}
 	<-time.After(length)
 	synctest.Wait()
-	r.RequeueAfter = o.watcher.requeue()
+	r.RequeueAfter = o.tracker.requeue()
 	o.Stop(t)
 	r.scheme, r.objects = cluster.Scheme, cluster.server.All()
 	r.Calls, r.Writes, r.Events = o.Calls(), o.Writes(), o.Events()
-	r.Errors = o.watcher.faults()
-	r.engines, _ = o.watcher.state()
+	r.Errors = o.tracker.reconcileErrors()
+	r.engines, _ = o.tracker.state()
 }
 
 // awaitNow has the clock of the bubble reach a point in time.
-func awaitNow(t testing.TB, now time.Time) {
+func advanceClock(t testing.TB, now time.Time) {
 	t.Helper()
 	if now.IsZero() {
 		return
@@ -137,11 +137,11 @@ func (r *Report) Get(t testing.TB, obj client.Object) bool {
 		t.Fatalf("kopftest: %v", err)
 	}
 	for _, content := range r.objects {
-		found := unstructuredOf(content)
+		found := newUnstructured(content)
 		if found.GroupVersionKind() != gvk || found.GetName() != obj.GetName() || obj.GetNamespace() != "" && found.GetNamespace() != obj.GetNamespace() {
 			continue
 		}
-		if err := fill(obj, content); err != nil {
+		if err := setContent(obj, content); err != nil {
 			t.Fatalf("kopftest: %s %s does not fit a %T: %v", gvk.Kind, obj.GetName(), obj, err)
 		}
 		return true

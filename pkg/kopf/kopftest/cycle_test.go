@@ -85,7 +85,7 @@ func TestSomebodyElseGetsInBetween(t *testing.T) {
 			req.Object.Finalizers = append(req.Object.Finalizers, "example.com/mine")
 			return nil
 		}))
-		operator.Fail(kopftest.Fault{Verb: "patch", Before: func() {
+		operator.InjectFaults(kopftest.Fault{Verb: "patch", Before: func() {
 			kopftest.Edit(t, cluster, configMap(nil), func(obj *corev1.ConfigMap) { obj.Finalizers = []string{"example.com/other"} })
 		}})
 		operator.RunUntilQuiet(t)

@@ -43,7 +43,7 @@
 //
 // The handlers are called by the engine that calls them in production; only [Invoke] and [Admit] call them directly. The cluster in memory
 // is held against a real API server by the tests of the library. What [Check] finds was seen: it has no false alarms but
-// those of states that differ by themselves, see [Trial]'s Ignore.
+// those of states that differ by themselves, see [Scenario]'s Ignore.
 //
 // # Assumptions
 //

@@ -152,7 +152,7 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 		}
 		return req.Flush(ctx)
 	}
-	unstructuredOf := func(add func(r *kopf.Resource[raw])) func() kopf.Option {
+	newUnstructured := func(add func(r *kopf.Resource[raw])) func() kopf.Option {
 		return func() kopf.Option {
 			r := kopf.For(kopf.Unstructured(archiveGVK))
 			add(r)
@@ -170,37 +170,37 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 		resource func() kopf.Option
 		want     []string // handler and field of each line
 	}{
-		"a status field": {unstructuredOf(func(r *kopf.Resource[raw]) {
+		"a status field": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("create", set("x", "status", "unknown"))
 		}), []string{"create status.unknown"}},
-		"of a map only the map": {unstructuredOf(func(r *kopf.Resource[raw]) {
+		"of a map only the map": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("create", set(map[string]any{"a": "b", "c": "d"}, "status", "unknown"))
 		}), []string{"create status.unknown"}},
-		"in a list": {unstructuredOf(func(r *kopf.Resource[raw]) {
+		"in a list": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("create", set([]any{map[string]any{"name": "a", "zone": "b"}}, "status", "nodes"))
 		}), []string{"create status.nodes[].zone"}},
-		"a result": {unstructuredOf(func(r *kopf.Resource[raw]) { r.OnCreate("create", result) }), []string{"create status.create"}},
-		"two handlers": {unstructuredOf(func(r *kopf.Resource[raw]) {
+		"a result": {newUnstructured(func(r *kopf.Resource[raw]) { r.OnCreate("create", result) }), []string{"create status.create"}},
+		"two handlers": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("one", set("x", "status", "first")).OnCreate("two", set("x", "status", "second")).OnCreate("three", set("x", "status", "phase"))
 		}), []string{"one status.first", "two status.second"}},
-		"a handler whose field another one removes": {unstructuredOf(func(r *kopf.Resource[raw]) {
+		"a handler whose field another one removes": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("one", set("x", "status", "unknown")).OnCreate("two", func(_ context.Context, req *kopf.Request[raw]) error {
 				unstructured.RemoveNestedField(req.Object.Object, "status", "unknown")
 				return nil
 			})
 		}), nil},
-		"flushed": {unstructuredOf(func(r *kopf.Resource[raw]) { r.OnCreate("create", flushed) }), []string{"create status.unknown"}},
-		"a daemon": {unstructuredOf(func(r *kopf.Resource[raw]) {
+		"flushed": {newUnstructured(func(r *kopf.Resource[raw]) { r.OnCreate("create", flushed) }), []string{"create status.unknown"}},
+		"a daemon": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.Daemon("daemon", set("x", "status", "unknown"))
 		}), []string{"daemon status.unknown"}},
-		"the result of a timer, again and again": {unstructuredOf(func(r *kopf.Resource[raw]) {
+		"the result of a timer, again and again": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.Timer("timer", 10*time.Second, result)
 		}), []string{"timer status.timer"}},
-		"flushed by a daemon": {unstructuredOf(func(r *kopf.Resource[raw]) { r.Daemon("daemon", flushed) }), []string{"daemon status.unknown"}},
-		"OnReconcile": {unstructuredOf(func(r *kopf.Resource[raw]) {
+		"flushed by a daemon": {newUnstructured(func(r *kopf.Resource[raw]) { r.Daemon("daemon", flushed) }), []string{"daemon status.unknown"}},
+		"OnReconcile": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnReconcile("level", set("x", "status", "unknown"))
 		}), []string{"level status.unknown"}},
-		"the spec": {unstructuredOf(func(r *kopf.Resource[raw]) { r.OnCreate("create", set("red", "spec", "color")) }), []string{"create spec.color"}},
+		"the spec": {newUnstructured(func(r *kopf.Resource[raw]) { r.OnCreate("create", set("red", "spec", "color")) }), []string{"create spec.color"}},
 		"typed": {typedOf(func(r *kopf.Resource[typed]) {
 			r.OnCreate("create", func(_ context.Context, req *kopf.Request[typed]) error {
 				req.Object.Status.Phase, req.Object.Status.Unknown = "x", "x"
@@ -210,7 +210,7 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 		}), []string{"create status.nodes[].zone", "create status.unknown"}},
 		"a typed result":            {typedOf(func(r *kopf.Resource[typed]) { r.OnCreate("create", typedResult) }), []string{"create status.create"}},
 		"a typed result of a timer": {typedOf(func(r *kopf.Resource[typed]) { r.Timer("timer", time.Hour, typedResult) }), []string{"timer status.timer"}},
-		"what is kept": {unstructuredOf(func(r *kopf.Resource[raw]) {
+		"what is kept": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("create", func(_ context.Context, req *kopf.Request[raw]) error {
 				req.Object.SetLabels(map[string]string{"tier": "gold"})
 				req.Object.Object["spec"] = map[string]any{"size": int64(3)}

@@ -90,7 +90,7 @@ func (c *Cluster) ForTest(t testing.TB) *Cluster {
 		t.Fatalf("kopftest: making a namespace: %v", err)
 	}
 	part := *c
-	part.Namespace, part.slots = ns.GetName(), &slots{}
+	part.Namespace, part.webhookSlots = ns.GetName(), &webhookSlots{}
 	return &part
 }
 
@@ -132,7 +132,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 		}
 		return errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := guarded(&env.ControlPlane, watch, assets, dir); err != nil {
+	if err := configureServers(&env.ControlPlane, watch, assets, dir); err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
 	config, err := env.Start()
@@ -142,13 +142,13 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	if err := env.WebhookInstallOptions.Cleanup(); err != nil { // certificates in a folder of their own, which nobody uses
 		return nil, nil, errors.Join(err, stop())
 	}
-	c = &Cluster{Scheme: env.Scheme, Config: rest.CopyConfig(config), slots: &slots{}}
+	c = &Cluster{Scheme: env.Scheme, Config: rest.CopyConfig(config), webhookSlots: &webhookSlots{}}
 	c.Config.QPS = -1
 	if c.Client, err = client.New(c.Config, client.Options{Scheme: c.Scheme}); err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
 	for _, obj := range o.objects {
-		c.place(obj)
+		c.setDefaultNamespace(obj)
 		if err := c.Client.Create(context.Background(), obj); err != nil {
 			return nil, nil, errors.Join(fmt.Errorf("creating %s: %w", c.name(obj), err), stop())
 		}
@@ -157,7 +157,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 }
 
 // guarded has the servers keep what they have in a folder, and end with this process, however that ends.
-func guarded(plane *envtest.ControlPlane, watch *reaper.Reaper, assets, dir string) (err error) {
+func configureServers(plane *envtest.ControlPlane, watch *reaper.Guard, assets, dir string) (err error) {
 	plane.Etcd = &envtest.Etcd{DataDir: filepath.Join(dir, "etcd")}
 	plane.APIServer = &envtest.APIServer{CertDir: filepath.Join(dir, "kube-apiserver")}
 	for _, folder := range []string{plane.Etcd.DataDir, plane.APIServer.CertDir} {
@@ -176,7 +176,7 @@ func guarded(plane *envtest.ControlPlane, watch *reaper.Reaper, assets, dir stri
 func findAssets() (string, error) {
 	const variable = "KUBEBUILDER_ASSETS"
 	if dir := os.Getenv(variable); dir != "" {
-		if dir, err := filepath.Abs(dir); err == nil && isAssets(dir) {
+		if dir, err := filepath.Abs(dir); err == nil && hasAssets(dir) {
 			return dir, nil
 		}
 		return "", fmt.Errorf("%s is %q, where kube-apiserver and etcd are not: correct or unset it", variable, dir)
@@ -186,7 +186,7 @@ func findAssets() (string, error) {
 		return "", err
 	}
 	for dir := at; ; dir = filepath.Dir(dir) {
-		if found := assetsIn(filepath.Join(dir, "bin")); found != "" {
+		if found := findProjectAssets(filepath.Join(dir, "bin")); found != "" {
 			return found, nil
 		}
 		if dir == filepath.Dir(dir) {
@@ -194,7 +194,7 @@ func findAssets() (string, error) {
 		}
 	}
 	if dir, err := envtest.SetupEnvtestDefaultBinaryAssetsDirectory(); err == nil {
-		if found := newest(dir); found != "" {
+		if found := findNewest(dir); found != "" {
 			return found, nil
 		}
 	}
@@ -203,28 +203,28 @@ func findAssets() (string, error) {
 }
 
 // assetsIn looks where projects keep theirs.
-func assetsIn(bin string) string {
-	if dir := filepath.Join(bin, "controlplane"); isAssets(dir) {
+func findProjectAssets(bin string) string {
+	if dir := filepath.Join(bin, "controlplane"); hasAssets(dir) {
 		return dir
 	}
-	return newest(filepath.Join(bin, "k8s"))
+	return findNewest(filepath.Join(bin, "k8s"))
 }
 
 // newest is the last folder of a folder that has what is needed, by its name, which begins with the version.
-func newest(parent string) string {
+func findNewest(parent string) string {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return ""
 	}
 	for _, entry := range slices.Backward(entries) {
-		if dir := filepath.Join(parent, entry.Name()); isAssets(dir) {
+		if dir := filepath.Join(parent, entry.Name()); hasAssets(dir) {
 			return dir
 		}
 	}
 	return ""
 }
 
-func isAssets(dir string) bool {
+func hasAssets(dir string) bool {
 	for _, name := range []string{"kube-apiserver", "etcd"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || !info.Mode().IsRegular() {
 			return false

@@ -89,7 +89,7 @@ func TestFaultsAndCrashesOnARealServer(t *testing.T) {
 	cluster.Create(t, obj)
 	setup := func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, painting()) }
 	first := cluster.RunManager(t, setup)
-	first.Fail(kopftest.Fault{Verb: "patch", Resource: "configmaps", Code: 500, Times: 2})
+	first.InjectFaults(kopftest.Fault{Verb: "patch", Resource: "configmaps", Code: 500, Times: 2})
 	g.Eventually(func() []kopftest.Write { return first.Writes() }).Should(ContainElement(HaveField("Code", 500)))
 	first.Crash(t)
 	second := cluster.RunManager(t, setup)

@@ -82,23 +82,23 @@ func ExampleMemory() {
 
 func ExampleExplore() {
 	test := func(t *testing.T) {
-		kopftest.Explore(t, func() kopftest.Trial {
-			return kopftest.Trial{
+		kopftest.Explore(t, func() kopftest.Scenario {
+			return kopftest.Scenario{
 				Given:    kopftest.Given{Objects: []client.Object{configMap(nil)}},
 				Operator: func() []kopf.Option { return []kopf.Option{patients()} },
-				Story: []func(testing.TB, *kopftest.Cluster){func(t testing.TB, c *kopftest.Cluster) {
+				Steps: []func(testing.TB, *kopftest.Cluster){func(t testing.TB, c *kopftest.Cluster) {
 					kopftest.Edit(t, c, configMap(nil), func(obj *corev1.ConfigMap) { obj.Data = map[string]string{"key": "x"} })
 				}},
 			}
-		}, kopftest.WithPairs(), kopftest.AtMost(200))
+		}, kopftest.WithPairs(), kopftest.WithMaxPlans(200))
 	}
 	_ = test
 }
 
 func ExampleWalk() {
 	test := func(t *testing.T) {
-		kopftest.Walk(t, "config/crd/databases.yaml", func() kopftest.Trial {
-			return kopftest.Trial{Operator: func() []kopf.Option { return []kopf.Option{patients()} }}
+		kopftest.Walk(t, "config/crd/databases.yaml", func() kopftest.Scenario {
+			return kopftest.Scenario{Operator: func() []kopf.Option { return []kopf.Option{patients()} }}
 		}, 20, kopftest.WithSeed(17))
 	}
 	_ = test // the path is relative to the folder of the test

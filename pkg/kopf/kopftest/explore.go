@@ -17,13 +17,13 @@ func WithPairs() ExploreOption {
 	return func(o *explore.Options) { o.Pairs = true }
 }
 
-// AtMost limits the number of plans that are run. They are spread evenly over all plans, and are the same each time. The environment variable
+// WithMaxPlans limits the number of plans that are run. They are spread evenly over all plans, and are the same each time. The environment variable
 // KOPFTEST_ALL=1 removes the limit.
-func AtMost(plans int) ExploreOption {
+func WithMaxPlans(plans int) ExploreOption {
 	return func(o *explore.Options) { o.Sample = plans }
 }
 
-// Explore runs the story of a trial without faults, and then once for each plan of faults that follows from this run, in memory and in
+// Explore runs the story of a scenario without faults, and then once for each plan of faults that follows from this run, in memory and in
 // virtual time:
 //
 //   - for each write of the operator: a crash before it, a crash after it, a lost answer, an unavailable server, and a conflict;
@@ -42,9 +42,9 @@ func AtMost(plans int) ExploreOption {
 //
 //	KOPFTEST_PLAN='crash-after@3/list@1' go test -run '^TestDatabases$' .
 //
-// The function makes a new trial for each run, as for [Check]; the test must not be in a bubble of testing/synctest. The test logs how many plans were made, left out
+// The function makes a new scenario for each run, as for [Check]; the test must not be in a bubble of testing/synctest. The test logs how many plans were made, left out
 // and run.
-func Explore(t *testing.T, setup func() Trial, opts ...ExploreOption) {
+func Explore(t *testing.T, setup func() Scenario, opts ...ExploreOption) {
 	t.Helper()
 	options, err := exploreOptions(opts)
 	if err != nil {
@@ -52,7 +52,7 @@ func Explore(t *testing.T, setup func() Trial, opts ...ExploreOption) {
 	}
 	report := explore.Explore(t, runner(setup, nil), options)
 	if len(report.Reference.Calls) == 0 {
-		t.Error("kopftest: no handler was called in the whole story: the trial shows nothing. Give it an object of a kind that the operator has handlers for")
+		t.Error("kopftest: no handler was called in the whole story: the scenario shows nothing. Give it an object of a kind that the operator has handlers for")
 	}
 	for _, all := range report.Kinds() {
 		v, others := all[0], ""
@@ -68,7 +68,7 @@ func Explore(t *testing.T, setup func() Trial, opts ...ExploreOption) {
 const (
 	// planVariable names the environment variable with the only plan to run.
 	planVariable = "KOPFTEST_PLAN"
-	// allVariable names the environment variable that removes the limit of AtMost. Any value but the empty one does.
+	// allVariable names the environment variable that removes the limit of WithMaxPlans. Any value but the empty one does.
 	allVariable = "KOPFTEST_ALL"
 )
 
@@ -89,15 +89,15 @@ func exploreOptions(opts []ExploreOption) (options explore.Options, err error) {
 }
 
 // runner runs a story for the explorer.
-func runner(setup func() Trial, wrap func() explore.Wrap) explore.Runner {
+func runner(setup func() Scenario, wrap func() explore.TransportWrapper) explore.Runner {
 	return func(t *testing.T, plan explore.Plan) *explore.Run {
 		t.Helper()
-		return rehearse(t, setup, rehearsalOptions{plan: plan, when: "after " + cmp.Or(plan.String(), "no fault"), stays: true, wrap: wrap}).run
+		return runScenario(t, setup, runOptions{plan: plan, when: "after " + cmp.Or(plan.String(), "no fault"), checkIdle: true, wrap: wrap}).run
 	}
 }
 
 func init() {
-	explore.RunnerOf = func(setup any, wrap func() explore.Wrap) explore.Runner {
-		return runner(setup.(func() Trial), wrap)
+	explore.NewRunner = func(setup any, wrap func() explore.TransportWrapper) explore.Runner {
+		return runner(setup.(func() Scenario), wrap)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestExplore_FindsNothingInIdempotentHandlers(t *testing.T) {
-	report := explore.Explore(t, runner(trialOf(func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
+	report := explore.Explore(t, runner(scenarioOf(func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
 		r.OnCreate("volume", func(_ context.Context, req *podRequest) error {
 			outside.volumes = []string{req.Object.Name}
 			return nil
@@ -28,7 +28,7 @@ func TestExplore_FindsNothingInIdempotentHandlers(t *testing.T) {
 
 func TestExplore_FindsHandlersThatAreNotIdempotent(t *testing.T) {
 	g := NewWithT(t)
-	report := explore.Explore(t, runner(trialOf(func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
+	report := explore.Explore(t, runner(scenarioOf(func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
 		r.OnCreate("volume", func(_ context.Context, req *podRequest) error {
 			outside.volumes = append(outside.volumes, req.Object.Name)
 			return nil
@@ -38,7 +38,7 @@ func TestExplore_FindsHandlersThatAreNotIdempotent(t *testing.T) {
 	first := report.Violations[0]
 	g.Expect(first.Plan.String()).To(Equal("crash-before@1"))
 	g.Expect(first.Text).To(ContainSubstring("outside of the cluster there is [orders orders], not [orders]; called again: volume (create, attempt 0) of default/orders"))
-	again := explore.Explore(t, runner(trialOf(sturdy), nil), explore.Options{Only: first.Plan})
+	again := explore.Explore(t, runner(scenarioOf(sturdy), nil), explore.Options{Only: first.Plan})
 	g.Expect(again.Violations).To(BeEmpty())
 	g.Expect(again.Ran).To(BeNumerically(">", 1))
 }
@@ -46,7 +46,7 @@ func TestExplore_FindsHandlersThatAreNotIdempotent(t *testing.T) {
 // A handler that decides by the cache alone may be wrong in a new process whose first list is old.
 func TestExplore_FindsHandlersThatBelieveOldLists(t *testing.T) {
 	g := NewWithT(t)
-	report := explore.Explore(t, runner(trialOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+	report := explore.Explore(t, runner(scenarioOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 		r.Owns(&corev1.Secret{}).OnReconcile("secret", func(ctx context.Context, req *podRequest) error {
 			var secrets corev1.SecretList
 			if err := req.Client.List(ctx, &secrets); err != nil || len(secrets.Items) > 0 || req.Object.DeletionTimestamp != nil {
@@ -71,7 +71,7 @@ func TestExplore_FindsHandlersThatBelieveOldLists(t *testing.T) {
 func TestExplore_AcceptsRepeatedCallsOfOptionalDeleteHandlers(t *testing.T) {
 	g := NewWithT(t)
 	stale := false
-	report := explore.Explore(t, runner(trialOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+	report := explore.Explore(t, runner(scenarioOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 		r.OnDelete("free", func(context.Context, *podRequest) error { return nil })
 		r.OnDelete("notify", func(context.Context, *podRequest) error { return nil }, kopf.Optional())
 	}), nil), explore.Options{Skip: func(plan explore.Plan) bool {
@@ -85,17 +85,17 @@ func TestExplore_AcceptsRepeatedCallsOfOptionalDeleteHandlers(t *testing.T) {
 // The operator is started again after each end.
 func TestExplore_CountsTheLivesOfTheOperator(t *testing.T) {
 	g := NewWithT(t)
-	run := runner(trialOf(sturdy), nil)(t, explore.Plan{{Kind: explore.CrashAfter, At: 1}, {Kind: explore.CrashBefore, At: 4}, {Kind: explore.Unseen, At: 1}})
+	run := runner(scenarioOf(sturdy), nil)(t, explore.Plan{{Kind: explore.CrashAfter, At: 1}, {Kind: explore.CrashBefore, At: 4}, {Kind: explore.Unseen, At: 1}})
 	g.Expect(run.Problem).To(BeEmpty())
-	g.Expect(run.Lives).To(Equal(3))
-	g.Expect(run.Struck).To(Equal(3))
+	g.Expect(run.Starts).To(Equal(3))
+	g.Expect(run.Injected).To(Equal(3))
 }
 
 func TestExplore_ReadsItsEnvironmentVariables(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv(allVariable, "")
 	t.Setenv(planVariable, "")
-	opts := []ExploreOption{AtMost(7), WithPairs()}
+	opts := []ExploreOption{WithMaxPlans(7), WithPairs()}
 	g.Expect(exploreOptions(opts)).To(Equal(explore.Options{Pairs: true, Sample: 7}))
 
 	t.Setenv(allVariable, "1")

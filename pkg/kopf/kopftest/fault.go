@@ -32,15 +32,15 @@ type Fault struct {
 	// test there would not end it.
 	Before func()
 
-	met int // requests that fit
+	matched int // requests that fit
 }
 
 var (
-	errLost = errors.New("the answer is lost, says the test")
-	errCut  = errors.New("the operator has crashed, says the test")
+	errResponseLost = errors.New("the answer is lost, says the test")
+	errCrashed      = errors.New("the operator has crashed, says the test")
 )
 
-func (f *Fault) fits(r request) bool {
+func (f *Fault) matches(r request) bool {
 	switch {
 	case r.verb == "": // discovery, say
 		return false
@@ -54,14 +54,14 @@ func (f *Fault) fits(r request) bool {
 }
 
 // strikes counts the request, and tells whether it is one of those that it happens to.
-func (f *Fault) strikes() bool {
-	f.met++
-	nth := f.met - f.Skip
+func (f *Fault) applies() bool {
+	f.matched++
+	nth := f.matched - f.Skip
 	return nth > 0 && (f.Times < 0 || nth <= max(1, f.Times))
 }
 
 // statusOf is what a real server says beside a code.
-func statusOf(code int) metav1.Status {
+func statusForCode(code int) metav1.Status {
 	status := apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false).Status()
 	switch code {
 	case http.StatusGone:
@@ -69,12 +69,12 @@ func statusOf(code int) metav1.Status {
 	case http.StatusRequestEntityTooLarge:
 		status.Reason = metav1.StatusReasonRequestEntityTooLarge
 	case http.StatusTooManyRequests:
-		status.Details.RetryAfterSeconds = retryAfter
+		status.Details.RetryAfterSeconds = retryAfterSeconds
 	}
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	status.Message = fmt.Sprintf("%s, says the test", http.StatusText(code))
 	return status
 }
 
-// retryAfter is when, in seconds, a server that has too much to do asks to be asked again.
-const retryAfter = 1
+// retryAfterSeconds is when, in seconds, a server that has too much to do asks to be asked again.
+const retryAfterSeconds = 1

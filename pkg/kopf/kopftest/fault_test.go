@@ -54,7 +54,7 @@ func TestACrashWhileARequestIsDelayed(t *testing.T) {
 		operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnCreate("make", func(ctx context.Context, req *cmRequest) error {
 			return secretOf(context.WithoutCancel(ctx), req)
 		}))
-		operator.Fail(kopftest.Fault{Verb: "create", Resource: "secrets", Delay: time.Second})
+		operator.InjectFaults(kopftest.Fault{Verb: "create", Resource: "secrets", Delay: time.Second})
 		<-time.After(time.Second / 2)
 		operator.Crash(t)
 		g.Expect(operator.Calls()).To(ContainElement(HaveField("Err", MatchError(ContainSubstring("has crashed")))))

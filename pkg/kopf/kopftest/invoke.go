@@ -45,8 +45,8 @@ type Invocation[T client.Object] struct {
 	Flushed []T
 	// Writes are the requests of its client that were to change something: see [Write].
 	Writes []Write
-	// Subs are the ids of the sub-handlers that it has declared, without its own: see [Invocation.Sub].
-	Subs []string
+	// SubHandlers are the ids of the sub-handlers that it has declared, without its own: see [Invocation.InvokeSubHandler].
+	SubHandlers []string
 
 	subs []engine.Sub
 	call call
@@ -64,42 +64,42 @@ type InvokeOption func(*call)
 
 // A call is what the handler is to be told.
 type call struct {
-	reason  kopf.Reason
-	old     client.Object
-	path    []string
-	changes bool // it is told what has changed
-	event   watch.EventType
-	attempt progress.Attempt
-	policy  progress.Policy
-	id      string
-	ctx     context.Context
-	cluster *Cluster
-	made    bool  // the cluster, for this call
-	link    *link // of the request's client
-	client  client.Client
-	scheme  *runtime.Scheme
-	others  []client.Object
+	reason     kopf.Reason
+	old        client.Object
+	path       []string
+	changes    bool // it is told what has changed
+	event      watch.EventType
+	attempt    progress.Attempt
+	policy     progress.Policy
+	id         string
+	ctx        context.Context
+	cluster    *Cluster
+	made       bool        // the cluster, for this call
+	connection *connection // of the request's client
+	client     client.Client
+	scheme     *runtime.Scheme
+	others     []client.Object
 }
 
-// Because sets the reason. Default: [kopf.ReasonCreate], with [From] [kopf.ReasonUpdate].
-func Because(reason kopf.Reason) InvokeOption { return func(c *call) { c.reason = reason } }
+// WithReason sets the reason. Default: [kopf.ReasonCreate], with [WithOldObject] [kopf.ReasonUpdate].
+func WithReason(reason kopf.Reason) InvokeOption { return func(c *call) { c.reason = reason } }
 
 // From makes it an update: the object as it was last handled. Old and Diff of the request are made of it.
-func From(old client.Object) InvokeOption { return func(c *call) { c.old = old } }
+func WithOldObject(old client.Object) InvokeOption { return func(c *call) { c.old = old } }
 
-// OfField makes it a handler of a field, by its dotted path, with "\." for a dot within a key: Diff is about what is below the field, and Field() tells
+// WithField makes it a handler of a field, by its dotted path, with "\." for a dot within a key: Diff is about what is below the field, and Field() tells
 // its values. See [kopf.Field].
-func OfField(path string) InvokeOption {
-	return func(c *call) { c.path, c.changes = explore.KeysOf(path), true }
+func WithField(path string) InvokeOption {
+	return func(c *call) { c.path, c.changes = explore.SplitPath(path), true }
 }
 
-// OfEvent makes it a call for an event: how the state of the object has come. See [kopf.Resource.OnEvent].
-func OfEvent(event watch.EventType) InvokeOption {
+// WithEventType makes it a call for an event: how the state of the object has come. See [kopf.Resource.OnEvent].
+func WithEventType(event watch.EventType) InvokeOption {
 	return func(c *call) { c.reason, c.event = kopf.ReasonEvent, event }
 }
 
-// AtAttempt sets which attempt it is. Default: the first, started now.
-func AtAttempt(attempt progress.Attempt) InvokeOption { return func(c *call) { c.attempt = attempt } }
+// WithAttempt sets which attempt it is. Default: the first, started now.
+func WithAttempt(attempt progress.Attempt) InvokeOption { return func(c *call) { c.attempt = attempt } }
 
 // WithPolicy has the outcome judged by limits and pauses. Default: as without options of the handler.
 func WithPolicy(policy progress.Policy) InvokeOption { return func(c *call) { c.policy = policy } }
@@ -134,20 +134,20 @@ func Context(t testing.TB) context.Context {
 // changed: the handler gets a copy, with the uid, resourceVersion, generation and creationTimestamp that it has in the cluster in memory,
 // if it has none of its own.
 //
-//	got := kopftest.Invoke(t, provision, db, kopftest.From(before))
+//	got := kopftest.Invoke(t, provision, db, kopftest.WithOldObject(before))
 //	if got.Outcome.Delay != 10*time.Second { ... }
 //
 // Filters, and options of the handler such as Retries, are not looked at: [Cycle] does all that an operator does.
 func Invoke[T client.Object](t testing.TB, fn kopf.Handler[T], obj T, opts ...InvokeOption) *Invocation[T] {
 	t.Helper()
-	return invoke(t, callOf(t, obj, opts), obj, func(ctx context.Context, req *kopf.Request[T], told *engine.Call) error {
-		testhook.Attach(req, told)
-		return testhook.Conclude(req, fn(ctx, req))
+	return invoke(t, newCall(t, obj, opts), obj, func(ctx context.Context, req *kopf.Request[T], told *engine.Call) error {
+		testhook.BindCall(req, told)
+		return testhook.FinishCall(req, fn(ctx, req))
 	})
 }
 
-// Sub calls a sub-handler that the handler has declared, by its id, with the object as the handler has left it.
-func (inv *Invocation[T]) Sub(t testing.TB, id string) *Invocation[T] {
+// InvokeSubHandler calls a sub-handler that the handler has declared, by its id, with the object as the handler has left it.
+func (inv *Invocation[T]) InvokeSubHandler(t testing.TB, id string) *Invocation[T] {
 	t.Helper()
 	for _, sub := range inv.subs {
 		if sub.ID != inv.call.id+"/"+id {
@@ -163,11 +163,11 @@ func (inv *Invocation[T]) Sub(t testing.TB, id string) *Invocation[T] {
 			return sub.Do(ctx, told)
 		})
 	}
-	t.Fatalf("kopftest: the handler has declared no sub-handler %q, but these: %q", id, inv.Subs)
+	t.Fatalf("kopftest: the handler has declared no sub-handler %q, but these: %q", id, inv.SubHandlers)
 	return nil
 }
 
-func callOf(t testing.TB, obj client.Object, opts []InvokeOption) call {
+func newCall(t testing.TB, obj client.Object, opts []InvokeOption) call {
 	t.Helper()
 	c := call{id: "handler", ctx: t.Context()}
 	for _, opt := range opts {
@@ -187,9 +187,9 @@ func callOf(t testing.TB, obj client.Object, opts []InvokeOption) call {
 		c.ctx = objectstate.ContextWithMemos(c.ctx, &objectstate.Memos{})
 	}
 	if c.cluster == nil {
-		c.cluster, c.made = memoryFor(t, c.scheme, obj, c.others), true
+		c.cluster, c.made = newInvocationCluster(t, c.scheme, obj, c.others), true
 	}
-	c.link, c.client = c.cluster.connect(t)
+	c.connection, c.client = c.cluster.connect(t)
 	return c
 }
 
@@ -198,9 +198,9 @@ func invoke[T client.Object](
 ) *Invocation[T] {
 	t.Helper()
 	obj = obj.DeepCopyObject().(T)
-	c.cluster.place(obj)
+	c.cluster.setDefaultNamespace(obj)
 	if c.made {
-		c.cluster.identify(t, obj)
+		c.cluster.copyServerMetadata(t, obj)
 	}
 	inv := &Invocation[T]{Object: obj.DeepCopyObject().(T), call: c}
 	req := &kopf.Request[T]{
@@ -208,19 +208,19 @@ func invoke[T client.Object](
 	}
 	told := inv.told(t, req)
 	record := progress.Record{Started: c.attempt.Started, Retries: c.attempt.Number, Message: c.attempt.Last}
-	written := len(c.link.writes())
+	written := len(c.connection.writes())
 	inv.Outcome = c.policy.Attempt(c.ctx, record, time.Now(), func(ctx context.Context) error { return do(ctx, req, told) })
 	if left, ok := told.Object.(T); ok && isSameObject(left, obj) {
 		inv.Object = left
 	}
-	inv.Writes = c.link.writes()[written:]
-	if isNotRegistered(inv.Outcome.Err) {
+	inv.Writes = c.connection.writes()[written:]
+	if isNotRegisteredError(inv.Outcome.Err) {
 		t.Logf("kopftest: the client of the request does not know a Go type that the handler uses: name a scheme by WithScheme")
 	}
 	inv.Result, inv.RequeueAfter, inv.subs = told.Result, told.Again, told.Subs
-	inv.Changes = diff.Of(contentOf(t, obj), contentOf(t, inv.Object))
+	inv.Changes = diff.Of(toContent(t, obj), toContent(t, inv.Object))
 	for _, sub := range told.Subs {
-		inv.Subs = append(inv.Subs, strings.TrimPrefix(sub.ID, c.id+"/"))
+		inv.SubHandlers = append(inv.SubHandlers, strings.TrimPrefix(sub.ID, c.id+"/"))
 	}
 	return inv
 }
@@ -255,7 +255,7 @@ func (inv *Invocation[T]) told(t testing.TB, req *kopf.Request[T]) *engine.Call 
 		}
 		req.Old, told.Old = old, old
 	}
-	then, now := essenceOf(t, c.old, c.path), essenceOf(t, req.Object, c.path)
+	then, now := buildEssence(t, c.old, c.path), buildEssence(t, req.Object, c.path)
 	switch c.reason {
 	case kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete, kopf.ReasonResume:
 		req.Diff = diff.Of(then, now)
@@ -282,7 +282,7 @@ func (inv *Invocation[T]) Condition(conditionType string) metav1.Condition {
 }
 
 // essenceOf is what of an object counts as a change; nil if there is no object.
-func essenceOf(t testing.TB, obj client.Object, path []string) any {
+func buildEssence(t testing.TB, obj client.Object, path []string) any {
 	t.Helper()
 	if obj == nil {
 		return nil
@@ -291,11 +291,11 @@ func essenceOf(t testing.TB, obj client.Object, path []string) any {
 	if len(path) > 0 {
 		shape.Fields = [][]string{path} // a field counts wherever it is
 	}
-	return shape.Build(contentOf(t, obj))
+	return shape.Build(toContent(t, obj))
 }
 
 // contentOf is the JSON form of an object.
-func contentOf(t testing.TB, obj client.Object) map[string]any {
+func toContent(t testing.TB, obj client.Object) map[string]any {
 	t.Helper()
 	content, err := patch.NormalizedContent(obj)
 	if err != nil {

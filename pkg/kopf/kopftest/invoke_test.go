@@ -51,7 +51,7 @@ func TestInvocationTellsAll(t *testing.T) {
 	g, ctx := NewWithT(t), kopftest.Context(t)
 	obj := configMap(map[string]string{"color": "red"})
 	got := kopftest.Invoke(t, busybody, obj, kopftest.WithContext(ctx),
-		kopftest.From(configMap(map[string]string{"color": "blue"})), kopftest.AtAttempt(progress.Attempt{Number: 2}))
+		kopftest.WithOldObject(configMap(map[string]string{"color": "blue"})), kopftest.WithAttempt(progress.Attempt{Number: 2}))
 
 	g.Expect(got.Outcome.Success).To(BeTrue())
 	g.Expect(obj.Data).NotTo(HaveKey("seen"), "the object is not changed")
@@ -64,8 +64,8 @@ func TestInvocationTellsAll(t *testing.T) {
 	n, _ := count.Load(ctx)
 	g.Expect(n).To(Equal(1))
 
-	g.Expect(got.Subs).To(Equal([]string{"one"}))
-	sub := got.Sub(t, "one")
+	g.Expect(got.SubHandlers).To(Equal([]string{"one"}))
+	sub := got.InvokeSubHandler(t, "one")
 	g.Expect(sub.Object.Data).To(And(HaveKeyWithValue("one", "handler/one"), HaveKeyWithValue("seen", "update")))
 	g.Expect(sub.Outcome.Delay).To(Equal(time.Second))
 }
@@ -87,11 +87,11 @@ func TestInvokedHandlersSeeTheirCause(t *testing.T) {
 		field  any
 	}{
 		"creation":    {nil, "create", []diff.Op{diff.Add}, []any{nil, nil}},
-		"update":      {[]kopftest.InvokeOption{kopftest.From(blue)}, "update", []diff.Op{diff.Change, diff.Add}, []any{nil, nil}},
-		"field":       {[]kopftest.InvokeOption{kopftest.From(blue), kopftest.OfField("data.color")}, "update", []diff.Op{diff.Change}, []any{"blue", "red"}},
-		"field of it": {[]kopftest.InvokeOption{kopftest.OfField("data.x")}, "create", []diff.Op{diff.Add}, []any{nil, "1"}},
-		"deletion":    {[]kopftest.InvokeOption{kopftest.From(red), kopftest.Because(kopf.ReasonDelete)}, "delete", nil, []any{nil, nil}},
-		"event":       {[]kopftest.InvokeOption{kopftest.OfEvent(watch.Modified)}, "event", nil, []any{nil, nil}},
+		"update":      {[]kopftest.InvokeOption{kopftest.WithOldObject(blue)}, "update", []diff.Op{diff.Change, diff.Add}, []any{nil, nil}},
+		"field":       {[]kopftest.InvokeOption{kopftest.WithOldObject(blue), kopftest.WithField("data.color")}, "update", []diff.Op{diff.Change}, []any{"blue", "red"}},
+		"field of it": {[]kopftest.InvokeOption{kopftest.WithField("data.x")}, "create", []diff.Op{diff.Add}, []any{nil, "1"}},
+		"deletion":    {[]kopftest.InvokeOption{kopftest.WithOldObject(red), kopftest.WithReason(kopf.ReasonDelete)}, "delete", nil, []any{nil, nil}},
+		"event":       {[]kopftest.InvokeOption{kopftest.WithEventType(watch.Modified)}, "event", nil, []any{nil, nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -122,7 +122,7 @@ func TestOutcomesAreJudgedByThePolicy(t *testing.T) {
 		"unknown":   {fails(boom), nil, false, time.Minute},
 		"permanent": {fails(kopf.Permanent(boom)), nil, true, 0},
 		"limits": {fails(boom), []kopftest.InvokeOption{
-			kopftest.WithPolicy(progress.Policy{Retries: new(3)}), kopftest.AtAttempt(progress.Attempt{Number: 2}),
+			kopftest.WithPolicy(progress.Policy{Retries: new(3)}), kopftest.WithAttempt(progress.Attempt{Number: 2}),
 		}, true, 0},
 		"panic": {func(context.Context, *cmRequest) error { panic("boom") }, nil, false, time.Minute},
 		"a broken result": {func(_ context.Context, req *cmRequest) error {
@@ -173,7 +173,7 @@ func TestAFieldWithADot(t *testing.T) {
 		old, now := req.Field()
 		req.SetResult([]any{old, now})
 		return nil
-	}, labeled("2"), kopftest.From(labeled("1")), kopftest.OfField(`metadata.labels.example\.com/size`))
+	}, labeled("2"), kopftest.WithOldObject(labeled("1")), kopftest.WithField(`metadata.labels.example\.com/size`))
 	NewWithT(t).Expect(got.Result).To(Equal([]any{"1", "2"}))
 }
 
@@ -215,13 +215,13 @@ func TestSubHandlersOfAnInvocation(t *testing.T) {
 		})
 		return nil
 	}, configMap(map[string]string{"color": "red", "size": "2"}),
-		kopftest.From(configMap(map[string]string{"color": "blue", "size": "1"})), kopftest.OfField("data.size"))
+		kopftest.WithOldObject(configMap(map[string]string{"color": "blue", "size": "1"})), kopftest.WithField("data.size"))
 	g.Expect(got.Outcome.Err).NotTo(HaveOccurred())
-	g.Expect(got.Sub(t, "color").Result).To(Equal([]any{"blue", "red"}))
-	plain := got.Sub(t, "plain")
+	g.Expect(got.InvokeSubHandler(t, "color").Result).To(Equal([]any{"blue", "red"}))
+	plain := got.InvokeSubHandler(t, "plain")
 	g.Expect(plain.Result).To(Equal(int64(2)), "it is told of all changes")
-	g.Expect(plain.Subs).To(Equal([]string{"deep"}))
-	g.Expect(plain.Sub(t, "deep").Result).To(Equal([]any{nil, nil}))
+	g.Expect(plain.SubHandlers).To(Equal([]string{"deep"}))
+	g.Expect(plain.InvokeSubHandler(t, "deep").Result).To(Equal([]any{nil, nil}))
 }
 
 func TestAReconcilerThatIsInvoked(t *testing.T) {
@@ -229,7 +229,7 @@ func TestAReconcilerThatIsInvoked(t *testing.T) {
 	again := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: time.Hour}, nil
 	})
-	got := kopftest.Invoke(t, kopf.FromReconciler[*corev1.ConfigMap](again), configMap(nil), kopftest.Because(kopf.ReasonReconcile))
+	got := kopftest.Invoke(t, kopf.FromReconciler[*corev1.ConfigMap](again), configMap(nil), kopftest.WithReason(kopf.ReasonReconcile))
 	g.Expect(got.Outcome.Success).To(BeTrue())
 	g.Expect(got.RequeueAfter).To(Equal(time.Hour))
 }

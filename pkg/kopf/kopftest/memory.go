@@ -74,7 +74,7 @@ func newMemory(o clusterOptions) (*Cluster, error) {
 	}
 	c := &Cluster{Scheme: scheme, server: apiserver.New(resources...)}
 	c.Config = &rest.Config{Host: "http://in-memory", Transport: c.server, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}, QPS: -1}
-	c.mapper = mapperOf(resources)
+	c.mapper = newRESTMapper(resources)
 	var err error
 	if c.Client, err = client.New(c.Config, client.Options{Scheme: scheme, Mapper: c.mapper}); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func newMemory(o clusterOptions) (*Cluster, error) {
 
 // memoryFor makes a cluster with other objects, and with this one, if it has a name and a kind that the scheme knows: else it cannot be
 // asked for.
-func memoryFor(t testing.TB, scheme *runtime.Scheme, obj client.Object, others []client.Object) *Cluster {
+func newInvocationCluster(t testing.TB, scheme *runtime.Scheme, obj client.Object, others []client.Object) *Cluster {
 	t.Helper()
 	scheme = schemeOr(scheme)
 	if gvk, err := apiutil.GVKForObject(obj, scheme); err == nil && scheme.Recognizes(gvk) && obj.GetName() != "" {
@@ -98,7 +98,7 @@ func memoryFor(t testing.TB, scheme *runtime.Scheme, obj client.Object, others [
 }
 
 // identify gives an object what the server has made up for it. One that is not there, as it has no name or no Go type, stays without.
-func (c *Cluster) identify(t testing.TB, obj client.Object) {
+func (c *Cluster) copyServerMetadata(t testing.TB, obj client.Object) {
 	t.Helper()
 	stored := obj.DeepCopyObject().(client.Object)
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), stored); err != nil {
@@ -120,7 +120,7 @@ func (c *Cluster) add(obj client.Object) error {
 	}
 	copied := obj.DeepCopyObject().(client.Object)
 	copied.GetObjectKind().SetGroupVersionKind(gvk)
-	c.place(copied)
+	c.setDefaultNamespace(copied)
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(copied)
 	if err != nil {
 		return fmt.Errorf("the %T has no JSON form: %w", obj, err)
@@ -132,7 +132,7 @@ func (c *Cluster) add(obj client.Object) error {
 }
 
 // mapperOf knows the kinds of a server without asking it.
-func mapperOf(resources []apiserver.Resource) meta.RESTMapper {
+func newRESTMapper(resources []apiserver.Resource) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, r := range resources {
 		scope := meta.RESTScopeNamespace

@@ -23,17 +23,17 @@ import (
 
 // An Operator is one that a test runs, in its own process, with a manager of its own.
 type Operator struct {
-	cluster *Cluster
-	link    *link
-	watcher *watcher
-	manager manager.Manager
-	served  *served // nil: its admission handlers are not, or as the test says
-	stop    func()
-	ended   chan struct{}
-	err     error // when it has ended
+	cluster          *Cluster
+	connection       *connection
+	tracker          *tracker
+	manager          manager.Manager
+	admissionManager *admissionManager // nil: its admission handlers are not, or as the test says
+	stop             func()
+	ended            chan struct{}
+	err              error // when it has ended
 
-	stopping atomic.Bool
-	stubborn string // what has not ended with it
+	stopping    atomic.Bool
+	unstoppable string // what has not ended with it
 }
 
 // Run starts an operator with these resources and options, and stops it when the test ends. It fails the test if the declaration
@@ -61,20 +61,20 @@ func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, ch
 }
 
 func (c *Cluster) operator(faults []Fault) *Operator {
-	o := &Operator{cluster: c, link: &link{}, watcher: newWatcher()}
-	o.Fail(faults...)
+	o := &Operator{cluster: c, connection: &connection{}, tracker: newTracker()}
+	o.InjectFaults(faults...)
 	return o
 }
 
 func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger logr.Logger, change ...func(*manager.Options)) {
 	t.Helper()
-	if isInBubble() {
-		o.watcher.brake = func() { o.stop() }
+	if inBubble() {
+		o.tracker.onRunaway = func() { o.stop() }
 	}
 	options := manager.Options{
 		Scheme: o.cluster.Scheme, Logger: logger, Metrics: server.Options{BindAddress: "0"},
 		Controller:  config.Controller{SkipNameValidation: new(true)}, // a test may run several operators in its process
-		BaseContext: func() context.Context { return testhook.Observed(context.Background(), o.watcher) },
+		BaseContext: func() context.Context { return testhook.WithObserver(context.Background(), o.tracker) },
 	}
 	if ns := o.cluster.Namespace; ns != "" {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{ns: {}}
@@ -82,13 +82,10 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	for _, f := range change {
 		f(&options)
 	}
-	if isInBubble() && options.Cache.NewInformer == nil {
-		options.Cache.NewInformer = newDrainedInformer
-	}
-	hosted, release := o.hosted(t, &options)
-	mgr, err := manager.New(o.cluster.linked(o.link), options)
+	withAdmission, release := o.prepareAdmission(t, &options)
+	mgr, err := manager.New(o.cluster.configFor(o.connection), options)
 	if err == nil {
-		err = setup(hosted(mgr))
+		err = setup(withAdmission(mgr))
 	}
 	if err != nil {
 		release()
@@ -120,52 +117,52 @@ func (o *Operator) Stop(t testing.TB) {
 
 func (o *Operator) end() error {
 	o.stop()
-	ended := o.awaitEnd(stopWithin)
-	if stubborn := o.watcher.atWork(); len(stubborn) > 0 {
-		o.stubborn = fmt.Sprintf("the operator was told to stop, and %s did not end: pass its context on to all that waits, and look at it in loops", stubborn[0])
-		o.outlast()
-		return errors.New(o.stubborn)
+	ended := o.awaitEnd(stopTimeout)
+	if unstoppable := o.tracker.runningCalls(); len(unstoppable) > 0 {
+		o.unstoppable = fmt.Sprintf("the operator was told to stop, and %s did not end: pass its context on to all that waits, and look at it in loops", unstoppable[0])
+		o.awaitUnstoppable()
+		return errors.New(o.unstoppable)
 	}
 	if !ended {
-		return fmt.Errorf("the operator still runs %s after it was told to stop", stopWithin)
+		return fmt.Errorf("the operator still runs %s after it was told to stop", stopTimeout)
 	}
-	if away := o.watcher.ranAway(); away != "" {
+	if away := o.tracker.runawayReason(); away != "" {
 		return errors.New(away)
 	}
-	if o.err != nil && !o.link.severed() {
+	if o.err != nil && !o.connection.disconnected() {
 		return fmt.Errorf("the operator has ended with: %w", o.err)
 	}
 	return nil
 }
 
-// outlast waits in a bubble for handlers that do not look at their contexts: the bubble cannot end before they do. Those that
+// awaitUnstoppable waits in a bubble for handlers that do not look at their contexts: the bubble cannot end before they do. Those that
 // never end would have the test hang without a word.
-func (o *Operator) outlast() {
-	if !isInBubble() {
+func (o *Operator) awaitUnstoppable() {
+	if !inBubble() {
 		return
 	}
-	for range outlastFor {
-		if len(o.watcher.atWork()) == 0 {
+	for range unstoppableMinutes {
+		if len(o.tracker.runningCalls()) == 0 {
 			return
 		}
 		<-time.After(time.Minute)
 	}
-	panic(fmt.Sprintf("kopftest: the operator was told to stop, and %s has not ended %d hours later: it does not look at its context", o.watcher.atWork()[0], outlastFor/60))
+	panic(fmt.Sprintf("kopftest: the operator was told to stop, and %s has not ended %d hours later: it does not look at its context", o.tracker.runningCalls()[0], unstoppableMinutes/60))
 }
 
-// outlastFor is how long, in minutes of virtual time.
-const outlastFor = 48 * 60
+// unstoppableMinutes is how long, in minutes of virtual time.
+const unstoppableMinutes = 48 * 60
 
 // Crash ends the operator as the death of its process does: nothing of what it still does reaches the server. The handlers
 // that are at work are told to end, as they cannot be killed; what they do outside of the cluster is up to them.
 func (o *Operator) Crash(t testing.TB) {
 	t.Helper()
-	o.link.sever()
+	o.connection.disconnect()
 	o.Stop(t)
 }
 
-// stopWithin is longer than the time that a manager allows.
-const stopWithin = time.Minute
+// stopTimeout is longer than the time that a manager allows.
+const stopTimeout = time.Minute
 
 func (o *Operator) awaitEnd(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
@@ -178,23 +175,23 @@ func (o *Operator) awaitEnd(limit time.Duration) bool {
 	}
 }
 
-// Fail adds faults to what the operator asks of the server from now on: see [Fault].
-func (o *Operator) Fail(faults ...Fault) {
-	o.link.mu.Lock()
-	defer o.link.mu.Unlock()
+// InjectFaults adds faults to what the operator asks of the server from now on: see [Fault].
+func (o *Operator) InjectFaults(faults ...Fault) {
+	o.connection.mu.Lock()
+	defer o.connection.mu.Unlock()
 	for _, f := range faults {
-		o.link.faults = append(o.link.faults, &f)
+		o.connection.faults = append(o.connection.faults, &f)
 	}
 }
 
 // Calls are the calls of handlers until now, in the order in which they began.
-func (o *Operator) Calls() []Call { return o.watcher.log() }
+func (o *Operator) Calls() []Call { return o.tracker.callLog() }
 
 // Handlers are the ids of the handlers that were called for an object, in order: for the one with its uid, or, if it has none as it was not read
 // from the cluster, for those of its kind and name.
 func (o *Operator) Handlers(obj client.Object) (ids []string) {
 	named := obj.DeepCopyObject().(client.Object)
-	o.cluster.place(named)
+	o.cluster.setDefaultNamespace(named)
 	gvk, _ := o.cluster.Client.GroupVersionKindFor(obj) // of an unknown kind there are no calls
 	for _, call := range o.Calls() {
 		if call.UID == obj.GetUID() || obj.GetUID() == "" && call.Kind == gvk.Kind && call.Object == client.ObjectKeyFromObject(named) {
@@ -206,10 +203,10 @@ func (o *Operator) Handlers(obj client.Object) (ids []string) {
 
 // Writes are the requests until now that were to change something, but for those that post Events, and those that have admission
 // handlers served.
-func (o *Operator) Writes() []Write { return o.link.writes() }
+func (o *Operator) Writes() []Write { return o.connection.writes() }
 
 // Events are those that were posted until now, also by the operator itself, such as HandlerFailed.
-func (o *Operator) Events() []Event { return o.link.posted() }
+func (o *Operator) Events() []Event { return o.connection.postedEvents() }
 
 // testLogger logs to the test for as long as that runs: to log later is a panic.
 func testLogger(t testing.TB) logr.Logger {

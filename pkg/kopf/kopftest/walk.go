@@ -27,9 +27,9 @@ func WithSeed(seed uint64) WalkOption {
 	return func(w *walk) { w.seed = seed }
 }
 
-// OnlyIf restricts the random objects to those that pass: for rules of the kind that its schema does not have, and for CEL rules, which a cluster
+// WithFilter restricts the random objects to those that pass: for rules of the kind that its schema does not have, and for CEL rules, which a cluster
 // in memory does not check.
-func OnlyIf(valid func(obj *unstructured.Unstructured) bool) WalkOption {
+func WithFilter(valid func(obj *unstructured.Unstructured) bool) WalkOption {
 	return func(w *walk) { w.valid = append(w.valid, valid) }
 }
 
@@ -38,12 +38,12 @@ func OnlyIf(valid func(obj *unstructured.Unstructured) bool) WalkOption {
 // formats and simple patterns. After each step, all objects, and what is outside, must be the same as after the creation of an object with that spec: it does not
 // matter how a state was reached. After the deletion, they must be the same as before the creation.
 //
-// The trial is that of [Check], without a Story. Ignore names what depends on the way, such as "status.resizes".
+// The scenario is that of [Check], without a Story. Ignore names what depends on the way, such as "status.resizes".
 //
 // Objects whose owners do not exist any more do not count, as the garbage collector of a cluster removes them.
 //
 // A failure shows the two specs, and the seed; KOPFTEST_SEED=17 runs the same walk again. The test must not be in a bubble of testing/synctest.
-func Walk(t *testing.T, crd string, setup func() Trial, steps int, opts ...WalkOption) {
+func Walk(t *testing.T, crd string, setup func() Scenario, steps int, opts ...WalkOption) {
 	t.Helper()
 	w := &walk{seed: 1, file: crd, steps: steps}
 	for _, opt := range opts {
@@ -105,9 +105,9 @@ func (w *walk) load() error {
 const tries = 1000
 
 // objects makes the object in each step.
-func (w *walk) objects(t *testing.T, trial Trial) (out []*unstructured.Unstructured) {
+func (w *walk) objects(t *testing.T, scenario Scenario) (out []*unstructured.Unstructured) {
 	t.Helper()
-	given := trial.Given
+	given := scenario.Given
 	given.Objects = nil
 	cluster := w.given(given).cluster(t)
 	generator := explore.NewGenerator(w.seed)
@@ -123,7 +123,7 @@ func (w *walk) objects(t *testing.T, trial Trial) (out []*unstructured.Unstructu
 		}
 		obj := w.empty.DeepCopy()
 		maps.Copy(obj.Object, runtime.DeepCopyJSON(next))
-		cluster.place(obj)
+		cluster.setDefaultNamespace(obj)
 		if refused = cluster.Client.Create(t.Context(), obj.DeepCopy(), client.DryRunAll); refused != nil && !apierrors.IsInvalid(refused) {
 			t.Fatalf("kopftest: trying a %s: %v", obj.GetKind(), refused)
 		}
@@ -145,7 +145,7 @@ func (w *walk) given(given Given) Given {
 }
 
 // run compares the walk with creations, and returns the first difference.
-func (w *walk) run(t *testing.T, setup func() Trial) string {
+func (w *walk) run(t *testing.T, setup func() Scenario) string {
 	t.Helper()
 	objects := w.objects(t, setup())
 	story := []func(testing.TB, *Cluster){create(objects[0])}
@@ -153,40 +153,40 @@ func (w *walk) run(t *testing.T, setup func() Trial) string {
 		story = append(story, replace(obj))
 	}
 	story = append(story, func(t testing.TB, c *Cluster) { c.Delete(t, objects[0].DeepCopy()) })
-	walked := w.rehearse(t, setup, story, "during the walk")
+	walked := w.runScenario(t, setup, story, "during the walk")
 	for i, obj := range objects {
 		switch {
-		case i+1 < len(walked.Scenes):
+		case i+1 < len(walked.Snapshots):
 		case walked.Problem != "":
 			return fmt.Sprintf("in step %d of the walk: %s%s", i+1, walked.Problem, describe(objects, i))
 		default:
 			return fmt.Sprintf("the walk has ended before step %d", i+1)
 		}
-		alone := w.rehearse(t, setup, story[:0:0], "", create(obj))
-		if alone.Problem != "" || len(alone.Scenes) < 2 {
+		alone := w.runScenario(t, setup, story[:0:0], "", create(obj))
+		if alone.Problem != "" || len(alone.Snapshots) < 2 {
 			return fmt.Sprintf("after the creation: %s%s", alone.Problem, describe(objects[i:], 0))
 		}
-		if _, differs := alone.Scenes[1].Compare(walked.Scenes[i+1]); differs != "" {
+		if _, differs := alone.Snapshots[1].Compare(walked.Snapshots[i+1]); differs != "" {
 			return fmt.Sprintf("in step %d of the walk, it is not as it is after a creation with the same spec: %s%s", i+1, differs, describe(objects, i))
 		}
 	}
 	if walked.Problem != "" {
 		return "after the deletion: " + walked.Problem
 	}
-	if _, differs := walked.Scenes[0].Compare(walked.Scenes[len(objects)+1]); differs != "" {
+	if _, differs := walked.Snapshots[0].Compare(walked.Snapshots[len(objects)+1]); differs != "" {
 		return "the deletion has left something behind: " + differs
 	}
 	return ""
 }
 
-func (w *walk) rehearse(t *testing.T, setup func() Trial, story []func(testing.TB, *Cluster), when string, more ...func(testing.TB, *Cluster)) *explore.Run {
+func (w *walk) runScenario(t *testing.T, setup func() Scenario, story []func(testing.TB, *Cluster), when string, more ...func(testing.TB, *Cluster)) *explore.Run {
 	t.Helper()
-	return rehearse(t, func() Trial {
-		trial := setup()
-		trial.Given = w.given(trial.Given)
-		trial.Story = append(slices.Clone(story), more...)
-		return trial
-	}, rehearsalOptions{when: when, pauses: true, collects: true}).run
+	return runScenario(t, func() Scenario {
+		scenario := setup()
+		scenario.Given = w.given(scenario.Given)
+		scenario.Steps = append(slices.Clone(story), more...)
+		return scenario
+	}, runOptions{when: when, waitBeforeSnapshot: true, collectGarbage: true}).run
 }
 
 func create(obj *unstructured.Unstructured) func(testing.TB, *Cluster) {

@@ -85,8 +85,8 @@ func walkOf(t *testing.T, steps int, declare func(*kopf.Resource[box])) string {
 	t.Helper()
 	w := &walk{seed: 1, file: boxFile(t), steps: steps}
 	NewWithT(t).Expect(w.load()).To(Succeed())
-	return w.run(t, func() Trial {
-		return Trial{Operator: func() []kopf.Option {
+	return w.run(t, func() Scenario {
+		return Scenario{Operator: func() []kopf.Option {
 			r := boxes()
 			declare(r)
 			return []kopf.Option{r}
@@ -145,7 +145,7 @@ func TestWalk_MakesValidObjects(t *testing.T) {
 		}}
 		g.Expect(w.load()).To(Succeed())
 		cluster := Memory(t, CRDs(w.file))
-		for _, obj := range w.objects(t, Trial{}) {
+		for _, obj := range w.objects(t, Scenario{}) {
 			g.Expect(modeOf(obj)).To(Equal("fast"))
 			err := cluster.Client.Create(t.Context(), obj.DeepCopy(), client.DryRunAll)
 			g.Expect(apierrors.IsInvalid(err)).To(BeFalse(), "%v", err)

@@ -114,8 +114,8 @@ func (r request) isEvent() bool {
 	return r.resource == "events" && (r.group == "" || r.group == "events.k8s.io")
 }
 
-// isBookkeeping tells requests about the kinds in which Kubernetes notes what happens and who leads.
-func (r request) isBookkeeping() bool {
+// isEventOrLease tells requests about the kinds in which Kubernetes notes what happens and who leads.
+func (r request) isEventOrLease() bool {
 	return r.isEvent() || r.resource == "leases" && r.group == "coordination.k8s.io"
 }
 

@@ -46,10 +46,10 @@ func TestExplore(t *testing.T) {
 				fault, _, _ := strings.Cut(plan.String(), "/") // without the first list of the next process
 				return s.limits[fault] != ""
 			}
-			report := explore.Explore(t, explore.RunnerOf(s.setup, nil), options)
+			report := explore.Explore(t, explore.NewRunner(s.setup, nil), options)
 			sum.add(s.name, report)
 			t.Logf("%d writes, %d notices, %d changes: %d plans made, %d pruned, %d run, %d of them idle, %d violations",
-				len(report.Reference.Writes), len(report.Reference.Notices), len(report.Reference.Changes),
+				len(report.Reference.Writes), len(report.Reference.WatchEvents), len(report.Reference.Changes),
 				report.Made, report.Pruned, report.Ran, report.Idle, len(report.Violations))
 			for kind, all := range report.Kinds() {
 				v := all[0]
@@ -92,7 +92,7 @@ func replay(t *testing.T, text string) {
 	if options.Only, err = explore.Parse(plan); err != nil {
 		t.Fatal(err)
 	}
-	report := explore.Explore(t, explore.RunnerOf(s.setup, nil), options)
+	report := explore.Explore(t, explore.NewRunner(s.setup, nil), options)
 	t.Logf("without faults:\n%s", report.Reference)
 	for _, v := range report.Violations {
 		t.Errorf("%s\n%s", v.Text, v.Run)

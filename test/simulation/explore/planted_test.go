@@ -42,15 +42,15 @@ type plantedBug struct {
 	pattern pattern
 	// foundBy is a part of the text of the plan that finds it.
 	foundBy string
-	trial   func(w *world) kopftest.Trial
-	// wrap is a transport between the operator and the server, or nil.
-	wrap func() explore.Wrap
+	trial   func(w *world) kopftest.Scenario
+	// wrap stands between the operator and the server; nil: nothing does.
+	wrap func() explore.TransportWrapper
 }
 
 var plantedBugs = []plantedBug{
 	{
 		name: "a new process ignores the records of its predecessor", pattern: intermediate, foundBy: "crash-after@2",
-		trial: func(w *world) kopftest.Trial {
+		trial: func(w *world) kopftest.Scenario {
 			trial := must(find("create")).trial(w)
 			handlers := trial.Operator
 			trial.Operator = func() []kopf.Option {
@@ -61,7 +61,7 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "records are written before what the handlers have changed", pattern: intermediate, foundBy: "crash-after@1",
-		trial: func(w *world) kopftest.Trial {
+		trial: func(w *world) kopftest.Scenario {
 			return w.trial(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("paint", func(_ context.Context, req *request) error {
 					req.Object.Spec.Color = "blue"
@@ -69,11 +69,11 @@ var plantedBugs = []plantedBug{
 				})
 			}, nil)
 		},
-		wrap: func() explore.Wrap { return recordsFirst },
+		wrap: func() explore.TransportWrapper { return recordsFirst },
 	},
 	{
 		name: "a handler that makes two children, and looks for the first one only", pattern: intermediate, foundBy: "crash-after@1",
-		trial: func(w *world) kopftest.Trial {
+		trial: func(w *world) kopftest.Scenario {
 			return w.trial(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("pair", func(ctx context.Context, req *request) error {
 					for _, name := range []string{"left", "right"} {
@@ -92,17 +92,17 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "live reads are answered by a cache", pattern: stale, foundBy: "/list@",
-		trial: func(w *world) kopftest.Trial { return must(find("create")).trial(w) },
-		wrap:  func() explore.Wrap { return cachedReads },
+		trial: func(w *world) kopftest.Scenario { return must(find("create")).trial(w) },
+		wrap:  func() explore.TransportWrapper { return cachedReads },
 	},
 	{
 		name: "own writes are not awaited", pattern: stale, foundBy: "unseen@",
-		trial: func(w *world) kopftest.Trial { return must(find("create")).trial(w) },
-		wrap:  func() explore.Wrap { return withoutVersions },
+		trial: func(w *world) kopftest.Scenario { return must(find("create")).trial(w) },
+		wrap:  func() explore.TransportWrapper { return withoutVersions },
 	},
 	{
 		name: "a handler that makes a child if the cache has none", pattern: stale, foundBy: "/list@",
-		trial: func(w *world) kopftest.Trial {
+		trial: func(w *world) kopftest.Scenario {
 			return w.trial(func() *kopf.Resource[widget] {
 				return widgets().Owns(&corev1.ConfigMap{}).OnReconcile("child", func(ctx context.Context, req *request) error {
 					var children corev1.ConfigMapList
@@ -116,7 +116,7 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "an effect of each event", pattern: unobserved, foundBy: "unseen@",
-		trial: func(w *world) kopftest.Trial {
+		trial: func(w *world) kopftest.Scenario {
 			return w.trial(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("a", w.records("a")).OnEvent("event", func(_ context.Context, req *request) error {
 					w.saw(fmt.Sprintf("size %d", req.Object.Spec.Size), req.Object, "seen")
@@ -127,7 +127,7 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "a predicate that compares two events", pattern: unobserved, foundBy: "unseen@",
-		trial: func(w *world) kopftest.Trial {
+		trial: func(w *world) kopftest.Scenario {
 			trial := w.trial(nil, nil, together(time.Second, resize(2), resize(3)))
 			trial.Operator = func() []kopf.Option {
 				bySteps := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -140,7 +140,7 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "a handler that counts updates", pattern: unobserved, foundBy: "unseen@",
-		trial: func(w *world) kopftest.Trial {
+		trial: func(w *world) kopftest.Scenario {
 			updates := 0
 			return w.trial(func() *kopf.Resource[widget] {
 				return widgets().OnUpdate("count", func(_ context.Context, req *request) error {
@@ -153,7 +153,7 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "a child with a generated name", pattern: lostAnswer, foundBy: "lost@1",
-		trial: func(w *world) kopftest.Trial {
+		trial: func(w *world) kopftest.Scenario {
 			return w.trial(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("child", func(ctx context.Context, req *request) error {
 					return req.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", GenerateName: "child-"}})
@@ -163,7 +163,7 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "a child that must not exist yet", pattern: lostAnswer, foundBy: "lost@1",
-		trial: func(w *world) kopftest.Trial {
+		trial: func(w *world) kopftest.Scenario {
 			return w.trial(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("child", func(ctx context.Context, req *request) error {
 					err := req.Client.Create(ctx, configMap("child"))
@@ -180,7 +180,7 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "a patch that appends is sent again after an error", pattern: lostAnswer, foundBy: "lost@1",
-		trial: func(w *world) kopftest.Trial {
+		trial: func(w *world) kopftest.Scenario {
 			trial := w.trial(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("tag", func(ctx context.Context, req *request) error {
 					if len(req.Object.Spec.Tags) > 1 {
@@ -195,7 +195,7 @@ var plantedBugs = []plantedBug{
 			}, nil)
 			tagged := one()
 			tagged.Spec.Tags = []string{"first"}
-			trial.Story = []step{create(tagged)}
+			trial.Steps = []step{create(tagged)}
 			return trial
 		},
 	},
@@ -208,8 +208,8 @@ func TestExplore_FindsPlantedBugs(t *testing.T) {
 		patterns[bug.pattern]++
 		t.Run(bug.name, func(t *testing.T) {
 			t.Parallel()
-			setup := func() kopftest.Trial { return bug.trial(&world{inputs: map[string]string{}}) }
-			report := explore.Explore(t, explore.RunnerOf(setup, bug.wrap), explore.Options{
+			setup := func() kopftest.Scenario { return bug.trial(&world{inputs: map[string]string{}}) }
+			report := explore.Explore(t, explore.NewRunner(setup, bug.wrap), explore.Options{
 				First: true, Skip: func(plan explore.Plan) bool { return !strings.Contains(plan.String(), bug.foundBy) },
 			})
 			if len(report.Violations) == 0 {

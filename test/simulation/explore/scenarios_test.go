@@ -35,8 +35,8 @@ type (
 // A scenario is an operator and the steps of a story.
 type scenario struct {
 	name  string
-	trial func(w *world) kopftest.Trial
-	// pairs also runs plans of two faults; the story must be short.
+	trial func(w *world) kopftest.Scenario
+	// pairs: it is short enough for plans of two faults.
 	pairs bool
 	// limits are plans with known deviations, with the reason that the documentation gives.
 	limits map[string]string
@@ -129,13 +129,13 @@ func together(pause time.Duration, steps ...step) step {
 	}
 }
 
-// trial returns a trial with one widget, which its first step creates.
-func (w *world) trial(resource func() *kopf.Resource[widget], options []kopf.Option, steps ...step) kopftest.Trial {
-	return kopftest.Trial{
-		Given:    kopftest.Given{Scheme: scheme()},
-		Operator: func() []kopf.Option { return append([]kopf.Option{resource()}, options...) },
-		Story:    append([]step{create(one())}, steps...),
-		Outside:  func() any { return w.copied() },
+// trial has a story about one widget that is created in its first step.
+func (w *world) trial(resource func() *kopf.Resource[widget], options []kopf.Option, steps ...step) kopftest.Scenario {
+	return kopftest.Scenario{
+		Given:         kopftest.Given{Scheme: scheme()},
+		Operator:      func() []kopf.Option { return append([]kopf.Option{resource()}, options...) },
+		Steps:         append([]step{create(one())}, steps...),
+		ExternalState: func() any { return w.copied() },
 	}
 }
 
@@ -148,10 +148,10 @@ func (w *world) copied() map[string]string {
 func widgets() *kopf.Resource[widget] { return kopf.For(&v1.Widget{}) }
 
 var scenarios = []scenario{
-	{name: "one-handler", pairs: true, trial: func(w *world) kopftest.Trial {
+	{name: "one-handler", pairs: true, trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] { return widgets().OnCreate("a", w.records("a")) }, nil)
 	}},
-	{name: "create", pairs: true, trial: func(w *world) kopftest.Trial {
+	{name: "create", pairs: true, trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().OnCreate("a", w.records("a")).OnCreate("b", w.fails("b", 2)).OnCreate("c", func(_ context.Context, req *request) error {
 				req.Object.Status.Phase = "made"
@@ -160,14 +160,14 @@ var scenarios = []scenario{
 			})
 		}, nil)
 	}},
-	{name: "update-during-cycle", trial: func(w *world) kopftest.Trial {
+	{name: "update-during-cycle", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, w.records("a")).
 				OnUpdate("b", w.fails("b", 1)).
 				OnUpdate("c", w.records("c"))
 		}, nil, resize(2), together(time.Second, resize(3), resize(4)), together(500*time.Millisecond, resize(5), resize(6), resize(7)))
 	}},
-	{name: "taken-back", trial: func(w *world) kopftest.Trial {
+	{name: "taken-back", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().OnUpdate("b", func(_ context.Context, req *request) error {
 				if req.Attempt.Number == 0 {
@@ -181,25 +181,25 @@ var scenarios = []scenario{
 			})
 		}, nil, resize(2), together(time.Second, resize(3), resize(2)), resize(4))
 	}},
-	{name: "delete", pairs: true, trial: func(w *world) kopftest.Trial {
+	{name: "delete", pairs: true, trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().OnCreate("a", w.records("a")).OnDelete("d", w.fails("d", 1)).OnDelete("e", w.records("e"))
 		}, nil, remove)
 	}},
-	{name: "delete-during-create", trial: func(w *world) kopftest.Trial {
+	{name: "delete-during-create", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().OnCreate("a", func(context.Context, *request) error {
 				return kopf.Temporary(errors.New("not yet"), 2*time.Second)
 			}, kopf.Retries(20)).OnDelete("d", w.records("d"))
 		}, nil, together(3*time.Second, resize(2), remove))
 	}},
-	{name: "optional-delete", trial: func(w *world) kopftest.Trial {
+	{name: "optional-delete", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().OnCreate("a", w.records("a")).
 				OnDelete("d", func(context.Context, *request) error { return nil }, kopf.Optional())
 		}, nil, resize(2), remove)
 	}},
-	{name: "sub-handlers", trial: func(w *world) kopftest.Trial {
+	{name: "sub-handlers", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().On("all", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *request) error {
 				for i, tag := range append([]string{"first"}, req.Object.Spec.Tags...) {
@@ -210,7 +210,7 @@ var scenarios = []scenario{
 			})
 		}, nil, edit(func(w widget) { w.Spec.Tags = []string{"x", "y"} }))
 	}},
-	{name: "after", trial: func(w *world) kopftest.Trial {
+	{name: "after", trial: func(w *world) kopftest.Scenario {
 		follows := func(handler, other string) kopf.Handler[widget] {
 			return func(_ context.Context, req *request) error {
 				order := "after " + other
@@ -228,7 +228,7 @@ var scenarios = []scenario{
 				OnCreate("a", w.fails("a", 1))
 		}, nil)
 	}},
-	{name: "status-field", trial: func(w *world) kopftest.Trial {
+	{name: "status-field", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().OnCreate("a", w.records("a")).OnField("phase", "status.phase", func(_ context.Context, req *request) error {
 				if req.Attempt.Number == 0 {
@@ -239,7 +239,7 @@ var scenarios = []scenario{
 			})
 		}, nil, patchStatus(`{"status":{"phase":"x"}}`), together(500*time.Millisecond, patchStatus(`{"status":{"phase":"y"}}`), resize(2)))
 	}},
-	{name: "daemon-and-timer", trial: func(w *world) kopftest.Trial {
+	{name: "daemon-and-timer", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().
 				On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *request) error {
@@ -259,7 +259,7 @@ var scenarios = []scenario{
 				OnDelete("d", w.records("d"))
 		}, nil, waits(time.Minute), resize(2), remove)
 	}},
-	{name: "children", trial: func(w *world) kopftest.Trial {
+	{name: "children", trial: func(w *world) kopftest.Scenario {
 		trial := w.trial(func() *kopf.Resource[widget] {
 			return widgets().Owns(&corev1.ConfigMap{}).OnReconcile("children", func(ctx context.Context, req *request) error {
 				if req.Object.DeletionTimestamp != nil {
@@ -276,7 +276,7 @@ var scenarios = []scenario{
 		})
 		return trial
 	}},
-	{name: "flush", trial: func(w *world) kopftest.Trial {
+	{name: "flush", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().OnCreate("first", func(_ context.Context, req *request) error {
 				req.Object.Spec.Color = "blue"
@@ -294,12 +294,12 @@ var scenarios = []scenario{
 			})
 		}, nil, resize(2))
 	}},
-	{name: "checkpoint", trial: func(w *world) kopftest.Trial {
+	{name: "checkpoint", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().OnCreate("a", w.records("a")).OnCreate("b", w.records("b")).OnCreate("c", w.fails("c", 1)).OnDelete("d", w.records("d"))
 		}, []kopf.Option{kopf.WithCheckpoint(0)}, remove)
 	}},
-	{name: "results", trial: func(w *world) kopftest.Trial {
+	{name: "results", trial: func(w *world) kopftest.Scenario {
 		return w.unstructured(func() *kopf.Resource[thing] {
 			return kopf.For(kopf.Unstructured(v1.GroupVersion.WithKind("Widget"))).
 				OnCreate("first", func(_ context.Context, req *kopf.Request[thing]) error {
@@ -313,7 +313,7 @@ var scenarios = []scenario{
 				})
 		}, nil)
 	}},
-	{name: "conditions", trial: func(w *world) kopftest.Trial {
+	{name: "conditions", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] {
 			return kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Made")).
 				OnCreate("make", w.fails("make", 1), kopf.ReportCondition("Made")).
@@ -327,26 +327,26 @@ var scenarios = []scenario{
 				})
 		}, nil, resize(2))
 	}},
-	{name: "unstructured", trial: func(w *world) kopftest.Trial {
+	{name: "unstructured", trial: func(w *world) kopftest.Scenario {
 		return w.unstructured(func() *kopf.Resource[thing] { return w.things() }, nil)
 	}},
-	{name: "chain", trial: func(w *world) kopftest.Trial {
+	{name: "chain", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] { return w.chain(false) }, nil, resize(2))
 	}},
-	{name: "chain-with-flush", trial: func(w *world) kopftest.Trial {
+	{name: "chain-with-flush", trial: func(w *world) kopftest.Scenario {
 		return w.trial(func() *kopf.Resource[widget] { return w.chain(true) }, nil, resize(2))
 	}},
 	{name: "status-store", limits: map[string]string{
 		"crash-after@8":  "the end of a cycle takes two requests: the records are removed before the baseline is stored",
 		"crash-after@16": "the same",
-	}, trial: func(w *world) kopftest.Trial {
+	}, trial: func(w *world) kopftest.Scenario {
 		return w.unstructured(func() *kopf.Resource[thing] { return w.things() }, []kopf.Option{kopf.WithProgress(progress.Status(""))})
 	}},
-	{name: "status-baseline", trial: func(w *world) kopftest.Trial {
+	{name: "status-baseline", trial: func(w *world) kopftest.Scenario {
 		return w.unstructured(func() *kopf.Resource[thing] { return w.things() },
 			[]kopf.Option{kopf.WithProgress(progress.Status("")), kopf.WithBaseline(progress.StatusBaseline(""))})
 	}},
-	{name: "resume", trial: func(w *world) kopftest.Trial {
+	{name: "resume", trial: func(w *world) kopftest.Scenario {
 		trial := w.trial(func() *kopf.Resource[widget] {
 			return widgets().OnResume("resume", func(_ context.Context, req *request) error {
 				if req.Attempt.Number == 0 {
@@ -359,24 +359,24 @@ var scenarios = []scenario{
 		handled := one()
 		handled.Annotations = map[string]string{"kopf.zalando.org/last-handled-configuration": `{"spec":{"size":1,"color":"red"}}` + "\n"}
 		trial.Given.Objects = []client.Object{handled}
-		trial.Story = []step{resize(2)}
+		trial.Steps = []step{resize(2)}
 		return trial
 	}},
-	{name: "created-again", trial: func(w *world) kopftest.Trial {
+	{name: "created-again", trial: func(w *world) kopftest.Scenario {
 		again := one()
 		again.Spec.Size = 9
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().OnCreate("a", w.fails("a", 1)).OnUpdate("u", w.records("u"))
 		}, nil, together(0, remove, create(again)), resize(2))
 	}},
-	{name: "created-again-with-finalizer", trial: func(w *world) kopftest.Trial {
+	{name: "created-again-with-finalizer", trial: func(w *world) kopftest.Scenario {
 		again := one()
 		again.Spec.Size = 9
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().OnCreate("a", w.records("a")).OnDelete("d", w.records("d"))
 		}, nil, remove, create(again), remove)
 	}},
-	{name: "large-object", trial: func(w *world) kopftest.Trial {
+	{name: "large-object", trial: func(w *world) kopftest.Scenario {
 		large := func(color string) step {
 			return edit(func(w widget) { w.Spec.Color = strings.Repeat(color, 250_000) })
 		}
@@ -392,7 +392,7 @@ var scenarios = []scenario{
 	}},
 	{name: "restored", limits: map[string]string{
 		"crash-after@2": "a process does not know the last-handled configurations that only its predecessor has seen",
-	}, trial: func(w *world) kopftest.Trial {
+	}, trial: func(w *world) kopftest.Scenario {
 		var old widget
 		return w.trial(func() *kopf.Resource[widget] {
 			return widgets().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, w.records("a"))
@@ -424,7 +424,7 @@ func (w *world) things() *kopf.Resource[thing] {
 		OnCreate("create", saw("create", 1)).OnUpdate("update", saw("update", 1)).OnUpdate("other", saw("other", 0)).OnDelete("delete", saw("delete", 1))
 }
 
-func (w *world) unstructured(resource func() *kopf.Resource[thing], options []kopf.Option) kopftest.Trial {
+func (w *world) unstructured(resource func() *kopf.Resource[thing], options []kopf.Option) kopftest.Scenario {
 	trial := w.trial(nil, nil, resize(2), together(500*time.Millisecond, resize(3), resize(4)), remove)
 	trial.Operator = func() []kopf.Option { return append([]kopf.Option{resource()}, options...) }
 	return trial
@@ -450,8 +450,8 @@ func (w *world) chain(flushes bool) *kopf.Resource[widget] {
 		OnUpdate("ready", w.records("ready"), kopf.Field("status.phase", filter.To("ready")))
 }
 
-// setup returns the trial of a scenario with its own world.
-func (s scenario) setup() kopftest.Trial { return s.trial(&world{inputs: map[string]string{}}) }
+// setup makes the trial of a scenario, with a world of its own.
+func (s scenario) setup() kopftest.Scenario { return s.trial(&world{inputs: map[string]string{}}) }
 
 func find(name string) (scenario, bool) {
 	i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })

@@ -38,18 +38,18 @@ func TestOrderHandlers_TolerateFaults(t *testing.T) {
 	if err := shopv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	kopftest.Check(t, func() kopftest.Trial {
+	kopftest.Check(t, func() kopftest.Scenario {
 		handlers := &OrderHandlers{Warehouse: NewWarehouse(map[string]int32{"lamp": 5})}
-		return kopftest.Trial{
+		return kopftest.Scenario{
 			Given:    kopftest.Given{Scheme: scheme, Objects: []client.Object{lamps(2)}},
 			Operator: func() []kopf.Option { return []kopf.Option{handlers.orders()} },
-			Story: []func(testing.TB, *kopftest.Cluster){
+			Steps: []func(testing.TB, *kopftest.Cluster){
 				func(t testing.TB, c *kopftest.Cluster) {
 					kopftest.Edit(t, c, lamps(0), func(order *shopv1.Order) { order.Spec.Quantity = 4 })
 				},
 				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, lamps(0)) },
 			},
-			Outside: func() any { return fmt.Sprint(handlers.Warehouse.Left("lamp")) },
+			ExternalState: func() any { return fmt.Sprint(handlers.Warehouse.Left("lamp")) },
 		}
 	})
 }

@@ -48,40 +48,40 @@ func (c Call) inBackground() bool {
 	return c.Reason == kopf.ReasonDaemon || c.Reason == kopf.ReasonTimer
 }
 
-// A watcher keeps the books of one operator.
-type watcher struct {
-	began   func(Call)   // is told of each call before it is made; nil: nobody is
-	version func() int64 // of the server; nil: it is not known
-	brake   func()       // is called when objects are looked at again and again; nil: nobody minds
+// A tracker keeps the books of one operator.
+type tracker struct {
+	onCall    func(Call)   // is told of each call before it is made; nil: nobody is
+	version   func() int64 // of the server; nil: it is not known
+	onRunaway func()       // is called when objects are looked at again and again; nil: nobody minds
 
-	mu      sync.Mutex
-	calls   []Call
-	engines []*engine.Engine
-	kinds   int       // that there will be engines for
-	started bool      // an operator has told that
-	last    time.Time // when a pass has begun, or somebody began to wait for the last one
-	passes  int       // that have begun
-	running int
-	visits  map[visited]visit
-	failed  map[failure]error // level-triggered handlers, as of their last calls
-	errs    []error
-	second  time.Time       // of the passes that are counted
-	within  map[visited]int // that second
-	runaway string          // why the brake was pulled
+	mu              sync.Mutex
+	calls           []Call
+	engines         []*engine.Engine
+	expectedEngines int       // that there will be engines for
+	started         bool      // an operator has told that
+	lastActivity    time.Time // when a pass has begun, or somebody began to wait for the last one
+	reconciles      int       // that have begun
+	running         int
+	results         map[objectRef]reconcileResult
+	failures        map[failure]error // level-triggered handlers, as of their last calls
+	errs            []error
+	countedSecond   time.Time         // of the passes that are counted
+	countInSecond   map[objectRef]int // that second
+	runaway         string            // why the onRunaway was pulled
 }
 
-func newWatcher() *watcher {
-	return &watcher{visits: map[visited]visit{}, failed: map[failure]error{}}
+func newTracker() *tracker {
+	return &tracker{results: map[objectRef]reconcileResult{}, failures: map[failure]error{}}
 }
 
-type visited struct {
+type objectRef struct {
 	engine *engine.Engine
 	key    types.NamespacedName
 }
 
-// unlessGivenUp is an error after which a level-triggered handler is called again because of it: not after its last attempt, even if its
+// retryableError is an error after which a level-triggered handler is called again because of it: not after its last attempt, even if its
 // interval has it begin anew.
-func (v visited) unlessGivenUp(ctx context.Context, call *engine.Call, err error) error {
+func (v objectRef) retryableError(ctx context.Context, call *engine.Call, err error) error {
 	handler, _ := v.engine.Levels.Get(call.ID)
 	record := progress.Record{Started: call.Attempt.Started, Retries: call.Attempt.Number}
 	if handler.Policy.Attempt(ctx, record, time.Now(), func(context.Context) error { return err }).Final {
@@ -92,26 +92,26 @@ func (v visited) unlessGivenUp(ctx context.Context, call *engine.Call, err error
 
 // A failure is that of a handler of an object.
 type failure struct {
-	visited
+	objectRef
 	handler string
 }
 
-type visitedKey struct{}
+type objectRefKey struct{}
 
-// A visit is how the last pass of an object has ended.
-type visit struct {
-	due   time.Time // when it is to be visited again; zero: when something happens
+// A result is how the last pass of an object has ended.
+type reconcileResult struct {
+	due   time.Time // when it is to be objectRef again; zero: when something happens
 	after time.Duration
 	err   error
 }
 
-// Called takes note of a call.
-func (w *watcher) Called(ctx context.Context, call *engine.Call) (ended func(error)) {
+// HandlerCalled takes note of a call.
+func (w *tracker) HandlerCalled(ctx context.Context, call *engine.Call) (ended func(error)) {
 	c := Call{
 		Handler: call.ID, Reason: kopf.Reason(call.Reason), Object: client.ObjectKeyFromObject(call.Object),
 		Kind: call.Object.GetObjectKind().GroupVersionKind().Kind, UID: call.Object.GetUID(), Attempt: call.Attempt.Number, Began: time.Now(),
 	}
-	if v, ok := ctx.Value(visitedKey{}).(visited); ok {
+	if v, ok := ctx.Value(objectRefKey{}).(objectRef); ok {
 		c.engine = v.engine
 	}
 	if w.version != nil {
@@ -124,8 +124,8 @@ func (w *watcher) Called(ctx context.Context, call *engine.Call) (ended func(err
 	i := len(w.calls)
 	w.calls = append(w.calls, c)
 	w.mu.Unlock()
-	if w.began != nil {
-		w.began(c)
+	if w.onCall != nil {
+		w.onCall(c)
 	}
 	return func(err error) {
 		ended := int64(0)
@@ -136,94 +136,94 @@ func (w *watcher) Called(ctx context.Context, call *engine.Call) (ended func(err
 		defer w.mu.Unlock()
 		w.calls[i].ended = ended
 		w.calls[i].Ended, w.calls[i].Err = time.Now(), err
-		if v, ok := ctx.Value(visitedKey{}).(visited); ok && c.Reason == kopf.ReasonReconcile {
-			w.failed[failure{v, c.Handler}] = v.unlessGivenUp(ctx, call, err)
+		if v, ok := ctx.Value(objectRefKey{}).(objectRef); ok && c.Reason == kopf.ReasonReconcile {
+			w.failures[failure{v, c.Handler}] = v.retryableError(ctx, call, err)
 		}
 	}
 }
 
 // Around takes note of the passes.
-func (w *watcher) Around(e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler {
+func (w *tracker) WrapReconciler(e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.engines = append(w.engines, e)
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
-		v := visited{e, req.NamespacedName}
-		w.enters(v)
-		err = errPanicked
-		defer func() { w.leaves(v, result, err) }()
-		return next.Reconcile(context.WithValue(ctx, visitedKey{}, v), req)
+		v := objectRef{e, req.NamespacedName}
+		w.reconcileStarted(v)
+		err = errReconcilePanicked
+		defer func() { w.reconcileEnded(v, result, err) }()
+		return next.Reconcile(context.WithValue(ctx, objectRefKey{}, v), req)
 	})
 }
 
-var errPanicked = errors.New("a pass has panicked")
+var errReconcilePanicked = errors.New("a pass has panicked")
 
 // Begins takes note of how many engines there will be.
-func (w *watcher) Begins(kinds int) {
+func (w *tracker) OperatorStarted(kinds int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.kinds, w.started = w.kinds+kinds, true
+	w.expectedEngines, w.started = w.expectedEngines+kinds, true
 }
 
-func (w *watcher) enters(v visited) {
+func (w *tracker) reconcileStarted(v objectRef) {
 	w.mu.Lock()
-	w.passes++
-	w.last = time.Now()
+	w.reconciles++
+	w.lastActivity = time.Now()
 	w.running++
-	if now := time.Now().Truncate(time.Second); !now.Equal(w.second) {
-		w.second, w.within = now, map[visited]int{}
+	if now := time.Now().Truncate(time.Second); !now.Equal(w.countedSecond) {
+		w.countedSecond, w.countInSecond = now, map[objectRef]int{}
 	}
-	w.within[v]++
-	pull := w.brake != nil && w.within[v] > tooMany && w.runaway == ""
+	w.countInSecond[v]++
+	pull := w.onRunaway != nil && w.countInSecond[v] > maxReconcilesPerSecond && w.runaway == ""
 	if pull {
-		w.runaway = fmt.Sprintf("%s %s was looked at again and again, more than %d times in a second%s", v.engine.GVK.Kind, v.key, tooMany, w.lastCall())
+		w.runaway = fmt.Sprintf("%s %s was looked at again and again, more than %d times in a second%s", v.engine.GVK.Kind, v.key, maxReconcilesPerSecond, w.lastCall())
 	}
 	w.mu.Unlock()
 	if pull {
-		w.brake()
+		w.onRunaway()
 	}
 }
 
-// tooMany passes of one object within a second of virtual time are those of handlers that cause each other, or themselves: without a brake, that
+// maxReconcilesPerSecond passes of one object within a second of virtual time are those of handlers that cause each other, or themselves: without a onRunaway, that
 // second would never end.
-const tooMany = 100
+const maxReconcilesPerSecond = 100
 
-func (w *watcher) ranAway() string {
+func (w *tracker) runawayReason() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.runaway
 }
 
-func (w *watcher) lastCall() string {
+func (w *tracker) lastCall() string {
 	if len(w.calls) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("; the last call was of %s: does it change what calls it?", w.calls[len(w.calls)-1])
 }
 
-func (w *watcher) leaves(v visited, result reconcile.Result, err error) {
+func (w *tracker) reconcileEnded(v objectRef, result reconcile.Result, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running--
-	out := visit{err: err}
+	out := reconcileResult{err: err}
 	if result.RequeueAfter > 0 {
 		out.due, out.after = time.Now().Add(result.RequeueAfter), result.RequeueAfter
 	}
 	if err != nil {
 		w.errs = append(w.errs, err)
 	}
-	w.visits[v] = out
+	w.results[v] = out
 	if out.due.IsZero() { // whatever has failed will not be called again by itself
-		maps.DeleteFunc(w.failed, func(f failure, _ error) bool { return f.visited == v })
+		maps.DeleteFunc(w.failures, func(f failure, _ error) bool { return f.objectRef == v })
 	}
 }
 
 // requeue is the wait of the object that is due first.
-func (w *watcher) requeue() time.Duration {
+func (w *tracker) requeue() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var first visit
-	for _, v := range w.visits {
+	var first reconcileResult
+	for _, v := range w.results {
 		if time.Until(v.due) > 0 && (first.due.IsZero() || v.due.Before(first.due)) {
 			first = v
 		}
@@ -232,8 +232,8 @@ func (w *watcher) requeue() time.Duration {
 }
 
 // turns counts the calls that have begun, and those that have ended.
-func (w *watcher) turns() (n int) {
-	for _, c := range w.log() {
+func (w *tracker) callTransitions() (n int) {
+	for _, c := range w.callLog() {
 		if n++; !c.Ended.IsZero() {
 			n++
 		}
@@ -241,21 +241,21 @@ func (w *watcher) turns() (n int) {
 	return n
 }
 
-func (w *watcher) faults() []error {
+func (w *tracker) reconcileErrors() []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.errs)
 }
 
-func (w *watcher) log() []Call {
+func (w *tracker) callLog() []Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.calls)
 }
 
 // atWork tells who has not ended.
-func (w *watcher) atWork() (calls []Call) {
-	for _, c := range w.log() {
+func (w *tracker) runningCalls() (calls []Call) {
+	for _, c := range w.callLog() {
 		if c.Ended.IsZero() {
 			calls = append(calls, c)
 		}
@@ -264,8 +264,8 @@ func (w *watcher) atWork() (calls []Call) {
 }
 
 // busy tells who is at work, but for daemons and timers.
-func (w *watcher) busy() (calls []Call) {
-	for _, c := range w.log() {
+func (w *tracker) runningForeground() (calls []Call) {
+	for _, c := range w.callLog() {
 		if c.Ended.IsZero() && !c.inBackground() {
 			calls = append(calls, c)
 		}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// blindWrites are those that would lose what somebody else has written since.
-func blindWrites(writes []Write) (findings []string) {
+// unsafeWrites are those that would lose what somebody else has written since.
+func unsafeWrites(writes []Write) (findings []string) {
 	for _, w := range writes {
 		content, _ := w.Body.(map[string]any)
 		meta, _ := content["metadata"].(map[string]any)
@@ -24,16 +24,16 @@ func blindWrites(writes []Write) (findings []string) {
 			findings = append(findings, fmt.Sprintf("%q replaces the whole object without its resourceVersion: it loses what others have written meanwhile. "+
 				"Update an object that was read, or patch what is yours", w))
 		case w.Verb == "patch" && w.PatchType == types.MergePatchType:
-			if list := listIn(content, nil); list != "" {
+			if list := findList(content, nil); list != "" {
 				findings = append(findings, fmt.Sprintf("%q replaces the list %s without the resourceVersion of what it was made of: it loses what others "+
 					"have put into it meanwhile. Use client.MergeFromWithOptimisticLock, server-side apply, or req.Object", w, list))
 			}
 		case w.Verb == "patch" && w.PatchType == types.JSONPatchType:
-			if item := itemAddressedBlindly(w.Body); item != "" {
+			if item := untestedItemIndex(w.Body); item != "" {
 				findings = append(findings, fmt.Sprintf("%q counts on %s being what it was, without a test: if others have put something before it meanwhile, "+
 					"it hits theirs. Test the resourceVersion or the old item first, or use req.Object", w, item))
 			}
-			if list := listPutBlindly(w.Body); list != "" {
+			if list := untestedListWrite(w.Body); list != "" {
 				findings = append(findings, fmt.Sprintf("%q puts a list at %s without a test of what was there: it loses what others have put into it "+
 					"meanwhile. Test the resourceVersion or the old list first, add to its end, or use req.Object", w, list))
 			}
@@ -42,8 +42,8 @@ func blindWrites(writes []Write) (findings []string) {
 	return findings
 }
 
-// listPutBlindly is where a JSON patch puts a list, if it tests nothing.
-func listPutBlindly(body any) (where string) {
+// untestedListWrite is where a JSON patch puts a list, if it tests nothing.
+func untestedListWrite(body any) (where string) {
 	operations, _ := body.([]any)
 	for _, operation := range operations {
 		fields, _ := operation.(map[string]any)
@@ -52,7 +52,7 @@ func listPutBlindly(body any) (where string) {
 		case "test":
 			return ""
 		case "add", "replace":
-			if listIn(map[string]any{path: fields["value"]}, nil) != "" && where == "" {
+			if findList(map[string]any{path: fields["value"]}, nil) != "" && where == "" {
 				where = path
 			}
 		}
@@ -60,8 +60,8 @@ func listPutBlindly(body any) (where string) {
 	return where
 }
 
-// itemAddressedBlindly is where a JSON patch has to do with an item of a list by its number, if it tests nothing. Keys of maps may be numbers, too.
-func itemAddressedBlindly(body any) (where string) {
+// untestedItemIndex is where a JSON patch has to do with an item of a list by its number, if it tests nothing. Keys of maps may be numbers, too.
+func untestedItemIndex(body any) (where string) {
 	operations, _ := body.([]any)
 	for _, operation := range operations {
 		fields, _ := operation.(map[string]any)
@@ -83,14 +83,14 @@ var (
 )
 
 // listIn is the path of a list in a document.
-func listIn(content map[string]any, path []string) string {
+func findList(content map[string]any, path []string) string {
 	for _, key := range slices.Sorted(maps.Keys(content)) {
 		at := append(slices.Clone(path), key)
 		switch value := content[key].(type) {
 		case []any:
 			return strings.Join(at, ".")
 		case map[string]any:
-			if found := listIn(value, at); found != "" {
+			if found := findList(value, at); found != "" {
 				return found
 			}
 		}

@@ -41,10 +41,10 @@ func (o *Operator) RunUntilQuiet(t testing.TB) {
 
 // quiet waits for the same, or for the end of the operator, and tells what is left when it takes too long.
 func (o *Operator) quiet(ctx context.Context) string {
-	o.watcher.awaited()
-	virtual, limit := isInBubble(), quietWithin
+	o.tracker.noteWait()
+	virtual, limit := inBubble(), quietTimeout
 	if virtual {
-		limit = quietWithinVirtual
+		limit = quietTimeoutVirtual
 	}
 	deadline := time.Now().Add(limit)
 	ctx, cancel := context.WithTimeout(ctx, 2*limit) // what is left can be told at the deadline, but a cache that never begins is not waited for
@@ -56,13 +56,13 @@ func (o *Operator) quiet(ctx context.Context) string {
 		case <-ctx.Done():
 		}
 	}()
-	wait, passes, restless := pollEvery, -1, time.Now()
+	wait, passes, restless := pollInterval, -1, time.Now()
 	for {
 		if virtual {
 			synctest.Wait()
 		}
-		left, err := o.left(ctx)
-		now := o.watcher.begun()
+		left, err := o.pendingWork(ctx)
+		now := o.tracker.reconcileCount()
 		rests := err == nil && left == "" && now == passes
 		if !rests {
 			restless = time.Now()
@@ -76,19 +76,19 @@ func (o *Operator) quiet(ctx context.Context) string {
 			return fmt.Sprintf("the operator is not quiet after %s: %s", limit, left)
 		}
 		if now != passes {
-			wait = pollEvery
+			wait = pollInterval
 		} else if virtual { // looking costs more than waiting
 			wait = min(2*wait, time.Hour)
 		}
 		passes = now
-		<-time.After(min(wait, o.watcher.untilDue()))
+		<-time.After(min(wait, o.tracker.untilDue()))
 	}
 }
 
 // How long quiet waits, in real time, and in a bubble of testing/synctest.
 const (
-	quietWithin        = 30 * time.Second
-	quietWithinVirtual = 25 * time.Hour
+	quietTimeout        = 30 * time.Second
+	quietTimeoutVirtual = 25 * time.Hour
 )
 
 // quietFor is how long it has to be quiet in real time. In a bubble there is no doubt: everybody waits.
@@ -104,27 +104,27 @@ func (o *Operator) hasEnded() bool {
 }
 
 // left tells what is left to do; empty if nothing is.
-func (o *Operator) left(ctx context.Context) (string, error) {
-	if calls := o.watcher.busy(); len(calls) > 0 {
+func (o *Operator) pendingWork(ctx context.Context) (string, error) {
+	if calls := o.tracker.runningForeground(); len(calls) > 0 {
 		return fmt.Sprintf("%s is at work", calls[0]), nil
 	}
-	if !o.watcher.hasStarted() {
+	if !o.tracker.hasStarted() {
 		return "it has not started yet (do its startup handlers end?), or it has no handlers: what plain reconcilers do is not known here, wait for that by Eventually", nil
 	}
-	engines, passing := o.watcher.state()
+	engines, passing := o.tracker.state()
 	if passing {
 		return "an object is being looked at", nil
 	}
-	if failing := o.watcher.failing(); failing != "" {
+	if failing := o.tracker.pendingFailure(); failing != "" {
 		return failing, nil
 	}
-	if o.served != nil {
-		if left, err := o.served.left(ctx); left != "" || err != nil {
+	if o.admissionManager != nil {
+		if left, err := o.admissionManager.left(ctx); left != "" || err != nil {
 			return left, err
 		}
 	}
 	for _, e := range engines {
-		if left, err := o.leftOf(ctx, e); left != "" || err != nil {
+		if left, err := o.pendingObjects(ctx, e); left != "" || err != nil {
 			return left, err
 		}
 	}
@@ -132,7 +132,7 @@ func (o *Operator) left(ctx context.Context) (string, error) {
 }
 
 // leftOf compares what there is of one kind to what the operator has seen of it, and looks at the progress.
-func (o *Operator) leftOf(ctx context.Context, e *engine.Engine) (string, error) {
+func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string, error) {
 	cached, err := o.list(ctx, e, o.manager.GetCache())
 	if err != nil {
 		return "", err
@@ -153,10 +153,10 @@ func (o *Operator) leftOf(ctx context.Context, e *engine.Engine) (string, error)
 		case !ok || seen.GetResourceVersion() != obj.GetResourceVersion():
 			return fmt.Sprintf("it has not seen %s as it is", name), nil
 		case len(e.InProgress(obj)) > 0:
-			return fmt.Sprintf("%s is not done with: %s%s", name, strings.Join(e.InProgress(obj), ", "), o.watcher.lastError(uid)), nil
+			return fmt.Sprintf("%s is not done with: %s%s", name, strings.Join(e.InProgress(obj), ", "), o.tracker.lastError(uid)), nil
 		case obj.GetDeletionTimestamp() != nil && hasFinalizer(obj, e.Finalizer):
 			return fmt.Sprintf("%s is being deleted, and held by the operator", name), nil
-		case !o.watcher.hasSeen(e, client.ObjectKeyFromObject(obj)) && !(e.Picks() && o.watcher.isIdle()):
+		case !o.tracker.hasReconciled(e, client.ObjectKeyFromObject(obj)) && !(e.Picks() && o.tracker.isIdle()):
 			return fmt.Sprintf("%s was not looked at yet", name), nil
 		}
 	}
@@ -165,7 +165,7 @@ func (o *Operator) leftOf(ctx context.Context, e *engine.Engine) (string, error)
 
 // list reads all objects of a kind, in the way in which the operator does.
 func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reader) (map[types.UID]client.Object, error) {
-	list, err := listOf(e.New(), e.GVK, o.cluster.Scheme)
+	list, err := newList(e.New(), e.GVK, o.cluster.Scheme)
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +190,8 @@ func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reade
 }
 
 // lastError is what the last handler of an object has said that has failed.
-func (w *watcher) lastError(uid types.UID) string {
-	for _, c := range slices.Backward(w.log()) {
+func (w *tracker) lastError(uid types.UID) string {
+	for _, c := range slices.Backward(w.callLog()) {
 		if c.UID == uid && c.Err != nil {
 			return fmt.Sprintf("; %s has failed: %v", c, c.Err)
 		}
@@ -200,13 +200,13 @@ func (w *watcher) lastError(uid types.UID) string {
 }
 
 // begun counts the passes.
-func (w *watcher) begun() int {
+func (w *tracker) reconcileCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.passes
+	return w.reconciles
 }
 
-func (w *watcher) state() (engines []*engine.Engine, passing bool) {
+func (w *tracker) state() (engines []*engine.Engine, passing bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.engines, w.running > 0
@@ -214,11 +214,11 @@ func (w *watcher) state() (engines []*engine.Engine, passing bool) {
 
 // failing tells of a pass that has failed, or is to be continued at once, and of a level-triggered handler that has failed, and
 // will be called again.
-func (w *watcher) failing() string {
+func (w *tracker) pendingFailure() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for v, visit := range w.visits {
-		err := visit.err
+	for v, result := range w.results {
+		err := result.err
 		if err == nil {
 			err = v.engine.Retry(v.key)
 		}
@@ -227,14 +227,14 @@ func (w *watcher) failing() string {
 		}
 		near := soon
 		if len(v.engine.Levels.IDs()) > 0 {
-			near = pollEvery // an interval may be short
+			near = pollInterval // an interval may be short
 		}
-		if !visit.due.IsZero() && time.Until(visit.due) < near {
+		if !result.due.IsZero() && time.Until(result.due) < near {
 			return fmt.Sprintf("%s %s is to be looked at again", v.engine.GVK.Kind, v.key)
 		}
 	}
-	for f, err := range w.failed {
-		if err != nil && !isPermanent(err) {
+	for f, err := range w.failures {
+		if err != nil && !isPermanentError(err) {
 			return fmt.Sprintf("%s of %s %s has failed: %v", f.handler, f.engine.GVK.Kind, f.key, err)
 		}
 	}
@@ -245,12 +245,12 @@ func (w *watcher) failing() string {
 const soon = time.Second
 
 // untilDue is how long it takes until something is due, and a little more; an hour if nothing is.
-func (w *watcher) untilDue() time.Duration {
+func (w *tracker) untilDue() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	next := time.Hour
-	for _, visit := range w.visits {
-		if wait := time.Until(visit.due); !visit.due.IsZero() && wait > 0 {
+	for _, result := range w.results {
+		if wait := time.Until(result.due); !result.due.IsZero() && wait > 0 {
 			next = min(next, wait+time.Millisecond)
 		}
 	}
@@ -258,35 +258,35 @@ func (w *watcher) untilDue() time.Duration {
 }
 
 // hasStarted tells whether all engines are there that there will be.
-func (w *watcher) hasStarted() bool {
+func (w *tracker) hasStarted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.started && len(w.engines) >= w.kinds
+	return w.started && len(w.engines) >= w.expectedEngines
 }
 
 // awaited takes note that somebody waits.
-func (w *watcher) awaited() {
+func (w *tracker) noteWait() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last = time.Now()
+	w.lastActivity = time.Now()
 }
 
 // isIdle tells whether nothing has happened for a while: what was not looked at by then is left alone.
-func (w *watcher) isIdle() bool {
+func (w *tracker) isIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Since(w.last) >= soon
+	return time.Since(w.lastActivity) >= soon
 }
 
-func (w *watcher) hasSeen(e *engine.Engine, key types.NamespacedName) bool {
+func (w *tracker) hasReconciled(e *engine.Engine, key types.NamespacedName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, ok := w.visits[visited{e, key}]
+	_, ok := w.results[objectRef{e, key}]
 	return ok
 }
 
-// isInBubble tells whether the caller is in a bubble of testing/synctest.
-func isInBubble() (is bool) {
+// inBubble tells whether the caller is in a bubble of testing/synctest.
+func inBubble() (is bool) {
 	defer func() {
 		if recover() != nil {
 			is = false

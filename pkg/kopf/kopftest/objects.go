@@ -17,7 +17,7 @@ import (
 )
 
 // listOf makes an empty list for objects like one: of its Go type, unstructured, or only metadata.
-func listOf(obj client.Object, gvk schema.GroupVersionKind, scheme *runtime.Scheme) (client.ObjectList, error) {
+func newList(obj client.Object, gvk schema.GroupVersionKind, scheme *runtime.Scheme) (client.ObjectList, error) {
 	lists := gvk.GroupVersion().WithKind(gvk.Kind + "List")
 	switch obj.(type) {
 	case *unstructured.Unstructured:
@@ -45,7 +45,7 @@ func hasFinalizer(obj client.Object, name string) bool {
 }
 
 // isPermanent tells errors after which a handler is not called again.
-func isPermanent(err error) bool {
+func isPermanentError(err error) bool {
 	if errors.Is(err, reconcile.TerminalError(nil)) {
 		return true
 	}
@@ -54,19 +54,19 @@ func isPermanent(err error) bool {
 }
 
 // isNotRegistered tells errors of a scheme that lacks a Go type, however deep they are.
-func isNotRegistered(err error) bool {
+func isNotRegisteredError(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return slices.ContainsFunc(joined.Unwrap(), isNotRegistered)
+		return slices.ContainsFunc(joined.Unwrap(), isNotRegisteredError)
 	}
-	return err != nil && (runtime.IsNotRegisteredError(err) || isNotRegistered(errors.Unwrap(err)))
+	return err != nil && (runtime.IsNotRegisteredError(err) || isNotRegisteredError(errors.Unwrap(err)))
 }
 
-func unstructuredOf(content map[string]any) *unstructured.Unstructured {
+func newUnstructured(content map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
 // fill turns the JSON form of an object into one of a Go type.
-func fill(obj client.Object, content map[string]any) error {
+func setContent(obj client.Object, content map[string]any) error {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		u.Object = runtime.DeepCopyJSON(content)
 		return nil

@@ -21,15 +21,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// hosted is for the admission handlers of a manager: they are called by the server of an Environment, and in memory they are not served. It
+// withAdmission is for the admission handlers of a manager: they are called by the server of an Environment, and in memory they are not served. It
 // changes nothing where the test has a webhook server of its own, or has made the cluster by hand.
-func (o *Operator) hosted(t testing.TB, options *manager.Options) (host func(manager.Manager) manager.Manager, release func()) {
+func (o *Operator) prepareAdmission(t testing.TB, options *manager.Options) (host func(manager.Manager) manager.Manager, release func()) {
 	c := o.cluster
 	switch {
-	case options.WebhookServer != nil, c.server == nil && c.slots == nil:
+	case options.WebhookServer != nil, c.server == nil && c.webhookSlots == nil:
 		return func(mgr manager.Manager) manager.Manager { return mgr }, func() {}
 	case c.server != nil:
-		return func(mgr manager.Manager) manager.Manager { return &unserved{mgr} }, func() {}
+		return func(mgr manager.Manager) manager.Manager { return &managerWithoutAdmission{mgr} }, func() {}
 	}
 	listener, err := net.Listen("tcp", loopback+":0")
 	if err != nil {
@@ -39,33 +39,33 @@ func (o *Operator) hosted(t testing.TB, options *manager.Options) (host func(man
 	_ = listener.Close()
 	options.WebhookServer = webhook.NewServer(webhook.Options{Host: loopback, Port: port})
 
-	slot, release := c.slots.take()
-	o.served = &served{cluster: c, slot: slot, port: port}
-	t.Cleanup(func() { o.served.remove(t) })
+	slot, release := c.webhookSlots.take()
+	o.admissionManager = &admissionManager{cluster: c, slot: slot, port: port}
+	t.Cleanup(func() { o.admissionManager.remove(t) })
 	return func(mgr manager.Manager) manager.Manager {
-		o.served.Manager = mgr
-		return o.served
+		o.admissionManager.Manager = mgr
+		return o.admissionManager
 	}, release
 }
 
 const loopback = "127.0.0.1"
 
-// An unserved manager has nobody call the admission handlers of its operators.
-type unserved struct{ manager.Manager }
+// An managerWithoutAdmission manager has nobody call the admission handlers of its operators.
+type managerWithoutAdmission struct{ manager.Manager }
 
-// ServeAdmission has no options.
-func (*unserved) ServeAdmission() *webhooks.Options { return nil }
+// AdmissionOptions has no options.
+func (*managerWithoutAdmission) AdmissionOptions() *webhooks.Options { return nil }
 
 // A served manager has the API server call the admission handlers of its operators on this machine.
-type served struct {
+type admissionManager struct {
 	manager.Manager
 	cluster    *Cluster
 	slot, port int
 	operators  atomic.Int64
 }
 
-// ServeAdmission looks after certificates and configurations, which go with the operator.
-func (s *served) ServeAdmission() *webhooks.Options {
+// AdmissionOptions looks after certificates and configurations, which go with the operator.
+func (s *admissionManager) AdmissionOptions() *webhooks.Options {
 	options := &webhooks.Options{
 		Name:           s.name(s.operators.Add(1)),
 		Configurations: webhooks.Managed,
@@ -81,7 +81,7 @@ func (s *served) ServeAdmission() *webhooks.Options {
 }
 
 // name is that of what belongs to an operator; with 0, to all of them. The next manager in the slot has the same ones.
-func (s *served) name(operator int64) string {
+func (s *admissionManager) name(operator int64) string {
 	return fmt.Sprintf("%s%d-%d.%s.test", prefix, s.slot, operator, cmp.Or(s.cluster.Namespace, metav1.NamespaceDefault))
 }
 
@@ -89,7 +89,7 @@ func (s *served) name(operator int64) string {
 const prefix = "kopftest-"
 
 // remove takes away what a crash has left, and others would be refused for.
-func (s *served) remove(t testing.TB) {
+func (s *admissionManager) remove(t testing.TB) {
 	t.Helper()
 	for n := range s.operators.Load() {
 		for _, obj := range s.configurations(n + 1) {
@@ -101,7 +101,7 @@ func (s *served) remove(t testing.TB) {
 }
 
 // left tells of operators that have not yet written where they are to be called; they do it at once for both kinds of handlers.
-func (s *served) left(ctx context.Context) (string, error) {
+func (s *admissionManager) left(ctx context.Context) (string, error) {
 	for n := range s.operators.Load() {
 		told := false
 		for _, obj := range s.configurations(n + 1) {
@@ -121,10 +121,10 @@ func (s *served) left(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-func (s *served) url() string { return fmt.Sprintf("https://%s:%d", loopback, s.port) }
+func (s *admissionManager) url() string { return fmt.Sprintf("https://%s:%d", loopback, s.port) }
 
 // configurations are those of an operator, without their Go types: the scheme of the test need not know them.
-func (s *served) configurations(operator int64) (both []*unstructured.Unstructured) {
+func (s *admissionManager) configurations(operator int64) (both []*unstructured.Unstructured) {
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
 		obj := &unstructured.Unstructured{}
 		obj.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
@@ -134,8 +134,8 @@ func (s *served) configurations(operator int64) (both []*unstructured.Unstructur
 	return both
 }
 
-// isForAdmission tells what is written for admission handlers to be served.
-func isForAdmission(w Write) bool {
+// isAdmissionSetup tells what is written for admission handlers to be served.
+func isAdmissionSetup(w Write) bool {
 	switch w.Resource {
 	case "validatingwebhookconfigurations", "mutatingwebhookconfigurations":
 		return strings.HasPrefix(w.Name, prefix)
@@ -145,14 +145,14 @@ func isForAdmission(w Write) bool {
 	return false
 }
 
-// slots number the managers that run at a time: one that is started when another has ended, or crashed, takes its place, and the
+// webhookSlots number the managers that run at a time: one that is started when another has ended, or crashed, takes its place, and the
 // configurations that it has left.
-type slots struct {
+type webhookSlots struct {
 	mu    sync.Mutex
 	taken []bool
 }
 
-func (s *slots) take() (slot int, release func()) {
+func (s *webhookSlots) take() (slot int, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	slot = slices.Index(s.taken, false)

@@ -19,14 +19,14 @@ type history struct {
 	births   map[string]int // number of an object among those of its name, by uid
 }
 
-func (s *stage) history() *history {
+func (s *scenarioRunner) history() *history {
 	h := &history{changes: map[string][]apiserver.Change{}, births: map[string]int{}}
 	for _, c := range s.changes() {
 		h.versions = append(h.versions, c.Version)
 	}
 	named := map[string]int{}
 	for _, c := range s.cluster.server.Changes(0) {
-		obj := unstructuredOf(c.Object)
+		obj := newUnstructured(c.Object)
 		uid := string(obj.GetUID())
 		if h.changes[uid] == nil {
 			name := obj.GetKind() + " " + obj.GetNamespace() + "/" + obj.GetName()
@@ -49,7 +49,7 @@ func (h *history) calls(all []Call) (out []explore.Call) {
 				again++
 			}
 		}
-		out = append(out, explore.Call{Name: name, Text: c.String(), Again: again, Changes: h.countedUpTo(c.began)})
+		out = append(out, explore.Call{Name: name, Text: c.String(), RecordedBefore: again, Changes: h.countedUpTo(c.began)})
 		if version, ok := h.written(c); ok {
 			if written[name] == nil {
 				written[name] = map[int64]bool{}
@@ -84,7 +84,7 @@ func (h *history) written(c Call) (int64, bool) {
 	}
 	baseline := ""
 	for _, change := range h.changes[string(c.UID)] {
-		obj := unstructuredOf(change.Object)
+		obj := newUnstructured(change.Object)
 		if change.Version <= c.ended {
 			baseline = baselineOf(e, obj)
 			continue

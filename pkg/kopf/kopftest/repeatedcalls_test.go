@@ -40,7 +40,7 @@ func TestRunUntilQuiet_WaitsWhileWritesAreRefused(t *testing.T) {
 						return nil
 					})
 					operator := cluster.Run(t, resource)
-					operator.Fail(fault)
+					operator.InjectFaults(fault)
 					operator.RunUntilQuiet(t)
 					stored := configMap(nil)
 					cluster.Get(t, stored)

@@ -13,22 +13,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Scene is the state at rest.
-type Scene struct {
-	// State is that of the objects: see [StateOf].
+// A Snapshot is the state at rest.
+type Snapshot struct {
+	// State is that of the objects: see [NormalizeState].
 	State map[string]any
 	// Outside is the state outside of the cluster, for people; Dump is the same with pointers followed.
-	Outside, Dump string
+	External, ExternalDump string
 }
 
-// StateOf is what counts of the objects of a server, by their names: without what is different each time, and without the operator's
+// NormalizeState is what counts of the objects of a server, by their names: without what is different each time, and without the operator's
 // own notes.
-func StateOf(objects []map[string]any, ignore []string) map[string]any {
+func NormalizeState(objects []map[string]any, ignore []string) map[string]any {
 	out := map[string]any{}
 	for _, content := range objects {
 		kind, _ := content["kind"].(string)
 		version, _ := content["apiVersion"].(string)
-		if IsBookkeeping(version, kind) {
+		if IsEventOrLease(version, kind) {
 			continue
 		}
 		content = runtime.DeepCopyJSON(content)
@@ -42,14 +42,14 @@ func StateOf(objects []map[string]any, ignore []string) map[string]any {
 			name = namespace + "/" + name
 		}
 		name = kind + " " + name
-		tidy(meta)
+		removeServerFields(meta)
 		for _, path := range append(slices.Clone(ignore), "status.kopf") {
-			remove(content, KeysOf(path))
+			removePath(content, SplitPath(path))
 		}
 		if status, ok := content["status"].(map[string]any); ok && len(status) == 0 {
 			delete(content, "status") // a merge patch that removes the last field leaves an empty object
 		}
-		withoutTransitions(content)
+		removeConditionTimes(content)
 		list, _ := out[name].([]any)
 		out[name] = append(list, content)
 	}
@@ -59,8 +59,8 @@ func StateOf(objects []map[string]any, ignore []string) map[string]any {
 	return out
 }
 
-// IsBookkeeping reports whether Kubernetes keeps Events or Leases in a kind: kinds of the same names in other groups are different.
-func IsBookkeeping(apiVersion, kind string) bool {
+// IsEventOrLease reports whether Kubernetes keeps Events or Leases in a kind: kinds of the same names in other groups are different.
+func IsEventOrLease(apiVersion, kind string) bool {
 	switch group, _, _ := strings.Cut(apiVersion, "/"); kind {
 	case "Event":
 		return apiVersion == "v1" || group == "events.k8s.io"
@@ -72,7 +72,7 @@ func IsBookkeeping(apiVersion, kind string) bool {
 }
 
 // tidy leaves out of the metadata what a server makes up, and what the operator notes.
-func tidy(meta map[string]any) {
+func removeServerFields(meta map[string]any) {
 	for _, field := range []string{
 		"resourceVersion", "uid", "generation", "creationTimestamp", "managedFields", "deletionGracePeriodSeconds",
 	} {
@@ -99,7 +99,7 @@ func tidy(meta map[string]any) {
 }
 
 // withoutTransitions leaves out when conditions have changed: that depends on the trouble.
-func withoutTransitions(content map[string]any) {
+func removeConditionTimes(content map[string]any) {
 	status, _ := content["status"].(map[string]any)
 	list, _ := status["conditions"].([]any)
 	for _, item := range list {
@@ -110,8 +110,8 @@ func withoutTransitions(content map[string]any) {
 	}
 }
 
-// KeysOf splits a dotted path, as kopf.Field does.
-func KeysOf(path string) []string {
+// SplitPath splits a dotted path, as kopf.Field does.
+func SplitPath(path string) []string {
 	const dot = "\x00"
 	keys := strings.Split(strings.ReplaceAll(path, `\.`, dot), ".")
 	for i, key := range keys {
@@ -120,7 +120,7 @@ func KeysOf(path string) []string {
 	return keys
 }
 
-func remove(content map[string]any, path []string) {
+func removePath(content map[string]any, path []string) {
 	for _, key := range path[:len(path)-1] {
 		inner, ok := content[key].(map[string]any)
 		if !ok {
@@ -131,9 +131,9 @@ func remove(content map[string]any, path []string) {
 	delete(content, path[len(path)-1])
 }
 
-// compareScenes returns the first difference after some trouble, and of which kind it is: the same kind of difference may show in
+// compareSnapshots returns the first difference after some trouble, and of which kind it is: the same kind of difference may show in
 // several steps, with other values. Both are empty if nothing differs.
-func compareScenes(first, second []Scene) (kind, text string) {
+func compareSnapshots(first, second []Snapshot) (kind, text string) {
 	for i, here := range first {
 		if i == len(second) {
 			return "no end", "the story has come to no end"
@@ -150,8 +150,8 @@ func compareScenes(first, second []Scene) (kind, text string) {
 }
 
 // Compare returns the first difference, and of which kind it is. Both are empty if nothing differs.
-func (s Scene) Compare(other Scene) (kind, text string) {
-	state, counterpart := withoutRandomNames(s.State, other.State)
+func (s Snapshot) Compare(other Snapshot) (kind, text string) {
+	state, counterpart := matchRandomNames(s.State, other.State)
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		here, _ := state[name].([]any)
 		there, ok := counterpart[name].([]any)
@@ -176,8 +176,8 @@ func (s Scene) Compare(other Scene) (kind, text string) {
 			return "also " + kindOf(name), "there is also " + name
 		}
 	}
-	if s.Dump != other.Dump {
-		return "outside", fmt.Sprintf("outside of the cluster there is %s, not %s", other.Outside, s.Outside)
+	if s.ExternalDump != other.ExternalDump {
+		return "outside", fmt.Sprintf("outside of the cluster there is %s, not %s", other.External, s.External)
 	}
 	return "", ""
 }
@@ -191,7 +191,7 @@ func kindOf(name string) string {
 // withoutRandomNames takes the objects together that exist in only one of two states, and differ from a counterpart of the same
 // kind in the other state in nothing but their names: handlers may give children random names, and find them by labels or owners. Strings
 // elsewhere that are such a name become equal, too.
-func withoutRandomNames(here, there map[string]any) (map[string]any, map[string]any) {
+func matchRandomNames(here, there map[string]any) (map[string]any, map[string]any) {
 	renamed := map[string]string{} // names there by names here
 	for _, name := range slices.Sorted(maps.Keys(here)) {
 		if _, ok := there[name]; ok {
@@ -200,7 +200,7 @@ func withoutRandomNames(here, there map[string]any) (map[string]any, map[string]
 		for _, candidate := range slices.Sorted(maps.Keys(there)) {
 			_, known := here[candidate]
 			if !known && renamed[candidate] == "" && kindOf(candidate) == kindOf(name) &&
-				diff.Equal(nameless(here[name]), nameless(there[candidate])) {
+				diff.Equal(withoutName(here[name]), withoutName(there[candidate])) {
 				renamed[candidate] = name
 				break
 			}
@@ -215,38 +215,38 @@ func withoutRandomNames(here, there map[string]any) (map[string]any, map[string]
 	}
 	out := map[string]any{}
 	for name, objects := range there {
-		out[cmp.Or(renamed[name], name)] = withNames(objects, short)
+		out[cmp.Or(renamed[name], name)] = replaceNames(objects, short)
 	}
 	return here, out
 }
 
 // nameless returns the objects of one name without that name.
-func nameless(objects any) any {
+func withoutName(objects any) any {
 	list, _ := objects.([]any)
 	out := make([]any, len(list))
 	for i, item := range list {
 		content := runtime.DeepCopyJSON(item.(map[string]any))
-		remove(content, []string{"metadata", "name"})
+		removePath(content, []string{"metadata", "name"})
 		out[i] = content
 	}
 	return out
 }
 
 // withNames returns a value with other names in place of some strings.
-func withNames(value any, names map[string]string) any {
+func replaceNames(value any, names map[string]string) any {
 	switch v := value.(type) {
 	case string:
 		return cmp.Or(names[v], v)
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for key, inner := range v {
-			out[key] = withNames(inner, names)
+			out[key] = replaceNames(inner, names)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, inner := range v {
-			out[i] = withNames(inner, names)
+			out[i] = replaceNames(inner, names)
 		}
 		return out
 	default:
