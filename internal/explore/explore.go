@@ -9,40 +9,41 @@ import (
 	"testing"
 )
 
-// Options are choices for [Explore].
+// Options configure [Explore].
 type Options struct {
 	// Pairs adds plans of two faults.
 	Pairs bool
-	// Sample is how many plans are run at most, evenly spread; 0: all.
+	// Sample is the maximum number of plans, evenly spread over all plans; 0 means all.
 	Sample int
-	// Skip reports whether a plan is left out; nil: none is.
+	// Skip reports whether a plan is left out. If it is nil, no plan is.
 	Skip func(Plan) bool
-	// First stops at the first violation.
+	// First stops the exploration at the first violation.
 	First bool
-	// Only is the one plan that is run, some times over; nil: those that follow from the reference run.
+	// Only is the only plan to run, several times. If it is nil, all plans that follow from the reference run are used.
 	Only Plan
 }
 
-// A Report is what [Explore] has found.
+// A Report is the result of [Explore].
 type Report struct {
-	// Made are the plans before pruning; Pruned could have no effect; Ran were run; Idle of them were not struck by all their faults.
+	// Made is the number of plans before pruning, Pruned of plans without effect, Ran of plans that were run, and Idle of runs in which not all
+	// faults of the plan occurred.
 	Made, Pruned, Ran, Idle int
 	Violations              []Violation
-	// Phases counts what faults have struck, such as "crash-after: patch widgets status [progress status]".
+	// Phases counts the writes and watch events with faults, such as "crash-after: patch widgets status [progress status]".
 	Phases map[string]int
 	// Reference is the run without faults.
 	Reference *Run
 }
 
-// A Violation is a plan, and what was wrong after it. The same kind of violation may show after many plans, with other values.
+// A Violation is a broken rule in the run of a plan. Violations of the same kind can occur after many plans, with different values.
 type Violation struct {
 	Plan       Plan
 	Kind, Text string
-	// Run is the run in which it showed.
+	// Run is the run with the violation.
 	Run *Run
 }
 
-// Kinds returns the violations by their kinds, in the order in which they were found.
+// Kinds returns the violations grouped by kind, in the order in which they were found.
 func (r *Report) Kinds() iter.Seq2[string, []Violation] {
 	return func(yield func(string, []Violation) bool) {
 		var kinds []string
@@ -61,10 +62,10 @@ func (r *Report) Kinds() iter.Seq2[string, []Violation] {
 	}
 }
 
-// repetitions is how often a plan is run that is run alone: the order of goroutines differs from run to run.
+// repetitions is the number of runs of Options.Only. The order of goroutines differs from run to run.
 const repetitions = 5
 
-// Explore runs the story without faults, and then under each plan.
+// Explore runs the scenario without faults, and then once for each plan.
 func Explore(t *testing.T, run Runner, options Options) *Report {
 	t.Helper()
 	ref := run(t, nil)
@@ -101,7 +102,7 @@ func Explore(t *testing.T, run Runner, options Options) *Report {
 	return out
 }
 
-// sample takes so many plans, evenly spread.
+// sample returns at most so many plans, evenly spread.
 func sample(plans []Plan, most int) (chosen []Plan) {
 	if most == 0 || len(plans) <= most {
 		return plans
@@ -112,7 +113,7 @@ func sample(plans []Plan, most int) (chosen []Plan) {
 	return chosen
 }
 
-// broken is what is wrong with a run whatever others are like.
+// ownViolations returns the violations that do not depend on the reference run.
 func (r *Run) ownViolations(plan Plan) (out []Violation) {
 	if r.Problem != "" {
 		out = append(out, Violation{plan, "no end", r.Problem, r})
@@ -123,7 +124,7 @@ func (r *Run) ownViolations(plan Plan) (out []Violation) {
 	return out
 }
 
-// violations compares a run with a reference run.
+// violations compares a run with the reference run.
 func (r *Run) violations(plan Plan, again *Run) []Violation {
 	out := again.ownViolations(plan)
 	if again.Problem != "" {
@@ -136,14 +137,14 @@ func (r *Run) violations(plan Plan, again *Run) []Violation {
 		out = append(out, Violation{plan, "repeated", text, again})
 	}
 	if len(again.LateWrites) > 2*len(r.LateWrites) {
-		text := fmt.Sprintf("the operator does not stay at rest: in the hour after the end it has written %d times (%v), and %d times without faults",
+		text := fmt.Sprintf("the operator does not stay quiet: in the hour after the last step it wrote %d times (%v), without faults %d times",
 			len(again.LateWrites), again.LateWrites[:min(3, len(again.LateWrites))], len(r.LateWrites))
 		out = append(out, Violation{plan, "no rest", text, again})
 	}
 	return out
 }
 
-// repeated returns the calls for work whose outcome was already written as often as it was due.
+// repeatedCalls returns the calls for which the outcome was already written as often as it was due.
 func (r *Run) repeatedCalls(again *Run) string {
 	expected := map[string]int{}
 	for _, c := range r.Calls {
@@ -161,8 +162,8 @@ func (r *Run) repeatedCalls(again *Run) string {
 	return "called although the outcome was written: " + strings.Join(names, ", ")
 }
 
-// Differs returns the first difference between the scenes of two runs, with the calls that the other one has more often, of whose handlers one may
-// be at fault; and the kind of the difference. Both are empty if nothing differs.
+// Differs returns the first difference between the snapshots of two runs, with its kind. The text names the calls that only the other run has, because
+// one of their handlers may be the cause. Both results are empty if there is no difference.
 func (r *Run) Differs(other *Run) (kind, text string) {
 	kind, text = compareSnapshots(r.Snapshots, other.Snapshots)
 	if text == "" {

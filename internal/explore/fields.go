@@ -8,7 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// FieldGroups are the groups of fields that are in the body of a request: an object, a merge patch, or a JSON patch.
+// FieldGroups returns the groups of fields in the body of a write: an object, a merge patch, or a JSON patch.
 func FieldGroups(body any) []string {
 	groups := map[string]bool{}
 	switch body := body.(type) {
@@ -48,7 +48,7 @@ func collect(groups map[string]bool, path []string, content map[string]any) {
 	}
 }
 
-// groupOf is the group of a path.
+// groupOf returns the group of a path.
 func groupOf(path []string) string {
 	switch path[0] {
 	case "apiVersion", "kind":

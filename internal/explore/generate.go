@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A Generator makes random values that fit schemas. It knows types, required fields, enums, bounds, lengths, formats and patterns; what else
-// a schema demands (oneOf, CEL rules) has to be checked by the caller. The same seed makes the same values.
+// A Generator makes random values that match a schema: types, required fields, enums, bounds, lengths, formats and patterns. The caller must check
+// other rules, such as oneOf and CEL. The same seed makes the same values.
 type Generator struct {
 	rand *rand.Rand
 }
@@ -24,10 +24,10 @@ func NewGenerator(seed uint64) *Generator {
 	return &Generator{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // values are the same in each run
 }
 
-// maxDepth is how deep optional values are made at most.
+// maxDepth is the maximum depth of optional values.
 const maxDepth = 6
 
-// Fields makes the values of the top-level fields of an object, but for apiVersion, kind, metadata and status.
+// Fields returns random top-level fields of an object, without apiVersion, kind, metadata and status.
 func (g *Generator) Fields(schema *apiextensionsv1.JSONSchemaProps) map[string]any {
 	out := map[string]any{}
 	for _, name := range sortedKeys(schema.Properties) {
@@ -40,7 +40,7 @@ func (g *Generator) Fields(schema *apiextensionsv1.JSONSchemaProps) map[string]a
 	return out
 }
 
-// Vary returns the fields with another value for one of those below the top level, or, sometimes, entirely new ones.
+// Vary returns the fields with a change of one field below the top level. Sometimes it returns entirely new fields.
 func (g *Generator) Vary(schema *apiextensionsv1.JSONSchemaProps, fields map[string]any) map[string]any {
 	fresh := g.Fields(schema)
 	if g.rand.IntN(3) == 0 {
@@ -104,7 +104,7 @@ func (g *Generator) value(schema *apiextensionsv1.JSONSchemaProps, depth int) an
 	}
 }
 
-// normal has the numbers of a value in the form of objects.
+// normal converts whole numbers to int64, as in decoded objects.
 func normal(value any) any {
 	if f, ok := value.(float64); ok && f == math.Trunc(f) {
 		return int64(f)
@@ -130,7 +130,7 @@ func (g *Generator) object(schema *apiextensionsv1.JSONSchemaProps, depth int) m
 	return out
 }
 
-// count is how many items or letters there are: few, within bounds.
+// count returns a small number of items or characters within bounds.
 func (g *Generator) count(least, most *int64) int {
 	low, high := int64(0), int64(3)
 	if least != nil {
@@ -162,7 +162,7 @@ func (g *Generator) array(schema *apiextensionsv1.JSONSchemaProps, depth int) []
 	return out
 }
 
-// identity distinguishes the items of sets and maps.
+// identity returns the key of an item in a list of type set or map.
 func identity(item any, keys []string) string {
 	if fields, ok := item.(map[string]any); ok && len(keys) > 0 {
 		only := map[string]any{}
@@ -171,11 +171,11 @@ func identity(item any, keys []string) string {
 		}
 		item = only
 	}
-	text, _ := json.Marshal(item) // it was made of JSON values
+	text, _ := json.Marshal(item) // cannot fail: item consists of JSON values
 	return string(text)
 }
 
-// bounds are those of a number: close to each other, as handlers may make so many things.
+// bounds returns the bounds of a number. They are close to each other, because handlers may create that many objects.
 func bounds(schema *apiextensionsv1.JSONSchemaProps) (low, high float64) {
 	low, high = 0, 5
 	if schema.Minimum != nil {
@@ -254,14 +254,14 @@ func (g *Generator) text(schema *apiextensionsv1.JSONSchemaProps) string {
 	return text
 }
 
-// matching makes a text that matches a pattern, if that is simple enough.
+// matchingText returns a text that matches a simple pattern.
 func (g *Generator) matchingText(pattern *syntax.Regexp) string {
 	var out strings.Builder
 	switch pattern.Op { //nolint:exhaustive // the other operators match the empty text
 	case syntax.OpLiteral:
 		out.WriteString(string(pattern.Rune))
 	case syntax.OpCharClass:
-		// Pairs of first and last letters; the visible ones are preferred.
+		// The runes are pairs of first and last characters. Printable ones are preferred.
 		i := g.rand.IntN(len(pattern.Rune)/2) * 2
 		low, high := max(pattern.Rune[i], ' '), min(pattern.Rune[i+1], '~')
 		if high < low {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// An Injector has the faults of a plan happen, over all lives of an operator, and records what they are numbered by. It is safe for
+// An Injector applies the faults of a plan over all starts of an operator. It records and numbers writes, watch events and calls. It is safe for
 // concurrent use.
 type Injector struct {
 	plan Plan
@@ -20,12 +20,12 @@ type Injector struct {
 	injected    []Fault
 }
 
-// NewInjector returns an injector for one run. The function now returns the present moment.
+// NewInjector returns an injector for one run. The function now returns the present position.
 func NewInjector(plan Plan, now func() Position) *Injector {
 	return &Injector{plan: plan, now: now}
 }
 
-// Begin records a write, and returns its number and what must happen to it; empty: nothing.
+// Begin records a write. It returns the number of the write and the kind of its fault, or an empty kind.
 func (i *Injector) Begin(w Write) (number int, kind Kind) {
 	w.Before = i.now()
 	i.mu.Lock()
@@ -36,7 +36,7 @@ func (i *Injector) Begin(w Write) (number int, kind Kind) {
 	return number, f.Kind
 }
 
-// End records that the server has done a write.
+// End records that the server has handled a write.
 func (i *Injector) End(number int) {
 	now := i.now()
 	i.mu.Lock()
@@ -53,7 +53,7 @@ func (i *Injector) Call() bool {
 	return shutdown
 }
 
-// notice records a notice, and reports whether it must be held back.
+// recordWatchEvent records a watch event, and reports whether it must be held back.
 func (i *Injector) recordWatchEvent(n WatchEvent) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -62,7 +62,7 @@ func (i *Injector) recordWatchEvent(n WatchEvent) bool {
 	return unseen
 }
 
-// strike finds the fault for a number.
+// findFault returns the fault of the plan for a number.
 func (i *Injector) findFault(number int, of func(Kind) bool) (Fault, bool) {
 	for _, f := range i.plan {
 		if f.At == number && of(f.Kind) {
@@ -73,7 +73,7 @@ func (i *Injector) findFault(number int, of func(Kind) bool) (Fault, bool) {
 	return Fault{}, false
 }
 
-// LastCrash returns the crash that has happened last, if one has.
+// LastCrash returns the last crash, if there was one.
 func (i *Injector) LastCrash() (Fault, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -85,21 +85,21 @@ func (i *Injector) LastCrash() (Fault, bool) {
 	return Fault{}, false
 }
 
-// Watched returns the names of the watches.
+// Watched returns the names of the watches, as in [WatchEvent].
 func (i *Injector) Watched() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.watched)
 }
 
-// Writes returns the writes that have begun.
+// Writes returns all writes so far.
 func (i *Injector) Writes() []Write {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.writes)
 }
 
-// Record puts what was recorded into a run. A write that the server has not done has its first moment as its last.
+// Record copies the records to a run. A write that the server has not handled keeps its first position as its last one.
 func (i *Injector) Record(out *Run) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -111,8 +111,8 @@ func (i *Injector) Record(out *Run) {
 	}
 }
 
-// Watch puts the injector on the body of the answer to a watch. The name is that of [WatchEvent]. If the answer begins with a
-// list (sendInitialEvents), that is not counted.
+// Watch returns the body of a watch response with the faults of the plan. The name is that of [WatchEvent]. If the response starts with a
+// list (sendInitialEvents), the events of the list are not counted.
 func (i *Injector) Watch(name string, initial bool, body io.ReadCloser) io.ReadCloser {
 	i.mu.Lock()
 	defer i.mu.Unlock()

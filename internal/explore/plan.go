@@ -7,48 +7,48 @@ import (
 	"strings"
 )
 
-// A Kind is what happens in a [Fault].
+// A Kind is the kind of a [Fault].
 type Kind string
 
 // The kinds of faults.
 const (
-	// CrashBefore ends the operator before write At reaches the server, and starts it again.
+	// CrashBefore ends the operator before write At reaches the server, and restarts it.
 	CrashBefore Kind = "crash-before"
-	// CrashAfter ends the operator after the server has done write At, and before the answer.
+	// CrashAfter ends the operator after the server has handled write At and before the response arrives, and restarts it.
 	CrashAfter Kind = "crash-after"
-	// Lost drops the answer to write At after the server has done it.
+	// Lost drops the response to write At after the server has handled it.
 	Lost Kind = "lost"
-	// Unavailable has write At refused with 503, once.
+	// Unavailable rejects write At with status 503.
 	Unavailable Kind = "unavailable"
-	// Failed has write At refused with 500, once.
+	// Failed rejects write At with status 500.
 	Failed Kind = "failed"
-	// Conflict has write At refused with 409, once.
+	// Conflict rejects write At with status 409.
 	Conflict Kind = "conflict"
-	// Unseen holds notice At back until the next notice of the same object, into which it is merged.
+	// Unseen delays watch event At until the next event of the same object, and merges the two.
 	Unseen Kind = "unseen"
-	// Shutdown ends the operator in an orderly way while call At is under way, and starts it again.
+	// Shutdown stops the operator during call At, as a signal does, and restarts it.
 	Shutdown Kind = "shutdown"
 )
 
 var kinds = []Kind{CrashBefore, CrashAfter, Lost, Unavailable, Failed, Conflict, Unseen, Shutdown}
 
-// crashes reports whether the operator ends without a shutdown.
+// crashes reports whether the operator ends without a graceful shutdown.
 func (k Kind) crashes() bool { return k == CrashBefore || k == CrashAfter }
 
-// affectsWrites reports whether the fault happens to a write.
+// affectsWrites reports whether the fault applies to a write.
 func (k Kind) affectsWrites() bool { return k != Unseen && k != Shutdown }
 
-// A Fault is one thing that happens.
+// A Fault is one fault at one point of a scenario.
 type Fault struct {
 	Kind Kind
-	// At is the number of the write, the notice, or the call, over all lives of the operator; counted from 1.
+	// At is the number of the write, the watch event, or the call, over all starts of the operator, counted from 1.
 	At int
-	// Stale: after the crash, the first list of the operator is as old as change AsOf; 0: as old as the beginning of the story.
+	// Stale makes the first list after the crash as old as change AsOf. AsOf 0 means the beginning of the scenario.
 	Stale bool
 	AsOf  int
 }
 
-// String has the form that [Parse] reads: "crash-after@3", "crash-after@3/list@1".
+// String returns the form that [Parse] reads: "crash-after@3", "crash-after@3/list@1".
 func (f Fault) String() string {
 	text := fmt.Sprintf("%s@%d", f.Kind, f.At)
 	if f.Stale {
@@ -57,7 +57,7 @@ func (f Fault) String() string {
 	return text
 }
 
-// A Plan is the faults of one run; without any, it is the reference run.
+// A Plan contains the faults of one run. The empty plan is the reference run.
 type Plan []Fault
 
 // String joins the faults with "+".
@@ -69,7 +69,7 @@ func (p Plan) String() string {
 	return strings.Join(texts, "+")
 }
 
-// Parse reads what [Plan.String] has written. An empty text is the reference run.
+// Parse reads the output of [Plan.String]. An empty text is the reference run.
 func Parse(text string) (plan Plan, err error) {
 	if text == "" {
 		return nil, nil
@@ -79,14 +79,14 @@ func Parse(text string) (plan Plan, err error) {
 		kind, at, found := strings.Cut(head, "@")
 		f := Fault{Kind: Kind(kind), Stale: stale}
 		if !found || !slices.Contains(kinds, f.Kind) {
-			return nil, fmt.Errorf("the plan %q has an unknown fault %q: known are %v, each with @ and a number", text, part, kinds)
+			return nil, fmt.Errorf("plan %q: unknown fault %q: use one of %v, followed by @ and a number", text, part, kinds)
 		}
 		if f.At, err = strconv.Atoi(at); err != nil || f.At < 1 {
-			return nil, fmt.Errorf("the fault %q in the plan %q must have a number above 0", part, text)
+			return nil, fmt.Errorf("plan %q: fault %q must have a number above 0", text, part)
 		}
 		if stale {
 			if f.AsOf, err = strconv.Atoi(list); err != nil || f.AsOf < 0 || !f.Kind.crashes() {
-				return nil, fmt.Errorf("the fault %q in the plan %q must be a crash, with the number of a change after /list@", part, text)
+				return nil, fmt.Errorf("plan %q: fault %q must be a crash, and /list@ must be followed by the number of a change", text, part)
 			}
 		}
 		plan = append(plan, f)

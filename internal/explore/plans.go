@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Plans makes the plans that follow from a reference run. It leaves out those that can have no effect, and counts them.
+// Plans returns the plans that follow from a reference run. It leaves out plans that can have no effect, and counts them.
 func Plans(ref *Run, pairs bool) (plans []Plan, pruned int) {
 	add := func(effective bool, faults ...Fault) {
 		if effective {
@@ -35,7 +35,7 @@ func Plans(ref *Run, pairs bool) (plans []Plan, pruned int) {
 	return plans, pruned
 }
 
-// isNewPosition reports whether a crash before a write can have another effect than one after the write before, or before everything.
+// isNewPosition reports whether a crash before a write can have another effect than a crash after the write before it.
 func (r *Run) isNewPosition(write int) bool {
 	former := Position{Changes: r.Writes[write].Before.Changes}
 	if write > 0 {
@@ -44,7 +44,7 @@ func (r *Run) isNewPosition(write int) bool {
 	return r.Writes[write].Before != former
 }
 
-// addStale adds the restarts after a crash whose first list is older than the crash. Lists of the same state are the same.
+// addStale adds plans with a crash and a first list that is older than the crash. Of lists with the same state, it adds one.
 func (r *Run) addStale(add func(bool, ...Fault), effective bool, kind Kind, at int, when Position) {
 	seen := map[string]bool{r.stateAt(when.Changes): true}
 	for change := min(when.Changes, len(r.Changes)) - 1; change >= 0; change-- {
@@ -54,7 +54,7 @@ func (r *Run) addStale(add func(bool, ...Fault), effective bool, kind Kind, at i
 	}
 }
 
-// stateAt is the state after a number of changes.
+// stateAt returns the state after a number of changes.
 func (r *Run) stateAt(changes int) string {
 	if changes < 1 || len(r.Changes) == 0 {
 		return "the beginning"
@@ -62,8 +62,7 @@ func (r *Run) stateAt(changes int) string {
 	return r.Changes[min(changes, len(r.Changes))-1].State
 }
 
-// pairsOf combines faults of different writes and notices. The second one strikes in whatever life the operator then is. Old lists are
-// not combined, but with the fault that follows them.
+// pairsOf combines faults of different writes and watch events. It does not combine plans with stale lists.
 func pairsOf(plans []Plan) (pairs []Plan) {
 	for _, first := range plans {
 		for _, second := range plans {
@@ -78,7 +77,7 @@ func pairsOf(plans []Plan) (pairs []Plan) {
 	return pairs
 }
 
-// phase names what a fault has struck, for the coverage.
+// phase names the write or the watch event of a fault, for the coverage.
 func (r *Run) phase(f Fault) string {
 	switch {
 	case f.Kind == Unseen && f.At <= len(r.WatchEvents):

@@ -7,98 +7,98 @@ import (
 	"testing"
 )
 
-// A Runner runs the story once, under the faults of a plan.
+// A Runner runs the scenario once under the faults of a plan.
 type Runner func(t *testing.T, plan Plan) *Run
 
-// A TransportWrapper puts something around a server. It is called for each request.
+// A TransportWrapper wraps a transport of the operator.
 type TransportWrapper func(http.RoundTripper) http.RoundTripper
 
-// NewRunner makes a runner of a function that makes trials, as for kopftest.Check. The function wrap is called for each life of the operator, and
-// what it returns stands between the operator and the server; nil: nothing does. Package kopftest sets this variable.
+// NewRunner returns a runner for a setup function, as for kopftest.Check. The function wrap is called for each start of the operator. The result
+// wraps the transports of the operator. wrap may be nil. Package kopftest sets this variable.
 var NewRunner func(setup any, wrap func() TransportWrapper) Runner
 
-// A Run is one run of a story.
+// A Run is the record of one run of a scenario.
 type Run struct {
-	// Writes, WatchEvents, Changes and Calls are in order, over all lives of the operator.
+	// Writes, WatchEvents, Changes and Calls are in order, over all starts of the operator.
 	Writes      []Write
 	WatchEvents []WatchEvent
 	Changes     []Change
 	Calls       []Call
-	// Snapshots are the states at rest.
+	// Snapshots are the states after each step, when the operator is quiet. The first one is the state before the first step.
 	Snapshots []Snapshot
-	// Starts is how often the operator was started.
+	// Starts is the number of starts of the operator.
 	Starts int
-	// LateWrites are the writes within the hour after the end of the story.
+	// LateWrites are the writes in the hour after the last step.
 	LateWrites []string
-	// Injected is how many faults of the plan have happened.
+	// Injected is the number of faults of the plan that occurred.
 	Injected int
-	// Problem is why the story has come to no end; empty: it has.
+	// Problem is the reason why the run ended early. It is empty if the run was complete.
 	Problem string
-	// Findings are promises that were broken in this run, whatever happened in others.
+	// Findings are broken rules that do not depend on other runs.
 	Findings []string
 }
 
-// A Position is a point in the order of things.
+// A Position is a point in the order of changes and calls.
 type Position struct {
-	Changes int // in the store
-	Calls   int // that have begun, and that have ended
+	Changes int // number of changes in the store
+	Calls   int // number of started calls plus number of ended calls
 }
 
 // A Write is a request that changes something.
 type Write struct {
-	// Request is such as "patch widgets status".
+	// Request is, for example, "patch widgets status".
 	Request string
-	// Object is such as "ns/one".
+	// Object is, for example, "ns/one".
 	Object string
 	// Fields are groups of fields in the body, such as "finalizers" or "progress": see [FieldGroups].
 	Fields []string
-	// Before is when the server got it, and After when the server had done it.
+	// Before is the position when the server received the request, and After when it had handled it.
 	Before, After Position
-	// Body is what was sent, for people.
+	// Body is the request body, for messages.
 	Body string
 }
 
-// A WatchEvent is what a watch has delivered.
+// A WatchEvent is an event that the operator received from a watch.
 type WatchEvent struct {
-	// Watch is such as "widgets", or "widgets, metadata".
+	// Watch is, for example, "widgets", or "widgets, metadata" for a watch of only the metadata.
 	Watch string
-	// Object is such as "ns/one".
+	// Object is, for example, "ns/one".
 	Object string
 }
 
-// A Change is a new version of an object in the store, or its end.
+// A Change is a new version of an object in the store, or its deletion.
 type Change struct {
 	Resource, Object string
-	// State is a digest of all objects of the kinds that the operator watches, without their versions.
+	// State identifies the state of all objects of the watched kinds, without their versions.
 	State string
 }
 
-// A Call is a call of a handler for a cause, or of another one.
+// A Call is one attempt of a handler.
 type Call struct {
-	// Name is the same in each run for the same work: the handler, the reason, the object, and what has changed.
+	// Name identifies the work of the call in all runs: the handler, the reason, the object, and its changes.
 	Name string
-	// Text is for people.
+	// Text describes the call in messages.
 	Text string
-	// RecordedBefore is how often the outcome of the same work was written before this call began.
+	// RecordedBefore counts how often the outcome of the same work was written before this call started.
 	RecordedBefore int
-	// Changes is how many there were when the call began.
+	// Changes is the number of changes when the call started.
 	Changes int
 }
 
-// String lists the writes and the calls in order, for people.
+// String lists the writes and the calls in order, for messages.
 func (r *Run) String() string {
 	var out strings.Builder
 	calls := r.Calls
-	tell := func(until int) {
-		for len(calls) > 0 && calls[0].Changes <= until {
+	printCalls := func(upTo int) {
+		for len(calls) > 0 && calls[0].Changes <= upTo {
 			fmt.Fprintf(&out, "call: %s\n", calls[0].Text)
 			calls = calls[1:]
 		}
 	}
 	for i, w := range r.Writes {
-		tell(w.Before.Changes)
+		printCalls(w.Before.Changes)
 		fmt.Fprintf(&out, "write %d: %s %s, changes %d to %d: %.1000s\n", i+1, w.Request, w.Object, w.Before.Changes, w.After.Changes, w.Body)
 	}
-	tell(len(r.Calls) + len(r.Changes) + 1<<20)
+	printCalls(len(r.Calls) + len(r.Changes) + 1<<20)
 	return out.String()
 }

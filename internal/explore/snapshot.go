@@ -13,16 +13,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Snapshot is the state at rest.
+// A Snapshot is the state when the operator is quiet.
 type Snapshot struct {
-	// State is that of the objects: see [NormalizeState].
+	// State contains the objects: see [NormalizeState].
 	State map[string]any
-	// Outside is the state outside of the cluster, for people; Dump is the same with pointers followed.
+	// External is the external state for messages. ExternalDump is the same with pointers followed, for comparisons.
 	External, ExternalDump string
 }
 
-// NormalizeState is what counts of the objects of a server, by their names: without what is different each time, and without the operator's
-// own notes.
+// NormalizeState returns the objects of a server by their names. It removes fields that differ in each run, the records of the operator,
+// and the ignored fields.
 func NormalizeState(objects []map[string]any, ignore []string) map[string]any {
 	out := map[string]any{}
 	for _, content := range objects {
@@ -53,13 +53,13 @@ func NormalizeState(objects []map[string]any, ignore []string) map[string]any {
 		list, _ := out[name].([]any)
 		out[name] = append(list, content)
 	}
-	for _, list := range out { // the order of names that were made up means nothing
+	for _, list := range out { // the order of generated names is random
 		slices.SortStableFunc(list.([]any), func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	}
 	return out
 }
 
-// IsEventOrLease reports whether Kubernetes keeps Events or Leases in a kind: kinds of the same names in other groups are different.
+// IsEventOrLease reports whether a kind is Event or Lease of Kubernetes. Kinds with the same names in other groups are different.
 func IsEventOrLease(apiVersion, kind string) bool {
 	switch group, _, _ := strings.Cut(apiVersion, "/"); kind {
 	case "Event":
@@ -71,7 +71,7 @@ func IsEventOrLease(apiVersion, kind string) bool {
 	}
 }
 
-// tidy leaves out of the metadata what a server makes up, and what the operator notes.
+// removeServerFields removes from the metadata what the server generates and what the operator records.
 func removeServerFields(meta map[string]any) {
 	for _, field := range []string{
 		"resourceVersion", "uid", "generation", "creationTimestamp", "managedFields", "deletionGracePeriodSeconds",
@@ -79,12 +79,12 @@ func removeServerFields(meta map[string]any) {
 		delete(meta, field)
 	}
 	if _, ok := meta["deletionTimestamp"]; ok {
-		meta["deletionTimestamp"] = "some time" // that it is being deleted counts
+		meta["deletionTimestamp"] = "some time" // its presence counts, its value does not
 	}
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
 		maps.DeleteFunc(annotations, func(key string, _ any) bool {
 			return strings.HasPrefix(key, progress.DefaultPrefix+"/") || strings.HasPrefix(key, "kopf-runtime.dev/") ||
-				strings.HasSuffix(key, "/kopf-managed") // it stands beside the progress of an operator with a prefix of its own (KEY-21)
+				strings.HasSuffix(key, "/kopf-managed") // written beside the progress of an operator with a prefix of its own
 		})
 		if len(annotations) == 0 {
 			delete(meta, "annotations")
@@ -98,7 +98,7 @@ func removeServerFields(meta map[string]any) {
 	}
 }
 
-// withoutTransitions leaves out when conditions have changed: that depends on the trouble.
+// removeConditionTimes removes the transition times of conditions, which depend on the fault.
 func removeConditionTimes(content map[string]any) {
 	status, _ := content["status"].(map[string]any)
 	list, _ := status["conditions"].([]any)
@@ -131,25 +131,25 @@ func removePath(content map[string]any, path []string) {
 	delete(content, path[len(path)-1])
 }
 
-// compareSnapshots returns the first difference after some trouble, and of which kind it is: the same kind of difference may show in
-// several steps, with other values. Both are empty if nothing differs.
+// compareSnapshots returns the first difference and its kind. Differences of the same kind can occur in several steps, with different
+// values. Both results are empty if there is no difference.
 func compareSnapshots(first, second []Snapshot) (kind, text string) {
 	for i, here := range first {
 		if i == len(second) {
-			return "no end", "the story has come to no end"
+			return "no end", "the scenario ended early"
 		}
 		kind, differs := here.Compare(second[i])
 		if differs != "" && i > 0 {
-			return kind, fmt.Sprintf("after step %d of the story, %s", i, differs)
+			return kind, fmt.Sprintf("after step %d of the scenario, %s", i, differs)
 		}
 		if differs != "" {
-			return kind, "before the story, " + differs
+			return kind, "before the first step, " + differs
 		}
 	}
 	return "", ""
 }
 
-// Compare returns the first difference, and of which kind it is. Both are empty if nothing differs.
+// Compare returns the first difference and its kind. Both results are empty if there is no difference.
 func (s Snapshot) Compare(other Snapshot) (kind, text string) {
 	state, counterpart := matchRandomNames(s.State, other.State)
 	for _, name := range slices.Sorted(maps.Keys(state)) {
@@ -157,9 +157,9 @@ func (s Snapshot) Compare(other Snapshot) (kind, text string) {
 		there, ok := counterpart[name].([]any)
 		switch {
 		case !ok:
-			return "missing " + kindOf(name), name + " is missing"
+			return "missing " + kindOf(name), name + " is missing" + describeSimilar(here, name, state, counterpart)
 		case len(here) != len(there):
-			return "number of " + name, fmt.Sprintf("there are %d of %s, not %d", len(there), name, len(here))
+			return "number of " + name, fmt.Sprintf("expected %d objects %s, found %d", len(here), name, len(there))
 		}
 		for i := range here {
 			if d := diff.Of(here[i], there[i]); !d.Empty() {
@@ -173,13 +173,36 @@ func (s Snapshot) Compare(other Snapshot) (kind, text string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(counterpart)) {
 		if _, ok := state[name]; !ok {
-			return "also " + kindOf(name), "there is also " + name
+			return "also " + kindOf(name), "unexpected object " + name
 		}
 	}
 	if s.ExternalDump != other.ExternalDump {
-		return "outside", fmt.Sprintf("outside of the cluster there is %s, not %s", other.External, s.External)
+		return "outside", fmt.Sprintf("the external state is %s, expected %s", other.External, s.External)
 	}
 	return "", ""
+}
+
+// describeSimilar describes how a missing object differs from the most similar object that exists only in the other state: one of the same kind and
+// namespace with the fewest differences. It returns an empty string if there is none.
+func describeSimilar(objects []any, name string, state, counterpart map[string]any) string {
+	similar, differences := "", diff.Diff(nil)
+	for _, candidate := range slices.Sorted(maps.Keys(counterpart)) {
+		if _, ok := state[candidate]; ok || kindOf(candidate) != kindOf(name) {
+			continue
+		}
+		others, _ := counterpart[candidate].([]any)
+		if len(others) == 0 || len(objects) == 0 {
+			continue
+		}
+		d := diff.Of(withoutName(objects[:1])[0], withoutName(others[:1])[0])
+		if similar == "" || len(d) < len(differences) {
+			similar, differences = candidate, d
+		}
+	}
+	if similar == "" {
+		return ""
+	}
+	return fmt.Sprintf("; the similar %s differs: %v", similar, differences)
 }
 
 // kindOf returns the kind and the namespace of a name in a state, such as "Secret default" of "Secret default/orders".
@@ -188,11 +211,10 @@ func kindOf(name string) string {
 	return kind
 }
 
-// withoutRandomNames takes the objects together that exist in only one of two states, and differ from a counterpart of the same
-// kind in the other state in nothing but their names: handlers may give children random names, and find them by labels or owners. Strings
-// elsewhere that are such a name become equal, too.
+// matchRandomNames renames objects of the second state that differ from an object of the first state only in their names, because handlers may give
+// random names to children. Each object must exist in only one of the states. References to the renamed objects are renamed, too.
 func matchRandomNames(here, there map[string]any) (map[string]any, map[string]any) {
-	renamed := map[string]string{} // names there by names here
+	renamed := map[string]string{} // names in the first state by names in the second state
 	for _, name := range slices.Sorted(maps.Keys(here)) {
 		if _, ok := there[name]; ok {
 			continue
@@ -200,7 +222,7 @@ func matchRandomNames(here, there map[string]any) (map[string]any, map[string]an
 		for _, candidate := range slices.Sorted(maps.Keys(there)) {
 			_, known := here[candidate]
 			if !known && renamed[candidate] == "" && kindOf(candidate) == kindOf(name) &&
-				diff.Equal(withoutName(here[name]), withoutName(there[candidate])) {
+				diff.Equal(any(withoutName(listOf(here[name]))), any(withoutName(listOf(there[candidate])))) {
 				renamed[candidate] = name
 				break
 			}
@@ -220,9 +242,13 @@ func matchRandomNames(here, there map[string]any) (map[string]any, map[string]an
 	return here, out
 }
 
-// nameless returns the objects of one name without that name.
-func withoutName(objects any) any {
+func listOf(objects any) []any {
 	list, _ := objects.([]any)
+	return list
+}
+
+// withoutName returns copies of the objects without their names.
+func withoutName(list []any) []any {
 	out := make([]any, len(list))
 	for i, item := range list {
 		content := runtime.DeepCopyJSON(item.(map[string]any))
@@ -232,7 +258,7 @@ func withoutName(objects any) any {
 	return out
 }
 
-// withNames returns a value with other names in place of some strings.
+// replaceNames returns a copy of a value in which some strings are replaced.
 func replaceNames(value any, names map[string]string) any {
 	switch v := value.(type) {
 	case string:

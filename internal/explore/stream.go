@@ -12,22 +12,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxHold is how long a notice is held back at most: longer than operators wait for what they have written themselves.
+// maxHold is the maximum delay of a watch event. It is longer than the consistency timeout of operators.
 const maxHold = 20 * time.Second
 
-// A stream is the body of the answer to a watch. It may hold back one notice.
+// A stream is the body of a watch response. It can delay one event.
 type stream struct {
 	injector *Injector
 	name     string
-	initial  bool // the list at the beginning has not ended yet
+	initial  bool // the events of the initial list have not ended yet
 	body     io.ReadCloser
-	lines    chan []byte // nil at the end
+	lines    chan []byte // closed at the end of the body
 	closed   chan struct{}
 	once     sync.Once
 
 	ready bytes.Buffer
 	held  *event
-	timer *time.Timer // of the held event
+	timer *time.Timer // releases the delayed event
 }
 
 // An event is one line of a watch.
@@ -44,7 +44,7 @@ func newStream(i *Injector, name string, initial bool, body io.ReadCloser) *stre
 	return s
 }
 
-// pump reads lines until the body ends.
+// readLines reads lines until the body ends.
 func (s *stream) readLines() {
 	defer close(s.lines)
 	reader := bufio.NewReader(s.body)
@@ -63,7 +63,7 @@ func (s *stream) readLines() {
 	}
 }
 
-// Read waits for the next notice.
+// Read waits for the next event.
 func (s *stream) Read(p []byte) (int, error) {
 	for s.ready.Len() == 0 {
 		select {
@@ -85,7 +85,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return s.ready.Read(p)
 }
 
-// release delivers the held event as it is.
+// release delivers the delayed event.
 func (s *stream) release() {
 	if s.held != nil {
 		s.write(*s.held)
@@ -95,11 +95,11 @@ func (s *stream) release() {
 }
 
 func (s *stream) write(e event) {
-	// An event that was decoded from JSON has a JSON form.
+	// Encoding cannot fail: the event was decoded from JSON.
 	_ = json.NewEncoder(&s.ready).Encode(e)
 }
 
-// take delivers a line, holds it back, or merges it into the held event.
+// handleLine delivers a line, delays it, or merges it into the delayed event.
 func (s *stream) handleLine(line []byte) {
 	var e event
 	decoder := json.NewDecoder(bytes.NewReader(line))
@@ -132,7 +132,7 @@ func (s *stream) handleLine(line []byte) {
 	}
 }
 
-// merge is what a client sees of two events if it misses the first one.
+// merge returns the event that a client sees if it misses the first of two events, and false if it sees none.
 func merge(first, second event) (event, bool) {
 	switch {
 	case first.Type == "ADDED" && second.Type == "DELETED":
@@ -140,7 +140,7 @@ func merge(first, second event) (event, bool) {
 	case first.Type == "ADDED":
 		second.Type = "ADDED"
 	case first.Type == "DELETED":
-		second.Type = "MODIFIED" // of another object with the same name
+		second.Type = "MODIFIED" // a new object with the same name
 	}
 	return second, true
 }
