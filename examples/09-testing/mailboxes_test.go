@@ -56,7 +56,7 @@ func TestResize_PostsAnEvent(t *testing.T) {
 	g.Expect(server.quotas).To(HaveKeyWithValue("orders", 200))
 }
 
-// slow is a server that needs an hour for each mailbox. It returns earlier if the context is cancelled.
+// slow is a server that takes an hour for each mailbox, unless its context is cancelled.
 type slow struct{ *memory }
 
 func (s slow) Open(ctx context.Context, name string, quota int) (string, error) {

@@ -74,7 +74,7 @@ func TestTakingOver_InMemory(t *testing.T) {
 	}
 	report := kopftest.Cycle(t, kopftest.Given{
 		Now:     time.Date(2026, 5, 1, 12, 9, 0, 0, time.UTC),
-		For:     2 * time.Minute, // until the delay is over
+		Duration:     2 * time.Minute, // until the delay is over
 		Objects: []client.Object{photos},
 		CRDs:    []string{"testdata/databases.yaml"},
 	}, migrated(ensureDatabase, ensureDatabase, ensureDatabase))

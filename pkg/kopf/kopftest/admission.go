@@ -15,34 +15,34 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// An Admission is what an admission handler has said to a request.
+// An Admission is the outcome of an admission handler.
 type Admission[T client.Object] struct {
-	// Err is what it has returned; nil: the request is let through.
+	// Err is the error that the handler returned; nil if it admits the request.
 	Err error
-	// Object is as the handler has left it. Of a validating handler, that is dropped.
+	// Object is the object after the call. An API server ignores the changes of a validating handler.
 	Object T
-	// Changes lead from the object as it was given to Object.
+	// Changes are the differences between the given object and Object.
 	Changes diff.Diff
-	// Warnings are those that whoever has made the request is shown.
+	// Warnings are the warnings for the client that made the request.
 	Warnings []string
 }
 
-// Admit calls an admission handler once, with a request to create the object; with an old one, to update that. To set more of the
-// request (the operation, the user, whether it is a dry run), change it by the functions. The object is not changed: the
-// handler gets a copy. What the functions set is also in the request's Review. For a deletion, set the Operation; what is deleted is obj.
+// Admit calls an admission handler once, with a request to create obj, or to update old to obj if old is not nil. The handler gets copies of
+// the objects.
 //
-// Client of the request is nil, unless a function sets it:
+// The functions change further parts of the request, such as the operation, the user or the dry run. Their changes are also in the Review of the
+// request. To test a deletion, set Operation to Delete; obj is then the deleted object. The client of the request is nil unless a function sets it:
 //
 //	got := kopftest.Admit(t, sized, db, nil, func(call *webhooks.Call) { call.Client = kopftest.Memory(t).Client })
 //	if !apierrors.IsInvalid(got.Err) { ... }
 //
-// Memos are empty; see [AdmitContext].
+// The memos are empty. To fill them, use [AdmitContext].
 func Admit[T client.Object](t testing.TB, fn webhooks.Handler[T], obj, old T, change ...func(*webhooks.Call)) *Admission[T] {
 	t.Helper()
 	return AdmitContext(t.Context(), t, fn, obj, old, change...)
 }
 
-// AdmitContext is [Admit] with a context: for deadlines, cancellations, and memos (see [Context]).
+// AdmitContext is [Admit] with a context for deadlines, cancellation and memos (see [Context]).
 func AdmitContext[T client.Object](
 	ctx context.Context, t testing.TB, fn webhooks.Handler[T], obj, old T, change ...func(*webhooks.Call),
 ) *Admission[T] {
@@ -78,31 +78,31 @@ func AdmitContext[T client.Object](
 	return got
 }
 
-// review puts what is known of a request into the form in which it would have come.
+// review copies the changes of the functions to the review of a request.
 func review(call *webhooks.Call) {
 	if r := call.Review; r != nil {
 		r.Operation, r.SubResource, r.UserInfo, r.DryRun = call.Operation, call.Subresource, call.User, &call.DryRun
 	}
 }
 
-// CheckMutation calls a mutating handler for an object, and then for what it has made of that, and fails the test if
-// that changes once more: the API server may call it again in one request (its reinvocationPolicy), and calls it with each update. It
-// returns the object as it was left first.
+// CheckMutation tests that a mutating handler is idempotent. It calls the handler for an object, and then again for the result. It fails the test if the
+// second call changes the object. The API server calls a mutating handler for each update, and can call it twice in one
+// request (reinvocationPolicy). CheckMutation returns the object after the first call.
 func CheckMutation[T client.Object](t testing.TB, fn webhooks.Handler[T], obj T) T {
 	t.Helper()
 	var none T
 	first := Admit(t, fn, obj, none)
 	if first.Err != nil {
-		t.Fatalf("kopftest: the object is denied: %v", first.Err)
+		t.Fatalf("kopftest: the handler denies the object: %v", first.Err)
 	}
 	for name, again := range map[string]*Admission[T]{
 		"called again in the same request": Admit(t, fn, first.Object, none),
 		"called for an update":             Admit(t, fn, first.Object, first.Object),
 	} {
 		if again.Err != nil {
-			t.Errorf("kopftest: %s, the handler denies what it has made itself: %v", name, again.Err)
+			t.Errorf("kopftest: %s, the handler denies its own result: %v", name, again.Err)
 		} else if !again.Changes.Empty() {
-			t.Errorf("kopftest: the mutation is not idempotent: %s, it changes what it has made itself: %v", name, again.Changes)
+			t.Errorf("kopftest: the mutation is not idempotent: %s, the handler changes its own result: %v", name, again.Changes)
 		}
 	}
 	return first.Object
@@ -112,7 +112,7 @@ func toJSON(t testing.TB, obj client.Object) []byte {
 	t.Helper()
 	text, err := json.Marshal(obj)
 	if err != nil {
-		t.Fatalf("kopftest: the %T has no JSON form: %v", obj, err)
+		t.Fatalf("kopftest: encode %T: %v", obj, err)
 	}
 	return text
 }

@@ -91,8 +91,8 @@ func TestMutationsThatAreNotIdempotent(t *testing.T) {
 			}
 			req.Object.Data["size"] = "1"
 			return nil
-		}, "denies what it has made itself"},
-		"a denial": {func(context.Context, *admissionRequest) error { return webhooks.Deny(0, "", "no") }, "the object is denied"},
+		}, "the handler denies its own result"},
+		"a denial": {func(context.Context, *admissionRequest) error { return webhooks.Deny(0, "", "no") }, "the handler denies the object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

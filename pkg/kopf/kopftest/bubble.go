@@ -2,9 +2,9 @@ package kopftest
 
 import utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
-// The second error handler of Kubernetes' libraries pauses after each error, for a millisecond since the last one of the process. In a
-// bubble that is years ahead, as the last one has another clock: what would tell of a failed watch would sleep, and the operator could not be
-// stopped. The first one, which logs, stays.
+// The second error handler of k8s.io/apimachinery limits errors to one per millisecond. It waits until a millisecond after the last error of the
+// process. In a bubble, the time of that error may be years ahead, so a failed watch would block the operator. The first error handler, which logs,
+// stays.
 func init() {
 	//nolint:reassign // it is a variable so that programs can do so
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:min(1, len(utilruntime.ErrorHandlers))]

@@ -11,46 +11,43 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A Scenario is an operator with a little story, for [Check].
+// A Scenario is an operator and a sequence of changes made by users. [Check], [Explore] and [Walk] run it under faults.
 type Scenario struct {
-	// Given is the world before it; its Faults and For are not used.
+	// Given is the initial state of the cluster. Its Faults and Duration are ignored.
 	Given Given
-	// Operator declares the operator, anew for each of its lives.
+	// Operator declares the operator. It is called for each start of the operator.
 	Operator func() []kopf.Option
-	// Setup sets up the operator with a manager, in place of Operator: the same function as in main.go, say. It is called for each
-	// of its lives.
+	// Setup replaces Operator for an operator with a setup function of its own, such as that of main.go. It is called for each start of the
+	// operator.
 	Setup func(mgr manager.Manager) error
-	// Story is what users do, step by step; before each, and after the last, the operator comes to rest.
+	// Steps are the changes made by users. Before each step and after the last one, the test kit waits until the operator is quiet.
 	Steps []func(t testing.TB, c *Cluster)
-	// Outside is the state of what handlers have to do with outside of the cluster, such as a cloud made up for the test: it is
-	// to be the same whenever the operator is at rest, whatever has happened. Pointers are followed.
+	// ExternalState returns the state that handlers change outside of the cluster, such as that of a fake cloud API. It must be the same
+	// with and without faults whenever the operator is quiet. Values behind pointers are compared, too.
 	ExternalState func() any
-	// Ignore are dotted paths in objects that may differ, such as "status.startedAt", with "\." for a dot within a key.
+	// Ignore lists the dotted paths of fields that may differ, such as "status.startedAt". Write "\." for a dot in a key.
 	Ignore []string
 }
 
-// Check tells whether handlers stand what operators go through. It has the story told without any trouble first, and then again and
-// again, in memory, in virtual time:
+// Check tests whether handlers survive crashes, failed requests and shutdowns. It runs a scenario without faults first. Then it repeats the
+// scenario, in memory and in virtual time, once for each of these faults:
 //
-//   - with a crash before, and after, each write, and a new operator that goes on: handlers that were called, and whose
-//     success was not written yet, are called again. All objects, and what is outside, have to be the same whenever
-//     the operator is at rest as without the crash: the handlers are idempotent.
-//   - with each write refused by a conflict, by a fault of the server, and with its answer lost.
-//   - with a shutdown while each call of a handler is under way: the handler has to end with its context, and everything has to
-//     be the same at rest.
+//   - a crash before and after each write, followed by a restart. Handlers whose success was not written are called again. Idempotent
+//     handlers lead to the same state.
+//   - a conflict, a server error and a lost response at each write.
+//   - a shutdown during each handler call. The handler must return when its context is cancelled.
 //
-// Of a story with more than a hundred writes, or calls, a hundred are tried, evenly spread, and the test logs that.
+// After each step, all objects and the external state must be the same as without faults. Objects that differ only in their names are
+// equal, because handlers may give random names to children. Differences of the same kind are reported once, with their number.
 //
-// Differences of one kind are reported once, with their number. Objects whose names differ, and nothing else, count as the same: handlers
-// may give children random names.
+// Check also reports unsafe writes: an update without a resourceVersion, and a patch that replaces a list without one. Such a
+// write can overwrite a concurrent change.
 //
-// A story in which no handler is called shows nothing, and fails the test.
+// In a scenario with more than 100 writes or calls, Check tries 100 of them, evenly spread, and logs it. A scenario without any handler
+// call fails the test.
 //
-// And it looks at what the handlers write: a patch that replaces a list, or an update, without the resourceVersion of what it was made
-// of, loses what somebody else has put there in between.
-//
-// The function makes a new scenario for each time, with a new world outside. What it makes is made in a bubble of testing/synctest; the
-// test must not be in one.
+// The function setup returns a new Scenario with new external state for each run. It is called in a bubble of testing/synctest. The test
+// itself must not run in a bubble.
 //
 // Check calls handlers. To check only the declaration of an operator, call its CheckDeclaration method.
 func Check(t *testing.T, setup func() Scenario) {
@@ -60,7 +57,7 @@ func Check(t *testing.T, setup func() Scenario) {
 	}
 }
 
-// findings tells the story in all ways; each finding is told once.
+// findings runs the scenario under all faults. It returns each finding once.
 func findings(t *testing.T, setup func() Scenario) (all []string) {
 	t.Helper()
 	reference := runScenario(t, setup, runOptions{when: injection{}.when()})
@@ -78,27 +75,27 @@ func findings(t *testing.T, setup func() Scenario) (all []string) {
 		return all
 	}
 	if len(reference.calls) == 0 {
-		add("no handler was called in the whole story: the scenario shows nothing. Give it an object of a kind that the operator has handlers for, " +
-			"which their filters let through, or have the story make one")
+		add("no handler was called, so the scenario tests nothing: give it an object that the filters of a handler match, " +
+			"or create one in a step")
 		return all
 	}
 	var differences differences
-	for _, tr := range injections(t, reference) {
-		again := runScenario(t, setup, runOptions{plan: tr.plan(), when: tr.when()})
+	for _, injection := range injections(t, reference) {
+		again := runScenario(t, setup, runOptions{plan: injection.plan(), when: injection.when()})
 		add(again.unstoppable)
 		if again.problem != "" {
-			differences.add(again.problem, fmt.Sprintf("%s: %s", tr.when(), again.problem))
+			differences.add(again.problem, fmt.Sprintf("%s: %s", injection.when(), again.problem))
 			continue
 		}
 		if kind, differs := reference.run.Differs(again.run); differs != "" {
-			differences.add(kind, fmt.Sprintf("%s, it is not as it would have been: %s", tr.when(), differs))
+			differences.add(kind, fmt.Sprintf("%s, the state differs from a run without faults: %s", injection.when(), differs))
 		}
 	}
 	add(differences.summaries()...)
 	return all
 }
 
-// differences collects findings by their kind: a bug in a handler shows after many troubles, mostly in the same way.
+// differences groups findings by their kind, because one bug often shows after many faults.
 type differences struct {
 	kinds []string
 	first map[string]string
@@ -114,7 +111,7 @@ func (d *differences) add(kind, text string) {
 	}
 }
 
-// summaries returns one line for each kind: the first finding, and how many there are like it.
+// summaries returns one line for each kind: the first finding and the number of further ones.
 func (d *differences) summaries() (lines []string) {
 	for _, kind := range d.kinds {
 		line := d.first[kind]
@@ -126,41 +123,41 @@ func (d *differences) summaries() (lines []string) {
 	return lines
 }
 
-// A trouble is one thing that happens; the zero value is none.
+// An injection is one fault at one point of a scenario. The zero value is a run without faults.
 type injection struct {
-	write  int    // counted from 1
-	what   string // crash, crash after, conflict, fault, lost
-	call   int    // counted from 1: a shutdown while this one is under way
-	target string // for people
+	write  int    // number of the write, from 1; 0 for a shutdown
+	what   string // one of the constants below
+	call   int    // number of the handler call to shut down in, from 1; 0 for a fault of a write
+	target string // the write or the call, for messages
 }
 
-// when is for the end of a sentence.
-func (tr injection) when() string {
-	if tr == (injection{}) {
-		return "without any trouble"
+// when returns a phrase for messages, such as "after a crash before write 2 (patch pods/orders)".
+func (i injection) when() string {
+	if i == (injection{}) {
+		return "without faults"
 	}
-	return "after " + tr.String()
+	return "after " + i.String()
 }
 
-func (tr injection) String() string {
+func (i injection) String() string {
 	switch {
-	case tr.call > 0:
-		return "a shutdown during " + tr.target
-	case tr.what == crashBefore:
-		return fmt.Sprintf("a crash before write %d (%s)", tr.write, tr.target)
-	case tr.what == crashAfter:
-		return fmt.Sprintf("a crash after write %d (%s)", tr.write, tr.target)
+	case i.call > 0:
+		return "a shutdown during " + i.target
+	case i.what == crashBefore:
+		return fmt.Sprintf("a crash before write %d (%s)", i.write, i.target)
+	case i.what == crashAfter:
+		return fmt.Sprintf("a crash after write %d (%s)", i.write, i.target)
 	default:
-		return fmt.Sprintf("%s at write %d (%s)", tr.what, tr.write, tr.target)
+		return fmt.Sprintf("%s at write %d (%s)", i.what, i.write, i.target)
 	}
 }
 
-// plan is the same for the explorer.
-func (tr injection) plan() explore.Plan {
-	if tr.call > 0 {
-		return explore.Plan{{Kind: explore.Shutdown, At: tr.call}}
+// plan returns the injection as a plan for package explore.
+func (i injection) plan() explore.Plan {
+	if i.call > 0 {
+		return explore.Plan{{Kind: explore.Shutdown, At: i.call}}
 	}
-	return explore.Plan{{Kind: planKinds[tr.what], At: tr.write}}
+	return explore.Plan{{Kind: planKinds[i.what], At: i.write}}
 }
 
 var planKinds = map[string]explore.Kind{
@@ -171,15 +168,15 @@ const (
 	crashBefore = "crash before"
 	crashAfter  = "crash after"
 	conflict    = "a conflict"
-	fault       = "a fault of the server"
-	lostAnswer  = "a lost answer"
+	fault       = "a server error"
+	lostAnswer  = "a lost response"
 )
 
-// injections are those that happen to a story: all, or, of a long one, as many of each kind as can be waited for.
+// injections returns the faults for a scenario. For each kind, it returns at most maxInjections, evenly spread.
 func injections(t testing.TB, reference *scenarioRun) (all []injection) {
 	t.Helper()
 	if len(reference.writes) > maxInjections || len(reference.calls) > maxInjections {
-		t.Logf("kopftest: the story is long: of its %d writes and %d calls, %d each are tried, evenly spread. Shorter stories, one for each thing, show all",
+		t.Logf("kopftest: the scenario has %d writes and %d calls; %d of each are tried, evenly spread. To try all, split it into shorter scenarios",
 			len(reference.writes), len(reference.calls), maxInjections)
 	}
 	for _, i := range spreadIndexes(len(reference.writes)) {
@@ -193,10 +190,10 @@ func injections(t testing.TB, reference *scenarioRun) (all []injection) {
 	return all
 }
 
-// maxInjections of each kind take some seconds: the story is told for each of them.
+// maxInjections limits the runs of a scenario for each kind of fault to some seconds.
 const maxInjections = 100
 
-// spread are the numbers below n, or as many of them as there are troubles, the first and the last among them.
+// spreadIndexes returns up to maxInjections numbers below n, evenly spread, with the first and the last one.
 func spreadIndexes(n int) (chosen []int) {
 	tries := min(n, maxInjections)
 	for k := range tries {

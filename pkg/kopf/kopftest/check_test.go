@@ -135,7 +135,7 @@ func TestCheckReportsEachKindOfDifferenceOnce(t *testing.T) {
 		})
 	}))
 	g.Expect(found).To(HaveLen(1))
-	g.Expect(found[0]).To(MatchRegexp(`outside of the cluster there is .* \(and \d+ more of this kind\)`))
+	g.Expect(found[0]).To(MatchRegexp(`the external state is .* \(and \d+ more of this kind\)`))
 }
 
 func TestCheckFindsPlantedBugs(t *testing.T) {
@@ -147,7 +147,7 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 			r.OnCreate("secret", func(ctx context.Context, req *podRequest) error {
 				return req.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "orders-"}})
 			})
-		}, "there are 2 of Secret default/orders-*, not 1"},
+		}, "expected 1 objects Secret default/orders-*, found 2"},
 		"a child that must not be there": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnCreate("secret", func(ctx context.Context, req *podRequest) error {
 				err := req.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders"}})
@@ -165,7 +165,7 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 				outside.volumes = append(outside.volumes, req.Object.Name)
 				return nil
 			})
-		}, "outside of the cluster there is [orders orders], not [orders]; called again: "},
+		}, "the external state is [orders orders], expected [orders]; called again: "},
 		"a counter": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnCreate("count", func(ctx context.Context, req *podRequest) error {
 				var found corev1.ConfigMap
@@ -188,48 +188,48 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 				after.Spec.Tolerations = append(after.Spec.Tolerations, corev1.Toleration{Key: "more"})
 				return req.Client.Patch(ctx, after, client.MergeFrom(before))
 			})
-		}, "replaces the list spec.tolerations without the resourceVersion"},
+		}, "replaces the list spec.tolerations without a resourceVersion"},
 		"a list that is replaced by a JSON patch": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("tolerate", func(ctx context.Context, req *podRequest) error {
 				return req.Client.Patch(ctx, req.Object.DeepCopy(), client.RawPatch(types.JSONPatchType,
 					[]byte(`[{"op":"replace","path":"/spec/tolerations","value":[{"key":"more"}]}]`)))
 			})
-		}, "puts a list at /spec/tolerations without a test"},
+		}, "replaces the list at /spec/tolerations without a test"},
 		"an item of a list by its number": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("tolerate", func(ctx context.Context, req *podRequest) error {
 				return req.Client.Patch(ctx, req.Object.DeepCopy(), client.RawPatch(types.JSONPatchType,
 					[]byte(`[{"op":"replace","path":"/spec/tolerations/0","value":{"key":"more"}}]`)))
 			})
-		}, "counts on /spec/tolerations/0 being what it was"},
+		}, "addresses /spec/tolerations/0 by its index without a test"},
 		"a handler that calls itself": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("stamp", func(ctx context.Context, req *podRequest) error {
 				mine := req.Object.DeepCopy()
 				mine.Annotations = map[string]string{"example.com/n": mine.Annotations["example.com/n"] + "1"}
 				return req.Client.Patch(ctx, mine, client.MergeFrom(req.Object))
 			})
-		}, "was looked at again and again"},
+		}, "was reconciled more than 100 times in one second"},
 		"an update of what was not read": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("label", func(ctx context.Context, req *podRequest) error {
 				mine := req.Object.DeepCopy()
 				mine.ResourceVersion = ""
 				return req.Client.Update(ctx, mine)
 			})
-		}, "replaces the whole object without its resourceVersion"},
+		}, "replaces the whole object without a resourceVersion"},
 		"a context that nobody looks at": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnCreate("deaf", func(context.Context, *podRequest) error {
 				<-time.After(3 * time.Hour)
 				return nil
 			})
-		}, "was told to stop, and deaf (create, attempt 0) of default/orders did not end"},
+		}, "deaf (create, attempt 0) of default/orders did not return after the operator was stopped"},
 		"a daemon that nobody can stop": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.Daemon("deaf", func(context.Context, *podRequest) error {
 				<-time.After(3 * time.Hour)
 				return nil
 			}, kopf.CancellationTimeout(time.Second))
-		}, "did not end"},
+		}, "did not return"},
 		"an operator that never comes to rest": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnCreate("never", func(context.Context, *podRequest) error { return kopf.Temporary(errors.New("never"), 24*time.Hour) })
-		}, "without any trouble: the operator is not quiet after 25h0m0s: Pod default/orders is not done with: never (delayed until"},
+		}, "without faults: the operator is not quiet after 25h0m0s: Pod default/orders has unfinished handlers: never (delayed until"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(findings(t, scenarioOf(test.declare))).To(ContainElement(ContainSubstring(test.finds)))
@@ -311,7 +311,7 @@ func TestCheckFindsObjectsThatAreAheadOfTheClock(t *testing.T) {
 	command.Env = append(os.Environ(), "KOPFTEST_AHEAD=yes")
 	text, err := command.CombinedOutput()
 	NewWithT(t).Expect(err).To(HaveOccurred())
-	NewWithT(t).Expect(string(text)).To(And(ContainSubstring("set Now of what is given"), Not(ContainSubstring("panic"))))
+	NewWithT(t).Expect(string(text)).To(And(ContainSubstring("set Given.Now"), Not(ContainSubstring("panic"))))
 }
 
 // A step of the story that cannot go on fails the test, and says when; it leaves nothing behind in its bubble.
@@ -329,7 +329,7 @@ func TestAStepThatFails(t *testing.T) {
 	text, err := command.CombinedOutput()
 	NewWithT(t).Expect(err).To(HaveOccurred())
 	NewWithT(t).Expect(string(text)).To(And(
-		ContainSubstring("reading Pod default/nobody"), ContainSubstring("in step 1 of the story, without any trouble"), Not(ContainSubstring("panic"))))
+		ContainSubstring("reading Pod default/nobody"), ContainSubstring("step 1 of the scenario failed, without faults"), Not(ContainSubstring("panic"))))
 }
 
 // An operator's marker beside its progress is a note of its own, as the progress is (KEY-21). Other kinds may be called as Kubernetes' are.
@@ -363,7 +363,7 @@ func TestLongStoriesAreTriedInPart(t *testing.T) {
 	g.Expect(all[5*maxInjections-1].write).To(Equal(1000))
 	g.Expect(all[5*maxInjections].call).To(Equal(1))
 	g.Expect(all[len(all)-1].call).To(Equal(3000))
-	g.Expect(l.logged).To(ContainSubstring("of its 1000 writes and 3000 calls, 100 each are tried"))
+	g.Expect(l.logged).To(ContainSubstring("1000 writes and 3000 calls; 100 of each are tried"))
 	g.Expect(spreadIndexes(0)).To(BeEmpty())
 	g.Expect(spreadIndexes(1)).To(Equal([]int{0}))
 }

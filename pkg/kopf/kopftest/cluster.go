@@ -23,27 +23,27 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 )
 
-// A Cluster is an API server that operators are tested on: in memory ([Memory]), or a real one ([Environment]).
+// A Cluster is an API server for tests of operators: in memory ([Memory]) or a real one ([Environment]).
 type Cluster struct {
-	// Client leads straight to the server, without a cache, and past all faults: it is that of the users.
+	// Client reads and writes without a cache and without injected faults. Use it for the actions of users.
 	Client client.Client
-	// Config is the way to the server, with all rights.
+	// Config connects to the server with all permissions.
 	Config *rest.Config
-	// Scheme has the Go types.
+	// Scheme knows the Go types of the objects.
 	Scheme *runtime.Scheme
-	// Namespace is the one that operators of this cluster are confined to; empty: none. See [Cluster.ForTest].
+	// Namespace restricts the operators of this cluster to one namespace; empty for all. See [Cluster.ForTest].
 	Namespace string
 
-	server       *apiserver.Server // nil: it is a real one
-	webhookSlots *webhookSlots     // of a real one
-	mapper       meta.RESTMapper   // nil: the server is asked
+	server       *apiserver.Server // nil for a real server
+	webhookSlots *webhookSlots     // nil in memory
+	mapper       meta.RESTMapper   // nil: the client asks the server
 }
 
-// Create creates objects, with their status, if they have one. It fails the test if it cannot. The objects are updated to
-// what was stored.
+// Create creates objects, including their status, and updates them to the stored state. It fails the test if an object cannot be
+// created.
 //
-// Here, and in the other methods: an object that names no namespace, and needs one, is in that of the cluster, or else in
-// "default".
+// In all methods, a namespaced object without a namespace belongs to the namespace of the cluster, or to "default" if the cluster has
+// none.
 func (c *Cluster) Create(t testing.TB, objs ...client.Object) {
 	t.Helper()
 	for _, obj := range objs {
@@ -58,18 +58,18 @@ func (c *Cluster) Create(t testing.TB, objs ...client.Object) {
 		}
 		patch, err := json.Marshal(map[string]any{"status": status})
 		if err != nil {
-			t.Fatalf("kopftest: the status of %s has no JSON form: %v", c.name(obj), err)
+			t.Fatalf("kopftest: encode the status of %s: %v", c.name(obj), err)
 		}
-		// An operator that runs may have written in between: no version is asked for.
+		// A running operator may already have changed the object, so the patch carries no resourceVersion.
 		err = c.Client.Status().Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, patch))
-		if err != nil && !apierrors.IsNotFound(err) { // without the subresource, it is there already
+		if err != nil && !apierrors.IsNotFound(err) { // without the subresource, Create has already stored the status
 			t.Fatalf("kopftest: setting the status of %s: %v", c.name(obj), err)
 		}
 		c.Get(t, obj)
 	}
 }
 
-// Get reads an object, by its name, in the cluster's namespace if it names none. It fails the test if it is not there.
+// Get reads an object by its name and namespace. It fails the test if the object does not exist.
 func (c *Cluster) Get(t testing.TB, obj client.Object) {
 	t.Helper()
 	c.setDefaultNamespace(obj)
@@ -78,8 +78,7 @@ func (c *Cluster) Get(t testing.TB, obj client.Object) {
 	}
 }
 
-// Delete asks for the deletion of objects. They stay for as long as they have finalizers. It fails the test if one is not
-// there.
+// Delete deletes objects. An object with finalizers stays until they are removed. Delete fails the test if an object does not exist.
 func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 	t.Helper()
 	for _, obj := range objs {
@@ -90,8 +89,8 @@ func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 	}
 }
 
-// Edit reads an object, calls change with it and updates it, including the status, which takes a second request if the
-// kind has the status subresource. After a conflict, it reads the object and calls change again. obj becomes what is stored.
+// Edit reads an object, calls change with it and updates it, including its status. A kind with the status subresource takes a second
+// request. After a conflict, Edit reads the object and calls change again. In the end, obj is the stored object.
 func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 	t.Helper()
 	for range 100 {
@@ -105,10 +104,10 @@ func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 			t.Fatalf("kopftest: updating %s: %v", c.name(obj), err)
 		}
 	}
-	t.Fatalf("kopftest: updating %s: others are always quicker", c.name(obj))
+	t.Fatalf("kopftest: updating %s: too many conflicts", c.name(obj))
 }
 
-// updateWithStatus updates an object, and its status if the answer shows that the update has ignored that.
+// updateWithStatus updates an object. If the response shows that the server has ignored the status, it also updates the status subresource.
 func updateWithStatus(ctx context.Context, c client.Client, obj client.Object) error {
 	wanted, err := statusField(obj)
 	if err != nil {
@@ -133,12 +132,12 @@ func updateWithStatus(ctx context.Context, c client.Client, obj client.Object) e
 	}
 	err = c.Status().Update(ctx, obj)
 	if apierrors.IsNotFound(err) {
-		return errors.New("the API server drops the change of the status: the kind has no status subresource, and its schema no such field")
+		return errors.New("the API server dropped the status: the kind has no status subresource, and its schema has no such field")
 	}
 	return err
 }
 
-// statusField returns the status in its JSON form; nil if there is none.
+// statusField returns the status in its JSON form, or nil if the object has none.
 func statusField(obj client.Object) (any, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -147,7 +146,7 @@ func statusField(obj client.Object) (any, error) {
 	return runtime.DeepCopyJSONValue(content["status"]), nil
 }
 
-// Object reads an object anew with each call: for gomega's Eventually and Consistently.
+// Object returns a function that reads an object each time it is called, for gomega's Eventually and Consistently:
 //
 //	Eventually(kopftest.Object(t, cluster, db)).Should(kopftest.HaveHandled())
 func Object[T client.Object](t testing.TB, c *Cluster, obj T) func() (T, error) {
@@ -159,7 +158,7 @@ func Object[T client.Object](t testing.TB, c *Cluster, obj T) func() (T, error) 
 	}
 }
 
-// place puts an object that names no namespace, and needs one, into that of the cluster, or into "default".
+// setDefaultNamespace sets the namespace of a namespaced object that has none.
 func (c *Cluster) setDefaultNamespace(obj client.Object) {
 	if obj.GetNamespace() != "" {
 		return
@@ -177,18 +176,18 @@ func (c *Cluster) name(obj client.Object) string {
 	return fmt.Sprintf("%s %s", kind, client.ObjectKeyFromObject(obj))
 }
 
-// connect makes a link of its own, with a client.
+// connect returns a new connection, and a client that uses it.
 func (c *Cluster) connect(t testing.TB) (*connection, client.Client) {
 	t.Helper()
 	l := &connection{}
 	through, err := client.New(c.configFor(l), client.Options{Scheme: c.Scheme, Mapper: c.mapper})
 	if err != nil {
-		t.Fatalf("kopftest: making a client: %v", err)
+		t.Fatalf("kopftest: create a client: %v", err)
 	}
 	return l, through
 }
 
-// linked is the config of those who go over a link. What they send is JSON, which can be read.
+// configFor returns a config whose clients use the connection. They send JSON, which the connection can decode.
 func (c *Cluster) configFor(l *connection) *rest.Config {
 	config := rest.CopyConfig(c.Config)
 	config.ContentType = runtime.ContentTypeJSON
@@ -200,7 +199,7 @@ func (c *Cluster) configFor(l *connection) *rest.Config {
 	return config
 }
 
-// schemeOr is the scheme that is to be used if none is named.
+// schemeOr returns the scheme, or the scheme of client-go if it is nil.
 func schemeOr(scheme *runtime.Scheme) *runtime.Scheme {
 	if scheme == nil {
 		return clientgoscheme.Scheme
@@ -208,5 +207,5 @@ func schemeOr(scheme *runtime.Scheme) *runtime.Scheme {
 	return scheme
 }
 
-// pollInterval is how often a state is looked at that is waited for.
+// pollInterval is the interval between two checks while waiting for a state.
 const pollInterval = 20 * time.Millisecond

@@ -17,33 +17,33 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Given is what an operator finds.
+// Given is the initial state for an operator.
 type Given struct {
-	// Now is when it starts: not before the year 2000, when the clocks of bubbles begin. Default: then.
+	// Now is the start time of the operator. It must not be before the year 2000. Default: midnight UTC of 2000-01-01, the start time of a bubble.
 	Now time.Time
-	// Objects are there as they are given: with annotations, finalizers, deletionTimestamp and status.
+	// Objects exist before the operator starts. Annotations, finalizers, deletionTimestamp and status are kept.
 	Objects []client.Object
-	// Faults happen to its requests.
+	// Faults apply to requests of the operator.
 	Faults []Fault
-	// Scheme has the Go types. Default: that of client-go, with the built-in kinds.
+	// Scheme knows the Go types. Default: the scheme of client-go with the built-in kinds.
 	Scheme *runtime.Scheme
-	// CRDs are files and folders: see [CRDs].
+	// CRDs are files and directories with CustomResourceDefinitions: see [CRDs].
 	CRDs []string
-	// For is how long it runs, in virtual time. Default: one second, for what is due at once, in as many passes as it takes.
-	For time.Duration
+	// Duration is how long the operator runs, in virtual time. Default: one second, which is enough for everything that is due immediately.
+	Duration time.Duration
 }
 
-// A Report is what an operator has done.
+// A Report contains the calls, requests and Events of an operator.
 type Report struct {
-	// Calls are those of handlers, in the order in which they began.
+	// Calls are the handler calls in the order in which they started.
 	Calls []Call
-	// Writes are the requests that were to change something, but for those that post Events.
+	// Writes are all requests other than reads, without those that create Events.
 	Writes []Write
-	// Events are those that were posted, also by the operator itself, such as HandlerFailed.
+	// Events are the created Events, including those of the operator itself, such as HandlerFailed.
 	Events []Event
-	// RequeueAfter is how long after its last pass the first object is to be looked at again; 0: none is, unless something happens.
+	// RequeueAfter is the delay of the requeue that is due next; 0 if no object is requeued.
 	RequeueAfter time.Duration
-	// Errors are those of passes: faults of the API, which are tried again. Those of handlers are in Calls.
+	// Errors are the errors of reconciles, such as failed requests, which are retried. The errors of handlers are in Calls.
 	Errors []error
 
 	scheme  *runtime.Scheme
@@ -51,9 +51,8 @@ type Report struct {
 	engines []*engine.Engine
 }
 
-// Cycle runs an operator in memory, in virtual time, on what is given, for as long as [Given] says, and tells what it has
-// done. It makes a bubble of testing/synctest, unless the test is in one: what the handlers wait for has to be
-// made in there.
+// Cycle runs an operator in memory and in virtual time, starting from the given state, and reports its calls, requests and Events. It runs in
+// a bubble of testing/synctest, either that of the test or a new one. Create channels and timers that handlers wait for in the same bubble.
 func Cycle(t *testing.T, given Given, opts ...kopf.Option) *Report {
 	t.Helper()
 	report := &Report{}
@@ -76,7 +75,7 @@ func (r *Report) run(t *testing.T, given Given, opts []kopf.Option) {
 	cluster := given.cluster(t)
 	o := cluster.operator(given.Faults)
 	o.start(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) }, testLogger(t))
-	length := given.For
+	length := given.Duration
 	if length <= 0 {
 		length = soon
 	}
@@ -90,7 +89,7 @@ func (r *Report) run(t *testing.T, given Given, opts []kopf.Option) {
 	r.engines, _ = o.tracker.state()
 }
 
-// awaitNow has the clock of the bubble reach a point in time.
+// advanceClock waits until the clock of the bubble shows a time.
 func advanceClock(t testing.TB, now time.Time) {
 	t.Helper()
 	if now.IsZero() {
@@ -98,12 +97,12 @@ func advanceClock(t testing.TB, now time.Time) {
 	}
 	wait := time.Until(now)
 	if wait < 0 {
-		t.Fatalf("kopftest: Now is %s, but the clock stands at %s already: it never goes back, and begins with the year 2000", now, time.Now())
+		t.Fatalf("kopftest: Now is %s, which is before the time of the test clock, %s: set Now to a time after it", now, time.Now())
 	}
 	<-time.After(wait)
 }
 
-// check finds objects of another time than the clock's: their handlers would be delayed for years, and nothing would be called.
+// check fails the test if an object is newer than the clock. The engine would delay its handlers until then.
 func (g Given) check(t testing.TB) {
 	t.Helper()
 	for _, obj := range g.Objects {
@@ -116,12 +115,12 @@ func (g Given) check(t testing.TB) {
 			}
 		}
 		if latest.After(time.Now().Add(24 * time.Hour)) {
-			t.Fatalf("kopftest: the %T %q was there on %s, but the clock stands at %s: set Now of what is given", obj, obj.GetName(), latest, time.Now().UTC())
+			t.Fatalf("kopftest: the %T %q is from %s, which is after the time of the test clock, %s: set Given.Now", obj, obj.GetName(), latest, time.Now().UTC())
 		}
 	}
 }
 
-// recorded finds when handlers were selected, in the records of annotations.
+// recorded matches the start times of handlers in the records of annotations.
 var recorded = regexp.MustCompile(`"started": ?"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)`)
 
 func (g Given) cluster(t testing.TB) *Cluster {
@@ -129,7 +128,7 @@ func (g Given) cluster(t testing.TB) *Cluster {
 	return Memory(t, Types(schemeOr(g.Scheme)), CRDs(g.CRDs...), Objects(g.Objects...))
 }
 
-// Get fills in an object, by its name, as the operator has left it. False: there is none.
+// Get reads an object by its name, in the state in which the operator left it. It returns false if the object does not exist.
 func (r *Report) Get(t testing.TB, obj client.Object) bool {
 	t.Helper()
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)
@@ -142,36 +141,36 @@ func (r *Report) Get(t testing.TB, obj client.Object) bool {
 			continue
 		}
 		if err := setContent(obj, content); err != nil {
-			t.Fatalf("kopftest: %s %s does not fit a %T: %v", gvk.Kind, obj.GetName(), obj, err)
+			t.Fatalf("kopftest: decode %s %s into a %T: %v", gvk.Kind, obj.GetName(), obj, err)
 		}
 		return true
 	}
 	return false
 }
 
-// Record is the progress of a handler of an object, as the operator has left it; nil if there is none: the handler
-// was not called, or all that there was to do is done.
+// Record returns the stored progress of a handler of an object. It returns nil if there is no record: the handler was not called, or all
+// handlers have finished.
 func (r *Report) Record(t testing.TB, obj client.Object, id string) *progress.Record {
 	t.Helper()
 	if !r.Get(t, obj) {
 		return nil
 	}
-	gvk, _ := apiutil.GVKForObject(obj, r.scheme) // Get would have failed
+	gvk, _ := apiutil.GVKForObject(obj, r.scheme) // cannot fail after Get
 	for _, e := range r.engines {
 		if e.GVK != gvk {
 			continue
 		}
 		record, err := e.Store.Fetch(obj, id)
 		if err != nil {
-			t.Fatalf("kopftest: the record of %q cannot be read: %v", id, err)
+			t.Fatalf("kopftest: read the record of handler %q: %v", id, err)
 		}
 		return record
 	}
-	t.Fatalf("kopftest: the operator has no handlers for the kind %s", gvk.Kind)
+	t.Fatalf("kopftest: the operator has no handlers for kind %s", gvk.Kind)
 	return nil
 }
 
-// Handlers are the ids of the handlers that were called, in order.
+// Handlers returns the ids of the called handlers in order.
 func (r *Report) Handlers() (ids []string) {
 	for _, call := range r.Calls {
 		ids = append(ids, call.Handler)
@@ -179,7 +178,7 @@ func (r *Report) Handlers() (ids []string) {
 	return ids
 }
 
-// Requests are the writes in short: "patch databases/orders status".
+// Requests returns the writes in their short form, such as "patch databases/orders status".
 func (r *Report) Requests() (short []string) {
 	for _, w := range r.Writes {
 		short = append(short, w.String())
@@ -187,5 +186,5 @@ func (r *Report) Requests() (short []string) {
 	return short
 }
 
-// String tells the calls and the writes.
+// String returns the calls and the writes.
 func (r *Report) String() string { return fmt.Sprintf("calls: %q, writes: %q", r.Calls, r.Requests()) }

@@ -112,7 +112,7 @@ func TestFaultsOfCaches(t *testing.T) {
 		"any":   {Code: 500},
 	} {
 		t.Run(name, func(t *testing.T) {
-			report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}, Faults: []kopftest.Fault{fault}, For: 10 * time.Second},
+			report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}, Faults: []kopftest.Fault{fault}, Duration: 10 * time.Second},
 				kopf.For(&corev1.ConfigMap{}).OnCreate("create", nothing))
 			NewWithT(t).Expect(report.Handlers()).To(Equal([]string{"create"}))
 		})
@@ -124,7 +124,7 @@ func TestMistakesOfADeclaration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t)
 		said := failure(t, func(tb testing.TB) { cluster.Run(tb, kopf.For(&corev1.ConfigMap{}).OnCreate("", nothing)) })
-		NewWithT(t).Expect(said).To(ContainSubstring("setting up the operator"))
+		NewWithT(t).Expect(said).To(ContainSubstring("set up the operator"))
 	})
 }
 
@@ -151,7 +151,7 @@ func TestClientsThatAreMadeLater(t *testing.T) {
 func TestObjectsOfAnotherTime(t *testing.T) {
 	old := configMap(map[string]string{"color": "red"})
 	old.Annotations = map[string]string{"kopf.zalando.org/paint": `{"started":"2026-05-01T12:00:00.000000+00:00","delayed":"2026-05-01T12:10:00.000000+00:00","purpose":"create","retries":1,"success":false,"failure":false}`}
-	given := kopftest.Given{Now: time.Date(2026, 5, 1, 12, 9, 0, 0, time.UTC), Objects: []client.Object{old}, For: 2 * time.Minute}
+	given := kopftest.Given{Now: time.Date(2026, 5, 1, 12, 9, 0, 0, time.UTC), Objects: []client.Object{old}, Duration: 2 * time.Minute}
 	declared := func() *kopf.Resource[*corev1.ConfigMap] {
 		return kopf.For(&corev1.ConfigMap{}).OnCreate("paint", func(context.Context, *cmRequest) error { return nil })
 	}

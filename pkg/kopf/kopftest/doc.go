@@ -1,35 +1,33 @@
-// Package kopftest tests handlers: one alone, a whole operator in memory and in virtual time, or a whole operator on a real API
-// server.
+// Package kopftest tests handlers and operators. A test can call one handler, run an operator in memory and in virtual time, or run an
+// operator against a real API server.
 //
-//	func TestABusyCloudIsWaitedFor(t *testing.T) {
+//	func TestProvision_RetriesWhileTheCloudIsBusy(t *testing.T) {
 //		got := kopftest.Invoke(t, provision, &v1.Database{Spec: v1.DatabaseSpec{Size: 3}})
 //		if got.Outcome.Delay != 10*time.Second {
-//			t.Errorf("it is called again after %s", got.Outcome.Delay)
+//			t.Errorf("delay %s, want 10s", got.Outcome.Delay)
 //		}
 //	}
 //
-// # Flow
+// # Levels of tests
 //
-// From small to large:
-//
-//   - [Invoke] calls one handler for one object, and returns what has come of it: the outcome, the changes, results, events,
-//     conditions, sub-handlers, and what was written with the client. [Admit] does it for admission handlers.
-//   - [Cycle] runs an operator in memory on given objects, at a given time, with given [Fault]s, and reports calls, writes, events,
-//     records, and when it would go on: a row of a table for each case.
-//   - [Check] tells a little story again and again, with a crash at each write, conflicts, lost answers, and shutdowns, and
-//     finds handlers that do not stand that. [CheckMutation] does it for mutating admission handlers.
-//   - [Explore] runs such a story under every fault that follows from a first run: besides crashes and lost answers, restarts with old lists, and
-//     events that the operator does not see. It returns the plan of each violation, to be run again.
-//   - [Walk] gives an object random specs that fit the schema of its CRD, one after the other. Each state must be the same as after a creation with that
-//     spec, and the deletion must leave nothing behind.
-//   - [Cluster.Run] runs an operator for as long as a test, on [Memory] or on an [Environment]; [Operator.RunUntilQuiet] waits until it
-//     is done; [Operator.Stop] and a new one is a restart, [Operator.Crash] a death.
-//   - [HaveHandled], [HaveInProgress], [HaveFinalizer] and [HaveCondition] are matchers of gomega, for the objects of any of these.
+//   - [Invoke] calls one handler for one object. It returns the outcome, the changes, the Events, the sub-handlers, and the requests of the
+//     client. [Admit] does this for admission handlers.
+//   - [Cycle] runs an operator in memory for given objects, at a given time, with given faults. It reports the handler calls, the writes,
+//     the Events, the stored progress, and the next requeue. It suits table tests.
+//   - [Check] repeats a [Scenario] with crashes, conflicts, lost responses and shutdowns, and compares the results. It finds handlers that are not
+//     idempotent. [CheckMutation] does this for mutating admission handlers.
+//   - [Explore] runs a scenario under every fault that can happen in it, including restarts with stale lists and missed watch events. Each
+//     violation comes with a plan to reproduce it.
+//   - [Walk] replaces the spec of an object by random specs. It finds handlers whose result depends on earlier specs, and objects that remain after
+//     the deletion.
+//   - [Cluster.Run] runs an operator during a test, on [Memory] or on an [Environment]. [Operator.RunUntilQuiet] waits for it,
+//     [Operator.Stop] and [Operator.Crash] end it.
+//   - [HaveHandled], [HaveInProgress], [HaveFinalizer] and [HaveCondition] are Gomega matchers for objects.
 //
 // # Virtual time
 //
-// On a cluster in memory, a test may put itself into a bubble of testing/synctest. There the clock starts at midnight UTC of
-// 2000-01-01, and jumps when everybody waits: a retry in a day takes no time at all. [Cycle], [Check], [Explore] and [Walk] make their own bubble.
+// With a cluster in memory, a test can run in a bubble of testing/synctest. The clock of a bubble starts at midnight UTC of 2000-01-01.
+// It advances when all goroutines wait, so that a retry after a day takes no real time. [Cycle], [Check], [Explore] and [Walk] create a bubble.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		cluster := kopftest.Memory(t, kopftest.Objects(db))
@@ -37,35 +35,28 @@
 //		operator.RunUntilQuiet(t)
 //	})
 //
-// A real server lives in real time: make delays settings of the operator, and short in tests.
+// An [Environment] runs in real time. Make delays configurable, and use short ones in its tests.
 //
-// # Guarantees
+// # Limits of a cluster in memory
 //
-// The handlers are called by the engine that calls them in production; only [Invoke] and [Admit] call them directly. The cluster in memory
-// is held against a real API server by the tests of the library. What [Check] finds was seen: it has no false alarms but
-// those of states that differ by themselves, see [Scenario]'s Ignore.
+// The tests of this library compare the cluster in memory with a real API server. It differs in these points:
 //
-// # Assumptions
+//   - Only [CRDs] have schemas, and CEL rules are not checked. Built-in kinds have neither defaults nor validation.
+//   - Versions of a kind are separate kinds.
+//   - Namespaces need not exist.
+//   - The only subresource is status. Field selectors support only metadata.name and metadata.namespace.
+//   - There is no admission, no access control, no controller and no garbage collector.
 //
-// The test is one of package testing; with Ginkgo, pass GinkgoTB(). [Cycle], [Check], [Explore] and [Walk] need a *testing.T, as bubbles do.
+// Use an [Environment] for tests that depend on one of these.
 //
 // # Caveats
 //
-// A cluster in memory has schemas only of [CRDs], and those without CEL rules. Built-in kinds have neither defaults nor
-// validation. A kind in two versions is two kinds. Namespaces need not exist. The only subresource is status, the only fields in selectors are
-// metadata.name and metadata.namespace. It has no admission (handlers of operators for it are not called, and need no certificates), no access
-// control, no controllers, no garbage collection. What depends on these is to be tested in an [Environment].
+// Tests of package testing pass their *testing.T; tests of Ginkgo pass GinkgoTB(). [Cycle], [Check], [Explore] and [Walk] need a
+// *testing.T, because bubbles do. A failed precondition ends the test with a message that starts with "kopftest:".
 //
-// The servers of an [Environment] end with the process of the test, however that ends, on Linux and macOS only.
+// [Check] and [Explore] crash the operator at its writes, not between two statements of a handler. A handler that ignores its context cannot be
+// stopped. The test then ends with a panic that names the handler.
 //
-// [Check] crashes the operator at its writes, not between two statements of a handler: what a handler does outside of the
-// cluster is as good as done. A handler that never ends, whatever its context says, cannot be stopped: the test then ends with a panic
-// that names it.
-//
-// Binaries that import this package carry envtest and gomega: it is for tests. It takes the pause after errors away from Kubernetes' libraries
-// (utilruntime.ErrorHandlers), which in a bubble would last for years.
-//
-// # Errors
-//
-// What cannot go on ends the test with a message that begins with "kopftest:".
+// The package imports envtest and Gomega, so import it only in tests. It removes the rate limit of utilruntime.ErrorHandlers, which would block for
+// years in a bubble.
 package kopftest

@@ -21,14 +21,18 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/reaper"
 )
 
-// Environment starts a real API server, with its etcd, for a test, which takes some seconds, and stops it when the test ends, however that
-// ends: by a panic, a timeout or Ctrl-C, too (on Linux and macOS).
-// To share one among the tests of a package, see [Main]; with Ginkgo, call it in BeforeSuite with GinkgoTB().
+// Environment starts a real API server with etcd for a test, and stops them when the test ends. A start takes some seconds. On Linux and macOS, the
+// servers also stop after a panic, a timeout or Ctrl-C. To share a server among the tests of a package, use [Main]. With Ginkgo, call
+// Environment in BeforeSuite with GinkgoTB().
 //
-// The binaries are looked for in the folder that KUBEBUILDER_ASSETS names; in bin/controlplane and bin/k8s/<version> of the
-// folder of the test and of those above it, where this project and kubebuilder's put them; and where setup-envtest keeps
-// its own. Nothing is downloaded: if there are none, the test fails, and says what to do. A start may take a minute, unless
-// KUBEBUILDER_CONTROLPLANE_START_TIMEOUT says otherwise. A cluster that exists already is never used, whatever USE_EXISTING_CLUSTER says.
+// Environment looks for the binaries in this order:
+//
+//   - the directory in the environment variable KUBEBUILDER_ASSETS, which must contain them if it is set;
+//   - bin/controlplane and bin/k8s/<version>, in the directory of the test and in its parent directories;
+//   - the directory of setup-envtest.
+//
+// It fails the test if there are none; it never downloads them. The start timeout is one minute. KUBEBUILDER_CONTROLPLANE_START_TIMEOUT
+// overrides it. Environment ignores USE_EXISTING_CLUSTER.
 func Environment(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
 	c, stop, err := start(opts)
@@ -37,23 +41,22 @@ func Environment(t testing.TB, opts ...ClusterOption) *Cluster {
 	}
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
-			t.Errorf("kopftest: stopping the API server: %v", err)
+			t.Errorf("kopftest: stop the API server: %v", err)
 		}
 	})
 	return c
 }
 
-// Main runs the tests of a package with a real API server for all of them, and returns the code to exit with:
+// Main runs the tests of a package with one API server for all of them, and returns the exit code:
 //
 //	var cluster *kopftest.Cluster
 //
 //	func TestMain(m *testing.M) { os.Exit(kopftest.Main(m, &cluster, kopftest.CRDs("../config/crd"))) }
 //
-// Each test then takes a part of it by [Cluster.ForTest]. See [Environment] for the binaries. With "go test -short" nothing
-// is started, and the cluster is nil: tests that need it have to skip themselves. Nor is it with "go test -list", or in the processes that "go test -fuzz"
-// starts for a fuzz test.
+// Each test calls [Cluster.ForTest] for a namespace of its own. For the binaries, see [Environment]. With "go test -short" and "go test -list",
+// and in the worker processes of "go test -fuzz", no server starts and the cluster is nil. Tests that need it must then skip themselves.
 func Main(m *testing.M, cluster **Cluster, opts ...ClusterOption) (code int) {
-	flag.Parse() // m.Run would, too late
+	flag.Parse() // m.Run parses flags too late for testing.Short
 	if testing.Short() || isSet("test.list") || isSet("test.fuzzworker") {
 		return m.Run()
 	}
@@ -64,7 +67,7 @@ func Main(m *testing.M, cluster **Cluster, opts ...ClusterOption) (code int) {
 	}
 	defer func() {
 		if err := stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "kopftest: stopping the API server:", err)
+			fmt.Fprintln(os.Stderr, "kopftest: stop the API server:", err)
 			code = max(code, 1)
 		}
 	}()
@@ -72,32 +75,31 @@ func Main(m *testing.M, cluster **Cluster, opts ...ClusterOption) (code int) {
 	return m.Run()
 }
 
-// isSet tells whether the test was started with a flag.
+// isSet reports whether a flag of the test was set.
 func isSet(name string) bool {
 	f := flag.Lookup(name)
 	return f != nil && f.Value.String() != f.DefValue
 }
 
-// ForTest is the cluster with a new namespace: operators that are run on it are confined to that, and to objects
-// without namespaces, so that tests do not get into each other's way. The namespace is not removed: a server without
-// kube-controller-manager cannot.
+// ForTest returns the cluster with a new namespace, to isolate tests from each other. Operators that run on it handle objects in this
+// namespace and cluster-scoped objects. The namespace is not deleted, because this takes a kube-controller-manager.
 func (c *Cluster) ForTest(t testing.TB) *Cluster {
 	t.Helper()
-	ns := &unstructured.Unstructured{} // the scheme need not know it
+	ns := &unstructured.Unstructured{} // the scheme may lack the type
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	ns.SetGenerateName("test-")
 	if err := c.Client.Create(t.Context(), ns); err != nil {
-		t.Fatalf("kopftest: making a namespace: %v", err)
+		t.Fatalf("kopftest: create a namespace: %v", err)
 	}
 	part := *c
 	part.Namespace, part.webhookSlots = ns.GetName(), &webhookSlots{}
 	return &part
 }
 
-// A server starts in some seconds, but not if a machine has much else to do.
+// The default start timeout is longer than that of envtest, for busy machines.
 const (
 	startTimeout    = time.Minute
-	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT" // envtest looks at it
+	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT" // read by envtest
 )
 
 func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
@@ -111,24 +113,24 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	}
 	dir, err := os.MkdirTemp("", "kopftest-")
 	if err != nil {
-		return nil, nil, fmt.Errorf("no temporary folder (is TMPDIR right?): %w", err)
+		return nil, nil, fmt.Errorf("create a temporary directory (check TMPDIR): %w", err)
 	}
 	watch, err := reaper.New(dir)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("the guard of the servers does not start: %w", err), os.RemoveAll(dir))
+		return nil, nil, errors.Join(fmt.Errorf("start the process that stops the servers: %w", err), os.RemoveAll(dir))
 	}
 	env := &envtest.Environment{
 		Scheme: schemeOr(o.scheme), CRDDirectoryPaths: o.crds, ErrorIfCRDPathMissing: true,
-		UseExistingCluster: new(false), // whatever USE_EXISTING_CLUSTER says: nothing of a test belongs into a cluster that somebody needs
+		UseExistingCluster: new(false), // tests must not change an existing cluster
 	}
 	if os.Getenv(envStartTimeout) == "" {
 		env.ControlPlaneStartTimeout = startTimeout
 	}
 	stop = func() error {
-		watch.Stop() // at once, as nobody needs the data; the servers would wait for their clients
+		watch.Release() // kills the servers: a graceful stop waits for clients
 		err := env.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
-			err = nil // the guard was faster
+			err = nil // the reaper has already stopped the server
 		}
 		return errors.Join(err, os.RemoveAll(dir))
 	}
@@ -137,9 +139,9 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	}
 	config, err := env.Start()
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("the API server does not start (if the machine is just slow, set %s=3m): %w", envStartTimeout, err), stop())
+		return nil, nil, errors.Join(fmt.Errorf("start the API server (on a slow machine, set %s=3m): %w", envStartTimeout, err), stop())
 	}
-	if err := env.WebhookInstallOptions.Cleanup(); err != nil { // certificates in a folder of their own, which nobody uses
+	if err := env.WebhookInstallOptions.Cleanup(); err != nil { // removes the unused directory with certificates
 		return nil, nil, errors.Join(err, stop())
 	}
 	c = &Cluster{Scheme: env.Scheme, Config: rest.CopyConfig(config), webhookSlots: &webhookSlots{}}
@@ -150,13 +152,13 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	for _, obj := range o.objects {
 		c.setDefaultNamespace(obj)
 		if err := c.Client.Create(context.Background(), obj); err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("creating %s: %w", c.name(obj), err), stop())
+			return nil, nil, errors.Join(fmt.Errorf("create %s: %w", c.name(obj), err), stop())
 		}
 	}
 	return c, stop, nil
 }
 
-// guarded has the servers keep what they have in a folder, and end with this process, however that ends.
+// configureServers sets the binaries and the data directories of the servers. The reaper stops them when this process ends.
 func configureServers(plane *envtest.ControlPlane, watch *reaper.Guard, assets, dir string) (err error) {
 	plane.Etcd = &envtest.Etcd{DataDir: filepath.Join(dir, "etcd")}
 	plane.APIServer = &envtest.APIServer{CertDir: filepath.Join(dir, "kube-apiserver")}
@@ -172,14 +174,14 @@ func configureServers(plane *envtest.ControlPlane, watch *reaper.Guard, assets, 
 	return err
 }
 
-// findAssets names the folder with kube-apiserver and etcd.
+// findAssets returns the directory with kube-apiserver and etcd.
 func findAssets() (string, error) {
 	const variable = "KUBEBUILDER_ASSETS"
 	if dir := os.Getenv(variable); dir != "" {
 		if dir, err := filepath.Abs(dir); err == nil && hasAssets(dir) {
 			return dir, nil
 		}
-		return "", fmt.Errorf("%s is %q, where kube-apiserver and etcd are not: correct or unset it", variable, dir)
+		return "", fmt.Errorf("%s is %q, which does not contain kube-apiserver and etcd: correct or unset it", variable, dir)
 	}
 	at, err := os.Getwd()
 	if err != nil {
@@ -198,11 +200,11 @@ func findAssets() (string, error) {
 			return found, nil
 		}
 	}
-	return "", fmt.Errorf("there is no kube-apiserver with its etcd: in a kubebuilder project run `make setup-envtest`, otherwise "+
-		"`setup-envtest use`, or set %s to a folder that has both (looked in bin/ of %s and of the folders above it)", variable, at)
+	return "", fmt.Errorf("kube-apiserver and etcd not found: run `make setup-envtest` in a kubebuilder project, otherwise "+
+		"`setup-envtest use`, or set %s to a directory with both (searched bin/ of %s and of its parent directories)", variable, at)
 }
 
-// assetsIn looks where projects keep theirs.
+// findProjectAssets returns the directory with the binaries below the bin directory of a project, or an empty string.
 func findProjectAssets(bin string) string {
 	if dir := filepath.Join(bin, "controlplane"); hasAssets(dir) {
 		return dir
@@ -210,7 +212,7 @@ func findProjectAssets(bin string) string {
 	return findNewest(filepath.Join(bin, "k8s"))
 }
 
-// newest is the last folder of a folder that has what is needed, by its name, which begins with the version.
+// findNewest returns the last subdirectory with the binaries. The names of the subdirectories begin with the version.
 func findNewest(parent string) string {
 	entries, err := os.ReadDir(parent)
 	if err != nil {

@@ -9,41 +9,41 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
 )
 
-// An ExploreOption is a choice for [Explore].
+// An ExploreOption configures [Explore].
 type ExploreOption func(*explore.Options)
 
-// WithPairs adds plans of two faults. Their number grows with the square of the number of writes: it is for short stories.
+// WithPairs adds plans of two faults. Their number grows with the square of the number of writes, so use it for short scenarios.
 func WithPairs() ExploreOption {
 	return func(o *explore.Options) { o.Pairs = true }
 }
 
-// WithMaxPlans limits the number of plans that are run. They are spread evenly over all plans, and are the same each time. The environment variable
-// KOPFTEST_ALL=1 removes the limit.
+// WithMaxPlans limits the number of plans that are run. They are spread evenly over all plans and are the same in each run of the test. The
+// environment variable KOPFTEST_ALL=1 removes the limit.
 func WithMaxPlans(plans int) ExploreOption {
 	return func(o *explore.Options) { o.Sample = plans }
 }
 
-// Explore runs the story of a scenario without faults, and then once for each plan of faults that follows from this run, in memory and in
-// virtual time:
+// Explore runs a scenario without faults first. It derives a plan for each possible fault from this run, and then runs the scenario once for
+// each plan, in memory and in virtual time:
 //
-//   - for each write of the operator: a crash before it, a crash after it, a lost answer, an unavailable server, and a conflict;
-//   - for each crash and each earlier change of an object: the new operator begins with a list that is as old as that change, as an API
-//     server that lags may answer it;
-//   - for each event of a watch that a later one of the same object overwrites: the operator does not see it.
+//   - for each write of the operator: a crash before it, a crash after it, a lost response, an unavailable server, and a conflict;
+//   - for each crash and each earlier change of an object: a restart whose first list is as old as that change, as a lagging API server
+//     can return it;
+//   - for each watch event that a later event of the same object supersedes: the operator does not receive it.
 //
-// Plans that can have no effect are left out. After each plan
+// Explore leaves out plans that can have no effect. For each plan, it checks that
 //
-//   - all objects, and what is outside, are the same whenever the operator is at rest as without faults;
+//   - all objects and the external state are the same as without faults whenever the operator is quiet;
 //   - no handler was called again for a cause after its success was written;
-//   - the operator comes to rest, and stays there for an hour, unless it also writes in that hour without faults.
+//   - the operator becomes quiet and writes nothing in the following hour, unless it also does so without faults.
 //
-// It finds what [Check] finds about crashes and lost answers, and takes longer. It does not look at what handlers write, and does not shut the operator down
-// during calls: use both. A failure names the plan; the environment variable KOPFTEST_PLAN runs it alone:
+// Explore covers the crashes and lost responses of [Check] and takes longer. It does not look for unsafe writes and does not shut the operator
+// down during calls, so use both. A failure contains its plan. The environment variable KOPFTEST_PLAN runs only this plan:
 //
 //	KOPFTEST_PLAN='crash-after@3/list@1' go test -run '^TestDatabases$' .
 //
-// The function makes a new scenario for each run, as for [Check]; the test must not be in a bubble of testing/synctest. The test logs how many plans were made, left out
-// and run.
+// The function setup returns a new Scenario for each run, as for [Check]. The test must not run in a bubble of testing/synctest. Explore logs
+// the numbers of plans that were made, left out and run.
 func Explore(t *testing.T, setup func() Scenario, opts ...ExploreOption) {
 	t.Helper()
 	options, err := exploreOptions(opts)
@@ -52,27 +52,27 @@ func Explore(t *testing.T, setup func() Scenario, opts ...ExploreOption) {
 	}
 	report := explore.Explore(t, runner(setup, nil), options)
 	if len(report.Reference.Calls) == 0 {
-		t.Error("kopftest: no handler was called in the whole story: the scenario shows nothing. Give it an object of a kind that the operator has handlers for")
+		t.Error("kopftest: no handler was called, so the scenario tests nothing: give it an object of a kind that the operator has handlers for")
 	}
 	for _, all := range report.Kinds() {
 		v, others := all[0], ""
 		if len(all) > 1 {
 			others = fmt.Sprintf(" (and %d more of this kind)", len(all)-1)
 		}
-		t.Errorf("kopftest: after %s: %s%s\nTo see it again: %s='%s' go test -run '^%s$' .",
+		t.Errorf("kopftest: after %s: %s%s\nTo reproduce: %s='%s' go test -run '^%s$' .",
 			cmp.Or(v.Plan.String(), "no fault"), v.Text, others, planVariable, v.Plan, t.Name())
 	}
 	t.Logf("kopftest: %d plans made, %d without effect left out, %d run, %d violations", report.Made, report.Pruned, report.Ran, len(report.Violations))
 }
 
 const (
-	// planVariable names the environment variable with the only plan to run.
+	// planVariable names the environment variable that selects the only plan to run.
 	planVariable = "KOPFTEST_PLAN"
-	// allVariable names the environment variable that removes the limit of WithMaxPlans. Any value but the empty one does.
+	// allVariable names the environment variable that removes the limit of WithMaxPlans if it is not empty.
 	allVariable = "KOPFTEST_ALL"
 )
 
-// exploreOptions returns the options of a call of Explore. The environment variables take precedence.
+// exploreOptions applies the options of Explore. The environment variables take precedence.
 func exploreOptions(opts []ExploreOption) (options explore.Options, err error) {
 	for _, opt := range opts {
 		opt(&options)
@@ -82,13 +82,13 @@ func exploreOptions(opts []ExploreOption) (options explore.Options, err error) {
 	}
 	if text := os.Getenv(planVariable); text != "" {
 		if options.Only, err = explore.Parse(text); err != nil {
-			return options, fmt.Errorf("the variable %s: %w", planVariable, err)
+			return options, fmt.Errorf("environment variable %s: %w", planVariable, err)
 		}
 	}
 	return options, nil
 }
 
-// runner runs a story for the explorer.
+// runner returns a function that runs a scenario for package explore.
 func runner(setup func() Scenario, wrap func() explore.TransportWrapper) explore.Runner {
 	return func(t *testing.T, plan explore.Plan) *explore.Run {
 		t.Helper()

@@ -37,7 +37,7 @@ func TestExplore_FindsHandlersThatAreNotIdempotent(t *testing.T) {
 	g.Expect(report.Violations).NotTo(BeEmpty())
 	first := report.Violations[0]
 	g.Expect(first.Plan.String()).To(Equal("crash-before@1"))
-	g.Expect(first.Text).To(ContainSubstring("outside of the cluster there is [orders orders], not [orders]; called again: volume (create, attempt 0) of default/orders"))
+	g.Expect(first.Text).To(ContainSubstring("the external state is [orders orders], expected [orders]; called again: volume (create, attempt 0) of default/orders"))
 	again := explore.Explore(t, runner(scenarioOf(sturdy), nil), explore.Options{Only: first.Plan})
 	g.Expect(again.Violations).To(BeEmpty())
 	g.Expect(again.Ran).To(BeNumerically(">", 1))
@@ -106,5 +106,5 @@ func TestExplore_ReadsItsEnvironmentVariables(t *testing.T) {
 
 	t.Setenv(planVariable, "crash-around@3")
 	_, err := exploreOptions(opts)
-	g.Expect(err).To(MatchError(ContainSubstring("the variable KOPFTEST_PLAN: ")))
+	g.Expect(err).To(MatchError(ContainSubstring("environment variable KOPFTEST_PLAN: ")))
 }

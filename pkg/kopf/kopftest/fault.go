@@ -11,38 +11,38 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A Fault is something that goes wrong with requests of an operator. The first one that fits a request has its way
-// with it.
+// A Fault makes requests of an operator fail or wait. The first matching fault applies to a request.
 type Fault struct {
-	// Verb, Resource and Subresource choose the requests, as in a [Write]; reads are "get", "list" and "watch". Empty: any,
-	// but of watches, which have to be named; Subresource "-" is the object itself.
+	// Verb, Resource and Subresource select requests, with the values of [Write] and the verbs "get", "list" and "watch". An empty field
+	// matches every value, but an empty Verb does not match watches. Subresource "-" matches requests without a subresource.
 	Verb, Resource, Subresource string
-	// Skip lets so many of them pass first; Times is how many it happens to, 0: one, below 0: all.
+	// Skip is the number of matching requests that pass first. Times is the number of requests that the fault then applies to: 0 means one, a
+	// negative number means all.
 	Skip, Times int
 
-	// Code is answered, without the server having seen the request: 409, 429, 500 ... Beside it stands the reason that a real server would
-	// give: of 409 that is a conflict, of 410 that what was asked for has expired. With 429 the client is asked to wait for a
-	// second: client-go does, and tries again, up to ten times, before anybody learns of it.
+	// Code is the status code of the response, such as 409, 429 or 500. The request does not reach the server. The response has the reason that a
+	// real server sends, such as Conflict for 409 and Expired for 410. A response with 429 asks the client to wait for a second. client-go then
+	// retries up to ten times.
 	Code int
-	// Lost drops the answer, after the server has done what was asked for.
+	// Lost drops the response after the server has handled the request.
 	Lost bool
-	// Delay is waited before the request is sent.
+	// Delay is the time before the request is sent.
 	Delay time.Duration
-	// Before is called before the request is sent: what somebody else does just then. It is called in a goroutine of the operator: to end the
-	// test there would not end it.
+	// Before is called before the request is sent. Use it for a concurrent change by another client. It runs in a goroutine of the operator, so it
+	// must not call t.Fatal.
 	Before func()
 
-	matched int // requests that fit
+	matched int // number of matching requests so far
 }
 
 var (
-	errResponseLost = errors.New("the answer is lost, says the test")
-	errCrashed      = errors.New("the operator has crashed, says the test")
+	errResponseLost = errors.New("response lost (injected by kopftest)")
+	errCrashed      = errors.New("operator crashed (injected by kopftest)")
 )
 
 func (f *Fault) matches(r request) bool {
 	switch {
-	case r.verb == "": // discovery, say
+	case r.verb == "": // for example discovery
 		return false
 	case f.Verb != "" && f.Verb != r.verb, f.Verb == "" && r.verb == "watch", f.Resource != "" && f.Resource != r.resource:
 		return false
@@ -53,14 +53,14 @@ func (f *Fault) matches(r request) bool {
 	}
 }
 
-// strikes counts the request, and tells whether it is one of those that it happens to.
+// applies counts a matching request, and reports whether the fault applies to it.
 func (f *Fault) applies() bool {
 	f.matched++
 	nth := f.matched - f.Skip
 	return nth > 0 && (f.Times < 0 || nth <= max(1, f.Times))
 }
 
-// statusOf is what a real server says beside a code.
+// statusForCode returns the status that a real server sends with a code.
 func statusForCode(code int) metav1.Status {
 	status := apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false).Status()
 	switch code {
@@ -72,9 +72,9 @@ func statusForCode(code int) metav1.Status {
 		status.Details.RetryAfterSeconds = retryAfterSeconds
 	}
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	status.Message = fmt.Sprintf("%s, says the test", http.StatusText(code))
+	status.Message = fmt.Sprintf("%s (injected by kopftest)", http.StatusText(code))
 	return status
 }
 
-// retryAfterSeconds is when, in seconds, a server that has too much to do asks to be asked again.
+// retryAfterSeconds is the wait that a response with 429 asks for.
 const retryAfterSeconds = 1

@@ -30,8 +30,8 @@ func TestObjectsThatAreAheadOfTheClock(t *testing.T) {
 		meta metav1.ObjectMeta
 		says string
 	}{
-		"created later":    {metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(later)}, "set Now of what is given"},
-		"selected later":   {metav1.ObjectMeta{Annotations: map[string]string{"kopf.zalando.org/paint": record}}, "set Now of what is given"},
+		"created later":    {metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(later)}, "set Given.Now"},
+		"selected later":   {metav1.ObjectMeta{Annotations: map[string]string{"kopf.zalando.org/paint": record}}, "set Given.Now"},
 		"of now":           {metav1.ObjectMeta{CreationTimestamp: metav1.Now()}, ""},
 		"of no known time": {metav1.ObjectMeta{Annotations: map[string]string{"note": `{"started":"soon"}`}}, ""},
 	} {

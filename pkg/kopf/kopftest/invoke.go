@@ -25,103 +25,99 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// An Invocation is what one call of a handler has come to.
+// An Invocation is the result of one handler call.
 type Invocation[T client.Object] struct {
-	// Outcome says how the attempt has ended, and what follows: with the error, and the delay if the handler would be
-	// called again. A panic is an error, as it is in an operator.
+	// Outcome contains the error and, if the handler would be called again, the delay. A panic is an error, as in an operator.
 	Outcome progress.Outcome
-	// RequeueAfter is when a level-triggered handler wants to be called again, all being well; 0: it has not said.
+	// RequeueAfter is the delay after which a reconcile handler asks to be called again; 0 if it does not.
 	RequeueAfter time.Duration
-	// Object is as the handler has left it: what would be patched. The handler may have put another copy of the object into the request; an
-	// operator refuses another object there, which is not found here.
+	// Object is the object after the call, as an operator would patch it. If the handler replaces the object of the request by another copy,
+	// Object is that copy. A different object is ignored here; an operator rejects it.
 	Object T
-	// Changes lead from the object as it was given to Object.
+	// Changes are the differences between the given object and Object.
 	Changes diff.Diff
-	// Result is what the handler has set by SetResult, in its JSON form.
+	// Result is the value of SetResult in its JSON form.
 	Result any
-	// Events are those that the handler has posted.
+	// Events are the Events of the handler.
 	Events []Event
-	// Flushed are copies of the object, one for each call of Flush.
+	// Flushed contains a copy of the object for each call of Flush.
 	Flushed []T
-	// Writes are the requests of its client that were to change something: see [Write].
+	// Writes are the requests of the handler's client other than reads.
 	Writes []Write
-	// SubHandlers are the ids of the sub-handlers that it has declared, without its own: see [Invocation.InvokeSubHandler].
+	// SubHandlers are the ids of the declared sub-handlers, without the id of the handler: see [Invocation.InvokeSubHandler].
 	SubHandlers []string
 
 	subs []engine.Sub
 	call call
 }
 
-// An Event is a Kubernetes Event that was posted: of an [Invocation], by the handler; of an [Operator] and of a [Report] also by the
-// operator itself, such as HandlerFailed.
+// An Event is a Kubernetes Event. Those of an [Invocation] come from the handler; those of an [Operator] and a [Report] also from the operator
+// itself, such as HandlerFailed.
 type Event struct{ Type, Reason, Action, Note string }
 
-// String is as kubectl shows it: "Warning Busy: the cloud is busy".
+// String returns the form of kubectl: "Warning Busy: the cloud is busy".
 func (e Event) String() string { return fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note) }
 
-// An InvokeOption is what else there is about a call.
+// An InvokeOption configures [Invoke].
 type InvokeOption func(*call)
 
-// A call is what the handler is to be told.
+// A call contains the options of Invoke.
 type call struct {
 	reason     kopf.Reason
 	old        client.Object
 	path       []string
-	changes    bool // it is told what has changed
+	changes    bool // the handler receives the changes
 	event      watch.EventType
 	attempt    progress.Attempt
 	policy     progress.Policy
 	id         string
 	ctx        context.Context
 	cluster    *Cluster
-	made       bool        // the cluster, for this call
-	connection *connection // of the request's client
+	made       bool        // the cluster was created for this call
+	connection *connection // used by the client of the request
 	client     client.Client
 	scheme     *runtime.Scheme
 	others     []client.Object
 }
 
-// WithReason sets the reason. Default: [kopf.ReasonCreate], with [WithOldObject] [kopf.ReasonUpdate].
+// WithReason sets the reason of the request. Default: [kopf.ReasonUpdate] with [WithOldObject], otherwise [kopf.ReasonCreate].
 func WithReason(reason kopf.Reason) InvokeOption { return func(c *call) { c.reason = reason } }
 
-// From makes it an update: the object as it was last handled. Old and Diff of the request are made of it.
+// WithOldObject makes the call an update of old, the object as it was last handled. It determines Old and Diff of the request.
 func WithOldObject(old client.Object) InvokeOption { return func(c *call) { c.old = old } }
 
-// WithField makes it a handler of a field, by its dotted path, with "\." for a dot within a key: Diff is about what is below the field, and Field() tells
-// its values. See [kopf.Field].
+// WithField makes the call one of a field handler. The path is dotted, with "\." for a dot in a key. Diff contains only changes below
+// the field, and Field() returns its old and new value. See [kopf.Field].
 func WithField(path string) InvokeOption {
 	return func(c *call) { c.path, c.changes = explore.SplitPath(path), true }
 }
 
-// WithEventType makes it a call for an event: how the state of the object has come. See [kopf.Resource.OnEvent].
+// WithEventType makes the call one of an event handler, with the type of the watch event. See [kopf.Resource.OnEvent].
 func WithEventType(event watch.EventType) InvokeOption {
 	return func(c *call) { c.reason, c.event = kopf.ReasonEvent, event }
 }
 
-// WithAttempt sets which attempt it is. Default: the first, started now.
+// WithAttempt sets the attempt of the request. Default: the first attempt, started now.
 func WithAttempt(attempt progress.Attempt) InvokeOption { return func(c *call) { c.attempt = attempt } }
 
-// WithPolicy has the outcome judged by limits and pauses. Default: as without options of the handler.
+// WithPolicy sets the error policy that determines the outcome. Default: the policy of a handler without options.
 func WithPolicy(policy progress.Policy) InvokeOption { return func(c *call) { c.policy = policy } }
 
-// WithContext sets the context of the call: for deadlines, cancellations, and memos (see [Context]). Default: that
-// of the test.
+// WithContext sets the context of the call, for deadlines, cancellation and memos (see [Context]). Default: the context of the test.
 func WithContext(ctx context.Context) InvokeOption { return func(c *call) { c.ctx = ctx } }
 
-// WithCluster has the client of the request lead there. Default: a cluster in memory with the object and
-// those of [WithObjects].
+// WithCluster sets the cluster of the request's client. Default: a cluster in memory with the object and those of [WithObjects].
 func WithCluster(cluster *Cluster) InvokeOption { return func(c *call) { c.cluster = cluster } }
 
-// WithObjects puts more objects into the cluster in memory that the request's client leads to.
+// WithObjects adds objects to the default cluster of the request's client.
 func WithObjects(objs ...client.Object) InvokeOption {
 	return func(c *call) { c.others = append(c.others, objs...) }
 }
 
-// WithScheme sets the scheme of the request's client. Default: that of client-go, which knows the built-in kinds.
+// WithScheme sets the scheme of the request's client. Default: the scheme of client-go, which knows the built-in kinds.
 func WithScheme(scheme *runtime.Scheme) InvokeOption { return func(c *call) { c.scheme = scheme } }
 
-// Context makes a context like that of a handler: with it, memos can be filled before a call, and looked at
-// after it.
+// Context returns a context with empty memos, as handlers receive it. A test can store memos before a call and load them after it:
 //
 //	ctx := kopftest.Context(t)
 //	connections.Store(ctx, fake)
@@ -130,23 +126,22 @@ func Context(t testing.TB) context.Context {
 	return objectstate.ContextWithMemos(t.Context(), &objectstate.Memos{})
 }
 
-// Invoke calls a handler once for an object, without any operator, and tells what has come of it. The object is not
-// changed: the handler gets a copy, with the uid, resourceVersion, generation and creationTimestamp that it has in the cluster in memory,
-// if it has none of its own.
+// Invoke calls a handler once for an object, without an operator, and returns the result. The handler gets a copy of the object. If the
+// object has no uid, resourceVersion, generation or creationTimestamp, the copy gets those of the object in the cluster in memory.
 //
 //	got := kopftest.Invoke(t, provision, db, kopftest.WithOldObject(before))
 //	if got.Outcome.Delay != 10*time.Second { ... }
 //
-// Filters, and options of the handler such as Retries, are not looked at: [Cycle] does all that an operator does.
+// Invoke ignores filters and handler options such as Retries. [Cycle] applies them, as an operator does.
 func Invoke[T client.Object](t testing.TB, fn kopf.Handler[T], obj T, opts ...InvokeOption) *Invocation[T] {
 	t.Helper()
-	return invoke(t, newCall(t, obj, opts), obj, func(ctx context.Context, req *kopf.Request[T], told *engine.Call) error {
-		testhook.BindCall(req, told)
+	return invoke(t, newCall(t, obj, opts), obj, func(ctx context.Context, req *kopf.Request[T], engineCall *engine.Call) error {
+		testhook.BindCall(req, engineCall)
 		return testhook.FinishCall(req, fn(ctx, req))
 	})
 }
 
-// InvokeSubHandler calls a sub-handler that the handler has declared, by its id, with the object as the handler has left it.
+// InvokeSubHandler calls a declared sub-handler by its id, with the object that the handler left.
 func (inv *Invocation[T]) InvokeSubHandler(t testing.TB, id string) *Invocation[T] {
 	t.Helper()
 	for _, sub := range inv.subs {
@@ -159,11 +154,11 @@ func (inv *Invocation[T]) InvokeSubHandler(t testing.TB, id string) *Invocation[
 		if sub.Field != nil {
 			c.path = sub.Field.Path
 		}
-		return invoke(t, c, inv.Object, func(ctx context.Context, _ *kopf.Request[T], told *engine.Call) error {
-			return sub.Do(ctx, told)
+		return invoke(t, c, inv.Object, func(ctx context.Context, _ *kopf.Request[T], engineCall *engine.Call) error {
+			return sub.Do(ctx, engineCall)
 		})
 	}
-	t.Fatalf("kopftest: the handler has declared no sub-handler %q, but these: %q", id, inv.SubHandlers)
+	t.Fatalf("kopftest: the handler has no sub-handler %q, only %q", id, inv.SubHandlers)
 	return nil
 }
 
@@ -194,7 +189,7 @@ func newCall(t testing.TB, obj client.Object, opts []InvokeOption) call {
 }
 
 func invoke[T client.Object](
-	t testing.TB, c call, obj T, do func(ctx context.Context, req *kopf.Request[T], told *engine.Call) error,
+	t testing.TB, c call, obj T, do func(ctx context.Context, req *kopf.Request[T], engineCall *engine.Call) error,
 ) *Invocation[T] {
 	t.Helper()
 	obj = obj.DeepCopyObject().(T)
@@ -206,26 +201,26 @@ func invoke[T client.Object](
 	req := &kopf.Request[T]{
 		Object: inv.Object, Handler: c.id, Reason: c.reason, Event: c.event, Attempt: c.attempt, Client: c.client,
 	}
-	told := inv.told(t, req)
+	engineCall := inv.newEngineCall(t, req)
 	record := progress.Record{Started: c.attempt.Started, Retries: c.attempt.Number, Message: c.attempt.Last}
 	written := len(c.connection.writes())
-	inv.Outcome = c.policy.Attempt(c.ctx, record, time.Now(), func(ctx context.Context) error { return do(ctx, req, told) })
-	if left, ok := told.Object.(T); ok && isSameObject(left, obj) {
+	inv.Outcome = c.policy.Attempt(c.ctx, record, time.Now(), func(ctx context.Context) error { return do(ctx, req, engineCall) })
+	if left, ok := engineCall.Object.(T); ok && isSameObject(left, obj) {
 		inv.Object = left
 	}
 	inv.Writes = c.connection.writes()[written:]
 	if isNotRegisteredError(inv.Outcome.Err) {
-		t.Logf("kopftest: the client of the request does not know a Go type that the handler uses: name a scheme by WithScheme")
+		t.Logf("kopftest: the scheme of the request's client lacks a Go type that the handler uses: set a scheme with WithScheme")
 	}
-	inv.Result, inv.RequeueAfter, inv.subs = told.Result, told.Again, told.Subs
+	inv.Result, inv.RequeueAfter, inv.subs = engineCall.Result, engineCall.Again, engineCall.Subs
 	inv.Changes = diff.Of(toContent(t, obj), toContent(t, inv.Object))
-	for _, sub := range told.Subs {
+	for _, sub := range engineCall.Subs {
 		inv.SubHandlers = append(inv.SubHandlers, strings.TrimPrefix(sub.ID, c.id+"/"))
 	}
 	return inv
 }
 
-// isSameObject reports whether a handler has left the object that it was given, or another copy of it.
+// isSameObject reports whether two objects have the same name and uid.
 func isSameObject(left, given client.Object) bool {
 	if value := reflect.ValueOf(left); value.Kind() == reflect.Pointer && value.IsNil() {
 		return false
@@ -233,11 +228,11 @@ func isSameObject(left, given client.Object) bool {
 	return left.GetUID() == given.GetUID() && client.ObjectKeyFromObject(left) == client.ObjectKeyFromObject(given)
 }
 
-// told is what a call knows beside the fields of the request; it sets Old and Diff of that on the way.
-func (inv *Invocation[T]) told(t testing.TB, req *kopf.Request[T]) *engine.Call {
+// newEngineCall returns the call as the engine would make it. It also sets Old and Diff of the request.
+func (inv *Invocation[T]) newEngineCall(t testing.TB, req *kopf.Request[T]) *engine.Call {
 	t.Helper()
 	c := inv.call
-	told := &engine.Call{
+	engineCall := &engine.Call{
 		ID: c.id, Object: req.Object, OldKnown: true, Reason: string(c.reason), Event: string(c.event), Attempt: c.attempt,
 		Changes: c.changes,
 		Notify: func(eventType, reason, action, note string, args ...any) {
@@ -251,27 +246,26 @@ func (inv *Invocation[T]) told(t testing.TB, req *kopf.Request[T]) *engine.Call 
 	if c.old != nil {
 		old, ok := c.old.DeepCopyObject().(T)
 		if !ok {
-			t.Fatalf("kopftest: From was given a %T for a handler of %T: give it the object as it was before", c.old, req.Object)
+			t.Fatalf("kopftest: the old object is a %T, but the handler is for %T", c.old, req.Object)
 		}
-		req.Old, told.Old = old, old
+		req.Old, engineCall.Old = old, old
 	}
-	then, now := buildEssence(t, c.old, c.path), buildEssence(t, req.Object, c.path)
+	old, present := buildEssence(t, c.old, c.path), buildEssence(t, req.Object, c.path)
 	switch c.reason {
 	case kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete, kopf.ReasonResume:
-		req.Diff = diff.Of(then, now)
-	default: // nothing has happened to the object
+		req.Diff = diff.Of(old, present)
+	default: // these reasons have no diff
 	}
 	if len(c.path) > 0 {
 		req.Diff = req.Diff.Reduce(c.path...)
-		told.Field[0], _ = diff.Lookup(then, c.path...)
-		told.Field[1], _ = diff.Lookup(now, c.path...)
+		engineCall.Field[0], _ = diff.Lookup(old, c.path...)
+		engineCall.Field[1], _ = diff.Lookup(present, c.path...)
 	}
-	told.Diff = req.Diff
-	return told
+	engineCall.Diff = req.Diff
+	return engineCall
 }
 
-// Condition is a condition of the object as the handler has left it, in status.conditions and nowhere else; the zero value if it has none of
-// this type.
+// Condition returns a condition in the status of Object, or the zero value if Object has no condition of this type.
 func (inv *Invocation[T]) Condition(conditionType string) metav1.Condition {
 	set, err := conditions.For(inv.Object)
 	if err != nil {
@@ -281,7 +275,7 @@ func (inv *Invocation[T]) Condition(conditionType string) metav1.Condition {
 	return found
 }
 
-// essenceOf is what of an object counts as a change; nil if there is no object.
+// buildEssence returns the fields of an object that count for change detection, or nil if there is no object.
 func buildEssence(t testing.TB, obj client.Object, path []string) any {
 	t.Helper()
 	if obj == nil {
@@ -289,17 +283,17 @@ func buildEssence(t testing.TB, obj client.Object, path []string) any {
 	}
 	shape := essence.Builder{Cleaners: []essence.Cleaner{progress.AnnotationBaseline(""), progress.Smart()}}
 	if len(path) > 0 {
-		shape.Fields = [][]string{path} // a field counts wherever it is
+		shape.Fields = [][]string{path} // the field of a field handler always counts
 	}
 	return shape.Build(toContent(t, obj))
 }
 
-// contentOf is the JSON form of an object.
+// toContent returns the JSON form of an object.
 func toContent(t testing.TB, obj client.Object) map[string]any {
 	t.Helper()
 	content, err := patch.NormalizedContent(obj)
 	if err != nil {
-		t.Fatalf("kopftest: the %T has no JSON form: %v", obj, err)
+		t.Fatalf("kopftest: encode %T: %v", obj, err)
 	}
 	return content
 }

@@ -297,7 +297,7 @@ func TestAGoTypeThatTheSchemeOfAnInvocationLacks(t *testing.T) {
 	kopftest.Invoke(l, func(ctx context.Context, req *cmRequest) error {
 		return fmt.Errorf("reading it: %w, %w", errors.New("boom"), req.Client.Get(ctx, client.ObjectKeyFromObject(req.Object), &unknown{}))
 	}, configMap(nil))
-	NewWithT(t).Expect(l.text).To(ContainSubstring("name a scheme by WithScheme"))
+	NewWithT(t).Expect(l.text).To(ContainSubstring("set a scheme with WithScheme"))
 }
 
 // An unknown is of a kind that no scheme has.

@@ -30,7 +30,7 @@ func TestManagersAreRestarted(t *testing.T) {
 		for range 2 {
 			operator := cluster.RunManager(t, setup)
 			NewWithT(t).Expect(<-seen).To(Equal("orders"))
-			NewWithT(t).Expect(failure(t, operator.RunUntilQuiet)).To(ContainSubstring("it has no handlers"))
+			NewWithT(t).Expect(failure(t, operator.RunUntilQuiet)).To(ContainSubstring("has no handlers"))
 			operator.Stop(t)
 		}
 	})
@@ -41,5 +41,5 @@ func TestAKindThatNobodyKnows(t *testing.T) {
 		"apiVersion": "example.com/v1", "kind": "Database", "metadata": map[string]any{"name": "orders"},
 	}}
 	said := failure(t, func(t testing.TB) { kopftest.Memory(t, kopftest.Objects(unknown)) })
-	NewWithT(t).Expect(said).To(ContainSubstring("name the CRD by CRDs"))
+	NewWithT(t).Expect(said).To(ContainSubstring("set its CRD with CRDs"))
 }

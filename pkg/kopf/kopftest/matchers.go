@@ -21,16 +21,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// HaveHandled matches an object that an operator is done with: as it is now, it was handled, and nothing is in progress.
-// Of its status, changes of those fields count that handlers are for, and that it had when it was handled.
-// It looks at kopf's annotations, and at status.kopf, which is where operators without WithProgress and WithBaseline
-// keep what they know.
+// HaveHandled matches an object whose present state is handled: it equals the last-handled configuration, and no handler has unfinished
+// progress. Of the status, only fields with handlers count, and only if they were present when the object was handled.
+//
+// HaveHandled reads kopf's annotations and status.kopf, the places that operators without WithProgress and WithBaseline use.
 func HaveHandled() types.GomegaMatcher {
-	return &objectMatcher{what: "to have been handled as it is", test: handled}
+	return &objectMatcher{what: "to be handled in its present state", test: handled}
 }
 
-// HaveInProgress matches an object on which handlers have begun with something and are not done. With ids, exactly those,
-// without their sub-handlers.
+// HaveInProgress matches an object with unfinished handlers. With ids, it matches if exactly these handlers are unfinished, not counting
+// sub-handlers.
 func HaveInProgress(ids ...string) types.GomegaMatcher {
 	what := "to have handlers in progress"
 	if len(ids) > 0 {
@@ -39,7 +39,7 @@ func HaveInProgress(ids ...string) types.GomegaMatcher {
 	return &objectMatcher{what: what, test: func(obj client.Object) (bool, string) {
 		found := inProgress(obj)
 		if len(ids) == 0 {
-			return len(found) > 0, "nothing is in progress"
+			return len(found) > 0, "no handler is in progress"
 		}
 		for _, id := range ids {
 			names := annotationNames(obj, id)
@@ -48,11 +48,11 @@ func HaveInProgress(ids ...string) types.GomegaMatcher {
 			}
 		}
 		slices.Sort(found)
-		return slices.Equal(found, slices.Sorted(slices.Values(ids))), fmt.Sprintf("in progress are %q", found)
+		return slices.Equal(found, slices.Sorted(slices.Values(ids))), fmt.Sprintf("the handlers in progress are %q", found)
 	}}
 }
 
-// HaveFinalizer matches an object with all these finalizers. Without a name, with that of kopf.
+// HaveFinalizer matches an object with all these finalizers. Without names, it matches an object with kopf's finalizer.
 func HaveFinalizer(names ...string) types.GomegaMatcher {
 	if len(names) == 0 {
 		names = []string{kopf.DefaultFinalizer}
@@ -63,34 +63,34 @@ func HaveFinalizer(names ...string) types.GomegaMatcher {
 	}}
 }
 
-// HaveCondition matches what has a condition of a type, with a status: see [conditionstest.HaveCondition], whose matcher it is.
+// HaveCondition matches an object with a condition of a type and a status. It is the matcher of [conditionstest.HaveCondition].
 func HaveCondition(conditionType string, status metav1.ConditionStatus) *conditionstest.Matcher {
 	return conditionstest.HaveCondition(conditionType, status)
 }
 
-// An objectMatcher looks at an object.
+// An objectMatcher is a Gomega matcher for objects.
 type objectMatcher struct {
 	what string
 	test func(client.Object) (ok bool, why string)
 	why  string
 }
 
-// Match makes it a matcher of gomega.
+// Match implements types.GomegaMatcher.
 func (m *objectMatcher) Match(actual any) (ok bool, err error) {
 	obj, is := actual.(client.Object)
 	if !is {
-		return false, fmt.Errorf("an object was expected, a client.Object, and this is:\n%s", format.Object(actual, 1))
+		return false, fmt.Errorf("expected a client.Object, got:\n%s", format.Object(actual, 1))
 	}
 	ok, m.why = m.test(obj)
 	return ok, nil
 }
 
-// FailureMessage makes it a matcher of gomega.
+// FailureMessage implements types.GomegaMatcher.
 func (m *objectMatcher) FailureMessage(actual any) string {
 	return fmt.Sprintf("Expected %s\n%s\nbut %s", nameOf(actual), m.what, m.why)
 }
 
-// NegatedFailureMessage makes it a matcher of gomega.
+// NegatedFailureMessage implements types.GomegaMatcher.
 func (m *objectMatcher) NegatedFailureMessage(actual any) string {
 	return fmt.Sprintf("Expected %s\nnot %s", nameOf(actual), m.what)
 }
@@ -105,31 +105,31 @@ func nameOf(actual any) string {
 
 var baseline = essence.WithDigests(progress.AnnotationBaseline(""))
 
-// handled compares the baseline to the object as it is.
+// handled compares the last-handled configuration with the present state of an object.
 func handled(obj client.Object) (ok bool, why string) {
 	text := baseline.Fetch(obj)
 	if text == nil {
-		return false, "it was never handled"
+		return false, "it has no last-handled configuration"
 	}
 	if ids := inProgress(obj); len(ids) > 0 {
-		return false, fmt.Sprintf("in progress are %q", ids)
+		return false, fmt.Sprintf("the handlers %q are in progress", ids)
 	}
 	changed, err := changedSince(text, obj)
 	if err != nil {
 		return false, err.Error()
 	}
 	if !changed.Empty() {
-		return false, fmt.Sprintf("it has changed since: %v", changed)
+		return false, fmt.Sprintf("it has changed since it was handled: %v", changed)
 	}
 	return true, ""
 }
 
-// changedSince is what has become of what was handled. Of the status, those fields count that are in the baseline: handlers are for them.
+// changedSince returns the changes since the last-handled configuration. Only the status fields in that configuration count.
 func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
 	shape := essence.Builder{Cleaners: cleaners}
 	then, err := shape.Decode(text)
 	if err != nil {
-		return nil, fmt.Errorf("what was last handled cannot be read: %w", err)
+		return nil, fmt.Errorf("read the last-handled configuration: %w", err)
 	}
 	content, err := patch.NormalizedContent(obj)
 	if err != nil {
@@ -141,12 +141,12 @@ func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
 	now := shape.Build(content)
 	delete(then, essence.ConditionsKey)
 	if _, isDigest := then[essence.DigestKey]; isDigest {
-		return nil, errors.New("it is too large for what was last handled to be kept on it: this matcher cannot tell")
+		return nil, errors.New("only a digest of the last-handled configuration is stored, because the object is large: this matcher cannot compare it")
 	}
 	return diff.Of(any(then), any(now)), nil
 }
 
-// leaves are the paths of the fields of a document that have no fields themselves.
+// leaves returns the paths of all fields of a document that have no fields themselves.
 func leaves(value any, path []string) (paths [][]string) {
 	fields, _ := value.(map[string]any)
 	for key, inner := range fields {
@@ -160,11 +160,11 @@ func leaves(value any, path []string) (paths [][]string) {
 
 var cleaners = []essence.Cleaner{progress.Smart(), baseline, progress.Pin(baseline.Baseline)}
 
-// inProgress are the ids, as far as they can be told from the keys, of the handlers with records.
+// inProgress returns the ids of the handlers with records. It derives them from annotation keys, which may be shortened.
 func inProgress(obj client.Object) (ids []string) {
 	content, err := patch.NormalizedContent(obj)
 	if err != nil {
-		return []string{"? (it has no JSON form: " + err.Error() + ")"}
+		return []string{"unknown (encode object: " + err.Error() + ")"}
 	}
 	if kept, ok := diff.Lookup(content, "status", "kopf", "progress"); ok {
 		records, _ := kept.(map[string]any)
@@ -176,15 +176,15 @@ func inProgress(obj client.Object) (ids []string) {
 			ids = append(ids, id)
 		}
 	}
-	return slices.DeleteFunc(ids, func(id string) bool { // those of sub-handlers are its parent's business
+	return slices.DeleteFunc(ids, func(id string) bool { // sub-handlers belong to their parents
 		return slices.ContainsFunc(ids, func(parent string) bool {
 			return strings.HasPrefix(id, parent+".") || strings.HasPrefix(id, parent+"/")
 		})
 	})
 }
 
-// annotationNames returns the names of the annotations with the progress of a handler, without their prefix. They differ from
-// its id if that has slashes or is long.
+// annotationNames returns the names of the annotations with the progress of a handler, without their prefix. They differ from the id if it is
+// long or contains slashes.
 func annotationNames(obj client.Object, id string) (names []string) {
 	without := obj.DeepCopyObject().(client.Object)
 	if err := progress.Annotations("").Purge(without, id); err != nil {
@@ -198,7 +198,7 @@ func annotationNames(obj client.Object, id string) (names []string) {
 	return names
 }
 
-// isRecord tells the progress of a handler from other notes, such as what was last handled, by its own fields.
+// isRecord reports whether an annotation is the record of a handler, and not, for example, the last-handled configuration.
 func isRecord(text string) bool {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &fields) != nil {

@@ -73,17 +73,17 @@ func TestMatchersSayWhatIsSo(t *testing.T) {
 		Match(any) (bool, error)
 		FailureMessage(any) string
 	}{
-		"it was never handled":   kopftest.HaveHandled(),
-		"nothing is in progress": kopftest.HaveInProgress(),
-		"in progress are []":     kopftest.HaveInProgress("a"),
-		"its finalizers are []":  kopftest.HaveFinalizer("example.com/mine"),
+		"no last-handled configuration": kopftest.HaveHandled(),
+		"no handler is in progress":     kopftest.HaveInProgress(),
+		"in progress are []":            kopftest.HaveInProgress("a"),
+		"its finalizers are []":         kopftest.HaveFinalizer("example.com/mine"),
 	} {
 		ok, err := matcher.Match(obj)
 		g.Expect(ok).To(BeFalse())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(matcher.FailureMessage(obj)).To(And(ContainSubstring(want), ContainSubstring("default/orders")))
 		_, err = matcher.Match("text")
-		g.Expect(err).To(MatchError(ContainSubstring("an object was expected")), "what is no object is no mismatch")
+		g.Expect(err).To(MatchError(ContainSubstring("expected a client.Object")), "what is no object is no mismatch")
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 )
 
-// A ClusterOption is a choice for a cluster.
+// A ClusterOption configures [Memory], [Environment] and [Main].
 type ClusterOption func(*clusterOptions)
 
 type clusterOptions struct {
@@ -27,25 +27,25 @@ type clusterOptions struct {
 	crds    []string
 }
 
-// Types sets the scheme with the Go types. Default: that of client-go, which knows the built-in kinds.
+// Types sets the scheme with the Go types. Default: the scheme of client-go, which knows the built-in kinds.
 func Types(scheme *runtime.Scheme) ClusterOption {
 	return func(o *clusterOptions) { o.scheme = scheme }
 }
 
-// CRDs names files and folders with CustomResourceDefinitions. A real server installs them. One in memory takes the
-// plurals, the scopes, the subresources and the schemas from them, which otherwise are guessed by the Go types.
+// CRDs adds files and directories with CustomResourceDefinitions. A real server installs them. A cluster in memory takes plural names, scopes,
+// subresources and schemas from them; without them, it derives these from the Go types.
 func CRDs(paths ...string) ClusterOption {
 	return func(o *clusterOptions) { o.crds = append(o.crds, paths...) }
 }
 
-// Objects are in the cluster from the beginning. One in memory takes them as they are, with status, finalizers,
-// annotations and deletionTimestamp.
+// Objects adds objects to the cluster before the test starts. A cluster in memory stores them unchanged, with status, finalizers, annotations and
+// deletionTimestamp.
 func Objects(objs ...client.Object) ClusterOption {
 	return func(o *clusterOptions) { o.objects = append(o.objects, objs...) }
 }
 
-// Memory makes a cluster in memory, with all kinds that the scheme knows, and namespaces: no network, no processes, so that it can be used
-// in a bubble of testing/synctest. See the package for what it does not do.
+// Memory returns a cluster in memory with all kinds of the scheme. It needs no network and no other process, so tests can use it in a bubble of
+// testing/synctest. The package documentation lists its limits.
 func Memory(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
 	o := clusterOptions{}
@@ -68,7 +68,7 @@ func newMemory(o clusterOptions) (*Cluster, error) {
 	if len(o.crds) > 0 {
 		found := envtest.CRDInstallOptions{Paths: o.crds, ErrorIfPathMissing: true}
 		if err := envtest.ReadCRDFiles(&found); err != nil {
-			return nil, fmt.Errorf("reading the CRDs (look at the paths, which are relative to the folder of the test): %w", err)
+			return nil, fmt.Errorf("read the CRDs (paths are relative to the directory of the test): %w", err)
 		}
 		resources = append(resources, apiserver.FromCRDs(found.CRDs...)...)
 	}
@@ -86,8 +86,8 @@ func newMemory(o clusterOptions) (*Cluster, error) {
 	return c, errors.Join(problems...)
 }
 
-// memoryFor makes a cluster with other objects, and with this one, if it has a name and a kind that the scheme knows: else it cannot be
-// asked for.
+// newInvocationCluster returns a cluster with the object of a call and further objects. An object without a name, or of a kind that the scheme
+// lacks, is left out.
 func newInvocationCluster(t testing.TB, scheme *runtime.Scheme, obj client.Object, others []client.Object) *Cluster {
 	t.Helper()
 	scheme = schemeOr(scheme)
@@ -97,7 +97,7 @@ func newInvocationCluster(t testing.TB, scheme *runtime.Scheme, obj client.Objec
 	return Memory(t, Types(scheme), Objects(others...))
 }
 
-// identify gives an object what the server has made up for it. One that is not there, as it has no name or no Go type, stays without.
+// copyServerMetadata sets missing metadata of an object to the values of the stored object, if there is one.
 func (c *Cluster) copyServerMetadata(t testing.TB, obj client.Object) {
 	t.Helper()
 	stored := obj.DeepCopyObject().(client.Object)
@@ -112,26 +112,26 @@ func (c *Cluster) copyServerMetadata(t testing.TB, obj client.Object) {
 	}
 }
 
-// add puts an object into the server as it is.
+// add stores an object in the server unchanged.
 func (c *Cluster) add(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme)
 	if err != nil {
-		return fmt.Errorf("a %T cannot be put into the cluster (add its Go type to a scheme, and name that: by Types, by the Scheme of Given, or by WithScheme): %w", obj, err)
+		return fmt.Errorf("add a %T to the cluster (register its Go type in a scheme, and set that with Types, Given.Scheme or WithScheme): %w", obj, err)
 	}
 	copied := obj.DeepCopyObject().(client.Object)
 	copied.GetObjectKind().SetGroupVersionKind(gvk)
 	c.setDefaultNamespace(copied)
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(copied)
 	if err != nil {
-		return fmt.Errorf("the %T has no JSON form: %w", obj, err)
+		return fmt.Errorf("encode %T: %w", obj, err)
 	}
 	if err := c.server.Add(content); err != nil {
-		return fmt.Errorf("%s %s cannot be put into the cluster (of a kind without a Go type in the scheme, name the CRD by CRDs): %w", gvk.Kind, copied.GetName(), err)
+		return fmt.Errorf("add %s %s to the cluster (for a kind without a Go type in the scheme, set its CRD with CRDs): %w", gvk.Kind, copied.GetName(), err)
 	}
 	return nil
 }
 
-// mapperOf knows the kinds of a server without asking it.
+// newRESTMapper returns a mapper for the kinds of a server that needs no discovery.
 func newRESTMapper(resources []apiserver.Resource) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, r := range resources {

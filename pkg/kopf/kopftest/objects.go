@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// listOf makes an empty list for objects like one: of its Go type, unstructured, or only metadata.
+// newList returns an empty list for objects of the same representation: typed, unstructured, or only metadata.
 func newList(obj client.Object, gvk schema.GroupVersionKind, scheme *runtime.Scheme) (client.ObjectList, error) {
 	lists := gvk.GroupVersion().WithKind(gvk.Kind + "List")
 	switch obj.(type) {
@@ -31,11 +31,11 @@ func newList(obj client.Object, gvk schema.GroupVersionKind, scheme *runtime.Sch
 	}
 	made, err := scheme.New(lists)
 	if err != nil {
-		return nil, fmt.Errorf("the scheme has no lists of the kind %s: %w", gvk.Kind, err)
+		return nil, fmt.Errorf("the scheme has no list type for kind %s: %w", gvk.Kind, err)
 	}
 	list, ok := made.(client.ObjectList)
 	if !ok {
-		return nil, fmt.Errorf("%T is no list", made)
+		return nil, fmt.Errorf("%T is not a list", made)
 	}
 	return list, nil
 }
@@ -44,7 +44,7 @@ func hasFinalizer(obj client.Object, name string) bool {
 	return slices.Contains(obj.GetFinalizers(), name)
 }
 
-// isPermanent tells errors after which a handler is not called again.
+// isPermanentError reports whether a handler is not called again after an error.
 func isPermanentError(err error) bool {
 	if errors.Is(err, reconcile.TerminalError(nil)) {
 		return true
@@ -53,7 +53,7 @@ func isPermanentError(err error) bool {
 	return ok
 }
 
-// isNotRegistered tells errors of a scheme that lacks a Go type, however deep they are.
+// isNotRegisteredError reports whether an error, or one that it wraps, is about a Go type that the scheme lacks.
 func isNotRegisteredError(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(joined.Unwrap(), isNotRegisteredError)
@@ -65,7 +65,7 @@ func newUnstructured(content map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// fill turns the JSON form of an object into one of a Go type.
+// setContent sets an object to a state in JSON form.
 func setContent(obj client.Object, content map[string]any) error {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		u.Object = runtime.DeepCopyJSON(content)

@@ -21,37 +21,36 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// An Operator is one that a test runs, in its own process, with a manager of its own.
+// An Operator is an operator that runs in the process of the test, with a manager of its own.
 type Operator struct {
 	cluster          *Cluster
 	connection       *connection
 	tracker          *tracker
 	manager          manager.Manager
-	admissionManager *admissionManager // nil: its admission handlers are not, or as the test says
+	admissionManager *admissionManager // nil if the test kit does not serve admission handlers
 	stop             func()
 	ended            chan struct{}
-	err              error // when it has ended
+	err              error // of the manager, after it has ended
 
+	virtual     bool // runs in a bubble of testing/synctest
 	stopping    atomic.Bool
-	unstoppable string // what has not ended with it
+	unstoppable string // message about a handler that did not end with its context
 }
 
-// Run starts an operator with these resources and options, and stops it when the test ends. It fails the test if the declaration
-// has mistakes, or if the operator ends by itself.
+// Run starts an operator with these resources and options, and stops it when the test ends. It fails the test if the declaration is invalid or
+// if the operator ends early. Declare new resources for each operator.
 //
-// The server of an [Environment] calls the operator's admission handlers, for objects in the namespace of the cluster and for those without
-// namespaces, from a moment after the start on: see [Operator.RunUntilQuiet]. What the test has for [kopf.WithWebhooks] is for
-// production then, and only checked. In memory nothing calls them: see [Admit].
-//
-// Resources are declared for one operator: declare them anew for each.
+// On an [Environment], the API server calls the admission handlers of the operator for objects in the namespace of the cluster and for cluster-scoped
+// objects. [Operator.RunUntilQuiet] waits until they are registered. Options in [kopf.WithWebhooks] are validated but not used. In
+// memory, admission handlers are not called; use [Admit].
 func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 	t.Helper()
 	return c.RunManager(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) })
 }
 
-// RunManager is like [Cluster.Run] for what is set up with a manager: the same function as in main.go, say. The functions change
-// the options of the manager before it is made: its Cache.ByObject, for example. One that sets the WebhookServer has
-// admission handlers served as [kopf.WithWebhooks] says; it is needed for those that are set up by package webhooks, or by controller-runtime.
+// RunManager is [Cluster.Run] for an operator with a setup function of its own, such as that of main.go. The functions change the options of the
+// manager, for example Cache.ByObject. If one sets WebhookServer, the admission handlers are served as [kopf.WithWebhooks] says. Set it for webhooks
+// that package webhooks or controller-runtime sets up.
 func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, change ...func(*manager.Options)) *Operator {
 	t.Helper()
 	o := c.operator(nil)
@@ -68,12 +67,13 @@ func (c *Cluster) operator(faults []Fault) *Operator {
 
 func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger logr.Logger, change ...func(*manager.Options)) {
 	t.Helper()
-	if inBubble() {
+	o.virtual = o.virtual || inBubble()
+	if o.virtual {
 		o.tracker.onRunaway = func() { o.stop() }
 	}
 	options := manager.Options{
 		Scheme: o.cluster.Scheme, Logger: logger, Metrics: server.Options{BindAddress: "0"},
-		Controller:  config.Controller{SkipNameValidation: new(true)}, // a test may run several operators in its process
+		Controller:  config.Controller{SkipNameValidation: new(true)}, // a test may run several operators in one process
 		BaseContext: func() context.Context { return testhook.WithObserver(context.Background(), o.tracker) },
 	}
 	if ns := o.cluster.Namespace; ns != "" {
@@ -89,9 +89,9 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	}
 	if err != nil {
 		release()
-		t.Fatalf("kopftest: setting up the operator: %v", err)
+		t.Fatalf("kopftest: set up the operator: %v", err)
 	}
-	// The test's own context would end the operator in the middle of what a cleanup function still wants of it.
+	// The context of the test ends before its cleanup functions, which may still need the operator.
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	o.manager, o.ended = mgr, make(chan struct{})
 	o.stop = func() {
@@ -106,8 +106,8 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	}()
 }
 
-// Stop ends the operator as a signal does, and waits for its end. It fails the test if that is not a good one, or if a handler
-// has not ended then: it does not look at its context. Stopping it twice is no mistake.
+// Stop stops the operator as a signal does, and waits until it has ended. It fails the test if the operator returns an error, or if a handler
+// does not return when its context is cancelled. Stop does nothing if the operator was stopped before.
 func (o *Operator) Stop(t testing.TB) {
 	t.Helper()
 	if err := o.end(); err != nil {
@@ -119,26 +119,26 @@ func (o *Operator) end() error {
 	o.stop()
 	ended := o.awaitEnd(stopTimeout)
 	if unstoppable := o.tracker.runningCalls(); len(unstoppable) > 0 {
-		o.unstoppable = fmt.Sprintf("the operator was told to stop, and %s did not end: pass its context on to all that waits, and look at it in loops", unstoppable[0])
+		o.unstoppable = fmt.Sprintf("%s did not return after the operator was stopped: pass its context to all blocking calls, and check it in loops", unstoppable[0])
 		o.awaitUnstoppable()
 		return errors.New(o.unstoppable)
 	}
 	if !ended {
-		return fmt.Errorf("the operator still runs %s after it was told to stop", stopTimeout)
+		return fmt.Errorf("the operator still runs %s after it was stopped", stopTimeout)
 	}
 	if away := o.tracker.runawayReason(); away != "" {
 		return errors.New(away)
 	}
 	if o.err != nil && !o.connection.disconnected() {
-		return fmt.Errorf("the operator has ended with: %w", o.err)
+		return fmt.Errorf("the operator ended with an error: %w", o.err)
 	}
 	return nil
 }
 
-// awaitUnstoppable waits in a bubble for handlers that do not look at their contexts: the bubble cannot end before they do. Those that
-// never end would have the test hang without a word.
+// awaitUnstoppable waits for handlers that ignore their contexts, because a bubble cannot end before them. It panics if they do not return within
+// unstoppableMinutes, so that the test does not hang.
 func (o *Operator) awaitUnstoppable() {
-	if !inBubble() {
+	if !o.virtual {
 		return
 	}
 	for range unstoppableMinutes {
@@ -147,21 +147,21 @@ func (o *Operator) awaitUnstoppable() {
 		}
 		<-time.After(time.Minute)
 	}
-	panic(fmt.Sprintf("kopftest: the operator was told to stop, and %s has not ended %d hours later: it does not look at its context", o.tracker.runningCalls()[0], unstoppableMinutes/60))
+	panic(fmt.Sprintf("kopftest: %s has not returned %d hours after the operator was stopped: it ignores its context", o.tracker.runningCalls()[0], unstoppableMinutes/60))
 }
 
-// unstoppableMinutes is how long, in minutes of virtual time.
+// unstoppableMinutes is the timeout of awaitUnstoppable in minutes of virtual time.
 const unstoppableMinutes = 48 * 60
 
-// Crash ends the operator as the death of its process does: nothing of what it still does reaches the server. The handlers
-// that are at work are told to end, as they cannot be killed; what they do outside of the cluster is up to them.
+// Crash ends the operator as if its process had died: no further request reaches the server. Go cannot kill the running handlers, so their
+// contexts are cancelled. Their effects outside of the cluster are not prevented.
 func (o *Operator) Crash(t testing.TB) {
 	t.Helper()
 	o.connection.disconnect()
 	o.Stop(t)
 }
 
-// stopTimeout is longer than the time that a manager allows.
+// stopTimeout is longer than the graceful shutdown timeout of a manager.
 const stopTimeout = time.Minute
 
 func (o *Operator) awaitEnd(limit time.Duration) bool {
@@ -175,7 +175,7 @@ func (o *Operator) awaitEnd(limit time.Duration) bool {
 	}
 }
 
-// InjectFaults adds faults to what the operator asks of the server from now on: see [Fault].
+// InjectFaults adds faults for further requests of the operator: see [Fault].
 func (o *Operator) InjectFaults(faults ...Fault) {
 	o.connection.mu.Lock()
 	defer o.connection.mu.Unlock()
@@ -184,15 +184,15 @@ func (o *Operator) InjectFaults(faults ...Fault) {
 	}
 }
 
-// Calls are the calls of handlers until now, in the order in which they began.
+// Calls returns the handler calls so far in the order in which they started.
 func (o *Operator) Calls() []Call { return o.tracker.callLog() }
 
-// Handlers are the ids of the handlers that were called for an object, in order: for the one with its uid, or, if it has none as it was not read
-// from the cluster, for those of its kind and name.
+// Handlers returns the ids of the handlers that were called for an object, in order. An object with a uid is found by it, otherwise by its kind
+// and name.
 func (o *Operator) Handlers(obj client.Object) (ids []string) {
 	named := obj.DeepCopyObject().(client.Object)
 	o.cluster.setDefaultNamespace(named)
-	gvk, _ := o.cluster.Client.GroupVersionKindFor(obj) // of an unknown kind there are no calls
+	gvk, _ := o.cluster.Client.GroupVersionKindFor(obj) // an unknown kind has no calls
 	for _, call := range o.Calls() {
 		if call.UID == obj.GetUID() || obj.GetUID() == "" && call.Kind == gvk.Kind && call.Object == client.ObjectKeyFromObject(named) {
 			ids = append(ids, call.Handler)
@@ -201,14 +201,13 @@ func (o *Operator) Handlers(obj client.Object) (ids []string) {
 	return ids
 }
 
-// Writes are the requests until now that were to change something, but for those that post Events, and those that have admission
-// handlers served.
+// Writes returns the requests so far other than reads, without those that create Events or register admission handlers.
 func (o *Operator) Writes() []Write { return o.connection.writes() }
 
-// Events are those that were posted until now, also by the operator itself, such as HandlerFailed.
+// Events returns the Events created so far, including those of the operator itself, such as HandlerFailed.
 func (o *Operator) Events() []Event { return o.connection.postedEvents() }
 
-// testLogger logs to the test for as long as that runs: to log later is a panic.
+// testLogger returns a logger that writes to the log of the test. It drops messages after the end of the test, where t.Log would panic.
 func testLogger(t testing.TB) logr.Logger {
 	var mu sync.Mutex
 	over := false

@@ -17,18 +17,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// RunUntilQuiet waits until the operator has nothing left to do: its caches have seen what there is, no handler is at work, none
-// is to be called again, no object that is being deleted is held by it, and it has told the server of its admission handlers.
-// Daemons and timers do not count. It fails the test if that does not come about within 30 seconds, or, in a bubble of
-// testing/synctest, 25 hours, and tells what is left.
+// RunUntilQuiet waits until the operator has no pending work:
 //
-// In real time it has to be so for 300 ms: between what a cache has seen and the call of a handler there is a queue, and a server hears
-// of admission handlers a moment after it was told; on a busy machine, await their first answer by Eventually, with client.DryRunAll. In a
-// bubble of testing/synctest delays cost nearly no time: some seconds for a day, as queues and caches have their own clocks.
+//   - its caches are up to date;
+//   - no handler is running, except for daemons and timers, and none is due for a retry;
+//   - no object under deletion has the finalizer of the operator;
+//   - the webhook configurations are written, if the operator has admission handlers.
+//
+// It fails the test with a description of the pending work if this takes longer than 30 seconds, or 25 hours of virtual time in a bubble of
+// testing/synctest. A day of virtual time takes some seconds.
+//
+// In real time, the state must last for 300 ms, because a cache can be up to date before its handler is called. An API server needs
+// a moment to load webhook configurations. On a busy machine, wait for the first review with Eventually and client.DryRunAll.
 func (o *Operator) RunUntilQuiet(t testing.TB) {
 	t.Helper()
-	if left := o.quiet(t.Context()); left != "" {
-		t.Fatalf("kopftest: %s", left)
+	if pending := o.quiet(t.Context()); pending != "" {
+		t.Fatalf("kopftest: %s", pending)
 	}
 	if !o.hasEnded() {
 		return
@@ -36,62 +40,62 @@ func (o *Operator) RunUntilQuiet(t testing.TB) {
 	if err := o.end(); err != nil {
 		t.Fatalf("kopftest: %v", err)
 	}
-	t.Fatalf("kopftest: the operator does not run any more, as it was stopped or crashed: run another one")
+	t.Fatalf("kopftest: the operator was stopped or has crashed: start another one with Run")
 }
 
-// quiet waits for the same, or for the end of the operator, and tells what is left when it takes too long.
+// quiet waits like RunUntilQuiet, or until the operator has ended. It returns the pending work when the timeout expires.
 func (o *Operator) quiet(ctx context.Context) string {
 	o.tracker.noteWait()
-	virtual, limit := inBubble(), quietTimeout
-	if virtual {
+	limit := quietTimeout
+	if o.virtual {
 		limit = quietTimeoutVirtual
 	}
 	deadline := time.Now().Add(limit)
-	ctx, cancel := context.WithTimeout(ctx, 2*limit) // what is left can be told at the deadline, but a cache that never begins is not waited for
+	ctx, cancel := context.WithTimeout(ctx, 2*limit) // longer than the deadline, so that pending work can be listed then
 	defer cancel()
-	go func() { // it never does when the operator has ended
+	go func() { // reads from a cache never return after the operator has ended
 		select {
 		case <-o.ended:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
-	wait, passes, restless := pollInterval, -1, time.Now()
+	wait, reconciles, lastBusy := pollInterval, -1, time.Now()
 	for {
-		if virtual {
+		if o.virtual {
 			synctest.Wait()
 		}
-		left, err := o.pendingWork(ctx)
+		pending, err := o.pendingWork(ctx)
 		now := o.tracker.reconcileCount()
-		rests := err == nil && left == "" && now == passes
-		if !rests {
-			restless = time.Now()
+		isQuiet := err == nil && pending == "" && now == reconciles
+		if !isQuiet {
+			lastBusy = time.Now()
 		}
 		switch {
-		case o.hasEnded(), rests && (virtual || time.Since(restless) >= quietFor):
+		case o.hasEnded(), isQuiet && (o.virtual || time.Since(lastBusy) >= quietFor):
 			return ""
 		case time.Now().After(deadline) && err != nil:
 			return fmt.Sprintf("the operator is not quiet after %s: %v", limit, err)
 		case time.Now().After(deadline):
-			return fmt.Sprintf("the operator is not quiet after %s: %s", limit, left)
+			return fmt.Sprintf("the operator is not quiet after %s: %s", limit, pending)
 		}
-		if now != passes {
+		if now != reconciles {
 			wait = pollInterval
-		} else if virtual { // looking costs more than waiting
+		} else if o.virtual { // in virtual time, checks cost more than waiting
 			wait = min(2*wait, time.Hour)
 		}
-		passes = now
+		reconciles = now
 		<-time.After(min(wait, o.tracker.untilDue()))
 	}
 }
 
-// How long quiet waits, in real time, and in a bubble of testing/synctest.
+// Timeouts of quiet in real time, and in a bubble of testing/synctest.
 const (
 	quietTimeout        = 30 * time.Second
 	quietTimeoutVirtual = 25 * time.Hour
 )
 
-// quietFor is how long it has to be quiet in real time. In a bubble there is no doubt: everybody waits.
+// quietFor is how long the operator must stay quiet in real time. In a bubble, synctest.Wait returns only when all goroutines wait.
 const quietFor = 300 * time.Millisecond
 
 func (o *Operator) hasEnded() bool {
@@ -103,67 +107,67 @@ func (o *Operator) hasEnded() bool {
 	}
 }
 
-// left tells what is left to do; empty if nothing is.
+// pendingWork describes the first pending work that it finds. It returns an empty string if there is none.
 func (o *Operator) pendingWork(ctx context.Context) (string, error) {
 	if calls := o.tracker.runningForeground(); len(calls) > 0 {
-		return fmt.Sprintf("%s is at work", calls[0]), nil
+		return fmt.Sprintf("%s is running", calls[0]), nil
 	}
 	if !o.tracker.hasStarted() {
-		return "it has not started yet (do its startup handlers end?), or it has no handlers: what plain reconcilers do is not known here, wait for that by Eventually", nil
+		return "the operator has not started (a startup handler may still be running) or has no handlers; to wait for a plain reconciler, use Eventually", nil
 	}
-	engines, passing := o.tracker.state()
-	if passing {
-		return "an object is being looked at", nil
+	engines, reconciling := o.tracker.state()
+	if reconciling {
+		return "a reconcile is running", nil
 	}
 	if failing := o.tracker.pendingFailure(); failing != "" {
 		return failing, nil
 	}
 	if o.admissionManager != nil {
-		if left, err := o.admissionManager.left(ctx); left != "" || err != nil {
-			return left, err
+		if pending, err := o.admissionManager.pendingWork(ctx); pending != "" || err != nil {
+			return pending, err
 		}
 	}
 	for _, e := range engines {
-		if left, err := o.pendingObjects(ctx, e); left != "" || err != nil {
-			return left, err
+		if pending, err := o.pendingObjects(ctx, e); pending != "" || err != nil {
+			return pending, err
 		}
 	}
 	return "", nil
 }
 
-// leftOf compares what there is of one kind to what the operator has seen of it, and looks at the progress.
+// pendingObjects compares the objects of one kind with the cache of the operator, and checks their progress.
 func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string, error) {
 	cached, err := o.list(ctx, e, o.manager.GetCache())
 	if err != nil {
 		return "", err
 	}
 	if names := e.Vanished(); len(names) > 0 {
-		return fmt.Sprintf("the delete handlers of %s %s, which does not exist any more, are not done", e.GVK.Kind, names[0]), nil
+		return fmt.Sprintf("delete handlers of the deleted %s %s have not finished", e.GVK.Kind, names[0]), nil
 	}
 	present, err := o.list(ctx, e, o.cluster.Client)
 	if err != nil {
 		return "", err
 	}
 	if len(cached) != len(present) {
-		return fmt.Sprintf("it has not seen all objects of the kind %s", e.GVK.Kind), nil
+		return fmt.Sprintf("the cache of the kind %s has %d objects, the server has %d", e.GVK.Kind, len(cached), len(present)), nil
 	}
 	for uid, obj := range present {
 		name := fmt.Sprintf("%s %s", e.GVK.Kind, client.ObjectKeyFromObject(obj))
 		switch seen, ok := cached[uid]; {
 		case !ok || seen.GetResourceVersion() != obj.GetResourceVersion():
-			return fmt.Sprintf("it has not seen %s as it is", name), nil
+			return fmt.Sprintf("the cached %s is outdated", name), nil
 		case len(e.InProgress(obj)) > 0:
-			return fmt.Sprintf("%s is not done with: %s%s", name, strings.Join(e.InProgress(obj), ", "), o.tracker.lastError(uid)), nil
+			return fmt.Sprintf("%s has unfinished handlers: %s%s", name, strings.Join(e.InProgress(obj), ", "), o.tracker.lastError(uid)), nil
 		case obj.GetDeletionTimestamp() != nil && hasFinalizer(obj, e.Finalizer):
-			return fmt.Sprintf("%s is being deleted, and held by the operator", name), nil
+			return fmt.Sprintf("%s is under deletion and still has the operator's finalizer", name), nil
 		case !o.tracker.hasReconciled(e, client.ObjectKeyFromObject(obj)) && !(e.Picks() && o.tracker.isIdle()):
-			return fmt.Sprintf("%s was not looked at yet", name), nil
+			return fmt.Sprintf("%s was not reconciled yet", name), nil
 		}
 	}
 	return "", nil
 }
 
-// list reads all objects of a kind, in the way in which the operator does.
+// list reads all objects of a kind that the operator handles.
 func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reader) (map[types.UID]client.Object, error) {
 	list, err := newList(e.New(), e.GVK, o.cluster.Scheme)
 	if err != nil {
@@ -171,14 +175,14 @@ func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reade
 	}
 	namespaced, err := o.cluster.Client.IsObjectNamespaced(e.New())
 	if err != nil {
-		return nil, fmt.Errorf("finding out whether the kind %s has namespaces: %w", e.GVK.Kind, err)
+		return nil, fmt.Errorf("find the scope of kind %s: %w", e.GVK.Kind, err)
 	}
 	var options []client.ListOption
 	if namespaced {
 		options = append(options, client.InNamespace(o.cluster.Namespace))
 	}
 	if err := from.List(ctx, list, options...); err != nil {
-		return nil, fmt.Errorf("listing the objects of the kind %s: %w", e.GVK.Kind, err)
+		return nil, fmt.Errorf("list objects of kind %s: %w", e.GVK.Kind, err)
 	}
 	out := map[types.UID]client.Object{}
 	err = meta.EachListItem(list, func(item runtime.Object) error {
@@ -189,31 +193,30 @@ func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reade
 	return out, err
 }
 
-// lastError is what the last handler of an object has said that has failed.
+// lastError describes the last failed handler call of an object.
 func (w *tracker) lastError(uid types.UID) string {
 	for _, c := range slices.Backward(w.callLog()) {
 		if c.UID == uid && c.Err != nil {
-			return fmt.Sprintf("; %s has failed: %v", c, c.Err)
+			return fmt.Sprintf("; %s failed: %v", c, c.Err)
 		}
 	}
 	return ""
 }
 
-// begun counts the passes.
+// reconcileCount returns the number of started reconciles.
 func (w *tracker) reconcileCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.reconciles
 }
 
-func (w *tracker) state() (engines []*engine.Engine, passing bool) {
+func (w *tracker) state() (engines []*engine.Engine, reconciling bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.engines, w.running > 0
 }
 
-// failing tells of a pass that has failed, or is to be continued at once, and of a level-triggered handler that has failed, and
-// will be called again.
+// pendingFailure describes a failed reconcile, a requeue that is due soon, or a failed reconcile handler that will be retried.
 func (w *tracker) pendingFailure() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,24 +230,24 @@ func (w *tracker) pendingFailure() string {
 		}
 		near := soon
 		if len(v.engine.Levels.IDs()) > 0 {
-			near = pollInterval // an interval may be short
+			near = pollInterval // the interval of a reconcile handler may be short
 		}
 		if !result.due.IsZero() && time.Until(result.due) < near {
-			return fmt.Sprintf("%s %s is to be looked at again", v.engine.GVK.Kind, v.key)
+			return fmt.Sprintf("%s %s is requeued", v.engine.GVK.Kind, v.key)
 		}
 	}
 	for f, err := range w.failures {
 		if err != nil && !isPermanentError(err) {
-			return fmt.Sprintf("%s of %s %s has failed: %v", f.handler, f.engine.GVK.Kind, f.key, err)
+			return fmt.Sprintf("%s of %s %s failed: %v", f.handler, f.engine.GVK.Kind, f.key, err)
 		}
 	}
 	return ""
 }
 
-// soon is what is waited for in any case: the second half of something that takes two passes.
+// soon is the longest requeue that counts as pending work. Some changes take two reconciles.
 const soon = time.Second
 
-// untilDue is how long it takes until something is due, and a little more; an hour if nothing is.
+// untilDue returns the time until the next requeue is due, plus a millisecond. It returns an hour if no object is requeued.
 func (w *tracker) untilDue() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,21 +260,21 @@ func (w *tracker) untilDue() time.Duration {
 	return next
 }
 
-// hasStarted tells whether all engines are there that there will be.
+// hasStarted reports whether all announced engines have started.
 func (w *tracker) hasStarted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.started && len(w.engines) >= w.expectedEngines
 }
 
-// awaited takes note that somebody waits.
+// noteWait records the start of a wait as activity.
 func (w *tracker) noteWait() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lastActivity = time.Now()
 }
 
-// isIdle tells whether nothing has happened for a while: what was not looked at by then is left alone.
+// isIdle reports whether no reconcile has started for a while. Objects without a reconcile are then not selected by the operator.
 func (w *tracker) isIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -285,13 +288,13 @@ func (w *tracker) hasReconciled(e *engine.Engine, key types.NamespacedName) bool
 	return ok
 }
 
-// inBubble tells whether the caller is in a bubble of testing/synctest.
+// inBubble reports whether the caller runs in a bubble of testing/synctest. Only one goroutine of a bubble may call it at a time.
 func inBubble() (is bool) {
 	defer func() {
 		if recover() != nil {
 			is = false
 		}
 	}()
-	synctest.Wait() // panics outside of one
+	synctest.Wait() // panics outside of a bubble
 	return true
 }

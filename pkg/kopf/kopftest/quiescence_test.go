@@ -97,7 +97,7 @@ func TestAFailureIsWaitedFor(t *testing.T) {
 		operator.RunUntilQuiet(t)
 		g.Expect(calls).To(Equal(5))
 		operator.Stop(t)
-		g.Expect(failure(t, func(tb testing.TB) { operator.RunUntilQuiet(tb) })).To(ContainSubstring("it was stopped"))
+		g.Expect(failure(t, func(tb testing.TB) { operator.RunUntilQuiet(tb) })).To(ContainSubstring("the operator was stopped"))
 	})
 }
 

@@ -12,15 +12,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A history has what is needed to find calls that repeat work whose outcome was written.
+// A history contains the stored versions of all objects, to find handler calls that repeat recorded work.
 type history struct {
-	changes  map[string][]apiserver.Change
-	versions []int64        // of the changes that count
-	births   map[string]int // number of an object among those of its name, by uid
+	changes      map[string][]apiserver.Change
+	versions     []int64        // versions of the changes of objects, without Events and Leases
+	incarnations map[string]int // for each uid, the number of the object among those with the same name
 }
 
 func (s *scenarioRunner) history() *history {
-	h := &history{changes: map[string][]apiserver.Change{}, births: map[string]int{}}
+	h := &history{changes: map[string][]apiserver.Change{}, incarnations: map[string]int{}}
 	for _, c := range s.changes() {
 		h.versions = append(h.versions, c.Version)
 	}
@@ -31,16 +31,16 @@ func (s *scenarioRunner) history() *history {
 		if h.changes[uid] == nil {
 			name := obj.GetKind() + " " + obj.GetNamespace() + "/" + obj.GetName()
 			named[name]++
-			h.births[uid] = named[name]
+			h.incarnations[uid] = named[name]
 		}
 		h.changes[uid] = append(h.changes[uid], c)
 	}
 	return h
 }
 
-// calls are the calls for the explorer, each with how often the outcome of the same work was written before it began.
+// calls converts handler calls for package explore. For each call, it counts how often the outcome of the same work was stored before it.
 func (h *history) calls(all []Call) (out []explore.Call) {
-	written := map[string]map[int64]bool{} // versions, by the names of the work
+	written := map[string]map[int64]bool{} // versions that store the outcome, by work
 	for _, c := range all {
 		name := h.work(c)
 		again := 0
@@ -49,7 +49,7 @@ func (h *history) calls(all []Call) (out []explore.Call) {
 				again++
 			}
 		}
-		out = append(out, explore.Call{Name: name, Text: c.String(), RecordedBefore: again, Changes: h.countedUpTo(c.began)})
+		out = append(out, explore.Call{Name: name, Text: c.String(), RecordedBefore: again, Changes: h.changesUpTo(c.began)})
 		if version, ok := h.written(c); ok {
 			if written[name] == nil {
 				written[name] = map[int64]bool{}
@@ -60,18 +60,18 @@ func (h *history) calls(all []Call) (out []explore.Call) {
 	return out
 }
 
-// countedUpTo is how many changes there were up to a version.
-func (h *history) countedUpTo(version int64) int {
+// changesUpTo returns the number of changes up to a version.
+func (h *history) changesUpTo(version int64) int {
 	return sort.Search(len(h.versions), func(i int) bool { return h.versions[i] > version })
 }
 
-// work names what a call is for. It is the same in each run.
+// work returns a name for the purpose of a call. It is the same in each run.
 func (h *history) work(c Call) string {
-	return fmt.Sprintf("%s (%s) of %s %s, number %d: %s", c.Handler, c.Reason, c.Kind, c.Object, h.births[string(c.UID)], c.changed)
+	return fmt.Sprintf("%s (%s) of %s %s, number %d: %s", c.Handler, c.Reason, c.Kind, c.Object, h.incarnations[string(c.UID)], c.changed)
 }
 
-// written is the version in which the success of a call stands. The engine records nothing of an optional delete handler when the object ends, so that
-// a deletion is no proof for such a handler.
+// written returns the version that stores the success of a call. The engine does not record optional delete handlers, so the deletion of the object
+// does not prove their success.
 func (h *history) written(c Call) (int64, bool) {
 	e := c.engine
 	if e == nil || c.Err != nil || c.Ended.IsZero() {

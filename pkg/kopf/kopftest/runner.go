@@ -21,26 +21,26 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A scenarioRun is one run of the story.
+// A scenarioRun is the record of one run of a scenario.
 type scenarioRun struct {
 	calls       []Call
 	writes      []Write
 	run         *explore.Run
-	unstoppable string // a handler that does not end
-	problem     string // why the story did not reach its end
+	unstoppable string // message about a handler that did not end with its context
+	problem     string // why the run ended early; empty if it did not
 }
 
-// runOptions configure one run of a story.
+// runOptions configure one run of a scenario.
 type runOptions struct {
 	plan               explore.Plan
-	when               string                          // the plan, for people
-	wrap               func() explore.TransportWrapper // what is around the server, for each life of the operator; nil: nothing
-	checkIdle          bool                            // the operator has to stay at rest for an hour in the end
-	waitBeforeSnapshot bool                            // what runs beside the objects has some time before a scene is looked at
-	collectGarbage     bool                            // objects whose owners are gone do not count
+	when               string                          // describes the plan in messages
+	wrap               func() explore.TransportWrapper // wraps the transport of each operator instance; may be nil
+	checkIdle          bool                            // record the writes of the hour after the last step
+	waitBeforeSnapshot bool                            // give daemons and timers time before each snapshot
+	collectGarbage     bool                            // leave out objects whose owners do not exist
 }
 
-// rehearse runs the story in a bubble of its own.
+// runScenario runs a scenario in a bubble of its own.
 func runScenario(t *testing.T, setup func() Scenario, options runOptions) *scenarioRun {
 	t.Helper()
 	out := &scenarioRun{run: &explore.Run{}}
@@ -55,32 +55,32 @@ func runScenario(t *testing.T, setup func() Scenario, options runOptions) *scena
 	return out
 }
 
-// A scenarioRunner runs one story.
+// A scenarioRunner runs one scenario. It starts a new operator instance whenever the present one has ended.
 type scenarioRunner struct {
 	runOptions
 	scenario    Scenario
 	injector    *explore.Injector
 	cluster     *Cluster
-	baseVersion int64 // version of the server before the first life of the operator
+	baseVersion int64 // version of the server before the first operator started
 
 	mu        sync.Mutex
 	out       *scenarioRun
 	instances []*Operator
-	started   chan struct{} // closed when the next life begins, or none will
-	lifecycle chan struct{} // has room for the one who ends lives and starts them
-	stopped   bool          // no life follows the present one; for the one whose turn it is
+	started   chan struct{} // closed when the next operator has started, or when none will
+	lifecycle chan struct{} // semaphore for ending and starting operators
+	stopped   bool          // no further operator is started; guarded by lifecycle
 }
 
 func newScenarioRunner(t *testing.T, scenario Scenario, options runOptions, out *scenarioRun) *scenarioRunner {
 	t.Helper()
 	s := &scenarioRunner{runOptions: options, scenario: scenario, cluster: scenario.Given.cluster(t), out: out, started: make(chan struct{}), lifecycle: make(chan struct{}, 1)}
 	s.baseVersion = s.cluster.server.Versions()
-	s.injector = explore.NewInjector(options.plan, s.moment)
+	s.injector = explore.NewInjector(options.plan, s.position)
 	return s
 }
 
-// moment is the present point in the order of things.
-func (s *scenarioRunner) moment() explore.Position {
+// position returns the number of changes and calls so far.
+func (s *scenarioRunner) position() explore.Position {
 	s.mu.Lock()
 	lives := slices.Clone(s.instances)
 	s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *scenarioRunner) moment() explore.Position {
 	return out
 }
 
-// changes are those of the server since the beginning, without Events and Leases.
+// changes returns the changes of objects since the first operator started, without Events and Leases.
 func (s *scenarioRunner) changes() (out []apiserver.Change) {
 	for _, c := range s.cluster.server.Changes(s.baseVersion) {
 		if s.isRelevant(c) {
@@ -127,39 +127,39 @@ func (s *scenarioRunner) runSteps(t *testing.T) {
 	}
 }
 
-// stay looks at what the operator writes in the hour after the end.
+// recordLateWrites records the writes of the operator in the hour after the last step.
 func (s *scenarioRunner) recordLateWrites(t *testing.T) {
 	t.Helper()
-	former := len(s.injector.Writes())
+	before := len(s.injector.Writes())
 	<-time.After(time.Hour)
 	s.awaitQuiet(t)
-	for _, w := range s.injector.Writes()[former:] {
+	for _, w := range s.injector.Writes()[before:] {
 		s.out.run.LateWrites = append(s.out.run.LateWrites, w.Request+" "+w.Object)
 	}
 }
 
-// runStep runs one step of the story.
+// runStep runs one step of the scenario.
 func (s *scenarioRunner) runStep(t *testing.T, number int, step func(testing.TB, *Cluster)) {
 	t.Helper()
 	failed := t.Failed()
 	defer func() {
 		if t.Failed() && !failed {
-			t.Logf("kopftest: that was in step %d of the story, %s", number, s.when)
+			t.Logf("kopftest: step %d of the scenario failed, %s", number, s.when)
 		}
 	}()
 	step(t, s.cluster)
 }
 
-// restartDelay is how long it takes in an exploration until the next life begins: others may change objects meanwhile.
+// restartDelay is the time without an operator in an exploration. Other clients may change objects during it.
 const restartDelay = time.Second
 
-// supervise starts the next life as soon as one has ended on the way.
+// restartOperators starts a new operator whenever one has ended, until the scenario ends.
 func (s *scenarioRunner) restartOperators(t *testing.T) {
 	o, started := s.current()
 	returned := false
 	defer func() {
-		if !returned { // the next life could not be set up, and the test has failed
-			s.fail("the operator could not be started again")
+		if !returned { // the setup of the next operator has failed the test
+			s.fail("the operator could not be restarted")
 			close(started)
 		}
 	}()
@@ -187,7 +187,7 @@ func (s *scenarioRunner) restartOperators(t *testing.T) {
 	returned = true
 }
 
-// end ends the present life, and with it the story. Without it, the operator would outlive its bubble.
+// stop ends the present operator and the scenario. An operator that outlives its bubble would panic.
 func (s *scenarioRunner) stop() {
 	s.lifecycle <- struct{}{}
 	s.stopped = true
@@ -210,17 +210,18 @@ func (s *scenarioRunner) problem() string {
 	return s.out.problem
 }
 
-// current returns the present life, and what is closed when the next one begins.
+// current returns the present operator, and a channel that is closed when the next one has started.
 func (s *scenarioRunner) current() (o *Operator, started chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.instances[len(s.instances)-1], s.started
 }
 
-// launch starts the next life of the operator.
+// startOperator starts the next operator.
 func (s *scenarioRunner) startOperator(t *testing.T) {
 	t.Helper()
 	o := s.cluster.operator(nil)
+	o.virtual = true
 	o.connection.injector = s.injector
 	if s.wrap != nil {
 		o.connection.wrap = s.wrap()
@@ -244,10 +245,10 @@ func (s *scenarioRunner) startOperator(t *testing.T) {
 	s.out.run.Starts++
 }
 
-// replicaLag is for how long a replica lags: longer than operators wait for what they have written themselves.
+// replicaLag is how long a replica returns old state. It is longer than the consistency timeout of operators.
 const replicaLag = 10 * time.Second
 
-// replica is what the next life of the operator reads from, if its first list must be old; nil otherwise.
+// replica returns the replica that the next operator reads from if the plan asks for a stale list, otherwise nil.
 func (s *scenarioRunner) replica() *apiserver.Replica {
 	crash, ok := s.injector.LastCrash()
 	if !ok || !crash.Stale {
@@ -264,10 +265,10 @@ func (s *scenarioRunner) replica() *apiserver.Replica {
 	return replica
 }
 
-// snapshotDelay is how long it takes until a scene is looked at: what runs beside the objects, and what was held back, comes to rest, too.
+// snapshotDelay is the time before a snapshot in which daemons, timers and delayed watch events finish.
 const snapshotDelay = 2 * time.Minute
 
-// rest waits until the operator has nothing left to do.
+// settle waits until the operator is quiet.
 func (s *scenarioRunner) settle(t *testing.T) {
 	t.Helper()
 	s.awaitQuiet(t)
@@ -277,7 +278,7 @@ func (s *scenarioRunner) settle(t *testing.T) {
 	}
 }
 
-// awaitQuiet waits until the present life, or one that follows it, has nothing left to do.
+// awaitQuiet waits until the present operator is quiet. If it ends, awaitQuiet waits for the next one.
 func (s *scenarioRunner) awaitQuiet(t *testing.T) {
 	t.Helper()
 	for s.problem() == "" {
@@ -292,7 +293,7 @@ func (s *scenarioRunner) awaitQuiet(t *testing.T) {
 	}
 }
 
-// look takes note of how it is.
+// takeSnapshot records the objects and the external state.
 func (s *scenarioRunner) takeSnapshot() {
 	objects := s.cluster.server.All()
 	if s.collectGarbage {
@@ -302,14 +303,14 @@ func (s *scenarioRunner) takeSnapshot() {
 	if s.scenario.ExternalState != nil {
 		outside := s.scenario.ExternalState()
 		now.External, now.ExternalDump = fmt.Sprintf("%+v", outside), dump.ForHash(outside)
-		if strings.Contains(now.External, "0x") { // where it is in memory
+		if strings.Contains(now.External, "0x") { // addresses differ from run to run
 			now.External = now.ExternalDump
 		}
 	}
 	s.out.run.Snapshots = append(s.out.run.Snapshots, now)
 }
 
-// collected are the objects that a garbage collector leaves: those without owners, and those with an owner that exists.
+// withoutGarbage returns the objects that a garbage collector keeps: objects without owners and objects with an existing owner.
 func withoutGarbage(objects []map[string]any) (left []map[string]any) {
 	uids := map[types.UID]bool{}
 	for _, content := range objects {
@@ -322,12 +323,12 @@ func withoutGarbage(objects []map[string]any) (left []map[string]any) {
 		}
 	}
 	if len(left) < len(objects) {
-		return withoutGarbage(left) // their own children
+		return withoutGarbage(left) // the removed objects may own others
 	}
 	return left
 }
 
-// finish ends a life, and takes over what is known of it.
+// finish ends an operator and adds its calls and writes to the run.
 func (s *scenarioRunner) finish(o *Operator) {
 	err := o.end()
 	s.mu.Lock()
@@ -355,7 +356,7 @@ func (s *scenarioRunner) record() {
 	}
 }
 
-// recordChanges completes the reference run by the states that old lists have.
+// recordChanges adds to the reference run the state of the watched objects after each change.
 func (s *scenarioRunner) recordChanges() {
 	watched := map[string]bool{}
 	for _, n := range s.injector.Watched() {
@@ -370,7 +371,7 @@ func (s *scenarioRunner) recordChanges() {
 		if watched[c.Resource] && !c.Deleted {
 			obj = obj.DeepCopy()
 			obj.SetResourceVersion("")
-			text, _ := json.Marshal(obj) // it was decoded from JSON
+			text, _ := json.Marshal(obj) // cannot fail: decoded from JSON
 			state[name] = string(text)
 		}
 		if c.Version > s.baseVersion && s.isRelevant(c) {

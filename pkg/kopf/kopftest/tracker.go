@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Call is one call of a handler in an operator.
+// A Call is one attempt of a handler in an operator.
 type Call struct {
 	Handler string
 	Reason  kopf.Reason
@@ -28,46 +28,46 @@ type Call struct {
 	UID     types.UID
 	Attempt int
 	Began   time.Time
-	// Ended is zero while the handler is at work.
+	// Ended is zero while the handler is running.
 	Ended time.Time
-	// Err is what the handler has returned; for one that has panicked, it says so.
+	// Err is the error that the handler returned. For a handler that panicked, it contains the panic.
 	Err error
 
-	engine       *engine.Engine // nil: the call was made beside the cycle of its object
-	began, ended int64          // versions of the server, if they are known
-	changed      string         // what the call is about, in JSON
+	engine       *engine.Engine // nil for calls outside of a reconcile, such as daemons
+	began, ended int64          // versions of the server in memory; zero if unknown
+	changed      string         // the diff of the call, in JSON
 }
 
-// String is short: "provision (create, attempt 0) of default/orders".
+// String returns a short form: "provision (create, attempt 0) of default/orders".
 func (c Call) String() string {
 	return fmt.Sprintf("%s (%s, attempt %d) of %s", c.Handler, c.Reason, c.Attempt, c.Object)
 }
 
-// inBackground tells daemons and timers, which are no work that comes to an end.
+// inBackground reports whether the handler is a daemon or a timer. Such a handler is no pending work, because it never finishes.
 func (c Call) inBackground() bool {
 	return c.Reason == kopf.ReasonDaemon || c.Reason == kopf.ReasonTimer
 }
 
-// A tracker keeps the books of one operator.
+// A tracker records the handler calls and the reconciles of one operator. It is safe for concurrent use.
 type tracker struct {
-	onCall    func(Call)   // is told of each call before it is made; nil: nobody is
-	version   func() int64 // of the server; nil: it is not known
-	onRunaway func()       // is called when objects are looked at again and again; nil: nobody minds
+	onCall    func(Call)   // called before each handler call; may be nil
+	version   func() int64 // returns the version of the server in memory; may be nil
+	onRunaway func()       // called when one object is reconciled more often than maxReconcilesPerSecond; may be nil
 
 	mu              sync.Mutex
 	calls           []Call
 	engines         []*engine.Engine
-	expectedEngines int       // that there will be engines for
-	started         bool      // an operator has told that
-	lastActivity    time.Time // when a pass has begun, or somebody began to wait for the last one
-	reconciles      int       // that have begun
+	expectedEngines int       // number of engines that the operators announced
+	started         bool      // OperatorStarted was called
+	lastActivity    time.Time // start of the last reconcile or of the last wait for it
+	reconciles      int       // number of reconciles that have started
 	running         int
 	results         map[objectRef]reconcileResult
-	failures        map[failure]error // level-triggered handlers, as of their last calls
+	failures        map[failure]error // last error of each reconcile handler; nil if it succeeded
 	errs            []error
-	countedSecond   time.Time         // of the passes that are counted
-	countInSecond   map[objectRef]int // that second
-	runaway         string            // why the onRunaway was pulled
+	countedSecond   time.Time         // second to which countInSecond belongs
+	countInSecond   map[objectRef]int // reconciles started in countedSecond
+	runaway         string            // message about the object that is reconciled too often
 }
 
 func newTracker() *tracker {
@@ -79,8 +79,8 @@ type objectRef struct {
 	key    types.NamespacedName
 }
 
-// retryableError is an error after which a level-triggered handler is called again because of it: not after its last attempt, even if its
-// interval has it begin anew.
+// retryableError returns the error of a reconcile handler if it leads to another attempt. It returns nil after the last attempt, even if the
+// interval of the handler starts it again later.
 func (v objectRef) retryableError(ctx context.Context, call *engine.Call, err error) error {
 	handler, _ := v.engine.Levels.Get(call.ID)
 	record := progress.Record{Started: call.Attempt.Started, Retries: call.Attempt.Number}
@@ -90,7 +90,7 @@ func (v objectRef) retryableError(ctx context.Context, call *engine.Call, err er
 	return err
 }
 
-// A failure is that of a handler of an object.
+// A failure identifies a reconcile handler of an object.
 type failure struct {
 	objectRef
 	handler string
@@ -98,14 +98,14 @@ type failure struct {
 
 type objectRefKey struct{}
 
-// A result is how the last pass of an object has ended.
+// A reconcileResult records how the last reconcile of an object ended.
 type reconcileResult struct {
-	due   time.Time // when it is to be objectRef again; zero: when something happens
+	due   time.Time // time of the requeue; zero if none is scheduled
 	after time.Duration
 	err   error
 }
 
-// HandlerCalled takes note of a call.
+// HandlerCalled records a handler call.
 func (w *tracker) HandlerCalled(ctx context.Context, call *engine.Call) (ended func(error)) {
 	c := Call{
 		Handler: call.ID, Reason: kopf.Reason(call.Reason), Object: client.ObjectKeyFromObject(call.Object),
@@ -142,7 +142,7 @@ func (w *tracker) HandlerCalled(ctx context.Context, call *engine.Call) (ended f
 	}
 }
 
-// Around takes note of the passes.
+// WrapReconciler records the reconciles of an engine.
 func (w *tracker) WrapReconciler(e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,9 +156,9 @@ func (w *tracker) WrapReconciler(e *engine.Engine, next reconcile.Reconciler) re
 	})
 }
 
-var errReconcilePanicked = errors.New("a pass has panicked")
+var errReconcilePanicked = errors.New("a reconcile panicked")
 
-// Begins takes note of how many engines there will be.
+// OperatorStarted records the number of engines that an operator starts.
 func (w *tracker) OperatorStarted(kinds int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,18 +174,18 @@ func (w *tracker) reconcileStarted(v objectRef) {
 		w.countedSecond, w.countInSecond = now, map[objectRef]int{}
 	}
 	w.countInSecond[v]++
-	pull := w.onRunaway != nil && w.countInSecond[v] > maxReconcilesPerSecond && w.runaway == ""
-	if pull {
-		w.runaway = fmt.Sprintf("%s %s was looked at again and again, more than %d times in a second%s", v.engine.GVK.Kind, v.key, maxReconcilesPerSecond, w.lastCall())
+	isRunaway := w.onRunaway != nil && w.countInSecond[v] > maxReconcilesPerSecond && w.runaway == ""
+	if isRunaway {
+		w.runaway = fmt.Sprintf("%s %s was reconciled more than %d times in one second%s", v.engine.GVK.Kind, v.key, maxReconcilesPerSecond, w.lastCall())
 	}
 	w.mu.Unlock()
-	if pull {
+	if isRunaway {
 		w.onRunaway()
 	}
 }
 
-// maxReconcilesPerSecond passes of one object within a second of virtual time are those of handlers that cause each other, or themselves: without a onRunaway, that
-// second would never end.
+// maxReconcilesPerSecond limits the reconciles of one object within a second of virtual time. Handlers that trigger themselves or each other
+// exceed it. Without the limit, virtual time would not advance.
 const maxReconcilesPerSecond = 100
 
 func (w *tracker) runawayReason() string {
@@ -198,7 +198,7 @@ func (w *tracker) lastCall() string {
 	if len(w.calls) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; the last call was of %s: does it change what calls it?", w.calls[len(w.calls)-1])
+	return fmt.Sprintf("; the last handler call was %s: check whether its changes trigger it again", w.calls[len(w.calls)-1])
 }
 
 func (w *tracker) reconcileEnded(v objectRef, result reconcile.Result, err error) {
@@ -213,12 +213,12 @@ func (w *tracker) reconcileEnded(v objectRef, result reconcile.Result, err error
 		w.errs = append(w.errs, err)
 	}
 	w.results[v] = out
-	if out.due.IsZero() { // whatever has failed will not be called again by itself
+	if out.due.IsZero() { // without a requeue, no failed handler is retried
 		maps.DeleteFunc(w.failures, func(f failure, _ error) bool { return f.objectRef == v })
 	}
 }
 
-// requeue is the wait of the object that is due first.
+// requeue returns the delay with which the object that is due next was requeued.
 func (w *tracker) requeue() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -231,7 +231,7 @@ func (w *tracker) requeue() time.Duration {
 	return first.after
 }
 
-// turns counts the calls that have begun, and those that have ended.
+// callTransitions returns the number of started calls plus the number of ended calls.
 func (w *tracker) callTransitions() (n int) {
 	for _, c := range w.callLog() {
 		if n++; !c.Ended.IsZero() {
@@ -253,7 +253,7 @@ func (w *tracker) callLog() []Call {
 	return slices.Clone(w.calls)
 }
 
-// atWork tells who has not ended.
+// runningCalls returns the calls that have not ended.
 func (w *tracker) runningCalls() (calls []Call) {
 	for _, c := range w.callLog() {
 		if c.Ended.IsZero() {
@@ -263,7 +263,7 @@ func (w *tracker) runningCalls() (calls []Call) {
 	return calls
 }
 
-// busy tells who is at work, but for daemons and timers.
+// runningForeground returns the calls that have not ended, without daemons and timers.
 func (w *tracker) runningForeground() (calls []Call) {
 	for _, c := range w.callLog() {
 		if c.Ended.IsZero() && !c.inBackground() {

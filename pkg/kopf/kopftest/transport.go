@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
 )
 
-// A link is the way of one operator to the server: it takes note of what is written, and has its way with requests.
+// A connection is the connection of one operator to the server. All its transports share it. It records writes and injects faults.
 type connection struct {
 	mu           sync.Mutex
 	all          []Write
@@ -25,30 +25,30 @@ type connection struct {
 	closed       bool
 	onDisconnect func()
 
-	injector *explore.Injector        // has faults happen by the numbers of writes and notices; nil: none
-	wrap     explore.TransportWrapper // around the connection; nil: nothing
-	replica  *apiserver.Replica       // is asked instead of the server; nil: the server is asked
+	injector *explore.Injector        // injects the faults of a plan; may be nil
+	wrap     explore.TransportWrapper // wraps the transports of the connection; may be nil
+	replica  *apiserver.Replica       // answers in place of the server; may be nil
 }
 
-// A faultTransport is a link on one transport: each client that is made of the config has its own.
+// A faultTransport sends the requests of one HTTP client over a connection.
 type faultTransport struct {
 	*connection
 	next http.RoundTripper
 }
 
-// transport puts the link on a transport.
+// transport returns a faultTransport that sends requests with next.
 func (l *connection) transport(next http.RoundTripper) http.RoundTripper {
 	return &faultTransport{l, next}
 }
 
-// CloseIdleConnections passes on what HTTP clients ask their transports for.
+// CloseIdleConnections closes the idle connections of the wrapped transport.
 func (l *faultTransport) CloseIdleConnections() {
 	if t, ok := l.next.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }
 
-// RoundTrip sends a request, and takes note of it.
+// RoundTrip records a request, applies its fault, and sends it.
 func (l *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	req := parse(r)
 	text, err := readBody(r)
@@ -74,7 +74,7 @@ func (l *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !awaitDelay(r, fault.Delay) {
 		return nil, r.Context().Err()
 	}
-	if l.disconnected() { // meanwhile
+	if l.disconnected() { // during the delay
 		return nil, errCrashed
 	}
 	note := l.recordWrite(req, r.Header.Get("Content-Type"), text)
@@ -103,35 +103,35 @@ func (l *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// maxEventNames is how many Events about one object can be posted in the same nanosecond.
+// maxEventNames limits the number of Events about one object with the same timestamp.
 const maxEventNames = 1000
 
-// createWithFreeName posts an Event under other names until one is free. client-go names Events by the time in nanoseconds, which
-// stands still in virtual time, and drops an Event whose name is taken.
-func (l *faultTransport) createWithFreeName(r *http.Request, text []byte, refused *http.Response) (*http.Response, error) {
+// createWithFreeName creates an Event again under other names until one is free. client-go derives the names of Events from the time in
+// nanoseconds, which does not advance in virtual time, and drops an Event whose name exists.
+func (l *faultTransport) createWithFreeName(r *http.Request, text []byte, response *http.Response) (*http.Response, error) {
 	var content map[string]any
 	if err := json.Unmarshal(text, &content); err != nil {
-		return nil, fmt.Errorf("the Event has no JSON form: %w", err)
+		return nil, fmt.Errorf("decode Event: %w", err)
 	}
 	meta, _ := content["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)
-	for n := 1; name != "" && n < maxEventNames && refused.StatusCode == http.StatusConflict; n++ {
+	for n := 1; name != "" && n < maxEventNames && response.StatusCode == http.StatusConflict; n++ {
 		meta["name"] = fmt.Sprintf("%s-%d", name, n)
 		body, err := json.Marshal(content)
 		if err != nil {
 			return nil, err
 		}
-		_ = refused.Body.Close()
+		_ = response.Body.Close()
 		again := r.Clone(r.Context())
 		again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		if refused, err = l.next.RoundTrip(again); err != nil {
+		if response, err = l.next.RoundTrip(again); err != nil {
 			return nil, err
 		}
 	}
-	return refused, nil
+	return response, nil
 }
 
-// send asks the server, or the replica, and has the injector look at what watches bring.
+// send sends a request to the server or the replica. It lets the injector filter the events of a watch.
 func (l *faultTransport) send(req request, r *http.Request) (*http.Response, error) {
 	next := l.next
 	if l.replica != nil {
@@ -149,7 +149,7 @@ func (l *faultTransport) send(req request, r *http.Request) (*http.Response, err
 	return response, nil
 }
 
-// meets finds what is to happen to a request. The caller must call done when the server has handled the request.
+// planFaults returns the fault for a request. The caller must call done when the server has handled the request.
 func (l *connection) planFaults(req request, r *http.Request, body []byte) (fault Fault, crash explore.Kind, done func()) {
 	done = func() {}
 	if l.injector != nil && req.writes() && !req.isEvent() && !l.disconnected() {
@@ -175,13 +175,13 @@ func (l *connection) planFaults(req request, r *http.Request, body []byte) (faul
 	return Fault{}, crash, done
 }
 
-// faultsByKind are the faults of the explorer that are no crashes.
+// faultsByKind maps the kinds of the explorer to faults. Crashes are handled separately.
 var faultsByKind = map[explore.Kind]Fault{
 	explore.Conflict: {Code: http.StatusConflict}, explore.Failed: {Code: http.StatusInternalServerError},
 	explore.Unavailable: {Code: http.StatusServiceUnavailable}, explore.Lost: {Lost: true},
 }
 
-// note takes note of a write; what it returns adds the answer.
+// recordWrite records a write. The returned function records the status code of the response.
 func (l *connection) recordWrite(r request, contentType string, body []byte) func(code int) {
 	if !r.writes() {
 		return func(int) {}
@@ -193,7 +193,7 @@ func (l *connection) recordWrite(r request, contentType string, body []byte) fun
 		return func(code int) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if w.Verb == "create" && code < http.StatusBadRequest { // else it repeats one that was posted, or was not
+			if w.Verb == "create" && code < http.StatusBadRequest { // a patch only counts a recorded Event up
 				l.events = append(l.events, w.event())
 			}
 		}
@@ -219,14 +219,14 @@ func (l *connection) postedEvents() []Event {
 	return slices.Clone(l.events)
 }
 
-// sever ends all ways to the server, as the death of a process does.
+// disconnect drops all further requests, as if the process had died.
 func (l *connection) disconnect() {
 	l.mu.Lock()
-	first, tell := !l.closed, l.onDisconnect
+	first, callback := !l.closed, l.onDisconnect
 	l.closed = true
 	l.mu.Unlock()
-	if first && tell != nil {
-		tell()
+	if first && callback != nil {
+		callback()
 	}
 }
 
@@ -236,7 +236,7 @@ func (l *connection) disconnected() bool {
 	return l.closed
 }
 
-// bodyOf reads the body of a request, and leaves another one like it.
+// readBody reads the body of a request and replaces it by a copy.
 func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
@@ -247,7 +247,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	return text, err
 }
 
-// pause waits before a request, unless that is given up.
+// awaitDelay waits for d. It returns false if the request is cancelled first.
 func awaitDelay(r *http.Request, d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -262,11 +262,11 @@ func awaitDelay(r *http.Request, d time.Duration) bool {
 	}
 }
 
-// refusal is an answer in place of the server's.
+// errorResponse returns a response with a status code, as the server would send it.
 func errorResponse(r *http.Request, code int) *http.Response {
 	text, err := json.Marshal(statusForCode(code))
 	if err != nil {
-		panic("kopftest: a status has no JSON form: " + err.Error())
+		panic("kopftest: encode status: " + err.Error())
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
 	if code == http.StatusTooManyRequests {

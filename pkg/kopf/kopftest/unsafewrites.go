@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// unsafeWrites are those that would lose what somebody else has written since.
+// unsafeWrites reports writes that can overwrite a concurrent change.
 func unsafeWrites(writes []Write) (findings []string) {
 	for _, w := range writes {
 		content, _ := w.Body.(map[string]any)
@@ -21,28 +21,28 @@ func unsafeWrites(writes []Write) (findings []string) {
 		}
 		switch {
 		case w.Verb == "update" && w.Subresource != "scale":
-			findings = append(findings, fmt.Sprintf("%q replaces the whole object without its resourceVersion: it loses what others have written meanwhile. "+
-				"Update an object that was read, or patch what is yours", w))
+			findings = append(findings, fmt.Sprintf("%q replaces the whole object without a resourceVersion, so it overwrites concurrent changes: "+
+				"update an object that was read, or use a patch", w))
 		case w.Verb == "patch" && w.PatchType == types.MergePatchType:
 			if list := findList(content, nil); list != "" {
-				findings = append(findings, fmt.Sprintf("%q replaces the list %s without the resourceVersion of what it was made of: it loses what others "+
-					"have put into it meanwhile. Use client.MergeFromWithOptimisticLock, server-side apply, or req.Object", w, list))
+				findings = append(findings, fmt.Sprintf("%q replaces the list %s without a resourceVersion, so it overwrites concurrent changes of the list: "+
+					"use client.MergeFromWithOptimisticLock, server-side apply, or req.Object", w, list))
 			}
 		case w.Verb == "patch" && w.PatchType == types.JSONPatchType:
 			if item := untestedItemIndex(w.Body); item != "" {
-				findings = append(findings, fmt.Sprintf("%q counts on %s being what it was, without a test: if others have put something before it meanwhile, "+
-					"it hits theirs. Test the resourceVersion or the old item first, or use req.Object", w, item))
+				findings = append(findings, fmt.Sprintf("%q addresses %s by its index without a test, so it can change another item after a concurrent change: "+
+					"test the resourceVersion or the old item first, or use req.Object", w, item))
 			}
 			if list := untestedListWrite(w.Body); list != "" {
-				findings = append(findings, fmt.Sprintf("%q puts a list at %s without a test of what was there: it loses what others have put into it "+
-					"meanwhile. Test the resourceVersion or the old list first, add to its end, or use req.Object", w, list))
+				findings = append(findings, fmt.Sprintf("%q replaces the list at %s without a test, so it overwrites concurrent changes of the list: "+
+					"test the resourceVersion or the old list first, append an item, or use req.Object", w, list))
 			}
 		}
 	}
 	return findings
 }
 
-// untestedListWrite is where a JSON patch puts a list, if it tests nothing.
+// untestedListWrite returns the first path at which a JSON patch without a test operation writes a list.
 func untestedListWrite(body any) (where string) {
 	operations, _ := body.([]any)
 	for _, operation := range operations {
@@ -60,7 +60,7 @@ func untestedListWrite(body any) (where string) {
 	return where
 }
 
-// untestedItemIndex is where a JSON patch has to do with an item of a list by its number, if it tests nothing. Keys of maps may be numbers, too.
+// untestedItemIndex returns the first path with a list index in a JSON patch without a test operation. It ignores maps whose keys may be numbers.
 func untestedItemIndex(body any) (where string) {
 	operations, _ := body.([]any)
 	for _, operation := range operations {
@@ -82,7 +82,7 @@ var (
 	mapped   = regexp.MustCompile(`^/(data|stringData|binaryData|metadata/labels|metadata/annotations)/`)
 )
 
-// listIn is the path of a list in a document.
+// findList returns the dotted path of the first list in a document.
 func findList(content map[string]any, path []string) string {
 	for _, key := range slices.Sorted(maps.Keys(content)) {
 		at := append(slices.Clone(path), key)

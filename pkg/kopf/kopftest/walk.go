@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
 )
 
-// A WalkOption is a choice for [Walk].
+// A WalkOption configures [Walk].
 type WalkOption func(*walk)
 
 // WithSeed sets the seed of the random specs. Default: 1. The environment variable KOPFTEST_SEED takes precedence.
@@ -27,22 +27,23 @@ func WithSeed(seed uint64) WalkOption {
 	return func(w *walk) { w.seed = seed }
 }
 
-// WithFilter restricts the random objects to those that pass: for rules of the kind that its schema does not have, and for CEL rules, which a cluster
-// in memory does not check.
+// WithFilter restricts the random objects to those for which valid returns true. Use it for rules that the schema does not contain, and for
+// CEL rules, which a cluster in memory does not check.
 func WithFilter(valid func(obj *unstructured.Unstructured) bool) WalkOption {
 	return func(w *walk) { w.valid = append(w.valid, valid) }
 }
 
-// Walk creates an object with a random spec, replaces the spec again and again by other ones, and deletes the object, in memory and in
-// virtual time. The specs fit the schema of the first CustomResourceDefinition in the file: types, required fields, enums, bounds, lengths,
-// formats and simple patterns. After each step, all objects, and what is outside, must be the same as after the creation of an object with that spec: it does not
-// matter how a state was reached. After the deletion, they must be the same as before the creation.
+// Walk tests that the state for a spec does not depend on earlier specs. It creates an object with a random spec, replaces the spec by
+// other random ones, and deletes the object, in memory and in virtual time. After each step, all objects and the external state must be the
+// same as after creating an object with that spec. After the deletion, they must be the same as before the creation.
 //
-// The scenario is that of [Check], without a Story. Ignore names what depends on the way, such as "status.resizes".
+// The specs match the schema of the first CustomResourceDefinition in the file crd: types, required fields, enums, bounds, lengths, formats
+// and simple patterns.
 //
-// Objects whose owners do not exist any more do not count, as the garbage collector of a cluster removes them.
+// The function setup returns a new Scenario for each run, as for [Check]. Its Steps are ignored. List fields that depend on earlier specs, such as
+// "status.resizes", in Ignore. Objects whose owners do not exist are ignored, because the garbage collector of a cluster deletes them.
 //
-// A failure shows the two specs, and the seed; KOPFTEST_SEED=17 runs the same walk again. The test must not be in a bubble of testing/synctest.
+// A failure shows the two specs and the seed. KOPFTEST_SEED=17 repeats the same walk. The test must not run in a bubble of testing/synctest.
 func Walk(t *testing.T, crd string, setup func() Scenario, steps int, opts ...WalkOption) {
 	t.Helper()
 	w := &walk{seed: 1, file: crd, steps: steps}
@@ -52,21 +53,21 @@ func Walk(t *testing.T, crd string, setup func() Scenario, steps int, opts ...Wa
 	if text := os.Getenv(seedVariable); text != "" {
 		var err error
 		if w.seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("kopftest: the variable %s must be a number: %v", seedVariable, err)
+			t.Fatalf("kopftest: environment variable %s must be a number: %v", seedVariable, err)
 		}
 	}
 	if err := w.load(); err != nil {
 		t.Fatalf("kopftest: %v", err)
 	}
 	if finding := w.run(t, setup); finding != "" {
-		t.Errorf("kopftest: %s\nTo see it again: %s=%d go test -run '^%s$' .", finding, seedVariable, w.seed, t.Name())
+		t.Errorf("kopftest: %s\nTo reproduce: %s=%d go test -run '^%s$' .", finding, seedVariable, w.seed, t.Name())
 	}
 }
 
 // seedVariable names the environment variable with the seed of a walk.
 const seedVariable = "KOPFTEST_SEED"
 
-// A walk goes from spec to spec.
+// A walk is the state of one call of Walk.
 type walk struct {
 	seed  uint64
 	file  string
@@ -75,22 +76,22 @@ type walk struct {
 
 	crd    *apiextensionsv1.CustomResourceDefinition
 	schema *apiextensionsv1.JSONSchemaProps
-	empty  *unstructured.Unstructured // without spec
+	empty  *unstructured.Unstructured // object of the kind without a spec
 }
 
 // load reads the CRD.
 func (w *walk) load() error {
 	found := envtest.CRDInstallOptions{Paths: []string{w.file}, ErrorIfPathMissing: true}
 	if err := envtest.ReadCRDFiles(&found); err != nil {
-		return fmt.Errorf("reading the CRD (look at the path, which is relative to the folder of the test): %w", err)
+		return fmt.Errorf("read the CRD (paths are relative to the directory of the test): %w", err)
 	}
 	if len(found.CRDs) == 0 {
-		return fmt.Errorf("there is no CRD in %s", w.file)
+		return fmt.Errorf("no CRD in %s", w.file)
 	}
 	w.crd = found.CRDs[0]
 	i := slices.IndexFunc(w.crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served && v.Schema != nil })
 	if i < 0 || w.crd.Spec.Versions[i].Schema.OpenAPIV3Schema == nil {
-		return fmt.Errorf("the CRD %s serves no version with a schema", w.crd.Name)
+		return fmt.Errorf("CRD %s serves no version with a schema", w.crd.Name)
 	}
 	version := w.crd.Spec.Versions[i]
 	w.schema = version.Schema.OpenAPIV3Schema
@@ -101,10 +102,10 @@ func (w *walk) load() error {
 	return nil
 }
 
-// tries is how many values are made until one is valid.
-const tries = 1000
+// maxTries limits the number of random values, valid and invalid.
+const maxTries = 1000
 
-// objects makes the object in each step.
+// objects returns the object for each step.
 func (w *walk) objects(t *testing.T, scenario Scenario) (out []*unstructured.Unstructured) {
 	t.Helper()
 	given := scenario.Given
@@ -112,8 +113,8 @@ func (w *walk) objects(t *testing.T, scenario Scenario) (out []*unstructured.Uns
 	cluster := w.given(given).cluster(t)
 	generator := explore.NewGenerator(w.seed)
 	var fields map[string]any
-	var refused error
-	for range tries {
+	var rejected error
+	for range maxTries {
 		if len(out) == w.steps {
 			return out
 		}
@@ -124,19 +125,19 @@ func (w *walk) objects(t *testing.T, scenario Scenario) (out []*unstructured.Uns
 		obj := w.empty.DeepCopy()
 		maps.Copy(obj.Object, runtime.DeepCopyJSON(next))
 		cluster.setDefaultNamespace(obj)
-		if refused = cluster.Client.Create(t.Context(), obj.DeepCopy(), client.DryRunAll); refused != nil && !apierrors.IsInvalid(refused) {
-			t.Fatalf("kopftest: trying a %s: %v", obj.GetKind(), refused)
+		if rejected = cluster.Client.Create(t.Context(), obj.DeepCopy(), client.DryRunAll); rejected != nil && !apierrors.IsInvalid(rejected) {
+			t.Fatalf("kopftest: validate a random %s: %v", obj.GetKind(), rejected)
 		}
-		passes := func(valid func(*unstructured.Unstructured) bool) bool { return valid(obj.DeepCopy()) }
-		if refused == nil && !slices.ContainsFunc(w.valid, func(v func(*unstructured.Unstructured) bool) bool { return !passes(v) }) {
+		accepts := func(valid func(*unstructured.Unstructured) bool) bool { return valid(obj.DeepCopy()) }
+		if rejected == nil && !slices.ContainsFunc(w.valid, func(v func(*unstructured.Unstructured) bool) bool { return !accepts(v) }) {
 			out, fields = append(out, obj), next
 		}
 	}
-	t.Fatalf("kopftest: of %d random objects of the kind %s, %d were valid; the last refusal: %v", tries, w.empty.GetKind(), len(out), refused)
+	t.Fatalf("kopftest: of %d random objects of kind %s, %d were valid; the last error: %v", maxTries, w.empty.GetKind(), len(out), rejected)
 	return nil
 }
 
-// given has the CRD among those that are given.
+// given adds the CRD to the given ones.
 func (w *walk) given(given Given) Given {
 	if !slices.Contains(given.CRDs, w.file) {
 		given.CRDs = append(slices.Clone(given.CRDs), w.file)
@@ -144,47 +145,47 @@ func (w *walk) given(given Given) Given {
 	return given
 }
 
-// run compares the walk with creations, and returns the first difference.
+// run compares each step with a creation, and returns the first difference.
 func (w *walk) run(t *testing.T, setup func() Scenario) string {
 	t.Helper()
 	objects := w.objects(t, setup())
-	story := []func(testing.TB, *Cluster){create(objects[0])}
+	steps := []func(testing.TB, *Cluster){create(objects[0])}
 	for _, obj := range objects[1:] {
-		story = append(story, replace(obj))
+		steps = append(steps, replace(obj))
 	}
-	story = append(story, func(t testing.TB, c *Cluster) { c.Delete(t, objects[0].DeepCopy()) })
-	walked := w.runScenario(t, setup, story, "during the walk")
+	steps = append(steps, func(t testing.TB, c *Cluster) { c.Delete(t, objects[0].DeepCopy()) })
+	walkRun := w.runScenario(t, setup, steps, "during the walk")
 	for i, obj := range objects {
 		switch {
-		case i+1 < len(walked.Snapshots):
-		case walked.Problem != "":
-			return fmt.Sprintf("in step %d of the walk: %s%s", i+1, walked.Problem, describe(objects, i))
+		case i+1 < len(walkRun.Snapshots):
+		case walkRun.Problem != "":
+			return fmt.Sprintf("in step %d of the walk: %s%s", i+1, walkRun.Problem, describe(objects, i))
 		default:
-			return fmt.Sprintf("the walk has ended before step %d", i+1)
+			return fmt.Sprintf("the walk ended before step %d", i+1)
 		}
-		alone := w.runScenario(t, setup, story[:0:0], "", create(obj))
-		if alone.Problem != "" || len(alone.Snapshots) < 2 {
-			return fmt.Sprintf("after the creation: %s%s", alone.Problem, describe(objects[i:], 0))
+		creation := w.runScenario(t, setup, steps[:0:0], "", create(obj))
+		if creation.Problem != "" || len(creation.Snapshots) < 2 {
+			return fmt.Sprintf("after the creation: %s%s", creation.Problem, describe(objects[i:], 0))
 		}
-		if _, differs := alone.Snapshots[1].Compare(walked.Snapshots[i+1]); differs != "" {
-			return fmt.Sprintf("in step %d of the walk, it is not as it is after a creation with the same spec: %s%s", i+1, differs, describe(objects, i))
+		if _, differs := creation.Snapshots[1].Compare(walkRun.Snapshots[i+1]); differs != "" {
+			return fmt.Sprintf("in step %d of the walk, the state differs from a creation with the same spec: %s%s", i+1, differs, describe(objects, i))
 		}
 	}
-	if walked.Problem != "" {
-		return "after the deletion: " + walked.Problem
+	if walkRun.Problem != "" {
+		return "after the deletion: " + walkRun.Problem
 	}
-	if _, differs := walked.Snapshots[0].Compare(walked.Snapshots[len(objects)+1]); differs != "" {
-		return "the deletion has left something behind: " + differs
+	if _, differs := walkRun.Snapshots[0].Compare(walkRun.Snapshots[len(objects)+1]); differs != "" {
+		return "the state after the deletion differs from the state before the creation: " + differs
 	}
 	return ""
 }
 
-func (w *walk) runScenario(t *testing.T, setup func() Scenario, story []func(testing.TB, *Cluster), when string, more ...func(testing.TB, *Cluster)) *explore.Run {
+func (w *walk) runScenario(t *testing.T, setup func() Scenario, steps []func(testing.TB, *Cluster), when string, more ...func(testing.TB, *Cluster)) *explore.Run {
 	t.Helper()
 	return runScenario(t, func() Scenario {
 		scenario := setup()
 		scenario.Given = w.given(scenario.Given)
-		scenario.Steps = append(slices.Clone(story), more...)
+		scenario.Steps = append(slices.Clone(steps), more...)
 		return scenario
 	}, runOptions{when: when, waitBeforeSnapshot: true, collectGarbage: true}).run
 }
@@ -193,17 +194,17 @@ func create(obj *unstructured.Unstructured) func(testing.TB, *Cluster) {
 	return func(t testing.TB, c *Cluster) { c.Create(t, obj.DeepCopy()) }
 }
 
-// replace puts other fields into the place of those of an object, but for its metadata and status.
+// replace returns a step that replaces all fields of the stored object except for metadata and status.
 func replace(obj *unstructured.Unstructured) func(testing.TB, *Cluster) {
 	return func(t testing.TB, c *Cluster) {
 		Edit(t, c, obj.DeepCopy(), func(stored *unstructured.Unstructured) {
 			for name := range stored.Object {
-				if !slices.Contains(bookkeptFields, name) {
+				if !slices.Contains(standardFields, name) {
 					delete(stored.Object, name)
 				}
 			}
 			for name, value := range runtime.DeepCopyJSON(obj.Object) {
-				if !slices.Contains(bookkeptFields, name) {
+				if !slices.Contains(standardFields, name) {
 					stored.Object[name] = value
 				}
 			}
@@ -211,9 +212,9 @@ func replace(obj *unstructured.Unstructured) func(testing.TB, *Cluster) {
 	}
 }
 
-var bookkeptFields = []string{"apiVersion", "kind", "metadata", "status"}
+var standardFields = []string{"apiVersion", "kind", "metadata", "status"}
 
-// describe shows the spec of a step, and the one before.
+// describe formats the fields of a step and of the step before it.
 func describe(objects []*unstructured.Unstructured, i int) string {
 	text := ""
 	if i > 0 {
@@ -225,10 +226,10 @@ func describe(objects []*unstructured.Unstructured, i int) string {
 func fieldsOf(obj *unstructured.Unstructured) string {
 	fields := map[string]any{}
 	for name, value := range obj.Object {
-		if !slices.Contains(bookkeptFields, name) {
+		if !slices.Contains(standardFields, name) {
 			fields[name] = value
 		}
 	}
-	text, _ := json.Marshal(fields) // they were made of JSON values
+	text, _ := json.Marshal(fields) // cannot fail: the generator makes only JSON values
 	return string(text)
 }

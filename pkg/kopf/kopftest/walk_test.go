@@ -119,7 +119,7 @@ func TestWalk_FindsWhatDependsOnTheWay(t *testing.T) {
 	}{
 		"a child of the former mode stays": {
 			func(r *kopf.Resource[box]) { r.On("child", both, leftover) },
-			"it is not as it is after a creation with the same spec: there is also ConfigMap default/",
+			"the state differs from a creation with the same spec: unexpected object ConfigMap default/",
 		},
 		"updates are forgotten": {
 			func(r *kopf.Resource[box]) { r.OnCreate("child", keeps) },
@@ -127,7 +127,7 @@ func TestWalk_FindsWhatDependsOnTheWay(t *testing.T) {
 		},
 		"a child without an owner is left behind": {
 			func(r *kopf.Resource[box]) { r.On("child", both, orphan) },
-			"the deletion has left something behind: there is also ConfigMap default/child",
+			"the state after the deletion differs from the state before the creation: unexpected object ConfigMap default/child",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

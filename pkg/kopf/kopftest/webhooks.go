@@ -21,8 +21,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// withAdmission is for the admission handlers of a manager: they are called by the server of an Environment, and in memory they are not served. It
-// changes nothing where the test has a webhook server of its own, or has made the cluster by hand.
+// prepareAdmission configures the admission handlers of a manager. The API server of an Environment calls them; in memory they are not served. The
+// manager stays unchanged if the test sets its own webhook server, or has built the Cluster without Memory or Environment.
 func (o *Operator) prepareAdmission(t testing.TB, options *manager.Options) (host func(manager.Manager) manager.Manager, release func()) {
 	c := o.cluster
 	switch {
@@ -33,7 +33,7 @@ func (o *Operator) prepareAdmission(t testing.TB, options *manager.Options) (hos
 	}
 	listener, err := net.Listen("tcp", loopback+":0")
 	if err != nil {
-		t.Fatalf("kopftest: there is no port for admission handlers: %v", err)
+		t.Fatalf("kopftest: find a free port for admission handlers: %v", err)
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	_ = listener.Close()
@@ -50,13 +50,13 @@ func (o *Operator) prepareAdmission(t testing.TB, options *manager.Options) (hos
 
 const loopback = "127.0.0.1"
 
-// An managerWithoutAdmission manager has nobody call the admission handlers of its operators.
+// A managerWithoutAdmission is a manager whose operators do not serve their admission handlers.
 type managerWithoutAdmission struct{ manager.Manager }
 
-// AdmissionOptions has no options.
+// AdmissionOptions returns nil: the handlers are not served.
 func (*managerWithoutAdmission) AdmissionOptions() *webhooks.Options { return nil }
 
-// A served manager has the API server call the admission handlers of its operators on this machine.
+// An admissionManager is a manager whose operators serve their admission handlers on this machine.
 type admissionManager struct {
 	manager.Manager
 	cluster    *Cluster
@@ -64,14 +64,14 @@ type admissionManager struct {
 	operators  atomic.Int64
 }
 
-// AdmissionOptions looks after certificates and configurations, which go with the operator.
+// AdmissionOptions returns options with which the operator manages its certificates and webhook configurations, and removes them when it stops.
 func (s *admissionManager) AdmissionOptions() *webhooks.Options {
 	options := &webhooks.Options{
 		Name:           s.name(s.operators.Add(1)),
 		Configurations: webhooks.Managed,
 		Exit:           webhooks.RemoveOnExit,
 		Certificates:   webhooks.SelfManaged{SecretName: s.name(0)},
-		Namespace:      metav1.NamespaceSystem, // so that operators that are tested do not see the Secret
+		Namespace:      metav1.NamespaceSystem, // outside of the namespaces that operators under test watch
 		ClientConfig:   admissionregistrationv1.WebhookClientConfig{URL: new(s.url())},
 	}
 	if s.cluster.Namespace != "" {
@@ -80,30 +80,30 @@ func (s *admissionManager) AdmissionOptions() *webhooks.Options {
 	return options
 }
 
-// name is that of what belongs to an operator; with 0, to all of them. The next manager in the slot has the same ones.
+// name returns the name for the webhook configurations of an operator, or for their shared Secret if operator is 0. Later managers in the same slot reuse it.
 func (s *admissionManager) name(operator int64) string {
 	return fmt.Sprintf("%s%d-%d.%s.test", prefix, s.slot, operator, cmp.Or(s.cluster.Namespace, metav1.NamespaceDefault))
 }
 
-// prefix begins the names of what is made for admission handlers to be served.
+// prefix starts the names of all objects for serving admission handlers.
 const prefix = "kopftest-"
 
-// remove takes away what a crash has left, and others would be refused for.
+// remove deletes the webhook configurations that a crash has left. They would reject requests of later tests.
 func (s *admissionManager) remove(t testing.TB) {
 	t.Helper()
 	for n := range s.operators.Load() {
 		for _, obj := range s.configurations(n + 1) {
 			if err := s.cluster.Client.Delete(context.WithoutCancel(t.Context()), obj); client.IgnoreNotFound(err) != nil {
-				t.Errorf("kopftest: removing the webhook configurations of the operator: %v", err)
+				t.Errorf("kopftest: remove webhook configurations: %v", err)
 			}
 		}
 	}
 }
 
-// left tells of operators that have not yet written where they are to be called; they do it at once for both kinds of handlers.
-func (s *admissionManager) left(ctx context.Context) (string, error) {
+// pendingWork reports operators without a webhook configuration for this manager. An operator writes the configurations for both kinds of handlers together.
+func (s *admissionManager) pendingWork(ctx context.Context) (string, error) {
 	for n := range s.operators.Load() {
-		told := false
+		configured := false
 		for _, obj := range s.configurations(n + 1) {
 			if err := s.cluster.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj); client.IgnoreNotFound(err) != nil {
 				return "", err
@@ -112,10 +112,10 @@ func (s *admissionManager) left(ctx context.Context) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			told = told || strings.Contains(string(text), s.url()+"/") // and not where one has crashed
+			configured = configured || strings.Contains(string(text), s.url()+"/") // and not where one has crashed
 		}
-		if !told {
-			return "it has not told the API server of its admission handlers yet", nil
+		if !configured {
+			return "the webhook configurations are not written yet", nil
 		}
 	}
 	return "", nil
@@ -123,7 +123,7 @@ func (s *admissionManager) left(ctx context.Context) (string, error) {
 
 func (s *admissionManager) url() string { return fmt.Sprintf("https://%s:%d", loopback, s.port) }
 
-// configurations are those of an operator, without their Go types: the scheme of the test need not know them.
+// configurations returns the webhook configurations of an operator, with only their kind and name. They are unstructured because the scheme of the test may lack their types.
 func (s *admissionManager) configurations(operator int64) (both []*unstructured.Unstructured) {
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
 		obj := &unstructured.Unstructured{}
@@ -134,7 +134,7 @@ func (s *admissionManager) configurations(operator int64) (both []*unstructured.
 	return both
 }
 
-// isAdmissionSetup tells what is written for admission handlers to be served.
+// isAdmissionSetup reports whether a write sets up the serving of admission handlers.
 func isAdmissionSetup(w Write) bool {
 	switch w.Resource {
 	case "validatingwebhookconfigurations", "mutatingwebhookconfigurations":
@@ -145,8 +145,8 @@ func isAdmissionSetup(w Write) bool {
 	return false
 }
 
-// webhookSlots number the managers that run at a time: one that is started when another has ended, or crashed, takes its place, and the
-// configurations that it has left.
+// webhookSlots assigns a number to each running manager. A manager takes the number, and thus the webhook configurations, of one that has
+// ended or crashed.
 type webhookSlots struct {
 	mu    sync.Mutex
 	taken []bool

@@ -9,23 +9,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Write is one request that was to change something.
+// A Write is a request other than a read.
 type Write struct {
 	// Verb is create, update, patch, apply, delete or deletecollection.
 	Verb string
-	// Resource is the plural, such as "deployments"; Subresource is such as "status", or empty.
+	// Resource is the plural name, such as "deployments". Subresource is empty or a name such as "status".
 	Resource, Subresource string
 	Namespace, Name       string
-	// Body is what was sent, in its JSON form: an object, a patch, options. PatchType is that of patches.
+	// Body is the request body in its JSON form: an object, a patch, or options. PatchType is set for patches.
 	Body      any
 	PatchType types.PatchType
-	// DryRun tells that nothing was to be stored: children.Apply looks so whether there is a difference.
+	// DryRun reports whether the request was a dry run. For example, children.Apply looks for differences with one.
 	DryRun bool
-	// Code is the HTTP status of the answer; 0 if there was none.
+	// Code is the HTTP status of the response; 0 if there was none.
 	Code int
 }
 
-// String is short: "patch databases/orders status".
+// String returns a short form: "patch databases/orders status".
 func (w Write) String() string {
 	text := w.Verb + " " + w.Resource
 	if w.Name != "" {
@@ -43,7 +43,7 @@ func (w Write) String() string {
 	return text
 }
 
-// A request is what the path and the method of an HTTP request mean.
+// A request is the meaning of the method and the path of an HTTP request.
 type request struct {
 	verb, group, resource, subresource, namespace, name string
 	dryRun                                              bool
@@ -109,12 +109,12 @@ func (r request) writes() bool {
 	return true
 }
 
-// isEvent tells requests that post Kubernetes Events.
+// isEvent reports whether the request is about Kubernetes Events.
 func (r request) isEvent() bool {
 	return r.resource == "events" && (r.group == "" || r.group == "events.k8s.io")
 }
 
-// isEventOrLease tells requests about the kinds in which Kubernetes notes what happens and who leads.
+// isEventOrLease reports whether the request is about Events or Leases, which do not belong to the state under test.
 func (r request) isEventOrLease() bool {
 	return r.isEvent() || r.resource == "leases" && r.group == "coordination.k8s.io"
 }
@@ -140,7 +140,7 @@ func (r request) write(contentType string, body []byte) Write {
 	return w
 }
 
-// event is what of a posted Event is of interest.
+// event returns the Event in the body of a write.
 func (w Write) event() Event {
 	content, _ := w.Body.(map[string]any)
 	text := func(keys ...string) string {
