@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// access is how the cluster is found, and which peering objects are meant in it.
+// access contains the flags that select peering objects.
 type access struct {
 	cluster
 	name       string
@@ -22,18 +22,18 @@ func (a *access) bind(fs *pflag.FlagSet) {
 	a.flags = fs
 	a.cluster.bind(fs)
 	fs.StringVarP(&a.name, "peering", "P", peering.DefaultName, "the name of the peering object")
-	fs.StringSliceVarP(&a.namespaces, "namespace", "n", nil, `the KopfPeering of this namespace, instead of the ClusterKopfPeering; may be repeated, and have patterns: "team-*"`)
-	fs.BoolVarP(&a.all, "all-namespaces", "A", false, "the ClusterKopfPeering, which is the default")
+	fs.StringSliceVarP(&a.namespaces, "namespace", "n", nil, `use the KopfPeering of this namespace instead of the ClusterKopfPeering; repeatable; may contain patterns: "team-*"`)
+	fs.BoolVarP(&a.all, "all-namespaces", "A", false, "use the ClusterKopfPeering (default)")
 }
 
 func (a *access) target() (peering.Target, error) {
 	switch {
 	case a.all && len(a.namespaces) > 0:
-		return peering.Target{}, fmt.Errorf("--all-namespaces and --namespace exclude each other: leave one out")
+		return peering.Target{}, fmt.Errorf("--all-namespaces and --namespace exclude each other: remove one")
 	case a.name == "":
-		return peering.Target{}, fmt.Errorf("--peering is empty: give a name, or leave it out for %q", peering.DefaultName)
+		return peering.Target{}, fmt.Errorf("--peering is empty: set a name, or remove the flag to use %q", peering.DefaultName)
 	case a.flags.Changed("namespace") && (len(a.namespaces) == 0 || slices.Contains(a.namespaces, "")):
-		return peering.Target{}, fmt.Errorf("--namespace is empty: give a name, or leave it out for the ClusterKopfPeering")
+		return peering.Target{}, fmt.Errorf("--namespace is empty: set a name, or remove the flag to use the ClusterKopfPeering")
 	}
 	return peering.Target{Name: a.name, Namespaces: a.namespaces}, nil
 }
@@ -41,7 +41,7 @@ func (a *access) target() (peering.Target, error) {
 func (a *access) client() (*peering.Client, error) {
 	config, err := a.config().ClientConfig()
 	if err != nil {
-		return nil, noAccess(err)
+		return nil, accessError(err)
 	}
 	return peering.NewClient(config, nil)
 }

@@ -7,12 +7,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// cluster is how the cluster is found: as kubectl finds it.
+// cluster contains the flags that select a cluster, as in kubectl.
 type cluster struct{ kubeconfig, context string }
 
 func (c *cluster) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "the kubeconfig to use (default: $KUBECONFIG, ~/.kube/config, or the pod's own access)")
-	fs.StringVar(&c.context, "context", "", "the context of the kubeconfig to use")
+	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the service account of the pod)")
+	fs.StringVar(&c.context, "context", "", "context of the kubeconfig")
 }
 
 func (c *cluster) config() clientcmd.ClientConfig {
@@ -21,6 +21,6 @@ func (c *cluster) config() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context})
 }
 
-func noAccess(err error) error {
-	return fmt.Errorf("no access to a cluster (are --kubeconfig and --context right?): %w", err)
+func accessError(err error) error {
+	return fmt.Errorf("no access to a cluster (check --kubeconfig and --context): %w", err)
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// parameters are kopf's names of flags, as they are in variables. [wire]
+// parameters maps flags to their names in kopf's environment variables. [wire]
 var parameters = map[string]string{
 	"peering": "PEERING", "namespace": "NAMESPACES", "all-namespaces": "CLUSTERWIDE", "id": "ID",
 	"priority": "PRIORITY", "dev": "DEV", "lifetime": "LIFETIME", "message": "MESSAGE",
 }
 
-// fromEnvironment has flags that were not given set by variables, such as KOPF_FREEZE_PRIORITY; empty ones do not count.
+// fromEnvironment sets missing flags from environment variables, such as KOPF_FREEZE_PRIORITY. It ignores empty variables.
 func fromEnvironment(cmd *cobra.Command, _ []string) error {
 	var problems []error
 	priority := cmd.Flags().Changed("priority")
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		parameter, known := parameters[flag.Name]
-		if !known || flag.Changed || flag.Name == "dev" && priority { // which would count more
+		if !known || flag.Changed || flag.Name == "dev" && priority { // --dev would override --priority
 			return
 		}
 		variable := "KOPF_" + strings.ToUpper(cmd.Name()) + "_" + parameter
@@ -31,10 +31,10 @@ func fromEnvironment(cmd *cobra.Command, _ []string) error {
 			return
 		}
 		if flag.Name == "namespace" {
-			value = strings.Join(strings.Fields(value), ",") // there, they are separated by spaces
+			value = strings.Join(strings.Fields(value), ",") // kopf separates names by spaces
 		}
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
-			problems = append(problems, fmt.Errorf("the variable %s: %w", variable, err))
+			problems = append(problems, fmt.Errorf("environment variable %s: %w", variable, err))
 		}
 	})
 	return errors.Join(problems...)

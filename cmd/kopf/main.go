@@ -21,11 +21,11 @@ func main() {
 	}
 }
 
-// newRoot makes the command; it is called as it was, or as the plugin of kubectl that its file says it is.
+// newRoot returns the root command. The name of the executable determines whether the help shows kopf or kubectl kopf.
 func newRoot(file string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kopf",
-		Short:         "Look at operators, and at what they leave on objects",
+		Short:         "Inspect operators and the state that they store on objects",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

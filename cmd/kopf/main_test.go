@@ -49,15 +49,15 @@ func TestMistakes(t *testing.T) {
 		"freeze":                       `required flag(s) "lifetime" not set`,
 		"freeze --dev -p high":         "invalid argument",
 		"freeze -t soon":               "use seconds, such as 600, or a duration",
-		"freeze -t 0":                  "give at least one second",
-		"freeze -t -5":                 "give at least one second",
+		"freeze -t 0":                  "set at least one second",
+		"freeze -t -5":                 "set at least one second",
 		"freeze -t 60 -p high":         "invalid argument",
 		"freeze -t 60 extra":           `unknown command "extra"`,
 		"list -o xml":                  "use table, json or yaml",
 		"list -A -n x":                 "exclude each other",
 		"list --namespace=":            "--namespace is empty",
 		"list --peering=":              "--peering is empty",
-		"resume":                       "no access to a cluster (are --kubeconfig and --context right?)",
+		"resume":                       "no access to a cluster (check --kubeconfig and --context)",
 		"resume --kubeconfig /nowhere": "no access to a cluster",
 	} {
 		if out, err := kopf(t, append([]string{"peers"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), part) {
@@ -70,10 +70,10 @@ func TestMistakes(t *testing.T) {
 func TestMistakesInVariables(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for variable, part := range map[string]string{
-		"LIFETIME=soon":    "the variable KOPF_FREEZE_LIFETIME: invalid argument \"soon\"",
-		"LIFETIME=0":       "give at least one second",
-		"PRIORITY=high":    "the variable KOPF_FREEZE_PRIORITY",
-		"DEV=perhaps":      "the variable KOPF_FREEZE_DEV",
+		"LIFETIME=soon":    "environment variable KOPF_FREEZE_LIFETIME: invalid argument \"soon\"",
+		"LIFETIME=0":       "set at least one second",
+		"PRIORITY=high":    "environment variable KOPF_FREEZE_PRIORITY",
+		"DEV=perhaps":      "environment variable KOPF_FREEZE_DEV",
 		"CLUSTERWIDE=true": "exclude each other", // CLI-02
 		"LIFETIME=":        `required flag(s) "lifetime" not set`,
 	} {
@@ -171,7 +171,7 @@ func TestCommandsOnAServer(t *testing.T) {
 	// PEER-61: resume removes the one record, also if there is none.
 	mustRun(t, "peers", "resume")
 	mustRun(t, "peers", "resume", "-i", "nobody")
-	var objects []shown
+	var objects []peeringOutput
 	must(t, json.Unmarshal([]byte(mustRun(t, "peers", "list", "-o", "json")), &objects))
 	if len(objects) != 1 || len(objects[0].Peers) != 1 || objects[0].Peers[0].Identity != "x" || *objects[0].Peers[0].Lifetime != 3600 {
 		t.Errorf("PEER-61: %+v", objects)
@@ -187,7 +187,7 @@ func TestCommandsOnAServer(t *testing.T) {
 			t.Setenv(name, value)
 		}
 		y := func() (all []string) {
-			var objects []shown
+			var objects []peeringOutput
 			must(t, json.Unmarshal([]byte(mustRun(t, "peers", "list", "-o", "json")), &objects))
 			for _, o := range objects {
 				for _, p := range o.Peers {

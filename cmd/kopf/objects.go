@@ -12,9 +12,9 @@ import (
 func newObjects() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "objects",
-		Short: "What an operator has left on the objects of a kind",
-		Long: `Operators with handlers leave a finalizer and annotations on objects: how far their handlers are, and what the objects were like
-when they were last handled. Here it is shown, and taken off.`,
+		Short: "Inspect and remove the state that an operator stores on objects",
+		Long: `Operators store a finalizer and annotations on objects: the progress of handlers and the last-handled configuration.
+These commands show and remove them.`,
 	}
 	cmd.AddCommand(newObjectsList(), newObjectsRelease())
 	return cmd
@@ -27,15 +27,15 @@ func newObjectsList() *cobra.Command {
 	var fields []string
 	cmd := &cobra.Command{
 		Use:   "list KIND [NAME...]",
-		Short: "Show what an operator would find if it were started now",
-		Long: `For each object: is it held by the finalizer, which cause would an operator conclude, how far are its handlers, and are there
-records of handlers that it does not have? Nothing is written, and it does not matter whether an operator is running.
-This is the rehearsal before another operator takes over, such as one in Go after one in Python.`,
-		Example: `  # What is under way?
+		Short: "Show the state from the view of an operator that starts now",
+		Long: `For each object, show whether it has the finalizer, the cause that an operator would detect, the progress of its handlers,
+and records of unknown handlers. The command writes nothing. The operator may be running.
+Use it before another operator takes over, for example one in Go that replaces one in Python.`,
+		Example: `  # Show unfinished handlers:
   kopf objects list databases.example.com -A
-  # Before an operator with these handlers takes over: what would be due, and which records would be nobody's?
+  # Before an operator with these handlers takes over, show due handlers and records of other handlers:
   kopf objects list databases.example.com -A --handler provision --handler resize/spec.size
-  # For a script:
+  # For scripts:
   kopf objects list databases.example.com -A -o json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,35 +59,35 @@ This is the rehearsal before another operator takes over, such as one in Go afte
 	which.bind(cmd.Flags())
 	form.bind(cmd.Flags())
 	look.bind(cmd.Flags())
-	cmd.Flags().StringArrayVar(&look.handlers, "handler", nil, "the id of a handler that the operator has; repeat it for each. Records of others are shown as unknown then")
-	cmd.Flags().StringArrayVar(&fields, "field", nil, `a field outside of the spec and the metadata that handlers are for, such as "status.phase"; may be repeated`)
+	cmd.Flags().StringArrayVar(&look.handlers, "handler", nil, "id of a handler of the operator; repeatable. Records of other handlers are then listed as unknown")
+	cmd.Flags().StringArrayVar(&fields, "field", nil, `field with handlers outside of spec and metadata, such as "status.phase"; repeatable`)
 	return cmd
 }
 
 func newObjectsRelease() *cobra.Command {
 	var which selection
 	var form output
-	var from place
+	var from storage
 	var what release
 	cmd := &cobra.Command{
 		Use:   "release KIND [NAME...]",
-		Short: "Take off what an operator has left, so that objects do not wait for it",
-		Long: `Objects with the finalizer of an operator cannot be deleted without it. Before it is uninstalled, or when it is gone already,
-this takes its finalizer and its annotations off.
+		Short: "Remove the state that an operator stores on objects",
+		Long: `An object with the finalizer of an operator cannot be deleted without this operator. Use this command before you uninstall an operator,
+or after it was removed. It removes the finalizer and the annotations of the operator.
 
-Without --yes nothing is written: it shows what would be. Stop the operator first: one that is running puts the finalizer on again.
-With --extras-only, the finalizer, the records, and what the objects were like when they were last handled stay for kopf in Python. Only the annotations
-that it does not know are removed.
+Without --yes, it only prints the changes. Stop the operator first, because a running operator adds the finalizer again.
+With --extras-only, it removes only the annotations that kopf in Python does not know. The finalizer, the records and the last-handled
+configuration stay.
 
-What it was to do at the deletion of objects is not done by anybody then. One that is installed again later takes objects without
-annotations for new ones.`,
-		Example: `  # What would be taken off?
+The delete handlers of the operator are not called for released objects. An operator that is installed later handles objects without annotations
+as new.`,
+		Example: `  # Print the changes:
   kopf objects release databases.example.com -A
-  # Do it:
+  # Apply them:
   kopf objects release databases.example.com -A --yes
-  # The operator comes back later, and is to go on where it was: only let objects be deleted until then.
+  # The operator will be installed again and must continue its work; until then, objects can be deleted:
   kopf objects release databases.example.com -A --keep-annotations --yes
-  # An operator in Python takes over.
+  # An operator in Python takes over:
   kopf objects release databases.example.com -A --extras-only --yes`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -97,7 +97,7 @@ annotations for new ones.`,
 			if err := from.check(); err != nil {
 				return err
 			}
-			what.place = from
+			what.storage = from
 			changes := []change{}
 			err := which.each(cmd.Context(), args, func(ctx context.Context, c client.Client, obj *unstructured.Unstructured) error {
 				done, err := what.object(ctx, c, obj)
@@ -110,7 +110,7 @@ annotations for new ones.`,
 				return printErr
 			}
 			if err == nil && !what.yes && len(changes) > 0 {
-				cmd.PrintErrln("Nothing was written. Add --yes to do it.")
+				cmd.PrintErrln("Nothing was written. Use --yes to apply the changes.")
 			}
 			return err
 		},
@@ -118,9 +118,9 @@ annotations for new ones.`,
 	which.bind(cmd.Flags())
 	form.bind(cmd.Flags())
 	from.bind(cmd.Flags())
-	cmd.Flags().BoolVar(&what.yes, "yes", false, "write; without it, only show what would be written")
-	cmd.Flags().BoolVar(&what.keepAnnotations, "keep-annotations", false, "only take off the finalizer")
-	cmd.Flags().BoolVar(&what.extrasOnly, "extras-only", false, "only remove the annotations that kopf in Python does not know")
+	cmd.Flags().BoolVar(&what.yes, "yes", false, "apply the changes; without it, only print them")
+	cmd.Flags().BoolVar(&what.keepAnnotations, "keep-annotations", false, "remove only the finalizer")
+	cmd.Flags().BoolVar(&what.extrasOnly, "extras-only", false, "remove only the annotations that kopf in Python does not know")
 	cmd.MarkFlagsMutuallyExclusive("keep-annotations", "extras-only")
 	return cmd
 }

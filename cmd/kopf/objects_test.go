@@ -56,13 +56,13 @@ func TestMistakesOfObjects(t *testing.T) {
 	for args, part := range map[string]string{
 		"list":                      "requires at least 1 arg",
 		"list x -A -n y":            "exclude each other",
-		"list x y -A":               "say in which namespace they are",
+		"list x y -A":               "use --namespace",
 		"list x y -l a=b":           "--selector and names exclude each other",
 		"list x -l a=b=c":           "--selector: ",
 		"list x --field spec..a":    `--field is "spec..a"`,
 		"list x --handler=":         "--handler is empty",
-		"list x --prefix a/b":       "give what is before the slash",
-		"release x --finalizer one": "give the whole name",
+		"list x --prefix a/b":       "set the part before the slash",
+		"release x --finalizer one": "set the full name",
 		"release x -o xml":          "use table, json or yaml",
 		"release x":                 "no access to a cluster",
 		"release x --extras-only --keep-annotations": "none of the others can be",
@@ -96,7 +96,7 @@ func TestObjectsOnAServer(t *testing.T) {
 
 	t.Run("mistakes", func(t *testing.T) {
 		fails(t, `the API server has no kind "tables"`, "objects", "list", "tables")
-		fails(t, "have no namespace: leave --namespace out", "objects", "list", "namespaces", "-n", "x")
+		fails(t, "have no namespace: remove --namespace", "objects", "list", "namespaces", "-n", "x")
 		fails(t, `"none" not found`, "objects", "release", kind, "none")
 	})
 	t.Run("rehearsal", func(t *testing.T) { rehearsal(t, k8s, cp.Config) })
@@ -267,7 +267,7 @@ func releases(t *testing.T, k8s client.Client) {
 	// A dry run, by default: nothing is written.
 	before := read(t, k8s, "both").GetResourceVersion()
 	out := mustRun(t, "objects", "release", kind)
-	for _, part := range []string{"Nothing was written. Add --yes to do it.", "goes: it is being deleted", "2 objects"} {
+	for _, part := range []string{"Nothing was written. Use --yes to apply the changes.", "is deleted", "2 objects"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("%q is not in\n%s", part, out)
 		}
@@ -303,7 +303,7 @@ func releases(t *testing.T, k8s client.Client) {
 	// All of it, in all namespaces.
 	var changes []change
 	must(t, json.Unmarshal([]byte(mustRun(t, "objects", "release", kind, "-A", "--yes", "-o", "json")), &changes))
-	if len(changes) != 2 || !changes[0].Written || !changes[1].Written || changes[0].Finalizer || !changes[1].Goes {
+	if len(changes) != 2 || !changes[0].Written || !changes[1].Written || changes[0].Finalizer || !changes[1].Deletes {
 		t.Errorf("%+v", changes)
 	}
 	if diff := cmp.Diff(map[string]string{"example.com/mine": "stays"}, read(t, k8s, "both").GetAnnotations()); diff != "" {
@@ -341,7 +341,7 @@ func somebodyElse(t *testing.T, config *rest.Config) {
 				return c.Patch(ctx, obj, patch, opts...)
 			},
 		})
-		r := release{place: place{finalizer: defaultFinalizer, prefix: "kopf.zalando.org"}, yes: true}
+		r := release{storage: storage{finalizer: defaultFinalizer, prefix: "kopf.zalando.org"}, yes: true}
 		done, err := r.object(t.Context(), c, obj.DeepCopy())
 		must(t, err)
 		left := read(t, direct, name)
@@ -374,7 +374,7 @@ func namesake(t *testing.T, config *rest.Config) {
 			return c.Patch(ctx, obj, patch, opts...)
 		},
 	})
-	r := release{place: place{finalizer: defaultFinalizer, prefix: "kopf.zalando.org"}, yes: true}
+	r := release{storage: storage{finalizer: defaultFinalizer, prefix: "kopf.zalando.org"}, yes: true}
 	done, err := r.object(t.Context(), c, obj.DeepCopy())
 	must(t, err)
 	left := read(t, direct, "twice")
@@ -400,7 +400,7 @@ func pages(t *testing.T, k8s client.Client) {
 		}
 		return nil
 	}}
-	if err := run.listed(t.Context(), &client.ListOptions{Limit: 2}); err == nil || err.Error() != "default/page-1: refused" || seen != want {
+	if err := run.visitListed(t.Context(), &client.ListOptions{Limit: 2}); err == nil || err.Error() != "default/page-1: refused" || seen != want {
 		t.Error(seen, err)
 	}
 	for n := range want {
@@ -420,12 +420,12 @@ func ownPlaces(t *testing.T, k8s client.Client) {
 	})
 	obj.SetFinalizers([]string{"databases.example.com/finalizer", framework.DefaultFinalizer})
 	must(t, k8s.Create(t.Context(), obj))
-	place := []string{"--finalizer", "databases.example.com/finalizer", "--prefix", "databases.example.com"}
+	storage := []string{"--finalizer", "databases.example.com/finalizer", "--prefix", "databases.example.com"}
 
-	if out := mustRun(t, append([]string{"objects", "list", kind, "-o", "yaml"}, place...)...); !strings.Contains(out, "cause: none") || !strings.Contains(out, "id: provision") {
+	if out := mustRun(t, append([]string{"objects", "list", kind, "-o", "yaml"}, storage...)...); !strings.Contains(out, "cause: none") || !strings.Contains(out, "id: provision") {
 		t.Error(out)
 	}
-	mustRun(t, append([]string{"objects", "release", kind, "own", "--yes"}, place...)...)
+	mustRun(t, append([]string{"objects", "release", kind, "own", "--yes"}, storage...)...)
 	left := read(t, k8s, "own")
 	if diff := cmp.Diff(map[string]string{baseline: handled, "databases.example.com/owner": `{"team":"shop"}`}, left.GetAnnotations()); diff != "" {
 		t.Error(diff)
@@ -460,13 +460,13 @@ func eventually(t *testing.T, happened func() bool) {
 // An object that an old finalizer holds, such as that of a reconciler which handlers have replaced, is stuck: it is told whose it is.
 func TestObjectsThatOthersHold(t *testing.T) {
 	obj := sample("orders", nil)
-	i := inspector{place: place{finalizer: framework.DefaultFinalizer, prefix: progress.DefaultPrefix}}
+	i := inspector{storage: storage{finalizer: framework.DefaultFinalizer, prefix: progress.DefaultPrefix}}
 	obj.SetFinalizers([]string{"shop.example.com/finalizer"})
 	if problems := i.inspect(obj).Problems; len(problems) > 0 {
 		t.Errorf("nobody wants to delete it: %q", problems)
 	}
 	obj.SetDeletionTimestamp(new(metav1.Now()))
-	want := []string{"it is being deleted, and held by finalizers of others: shop.example.com/finalizer"}
+	want := []string{"the object is under deletion, but has finalizers of other controllers: shop.example.com/finalizer"}
 	if diff := cmp.Diff(want, i.inspect(obj).Problems); diff != "" {
 		t.Error(diff)
 	}

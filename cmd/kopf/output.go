@@ -16,11 +16,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// output is in which form it is printed.
+// output is the output format.
 type output string
 
 func (o *output) bind(fs *pflag.FlagSet) {
-	fs.StringVarP((*string)(o), "output", "o", "table", "the form: table, json or yaml")
+	fs.StringVarP((*string)(o), "output", "o", "table", "output format: table, json or yaml")
 }
 
 func (o output) check() error {
@@ -31,18 +31,18 @@ func (o output) check() error {
 	return fmt.Errorf("--output is %q: use table, json or yaml", string(o))
 }
 
-// A shown object is what scripts get.
-type shown struct {
-	APIVersion string      `json:"apiVersion"`
-	Kind       string      `json:"kind"`
-	Namespace  string      `json:"namespace,omitempty"`
-	Name       string      `json:"name"`
-	Peers      []shownPeer `json:"peers"`
+// A peeringOutput is a peering object in JSON or YAML.
+type peeringOutput struct {
+	APIVersion string       `json:"apiVersion"`
+	Kind       string       `json:"kind"`
+	Namespace  string       `json:"namespace,omitempty"`
+	Name       string       `json:"name"`
+	Peers      []peerOutput `json:"peers"`
 }
 
-type shownPeer struct {
+type peerOutput struct {
 	Identity string `json:"identity"`
-	State    string `json:"state"` // live, dead, unreadable
+	State    string `json:"state"` // live, dead, or unreadable
 	Priority *int   `json:"priority,omitempty"`
 	Lifetime *int64 `json:"lifetimeSeconds,omitempty"`
 	LastSeen string `json:"lastSeen,omitempty"`
@@ -50,14 +50,14 @@ type shownPeer struct {
 }
 
 func (o output) print(w io.Writer, objects []peering.Object, now time.Time) error {
-	all := make([]shown, 0, len(objects))
+	all := make([]peeringOutput, 0, len(objects))
 	for _, object := range objects {
-		all = append(all, show(object, now))
+		all = append(all, newPeeringOutput(object, now))
 	}
 	return o.write(w, all, func() [][]string { return peerRows(all) })
 }
 
-// write prints what scripts get, or a table of it for people.
+// write prints a value as JSON or YAML, or its rows as a table.
 func (o output) write(w io.Writer, value any, rows func() [][]string) error {
 	switch o {
 	case "json":
@@ -78,18 +78,18 @@ func (o output) write(w io.Writer, value any, rows func() [][]string) error {
 		for i := range cells {
 			cells[i] = oneLine(cells[i])
 		}
-		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) // Flush tells the error
+		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) // Flush returns the error
 	}
 	return t.Flush()
 }
 
-func show(object peering.Object, now time.Time) shown {
-	s := shown{
-		APIVersion: object.Group + "/v1", Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, Peers: []shownPeer{},
+func newPeeringOutput(object peering.Object, now time.Time) peeringOutput {
+	s := peeringOutput{
+		APIVersion: object.Group + "/v1", Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, Peers: []peerOutput{},
 	}
 	for _, p := range object.Peers {
 		seconds := int64(p.Lifetime / time.Second)
-		one := shownPeer{Identity: p.Identity, State: "live", Priority: &p.Priority, Lifetime: &seconds, Message: p.Message}
+		one := peerOutput{Identity: p.Identity, State: "live", Priority: &p.Priority, Lifetime: &seconds, Message: p.Message}
 		if p.Expired(now) {
 			one.State = "dead"
 		}
@@ -99,12 +99,12 @@ func show(object peering.Object, now time.Time) shown {
 		s.Peers = append(s.Peers, one)
 	}
 	for _, u := range object.Unreadable {
-		s.Peers = append(s.Peers, shownPeer{Identity: u.Identity, State: "unreadable", Message: u.Err.Error()})
+		s.Peers = append(s.Peers, peerOutput{Identity: u.Identity, State: "unreadable", Message: u.Err.Error()})
 	}
 	return s
 }
 
-func peerRows(all []shown) [][]string {
+func peerRows(all []peeringOutput) [][]string {
 	rows := [][]string{{"PEERING", "NAMESPACE", "IDENTITY", "PRIORITY", "LIFETIME", "LAST SEEN", "STATE", "MESSAGE"}}
 	for _, object := range all {
 		name := strings.ToLower(object.Kind) + "." + strings.TrimSuffix(object.APIVersion, "/v1") + "/" + object.Name
@@ -122,7 +122,7 @@ func peerRows(all []shown) [][]string {
 	return rows
 }
 
-// oneLine keeps what somebody else has written from breaking the table, and from giving orders to the terminal.
+// oneLine replaces line breaks and control characters, because objects may contain text of other authors.
 func oneLine(text string) string {
 	var line strings.Builder
 	for _, r := range strings.Join(strings.Fields(text), " ") {

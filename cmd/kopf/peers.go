@@ -12,33 +12,32 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// defaultFreeze is the priority of a freeze: kopf's. [wire]
+// defaultFreeze is the default priority of a freeze, as in kopf. [wire]
 const defaultFreeze = 100
 
 func newPeers() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peers",
-		Short: "Operators that know of each other",
-		Long: `Operators that share a peering object know of each other by their records in it. The one with the
-highest priority works, the others pause. A person can have a record there, too: then all operators of a
-lower priority pause, until its lifetime is over, or until it is removed.
+		Short: "Inspect, pause and resume operators that share a peering object",
+		Long: `Operators that share a peering object write records into it. The operator with the highest priority works, and the others pause.
+A user can add a record, too. All operators with a lower or the same priority then pause until the record expires or is removed.
 
-What is not given by flags is taken from variables: KOPF_FREEZE_PRIORITY for --priority of freeze, KOPF_RESUME_ID for
+Missing flags are taken from environment variables: KOPF_FREEZE_PRIORITY for --priority of freeze, KOPF_RESUME_ID for
 --id of resume, KOPF_LIST_NAMESPACES, with spaces between the names, for --namespace of list, and so on.`,
 	}
-	cmd.AddCommand(newList(), newFreeze(), newResume())
+	cmd.AddCommand(newPeersList(), newPeersFreeze(), newPeersResume())
 	return cmd
 }
 
-func newList() *cobra.Command {
+func newPeersList() *cobra.Command {
 	var where access
 	var form output
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Show the operators, and who has precedence",
-		Example: `  # The operators that serve the whole cluster:
+		Short: "List the operators and their priorities",
+		Example: `  # Operators for the whole cluster:
   kopf peers list
-  # Those of all namespaces of a team, for a script:
+  # Operators in all namespaces of a team, for scripts:
   kopf peers list -n 'team-*' -o json`,
 		Args:    cobra.NoArgs,
 		PreRunE: fromEnvironment,
@@ -53,7 +52,7 @@ func newList() *cobra.Command {
 	return cmd
 }
 
-func newFreeze() *cobra.Command {
+func newPeersFreeze() *cobra.Command {
 	var where access
 	var form output
 	var record peering.Record
@@ -61,12 +60,12 @@ func newFreeze() *cobra.Command {
 	var dev bool
 	cmd := &cobra.Command{
 		Use:   "freeze",
-		Short: "Have operators pause for a while",
-		Long: `Write a record into the peering objects, once: operators of a lower priority pause until its lifetime is over,
-or until it is removed by "resume".`,
-		Example: `  # No operator is to interfere for an hour:
+		Short: "Pause operators",
+		Long: `Write a record into the peering objects. Operators with a lower or the same priority pause until the record expires or is removed
+by "resume".`,
+		Example: `  # Pause all operators for an hour:
   kopf peers freeze --lifetime 1h --message "moving the databases"
-  # Operators of developers, too, in one namespace:
+  # Also pause operators of developers, in one namespace:
   kopf peers freeze -n shop --priority 1000 --lifetime 600`,
 		Args:    cobra.NoArgs,
 		PreRunE: fromEnvironment,
@@ -75,43 +74,43 @@ or until it is removed by "resume".`,
 				record.Priority = peering.DevPriority
 			}
 			if record.Lifetime < time.Second {
-				return fmt.Errorf("--lifetime is %s: give at least one second", record.Lifetime)
+				return fmt.Errorf("--lifetime is %s: set at least one second", record.Lifetime)
 			}
 			return run(cmd, where, form, func(ctx context.Context, c *peering.Client, target peering.Target) ([]peering.Object, error) {
-				return c.Freeze(ctx, target, who(identity), record)
+				return c.Freeze(ctx, target, identityOr(identity), record)
 			})
 		},
 	}
 	where.bind(cmd.Flags())
 	form.bind(cmd.Flags())
 	bindIdentity(cmd, &identity)
-	cmd.Flags().IntVarP(&record.Priority, "priority", "p", defaultFreeze, "operators of a lower priority pause, and those of the same one")
-	cmd.Flags().BoolVar(&dev, "dev", false, fmt.Sprintf("the same as --priority=%d, whatever that is", peering.DevPriority))
-	cmd.Flags().VarP((*lifetime)(&record.Lifetime), "lifetime", "t", "for how long, such as 600 (seconds), 10m or 1h (required)")
-	cmd.Flags().StringVarP(&record.Message, "message", "m", "", "why, for people who wonder; operators tell it")
+	cmd.Flags().IntVarP(&record.Priority, "priority", "p", defaultFreeze, "priority of the record; operators with this or a lower priority pause")
+	cmd.Flags().BoolVar(&dev, "dev", false, fmt.Sprintf("set the priority to %d; overrides --priority", peering.DevPriority))
+	cmd.Flags().VarP((*lifetime)(&record.Lifetime), "lifetime", "t", "duration of the pause, such as 600 (seconds), 10m or 1h (required)")
+	cmd.Flags().StringVarP(&record.Message, "message", "m", "", "reason of the pause; operators log it")
 	if err := cmd.MarkFlagRequired("lifetime"); err != nil {
-		panic(err) // it has just been added
+		panic(err) // cannot fail: the flag exists
 	}
 	return cmd
 }
 
-func newResume() *cobra.Command {
+func newPeersResume() *cobra.Command {
 	var where access
 	var form output
 	var identity string
 	cmd := &cobra.Command{
 		Use:   "resume",
-		Short: "Have operators go on that were frozen",
-		Long:  `Remove the record that "freeze" has written, or another one that was left behind, by its identity.`,
-		Example: `  # After one's own freeze:
+		Short: "Resume paused operators",
+		Long:  `Remove the record that "freeze" has written, or the record of another identity.`,
+		Example: `  # Remove your own record:
   kopf peers resume
-  # After somebody else's, whose identity "list" has shown:
+  # Remove the record of another user, as peeringOutput by "list":
   kopf peers resume --id ann@laptop`,
 		Args:    cobra.NoArgs,
 		PreRunE: fromEnvironment,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd, where, form, func(ctx context.Context, c *peering.Client, target peering.Target) ([]peering.Object, error) {
-				return c.Resume(ctx, target, who(identity))
+				return c.Resume(ctx, target, identityOr(identity))
 			})
 		},
 	}
@@ -122,17 +121,17 @@ func newResume() *cobra.Command {
 }
 
 func bindIdentity(cmd *cobra.Command, identity *string) {
-	cmd.Flags().StringVarP(identity, "id", "i", "", "the identity of the record (default: user@host)")
+	cmd.Flags().StringVarP(identity, "id", "i", "", "identity of the record (default: user@host)")
 }
 
-func who(identity string) string {
+func identityOr(identity string) string {
 	if identity != "" {
 		return identity
 	}
 	return peering.Whoami()
 }
 
-// run does something with the objects, and shows how they are then.
+// run calls a function for the peering objects and prints the objects that it returns.
 func run(cmd *cobra.Command, where access, form output,
 	do func(context.Context, *peering.Client, peering.Target) ([]peering.Object, error),
 ) error {
@@ -156,7 +155,7 @@ func run(cmd *cobra.Command, where access, form output,
 	return err
 }
 
-// A lifetime is a flag: seconds, as kopf has it, or a duration.
+// A lifetime is a flag value: a number of seconds, as in kopf, or a duration.
 type lifetime time.Duration
 
 func (l *lifetime) String() string {

@@ -10,26 +10,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// release takes off objects what an operator has left there.
+// release removes the state of an operator from objects.
 type release struct {
-	place
-	yes             bool // otherwise nothing is written
+	storage
+	yes             bool // without it, nothing is written
 	keepAnnotations bool
-	extrasOnly      bool // only the annotations that kopf in Python does not know
+	extrasOnly      bool // remove only the annotations that kopf in Python does not know
 }
 
-// A change is what was taken off one object, or would be.
+// A change is the change of one object, planned or written.
 type change struct {
 	Namespace   string   `json:"namespace,omitempty"`
 	Name        string   `json:"name"`
-	Finalizer   bool     `json:"finalizer"` // it was there
+	Finalizer   bool     `json:"finalizer"` // whether the finalizer is removed
 	Annotations []string `json:"annotations,omitempty"`
-	Goes        bool     `json:"goes"` // nothing else holds it, and it is being deleted
+	Deletes     bool     `json:"deletes"` // whether the object is under deletion and has no other finalizer
 	Written     bool     `json:"written"`
 	Error       string   `json:"error,omitempty"`
 }
 
-// object releases one object; nil if there is nothing on it.
+// object releases one object. It returns nil if there is nothing to remove.
 func (r *release) object(ctx context.Context, c client.Client, obj *unstructured.Unstructured) (*change, error) {
 	done := r.plan(obj)
 	if done == nil || !r.yes {
@@ -44,12 +44,12 @@ func (r *release) object(ctx context.Context, c client.Client, obj *unstructured
 		if !apierrors.IsConflict(err) {
 			return err
 		}
-		// Somebody else has written it meanwhile: what is to be taken off is looked up anew.
+		// Plan the change again for the new state of the object.
 		uid := obj.GetUID()
 		if getErr := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); getErr != nil {
 			return getErr
 		}
-		if obj.GetUID() != uid { // a namesake, which nobody has chosen
+		if obj.GetUID() != uid { // the object was replaced by another one of the same name
 			done = nil
 			return nil
 		}
@@ -58,7 +58,7 @@ func (r *release) object(ctx context.Context, c client.Client, obj *unstructured
 		}
 		return err
 	})
-	if done == nil || apierrors.IsNotFound(err) { // the object went meanwhile, or somebody else has released it
+	if done == nil || apierrors.IsNotFound(err) { // the object was deleted or released by another client
 		return nil, nil
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *release) object(ctx context.Context, c client.Client, obj *unstructured
 }
 
 func (r *release) plan(obj *unstructured.Unstructured) *change {
-	done := &change{Namespace: obj.GetNamespace(), Name: obj.GetName(), Finalizer: r.holds(obj)}
+	done := &change{Namespace: obj.GetNamespace(), Name: obj.GetName(), Finalizer: r.hasFinalizer(obj)}
 	switch {
 	case r.extrasOnly:
 		done.Finalizer, done.Annotations = false, r.extras(obj)
@@ -80,11 +80,12 @@ func (r *release) plan(obj *unstructured.Unstructured) *change {
 	if !done.Finalizer && len(done.Annotations) == 0 {
 		return nil
 	}
-	done.Goes = done.Finalizer && obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 1
+	done.Deletes = done.Finalizer && obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 1
 	return done
 }
 
-// patch is for that object and no other one of its name. Since it replaces the list of finalizers, it is for that version, too.
+// patch returns a merge patch for this object. The uid prevents a change of another object with the same name. Because the patch
+// replaces the list of finalizers, it also requires the resourceVersion.
 func (r *release) patch(obj *unstructured.Unstructured, done *change) ([]byte, error) {
 	metadata := map[string]any{"uid": string(obj.GetUID())}
 	if done.Finalizer {

@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pageSize is how many objects are asked for at a time.
+// pageSize is the maximum number of objects in a list request.
 const pageSize = 500
 
-// selection is which objects are meant: they are named as for kubectl.
+// selection contains the flags that select objects, as in kubectl.
 type selection struct {
 	cluster
 	namespace string
@@ -31,21 +31,21 @@ type selection struct {
 
 func (s *selection) bind(fs *pflag.FlagSet) {
 	s.cluster.bind(fs)
-	fs.StringVarP(&s.namespace, "namespace", "n", "", "the namespace of the objects (default: that of the kubeconfig's context)")
-	fs.BoolVarP(&s.all, "all-namespaces", "A", false, "objects of all namespaces")
-	fs.StringVarP(&s.selector, "selector", "l", "", "only objects with these labels, such as tier=gold")
+	fs.StringVarP(&s.namespace, "namespace", "n", "", "namespace of the objects (default: that of the kubeconfig's context)")
+	fs.BoolVarP(&s.all, "all-namespaces", "A", false, "objects in all namespaces")
+	fs.StringVarP(&s.selector, "selector", "l", "", "label selector, such as tier=gold")
 }
 
-// each calls a function for all objects that are meant. Errors of one object do not keep the others; all are told at the end.
+// each calls a function for each selected object. It continues after errors and returns all of them.
 func (s *selection) each(ctx context.Context, args []string, do func(context.Context, client.Client, *unstructured.Unstructured) error) error {
 	names := args[1:]
 	switch {
 	case s.all && s.namespace != "":
-		return errors.New("--all-namespaces and --namespace exclude each other: leave one out")
+		return errors.New("--all-namespaces and --namespace exclude each other: remove one")
 	case s.all && len(names) > 0:
-		return errors.New("--all-namespaces and names exclude each other: say in which namespace they are")
+		return errors.New("--all-namespaces and names exclude each other: use --namespace")
 	case s.selector != "" && len(names) > 0:
-		return errors.New("--selector and names exclude each other: leave one out")
+		return errors.New("--selector and names exclude each other: remove one")
 	}
 	selector, err := labels.Parse(s.selector)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *selection) each(ctx context.Context, args []string, do func(context.Con
 	loader := s.config()
 	config, err := loader.ClientConfig()
 	if err != nil {
-		return noAccess(err)
+		return accessError(err)
 	}
 	mapping, c, err := connect(config, args[0])
 	if err != nil {
@@ -63,21 +63,21 @@ func (s *selection) each(ctx context.Context, args []string, do func(context.Con
 	namespace := s.namespace
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		if namespace != "" {
-			return fmt.Errorf("%s have no namespace: leave --namespace out", mapping.Resource.Resource)
+			return fmt.Errorf("%s have no namespace: remove --namespace", mapping.Resource.Resource)
 		}
 	} else if namespace == "" && !s.all {
 		if namespace, _, err = loader.Namespace(); err != nil {
-			return noAccess(err)
+			return accessError(err)
 		}
 	}
 	run := runner{c: c, gvk: mapping.GroupVersionKind, do: do}
 	if len(names) > 0 {
-		return run.named(ctx, namespace, names)
+		return run.visitNamed(ctx, namespace, names)
 	}
-	return run.listed(ctx, &client.ListOptions{Namespace: namespace, LabelSelector: selector, Limit: pageSize})
+	return run.visitListed(ctx, &client.ListOptions{Namespace: namespace, LabelSelector: selector, Limit: pageSize})
 }
 
-// connect finds the kind that a user means: databases, database, Database, databases.example.com, databases.v1.example.com.
+// connect finds a kind by any of the names that kubectl accepts: databases, database, Database, databases.example.com, databases.v1.example.com.
 func connect(config *rest.Config, kind string) (*meta.RESTMapping, client.Client, error) {
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -85,10 +85,10 @@ func connect(config *rest.Config, kind string) (*meta.RESTMapping, client.Client
 	}
 	groups, err := restmapper.GetAPIGroupResources(disco)
 	if err != nil {
-		return nil, nil, fmt.Errorf("asking what the API server serves: %w", err)
+		return nil, nil, fmt.Errorf("list the kinds of the API server: %w", err)
 	}
 	mapper := restmapper.NewDiscoveryRESTMapper(groups)
-	mapping, err := find(mapper, kind)
+	mapping, err := findMapping(mapper, kind)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,7 +96,7 @@ func connect(config *rest.Config, kind string) (*meta.RESTMapping, client.Client
 	return mapping, c, err
 }
 
-func find(mapper meta.RESTMapper, kind string) (*meta.RESTMapping, error) {
+func findMapping(mapper meta.RESTMapper, kind string) (*meta.RESTMapping, error) {
 	full, partial := schema.ParseResourceArg(strings.ToLower(kind))
 	var gvk schema.GroupVersionKind
 	err := error(&meta.NoResourceMatchError{})
@@ -108,21 +108,21 @@ func find(mapper meta.RESTMapper, kind string) (*meta.RESTMapping, error) {
 	}
 	switch {
 	case meta.IsNoMatchError(err):
-		return nil, fmt.Errorf("the API server has no kind %q: name it as for kubectl, as in databases.example.com", kind)
+		return nil, fmt.Errorf("the API server has no kind %q: use a name as in kubectl, such as databases.example.com", kind)
 	case err != nil:
 		return nil, err
 	}
 	return mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 }
 
-// A runner goes through objects of one kind.
+// A runner calls a function for objects of one kind.
 type runner struct {
 	c   client.Client
 	gvk schema.GroupVersionKind
 	do  func(context.Context, client.Client, *unstructured.Unstructured) error
 }
 
-func (r runner) named(ctx context.Context, namespace string, names []string) error {
+func (r runner) visitNamed(ctx context.Context, namespace string, names []string) error {
 	var problems []error
 	for _, name := range names {
 		obj := &unstructured.Unstructured{}
@@ -131,12 +131,12 @@ func (r runner) named(ctx context.Context, namespace string, names []string) err
 		if err == nil {
 			err = r.do(ctx, r.c, obj)
 		}
-		problems = append(problems, about(err, namespace, name))
+		problems = append(problems, withObject(err, namespace, name))
 	}
 	return errors.Join(problems...)
 }
 
-func (r runner) listed(ctx context.Context, options *client.ListOptions) error {
+func (r runner) visitListed(ctx context.Context, options *client.ListOptions) error {
 	var problems []error
 	for {
 		page := &unstructured.UnstructuredList{}
@@ -146,7 +146,7 @@ func (r runner) listed(ctx context.Context, options *client.ListOptions) error {
 		}
 		for i := range page.Items {
 			obj := &page.Items[i]
-			problems = append(problems, about(r.do(ctx, r.c, obj), obj.GetNamespace(), obj.GetName()))
+			problems = append(problems, withObject(r.do(ctx, r.c, obj), obj.GetNamespace(), obj.GetName()))
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {
 			return errors.Join(problems...)
@@ -154,7 +154,7 @@ func (r runner) listed(ctx context.Context, options *client.ListOptions) error {
 	}
 }
 
-func about(err error, namespace, name string) error {
+func withObject(err error, namespace, name string) error {
 	if err == nil || apierrors.IsNotFound(err) && namespace == "" {
 		return err
 	}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// findingRows are the table of objects, and a line that sums it up.
+// findingRows returns the table of the findings, with a summary line.
 func findingRows(findings []finding, now time.Time) [][]string {
-	rows := [][]string{{"NAMESPACE", "NAME", "HELD", "CAUSE", "HANDLERS", "UNKNOWN", "PROBLEMS"}}
+	rows := [][]string{{"NAMESPACE", "NAME", "FINALIZER", "CAUSE", "HANDLERS", "UNKNOWN", "PROBLEMS"}}
 	causes := map[string]int{}
 	unfinished, unknown := 0, 0
 	for _, f := range findings {
@@ -25,15 +25,15 @@ func findingRows(findings []finding, now time.Time) [][]string {
 		if len(f.Unknown) > 0 {
 			unknown++
 		}
-		held := "no"
-		if f.Held {
-			held = "yes"
+		finalizer := "no"
+		if f.Finalizer {
+			finalizer = "yes"
 		}
 		cause := f.Cause
 		if len(f.Changed) > 0 && cause == "update" {
 			cause += " (" + strings.Join(f.Changed, ", ") + ")"
 		}
-		rows = append(rows, []string{f.Namespace, f.Name, held, cause,
+		rows = append(rows, []string{f.Namespace, f.Name, finalizer, cause,
 			orNone(handlers), orNone(f.Unknown), orNone(f.Problems)})
 	}
 	sum := fmt.Sprintf("%d objects: %d create, %d update, %d delete, %d nothing", len(findings),
@@ -56,21 +56,21 @@ func (h handlerRecord) text(now time.Time) string {
 	return text
 }
 
-// changeRows are the table of what was taken off, or would be.
+// changeRows returns the table of the changes.
 func changeRows(changes []change) [][]string {
-	rows := [][]string{{"NAMESPACE", "NAME", "FINALIZER", "ANNOTATIONS", "THEN"}}
+	rows := [][]string{{"NAMESPACE", "NAME", "FINALIZER", "ANNOTATIONS", "OBJECT"}}
 	for _, c := range changes {
-		finalizer, then := "-", "stays"
+		finalizer, result := "-", "stays"
 		if c.Finalizer {
-			finalizer = "off"
+			finalizer = "removed"
 		}
 		switch {
 		case c.Error != "":
-			then = c.Error
-		case c.Goes:
-			then = "goes: it is being deleted"
+			result = c.Error
+		case c.Deletes:
+			result = "is deleted"
 		}
-		rows = append(rows, []string{c.Namespace, c.Name, finalizer, orNone(c.Annotations), then})
+		rows = append(rows, []string{c.Namespace, c.Name, finalizer, orNone(c.Annotations), result})
 	}
 	return append(rows, nil, []string{fmt.Sprintf("%d objects", len(changes))})
 }

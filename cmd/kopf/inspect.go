@@ -16,39 +16,39 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A finding is what an operator would see in an object, if it were started now.
+// A finding is the state of an object from the view of an operator that starts now.
 type finding struct {
-	Namespace string          `json:"namespace,omitempty"`
-	Name      string          `json:"name"`
-	Held      bool            `json:"held"`              // it has the finalizer
-	HeldBy    []string        `json:"heldBy,omitempty"`  // other finalizers
-	Deleting  bool            `json:"deleting"`          // it is being deleted
-	Cause     string          `json:"cause"`             // create, update, delete, or none; unknown, if the baseline does not tell
-	Changed   []string        `json:"changed,omitempty"` // the fields that make it an update, without their values
-	Handlers  []handlerRecord `json:"handlers,omitempty"`
-	Unknown   []string        `json:"unknown,omitempty"` // annotations with records of handlers that nobody has named
-	Problems  []string        `json:"problems,omitempty"`
+	Namespace       string          `json:"namespace,omitempty"`
+	Name            string          `json:"name"`
+	Finalizer       bool            `json:"finalizer"`                 // whether it has the finalizer of the operator
+	OtherFinalizers []string        `json:"otherFinalizers,omitempty"` // further finalizers
+	Deleting        bool            `json:"deleting"`                  // whether it has a deletion timestamp
+	Cause           string          `json:"cause"`                     // create, update, delete, none, or unknown
+	Changed         []string        `json:"changed,omitempty"`         // paths of the changed fields
+	Handlers        []handlerRecord `json:"handlers,omitempty"`
+	Unknown         []string        `json:"unknown,omitempty"` // annotations with records of handlers that --handler does not name
+	Problems        []string        `json:"problems,omitempty"`
 }
 
-// A handlerRecord is how far a handler is.
+// A handlerRecord is the progress of a handler.
 type handlerRecord struct {
 	ID       string `json:"id"`
 	Cause    string `json:"cause,omitempty"`
-	State    string `json:"state"` // due, waiting, succeeded, failed
+	State    string `json:"state"` // due, waiting, succeeded, or failed
 	Attempts int    `json:"attempts"`
 	Due      string `json:"due,omitempty"`
 	Message  string `json:"message,omitempty"`
 }
 
-// An inspector knows where an operator keeps things, and what else is to be known of its code.
+// An inspector computes findings. Its settings correspond to those of the operator.
 type inspector struct {
-	place
-	handlers []string   // ids; none: not known
-	fields   [][]string // that handlers are for, outside of what is essential anyway
+	storage
+	handlers []string   // ids; empty if unknown
+	fields   [][]string // status fields with handlers
 	now      time.Time
 }
 
-// prepare checks what was asked for. Fields are dotted paths; a dot within a key is escaped.
+// prepare validates and parses the flags. Fields are dotted paths, with "\." for a dot in a key.
 func (i *inspector) prepare(fields []string) error {
 	const dot = "\x00"
 	for _, field := range fields {
@@ -57,12 +57,12 @@ func (i *inspector) prepare(fields []string) error {
 			path[n] = strings.ReplaceAll(key, dot, ".")
 		}
 		if slices.Contains(path, "") {
-			return fmt.Errorf(`--field is %q: name one such as "status.phase", with "\." for a dot within a key`, field)
+			return fmt.Errorf(`--field is %q: set a path such as "status.phase", with "\." for a dot in a key`, field)
 		}
 		i.fields = append(i.fields, path)
 	}
 	if slices.Contains(i.handlers, "") {
-		return errors.New("--handler is empty: give the id of a handler, or leave it out")
+		return errors.New("--handler is empty: set the id of a handler, or remove the flag")
 	}
 	return i.check()
 }
@@ -70,34 +70,34 @@ func (i *inspector) prepare(fields []string) error {
 func (i *inspector) inspect(obj *unstructured.Unstructured) finding {
 	f := finding{
 		Namespace: obj.GetNamespace(), Name: obj.GetName(),
-		Held:     i.holds(obj),
-		Deleting: obj.GetDeletionTimestamp() != nil,
-		HeldBy:   slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(name string) bool { return name == i.finalizer }),
+		Finalizer:       i.hasFinalizer(obj),
+		Deleting:        obj.GetDeletionTimestamp() != nil,
+		OtherFinalizers: slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(name string) bool { return name == i.finalizer }),
 	}
-	if f.Deleting && len(f.HeldBy) > 0 {
-		f.Problems = append(f.Problems, "it is being deleted, and held by finalizers of others: "+strings.Join(f.HeldBy, ", "))
+	if f.Deleting && len(f.OtherFinalizers) > 0 {
+		f.Problems = append(f.Problems, "the object is under deletion, but has finalizers of other controllers: "+strings.Join(f.OtherFinalizers, ", "))
 	}
 	f.Cause = i.cause(obj, &f)
 	i.records(obj, &f)
 	return f
 }
 
-// cause concludes what an operator concludes, from the same facts.
+// cause detects the cause as an operator does.
 func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
-	facts := cause.Facts{Deleting: f.Deleting, HasFinalizer: f.Held}
+	facts := cause.Facts{Deleting: f.Deleting, Held: f.Finalizer}
 	baseline := i.lastHandled()
 	if stored := baseline.Fetch(obj); stored != nil {
 		shape := essence.Builder{Fields: i.fields, Cleaners: []essence.Cleaner{i.store(), baseline, i.pin()}}
 		then, err := shape.Decode(stored)
 		switch {
 		case err != nil:
-			f.Problems = append(f.Problems, "the last handled configuration is unreadable and taken as absent: "+err.Error())
+			f.Problems = append(f.Problems, "the last-handled configuration is unreadable and treated as absent: "+err.Error())
 		case then[essence.DigestKey] != nil && !f.Deleting:
-			f.Problems = append(f.Problems, "the object is too large for its last handled configuration to be kept: only a digest of it is there; "+
-				"kopf in Python takes the object for changed")
+			f.Problems = append(f.Problems, "the object is too large to store its last-handled configuration, so only a digest is stored: "+
+				"kopf in Python would handle the object as changed")
 			now, err := essence.Encode(shape.Build(obj.Object))
 			if err != nil || then[essence.DigestKey] != essence.Digest(now) {
-				return "unknown" // the operator may have compared by a Go type
+				return "unknown" // the operator may have compared a Go type
 			}
 			facts.HasBaseline = true
 		default:
@@ -115,7 +115,7 @@ func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 	return "none"
 }
 
-// conditionsOf are those that the operator has looked at when it handled the object.
+// conditionsOf returns the types of the conditions in the last-handled configuration.
 func conditionsOf(then map[string]any) (types []string) {
 	statuses, _ := then[essence.ConditionsKey].(map[string]any)
 	for name := range statuses {
@@ -124,8 +124,8 @@ func conditionsOf(then map[string]any) (types []string) {
 	return types
 }
 
-// records reads how far handlers are. Of those that nobody has named, only the annotation is known: an id cannot be
-// told from its name.
+// records reads the progress of the handlers. If --handler is not used, it lists the annotations instead of ids, because an id cannot be derived from
+// an annotation.
 func (i *inspector) records(obj *unstructured.Unstructured, f *finding) {
 	store := i.store()
 	rest := obj.DeepCopy()
@@ -138,7 +138,7 @@ func (i *inspector) records(obj *unstructured.Unstructured, f *finding) {
 			continue
 		}
 		f.Handlers = append(f.Handlers, i.state(id, *record))
-		_ = store.Purge(rest, id) // of a copy in memory
+		_ = store.Purge(rest, id) // cannot fail: rest is a copy in memory
 		for _, sub := range record.Subrefs {
 			if record, err := store.Fetch(obj, sub); err == nil && record != nil {
 				f.Handlers = append(f.Handlers, i.state(sub, *record))
@@ -158,7 +158,7 @@ func (i *inspector) records(obj *unstructured.Unstructured, f *finding) {
 		var record progress.Record
 		_, name, _ := strings.Cut(key, "/")
 		if err := json.Unmarshal([]byte(value), &record); err != nil {
-			f.Problems = append(f.Problems, key+" is unreadable and taken as absent: "+err.Error())
+			f.Problems = append(f.Problems, key+" is unreadable and treated as absent: "+err.Error())
 			continue
 		}
 		f.Handlers = append(f.Handlers, i.state(name, record))

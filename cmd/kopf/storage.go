@@ -15,53 +15,51 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// defaultFinalizer is that of the library, and of kopf. [wire]
+// defaultFinalizer is the default finalizer of this library and of kopf. [wire]
 const defaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
 
-// A place is where an operator leaves things on objects.
-type place struct {
+// A storage describes where an operator stores its state on objects.
+type storage struct {
 	finalizer string
 	prefix    string
 }
 
-func (p *place) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&p.finalizer, "finalizer", defaultFinalizer, "the finalizer of the operator: that of WithFinalizer")
-	fs.StringVar(&p.prefix, "prefix", progress.DefaultPrefix, "the prefix of its annotations: that of WithProgress and WithBaseline")
+func (p *storage) bind(fs *pflag.FlagSet) {
+	fs.StringVar(&p.finalizer, "finalizer", defaultFinalizer, "finalizer of the operator (WithFinalizer)")
+	fs.StringVar(&p.prefix, "prefix", progress.DefaultPrefix, "prefix of its annotations (WithProgress, WithBaseline)")
 }
 
-func (p *place) check() error {
+func (p *storage) check() error {
 	if !strings.Contains(p.finalizer, "/") {
-		return fmt.Errorf("--finalizer is %q: give the whole name, such as %q", p.finalizer, defaultFinalizer)
+		return fmt.Errorf("--finalizer is %q: set the full name, such as %q", p.finalizer, defaultFinalizer)
 	}
 	if err := validation.Subdomain(p.prefix); err != nil {
-		return fmt.Errorf("--prefix is %q: %w; give what is before the slash, such as %q", p.prefix, err, progress.DefaultPrefix)
+		return fmt.Errorf("--prefix is %q: %w; set the part before the slash, such as %q", p.prefix, err, progress.DefaultPrefix)
 	}
 	return nil
 }
 
-func (p *place) store() progress.Store {
+func (p *storage) store() progress.Store {
 	if p.prefix == progress.DefaultPrefix {
 		return progress.Smart()
 	}
 	return progress.Annotations(p.prefix)
 }
 
-func (p *place) baseline() progress.Baseline { return progress.AnnotationBaseline(p.prefix) }
+func (p *storage) baseline() progress.Baseline { return progress.AnnotationBaseline(p.prefix) }
 
-// lastHandled is the baseline with the digests of objects that are too large for it.
-func (p *place) lastHandled() essence.DigestBaseline {
-	return essence.WithDigests(p.baseline(), p.store())
-}
+// lastHandled returns the baseline, with digests for objects that are too large.
+func (p *storage) lastHandled() essence.Baseline { return essence.WithDigests(p.baseline(), p.store()) }
 
-func (p *place) pin() progress.Baseline { return progress.Pin(p.baseline(), p.store()) }
+func (p *storage) pin() progress.Baseline { return progress.Pin(p.baseline(), p.store()) }
 
-func (p *place) holds(obj *unstructured.Unstructured) bool {
+func (p *storage) hasFinalizer(obj *unstructured.Unstructured) bool {
 	return slices.Contains(obj.GetFinalizers(), p.finalizer)
 }
 
-// annotations are the keys of all that the operator has left there, sorted. All below kopf's own prefix are; below another
-// one there may be some of the author of the kind, so only what has the name or the form of one of ours is.
-func (p *place) annotations(obj *unstructured.Unstructured) (keys []string) {
+// annotations returns the sorted keys of the operator's annotations. With the default prefix, these are all keys with the prefix. With another prefix,
+// the author of the kind may use it, too, so only records and known names count.
+func (p *storage) annotations(obj *unstructured.Unstructured) (keys []string) {
 	rest := obj.DeepCopy()
 	p.lastHandled().Clear(rest.Object)
 	p.pin().Clear(rest.Object)
@@ -79,8 +77,8 @@ func (p *place) annotations(obj *unstructured.Unstructured) (keys []string) {
 	return keys
 }
 
-// extras are the keys of the annotations that kopf in Python does not know, sorted.
-func (p *place) extras(obj *unstructured.Unstructured) (keys []string) {
+// extras returns the sorted keys of the annotations that kopf in Python does not know.
+func (p *storage) extras(obj *unstructured.Unstructured) (keys []string) {
 	rest := obj.DeepCopy()
 	p.pin().Clear(rest.Object)
 	progress.Digest(p.baseline(), p.store()).Clear(rest.Object)
@@ -93,7 +91,7 @@ func (p *place) extras(obj *unstructured.Unstructured) (keys []string) {
 	return keys
 }
 
-// isHelper knows the annotations beside records and baseline, also by the names that replica sets have. [wire]
+// isHelper reports whether kopf writes an annotation beside records and baseline, also under its name for ReplicaSets. [wire]
 func isHelper(name string) bool {
 	name = strings.TrimSuffix(name, "-ofDRS")
 	return name == "kopf-managed" || name == "touch-dummy"
