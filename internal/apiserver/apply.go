@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// apply merges what a manager of fields wants into an object, or makes it.
-func (s *Server) apply(q *request) (answer, error) {
+// apply handles a server-side apply: it creates the object, or merges the applied configuration into it.
+func (s *Server) apply(q *request) (reply, error) {
 	patch, err := fromYAML(q.body)
 	if err != nil {
-		return answer{}, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		return reply{}, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	before, known := s.objects[q.key()]
 	if uid := text(metaOf(patch), "uid"); !known && uid != "" {
-		return answer{}, apierrors.NewConflict(q.gr(), q.name, fmt.Errorf(
+		return reply{}, apierrors.NewConflict(q.gr(), q.name, fmt.Errorf(
 			"uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
 	}
 	live := runtime.DeepCopyJSON(before)
@@ -27,57 +27,57 @@ func (s *Server) apply(q *request) (answer, error) {
 	}
 	fields, err := s.manager(q)
 	if err != nil {
-		return answer{}, err
+		return reply{}, err
 	}
 	result, err := fields.Apply(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: patch}, q.manager, q.force)
 	if err != nil {
-		return answer{}, err
+		return reply{}, err
 	}
-	wanted, err := contentOf(result)
+	wanted, err := toJSONObject(result)
 	if err != nil {
-		return answer{}, err
+		return reply{}, err
 	}
-	if wanted, err = s.canonical(q.Resource, wanted); err != nil {
-		return answer{}, err
+	if wanted, err = s.normalize(q.Resource, wanted); err != nil {
+		return reply{}, err
 	}
 	if known {
 		return s.write(q, before, wanted)
 	}
 	if q.subresource != "" {
-		return answer{}, apierrors.NewNotFound(q.gr(), q.name)
+		return reply{}, apierrors.NewNotFound(q.gr(), q.name)
 	}
-	obj, err := s.made(q, wanted)
-	return answer{code: http.StatusCreated, value: q.view.of(obj)}, err
+	obj, err := s.createObject(q, wanted)
+	return reply{code: http.StatusCreated, value: q.view.of(obj)}, err
 }
 
-// tracked takes note of whose fields are written by other means than apply. It begins with the first apply: until
-// then, an object has no managed fields, and the first apply finds all of them in the hands of before-first-apply.
-func (s *Server) tracked(q *request, before, wanted object) object {
+// trackManagers updates the managed fields for a write other than an apply. An object has no managed fields before its first apply. The first apply
+// assigns the existing fields to before-first-apply, as a real server does.
+func (s *Server) trackManagers(q *request, before, wanted object) object {
 	managed := metaOf(before)["managedFields"]
 	if managed == nil {
-		return with(wanted, "metadata", with(metaOf(wanted), "managedFields", nil))
+		return withField(wanted, "metadata", withField(metaOf(wanted), "managedFields", nil))
 	}
 	fields, err := s.manager(q)
 	if err == nil {
 		live, next := unstructured.Unstructured{Object: runtime.DeepCopyJSON(before)}, unstructured.Unstructured{Object: runtime.DeepCopyJSON(wanted)}
 		var result runtime.Object
 		if result, err = fields.Update(&live, &next, q.updater()); err == nil {
-			if out, err := contentOf(result); err == nil {
+			if out, err := toJSONObject(result); err == nil {
 				return out
 			}
 		}
 	}
-	return with(wanted, "metadata", with(metaOf(wanted), "managedFields", managed)) // as a real server does if it cannot tell
+	return withField(wanted, "metadata", withField(metaOf(wanted), "managedFields", managed)) // a real server also keeps them after an error
 }
 
-func contentOf(obj runtime.Object) (object, error) {
+func toJSONObject(obj runtime.Object) (object, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
 	}
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 
-// withoutTimes is an object without the times of its managed fields: they are no change by themselves.
+// withoutTimes returns an object without the times of its managed fields. A new time alone is no change.
 func withoutTimes(obj object) object {
 	managed, ok := metaOf(obj)["managedFields"].([]any)
 	if !ok {
@@ -92,5 +92,5 @@ func withoutTimes(obj object) object {
 		}
 		entries = append(entries, entry)
 	}
-	return with(obj, "metadata", with(metaOf(obj), "managedFields", entries))
+	return withField(obj, "metadata", withField(metaOf(obj), "managedFields", entries))
 }

@@ -14,7 +14,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// builtins has the kinds of Kubernetes itself. It is not client-go's own scheme: people add their kinds to that.
+// builtins returns a scheme with the kinds of Kubernetes. Programs can add their own kinds to the scheme of client-go, so that one is not used.
 var builtins = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -25,11 +25,11 @@ var codecs = sync.OnceValue(func() serializer.CodecFactory { return serializer.N
 
 func isBuiltin(r Resource) bool { return builtins().Recognizes(r.gvk()) }
 
-// canonical is an object as its Go type has it: without unknown fields, with numbers and quantities in one form. Of
-// objects of custom kinds, only the metadata have a Go type; the rest is made to fit its schema, if there is one.
-func (s *Server) canonical(r Resource, obj object) (object, error) {
+// normalize converts an object to its Go type and back. This drops unknown fields and unifies numbers and quantities. For custom kinds, only the
+// metadata have a Go type. Their other fields are pruned and defaulted by the schema, if there is one.
+func (s *Server) normalize(r Resource, obj object) (object, error) {
 	if !isBuiltin(r) {
-		return s.fitted(r, obj)
+		return s.applySchema(r, obj)
 	}
 	typed, err := builtins().New(r.gvk())
 	if err != nil {
@@ -39,9 +39,9 @@ func (s *Server) canonical(r Resource, obj object) (object, error) {
 		return nil, fmt.Errorf("%s in version %q cannot be handled as a %s: %w", r.Kind, r.GroupVersion.Version, r.Kind, err)
 	}
 	if secret, ok := typed.(*corev1.Secret); ok {
-		encode(secret)
+		mergeStringData(secret)
 	}
-	if typed, err = asStored(r, typed); err != nil {
+	if typed, err = roundTripStorage(r, typed); err != nil {
 		return nil, err
 	}
 	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
@@ -52,7 +52,7 @@ func (s *Server) canonical(r Resource, obj object) (object, error) {
 	return out, nil
 }
 
-func (s *Server) fitted(r Resource, obj object) (object, error) {
+func (s *Server) applySchema(r Resource, obj object) (object, error) {
 	meta, err := metaAs(obj)
 	if err != nil {
 		return nil, err
@@ -61,18 +61,18 @@ func (s *Server) fitted(r Resource, obj object) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	obj = with(obj, "metadata", fields)
-	shape, err := s.shapeOf(r)
+	obj = withField(obj, "metadata", fields)
+	shape, err := s.schemaOf(r)
 	if shape == nil || err != nil {
 		return obj, err
 	}
 	obj = runtime.DeepCopyJSON(obj)
-	shape.fit(obj)
+	shape.pruneAndDefault(obj)
 	return obj, nil
 }
 
-// asStored is a built-in object as a server gets it back from its store, where empty lists and maps get lost.
-func asStored(r Resource, obj runtime.Object) (runtime.Object, error) {
+// roundTripStorage encodes and decodes a built-in object as protobuf, as the storage of a real server does. Empty lists and maps get lost.
+func roundTripStorage(r Resource, obj runtime.Object) (runtime.Object, error) {
 	from, ok := obj.(interface{ Marshal() ([]byte, error) })
 	if !ok {
 		return obj, nil
@@ -92,8 +92,8 @@ func asStored(r Resource, obj runtime.Object) (runtime.Object, error) {
 	return out, to.Unmarshal(stored)
 }
 
-// encode moves what was written as text to the rest of the data.
-func encode(secret *corev1.Secret) {
+// mergeStringData moves the stringData of a Secret to its data.
+func mergeStringData(secret *corev1.Secret) {
 	for name, value := range secret.StringData {
 		if secret.Data == nil {
 			secret.Data = map[string][]byte{}
@@ -106,13 +106,13 @@ func encode(secret *corev1.Secret) {
 	}
 }
 
-// is reports whether a kind is one of a list of <plural>[.<group>].
-func is(r Resource, list []string) bool { return slices.Contains(list, r.gr().String()) }
+// isOneOf reports whether a kind is in a list of <plural>[.<group>].
+func isOneOf(r Resource, list []string) bool { return slices.Contains(list, r.gr().String()) }
 
-// hasGeneration tells the kinds whose changes are counted: all custom ones, and these.
-func hasGeneration(r Resource) bool { return !isBuiltin(r) || is(r, counted) }
+// hasGeneration reports whether the server maintains metadata.generation: for custom kinds and for some built-in kinds.
+func hasGeneration(r Resource) bool { return !isBuiltin(r) || isOneOf(r, builtinsWithGeneration) }
 
-var counted = []string{
+var builtinsWithGeneration = []string{
 	"daemonsets.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps", "cronjobs.batch", "jobs.batch",
 	"pods", "podtemplates", "replicationcontrollers", "endpointslices.discovery.k8s.io", "ingressclasses.networking.k8s.io",
 	"ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io", "poddisruptionbudgets.policy",
@@ -124,10 +124,12 @@ var counted = []string{
 	"validatingadmissionpolicybindings.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
 }
 
-// unconditional tells the kinds that may be replaced without saying which version of theirs.
-func unconditional(r Resource) bool { return isBuiltin(r) && !is(r, conditional) }
+// allowsUnconditionalUpdate reports whether an update may omit the resourceVersion.
+func allowsUnconditionalUpdate(r Resource) bool {
+	return isBuiltin(r) && !isOneOf(r, kindsWithRequiredVersion)
+}
 
-var conditional = []string{
+var kindsWithRequiredVersion = []string{
 	"leases.coordination.k8s.io", "leasecandidates.coordination.k8s.io", "poddisruptionbudgets.policy", "runtimeclasses.node.k8s.io",
 	"csidrivers.storage.k8s.io", "csinodes.storage.k8s.io", "csistoragecapacities.storage.k8s.io", "volumeattachments.storage.k8s.io",
 	"clustertrustbundles.certificates.k8s.io", "podcertificaterequests.certificates.k8s.io",
@@ -137,27 +139,27 @@ var conditional = []string{
 	"validatingadmissionpolicybindings.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
 }
 
-// creatable tells the kinds that a PUT creates.
-func creatable(r Resource) bool { return isBuiltin(r) && is(r, madeByPut) }
+// createsOnUpdate reports whether a PUT creates a missing object.
+func createsOnUpdate(r Resource) bool { return isBuiltin(r) && isOneOf(r, kindsCreatedByUpdate) }
 
-var madeByPut = []string{
+var kindsCreatedByUpdate = []string{
 	"runtimeclasses.node.k8s.io", "rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io",
 	"roles.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io", "leases.coordination.k8s.io",
 	"leasecandidates.coordination.k8s.io", "limitranges", "events", "events.events.k8s.io", "services", "endpoints",
 }
 
-// returned tells the kinds whose objects are the answer to their deletion; a status is that for the others.
-func returned(r Resource) bool { return isBuiltin(r) && is(r, answeredAtDeletion) }
+// returnsDeleted reports whether the response to a deletion is the object. It is a Status for other kinds.
+func returnsDeleted(r Resource) bool { return isBuiltin(r) && isOneOf(r, kindsReturnedByDelete) }
 
-var answeredAtDeletion = []string{
+var kindsReturnedByDelete = []string{
 	"namespaces", "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas", "serviceaccounts", "services",
 	"deviceclasses.resource.k8s.io", "devicetaintrules.resource.k8s.io", "resourceclaims.resource.k8s.io",
 	"resourceclaimtemplates.resource.k8s.io", "resourceslices.resource.k8s.io", "csidrivers.storage.k8s.io", "csinodes.storage.k8s.io",
 	"storageclasses.storage.k8s.io", "volumeattachments.storage.k8s.io", "volumeattributesclasses.storage.k8s.io",
 }
 
-// ofCluster has the kinds that are in no namespace, those of extensions too.
-var ofCluster = []string{
+// clusterScopedKinds contains the built-in kinds without a namespace, including those of extensions.
+var clusterScopedKinds = []string{
 	"ComponentStatus", "Namespace", "Node", "PersistentVolume",
 	"APIService.apiregistration.k8s.io", "CustomResourceDefinition.apiextensions.k8s.io",
 	"MutatingAdmissionPolicy.admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding.admissionregistration.k8s.io",
@@ -174,14 +176,14 @@ var ofCluster = []string{
 	"VolumeAttributesClass.storage.k8s.io",
 }
 
-// phases is what the status of new objects begins with.
-var phases = map[schema.GroupResource]string{
+// initialPhases contains the status.phase of new objects.
+var initialPhases = map[schema.GroupResource]string{
 	{Resource: "namespaces"}: "Active", {Resource: "pods"}: "Pending",
 	{Resource: "persistentvolumes"}: "Pending", {Resource: "persistentvolumeclaims"}: "Pending",
 }
 
-// naming is what names of a kind have to be like.
-func naming(r Resource) validation.ValidateNameFunc {
+// nameValidator returns the validation of the names of a kind.
+func nameValidator(r Resource) validation.ValidateNameFunc {
 	switch {
 	case r.GroupVersion.Group == "rbac.authorization.k8s.io":
 		return pathSegment

@@ -8,18 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-func (s *Server) create(q *request) (answer, error) {
+func (s *Server) create(q *request) (reply, error) {
 	obj, err := q.object()
 	if err != nil {
-		return answer{}, err
+		return reply{}, err
 	}
-	obj, err = s.made(q, with(obj, "metadata", with(metaOf(obj), "managedFields", nil)))
-	return answer{code: http.StatusCreated, value: q.view.of(obj)}, err
+	obj, err = s.createObject(q, withField(obj, "metadata", withField(metaOf(obj), "managedFields", nil)))
+	return reply{code: http.StatusCreated, value: q.view.of(obj)}, err
 }
 
-// made adds a new object.
-func (s *Server) made(q *request, obj object) (object, error) {
-	obj, err := s.canonical(q.Resource, obj)
+// createObject adds a new object.
+func (s *Server) createObject(q *request, obj object) (object, error) {
+	obj, err := s.normalize(q.Resource, obj)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -30,7 +30,7 @@ func (s *Server) made(q *request, obj object) (object, error) {
 	} {
 		delete(meta, field)
 	}
-	if err := q.placed(meta); err != nil {
+	if err := q.checkName(meta); err != nil {
 		return nil, err
 	}
 	prefix := text(meta, "generateName")
@@ -44,7 +44,7 @@ func (s *Server) made(q *request, obj object) (object, error) {
 		meta["generation"] = int64(1)
 	}
 	if q.HasStatus {
-		firstStatus(q.Resource, obj)
+		setInitialStatus(q.Resource, obj)
 	}
 	if err := s.valid(q, obj, nil); err != nil {
 		return nil, err
@@ -62,20 +62,20 @@ func (s *Server) made(q *request, obj object) (object, error) {
 			err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 		}
 		return nil, err
-	case q.dry:
+	case q.dryRun:
 		return obj, nil
 	}
-	return s.put(k, runtime.DeepCopyJSON(obj)), nil
+	return s.store(k, runtime.DeepCopyJSON(obj)), nil
 }
 
-// firstStatus takes the status from a new object; built-in kinds have an empty one.
-func firstStatus(r Resource, obj object) {
+// setInitialStatus removes the status of a new object, or sets that of built-in kinds.
+func setInitialStatus(r Resource, obj object) {
 	delete(obj, "status")
 	if !isBuiltin(r) {
 		return
 	}
 	status := object{}
-	if phase := phases[r.gr()]; phase != "" {
+	if phase := initialPhases[r.gr()]; phase != "" {
 		status["phase"] = phase
 	}
 	obj["status"] = status

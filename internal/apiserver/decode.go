@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// object reads the object that is to be created, or to replace another.
+// object reads the object in the body of a create or update request.
 func (q *request) object() (object, error) {
 	obj := object{}
 	switch q.media {
@@ -30,20 +30,20 @@ func (q *request) object() (object, error) {
 		}
 	case runtime.ContentTypeProtobuf:
 		if !isBuiltin(q.Resource) {
-			return nil, unsupported(q.media, runtime.ContentTypeJSON, runtime.ContentTypeYAML)
+			return nil, unsupportedMediaType(q.media, runtime.ContentTypeJSON, runtime.ContentTypeYAML)
 		}
 		var err error
 		if obj, err = fromProtobuf(q.body); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	default:
-		return nil, unsupported(q.media, runtime.ContentTypeJSON, runtime.ContentTypeYAML)
+		return nil, unsupportedMediaType(q.media, runtime.ContentTypeJSON, runtime.ContentTypeYAML)
 	}
-	return q.typed(obj)
+	return q.checkKind(obj)
 }
 
-// typed sees to the kind of an object.
-func (q *request) typed(obj object) (object, error) {
+// checkKind sets a missing kind and apiVersion, and checks a given one.
+func (q *request) checkKind(obj object) (object, error) {
 	if isBuiltin(q.Resource) && obj["apiVersion"] == nil && obj["kind"] == nil {
 		obj["apiVersion"], obj["kind"] = q.GroupVersion.String(), q.Kind
 	}
@@ -54,20 +54,20 @@ func (q *request) typed(obj object) (object, error) {
 	case gv != q.GroupVersion.String():
 		return nil, apierrors.NewBadRequest(fmt.Sprintf(
 			"the API version in the data (%s) does not match the expected API version (%s)", gv, q.GroupVersion))
-	case kind != q.Kind && isBuiltin(q.Resource): // custom ones: see valid
+	case kind != q.Kind && isBuiltin(q.Resource): // for custom kinds, valid checks it
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", kind, gv, q.Kind))
 	}
 	return obj, nil
 }
 
-// placed checks that an object is where the request says.
-func (q *request) placed(meta object) error {
+// checkName checks that the name and the namespace of an object match the path of the request.
+func (q *request) checkName(meta object) error {
 	switch namespace := text(meta, "namespace"); {
-	case q.OfCluster, namespace == "", namespace == q.namespace:
+	case q.ClusterScoped, namespace == "", namespace == q.namespace:
 	default:
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
-	replace(meta, "namespace", q.namespace)
+	setField(meta, "namespace", q.namespace)
 	if q.namespace == "" {
 		delete(meta, "namespace")
 	}
@@ -77,8 +77,8 @@ func (q *request) placed(meta object) error {
 	return nil
 }
 
-// deletion reads the options of a deletion, from the body or the query.
-func (q *request) deletion() (*metav1.DeleteOptions, error) {
+// deleteOptions reads the options of a deletion from the body or the query.
+func (q *request) deleteOptions() (*metav1.DeleteOptions, error) {
 	options := &metav1.DeleteOptions{DryRun: q.query["dryRun"]}
 	if policy := metav1.DeletionPropagation(q.query.Get("propagationPolicy")); policy != "" {
 		options.PropagationPolicy = &policy
@@ -94,12 +94,12 @@ func (q *request) deletion() (*metav1.DeleteOptions, error) {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	default:
-		return nil, unsupported(q.media, runtime.ContentTypeJSON, runtime.ContentTypeYAML)
+		return nil, unsupportedMediaType(q.media, runtime.ContentTypeJSON, runtime.ContentTypeYAML)
 	}
 	if errs := validation.ValidateDeleteOptions(options); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
-	q.dry = q.dry || len(options.DryRun) > 0
+	q.dryRun = q.dryRun || len(options.DryRun) > 0
 	return options, nil
 }
 
@@ -125,13 +125,13 @@ func fromProtobuf(body []byte) (object, error) {
 	return out, nil
 }
 
-// ownMeta gives an object metadata that can be changed.
+// ownMeta returns an object with a copy of its metadata that may be changed.
 func ownMeta(obj object) (out, meta object) {
 	meta = maps.Clone(metaOf(obj))
 	if meta == nil {
 		meta = object{}
 	}
-	return with(obj, "metadata", meta), meta
+	return withField(obj, "metadata", meta), meta
 }
 
-func ok(value any) answer { return answer{code: http.StatusOK, value: value} }
+func ok(value any) reply { return reply{code: http.StatusOK, value: value} }

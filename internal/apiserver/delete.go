@@ -13,49 +13,49 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func (s *Server) remove(q *request) (answer, error) {
-	before, err := s.stored(q)
+func (s *Server) delete(q *request) (reply, error) {
+	before, err := s.storedObject(q)
 	if err != nil {
-		return answer{}, err
+		return reply{}, err
 	}
-	options, err := q.deletion()
+	options, err := q.deleteOptions()
 	if err != nil {
-		return answer{}, err
+		return reply{}, err
 	}
-	after, err := s.removed(q, before, options)
+	after, err := s.deleteObject(q, before, options)
 	switch {
 	case err != nil:
-		return answer{}, err
+		return reply{}, err
 	case after != nil && options.OrphanDependents != nil && !*options.OrphanDependents: //nolint:staticcheck // clients may still use it
-		return answer{code: http.StatusAccepted, value: q.view.of(after)}, nil
+		return reply{code: http.StatusAccepted, value: q.view.of(after)}, nil
 	case after != nil:
 		return ok(q.view.of(after)), nil
-	case returned(q.Resource):
+	case returnsDeleted(q.Resource):
 		return ok(q.view.of(before)), nil
 	default:
-		return ok(farewell(q.Resource, before)), nil
+		return ok(deletionStatus(q.Resource, before)), nil
 	}
 }
 
-// removeAll removes the objects that are selected, and answers with what they were.
-func (s *Server) removeAll(q *request) (answer, error) {
-	options, err := q.deletion()
+// deleteCollection deletes all selected objects. It returns them in their state before.
+func (s *Server) deleteCollection(q *request) (reply, error) {
+	options, err := q.deleteOptions()
 	if err != nil {
-		return answer{}, err
+		return reply{}, err
 	}
-	gone := s.list(q)
-	for _, obj := range s.selected(q) {
+	deleted := s.list(q)
+	for _, obj := range s.selectObjects(q) {
 		one := *q
 		one.name = text(metaOf(obj), "name")
-		if _, err := s.removed(&one, obj, options); err != nil {
-			return answer{}, err
+		if _, err := s.deleteObject(&one, obj, options); err != nil {
+			return reply{}, err
 		}
 	}
-	return gone, nil
+	return deleted, nil
 }
 
-// removed deletes an object, or marks it if finalizers hold it: that is what is returned then.
-func (s *Server) removed(q *request, before object, options *metav1.DeleteOptions) (object, error) {
+// deleteObject deletes an object. If finalizers block the deletion, it sets the deletion timestamp and returns the new state.
+func (s *Server) deleteObject(q *request, before object, options *metav1.DeleteOptions) (object, error) {
 	meta := metaOf(before)
 	if p := options.Preconditions; p != nil {
 		resource := schema.GroupResource{Group: q.GroupVersion.Group, Resource: q.Kind}
@@ -68,15 +68,15 @@ func (s *Server) removed(q *request, before object, options *metav1.DeleteOption
 				"the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, version))
 		}
 	}
-	held := holders(finalizers(before), options)
-	if len(held) == 0 {
-		if !q.dry {
-			s.drop(q.key())
+	blocking := blockingFinalizers(finalizers(before), options)
+	if len(blocking) == 0 {
+		if !q.dryRun {
+			s.removeStored(q.key())
 		}
 		return nil, nil
 	}
 	after, meta := ownMeta(runtime.DeepCopyJSON(before))
-	setFinalizers(meta, held)
+	setFinalizers(meta, blocking)
 	if meta["deletionTimestamp"] == nil {
 		meta["deletionTimestamp"] = now()
 		if generation, _ := meta["generation"].(int64); generation > 0 {
@@ -84,14 +84,14 @@ func (s *Server) removed(q *request, before object, options *metav1.DeleteOption
 		}
 	}
 	meta["deletionGracePeriodSeconds"] = int64(0)
-	if q.dry || reflect.DeepEqual(before, after) {
+	if q.dryRun || reflect.DeepEqual(before, after) {
 		return after, nil
 	}
-	return s.put(q.key(), after), nil
+	return s.store(q.key(), after), nil
 }
 
-// holders are the finalizers of an object that is deleted in the way of some options.
-func holders(list []string, options *metav1.DeleteOptions) []string {
+// blockingFinalizers returns the finalizers of an object after the finalizer of the propagation policy was added or removed.
+func blockingFinalizers(list []string, options *metav1.DeleteOptions) []string {
 	own := ""
 	switch orphan, policy := options.OrphanDependents, options.PropagationPolicy; { //nolint:staticcheck // clients may still use it
 	case orphan != nil && *orphan, policy != nil && *policy == metav1.DeletePropagationOrphan:
@@ -113,8 +113,8 @@ func holders(list []string, options *metav1.DeleteOptions) []string {
 	return list
 }
 
-// farewell is the answer to a deletion that has taken place.
-func farewell(r Resource, obj object) metav1.Status {
+// deletionStatus returns the Status for a completed deletion.
+func deletionStatus(r Resource, obj object) metav1.Status {
 	meta := metaOf(obj)
 	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess,

@@ -10,44 +10,44 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// discover answers the questions which groups and kinds there are, in the form of before aggregated discovery:
-// clients see by the media type of the answer which form it has.
-func (s *Server) discover(path []string) (answer, error) {
-	groups := s.groups()
+// discover answers requests for groups and kinds in the form of before aggregated discovery. Clients recognise the form by the media type of
+// the response.
+func (s *Server) discover(path []string) (reply, error) {
+	groups := s.apiGroups()
 	switch {
 	case slices.Equal(path, []string{"version"}):
-		return answer{code: http.StatusOK, value: version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.0"}}, nil
+		return reply{code: http.StatusOK, value: version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.0"}}, nil
 	case slices.Equal(path, []string{"api"}):
-		return answer{code: http.StatusOK, value: metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}}, nil
+		return reply{code: http.StatusOK, value: metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}}, nil
 	case slices.Equal(path, []string{"api", "v1"}):
-		return s.kinds(schema.GroupVersion{Version: "v1"}), nil
+		return s.resourceList(schema.GroupVersion{Version: "v1"}), nil
 	case slices.Equal(path, []string{"apis"}):
-		return answer{code: http.StatusOK, value: metav1.APIGroupList{
+		return reply{code: http.StatusOK, value: metav1.APIGroupList{
 			TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: groups,
 		}}, nil
 	case path[0] != "apis" || len(path) > 3:
-		return answer{}, errNoPath
+		return reply{}, errNoPath
 	}
 	i := slices.IndexFunc(groups, func(g metav1.APIGroup) bool { return g.Name == path[1] })
 	switch {
 	case i < 0:
-		return answer{}, errNoPath
+		return reply{}, errNoPath
 	case len(path) == 2:
-		return answer{code: http.StatusOK, value: groups[i]}, nil
+		return reply{code: http.StatusOK, value: groups[i]}, nil
 	case !slices.ContainsFunc(groups[i].Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == path[2] }):
-		return answer{}, errNoPath
+		return reply{}, errNoPath
 	default:
-		return s.kinds(schema.GroupVersion{Group: path[1], Version: path[2]}), nil
+		return s.resourceList(schema.GroupVersion{Group: path[1], Version: path[2]}), nil
 	}
 }
 
-func (s *Server) kinds(gv schema.GroupVersion) answer {
+func (s *Server) resourceList(gv schema.GroupVersion) reply {
 	list := metav1.APIResourceList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String(), APIResources: []metav1.APIResource{},
 	}
 	add := func(r Resource, name, singular string, verbs ...string) {
 		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: name, SingularName: singular, Kind: r.Kind, Namespaced: !r.OfCluster, Verbs: verbs,
+			Name: name, SingularName: singular, Kind: r.Kind, Namespaced: !r.ClusterScoped, Verbs: verbs,
 		})
 	}
 	for _, r := range s.resources {
@@ -59,5 +59,5 @@ func (s *Server) kinds(gv schema.GroupVersion) answer {
 			add(r, r.Plural+"/status", "", "get", "patch", "update")
 		}
 	}
-	return answer{code: http.StatusOK, value: list}
+	return reply{code: http.StatusOK, value: list}
 }

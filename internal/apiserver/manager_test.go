@@ -65,10 +65,10 @@ func TestManager(t *testing.T) {
 		if got := deployment.Status.Replicas; got != 1 {
 			t.Errorf("the status has %d replicas", got)
 		}
-		told := &eventsv1.EventList{}
-		must(t, users.List(ctx, told))
-		if len(told.Items) == 0 || told.Items[0].Regarding.UID != deployment.UID {
-			t.Errorf("the events are %v", told.Items)
+		listed := &eventsv1.EventList{}
+		must(t, users.List(ctx, listed))
+		if len(listed.Items) == 0 || listed.Items[0].Regarding.UID != deployment.UID {
+			t.Errorf("the events are %v", listed.Items)
 		}
 		must(t, users.Delete(ctx, deployment))
 		if err := users.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); !apierrors.IsNotFound(err) {

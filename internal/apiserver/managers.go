@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// manager knows how to apply objects of one kind, or of a subresource of it.
+// A manager applies objects of one kind, or of one of its subresources.
 type manager = managedfields.FieldManager
 
 type managed struct {
@@ -28,7 +28,7 @@ func (s *Server) manager(q *request) (*manager, error) {
 		types = builtinTypes()
 	} else {
 		var err error
-		if types, err = typesOf(q.Resource); err != nil {
+		if types, err = newTypeConverter(q.Resource); err != nil {
 			return nil, err
 		}
 	}
@@ -40,7 +40,7 @@ func (s *Server) manager(q *request) (*manager, error) {
 		reset = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
 	}
 	gv := q.GroupVersion
-	m, err := managedfields.NewDefaultCRDFieldManager(types, unconverted{}, unconverted{}, unconverted{}, id.gvk, gv, q.subresource,
+	m, err := managedfields.NewDefaultCRDFieldManager(types, noConversion{}, noConversion{}, noConversion{}, id.gvk, gv, q.subresource,
 		fieldpath.NewExcludeFilterSetMap(map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(gv.String()): reset}))
 	if err != nil {
 		return nil, err
@@ -49,24 +49,24 @@ func (s *Server) manager(q *request) (*manager, error) {
 	return m, nil
 }
 
-// unconverted is how objects go through a manager: each in the one version that it has, without defaults.
-type unconverted struct{}
+// noConversion implements the conversion interfaces of a manager without conversion and defaults.
+type noConversion struct{}
 
-func (unconverted) Convert(_, _, _ any) error {
+func (noConversion) Convert(_, _, _ any) error {
 	return fmt.Errorf("apiserver: objects are not converted")
 }
 
-func (unconverted) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
+func (noConversion) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
 	return in, nil
 }
 
-func (unconverted) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+func (noConversion) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
 	return label, value, nil
 }
 
-func (unconverted) Default(runtime.Object) {}
+func (noConversion) Default(runtime.Object) {}
 
-func (unconverted) New(kind schema.GroupVersionKind) (runtime.Object, error) {
+func (noConversion) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(kind)
 	return out, nil

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func (s *Server) patch(q *request) (answer, error) {
+func (s *Server) patch(q *request) (reply, error) {
 	known := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.ApplyYAMLPatchType}
 	if isBuiltin(q.Resource) {
 		known = append(known, types.StrategicMergePatchType)
@@ -28,32 +28,32 @@ func (s *Server) patch(q *request) (answer, error) {
 		for _, k := range known {
 			names = append(names, string(k))
 		}
-		return answer{}, unsupported(q.media, names...)
+		return reply{}, unsupportedMediaType(q.media, names...)
 	}
 	if form == types.ApplyYAMLPatchType {
 		return s.apply(q)
 	}
-	before, err := s.stored(q)
+	before, err := s.storedObject(q)
 	if err != nil {
-		return answer{}, err
+		return reply{}, err
 	}
-	wanted, err := patched(q.Resource, form, runtime.DeepCopyJSON(before), q.body)
+	wanted, err := applyPatch(q.Resource, form, runtime.DeepCopyJSON(before), q.body)
 	if err != nil {
-		return answer{}, err
+		return reply{}, err
 	}
 	if text(wanted, "kind") == "" {
-		return answer{}, unpatchable(errors.New("Object 'Kind' is missing")) //nolint:staticcheck // the words of a real server
+		return reply{}, unpatchable(errors.New("Object 'Kind' is missing")) //nolint:staticcheck // the words of a real server
 	}
-	if wanted, err = s.canonical(q.Resource, wanted); err != nil {
-		return answer{}, unpatchable(err)
+	if wanted, err = s.normalize(q.Resource, wanted); err != nil {
+		return reply{}, unpatchable(err)
 	}
-	return s.write(q, before, s.tracked(q, before, wanted))
+	return s.write(q, before, s.trackManagers(q, before, wanted))
 }
 
-// patched applies a patch to an object, which is changed.
-func patched(r Resource, form types.PatchType, obj object, patch []byte) (object, error) {
+// applyPatch applies a patch to an object. It modifies the object.
+func applyPatch(r Resource, form types.PatchType, obj object, patch []byte) (object, error) {
 	if form == types.JSONPatchType {
-		return operated(obj, patch)
+		return applyJSONPatch(obj, patch)
 	}
 	change := object{}
 	if err := json.Unmarshal(patch, &change); err != nil {
@@ -63,7 +63,7 @@ func patched(r Resource, form types.PatchType, obj object, patch []byte) (object
 		return nil, apierrors.NewBadRequest("the patch is null")
 	}
 	if form == types.MergePatchType {
-		return merged(obj, change), nil
+		return applyMergePatch(obj, change), nil
 	}
 	typed, err := builtins().New(r.gvk())
 	if err != nil {
@@ -80,8 +80,8 @@ func patched(r Resource, form types.PatchType, obj object, patch []byte) (object
 	}
 }
 
-// operated applies the operations of a JSON patch.
-func operated(obj object, patch []byte) (object, error) {
+// applyJSONPatch applies the operations of a JSON patch.
+func applyJSONPatch(obj object, patch []byte) (object, error) {
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -100,8 +100,8 @@ func operated(obj object, patch []byte) (object, error) {
 	return out, nil
 }
 
-// merged applies a JSON merge patch; the object is changed.
-func merged(obj, change object) object {
+// applyMergePatch applies a JSON merge patch. It modifies the object.
+func applyMergePatch(obj, change object) object {
 	for field, value := range change {
 		switch inner, isObject := value.(object); {
 		case value == nil:
@@ -111,7 +111,7 @@ func merged(obj, change object) object {
 			if !ok {
 				into = object{}
 			}
-			obj[field] = merged(into, inner)
+			obj[field] = applyMergePatch(into, inner)
 		default:
 			obj[field] = value
 		}

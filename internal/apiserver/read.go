@@ -8,20 +8,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-func (s *Server) get(q *request) (answer, error) {
+func (s *Server) get(q *request) (reply, error) {
 	if q.replica != nil {
 		obj, found := s.stateAt(q.asOf)[q.key()]
 		if !found {
-			return answer{}, apierrors.NewNotFound(q.gr(), q.name)
+			return reply{}, apierrors.NewNotFound(q.gr(), q.name)
 		}
 		return ok(q.view.of(obj)), nil
 	}
-	obj, err := s.stored(q)
+	obj, err := s.storedObject(q)
 	return ok(q.view.of(obj)), err
 }
 
-// stored is the object that a request is for.
-func (s *Server) stored(q *request) (object, error) {
+// storedObject returns the object that a request names.
+func (s *Server) storedObject(q *request) (object, error) {
 	obj, found := s.objects[q.key()]
 	if !found {
 		return nil, apierrors.NewNotFound(q.gr(), q.name)
@@ -29,12 +29,12 @@ func (s *Server) stored(q *request) (object, error) {
 	return obj, nil
 }
 
-func (s *Server) list(q *request) answer {
+func (s *Server) list(q *request) reply {
 	items := []any{}
-	for _, obj := range s.selected(q) {
+	for _, obj := range s.selectObjects(q) {
 		item := q.view.of(obj)
 		if isBuiltin(q.Resource) && q.view == whole {
-			item = with(with(item, "kind", nil), "apiVersion", nil) // the list says it for all
+			item = withField(withField(item, "kind", nil), "apiVersion", nil) // set in the list
 		}
 		items = append(items, item)
 	}
@@ -45,8 +45,8 @@ func (s *Server) list(q *request) answer {
 	})
 }
 
-// selected are the objects that a request is for, by their namespaces and names.
-func (s *Server) selected(q *request) []object {
+// selectObjects returns the objects that a request selects, sorted by namespace and name.
+func (s *Server) selectObjects(q *request) []object {
 	objects := s.objects
 	if q.replica != nil {
 		objects = s.stateAt(q.asOf)
@@ -65,7 +65,7 @@ func (s *Server) selected(q *request) []object {
 	return out
 }
 
-// covers reports whether an object may be meant by its place.
+// covers reports whether the path of a request includes a key.
 func (t target) covers(k key) bool {
 	return k.gvr == t.gvr() && (t.namespace == "" || k.namespace == t.namespace)
 }

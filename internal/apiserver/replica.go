@@ -12,20 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// A Replica is another API server on the same store. Its cache for reads may lag behind the store, as it can in a cluster with
-// several API servers. It is an [http.RoundTripper], and safe for concurrent use.
+// A Replica is a second API server on the same store. Its cache for reads may lag behind the store, as in a cluster with several
+// API servers. It is an [http.RoundTripper] and safe for concurrent use.
 //
-// The store serves writes, and reads without a resourceVersion: they are consistent. The cache serves the rest: lists, gets
-// and watches with resourceVersion "0", and those with another version as soon as the cache has reached it. Like a real server, a replica
-// waits up to three seconds for that, and then answers "Too large resource version". A list at the beginning of a watch
-// (sendInitialEvents) without a resourceVersion waits for the present state in the same way. client-go repeats it then; after any other
-// error it falls back to a list with resourceVersion "0", which the cache answers: see [Replica.RefuseWatchLists].
+// The store answers writes, and reads without a resourceVersion. The cache answers the other reads. A read with a resourceVersion above 0 waits until the
+// cache has reached it. Like a real server, a replica waits up to three seconds, and then returns "Too large resource version".
+//
+// A watch that starts with a list (sendInitialEvents) without a resourceVersion waits for the present state in the same way. After this error, client-go
+// repeats the request. After other errors, it falls back to a list with resourceVersion "0", which the cache answers: see [Replica.RefuseWatchLists].
 type Replica struct {
 	server *Server
 
 	// guarded by the mutex of the server
 	lags              bool
-	version           int64 // of the cache, while it lags
+	version           int64 // of the lagging cache
 	refusesWatchLists bool
 }
 
@@ -37,31 +37,31 @@ func (r *Replica) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.server.roundTrip(req, r)
 }
 
-// Lag holds the cache at the state as of a version, until the next call of Lag or CatchUp. A version that the store has not reached
-// yet means that the cache follows the store up to there.
+// Lag keeps the cache at the state of a version until the next call of Lag or CatchUp. Until the store has reached this version, the cache follows
+// the store.
 func (r *Replica) Lag(version int64) {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	r.lags, r.version = true, version
-	r.server.wake()
+	r.server.notifyWatches()
 }
 
-// CatchUp has the cache follow the store again. Watches receive the events that they have missed.
+// CatchUp makes the cache follow the store again. Watches receive the missed events.
 func (r *Replica) CatchUp() {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	r.lags = false
-	r.server.wake()
+	r.server.notifyWatches()
 }
 
-// RefuseWatchLists has the replica refuse watches with sendInitialEvents at once, like a server without that feature. Clients list then.
+// RefuseWatchLists makes the replica reject watches with sendInitialEvents, like a server without this feature. Clients then use a list.
 func (r *Replica) RefuseWatchLists() {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	r.refusesWatchLists = true
 }
 
-// current is the version of the cache. The caller holds the lock of the server.
+// current returns the version of the cache. The caller must hold the lock of the server.
 func (r *Replica) current() int64 {
 	if r.lags {
 		return min(r.version, r.server.version)
@@ -69,10 +69,10 @@ func (r *Replica) current() int64 {
 	return r.server.version
 }
 
-// freshWithin is how long a server waits for its cache.
-const freshWithin = 3 * time.Second
+// replicaTimeout is how long a server waits for its cache.
+const replicaTimeout = 3 * time.Second
 
-// prepare decides which state answers a read, and waits until the cache has reached it.
+// prepare selects the state for a read, and waits until the cache has reached it.
 func (r *Replica) prepare(q *request) error {
 	if q.Method != http.MethodGet {
 		return nil
@@ -89,7 +89,7 @@ func (r *Replica) prepare(q *request) error {
 		return apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", field.ErrorList{field.Forbidden(
 			field.NewPath("sendInitialEvents"), "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")})
 	case unset && !initial:
-		return nil // consistent: the store answers
+		return nil // consistent read from the store
 	case unset:
 		version = r.server.version
 	case q.query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact):
@@ -105,16 +105,16 @@ func (r *Replica) prepare(q *request) error {
 	return nil
 }
 
-// await waits until the cache has reached a version. It releases the lock of the server meanwhile.
+// await waits until the cache has reached a version. It releases the lock of the server while it waits.
 func (r *Replica) await(q *request, version int64) error {
-	expired := time.NewTimer(freshWithin)
+	expired := time.NewTimer(replicaTimeout)
 	defer expired.Stop()
 	for r.current() < version {
-		news := r.server.later()
+		changed := r.server.nextChange()
 		r.server.mu.Unlock()
 		var err error
 		select {
-		case <-news:
+		case <-changed:
 		case <-q.Context().Done():
 			err = q.Context().Err()
 		case <-expired.C:
@@ -139,7 +139,7 @@ func parseVersion(text string) (int64, error) {
 	return version, nil
 }
 
-// tooLarge is the answer when the cache has not reached a version in time.
+// tooLarge returns the error for a version that the cache has not reached in time.
 func tooLarge(version int64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d", version), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{
@@ -148,7 +148,7 @@ func tooLarge(version int64) error {
 	return err
 }
 
-// readVersion is the version of the state that answers a read.
+// readVersion returns the version of the state for a read.
 func (s *Server) readVersion(q *request) int64 {
 	if q.replica != nil {
 		return q.asOf
@@ -156,12 +156,12 @@ func (s *Server) readVersion(q *request) int64 {
 	return s.version
 }
 
-// eventsUpTo counts the events up to a version.
+// eventsUpTo returns the number of events up to a version.
 func (s *Server) eventsUpTo(version int64) int {
 	return sort.Search(len(s.events), func(i int) bool { return s.events[i].version > version })
 }
 
-// stateAt computes the objects as of a version.
+// stateAt returns the objects at a version.
 func (s *Server) stateAt(version int64) map[key]object {
 	out := map[key]object{}
 	for _, e := range s.events[:s.eventsUpTo(version)] {
@@ -174,12 +174,12 @@ func (s *Server) stateAt(version int64) map[key]object {
 	return out
 }
 
-// A Change is a new version of an object, or the end of one.
+// A Change is a new version of an object, or its deletion.
 type Change struct {
 	Version int64
-	// Resource is such as "widgets".
+	// Resource is a plural name, such as "widgets".
 	Resource string
-	// Object is the object in this version, or its last one if it was deleted. It must not be changed.
+	// Object is the object in this version, or its last version if it was deleted. It must not be modified.
 	Object  map[string]any
 	Deleted bool
 }

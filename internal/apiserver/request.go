@@ -16,31 +16,31 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// A request is one for objects, read and understood.
+// A request is a parsed request for objects.
 type request struct {
 	*http.Request
 	target
 	selection
 	query   url.Values
 	body    []byte
-	media   string // of the body
+	media   string // media type of the body
 	view    view
 	watches bool
-	dry     bool   // nothing is stored
-	manager string // of fields
+	dryRun  bool   // nothing must be stored
+	manager string // field manager
 	force   bool
-	replica *Replica // answers this read from its own, older state; nil: the server answers
-	asOf    int64    // version of that state
+	replica *Replica // the replica that received the request; may be nil
+	asOf    int64    // version of the cache for a read from the replica
 }
 
-// request reads what concerns requests of all kinds.
+// request parses the parts that all requests have.
 func (s *Server) request(r *http.Request, t target) (*request, error) {
 	q := &request{Request: r, target: t, query: r.URL.Query()}
 	var err error
-	if q.view, err = viewOf(r.Header.Get("Accept")); err != nil {
+	if q.view, err = parseAccept(r.Header.Get("Accept")); err != nil {
 		return nil, err
 	}
-	if q.selection, err = selectionOf(q.query); err != nil {
+	if q.selection, err = parseSelection(q.query); err != nil {
 		return nil, err
 	}
 	q.media, _, _ = strings.Cut(r.Header.Get("Content-Type"), ";")
@@ -53,7 +53,7 @@ func (s *Server) request(r *http.Request, t target) (*request, error) {
 	q.watches = slices.Contains([]string{"1", "true"}, q.query.Get("watch"))
 	q.force = q.query.Get("force") == "true"
 	q.manager = q.query.Get("fieldManager")
-	q.dry = len(q.query["dryRun"]) > 0
+	q.dryRun = len(q.query["dryRun"]) > 0
 	return q, q.valid()
 }
 
@@ -82,7 +82,7 @@ func (q *request) valid() error {
 	return nil
 }
 
-// updater is the manager of the fields that are written by other means than apply.
+// updater returns the field manager for writes other than apply.
 func (q *request) updater() string {
 	if q.manager != "" {
 		return q.manager
@@ -94,7 +94,7 @@ func (q *request) updater() string {
 	return agent[:min(len(agent), 128)]
 }
 
-func unsupported(media string, supported ...string) error {
+func unsupportedMediaType(media string, supported ...string) error {
 	return failure(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 		fmt.Sprintf("the body of the request was in an unknown format (%s) - accepted media types include: %s", media, strings.Join(supported, ", ")))
 }

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// A Resource is one kind in one version.
+// A Resource is a kind in one version.
 type Resource struct {
-	GroupVersion schema.GroupVersion
-	Kind, Plural string
-	HasStatus    bool // it has the status subresource
-	OfCluster    bool // its objects are in no namespace
+	GroupVersion  schema.GroupVersion
+	Kind, Plural  string
+	HasStatus     bool // has the status subresource
+	ClusterScoped bool // has no namespace
 
-	schema *apiextensionsv1.JSONSchemaProps // nil if it keeps all fields
+	schema *apiextensionsv1.JSONSchemaProps // nil: all fields are preserved
 }
 
 func (r Resource) gvk() schema.GroupVersionKind { return r.GroupVersion.WithKind(r.Kind) }
@@ -27,8 +27,8 @@ func (r Resource) gr() schema.GroupResource { return r.gvr().GroupResource() }
 
 func (r Resource) gk() schema.GroupKind { return r.gvk().GroupKind() }
 
-// catalogue is what a server has, without what was replaced by something later.
-func catalogue(resources []Resource) []Resource {
+// mergeResources removes resources that a later one replaces.
+func mergeResources(resources []Resource) []Resource {
 	var out []Resource
 	for _, r := range resources {
 		out = slices.DeleteFunc(out, func(former Resource) bool { return former.gvk() == r.gvk() || former.gvr() == r.gvr() })
@@ -53,8 +53,8 @@ func (s *Server) kind(gvk schema.GroupVersionKind) (Resource, bool) {
 	return s.resources[i], true
 }
 
-// groups are the groups with names and their versions, the preferred one first.
-func (s *Server) groups() []metav1.APIGroup {
+// apiGroups returns the named groups with their versions, the preferred version first.
+func (s *Server) apiGroups() []metav1.APIGroup {
 	var out []metav1.APIGroup
 	for _, r := range s.resources {
 		gv := r.GroupVersion

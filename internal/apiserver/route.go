@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A target is what the path of a request names.
+// A target is the object or the collection that the path of a request names.
 type target struct {
 	Resource
 	namespace, name, subresource string
@@ -18,8 +18,8 @@ type target struct {
 
 func (t target) key() key { return key{t.gvr(), t.namespace, t.name} }
 
-// route finds out what is asked for.
-func (s *Server) route(r *http.Request, replica *Replica) (answer, error) {
+// route calls the handler for the path of a request.
+func (s *Server) route(r *http.Request, replica *Replica) (reply, error) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	var gv schema.GroupVersion
 	var rest []string
@@ -33,15 +33,15 @@ func (s *Server) route(r *http.Request, replica *Replica) (answer, error) {
 	}
 	t, err := s.target(gv, rest)
 	if err != nil {
-		return answer{}, err
+		return reply{}, err
 	}
 	q, err := s.request(r, t)
 	if err != nil {
-		return answer{}, err
+		return reply{}, err
 	}
 	if replica != nil {
 		if err := replica.prepare(q); err != nil {
-			return answer{}, err
+			return reply{}, err
 		}
 	}
 	s.mu.Lock()
@@ -49,7 +49,7 @@ func (s *Server) route(r *http.Request, replica *Replica) (answer, error) {
 	return s.serve(q)
 }
 
-// target reads [namespaces/<namespace>/]<plural>[/<name>[/status]]. The object of a namespace is in no namespace.
+// target parses [namespaces/<namespace>/]<plural>[/<name>[/status]]. Namespaces themselves are cluster-scoped.
 func (s *Server) target(gv schema.GroupVersion, path []string) (t target, err error) {
 	if len(path) > 2 && path[0] == "namespaces" {
 		if _, within := s.resource(gv, path[2]); within {
@@ -57,7 +57,7 @@ func (s *Server) target(gv schema.GroupVersion, path []string) (t target, err er
 		}
 	}
 	var ok bool
-	if t.Resource, ok = s.resource(gv, path[0]); !ok || len(path) > 3 || t.OfCluster != (t.namespace == "") && (t.OfCluster || len(path) > 1) {
+	if t.Resource, ok = s.resource(gv, path[0]); !ok || len(path) > 3 || t.ClusterScoped != (t.namespace == "") && (t.ClusterScoped || len(path) > 1) {
 		return t, errNoPath
 	}
 	if len(path) > 1 {
@@ -78,17 +78,17 @@ func (s *Server) target(gv schema.GroupVersion, path []string) (t target, err er
 	}
 }
 
-// serve answers a request for objects.
-func (s *Server) serve(q *request) (answer, error) {
+// serve handles a request for objects.
+func (s *Server) serve(q *request) (reply, error) {
 	switch all := q.name == ""; {
 	case all && q.Method == http.MethodGet && q.watches:
 		return s.watch(q)
 	case all && q.Method == http.MethodGet:
 		return s.list(q), nil
-	case all && q.Method == http.MethodPost && (q.OfCluster || q.namespace != ""):
+	case all && q.Method == http.MethodPost && (q.ClusterScoped || q.namespace != ""):
 		return s.create(q)
-	case all && q.Method == http.MethodDelete && (q.OfCluster || q.namespace != ""):
-		return s.removeAll(q)
+	case all && q.Method == http.MethodDelete && (q.ClusterScoped || q.namespace != ""):
+		return s.deleteCollection(q)
 	case !all && q.Method == http.MethodGet:
 		return s.get(q)
 	case !all && q.Method == http.MethodPut:
@@ -96,13 +96,13 @@ func (s *Server) serve(q *request) (answer, error) {
 	case !all && q.Method == http.MethodPatch:
 		return s.patch(q)
 	case !all && q.Method == http.MethodDelete && q.subresource == "":
-		return s.remove(q)
-	case !isBuiltin(q.Resource) && !q.OfCluster && q.namespace == "":
-		return answer{}, errNoPath
+		return s.delete(q)
+	case !isBuiltin(q.Resource) && !q.ClusterScoped && q.namespace == "":
+		return reply{}, errNoPath
 	case !isBuiltin(q.Resource):
-		return answer{}, apierrors.NewMethodNotSupported(q.gr(), strings.ToLower(q.Method))
+		return reply{}, apierrors.NewMethodNotSupported(q.gr(), strings.ToLower(q.Method))
 	default:
-		return answer{}, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		return reply{}, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 			"the server does not allow this method on the requested resource")
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-// A shape is the schema that a CRD gives to a custom kind.
-type shape struct {
+// A customSchema is the schema of a CRD for a custom kind.
+type customSchema struct {
 	schema        *structural.Structural
 	whole, status *validate.SchemaValidator
 }
 
-// shapeOf is nil for kinds without a schema.
-func (s *Server) shapeOf(r Resource) (*shape, error) {
+// schemaOf returns the schema of a kind, or nil if it has none.
+func (s *Server) schemaOf(r Resource) (*customSchema, error) {
 	if r.schema == nil {
 		return nil, nil
 	}
@@ -38,22 +38,22 @@ func (s *Server) shapeOf(r Resource) (*shape, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apiserver: the schema of %s: %w", r.Kind, err)
 	}
-	out := &shape{schema: schema, whole: validatorOf(schema)}
+	out := &customSchema{schema: schema, whole: newValidator(schema)}
 	if status, ok := schema.Properties["status"]; ok {
-		out.status = validatorOf(&status)
+		out.status = newValidator(&status)
 	}
 	s.shapes[r.gvk()] = out
 	return out, nil
 }
 
-func validatorOf(schema *structural.Structural) *validate.SchemaValidator {
+func newValidator(schema *structural.Structural) *validate.SchemaValidator {
 	model := schema.ToKubeOpenAPI()
-	allowEither(model)
+	setIntOrStringTypes(model)
 	return validate.NewSchemaValidator(model, nil, "", strfmt.Default)
 }
 
-// allowEither gives their types to the fields that may be numbers or texts.
-func allowEither(model *spec.Schema) {
+// setIntOrStringTypes sets the types of fields that may be integers or strings.
+func setIntOrStringTypes(model *spec.Schema) {
 	if model == nil {
 		return
 	}
@@ -61,39 +61,39 @@ func allowEither(model *spec.Schema) {
 		model.Type = spec.StringOrArray{"integer", "string"}
 	}
 	for name, property := range model.Properties {
-		allowEither(&property)
+		setIntOrStringTypes(&property)
 		model.Properties[name] = property
 	}
 	if model.Items != nil {
-		allowEither(model.Items.Schema)
+		setIntOrStringTypes(model.Items.Schema)
 	}
 	if model.AdditionalProperties != nil {
-		allowEither(model.AdditionalProperties.Schema)
+		setIntOrStringTypes(model.AdditionalProperties.Schema)
 	}
 }
 
-// fit prunes an object, and fills in the defaults. The object is changed.
-func (s *shape) fit(obj object) {
+// pruneAndDefault removes unknown fields and sets defaults. It modifies the object.
+func (s *customSchema) pruneAndDefault(obj object) {
 	pruning.Prune(obj, s.schema, true)
 	dropNulls(obj, s.schema)
-	fill(obj, s.schema)
+	setDefaults(obj, s.schema)
 }
 
-// valid checks an object, or its status alone.
-func (s *shape) valid(obj object, subresource string) field.ErrorList {
+// valid validates an object, or only its status.
+func (s *customSchema) valid(obj object, subresource string) field.ErrorList {
 	status, has := obj["status"]
 	switch {
 	case subresource == "":
-		return append(faults(nil, s.whole.Validate(obj)), listtype.ValidateListSetsAndMaps(nil, s.schema, obj)...)
+		return append(validationErrors(nil, s.whole.Validate(obj)), listtype.ValidateListSetsAndMaps(nil, s.schema, obj)...)
 	case has && s.status != nil:
-		return append(faults(field.NewPath("status"), s.status.Validate(status)), listtype.ValidateListSetsAndMaps(nil, s.schema, obj)...)
+		return append(validationErrors(field.NewPath("status"), s.status.Validate(status)), listtype.ValidateListSetsAndMaps(nil, s.schema, obj)...)
 	default:
 		return nil
 	}
 }
 
-// under is the schema of a field.
-func under(schema *structural.Structural, name string) *structural.Structural {
+// fieldSchema returns the schema of a field.
+func fieldSchema(schema *structural.Structural, name string) *structural.Structural {
 	if schema == nil {
 		return nil
 	}
@@ -106,19 +106,19 @@ func under(schema *structural.Structural, name string) *structural.Structural {
 	return nil
 }
 
-func itemsOf(schema *structural.Structural) *structural.Structural {
+func itemSchema(schema *structural.Structural) *structural.Structural {
 	if schema == nil {
 		return nil
 	}
 	return schema.Items
 }
 
-// dropNulls removes the nulls that may not be, unless a default comes in their place.
+// dropNulls removes null values of fields that are not nullable, unless they have a default.
 func dropNulls(value any, schema *structural.Structural) {
 	switch v := value.(type) {
 	case object:
 		for name, inner := range v {
-			of := under(schema, name)
+			of := fieldSchema(schema, name)
 			if inner == nil && of != nil && !of.Nullable && of.Default.Object == nil {
 				delete(v, name)
 				continue
@@ -127,13 +127,13 @@ func dropNulls(value any, schema *structural.Structural) {
 		}
 	case []any:
 		for _, inner := range v {
-			dropNulls(inner, itemsOf(schema))
+			dropNulls(inner, itemSchema(schema))
 		}
 	}
 }
 
-// fill puts the defaults where there is nothing, or a null that may not be.
-func fill(value any, schema *structural.Structural) {
+// setDefaults sets the defaults of missing fields, and of null fields that are not nullable.
+func setDefaults(value any, schema *structural.Structural) {
 	if schema == nil {
 		return
 	}
@@ -142,24 +142,24 @@ func fill(value any, schema *structural.Structural) {
 		for name, property := range schema.Properties {
 			inner, found := v[name]
 			if property.Default.Object != nil && (!found || inner == nil && !property.Nullable) {
-				v[name] = copied(property.Default.Object)
+				v[name] = copyDefault(property.Default.Object)
 			}
 		}
 		for name, inner := range v {
-			fill(inner, under(schema, name))
+			setDefaults(inner, fieldSchema(schema, name))
 		}
 	case []any:
 		for i, inner := range v {
 			if of := schema.Items; inner == nil && of != nil && !of.Nullable && of.Default.Object != nil {
-				v[i] = copied(of.Default.Object)
+				v[i] = copyDefault(of.Default.Object)
 			}
-			fill(v[i], schema.Items)
+			setDefaults(v[i], schema.Items)
 		}
 	}
 }
 
-// copied is a default of its own.
-func copied(value any) any {
+// copyDefault returns a copy of a default value.
+func copyDefault(value any) any {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return value

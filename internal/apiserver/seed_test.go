@@ -19,7 +19,7 @@ import (
 var (
 	example = schema.GroupVersion{Group: "example.com", Version: "v1"}
 	widget  = apiserver.Resource{GroupVersion: example, Kind: "Widget", Plural: "widgets", HasStatus: true}
-	cog     = apiserver.Resource{GroupVersion: example, Kind: "Cog", Plural: "cogs", OfCluster: true}
+	cog     = apiserver.Resource{GroupVersion: example, Kind: "Cog", Plural: "cogs", ClusterScoped: true}
 )
 
 func object(kind string, meta map[string]any) map[string]any {
@@ -74,16 +74,16 @@ func TestAddRefuses(t *testing.T) {
 		return map[string]any{"namespace": namespace, "name": name}
 	}
 	for want, objs := range map[string][]map[string]any{
-		`the kind "Gadget" of version "example.com/v1" is unknown`: {object("Gadget", named("ns", "a"))},
-		"a Widget has no name":                          {object("Widget", map[string]any{"namespace": "ns"})},
-		"Widget a has no namespace":                     {object("Widget", map[string]any{"name": "a"})},
-		"Cog ns/a has a namespace":                      {object("Cog", named("ns", "a"))},
-		"there is a Widget ns/old already":              {object("Widget", named("ns", "old"))},
-		"there is a Widget ns/twice already":            {object("Widget", named("ns", "twice")), object("Widget", named("ns", "twice"))},
-		`the resourceVersion "x" of Widget ns/a`:        {object("Widget", map[string]any{"namespace": "ns", "name": "a", "resourceVersion": "x"})},
-		"metadata: ":                                    {object("Widget", map[string]any{"namespace": "ns", "name": "a", "labels": map[string]any{"x": 1}})},
-		"an object has no JSON form: ":                  {object("Widget", map[string]any{"name": make(chan int)})},
-		"a Widget has no name\napiserver: Widget a has": {object("Widget", nil), object("Widget", map[string]any{"name": "a"})},
+		`unknown kind "Gadget" of version "example.com/v1"`: {object("Gadget", named("ns", "a"))},
+		"a Widget has no name":                              {object("Widget", map[string]any{"namespace": "ns"})},
+		"Widget a has no namespace":                         {object("Widget", map[string]any{"name": "a"})},
+		"Cog ns/a has a namespace":                          {object("Cog", named("ns", "a"))},
+		"Widget ns/old exists already":                      {object("Widget", named("ns", "old"))},
+		"Widget ns/twice exists already":                    {object("Widget", named("ns", "twice")), object("Widget", named("ns", "twice"))},
+		`the resourceVersion "x" of Widget ns/a`:            {object("Widget", map[string]any{"namespace": "ns", "name": "a", "resourceVersion": "x"})},
+		"metadata: ":                                        {object("Widget", map[string]any{"namespace": "ns", "name": "a", "labels": map[string]any{"x": 1}})},
+		"encode the object: ":                               {object("Widget", map[string]any{"name": make(chan int)})},
+		"a Widget has no name\napiserver: Widget a has":     {object("Widget", nil), object("Widget", map[string]any{"name": "a"})},
 	} {
 		s := apiserver.New(widget, cog)
 		must(t, s.Add(object("Widget", named("ns", "old"))))
@@ -104,7 +104,7 @@ func TestFromScheme(t *testing.T) {
 	}
 	for id, want := range map[string]apiserver.Resource{
 		"v1 Endpoints":  {GroupVersion: corev1.SchemeGroupVersion, Kind: "Endpoints", Plural: "endpoints"},
-		"v1 Node":       {GroupVersion: corev1.SchemeGroupVersion, Kind: "Node", Plural: "nodes", HasStatus: true, OfCluster: true},
+		"v1 Node":       {GroupVersion: corev1.SchemeGroupVersion, Kind: "Node", Plural: "nodes", HasStatus: true, ClusterScoped: true},
 		"v1 Pod":        {GroupVersion: corev1.SchemeGroupVersion, Kind: "Pod", Plural: "pods", HasStatus: true},
 		"apps/v1 Scale": {}, "v1 PodList": {}, "v1 Status": {}, "meta.k8s.io/v1 WatchEvent": {}, "v1 ListOptions": {},
 		"authorization.k8s.io/v1 SubjectAccessReview": {},
@@ -128,8 +128,8 @@ func TestFromCRDs(t *testing.T) {
 		},
 	}}
 	want := []apiserver.Resource{
-		{GroupVersion: example, Kind: "Ox", Plural: "oxen", HasStatus: true, OfCluster: true},
-		{GroupVersion: schema.GroupVersion{Group: "example.com", Version: "v2"}, Kind: "Ox", Plural: "oxen", OfCluster: true},
+		{GroupVersion: example, Kind: "Ox", Plural: "oxen", HasStatus: true, ClusterScoped: true},
+		{GroupVersion: schema.GroupVersion{Group: "example.com", Version: "v2"}, Kind: "Ox", Plural: "oxen", ClusterScoped: true},
 	}
 	if diff := cmp.Diff(want, apiserver.FromCRDs(crd), cmp.AllowUnexported(apiserver.Resource{})); diff != "" {
 		t.Error(diff)

@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// A selection is which objects of a listing or a watch are wanted.
+// A selection contains the selectors of a list or a watch.
 type selection struct {
 	labels labels.Selector
 	fields fields.Selector
 }
 
-func selectionOf(query url.Values) (out selection, err error) {
+func parseSelection(query url.Values) (out selection, err error) {
 	if out.labels, err = labels.Parse(query.Get("labelSelector")); err != nil {
 		return out, apierrors.NewBadRequest("unable to parse requirement: " + err.Error())
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A Server keeps the objects of its kinds. It is safe for concurrent use.
+// A Server stores objects in memory. It is safe for concurrent use.
 type Server struct {
 	resources []Resource
 
@@ -17,13 +17,13 @@ type Server struct {
 	version  int64
 	objects  map[key]object
 	events   []event
-	news     chan struct{} // closed with the next event; nil while nobody waits for it
+	changed  chan struct{} // closed by the next event; nil if no watch waits
 	managers map[managed]*manager
-	shapes   map[schema.GroupVersionKind]*shape
-	rand     *rand.Rand // of generated names
+	shapes   map[schema.GroupVersionKind]*customSchema
+	rand     *rand.Rand // for generated names
 }
 
-// An object is in its JSON form. It is never changed once it is stored.
+// An object is in its JSON form. Stored objects are never modified.
 type object = map[string]any
 
 type key struct {
@@ -36,22 +36,22 @@ type event struct {
 	key     key
 	version int64
 	object  object
-	before  object // nil for what was added
+	before  object // nil for an added object
 }
 
-// New returns a server without objects. When a kind is given twice in the same version, the later one wins.
+// New returns a server without objects. A later resource replaces an earlier one with the same kind and version.
 func New(resources ...Resource) *Server {
 	return &Server{
-		resources: catalogue(resources), version: 1, objects: map[key]object{}, managers: map[managed]*manager{},
-		shapes: map[schema.GroupVersionKind]*shape{},
+		resources: mergeResources(resources), version: 1, objects: map[key]object{}, managers: map[managed]*manager{},
+		shapes: map[schema.GroupVersionKind]*customSchema{},
 		rand:   rand.New(rand.NewPCG(1, 2)), //nolint:gosec // names are the same in each run
 	}
 }
 
-// RoundTrip answers a request.
+// RoundTrip handles a request.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) { return s.roundTrip(r, nil) }
 
-// roundTrip answers a request that was sent to a replica, or, if that is nil, to the server itself.
+// roundTrip handles a request. replica is the replica that received it, or nil.
 func (s *Server) roundTrip(r *http.Request, replica *Replica) (*http.Response, error) {
 	if r.Body != nil {
 		defer r.Body.Close()
@@ -61,62 +61,62 @@ func (s *Server) roundTrip(r *http.Request, replica *Replica) (*http.Response, e
 	}
 	a, err := s.route(r, replica)
 	if err != nil {
-		a = refusal(err)
+		a = errorResponse(err)
 	}
 	return a.response(r), nil
 }
 
-// Versions counts the writes that have changed something.
+// Versions returns the present version, which counts all changes.
 func (s *Server) Versions() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version
 }
 
-// put stores an object in a new version, and tells it to the watches. It returns what is stored.
-func (s *Server) put(k key, obj object) object {
+// store stores an object with a new version and notifies the watches. It returns the stored object.
+func (s *Server) store(k key, obj object) object {
 	s.version++
 	obj = withVersion(obj, s.version)
 	before, known := s.objects[k]
 	s.objects[k] = obj
 	if known {
-		s.tell(event{"MODIFIED", k, s.version, obj, before})
+		s.appendEvent(event{"MODIFIED", k, s.version, obj, before})
 	} else {
-		s.tell(event{"ADDED", k, s.version, obj, nil})
+		s.appendEvent(event{"ADDED", k, s.version, obj, nil})
 	}
 	return obj
 }
 
-// drop removes an object. As on a real server, what watches see of it is the object as it was stored.
-func (s *Server) drop(k key) {
+// removeStored removes an object. As on a real server, watches report its last stored state.
+func (s *Server) removeStored(k key) {
 	s.version++
 	before := s.objects[k]
 	delete(s.objects, k)
-	s.tell(event{"DELETED", k, s.version, withVersion(before, s.version), before})
+	s.appendEvent(event{"DELETED", k, s.version, withVersion(before, s.version), before})
 }
 
-func (s *Server) tell(e event) {
+func (s *Server) appendEvent(e event) {
 	s.events = append(s.events, e)
-	s.wake()
+	s.notifyWatches()
 }
 
-// wake wakes all who wait for something new.
-func (s *Server) wake() {
-	if s.news != nil {
-		close(s.news)
-		s.news = nil
+// notifyWatches wakes all waiting watches.
+func (s *Server) notifyWatches() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
 	}
 }
 
-// later is closed when there is something new.
-func (s *Server) later() <-chan struct{} {
-	if s.news == nil {
-		s.news = make(chan struct{})
+// nextChange returns a channel that is closed by the next event.
+func (s *Server) nextChange() <-chan struct{} {
+	if s.changed == nil {
+		s.changed = make(chan struct{})
 	}
-	return s.news
+	return s.changed
 }
 
-// withVersion is the object in another version; the rest of it is shared.
+// withVersion returns an object with another resourceVersion. It shares the other fields.
 func withVersion(obj object, version int64) object {
-	return with(obj, "metadata", with(metaOf(obj), "resourceVersion", strconv.FormatInt(version, 10)))
+	return withField(obj, "metadata", withField(metaOf(obj), "resourceVersion", strconv.FormatInt(version, 10)))
 }

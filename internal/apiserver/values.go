@@ -5,17 +5,17 @@ import (
 	"reflect"
 )
 
-// with is a copy of an object with one field replaced, or left out if the value is nil; the rest is shared.
-func with(obj object, field string, value any) object {
+// withField returns an object with a field set, or removed if the value is nil. It shares the other fields.
+func withField(obj object, field string, value any) object {
 	out := maps.Clone(obj)
 	if out == nil {
 		out = object{}
 	}
-	replace(out, field, value)
+	setField(out, field, value)
 	return out
 }
 
-func replace(obj object, field string, value any) {
+func setField(obj object, field string, value any) {
 	if value == nil {
 		delete(obj, field)
 		return
@@ -23,7 +23,7 @@ func replace(obj object, field string, value any) {
 	obj[field] = value
 }
 
-// metaOf are the metadata of an object; new ones, outside of it, if there are none.
+// metaOf returns the metadata of an object, or new metadata outside of it.
 func metaOf(obj object) object {
 	if inner, ok := obj["metadata"].(object); ok {
 		return inner
@@ -58,8 +58,8 @@ func setFinalizers(meta object, list []string) {
 	}
 }
 
-// equalBut reports whether two objects are the same apart from some fields.
-func equalBut(a, b object, fields ...string) bool {
+// equalExcept reports whether two objects are equal, ignoring some fields.
+func equalExcept(a, b object, fields ...string) bool {
 	a, b = maps.Clone(a), maps.Clone(b)
 	for _, f := range fields {
 		delete(a, f)

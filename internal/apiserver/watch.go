@@ -13,22 +13,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// watch begins a stream of events: after a version, or with all objects that there are now.
-func (s *Server) watch(q *request) (answer, error) {
+// watch starts a stream of events: after a version, or with all present objects.
+func (s *Server) watch(q *request) (reply, error) {
 	w := &watch{server: s, request: q, next: s.eventsUpTo(s.readVersion(q)), closed: make(chan struct{})}
 	version := q.query.Get("resourceVersion")
 	switch initial := q.query.Get("sendInitialEvents"); {
 	case initial == "true":
-		w.begin()
-		w.bookmark()
+		w.writeInitialEvents()
+		w.writeBookmark()
 	case version == "" || version == "0":
 		if initial == "" {
-			w.begin()
+			w.writeInitialEvents()
 		}
 	default:
 		after, err := strconv.ParseInt(version, 10, 64)
 		if err != nil {
-			return answer{}, fmt.Errorf("resourceVersion: %w", err)
+			return reply{}, fmt.Errorf("resourceVersion: %w", err)
 		}
 		w.next = s.eventsUpTo(after)
 	}
@@ -37,30 +37,30 @@ func (s *Server) watch(q *request) (answer, error) {
 		seconds = 1800
 	}
 	w.deadline = time.Now().Add(time.Duration(seconds) * time.Second)
-	return answer{code: 200, stream: w}, nil
+	return reply{code: 200, stream: w}, nil
 }
 
-// A watch is the body of the answer to one. It is read by one goroutine.
+// A watch is the body of a watch response. One goroutine may read it.
 type watch struct {
 	server   *Server
 	request  *request
-	next     int // in the server's events
+	next     int // index in the events of the server
 	deadline time.Time
 	pending  bytes.Buffer
 	closed   chan struct{}
 	once     sync.Once
 }
 
-// begin tells all objects.
-func (w *watch) begin() {
-	for _, obj := range w.server.selected(w.request) {
-		w.tell("ADDED", obj)
+// writeInitialEvents writes an event for each present object.
+func (w *watch) writeInitialEvents() {
+	for _, obj := range w.server.selectObjects(w.request) {
+		w.writeEvent("ADDED", obj)
 	}
 }
 
-// bookmark tells that these were all.
-func (w *watch) bookmark() {
-	w.tell("BOOKMARK", object{
+// writeBookmark writes the bookmark that ends the initial events.
+func (w *watch) writeBookmark() {
+	w.writeEvent("BOOKMARK", object{
 		"apiVersion": w.request.GroupVersion.String(), "kind": w.request.Kind,
 		"metadata": object{
 			"resourceVersion": strconv.FormatInt(w.server.readVersion(w.request), 10),
@@ -69,13 +69,13 @@ func (w *watch) bookmark() {
 	})
 }
 
-func (w *watch) tell(kind string, obj object) {
-	// What was decoded from JSON has a JSON form.
+func (w *watch) writeEvent(kind string, obj object) {
+	// Encoding cannot fail: the object was decoded from JSON.
 	_ = json.NewEncoder(&w.pending).Encode(object{"type": kind, "object": w.request.view.of(obj)})
 }
 
-// see tells an event if it concerns what the watch has selected: objects come into the selection, and leave it.
-func (w *watch) see(e event) {
+// deliver writes an event that concerns the watch. An object that enters or leaves the selection is reported as added or deleted.
+func (w *watch) deliver(e event) {
 	if !w.request.covers(e.key) {
 		return
 	}
@@ -83,11 +83,11 @@ func (w *watch) see(e event) {
 	is := e.kind != "DELETED" && w.request.matches(e.object)
 	switch {
 	case is && was:
-		w.tell("MODIFIED", e.object)
+		w.writeEvent("MODIFIED", e.object)
 	case is:
-		w.tell("ADDED", e.object)
+		w.writeEvent("ADDED", e.object)
 	case was:
-		w.tell("DELETED", withVersion(e.before, e.version))
+		w.writeEvent("DELETED", withVersion(e.before, e.version))
 	}
 }
 
@@ -99,18 +99,18 @@ func (w *watch) Read(p []byte) (int, error) {
 		if w.context().Err() != nil {
 			return 0, io.EOF
 		}
-		news := w.catchUp()
+		changed := w.nextEvents()
 		if w.pending.Len() > 0 {
 			return w.pending.Read(p)
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-expired.C:
 			return 0, io.EOF
 		case <-w.closed:
 			return 0, io.ErrClosedPipe
 		case <-w.context().Done():
-			// No error: clients for metadata would leave a goroutine behind that wants to tell of it, and nobody listens any more.
+			// An error would leak a goroutine in metadata clients: it would wait for a reader that no longer exists.
 			return 0, io.EOF
 		}
 	}
@@ -118,8 +118,8 @@ func (w *watch) Read(p []byte) (int, error) {
 
 func (w *watch) context() context.Context { return w.request.Context() }
 
-// catchUp takes the next event that concerns the watch, if nothing is left to be read.
-func (w *watch) catchUp() (news <-chan struct{}) {
+// nextEvents reads events until one concerns the watch, unless unread data is pending. It returns the channel for the next event.
+func (w *watch) nextEvents() (changed <-chan struct{}) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	visible := len(w.server.events)
@@ -129,9 +129,9 @@ func (w *watch) catchUp() (news <-chan struct{}) {
 	for w.pending.Len() == 0 && w.next < visible {
 		e := w.server.events[w.next]
 		w.next++
-		w.see(e)
+		w.deliver(e)
 	}
-	return w.server.later()
+	return w.server.nextChange()
 }
 
 // Close ends the watch.

@@ -84,7 +84,7 @@ func (c *countingTransport) count() int {
 
 func vanish(t *testing.T, server http.RoundTripper, obj widget) {
 	t.Helper()
-	must(t, server.(*apiserver.Server).Vanish(v1.GroupVersion.WithKind("Widget"), client.ObjectKeyFromObject(obj)))
+	must(t, server.(*apiserver.Server).RemoveDespiteFinalizers(v1.GroupVersion.WithKind("Widget"), client.ObjectKeyFromObject(obj)))
 }
 
 // playVanished runs an operator on a widget; act gets the transport of the operator and the server behind it.

@@ -63,7 +63,7 @@ func newMemory(o clusterOptions) (*Cluster, error) {
 	scheme := schemeOr(o.scheme)
 	resources := apiserver.FromScheme(scheme)
 	if !slices.ContainsFunc(resources, func(r apiserver.Resource) bool { return r.GroupVersion.Group == "" && r.Kind == "Namespace" }) {
-		resources = append(resources, apiserver.Resource{GroupVersion: corev1.SchemeGroupVersion, Kind: "Namespace", Plural: "namespaces", HasStatus: true, OfCluster: true})
+		resources = append(resources, apiserver.Resource{GroupVersion: corev1.SchemeGroupVersion, Kind: "Namespace", Plural: "namespaces", HasStatus: true, ClusterScoped: true})
 	}
 	if len(o.crds) > 0 {
 		found := envtest.CRDInstallOptions{Paths: o.crds, ErrorIfPathMissing: true}
@@ -136,7 +136,7 @@ func newRESTMapper(resources []apiserver.Resource) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, r := range resources {
 		scope := meta.RESTScopeNamespace
-		if r.OfCluster {
+		if r.ClusterScoped {
 			scope = meta.RESTScopeRoot
 		}
 		gvr := r.GroupVersion.WithResource(r.Plural)

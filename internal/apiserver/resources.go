@@ -13,11 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// FromScheme makes a resource of each kind of a scheme whose objects are stored: it has metadata, and there is a list
-// kind. Plurals are guessed as controller-runtime does; a kind has the status subresource if its Go type has a status;
-// of the cluster are those of Kubernetes that are. For custom kinds FromCRDs knows all that for certain.
+// FromScheme returns a resource for each kind of a scheme that has metadata and a list kind. It guesses plural names as controller-runtime does. A kind has
+// the status subresource if its Go type has a status. Only known built-in kinds are cluster-scoped. For custom kinds, FromCRDs is exact.
 //
-// A kind in several versions makes several resources, whose objects have nothing to do with each other.
+// Versions of a kind become separate resources with separate objects.
 func FromScheme(scheme *runtime.Scheme) []Resource {
 	var out []Resource
 	for gvk, t := range scheme.AllKnownTypes() {
@@ -31,7 +30,7 @@ func FromScheme(scheme *runtime.Scheme) []Resource {
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
 		out = append(out, Resource{
 			GroupVersion: gv, Kind: gvk.Kind, Plural: plural.Resource,
-			HasStatus: hasStatus(t), OfCluster: slices.Contains(ofCluster, gvk.GroupKind().String()),
+			HasStatus: hasStatus(t), ClusterScoped: slices.Contains(clusterScopedKinds, gvk.GroupKind().String()),
 		})
 	}
 	slices.SortFunc(out, func(a, b Resource) int {
@@ -46,7 +45,7 @@ func hasStatus(t reflect.Type) bool {
 	return ok && name == "status"
 }
 
-// FromCRDs makes a resource of each version that the CRDs serve.
+// FromCRDs returns a resource for each served version of the CRDs.
 func FromCRDs(crds ...*apiextensionsv1.CustomResourceDefinition) []Resource {
 	var out []Resource
 	for _, crd := range crds {
@@ -57,8 +56,8 @@ func FromCRDs(crds ...*apiextensionsv1.CustomResourceDefinition) []Resource {
 			r := Resource{
 				GroupVersion: schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name},
 				Kind:         crd.Spec.Names.Kind, Plural: crd.Spec.Names.Plural,
-				HasStatus: v.Subresources != nil && v.Subresources.Status != nil,
-				OfCluster: crd.Spec.Scope == apiextensionsv1.ClusterScoped,
+				HasStatus:     v.Subresources != nil && v.Subresources.Status != nil,
+				ClusterScoped: crd.Spec.Scope == apiextensionsv1.ClusterScoped,
 			}
 			if v.Schema != nil {
 				r.schema = v.Schema.OpenAPIV3Schema

@@ -11,10 +11,10 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// builtinTypes know which lists of built-in kinds are sets and maps. To read them takes a second, once.
+// builtinTypes knows which lists of built-in kinds are sets and maps. Loading takes a second, once per process.
 var builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(builtins()) })
 
-// metaSchema is what managers of fields have to know of the metadata: which lists are sets and maps.
+// metaSchema is the part of the metadata schema that server-side apply needs: which lists are sets and maps.
 const metaSchema = `{"type": "object", "properties": {
 	"name": {"type": "string"}, "generateName": {"type": "string"}, "namespace": {"type": "string"},
 	"uid": {"type": "string"}, "resourceVersion": {"type": "string"}, "selfLink": {"type": "string"},
@@ -30,8 +30,8 @@ const metaSchema = `{"type": "object", "properties": {
 	"managedFields": {"type": "array", "x-kubernetes-list-type": "atomic", "items": {
 		"type": "object", "x-kubernetes-map-type": "atomic", "x-kubernetes-preserve-unknown-fields": true}}}}`
 
-// typesOf know which lists of a custom kind are sets and maps: those of its metadata, and what its CRD says of the rest.
-func typesOf(r Resource) (managedfields.TypeConverter, error) {
+// newTypeConverter returns the list types of a custom kind for server-side apply, from its metadata and its CRD.
+func newTypeConverter(r Resource) (managedfields.TypeConverter, error) {
 	schema := r.schema
 	if schema == nil {
 		schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}

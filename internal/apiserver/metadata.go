@@ -17,10 +17,10 @@ import (
 
 func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
-// uid is that of the object that is stored next.
+// uid returns the uid for the next object.
 func (s *Server) uid() string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", s.version+1) }
 
-// suffix is the end of a generated name.
+// suffix returns a random suffix for a generated name.
 func (s *Server) suffix() string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	var out strings.Builder
@@ -37,7 +37,7 @@ func pathSegment(name string, prefix bool) []string {
 	return content.IsPathSegmentName(name)
 }
 
-// valid checks an object: its kind, its metadata, and their change if there was one before; the rest if there is a schema.
+// valid validates the kind and the metadata of an object, the change of the metadata, and, if there is a schema, the other fields.
 func (s *Server) valid(q *request, obj, before object) error {
 	r := q.Resource
 	if err := kindOf(r, obj); err != nil {
@@ -48,7 +48,7 @@ func (s *Server) valid(q *request, obj, before object) error {
 		return err
 	}
 	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMeta(meta, !r.OfCluster, naming(r), path)
+	errs := validation.ValidateObjectMeta(meta, !r.ClusterScoped, nameValidator(r), path)
 	if before != nil {
 		was, err := metaAs(before)
 		if err != nil {
@@ -56,7 +56,7 @@ func (s *Server) valid(q *request, obj, before object) error {
 		}
 		errs = append(errs, validation.ValidateObjectMetaUpdate(meta, was, path)...)
 	}
-	shape, err := s.shapeOf(r)
+	shape, err := s.schemaOf(r)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (s *Server) valid(q *request, obj, before object) error {
 	return nil
 }
 
-// kindOf checks that an object has still got its kind.
+// kindOf checks that a write does not change the kind of an object.
 func kindOf(r Resource, obj object) error {
 	gv, err := schema.ParseGroupVersion(text(obj, "apiVersion"))
 	path, kind := field.NewPath("apiVersion"), text(obj, "kind")
@@ -81,9 +81,9 @@ func kindOf(r Resource, obj object) error {
 	default:
 		return nil
 	}
-	var told *field.Error
-	errors.As(err, &told)
-	return apierrors.NewInvalid(schema.GroupKind{Group: gv.Group, Kind: kind}, text(metaOf(obj), "name"), field.ErrorList{told})
+	var failure *field.Error
+	errors.As(err, &failure)
+	return apierrors.NewInvalid(schema.GroupKind{Group: gv.Group, Kind: kind}, text(metaOf(obj), "name"), field.ErrorList{failure})
 }
 
 func metaAs(obj object) (*metav1.ObjectMeta, error) {

@@ -12,19 +12,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// An answer is a value in JSON, or a stream.
-type answer struct {
+// A reply is a JSON value or a stream.
+type reply struct {
 	code   int
 	value  any
 	stream io.ReadCloser
 }
 
-func (a answer) response(r *http.Request) *http.Response {
+func (a reply) response(r *http.Request) *http.Response {
 	body, length := a.stream, int64(-1)
 	if body == nil {
 		text, err := json.Marshal(a.value)
 		if err != nil {
-			panic("apiserver: an answer has no JSON form: " + err.Error())
+			panic("apiserver: encode the reply: " + err.Error())
 		}
 		body, length = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 	}
@@ -36,7 +36,7 @@ func (a answer) response(r *http.Request) *http.Response {
 	}
 }
 
-// Failure is the body of an answer that refuses a request, as a real server words it.
+// Failure returns the Status for a rejected request, with the fields of a real server.
 func Failure(code int, reason metav1.StatusReason, message string) metav1.Status {
 	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
@@ -50,13 +50,13 @@ func failure(code int, reason metav1.StatusReason, message string) error {
 
 var errNoPath = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 
-// refusal is the answer that tells an error.
-func refusal(err error) answer {
+// errorResponse returns the reply for an error.
+func errorResponse(err error) reply {
 	status := Failure(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
 	var known apierrors.APIStatus
 	if errors.As(err, &known) {
 		status = known.Status()
 		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	}
-	return answer{code: int(status.Code), value: status}
+	return reply{code: int(status.Code), value: status}
 }

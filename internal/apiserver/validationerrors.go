@@ -10,46 +10,46 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-// faults are what a schema does not allow, in the words of a real server.
-func faults(path *field.Path, result *validate.Result) (out field.ErrorList) {
+// validationErrors converts the errors of a schema validation to those of a real server.
+func validationErrors(path *field.Path, result *validate.Result) (out field.ErrorList) {
 	for _, err := range result.Errors {
-		var told *openapierrors.Validation
-		if !errors.As(err, &told) {
+		var failure *openapierrors.Validation
+		if !errors.As(err, &failure) {
 			out = append(out, field.Invalid(path, "", err.Error()))
 			continue
 		}
 		at := path
-		if name := strings.TrimPrefix(told.Name, "."); name != "" {
+		if name := strings.TrimPrefix(failure.Name, "."); name != "" {
 			at = path.Child(name)
 		}
-		out = append(out, fault(at, told))
+		out = append(out, validationError(at, failure))
 	}
 	return out
 }
 
-func fault(at *field.Path, told *openapierrors.Validation) *field.Error {
-	value := told.Value
+func validationError(at *field.Path, err *openapierrors.Validation) *field.Error {
+	value := err.Value
 	if value == nil {
 		value = ""
 	}
-	most, _ := told.Valid.(int64)
-	length, _ := told.Value.(int64)
-	switch told.Code() {
+	most, _ := err.Valid.(int64)
+	length, _ := err.Value.(int64)
+	switch err.Code() {
 	case openapierrors.RequiredFailCode:
 		return field.Required(at, "")
 	case openapierrors.EnumFailCode:
 		var allowed []string
-		for _, v := range told.Values {
+		for _, v := range err.Values {
 			allowed = append(allowed, fmt.Sprint(v))
 		}
-		return field.NotSupported(at, told.Value, allowed)
+		return field.NotSupported(at, err.Value, allowed)
 	case openapierrors.TooLongFailCode:
 		return field.TooLong(at, "", int(most))
 	case openapierrors.MaxItemsFailCode, openapierrors.TooManyPropertiesCode:
 		return field.TooMany(at, int(length), int(most))
 	case openapierrors.InvalidTypeCode:
-		return field.TypeInvalid(at, value, told.Error())
+		return field.TypeInvalid(at, value, err.Error())
 	default:
-		return field.Invalid(at, value, told.Error())
+		return field.Invalid(at, value, err.Error())
 	}
 }
