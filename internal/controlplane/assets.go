@@ -11,9 +11,8 @@ import (
 
 const envAssets = "KUBEBUILDER_ASSETS"
 
-// Assets names the folder with the binaries of etcd and kube-apiserver: the one of the
-// environment variable KUBEBUILDER_ASSETS if that is set, otherwise the bin/controlplane nearest
-// above the current directory, otherwise the one nearest above this source file.
+// Assets returns the directory with the binaries of etcd and kube-apiserver. This is the value of the environment variable KUBEBUILDER_ASSETS if it is
+// set. Otherwise it is the nearest bin/controlplane at or above the current directory, or at or above this source file.
 func Assets() (string, error) {
 	if dir := os.Getenv(envAssets); dir != "" {
 		dir, err := filepath.Abs(dir)
@@ -21,7 +20,7 @@ func Assets() (string, error) {
 			return "", fmt.Errorf("control plane: %s: %w", envAssets, err)
 		}
 		if err := complete(dir); err != nil {
-			return "", fmt.Errorf("control plane: %s is set, but of no use: %w "+
+			return "", fmt.Errorf("control plane: %s is set, but the directory is unusable: %w "+
 				"(correct it, or unset it and run `make controlplane`)", envAssets, err)
 		}
 		return dir, nil
@@ -30,15 +29,14 @@ func Assets() (string, error) {
 	if dir, err := os.Getwd(); err == nil {
 		starts = append(starts, dir)
 	}
-	// With -trimpath the file has no absolute name, and nothing can be found from there.
+	// With -trimpath, the name of the source file is not absolute.
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
 		starts = append(starts, filepath.Dir(file))
 	}
 	return findAssets(starts...)
 }
 
-// Exports returns the commands for a shell in which kubectl is to find a server: the file for the access, and, if there is no kubectl on the
-// PATH, the one that was built beside the server.
+// Exports returns shell commands that set up kubectl for a server: KUBECONFIG and, if kubectl is not in the PATH, the directory of the built one.
 func Exports(kubeconfig string) []string {
 	exports := []string{"export KUBECONFIG=" + kubeconfig}
 	if _, err := exec.LookPath("kubectl"); err == nil {
@@ -50,7 +48,7 @@ func Exports(kubeconfig string) []string {
 	return exports
 }
 
-// findAssets looks in every start folder and in all those above it.
+// findAssets searches each start directory and its parent directories.
 func findAssets(starts ...string) (string, error) {
 	for _, start := range starts {
 		for dir := start; ; dir = filepath.Dir(dir) {
@@ -64,10 +62,10 @@ func findAssets(starts ...string) (string, error) {
 	}
 	return "", fmt.Errorf("control plane: no bin/controlplane with etcd and kube-apiserver in or above any of %q: "+
 		"run `make controlplane` in the root of the repository, "+
-		"or set %s to a folder with both binaries", starts, envAssets)
+		"or set %s to a directory with both binaries", starts, envAssets)
 }
 
-// complete reports what is missing for the folder to be of use.
+// complete returns an error for each missing binary.
 func complete(dir string) error {
 	var errs []error
 	for _, name := range []string{"etcd", "kube-apiserver"} {

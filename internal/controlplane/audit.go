@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// What the server asks of itself is of no interest, nor are heartbeats, events and checks of access.
+// The policy omits requests of the server itself, leases, Events, and access checks.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -45,11 +45,11 @@ func (cp *ControlPlane) configureAudit(flags *envtest.Arguments) error {
 		Set("audit-log-path", cp.path("audit.log")).
 		Set("audit-log-mode", "blocking").
 		Set("audit-log-format", "json").
-		Set("audit-log-maxsize", "1000000") // in megabytes: it is to stay one file
+		Set("audit-log-maxsize", "1000000") // in megabytes, large enough to prevent a rotation
 	return nil
 }
 
-// auditSize is 0 when nothing was recorded yet.
+// auditSize returns the size of the audit log, or 0 if it does not exist yet.
 func (cp *ControlPlane) auditSize() (int64, error) {
 	info, err := os.Stat(cp.path("audit.log"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -61,50 +61,45 @@ func (cp *ControlPlane) auditSize() (int64, error) {
 	return info.Size(), nil
 }
 
-// A Request is a write request as the server saw it, answered by now.
+// A Request is a completed write request from the audit log.
 type Request struct {
-	Time        time.Time // when it arrived
+	Time        time.Time // of its arrival
 	Verb        string    // create, update, patch, delete or deletecollection
 	User        string
 	UserAgent   string
-	URI         string // with its query, which tells the field manager and the dry run
-	Group       string // of the API, empty for the core
-	Resource    string // in plural
+	URI         string // with the query, such as the field manager and the dry run
+	Group       string // API group; empty for the core group
+	Resource    string // plural name
 	Subresource string
 	Namespace   string
-	Name        string // empty if it was left to the server, by generateName
+	Name        string // empty if the server generates it from generateName
 	Code        int    // of the response
-	// Body is the object to be created or updated, without its managedFields, or the patch as it
-	// was sent, or the options of the deletion; nil if there was none.
+	// Body is the object without its managedFields, the patch, or the options of a deletion; nil if there was none.
 	Body json.RawMessage
 }
 
-// An AuditTail reads what was recorded, from one look to the next. It is for one goroutine;
-// take one for each.
+// An AuditTail reads new entries of the audit log. It must not be used by several goroutines.
 type AuditTail struct {
 	cp     *ControlPlane
 	offset int64
 }
 
-// Audit returns a tail of the write requests since the end of Start. It needs Options.Audit.
-// There are none of the server's own, none on leases and events, and none on reviews and tokens
-// of access.
+// Audit returns a tail that starts with the first write request after Start. It needs Options.Audit. The log omits requests of the server itself, and
+// requests for leases, Events, tokens and access reviews.
 func (cp *ControlPlane) Audit() *AuditTail {
 	return &AuditTail{cp: cp, offset: cp.auditStart}
 }
 
-// Next returns the requests recorded since the last call, in the order of their completion.
-// A request is recorded before its response is complete, so none of those is missing whose
-// response was received, unless that was too large for the server's buffer of 4 KiB: such a one
-// may come a moment late.
+// Next returns the requests since the last call, in the order of their completion. The server records a request before it completes the response.
+// A request is therefore recorded when the client has received the response, except for responses above 4 KiB, which may be recorded a moment later.
 func (t *AuditTail) Next() ([]Request, error) {
 	if !t.cp.audited {
-		return nil, errors.New("control plane: nothing is recorded: start it with Options{Audit: true}")
+		return nil, errors.New("control plane: the audit log is disabled: set Options{Audit: true}")
 	}
 	file, err := os.Open(t.cp.path("audit.log"))
 	if errors.Is(err, os.ErrNotExist) {
 		if _, err := os.Stat(t.cp.dir); err != nil {
-			return nil, fmt.Errorf("control plane: the audit log ends with Stop, call Next before it: %w", err)
+			return nil, fmt.Errorf("control plane: the audit log was removed by Stop: call Next before it: %w", err)
 		}
 		return nil, nil
 	}
@@ -119,13 +114,13 @@ func (t *AuditTail) Next() ([]Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control plane: audit log: %w", err)
 	}
-	text = text[:bytes.LastIndexByte(text, '\n')+1] // the last line may still be in the making
+	text = text[:bytes.LastIndexByte(text, '\n')+1] // the last line may be incomplete
 	var requests []Request
 	for line := range bytes.Lines(text) {
 		request, err := parseAudit(line)
 		if err != nil {
-			return nil, fmt.Errorf("control plane: this line of the audit log is not understood "+
-				"(a new version of kube-apiserver? then adapt internal/controlplane): %w: %.500s", err, line)
+			return nil, fmt.Errorf("control plane: parse the audit log "+
+				"(after an update of kube-apiserver, adapt internal/controlplane): %w: %.500s", err, line)
 		}
 		requests = append(requests, request)
 	}

@@ -21,14 +21,14 @@ import (
 
 const (
 	controllerManager = "kube-controller-manager"
-	// ControllersUser is the name under which the controllers write, to be told from others in the audit log.
+	// ControllersUser is the user name of the controllers in the audit log.
 	ControllersUser = "system:" + controllerManager
 )
 
-// ErrNoControllers says that kube-controller-manager was asked for, but is not built: few tests need it.
-var ErrNoControllers = errors.New("kube-controller-manager is not there")
+// ErrNoControllers is returned if Options.Controllers is set and kube-controller-manager is missing.
+var ErrNoControllers = errors.New("kube-controller-manager not found")
 
-// controllers are those that run: each further one costs watches, and writes in namespaces that tests look at.
+// controllers lists the enabled controllers. Each further one adds watches and writes.
 var controllers = []string{
 	"deployment-controller",
 	"garbage-collector-controller",
@@ -36,29 +36,29 @@ var controllers = []string{
 	"replicaset-controller",
 }
 
-// A process is a program that envtest does not know of.
+// A process is a program that envtest does not support.
 type process struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when it is over
+	ended chan struct{} // closed when the process has ended
 }
 
-// hasControllers tells whether the folder has the program that runs the controllers.
+// hasControllers returns an error if the directory lacks kube-controller-manager.
 func hasControllers(assets string) error {
 	err := isProgram(filepath.Join(assets, controllerManager))
 	switch {
 	case err == nil:
 		return nil
 	case os.Getenv(envAssets) != "":
-		return fmt.Errorf("control plane: %w: put it into the folder that %s names, "+
+		return fmt.Errorf("control plane: %w: add it to the directory in %s, "+
 			"or unset that and run `make controller-manager` in the root of the repository: %w", ErrNoControllers, envAssets, err)
 	}
 	return fmt.Errorf("control plane: %w: run `make controller-manager` in the root of the repository: %w", ErrNoControllers, err)
 }
 
-// startControllers starts kube-controller-manager when all kinds are there: its garbage collector looks for new ones
-// every half minute only.
+// startControllers starts kube-controller-manager. It must be called after the installation of the CRDs, because the garbage collector looks for
+// new kinds only every half minute.
 func (cp *ControlPlane) startControllers(assets string) error {
-	timeout, err := allowedToStart()
+	timeout, err := serverStartTimeout()
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (cp *ControlPlane) controllersArgs(port string) ([]string, error) {
 	}, nil
 }
 
-// spawn starts the program under the guard.
+// spawn starts a program that the reaper stops.
 func (cp *ControlPlane) spawn(binary string, args []string) error {
 	program, err := cp.guard.WrapCommand(binary)
 	if err != nil {
@@ -126,7 +126,7 @@ func (cp *ControlPlane) spawn(binary string, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the program has its own handle
+	defer log.Close() // the program has its own file descriptor
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -140,7 +140,7 @@ func (cp *ControlPlane) spawn(binary string, args []string) error {
 	return nil
 }
 
-// stop ends the process, if it is not the guard that has done so.
+// stop kills the process, if the reaper has not done so.
 func (p *process) stop() error {
 	if p == nil {
 		return nil
@@ -153,7 +153,7 @@ func (p *process) stop() error {
 	return err
 }
 
-// controllersHealth asks whether the program serves. It has made its certificate itself.
+// controllersHealth checks the health endpoint. Its certificate is self-signed.
 func (cp *ControlPlane) controllersHealth(ctx context.Context, port string) error {
 	certificate, err := os.ReadFile(filepath.Join(cp.path(controllerManager), controllerManager+".crt"))
 	if err != nil {
@@ -178,11 +178,11 @@ func (cp *ControlPlane) controllersHealth(ctx context.Context, port string) erro
 	return nil
 }
 
-// freePort finds one that nobody listens on. That may change; then Start tries again.
+// freePort returns a port without a listener. Another program may take it before use; Start then tries again.
 func freePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", fmt.Errorf("no port is free on 127.0.0.1: %w", err)
+		return "", fmt.Errorf("no free port on 127.0.0.1: %w", err)
 	}
 	defer listener.Close()
 	_, port, err := net.SplitHostPort(listener.Addr().String())

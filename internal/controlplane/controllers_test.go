@@ -76,7 +76,7 @@ func TestControllersThatAreNotThere(t *testing.T) {
 	t.Setenv(envAssets, empty)
 	_, err := Start(Options{Controllers: true})
 	g.Expect(err).To(MatchError(ErrNoControllers))
-	g.Expect(err).To(MatchError(And(ContainSubstring("put it into the folder that KUBEBUILDER_ASSETS names"), ContainSubstring(empty))))
+	g.Expect(err).To(MatchError(And(ContainSubstring("add it to the directory in KUBEBUILDER_ASSETS"), ContainSubstring(empty))))
 
 	t.Setenv(envAssets, "")
 	g.Expect(hasControllers(empty)).To(MatchError(And(

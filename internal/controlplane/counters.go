@@ -16,15 +16,13 @@ const requestTotal = "apiserver_request_total"
 
 var writeVerbs = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 
-// Counts are numbers of requests by verb and code of the response, as in {"PATCH 200": 3}. The
-// verbs are the server's: POST, PUT, PATCH, APPLY (a server-side apply, which is not counted as
-// PATCH), DELETE and DELETECOLLECTION. Dry runs are apart, as in {"PATCH 200 dry-run": 1}.
+// Counts are numbers of requests by verb and status code, such as {"PATCH 200": 3}. The verbs are those of the server: POST, PUT, PATCH, APPLY
+// (server-side apply, not counted as PATCH), DELETE and DELETECOLLECTION. Dry runs are separate, such as {"PATCH 200 dry-run": 1}.
 type Counts map[string]int
 
-// Writes asks the server how many write requests it has answered so far on a resource, given in
-// plural, or on a subresource of it: its apiserver_request_total. Resources of the same name in
-// several groups are counted together. As with [AuditTail.Next], a request whose response was
-// received is among them unless the response was large.
+// Writes returns the number of completed write requests for a plural resource name or one of its subresources, from the metric
+// apiserver_request_total. Resources of the same name in several groups are counted together. The same delay as for [AuditTail.Next] applies to
+// large responses.
 func (cp *ControlPlane) Writes(ctx context.Context, resource, subresource string) (Counts, error) {
 	text, err := cp.get(ctx, "/metrics")
 	if err != nil {
@@ -32,14 +30,14 @@ func (cp *ControlPlane) Writes(ctx context.Context, resource, subresource string
 	}
 	counts, err := parseCounts(text, resource, subresource)
 	if err != nil {
-		return nil, fmt.Errorf("control plane: /metrics is not understood "+
-			"(a new version of kube-apiserver? then adapt internal/controlplane): %w", err)
+		return nil, fmt.Errorf("control plane: parse /metrics "+
+			"(after an update of kube-apiserver, adapt internal/controlplane): %w", err)
 	}
 	return counts, nil
 }
 
 func parseCounts(text []byte, resource, subresource string) (Counts, error) {
-	// There are tens of thousands of lines, and few are of this family.
+	// Only a few of tens of thousands of lines belong to this metric.
 	var family bytes.Buffer
 	family.WriteString("# TYPE " + requestTotal + " counter\n")
 	for line := range bytes.Lines(text) {
@@ -79,8 +77,7 @@ func label(metric *dto.Metric, name string) string {
 	return ""
 }
 
-// Since returns what was added to the counts before, and no zeros: two looks with nothing in
-// between are equal to Counts{}.
+// Since returns the differences from earlier counts, without zeros. It returns Counts{} if there were no requests in between.
 func (c Counts) Since(before Counts) Counts {
 	added := Counts{}
 	for key, n := range c {
@@ -91,13 +88,13 @@ func (c Counts) Since(before Counts) Counts {
 	return added
 }
 
-// Total counts all requests.
+// Total returns the number of all requests.
 func (c Counts) Total() int { return c.Succeeded() + c.Failed() }
 
-// Succeeded counts the requests with a code of 2xx.
+// Succeeded returns the number of requests with a status code 2xx.
 func (c Counts) Succeeded() int { return c.sum(true) }
 
-// Failed counts all other requests, conflicts included.
+// Failed returns the number of all other requests, including conflicts.
 func (c Counts) Failed() int { return c.sum(false) }
 
 func (c Counts) sum(succeeded bool) int {

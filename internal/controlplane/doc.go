@@ -1,13 +1,12 @@
-// Package controlplane runs a real kube-apiserver with its etcd on this machine, for tests, the
-// demo and the examples of this repository. Tests of users have package kopftest for that, which finds the binaries where
-// projects of theirs keep them; what becomes of servers when their process is gone is up to package reaper for both.
+// Package controlplane runs a real kube-apiserver and etcd on this machine, for the tests, the demo and the examples of this repository. Tests of users
+// use package kopftest. Both packages use package reaper to stop the servers.
 //
 //	cp, err := controlplane.Start(controlplane.Options{
 //		CRDPaths: []string{"config/crd"},
 //		Audit:    true,
 //	})
 //	if err != nil {
-//		return err // says what to do
+//		return err // says how to fix it
 //	}
 //	defer cp.Stop()
 //
@@ -16,37 +15,27 @@
 //	... // run an operator with cp.Config
 //	after, err := cp.Writes(ctx, "widgets", "status")
 //	fmt.Println(after.Since(before)) // map[PATCH 200:1]
-//	requests, err := tail.Next()     // what was asked of the server, bodies included
+//	requests, err := tail.Next()     // the write requests, with bodies
 //
-// # Flow
+// # Concepts
 //
-// Start makes a folder in the temporary directory, starts the guard (see package reaper), then etcd, then kube-apiserver, then installs the CRDs, then starts
-// kube-controller-manager if it is asked for. Stop closes the pipe: the guard kills the servers,
-// removes the folder, and ends.
+// Start creates a temporary directory, and starts the reaper, etcd and kube-apiserver. It then installs the CRDs and optionally starts
+// kube-controller-manager. Stop makes the reaper kill the servers and remove the directory. Each control plane has its own ports, data and
+// certificates, so several can run at the same time.
 //
-// # Guarantees
+// On Linux and macOS, the reaper also stops the servers if this process ends without Stop: after Ctrl-C, a panic, a timeout of go test, or
+// SIGKILL, even during Start.
 //
-// On Linux and macOS nothing outlives this process: if it ends without Stop (Ctrl-C, a panic,
-// the timeout of go test, SIGKILL, also while Start is still at work), the pipe breaks, and the
-// guard does what it does in Stop. Several control planes may run side by side; each has ports,
-// data and certificates of its own, and is the only one its guard ever touches.
+// # Requirements
 //
-// # Assumptions
-//
-// The binaries were built by make controlplane, and kube-controller-manager, which few need, by make
-// controller-manager; or KUBEBUILDER_ASSETS names a folder with them. There is /bin/sh, and programs
-// may run from the temporary directory. A start takes seconds; 60 are allowed for each server, unless
-// KUBEBUILDER_CONTROLPLANE_START_TIMEOUT says otherwise.
+// "make controlplane" and "make controller-manager" build the binaries. KUBEBUILDER_ASSETS can name another directory with them. The machine needs
+// /bin/sh, and the temporary directory must allow executables. The start timeout of each server is 60 seconds.
+// KUBEBUILDER_CONTROLPLANE_START_TIMEOUT overrides it.
 //
 // # Caveats
 //
-// Without Options.Controllers there are no controllers, as usual with envtest: no garbage collection,
-// no end of a namespace's deletion. Pods never run in any case. Of kinds whose CRDs are installed after
-// Start, the garbage collector learns within half a minute. The audit log has full bodies, those of
-// secrets included, and grows in the temporary directory until Stop. On other systems there is no guard.
-//
-// # Errors
-//
-// Every error says what to do about it, or quotes the log of the server that failed. When Start
-// fails, nothing is left running.
+//   - Without Options.Controllers, there is no garbage collection, and namespaces are not removed. Pods never run.
+//   - The garbage collector detects CRDs that are installed after Start within half a minute.
+//   - The audit log contains full bodies, including those of Secrets. It grows in the temporary directory until Stop.
+//   - On other systems than Linux and macOS, the servers outlive a process that ends without Stop.
 package controlplane

@@ -27,39 +27,37 @@ import (
 const (
 	startTimeout = 60 * time.Second
 	stopTimeout  = 20 * time.Second
-	// A port that was free when it was chosen may be taken when it is used.
+	// A free port may be taken by another program before a server uses it.
 	attempts = 3
 
 	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT"
 )
 
-// Options are the choices for one control plane. The zero value is a plain one.
+// Options configure a control plane. The zero value starts one without CRDs, audit log and controllers.
 type Options struct {
-	// CRDPaths are files and folders with the CRDs to install. All of them must exist.
+	// CRDPaths are files and directories with CRDs to install. All must exist.
 	CRDPaths []string
-	// CRDs are installed along with those of CRDPaths. They are not modified.
+	// CRDs are installed in addition to CRDPaths. They are not modified.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
-	// Audit has the server record all write requests with their bodies, for [ControlPlane.Audit].
+	// Audit records all write requests with their bodies, for [ControlPlane.Audit].
 	Audit bool
-	// Args are flags for kube-apiserver, named without dashes, as in
-	// {"feature-gates": {"WatchList=false"}}. The values replace envtest's defaults for the flag;
-	// a flag with no values is left out.
+	// Args are flags of kube-apiserver without dashes, such as {"feature-gates": {"WatchList=false"}}. They replace the defaults of envtest. A
+	// flag without values is removed.
 	Args map[string][]string
-	// Controllers starts kube-controller-manager too, with some of its controllers: the garbage
-	// collector, those of deployments and replica sets, and the one that ends the deletion of
-	// namespaces. Without the binary, Start returns [ErrNoControllers].
+	// Controllers also starts kube-controller-manager with the garbage collector and the controllers of Deployments, ReplicaSets and
+	// namespaces. If the binary is missing, Start returns [ErrNoControllers].
 	Controllers bool
 }
 
-// A ControlPlane is a running kube-apiserver with its etcd.
+// A ControlPlane is a running kube-apiserver with etcd.
 type ControlPlane struct {
-	// Config is the access of an administrator, with no limit of requests on the client's side.
+	// Config connects as administrator, without a client-side rate limit.
 	Config *rest.Config
 
-	dir         string // everything of this control plane is in there
+	dir         string // contains all files of the control plane
 	plane       envtest.ControlPlane
-	controllers *process // nil if there are none
-	guard       *reaper.Reaper
+	controllers *process // may be nil
+	guard       *reaper.Guard
 	kubeconfig  []byte
 	client      *http.Client
 	audited     bool
@@ -69,9 +67,9 @@ type ControlPlane struct {
 	stopErr  error
 }
 
-var errPortTaken = errors.New("a port was taken by another program: try again")
+var errPortTaken = errors.New("another program uses the port: try again")
 
-// Start starts a control plane and returns when it serves the CRDs. The caller must Stop it.
+// Start starts a control plane and returns when the CRDs are served. The caller must call Stop.
 func Start(opts Options) (*ControlPlane, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -93,8 +91,7 @@ func Start(opts Options) (*ControlPlane, error) {
 	}
 }
 
-// StartContext is Start for those who may be interrupted: it does not wait any longer when the context is done. What was
-// started by then goes with this process, if not earlier.
+// StartContext is like Start, but returns when the context is cancelled. The reaper then stops the servers at the latest when this process ends.
 func StartContext(ctx context.Context, opts Options) (*ControlPlane, error) {
 	type result struct {
 		cp  *ControlPlane
@@ -117,14 +114,14 @@ func StartContext(ctx context.Context, opts Options) (*ControlPlane, error) {
 func start(assets string, opts Options) (*ControlPlane, error) {
 	dir, err := os.MkdirTemp("", "kopf-controlplane-")
 	if err != nil {
-		return nil, fmt.Errorf("control plane: no temporary folder (is TMPDIR right?): %w", err)
+		return nil, fmt.Errorf("control plane: create a temporary directory (check TMPDIR): %w", err)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
 	watch, err := reaper.New(dir)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("control plane: the guard did not start: %w", err), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("control plane: start the process that stops the servers: %w", err), os.RemoveAll(dir))
 	}
 	cp := &ControlPlane{dir: dir, guard: watch, audited: opts.Audit}
 	if err := cp.run(assets, opts); err != nil {
@@ -149,14 +146,14 @@ func (cp *ControlPlane) run(assets string, opts Options) error {
 	if cp.client, err = rest.HTTPClientFor(cp.Config); err != nil {
 		return err
 	}
-	// The server is healthy before it has made the namespace everybody relies on.
+	// The server is healthy before the default namespace exists.
 	var last error
 	if err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, startTimeout, true,
 		func(ctx context.Context) (bool, error) {
 			_, last = cp.get(ctx, "/api/v1/namespaces/default")
 			return last == nil, nil
 		}); err != nil {
-		return fmt.Errorf("kube-apiserver is up, but has no default namespace: %w", last)
+		return fmt.Errorf("kube-apiserver runs, but has no default namespace: %w", last)
 	}
 	if err := cp.install(opts); err != nil {
 		return err
@@ -172,9 +169,9 @@ func (cp *ControlPlane) run(assets string, opts Options) error {
 	return err
 }
 
-// launch starts the two servers. Each logs to a file, for the error message if it fails.
+// launch starts etcd and kube-apiserver. They log to files, for error messages.
 func (cp *ControlPlane) launch(assets string, opts Options) error {
-	timeout, err := allowedToStart()
+	timeout, err := serverStartTimeout()
 	if err != nil {
 		return err
 	}
@@ -205,7 +202,7 @@ func (cp *ControlPlane) launch(assets string, opts Options) error {
 	if err != nil {
 		return err
 	}
-	defer etcdLog.Close() // the server has its own handle
+	defer etcdLog.Close() // etcd has its own file descriptor
 	etcd.Out, etcd.Err = etcdLog, etcdLog
 	serverLog, err := os.Create(cp.path("kube-apiserver.log"))
 	if err != nil {
@@ -229,20 +226,20 @@ func (cp *ControlPlane) launch(assets string, opts Options) error {
 	return nil
 }
 
-// allowedToStart is the time for one server.
-func allowedToStart() (time.Duration, error) {
+// serverStartTimeout returns the start timeout of a server.
+func serverStartTimeout() (time.Duration, error) {
 	value := os.Getenv(envStartTimeout)
 	if value == "" {
 		return startTimeout, nil
 	}
 	timeout, err := time.ParseDuration(value)
 	if err != nil {
-		return 0, fmt.Errorf("%s is no duration like 90s: %w", envStartTimeout, err)
+		return 0, fmt.Errorf("%s must be a duration such as 90s: %w", envStartTimeout, err)
 	}
 	return timeout, nil
 }
 
-// explain adds the end of the log of the server that failed: the first of these that has logged anything.
+// explain adds the end of the log of the failed server to an error: the first of the servers that has logged.
 func (cp *ControlPlane) explain(err error, build string, servers ...string) error {
 	for _, server := range servers {
 		log, readErr := os.ReadFile(cp.path(server + ".log"))
@@ -254,11 +251,11 @@ func (cp *ControlPlane) explain(err error, build string, servers ...string) erro
 		}
 		lines := strings.Split(strings.TrimSpace(string(log)), "\n")
 		lines = lines[max(0, len(lines)-15):]
-		return fmt.Errorf("%w (if the machine is just slow, set %s=3m; "+
+		return fmt.Errorf("%w (on a slow machine, set %s=3m; "+
 			"if the binary is broken, run `%s` again). The log of %s ends with:\n%s",
 			err, envStartTimeout, build, server, strings.Join(lines, "\n"))
 	}
-	return fmt.Errorf("%w, and nothing was logged (may programs be run from %s? if not, set TMPDIR)",
+	return fmt.Errorf("%w; the servers logged nothing (if %s does not allow executables, set TMPDIR)",
 		err, filepath.Dir(cp.dir))
 }
 
@@ -277,13 +274,12 @@ func (cp *ControlPlane) install(opts Options) error {
 		MaxTime:            startTimeout,
 	})
 	if err != nil {
-		return fmt.Errorf("the CRDs cannot be installed (look at Options.CRDPaths and CRDs): %w", err)
+		return fmt.Errorf("install the CRDs (check Options.CRDPaths and CRDs): %w", err)
 	}
 	return nil
 }
 
-// Stop ends the servers at once, whatever they are doing and for whom, and removes all their
-// data. Further calls return the same error at once.
+// Stop kills the servers and removes their data. Further calls return the same error immediately.
 func (cp *ControlPlane) Stop() error {
 	if cp == nil {
 		return nil
@@ -292,26 +288,24 @@ func (cp *ControlPlane) Stop() error {
 		if cp.client != nil {
 			cp.client.CloseIdleConnections()
 		}
-		// Asked to end, kube-apiserver would wait for the watches of its clients. As nobody needs
-		// the data any more, the guard does the work, just as if this process had died.
-		cp.guard.Stop()
+		// kube-apiserver would wait for the watches of its clients before it stops. Nothing needs its data, so the reaper kills it.
+		cp.guard.Release()
 		err := cp.plane.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
-			err = nil // the guard was faster
+			err = nil // the reaper has already stopped the server
 		}
 		if err = errors.Join(err, cp.controllers.stop(), os.RemoveAll(cp.dir)); err != nil {
-			cp.stopErr = fmt.Errorf("control plane: not stopped in good order "+
-				"(end with `kill` what `ps` shows of %s, and remove that folder): %w", cp.dir, err)
+			cp.stopErr = fmt.Errorf("control plane: stop "+
+				"(kill the processes that `ps` shows for %s, and remove that directory): %w", cp.dir, err)
 		}
 	})
 	return cp.stopErr
 }
 
-// WriteKubeconfig writes a kubeconfig with the access of [ControlPlane.Config], readable to
-// nobody else. It replaces the file if there is one.
+// WriteKubeconfig writes a kubeconfig with the permissions of [ControlPlane.Config], readable only by the user. It replaces an existing file.
 func (cp *ControlPlane) WriteKubeconfig(path string) error {
 	fail := func(err error) error {
-		return fmt.Errorf("control plane: kubeconfig not written (is %s a writable folder?): %w",
+		return fmt.Errorf("control plane: write the kubeconfig (is %s a writable directory?): %w",
 			filepath.Dir(path), err)
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), ".kubeconfig-") // with mode 0600
@@ -329,11 +323,11 @@ func (cp *ControlPlane) WriteKubeconfig(path string) error {
 	return nil
 }
 
-// Log returns what a server has logged so far: etcd, kube-apiserver or kube-controller-manager. It ends with Stop.
+// Log returns the log of etcd, kube-apiserver or kube-controller-manager. It fails after Stop.
 func (cp *ControlPlane) Log(server string) (string, error) {
 	log, err := os.ReadFile(cp.path(server + ".log"))
 	if err != nil {
-		return "", fmt.Errorf("control plane: no log of %q (was it started, and not stopped?): %w", server, err)
+		return "", fmt.Errorf("control plane: no log of %q (it was not started, or was stopped): %w", server, err)
 	}
 	return string(log), nil
 }
@@ -342,7 +336,7 @@ func (cp *ControlPlane) path(name string) string {
 	return filepath.Join(cp.dir, name)
 }
 
-// get asks the server for a path.
+// get sends a GET request to the server.
 func (cp *ControlPlane) get(ctx context.Context, path string) ([]byte, error) {
 	address, err := url.JoinPath(cp.Config.Host, path)
 	if err != nil {
@@ -355,7 +349,7 @@ func (cp *ControlPlane) get(ctx context.Context, path string) ([]byte, error) {
 	response, err := cp.client.Do(request)
 	if err != nil {
 		if ctx.Err() == nil {
-			err = fmt.Errorf("%w (is the control plane stopped?)", err)
+			err = fmt.Errorf("%w (was the control plane stopped?)", err)
 		}
 		return nil, err
 	}
@@ -377,10 +371,10 @@ func (opts Options) check() error {
 	}
 	for name := range opts.Args {
 		if strings.HasPrefix(name, "-") {
-			return fmt.Errorf("control plane: name the flag %q in Options.Args without its dashes", name)
+			return fmt.Errorf("control plane: remove the dashes from the flag %q in Options.Args", name)
 		}
 		if slices.Contains(reserved, name) {
-			return fmt.Errorf("control plane: leave the flag %q out of Options.Args, it is set already", name)
+			return fmt.Errorf("control plane: remove the flag %q from Options.Args: this package sets it", name)
 		}
 	}
 	return nil

@@ -103,7 +103,7 @@ func TestStartAndStop(t *testing.T) {
 	g.Expect(other.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "two"}, thing("Widget", ""))).
 		To(Succeed())
 	g.Expect(cp.WriteKubeconfig(filepath.Join(tmp, "no", "kubeconfig"))).
-		To(MatchError(ContainSubstring("is " + filepath.Join(tmp, "no") + " a writable folder?")))
+		To(MatchError(ContainSubstring("is " + filepath.Join(tmp, "no") + " a writable directory?")))
 
 	g.Expect(processes(t, tmp)).To(HaveLen(3), "etcd, kube-apiserver and the guard")
 	watching, err := client.NewWithWatch(cp.Config, client.Options{})
@@ -119,7 +119,7 @@ func TestStartAndStop(t *testing.T) {
 	g.Expect(processes(t, tmp)).To(BeEmpty())
 	g.Expect(entries(t, tmp)).To(BeEmpty())
 	_, err = cp.Writes(t.Context(), "widgets", "")
-	g.Expect(err).To(MatchError(ContainSubstring("is the control plane stopped?")))
+	g.Expect(err).To(MatchError(ContainSubstring("was the control plane stopped?")))
 	g.Expect((*ControlPlane)(nil).Stop()).To(Succeed())
 }
 
@@ -160,7 +160,7 @@ func TestStartSaysWhyItFailed(t *testing.T) {
 
 	_, err = Start(Options{CRDPaths: []string{"no/such/folder"}})
 	g.Expect(err).To(MatchError(And(
-		ContainSubstring("look at Options.CRDPaths"),
+		ContainSubstring("check Options.CRDPaths"),
 		ContainSubstring("no/such/folder"),
 	)))
 
@@ -187,9 +187,9 @@ func TestStartTriesAgainWhenAPortIsTaken(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for flag, want := range map[string]string{
-		"--v":               "without its dashes",
-		"etcd-servers":      "set already",
-		"audit-policy-file": "set already",
+		"--v":               "remove the dashes",
+		"etcd-servers":      "this package sets it",
+		"audit-policy-file": "this package sets it",
 	} {
 		_, err := Start(Options{Audit: true, Args: map[string][]string{flag: {"x"}}})
 		NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring(flag), ContainSubstring(want))))
