@@ -10,18 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// stepLimit is for how long a step may take; it should take a second.
+// stepLimit is the timeout of a step. A step usually takes a second.
 const stepLimit = time.Minute
 
 var errOperatorEnded = errors.New("the operator has ended")
 
-// await polls until nothing is missing any more. The error tells what was expected, what was missing
-// in the end, and what the operator has to say.
+// await polls until missing returns an empty string. The error contains the expected state, the missing part, and the log of the operator.
 func (d *demo) await(ctx context.Context, expected string, missing func(context.Context) string) error {
 	began := time.Now()
 	last := ""
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		// Looked at first: what it has done before its end may be all that is missing.
+		// Check first whether the operator has ended, because its last actions may complete the step.
 		ended := d.operatorEnded()
 		if last = missing(ctx); last != "" && ended {
 			return false, errOperatorEnded
@@ -31,7 +30,7 @@ func (d *demo) await(ctx context.Context, expected string, missing func(context.
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("expected: %s; after %s: %s (%w). All of the operator's log:\n%s", expected,
+	return fmt.Errorf("expected: %s; after %s: %s (%w). The log of the operator:\n%s", expected,
 		time.Since(began).Round(100*time.Millisecond), last, err, strings.Join(d.operator.Lines(), "\n"))
 }
 

@@ -14,49 +14,49 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// A demo is what the steps work with.
+// A demo contains the state of the steps.
 type demo struct {
 	screen   *screen.Screen
 	cp       *controlplane.ControlPlane
 	operator *program.Program
-	you      client.Client // does what the person in front of the screen would do with kubectl
+	user     client.Client // for the actions of the user
 	log      *logTail
 	requests *requestTail
 	sample   *unstructured.Unstructured
-	temp     string // folder
+	temp     string // temporary directory
 }
 
-var errInterrupted = errors.New("interrupted; what was started is stopped")
+var errInterrupted = errors.New("interrupted; everything was stopped")
 
-// run is the whole demo.
+// run runs the whole demo.
 func run(ctx context.Context, s *screen.Screen, keep bool) error {
 	d := &demo{screen: s}
 	err := d.show(ctx, keep)
 	if err != nil && ctx.Err() != nil {
-		err = errInterrupted // whatever failed, failed because of it
+		err = errInterrupted // the interrupt caused the error
 	}
 	return errors.Join(err, d.cleanUp())
 }
 
 func (d *demo) show(ctx context.Context, keep bool) error {
-	d.screen.Bold("An operator in less than 60 lines, at work on a real API server on this machine")
+	d.screen.Bold("An operator in less than 60 lines on a real API server on this machine")
 	if err := d.setUp(ctx); err != nil {
 		return err
 	}
 	for i, step := range d.steps() {
-		if err := d.take(ctx, i+1, step); err != nil {
+		if err := d.runStep(ctx, i+1, step); err != nil {
 			return err
 		}
 	}
 	if keep {
 		return d.keep(ctx)
 	}
-	d.screen.Heading("That was it")
-	d.screen.Say("The operator is examples/01-minimal/main.go.\nTo try it out yourself, with kubectl: make demo KEEP=1")
+	d.screen.Heading("End of the demo")
+	d.screen.Say("The operator is examples/01-minimal/main.go.\nTo try it with kubectl: make demo KEEP=1")
 	return nil
 }
 
-// cleanUp stops what was started, in the opposite order.
+// cleanUp stops everything in the opposite order of its start.
 func (d *demo) cleanUp() error {
 	var problems []error
 	if d.operator != nil {

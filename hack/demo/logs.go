@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
 )
 
-// A logTail reads the output of a program, from one look to the next.
+// A logTail returns new lines from the output of a program.
 type logTail struct {
 	program *program.Program
 	seen    int
@@ -23,17 +23,17 @@ func (t *logTail) next() []string {
 	return lines
 }
 
-// missing is "" when there is a line, not yet seen, that contains all the words.
+// missing returns an empty string if a new line contains all words.
 func (t *logTail) missing(words ...string) string {
 	if slices.ContainsFunc(t.unseen(), func(line string) bool {
 		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
 	}) {
 		return ""
 	}
-	return fmt.Sprintf("its log has no line with %q", words)
+	return fmt.Sprintf("the log has no line with %q", words)
 }
 
-// shortened leaves out the fields that are the same in all lines of the demo, and the date.
+// shortened returns the new lines without the date and without fields that are the same in all lines.
 func (t *logTail) shortened() []string {
 	return screen.Shortened(t.next(), "operator", "controller", "kind", "namespace", "name", "uid", "reconcileID")
 }

@@ -1,12 +1,9 @@
-// Command demo shows an operator at work on a real API server: it starts etcd and kube-apiserver
-// on this machine, runs examples/01-minimal against them, creates an object, edits it and deletes
-// it, and tells after each step what the operator has logged, how the object looks, and which
-// requests were made. Nothing stays behind.
+// Command demo shows an operator on a real API server. It starts etcd and kube-apiserver on this machine, runs examples/01-minimal, and creates, edits
+// and deletes an object. After each step, it prints the log of the operator, the object, and the requests. It stops everything at the end.
 //
 //	go run ./hack/demo [-keep]
 //
-// Read demo.go: it is the table of contents. The exit code is 0 after a complete demo, 1 when
-// something was not as expected, and 130 when it was interrupted.
+// Start reading in demo.go. The exit code is 0 after a complete demo, 1 after an error, and 130 after an interrupt.
 package main
 
 import (
@@ -20,10 +17,10 @@ import (
 )
 
 func main() {
-	keep := flag.Bool("keep", false, "stay up after the last step, to be tried out with kubectl, until Ctrl-C")
+	keep := flag.Bool("keep", false, "continue after the last step, for use with kubectl, until Ctrl-C")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "demo: there are no arguments, only flags:")
+		fmt.Fprintln(os.Stderr, "demo: unexpected arguments; only these flags are allowed:")
 		flag.Usage()
 		os.Exit(2)
 	}

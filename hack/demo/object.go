@@ -23,10 +23,10 @@ func readSample(path string) (*unstructured.Unstructured, error) {
 	return obj, nil
 }
 
-// lastHandled is the annotation in which kopf keeps what the handlers are done with.
+// lastHandled is the annotation with the last-handled configuration.
 const lastHandled = "kopf.zalando.org/last-handled-configuration"
 
-// unhandled says by what one can tell that the operator is not done with an object yet.
+// unhandled describes why an object does not count as handled yet. It returns an empty string if it does.
 func unhandled(obj *unstructured.Unstructured, reason string) string {
 	switch deleted := reason == "delete"; {
 	case deleted && obj == nil:
@@ -43,10 +43,10 @@ func unhandled(obj *unstructured.Unstructured, reason string) string {
 	var handled struct{ Spec map[string]any }
 	decoder := json.NewDecoder(strings.NewReader(text))
 	if err := decoder.Decode(&handled); err != nil {
-		return fmt.Sprintf("the annotation %s is no JSON: %v", lastHandled, err)
+		return fmt.Sprintf("decode annotation %s: %v", lastHandled, err)
 	}
 	if spec, _, _ := unstructured.NestedMap(obj.Object, "spec"); !sameJSON(spec, handled.Spec) {
-		return "the annotation " + lastHandled + " has another spec than the object"
+		return "the spec in the annotation " + lastHandled + " differs from the object"
 	}
 	return ""
 }
@@ -57,7 +57,7 @@ func sameJSON(a, b any) bool {
 	return err1 == nil && err2 == nil && bytes.Equal(one, two)
 }
 
-// summary is an object as lines of YAML, without what is of no interest here.
+// summary returns the main fields of an object as lines of YAML.
 func summary(obj *unstructured.Unstructured) []string {
 	if obj == nil {
 		return nil

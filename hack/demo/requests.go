@@ -10,7 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// A requestTail tells of the write requests on databases, from one look to the next.
+// A requestTail returns new write requests for databases.
 type requestTail struct{ tail *controlplane.AuditTail }
 
 func (t *requestTail) next() ([]string, error) {
@@ -27,7 +27,7 @@ func (t *requestTail) next() ([]string, error) {
 	return lines, nil
 }
 
-// methods are those of HTTP by the verbs of Kubernetes.
+// methods maps the verbs of Kubernetes to HTTP methods.
 var methods = map[string]string{
 	"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch,
 	"delete": http.MethodDelete, "deletecollection": http.MethodDelete,
@@ -40,9 +40,9 @@ func describe(r controlplane.Request) string {
 	}
 	what := strings.TrimRight(strings.Join([]string{r.Resource, r.Name, r.Subresource}, "/"), "/")
 	var body bytes.Buffer
-	if r.Verb != "delete" { // whose body has options only, and here none of them
+	if r.Verb != "delete" { // the body contains only empty options
 		if err := json.Compact(&body, r.Body); err != nil {
-			body.Reset() // there is none
+			body.Reset() // the request has no body
 		}
 	}
 	return strings.TrimSpace(fmt.Sprintf("%-8s  %-6s  %-23s  %d  %s", who, methods[r.Verb], what, r.Code, body.String()))

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// example is the operator that is shown, and operatorName its file and its user agent.
+	// example is the import path of the operator, and operatorName the name of its binary and its user agent.
 	example      = "github.com/kopf-runtime/kopf-runtime/examples/01-minimal"
 	operatorName = "01-minimal"
 
-	buildLimit = 15 * time.Minute // nothing may be cached, and the machine may be small
-	startLimit = 3 * time.Minute  // the control plane has its own limits, and better errors
+	buildLimit = 15 * time.Minute // for a small machine with an empty cache
+	startLimit = 3 * time.Minute  // longer than the timeouts of the control plane, which has better error messages
 )
 
-// setUp gets everything running that the steps need.
+// setUp builds the operator, and starts the control plane and the operator.
 func (d *demo) setUp(ctx context.Context) error {
 	folder, err := program.Folder(ctx, example)
 	if err != nil {
-		return fmt.Errorf("the demo has to be run within its git clone: %w", err)
+		return fmt.Errorf("run the demo in the git clone: %w", err)
 	}
 	if d.sample, err = readSample(filepath.Join(folder, "config", "samples", "database.yaml")); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (d *demo) setUp(ctx context.Context) error {
 	}
 	file := filepath.Join(folder, "..", "..", "bin", "demo", operatorName)
 
-	d.screen.Heading("Getting ready")
+	d.screen.Heading("Setup")
 	if err := d.screen.During(ctx, buildLimit, "Building the operator, examples/01-minimal",
 		"seconds, or 1 to 2 minutes when nothing is cached",
 		func(ctx context.Context) error { return program.Build(ctx, folder, file) }); err != nil {
@@ -61,7 +61,7 @@ func (d *demo) startControlPlane(ctx context.Context, crds string) (err error) {
 	d.requests = &requestTail{tail: d.cp.Audit()}
 	config := rest.CopyConfig(d.cp.Config)
 	config.UserAgent = "kopf-runtime-demo"
-	d.you, err = client.New(config, client.Options{})
+	d.user, err = client.New(config, client.Options{})
 	return err
 }
 
@@ -73,15 +73,15 @@ func (d *demo) startOperator(ctx context.Context, file string) (err error) {
 		return err
 	}
 	d.log = &logTail{program: d.operator}
-	err = d.await(ctx, "the operator says that it is starting its workers", func(context.Context) string {
+	err = d.await(ctx, "the operator starts its workers", func(context.Context) string {
 		for _, line := range d.log.unseen() {
 			if strings.Contains(line, "Starting workers") {
 				return ""
 			}
 		}
-		return "it did not say so"
+		return "its log does not contain \"Starting workers\""
 	})
-	d.log.next() // of no interest any more
+	d.log.next() // skip the lines of the start
 	return err
 }
 

@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A step is something that a user does, and what an operator makes of it.
+// A step is an action of a user and the reaction of the operator.
 type step struct {
 	title   string
 	about   string
-	command string // what a user would type
+	command string // the equivalent kubectl command
 	do      func(ctx context.Context) error
-	reason  string // the cause that the operator is to handle
+	reason  string // the cause that the operator must handle
 }
 
 const patch = `{"spec":{"sizeGiB":20}}`
@@ -26,20 +26,20 @@ func (d *demo) steps() []step {
 		d.creation(),
 		{
 			title: "Editing it",
-			about: "What was handled last is kept in an annotation. So the update handler can tell what has changed,\n" +
-				"even if the operator was down meanwhile.",
+			about: "The last-handled configuration is stored in an annotation. The update handler compares it with the object,\n" +
+				"even if the operator was down during the change.",
 			command: "kubectl patch database orders --type=merge -p '" + patch + "'",
 			do: func(ctx context.Context) error {
-				return d.you.Patch(ctx, d.sample.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+				return d.user.Patch(ctx, d.sample.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 			},
 			reason: "update",
 		},
 		{
 			title:   "Deleting it",
-			about:   "The finalizer holds the object until the deletion handler is done.",
+			about:   "The finalizer keeps the object until the delete handler has finished.",
 			command: "kubectl delete database orders",
 			do: func(ctx context.Context) error {
-				return d.you.Delete(ctx, d.sample.DeepCopy())
+				return d.user.Delete(ctx, d.sample.DeepCopy())
 			},
 			reason: "delete",
 		},
@@ -49,18 +49,18 @@ func (d *demo) steps() []step {
 func (d *demo) creation() step {
 	return step{
 		title: "Creating a database",
-		about: "The creation handler logs the new object and has a result, which is kept in the status. There\n" +
-			"is a deletion handler too, so the object gets a finalizer first.",
+		about: "The create handler logs the new object and returns a result, which is stored in the status. Because\n" +
+			"there is a delete handler, the engine adds a finalizer first.",
 		command: "kubectl create -f examples/01-minimal/config/samples/database.yaml",
 		do: func(ctx context.Context) error {
-			return d.you.Create(ctx, d.sample.DeepCopy())
+			return d.user.Create(ctx, d.sample.DeepCopy())
 		},
 		reason: "create",
 	}
 }
 
-// take goes through one step, and shows what has come of it.
-func (d *demo) take(ctx context.Context, number int, s step) error {
+// runStep runs a step and shows the results.
+func (d *demo) runStep(ctx context.Context, number int, s step) error {
 	d.screen.Heading(fmt.Sprintf("%d. %s", number, s.title))
 	d.screen.Say(s.about + "\n\n$ " + s.command)
 	obj, err := d.perform(ctx, s)
@@ -71,14 +71,13 @@ func (d *demo) take(ctx context.Context, number int, s step) error {
 	if err != nil {
 		return err
 	}
-	d.screen.Part("The operator's log (each line also names the object):", d.log.shortened(), "(nothing)")
-	d.screen.Part("The object now:", summary(obj), "(it does not exist any more)")
-	d.screen.Part("The requests that have changed it:", requests, "(none)")
+	d.screen.Part("The log of the operator (each line also names the object):", d.log.shortened(), "(nothing)")
+	d.screen.Part("The object:", summary(obj), "(deleted)")
+	d.screen.Part("The write requests for the object:", requests, "(none)")
 	return nil
 }
 
-// perform does what the step is about, and waits until the operator is done with it. It returns the
-// object as it is then, nil if there is none.
+// perform runs the action of a step and waits until the operator has handled it. It returns the object, or nil if it was deleted.
 func (d *demo) perform(ctx context.Context, s step) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
@@ -99,10 +98,10 @@ func (d *demo) perform(ctx context.Context, s step) (*unstructured.Unstructured,
 	return obj, err
 }
 
-// look returns the object, nil if there is none, or the problem that it cannot be read.
+// look returns the object, or nil if it does not exist. If it cannot be read, it returns the error text.
 func (d *demo) look(ctx context.Context) (*unstructured.Unstructured, string) {
 	obj := d.sample.DeepCopy()
-	err := d.you.Get(ctx, client.ObjectKeyFromObject(d.sample), obj)
+	err := d.user.Get(ctx, client.ObjectKeyFromObject(d.sample), obj)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, ""

@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
 )
 
-// prepare applies what has to be there before the operator is: the definitions of its kinds, and where it meets others.
+// prepare creates the CRDs and the peering objects, which the operator needs when it starts.
 func (g *stage) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
@@ -22,7 +22,7 @@ func (g *stage) prepare(ctx context.Context) error {
 		return err
 	}
 	for _, crd := range crds {
-		if err := g.create(ctx, crd, "The kind "+crd.Spec.Names.Kind); err != nil {
+		if err := g.create(ctx, crd, "CRD "+crd.Spec.Names.Kind); err != nil {
 			return err
 		}
 	}
@@ -31,12 +31,12 @@ func (g *stage) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := envtest.WaitForCRDs(config, crds, envtest.CRDInstallOptions{MaxTime: installLimit}); err != nil {
-		return fmt.Errorf("the kinds are defined, but not served: %w", err)
+		return fmt.Errorf("wait until the kinds are served: %w", err)
 	}
 	return g.createSamples(ctx, catalog.IsPeering)
 }
 
-// applySamples is for all others: the operator is to see them come.
+// applySamples creates the other samples, so that the operator sees their creation.
 func (g *stage) applySamples(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
@@ -52,26 +52,25 @@ func (g *stage) createSamples(ctx context.Context, wanted func(*unstructured.Uns
 		if !wanted(obj) {
 			continue
 		}
-		if err := g.create(ctx, obj, "The sample "+obj.GetKind()+" "+obj.GetName()); err != nil {
+		if err := g.create(ctx, obj, "Sample "+obj.GetKind()+" "+obj.GetName()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// create leaves alone what is there already: it may be somebody's. That the API server says no is part of the play, as some
-// of the samples are wrong; anything else is an error.
+// create creates an object unless it exists. A rejection by the API server is not an error, because some samples are invalid on purpose.
 func (g *stage) create(ctx context.Context, obj client.Object, what string) error {
 	err := g.client.Create(ctx, obj)
 	switch {
 	case err == nil:
-		g.screen.Say("* " + what + " is created.")
+		g.screen.Say("* " + what + ": created")
 	case apierrors.IsAlreadyExists(err):
-		g.screen.Say("* " + what + " is there already, and stays as it is.")
+		g.screen.Say("* " + what + ": exists already, unchanged")
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-		g.screen.Say("* " + what + " is refused: " + err.Error())
+		g.screen.Say("* " + what + ": rejected: " + err.Error())
 	default:
-		return fmt.Errorf("%s cannot be created: %w", what, err)
+		return fmt.Errorf("create %s: %w", what, err)
 	}
 	return nil
 }

@@ -13,40 +13,40 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
 )
 
-// The clusters there are to choose from.
+// The values of CLUSTER.
 const (
 	own        = "own"
 	kubeconfig = "kubeconfig"
 )
 
-// A choice is what is to be run, where, and how.
+// A choice contains the arguments of the command.
 type choice struct {
 	name    string
 	args    []string // of the operator
 	cluster string
-	context string    // of the kubeconfig
-	input   io.Reader // what is typed meanwhile; nil if nobody does
+	context string    // context of the kubeconfig
+	input   io.Reader // standard input; nil if it is not interactive
 
-	root    string // of the project
+	root    string // directory of the project
 	example catalog.Example
 }
 
-// errUsage marks mistakes in the command line.
+// errUsage marks errors in the command line.
 var errUsage = errors.New("example")
 
 // look finds the example.
 func (c *choice) look(ctx context.Context) error {
 	folder, err := program.Folder(ctx, "github.com/kopf-runtime/kopf-runtime/hack/example")
 	if err != nil {
-		return fmt.Errorf("examples have to be run within the git clone of their project: %w", err)
+		return fmt.Errorf("run examples in the git clone of the project: %w", err)
 	}
 	c.root = filepath.Join(folder, "..", "..")
 	switch {
 	case c.cluster != own && c.cluster != kubeconfig:
-		return fmt.Errorf("%w: there is no cluster %q; CLUSTER is %s (a control plane for this example alone, the default) or %s "+
+		return fmt.Errorf("%w: unknown cluster %q: CLUSTER must be %s (a control plane for this example, the default) or %s "+
 			"(the cluster of kubectl)", errUsage, c.cluster, own, kubeconfig)
 	case c.context != "" && c.cluster != kubeconfig:
-		return fmt.Errorf("%w: CONTEXT=%s is one of a kubeconfig, so it needs CLUSTER=%s", errUsage, c.context, kubeconfig)
+		return fmt.Errorf("%w: CONTEXT=%s needs CLUSTER=%s", errUsage, c.context, kubeconfig)
 	case c.name == "":
 		return nil
 	}
@@ -58,13 +58,13 @@ func (c *choice) look(ctx context.Context) error {
 	if index < 0 {
 		var text strings.Builder
 		_ = list(&text, c.root)
-		return fmt.Errorf("%w: there is no example %q\n\n%s", errUsage, c.name, text.String())
+		return fmt.Errorf("%w: unknown example %q\n\n%s", errUsage, c.name, text.String())
 	}
 	c.example = all[index]
 	return nil
 }
 
-// list tells which examples there are.
+// list prints the examples.
 func list(out io.Writer, root string) error {
 	all, err := catalog.All(root)
 	if err != nil {

@@ -96,9 +96,9 @@ func TestEveryExample(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := begin(t, choice{name: e.Name, cluster: kubeconfig, args: args})
-			p.says(regexp.QuoteMeta("The cluster is that of kubectl, as you have asked for: " + strings.TrimSuffix(cp.Config.Host, "/")))
+			p.says(regexp.QuoteMeta("The cluster is that of kubectl: " + strings.TrimSuffix(cp.Config.Host, "/")))
 			p.says("Starting workers")
-			p.says("The sample .* is created|The sample .* is there already")
+			p.says("Sample .*: created|Sample .*: exists already")
 			p.says("Your turn")
 			p.says("export KUBECONFIG=" + regexp.QuoteMeta(os.Getenv("KUBECONFIG")))
 			p.says("(kubectl|curl) ")
@@ -134,8 +134,8 @@ func TestSecondTerminal(t *testing.T) {
 	}
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "nobody-looks-at-it"))
 	cluster := begin(t, choice{name: "06-peering", cluster: own})
-	cluster.says("a control plane of this example's own, on this machine: https://127.0.0.1:")
-	cluster.says("The sample ClusterKopfPeering default is created")
+	cluster.says("a control plane on this machine, only for this example: https://127.0.0.1:")
+	cluster.says("Sample ClusterKopfPeering default: created")
 	cluster.says("Your turn")
 	path := regexp.MustCompile(`CLUSTER=kubeconfig KUBECONFIG=(\S+)`)
 	cluster.says(path.String())
@@ -143,7 +143,7 @@ func TestSecondTerminal(t *testing.T) {
 	t.Setenv("KUBECONFIG", path.FindStringSubmatch(string(cluster.output.Contents()))[1])
 
 	laptop := begin(t, choice{name: "06-peering", cluster: kubeconfig, args: []string{"--dev"}})
-	laptop.says("The sample ClusterKopfPeering default is there already, and stays as it is")
+	laptop.says("Sample ClusterKopfPeering default: exists already, unchanged")
 	laptop.says("Reconnecting")
 	cluster.says("Paused")
 	laptop.ends()
@@ -157,14 +157,14 @@ func TestEnter(t *testing.T) {
 	input, keyboard := io.Pipe()
 	t.Cleanup(func() { _ = keyboard.Close() })
 	p := begin(t, choice{name: "05-handlers", cluster: kubeconfig, input: input})
-	p.says("The sample Website shop is created")
+	p.says("Sample Website shop: created")
 	p.says("Handled .* reason=create")
 	enter := func() {
 		_, err := keyboard.Write([]byte("\n"))
 		p.Expect(err).NotTo(HaveOccurred())
 	}
 	enter()
-	p.says("It is stopped")
+	p.says("The operator is stopped")
 	enter()
 	p.says("Monitoring the website .* cause=resume")
 	p.ends()
@@ -176,8 +176,8 @@ func TestMistakes(t *testing.T) {
 		choice
 		says []string
 	}{
-		"no such example": {choice{name: "07", cluster: own}, []string{`there is no example "07"`, "07-subhandlers   one sub-handler for each item of a list"}},
-		"no such cluster": {choice{name: "07-subhandlers", cluster: "prod"}, []string{`there is no cluster "prod"`, "own", "kubeconfig"}},
+		"no such example": {choice{name: "07", cluster: own}, []string{`unknown example "07"`, "07-subhandlers   one sub-handler for each item of a list"}},
+		"no such cluster": {choice{name: "07-subhandlers", cluster: "prod"}, []string{`unknown cluster "prod"`, "own", "kubeconfig"}},
 		"context of what": {choice{name: "07-subhandlers", cluster: own, context: "prod"}, []string{"needs CLUSTER=kubeconfig"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,6 +191,6 @@ func TestMistakes(t *testing.T) {
 	}
 	t.Run("no kubeconfig", func(t *testing.T) {
 		p := begin(t, choice{name: "08-events", cluster: kubeconfig})
-		p.Eventually(p.ended).Should(Receive(MatchError(And(ContainSubstring(`there is no context ""`), ContainSubstring(os.Getenv("KUBECONFIG"))))))
+		p.Eventually(p.ended).Should(Receive(MatchError(And(ContainSubstring(`no context ""`), ContainSubstring(os.Getenv("KUBECONFIG"))))))
 	})
 }

@@ -11,33 +11,33 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// explain tells what can be done in another terminal.
+// explain prints commands for another terminal.
 func (g *stage) explain() error {
 	commands, err := g.example.Commands()
 	if err != nil {
 		return err
 	}
 	g.screen.Heading("Your turn")
-	g.screen.Say("In another terminal, as examples/" + g.name + "/README.md has it:\n\n" +
+	g.screen.Say("In another terminal, as in examples/" + g.name + "/README.md:\n\n" +
 		"  " + strings.Join(append(controlplane.Exports(g.access), "cd "+g.example.Folder), "\n  "))
 	for _, line := range commands {
 		g.screen.Say("  " + line)
 	}
 	if g.cp != nil {
-		command, err := g.onceMore()
+		command, err := g.secondInstance()
 		if err != nil {
 			return err
 		}
-		g.screen.Say("\nThe same operator once more, beside this one, in another terminal at the top of the repository:\n\n  " + command)
+		g.screen.Say("\nTo run a second instance of this operator, in another terminal in the root of the repository:\n\n  " + command)
 	}
 	if g.input != nil {
-		g.screen.Say("\nEnter stops the operator, and another Enter builds it anew and starts it: to see what it misses, or what you have changed.")
+		g.screen.Say("\nPress Enter to stop the operator. Press Enter again to build and start it again, for example after a change.")
 	}
-	g.screen.Say("Ctrl-C ends it all. Here is what the operator logs:\n")
+	g.screen.Say("Press Ctrl-C to stop everything. The log of the operator follows:\n")
 	return nil
 }
 
-// follow shows the log, and stops and starts the operator as it is told to, until the context is done.
+// follow shows the log, and stops and starts the operator on Enter, until the context is cancelled.
 func (g *stage) follow(ctx context.Context) error {
 	typed := g.typed()
 	look := time.NewTicker(100 * time.Millisecond)
@@ -47,14 +47,14 @@ func (g *stage) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-look.C:
-			if err := g.look(); err != nil {
+			if err := g.showNew(); err != nil {
 				return err
 			}
 		case _, more := <-typed:
 			if !more {
-				g.input, typed = nil, nil // an operator that ends by itself ends it all from now on
+				g.input, typed = nil, nil // without input, the end of the operator ends the command
 				if g.operator == nil {
-					return fmt.Errorf("%w, or was stopped, and nobody is there to start it again", errEnded)
+					return fmt.Errorf("%w, or was stopped, and there is no input to start it again", errEnded)
 				}
 				continue
 			}
@@ -65,30 +65,29 @@ func (g *stage) follow(ctx context.Context) error {
 	}
 }
 
-// look shows what is new. An operator that has ended by itself can be started again, if there is anybody to do so.
-func (g *stage) look() error {
+// showNew shows new log lines. It returns an error if the operator has ended and there is no input to start it again.
+func (g *stage) showNew() error {
 	if g.operator == nil {
 		return nil
 	}
-	ended := g.ended() // looked at first: it may log until its end
-	g.news()
+	ended := g.ended() // before the log is read: the operator may log until its end
+	g.printNewLines()
 	if !ended {
 		return nil
 	}
 	if err := errors.Join(errEnded, g.stop()); g.input == nil {
 		return err
 	}
-	g.screen.Say("\nThe operator has ended. Enter starts it again, Ctrl-C ends it all.")
+	g.screen.Say("\nThe operator has ended. Press Enter to start it again, or Ctrl-C to stop everything.")
 	return nil
 }
 
-// toggle stops the operator, or starts it again. What somebody has just written may not compile, or not run: that ends
-// nothing else.
+// toggle stops or starts the operator. An error of the build or the start is only printed, because the user may be editing the code.
 func (g *stage) toggle(ctx context.Context) error {
 	if g.operator != nil {
 		g.screen.Say("Stopping the operator ...")
 		err := g.stop()
-		g.screen.Say("It is stopped; the cluster is still there. Enter starts the operator again.")
+		g.screen.Say("The operator is stopped; the cluster still runs. Press Enter to start the operator again.")
 		return err
 	}
 	err := g.build(ctx)
@@ -98,14 +97,14 @@ func (g *stage) toggle(ctx context.Context) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	g.screen.Say(err.Error() + "\nMend that, and press Enter.")
+	g.screen.Say(err.Error() + "\nFix the error and press Enter.")
 	if g.operator != nil && g.ended() {
-		_ = g.stop() // how it has ended is in its log
+		_ = g.stop() // the log contains its error
 	}
 	return nil
 }
 
-// typed tells of each Enter. It is closed when there is no more input.
+// typed returns a channel with a value for each Enter. It is closed at the end of the input.
 func (g *stage) typed() <-chan struct{} {
 	if g.input == nil {
 		return nil

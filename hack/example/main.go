@@ -1,10 +1,10 @@
-// Command example runs one of the examples: it builds the operator, gets a control plane for it on this machine, applies
-// what the operator needs and the samples, and shows what the operator logs until Ctrl-C, which ends it all.
+// Command example runs one of the examples. It builds the operator, starts a control plane on this machine, creates the CRDs and samples, and shows
+// the log of the operator. Ctrl-C stops everything.
 //
 //	go run ./hack/example [flags] [name [flags of the operator]]
 //
-// Without a name it lists the examples. Read stage.go: it is the table of contents. The exit code is 0 after Ctrl-C, 1 when
-// something was not as expected, and 2 for mistakes in the command line.
+// Without a name, it lists the examples. Start reading in stage.go. The exit code is 0 after Ctrl-C, 1 after an error, and 2 after an error
+// in the command line.
 package main
 
 import (
@@ -22,14 +22,14 @@ import (
 
 func main() {
 	c := choice{input: os.Stdin}
-	flag.StringVar(&c.cluster, "cluster", own, "which cluster: own, a control plane for this example alone; or kubeconfig, that of kubectl")
-	flag.StringVar(&c.context, "context", "", "with -cluster=kubeconfig: the context, instead of the current one")
-	check := flag.Bool("check", false, "only tell whether that can be run")
+	flag.StringVar(&c.cluster, "cluster", own, "cluster to use: own (a control plane for this example) or kubeconfig (the cluster of kubectl)")
+	flag.StringVar(&c.context, "context", "", "context to use with -cluster=kubeconfig (default: the current context)")
+	check := flag.Bool("check", false, "only check the arguments")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		c.name, c.args = flag.Arg(0), flag.Args()[1:]
 	}
-	log.SetLogger(logr.Discard()) // what is to be told is told by the screen
+	log.SetLogger(logr.Discard()) // this command reports to the screen
 	ctx := program.UntilInterrupted()
 	err := c.look(ctx)
 	switch {

@@ -14,35 +14,35 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// A stage is what an example is played on.
+// A stage is one run of an example.
 type stage struct {
 	choice
 	screen   *screen.Screen
-	temp     string                     // folder
-	cp       *controlplane.ControlPlane // nil on the cluster of kubectl
-	access   string                     // the kubeconfig to be used by people in other terminals
+	temp     string                     // temporary directory
+	cp       *controlplane.ControlPlane // nil for the cluster of kubectl
+	access   string                     // path of the kubeconfig for other terminals
 	client   client.Client
 	operator *program.Program // nil while it is stopped
-	shown    int              // lines of its log
+	shown    int              // number of printed log lines
 }
 
-// run plays an example until the context is done, which is its regular end.
+// run runs an example until the context is cancelled.
 func run(ctx context.Context, s *screen.Screen, c choice) error {
 	g := &stage{choice: c, screen: s}
-	err := g.play(ctx)
+	err := g.runExample(ctx)
 	if ctx.Err() != nil {
-		s.Say("\nThe end: all that was started here is being stopped.")
-		err = nil // whatever failed, failed because of it
+		s.Say("\nStopping everything.")
+		err = nil // the interrupt caused the error
 	}
 	return errors.Join(err, g.cleanUp())
 }
 
-func (g *stage) play(ctx context.Context) (err error) {
+func (g *stage) runExample(ctx context.Context) (err error) {
 	g.screen.Bold(g.example.Name + ": " + g.example.About)
 	if g.temp, err = os.MkdirTemp("", "kopf-example-"); err != nil {
 		return err
 	}
-	if g.cluster == kubeconfig { // said before anything else is done
+	if g.cluster == kubeconfig { // fail early if the cluster is unavailable
 		if err := g.takeCluster(); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (g *stage) play(ctx context.Context) (err error) {
 	return g.follow(ctx)
 }
 
-// cleanUp stops what was started, in the opposite order.
+// cleanUp stops everything in the opposite order of its start.
 func (g *stage) cleanUp() error {
 	problems := []error{g.stop(), g.cp.Stop()}
 	if g.temp != "" {
@@ -82,11 +82,11 @@ func (g *stage) cleanUp() error {
 	return errors.Join(problems...)
 }
 
-// pinned is the kubeconfig of the operator: it has one cluster only, whatever becomes of the user's file.
+// pinned returns the path of a kubeconfig with only one cluster, so that later changes of the user's file have no effect.
 func (g *stage) pinned() string { return filepath.Join(g.temp, "kubeconfig") }
 
 const (
-	buildLimit   = 15 * time.Minute // nothing may be cached, and the machine may be small
-	startLimit   = 3 * time.Minute  // the control plane has its own limits, and better errors
+	buildLimit   = 15 * time.Minute // for a small machine with an empty cache
+	startLimit   = 3 * time.Minute  // longer than the timeouts of the control plane, which has better error messages
 	installLimit = time.Minute
 )

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Folder returns the folder of a package, given by its import path. It has to be called within the module.
+// Folder returns the directory of a package. It must be called within the module.
 func Folder(ctx context.Context, pkg string) (string, error) {
 	out, err := goCommand(ctx, "list", "-f", "{{.Dir}}", pkg)
 	return strings.TrimSpace(out), err
 }
 
-// Build compiles the package in a folder, which may be of another module, into a file, given by its absolute
-// path: with the race detector if this process has it, so that most of what is needed is in the cache.
+// Build compiles the package in a directory, which may belong to another module, to a file with an absolute path. It uses the race detector if this process
+// does, so that the build cache can be reused.
 func Build(ctx context.Context, folder, file string) error {
 	args := []string{"build", "-C", folder, "-o", file}
 	if racing() {
@@ -33,10 +33,10 @@ func racing() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// goCommand runs the go command, and returns what it prints.
+// goCommand runs the go command and returns its output.
 func goCommand(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it has processes of its own to end
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it can end its child processes
 	cmd.WaitDelay = 5 * time.Second
 	var out, problems strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &problems

@@ -1,5 +1,5 @@
-// Package program builds a command of ours and runs it as a process of its own: the operators
-// of the demo and of the examples. And it tells a command when it is to end itself.
+// Package program builds the operators of the demo and the examples, and runs them as separate processes. It also provides the context for
+// interruptible commands.
 //
 //	file := filepath.Join(dir, "operator")
 //	if err := program.Build(ctx, "examples/01-minimal", file); err != nil {
@@ -12,9 +12,6 @@
 //	defer p.Stop(10 * time.Second)
 //	fmt.Println(p.Lines()) // its output so far
 //
-// # Guarantees
-//
-// On Unix, the program does not outlive this process, whatever ends that: a guard
-// reads from a pipe of this process, and kills the program when the pipe breaks. The program is not
-// hit by Ctrl-C, so that this process can end it in good order.
+// On Unix, the program does not outlive this process: a shell process reads from a pipe of this process, and kills the program when the pipe is
+// closed. The program does not receive Ctrl-C, so that this process can stop it gracefully.
 package program

@@ -15,16 +15,16 @@ read -r nothing
 kill -9 "$1"
 `
 
-// guard kills a process when this one has ended without a release.
+// guard starts a shell process that kills another process when this process has ended without calling release.
 func guard(pid int) (release func(), err error) {
 	cmd := exec.Command("/bin/sh", "-c", guardScript, "kopf-program-guard", strconv.Itoa(pid))
-	cmd.SysProcAttr = apart()
-	stdin, err := cmd.StdinPipe() // nothing is written to it; it is held by the release
+	cmd.SysProcAttr = ownProcessGroup()
+	stdin, err := cmd.StdinPipe() // never written to; release closes it
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the guard of the program does not start: %w", err)
+		return nil, fmt.Errorf("start the process that stops the program: %w", err)
 	}
 	return func() {
 		_ = cmd.Process.Kill()
@@ -33,5 +33,5 @@ func guard(pid int) (release func(), err error) {
 	}, nil
 }
 
-// apart keeps a process out of the reach of Ctrl-C.
-func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// ownProcessGroup starts a process in its own group, so that it does not receive Ctrl-C.
+func ownProcessGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

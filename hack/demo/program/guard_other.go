@@ -6,4 +6,4 @@ import "syscall"
 
 func guard(int) (release func(), err error) { return func() {}, nil }
 
-func apart() *syscall.SysProcAttr { return nil }
+func ownProcessGroup() *syscall.SysProcAttr { return nil }

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// lines collects what is written into it. An unfinished line is held back.
+// lines collects complete lines of output.
 type lines struct {
 	mu   sync.Mutex
 	done []string

@@ -16,18 +16,17 @@ type Program struct {
 	cmd    *exec.Cmd
 	output lines
 	done   chan struct{}
-	err    error // how it ended; valid when done
+	err    error // of the process; valid when done is closed
 }
 
-// Start starts a program with arguments, and with additions to the environment of this process as in
-// KEY=value. It has to be stopped.
+// Start starts a program with arguments and additional environment variables of the form KEY=value. The caller must call Stop.
 func Start(file string, args []string, env ...string) (*Program, error) {
 	p := &Program{name: filepath.Base(file), cmd: exec.Command(file, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	p.cmd.SysProcAttr = apart()
+	p.cmd.SysProcAttr = ownProcessGroup()
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s does not start: %w", p.name, err)
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
 	release, err := guard(p.cmd.Process.Pid)
 	if err != nil {
@@ -41,15 +40,14 @@ func Start(file string, args []string, env ...string) (*Program, error) {
 	return p, nil
 }
 
-// Lines returns what the program has written so far, to its standard output and error alike.
+// Lines returns the lines that the program has written to its standard output and standard error.
 func (p *Program) Lines() []string { return p.output.all() }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (p *Program) Done() <-chan struct{} { return p.done }
 
-// Stop asks the program to end, and kills it when it does not in the given time. The error says so,
-// or how it has ended otherwise than with success.
-func (p *Program) Stop(patience time.Duration) error {
+// Stop sends SIGTERM, and kills the program after a timeout. It returns an error if the program was killed or has failed.
+func (p *Program) Stop(timeout time.Duration) error {
 	select {
 	case <-p.done:
 	default:
@@ -59,16 +57,16 @@ func (p *Program) Stop(patience time.Duration) error {
 	}
 	select {
 	case <-p.done:
-	case <-time.After(patience):
-		return errors.Join(fmt.Errorf("%s does not end within %s of SIGTERM", p.name, patience), p.Kill())
+	case <-time.After(timeout):
+		return errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM", p.name, timeout), p.Kill())
 	}
 	if p.err != nil {
-		return fmt.Errorf("%s has ended: %w", p.name, p.err)
+		return fmt.Errorf("%s ended with an error: %w", p.name, p.err)
 	}
 	return nil
 }
 
-// Kill ends the program at once.
+// Kill kills the program.
 func (p *Program) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

@@ -50,7 +50,7 @@ func TestStop(t *testing.T) {
 	}{
 		{"in good order", "echo bye; exit 0", Succeed()},
 		{"with an error", "exit 3", MatchError(ContainSubstring("exit status 3"))},
-		{"not at all", "", MatchError(ContainSubstring("does not end within 500ms of SIGTERM"))},
+		{"not at all", "", MatchError(ContainSubstring("did not end within 500ms of SIGTERM"))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -1,2 +1,2 @@
-// Package screen is where the commands of hack/ tell people what they do, and show what operators log.
+// Package screen prints the progress of the commands in hack/ and the logs of operators.
 package screen

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Shortened leaves out the date, and the fields with these names: those that are the same in all lines.
+// Shortened removes the date and the named fields from log lines.
 func Shortened(lines []string, omitted ...string) []string {
 	out := make([]string, len(lines))
 	for i, line := range lines {
@@ -17,11 +17,11 @@ func Shortened(lines []string, omitted ...string) []string {
 	return out
 }
 
-// shorten reads a line of zap's console encoder: time, level, perhaps a name, message, fields.
+// shorten parses a line of zap's console encoder: time, level, optional name, message, fields.
 func shorten(line string, omitted []string) string {
 	parts := strings.Split(line, "\t")
 	if len(parts) < 3 {
-		return line // of a stack, or from somebody else
+		return line // of a stack trace or another program
 	}
 	if _, clock, found := strings.Cut(parts[0], "T"); found {
 		parts[0] = clock[:min(len(clock), len("15:04:05.000"))]
@@ -33,7 +33,7 @@ func shorten(line string, omitted []string) string {
 	return strings.Join(parts, "  ")
 }
 
-// pairs writes the fields of a log line as key=value.
+// pairs converts the fields of a log line to key=value pairs.
 func pairs(text string, omitted []string) (string, bool) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
@@ -56,7 +56,7 @@ func pairs(text string, omitted []string) (string, bool) {
 	return strings.Join(out, " "), true
 }
 
-// plain leaves out the quotes where nothing needs them.
+// plain removes unnecessary quotes.
 func plain(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil && text != "" && !strings.ContainsAny(text, " \"\\\n\t=") {

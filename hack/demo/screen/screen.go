@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// A Screen is where a command tells its story. On a terminal, headings stand out.
+// A Screen prints progress. On a terminal, headings are bold.
 type Screen struct {
 	out  io.Writer
 	rich bool
 }
 
-// New returns the screen of a terminal, or a plain one if the file is none.
+// New returns a screen for a file. Without a terminal, it uses no formatting.
 func New(file *os.File) *Screen {
 	info, err := file.Stat()
 	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
 	return &Screen{out: file, rich: terminal && os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == ""}
 }
 
-// Plain is a screen without colours.
+// Plain returns a screen without formatting.
 func Plain(out io.Writer) *Screen { return &Screen{out: out} }
 
 func (s *Screen) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
 
-// Say shows a line, or some.
+// Say prints lines.
 func (s *Screen) Say(text string) { s.printf("%s\n", text) }
 
-// Bold shows a line that stands out.
+// Bold prints a line in bold.
 func (s *Screen) Bold(text string) {
 	if s.rich {
 		text = "\x1b[1m" + text + "\x1b[0m"
@@ -38,14 +38,14 @@ func (s *Screen) Bold(text string) {
 	s.Say(text)
 }
 
-// Heading begins a chapter.
+// Heading prints a heading.
 func (s *Screen) Heading(text string) {
 	s.Say("")
 	s.Bold(fmt.Sprintf("=== %s %s", text, strings.Repeat("=", max(0, 90-len(text)))))
 	s.Say("")
 }
 
-// Part shows some lines under a title, and a remark instead if there are none.
+// Part prints lines below a title, or a remark if there are none.
 func (s *Screen) Part(title string, lines []string, none string) {
 	s.Say("")
 	s.Bold(title)
@@ -57,7 +57,7 @@ func (s *Screen) Part(title string, lines []string, none string) {
 	}
 }
 
-// During says what is being done, and how long that may take, and did.
+// During runs a function and prints its duration.
 func (s *Screen) During(ctx context.Context, limit time.Duration, what, hint string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -74,7 +74,7 @@ func (s *Screen) During(ctx context.Context, limit time.Duration, what, hint str
 		case err := <-done:
 			took := time.Since(began).Round(100 * time.Millisecond)
 			if err != nil {
-				s.printf(" no, after %s\n", took)
+				s.printf(" failed after %s\n", took)
 				return fmt.Errorf("%s: %w", strings.ToLower(what[:1])+what[1:], err)
 			}
 			s.printf(" done in %s\n", took)

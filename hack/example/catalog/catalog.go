@@ -7,16 +7,16 @@ import (
 	"regexp"
 )
 
-// An Example is one of the folders below examples/.
+// An Example is a directory below examples/.
 type Example struct {
 	Name   string
-	About  string // a line, from the list in the README of the project
+	About  string // description from the list in the README of the project
 	Folder string
 }
 
 var listed = regexp.MustCompile(`(?m)^- \[[^\]]+\]\(examples/([^)]+)\): (.+)$`)
 
-// All returns the examples that the README of the project lists, in its order. The root is the folder of the project.
+// All returns the examples in the README of the project, in its order. root is the directory of the project.
 func All(root string) ([]Example, error) {
 	file := filepath.Join(root, "README.md")
 	text, err := os.ReadFile(file)
@@ -28,12 +28,12 @@ func All(root string) ([]Example, error) {
 		all = append(all, Example{Name: match[1], About: match[2], Folder: filepath.Join(root, "examples", match[1])})
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s lists no examples, as in: - [01-minimal](examples/01-minimal): a line about it", file)
+		return nil, fmt.Errorf("%s lists no examples: expected lines such as: - [01-minimal](examples/01-minimal): description", file)
 	}
 	return all, nil
 }
 
-// Main is the folder of the program: that of a kubebuilder project is in cmd.
+// Main returns the directory of the main package, which is cmd in a kubebuilder project.
 func (e Example) Main() string {
 	if folder := filepath.Join(e.Folder, "cmd"); isFolder(folder) {
 		return folder

@@ -1,12 +1,9 @@
-// Package catalog knows which examples there are, and what is in their folders: for the command that runs one, and for
-// the tests that walk through them.
+// Package catalog finds the examples and their files, for the command that runs them and for the tests.
 //
 //	examples/01-minimal
 //	    main.go, or cmd/main.go       the operator
-//	    config/crd, config/samples    what it needs in the cluster, and what to try it with
-//	    README.md                     what one sees, and what to do meanwhile
+//	    config/crd, config/samples    its CRDs and samples
+//	    README.md                     description and commands
 //
-// # Errors
-//
-// Each names the file that is wrong.
+// Errors name the invalid file.
 package catalog

@@ -17,15 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// peeringGroup is of the kinds at whose objects operators meet. Their definitions are those of the project.
+// peeringGroup is the API group of peering objects. The CRDs of the project define its kinds.
 const peeringGroup = "kopf.dev"
 
-// Objects are those in a folder below config, none if there is no such folder.
+// Objects returns the objects in a directory below config, or none if the directory does not exist.
 func (e Example) Objects(folder string) ([]*unstructured.Unstructured, error) {
 	return objects(filepath.Join(e.Folder, "config", folder))
 }
 
-// CRDs are the definitions of the kinds that the example has, and of peerings if it has objects of these.
+// CRDs returns the CRDs of the example. If it contains peering objects, these include the CRDs of peering.
 func (e Example) CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	found, err := e.Objects("crd")
 	if err != nil {
@@ -49,19 +49,19 @@ func (e Example) CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 		}
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, crd); err != nil {
-			return nil, fmt.Errorf("%s: the definition %s: %w", e.Name, obj.GetName(), err)
+			return nil, fmt.Errorf("%s: CRD %s: %w", e.Name, obj.GetName(), err)
 		}
 		crds = append(crds, crd)
 	}
 	return crds, nil
 }
 
-// IsPeering tells whether operators meet at this object: it has to be there before they are.
+// IsPeering reports whether an object is a peering object. It must exist before the operators start.
 func IsPeering(obj *unstructured.Unstructured) bool {
 	return obj.GroupVersionKind().Group == peeringGroup
 }
 
-// objects reads a folder and those in it, but for what kustomize is told there.
+// objects reads the files in a directory and its subdirectories, except for those of kustomize.
 func objects(folder string) (all []*unstructured.Unstructured, err error) {
 	if !isFolder(folder) {
 		return nil, nil
@@ -78,7 +78,7 @@ func objects(folder string) (all []*unstructured.Unstructured, err error) {
 	return all, err
 }
 
-// decode reads the documents of a file.
+// decode reads the documents in a file.
 func decode(file string) (all []*unstructured.Unstructured, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -92,7 +92,7 @@ func decode(file string) (all []*unstructured.Unstructured, err error) {
 			return all, nil
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", file, err)
-		case len(obj.Object) > 0: // there may be nothing but a comment before the first ---
+		case len(obj.Object) > 0: // a document may contain only comments
 			all = append(all, obj)
 		}
 	}

@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// Commands are those that the README tells its readers to type while the operator runs: the blocks of sh below
-// "What you see", with an empty line between them.
+// Commands returns the commands for users of a running operator: the sh blocks of the README below "What you see", separated by empty lines.
 func (e Example) Commands() ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(e.Folder, "README.md"))
 	if err != nil {
 		return nil, err
 	}
 	var commands []string
-	meanwhile, inside := false, false
+	inSection, inside := false, false
 	for line := range strings.Lines(string(text)) {
 		switch line = strings.TrimRight(line, "\n"); {
 		case inside && line == "```":
@@ -22,8 +21,8 @@ func (e Example) Commands() ([]string, error) {
 		case inside:
 			commands = append(commands, line)
 		case strings.HasPrefix(line, "## "):
-			meanwhile = line == "## What you see"
-		case meanwhile && line == "```sh":
+			inSection = line == "## What you see"
+		case inSection && line == "```sh":
 			if inside = true; len(commands) > 0 {
 				commands = append(commands, "")
 			}

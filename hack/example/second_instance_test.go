@@ -30,7 +30,7 @@ func TestTheSameOperatorOnceMore(t *testing.T) {
 		"99-all-at-once": ` ARGS="-metrics-bind-address=0 -health-probe-bind-address=0 -port=\d+"$`,
 	} {
 		g := &stage{choice: choice{name: name}, access: "/tmp/file"}
-		command, err := g.onceMore()
+		command, err := g.secondInstance()
 		if err != nil {
 			t.Fatal(err)
 		}

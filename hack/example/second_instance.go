@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// onceMore is the command for a second operator of the kind, beside the first: at other ports.
-func (g *stage) onceMore() (string, error) {
+// secondInstance returns the command for a second instance of the operator, with other ports.
+func (g *stage) secondInstance() (string, error) {
 	ports, err := otherPorts(g.name)
 	if err != nil {
 		return "", err
 	}
 	command := "make example NAME=" + g.name + " CLUSTER=kubeconfig KUBECONFIG=" + g.access
-	if args := append(append([]string(nil), g.args...), ports...); len(args) > 0 { // of a flag that is there twice, the latter counts
+	if args := append(append([]string(nil), g.args...), ports...); len(args) > 0 { // the last value of a repeated flag counts
 		command += " ARGS=" + quoted(args)
 	}
 	return command, nil
 }
 
-// otherPorts are flags for the examples that serve something. Metrics and checks of the second one are not needed.
+// otherPorts returns flags for the ports of an example. The second instance needs no metrics and health checks.
 func otherPorts(name string) ([]string, error) {
 	nowhere := []string{"-metrics-bind-address=0", "-health-probe-bind-address=0"}
-	address, err := free()
+	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +39,8 @@ func otherPorts(name string) ([]string, error) {
 	return nil, err
 }
 
-// free is an address at which nobody listens.
-func free() (string, error) {
+// freeAddress returns an address without a listener.
+func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
 		return "", err
@@ -48,12 +48,12 @@ func free() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// quoted is for the shell, for make, and for the shell that make calls: each of them takes something away.
+// quoted quotes arguments for the shell, for make, and for the shell that make calls.
 func quoted(args []string) string {
 	var words []string
 	for _, arg := range args {
 		if arg == "" || strings.Trim(arg, safe) != "" {
-			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'" // for the latter
+			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'" // for the shell of make
 		}
 		words = append(words, arg)
 	}
@@ -61,5 +61,5 @@ func quoted(args []string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(text) + `"`
 }
 
-// safe are characters that mean nothing to a shell.
+// safe contains characters without a meaning in shells.
 const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=:,./@%+"
