@@ -1,9 +1,9 @@
-// Command api lists what the library exports, in a form in which each change is a line of a diff: for docs/api.txt.
+// Command api lists the exported names of the library, one per line, so that each change is a line of a diff. The list is docs/api.txt.
 //
 //	go run ./hack/api [-check file]
 //
-// Without a flag it prints the list. With -check it compares it with a file, and exits with 1 if they differ. A
-// type that is an alias of one of internal/ is listed by its name alone: what it has is not seen here.
+// Without a flag, it prints the list. With -check, it compares the list with a file, and exits with 1 if they differ. Aliases of types in
+// internal/ are listed without their fields and methods.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 const module = "github.com/kopf-runtime/kopf-runtime/"
 
 func main() {
-	check := flag.String("check", "", "a file that is to have this list")
+	check := flag.String("check", "", "compare the list with this file")
 	flag.Parse()
 	if err := run(*check); err != nil {
 		fmt.Fprintln(os.Stderr, "api:", err)
@@ -49,26 +49,26 @@ func run(check string) error {
 	return compare(check, list.String())
 }
 
-// compare tells what has gone, and what has come.
+// compare prints the removed and the added lines, and returns an error if there are any.
 func compare(file, now string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	gone, come := missing(string(text), now), missing(now, string(text))
+	removed, added := missing(string(text), now), missing(now, string(text))
 	if string(text) == now {
 		return nil
 	}
-	for _, line := range gone {
+	for _, line := range removed {
 		fmt.Println("- " + line)
 	}
-	for _, line := range come {
+	for _, line := range added {
 		fmt.Println("+ " + line)
 	}
-	return fmt.Errorf("%s is out of date: %d lines have gone, %d have come; run 'make api', and see VERSIONING.md for what that means", file, len(gone), len(come))
+	return fmt.Errorf("%s is out of date: %d lines removed, %d added: run 'make api', and read VERSIONING.md", file, len(removed), len(added))
 }
 
-// missing are the lines of one text that another one has not.
+// missing returns the lines of a text that another text lacks.
 func missing(text, other string) (lines []string) {
 	there := map[string]bool{}
 	for line := range strings.Lines(other) {

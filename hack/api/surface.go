@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// surface has a line for each name that the files of a package export, in the order of the names.
+// surface returns a line for each exported name in the files of a package, sorted.
 func surface(folder string, files []string) (lines []string, err error) {
 	fset := token.NewFileSet()
 	for _, name := range files {
@@ -20,7 +20,7 @@ func surface(folder string, files []string) (lines []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		p := printed{fset, counted(file)} // before constants go that are not exported
+		p := printed{fset, iotaValues(file)} // before unexported constants are removed
 		if !ast.FileExports(file) {
 			continue
 		}
@@ -40,8 +40,8 @@ func surface(folder string, files []string) (lines []string, err error) {
 	return slices.Compact(lines), nil
 }
 
-// counted are the numbers of constants that are counted by iota: a change of their order changes their values.
-func counted(file *ast.File) map[*ast.ValueSpec]int {
+// iotaValues returns the positions of constants that are defined by iota, because a new order changes their values.
+func iotaValues(file *ast.File) map[*ast.ValueSpec]int {
 	numbers := map[*ast.ValueSpec]int{}
 	for _, decl := range file.Decls {
 		group, ok := decl.(*ast.GenDecl)
@@ -64,7 +64,7 @@ func counted(file *ast.File) map[*ast.ValueSpec]int {
 	return numbers
 }
 
-// isReachable leaves out the methods of types that are not exported.
+// isReachable reports whether a function or method is exported, and so is the receiver type.
 func isReachable(decl *ast.FuncDecl) bool {
 	if decl.Recv == nil {
 		return true
@@ -108,7 +108,7 @@ func (p printed) declaration(decl *ast.GenDecl) (lines []string) {
 	return lines
 }
 
-// values have their types, if they are written down, and constants their values: those are seen by users, too.
+// values lists variables and constants with their declared types. Constants also have their values.
 func (p printed) values(tok token.Token, spec *ast.ValueSpec) (lines []string) {
 	for i, name := range spec.Names {
 		if !name.IsExported() {
@@ -129,7 +129,7 @@ func (p printed) values(tok token.Token, spec *ast.ValueSpec) (lines []string) {
 	return lines
 }
 
-// typ has lines of its own for fields and methods.
+// typ lists a type, with a line for each field or method.
 func (p printed) typ(spec *ast.TypeSpec) []string {
 	head := "type " + spec.Name.Name
 	if spec.TypeParams != nil {
@@ -164,7 +164,7 @@ func (p printed) members(head string, fields *ast.FieldList) (lines []string) {
 	return lines
 }
 
-// tagged is what a field is called in JSON: that is part of the wire format.
+// tagged returns the JSON name of a field, which is part of the wire format.
 func tagged(field *ast.Field) string {
 	if field.Tag == nil {
 		return ""
@@ -180,7 +180,7 @@ func names(field *ast.Field) string {
 	return strings.Join(all, ", ")
 }
 
-// text is a node on one line, without comments.
+// text formats a node on one line without comments.
 func (p printed) text(node ast.Node) string {
 	var out bytes.Buffer
 	if err := printer.Fprint(&out, p.fset, node); err != nil {

@@ -76,6 +76,6 @@ func TestCompare(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "api.txt")
 	g.Expect(os.WriteFile(file, []byte("a: func One()\na: func Two()\n"), 0o600)).To(Succeed())
 	g.Expect(compare(file, "a: func One()\na: func Two()\n")).To(Succeed())
-	g.Expect(compare(file, "a: func One()\na: func Three()\n")).To(MatchError(ContainSubstring("1 lines have gone, 1 have come")))
+	g.Expect(compare(file, "a: func One()\na: func Three()\n")).To(MatchError(ContainSubstring("1 lines removed, 1 added")))
 	g.Expect(compare(file, "a: func Two()\na: func One()\n")).NotTo(Succeed(), "another order")
 }

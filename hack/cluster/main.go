@@ -1,10 +1,9 @@
-// Command cluster starts etcd and kube-apiserver on this machine, for an operator to be tried out: an API server without
-// nodes. It writes a kubeconfig, and ends with all that was in it at Ctrl-C.
+// Command cluster starts etcd and kube-apiserver on this machine, to try out an operator. The cluster has no nodes. The command writes a kubeconfig. Ctrl-C
+// stops the cluster and removes its data.
 //
-//	go run ./hack/cluster [-kubeconfig bin/cluster.kubeconfig] [folders or files with CRDs]
+//	go run ./hack/cluster [-kubeconfig bin/cluster.kubeconfig] [directories or files with CRDs]
 //
-// If kube-controller-manager has been built (make controller-manager), the garbage collector and some other controllers
-// run, too.
+// If kube-controller-manager was built (make controller-manager), the garbage collector and some other controllers also run.
 package main
 
 import (
@@ -23,26 +22,26 @@ import (
 )
 
 func main() {
-	flags := flag.NewFlagSet("cluster", flag.ExitOnError) // controller-runtime has a -kubeconfig of its own among the common ones
-	kubeconfig := flags.String("kubeconfig", filepath.Join("bin", "cluster.kubeconfig"), "file for the access to the cluster; removed at the end")
+	flags := flag.NewFlagSet("cluster", flag.ExitOnError) // flag.CommandLine contains the -kubeconfig of controller-runtime
+	kubeconfig := flags.String("kubeconfig", filepath.Join("bin", "cluster.kubeconfig"), "path of the kubeconfig to write; removed at the end")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once; even then nothing stays behind
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process immediately
 	if err := run(ctx, os.Stdout, *kubeconfig, flags.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
 }
 
-// run has a cluster for as long as the context lasts.
+// run runs a cluster until the context is cancelled.
 func run(ctx context.Context, out io.Writer, kubeconfig string, crds []string) (err error) {
 	if kubeconfig, err = filepath.Abs(kubeconfig); err != nil {
 		return err
 	}
 	if _, err := os.Stat(kubeconfig); err == nil {
-		return fmt.Errorf("%s exists: another cluster may be using it; remove it, or name another file by -kubeconfig", kubeconfig)
+		return fmt.Errorf("%s exists, so another cluster may be using it: remove it, or set another path with -kubeconfig", kubeconfig)
 	}
 	cp, err := start(controlplane.Options{CRDPaths: crds, Controllers: true})
 	if err != nil {
@@ -52,7 +51,7 @@ func run(ctx context.Context, out io.Writer, kubeconfig string, crds []string) (
 	if err := cp.WriteKubeconfig(kubeconfig); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "The API server is up. In another terminal:\n\n  %s\n\nCtrl-C ends it, and all that is in it.\n",
+	if _, err := fmt.Fprintf(out, "The API server is running. In another terminal:\n\n  %s\n\nCtrl-C stops it and removes its data.\n",
 		strings.Join(controlplane.Exports(kubeconfig), "\n  ")); err != nil {
 		return err
 	}
@@ -60,7 +59,7 @@ func run(ctx context.Context, out io.Writer, kubeconfig string, crds []string) (
 	return nil
 }
 
-// start has the controllers, too, if they have been built.
+// start starts the control plane, with controllers if they were built.
 func start(options controlplane.Options) (*controlplane.ControlPlane, error) {
 	cp, err := controlplane.Start(options)
 	if errors.Is(err, controlplane.ErrNoControllers) {

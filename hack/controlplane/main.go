@@ -1,12 +1,10 @@
-// Command controlplane builds etcd, kube-apiserver and kubectl, the real ones, from the Go module
-// proxy: the versions stand in this folder's go.mod, their checksums in go.sum. Others are built
-// when they are named; only kube-controller-manager is there to be named.
+// Command controlplane builds etcd, kube-apiserver and kubectl from their Go modules. The go.mod in this directory pins the versions, and go.sum the
+// checksums. Arguments select programs; kube-controller-manager is built only if it is named.
 //
 //	go run . -out ../../bin/controlplane
 //	go run . -out ../../bin/controlplane kube-controller-manager
 //
-// It does nothing when the binaries of these versions are in the folder already, or when
-// KUBEBUILDER_ASSETS names a folder to use instead.
+// It does nothing if binaries of these versions exist, or if KUBEBUILDER_ASSETS names another directory.
 package main
 
 import (
@@ -23,13 +21,13 @@ import (
 	"time"
 )
 
-// A target is one program of the control plane.
+// A target is a program of the control plane.
 type target struct {
-	name   string // of the binary, as envtest looks for it
-	pkg    string // of its main package
-	module string // whose version is the program's
-	flags  string // for the linker, with %s for the version
-	extra  bool   // it is built only when it is named
+	name   string // of the binary
+	pkg    string // import path of the main package
+	module string // module with the version of the program
+	flags  string // linker flags, with %s for the version
+	extra  bool   // built only if it is named
 }
 
 var targets = []target{
@@ -42,7 +40,7 @@ var targets = []target{
 const kubernetesFlags = "-X k8s.io/component-base/version.gitVersion=%s"
 
 func main() {
-	out := flag.String("out", filepath.Join("..", "..", "bin", "controlplane"), "folder for the binaries")
+	out := flag.String("out", filepath.Join("..", "..", "bin", "controlplane"), "directory for the binaries")
 	flag.Parse()
 	if err := run(*out, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
@@ -72,7 +70,7 @@ func run(out string, names []string) error {
 	return nil
 }
 
-// choose returns the programs of these names; without any, those that every test needs.
+// choose returns the named programs, or those that all tests need.
 func choose(names []string) ([]target, error) {
 	var wanted []target
 	for _, t := range targets {
@@ -82,25 +80,25 @@ func choose(names []string) ([]target, error) {
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(targets, func(t target) bool { return t.name == name }) {
-			return nil, fmt.Errorf("%q cannot be built here: name some of etcd, kube-apiserver, kubectl, kube-controller-manager, or nothing", name)
+			return nil, fmt.Errorf("unknown program %q: use etcd, kube-apiserver, kubectl or kube-controller-manager", name)
 		}
 	}
 	return wanted, nil
 }
 
-// use leaves the programs to a folder of the user's. Those that not everybody has are looked for.
+// use checks that the directory of the user contains the optional programs.
 func use(dir string, wanted []target) error {
 	for _, t := range wanted {
 		if _, err := os.Stat(filepath.Join(dir, t.name)); t.extra && err != nil {
-			return fmt.Errorf("KUBEBUILDER_ASSETS is set, but has no %s: put it there, or unset the variable: %w", t.name, err)
+			return fmt.Errorf("KUBEBUILDER_ASSETS is set, but the directory has no %s: add it, or unset the variable: %w", t.name, err)
 		}
 	}
 	fmt.Println("control plane: KUBEBUILDER_ASSETS is set, nothing to build:", dir)
 	return nil
 }
 
-// ensure builds one program unless its binary of this very version is there. The version is
-// kept beside the binary and written last, so that an interrupted build is built again.
+// ensure builds a program unless a binary of its version exists. The version is written to a file after the build, so that an interrupted build
+// is repeated.
 func ensure(out string, t target) error {
 	version, err := goOutput("list", "-m", "-f", "{{.Version}}", t.module)
 	if err != nil {
@@ -109,7 +107,7 @@ func ensure(out string, t target) error {
 	binary, stamp := filepath.Join(out, t.name), filepath.Join(out, t.name+".version")
 	if have, err := os.ReadFile(stamp); err == nil && string(have) == version {
 		if _, err := os.Stat(binary); err == nil {
-			fmt.Printf("control plane: %s %s is there: %s\n", t.name, version, binary)
+			fmt.Printf("control plane: %s %s exists: %s\n", t.name, version, binary)
 			return nil
 		}
 	}
@@ -124,7 +122,7 @@ func ensure(out string, t target) error {
 
 func build(binary, version string, t target) error {
 	fmt.Printf("control plane: building %s %s from its Go modules on %d cores "+
-		"(the largest from nothing takes about 4 minutes on two cores; afterwards it is cached)\n",
+		"(up to 4 minutes on two cores with an empty cache)\n",
 		t.name, version, runtime.NumCPU())
 	deps, err := goOutput("list", "-deps", t.pkg)
 	if err != nil {
@@ -146,7 +144,7 @@ func build(binary, version string, t target) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	// go build -v names a package when it begins to compile it, and cached ones never.
+	// go build -v prints the name of each package that is not cached.
 	compiled, said := 0, started
 	var complaints []string
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {

@@ -1,10 +1,10 @@
-// Command licenses looks at the licence of each module whose packages are built for the packages of the current folder, tests
-// included, and fails when there is one that is not known, or not allowed.
+// Command licenses checks the licenses of all modules that the packages in the current directory and their tests import. It fails for an unknown
+// or disallowed license.
 //
 //	go run ./hack/licenses
 //	cd examples/15-timers && go run ../../hack/licenses
 //
-// Tools are not looked at: nothing of them is part of what anybody builds with the library.
+// It ignores tools, because programs that use the library do not contain them.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// allowed are the licences that ask for no more than to be named.
+// allowed lists the licenses that require only attribution.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 
 func main() {
@@ -34,16 +34,16 @@ func run() error {
 	var problems []error
 	count := map[string]int{}
 	for _, m := range all {
-		found, err := m.licences()
+		found, err := m.licenses()
 		switch bad := notAllowed(found); {
 		case err != nil:
 			problems = append(problems, fmt.Errorf("%s: %w", m.path, err))
 		case len(found) == 0:
-			problems = append(problems, fmt.Errorf("%s: no file in %s is a licence that is known here: look at it, and do without the module, "+
-				"or teach hack/licenses/licence.go", m.path, m.folder))
+			problems = append(problems, fmt.Errorf("%s: no known license in %s: check it, and remove the module "+
+				"or add the license to hack/licenses/classify.go", m.path, m.folder))
 		case len(bad) > 0:
-			problems = append(problems, fmt.Errorf("%s has the licence %s, and allowed are %s: do without the module, or, if that "+
-				"one does not concern what is built from it, have an exception with this reason in hack/licenses/main.go", m.path, strings.Join(bad, ", "), strings.Join(allowed, ", ")))
+			problems = append(problems, fmt.Errorf("%s has the license %s, but only %s are allowed: remove the module, or, if the license does not "+
+				"apply to programs that use it, add an exception with the reason to hack/licenses/main.go", m.path, strings.Join(bad, ", "), strings.Join(allowed, ", ")))
 		default:
 			count[found[0]]++
 		}
@@ -61,10 +61,10 @@ func run() error {
 	return nil
 }
 
-// A module is one that something comes from.
+// A module is a dependency.
 type module struct{ path, folder string }
 
-// notAllowed are those of the licences that were found: a module with several of them may ask for all.
+// notAllowed returns the disallowed licenses. A module with several licenses may require all of them.
 func notAllowed(found []string) []string {
 	return slices.DeleteFunc(slices.Clone(found), func(name string) bool { return slices.Contains(allowed, name) })
 }

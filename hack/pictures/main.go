@@ -1,14 +1,14 @@
-// Command pictures draws the pictures of the guide: each docs/pictures/*.txt becomes an SVG beside it.
+// Command pictures draws the pictures of the documentation. It writes an SVG file beside each docs/pictures/*.txt.
 //
 //	go run ./hack/pictures [folder]
 //
-// A source has one thing a line: boxes and stores on a grid of columns and rows, and arrows between neighbours.
+// A source contains one item per line: boxes and stores on a grid of columns and rows, and arrows between neighbours.
 //
 //	box <name> <column> <row> <columns wide> "title" "line" ...
 //	store <name> <column> <row> <columns wide> "title" "line" ...
 //	arrow <from> <to> "label"
 //
-// The same source makes the same file, to the byte: make verify compares.
+// The output is deterministic, and "make verify" compares it.
 package main
 
 import (
@@ -35,7 +35,7 @@ func run(folder string) error {
 		return err
 	}
 	if len(sources) == 0 {
-		return fmt.Errorf("there are no *.txt in %s: name the folder of the sources", folder)
+		return fmt.Errorf("no *.txt files in %s: set the directory of the sources", folder)
 	}
 	for _, source := range sources {
 		text, err := os.ReadFile(source)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A picture is what a source says.
+// A picture is a parsed source.
 type picture struct {
 	boxes  []box
 	arrows []arrow
@@ -17,7 +17,7 @@ type box struct {
 	name              string
 	column, row, wide int
 	store             bool
-	texts             []string // the first one is the title
+	texts             []string // title, then further lines
 }
 
 type arrow struct {
@@ -25,7 +25,7 @@ type arrow struct {
 	label    string
 }
 
-// parse reads a source. Errors begin with the number of the line.
+// parse parses a source. Errors start with the line number.
 func parse(text string) (p picture, err error) {
 	for n, line := range strings.Split(text, "\n") {
 		words, err := split(line)
@@ -46,7 +46,7 @@ func (p *picture) add(words []string) error {
 	case "arrow":
 		return p.addArrow(words[1:])
 	}
-	return fmt.Errorf("%q is none of box, store, arrow", words[0])
+	return fmt.Errorf("unknown item %q: use box, store or arrow", words[0])
 }
 
 func (p *picture) addBox(words []string) error {
@@ -57,12 +57,12 @@ func (p *picture) addBox(words []string) error {
 	for i, into := range []*int{&b.column, &b.row, &b.wide} {
 		n, err := strconv.Atoi(words[2+i])
 		if err != nil || n < 0 {
-			return fmt.Errorf("%q is no number of columns or rows", words[2+i])
+			return fmt.Errorf("%q must be a number of columns or rows", words[2+i])
 		}
 		*into = n
 	}
 	if b.wide == 0 {
-		return errors.New("the box is no column wide")
+		return errors.New("the width of a box must be positive")
 	}
 	for _, text := range b.texts {
 		if len(text)*letterWidth > b.width() {
@@ -70,7 +70,7 @@ func (p *picture) addBox(words []string) error {
 		}
 	}
 	if _, err := p.find(b.name); err == nil {
-		return fmt.Errorf("there is a box %q already", b.name)
+		return fmt.Errorf("duplicate box %q", b.name)
 	}
 	p.boxes = append(p.boxes, b)
 	return nil
@@ -93,7 +93,7 @@ func (p *picture) addArrow(words []string) error {
 		a.label = words[2]
 	}
 	if _, _, ok := a.ends(); !ok {
-		return fmt.Errorf("%s and %s are not side by side", from.name, to.name)
+		return fmt.Errorf("%s and %s are not neighbours", from.name, to.name)
 	}
 	p.arrows = append(p.arrows, a)
 	return nil
@@ -105,10 +105,10 @@ func (p *picture) find(name string) (box, error) {
 			return b, nil
 		}
 	}
-	return box{}, fmt.Errorf("there is no box %q above", name)
+	return box{}, fmt.Errorf("no box %q in an earlier line", name)
 }
 
-// split cuts a line into words and quoted texts. What follows a # at its beginning is a comment.
+// split splits a line into words and quoted texts. A line that starts with # is a comment.
 func split(line string) (words []string, err error) {
 	rest := strings.TrimSpace(line)
 	if strings.HasPrefix(rest, "#") {
@@ -118,7 +118,7 @@ func split(line string) (words []string, err error) {
 		word, after, _ := strings.Cut(rest, " ")
 		if quoted, ok := strings.CutPrefix(rest, `"`); ok {
 			if word, after, ok = strings.Cut(quoted, `"`); !ok {
-				return nil, errors.New(`a text has no " at its end`)
+				return nil, errors.New(`missing " at the end of a text`)
 			}
 		}
 		words, rest = append(words, word), strings.TrimSpace(after)

@@ -39,16 +39,16 @@ func TestPicturesAreUpToDate(t *testing.T) {
 func TestMistakesNameTheLine(t *testing.T) {
 	const boxes = "box a 0 0 1 \"A\"\nbox b 1 0 1 \"B\"\nbox far 2 2 1 \"Far\"\n"
 	for source, part := range map[string]string{
-		"circle a":                  `1: "circle" is none of box, store, arrow`,
+		"circle a":                  `1: unknown item "circle": use box, store or arrow`,
 		"box a 0 0 1":               "1: a box needs",
-		"box a 0 x 1 \"A\"":         `"x" is no number`,
-		"box a 0 0 0 \"A\"":         "no column wide",
-		"box a 0 0 1 \"A":           `no " at its end`,
-		boxes + "box a 3 3 1 \"A\"": `4: there is a box "a" already`,
+		"box a 0 x 1 \"A\"":         `"x" must be a number`,
+		"box a 0 0 0 \"A\"":         "the width of a box must be positive",
+		"box a 0 0 1 \"A":           `missing " at the end`,
+		boxes + "box a 3 3 1 \"A\"": `4: duplicate box "a"`,
 		boxes + "box c 3 3 1 \"A text that is longer than its box\"": "is too long for its box",
 		boxes + "arrow a":             "4: an arrow needs two boxes",
-		boxes + "arrow a c":           `there is no box "c" above`,
-		boxes + "arrow a far":         "not side by side",
+		boxes + "arrow a c":           `no box "c" in an earlier line`,
+		boxes + "arrow a far":         "are not neighbours",
 		boxes + "\n# fine\narrow a b": "",
 		boxes + "arrow b a \"<&>\"":   "",
 	} {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Measures, in pixels.
+// Sizes in pixels.
 const (
 	cellWidth, cellHeight = 210, 92
 	gapX, gapY            = 60, 56
 	margin                = 24
 	lineHeight            = 18
-	letterWidth           = 7 // on the average, rather more than less
+	letterWidth           = 7 // rounded up
 )
 
 type point struct{ x, y int }
@@ -26,7 +26,7 @@ func (b box) bottom() int { return b.top() + cellHeight }
 // spans reports whether the box is in a column.
 func (b box) spans(column int) bool { return b.column <= column && column < b.column+b.wide }
 
-// ends are where an arrow begins and ends, if the boxes are neighbours.
+// ends returns the end points of an arrow, and whether the boxes are neighbours.
 func (a arrow) ends() (from, to point, ok bool) {
 	f, t := a.from, a.to
 	middle := f.top() + cellHeight/2
@@ -107,6 +107,6 @@ func (a arrow) draw(out *strings.Builder) {
 
 func text(out *strings.Builder, class, anchor string, at point, content string) {
 	fmt.Fprintf(out, "<text%s x=\"%d\" y=\"%d\" text-anchor=\"%s\">", class, at.x, at.y, anchor)
-	_ = xml.EscapeText(out, []byte(content)) // a strings.Builder takes everything
+	_ = xml.EscapeText(out, []byte(content)) // a strings.Builder returns no error
 	out.WriteString("</text>\n")
 }

@@ -93,7 +93,7 @@ func run(vale string, update bool, since string) error {
 func trackedFiles() ([]string, error) {
 	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "*.go").Output()
 	if err != nil {
-		return nil, fmt.Errorf("listing the files of the repository: %w", err)
+		return nil, fmt.Errorf("list the files of the repository: %w", err)
 	}
 	files := strings.Fields(string(out))
 	return slices.DeleteFunc(files, func(file string) bool {
@@ -115,7 +115,7 @@ func runVale(vale string, files []string) (map[string][]string, error) {
 	command.Stderr = &stderr
 	out, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("running %s: %w: %s", vale, err, stderr.String())
+		return nil, fmt.Errorf("run %s: %w: %s", vale, err, stderr.String())
 	}
 	var alerts map[string][]struct {
 		Line                     int
@@ -123,7 +123,7 @@ func runVale(vale string, files []string) (map[string][]string, error) {
 		Check, Message, Severity string
 	}
 	if err := json.Unmarshal(out, &alerts); err != nil {
-		return nil, fmt.Errorf("reading the output of %s: %w: %s", vale, err, out)
+		return nil, fmt.Errorf("decode the output of %s: %w: %s", vale, err, out)
 	}
 	findings := map[string][]string{}
 	for file, list := range alerts {
@@ -169,5 +169,5 @@ func writePending(path string, files []string) error {
 	if len(files) == 0 {
 		return os.Remove(path)
 	}
-	return os.WriteFile(path, []byte(strings.Join(files, "\n")+"\n"), 0o644) //nolint:gosec // everybody may read it
+	return os.WriteFile(path, []byte(strings.Join(files, "\n")+"\n"), 0o644) //nolint:gosec // not secret
 }

@@ -21,12 +21,12 @@ func (f frequency) perThousand() float64 { return 1000 * float64(f.count) / floa
 func (f frequency) exceeds() bool { return f.perThousand() > f.limit }
 
 func (f frequency) String() string {
-	return fmt.Sprintf("%s: %.2f in 1,000 words of Go comments, at most %.1f are allowed", strings.Join(f.words, "/"), f.perThousand(), f.limit)
+	return fmt.Sprintf("%s: %.2f in 1,000 words of Go comments, limit %.1f", strings.Join(f.words, "/"), f.perThousand(), f.limit)
 }
 
 var word = regexp.MustCompile(`[A-Za-z][A-Za-z'-]*`)
 
-// wordFrequencies counts the words that stand in for a noun most often.
+// wordFrequencies counts words that often replace a noun.
 func wordFrequencies(files []string) ([]frequency, error) {
 	all := []frequency{
 		{words: []string{"what"}, limit: 1},
@@ -61,14 +61,14 @@ func countWords(text string, all []frequency) {
 	}
 }
 
-// maxSubject is the length of a commit subject that git shows on one line everywhere.
+// maxSubject is the maximum length of a commit subject.
 const maxSubject = 72
 
 // checkCommits checks the subjects of the commits after a commit.
 func checkCommits(since string) (problems []error) {
 	out, err := exec.Command("git", "log", "--no-merges", "--format=%h %s", since+"..HEAD").Output() //nolint:gosec // a commit of the repository
 	if err != nil {
-		return []error{fmt.Errorf("listing the commits after %s: %w", since, err)}
+		return []error{fmt.Errorf("list the commits after %s: %w", since, err)}
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n") {
 		commit, subject, _ := strings.Cut(line, " ")

@@ -1,9 +1,9 @@
-// Command vulnerabilities runs govulncheck in some modules, if the database of vulnerabilities can be reached: without it, it
-// says so, and that is no failure. What is found fails only if it can be called.
+// Command vulnerabilities runs govulncheck in modules. It fails only for vulnerabilities in functions that the code calls. If the
+// database of vulnerabilities is unreachable, it prints a message and succeeds.
 //
 //	go run ./hack/vulnerabilities bin/govulncheck . examples/15-timers
 //
-// GOVULNDB may name another database.
+// GOVULNDB can set another database.
 package main
 
 import (
@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	database = "https://vuln.go.dev"
-	patience = 10 * time.Second // for its answer
-	limit    = 20 * time.Minute // for one module, when nothing is cached
+	database        = "https://vuln.go.dev"
+	databaseTimeout = 10 * time.Second // for a response of the database
+	scanTimeout     = 20 * time.Minute // for a module with an empty build cache
 )
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: vulnerabilities <govulncheck> <folder>...")
+		fmt.Fprintln(os.Stderr, "usage: vulnerabilities <govulncheck> <directory>...")
 		os.Exit(2)
 	}
 	if err := run(os.Args[1], os.Args[2:]); err != nil {
@@ -41,7 +41,7 @@ func run(tool string, folders []string) error {
 		url = other
 	}
 	if err := reachable(url); err != nil {
-		fmt.Printf("vulnerabilities: NOT LOOKED FOR: the database cannot be reached (%v)\n", err)
+		fmt.Printf("vulnerabilities: SKIPPED: the database is unreachable (%v)\n", err)
 		return nil
 	}
 	tool, err := filepath.Abs(tool)
@@ -52,39 +52,39 @@ func run(tool string, folders []string) error {
 	for _, folder := range folders {
 		switch err := scan(tool, url, folder); {
 		case errors.Is(err, errUnreachable):
-			fmt.Printf("vulnerabilities: NOT LOOKED FOR in %s: %v\n", folder, err)
+			fmt.Printf("vulnerabilities: SKIPPED in %s: %v\n", folder, err)
 		case err != nil:
 			problems = append(problems, fmt.Errorf("%s: %w", folder, err))
 		default:
-			fmt.Printf("vulnerabilities: none that %s calls\n", folder)
+			fmt.Printf("vulnerabilities: none in functions that %s calls\n", folder)
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// reachable asks for what govulncheck asks for first.
+// reachable sends the first request of govulncheck to the database.
 func reachable(url string) error {
 	if !strings.HasPrefix(url, "http") {
-		return nil // a folder
+		return nil // a local directory
 	}
-	client := http.Client{Timeout: patience}
+	client := http.Client{Timeout: databaseTimeout}
 	response, err := client.Get(url + "/index/db.json")
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, response.Status)
+		return fmt.Errorf("%s responded with %s", url, response.Status)
 	}
 	return nil
 }
 
-// errUnreachable is for a database that was there a moment ago.
-var errUnreachable = errors.New("the database cannot be reached any more")
+// errUnreachable is returned when the database becomes unreachable during the scan.
+var errUnreachable = errors.New("the database became unreachable")
 
-// scan fails if something can be called, and says by what: go by the output of the tool.
+// scan runs govulncheck in a module. It returns an error if the code calls a vulnerable function.
 func scan(tool, url, folder string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), scanTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, tool, "-db", url, "-C", folder, "./...")
 	out, err := cmd.CombinedOutput()
@@ -93,10 +93,10 @@ func scan(tool, url, folder string) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &exit) && exit.ExitCode() == 3:
-		return fmt.Errorf("there are vulnerabilities that can be reached: upgrade what is named here\n%s", out)
+		return fmt.Errorf("the code calls vulnerable functions: upgrade these modules\n%s", out)
 	}
 	if strings.Contains(string(out), "fetching vulnerabilities") {
 		return fmt.Errorf("%w: %s", errUnreachable, strings.TrimSpace(string(out)))
 	}
-	return fmt.Errorf("govulncheck has failed: %w\n%s", err, out)
+	return fmt.Errorf("govulncheck failed: %w\n%s", err, out)
 }

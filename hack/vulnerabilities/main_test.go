@@ -30,8 +30,8 @@ func TestVulnerabilities(t *testing.T) {
 	t.Setenv("GOVULNDB", server.URL)
 	g.Expect(run(tool(t, "0", ""), []string{"."})).To(Succeed())
 	g.Expect(run(tool(t, "3", ""), []string{"here", "there"})).To(MatchError(And(
-		ContainSubstring("here: there are vulnerabilities"), ContainSubstring("GO-2026-0001 in there, by "+server.URL))))
-	g.Expect(run(tool(t, "1", ""), []string{"."})).To(MatchError(ContainSubstring("govulncheck has failed")))
+		ContainSubstring("here: the code calls vulnerable functions"), ContainSubstring("GO-2026-0001 in there, by "+server.URL))))
+	g.Expect(run(tool(t, "1", ""), []string{"."})).To(MatchError(ContainSubstring("govulncheck failed")))
 
 	g.Expect(run(tool(t, "1", "echo govulncheck: fetching vulnerabilities: no such host"), []string{"."})).To(Succeed(), "it was there a moment ago")
 

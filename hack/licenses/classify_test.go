@@ -25,16 +25,16 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Our own licence is what it is said to be, whatever else lies beside it.
+// Our own license is what it is said to be, whatever else lies beside it.
 func TestFiles(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(module{folder: filepath.Join("..", "..")}.licences()).To(Equal([]string{"Apache-2.0"}))
+	g.Expect(module{folder: filepath.Join("..", "..")}.licenses()).To(Equal([]string{"Apache-2.0"}))
 	folder := t.TempDir()
-	g.Expect(module{folder: folder}.licences()).To(BeEmpty())
+	g.Expect(module{folder: folder}.licenses()).To(BeEmpty())
 	g.Expect(os.WriteFile(filepath.Join(folder, "README"), []byte("Mozilla Public License 2.0"), 0o600)).To(Succeed())
-	g.Expect(module{folder: folder}.licences()).To(BeEmpty(), "it only talks about it")
+	g.Expect(module{folder: folder}.licenses()).To(BeEmpty(), "it only talks about it")
 	g.Expect(os.WriteFile(filepath.Join(folder, "LICENSE.md"), []byte("Mozilla Public License 2.0"), 0o600)).To(Succeed())
-	g.Expect(module{folder: folder}.licences()).To(Equal([]string{"MPL-2.0"}))
+	g.Expect(module{folder: folder}.licenses()).To(Equal([]string{"MPL-2.0"}))
 }
 
 // A file that is fine does not make up for another one.
@@ -44,7 +44,7 @@ func TestSeveralLicences(t *testing.T) {
 	for name, text := range map[string]string{"LICENSE": "Apache License Version 2.0, January 2004", "LICENSE.other": "GNU GENERAL PUBLIC LICENSE ... TERMS AND CONDITIONS"} {
 		g.Expect(os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600)).To(Succeed())
 	}
-	found, err := module{folder: folder}.licences()
+	found, err := module{folder: folder}.licenses()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(notAllowed(found)).To(Equal([]string{"GPL"}))
 	g.Expect(notAllowed([]string{"Apache-2.0", "MIT"})).To(BeEmpty())

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// marks are sentences by which a licence is told from all others: all of them are in its text, and none of the second list.
+// marks identify a license: its text contains all sentences of the first list and none of the second.
 var marks = []struct {
 	name     string
 	has, not []string
@@ -23,8 +23,8 @@ var marks = []struct {
 	{"GPL", []string{"gnu general public license", "terms and conditions"}, []string{"affero", "lesser general public license, as"}},
 }
 
-// licences are those in the files of a module that are called so. There may be several: of what was taken from others, too.
-func (m module) licences() (names []string, err error) {
+// licenses returns the licenses in the license files of a module. There may be several, for example of copied code.
+func (m module) licenses() (names []string, err error) {
 	entries, err := os.ReadDir(m.folder)
 	if err != nil {
 		return nil, err
@@ -44,13 +44,13 @@ func (m module) licences() (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// classify names the licences that a text has.
+// classify returns the licenses in a text.
 func classify(text string) (names []string) {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
 	has := func(mark string) bool { return strings.Contains(text, mark) }
-	for _, licence := range marks {
-		if !slices.ContainsFunc(licence.has, func(mark string) bool { return !has(mark) }) && !slices.ContainsFunc(licence.not, has) {
-			names = append(names, licence.name)
+	for _, license := range marks {
+		if !slices.ContainsFunc(license.has, func(mark string) bool { return !has(mark) }) && !slices.ContainsFunc(license.not, has) {
+			names = append(names, license.name)
 		}
 	}
 	return names
