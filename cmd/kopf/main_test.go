@@ -42,8 +42,8 @@ func mustRun(t *testing.T, args ...string) string {
 	return out
 }
 
-// CLI-02 and other mistakes are told before anything is done.
-func TestMistakes(t *testing.T) {
+// CLI-02: invalid flags are reported before any request.
+func TestPeers_InvalidFlags(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for args, part := range map[string]string{
 		"freeze":                       `required flag(s) "lifetime" not set`,
@@ -66,8 +66,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// CLI-01: variables are as good as flags, also where they are wrong.
-func TestMistakesInVariables(t *testing.T) {
+// CLI-01: environment variables are validated like flags.
+func TestPeers_InvalidVariables(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for variable, part := range map[string]string{
 		"LIFETIME=soon":    "environment variable KOPF_FREEZE_LIFETIME: invalid argument \"soon\"",
@@ -91,7 +91,7 @@ func TestMistakesInVariables(t *testing.T) {
 	}
 }
 
-// The command knows under which name it is called, and teaches.
+// The help shows the name of the executable.
 func TestHelp(t *testing.T) {
 	for file, name := range map[string]string{"/bin/kopf": "kopf peers", "/bin/kubectl-kopf": "kubectl kopf peers"} {
 		var out bytes.Buffer
@@ -107,7 +107,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-func TestCommandsOnAServer(t *testing.T) {
+func TestPeers_OnAServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
@@ -128,7 +128,7 @@ func TestCommandsOnAServer(t *testing.T) {
 	k8s, err := client.New(cp.Config, client.Options{Scheme: scheme})
 	must(t, err)
 
-	// PEER-62: without the kind, or without an object, it fails.
+	// PEER-62: freeze fails without the CRD and without the object.
 	fails(t, "install the CustomResourceDefinitions", "peers", "freeze", "-t", "60")
 	_, err = envtest.InstallCRDs(cp.Config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}})
 	must(t, err)
@@ -142,9 +142,9 @@ func TestCommandsOnAServer(t *testing.T) {
 		must(t, k8s.Create(t.Context(), &v1.KopfPeering{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}))
 	}
 
-	// PEER-60, PEER-12: one write, with kopf's defaults, under user@host.
+	// PEER-60, PEER-12: freeze sends one write with kopf's defaults, for user@host.
 	tail := cp.Audit()
-	_, err = tail.Next() // what was before
+	_, err = tail.Next() // skip earlier requests
 	must(t, err)
 	mustRun(t, "peers", "freeze", "-t", "60")
 	requests, err := tail.Next()
@@ -159,7 +159,7 @@ func TestCommandsOnAServer(t *testing.T) {
 		t.Errorf("PEER-60: %s", requests[0].Body)
 	}
 
-	// Both lifetimes, --dev, --id and --message; the table.
+	// Both forms of lifetime, --dev, --id and --message, and the table.
 	table := mustRun(t, "peers", "freeze", "-t", "1h", "--dev", "--id", "x", "-m", "two\n\x1b[2Jlines")
 	if rows := strings.Split(strings.TrimSpace(table), "\n"); len(rows) != 3 ||
 		!strings.HasPrefix(rows[0], "PEERING ") || !strings.Contains(rows[1], peering.Whoami()) ||
@@ -168,7 +168,7 @@ func TestCommandsOnAServer(t *testing.T) {
 		t.Errorf("%s", table)
 	}
 
-	// PEER-61: resume removes the one record, also if there is none.
+	// PEER-61: resume removes one record, and succeeds without one.
 	mustRun(t, "peers", "resume")
 	mustRun(t, "peers", "resume", "-i", "nobody")
 	var objects []peeringOutput
@@ -177,7 +177,7 @@ func TestCommandsOnAServer(t *testing.T) {
 		t.Errorf("PEER-61: %+v", objects)
 	}
 
-	// CLI-01, CLI-03: from the environment; flags count more, and the one for developers most.
+	// CLI-01, CLI-03: flags override environment variables, and --dev overrides --priority.
 	t.Run("variables", func(t *testing.T) {
 		for name, value := range map[string]string{
 			"KOPF_FREEZE_ID": "y", "KOPF_FREEZE_LIFETIME": "30", "KOPF_FREEZE_PRIORITY": "7", "KOPF_FREEZE_DEV": "false", "KOPF_FREEZE_MESSAGE": "why",
@@ -202,7 +202,7 @@ func TestCommandsOnAServer(t *testing.T) {
 				t.Errorf("CLI-01: %s: %s", args, diff)
 			}
 		}
-		// A flag counts more than the variable of another one.
+		// --priority overrides KOPF_FREEZE_DEV.
 		t.Setenv("KOPF_FREEZE_DEV", "true")
 		for args, want := range map[string]string{"": "666 30 why", "-p 5": "5 30 why"} {
 			mustRun(t, append([]string{"peers", "freeze"}, strings.Fields(args)...)...)
@@ -216,7 +216,7 @@ func TestCommandsOnAServer(t *testing.T) {
 		}
 	})
 
-	// PEER-62: in all namespaces that match; in the others nothing.
+	// PEER-62: only namespaces that match the pattern are changed.
 	mustRun(t, "peers", "freeze", "-t", "60", "-i", "me", "-n", "team-*")
 	want := map[string]int{"team-a": 1, "team-b": 1, "other": 0}
 	got := map[string]int{}
@@ -228,7 +228,7 @@ func TestCommandsOnAServer(t *testing.T) {
 		t.Error("PEER-62:", diff)
 	}
 
-	// What others have left: the dead, and what cannot be read.
+	// Expired and unreadable records of other peers.
 	object := &v1.ClusterKopfPeering{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	must(t, k8s.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"status": {"old": {"lastseen": "2020-01-01T00:00:00Z"}, "junk": 5}}`))))

@@ -40,7 +40,7 @@ const (
 
 var digestAnnotation = fmt.Sprint(progress.Digest(progress.AnnotationBaseline("")))
 
-// tooLarge are the annotations of an object of which the operator has stored only the digest.
+// tooLarge returns the annotations of an object with only a digest of the last-handled configuration.
 func tooLarge(handled string) map[string]string {
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
 	never := func(client.Object) bool { return false }
@@ -50,8 +50,8 @@ func tooLarge(handled string) map[string]string {
 	return obj.GetAnnotations()
 }
 
-// Mistakes are told before anything is asked of the cluster.
-func TestMistakesOfObjects(t *testing.T) {
+// Invalid flags are reported before any request.
+func TestObjects_InvalidFlags(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for args, part := range map[string]string{
 		"list":                      "requires at least 1 arg",
@@ -74,14 +74,14 @@ func TestMistakesOfObjects(t *testing.T) {
 	}
 }
 
-// The default of --finalizer is the library's.
+// The default of --finalizer equals that of the library.
 func TestDefaults(t *testing.T) {
 	if defaultFinalizer != framework.DefaultFinalizer {
 		t.Error(defaultFinalizer)
 	}
 }
 
-func TestObjectsOnAServer(t *testing.T) {
+func TestObjects_OnAServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
@@ -107,7 +107,7 @@ func TestObjectsOnAServer(t *testing.T) {
 	t.Run("places of one's own", func(t *testing.T) { ownPlaces(t, k8s) })
 }
 
-// scenes are objects as an operator in Python leaves them in the middle of its work (MIG-01, MIG-05).
+// scenes returns objects with unfinished work of an operator in Python (MIG-01, MIG-05).
 func scenes(now time.Time) []*unstructured.Unstructured {
 	stamp := func(d time.Duration) string { return now.Add(d).UTC().Format("2006-01-02T15:04:05.000000-07:00") }
 	done := fmt.Sprintf(`{"started":%q,"stopped":%q,"purpose":"create","retries":1,"success":true,"failure":false}`, stamp(-time.Minute), stamp(-time.Minute))
@@ -140,7 +140,7 @@ func sample(name string, annotations map[string]string) *unstructured.Unstructur
 	return obj
 }
 
-// rehearsal compares what is foretold with what an operator then does: MIG-01.
+// rehearsal compares the printed causes with the calls of a later operator: MIG-01.
 func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 	for _, obj := range scenes(time.Now()) {
 		must(t, k8s.Create(t.Context(), obj))
@@ -175,7 +175,7 @@ func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error("foretold (-want +got):\n", diff)
 	}
-	// For people: a table with a line that sums it up.
+	// The table has a summary line.
 	table := mustRun(t, "objects", "list", kind)
 	for _, part := range []string{
 		"announce: due (create, attempts 3) no answer", "renamed: succeeded", "change: waiting for ",
@@ -185,13 +185,13 @@ func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 			t.Errorf("%q is not in\n%s", part, table)
 		}
 	}
-	// Of one object, by its name; a field that is not essential anyway (MIG-02).
+	// One object, selected by its name, with a status field (MIG-02).
 	one := mustRun(t, "objects", "list", "database", "handled", "-o", "yaml", "--field", "status.phase")
 	if !strings.Contains(one, "cause: none") || strings.Contains(one, "midway") {
 		t.Error(one)
 	}
 
-	// An operator with these handlers does what was foretold.
+	// An operator with these handlers calls the printed handlers.
 	calls := watchCalls(t, config, k8s)
 	if diff := cmp.Diff(map[string][]string{
 		"a-new":        {"provision", "announce"},
@@ -210,7 +210,7 @@ func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 	}
 }
 
-// watchCalls runs an operator until it is done with all objects but one that waits for an hour.
+// watchCalls runs an operator until it has handled all objects except for one that waits for an hour.
 func watchCalls(t *testing.T, config *rest.Config, k8s client.Client) map[string][]string {
 	t.Helper()
 	var mu sync.Mutex
@@ -264,7 +264,7 @@ func releases(t *testing.T, k8s client.Client) {
 	strange.SetFinalizers(nil)
 	must(t, k8s.Create(t.Context(), strange))
 
-	// A dry run, by default: nothing is written.
+	// Without --yes, nothing is written.
 	before := read(t, k8s, "both").GetResourceVersion()
 	out := mustRun(t, "objects", "release", kind)
 	for _, part := range []string{"Nothing was written. Use --yes to apply the changes.", "is deleted", "2 objects"} {
@@ -276,14 +276,14 @@ func releases(t *testing.T, k8s client.Client) {
 		t.Error("a dry run has written")
 	}
 
-	// Only what kopf in Python does not know: a dry run, and then the real one.
+	// --extras-only, without and with --yes.
 	for _, yes := range []bool{false, true} {
 		args := []string{"objects", "release", kind, "-o", "json", "--extras-only"}
 		if yes {
 			args = append(args, "--yes")
 		}
 		var changes []change
-		must(t, json.NewDecoder(strings.NewReader(mustRun(t, args...))).Decode(&changes)) // a line for people follows
+		must(t, json.NewDecoder(strings.NewReader(mustRun(t, args...))).Decode(&changes)) // a hint follows
 		want := []change{{Namespace: "default", Name: "both", Written: yes, Annotations: []string{
 			digestAnnotation, "kopf.zalando.org/pinned-configuration", "runtime.kopf.zalando.org/pinned-configuration",
 		}}}
@@ -295,12 +295,12 @@ func releases(t *testing.T, k8s client.Client) {
 		t.Errorf("%v %v", obj.GetFinalizers(), obj.GetAnnotations())
 	}
 
-	// Only the finalizer.
+	// --keep-annotations removes only the finalizer.
 	mustRun(t, "objects", "release", kind, "both", "--keep-annotations", "--yes")
 	if obj := read(t, k8s, "both"); !slices.Equal(obj.GetFinalizers(), []string{"example.com/other"}) || len(obj.GetAnnotations()) != 4 {
 		t.Errorf("%v %v", obj.GetFinalizers(), obj.GetAnnotations())
 	}
-	// All of it, in all namespaces.
+	// Release all objects in all namespaces.
 	var changes []change
 	must(t, json.Unmarshal([]byte(mustRun(t, "objects", "release", kind, "-A", "--yes", "-o", "json")), &changes))
 	if len(changes) != 2 || !changes[0].Written || !changes[1].Written || changes[0].Finalizer || !changes[1].Deletes {
@@ -312,7 +312,7 @@ func releases(t *testing.T, k8s client.Client) {
 	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(sample("going", nil)), sample("going", nil)); !apierrors.IsNotFound(err) {
 		t.Error("the object still waits for an operator:", err)
 	}
-	// There is nothing left to do.
+	// A second run changes nothing.
 	if out := mustRun(t, "objects", "release", kind, "-A", "--yes"); !strings.Contains(out, "0 objects") {
 		t.Error(out)
 	}
@@ -321,7 +321,7 @@ func releases(t *testing.T, k8s client.Client) {
 	must(t, k8s.Delete(t.Context(), strange))
 }
 
-// Others write the object at the same time: their finalizer stays, and ours goes all the same. What has been released by then is left alone.
+// Concurrent changes: finalizers of other controllers stay, and objects that were released in between are skipped.
 func somebodyElse(t *testing.T, config *rest.Config) {
 	direct, err := client.NewWithWatch(config, client.Options{})
 	must(t, err)
@@ -356,7 +356,7 @@ func somebodyElse(t *testing.T, config *rest.Config) {
 	}
 }
 
-// An object that was replaced meanwhile by one of its name was not meant.
+// An object that replaced a selected one with the same name is not changed.
 func namesake(t *testing.T, config *rest.Config) {
 	direct, err := client.NewWithWatch(config, client.Options{})
 	must(t, err)
@@ -385,7 +385,7 @@ func namesake(t *testing.T, config *rest.Config) {
 	must(t, direct.Delete(t.Context(), sample("twice", nil)))
 }
 
-// All objects are found, however many there are, and one that fails does not keep the others.
+// All pages are visited, and an error of one object does not stop the others.
 func pages(t *testing.T, k8s client.Client) {
 	want := 5
 	for n := range want {
@@ -408,7 +408,7 @@ func pages(t *testing.T, k8s client.Client) {
 	}
 }
 
-// What others keep below the same prefix stays; what an operator with kopf's prefix has left, too (KEY-20).
+// Annotations of the author of the kind with the same prefix stay, and so does the state of an operator with kopf's prefix (KEY-20).
 func ownPlaces(t *testing.T, k8s client.Client) {
 	obj := sample("own", map[string]string{
 		baseline:                                           handled,
@@ -457,8 +457,8 @@ func eventually(t *testing.T, happened func() bool) {
 	}
 }
 
-// An object that an old finalizer holds, such as that of a reconciler which handlers have replaced, is stuck: it is told whose it is.
-func TestObjectsThatOthersHold(t *testing.T) {
+// The finalizer of another controller, such as a replaced reconciler, is reported as a problem.
+func TestObjects_FinalizersOfOtherControllers(t *testing.T) {
 	obj := sample("orders", nil)
 	i := inspector{storage: storage{finalizer: framework.DefaultFinalizer, prefix: progress.DefaultPrefix}}
 	obj.SetFinalizers([]string{"shop.example.com/finalizer"})

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What is printed leads to a cluster with the kinds that were asked for, and nothing of it stays.
+// The printed commands give access to a cluster with the CRDs, and everything is removed at the end.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -53,7 +53,7 @@ func TestCluster(t *testing.T) {
 	if err := k8s.Get(t.Context(), client.ObjectKey{Name: "databases.demo.example.com"}, crd); err != nil {
 		t.Error(err)
 	}
-	// A second one does not take the file of the first.
+	// A second cluster must not overwrite the kubeconfig of the first one.
 	if err := run(t.Context(), io.Discard, file, nil); err == nil || !strings.Contains(err.Error(), "another cluster may be using it") {
 		t.Error(err)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
 )
 
-const patience = 3 * time.Minute // nothing may be cached yet
+const patience = 3 * time.Minute // for an empty build cache
 
-// start runs the demo until it ends, at the latest when the test does.
+// start runs the demo until it ends, or until the end of the test.
 func start(t *testing.T, keep bool) (output *gbytes.Buffer, interrupt func(), ended chan error) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -26,7 +26,7 @@ func start(t *testing.T, keep bool) (output *gbytes.Buffer, interrupt func(), en
 	}()
 	t.Cleanup(func() {
 		cancel()
-		for range ended { // until it is closed
+		for range ended { // until the channel is closed
 		}
 	})
 	return output, cancel, ended

@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
 )
 
-// What is printed for other terminals has to be about the context that was asked for, not about the current one.
-func TestAContextThatIsNotTheCurrentOne(t *testing.T) {
+// The printed commands use the selected context, not the current one.
+func TestTakeCluster_OtherContext(t *testing.T) {
 	g := NewWithT(t)
 	files := clientcmdapi.NewConfig()
 	for _, name := range []string{"prod", "play"} {

@@ -18,7 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-const long = 10 * time.Minute // nothing may be cached yet
+const long = 10 * time.Minute // for an empty build cache
 
 // A play is a run of the command.
 type play struct {
@@ -28,7 +28,7 @@ type play struct {
 	ended  chan error
 }
 
-// begin runs what was chosen until it ends, at the latest when the test does.
+// begin runs an example until it ends, or until the end of the test.
 func begin(t *testing.T, c choice) *play {
 	t.Helper()
 	g := NewWithT(t)
@@ -39,11 +39,11 @@ func begin(t *testing.T, c choice) *play {
 	go func() {
 		p.ended <- run(ctx, screen.Plain(p.output), c)
 		close(p.ended)
-		_ = p.output.Close() // whoever waits for more does so in vain
+		_ = p.output.Close() // ends all waits for further output
 	}()
 	t.Cleanup(func() {
 		cancel()
-		for range p.ended { // until it is closed
+		for range p.ended { // until the channel is closed
 		}
 		if t.Failed() {
 			t.Log(string(p.output.Contents()))
@@ -59,7 +59,7 @@ func (p *play) ends() {
 	p.Eventually(p.ended).Should(Receive(BeNil()), "that is the regular end")
 }
 
-// onKubectls starts a control plane that is that of kubectl for the test.
+// onKubectls starts a control plane and makes it the cluster of kubectl.
 func onKubectls(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
 	if testing.Short() {
@@ -82,8 +82,8 @@ func onKubectls(t *testing.T) *controlplane.ControlPlane {
 	return cp
 }
 
-// One command for each example: it comes up, its samples come, and it ends. What the operators do is seen to in examples/.
-func TestEveryExample(t *testing.T) {
+// Each example starts, creates its samples, and stops. The tests in examples/ check the behaviour.
+func TestExamples_Run(t *testing.T) {
 	cp := onKubectls(t)
 	all, err := catalog.All(filepath.Join("..", ".."))
 	if err != nil {
@@ -91,7 +91,7 @@ func TestEveryExample(t *testing.T) {
 	}
 	for _, e := range all {
 		t.Run(e.Name, func(t *testing.T) {
-			args, err := otherPorts(e.Name) // these are right then, and other tests may take the usual ones
+			args, err := otherPorts(e.Name) // other tests may use the default ports
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,8 +107,8 @@ func TestEveryExample(t *testing.T) {
 	}
 }
 
-// The list of the README is what the command knows.
-func TestEveryExampleIsListed(t *testing.T) {
+// The command knows all examples in the README.
+func TestCatalog_ListsEveryExample(t *testing.T) {
 	g := NewWithT(t)
 	all, err := catalog.All(filepath.Join("..", ".."))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -127,8 +127,8 @@ func TestEveryExampleIsListed(t *testing.T) {
 	g.Expect(listed).To(ConsistOf(folders), "the README lists all folders of examples/")
 }
 
-// The story of 06-peering, in two terminals: one with a control plane of its own, the other beside it.
-func TestSecondTerminal(t *testing.T) {
+// The example 06-peering in two terminals: one starts a control plane, the other uses it.
+func TestExample_SecondInstance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
@@ -151,8 +151,8 @@ func TestSecondTerminal(t *testing.T) {
 	cluster.ends()
 }
 
-// Enter stops the operator and starts it again, and the cluster stays.
-func TestEnter(t *testing.T) {
+// Enter stops and restarts the operator; the cluster stays.
+func TestExample_Restart(t *testing.T) {
 	onKubectls(t)
 	input, keyboard := io.Pipe()
 	t.Cleanup(func() { _ = keyboard.Close() })
@@ -170,7 +170,7 @@ func TestEnter(t *testing.T) {
 	p.ends()
 }
 
-func TestMistakes(t *testing.T) {
+func TestExample_InvalidArguments(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "nothing"))
 	for name, c := range map[string]struct {
 		choice

@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
 )
 
-// An operator that ends by itself ends it all if nobody can press Enter: there is no keyboard, or no longer one.
-func TestNobodyStartsItAgain(t *testing.T) {
+// Without input, the end of the operator ends the command.
+func TestFollow_EndsWithTheOperator(t *testing.T) {
 	for name, input := range map[string]io.Reader{"none": nil, "/dev/null": strings.NewReader("")} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

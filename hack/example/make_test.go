@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The Makefile passes on what it is given, and builds no control plane for nothing.
+// make passes its variables to the command. It builds no control plane for invalid arguments.
 func TestMake(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("there is no make")

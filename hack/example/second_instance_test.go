@@ -9,8 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// What is printed is what a shell and make give to the operator in the end.
-func TestArgumentsAreQuoted(t *testing.T) {
+// The quoted arguments reach the operator unchanged through make and the shells.
+func TestQuoted(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(quoted([]string{"-backup=0 30 3 * * *"})).To(Equal(`"'-backup=0 30 3 * * *'"`))
 	args := []string{"-dev", "-backup=0 30 3 * * *", "", "it's", `a "b" \ c`, "$HOME `pwd` #;&|", "ä"}
@@ -21,8 +21,8 @@ func TestArgumentsAreQuoted(t *testing.T) {
 	g.Expect(string(out)).To(Equal(strings.Join(args, "\n") + "\n"))
 }
 
-// Those that serve something get ports of their own, so that a second one does not fail.
-func TestTheSameOperatorOnceMore(t *testing.T) {
+// A second instance of an operator with a server gets other ports.
+func TestSecondInstance(t *testing.T) {
 	for name, flags := range map[string]string{
 		"01-minimal": `$`, "12-embedded": ` ARGS="-listen=\S+:\d+"$`, "17-admission": ` ARGS="-port=\d+"$`,
 		"13-hooks":       ` ARGS="-metrics-bind-address=0 -health-probe-bind-address=0"$`,

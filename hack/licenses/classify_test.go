@@ -25,7 +25,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Our own license is what it is said to be, whatever else lies beside it.
+// The license of this project is recognised.
 func TestFiles(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(module{folder: filepath.Join("..", "..")}.licenses()).To(Equal([]string{"Apache-2.0"}))
@@ -37,8 +37,8 @@ func TestFiles(t *testing.T) {
 	g.Expect(module{folder: folder}.licenses()).To(Equal([]string{"MPL-2.0"}))
 }
 
-// A file that is fine does not make up for another one.
-func TestSeveralLicences(t *testing.T) {
+// A permissive license does not hide another one.
+func TestLicenses_SeveralFiles(t *testing.T) {
 	g := NewWithT(t)
 	folder := t.TempDir()
 	for name, text := range map[string]string{"LICENSE": "Apache License Version 2.0, January 2004", "LICENSE.other": "GNU GENERAL PUBLIC LICENSE ... TERMS AND CONDITIONS"} {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The pictures of the guide are those of their sources. make verify says the same, with what to do.
-func TestPicturesAreUpToDate(t *testing.T) {
+// The pictures match their sources.
+func TestPictures_UpToDate(t *testing.T) {
 	folder := filepath.Join("..", "..", "docs", "pictures")
 	sources, err := filepath.Glob(filepath.Join(folder, "*.txt"))
 	if err != nil || len(sources) == 0 {
@@ -36,7 +36,7 @@ func TestPicturesAreUpToDate(t *testing.T) {
 	}
 }
 
-func TestMistakesNameTheLine(t *testing.T) {
+func TestParse_ErrorsNameTheLine(t *testing.T) {
 	const boxes = "box a 0 0 1 \"A\"\nbox b 1 0 1 \"B\"\nbox far 2 2 1 \"Far\"\n"
 	for source, part := range map[string]string{
 		"circle a":                  `1: unknown item "circle": use box, store or arrow`,
@@ -59,7 +59,7 @@ func TestMistakesNameTheLine(t *testing.T) {
 	}
 }
 
-// What is written stands where readers look for it; a folder without sources is a mistake.
+// run writes each picture beside its source, and fails for a directory without sources.
 func TestRun(t *testing.T) {
 	folder := t.TempDir()
 	if err := run(folder); err == nil {

@@ -75,7 +75,7 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// Vale itself is built by make lint; without it, only the rules of this program are tested.
+// "make lint" builds Vale. Without it, the test is skipped.
 func TestVale_FindsBannedWords(t *testing.T) {
 	vale, err := filepath.Abs("../../bin/vale")
 	if err != nil {

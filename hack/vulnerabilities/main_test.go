@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// tool is a stand-in that ends with a code.
+// tool returns a script in place of govulncheck that exits with a code.
 func tool(t *testing.T, code, more string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tool")

@@ -30,7 +30,7 @@ func configMap(name string) *corev1.ConfigMap {
 }
 
 // Typed clients speak protobuf, and read JSON.
-func TestTypedClient(t *testing.T) {
+func TestClient_Typed(t *testing.T) {
 	c := newClient(t, apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...))
 	ctx := t.Context()
 	one := configMap("one")
@@ -59,7 +59,7 @@ func TestTypedClient(t *testing.T) {
 	}
 }
 
-func TestApplyByClient(t *testing.T) {
+func TestClient_Apply(t *testing.T) {
 	c := newClient(t, apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...))
 	ctx := t.Context()
 	must(t, c.Apply(ctx, corev1ac.ConfigMap("one", "ns").WithData(map[string]string{"a": "1"}), client.FieldOwner("me")))
@@ -120,7 +120,7 @@ func TestWatch(t *testing.T) {
 }
 
 // What the same requests make is the same in each run.
-func TestNothingIsLeftToChance(t *testing.T) {
+func TestServer_IsDeterministic(t *testing.T) {
 	run := func(t *testing.T) (out []map[string]any) {
 		synctest.Test(t, func(t *testing.T) {
 			s := apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...)

@@ -65,7 +65,7 @@ func (l *lagging) list(t *testing.T, options metav1.ListOptions) (state, version
 	return list.Items[0].Data["state"], list.ResourceVersion, nil
 }
 
-func TestReplica_ReadsAsOfAnOlderVersion(t *testing.T) {
+func TestReplica_ReadsAnOlderVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLagging(t)
 		old, now := strconv.FormatInt(l.old, 10), strconv.FormatInt(l.now, 10)
@@ -116,7 +116,7 @@ func TestReplica_ReadsAsOfAnOlderVersion(t *testing.T) {
 
 // After a refused watch-list, a new informer falls back to a list with resourceVersion "0", which has the old state; its watch brings the
 // new one when the replica has caught up. A watch-list that is not refused waits for the present state.
-func TestReplica_InformersBeginWithTheOldState(t *testing.T) {
+func TestReplica_InformersStartWithTheOldState(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuses bool
 		want    []string

@@ -26,7 +26,7 @@ func object(kind string, meta map[string]any) map[string]any {
 	return map[string]any{"apiVersion": "example.com/v1", "kind": kind, "metadata": meta}
 }
 
-func TestAddKeepsWhatIsThere(t *testing.T) {
+func TestAdd_KeepsFields(t *testing.T) {
 	s := apiserver.New(widget, cog)
 	given := object("Widget", map[string]any{
 		"namespace": "ns", "name": "a", "uid": "mine", "resourceVersion": "40", "generation": 7, "finalizers": []string{"example.com/x"},
@@ -58,7 +58,7 @@ func TestAddKeepsWhatIsThere(t *testing.T) {
 }
 
 // The last finalizer of an object whose deletion had begun before the test is the end of it.
-func TestAddedDeletionsEnd(t *testing.T) {
+func TestAdd_ObjectUnderDeletion(t *testing.T) {
 	s := apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...)
 	must(t, s.Add(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
 		"namespace": "ns", "name": "a", "finalizers": []any{"example.com/x"}, "deletionTimestamp": "2002-01-01T00:00:00Z",
@@ -69,7 +69,7 @@ func TestAddedDeletionsEnd(t *testing.T) {
 	}
 }
 
-func TestAddRefuses(t *testing.T) {
+func TestAdd_Rejects(t *testing.T) {
 	named := func(namespace, name string) map[string]any {
 		return map[string]any{"namespace": namespace, "name": name}
 	}

@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// fakeAssets makes a folder with programs of these names.
+// fakeAssets creates a directory with executables of these names.
 func fakeAssets(t *testing.T, dir string, names ...string) string {
 	t.Helper()
 	g := NewWithT(t)
@@ -20,7 +20,7 @@ func fakeAssets(t *testing.T, dir string, names ...string) string {
 	return dir
 }
 
-func TestAssetsOfTheEnvironmentWin(t *testing.T) {
+func TestAssets_EnvironmentVariable(t *testing.T) {
 	g := NewWithT(t)
 	here, there := t.TempDir(), t.TempDir()
 	fakeAssets(t, filepath.Join(here, "bin", "controlplane"), "etcd", "kube-apiserver")
@@ -35,7 +35,7 @@ func TestAssetsOfTheEnvironmentWin(t *testing.T) {
 	g.Expect(Assets()).To(HavePrefix("/"))
 }
 
-func TestAssetsOfTheEnvironmentAreChecked(t *testing.T) {
+func TestAssets_InvalidEnvironmentVariable(t *testing.T) {
 	g := NewWithT(t)
 	dir := fakeAssets(t, t.TempDir(), "etcd")
 	g.Expect(os.WriteFile(filepath.Join(dir, "kube-apiserver"), nil, 0o644)).To(Succeed())
@@ -50,13 +50,13 @@ func TestAssetsOfTheEnvironmentAreChecked(t *testing.T) {
 	)))
 }
 
-func TestAssetsAboveTheCurrentDirectory(t *testing.T) {
+func TestAssets_ParentOfTheCurrentDirectory(t *testing.T) {
 	g := NewWithT(t)
 	root := t.TempDir()
 	assets := fakeAssets(t, filepath.Join(root, "bin", "controlplane"), "etcd", "kube-apiserver")
 	deep := filepath.Join(root, "a", "b", "c")
 	g.Expect(os.MkdirAll(deep, 0o755)).To(Succeed())
-	// Nearer, but of no use.
+	// A nearer directory without the binaries.
 	fakeAssets(t, filepath.Join(root, "a", "bin", "controlplane"), "etcd")
 	t.Chdir(deep)
 	t.Setenv(envAssets, "")
@@ -66,13 +66,13 @@ func TestAssetsAboveTheCurrentDirectory(t *testing.T) {
 	same(g, got, assets)
 }
 
-func TestAssetsAboveTheSourceFile(t *testing.T) {
+func TestAssets_ParentOfTheSourceFile(t *testing.T) {
 	g := NewWithT(t)
 	if _, file, _, _ := runtime.Caller(0); !filepath.IsAbs(file) {
 		t.Skip("built with -trimpath")
 	}
 	t.Setenv(envAssets, "")
-	want, err := Assets() // from the folder of this package
+	want, err := Assets() // from the directory of this package
 	if err != nil {
 		t.Skip("not built: ", err)
 	}
@@ -82,7 +82,7 @@ func TestAssetsAboveTheSourceFile(t *testing.T) {
 	same(g, got, want)
 }
 
-func TestNoAssets(t *testing.T) {
+func TestAssets_Missing(t *testing.T) {
 	g := NewWithT(t)
 	empty, other := t.TempDir(), t.TempDir()
 	assets := fakeAssets(t, filepath.Join(other, "bin", "controlplane"), "etcd", "kube-apiserver")
@@ -108,7 +108,7 @@ func TestExports(t *testing.T) {
 	g.Expect(Exports("/a/file")).To(HaveLen(1), "people have their own")
 }
 
-// same compares folders that may be named through a symbolic link.
+// same compares directories, resolving symbolic links.
 func same(g *WithT, got, want string) {
 	a, err := os.Stat(got)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// needControllers skips the test where the program is not built, and otherwise is as needServers.
+// needControllers skips the test if kube-controller-manager is not built. Otherwise it is like needServers.
 func needControllers(t *testing.T) string {
 	t.Helper()
 	tmp := needServers(t)
@@ -27,7 +27,7 @@ func needControllers(t *testing.T) string {
 	return tmp
 }
 
-// assetsWith makes a folder with the real servers, and this script for the controllers.
+// assetsWith returns a directory with the real servers and a script as kube-controller-manager.
 func assetsWith(t *testing.T, script string) string {
 	t.Helper()
 	g := NewWithT(t)
@@ -70,7 +70,7 @@ func TestControllers(t *testing.T) {
 	g.Expect(entries(t, tmp)).To(BeEmpty())
 }
 
-func TestControllersThatAreNotThere(t *testing.T) {
+func TestStart_MissingControllers(t *testing.T) {
 	g := NewWithT(t)
 	empty := fakeAssets(t, t.TempDir(), "etcd", "kube-apiserver")
 	t.Setenv(envAssets, empty)
@@ -83,7 +83,7 @@ func TestControllersThatAreNotThere(t *testing.T) {
 		ContainSubstring("run `make controller-manager` in the root of the repository"), ContainSubstring(empty))))
 }
 
-func TestStartSaysWhyTheControllersFailed(t *testing.T) {
+func TestStart_FailingControllers(t *testing.T) {
 	g := NewWithT(t)
 	tmp := needServers(t)
 	for script, want := range map[string]string{

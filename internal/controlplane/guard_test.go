@@ -15,7 +15,7 @@ import (
 
 func TestGuard(t *testing.T) {
 	for name, test := range map[string]struct {
-		serving bool // or still starting
+		serving bool // kill the process after the start, not during it
 		end     func(cmd *exec.Cmd, stdin io.Closer)
 	}{
 		"after SIGKILL": {true, func(cmd *exec.Cmd, _ io.Closer) {
@@ -63,12 +63,12 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-func TestGuardEndsControllers(t *testing.T) {
+func TestGuard_StopsControllers(t *testing.T) {
 	g := NewWithT(t)
 	tmp := needControllers(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envChild+"="+withControllers)
-	stdin, err := cmd.StdinPipe() // open until the end
+	stdin, err := cmd.StdinPipe() // stays open until the end of the test
 	g.Expect(err).NotTo(HaveOccurred())
 	defer stdin.Close()
 	stdout, err := cmd.StdoutPipe()

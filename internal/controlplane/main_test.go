@@ -20,7 +20,7 @@ const (
 	interval = 50 * time.Millisecond
 )
 
-// With this variable the test binary is a program that starts a control plane and never stops it.
+// With this variable, the test binary starts a control plane and never stops it.
 const (
 	envChild        = "KOPF_CONTROLPLANE_TEST_CHILD"
 	withControllers = "with controllers"
@@ -35,7 +35,7 @@ func child() {
 		}
 		return cp.Config.Host
 	}()
-	runtime.GC() // nobody refers to the control plane any more, and still it lives
+	runtime.GC() // the control plane must survive without references to it
 	runtime.GC()
 	fmt.Println("serving", config)
 	_, _ = io.Copy(io.Discard, os.Stdin)
@@ -49,8 +49,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// needServers skips the test in short mode and puts the temporary files into a folder of its own,
-// which it returns.
+// needServers skips the test in short mode. It returns a new directory for temporary files.
 func needServers(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -64,7 +63,7 @@ func needServers(t *testing.T) string {
 	return dir
 }
 
-// processes returns the command lines of the processes that have the text in them.
+// processes returns the command lines that contain a text.
 func processes(t *testing.T, text string) map[int]string {
 	t.Helper()
 	found := map[int]string{}

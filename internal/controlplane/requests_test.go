@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What was requested is seen in two ways, in the audit log and in the counters.
+// The audit log and the counters report the same requests.
 func TestAuditAndWrites(t *testing.T) {
 	g := NewWithT(t)
 	needServers(t)
@@ -65,7 +65,7 @@ func TestAuditAndWrites(t *testing.T) {
 	))
 	g.Expect(tail.Next()).To(BeEmpty())
 
-	// A tail of its own begins at the beginning.
+	// A new tail starts at the first request.
 	requests, err := cp.Audit().Next()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(requests).To(HaveLen(5))
@@ -85,7 +85,7 @@ func TestAuditAndWrites(t *testing.T) {
 	g.Expect(c.Status().Patch(ctx, thing("Widget", "two"),
 		client.RawPatch("application/json-patch+json", []byte(`[{"op":"add","path":"/status","value":{"x":1}}]`)))).
 		To(Succeed())
-	// Not to be seen: heartbeats and events.
+	// Leases and Events are omitted.
 	g.Expect(c.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "three"}})).To(Succeed())
 	g.Expect(c.Create(ctx, &corev1.Event{
@@ -124,7 +124,7 @@ func next(g *WithT, tail *AuditTail) []string {
 	return lines
 }
 
-func TestAuditTailWaitsForWholeLines(t *testing.T) {
+func TestAuditTail_IncompleteLine(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	tail := (&ControlPlane{dir: dir, audited: true}).Audit()

@@ -123,7 +123,7 @@ func TestStartAndStop(t *testing.T) {
 	g.Expect((*ControlPlane)(nil).Stop()).To(Succeed())
 }
 
-func TestSeveralAtOnce(t *testing.T) {
+func TestStart_SeveralControlPlanes(t *testing.T) {
 	g := NewWithT(t)
 	tmp := needServers(t)
 	var wait sync.WaitGroup
@@ -148,7 +148,7 @@ func TestSeveralAtOnce(t *testing.T) {
 	g.Expect(entries(t, tmp)).To(BeEmpty())
 }
 
-func TestStartSaysWhyItFailed(t *testing.T) {
+func TestStart_ErrorContainsTheLog(t *testing.T) {
 	g := NewWithT(t)
 	tmp := needServers(t)
 	_, err := Start(Options{Args: map[string][]string{"no-such-flag": {"1"}}})
@@ -168,7 +168,7 @@ func TestStartSaysWhyItFailed(t *testing.T) {
 	g.Expect(entries(t, tmp)).To(BeEmpty())
 }
 
-func TestStartTriesAgainWhenAPortIsTaken(t *testing.T) {
+func TestStart_RetriesWhenAPortIsTaken(t *testing.T) {
 	g := NewWithT(t)
 	tmp := needServers(t)
 	assets := t.TempDir()
@@ -185,7 +185,7 @@ func TestStartTriesAgainWhenAPortIsTaken(t *testing.T) {
 	g.Expect(entries(t, tmp)).To(BeEmpty())
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestOptions_Check(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--v":               "remove the dashes",
 		"etcd-servers":      "this package sets it",

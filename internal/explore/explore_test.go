@@ -26,7 +26,7 @@ func TestPlan_RoundTrip(t *testing.T) {
 	}
 }
 
-// A run with two writes, between which no handler was called, and an edit before them.
+// A run with an edit and then two writes, without handler calls between them.
 func twoWrites() *Run {
 	return &Run{
 		Writes: []Write{
@@ -38,18 +38,18 @@ func twoWrites() *Run {
 	}
 }
 
-func TestPlans_LeaveOutWhatHasNoEffect(t *testing.T) {
+func TestPlans_OmitsPlansWithoutEffect(t *testing.T) {
 	plans, pruned := Plans(twoWrites(), false)
 	var texts []string
 	for _, plan := range plans {
 		texts = append(texts, plan.String())
 	}
 	want := []string{
-		// A crash before the first write is a crash before everything.
+		// A crash before the first write equals a crash at the beginning.
 		"crash-after@1", "crash-after@1/list@1", "crash-after@1/list@0", "lost@1", "unavailable@1", "conflict@1",
-		// A crash before the second write is a crash after the first one; the state after the first change is that after the last one.
+		// A crash before the second write equals a crash after the first one. The states after both changes are equal.
 		"crash-after@2", "crash-after@2/list@2", "crash-after@2/list@0", "lost@2", "unavailable@2", "conflict@2",
-		// Nothing overwrites the notices 2 and 3.
+		// No later event supersedes the watch events 2 and 3.
 		"unseen@1",
 	}
 	if !slices.Equal(texts, want) {
@@ -59,7 +59,7 @@ func TestPlans_LeaveOutWhatHasNoEffect(t *testing.T) {
 		t.Errorf("%d plans were pruned", pruned)
 	}
 	pairs, _ := Plans(twoWrites(), true)
-	// Four kinds at each write, and one fault of a notice with each of the eight.
+	// Pairs: four kinds for each write, and one fault of a watch event with each of the eight.
 	if n := len(pairs) - len(plans); n != 4*4+8 {
 		t.Errorf("there are %d pairs", n)
 	}
@@ -107,7 +107,7 @@ func TestExplore_ComparesWithTheReferenceRun(t *testing.T) {
 	}
 }
 
-func TestStream_MergesWhatIsUnseen(t *testing.T) {
+func TestStream_MergesUnseenEvents(t *testing.T) {
 	const pause = "pause"
 	for name, test := range map[string]struct {
 		lines []string // type, name, version
@@ -152,8 +152,8 @@ func TestStream_MergesWhatIsUnseen(t *testing.T) {
 	}
 }
 
-// What a watch-list begins with is no notice.
-func TestStream_DoesNotCountTheListAtTheBeginning(t *testing.T) {
+// The events of an initial list are not counted.
+func TestStream_IgnoresInitialEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := `{"type":"ADDED","object":{"metadata":{"name":"one"}}}
 {"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}
@@ -171,7 +171,7 @@ func TestStream_DoesNotCountTheListAtTheBeginning(t *testing.T) {
 	})
 }
 
-func TestFieldsOf(t *testing.T) {
+func TestFieldGroups(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"metadata":{"uid":"x","resourceVersion":"1","finalizers":[]}}`:                                             "finalizers",
 		`{"metadata":{"annotations":{"kopf.zalando.org/a":null,"kopf.zalando.org/last-handled-configuration":"x"}}}`: "baseline progress",
@@ -190,7 +190,7 @@ func TestFieldsOf(t *testing.T) {
 	}
 }
 
-func TestStateOf_IgnoresAnEmptyStatus(t *testing.T) {
+func TestNormalizeState_IgnoresAnEmptyStatus(t *testing.T) {
 	state := func(status any) map[string]any {
 		return NormalizeState([]map[string]any{{"kind": "Pod", "metadata": map[string]any{"name": "orders"}, "status": status}}, []string{"status.seen"})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
 )
 
-// With a program in this variable, the test binary starts it and waits to be killed.
+// With this variable, the test binary starts the named program and waits to be killed.
 const childEnv = "KOPF_PROGRAM_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// script is a program that runs until it is told to end.
+// script returns a program that runs until it is stopped.
 func script(t *testing.T, onTerm string) string {
 	file := filepath.Join(t.TempDir(), "program")
 	text := "#!/bin/sh\ntrap '" + onTerm + "' TERM\n" +
@@ -68,14 +68,14 @@ func TestStop(t *testing.T) {
 	}
 }
 
-func TestProgramDoesNotOutliveItsStarter(t *testing.T) {
+func TestProgram_EndsWithItsParent(t *testing.T) {
 	g := NewWithT(t)
 	file := script(t, "")
 	g.Expect(syscall.Mkfifo(file+".alive", 0o600)).To(Succeed())
 	starter := exec.Command(os.Args[0])
 	starter.Env = append(os.Environ(), childEnv+"="+file)
 	g.Expect(starter.Start()).To(Succeed())
-	alive, err := os.Open(file + ".alive") // returns when the program holds the other end
+	alive, err := os.Open(file + ".alive") // blocks until the program opens the other end
 	g.Expect(err).NotTo(HaveOccurred())
 	defer alive.Close()
 
@@ -90,7 +90,7 @@ func TestProgramDoesNotOutliveItsStarter(t *testing.T) {
 	g.Eventually(ended).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
 }
 
-func TestBuildSaysWhatIsWrong(t *testing.T) {
+func TestBuild_ErrorContainsTheOutput(t *testing.T) {
 	g := NewWithT(t)
 	err := program.Build(t.Context(), "no-such", filepath.Join(t.TempDir(), "x"))
 	g.Expect(err).To(MatchError(ContainSubstring("no-such")))

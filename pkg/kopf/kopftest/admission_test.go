@@ -16,7 +16,7 @@ import (
 
 type admissionRequest = webhooks.Request[*corev1.ConfigMap]
 
-func TestAdmissionOfARequest(t *testing.T) {
+func TestAdmit_ReturnsTheOutcome(t *testing.T) {
 	g := NewWithT(t)
 	judge := func(_ context.Context, req *admissionRequest) error {
 		req.Warn("careful")
@@ -42,8 +42,8 @@ func TestAdmissionOfARequest(t *testing.T) {
 	g.Expect(allowed.Err).NotTo(HaveOccurred())
 }
 
-// The request is of one piece, and has memos as in an operator (see decision 0019).
-func TestARequestForAdmissionIsOfOnePiece(t *testing.T) {
+// The parts of the request agree with each other, and memos are available as in an operator (see decision 0019).
+func TestAdmit_RequestIsConsistent(t *testing.T) {
 	g := NewWithT(t)
 	ctx := kopftest.Context(t)
 	count.Store(ctx, 3)
@@ -70,8 +70,8 @@ func TestARequestForAdmissionIsOfOnePiece(t *testing.T) {
 	g.Expect(seen.Diff().Reduce("data", "color")).To(ConsistOf(HaveField("Op", diff.Remove)))
 }
 
-// Mutations that are not idempotent are found.
-func TestMutationsThatAreNotIdempotent(t *testing.T) {
+// CheckMutation reports handlers that change or deny their own result.
+func TestCheckMutation_FindsNonIdempotentHandlers(t *testing.T) {
 	mutate := func(change func(map[string]string)) webhooks.Handler[*corev1.ConfigMap] {
 		return func(_ context.Context, req *admissionRequest) error {
 			change(req.Object.Data)

@@ -26,10 +26,10 @@ import (
 
 type podRequest = kopf.Request[*corev1.Pod]
 
-// A cloud is what is outside of the cluster.
+// A cloud is the external state of the handlers.
 type cloud struct{ volumes []string }
 
-// scenarioOf has a pod come, change and go, with these handlers.
+// scenarioOf returns a scenario in which a pod with these handlers is created, changed and deleted.
 func scenarioOf(declare func(*kopf.Resource[*corev1.Pod], *cloud)) func() Scenario {
 	return func() Scenario {
 		outside := &cloud{}
@@ -57,8 +57,8 @@ func scenarioOf(declare func(*kopf.Resource[*corev1.Pod], *cloud)) func() Scenar
 	}
 }
 
-// sturdy handlers look what is there, and take their contexts seriously.
-func sturdy(r *kopf.Resource[*corev1.Pod], outside *cloud) {
+// robust handlers are idempotent and return when their contexts are cancelled.
+func robust(r *kopf.Resource[*corev1.Pod], outside *cloud) {
 	r.OnCreate("volume", func(_ context.Context, req *podRequest) error {
 		if len(outside.volumes) == 0 {
 			outside.volumes = append(outside.volumes, req.Object.Name)
@@ -94,12 +94,12 @@ func sturdy(r *kopf.Resource[*corev1.Pod], outside *cloud) {
 	})
 }
 
-func TestCheckFindsNothingInSturdyHandlers(t *testing.T) {
-	NewWithT(t).Expect(findings(t, scenarioOf(sturdy))).To(BeEmpty())
+func TestCheck_AcceptsRobustHandlers(t *testing.T) {
+	NewWithT(t).Expect(findings(t, scenarioOf(robust))).To(BeEmpty())
 }
 
-// Children with random names are found again by their labels, and their name is noted in the parent.
-func TestCheckAcceptsChildrenWithRandomNames(t *testing.T) {
+// The handler finds the child by its label and stores the random name in the parent.
+func TestCheck_AcceptsChildrenWithRandomNames(t *testing.T) {
 	found := findings(t, scenarioOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 		r.OnCreate("secret", func(ctx context.Context, req *podRequest) error {
 			var children corev1.SecretList
@@ -122,8 +122,8 @@ func TestCheckAcceptsChildrenWithRandomNames(t *testing.T) {
 	NewWithT(t).Expect(found).To(BeEmpty())
 }
 
-// A bug that shows after many troubles is one finding for each kind of difference.
-func TestCheckReportsEachKindOfDifferenceOnce(t *testing.T) {
+// A bug that shows after many faults is reported once for each kind of difference.
+func TestCheck_ReportsEachKindOfDifferenceOnce(t *testing.T) {
 	g := NewWithT(t)
 	found := findings(t, scenarioOf(func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
 		r.OnCreate("volumes", func(_ context.Context, req *podRequest) error {
@@ -138,7 +138,7 @@ func TestCheckReportsEachKindOfDifferenceOnce(t *testing.T) {
 	g.Expect(found[0]).To(MatchRegexp(`the external state is .* \(and \d+ more of this kind\)`))
 }
 
-func TestCheckFindsPlantedBugs(t *testing.T) {
+func TestCheck_FindsBugs(t *testing.T) {
 	for name, test := range map[string]struct {
 		declare func(*kopf.Resource[*corev1.Pod], *cloud)
 		finds   string
@@ -237,16 +237,16 @@ func TestCheckFindsPlantedBugs(t *testing.T) {
 	}
 }
 
-// A green test in which nothing was called would be a lie.
-func TestCheckFindsTrialsThatShowNothing(t *testing.T) {
+// A scenario without handler calls would always pass.
+func TestCheck_FailsWithoutHandlerCalls(t *testing.T) {
 	never := func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 		r.OnCreate("volume", func(context.Context, *podRequest) error { return nil }, kopf.Label("tier", filter.Equal("gold")))
 	}
 	NewWithT(t).Expect(findings(t, scenarioOf(never))).To(ConsistOf(ContainSubstring("no handler was called")))
 }
 
-// What is outside is compared by what it is, not by where it is in memory; children by what they are, not by their names.
-func TestCheckHasNoFalseAlarms(t *testing.T) {
+// The addresses of pointers and the generated names of children differ in each run.
+func TestCheck_IgnoresAddressesAndGeneratedNames(t *testing.T) {
 	type volume struct{ size int }
 	setup := func() Scenario {
 		outside := map[string]*volume{}
@@ -279,7 +279,7 @@ func TestCheckHasNoFalseAlarms(t *testing.T) {
 	NewWithT(t).Expect(findings(t, setup)).To(BeEmpty())
 }
 
-func TestStatesAreComparedByWhatTheyAre(t *testing.T) {
+func TestNormalizeState_GeneratedNames(t *testing.T) {
 	g := NewWithT(t)
 	object := func(name, role string, more map[string]any) map[string]any {
 		meta := map[string]any{"name": name, "generateName": "a-", "labels": map[string]any{"role": role}}
@@ -297,34 +297,34 @@ func TestStatesAreComparedByWhatTheyAre(t *testing.T) {
 	g.Expect(text).To(And(ContainSubstring("Node a-*"), ContainSubstring("deletionTimestamp")))
 }
 
-// Objects ahead of the clock would have their handlers wait for years.
-func TestCheckFindsObjectsThatAreAheadOfTheClock(t *testing.T) {
+// The engine would delay the handlers of an object from the future for years.
+func TestCheck_RejectsObjectsNewerThanTheClock(t *testing.T) {
 	if os.Getenv("KOPFTEST_AHEAD") != "" {
 		Check(t, func() Scenario {
-			scenario := scenarioOf(sturdy)()
+			scenario := scenarioOf(robust)()
 			scenario.Given.Objects[0].SetCreationTimestamp(metav1.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 			return scenario
 		})
 		return
 	}
-	command := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.run=^TestCheckFindsObjectsThatAreAheadOfTheClock$")
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.run=^TestCheck_RejectsObjectsNewerThanTheClock$")
 	command.Env = append(os.Environ(), "KOPFTEST_AHEAD=yes")
 	text, err := command.CombinedOutput()
 	NewWithT(t).Expect(err).To(HaveOccurred())
 	NewWithT(t).Expect(string(text)).To(And(ContainSubstring("set Given.Now"), Not(ContainSubstring("panic"))))
 }
 
-// A step of the story that cannot go on fails the test, and says when; it leaves nothing behind in its bubble.
-func TestAStepThatFails(t *testing.T) {
+// A failing step fails the test with the number of the step, and stops the operator before its bubble ends.
+func TestCheck_FailingStep(t *testing.T) {
 	if os.Getenv("KOPFTEST_FAILING_STEP") != "" {
 		Check(t, func() Scenario {
-			scenario := scenarioOf(sturdy)()
+			scenario := scenarioOf(robust)()
 			scenario.Steps = []func(testing.TB, *Cluster){func(t testing.TB, c *Cluster) { c.Get(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}) }}
 			return scenario
 		})
 		return
 	}
-	command := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.run=^TestAStepThatFails$")
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.run=^TestCheck_FailingStep$")
 	command.Env = append(os.Environ(), "KOPFTEST_FAILING_STEP=yes")
 	text, err := command.CombinedOutput()
 	NewWithT(t).Expect(err).To(HaveOccurred())
@@ -332,8 +332,8 @@ func TestAStepThatFails(t *testing.T) {
 		ContainSubstring("reading Pod default/nobody"), ContainSubstring("step 1 of the scenario failed, without faults"), Not(ContainSubstring("panic"))))
 }
 
-// An operator's marker beside its progress is a note of its own, as the progress is (KEY-21). Other kinds may be called as Kubernetes' are.
-func TestWhatCountsOfAState(t *testing.T) {
+// The kopf-managed annotation of an operator with its own prefix is ignored (KEY-21). Kinds named Event or Lease in other groups count.
+func TestNormalizeState_IgnoresBookkeeping(t *testing.T) {
 	object := func(version, kind string, annotations map[string]any) map[string]any {
 		return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "one", "annotations": annotations}}
 	}
@@ -349,8 +349,8 @@ func TestWhatCountsOfAState(t *testing.T) {
 	g.Expect(text).To(BeEmpty())
 }
 
-// Short stories are tried in full; of long ones a part is tried, from the beginning to the end, and the log says so.
-func TestLongStoriesAreTriedInPart(t *testing.T) {
+// Check runs all injections of a short scenario, and an evenly spread part of those of a long one, which it logs.
+func TestInjections_LongScenario(t *testing.T) {
 	g := NewWithT(t)
 	l := &listener{TB: t}
 	short := &scenarioRun{writes: make([]Write, maxInjections), calls: make([]Call, 3)}
@@ -368,7 +368,7 @@ func TestLongStoriesAreTriedInPart(t *testing.T) {
 	g.Expect(spreadIndexes(1)).To(Equal([]int{0}))
 }
 
-func TestItemsThatAreAddressedBlindly(t *testing.T) {
+func TestUntestedItemIndex(t *testing.T) {
 	for text, where := range map[string]string{
 		`[{"op":"replace","path":"/spec/items/0","value":1}]`:                                                           "/spec/items/0",
 		`[{"op":"remove","path":"/spec/items/10"}]`:                                                                     "/spec/items/10",
@@ -386,7 +386,7 @@ func TestItemsThatAreAddressedBlindly(t *testing.T) {
 	}
 }
 
-func TestTheWaitOfTheFirstOneDue(t *testing.T) {
+func TestTracker_RequeueIsThatOfTheNextObject(t *testing.T) {
 	w := newTracker()
 	w.results[objectRef{key: types.NamespacedName{Name: "long ago"}}] = reconcileResult{due: time.Now().Add(time.Minute), after: time.Hour}
 	w.results[objectRef{key: types.NamespacedName{Name: "just now"}}] = reconcileResult{due: time.Now().Add(10 * time.Minute), after: 10 * time.Minute}
@@ -395,7 +395,7 @@ func TestTheWaitOfTheFirstOneDue(t *testing.T) {
 	NewWithT(t).Expect(w.requeue()).To(Equal(time.Hour))
 }
 
-// Handlers that set a field of the status, and react to it, come to the same end through every trouble.
+// A handler that sets a status field and a handler that reacts to it reach the same state after every fault.
 func TestCheck_ChainOfStatusFields(t *testing.T) {
 	for name, flush := range map[string]bool{"written at the end": false, "flushed": true} {
 		t.Run(name, func(t *testing.T) {

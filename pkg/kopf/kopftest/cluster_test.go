@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// A quickOperator writes to each object as soon as it is there.
+// A quickOperator writes to each new object immediately.
 type quickOperator struct{ client.Client }
 
 func (q quickOperator) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
@@ -31,7 +31,7 @@ func (q quickOperator) Create(ctx context.Context, obj client.Object, opts ...cl
 	return q.Update(ctx, mine)
 }
 
-func TestAnObjectWithAStatusIsCreatedBesideAnOperator(t *testing.T) {
+func TestCreate_StatusWhileAnOperatorRuns(t *testing.T) {
 	g, cluster := NewWithT(t), kopftest.Memory(t)
 	cluster.Client = quickOperator{cluster.Client}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders"}, Status: corev1.PodStatus{Message: "here"}}
@@ -40,8 +40,8 @@ func TestAnObjectWithAStatusIsCreatedBesideAnOperator(t *testing.T) {
 	g.Expect(pod).To(kopftest.HaveFinalizer())
 }
 
-// Whatever a scheme knows, there are namespaces.
-func TestANamespaceForATestWithoutItsGoType(t *testing.T) {
+// The client can create namespaces even if the scheme lacks the type.
+func TestForTest_SchemeWithoutNamespaces(t *testing.T) {
 	g, types := NewWithT(t), runtime.NewScheme()
 	g.Expect(appsv1.AddToScheme(types)).To(Succeed())
 	one := kopftest.Memory(t, kopftest.Types(types)).ForTest(t)
@@ -51,8 +51,8 @@ func TestANamespaceForATestWithoutItsGoType(t *testing.T) {
 	g.Expect(deployment.Namespace).To(Equal(one.Namespace))
 }
 
-// Events that were posted count, and each once: not those that were refused, and not the repetitions of a series.
-func TestEventsThatWerePosted(t *testing.T) {
+// Only successful creations count, not rejected Events and not the updates of a series.
+func TestEvents_OnlyCreatedEventsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, cluster := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil)))
 		operator := cluster.RunManager(t, func(mgr manager.Manager) error {
@@ -70,8 +70,8 @@ func TestEventsThatWerePosted(t *testing.T) {
 	})
 }
 
-// What main.go sets in the options of its manager can be tested, too.
-func TestAManagerWithOptions(t *testing.T) {
+// A test can set the options of the manager that main.go sets.
+func TestRunManager_ManagerOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, other := NewWithT(t), configMap(nil)
 		other.Namespace = "other"

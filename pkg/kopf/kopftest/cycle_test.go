@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-func TestACycle(t *testing.T) {
+func TestCycle(t *testing.T) {
 	g := NewWithT(t)
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	report := kopftest.Cycle(t, kopftest.Given{Now: noon, Objects: []client.Object{configMap(map[string]string{"color": "red"})}},
@@ -44,7 +44,7 @@ func TestACycle(t *testing.T) {
 	g.Expect(report.Errors).To(BeEmpty())
 }
 
-func TestFaultsOfACycle(t *testing.T) {
+func TestCycle_Faults(t *testing.T) {
 	quick := func() *kopf.Resource[*corev1.ConfigMap] {
 		return kopf.For(&corev1.ConfigMap{}).OnCreate("paint", func(_ context.Context, req *cmRequest) error {
 			req.Object.Data["painted"] = "yes"
@@ -77,7 +77,7 @@ func TestFaultsOfACycle(t *testing.T) {
 	}
 }
 
-func TestSomebodyElseGetsInBetween(t *testing.T) {
+func TestFault_BeforeMakesAConcurrentChange(t *testing.T) {
 	g := NewWithT(t)
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t, kopftest.Objects(configMap(map[string]string{})))
@@ -95,7 +95,7 @@ func TestSomebodyElseGetsInBetween(t *testing.T) {
 	})
 }
 
-func TestObjectsWithoutNames(t *testing.T) {
+func TestGiven_ObjectsWithoutNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := failure(t, func(tb testing.TB) {
 			kopftest.Memory(tb, kopftest.Objects(&corev1.ConfigMap{}))
@@ -104,8 +104,8 @@ func TestObjectsWithoutNames(t *testing.T) {
 	})
 }
 
-// A cache whose list or watch has failed tries again, and can be stopped: in a bubble, too.
-func TestFaultsOfCaches(t *testing.T) {
+// A cache retries failed lists and watches. It can be stopped in a bubble.
+func TestFault_ListsAndWatches(t *testing.T) {
 	for name, fault := range map[string]kopftest.Fault{
 		"list":  {Verb: "list", Resource: "configmaps", Code: 500, Times: 2},
 		"watch": {Verb: "watch", Resource: "configmaps", Code: 500, Times: -1},
@@ -119,8 +119,8 @@ func TestFaultsOfCaches(t *testing.T) {
 	}
 }
 
-// An operator with mistakes fails the test, and leaves nothing behind in its bubble.
-func TestMistakesOfADeclaration(t *testing.T) {
+// An invalid declaration fails the test, and no goroutine stays in the bubble.
+func TestRun_InvalidDeclaration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t)
 		said := failure(t, func(tb testing.TB) { cluster.Run(tb, kopf.For(&corev1.ConfigMap{}).OnCreate("", nothing)) })
@@ -128,8 +128,8 @@ func TestMistakesOfADeclaration(t *testing.T) {
 	})
 }
 
-// Clients that are made later go over the same link, each by its own transport.
-func TestClientsThatAreMadeLater(t *testing.T) {
+// All clients share the connection of the operator; each has its own transport.
+func TestRunManager_SeveralClients(t *testing.T) {
 	cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil)))
 	var config *rest.Config
 	operator := cluster.RunManager(t, func(mgr manager.Manager) error {
@@ -148,7 +148,7 @@ func TestClientsThatAreMadeLater(t *testing.T) {
 	operator.RunUntilQuiet(t)
 }
 
-func TestObjectsOfAnotherTime(t *testing.T) {
+func TestCycle_ObjectsFromThePast(t *testing.T) {
 	old := configMap(map[string]string{"color": "red"})
 	old.Annotations = map[string]string{"kopf.zalando.org/paint": `{"started":"2026-05-01T12:00:00.000000+00:00","delayed":"2026-05-01T12:10:00.000000+00:00","purpose":"create","retries":1,"success":false,"failure":false}`}
 	given := kopftest.Given{Now: time.Date(2026, 5, 1, 12, 9, 0, 0, time.UTC), Objects: []client.Object{old}, Duration: 2 * time.Minute}

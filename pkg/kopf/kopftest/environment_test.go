@@ -30,7 +30,7 @@ func needServer(t *testing.T) *kopftest.Cluster {
 	return cluster.ForTest(t)
 }
 
-// painting is an operator that is busy at first.
+// painting is an operator whose handler fails at first.
 func painting() *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).
 		OnCreate("paint", func(_ context.Context, req *cmRequest) error {
@@ -44,8 +44,8 @@ func painting() *kopf.Resource[*corev1.ConfigMap] {
 		OnDelete("drop", func(context.Context, *cmRequest) error { return nil })
 }
 
-// TEST-01, TEST-02: an operator beside a test, its end, and what it has done.
-func TestAnOperatorOnARealServer(t *testing.T) {
+// TEST-01, TEST-02: an operator runs during the test, ends, and reports its calls.
+func TestEnvironment_RunsAnOperator(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	operator := cluster.Run(t, painting())
 	obj := &corev1.ConfigMap{Data: map[string]string{"color": "red"}}
@@ -69,7 +69,7 @@ func TestAnOperatorOnARealServer(t *testing.T) {
 	operator.Stop(t)
 }
 
-func TestOperatorsAreConfinedToTheirTests(t *testing.T) {
+func TestForTest_ConfinesOperators(t *testing.T) {
 	g, one, other := NewWithT(t), needServer(t), needServer(t)
 	operator := one.Run(t, painting())
 	strange := &corev1.ConfigMap{Data: map[string]string{"color": "red"}}
@@ -82,7 +82,7 @@ func TestOperatorsAreConfinedToTheirTests(t *testing.T) {
 	g.Expect(operator.Handlers(strange)).To(BeEmpty())
 }
 
-func TestFaultsAndCrashesOnARealServer(t *testing.T) {
+func TestEnvironment_FaultsAndCrashes(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	obj := &corev1.ConfigMap{Data: map[string]string{"color": "red"}}
 	obj.Name = "orders"
@@ -99,8 +99,8 @@ func TestFaultsAndCrashesOnARealServer(t *testing.T) {
 	g.Expect(obj).To(kopftest.HaveHandled())
 }
 
-// A cluster that somebody needs is not for tests.
-func TestAnExistingClusterIsLeftAlone(t *testing.T) {
+// Tests must not write to an existing cluster.
+func TestEnvironment_IgnoresExistingClusters(t *testing.T) {
 	needServer(t)
 	t.Setenv("USE_EXISTING_CLUSTER", "true")
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "nothing"))
@@ -110,7 +110,7 @@ func TestAnExistingClusterIsLeftAlone(t *testing.T) {
 		ContainSubstring("start the API server"), ContainSubstring("unable to start control plane itself"), ContainSubstring("set KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=3m")))
 }
 
-func TestWithoutBinariesTheTestSaysWhatToDo(t *testing.T) {
+func TestEnvironment_MissingBinaries(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("KUBEBUILDER_ASSETS", filepath.Join(t.TempDir(), "nothing"))
 	g.Expect(failure(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
@@ -124,8 +124,8 @@ func TestWithoutBinariesTheTestSaysWhatToDo(t *testing.T) {
 		ContainSubstring("kube-apiserver and etcd not found"), ContainSubstring("setup-envtest")))
 }
 
-// To list tests needs no server, and each worker of a fuzz test would start one of its own.
-func TestMainStartsNothingForNothing(t *testing.T) {
+// "go test -list" and the workers of a fuzz test need no server.
+func TestMain_StartsNoServerIfNoTestRuns(t *testing.T) {
 	for flag, starts := range map[string]bool{"-test.run=^$": true, "-test.list=^TestMain": false, "-test.fuzzworker": false, "-test.short": false} {
 		command := exec.CommandContext(t.Context(), os.Args[0], flag, "-test.run=^$")
 		command.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+t.TempDir())
@@ -140,8 +140,8 @@ func TestMainStartsNothingForNothing(t *testing.T) {
 	}
 }
 
-// Neither servers nor their folders are left behind by a test that ends badly.
-func TestServersEndWithTheirTest(t *testing.T) {
+// A test that panics leaves neither servers nor their directories behind.
+func TestEnvironment_ServersEndAfterAPanic(t *testing.T) {
 	if os.Getenv("KOPFTEST_PANIC") != "" {
 		fmt.Println("serving", strings.TrimPrefix(cluster.Config.Host, "https://"))
 		go panic("boom")
@@ -149,7 +149,7 @@ func TestServersEndWithTheirTest(t *testing.T) {
 	}
 	needServer(t)
 	g, folder := NewWithT(t), t.TempDir()
-	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServersEndWithTheirTest$")
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEnvironment_ServersEndAfterAPanic$")
 	command.Env = append(os.Environ(), "KOPFTEST_PANIC=yes", "TMPDIR="+folder)
 	text, err := command.CombinedOutput()
 	g.Expect(err).To(HaveOccurred())

@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// A handler that waits for a key in its object.
+// patient waits for a key in the object.
 func patient(_ context.Context, req *cmRequest) error {
 	if _, ok := req.Object.Data["key"]; !ok {
 		return kopf.Temporary(errors.New("there is no key yet"), 10*time.Minute)
@@ -36,10 +36,10 @@ func ExampleInvoke() {
 			t.Errorf("it is called again after %s", got.Outcome.Delay)
 		}
 	}
-	_ = test // go test calls it
+	_ = test // called by go test in a real test
 }
 
-// Handlers that are called one after the other, and see what the others have made.
+// Handlers that share a cluster see the objects of each other.
 func ExampleWithCluster() {
 	test := func(t *testing.T) {
 		cluster := kopftest.Memory(t)
@@ -71,7 +71,7 @@ func ExampleMemory() {
 		synctest.Test(t, func(t *testing.T) {
 			cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil)))
 			operator := cluster.Run(t, patients())
-			<-time.After(24 * time.Hour) // a day without a key
+			<-time.After(24 * time.Hour) // the object has no key for a day
 			kopftest.Edit(t, cluster, configMap(nil), func(obj *corev1.ConfigMap) { obj.Data = map[string]string{"key": "x"} })
 			operator.RunUntilQuiet(t)
 			NewWithT(t).Expect(kopftest.Object(t, cluster, configMap(nil))()).To(kopftest.HaveHandled())
@@ -101,11 +101,11 @@ func ExampleWalk() {
 			return kopftest.Scenario{Operator: func() []kopf.Option { return []kopf.Option{patients()} }}
 		}, 20, kopftest.WithSeed(17))
 	}
-	_ = test // the path is relative to the folder of the test
+	_ = test // the path is relative to the directory of the test
 }
 
-// The examples are tests: they hold.
-func TestExamplesHold(t *testing.T) {
+// The assertions of the examples pass.
+func TestExamples_Pass(t *testing.T) {
 	g := NewWithT(t)
 	got := kopftest.Invoke(t, patient, configMap(nil))
 	g.Expect(got.Outcome.Delay).To(Equal(10 * time.Minute))

@@ -38,13 +38,13 @@ func TestExplore_FindsHandlersThatAreNotIdempotent(t *testing.T) {
 	first := report.Violations[0]
 	g.Expect(first.Plan.String()).To(Equal("crash-before@1"))
 	g.Expect(first.Text).To(ContainSubstring("the external state is [orders orders], expected [orders]; called again: volume (create, attempt 0) of default/orders"))
-	again := explore.Explore(t, runner(scenarioOf(sturdy), nil), explore.Options{Only: first.Plan})
+	again := explore.Explore(t, runner(scenarioOf(robust), nil), explore.Options{Only: first.Plan})
 	g.Expect(again.Violations).To(BeEmpty())
 	g.Expect(again.Ran).To(BeNumerically(">", 1))
 }
 
-// A handler that decides by the cache alone may be wrong in a new process whose first list is old.
-func TestExplore_FindsHandlersThatBelieveOldLists(t *testing.T) {
+// A handler that trusts the cache alone can be wrong after a restart with a stale first list.
+func TestExplore_FindsHandlersThatTrustStaleLists(t *testing.T) {
 	g := NewWithT(t)
 	report := explore.Explore(t, runner(scenarioOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 		r.Owns(&corev1.Secret{}).OnReconcile("secret", func(ctx context.Context, req *podRequest) error {
@@ -67,7 +67,7 @@ func TestExplore_FindsHandlersThatBelieveOldLists(t *testing.T) {
 	g.Expect(plans).NotTo(ContainElement("crash-after@1"))
 }
 
-// A new process whose first list is old sees the object alive, and then its deletion. It cannot know that the former process has called the handler.
+// After a restart with a stale first list, the operator sees the object alive and then deleted. It cannot know that the handler was already called.
 func TestExplore_AcceptsRepeatedCallsOfOptionalDeleteHandlers(t *testing.T) {
 	g := NewWithT(t)
 	stale := false
@@ -82,10 +82,10 @@ func TestExplore_AcceptsRepeatedCallsOfOptionalDeleteHandlers(t *testing.T) {
 	g.Expect(report.Violations).To(BeEmpty())
 }
 
-// The operator is started again after each end.
-func TestExplore_CountsTheLivesOfTheOperator(t *testing.T) {
+// The operator is restarted after each crash.
+func TestExplore_RestartsTheOperator(t *testing.T) {
 	g := NewWithT(t)
-	run := runner(scenarioOf(sturdy), nil)(t, explore.Plan{{Kind: explore.CrashAfter, At: 1}, {Kind: explore.CrashBefore, At: 4}, {Kind: explore.Unseen, At: 1}})
+	run := runner(scenarioOf(robust), nil)(t, explore.Plan{{Kind: explore.CrashAfter, At: 1}, {Kind: explore.CrashBefore, At: 4}, {Kind: explore.Unseen, At: 1}})
 	g.Expect(run.Problem).To(BeEmpty())
 	g.Expect(run.Starts).To(Equal(3))
 	g.Expect(run.Injected).To(Equal(3))

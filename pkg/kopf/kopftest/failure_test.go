@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// failure runs something that is to fail a test, and returns what that says; empty if it does not fail.
+// failure runs a function that must fail the test. It returns the message of the failure, or an empty string.
 func failure(t *testing.T, fails func(testing.TB)) string {
 	t.Helper()
 	r := &recorder{TB: t}
 	done := make(chan struct{})
-	go func() { // Fatalf ends its goroutine
+	go func() { // Fatalf ends the goroutine
 		defer close(done)
 		fails(r)
 	}()
@@ -19,7 +19,7 @@ func failure(t *testing.T, fails func(testing.TB)) string {
 	return r.said
 }
 
-// A recorder is a test that remembers why it has failed.
+// A recorder is a testing.TB that records its failure.
 type recorder struct {
 	testing.TB
 	said string

@@ -16,8 +16,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// What handlers look at in an error is what a real server would have said.
-func TestFaultsHaveTheReasonsOfARealServer(t *testing.T) {
+// Handlers can check injected errors by their reasons.
+func TestFault_ReasonsOfARealServer(t *testing.T) {
 	for code, is := range map[int]func(error) bool{
 		400: apierrors.IsBadRequest, 401: apierrors.IsUnauthorized, 403: apierrors.IsForbidden, 404: apierrors.IsNotFound,
 		405: apierrors.IsMethodNotSupported, 406: apierrors.IsNotAcceptable, 409: apierrors.IsConflict, 410: apierrors.IsResourceExpired,
@@ -34,8 +34,8 @@ func TestFaultsHaveTheReasonsOfARealServer(t *testing.T) {
 	}
 }
 
-// A server that has too much to do is asked again by client-go itself.
-func TestAServerThatHasTooMuchToDo(t *testing.T) {
+// client-go retries a request after a response with 429.
+func TestFault_ClientRetriesThrottledRequests(t *testing.T) {
 	g := NewWithT(t)
 	report := kopftest.Cycle(t, kopftest.Given{
 		Objects: []client.Object{configMap(nil)}, Duration: time.Minute,
@@ -47,8 +47,8 @@ func TestAServerThatHasTooMuchToDo(t *testing.T) {
 	g.Expect(report.Calls[0].Ended.Sub(report.Calls[0].Began)).To(Equal(time.Second))
 }
 
-// Nothing reaches the server after a crash: neither what has waited for it.
-func TestACrashWhileARequestIsDelayed(t *testing.T) {
+// No request reaches the server after a crash, not even a delayed one.
+func TestCrash_DuringADelayedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, cluster := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil)))
 		operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnCreate("make", func(ctx context.Context, req *cmRequest) error {

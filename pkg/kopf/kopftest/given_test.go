@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A listener hears why a test is ended, and lets it go on.
+// A listener is a testing.TB that records failures and continues.
 type listener struct {
 	testing.TB
 	said   string
@@ -22,8 +22,8 @@ func (l *listener) Logf(format string, args ...any) { l.logged += fmt.Sprintf(fo
 
 func (l *listener) Fatalf(format string, args ...any) { l.said = fmt.Sprintf(format, args...) }
 
-// Without Now, nothing would be called, and "nothing is repeated" would hold for no good reason.
-func TestObjectsThatAreAheadOfTheClock(t *testing.T) {
+// If Now is missing, the engine delays the handlers of newer objects, and a test without calls could pass by mistake.
+func TestGiven_RejectsObjectsNewerThanTheClock(t *testing.T) {
 	later := time.Now().AddDate(1, 0, 0)
 	record := `{"started":"` + later.UTC().Format("2006-01-02T15:04:05.000000-07:00") + `","purpose":"create"}`
 	for name, test := range map[string]struct {

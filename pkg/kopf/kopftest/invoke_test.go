@@ -28,7 +28,7 @@ type cmRequest = kopf.Request[*corev1.ConfigMap]
 
 var count = kopf.NewMemo[int]("count")
 
-// busybody does all that a handler can do with its request.
+// busybody uses every method of its request.
 func busybody(ctx context.Context, req *cmRequest) error {
 	n, _ := count.Load(ctx)
 	count.Store(ctx, n+1)
@@ -47,7 +47,7 @@ func configMap(data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders"}, Data: data}
 }
 
-func TestInvocationTellsAll(t *testing.T) {
+func TestInvoke_ReturnsAllResults(t *testing.T) {
 	g, ctx := NewWithT(t), kopftest.Context(t)
 	obj := configMap(map[string]string{"color": "red"})
 	got := kopftest.Invoke(t, busybody, obj, kopftest.WithContext(ctx),
@@ -70,7 +70,7 @@ func TestInvocationTellsAll(t *testing.T) {
 	g.Expect(sub.Outcome.Delay).To(Equal(time.Second))
 }
 
-func TestInvokedHandlersSeeTheirCause(t *testing.T) {
+func TestInvoke_PassesTheCause(t *testing.T) {
 	changed := func(what *cmRequest) func(context.Context, *cmRequest) error {
 		return func(_ context.Context, req *cmRequest) error {
 			*what = *req
@@ -108,7 +108,7 @@ func TestInvokedHandlersSeeTheirCause(t *testing.T) {
 	}
 }
 
-func TestOutcomesAreJudgedByThePolicy(t *testing.T) {
+func TestInvoke_AppliesThePolicy(t *testing.T) {
 	fails := func(err error) kopf.Handler[*corev1.ConfigMap] {
 		return func(context.Context, *cmRequest) error { return err }
 	}
@@ -141,7 +141,7 @@ func TestOutcomesAreJudgedByThePolicy(t *testing.T) {
 	}
 }
 
-func TestConditionsAndFlushesOfAnInvocation(t *testing.T) {
+func TestInvoke_ConditionsAndFlushes(t *testing.T) {
 	g := NewWithT(t)
 	deployment := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders"}}
 	got := kopftest.Invoke(t, func(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
@@ -151,7 +151,7 @@ func TestConditionsAndFlushesOfAnInvocation(t *testing.T) {
 		}
 		var found corev1.Pod
 		if err := req.Client.Get(ctx, client.ObjectKeyFromObject(req.Object), &found); err != nil {
-			return err // the object is where the client looks for it
+			return err // the object must exist in the cluster of the client
 		}
 		req.Object.Status.Message = "started"
 		return nil
@@ -163,7 +163,7 @@ func TestConditionsAndFlushesOfAnInvocation(t *testing.T) {
 	g.Expect(got.Condition("Ready").Status).To(BeEmpty())
 }
 
-func TestAFieldWithADot(t *testing.T) {
+func TestWithField_KeyWithADot(t *testing.T) {
 	labeled := func(value string) *corev1.ConfigMap {
 		obj := configMap(nil)
 		obj.Labels = map[string]string{"example.com/size": value}
@@ -177,7 +177,7 @@ func TestAFieldWithADot(t *testing.T) {
 	NewWithT(t).Expect(got.Result).To(Equal([]any{"1", "2"}))
 }
 
-// A handler may put another copy of the object into the request, but no other object.
+// A handler may replace the object of the request by a copy, but not by another object.
 func TestInvoke_ComparesAnotherCopyOfTheObject(t *testing.T) {
 	g := NewWithT(t)
 	replace := func(name string) kopf.Handler[*corev1.ConfigMap] {
@@ -198,8 +198,8 @@ func TestInvoke_ComparesAnotherCopyOfTheObject(t *testing.T) {
 	}
 }
 
-// Sub-handlers have fields of their own, and their own sub-handlers.
-func TestSubHandlersOfAnInvocation(t *testing.T) {
+// Sub-handlers have their own fields and sub-handlers.
+func TestInvokeSubHandler(t *testing.T) {
 	g := NewWithT(t)
 	field := func(_ context.Context, req *cmRequest) error {
 		old, now := req.Field()
@@ -224,7 +224,7 @@ func TestSubHandlersOfAnInvocation(t *testing.T) {
 	g.Expect(plain.InvokeSubHandler(t, "deep").Result).To(Equal([]any{nil, nil}))
 }
 
-func TestAReconcilerThatIsInvoked(t *testing.T) {
+func TestInvoke_Reconciler(t *testing.T) {
 	g := NewWithT(t)
 	again := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: time.Hour}, nil
@@ -234,8 +234,8 @@ func TestAReconcilerThatIsInvoked(t *testing.T) {
 	g.Expect(got.RequeueAfter).To(Equal(time.Hour))
 }
 
-// The kinds of such objects need no Go types.
-func TestUntypedObjectsOfAnInvocation(t *testing.T) {
+// Unstructured objects and objects with only metadata need no Go types in the scheme.
+func TestInvoke_UnstructuredObjects(t *testing.T) {
 	g := NewWithT(t)
 	db := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Database", "metadata": map[string]any{"name": "orders", "namespace": "default"},
@@ -256,8 +256,8 @@ func TestUntypedObjectsOfAnInvocation(t *testing.T) {
 	g.Expect(met.Changes).To(HaveLen(1))
 }
 
-// The object is the one in the cluster: it can have children, and be written.
-func TestAnInvokedObjectIsTheOneInItsCluster(t *testing.T) {
+// The object exists in the cluster of the client, so it can be updated and own children.
+func TestInvoke_ObjectExistsInTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	obj := configMap(map[string]string{"color": "red"})
 	got := kopftest.Invoke(t, func(ctx context.Context, req *cmRequest) error {
@@ -291,8 +291,8 @@ func TestAnInvokedObjectIsTheOneInItsCluster(t *testing.T) {
 	g.Expect(custom.Outcome.Err).NotTo(HaveOccurred(), "as a custom kind, which has to be updated with its version")
 }
 
-// Whoever forgets a Go type is told, however the handler wraps the error.
-func TestAGoTypeThatTheSchemeOfAnInvocationLacks(t *testing.T) {
+// The hint is logged even if the handler wraps the error.
+func TestInvoke_SchemeLacksAGoType(t *testing.T) {
 	l := &logged{TB: t}
 	kopftest.Invoke(l, func(ctx context.Context, req *cmRequest) error {
 		return fmt.Errorf("reading it: %w, %w", errors.New("boom"), req.Client.Get(ctx, client.ObjectKeyFromObject(req.Object), &unknown{}))
@@ -300,12 +300,12 @@ func TestAGoTypeThatTheSchemeOfAnInvocationLacks(t *testing.T) {
 	NewWithT(t).Expect(l.text).To(ContainSubstring("set a scheme with WithScheme"))
 }
 
-// An unknown is of a kind that no scheme has.
+// An unknown object has a Go type that no scheme contains.
 type unknown struct{ corev1.ConfigMap }
 
 func (u *unknown) DeepCopyObject() runtime.Object { return &unknown{*u.DeepCopy()} }
 
-// logged is a test that remembers what was logged.
+// logged is a testing.TB that records its log.
 type logged struct {
 	testing.TB
 	text string

@@ -15,8 +15,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// The setup of a plain reconciler can be run again in the same process: controller-runtime would refuse the second name.
-func TestManagersAreRestarted(t *testing.T) {
+// A test can set up a plain reconciler twice. controller-runtime would reject the second controller of the same name.
+func TestRunManager_CanBeRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := make(chan string, 10)
 		setup := func(mgr manager.Manager) error {
@@ -36,7 +36,7 @@ func TestManagersAreRestarted(t *testing.T) {
 	})
 }
 
-func TestAKindThatNobodyKnows(t *testing.T) {
+func TestMemory_UnknownKind(t *testing.T) {
 	unknown := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Database", "metadata": map[string]any{"name": "orders"},
 	}}

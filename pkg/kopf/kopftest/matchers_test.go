@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// retrying fails for a while, and then not any more.
+// retrying fails in the first attempts.
 func retrying(times int) *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).
 		OnCreate("retried", func(_ context.Context, req *cmRequest) error {
@@ -29,7 +29,7 @@ func retrying(times int) *kopf.Resource[*corev1.ConfigMap] {
 		OnDelete("drop", func(context.Context, *cmRequest) error { return nil })
 }
 
-func TestMatchersFollowAnObject(t *testing.T) {
+func TestMatchers_DuringTheLifeOfAnObject(t *testing.T) {
 	for name, store := range map[string]progress.Store{
 		"annotations": progress.Annotations(""), "default": progress.Smart(),
 	} {
@@ -66,7 +66,7 @@ func TestMatchersFollowAnObject(t *testing.T) {
 	}
 }
 
-func TestMatchersSayWhatIsSo(t *testing.T) {
+func TestMatchers_FailureMessages(t *testing.T) {
 	g := NewWithT(t)
 	obj := configMap(nil)
 	for want, matcher := range map[string]interface {
@@ -87,8 +87,8 @@ func TestMatchersSayWhatIsSo(t *testing.T) {
 	}
 }
 
-// What is in an object does not look like progress.
-func TestHandledObjectsWithAFieldCalledStarted(t *testing.T) {
+// A field of the object is not mistaken for a record.
+func TestHaveHandled_FieldNamedStarted(t *testing.T) {
 	g := NewWithT(t)
 	obj := configMap(map[string]string{"started": "yes"})
 	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{obj}}, kopf.For(&corev1.ConfigMap{}).OnCreate("create", nothing))
@@ -98,8 +98,8 @@ func TestHandledObjectsWithAFieldCalledStarted(t *testing.T) {
 	g.Expect(obj).NotTo(kopftest.HaveFinalizer("example.com/one", "example.com/other"))
 }
 
-// Of the status, what handlers are for counts, and nothing else.
-func TestHandledObjectsWithAFieldOfTheStatus(t *testing.T) {
+// Only status fields with handlers count.
+func TestHaveHandled_StatusFields(t *testing.T) {
 	g := NewWithT(t)
 	pod := &corev1.Pod{Status: corev1.PodStatus{Message: "here", NominatedNodeName: "one"}}
 	pod.Namespace, pod.Name = "default", "orders"
@@ -114,8 +114,8 @@ func TestHandledObjectsWithAFieldOfTheStatus(t *testing.T) {
 	g.Expect(pod).NotTo(kopftest.HaveHandled())
 }
 
-// The annotations of some handlers have other names than their ids.
-func TestHaveInProgress_TakesIDsOfHandlers(t *testing.T) {
+// The names of the annotations differ from the ids of handlers with fields and of handlers with long ids.
+func TestHaveInProgress_HandlerIDs(t *testing.T) {
 	long := "a-handler-with-an-id-that-is-longer-than-the-name-of-an-annotation-may-be"
 	fails := func(context.Context, *cmRequest) error { return kopf.Temporary(errors.New("not yet"), time.Hour) }
 	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(map[string]string{"color": "red"})}},

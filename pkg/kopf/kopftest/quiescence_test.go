@@ -23,8 +23,8 @@ import (
 
 func nothing(context.Context, *cmRequest) error { return nil }
 
-// An operator that has nothing left to do is quiet, whatever it is made of.
-func TestQuietOperators(t *testing.T) {
+// RunUntilQuiet supports all kinds of handlers, options and objects.
+func TestRunUntilQuiet_ReturnsWithoutPendingWork(t *testing.T) {
 	fails := func(context.Context, *cmRequest) error { return errors.New("boom") }
 	none := predicate.NewPredicateFuncs(func(client.Object) bool { return false })
 	again := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
@@ -61,15 +61,15 @@ func TestQuietOperators(t *testing.T) {
 	}
 }
 
-// One that only admits has no objects to look at.
-func TestAnOperatorWithoutWatchesIsQuiet(t *testing.T) {
+// An operator with only admission handlers has no caches.
+func TestRunUntilQuiet_OperatorWithoutWatches(t *testing.T) {
 	cluster := needServer(t)
 	agree := func(context.Context, *webhooks.Request[*corev1.ConfigMap]) error { return nil }
 	cluster.Run(t, kopf.For(&corev1.ConfigMap{}).Validate("agree", agree)).RunUntilQuiet(t)
 }
 
-// What has failed is nobody's business any more when its object is gone.
-func TestAFailureEndsWithItsObject(t *testing.T) {
+// The failure of a handler does not count after its object was deleted.
+func TestRunUntilQuiet_IgnoresFailuresOfDeletedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, cluster := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil)))
 		operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnReconcile("main", func(context.Context, *cmRequest) error {
@@ -84,8 +84,8 @@ func TestAFailureEndsWithItsObject(t *testing.T) {
 	})
 }
 
-// A level-triggered handler that has failed is waited for.
-func TestAFailureIsWaitedFor(t *testing.T) {
+// A failed reconcile handler that will be retried is pending work.
+func TestRunUntilQuiet_WaitsForFailedReconcileHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, cluster, calls := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil))), 0
 		operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnReconcile("main", func(context.Context, *cmRequest) error {
@@ -101,8 +101,8 @@ func TestAFailureIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Between what the cache has seen and the call of a handler there is a way.
-func TestQuietIsNotTooEarly(t *testing.T) {
+// An event is delayed between the cache and the queue.
+func TestRunUntilQuiet_WaitsForDelayedEvents(t *testing.T) {
 	g := NewWithT(t)
 	lazy := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool {
 		<-time.After(100 * time.Millisecond)
@@ -117,8 +117,8 @@ func TestQuietIsNotTooEarly(t *testing.T) {
 	g.Expect(len(operator.Calls())).To(BeNumerically(">", before))
 }
 
-// Operators of a confined cluster also handle kinds without namespaces.
-func TestRunUntilQuiet_HandlesKindsWithoutNamespaces(t *testing.T) {
+// An operator in a namespace also handles cluster-scoped kinds.
+func TestRunUntilQuiet_ClusterScopedKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t).ForTest(t)
 		operator := cluster.Run(t, kopf.For(&corev1.Namespace{}).OnCreate("create", func(context.Context, *kopf.Request[*corev1.Namespace]) error { return nil }))

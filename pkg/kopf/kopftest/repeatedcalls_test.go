@@ -15,8 +15,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// Conflicts and throttling are no errors of a reconcile, but its write is still to come.
-func TestRunUntilQuiet_WaitsWhileWritesAreRefused(t *testing.T) {
+// Conflicts and throttling do not fail a reconcile, but its write is still pending.
+func TestRunUntilQuiet_WaitsForRejectedWrites(t *testing.T) {
 	for name, fault := range map[string]kopftest.Fault{
 		"conflicts":     {Verb: "patch", Resource: "configmaps", Code: 409, Times: 40},
 		"throttling":    {Verb: "patch", Resource: "configmaps", Code: 429, Times: 40},
@@ -51,8 +51,8 @@ func TestRunUntilQuiet_WaitsWhileWritesAreRefused(t *testing.T) {
 	}
 }
 
-// In virtual time, Events of one object have the same time, of which client-go makes their names.
-func TestEventsOfTheSameNanosecondAreAllPosted(t *testing.T) {
+// client-go derives the names of Events from the time, which does not advance in virtual time.
+func TestEvents_EqualTimestamps(t *testing.T) {
 	const posted = 5
 	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}},
 		kopf.For(&corev1.ConfigMap{}).OnCreate("paint", func(_ context.Context, req *cmRequest) error {

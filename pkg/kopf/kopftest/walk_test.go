@@ -74,7 +74,7 @@ func modeOf(obj box) string {
 	return mode
 }
 
-// keeps has a child that is always as the spec says.
+// keeps applies a child that depends only on the spec.
 func keeps(ctx context.Context, req *boxRequest) error {
 	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child"}, Data: map[string]string{"mode": modeOf(req.Object)}}
 	_, err := children.Of(req.Object, req.Client, children.FieldOwner("test")).Apply(ctx, child)
@@ -94,14 +94,14 @@ func walkOf(t *testing.T, steps int, declare func(*kopf.Resource[box])) string {
 	})
 }
 
-func TestWalk_FindsNothingInHandlersThatLookAtTheStateOnly(t *testing.T) {
+func TestWalk_AcceptsHandlersThatDependOnTheSpecOnly(t *testing.T) {
 	NewWithT(t).Expect(walkOf(t, 8, func(r *kopf.Resource[box]) {
 		r.On("child", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, keeps).
 			OnDelete("delete", func(context.Context, *boxRequest) error { return nil })
 	})).To(BeEmpty())
 }
 
-func TestWalk_FindsWhatDependsOnTheWay(t *testing.T) {
+func TestWalk_FindsDependenciesOnEarlierSpecs(t *testing.T) {
 	leftover := func(ctx context.Context, req *boxRequest) error {
 		child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.GetNamespace(), Name: modeOf(req.Object)}}
 		if err := req.Adopt(child); err != nil {
@@ -136,7 +136,7 @@ func TestWalk_FindsWhatDependsOnTheWay(t *testing.T) {
 	}
 }
 
-// Random objects fit the schema, differ, and are the same for the same seed.
+// Random objects match the schema and depend only on the seed.
 func TestWalk_MakesValidObjects(t *testing.T) {
 	g := NewWithT(t)
 	made := func(seed uint64) (texts []string) {

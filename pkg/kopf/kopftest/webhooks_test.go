@@ -21,7 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// judging lets only those through that have a color, and a frame is put around them. Served as in production, it needs a pod.
+// judging denies objects without a color and adds a frame to others. In production, it needs a pod.
 func judging() []kopf.Option {
 	return []kopf.Option{
 		kopf.For(&corev1.ConfigMap{}).
@@ -51,8 +51,8 @@ func picture(name, color string) *corev1.ConfigMap {
 	return obj
 }
 
-// A real server calls admission handlers, of an operator that was started again, too; where it has ended, nobody is asked any more.
-func TestAdmissionOnARealServer(t *testing.T) {
+// A real server calls the admission handlers of an operator, also after a restart, but not after its end.
+func TestEnvironment_CallsAdmissionHandlers(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
 	asked := func() error { return try(t, cluster, picture("pale", "")) }
@@ -61,7 +61,7 @@ func TestAdmissionOnARealServer(t *testing.T) {
 
 	operator := cluster.Run(t, judging()...)
 	operator.RunUntilQuiet(t)
-	g.Eventually(asked).Should(MatchError(ContainSubstring("it has no color"))) // at once, but on a busy machine
+	g.Eventually(asked).Should(MatchError(ContainSubstring("it has no color"))) // on a busy machine, registrations take a moment
 	obj := picture("orders", "red")
 	g.Eventually(func() map[string]string {
 		dry := obj.DeepCopy()
@@ -86,8 +86,8 @@ func TestAdmissionOnARealServer(t *testing.T) {
 	g.Eventually(asked).Should(Succeed())
 }
 
-// In memory nobody calls admission handlers, and nothing is needed for them; mistakes are told.
-func TestAdmissionInMemory(t *testing.T) {
+// A cluster in memory does not call admission handlers. The declaration is validated.
+func TestMemory_DoesNotCallAdmissionHandlers(t *testing.T) {
 	g := NewWithT(t)
 	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{picture("orders", "")}}, judging()...)
 	g.Expect(report.Handlers()).To(Equal([]string{"paint"}))
@@ -108,9 +108,9 @@ func TestAdmissionInMemory(t *testing.T) {
 	}
 }
 
-// Several operators of one manager are called, and an operator that has crashed leaves nothing when its test ends. The scheme of the test knows
-// nothing but what it handles.
-func TestAdmissionOfManyOperators(t *testing.T) {
+// The server calls all operators of a manager. When the test ends, the webhook configurations of a crashed operator are removed. The scheme contains only
+// the handled kind.
+func TestEnvironment_AdmissionOfSeveralOperators(t *testing.T) {
 	cluster := needServer(t)
 	cluster.Scheme = runtime.NewScheme()
 	NewWithT(t).Expect(corev1.AddToScheme(cluster.Scheme)).To(Succeed())
@@ -135,8 +135,8 @@ func TestAdmissionOfManyOperators(t *testing.T) {
 	g.Eventually(func() error { return try(t, cluster, picture("pale", "")) }).Should(Succeed())
 }
 
-// An operator whose last admission handler is gone from the code keeps its options, and has nothing to tell.
-func TestOptionsOfAdmissionAlone(t *testing.T) {
+// An operator may keep WithWebhooks after its last admission handler was removed.
+func TestRun_WebhookOptionsWithoutHandlers(t *testing.T) {
 	cluster := needServer(t)
 	cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnCreate("paint", nothing), judging()[1]).RunUntilQuiet(t)
 }
@@ -147,7 +147,7 @@ func noSecrets() kopf.Option {
 	})
 }
 
-// try creates an object without storing it.
+// try validates an object with a dry run.
 func try(t *testing.T, cluster *kopftest.Cluster, obj client.Object) error {
 	t.Helper()
 	obj.SetName("tried")
@@ -155,8 +155,8 @@ func try(t *testing.T, cluster *kopftest.Cluster, obj client.Object) error {
 	return cluster.Client.Create(t.Context(), obj, client.DryRunAll)
 }
 
-// An operator that cannot start is not waited for until the test runs out of time.
-func TestNoCertificate(t *testing.T) {
+// RunUntilQuiet returns when the operator fails to start, not after its timeout.
+func TestRunUntilQuiet_FailsWhenTheOperatorEnds(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	said := make(chan string)
 	go func() {
@@ -168,5 +168,5 @@ func TestNoCertificate(t *testing.T) {
 			}).RunUntilQuiet(t)
 		})
 	}()
-	g.Eventually(said).WithTimeout(20 * time.Second).Should(Receive(ContainSubstring("tls.crt"))) // and not after the 30 seconds that quiet is waited for
+	g.Eventually(said).WithTimeout(20 * time.Second).Should(Receive(ContainSubstring("tls.crt"))) // less than the timeout of RunUntilQuiet
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A write that was to store nothing is told from one that was, also for deletions, which say so in their bodies.
-func TestDryRuns(t *testing.T) {
+// Deletions have the dry-run option in their bodies.
+func TestWrite_DryRun(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	var tried atomic.Bool
 	operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEvent("try", func(ctx context.Context, req *cmRequest) error {
 		if tried.Swap(true) {
-			return nil // it is told that the object is gone
+			return nil // a dry run reports success
 		}
 		copied := &corev1.ConfigMap{}
 		copied.Name, copied.Namespace = "copy", req.Object.Namespace
