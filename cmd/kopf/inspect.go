@@ -84,7 +84,7 @@ func (i *inspector) inspect(obj *unstructured.Unstructured) finding {
 
 // cause detects the cause as an operator does.
 func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
-	facts := cause.Facts{Deleting: f.Deleting, Held: f.Finalizer}
+	facts := cause.Facts{Deleting: f.Deleting, HasFinalizer: f.Finalizer}
 	baseline := i.lastHandled()
 	if stored := baseline.Fetch(obj); stored != nil {
 		shape := essence.Builder{Fields: i.fields, Cleaners: []essence.Cleaner{i.store(), baseline, i.pin()}}

@@ -49,7 +49,9 @@ func (p *storage) store() progress.Store {
 func (p *storage) baseline() progress.Baseline { return progress.AnnotationBaseline(p.prefix) }
 
 // lastHandled returns the baseline, with digests for objects that are too large.
-func (p *storage) lastHandled() essence.Baseline { return essence.WithDigests(p.baseline(), p.store()) }
+func (p *storage) lastHandled() essence.DigestBaseline {
+	return essence.WithDigests(p.baseline(), p.store())
+}
 
 func (p *storage) pin() progress.Baseline { return progress.Pin(p.baseline(), p.store()) }
 

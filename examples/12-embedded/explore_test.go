@@ -34,16 +34,16 @@ func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", trial, 5)
 }
 
-// trial has empty books for each process.
+// trial creates an empty inventory for each process.
 func trial() kopftest.Scenario {
-	var present *books
+	var present *inventory
 	return kopftest.Scenario{
 		Given: kopftest.Given{CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option {
 			present = &inventory{}
 			return []kopf.Option{databases("blue", present)}
 		},
-		ExternalState: func() any { return present.of("blue") },
+		ExternalState: func() any { return present.list("blue") },
 	}
 }
 

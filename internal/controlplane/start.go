@@ -57,7 +57,7 @@ type ControlPlane struct {
 	dir         string // contains all files of the control plane
 	plane       envtest.ControlPlane
 	controllers *process // may be nil
-	guard       *reaper.Guard
+	guard       *reaper.Reaper
 	kubeconfig  []byte
 	client      *http.Client
 	audited     bool
@@ -289,7 +289,7 @@ func (cp *ControlPlane) Stop() error {
 			cp.client.CloseIdleConnections()
 		}
 		// kube-apiserver would wait for the watches of its clients before it stops. Nothing needs its data, so the reaper kills it.
-		cp.guard.Release()
+		cp.guard.Stop()
 		err := cp.plane.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
 			err = nil // the reaper has already stopped the server

@@ -31,7 +31,7 @@ func operate(t *testing.T, found map[string]string, lasts time.Duration, handler
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one", Annotations: maps.Clone(found)},
 		Data:       map[string]string{"color": "red"},
 	}
-	report := kopftest.Cycle(t, kopftest.Given{Now: begins, Objects: []client.Object{obj}, For: lasts}, handler)
+	report := kopftest.Cycle(t, kopftest.Given{Now: begins, Objects: []client.Object{obj}, Duration: lasts}, handler)
 	left := obj.DeepCopy()
 	if !report.Get(t, left) {
 		t.Fatal("the object does not exist")

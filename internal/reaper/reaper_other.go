@@ -2,14 +2,14 @@
 
 package reaper
 
-// Reaper does nothing on this system: the test process must end its servers.
-type Guard struct{}
+// A Reaper does nothing on this system: the test process must end its servers.
+type Reaper struct{}
 
 // New returns a reaper that does nothing.
-func New(string) (*Guard, error) { return &Guard{}, nil }
+func New(string) (*Reaper, error) { return &Reaper{}, nil }
 
 // WrapCommand returns the binary unchanged.
-func (*Guard) Wrap(binary string) (string, error) { return binary, nil }
+func (*Reaper) WrapCommand(binary string) (string, error) { return binary, nil }
 
 // Stop does nothing.
-func (*Guard) Release() {}
+func (*Reaper) Stop() {}

@@ -85,7 +85,7 @@ func (o *Operator) setupWebhooks() error {
 	}
 	var err error
 	if host, ok := o.mgr.(testhook.AdmissionHost); ok {
-		err = admitsIn(host, o.mgr, options, hooks)
+		err = setupTestWebhooks(host, o.mgr, options, hooks)
 	} else {
 		err = webhooks.New(o.mgr, options).Add(hooks...).SetupWithManager()
 	}
@@ -95,8 +95,9 @@ func (o *Operator) setupWebhooks() error {
 	return nil
 }
 
-// admitsIn has handlers served as their host says. What the operator says is for production, and is only checked, as if in a pod.
-func admitsIn(host testhook.AdmissionHost, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
+// setupTestWebhooks serves the handlers with the options of the test kit. The options of the operator are for production: they are only
+// checked, with a namespace as in a pod.
+func setupTestWebhooks(host testhook.AdmissionHost, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
 	options.Namespace = cmp.Or(options.Namespace, metav1.NamespaceDefault)
 	if err := webhooks.New(mgr, options).Add(hooks...).Check(); err != nil {
 		return err
@@ -104,8 +105,8 @@ func admitsIn(host testhook.AdmissionHost, mgr manager.Manager, options webhooks
 	if len(hooks) == 0 {
 		return nil
 	}
-	better := host.AdmissionOptions()
-	if better == nil {
+	testOptions := host.AdmissionOptions()
+	if testOptions == nil {
 		return nil
 	}
 	return webhooks.New(mgr, *testOptions).Add(hooks...).SetupWithManager()

@@ -36,7 +36,7 @@ func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *e
 			req.Client = call.Record(c)
 		}
 		if ended := testhook.HandlerCalled(ctx, call); ended != nil {
-			defer tell(ended, &err)()
+			defer reportOutcome(ended, &err)()
 		}
 		err = errExited
 		err = req.finish(h(ctx, req))

@@ -10,8 +10,8 @@ import (
 
 // The test kit calls handlers with requests that it has created.
 func init() {
-	testhook.BindCall = func(request any, call *engine.Call) { request.(bridged).attach(call) }
-	testhook.FinishCall = func(request any, err error) error { return request.(bridged).conclude(err) }
+	testhook.BindCall = func(request any, call *engine.Call) { request.(testRequest).attach(call) }
+	testhook.FinishCall = func(request any, err error) error { return request.(testRequest).finish(err) }
 }
 
 // A testRequest is a [Request] of any type.

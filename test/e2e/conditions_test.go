@@ -372,7 +372,7 @@ var _ = Describe("Conditions", func() {
 
 	DescribeTable("are rejected if the schema of the kind drops them (B-33)",
 		func(ctx context.Context, field string, declare func() *kopf.Resource[*unstructured.Unstructured]) {
-			err := kopf.New(newManager(newNamespace(ctx), &logBook{}), declare()).Start(ctx)
+			err := kopf.New(newManager(newNamespace(ctx), &logRecorder{}), declare()).Start(ctx)
 			Expect(err).To(MatchError(And(ContainSubstring("Strict: the schema of the kind has no field "+field+","),
 				ContainSubstring("would drop the conditions: add the field"))))
 		},

@@ -33,7 +33,7 @@ func TestPersistence_StoredState(t *testing.T) {
 		created := left("orders", nil)
 		created.SetFinalizers(nil)
 		created.Object["spec"] = map[string]any{"size": int64(1)}
-		report := kopftest.Cycle(t, kopftest.Given{For: length, Objects: []client.Object{created}, CRDs: []string{"testdata/databases.yaml"}},
+		report := kopftest.Cycle(t, kopftest.Given{Duration: length, Objects: []client.Object{created}, CRDs: []string{"testdata/databases.yaml"}},
 			kopf.For(kopf.Unstructured(databaseKind)).
 				OnCreate("provision", nothing).
 				OnCreate("announce", func(_ context.Context, req *request) error {

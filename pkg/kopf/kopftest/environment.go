@@ -127,7 +127,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 		env.ControlPlaneStartTimeout = startTimeout
 	}
 	stop = func() error {
-		watch.Release() // kills the servers: a graceful stop waits for clients
+		watch.Stop() // kills the servers: a graceful stop waits for clients
 		err := env.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
 			err = nil // the reaper has already stopped the server
@@ -159,7 +159,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 }
 
 // configureServers sets the binaries and the data directories of the servers. The reaper stops them when this process ends.
-func configureServers(plane *envtest.ControlPlane, watch *reaper.Guard, assets, dir string) (err error) {
+func configureServers(plane *envtest.ControlPlane, watch *reaper.Reaper, assets, dir string) (err error) {
 	plane.Etcd = &envtest.Etcd{DataDir: filepath.Join(dir, "etcd")}
 	plane.APIServer = &envtest.APIServer{CertDir: filepath.Join(dir, "kube-apiserver")}
 	for _, folder := range []string{plane.Etcd.DataDir, plane.APIServer.CertDir} {
