@@ -154,6 +154,6 @@ func (m message) problems(rules []rule) (problems []string) {
 // startsWithName reports whether a text begins with an identifier or an abbreviation, such as OnCreate, API or Kubernetes.
 func startsWithName(text string, second rune) bool {
 	word := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })[0]
-	properNoun := slices.Contains([]string{"Kubernetes", "Go", "Events", "Secret", "Lease", "Retries", "Timeout", "Backoff", "Field", "Label", "Annotation"}, word)
+	properNoun := slices.Contains([]string{"Kubernetes", "Go", "Events", "Secret", "Lease", "Retries", "Timeout", "Backoff", "Field", "Label", "Annotation", "Sharp", "Jitter", "Flush", "Owns"}, word)
 	return unicode.IsUpper(second) || properNoun || strings.IndexFunc(word[1:], unicode.IsUpper) >= 0 || strings.HasPrefix(text[len(word):], "(")
 }

@@ -254,7 +254,7 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 			[]string{`Thing: OnChange("h"): `, "nil", "pass a function"},
 		},
 		{"When(nil)", onCreate().When(nil), []string{"Thing: When(nil)", "pass a function"}},
-		{"Use(nil)", onCreate().Use(nil), []string{"Thing: Use", "nil middleware", "remove it"}},
+		{"Use(nil)", onCreate().Use(nil), []string{"Thing: Use(nil)", "middleware is nil", "remove it"}},
 		{
 			"Use of one that makes nothing",
 			newThings().Use(func(kopf.Handler[th]) kopf.Handler[th] { return nil }).OnCreate("h", noop),

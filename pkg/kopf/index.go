@@ -20,7 +20,7 @@ type Index[K comparable, V any] struct {
 	values *indexing.Index[K, V, types.UID]
 }
 
-// Get returns the values of a key in no particular order, or nil if there are none.
+// Get returns the values of a key in no particular order, or nil for an unknown key.
 func (x *Index[K, V]) Get(key K) []V { return x.values.Get(key) }
 
 // Has reports whether a key has values.

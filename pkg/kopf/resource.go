@@ -175,7 +175,7 @@ func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
 // is the outermost. Sub-handlers and indexes are not wrapped.
 func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
 	if slices.ContainsFunc(mw, func(m Middleware[T]) bool { return m == nil }) {
-		r.errs = append(r.errs, fmt.Errorf("Use has a nil middleware: remove it"))
+		r.errs = append(r.errs, fmt.Errorf("Use(nil): the middleware is nil: remove it"))
 		return r
 	}
 	r.middleware = append(slices.Clone(r.middleware), mw...)

@@ -104,4 +104,4 @@ func (s statusStore) isStored(obj client.Object, id string) bool {
 func (s statusStore) Clear(essence map[string]any) { s.field.clear(essence) }
 
 // errEmptyID is the error of all stores for an empty id.
-var errEmptyID = errors.New("the id is empty: give it a name, under which the record is stored")
+var errEmptyID = errors.New("the id is empty: set one, because the record is stored under it")
