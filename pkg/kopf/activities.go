@@ -25,7 +25,7 @@ func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 }
 
 // OnCleanup adds a function that the operator calls when it stops, after all handlers have returned. It is not called if a function of
-// [OnStartup] has failed. Its context is not canceled, but the manager waits at most for its GracefulShutdownTimeout. The options are those
+// [OnStartup] has failed. Its context is not cancelled, but the manager waits at most for its GracefulShutdownTimeout. The options are those
 // of [OnStartup].
 //
 // kopf: @kopf.on.cleanup.

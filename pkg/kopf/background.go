@@ -11,7 +11,7 @@ import (
 )
 
 // Daemon adds a function that runs on its own goroutine as long as the object exists, for example to watch a socket or to poll another
-// system. The operator starts it when it first observes a matching object. The function must return soon after its context is canceled;
+// system. The operator starts it when it first observes a matching object. The function must return soon after its context is cancelled;
 // context.Cause returns the reason: [daemons.ErrDeleted], [daemons.ErrFilteredOut], [daemons.ErrPaused] or [daemons.ErrShutdown]. The
 // finalizer blocks the deletion of the object until the function has returned.
 //

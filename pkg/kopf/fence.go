@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// leaseDurations are those of the manager's leader election.
+// leaseDurations are the durations of the leader election of the manager.
 type leaseDurations struct{ lease, renewDeadline, retryPeriod time.Duration }
 
 // defaultLease has the defaults of controller-runtime.
@@ -28,8 +28,8 @@ const fenceMargin = time.Second
 // A process that was suspended (SIGSTOP, a paused virtual machine, a sleeping laptop) does not know at first that another replica
 // has become the leader. The operator recognises a gap of LeaseDuration - RenewDeadline (5 s) in which its process did not run.
 // It then holds handlers, daemons, timers and writes for RenewDeadline + RetryPeriod + 1 s (13 s). By then, the leader
-// elector has renewed the lease, or the manager has stopped the operator. The operator treats the hold as a pause: it compares what
-// it could not write before with the object, and drops it if another process has changed the object.
+// elector has renewed the lease, or the manager has stopped the operator. The operator treats the hold as a pause: it compares its
+// unwritten changes with the object, and drops them if another process has changed the object.
 //
 // Three zeros disable this. It has no effect if controllers are set not to need leader election.
 func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option {
