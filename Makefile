@@ -173,6 +173,10 @@ manifests: $(CONTROLLER_GEN) ## Write the CRDs of peering and of the examples in
 api: ## Write docs/api.txt, the list of what the library exports
 	go run ./hack/api > docs/api.txt
 
+.PHONY: messages
+messages: ## Write docs/reference/messages.md, the log messages and errors; the advice is in hack/messages/advice.yaml
+	go run ./hack/messages
+
 plain-examples = $(filter-out $(EXAMPLE_PROJECTS),$(patsubst %/main.go,%,$(wildcard examples/*/main.go)))
 each-project = set -e; for project in $(EXAMPLE_PROJECTS); do \
 	echo "make $(1): $$project"; $(MAKE) --no-print-directory -C $$project $(1) CONTROLLER_GEN=$(CONTROLLER_GEN) >/dev/null; \
@@ -185,7 +189,7 @@ pictures: ## Draw the pictures of the guide from their sources
 ##@ Checks
 
 .PHONY: verify
-verify: verify-fmt verify-tidy verify-generated verify-api verify-licenses verify-vulnerabilities ## Fail when formatting, go.mod, generated files or docs/api.txt are out of date; for bad licences, and vulnerabilities
+verify: verify-fmt verify-tidy verify-generated verify-api verify-messages verify-licenses verify-vulnerabilities ## Fail when formatting, go.mod, generated files, docs/api.txt or docs/reference/messages.md are out of date; for bad licences, and vulnerabilities
 
 .PHONY: verify-fmt
 verify-fmt: $(GOLANGCI_LINT)
@@ -223,6 +227,10 @@ verify-api:
 	elif git cat-file -e "$$tag:docs/api.txt" 2>/dev/null; then echo "verify: the exported surface since $$tag:"; \
 		git --no-pager diff --unified=0 "$$tag" -- docs/api.txt | grep '^[-+][^-+]' || echo "  as it was"; \
 	else echo "verify: $$tag has no docs/api.txt to compare the exported surface with"; fi
+
+.PHONY: verify-messages
+verify-messages:
+	@go run ./hack/messages -check && echo "verify: docs/reference/messages.md is up to date"
 
 .PHONY: verify-licenses
 verify-licenses:
