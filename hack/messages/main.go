@@ -3,8 +3,8 @@
 //	go run ./hack/messages         # writes the page
 //	go run ./hack/messages -check  # fails if the page is out of date
 //
-// The advice for log messages is in advice.yaml. The command fails if a message on error level has no advice, if advice belongs to
-// no message, or if a log message is not constant.
+// The advice for log messages is in advice.yaml. The command fails if a message on error level has no advice, or if advice
+// belongs to no message. It also fails if a log message is not constant.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Package eventrecorder limits and posts Kubernetes Events. The engine asks a [Limiter] before it posts an Event about an object,
-// shortens its texts with [FormatNote] and [TruncateReason], and passes it to an event recorder: that of the manager, or
-// [CoreV1Recorder], which posts Events as kopf does.
+// Package eventrecorder limits and posts Kubernetes Events. Before the engine posts an Event, it asks a [Limiter] and shortens the
+// texts with [FormatNote] and [TruncateReason]. It then passes the Event to a recorder: that of the manager, or [CoreV1Recorder], which posts
+// Events as kopf does.
 //
 // At most 28 Events about an object are posted in any hour, in addition to Events that the recorder only counts. The note of the next posted Event
 // contains the number of Events that were not posted.

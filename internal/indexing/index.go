@@ -59,7 +59,7 @@ func (x *Index[K, V, ID]) drop(id ID, key K) {
 	}
 }
 
-// Get returns a copy of the values of a key, in no particular order; nil if there are none.
+// Get returns a copy of the values of a key, in no particular order; nil if the key has no values.
 func (x *Index[K, V, ID]) Get(key K) []V {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

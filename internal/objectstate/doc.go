@@ -12,11 +12,11 @@
 // The worker that takes a key from the queue reads the [State] of the object and the tombstones of deleted objects with this key.
 //
 // States are stored by uid, so a re-created object of the same name gets a new state. The store detects a deletion by a delete
-// event, by a tombstone after a lost watch, or by an update that shows another uid under the same name.
+// event, by a tombstone after a lost watch, or by an update with another uid.
 //
 // Only one worker at a time may use the [State] of an object. The work queue of controller-runtime guarantees this. All methods of
 // [Store] are safe for concurrent use.
 //
-// A state takes about 250 bytes. It points to the newest known object, which is usually the copy of the cache, and holds copies of its own only
+// A state takes about 250 bytes. It points to the newest known object, which is usually the copy of the cache. It holds other copies only
 // while a write of this process is newer than the cache or must be repeated.
 package objectstate

@@ -1,7 +1,7 @@
 // Package patch writes changes of objects to the API server as JSON merge patches. It is the only package of the engine that writes objects.
 //
-// The engine describes a [Change], and [Writer.Write] sends it. Status fields go to the status subresource if the kind has one, all other
-// fields to the object itself, so a change takes at most two requests. A part without fields is not sent.
+// The engine describes a [Change], and [Writer.Write] sends it. If the kind has the status subresource, the status
+// is sent there in a separate request, so a change takes at most two requests. A part without fields is not sent.
 //
 // # Concurrent changes
 //

@@ -31,7 +31,7 @@ func Diff(before, after map[string]any) MergePatch {
 		}
 	}
 	for key := range before {
-		if _, kept := after[key]; !kept {
+		if _, found := after[key]; !found {
 			doc[key] = nil
 		}
 	}
@@ -165,8 +165,8 @@ func (p MergePatch) WithoutServerFields() MergePatch {
 }
 
 // WithoutOverwritten returns the patch without the fields that a later patch sets or removes, so that it can be written after the
-// later one. Lists count as one field. If this patch removes a map and the later one sets fields in it, the result
-// removes each other field that the content has in the map.
+// later one. Lists count as one field. If this patch removes a map and the later one sets fields in it,
+// the result removes all other fields of the map.
 func (p MergePatch) WithoutOverwritten(later MergePatch, content map[string]any) MergePatch {
 	out := MergePatch{}
 	for key, value := range p {

@@ -8,7 +8,7 @@
 //	etcd.Path, err = r.WrapCommand("/usr/local/kubebuilder/bin/etcd")
 //
 // New starts a shell process that reads from a pipe of this process. The scripts of WrapCommand write their process id to a list in the
-// directory, and then execute the server. When the pipe is closed, by Stop or by the end of this process, the reaper kills the servers of
+// directory, and then execute the server. Stop, or the end of this process, closes the pipe. The reaper then kills the servers of
 // the list, removes the directory, and exits. This works for every end of the process: Ctrl-C, a panic, a timeout of go test, SIGKILL.
 //
 // The command line of a server must contain the name of the directory: the reaper kills only such processes, because the system may have

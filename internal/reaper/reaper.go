@@ -16,8 +16,8 @@ import (
 // reaperScript waits until the pipe on its standard input is closed: by Stop, or by the end of the test process. It then kills the
 // processes of the list whose command line contains the directory.
 //
-// The script removes the file "open" before it reads the list. A server checks for this file after it has written its id to the list, so every
-// server is either in the list or does not start.
+// The script removes the file "open" before it reads the list. A server first writes its id to the list and then checks for this
+// file. So every server is either in the list or does not start.
 const reaperScript = `
 trap '' HUP INT QUIT TERM
 PATH=$PATH:/usr/bin:/bin
