@@ -110,5 +110,5 @@ func TestTakeDirty_KeepsNewerVersions(t *testing.T) {
 
 	s.Observe(object("a", "1", "130"), false)
 	s.MarkDeleted(object("a", "1", "130"))
-	equal(t, "B-28 of an object that is gone", s.TakeDirty(nameOf("a"), state, ""), false)
+	equal(t, "B-28 after the deletion", s.TakeDirty(nameOf("a"), state, ""), false)
 }

@@ -4,7 +4,7 @@ import "testing"
 
 // B-60: lists of conditions are recognized under any name.
 func TestAreConditionLists(t *testing.T) {
-	one := func(kind, status any) map[string]any { return map[string]any{"type": kind, "status": status} }
+	condition := func(kind, status any) map[string]any { return map[string]any{"type": kind, "status": status} }
 	list := func(items ...any) []any { return items }
 	for name, test := range map[string]struct {
 		field string
@@ -13,13 +13,13 @@ func TestAreConditionLists(t *testing.T) {
 	}{
 		"by its name":                        {"conditions", []any{list(), list(map[string]any{"type": "Ready"})}, true},
 		"by its name, empty":                 {"conditions", []any{nil, list()}, true},
-		"by its statuses":                    {"checks", []any{nil, list(one("Ready", "True"), one("Synced", "Unknown")), list()}, true},
+		"by its statuses":                    {"checks", []any{nil, list(condition("Ready", "True"), condition("Synced", "Unknown")), list()}, true},
 		"empty":                              {"checks", []any{nil, list()}, false},
-		"with other statuses":                {"checks", []any{list(one("Ready", "Yes"))}, false},
-		"with an item that is no condition":  {"checks", []any{list(one("Ready", "True"), "text")}, false},
-		"one state is no list of conditions": {"checks", []any{list(one("Ready", "True")), list("text")}, false},
-		"with a type twice":                  {"conditions", []any{list(one("Ready", "True"), one("Ready", "False"))}, false},
-		"without types":                      {"conditions", []any{list(one(nil, "True"))}, false},
+		"with other statuses":                {"checks", []any{list(condition("Ready", "Yes"))}, false},
+		"with an item that is no condition":  {"checks", []any{list(condition("Ready", "True"), "text")}, false},
+		"one state is no list of conditions": {"checks", []any{list(condition("Ready", "True")), list("text")}, false},
+		"with a type twice":                  {"conditions", []any{list(condition("Ready", "True"), condition("Ready", "False"))}, false},
+		"without types":                      {"conditions", []any{list(condition(nil, "True"))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := areConditionLists(test.field, test.lists...); got != test.want {
@@ -28,14 +28,14 @@ func TestAreConditionLists(t *testing.T) {
 		})
 	}
 
-	was := list(one("Ours", "False"), one("Theirs", "False"))
-	wanted := list(one("Ours", "True"), one("Theirs", "False"))
-	is := list(one("Ours", "Unknown"), one("Theirs", "True"), one("New", "True"))
+	old := list(condition("Ours", "False"), condition("Theirs", "False"))
+	wanted := list(condition("Ours", "True"), condition("Theirs", "False"))
+	current := list(condition("Ours", "Unknown"), condition("Theirs", "True"), condition("New", "True"))
 	health := func(list []any) map[string]any {
 		return map[string]any{"status": map[string]any{"health": map[string]any{"checks": list}}}
 	}
-	got := MergePatch(health(wanted)).Rebase(health(was), health(is))
-	want := MergePatch(health(list(one("Ours", "True"), one("Theirs", "True"), one("New", "True"))))
+	got := MergePatch(health(wanted)).Rebase(health(old), health(current))
+	want := MergePatch(health(list(condition("Ours", "True"), condition("Theirs", "True"), condition("New", "True"))))
 	if len(Diff(got, want)) > 0 {
 		t.Errorf("B-60 conditions of another client at another path: %v", got)
 	}
@@ -44,23 +44,23 @@ func TestAreConditionLists(t *testing.T) {
 // B-60: two clients change the same condition. Its transition time changes only with its status,
 // and its observed generation never decreases.
 func TestMergeConditions_ConcurrentChange(t *testing.T) {
-	one := func(status, reason string, time any, generation int64) map[string]any {
+	condition := func(status, reason string, time any, generation int64) map[string]any {
 		return map[string]any{"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": time, "observedGeneration": generation}
 	}
-	was := one("False", "Old", "10:00", 1)
-	for name, test := range map[string]struct{ wanted, is, want map[string]any }{
-		"the same transition":               {one("True", "Ours", "10:02", 2), one("True", "Theirs", "10:01", 2), one("True", "Ours", "10:01", 2)},
-		"another transition":                {one("True", "Ours", "10:02", 2), one("Unknown", "Theirs", "10:01", 2), one("True", "Ours", "10:02", 2)},
-		"no transition of ours":             {one("False", "Ours", "10:00", 2), one("True", "Theirs", "10:01", 2), one("False", "Ours", "10:01", 2)},
-		"a later generation":                {one("True", "Ours", "10:02", 2), one("True", "Theirs", "10:01", 3), one("True", "Ours", "10:01", 3)},
-		"an earlier generation":             {one("True", "Ours", "10:02", 3), one("True", "Theirs", "10:01", 2), one("True", "Ours", "10:01", 3)},
-		"no time":                           {one("True", "Ours", "10:02", 2), one("True", "Theirs", nil, 2), one("True", "Ours", "10:02", 2)},
-		"our two transitions":               {one("True", "Ours", "09:00", 1), was, one("True", "Ours", "09:00", 1)},
-		"a change of the other client only": {was, one("True", "Theirs", "10:01", 2), one("True", "Theirs", "10:01", 2)},
+	old := condition("False", "Old", "10:00", 1)
+	for name, test := range map[string]struct{ wanted, current, want map[string]any }{
+		"the same transition":               {condition("True", "Ours", "10:02", 2), condition("True", "Theirs", "10:01", 2), condition("True", "Ours", "10:01", 2)},
+		"another transition":                {condition("True", "Ours", "10:02", 2), condition("Unknown", "Theirs", "10:01", 2), condition("True", "Ours", "10:02", 2)},
+		"no transition of ours":             {condition("False", "Ours", "10:00", 2), condition("True", "Theirs", "10:01", 2), condition("False", "Ours", "10:01", 2)},
+		"a later generation":                {condition("True", "Ours", "10:02", 2), condition("True", "Theirs", "10:01", 3), condition("True", "Ours", "10:01", 3)},
+		"an earlier generation":             {condition("True", "Ours", "10:02", 3), condition("True", "Theirs", "10:01", 2), condition("True", "Ours", "10:01", 3)},
+		"no time":                           {condition("True", "Ours", "10:02", 2), condition("True", "Theirs", nil, 2), condition("True", "Ours", "10:02", 2)},
+		"our two transitions":               {condition("True", "Ours", "09:00", 1), old, condition("True", "Ours", "09:00", 1)},
+		"a change of the other client only": {old, condition("True", "Theirs", "10:01", 2), condition("True", "Theirs", "10:01", 2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := func(item map[string]any) map[string]any { return map[string]any{"conditions": []any{item}} }
-			got := MergePatch(list(test.wanted)).Rebase(list(was), list(test.is))
+			got := MergePatch(list(test.wanted)).Rebase(list(old), list(test.current))
 			if difference := Diff(got, list(test.want)); len(difference) > 0 {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
