@@ -50,7 +50,7 @@ func accompany[T v1.Object](resource *kopf.Resource[T], r role, n *notes) {
 			n.running.Add(1)
 			defer n.running.Add(-1)
 			<-ctx.Done()
-			n.told(ctx, req.Object.GetUID())
+			n.cancelled(ctx, req.Object.GetUID())
 			return nil
 		})
 	}

@@ -10,7 +10,7 @@ import (
 func (b *bench) accompanied() {
 	what := fmt.Sprintf("%d daemons", b.daemons)
 	sides, roles := b.accompaniment(daemon)
-	told, stocks := map[side]stats{}, map[side]stock{}
+	result, stocks := map[side]stats{}, map[side]stock{}
 	for _, s := range sides {
 		if s == with {
 			stocks[s] = b.stockUp(roles[s], b.daemons) // these objects are deleted at the end
@@ -21,11 +21,11 @@ func (b *bench) accompanied() {
 		if s == with {
 			b.awaitDaemons(p)
 		}
-		told[s] = b.order(p, doCollect)
-		over := (float64(told[s].Heap) - float64(stocks[s].bare)) / float64(b.daemons)
+		result[s] = b.order(p, doCollect)
+		over := (float64(result[s].Heap) - float64(stocks[s].bare)) / float64(b.daemons)
 		b.report.add(what, "bytes per object over the informer", s, over, open)
-		b.report.add(what, "bytes of stacks per object", s, float64(told[s].Stack)/float64(b.daemons), open)
-		b.report.add(what, "goroutines", s, float64(told[s].Goroutines), open)
+		b.report.add(what, "bytes of stacks per object", s, float64(result[s].Stack)/float64(b.daemons), open)
+		b.report.add(what, "goroutines", s, float64(result[s].Goroutines), open)
 		if s == with {
 			b.shutDown(what, p)
 		}
@@ -36,7 +36,7 @@ func (b *bench) accompanied() {
 
 func (b *bench) awaitDaemons(p *process) {
 	b.t.Helper()
-	b.poll(beat, func() bool { return b.order(p, doTell).Running == int64(b.daemons) })
+	b.poll(beat, func() bool { return b.order(p, doStats).Running == int64(b.daemons) })
 }
 
 // shutDown returns the time from the stop of the manager until all daemons are cancelled, and until the manager has
@@ -46,7 +46,7 @@ func (b *bench) shutDown(what string, p *process) {
 	began := time.Now()
 	b.order(p, doStop)
 	took := time.Since(began)
-	b.report.add(what, "shutdown: ms until all are told", with, slices.Max(b.allTold(p).Noted), open)
+	b.report.add(what, "shutdown: ms until all are cancelled", with, slices.Max(b.allCancelled(p).Noted), open)
 	b.report.add(what, "shutdown: ms until the manager returns", with, milliseconds(took), open)
 }
 
@@ -61,19 +61,19 @@ func (b *bench) condemn(what string, r role, made stock) {
 	objects := append(gadgets.objects(made.namespace, "object", b.daemons-1), gadgets.object(made.namespace, "pattern-0"))
 	written, began := b.patches(gadgets), time.Now()
 	took := b.storm(o, objects, b.remove, gone)
-	told := b.allTold(p)
-	b.report.add(what, "deletion: ms from seen to told, p50", with, percentile(told.Noted, 50), below(100))
-	b.report.add(what, "deletion: ms from seen to told, p99", with, percentile(told.Noted, 99), below(100))
-	b.report.add(what, "deletion: ms from the first request until all are told", with, milliseconds(told.Last.Sub(began)), open)
+	result := b.allCancelled(p)
+	b.report.add(what, "deletion: ms from seen to cancelled, p50", with, percentile(result.Noted, 50), below(100))
+	b.report.add(what, "deletion: ms from seen to cancelled, p99", with, percentile(result.Noted, 99), below(100))
+	b.report.add(what, "deletion: ms from first request to all cancelled", with, milliseconds(result.Last.Sub(began)), open)
 	b.report.add(what, "deletion: ms from the first request until all are gone", with, milliseconds(took), open)
 	b.report.add(what, "deletion: writes per object", with, float64(b.patches(gadgets)-written)/float64(b.daemons), exactly(1))
 }
 
-func (b *bench) allTold(p *process) stats {
+func (b *bench) allCancelled(p *process) stats {
 	b.t.Helper()
-	told := b.order(p, doRecall)
-	if len(told.Noted) != b.daemons {
-		b.t.Fatalf("%d of %d daemons were told to stop", len(told.Noted), b.daemons)
+	result := b.order(p, doRecall)
+	if len(result.Noted) != b.daemons {
+		b.t.Fatalf("%d of %d daemons were cancelled", len(result.Noted), b.daemons)
 	}
-	return told
+	return result
 }

@@ -68,7 +68,7 @@ func (b *bench) waited(s side) {
 
 	p := b.launch(v.role(s, namespace), "backlog")
 	defer b.stop(p)
-	before, written := b.order(p, doTell), b.patches(v.kind)
+	before, written := b.order(p, doStats), b.patches(v.kind)
 	began := time.Now()
 	b.order(p, doStart)
 	last, err := o.each(b.t.Context(), objects, s.handledAt(1))
@@ -91,12 +91,12 @@ func (b *bench) restart(s side) {
 
 	p := b.launch(v.role(s, stock.namespace), "restart")
 	defer b.stop(p)
-	before, written := b.order(p, doTell), b.patches(v.kind)
+	before, written := b.order(p, doStats), b.patches(v.kind)
 	b.order(p, doStart)
 	b.order(p, doSync)
 	served := b.storm(o, fresh, b.create, s.handledAt(1))
-	passed := b.order(p, doTell).Passes
-	b.poll(beat, func() bool { return b.order(p, doTell).Passes > int64(b.standing) })
+	passed := b.order(p, doStats).Passes
+	b.poll(beat, func() bool { return b.order(p, doStats).Passes > int64(b.standing) })
 	after := b.calm(p)
 	b.report.add(restart, "writes", s, float64(b.patches(v.kind)-written-v.writes()), exactly(0))
 	b.report.add(restart, "CPU ms per object", s, milliseconds(after.CPU-before.CPU)/float64(b.standing), open)
@@ -113,7 +113,7 @@ func (b *bench) restart(s side) {
 func (b *bench) rest(what string, s side, k kind, p *process) {
 	before, written, began := b.calm(p), b.patches(k), time.Now()
 	b.pass(b.idle)
-	after, took := b.order(p, doTell), time.Since(began)
+	after, took := b.order(p, doStats), time.Since(began)
 	b.report.add(what, "writes", s, float64(b.patches(k)-written), exactly(0))
 	b.report.add(what, "CPU ms per second", s, milliseconds(after.CPU-before.CPU)/took.Seconds(), below(5))
 }

@@ -65,8 +65,8 @@ func (n *notes) stops() {
 	n.stopped = time.Now()
 }
 
-// told records the time until the context of a daemon is cancelled.
-func (n *notes) told(ctx context.Context, uid types.UID) {
+// cancelled records the time until the context of a daemon is cancelled.
+func (n *notes) cancelled(ctx context.Context, uid types.UID) {
 	now := time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()

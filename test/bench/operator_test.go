@@ -30,7 +30,7 @@ const (
 	doStart   = "start"   // starts the manager
 	doSync    = "sync"    // responds when the cache is complete
 	doCollect = "collect" // collects garbage and returns the heap
-	doTell    = "tell"
+	doStats   = "stats"
 	doRecall  = "recall" // also returns the measurements since the last time
 	doStop    = "stop"   // stops the manager, and responds when it has returned
 )
@@ -102,19 +102,19 @@ func obey(mgr manager.Manager, n *notes, profile string) error {
 	running := errgroup.Group{}
 	answers := json.NewEncoder(os.Stdout)
 	for commands := bufio.NewScanner(os.Stdin); commands.Scan(); {
-		told := stats{}
+		result := stats{}
 		switch commands.Text() {
 		case doStart:
 			running.Go(func() error { return mgr.Start(ctx) })
 		case doSync:
 			mgr.GetCache().WaitForCacheSync(ctx)
 		case doCollect:
-			told.Heap, told.Stack = memory()
+			result.Heap, result.Stack = memory()
 			if err := profileHeap(profile); err != nil {
 				return err
 			}
 		case doRecall:
-			if err := n.recall(&told); err != nil {
+			if err := n.recall(&result); err != nil {
 				return err
 			}
 		case doStop:
@@ -123,12 +123,12 @@ func obey(mgr manager.Manager, n *notes, profile string) error {
 			if err := running.Wait(); err != nil {
 				return err
 			}
-		case doTell:
+		case doStats:
 		default:
 			return fmt.Errorf("%q is no command", commands.Text())
 		}
-		told.CPU, told.Passes, told.Running, told.Goroutines = cpu(), n.passes.Load(), n.running.Load(), runtime.NumGoroutine()
-		if err := answers.Encode(told); err != nil {
+		result.CPU, result.Passes, result.Running, result.Goroutines = cpu(), n.passes.Load(), n.running.Load(), runtime.NumGoroutine()
+		if err := answers.Encode(result); err != nil {
 			return err
 		}
 	}

@@ -49,9 +49,9 @@ func (b *bench) order(p *process, command string) stats {
 	b.ok(err)
 	line, err := p.lines.ReadBytes('\n')
 	b.ok(err)
-	var told stats
-	b.ok(json.Unmarshal(line, &told))
-	return told
+	var result stats
+	b.ok(json.Unmarshal(line, &result))
+	return result
 }
 
 // begin starts the operator, and waits for its cache.
@@ -71,9 +71,9 @@ func (b *bench) stop(p *process) {
 // calm waits until the operator is idle, because its own writes cause another reconcile.
 func (b *bench) calm(p *process) stats {
 	b.t.Helper()
-	last, same := b.order(p, doTell), 0
+	last, same := b.order(p, doStats), 0
 	b.poll(50*time.Millisecond, func() bool {
-		now := b.order(p, doTell)
+		now := b.order(p, doStats)
 		if now.Passes == last.Passes {
 			same++
 		} else {

@@ -59,7 +59,7 @@ func (b *bench) settled(r role, made stock, n int, name string) *process {
 	b.t.Helper()
 	r.Namespace = made.namespace
 	p := b.begin(r, name)
-	b.poll(beat, func() bool { return b.order(p, doTell).Passes >= int64(n) })
+	b.poll(beat, func() bool { return b.order(p, doStats).Passes >= int64(n) })
 	b.calm(p)
 	return p
 }

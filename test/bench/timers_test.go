@@ -48,10 +48,10 @@ func (b *bench) timers() {
 	}
 	b.punctuality(what, operators)
 	for _, s := range sides {
-		told := b.order(operators[s], doCollect)
-		over := (float64(told.Heap) - float64(stocks[s].bare)) / float64(b.standing)
+		result := b.order(operators[s], doCollect)
+		over := (float64(result.Heap) - float64(stocks[s].bare)) / float64(b.standing)
 		b.report.add(what, "bytes per object over the informer", s, over, below(2048))
-		b.report.add(what, "goroutines", s, float64(told.Goroutines), open)
+		b.report.add(what, "goroutines", s, float64(result.Goroutines), open)
 	}
 }
 

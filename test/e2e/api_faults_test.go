@@ -81,7 +81,7 @@ var _ = Describe("Faults of the API", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		finish(ctx, obj, seen)
-		Expect(operator.log.errors()).NotTo(BeEmpty(), "faults are told")
+		Expect(operator.log.errors()).NotTo(BeEmpty(), "errors are logged")
 	}, SpecTimeout(minute))
 
 	It("do not repeat a write whose response was lost (B-14)", func(ctx context.Context) {

@@ -95,7 +95,7 @@ var _ = Describe("Objects that are created and deleted", Serial, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		slices.Sort(latencies)
-		AddReportEntry("churn", fmt.Sprintf("%d objects: goroutines %d → %d, heap %d → %d KiB; deletion told after %s (median), %s (p99), %s (at most)",
+		AddReportEntry("churn", fmt.Sprintf("%d objects: goroutines %d → %d, heap %d → %d KiB; daemons cancelled after %s (median), %s (p99), %s (at most)",
 			rounds, goroutines, runtime.NumGoroutine(), before/1024, after/1024,
 			latencies[len(latencies)/2], latencies[len(latencies)*99/100], latencies[len(latencies)-1]))
 		Expect(latencies).To(HaveLen(rounds + 50))

@@ -181,7 +181,7 @@ var _ = Describe("Permissions of an operator", func() {
 	It("with an unknown identity make the start fail (AUTH-12, SE-15)", func(ctx context.Context) {
 		mgr := newManager(newNamespace(ctx), &logRecorder{}, func(config *rest.Config) {
 			*config = *rest.AnonymousClientConfig(config)
-			config.BearerToken = "nobody's"
+			config.BearerToken = "invalid-token"
 		})
 		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created"))))).To(Succeed())
 		Expect(failedStart(ctx, mgr)).To(MatchError(ContainSubstring("Unauthorized")))
@@ -204,7 +204,7 @@ var _ = Describe("Permissions of an operator", func() {
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("created#%d", req.Attempt.Number)
 				if req.Attempt.Number == 0 {
-					return errors.New("not at once")
+					return errors.New("not at the first attempt")
 				}
 				req.Object.Spec.Tags, req.Object.Status.Phase = []string{"made"}, "Made"
 				req.Eventf("Normal", "Made", "Make", "it is there")

@@ -138,7 +138,7 @@ var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 				OnReconcile("filtered", noted[U](seen, "filtered"), kopf.WhenCondition("Made", yes)).
 				OnReconcile("never", noted[U](seen, "updated by mistake"), kopf.WhenCondition("Made", no), kopf.WhenCondition("Synced", yes)).
 				OnUpdate("updated", updated[U](seen)).
-				OnCondition("tell", "Synced", transition[U](seen)), at)
+				OnCondition("record", "Synced", transition[U](seen)), at)
 	}, SpecTimeout(minute))
 
 	It("of another shape are supported by an adapter", func(ctx context.Context) {
@@ -150,7 +150,7 @@ var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 				OnReconcile("filtered", noted[W](seen, "filtered"), kopf.WhenCondition("Made", yes)).
 				OnReconcile("never", noted[W](seen, "updated by mistake"), kopf.WhenCondition("Made", no), kopf.WhenCondition("Synced", yes)).
 				OnUpdate("updated", updated[W](seen)).
-				OnCondition("tell", "Synced", transition[W](seen)), using)
+				OnCondition("record", "Synced", transition[W](seen)), using)
 	}, SpecTimeout(minute))
 
 	It("outside of the status are written once", func(ctx context.Context) {

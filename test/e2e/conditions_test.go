@@ -182,7 +182,7 @@ var _ = Describe("Conditions", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
-		tell := func(_ context.Context, req *kopf.Request[W]) error {
+		record := func(_ context.Context, req *kopf.Request[W]) error {
 			old, now := req.Field()
 			seen.notef("%s %v → %v", req.Handler, old, now)
 			return nil
@@ -202,9 +202,9 @@ var _ = Describe("Conditions", func() {
 				req.Conditions().Set(metav1.Condition{Type: "Watched", Status: small(req), Reason: "Looked"})
 				return nil
 			}).
-			OnCondition("ready", "Ready", tell).
-			OnCondition("sized", "Sized", tell).
-			OnCondition("watched", "Watched", tell)))
+			OnCondition("ready", "Ready", record).
+			OnCondition("sized", "Sized", record).
+			OnCondition("watched", "Watched", record)))
 		want := []string{"ready <nil> → True", "sized <nil> → True", "watched <nil> → True"}
 		Eventually(seen.all).Should(ConsistOf(want))
 		for _, step := range []struct {
@@ -341,12 +341,12 @@ var _ = Describe("Conditions", func() {
 			OnCreate("create", failsUntil[U](seen, "create", 1, kopf.Temporary(errOutOfOrder, 0)), kopf.ReportCondition("Created")).
 			OnUpdate("update", ok[U](seen, "update")).
 			OnReconcile("sync", ok[U](seen, "sync"), kopf.ReportCondition("Synced")).
-			OnCondition("tell", "Ready", func(_ context.Context, req *kopf.Request[U]) error {
+			OnCondition("record", "Ready", func(_ context.Context, req *kopf.Request[U]) error {
 				_, now := req.Field()
 				seen.notef("ready %v", now)
 				return nil
 			}).
-			Timer("told", 50*time.Millisecond, func(_ context.Context, req *kopf.Request[U]) error {
+			Timer("recorded", 50*time.Millisecond, func(_ context.Context, req *kopf.Request[U]) error {
 				req.Conditions().True("Told", "Timer", "")
 				return nil
 			})), wire.setup())

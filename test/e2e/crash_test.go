@@ -146,7 +146,7 @@ var _ = Describe("SIGKILL", func() {
 		Eventually(func() bool {
 			select {
 			case err := <-exited:
-				Expect(err).To(MatchError(ContainSubstring("killed")), "the child has failed by itself")
+				Expect(err).To(MatchError(ContainSubstring("killed")), "the child has failed without a kill")
 				killed = true
 			default:
 			}

@@ -46,7 +46,7 @@ var _ = Describe("Daemons", func() {
 				running.Store(req.Object.Name, ctx)
 				seen.notef("begins for %s: %s", req.Object.Name, req.Reason)
 				<-ctx.Done()
-				seen.notef("is told for %s: %v", req.Object.Name, context.Cause(ctx))
+				seen.notef("%s is cancelled: %v", req.Object.Name, context.Cause(ctx))
 				<-leave
 				seen.notef("ends for %s", req.Object.Name)
 				return nil
@@ -63,7 +63,7 @@ var _ = Describe("Daemons", func() {
 		handled(ctx, a)
 		remove(ctx, a)
 		Eventually(seen.all).Should(HaveLen(4))
-		Expect(seen.all()[2:]).To(ConsistOf("is told for a: "+daemons.ErrDeleted.Error(), "bye: "+daemons.ErrDeleted.Error()), "first told, then deleted")
+		Expect(seen.all()[2:]).To(ConsistOf("a is cancelled: "+daemons.ErrDeleted.Error(), "bye: "+daemons.ErrDeleted.Error()), "first cancelled, then deleted")
 		Consistently(gone(ctx, a)).Should(BeFalse(), "the finalizer waits for the daemon")
 		Expect(seen.all()).To(HaveLen(4), "the handlers are not called again meanwhile")
 		letGo()
@@ -130,18 +130,18 @@ var _ = Describe("Daemons", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, _ *kopf.Request[W]) error {
 			seen.notef("begins")
 			<-ctx.Done()
-			seen.notef("told")
+			seen.notef("cancelled")
 			<-leave
 			return nil
 		}, kopf.Label("on"))))
 		Eventually(seen.all).Should(Equal([]string{"begins"}))
 		edit(ctx, a, func(w W) { w.Labels = nil })
-		Eventually(seen.all).Should(Equal([]string{"begins", "told"}))
+		Eventually(seen.all).Should(Equal([]string{"begins", "cancelled"}))
 		Consistently(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", ConsistOf(kopf.DefaultFinalizer)), "it still runs")
 		edit(ctx, a, func(w W) { w.Labels = map[string]string{"on": ""} })
 		Consistently(seen.all).Should(HaveLen(2), "never two of them")
 		close(leave)
-		Eventually(seen.all).Should(Equal([]string{"begins", "told", "begins"}))
+		Eventually(seen.all).Should(Equal([]string{"begins", "cancelled", "begins"}))
 	}, SpecTimeout(minute))
 
 	It("stay down after they have returned, and then do not block the deletion (DAE-03, DAE-14, FIN-13)", func(ctx context.Context) {
@@ -150,12 +150,12 @@ var _ = Describe("Daemons", func() {
 		create(ctx, a)
 		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("once", ok[W](seen, "once"))))
 		Eventually(seen.all).Should(HaveLen(1))
-		Eventually(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()), "nobody else has to do anything")
+		Eventually(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()), "no other client has to act")
 		edit(ctx, a, func(w W) { w.Spec.Size++ })
 		Consistently(seen.all).Should(HaveLen(1))
 		r.stop()
 		start(ns, options(kopf.For(&v1.Widget{}).Daemon("once", ok[W](seen, "once"))))
-		Eventually(seen.all).Should(HaveLen(2), "another process starts it anew")
+		Eventually(seen.all).Should(HaveLen(2), "another process starts it again")
 	}, SpecTimeout(minute))
 
 	It("are retried by their policy, and receive the attempt (DAE-11, DAE-12, DAE-16)", func(ctx context.Context) {

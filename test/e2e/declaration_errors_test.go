@@ -45,8 +45,8 @@ var _ = Describe("Errors of the declaration", func() {
 			for _, word := range words {
 				Expect(lines[1]).To(ContainSubstring(word))
 			}
-			Expect(op.CheckDeclaration()).To(MatchError(err.Error()), "it is told the same twice")
-			Expect(op.Start(context.Background())).To(MatchError(err.Error()), "the start tells the same")
+			Expect(op.CheckDeclaration()).To(MatchError(err.Error()), "a second check returns the same error")
+			Expect(op.Start(context.Background())).To(MatchError(err.Error()), "the start returns the same error")
 		},
 		// Ids.
 		Entry("an id twice (HND-12)", just(widgets().OnCreate("made", fn).OnUpdate("made", fn)),
@@ -140,7 +140,7 @@ var _ = Describe("Errors of the declaration", func() {
 			HavePrefix("For(nil): "),
 			HavePrefix("Gadget: the resource has no handlers"),
 		))
-		Expect(op.CheckDeclaration()).To(MatchError(err.Error()), "it is told the same twice")
+		Expect(op.CheckDeclaration()).To(MatchError(err.Error()), "a second check returns the same error")
 	})
 
 	It("are returned without a manager", func() {

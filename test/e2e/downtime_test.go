@@ -51,13 +51,13 @@ var _ = Describe("Changes during downtime", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		edit(ctx, obj, func(w W) { w.Spec.Size, w.Spec.Tags = 3, []string{"new"} })
 
-		told := make(chan *kopf.Request[W], 10)
-		start(ns, options(all(seen).OnUpdate("told", func(_ context.Context, req *kopf.Request[W]) error {
-			told <- req
+		requests := make(chan *kopf.Request[W], 10)
+		start(ns, options(all(seen).OnUpdate("record", func(_ context.Context, req *kopf.Request[W]) error {
+			requests <- req
 			return nil
 		})))
 		var req *kopf.Request[W]
-		Eventually(told).Should(Receive(&req))
+		Eventually(requests).Should(Receive(&req))
 		Expect(req.Old.Spec).To(Equal(v1.WidgetSpec{Size: 1, Color: "red"}))
 		Expect(req.Old.Name).To(Equal("one"))
 		Expect(req.Object.Spec).To(Equal(v1.WidgetSpec{Size: 3, Color: "red", Tags: []string{"new"}}))
@@ -199,7 +199,7 @@ var _ = Describe("Changes during downtime", func() {
 		create(ctx, obj)
 		remove(ctx, obj)
 
-		start(ns, options(all(seen).OnDelete("told", func(_ context.Context, req *kopf.Request[W]) error {
+		start(ns, options(all(seen).OnDelete("record", func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("old: %v", req.Old)
 			return nil
 		})))

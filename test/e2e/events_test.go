@@ -51,7 +51,7 @@ var _ = Describe("Automatic Events", func() {
 			OnCreate("good", ok[W](seen, "good")).
 			OnCreate("bad", fails[W](seen, "bad", kopf.Permanent(errors.New("no way")))).
 			OnCreate("worse", fails[W](seen, "worse", kopf.Permanent(errors.New("never")))).
-			OnCreate("mended", failsUntil[W](seen, "mended", 2, errors.New("not yet")), kopf.Backoff(fast)).
+			OnCreate("recovering", failsUntil[W](seen, "recovering", 2, errors.New("not yet")), kopf.Backoff(fast)).
 			OnCreate("careless", fails[W](seen, "careless", errors.New("so what")), kopf.ErrorMode(progress.ErrorsIgnored)).
 			OnCreate("says", func(_ context.Context, req *kopf.Request[W]) error {
 				req.Eventf("Normal", "Said", "Say", "hello")
@@ -68,7 +68,7 @@ var _ = Describe("Automatic Events", func() {
 		handled(ctx, a)
 		want := []string{
 			"Warning HandlerFailed bad: bad: no way", "Warning HandlerFailed worse: worse: never",
-			"Normal HandlerRecovered mended: mended has succeeded; failed attempts before that: 2", said,
+			"Normal HandlerRecovered recovering: recovering has succeeded; failed attempts before that: 2", said,
 		}
 		Eventually(eventsOf(ctx, a)).Should(ConsistOf(want))
 		Consistently(eventsOf(ctx, a)).Should(ConsistOf(want))
@@ -96,8 +96,8 @@ var _ = Describe("Automatic Events", func() {
 		}
 		Eventually(distinct).Should(ConsistOf(
 			"Normal HandlerSucceeded good: good", "Warning HandlerFailed bad: bad: no way", "Warning HandlerFailed worse: worse: never",
-			"Warning HandlerRetries mended: mended: not yet",
-			"Normal HandlerRecovered mended: mended has succeeded; failed attempts before that: 2",
+			"Warning HandlerRetries recovering: recovering: not yet",
+			"Normal HandlerRecovered recovering: recovering has succeeded; failed attempts before that: 2",
 			"Warning HandlerIgnored careless: careless: so what", "Normal HandlerSucceeded says: says", said))
 	}, SpecTimeout(minute))
 

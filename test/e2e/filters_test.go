@@ -162,7 +162,7 @@ var _ = Describe("Handlers for fields", func() {
 		Expect(shown.all()).To(HaveEach(changed(1, 2, "spec", "size")))
 
 		edit(ctx, obj, func(w W) { w.Labels = map[string]string{"a": "b"} })
-		Consistently(seen.all, quietTime).Should(Equal(want), "nobody's field has changed")
+		Consistently(seen.all, quietTime).Should(Equal(want), "no watched field has changed")
 
 		edit(ctx, obj, func(w W) { w.Spec.Tags = []string{"a"} })
 		added := func(path ...string) string {

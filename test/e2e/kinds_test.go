@@ -55,11 +55,11 @@ var _ = Describe("Kinds", func() {
 
 	It("without a Go type: handlers receive the complete JSON form", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		var told *kopf.Request[U]
+		var received *kopf.Request[U]
 		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
 			OnCreate("created", ok[U](seen, "created")).
 			OnUpdate("updated", func(_ context.Context, req *kopf.Request[U]) error {
-				told = req
+				received = req
 				seen.notef("updated")
 				return nil
 			}).
@@ -69,10 +69,10 @@ var _ = Describe("Kinds", func() {
 		handled(ctx, obj)
 		edit(ctx, obj, func(u U) { u.Object["spec"] = map[string]any{"size": int64(1), "any": []any{1.5, true, "x"}} })
 		Eventually(seen.all).Should(Equal([]string{"created:create", "updated"}))
-		Expect(told.Old.GroupVersionKind()).To(Equal(gadgetGVK))
-		Expect(told.Old.Object).To(HaveKeyWithValue("spec", map[string]any{"size": int64(1), "color": "red"}))
-		Expect(told.Object.Object).To(HaveKeyWithValue("spec", map[string]any{"size": int64(1), "any": []any{1.5, true, "x"}}))
-		Expect(told.Diff).To(HaveExactElements(
+		Expect(received.Old.GroupVersionKind()).To(Equal(gadgetGVK))
+		Expect(received.Old.Object).To(HaveKeyWithValue("spec", map[string]any{"size": int64(1), "color": "red"}))
+		Expect(received.Object.Object).To(HaveKeyWithValue("spec", map[string]any{"size": int64(1), "any": []any{1.5, true, "x"}}))
+		Expect(received.Diff).To(HaveExactElements(
 			diff.Item{Op: diff.Add, Path: diff.Path{"spec", "any"}, New: []any{1.5, true, "x"}},
 			diff.Item{Op: diff.Remove, Path: diff.Path{"spec", "color"}, Old: "red"},
 		))

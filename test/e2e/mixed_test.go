@@ -127,7 +127,7 @@ var _ = Describe("Mixed loads", func() {
 		took := line.times()[5].Sub(line.times()[0])
 		rate := float64(edits.Load()) / took.Seconds()
 		AddReportEntry("edits a second and pauses", fmt.Sprint(rate, " ", line.gaps()))
-		Expect(rate).To(BeNumerically(">", 25), "this machine is too slow to tell")
+		Expect(rate).To(BeNumerically(">", 25), "this machine is too slow for this test")
 		Expect(line.gaps()).To(HaveEach(atLeast(backoff)))
 		gaps := slices.Sorted(slices.Values(line.gaps()))
 		Expect(gaps[2]).To(BeNumerically("<", backoff+backoff/10), "the median: a machine that stalls makes some late")

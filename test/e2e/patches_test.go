@@ -160,7 +160,7 @@ var _ = Describe("Patches", func() {
 		main, status := places(ns, "widgets")
 		Expect(box.paths()).To(Equal([]string{status, main, main, main}))
 		Consistently(seen.all).Should(Equal([]string{"made"}))
-		Expect(operator.log.errors()).To(HaveLen(2), "faults are told")
+		Expect(operator.log.errors()).To(HaveLen(2), "errors are logged")
 	}, SpecTimeout(minute))
 
 	It("that the server has not stored completely are logged (PATCH-30, RES-06)", func(ctx context.Context) {

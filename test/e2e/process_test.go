@@ -189,7 +189,7 @@ var _ = Describe("Health", func() {
 		healthy("it is idle")
 		healthy("it gets on, though some wait for long", "slow1", "slow2", "slow3", "slow4", "slow5", "slow6")
 		healthy("who waits for a backoff waits for no worker", "fails")
-		healthy("one that hangs keeps nobody waiting", "hangs")
+		healthy("one hanging handler blocks no other object", "hangs")
 		create(ctx, widget(ns, "waits"))
 		Expect(op.Healthz(nil)).To(Succeed(), "not for long enough")
 		Eventually(func() error { return op.Healthz(nil) }).Should(MatchError(And(ContainSubstring("stuck"), ContainSubstring("1 objects wait"))))

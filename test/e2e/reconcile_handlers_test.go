@@ -71,7 +71,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		create(ctx, old)
 		start(ns, options(kopf.For(&v1.Widget{}).Owns(&corev1.ConfigMap{}).OnReconcile("level", sized(seen))))
 		Eventually(seen.all).Should(ConsistOf("reconcile one 1", "reconcile other 1"))
-		Consistently(seen.all, quietTime).Should(HaveLen(2), "what is listed calls nobody twice")
+		Consistently(seen.all, quietTime).Should(HaveLen(2), "the initial list causes no second call")
 
 		count := 1
 		called := func(what string) {
@@ -135,7 +135,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(line.times).Should(HaveLen(5))
 		gaps := line.gaps()
-		Expect(gaps[2]).To(BeNumerically("<", interval), "the edit calls it at once")
+		Expect(gaps[2]).To(BeNumerically("<", interval), "the edit calls it immediately")
 		Expect(gaps[3]).To(atLeast(interval))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
@@ -288,7 +288,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		Eventually(op.log.find).WithArguments("rejects the change", `"handler"="level"`).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("support filters, and start anew for an object that passes them again", func(ctx context.Context) {
+	It("support filters, and start again for an object that passes them again", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", sized(seen), kopf.Label("on"), kopf.Interval(200*time.Millisecond))))
 		obj := widget(ns, "one")

@@ -71,7 +71,7 @@ var _ = Describe("A restart", func() {
 		Expect(attempts[1].Last).To(Equal("out of order"))
 		Expect(attempts[1].Started).To(BeTemporally("~", attempts[0].Started, time.Millisecond))
 		Expect(second.gaps()).To(HaveExactElements(BeNumerically(">=", delay-grain)))
-		Expect(second.times()[1].Sub(restarted)).To(BeNumerically("<", delay), "the delay has begun anew")
+		Expect(second.times()[1].Sub(restarted)).To(BeNumerically("<", delay), "the delay has restarted")
 	}, SpecTimeout(minute))
 
 	It("between the handlers of an update or a deletion continues there; resume handlers are called too (PROG-29, CAUSE-25)", func(ctx context.Context) {

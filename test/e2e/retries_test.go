@@ -301,7 +301,7 @@ var _ = Describe("A change that is made, reverted and made again", func() {
 		handled(ctx, obj)
 		for i := range 7 {
 			edit(ctx, obj, func(w W) { w.Spec.Size = 2 - i%2 })
-			Eventually(func() int { return seen.count("quick:update") }).Should(BeNumerically(">", i), "whoever has acted is told")
+			Eventually(func() int { return seen.count("quick:update") }).Should(BeNumerically(">", i), "handlers that were called are called again")
 		}
 		handled(ctx, obj)
 		Expect(line.gaps()).To(HaveExactElements(atLeast(2 * time.Second)))

@@ -27,7 +27,7 @@ var _ = Describe("A restored old state with all annotations", func() {
 			return k8s.Update(ctx, again)
 		}).Should(Succeed())
 	}
-	told := func(seen *calls) kopf.Handler[W] {
+	record := func(seen *calls) kopf.Handler[W] {
 		return func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("%d→%d #%d", req.Old.Spec.Size, req.Object.Spec.Size, req.Attempt.Number)
 			return nil
@@ -36,7 +36,7 @@ var _ = Describe("A restored old state with all annotations", func() {
 
 	It("is an update back, and its last-handled configuration is not used", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		start(ns, options(kopf.For(&v1.Widget{}).OnUpdate("told", told(seen)).OnCreate("made", ok[W](seen, "made"))))
+		start(ns, options(kopf.For(&v1.Widget{}).OnUpdate("record", record(seen)).OnCreate("made", ok[W](seen, "made"))))
 		a := widget(ns, "a")
 		create(ctx, a)
 		handled(ctx, a)
@@ -59,7 +59,7 @@ var _ = Describe("A restored old state with all annotations", func() {
 	It("does not restore old records", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
-			OnUpdate("told", told(seen)).
+			OnUpdate("record", record(seen)).
 			OnUpdate("fails", failsUntil[W](seen, "fails", 1, kopf.Temporary(nil, 300*millisecond)))))
 		a := widget(ns, "a")
 		create(ctx, a)

@@ -48,7 +48,7 @@ var _ = Describe("A result", func() {
 		ns := newNamespace(ctx)
 		said := false
 		start(ns, options(kopf.For(&v1.Widget{}).
-			On("told", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[W]) error {
+			On("record", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[W]) error {
 				if !said {
 					said = true
 					req.SetResult("once")
@@ -63,6 +63,6 @@ var _ = Describe("A result", func() {
 			now, err := fresh(ctx, obj)()
 			return now.Annotations[baselineKey], err
 		}).Should(ContainSubstring(`"size":2`))
-		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status", "told")()).To(Equal("once"))
+		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status", "record")()).To(Equal("once"))
 	}, SpecTimeout(minute))
 })

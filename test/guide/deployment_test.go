@@ -136,12 +136,12 @@ func TestRightsOfTheDeployment(t *testing.T) {
 		g.Expect(k8s.List(t.Context(), events)).To(Succeed())
 		g.Expect(events.Items).To(ContainElement(HaveField("Object", HaveKeyWithValue("reason", "Provisioned"))))
 	}).Should(Succeed())
-	told := &unstructured.UnstructuredList{} // client-go does not use the same log
-	told.SetAPIVersion("v1")
-	told.SetKind("EventList")
+	coreEvents := &unstructured.UnstructuredList{} // client-go does not use the same log
+	coreEvents.SetAPIVersion("v1")
+	coreEvents.SetKind("EventList")
 	g.Eventually(func(g Gomega) {
-		g.Expect(k8s.List(t.Context(), told, client.InNamespace("databases-system"))).To(Succeed())
-		g.Expect(told.Items).To(ContainElement(HaveField("Object", HaveKeyWithValue("reason", "LeaderElection"))))
+		g.Expect(k8s.List(t.Context(), coreEvents, client.InNamespace("databases-system"))).To(Succeed())
+		g.Expect(coreEvents.Items).To(ContainElement(HaveField("Object", HaveKeyWithValue("reason", "LeaderElection"))))
 	}).Should(Succeed())
 	stopped()
 	g.Expect(book.all()).To(ContainSubstring(`"Handled"`), "the log is looked at")

@@ -79,7 +79,7 @@ func TestUninstalling(t *testing.T) {
 		func(string) { gone(orders) },
 	}
 	typed := commands(t, "../../docs/deployment.md")
-	g.Expect(typed).To(HaveLen(len(after)), "the page has other commands: tell the test what comes of them")
+	g.Expect(typed).To(HaveLen(len(after)), "the page has other commands; add their results to the test")
 	for i, command := range typed {
 		after[i](tool(command))
 	}
@@ -98,7 +98,7 @@ func TestTroubleshooting_ThreeQuestions(t *testing.T) {
 	g.Expect(k8s.Create(t.Context(), orders)).To(Succeed())
 
 	asked := commands(t, "../../docs/troubleshooting.md")
-	g.Expect(asked).To(HaveLen(3), "the page has other commands: tell the test what comes of them")
+	g.Expect(asked).To(HaveLen(3), "the page has other commands; add their results to the test")
 	g.Expect(tool(asked[0])).To(And(MatchRegexp(`Name: +orders\n`), MatchRegexp(`(?m)^Events: +<none>$`)))
 	g.Expect(tool(asked[1])).To(And(ContainSubstring("orders"), ContainSubstring("resize.spec.size: due"), Not(ContainSubstring("photos"))))
 	raw := &unstructured.Unstructured{}
@@ -146,7 +146,7 @@ func TestCommandsOfPeering(t *testing.T) {
 		g.Expect(command).To(HavePrefix(goRun))
 		printed = append(printed, tool("kopf "+strings.TrimPrefix(command, goRun))) // without building the command again
 	}
-	g.Expect(printed).To(HaveLen(3), "the page has other commands: tell the test what comes of them")
+	g.Expect(printed).To(HaveLen(3), "the page has other commands; add their results to the test")
 	for identity := range shown {
 		g.Expect(printed[0]).To(MatchRegexp(`%s .* dead`, identity), "its records are of the year 2020")
 	}

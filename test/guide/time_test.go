@@ -18,7 +18,7 @@ type ConfigMapRequest = kopf.Request[*corev1.ConfigMap]
 // patient fails permanently after a day of retries.
 func patient(_ context.Context, req *ConfigMapRequest) error {
 	if req.Attempt.Runtime() > 24*time.Hour {
-		return kopf.Permanent(errors.New("nobody has answered for a day"))
+		return kopf.Permanent(errors.New("no answer for a day"))
 	}
 	return kopf.Temporary(errors.New("no answer"), time.Hour)
 }

@@ -323,7 +323,7 @@ func TestChecker_DetectsViolations(t *testing.T) {
 		{"a calculation on objects", "internal/match", []string{"sigs.k8s.io/controller-runtime/pkg/client"}, ""},
 		{"a calculation over values on objects", "internal/cause", []string{"sigs.k8s.io/controller-runtime/pkg/client"},
 			"neither a client nor its objects"},
-		{"a package nobody has placed", "internal/utils", nil, "internal/utils has no level"},
+		{"a package without a level", "internal/utils", nil, "internal/utils has no level"},
 		{"a package below one that has a level", "pkg/kopf/helpers", nil, "pkg/kopf/helpers has no level"},
 	} {
 		offences := check([]node{{

@@ -20,7 +20,7 @@ const (
 	testsPage = "test/parity/kopf-parity-tests.md"
 )
 
-var update = flag.Bool("update", false, "write the counts on "+page+", and "+testsPage+", anew")
+var update = flag.Bool("update", false, "write the counts on "+page+", and "+testsPage+"")
 
 // areas are the existing rows: the ranges of numbers in each area.
 var areas = []struct {

@@ -119,7 +119,7 @@ func expect(t *testing.T, problems, want []string) {
 	}
 	for _, part := range want {
 		if !slices.ContainsFunc(problems, func(problem string) bool { return strings.Contains(problem, part) }) {
-			t.Errorf("nobody tells that %s:\n%s", part, strings.Join(problems, "\n"))
+			t.Errorf("missing problem %s:\n%s", part, strings.Join(problems, "\n"))
 		}
 	}
 }

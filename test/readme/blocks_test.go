@@ -56,7 +56,7 @@ func TestDocs_BlocksHaveTests(t *testing.T) {
 			if entry, ok := whoFollows(filepath.ToSlash(page), step); ok {
 				used[entry] = true
 			} else {
-				t.Errorf("%s: nobody does this; write a test, and name it here:\n%s", page, step.Text)
+				t.Errorf("%s: no test executes this block; write one, and name it here:\n%s", page, step.Text)
 			}
 		}
 	}

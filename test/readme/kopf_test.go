@@ -96,10 +96,10 @@ var kopfNames = map[string]string{
 }
 
 func TestComingFromKopf_NamesThePublicAPI(t *testing.T) {
-	told := inCode(read(t, filepath.Join(root, "docs/coming-from-kopf.md")))
+	listed := inCode(read(t, filepath.Join(root, "docs/coming-from-kopf.md")))
 	for _, sort := range slices.Sorted(maps.Keys(kopfNames)) {
 		for name := range strings.FieldsSeq(kopfNames[sort]) {
-			if !told[name] {
+			if !listed[name] {
 				t.Errorf("docs/coming-from-kopf.md does not say what takes the place of %s (%s)", name, sort)
 			}
 		}
@@ -108,11 +108,11 @@ func TestComingFromKopf_NamesThePublicAPI(t *testing.T) {
 
 // inCode returns the words that a page formats as code in its prose.
 func inCode(page string) map[string]bool {
-	told := map[string]bool{}
+	listed := map[string]bool{}
 	for _, span := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(prose(page), -1) {
 		for word := range strings.FieldsFuncSeq(span[1], func(r rune) bool { return strings.ContainsRune(" ,()=", r) }) {
-			told[strings.TrimPrefix(word, "@")] = true
+			listed[strings.TrimPrefix(word, "@")] = true
 		}
 	}
-	return told
+	return listed
 }

@@ -26,7 +26,7 @@ func TestTroubleshooting_TextsAreInTheCode(t *testing.T) {
 	}
 	for _, row := range rows {
 		if !isSaid(row[1], said) {
-			t.Errorf("nobody says %q any more: correct the page", row[1])
+			t.Errorf("the code does not have the text %q; correct the page", row[1])
 		}
 	}
 }

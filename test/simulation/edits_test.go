@@ -90,7 +90,7 @@ func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 	play(t, widgets, func(t *testing.T, _ *scene) {
 		wait(time.Minute)
 		if idle.Load() == 0 {
-			t.Error("the idle timer was never called, and nobody but timers has edited the object")
+			t.Error("the idle timer was never called, though only timers have edited the object")
 		}
 	})
 }

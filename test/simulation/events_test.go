@@ -139,7 +139,7 @@ func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
 		"Eventf in every attempt, and each step": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
 			return widgets(&v1.Widget{}, kopf.WithName(name)).OnCreate("shouts", shouts, pause)
 		}, true},
-		"Eventf in the form of kopf, which nobody counts": {asKopf, func(name string, shouts handler) *kopf.Resource[widget] {
+		"Eventf in the form of kopf, which are not counted": {asKopf, func(name string, shouts handler) *kopf.Resource[widget] {
 			return widgets(&v1.Widget{}, kopf.WithName(name)).OnReconcile("shouts", shouts, pause)
 		}, true},
 		"a timer": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
@@ -177,22 +177,22 @@ func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
 				box.mu.Lock()
 				defer box.mu.Unlock()
 				noisy, quiet := box.posted["noisy"], box.posted["quiet"]
-				told := len(noisy)
+				reported := len(noisy)
 				for _, one := range noisy {
 					if found := unposted.FindStringSubmatch(one.Note); found != nil {
 						more, _ := strconv.Atoi(found[1])
-						told += more
+						reported += more
 					}
 				}
-				t.Logf("%d failures, %d writes of %d Events, %d told", attempts.Load(), box.writes["noisy"], len(noisy), told)
+				t.Logf("%d failures, %d writes of %d Events, %d reported", attempts.Load(), box.writes["noisy"], len(noisy), reported)
 				if n := attempts.Load(); n < failures*95/100 {
 					t.Errorf("the handler has failed %d times only", n)
 				}
 				if n := box.writes["noisy"]; n > most {
 					t.Errorf("%d writes about the noisy object, more than %d", n, most)
 				}
-				if least := int(attempts.Load()) * 8 / 10; test.differ && told < least {
-					t.Errorf("%d Events are told of, with %d failures", told, attempts.Load())
+				if least := int(attempts.Load()) * 8 / 10; test.differ && reported < least {
+					t.Errorf("%d Events are reported, with %d failures", reported, attempts.Load())
 				} else if n := countedAsUnposted(t); n < least {
 					t.Errorf("%d Events are counted as not posted, with %d failures", n, attempts.Load())
 				}
@@ -201,7 +201,7 @@ func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
 				}
 				late := func(one note) bool { return one.Note == "at last" }
 				if !slices.ContainsFunc(noisy, failed) {
-					t.Errorf("what has failed for good was lost in the noise")
+					t.Errorf("the permanent failure was lost")
 				}
 				if !slices.ContainsFunc(quiet, failed) || !slices.ContainsFunc(quiet, late) {
 					t.Errorf("the quiet object was muted: %v", quiet)

@@ -89,7 +89,7 @@ func TestFlush_WritesRevertedValues(t *testing.T) {
 			play(t, widgets, func(t *testing.T, s *scene) {
 				wait(10 * time.Second)
 				if got := s.now(t).Status.Phase; got != "" {
-					t.Errorf("the phase is %q, and was taken back", got)
+					t.Errorf("the phase is %q, although it was reverted", got)
 				}
 			})
 		})

@@ -238,7 +238,7 @@ func TestPause_KeepsOutcomes(t *testing.T) {
 				s.link.set(link)
 				s.resize(2)
 				s.freeze(frozen)
-				patch(t.Context(), t, s.users, s.obj, `{"metadata":{"labels":{"by":"somebody"}}}`)
+				patch(t.Context(), t, s.users, s.obj, `{"metadata":{"labels":{"by":"user"}}}`)
 				s.link.set(nil)
 				s.freeze("null")
 				wait(10 * time.Minute)
@@ -320,7 +320,7 @@ func TestPause_FinishesDeletions(t *testing.T) {
 		meanwhile func(*two)
 		calls     []string
 	}{
-		"nobody was there": {func(s *two) { s.freeze(frozen); s.link.set(nil); s.freeze("null") }, []string{"low attempt 0 1"}},
+		"without a peer": {func(s *two) { s.freeze(frozen); s.link.set(nil); s.freeze("null") }, []string{"low attempt 0 1"}},
 		"a peer was at work": {func(s *two) {
 			end := s.begin(s.config, "high", 1, deletes(s, "high", true))
 			wait(5 * time.Second)
@@ -349,21 +349,21 @@ func TestPause_FinishesDeletions(t *testing.T) {
 // PEER-53: the last-handled configuration that a peer has stored is current, also if it equals an earlier one of this
 // operator: it is not treated as a rollback.
 func TestPause_AcceptsBaselinesOfPeers(t *testing.T) {
-	tells := func(s *two, who string) *kopf.Resource[widget] {
+	pinned := func(s *two, who string) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnUpdate("update", func(_ context.Context, req *kopf.Request[widget]) error {
 			s.called(fmt.Sprintf("%s %d to", who, req.Old.Spec.Size), req.Object.Spec.Size)
 			return nil
 		})
 	}
-	low := func(s *two) *kopf.Resource[widget] { return tells(s, "low") }
+	low := func(s *two) *kopf.Resource[widget] { return pinned(s, "low") }
 	meanwhile := func(s *two) (end func()) {
 		s.resize(2)
-		end = s.begin(s.config, "high", 1, tells(s, "high"))
+		end = s.begin(s.config, "high", 1, pinned(s, "high"))
 		wait(5 * time.Second)
 		s.resize(1)
 		return end
 	}
-	t.Run("and edits are told from them", func(t *testing.T) {
+	t.Run("and edits are distinguished from them", func(t *testing.T) {
 		meet(t, low, func(s *two) {
 			meanwhile(s)()
 			wait(10 * time.Minute)

@@ -105,7 +105,7 @@ func TestPauses_OfABusyOperator(t *testing.T) {
 			widgets := kopf.For(&v1.Widget{}).
 				OnUpdate("first", update("first")).OnUpdate("second", update("second")).
 				OnResume("resume", func(context.Context, *kopf.Request[widget]) error {
-					t.Errorf("seed %d: somebody resumes, though no object was handled before", seed)
+					t.Errorf("seed %d: a handler resumes, though no object was handled before", seed)
 					return nil
 				}).
 				Timer("timer", 700*time.Millisecond, func(_ context.Context, req *kopf.Request[widget]) error {
@@ -232,7 +232,7 @@ func TestPauses_ReconcileEachObjectOnceAfterwards(t *testing.T) {
 			name := fmt.Sprint("w", i)
 			count, looked := looks.Load(name)
 			if !looked || count.(*atomic.Int64).Load() != 1 {
-				s.t.Errorf("%s was not looked at once", name)
+				s.t.Errorf("%s was not reconciled exactly once", name)
 			}
 		}
 		if lists.Load() != listed || listed == 0 {

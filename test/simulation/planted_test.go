@@ -47,7 +47,7 @@ var bugs = []planted{
 		},
 	},
 	{
-		name:  "B-03 a due time that is not computed anew",
+		name:  "B-03 a due time that is not computed again",
 		shows: scenario.Settles,
 		edits: []edit{{"internal/engine/schedule.go", "case !c.reason.Handled():", "case !c.reason.Handled() || len(c.called) == 0:"}},
 	},

@@ -58,9 +58,9 @@ func (s *strict) RoundTrip(r *http.Request) (*http.Response, error) {
 // refuse runs an operator on a strict server, with a client that adds a condition at each rejection.
 func refuse(t *testing.T, widgets *kopf.Resource[widget], act func(t *testing.T, s *scene, box *mailbox)) {
 	t.Helper()
-	server, told := &strict{}, &mailbox{}
+	server, events := &strict{}, &mailbox{}
 	playOn(t, func(config *rest.Config) {
-		told = intercept(config)
+		events = intercept(config)
 		server.next, config.Transport = config.Transport, server
 	}, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
 		meanwhile := func() {
@@ -69,7 +69,7 @@ func refuse(t *testing.T, widgets *kopf.Resource[widget], act func(t *testing.T,
 			must(t, s.users.Status().Update(t.Context(), obj))
 		}
 		server.meanwhile.Store(&meanwhile)
-		act(t, s, told)
+		act(t, s, events)
 	})
 }
 

@@ -76,20 +76,20 @@ func plain(obj map[string]any) map[string]any {
 func plainStatus(obj map[string]any) map[string]any {
 	details, _ := obj["details"].(map[string]any)
 	causes, _ := details["causes"].([]any)
-	var told []string
+	var found []string
 	for _, cause := range causes {
 		if c, ok := cause.(map[string]any); ok {
-			told = append(told, fmt.Sprint(c["reason"], " ", c["field"]))
+			found = append(found, fmt.Sprint(c["reason"], " ", c["field"]))
 		}
 	}
-	slices.Sort(told)
-	told = slices.Compact(told) // real servers repeat some causes
-	if slices.ContainsFunc(told, func(cause string) bool { return strings.HasSuffix(cause, "generateName") }) {
+	slices.Sort(found)
+	found = slices.Compact(found) // real servers repeat some causes
+	if slices.ContainsFunc(found, func(cause string) bool { return strings.HasSuffix(cause, "generateName") }) {
 		delete(details, "name")
 	}
 	return map[string]any{
 		"status": obj["status"], "code": obj["code"], "reason": obj["reason"],
-		"name": details["name"], "group": details["group"], "kind": details["kind"], "causes": told,
+		"name": details["name"], "group": details["group"], "kind": details["kind"], "causes": found,
 	}
 }
 

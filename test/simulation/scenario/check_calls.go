@@ -65,7 +65,7 @@ func (w *world) checkRemoved(c *call) {
 // checkBaseline compares the cause of a call with the stored baseline.
 func (w *world) checkBaseline(c *call, v view) {
 	stored, known := v.baseline()
-	switch c.reason { //nolint:exhaustive // there are none of the others
+	switch c.reason { //nolint:exhaustive // scenarios have no other reasons
 	case kopf.ReasonCreate:
 		if known {
 			w.violateLockedf(NeverStale, "%s: the creation is already handled", c)

@@ -54,7 +54,7 @@ func (p handlerEnv) handle(ctx context.Context, h *Handler, obj client.Object, o
 	reason kopf.Reason, attempt int, setResult func(),
 ) error {
 	if p.operator.link.dead() {
-		return errors.New("this operator has crashed: nobody sees what it does")
+		return errors.New("this operator has crashed")
 	}
 	c := p.beginCall(h, obj, old, reason, attempt)
 	if h.Deaf {

@@ -117,7 +117,7 @@ func (l *link) send(r *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case wrote && l.hit(CrashUntold):
+	case wrote && l.hit(CrashUnanswered):
 		_ = response.Body.Close()
 		return nil, errCut
 	case wrote && l.chance(l.world.plan.Faults.Lost):

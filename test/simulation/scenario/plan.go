@@ -66,20 +66,20 @@ type Action string
 
 // The actions. The last ones are about the operator.
 const (
-	SetSize     Action = "set size"
-	SetColor    Action = "set color"
-	SetTier     Action = "set label"
-	SetNote     Action = "set annotation"
-	DropTier    Action = "drop label"
-	AddTag      Action = "add tag"
-	SetTwo      Action = "set size and label"
-	SetStatus   Action = "set status" // not essential
-	TakeBack    Action = "take the last edit back"
-	Delete      Action = "delete"
-	Restart     Action = "stop the operator in peace"
-	Crash       Action = "crash the operator"
-	CrashUnsent Action = "crash the operator instead of its next write"
-	CrashUntold Action = "crash the operator before it is told that its next write is done"
+	SetSize         Action = "set size"
+	SetColor        Action = "set color"
+	SetTier         Action = "set label"
+	SetNote         Action = "set annotation"
+	DropTier        Action = "drop label"
+	AddTag          Action = "add tag"
+	SetTwo          Action = "set size and label"
+	SetStatus       Action = "set status" // not essential
+	TakeBack        Action = "take the last edit back"
+	Delete          Action = "delete"
+	Restart         Action = "stop the operator in peace"
+	Crash           Action = "crash the operator"
+	CrashUnsent     Action = "crash the operator instead of its next write"
+	CrashUnanswered Action = "crash the operator before it receives the response to its next write"
 )
 
 // Faults are the network faults until the end of the last step. Delays continue after it.
@@ -202,7 +202,7 @@ func (d generator) step(objects int) Step {
 func (d generator) failure() Step {
 	return Step{
 		After:  d.ticks(10),
-		Action: pick(d, Restart, Crash, CrashUnsent, CrashUntold),
+		Action: pick(d, Restart, Crash, CrashUnsent, CrashUnanswered),
 		Down:   pick(d, 0, d.ticks(5), d.ticks(40)),
 	}
 }
@@ -242,7 +242,7 @@ func (p Plan) String() string {
 }
 
 func (a Action) concernsOperator() bool {
-	return a == Restart || a == Crash || a == CrashUnsent || a == CrashUntold
+	return a == Restart || a == Crash || a == CrashUnsent || a == CrashUnanswered
 }
 
 func nameOf(object int) string { return fmt.Sprintf("o%d", object+1) }
