@@ -23,8 +23,8 @@ const (
 // enough is the limit of counters: all calls except the last one change the status.
 const enough = 6
 
-// accompany adds the background handler of the role.
-func accompany[T v1.Object](resource *kopf.Resource[T], r role, n *notes) {
+// addBackground adds the background handler of the role.
+func addBackground[T v1.Object](resource *kopf.Resource[T], r role, n *notes) {
 	switch r.Background {
 	case idler:
 		// The first calls are distributed over an interval, so later calls are, too.

@@ -24,8 +24,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// patience is the limit of each wait.
-const patience = 10 * time.Minute
+// waitTimeout is the limit of each wait.
+const waitTimeout = 10 * time.Minute
 
 var scheme = runtime.NewScheme()
 
@@ -155,8 +155,8 @@ func (b *bench) namespace() string {
 	return ns.Name
 }
 
-// flood sends requests for copies of all objects as fast as the server accepts them.
-func (b *bench) flood(ctx context.Context, objects []v1.Object, do func(context.Context, client.Object) error) error {
+// requestAll sends requests for copies of all objects as fast as the server accepts them.
+func (b *bench) requestAll(ctx context.Context, objects []v1.Object, do func(context.Context, client.Object) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.workers)
 	for _, obj := range objects {

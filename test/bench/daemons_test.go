@@ -31,12 +31,12 @@ func (b *bench) accompanied() {
 		}
 		b.stop(p)
 	}
-	b.condemn(what, roles[with], stocks[with])
+	b.deleteAll(what, roles[with], stocks[with])
 }
 
 func (b *bench) awaitDaemons(p *process) {
 	b.t.Helper()
-	b.poll(beat, func() bool { return b.order(p, doStats).Running == int64(b.daemons) })
+	b.poll(pollInterval, func() bool { return b.order(p, doStats).Running == int64(b.daemons) })
 }
 
 // shutDown returns the time from the stop of the manager until all daemons are cancelled, and until the manager has
@@ -50,8 +50,8 @@ func (b *bench) shutDown(what string, p *process) {
 	b.report.add(what, "shutdown: ms until the manager returns", with, milliseconds(took), open)
 }
 
-// condemn deletes all objects.
-func (b *bench) condemn(what string, r role, made stock) {
+// deleteAll deletes all objects.
+func (b *bench) deleteAll(what string, r role, made stock) {
 	b.t.Helper()
 	p := b.settled(r, made, b.daemons, "daemons-deletion")
 	defer b.stop(p)

@@ -84,5 +84,5 @@ func (b *bench) life(v variant, s side) {
 		})
 	}
 	b.clear(v.kind, namespace)
-	b.calm(p)
+	b.awaitIdle(p)
 }

@@ -12,9 +12,9 @@ import (
 func (b *bench) measured(storm string, v variant, s side, p *process, writes int, run func() time.Duration) {
 	b.t.Helper()
 	what := storm + ", " + v.String()
-	before, written := b.calm(p), b.patches(v.kind)
+	before, written := b.awaitIdle(p), b.patches(v.kind)
 	took := run()
-	done := work{b.objects, took, b.calm(p).CPU - before.CPU}
+	done := work{b.objects, took, b.awaitIdle(p).CPU - before.CPU}
 	b.recordWork(what, s, done)
 	b.totals.add(storm, s, done)
 	b.report.add(what, "writes per object", s, float64(b.patches(v.kind)-written)/float64(b.objects), exactly(float64(writes)))
@@ -60,7 +60,7 @@ func (b *bench) waited(s side) {
 	namespace := b.namespace()
 	defer b.clear(v.kind, namespace)
 	objects := v.kind.objects(namespace, "object", b.backlog)
-	b.ok(b.flood(b.t.Context(), objects, b.create))
+	b.ok(b.requestAll(b.t.Context(), objects, b.create))
 	o := b.observe(v.kind, namespace, "")
 	defer o.stop()
 	_, err := o.each(b.t.Context(), objects, seen)
@@ -73,7 +73,7 @@ func (b *bench) waited(s side) {
 	b.order(p, doStart)
 	last, err := o.each(b.t.Context(), objects, s.handledAt(1))
 	b.ok(err)
-	after := b.calm(p)
+	after := b.awaitIdle(p)
 	b.recordWork(what, s, work{b.backlog, last.Sub(began), after.CPU - before.CPU})
 	b.report.add(what, "writes per object", s, float64(b.patches(v.kind)-written)/float64(b.backlog), exactly(float64(v.writes())))
 }
@@ -96,8 +96,8 @@ func (b *bench) restart(s side) {
 	b.order(p, doSync)
 	served := b.storm(o, fresh, b.create, s.handledAt(1))
 	passed := b.order(p, doStats).Passes
-	b.poll(beat, func() bool { return b.order(p, doStats).Passes > int64(b.standing) })
-	after := b.calm(p)
+	b.poll(pollInterval, func() bool { return b.order(p, doStats).Passes > int64(b.standing) })
+	after := b.awaitIdle(p)
 	b.report.add(restart, "writes", s, float64(b.patches(v.kind)-written-v.writes()), exactly(0))
 	b.report.add(restart, "CPU ms per object", s, milliseconds(after.CPU-before.CPU)/float64(b.standing), open)
 	b.report.add(restart, "a new object, ms until handled", s, milliseconds(served), below(1000))
@@ -111,15 +111,15 @@ func (b *bench) restart(s side) {
 
 // rest measures an idle operator.
 func (b *bench) rest(what string, s side, k kind, p *process) {
-	before, written, began := b.calm(p), b.patches(k), time.Now()
-	b.pass(b.idle)
+	before, written, began := b.awaitIdle(p), b.patches(k), time.Now()
+	b.sleepFor(b.idle)
 	after, took := b.order(p, doStats), time.Since(began)
 	b.report.add(what, "writes", s, float64(b.patches(k)-written), exactly(0))
 	b.report.add(what, "CPU ms per second", s, milliseconds(after.CPU-before.CPU)/took.Seconds(), below(5))
 }
 
-// pass waits.
-func (b *bench) pass(d time.Duration) {
+// sleepFor waits.
+func (b *bench) sleepFor(d time.Duration) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), d)
 	defer cancel()
 	<-ctx.Done()

@@ -61,7 +61,7 @@ func (o *observer) see(what any, gone bool) {
 
 // until waits until a condition on the events is met.
 func (o *observer) until(ctx context.Context, enough func(sight) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	for {
 		select {
@@ -98,7 +98,7 @@ func (b *bench) storm(o *observer, objects []v1.Object, do func(context.Context,
 	defer cancel(nil)
 	began, flooded := time.Now(), make(chan error, 1)
 	go func() {
-		err := b.flood(ctx, objects, do)
+		err := b.requestAll(ctx, objects, do)
 		if err != nil {
 			cancel(err)
 		}

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// An operator is a separate process, so that the benchmark can measure its CPU time and memory: this test binary with
-// this variable, which contains the role. It reads one command per line, and answers each with its stats. It ends with
-// its input.
+// childEnv contains the role of an operator. An operator is a separate process, so that the benchmark can measure its
+// CPU time and memory: this test binary with this variable. It reads one command per line, and answers each with its
+// stats. It ends with its input.
 const childEnv = "KOPF_BENCH_OPERATOR"
 
 const (
@@ -88,7 +88,7 @@ func newManager(r role, n *notes) (manager.Manager, error) {
 	if _, err := mgr.GetCache().GetInformer(context.Background(), kinds[r.Kind].empty()); err != nil {
 		return nil, err
 	}
-	return mgr, enroll(mgr, r, n, func(next reconcile.Reconciler) reconcile.Reconciler {
+	return mgr, addOperator(mgr, r, n, func(next reconcile.Reconciler) reconcile.Reconciler {
 		return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			defer n.passes.Add(1)
 			return next.Reconcile(ctx, req)

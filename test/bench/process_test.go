@@ -68,8 +68,8 @@ func (b *bench) stop(p *process) {
 	b.ok(errors.Join(p.stdin.Close(), p.cmd.Wait()))
 }
 
-// calm waits until the operator is idle, because its own writes cause another reconcile.
-func (b *bench) calm(p *process) stats {
+// awaitIdle waits until the operator is idle, because its own writes cause another reconcile.
+func (b *bench) awaitIdle(p *process) stats {
 	b.t.Helper()
 	last, same := b.order(p, doStats), 0
 	b.poll(50*time.Millisecond, func() bool {
@@ -85,13 +85,13 @@ func (b *bench) calm(p *process) stats {
 	return last
 }
 
-// beat is the interval of polling an operator, which costs it some time.
-const beat = 20 * time.Millisecond
+// pollInterval is the interval of polling an operator, which costs it some time.
+const pollInterval = 20 * time.Millisecond
 
 // poll sends a command until its response meets a condition.
 func (b *bench) poll(every time.Duration, done func() bool) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(b.t.Context(), waitTimeout)
 	defer cancel()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -99,7 +99,7 @@ func (b *bench) poll(every time.Duration, done func() bool) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			b.t.Fatalf("not done after %s: %v", patience, ctx.Err())
+			b.t.Fatalf("not done after %s: %v", waitTimeout, ctx.Err())
 		}
 	}
 }

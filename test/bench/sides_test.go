@@ -55,8 +55,8 @@ type role struct {
 	Profile string // file of a CPU profile, with one of the heap beside it; empty: none
 }
 
-// enroll adds the operator of a role to a manager; the wrapper wraps each reconcile.
-func enroll(mgr manager.Manager, r role, n *notes, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
+// addOperator adds the operator of a role to a manager; the wrapper wraps each reconcile.
+func addOperator(mgr manager.Manager, r role, n *notes, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
 	switch {
 	case r.Side == bare:
 		return nil
@@ -81,7 +81,7 @@ func handlers[T v1.Object](obj T, r role, n *notes) *kopf.Resource[T] {
 	if r.Finalizer {
 		resource.OnDelete("drop", func(context.Context, *kopf.Request[T]) error { return nil })
 	}
-	accompany(resource, r, n)
+	addBackground(resource, r, n)
 	return resource
 }
 

@@ -46,7 +46,7 @@ func (b *bench) stockUp(r role, n int) stock {
 		_, from := pattern.Content()
 		*to = *from
 	}
-	b.ok(b.flood(b.t.Context(), objects, b.create))
+	b.ok(b.requestAll(b.t.Context(), objects, b.create))
 
 	p = b.begin(role{Side: bare, Kind: r.Kind, Namespace: made.namespace}, "stock")
 	made.bare = b.order(p, doCollect).Heap
@@ -59,7 +59,7 @@ func (b *bench) settled(r role, made stock, n int, name string) *process {
 	b.t.Helper()
 	r.Namespace = made.namespace
 	p := b.begin(r, name)
-	b.poll(beat, func() bool { return b.order(p, doStats).Passes >= int64(n) })
-	b.calm(p)
+	b.poll(pollInterval, func() bool { return b.order(p, doStats).Passes >= int64(n) })
+	b.awaitIdle(p)
 	return p
 }

@@ -62,7 +62,7 @@ func (b *bench) punctuality(what string, operators map[side]*process) {
 	for s, p := range operators {
 		before[s] = b.order(p, doRecall)
 	}
-	b.pass(b.interval)
+	b.sleepFor(b.interval)
 	took, writes := time.Since(began), b.patches(gadgets)-written
 	after := map[side]stats{}
 	for s, p := range operators {
@@ -93,7 +93,7 @@ func (b *bench) writing() {
 	r.Background, r.Interval = idler, time.Hour
 	p := b.begin(r, "writing-before")
 	b.storm(o, objects, b.create, library.handledAt(1))
-	b.calm(p)
+	b.awaitIdle(p)
 	b.stop(p)
 
 	r.Background, r.Interval = counter, 100*time.Millisecond
@@ -104,7 +104,7 @@ func (b *bench) writing() {
 		return status.Size == enough
 	})
 	b.ok(err)
-	b.calm(p)
+	b.awaitIdle(p)
 	calls := len(objects) * (enough - 1)
 	b.report.add(what, "writes per call", with, float64(b.patches(widgets)-written)/float64(calls), exactly(1))
 	b.storm(o, objects, b.remove, gone)

@@ -149,7 +149,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 			seen.notef("judge %s", req.Object.Spec.Color)
 			switch size := req.Object.Spec.Size; {
 			case req.Operation == admissionv1.Delete && req.Object.Labels["keep"] != "":
-				return webhooks.Deny(http.StatusConflict, metav1.StatusReasonConflict, "it is to be kept")
+				return webhooks.Deny(http.StatusConflict, metav1.StatusReasonConflict, "the value must be kept")
 			case req.Operation == admissionv1.Delete:
 			case size > 100:
 				return field.Invalid(field.NewPath("spec", "size"), size, "is more than 100")
@@ -194,7 +194,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 		edit(ctx, plain, func(w W) { w.Labels = map[string]string{"keep": "yes"} })
 		err = k8s.Delete(ctx, plain)
 		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring("it is to be kept")))
+		Expect(err).To(MatchError(ContainSubstring("the value must be kept")))
 		edit(ctx, plain, func(w W) { w.Labels = nil })
 		remove(ctx, plain)
 		Eventually(gone(ctx, plain)).Should(BeTrue())
@@ -219,7 +219,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 		create(ctx, gadget)
 		create(ctx, widget(o.ns, "a"))
 		handled(ctx, gadget)
-		Expect(requests.all()).To(ContainElement(ContainSubstring("/gadgets")), "they are noted")
+		Expect(requests.all()).To(ContainElement(ContainSubstring("/gadgets")), "the calls are recorded")
 		Expect(requests.all()).NotTo(ContainElement(ContainSubstring("/widgets")))
 		Expect(fresh(ctx, widget(o.ns, "a"))()).To(HaveField("Annotations", BeEmpty()))
 		op.stop()
@@ -316,7 +316,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 		huge := widget(o.ns, "huge")
 		huge.Spec.Size = 101
 		Expect(k8s.Create(ctx, huge)).To(MatchError(ContainSubstring("is more than 100")))
-		Consistently(seen.all).Should(BeEmpty(), "it is paused")
+		Consistently(seen.all).Should(BeEmpty(), "the operator is paused")
 		other.leave(ctx)
 		Eventually(seen.all).Should(Equal([]string{"creates a white one"}))
 	}, SpecTimeout(minute))

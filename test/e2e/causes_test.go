@@ -59,6 +59,6 @@ var _ = Describe("Causes", func() {
 		Eventually(seen.all).Should(Equal([]string{"created:create", "resumed:resume"}))
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal([]string{"created:create", "resumed:resume", "updated:update"}))
-		Consistently(seen.all).Should(HaveLen(3), "it resumes once a process")
+		Consistently(seen.all).Should(HaveLen(3), "the object resumes once in a process")
 	}, SpecTimeout(minute))
 })

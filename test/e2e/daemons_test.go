@@ -137,7 +137,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(Equal([]string{"begins"}))
 		edit(ctx, a, func(w W) { w.Labels = nil })
 		Eventually(seen.all).Should(Equal([]string{"begins", "cancelled"}))
-		Consistently(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", ConsistOf(kopf.DefaultFinalizer)), "it still runs")
+		Consistently(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", ConsistOf(kopf.DefaultFinalizer)), "the daemon still runs")
 		edit(ctx, a, func(w W) { w.Labels = map[string]string{"on": ""} })
 		Consistently(seen.all).Should(HaveLen(2), "never two of them")
 		close(leave)
@@ -231,10 +231,10 @@ var _ = Describe("Daemons", func() {
 			})))
 		Eventually(valueAt(ctx, a, "status")).Should(Equal(map[string]any{"phase": "attempt 2", "writes": map[string]any{"done": true}}))
 		handled(ctx, a)
-		Eventually(valueAt(ctx, a, "spec", "size")).Should(BeEquivalentTo(12), "what goes to the status is written first")
+		Eventually(valueAt(ctx, a, "spec", "size")).Should(BeEquivalentTo(12), "the status is written first")
 		Consistently(func() int { return seen.count("update:update") }).Should(BeZero(), "its own edits are no updates")
 		edit(ctx, a, func(u U) { Expect(unstructured.SetNestedField(u.Object, "green", "spec", "color")).To(Succeed()) })
-		Eventually(func() int { return seen.count("update:update") }).Should(Equal(1), "those of others are")
+		Eventually(func() int { return seen.count("update:update") }).Should(Equal(1), "other finalizers remain")
 	}, SpecTimeout(minute))
 
 	It("stop with the operator, and their changes are written (DAE-41, DAE-44, RUN-22)", func(ctx context.Context) {
@@ -256,7 +256,7 @@ var _ = Describe("Daemons", func() {
 		now, err := fresh(ctx, a)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(now.Status.Phase).To(Equal("stopped"))
-		Expect(controllerutil.ContainsFinalizer(now, kopf.DefaultFinalizer)).To(BeTrue(), "it is there for the next process")
+		Expect(controllerutil.ContainsFinalizer(now, kopf.DefaultFinalizer)).To(BeTrue(), "the record remains for the next process")
 	}, SpecTimeout(minute))
 
 	It("start after their delay, which may depend on the object (DAE-10)", func(ctx context.Context) {
@@ -273,7 +273,7 @@ var _ = Describe("Daemons", func() {
 		Consistently(seen.all).Should(HaveLen(1))
 		Expect(r.log.find("InitialDelayFunc panicked: oops")).NotTo(BeEmpty())
 		remove(ctx, a)
-		Eventually(gone(ctx, a)).Should(BeTrue(), "what has not begun is not waited for")
+		Eventually(gone(ctx, a)).Should(BeTrue(), "handlers that have not started are not awaited")
 	}, SpecTimeout(minute))
 
 	It("are cancelled immediately by a deletion, even if all workers are busy (SE-53, DAE-08)", func(ctx context.Context) {

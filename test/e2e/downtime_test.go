@@ -166,7 +166,7 @@ var _ = Describe("Changes during downtime", func() {
 
 		start(ns, options(all(seen).OnResume("even-so", ok[W](seen, "even-so"), kopf.EvenIfDeleted())))
 		Consistently(seen.all, quietTime).Should(BeEmpty())
-		Expect(fresh(ctx, obj)()).To(HaveField("ResourceVersion", left.ResourceVersion), "it was written to")
+		Expect(fresh(ctx, obj)()).To(HaveField("ResourceVersion", left.ResourceVersion), "the object was written")
 		edit(ctx, obj, func(w W) { w.Finalizers = nil })
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Consistently(seen.all, quietTime).Should(BeEmpty())

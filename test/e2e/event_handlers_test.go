@@ -118,7 +118,7 @@ var _ = Describe("Event handlers", func() {
 		Expect(wire.all()).To(BeEmpty())
 		after, err := cp.Writes(ctx, "widgets", "")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(after.Since(before)).To(Equal(controlplane.Counts{"POST 201": 1, "PUT 200": 1}), "they are the test's own")
+		Expect(after.Since(before)).To(Equal(controlplane.Counts{"POST 201": 1, "PUT 200": 1}), "the writes of the test itself")
 	}, SpecTimeout(minute))
 
 	It("may fail: the error is logged, and there is no retry (EVT-21, EVT-25)", func(ctx context.Context) {
@@ -176,7 +176,7 @@ var _ = Describe("Event handlers", func() {
 		remove(ctx, gone)
 		line.restoreWithLoss()
 		Eventually(seen.all).Should(ConsistOf(`gone "ADDED" 1`, `stays "ADDED" 1`, `gone "DELETED" 1`))
-		Consistently(seen.all, quietTime).Should(HaveLen(3), "what is listed again is no news")
+		Consistently(seen.all, quietTime).Should(HaveLen(3), "a repeated list is no event")
 	}, SpecTimeout(minute))
 
 	It("and index handlers receive the present value of their field without an old one, and cannot write (KW-05)", func(ctx context.Context) {

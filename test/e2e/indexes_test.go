@@ -124,7 +124,7 @@ var _ = Describe("Indexes", func() {
 		first.stop()
 		remove(ctx, obj)
 		working(start(ns, options(widgets)))
-		Eventually(values(index, "red")).Should(Equal([]int{1}), "what has gone meanwhile is not there")
+		Eventually(values(index, "red")).Should(Equal([]int{1}), "objects deleted meanwhile are missing")
 	}, SpecTimeout(minute))
 
 	It("handle errors by their modes (IDX-03, IDX-06, IDX-07, IDX-08, IDX-09, IDX-10, IDX-11)", func(ctx context.Context) {

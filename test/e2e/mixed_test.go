@@ -71,7 +71,7 @@ var _ = Describe("Mixed loads", func() {
 		Eventually(seen.all).Should(HaveLen(objects + 3 + 1))
 		all := seen.all()
 		again := 1 + slices.Index(all[1:], all[0])
-		Expect(again).To(BeNumerically("<", 20), "what is tried again has to wait for the list")
+		Expect(again).To(BeNumerically("<", 20), "retries wait for the list")
 		for _, name := range []string{"new0 1", "new1 1", "new2 1", changed.Name + " 7"} {
 			Expect(slices.Index(all, name)).To(BeNumerically("<", 20), "%s has to wait for the list", name)
 		}
@@ -95,7 +95,7 @@ var _ = Describe("Mixed loads", func() {
 		Eventually(func() int {
 			return len(slices.DeleteFunc(seen.all(), func(name string) bool { return name == "stormy" }))
 		}).WithTimeout(50 * time.Second).Should(Equal(objects))
-		Expect(seen.count("stormy")).To(BeNumerically(">", 1), "it gets its share, too")
+		Expect(seen.count("stormy")).To(BeNumerically(">", 1), "the other handler also runs")
 	}, SpecTimeout(2*minute))
 
 	It("keep the backoff of a failing handler within ten percent, with fifty edits of other clients per second (B-11)", func(ctx context.Context) {

@@ -169,7 +169,7 @@ var _ = Describe("After", func() {
 		Eventually(recordOf(ctx, obj, "first")).Should(HaveField("Failure", true))
 		before.stop()
 		start(ns, declare())
-		Eventually(recordOf(ctx, obj, "new")).Should(HaveField("Failure", true), "it has come with a new version")
+		Eventually(recordOf(ctx, obj, "new")).Should(HaveField("Failure", true), "the field is new in this version")
 		open.Store(true)
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"first:create#0"}))

@@ -48,7 +48,7 @@ var _ = Describe("A busy operator among peers", func() {
 		seen := findViolations(busy.all())
 		AddReportEntry("busy", fmt.Sprintf("%d pauses, %+v", pauses, seen))
 		Expect(seen.pauses).To(Equal(pauses), "each was noticed")
-		Expect(seen.starts).To(BeNumerically(">", 10*pauses), "it was busy")
+		Expect(seen.starts).To(BeNumerically(">", 10*pauses), "the API server was busy")
 		Expect(seen.late).To(BeEmpty(), "started during a pause")
 		Expect(seen.twice).To(BeEmpty(), "two daemons of one object at a time")
 	}, SpecTimeout(3*minute))

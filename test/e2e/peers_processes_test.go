@@ -106,7 +106,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Eventually(high.count("begins w")).Should(Equal(1))
 		Eventually(high.count("done w 1")).Should(Equal(1))
 		Eventually(low.count("done w 1")).Should(Equal(1))
-		Expect(low.last("done").at).To(BeTemporally(">", low.last("paused").at), "it was not interrupted")
+		Expect(low.last("done").at).To(BeTemporally(">", low.last("paused").at), "the handler was not interrupted")
 		Expect(low.last("done").at).To(BeTemporally(">", high.last("begins w").at), "both at a time")
 		handled(ctx, w)
 		Consistently(low.count("begins w")).Should(Equal(1))
@@ -118,7 +118,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Eventually(one.count("done w 1")).Should(Equal(1))
 		two := begin("two", 0, replica(true))
 		Eventually(two.count("starts")).Should(Equal(1))
-		Consistently(two.all).Should(HaveLen(1), "it stands by")
+		Consistently(two.all).Should(HaveLen(1), "the replica is on standby")
 		Expect(identities(ctx)()).To(Equal([]string{"one"}))
 
 		dev := begin("dev", peering.DevPriority)

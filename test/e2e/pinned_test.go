@@ -160,7 +160,7 @@ var _ = Describe("A cycle of several reconciles", func() {
 		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", BeNumerically(">", 0)))
 		edit(ctx, obj, size(1))
 		open.Store(true)
-		Eventually(successes(seen)).Should(ContainElement(is("first", 2, 1, 1)), "who has acted on it hears that it is undone")
+		Eventually(successes(seen)).Should(ContainElement(is("first", 2, 1, 1)), "handlers that were called are called for the reversion")
 		clean(ctx, obj, 1)
 		n := len(successes(seen)())
 		Consistently(successes(seen), quietTime).Should(HaveLen(n))

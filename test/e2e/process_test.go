@@ -175,7 +175,7 @@ var _ = Describe("Health", func() {
 			}))
 		Expect(mgr.Add(op)).To(Succeed())
 		Expect(op.Healthz(nil)).To(Succeed())
-		Expect(op.Readyz(nil)).To(Succeed(), "it waits to be started")
+		Expect(op.Readyz(nil)).To(Succeed(), "the daemon waits for its start")
 		launch(mgr, book)
 		Eventually(func() error { return op.Readyz(nil) }).Should(Succeed())
 

@@ -51,7 +51,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal([]string{"reconcile one 1", "reconcile one 2"}))
 		Expect(k8s.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"x"}}`)))).To(Succeed())
-		Eventually(seen.all).Should(HaveLen(3), "it looks at the actual state, not at what is essential")
+		Eventually(seen.all).Should(HaveLen(3), "the filter reads the whole object")
 		Consistently(seen.all, quietTime).Should(HaveLen(3))
 		first.stop()
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", sized(seen))), wire.setup())

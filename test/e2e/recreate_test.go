@@ -56,6 +56,6 @@ var _ = Describe("Objects that are missing in the cache for a moment", func() {
 		edit(ctx, obj, func(w *v1.Widget) { w.Labels = gold })
 		Eventually(cached).Should(Succeed())
 		letGo()
-		Eventually(seen.all).Should(HaveLen(4), "it does not begin again")
+		Eventually(seen.all).Should(HaveLen(4), "the daemon does not start again")
 	}, SpecTimeout(minute))
 })

@@ -162,7 +162,7 @@ var _ = Describe("A value that an object cannot store", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Color = "blue" })
 		want = append(want, "update old false diff 0")
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations",
-			HaveKeyWithValue(baselineKey, MatchJSON(`{"spec":{"color":"blue","size":2}}`))), "it fits again")
+			HaveKeyWithValue(baselineKey, MatchJSON(`{"spec":{"color":"blue","size":2}}`))), "the records fit again")
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(Equal(append(want, "deleted:delete")))
@@ -294,7 +294,7 @@ var _ = Describe("A lifecycle", func() {
 			})))
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		Consistently(asked.Load).Should(BeNumerically("<", 4), "it would be a hot loop")
+		Consistently(asked.Load).Should(BeNumerically("<", 4), "otherwise the loop is hot")
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"created:create"}))
 	}, SpecTimeout(minute))

@@ -189,7 +189,7 @@ var _ = Describe("A restart", func() {
 		Eventually(seen.all).Should(Equal([]string{"first:resume", "second:resume#0", "second:resume#1", "second:resume#2"}))
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
-		Consistently(seen.all, quietTime).Should(HaveLen(4), "it resumes once a process")
+		Consistently(seen.all, quietTime).Should(HaveLen(4), "the object resumes once in a process")
 	}, SpecTimeout(minute))
 
 	It("during a resume continues it (PROG-29)", func(ctx context.Context) {

@@ -476,7 +476,7 @@ var _ = Describe("A change of the object by a handler", func() {
 			create(ctx, temporary)
 			handled(ctx, permanent)
 			handled(ctx, temporary)
-			Expect(lines["permanent"].times()).To(HaveLen(1), "it asked never to be called again")
+			Expect(lines["permanent"].times()).To(HaveLen(1), "a permanent error prevents another call")
 			Expect(lines["temporary"].gaps()).To(HaveExactElements(atLeast(400 * time.Millisecond)))
 		},
 		Entry("because the server rejects it", SpecTimeout(minute), func(_ context.Context, w W) error {

@@ -109,8 +109,8 @@ var _ = Describe("SIGTERM", func() {
 			Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
 			out := map[string]string{}
 			for _, w := range list.Items {
-				Expect(w.Status.Phase).To(Equal("daemon"), "what it has done was written")
-				Expect(w.Spec.Tags).To(ConsistOf("handler"), "what it has done was written")
+				Expect(w.Status.Phase).To(Equal("daemon"), "its outcome was written")
+				Expect(w.Spec.Tags).To(ConsistOf("handler"), "its outcome was written")
 				out[w.Name] = w.ResourceVersion
 			}
 			return out

@@ -219,7 +219,7 @@ var _ = Describe("Timers", func() {
 		}))
 		create(ctx, a)
 		Eventually(func() []string { return r.log.find("it is tried again", "the line is dead") }).ShouldNot(BeEmpty())
-		Expect(seen.all()).To(HaveLen(1), "it is not called again before that is written")
+		Expect(seen.all()).To(HaveLen(1), "no second call before the write")
 		broken.Store(false)
 		Eventually(fresh(ctx, a)).Should(HaveField("Status.Phase", "written"))
 		Eventually(seen.all).Should(ContainElement("called"))
@@ -237,7 +237,7 @@ var _ = Describe("Timers", func() {
 		}, kopf.Backoff(tick), kopf.Retries(3))))
 		Eventually(seen.all).Should(Equal([]string{"#0", "#1", "#2"}))
 		Eventually(func() []string { return r.log.find("Timer failed permanently", "rejects") }).ShouldNot(BeEmpty())
-		Expect(fresh(ctx, a)()).To(HaveField("Status.Phase", BeEmpty()), "nothing of it was written")
+		Expect(fresh(ctx, a)()).To(HaveField("Status.Phase", BeEmpty()), "no part of it was written")
 	}, SpecTimeout(minute))
 
 	It("keep concurrent changes of a list", func(ctx context.Context) {

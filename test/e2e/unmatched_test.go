@@ -100,7 +100,7 @@ var _ = Describe("An object that no handler matches", func() {
 		Consistently(seen.all, quietTime).Should(BeEmpty())
 		now, err := fresh(ctx, obj)()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(now.ResourceVersion).To(Equal(obj.ResourceVersion), "nothing was written since")
+		Expect(now.ResourceVersion).To(Equal(obj.ResourceVersion), "no write since then")
 		Expect(now.Annotations).To(And(HaveLen(1), HaveKeyWithValue(baselineKey, And(ContainSubstring(`"size":1`), ContainSubstring(`"mine":"yes"`)))))
 		Expect(op.log.find(`"level"=0`)).To(HaveLen(lines))
 

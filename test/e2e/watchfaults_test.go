@@ -67,7 +67,7 @@ var _ = Describe("A watch without modifications", func() {
 		Expect(cached.ResourceVersion).To(Equal(obj.ResourceVersion), "the cache has not seen our write")
 		remove(ctx, obj)
 		Eventually(seen.all).WithTimeout(2 * time.Second).Should(Equal([]string{"made:create", "deleted:delete"}))
-		Expect(operator.log.find("cache does not show")).To(BeEmpty(), "it was not waited for")
+		Expect(operator.log.find("cache does not show")).To(BeEmpty(), "the operator did not wait")
 		Expect(operator.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 

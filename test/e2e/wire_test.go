@@ -93,7 +93,7 @@ var _ = Describe("An object that kopf has stopped handling mid-cycle", func() {
 		handled(ctx, changed)
 		now, err := fresh(ctx, same)()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(now.GetResourceVersion()).To(Equal(same.GetResourceVersion()), "nothing has changed, nothing is written")
+		Expect(now.GetResourceVersion()).To(Equal(same.GetResourceVersion()), "no change, no write")
 	}, SpecTimeout(minute))
 
 	It("is handled as new when its state is corrupt, with a warning (B-30, PIPE-20, SE-17)", func(ctx context.Context) {

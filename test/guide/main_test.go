@@ -13,10 +13,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// Access to the API server, as envtest.Environment.Start returns it in other projects.
+// cfg is the access to the API server, as envtest.Environment.Start returns it in other projects.
 var cfg *rest.Config
 
-// Access for programs that a test starts; readers of the pages do not need it.
+// cluster is the access for programs that a test starts; readers of the pages do not need it.
 var cluster *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {

@@ -123,7 +123,7 @@ func handlersOf(sites *Sites) *kopf.Resource[*corev1.ConfigMap] {
 		OnDelete("drop", sites.Drop, kopf.Label("site", filter.Equal("handlers")))
 }
 
-// The intermediate steps of the migration.
+// wrapped is an intermediate step of the migration: kopf calls the reconciler.
 func wrapped(reconciler *SiteReconciler) *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).
 		OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](reconciler), kopf.Label("site", filter.Equal("wrapped"))).

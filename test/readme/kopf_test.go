@@ -11,7 +11,7 @@ import (
 
 const documentation = "https://kopf.readthedocs.io/en/stable/"
 
-// Pages of the documentation of kopf 1.44.
+// kopfPages are the pages of the documentation of kopf 1.44.
 var kopfPages = strings.Fields(`
 	admission alternatives architecture async authentication cli concepts configuration continuity critiques daemons
 	deployment docker embedding errors events filters handlers hierarchies idempotence indexing install kwargs loading
@@ -53,7 +53,7 @@ func TestPages_NameThePagesOfKopf(t *testing.T) {
 	}
 }
 
-// The public names of kopf 1.44: docs/coming-from-kopf.md contains each of them.
+// kopfNames are the public names of kopf 1.44: docs/coming-from-kopf.md contains each of them.
 var kopfNames = map[string]string{
 	"decorators": `kopf.on.startup kopf.on.cleanup kopf.on.login kopf.on.probe kopf.on.validate kopf.on.mutate kopf.on.event
 		kopf.on.create kopf.on.update kopf.on.delete kopf.on.resume kopf.on.field kopf.index kopf.daemon kopf.timer

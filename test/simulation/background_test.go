@@ -155,7 +155,7 @@ func TestTimers_SurviveManyRestarts(t *testing.T) {
 	}
 }
 
-// The time from a start until all timers run, in virtual time: the finalizers must be written.
+// settled is the time from a start until all timers run, in virtual time: the finalizers must be written.
 const settled = 500 * time.Millisecond
 
 func checkSharp(t *testing.T, what string, seen []time.Time, created time.Time, interval time.Duration, one era) {

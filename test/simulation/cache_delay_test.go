@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A late cache contains objects a second before it sends their events.
+// A lateCache contains objects a second before it sends their events.
 type lateCache struct{ cache.Cache }
 
 func (c lateCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {

@@ -26,7 +26,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// Two contains two operators of one widget. The writes of the lower one before a pause have failed.
+// two contains two operators of one widget. The writes of the lower one before a pause have failed.
 type two struct {
 	t       *testing.T
 	config  *rest.Config

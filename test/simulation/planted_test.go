@@ -16,14 +16,14 @@ const root = "../.." // of the module
 // An edit replaces one piece of text in one file of the module.
 type edit struct{ file, old, new string }
 
-// A plantedBug must be found by the simulations.
+// A planted bug must be found by the simulations.
 type planted struct {
 	name  string
 	edits []edit
 	shows scenario.Property
 }
 
-// Each entry breaks one guarantee. When the code changes, the entry must follow.
+// bugs are the planted bugs. Each breaks one guarantee. When the code changes, the entry must follow.
 var bugs = []planted{
 	{
 		name:  "B-01 an unpinned baseline",

@@ -2,5 +2,5 @@
 
 package simulation
 
-// The race detector makes a simulation about seven times slower.
+// raced reports whether the race detector runs, which makes a simulation about seven times slower.
 const raced = true
