@@ -50,7 +50,7 @@ func (q *request) checkKind(obj object) (object, error) {
 	gv, kind := text(obj, "apiVersion"), text(obj, "kind")
 	switch {
 	case kind == "":
-		return nil, apierrors.NewBadRequest("Object 'Kind' is missing")
+		return nil, apierrors.NewBadRequest(missingKind)
 	case gv != q.GroupVersion.String():
 		return nil, apierrors.NewBadRequest(fmt.Sprintf(
 			"the API version in the data (%s) does not match the expected API version (%s)", gv, q.GroupVersion))
@@ -135,3 +135,6 @@ func ownMeta(obj object) (out, meta object) {
 }
 
 func ok(value any) reply { return reply{code: http.StatusOK, value: value} }
+
+// missingKind is the message of a real server for an object without a kind.
+const missingKind = "Object 'Kind' is missing"

@@ -42,7 +42,7 @@ func (s *Server) patch(q *request) (reply, error) {
 		return reply{}, err
 	}
 	if text(wanted, "kind") == "" {
-		return reply{}, unpatchable(errors.New("Object 'Kind' is missing")) //nolint:staticcheck // the words of a real server
+		return reply{}, unpatchable(errors.New(missingKind))
 	}
 	if wanted, err = s.normalize(q.Resource, wanted); err != nil {
 		return reply{}, unpatchable(err)

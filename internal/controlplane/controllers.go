@@ -110,7 +110,7 @@ func (cp *ControlPlane) controllersArgs(port string) ([]string, error) {
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + port,
 		"--cert-dir=" + cp.path(controllerManager),
-		"--kube-api-qps=500", // what it does is to be awaited, not its own limits
+		"--kube-api-qps=500", // tests must not wait for the rate limit of the client
 		"--kube-api-burst=1000",
 		"--profiling=false",
 	}, nil
