@@ -13,7 +13,6 @@ import (
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial()
-		trial.ExternalState = nil
 		trial.Steps = []func(testing.TB, *kopftest.Cluster){
 			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
 			func(t testing.TB, c *kopftest.Cluster) {

@@ -17,8 +17,9 @@ import (
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
 		trial := trial(t)
-		trial.Given.Objects = []client.Object{settings(), web()}
+		trial.Given.Objects = []client.Object{settings()}
 		trial.Steps = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, web()) },
 			func(t testing.TB, c *kopftest.Cluster) {
 				kopftest.Edit(t, c, settings(), func(config *corev1.ConfigMap) { config.Data = map[string]string{"color": "blue"} })
 			},

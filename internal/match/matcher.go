@@ -76,6 +76,8 @@ type Literal struct {
 	Side  Side
 	// OrAbsent is true if an absent value passes, too.
 	OrAbsent bool
+	// Negated is true if the matcher passes for all values but this one.
+	Negated bool
 }
 
 // String returns the value as Go source, as far as Go and JSON agree.

@@ -82,7 +82,7 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 		{"a time to stop for an index", indexBy(kopf.CancellationTimeout(second)), []string{`IndexBy("h"): CancellationTimeout`, "remove it"}},
 		{"After of a daemon", daemon(kopf.After("x")), []string{`Daemon("h"): After`, "has no effect on daemons", "remove it"}},
 		{"After of a timer", timer(second, kopf.After("x")), []string{`Timer("h"): After`, "has no effect on timers", "remove it"}},
-		{"After a daemon", daemon().OnCreate("g", noop, kopf.After("h")), []string{`"g"`, `"h"`, "does not refer to a cause handler of the kind", "correct the id"}},
+		{"After a daemon", daemon().OnCreate("g", noop, kopf.After("h")), []string{`"g"`, `"h"`, "does not refer to a cause handler of the kind", "use one of"}},
 		{"Optional of a daemon", daemon(kopf.Optional()), []string{`Daemon("h"): Optional`, "delete handlers"}},
 		{"Optional of a timer", timer(second, kopf.Optional()), []string{`Timer("h"): Optional`, "delete handlers"}},
 		{"EvenIfDeleted of a daemon", daemon(kopf.EvenIfDeleted()), []string{`Daemon("h"): EvenIfDeleted`, "resume handlers"}},

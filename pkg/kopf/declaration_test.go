@@ -209,7 +209,8 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 		// After.
 		{"After without ids", onCreate(kopf.After()), []string{`Thing: OnCreate("h"): After`, "has no handler ids"}},
 		{"After an empty id", onCreate(kopf.After("")), []string{`Thing: OnCreate("h"): After`, "has no handler ids"}},
-		{"After an unknown id", onCreate(kopf.After("g")), []string{"Thing: ", `"h"`, `"g"`, "does not refer to a cause handler of the kind", "correct the id"}},
+		{"After an unknown id", onCreate(kopf.After("g")), []string{"Thing: ", `"h"`, `"g"`, "does not refer to a cause handler of the kind", "use one of"}},
+		{"After with the path of another field", newThings().OnField("g", "spec.size", noop).OnCreate("h", noop, kopf.After("g/spec.sizes")), []string{`After("g/spec.sizes")`, `use one of ["g/spec.size"]`}},
 		{"After an event handler", newThings().OnEvent("spy", noop).OnCreate("h", noop, kopf.After("spy")), []string{"Thing: ", `"h"`, `"spy"`}},
 		{"After itself", onCreate(kopf.After("h")), []string{"Thing: ", "circular dependency", "h → h", "remove one After"}},
 		{

@@ -13,7 +13,11 @@ func explainMismatch(l match.Literal, field fieldType) string {
 	want := field.json()
 	if want == anyType || want.accepts(l.Value) {
 		if !l.OrAbsent && l.Side != match.Before && field.isOmitted(l.Value) {
-			return fmt.Sprintf("the JSON form of the Go type omits a field with this value: use Absent instead of %s", l)
+			instead := "Absent"
+			if l.Negated {
+				instead = "Present"
+			}
+			return fmt.Sprintf("the JSON form of the Go type omits a field with this value: use %s instead", instead)
 		}
 		return ""
 	}

@@ -85,8 +85,8 @@ func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 }
 
 // checkOwned returns an error for an owned kind that the operator cannot watch, because its cache would never sync.
-func checkOwned(client discovery.DiscoveryInterface, kind *engine.Kind, c ownedKind) error {
-	verbs, _, _, err := discoverKind(client, c.gvk)
+func checkOwned(client discovery.DiscoveryInterface, kind *engine.Kind, namespaced bool, c ownedKind) error {
+	verbs, _, childNamespaced, err := discoverKind(client, c.gvk)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: discovering the owned kind %s: %w", kind.GVK.Kind, c.gvk.Kind, err)
@@ -95,6 +95,8 @@ func checkOwned(client discovery.DiscoveryInterface, kind *engine.Kind, c ownedK
 	case !slices.Contains(verbs, "list") || !slices.Contains(verbs, "watch"):
 		return fmt.Errorf("%s: Owns(%s): the API server does not support list and watch for the kind, only %s: remove the Owns",
 			kind.GVK.Kind, c.gvk.Kind, strings.Join(verbs, ", "))
+	case namespaced && !childNamespaced:
+		return fmt.Errorf("%s: Owns(%s): a cluster-scoped object cannot have an owner in a namespace: remove the Owns", kind.GVK.Kind, c.gvk.Kind)
 	}
 	return nil
 }

@@ -173,7 +173,7 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources 
 			}
 		}
 		for _, c := range resources[i].ownedKinds() {
-			errs = append(errs, checkOwned(client, &kinds[i], c))
+			errs = append(errs, checkOwned(client, &kinds[i], isNamespaced, c))
 		}
 		kinds[i].HasStatus = hasStatus
 		namespaced = append(namespaced, isNamespaced)

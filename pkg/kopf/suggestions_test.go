@@ -53,7 +53,7 @@ func TestCheckDeclaration_ImpossibleValues(t *testing.T) {
 		{"a boolean for an integer", size(filter.Equal(true)), []string{"true can never match", "is an integer"}},
 		{"From", size(filter.From("10"), filter.To(1)), []string{`"10" can never match`, "use 10"}},
 		{"To", size(filter.To("10")), []string{`"10" can never match`, "use 10"}},
-		{"within Not", size(filter.Not(filter.Equal("10"))), []string{`"10" can never match`, "use 10"}},
+		{"within Not", size(filter.Not(filter.Equal("10"))), []string{`"10" excludes nothing`, "use 10"}},
 		{"within Any within To", size(filter.To(filter.Any(filter.Equal(1), filter.Equal("10")))), []string{`"10" can never match`, "use 10"}},
 		{"a boolean for a string", color(filter.Equal(true)), []string{`Field("spec.color")`, "true can never match", "is a string", `use "true"`}},
 		{"a number for a string", color(filter.Equal(1)), []string{"1 can never match", "is a string", `use "1"`}},
@@ -63,7 +63,7 @@ func TestCheckDeclaration_ImpossibleValues(t *testing.T) {
 		{"a string for an object", onUpdate(kopf.Field("spec.parts", filter.Equal("a"))), []string{`"a" can never match`, "is an object", "use an object"}},
 		{"a number for a label", onUpdate(kopf.Field("metadata.labels.tier", filter.Equal(1))), []string{"1 can never match", "is a string", `use "1"`}},
 		{"false, which the Go type omits", on(filter.Equal(false)), []string{`Field("spec.on")`, "false can never match", "omits", "use Absent"}},
-		{"zero, which the Go type omits", onUpdate(kopf.Field("spec.replicas", filter.Not(filter.Equal(0)))), []string{"0 can never match", "omits", "use Absent"}},
+		{"zero, which the Go type omits", onUpdate(kopf.Field("spec.replicas", filter.Not(filter.Equal(0)))), []string{"0 excludes nothing", "omits", "use Present"}},
 		{"an empty string that the Go type omits", onUpdate(kopf.Field("spec.note", filter.To(""))), []string{`"" can never match`, "omits", "use Absent"}},
 
 		{"a number for a label, within Any", onCreate(kopf.Label("a", filter.Any(filter.Equal(1), filter.Absent))), []string{`Label("a")`, "1 can never match", "strings", `use "1"`}},

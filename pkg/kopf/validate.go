@@ -131,7 +131,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	if len(r.handlers)+len(r.indexes)+len(r.hooks) == 0 {
 		errs = append(errs, errNoHandlers)
 	}
-	ids := map[string]bool{}
+	ids := map[string]handlerKind{}
 	addErrors := func(h *typedHandler[T], found ...error) {
 		for _, err := range found {
 			if err != nil {
@@ -146,18 +146,22 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	for _, h := range all {
 		addErrors(h, h.errs...)
 		addErrors(h, h.check(r.obj, scheme)...)
+		other, hasOther := ids[h.fullID()]
 		switch {
 		case h.id == "":
 			addErrors(h, errors.New("the id is empty: set one, because it is stored on the objects"))
 		case strings.TrimSpace(h.id) != h.id:
 			addErrors(h, fmt.Errorf("the id %q begins or ends with a space: remove it", h.id))
-		case ids[h.fullID()]: // ids are unique among all kinds of handlers
-			addErrors(h, fmt.Errorf("the id %q is used twice: rename one of the handlers, "+
-				"or use On for one function with several reasons", h.fullID()))
+		case hasOther: // ids are unique among all kinds of handlers
+			advice := "rename one of the handlers"
+			if other == causeHandler && h.handlerKind == causeHandler {
+				advice += ", or use On for one function with several reasons"
+			}
+			addErrors(h, fmt.Errorf("the id %q is used twice: %s", h.fullID(), advice))
 		case h.handlerKind == causeHandler:
 			addErrors(h, addCauseHandler(kind, store, h, c))
 		}
-		ids[h.fullID()] = true
+		ids[h.fullID()] = h.handlerKind
 	}
 	for _, h := range r.handlers {
 		if h.handlerKind == eventHandler {
@@ -291,7 +295,11 @@ func (d *declaration) checkField(root fieldType, source string) (errs []error) {
 	}
 	for _, l := range d.literals {
 		if explanation := explainMismatch(l, field); explanation != "" {
-			errs = append(errs, fmt.Errorf("%s can never match: %s", l, explanation))
+			effect := "can never match"
+			if l.Negated {
+				effect = "excludes nothing"
+			}
+			errs = append(errs, fmt.Errorf("%s %s: %s", l, effect, explanation))
 		}
 	}
 	return errs
@@ -337,7 +345,8 @@ func checkAfter(kind *engine.Kind) (errs []error) {
 				return h.Field == nil || other != dependency+"/"+strings.Join(h.Field.Path, ".")
 			})
 			if len(candidates) != 1 {
-				errs = append(errs, fmt.Errorf("handler %q: After(%q) does not refer to a cause handler of the kind: correct the id", id, dependency))
+				errs = append(errs, fmt.Errorf("handler %q: After(%q) does not refer to a cause handler of the kind: use one of %q",
+					id, dependency, slices.DeleteFunc(slices.Clone(kind.Handlers.IDs()), func(other string) bool { return other == id })))
 				continue
 			}
 			handler.After[i] = candidates[0]

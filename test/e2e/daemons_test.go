@@ -342,8 +342,12 @@ var _ = Describe("Daemons", func() {
 			return nil
 		}
 		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("daemon", declares).Timer("timer", time.Millisecond, declares)))
-		Eventually(func() []string { return r.log.find("Daemon failed permanently", "no sub-handlers of daemon handlers") }).ShouldNot(BeEmpty())
-		Eventually(func() []string { return r.log.find("Timer failed permanently", "no sub-handlers of timer handlers") }).ShouldNot(BeEmpty())
+		Eventually(func() []string {
+			return r.log.find("Daemon failed permanently", "daemon handlers cannot have sub-handlers")
+		}).ShouldNot(BeEmpty())
+		Eventually(func() []string {
+			return r.log.find("Timer failed permanently", "timer handlers cannot have sub-handlers")
+		}).ShouldNot(BeEmpty())
 		Expect(seen.all()).To(ConsistOf("daemon", "timer"))
 	}, SpecTimeout(minute))
 

@@ -73,10 +73,10 @@ func TestTakingOver_InMemory(t *testing.T) {
 		}
 	}
 	report := kopftest.Cycle(t, kopftest.Given{
-		Now:     time.Date(2026, 5, 1, 12, 9, 0, 0, time.UTC),
-		Duration:     2 * time.Minute, // until the delay is over
-		Objects: []client.Object{photos},
-		CRDs:    []string{"testdata/databases.yaml"},
+		Now:      time.Date(2026, 5, 1, 12, 9, 0, 0, time.UTC),
+		Duration: 2 * time.Minute, // until the delay is over
+		Objects:  []client.Object{photos},
+		CRDs:     []string{"testdata/databases.yaml"},
 	}, migrated(ensureDatabase, ensureDatabase, ensureDatabase))
 
 	g.Expect(report.Handlers()).To(Equal([]string{"resize/spec.size"}), "successful handlers are not called again")

@@ -76,7 +76,11 @@ func To(want any) Matcher { return sided("To", want, match.After) }
 //
 // kopf: not_.
 func Not(m Matcher) Matcher {
-	return combined("Not", []Matcher{m}, func(passed int) bool { return passed == 0 })
+	not := combined("Not", []Matcher{m}, func(passed int) bool { return passed == 0 })
+	for i := range not.Literals {
+		not.Literals[i].Negated = !not.Literals[i].Negated
+	}
+	return not
 }
 
 // All passes if all matchers pass. Without matchers it passes.

@@ -82,6 +82,9 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	for _, f := range change {
 		f(&options)
 	}
+	if o.virtual && options.Cache.NewInformer == nil {
+		options.Cache.NewInformer = newDrainedInformer
+	}
 	withAdmission, release := o.prepareAdmission(t, &options)
 	mgr, err := manager.New(o.cluster.configFor(o.connection), options)
 	if err == nil {
