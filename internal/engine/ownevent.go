@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"hash/maphash"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,9 +26,15 @@ func skipsOwnEvent(m *objectstate.State, obj client.Object) bool {
 // expectOwnEvent is called at the end of a reconcile. If that has written the end of a cycle, and a reconcile of the written object would
 // find nothing to do, the event of the write is skipped.
 func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
-	version := c.before.GetResourceVersion()
-	if !c.closed() || result != (reconcile.Result{}) || c.memory.AwaitedVersion != version || c.unreported || c.memory.Overlay != nil ||
-		len(e.Levels.IDs())+len(e.Backgrounds.IDs()) > 0 || c.facts.Deleting {
+	m, version := c.memory, c.before.GetResourceVersion()
+	if !c.closed() || result != (reconcile.Result{}) || m.AwaitedVersion != version || c.unreported || m.Overlay != nil ||
+		len(e.Levels.IDs())+len(e.Backgrounds.IDs()) > 0 {
+		return
+	}
+	// Other clients may have changed the object between the read and the write.
+	stored := e.Baseline.Fetch(c.before)
+	if c.before.GetDeletionTimestamp() != nil || e.holds(c.before) != c.facts.HasFinalizer ||
+		stored == nil || m.BaselineHash != 0 && maphash.Bytes(seed, stored) != m.BaselineHash {
 		return
 	}
 	// The filters decide on the finalizer, and a handler may have changed what they look at.
@@ -41,5 +48,5 @@ func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
 			return
 		}
 	}
-	c.memory.SettledVersion = version
+	m.SettledVersion = version
 }
