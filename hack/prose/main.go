@@ -63,7 +63,8 @@ func run(vale string, update bool, since string) error {
 			findings[file] = append(findings[file], found...)
 		}
 	}
-	frequencies, err := wordFrequencies(files)
+	// The frequencies of the rewritten files must be below the limits.
+	frequencies, err := wordFrequencies(slices.DeleteFunc(slices.Clone(files), func(file string) bool { return slices.Contains(pending, file) }))
 	if err != nil {
 		return err
 	}
@@ -74,13 +75,12 @@ func run(vale string, update bool, since string) error {
 		return writePending(pendingFile, slices.DeleteFunc(pending, func(file string) bool { return len(findings[file]) == 0 }))
 	}
 	problems := compareWithPending(findings, pending)
-	if len(pending) == 0 {
-		for _, f := range frequencies {
-			if f.exceeds() {
-				problems = append(problems, fmt.Errorf("%s", f))
-			}
+	for _, f := range frequencies {
+		if f.exceeds() {
+			problems = append(problems, fmt.Errorf("%s", f))
 		}
-	} else {
+	}
+	if len(pending) > 0 {
 		fmt.Printf("prose: %d of %d files are still to be rewritten (%s)\n", len(pending), len(files), pendingFile)
 	}
 	if since != "" {
