@@ -31,6 +31,9 @@ func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
 		len(e.Levels.IDs())+len(e.Backgrounds.IDs()) > 0 {
 		return
 	}
+	if c.refolded || c.unpinned || e.Pin.Fetch(c.before) != nil || c.state.HasStale(now()) {
+		return // something is left to remove or to store
+	}
 	// Other clients may have changed the object between the read and the write.
 	stored := e.Baseline.Fetch(c.before)
 	if c.before.GetDeletionTimestamp() != nil || e.holds(c.before) != c.facts.HasFinalizer ||
