@@ -43,8 +43,8 @@ help: ## This list
 
 .PHONY: demo
 demo: controlplane ## An operator at work on a real API server; KEEP=1 leaves it running
-	go build -o $(BIN)/show-demo ./hack/demo
-	@exec $(BIN)/show-demo $(if $(filter-out 0 no false,$(KEEP)),-keep)
+	go build -o $(BIN)/show-example ./hack/example
+	@exec $(BIN)/show-example -demo $(if $(filter-out 0 no false,$(KEEP)),-keep)
 
 .PHONY: cluster
 cluster: controlplane ## An API server to try operators out on, until Ctrl-C; CRDS="config/crd" installs some

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
 	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/program"
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )

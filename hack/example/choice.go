@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
 	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/program"
 )
 
 // The values of CLUSTER.
@@ -26,6 +26,8 @@ type choice struct {
 	cluster string
 	context string    // context of the kubeconfig
 	input   io.Reader // standard input; nil if it is not interactive
+	demo    bool      // run the demo
+	keep    bool      // continue after the demo
 
 	root    string // directory of the project
 	example catalog.Example
@@ -47,6 +49,10 @@ func (c *choice) look(ctx context.Context) error {
 			"(the cluster of kubectl)", errUsage, c.cluster, own, kubeconfig)
 	case c.context != "" && c.cluster != kubeconfig:
 		return fmt.Errorf("%w: CONTEXT=%s needs CLUSTER=%s", errUsage, c.context, kubeconfig)
+	case c.demo && (c.cluster != own || c.name != ""):
+		return fmt.Errorf("%w: -demo needs -cluster=%s and no name", errUsage, own)
+	case c.demo:
+		c.name = "01-minimal"
 	case c.name == "":
 		return nil
 	}

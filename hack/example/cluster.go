@@ -14,7 +14,7 @@ import (
 )
 
 // connect creates a client for CRDs and samples.
-func (g *stage) connect() error {
+func (g *stage) connect(context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", g.pinned())
 	if err != nil {
 		return err
@@ -29,25 +29,27 @@ func (g *stage) connect() error {
 
 // makeCluster starts a control plane, with controllers if kube-controller-manager is built.
 func (g *stage) makeCluster(ctx context.Context) error {
+	options := controlplane.Options{Controllers: true, Audit: g.demo}
 	about := "It runs the garbage collector and the controllers of Deployments and namespaces."
 	if err := g.screen.During(ctx, startLimit, "Starting etcd and kube-apiserver", "about 10 seconds", func(ctx context.Context) (err error) {
-		g.cp, err = controlplane.StartContext(ctx, controlplane.Options{Controllers: true})
+		g.cp, err = controlplane.StartContext(ctx, options)
 		if errors.Is(err, controlplane.ErrNoControllers) {
-			g.cp, err = controlplane.StartContext(ctx, controlplane.Options{})
-			about = "It runs no controllers, so children are not deleted with their owners. To build them: make controller-manager"
+			options.Controllers = false
+			g.cp, err = controlplane.StartContext(ctx, options)
+			about = "It runs no controllers, so children are not deleted with their owners. To build them, run make controller-manager."
 		}
 		return err
 	}); err != nil {
 		return err
 	}
-	g.access = g.pinned()
+	g.access, g.audit = g.pinned(), g.cp.Audit()
 	g.screen.Say("\nThe cluster is a control plane on this machine, only for this example: " + g.cp.Config.Host +
 		"\n" + about + " Pods never run. Your KUBECONFIG is not used.")
 	return g.cp.WriteKubeconfig(g.pinned())
 }
 
 // takeCluster uses the cluster of kubectl. The operator gets a kubeconfig with only this cluster.
-func (g *stage) takeCluster() error {
+func (g *stage) takeCluster(context.Context) error {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: g.context})
 	config, err := loader.RawConfig()

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/screen"
 )
 
 // The printed commands use the selected context, not the current one.
@@ -27,7 +27,7 @@ func TestTakeCluster_OtherContext(t *testing.T) {
 	t.Setenv("KUBECONFIG", file)
 	for asked, server := range map[string]string{"": "https://prod.example.com", "prod": "https://prod.example.com", "play": "https://play.example.com"} {
 		s := &stage{choice: choice{name: "01-minimal", cluster: kubeconfig, context: asked}, temp: t.TempDir(), screen: screen.Plain(gbytes.NewBuffer())}
-		g.Expect(s.takeCluster()).To(Succeed())
+		g.Expect(s.takeCluster(t.Context())).To(Succeed())
 		config, err := clientcmd.BuildConfigFromFlags("", s.access)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(config.Host).To(Equal(server), "the context %q", asked)

@@ -13,8 +13,8 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 
-	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
 	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/screen"
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
@@ -178,6 +178,7 @@ func TestExample_InvalidArguments(t *testing.T) {
 	}{
 		"no such example": {choice{name: "07", cluster: own}, []string{`unknown example "07"`, "07-subhandlers   one sub-handler for each item of a list"}},
 		"no such cluster": {choice{name: "07-subhandlers", cluster: "prod"}, []string{`unknown cluster "prod"`, "own", "kubeconfig"}},
+		"demo of what":    {choice{name: "07-subhandlers", cluster: own, demo: true}, []string{"-demo needs -cluster=own and no name"}},
 		"context of what": {choice{name: "07-subhandlers", cluster: own, context: "prod"}, []string{"needs CLUSTER=kubeconfig"}},
 	} {
 		t.Run(name, func(t *testing.T) {

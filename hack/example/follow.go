@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
@@ -18,11 +17,8 @@ func (g *stage) explain() error {
 		return err
 	}
 	g.screen.Heading("Your turn")
-	g.screen.Say("In another terminal, as in examples/" + g.name + "/README.md:\n\n" +
-		"  " + strings.Join(append(controlplane.Exports(g.access), "cd "+g.example.Folder), "\n  "))
-	for _, line := range commands {
-		g.screen.Say("  " + line)
-	}
+	g.screen.Say("In another terminal, as in examples/" + g.name + "/README.md:\n")
+	g.screen.Indent(append(append(controlplane.Exports(g.access), "cd "+g.example.Folder), commands...))
 	if g.cp != nil {
 		command, err := g.secondInstance()
 		if err != nil {
@@ -58,20 +54,25 @@ func (g *stage) follow(ctx context.Context) error {
 				}
 				continue
 			}
-			if err := g.toggle(ctx); err != nil {
+			if err := g.toggle(ctx); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
 	}
 }
 
-// showNew shows new log lines. It returns an error if the operator has ended and there is no input to start it again.
+// showNew shows new log lines, and in the demo new requests. It returns an error if the operator has ended and there is no input to start it again.
 func (g *stage) showNew() error {
 	if g.operator == nil {
 		return nil
 	}
 	ended := g.ended() // before the log is read: the operator may log until its end
 	g.printNewLines()
+	requests, err := g.newRequests()
+	if err != nil {
+		return err
+	}
+	g.screen.Indent(requests)
 	if !ended {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 
-	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
-	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/program"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/screen"
 )
 
 // Without input, the end of the operator ends the command.

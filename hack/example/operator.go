@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
-	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/program"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/screen"
 )
 
 const (
@@ -32,30 +32,40 @@ func (g *stage) file() string { return filepath.Join(g.temp, g.name) }
 
 // start returns when the operator has started its workers and logs nothing new. Operators with webhooks then have written their configurations, so
 // they see the creation of the samples.
-func (g *stage) start(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	g.shown = 0
-	g.screen.Heading(strings.Join(append([]string{"The log of the operator:", g.name}, g.args...), " "))
-	if g.operator, err = program.Start(g.file(), g.args, "KUBECONFIG="+g.pinned()); err != nil {
-		return err
-	}
-	var began, last time.Time // start of the workers, last log line
-	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
-		ended := g.ended() // before the log is read: the operator may log until its end
-		for _, line := range g.printNewLines() {
-			last = time.Now()
-			if began.IsZero() && strings.Contains(line, "Starting workers") {
+func (g *stage) start(ctx context.Context) error {
+	return g.screen.During(ctx, startTimeout, "Starting the operator", "seconds", func(ctx context.Context) (err error) {
+		if g.operator, err = program.Start(g.file(), g.args, "KUBECONFIG="+g.pinned()); err != nil {
+			return err
+		}
+		g.shown = 0
+		var began, last time.Time // start of the workers, last log line
+		size := 0
+		return g.await(ctx, "start of its workers", func(log string) bool {
+			if len(log) > size {
+				size, last = len(log), time.Now()
+			}
+			if began.IsZero() && strings.Contains(log, "Starting workers") {
 				began = last
 			}
+			return !began.IsZero() && (time.Since(last) > quietTime || time.Since(began) > maxStartLog)
+		})
+	})
+}
+
+// await polls until the log lines that are not printed yet show that something was done.
+func (g *stage) await(ctx context.Context, what string, done func(log string) bool) error {
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
+		ended := g.ended() // before the log is read: the operator may log until its end
+		if done(strings.Join(g.operator.Lines()[g.shown:], "\n")) {
+			return true, nil
 		}
 		if ended {
 			return false, errEnded
 		}
-		return !began.IsZero() && (time.Since(last) > quietTime || time.Since(began) > maxStartLog), nil
+		return false, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the operator has not started its workers, see its log above: %w", err)
+		return fmt.Errorf("the log of the operator does not show the %s: %w", what, err)
 	}
 	return nil
 }
@@ -71,14 +81,14 @@ func (g *stage) stop() error {
 	return err
 }
 
-// printNewLines prints new log lines and returns them.
-func (g *stage) printNewLines() []string {
+// printNewLines prints new log lines.
+func (g *stage) printNewLines() { g.screen.Indent(g.newLines()) }
+
+// newLines returns the log lines since the last call, without the date, the common fields and further fields.
+func (g *stage) newLines(omitted ...string) []string {
 	lines := g.operator.Lines()[g.shown:]
 	g.shown += len(lines)
-	for _, line := range screen.Shortened(lines, "operator", "controller", "controllerGroup", "controllerKind", "kind", "namespace", "uid", "reconcileID") {
-		g.screen.Say("  " + line)
-	}
-	return lines
+	return screen.Shortened(lines, append(omitted, "operator", "controller", "controllerGroup", "controllerKind", "kind", "namespace", "uid", "reconcileID")...)
 }
 
 func (g *stage) ended() bool {

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/hack/demo/program"
-	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/program"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/screen"
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
@@ -20,48 +21,58 @@ type stage struct {
 	screen   *screen.Screen
 	temp     string                     // temporary directory
 	cp       *controlplane.ControlPlane // nil for the cluster of kubectl
+	audit    *controlplane.AuditTail    // requests in the log of the control plane
 	access   string                     // path of the kubeconfig for other terminals
 	client   client.Client
 	operator *program.Program // nil while it is stopped
 	shown    int              // number of printed log lines
 }
 
-// run runs an example until the context is cancelled.
+var errInterrupted = errors.New("interrupted; everything was stopped")
+
+// run runs an example until the context is cancelled, or the demo.
 func run(ctx context.Context, s *screen.Screen, c choice) error {
 	g := &stage{choice: c, screen: s}
-	err := g.runExample(ctx)
+	title, script := g.example.Name+": "+g.example.About, g.runExample
+	if g.demo {
+		title, script = "An operator in less than 60 lines on a real API server on this machine", g.runDemo
+	}
+	s.Bold(title)
+	err := g.setUp(ctx)
+	if err == nil {
+		err = script(ctx)
+	}
 	if ctx.Err() != nil {
 		s.Say("\nStopping everything.")
-		err = nil // the interrupt caused the error
+		if err != nil {
+			err = errInterrupted // the interrupt caused the error
+		}
 	}
 	return errors.Join(err, g.cleanUp())
 }
 
-func (g *stage) runExample(ctx context.Context) (err error) {
-	g.screen.Bold(g.example.Name + ": " + g.example.About)
+// setUp builds the operator, provides the cluster with the CRDs, and starts the operator.
+func (g *stage) setUp(ctx context.Context) (err error) {
 	if g.temp, err = os.MkdirTemp("", "kopf-example-"); err != nil {
 		return err
 	}
-	if g.cluster == kubeconfig { // fail early if the cluster is unavailable
-		if err := g.takeCluster(); err != nil {
+	g.screen.Heading("Setup")
+	steps := []func(context.Context) error{g.build, g.makeCluster, g.connect, g.prepare, g.start}
+	if g.cluster == kubeconfig { // first, because the cluster may be unavailable
+		steps = []func(context.Context) error{g.takeCluster, g.build, g.connect, g.prepare, g.start}
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	if err := g.build(ctx); err != nil {
-		return err
-	}
-	if g.cluster == own {
-		if err := g.makeCluster(ctx); err != nil {
-			return err
-		}
-	}
-	if err := g.connect(); err != nil {
-		return err
-	}
-	if err := g.prepare(ctx); err != nil {
-		return err
-	}
-	if err := g.start(ctx); err != nil {
+	return nil
+}
+
+// runExample creates the samples and shows the log until the context is cancelled.
+func (g *stage) runExample(ctx context.Context) error {
+	g.screen.Heading(strings.Join(append([]string{"The log of the operator and the samples:", g.name}, g.args...), " "))
+	if err := g.showNew(); err != nil {
 		return err
 	}
 	if err := g.applySamples(ctx); err != nil {

@@ -308,7 +308,7 @@ func TestChecker_DetectsViolations(t *testing.T) {
 		{"the harness on the facade", "pkg/kopf/kopftest", ours("pkg/kopf", "internal/engine"), ""},
 		{"the engine on the control plane", "internal/engine", ours(controlPlane), "the control plane is for tests"},
 		{"the control plane on the library", controlPlane, ours("pkg/progress"), "an import points to a lower level"},
-		{"the demo on the control plane", "hack/demo", ours(controlPlane, "pkg/kopf"), ""},
+		{"a command on the control plane", "hack/example", ours(controlPlane, "pkg/kopf"), ""},
 		{"the suites on everything", "test/e2e", ours(controlPlane, "pkg/kopf", "internal/engine"), ""},
 		{"the simulations on everything", "test/simulation/scenario", ours("pkg/kopf", "internal/essence", "test/e2e/api/v1"), ""},
 		{"the simulated server on the library", simulatedServer, ours("pkg/progress"), "packages of one level do not know each other"},
@@ -363,8 +363,8 @@ func TestChecker_DetectsViolations(t *testing.T) {
 		}
 	})
 	t.Run("a package that does not parse", func(t *testing.T) {
-		offences := check([]node{{ImportPath: module + "/hack/demo", Error: &struct{ Err string }{"expected 'package'"}}})
-		if len(offences) != 1 || !strings.Contains(offences[0], "hack/demo cannot be read: expected 'package'") {
+		offences := check([]node{{ImportPath: module + "/hack/example", Error: &struct{ Err string }{"expected 'package'"}}})
+		if len(offences) != 1 || !strings.Contains(offences[0], "hack/example cannot be read: expected 'package'") {
 			t.Errorf("got %q", offences)
 		}
 	})

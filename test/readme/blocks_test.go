@@ -17,7 +17,7 @@ type following struct {
 }
 
 var followed = []following{
-	{"README.md", "sh", "make demo", "hack/demo TestDemo", ""}, // make test runs it with all arguments, and hack/example runs those with a NAME
+	{"README.md", "sh", "make demo", "hack/example TestDemo", ""}, // the other tests of the folder run make example
 	{"docs/admission.md", "yaml", "", "test/guide TestManifestsOfAdmission", ""},
 	{"docs/coming-from-kopf.md", "python", "", "", "it is kopf's: what it becomes is compiled"},
 	{"docs/coming-from-kopf.md", "sh", "", "test/guide TestTakingOver", ""},

@@ -10,21 +10,19 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// A requestTail returns new write requests for databases.
-type requestTail struct{ tail *controlplane.AuditTail }
-
-func (t *requestTail) next() ([]string, error) {
-	requests, err := t.tail.Next()
-	if err != nil {
-		return nil, err
+// newRequests returns the write requests for databases since the last call. Without the demo, it returns none.
+func (g *stage) newRequests() ([]string, error) {
+	if !g.demo {
+		return nil, nil
 	}
+	requests, err := g.audit.Next()
 	var lines []string
 	for _, r := range requests {
 		if r.Resource == "databases" {
-			lines = append(lines, describe(r))
+			lines = append(lines, g.describe(r))
 		}
 	}
-	return lines, nil
+	return lines, err
 }
 
 // methods maps the verbs of Kubernetes to HTTP methods.
@@ -33,9 +31,9 @@ var methods = map[string]string{
 	"delete": http.MethodDelete, "deletecollection": http.MethodDelete,
 }
 
-func describe(r controlplane.Request) string {
+func (g *stage) describe(r controlplane.Request) string {
 	who := "you"
-	if strings.HasPrefix(r.UserAgent, operatorName+"/") {
+	if strings.HasPrefix(r.UserAgent, g.name+"/") {
 		who = "operator"
 	}
 	what := strings.TrimRight(strings.Join([]string{r.Resource, r.Name, r.Subresource}, "/"), "/")

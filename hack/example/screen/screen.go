@@ -52,6 +52,11 @@ func (s *Screen) Part(title string, lines []string, none string) {
 	if len(lines) == 0 {
 		lines = []string{none}
 	}
+	s.Indent(lines)
+}
+
+// Indent prints indented lines.
+func (s *Screen) Indent(lines []string) {
 	for _, line := range lines {
 		s.Say("  " + line)
 	}

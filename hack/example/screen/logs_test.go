@@ -5,7 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/kopf-runtime/kopf-runtime/hack/demo/screen"
+	"github.com/kopf-runtime/kopf-runtime/hack/example/screen"
 )
 
 func TestShorten(t *testing.T) {
