@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// parameters maps flags to their names in kopf's environment variables. [wire]
+// parameters maps flags to their names in kopf's environment variables.
 var parameters = map[string]string{
 	"peering": "PEERING", "namespace": "NAMESPACES", "all-namespaces": "CLUSTERWIDE", "id": "ID",
 	"priority": "PRIORITY", "dev": "DEV", "lifetime": "LIFETIME", "message": "MESSAGE",

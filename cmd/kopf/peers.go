@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// defaultFreeze is the default priority of a freeze, as in kopf. [wire]
+// defaultFreeze is the default priority of a freeze, as in kopf.
 const defaultFreeze = 100
 
 func newPeers() *cobra.Command {

@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// defaultFinalizer is the default finalizer of this library and of kopf. [wire]
+// defaultFinalizer is the default finalizer of this library and of kopf.
 const defaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
 
 // A storage describes where an operator stores its state on objects.
@@ -93,7 +93,7 @@ func (p *storage) extras(obj *unstructured.Unstructured) (keys []string) {
 	return keys
 }
 
-// isHelper reports whether kopf writes an annotation beside records and baseline, also under its name for ReplicaSets. [wire]
+// isHelper reports whether kopf writes an annotation beside records and baseline, also under its name for ReplicaSets.
 func isHelper(name string) bool {
 	name = strings.TrimSuffix(name, "-ofDRS")
 	return name == "kopf-managed" || name == "touch-dummy"

@@ -12,7 +12,7 @@ import (
 )
 
 // Adopt sets the owner reference, name, namespace and labels of children, like [Owner.AppendReference],
-// [Owner.HarmonizeNaming], [Owner.AdjustNamespace] and [Owner.Label] (kopf: adopt). If a child is invalid, no child
+// [Owner.HarmonizeNaming], [Owner.AdjustNamespace] and [Owner.Label]. Equivalent in kopf: adopt. If a child is invalid, no child
 // is changed. Adopt does not write to the API server.
 func (o *Owner) Adopt(children ...client.Object) error {
 	_, err := o.adopt(children)
@@ -76,7 +76,7 @@ func (o *Owner) AppendReference(children ...client.Object) error {
 	return nil
 }
 
-// RemoveReference removes all references to the owner's uid (kopf: remove_owner_reference).
+// RemoveReference removes all references to the owner's uid. Equivalent in kopf: remove_owner_reference.
 func (o *Owner) RemoveReference(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {
@@ -158,7 +158,7 @@ func (o *Owner) setName(c child, name string) {
 }
 
 // AdjustNamespace sets the namespace of the owner on children without one. It does not change children of
-// cluster-scoped kinds. A cluster-scoped owner does not set a namespace (kopf: adjust_namespace).
+// cluster-scoped kinds. A cluster-scoped owner does not set a namespace. Equivalent in kopf: adjust_namespace.
 func (o *Owner) AdjustNamespace(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {

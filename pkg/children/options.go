@@ -35,16 +35,16 @@ func BlockOwnerDeletion(does bool) Option { return func(o *options) { o.blockDel
 func Forced() Option { return func(o *options) { o.force = true } }
 
 // Strict gives children the exact name of the owner. By default, the name is a prefix to which the API server adds a
-// suffix (kopf: strict=).
+// suffix. Equivalent in kopf: strict=.
 func Strict() Option { return func(o *options) { o.strict = true } }
 
-// Named sets the name to use instead of that of the owner (kopf: name=).
+// Named sets the name to use instead of that of the owner. Equivalent in kopf: name=.
 func Named(name string) Option { return func(o *options) { o.name = &name } }
 
-// InNamespace sets the namespace to use instead of that of the owner (kopf: namespace=).
+// InNamespace sets the namespace to use instead of that of the owner. Equivalent in kopf: namespace=.
 func InNamespace(namespace string) Option { return func(o *options) { o.namespace = &namespace } }
 
-// Labels sets the labels to use instead of those of the owner; nil disables labels (kopf: labels=).
+// Labels sets the labels to use instead of those of the owner; nil disables labels. Equivalent in kopf: labels=.
 func Labels(labels map[string]string) Option {
 	return func(o *options) {
 		o.labels = map[string]string{}

@@ -5,7 +5,7 @@ import "errors"
 // These errors are the reasons for stopping a run. [context.Cause] returns them for the context of the run. Callers
 // of Stop may pass other errors.
 //
-// kopf: stopped.reason.
+// Equivalent in kopf: stopped.reason.
 var (
 	// ErrDeleted means that the object is being deleted or is gone.
 	ErrDeleted = errors.New("object deleted")

@@ -24,7 +24,7 @@ type Options struct {
 	// ReportEvery is the interval of warnings about a run that ignores the cancellation of its context. Default: one
 	// minute.
 	//
-	// kopf: settings.background.cancellation_polling.
+	// Equivalent in kopf: settings.background.cancellation_polling.
 	ReportEvery time.Duration
 	// Kind is the kind of the objects in log messages. Default: the Kind of their tasks.
 	Kind string

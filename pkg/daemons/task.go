@@ -24,14 +24,14 @@ type Task struct {
 	// Policy limits the attempts and defines the effect of errors. For timers, its limits apply to a chain of retries
 	// until the next success.
 	//
-	// kopf: retries=, timeout=, backoff=, errors=.
+	// Equivalent in kopf: retries=, timeout=, backoff=, errors=.
 	Policy progress.Policy
 	// OnAttempt, if set, is called after each attempt with the record before the attempt, for example to post an
 	// Event. The supervisor handles the outcome after it returns, so it must be quick.
 	OnAttempt func(before progress.Record, outcome progress.Outcome)
 	// InitialDelay is the delay before each start of the daemon or timer, including starts after a pause. Default: 0.
 	//
-	// kopf: initial_delay=.
+	// Equivalent in kopf: initial_delay=.
 	InitialDelay time.Duration
 
 	// Kind and Label are the labels of metrics, so they must have few values. The default of Label is the ID of the
@@ -45,12 +45,12 @@ type Task struct {
 	// CancellationBackoff is the time from the cancellation of the context to the first warning about a daemon that
 	// still runs. Nil selects [Options].ReportEvery. Not for timers.
 	//
-	// kopf: cancellation_backoff=.
+	// Equivalent in kopf: cancellation_backoff=.
 	CancellationBackoff *time.Duration
 	// CancellationTimeout is the time after CancellationBackoff until the daemon is abandoned, so that its object can
 	// be deleted. Nil means that it is not abandoned while its object exists. Not for timers.
 	//
-	// kopf: cancellation_timeout=.
+	// Equivalent in kopf: cancellation_timeout=.
 	CancellationTimeout *time.Duration
 
 	// Timer makes the task a timer; nil makes it a daemon. It must not be modified afterwards.

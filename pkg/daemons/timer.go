@@ -15,10 +15,10 @@ const DefaultMaxParallel = 16
 
 // A Timer defines when a [Task] runs. It needs an Interval, an Idle or a Schedule.
 type Timer struct {
-	// Interval is the time from the end of one invocation to the next. kopf: interval=.
+	// Interval is the time from the end of one invocation to the next. Equivalent in kopf: interval=.
 	Interval time.Duration
 	// Sharp measures the Interval between the starts of invocations. Points that pass during an invocation are
-	// skipped. kopf: sharp=True.
+	// skipped. Equivalent in kopf: sharp=True.
 	Sharp bool
 	// Anchor is one of these points, for example the creation time of the object. It keeps the points constant across
 	// restarts. Zero selects the first invocation. Only with Sharp.
@@ -31,7 +31,7 @@ type Timer struct {
 	Schedule interface{ Next(time.Time) time.Time }
 	// Idle is the minimum time since the object was first seen or last touched. Without an Interval or Schedule, the
 	// timer runs once per such period. With an Anchor or a Schedule, earlier points are skipped; otherwise they are
-	// delayed. kopf: idle=.
+	// delayed. Equivalent in kopf: idle=.
 	Idle time.Duration
 	// Last is the start of the previous invocation, if it is known from before a restart of the process. The first
 	// invocation is due after it as usual, or immediately if that time has passed. With zero, the first invocation is

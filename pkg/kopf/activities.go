@@ -15,26 +15,27 @@ import (
 )
 
 // OnStartup adds a function that the operator calls when it starts, before its first request to the API server. The functions are called in
-// the order of their registration, and the start waits until all have finished. Errors are retried as those of handlers. A permanent
-// failure stops the operator. The supported options are [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode].
+// the order of their registration. The operator watches objects only after all functions have finished. It retries errors in the same way
+// as errors of handlers. A permanent failure stops the operator. The supported options are [Retries], [Timeout], [AttemptTimeout],
+// [Backoff], [BackoffFunc] and [ErrorMode].
 //
-// kopf: @kopf.on.startup.
+// Equivalent in kopf: @kopf.on.startup.
 func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
 	return activityOption(&activity{declaration: declaration{id: id, method: "OnStartup", handlerKind: activityHandler}, fn: fn}, opts,
 		func(o *Operator) *[]*activity { return &o.startup })
 }
 
-// OnCleanup adds a function that the operator calls when it stops, after all handlers have returned. It is not called if a function of
-// [OnStartup] has failed. Its context is not cancelled, but the manager waits at most for its GracefulShutdownTimeout. The options are those
-// of [OnStartup].
+// OnCleanup adds a function that the operator calls when it stops, after all handlers have returned. The operator does not call it if a
+// function of [OnStartup] has failed. The context of the function is not cancelled, but the manager waits no longer than its
+// GracefulShutdownTimeout. The options are the same as for [OnStartup].
 //
-// kopf: @kopf.on.cleanup.
+// Equivalent in kopf: @kopf.on.cleanup.
 func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
 	return activityOption(&activity{declaration: declaration{id: id, method: "OnCleanup", handlerKind: activityHandler}, fn: fn}, opts,
 		func(o *Operator) *[]*activity { return &o.cleanup })
 }
 
-// An activity is a function of the operator, not of an object.
+// An activity is a function of [OnStartup] or [OnCleanup].
 type activity struct {
 	declaration
 	fn    func(context.Context) error
@@ -61,8 +62,8 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 	})
 }
 
-// runActivities calls the activities in order, and retries them until each has succeeded or failed permanently. It returns the errors of
-// the permanently failed ones, joined.
+// runActivities calls the activities in order and retries each until it has succeeded or failed permanently. It returns the joined errors
+// of the activities that failed permanently, or the error of the context if it is cancelled first.
 func (o *Operator) runActivities(ctx context.Context, reason string, activities []*activity) error {
 	ctx = objectstate.ContextWithMemos(ctx, &o.memos)
 	records := make([]progress.Record, len(activities))

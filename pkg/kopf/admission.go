@@ -21,14 +21,14 @@ import (
 )
 
 // Validate adds an admission handler. The API server calls it before it stores an object, and rejects the request if the handler returns an
-// error. The webhook server of the manager serves the handler on every replica, also on those that are not the leader or are paused. See
-// [WithWebhooks] for certificates and webhook configurations. The options are those of package webhooks. [Resource.When] and
-// [Resource.Use] do not apply to admission handlers.
+// error. The webhook server of the manager serves the handler on every replica, including paused replicas and replicas that are not the
+// leader. See [WithWebhooks] for certificates and webhook configurations. The options are defined in package webhooks. [Resource.Use] does
+// not apply to admission handlers, and [Resource.When] cannot be combined with them.
 //
-// The handler shares a [Memo] with the other handlers if this process already handles the object. Otherwise, and on creation, the memo is
-// empty and values that the handler stores in it are lost.
+// The handler shares a [Memo] with the other handlers if this process already handles the object. Otherwise, and when the object is
+// created, the memo is empty, and values that the handler stores in it are lost.
 //
-// kopf: @kopf.on.validate.
+// Equivalent in kopf: @kopf.on.validate.
 func (r *Resource[T]) Validate(id string, fn webhooks.Handler[T], opts ...webhooks.Option) *Resource[T] {
 	return r.addHook("Validate", id, func(lookUp memoLookup) webhooks.Hook {
 		return webhooks.Validating(r.obj, id, withMemos(fn, lookUp), opts...)
@@ -37,14 +37,14 @@ func (r *Resource[T]) Validate(id string, fn webhooks.Handler[T], opts ...webhoo
 
 // Mutate adds an admission handler that can also change the object. See [Resource.Validate].
 //
-// kopf: @kopf.on.mutate.
+// Equivalent in kopf: @kopf.on.mutate.
 func (r *Resource[T]) Mutate(id string, fn webhooks.Handler[T], opts ...webhooks.Option) *Resource[T] {
 	return r.addHook("Mutate", id, func(lookUp memoLookup) webhooks.Hook {
 		return webhooks.Mutating(r.obj, id, withMemos(fn, lookUp), opts...)
 	})
 }
 
-// A hookBuilder builds an admission handler when the operator is known.
+// A hookBuilder builds an admission handler. It is called by New, because the lookup of memos needs the operator.
 type hookBuilder func(memoLookup) webhooks.Hook
 
 func (r *Resource[T]) addHook(method, id string, hook hookBuilder) *Resource[T] {
@@ -57,17 +57,17 @@ func (r *Resource[T]) addHook(method, id string, hook hookBuilder) *Resource[T] 
 }
 
 // WithWebhooks sets how admission handlers are served: the certificates, the address, and whether the operator writes the webhook
-// configurations. Default: the zero [webhooks.Options], with certificates from files and without writing configurations.
+// configurations. Default: the zero [webhooks.Options]. They read certificates from files and do not write configurations.
 //
-// kopf: settings.admission.
+// Equivalent in kopf: settings.admission.
 func WithWebhooks(options webhooks.Options) Option {
 	return optionFunc(func(o *Operator) {
 		o.webhookOptions = &options
 	})
 }
 
-// setupWebhooks registers the admission handlers with the manager. With WithWebhooks, it does so even without handlers, to remove the
-// webhook configurations that an earlier version of the operator has written.
+// setupWebhooks registers the admission handlers with the manager. If WithWebhooks is used, it sets up the webhook server even without
+// handlers, because webhook configurations of an earlier version of the operator must be removed.
 func (o *Operator) setupWebhooks() error {
 	if o.mgr == nil {
 		return nil // engineKinds reports the nil manager
@@ -95,8 +95,8 @@ func (o *Operator) setupWebhooks() error {
 	return nil
 }
 
-// setupTestWebhooks serves the handlers with the options of the test kit. The options of the operator are for production: they are only
-// checked, with a namespace as in a pod.
+// setupTestWebhooks serves the handlers with the options of the test kit. It only checks the options of the operator, which are for
+// production. The check uses the namespace "default" if none is set, because tests do not run in a pod.
 func setupTestWebhooks(host testhook.AdmissionHost, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
 	options.Namespace = cmp.Or(options.Namespace, metav1.NamespaceDefault)
 	if err := webhooks.New(mgr, options).Add(hooks...).Check(); err != nil {
@@ -140,8 +140,8 @@ func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webho
 	}
 }
 
-// memosFor returns the memos of an object that this process handles. For other objects it returns empty memos and does not add an object
-// state, because the engine would then consider the object as known.
+// memosFor returns the memos of an object that this process handles. For other objects, it returns empty memos. It does not add an object
+// state, because the engine would then assume that it has already observed the object.
 func (o *Operator) memosFor(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -153,7 +153,7 @@ func (o *Operator) memosFor(gvk schema.GroupVersionKind, uid types.UID) *objects
 	return &objectstate.Memos{}
 }
 
-// hasOnlyAdmission reports whether a resource has admission handlers and no others. Its objects are not watched.
+// hasOnlyAdmission reports whether a resource has only admission handlers. The operator does not watch the objects of such a resource.
 func (r *Resource[T]) hasOnlyAdmission() bool {
 	return len(r.hooks) > 0 && len(r.handlers)+len(r.indexes) == 0
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 )
 
-// Adopt prepares new objects as children of Object. It adds an owner reference, so that Kubernetes deletes the children together with
-// Object. It copies the namespace and the labels of Object, and sets a name prefix, unless the children already have them. It does not send
-// a request. If Object cannot own one of the children, for example because of another namespace, Adopt returns an error and changes none of
-// them. See package children for more, such as applying children and removing obsolete ones.
+// Adopt prepares new objects as children of Object. It adds an owner reference to each child, so that Kubernetes deletes the children
+// together with Object. It copies the namespace and the labels of Object, and sets a name prefix, unless the child already has its own. It
+// does not send a request to the API server. If Object cannot own one of the children, for example because the child is in another
+// namespace, Adopt returns an error and changes none of them. To apply children or to remove obsolete ones, use package children.
 //
-// kopf: kopf.adopt.
+// Equivalent in kopf: kopf.adopt.
 func (r *Request[T]) Adopt(objects ...client.Object) error {
 	if r.Client == nil {
 		return errors.New("the request has no client to look up the kinds: set its Client")

@@ -10,17 +10,17 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// Daemon adds a function that runs on its own goroutine as long as the object exists, for example to watch a socket or to poll another
-// system. The operator starts it when it first observes a matching object. The function must return soon after its context is cancelled;
-// context.Cause returns the reason: [daemons.ErrDeleted], [daemons.ErrFilteredOut], [daemons.ErrPaused] or [daemons.ErrShutdown]. The
+// Daemon adds a function that runs in its own goroutine as long as the object exists, for example to watch a socket or to poll another
+// system. The operator starts it when it first observes a matching object. The function must return soon after its context is cancelled.
+// context.Cause then returns the reason: [daemons.ErrDeleted], [daemons.ErrFilteredOut], [daemons.ErrPaused] or [daemons.ErrShutdown]. The
 // finalizer blocks the deletion of the object until the function has returned.
 //
-// Request.Object has the state in which the daemon was started, and [Request.Latest] returns the newest state. The operator writes changes
-// to Request.Object when the function returns, also after an error. It calls the function again after an error. If the function returns
-// nil, the operator does not start it again for this object until the next start of the operator; see [Restart] to change that. Daemons
-// have no progress on the object, so each process starts them.
+// Request.Object is the state of the object at the start of the daemon. [Request.Latest] returns the newest state. When the function
+// returns, the operator writes its changes to Request.Object, even if it returns an error. After an error, the operator calls the function
+// again. After nil, the operator starts it again only when the operator itself restarts; use [Restart] to change that. Daemons have no
+// progress on the object, so each process starts them.
 //
-// kopf: @kopf.daemon.
+// Equivalent in kopf: @kopf.daemon.
 func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("Daemon", id, fn)
 	h.handlerKind = daemonHandler
@@ -28,14 +28,14 @@ func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *R
 }
 
 // Timer adds a function that the operator calls repeatedly as long as the object exists. The interval is the time from the end of a call to
-// the next call; see [Sharp] for calls at fixed times. Use 0 for timers with a [Schedule], or with [Idle] alone. The first call is made
-// immediately, or after the [InitialDelay]. The finalizer blocks the deletion of the object during a call.
+// the start of the next one; see [Sharp] for calls at fixed times. Use the interval 0 for timers with a [Schedule], or with [Idle] alone.
+// The operator makes the first call immediately, or after the [InitialDelay]. The finalizer blocks the deletion of the object during a call.
 //
-// Request.Object has the newest state of the object. The operator writes changes to it after each call, also after an error. Errors are
-// retried according to the policy of the timer; the interval starts again after the next success. A permanent error stops the timer for
-// the object until its essence changes. Timers use no goroutine between calls.
+// Request.Object is the newest state of the object. The operator writes changes to it after each call, even after an error. It retries
+// errors according to the policy of the timer. The interval then begins after the next success. A permanent error stops the timer for the
+// object until the essence of the object changes. Timers use no goroutine between calls.
 //
-// kopf: @kopf.timer.
+// Equivalent in kopf: @kopf.timer.
 func (r *Resource[T]) Timer(id string, interval time.Duration, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("Timer", id, fn)
 	h.handlerKind = timerHandler
@@ -47,8 +47,8 @@ func (r *Resource[T]) Timer(id string, interval time.Duration, fn Handler[T], op
 	return r.addHandler(h, opts)
 }
 
-// Restart sets whether the operator starts a daemon again after it has returned nil or has failed permanently. The delay of a restart begins
-// with one second and doubles with each restart, up to the [Backoff] of the daemon. Default: [daemons.RestartNever].
+// Restart sets whether the operator starts a daemon again after the daemon has returned nil or has failed permanently. The first restart
+// is delayed by one second. The delay doubles with each restart, up to the [Backoff] of the daemon. Default: [daemons.RestartNever].
 func Restart(policy daemons.RestartPolicy) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Restart", daemonHandler)
@@ -62,7 +62,7 @@ func Restart(policy daemons.RestartPolicy) HandlerOption {
 // InitialDelay delays the start of a daemon, or the first call of a timer. It applies to each start: for a new object, after a restart of
 // the operator, and after a pause. Default: 0.
 //
-// kopf: initial_delay=.
+// Equivalent in kopf: initial_delay=.
 func InitialDelay(delay time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("InitialDelay", daemonHandler, timerHandler)
@@ -73,7 +73,7 @@ func InitialDelay(delay time.Duration) HandlerOption {
 
 // InitialDelayFunc computes the [InitialDelay] for an object. The function must not change the object. A negative result means zero.
 //
-// kopf: initial_delay= with a function.
+// Equivalent in kopf: initial_delay= with a function.
 func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("InitialDelayFunc", daemonHandler, timerHandler)
@@ -84,10 +84,10 @@ func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 	}
 }
 
-// CancellationBackoff is the time after the cancellation of its context at which the operator first logs that the daemon still runs.
+// CancellationBackoff sets how long the operator waits after cancelling the context of a daemon before it logs that the daemon still runs.
 // Default: one minute.
 //
-// kopf: cancellation_backoff=.
+// Equivalent in kopf: cancellation_backoff=.
 func CancellationBackoff(delay time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("CancellationBackoff", daemonHandler)
@@ -96,10 +96,10 @@ func CancellationBackoff(delay time.Duration) HandlerOption {
 	}
 }
 
-// CancellationTimeout is the time after the [CancellationBackoff] at which the operator abandons a daemon that has not returned. Its goroutine
-// continues to run, but the daemon no longer blocks the deletion of the object. Default: no limit.
+// CancellationTimeout sets how long the operator waits after the [CancellationBackoff] before it abandons a daemon that has not returned.
+// The goroutine of an abandoned daemon continues to run, but no longer blocks the deletion of the object. Default: no limit.
 //
-// kopf: cancellation_timeout=.
+// Equivalent in kopf: cancellation_timeout=.
 func CancellationTimeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("CancellationTimeout", daemonHandler)
@@ -108,18 +108,20 @@ func CancellationTimeout(timeout time.Duration) HandlerOption {
 	}
 }
 
-// Sharp makes the operator call a timer at multiples of its interval after the creation of the object, independent of the duration of the
-// calls and of restarts. Calls that would start during another call, or while the operator does not run, are skipped.
+// Sharp makes the operator call a timer at multiples of its interval after the creation of the object. The duration of calls and restarts
+// of the operator do not shift these times. The operator skips a call if the previous call has not returned, or if it was not running at that
+// time.
 //
-// kopf: sharp=True.
+// Equivalent in kopf: sharp=True.
 func Sharp() HandlerOption {
 	return timerOption("Sharp", func(_ *declaration, t *daemons.Timer) { t.Sharp = true })
 }
 
-// Idle delays a timer until the essence of its object has not changed for the given duration. Without an interval, the timer is called once
-// after each such period; with an interval, repeatedly until the next change. Changes made by handlers of this operator do not count.
+// Idle delays a timer until the essence of its object has not changed for the given duration. Without an interval, the operator calls the
+// timer once after each such period. With an interval, it calls the timer repeatedly until the next change. Changes made by handlers of
+// this operator do not count.
 //
-// kopf: idle=.
+// Equivalent in kopf: idle=.
 func Idle(duration time.Duration) HandlerOption {
 	return timerOption("Idle", func(d *declaration, t *daemons.Timer) {
 		if duration <= 0 {
@@ -152,12 +154,12 @@ func MaxParallel(n int) HandlerOption {
 	})
 }
 
-// Schedule sets the times at which a timer is called, instead of an interval. Next returns the first time after the given one, or the zero
-// time to end the timer. The schedules of github.com/robfig/cron implement this interface. The operator uses the same schedule for all
-// objects. Next must return quickly.
+// Schedule sets the times at which a timer is called, instead of an interval. The method Next must return the first scheduled time after
+// its argument, or the zero time to end the timer. The schedules of github.com/robfig/cron implement this interface. The operator uses the
+// same schedule for all objects. Next must return quickly.
 //
-// If Next panics or returns a time that is not after the given one, the timer is not called. The operator logs the error once for each
-// handler, and calls Next again after one minute. Two calls for an object are at least one millisecond apart.
+// If Next panics or returns a time that is not after its argument, the operator does not call the timer. It logs the error once for each
+// handler, and calls Next again after one minute. Two calls of the timer for an object are at least one millisecond apart.
 func Schedule(s interface{ Next(time.Time) time.Time }) HandlerOption {
 	return timerOption("Schedule", func(d *declaration, t *daemons.Timer) {
 		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -176,7 +178,7 @@ func timerOption(option string, set func(*declaration, *daemons.Timer)) HandlerO
 	}
 }
 
-// checkTimer reports combinations of options that a timer cannot have.
+// checkTimer returns an error for each invalid combination of timer options.
 func (d *declaration) checkTimer() (errs []error) {
 	t := d.task.Timer
 	if t.Interval == 0 && t.Idle == 0 && t.Schedule == nil {

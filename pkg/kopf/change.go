@@ -9,12 +9,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// OnChange adds a cause handler for changes of a computed value. It is the typed form of [Resource.OnField]. The function get returns the
-// value for an object. The handler is called if the value differs from that of the last-handled configuration, whatever the cause is. For a
-// new object, the old value is the zero value. Values are compared in their JSON form.
+// OnChange adds a cause handler for changes to a computed value. It is the typed form of [Resource.OnField]. The function get returns the
+// value for an object. For each cause, the operator computes the value for the last-handled configuration and for the current state. It
+// calls the handler if the values differ in their JSON form. For a new object, the old value is the zero value.
 //
-// The old value is computed from the essence, which has the spec, labels and annotations, but not the status. To react to a field of the
-// status, also pass the option [Field] with its path.
+// The last-handled configuration contains the spec, labels and annotations, but not the status. To react to a field of the status, also
+// pass the option [Field] with its path.
 func OnChange[T client.Object, V any](r *Resource[T], id string, get func(T) V,
 	fn func(ctx context.Context, req *Request[T], old, new V) error, opts ...HandlerOption,
 ) *Resource[T] {
@@ -37,7 +37,8 @@ func OnChange[T client.Object, V any](r *Resource[T], id string, get func(T) V,
 	return r.addHandler(h, opts)
 }
 
-// oldAndNew computes the value for the last-handled configuration, or the zero value without one, and for the handled state.
+// oldAndNew returns the value for the last-handled configuration and the value for the state that is being handled. The old value is zero if
+// there is no last-handled configuration.
 func oldAndNew[T client.Object, V any](req *Request[T], get func(T) V) (old, new V) {
 	if !isNil(req.Old) {
 		old = get(req.Old)
@@ -45,7 +46,7 @@ func oldAndNew[T client.Object, V any](req *Request[T], get func(T) V) (old, new
 	return old, get(req.current)
 }
 
-// equalJSON reports whether both values have a JSON form, and the forms are equal.
+// equalJSON reports whether the JSON forms of the values are equal. It returns false if a value has no JSON form.
 func equalJSON(a, b any) bool {
 	first, err := match.ToJSONValue(a)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// Conditions returns the conditions of Object in status.conditions, or in the field that [WithConditionsIn] sets. The operator writes changes
-// to them together with all other changes of the handlers, in one write of the status at the end of the reconcile. Concurrent changes to
-// other conditions are kept. An invalid change, such as an invalid condition type, makes the handler fail permanently, and so does a kind
-// without a field for conditions.
+// Conditions returns the conditions of Object in status.conditions, or in the field that [WithConditionsIn] sets. At the end of the
+// reconcile, the operator writes changes to them in one write of the status, together with all other changes of the handlers. It keeps
+// concurrent changes to other conditions. The handler fails permanently after an invalid change, such as an invalid condition type, and if
+// the kind has no field for conditions.
 //
 // A handler that returns a [conditions.Error] also sets the condition of this error.
 func (r *Request[T]) Conditions() *conditions.Set {
@@ -39,10 +39,11 @@ func (r *Request[T]) Conditions() *conditions.Set {
 	return set
 }
 
-// Flush writes the changes of the handler to the status of Object, including conditions, without waiting for the end of the reconcile. Use it
-// in long-running handlers and in daemons. It blocks until the API server has answered, and returns the error of the write. After an error,
-// the changes are still part of the write at the end. A flushed field replaces the unwritten value that an earlier handler of the same
-// reconcile has set. Flush returns an error in OnEvent and IndexBy functions, whose changes are never written.
+// Flush writes the changes of the handler to the status of Object, including conditions, before the end of the reconcile. Use it in
+// long-running handlers and in daemons. It blocks until the API server has answered, and returns the error of the write. After an error,
+// the operator writes the changes at the end of the reconcile. A flushed field replaces a value that an earlier handler of the same
+// reconcile has set and that is not written yet. In OnEvent and IndexBy functions, Flush returns an error, because their changes are never
+// written.
 func (r *Request[T]) Flush(ctx context.Context) error {
 	if r.Reason == ReasonEvent || r.Reason == ReasonIndex {
 		return fmt.Errorf("Flush: changes of OnEvent and IndexBy functions are not written (reason %q): use a client or another kind of handler", r.Reason)
@@ -53,12 +54,12 @@ func (r *Request[T]) Flush(ctx context.Context) error {
 	r.call.Object = r.Object // the handler may have replaced the pointer
 	err := r.call.Flush(ctx)
 	if err == nil && r.conditions != nil {
-		r.conditions.Rebase() // a change back to the previous status is another transition
+		r.conditions.Rebase() // the written conditions are the base for the next transitions
 	}
 	return err
 }
 
-// applyConditions sets the conditions of the handler's error, and records invalid changes of conditions.
+// applyConditions sets the conditions of the handler's error, and adds invalid changes to conditions to the errors of the request.
 func (r *Request[T]) applyConditions(err error) {
 	if len(conditions.FindErrors(err)) > 0 {
 		r.Conditions().SetFromError(err)
@@ -70,9 +71,9 @@ func (r *Request[T]) applyConditions(err error) {
 	}
 }
 
-// WithConditions declares conditions of the kind. The first reconcile of an object adds the missing ones with the status Unknown. If "Ready"
-// is declared together with others, the operator computes it as their summary (see [conditions.Set.Summarize]). Use [WithRootCondition] for
-// another summary. Do not declare Ready if handlers set it.
+// WithConditions declares conditions of the kind. The first reconcile of an object adds missing conditions with the status Unknown. If
+// "Ready" is declared together with other conditions, the operator computes it as their summary (see [conditions.Set.Summarize]). Use
+// [WithRootCondition] for another summary. Do not declare Ready if handlers set it.
 func WithConditions(types ...string) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(types) == 0 {
@@ -91,8 +92,8 @@ func WithConditions(types ...string) ResourceOption {
 }
 
 // WithConditionsIn sets the field and the form of the conditions of the kind: [conditions.At], [conditions.AsMap] or [conditions.Using]. It
-// applies to everything that the operator does with conditions. Changes that an adapter makes outside of the status are not part of
-// [Request.Flush]. Default: a list of [metav1.Condition] in status.conditions.
+// applies to all conditions that handlers and the operator read or set. [Request.Flush] does not write changes that an adapter makes outside
+// of the status. Default: a list of [metav1.Condition] in status.conditions.
 func WithConditionsIn(places ...conditions.Option) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(places) == 0 || slices.ContainsFunc(places, func(place conditions.Option) bool { return place == nil }) {
@@ -103,11 +104,11 @@ func WithConditionsIn(places ...conditions.Option) ResourceOption {
 	}
 }
 
-// conditionsHint explains how to use another field, such as [conditions.At].
+// conditionsHint is the part of error messages that explains how to store conditions in another field.
 const conditionsHint = "to use another field, pass the option WithConditionsIn to For"
 
-// WithRootCondition sets the condition that summarizes others, including conditions for which False is the healthy status. Default: see
-// [WithConditions].
+// WithRootCondition sets the condition that summarizes other conditions. It supports conditions for which False is the healthy status.
+// Default: see [WithConditions].
 func WithRootCondition(root conditions.Root) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(root.Of)+len(root.Not) == 0 {
@@ -119,7 +120,8 @@ func WithRootCondition(root conditions.Root) ResourceOption {
 
 const readyCondition = "Ready"
 
-// effectiveRoot returns the root of the declared conditions, or nil without one.
+// effectiveRoot returns the root condition: that of WithRootCondition, or else Ready if it is declared together with other conditions. It
+// returns nil if there is no root condition.
 func (o *resourceOptions) effectiveRoot() *conditions.Root {
 	if o.rootCondition != nil {
 		return o.rootCondition
@@ -133,10 +135,10 @@ func (o *resourceOptions) effectiveRoot() *conditions.Root {
 
 // ReportCondition makes the operator report the state of the handler in a condition:
 //
-//   - Unknown with the reason Running before the handler has finished
-//   - False with the reason Retrying and the error while it is retried
-//   - True with the reason Succeeded
-//   - False with the reason Failed and the error
+//   - Unknown with the reason Running before the first attempt has ended
+//   - False with the reason Retrying and the error while the handler is retried
+//   - True with the reason Succeeded after a success
+//   - False with the reason Failed and the error after a permanent failure
 //
 // If the handler sets the condition itself, the operator keeps that value until the next attempt.
 func ReportCondition(conditionType string) HandlerOption {
@@ -149,9 +151,9 @@ func ReportCondition(conditionType string) HandlerOption {
 	}
 }
 
-// WhenCondition restricts the handler to objects whose condition has this status. A missing condition counts as Unknown. It is a filter of
-// the object, like [Label], and does not trigger the handler. Use [Resource.OnCondition] for a handler that is called when the condition
-// changes.
+// WhenCondition restricts the handler to objects whose condition has this status. A missing condition counts as Unknown. The option is a
+// filter, like [Label]: a change to the condition does not trigger the handler. Use [Resource.OnCondition] for a handler that is called when
+// the condition changes.
 func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("WhenCondition", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
@@ -174,12 +176,12 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 	}
 }
 
-// OnCondition adds a cause handler for transitions of a condition, made by any client. It is called if the status of the condition differs
-// from the one in the last-handled configuration, or if a new object has the condition. It also works for kinds of other operators.
-// [Request.Field] returns the old and the new status as strings, or nil for a missing condition. The handler has progress, so no transition
-// is lost. A transition that is undone before it is handled does not count.
+// OnCondition adds a cause handler for transitions of a condition, made by any client. The operator calls it if the status of the condition
+// differs from the status in the last-handled configuration, or if a new object has the condition. It also works for kinds of other
+// operators. [Request.Field] returns the old and the new status as strings, or nil for a missing condition. The handler has progress, so a
+// transition is handled even if the operator restarts. A transition that is undone before it is handled does not count.
 //
-// The status of the condition becomes part of the last-handled configuration. Update handlers are not called for its transitions.
+// The status of the condition becomes part of the last-handled configuration. Its transitions do not trigger update handlers.
 func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnCondition", id, fn)
 	h.AnyReason = true

@@ -37,7 +37,7 @@ type declaration struct {
 type handlerKind int
 
 const (
-	causeHandler     handlerKind = iota // with progress
+	causeHandler     handlerKind = iota // OnCreate, OnUpdate, OnDelete, OnResume, On, OnField, OnCondition and OnChange
 	eventHandler                        // OnEvent
 	reconcileHandler                    // OnReconcile
 	indexHandler                        // IndexBy
@@ -72,7 +72,7 @@ func (d *declaration) addErrorf(format string, args ...any) {
 	d.errs = append(d.errs, fmt.Errorf(format, args...))
 }
 
-// checkDuration adds an error for a negative duration, and for one without a unit.
+// checkDuration adds an error if the duration is negative, or so short that its unit is probably missing.
 func (d *declaration) checkDuration(option string, value time.Duration) {
 	if value < 0 {
 		d.addErrorf("%s must not be negative, got %s", option, value)
@@ -80,7 +80,7 @@ func (d *declaration) checkDuration(option string, value time.Duration) {
 	d.checkUnit(option, value)
 }
 
-// checkUnit adds an error for a duration that is so short that its unit is probably missing.
+// checkUnit adds an error if the duration is so short that its unit is probably missing.
 func (d *declaration) checkUnit(option string, value time.Duration) {
 	if err := validation.Duration(value); err != nil {
 		d.addErrorf("%s is %w", option, err)

@@ -15,10 +15,10 @@
 //
 // # How it works
 //
-// The operator watches each kind through the cache of the manager. For each object it compares the essence (spec, labels, annotations and
-// other fields outside of the status) with the last-handled configuration, which is stored on the object. The result is a cause: the object
-// was created, updated or deleted, or the operator has resumed. Watch events only trigger this comparison, so missed, merged and repeated
-// events do no harm.
+// The operator watches each kind through the cache of the manager. For each object, it compares the essence (the spec, labels, annotations
+// and other fields that count for change detection) with the last-handled configuration, which is stored on the object. The result is a
+// cause: the object was created, updated or deleted, or the operator has resumed. Watch events only trigger this comparison, so missed,
+// merged and repeated events do no harm.
 //
 // The operator calls the matching handlers in the order of their registration. It retries each failed handler according to its own policy.
 // All reconciles for one cause are a cycle. When all handlers have finished, the cycle ends and the essence becomes the last-handled
@@ -39,40 +39,41 @@
 //
 // # Guarantees
 //
-//   - After a handler has returned nil and its success is stored, the operator does not call it again for the same cause: not after a
-//     restart, not after an upgrade, and not because of a stale cache. If the process is killed, at most the work of the last
-//     100 milliseconds is repeated (see [WithCheckpoint]).
-//   - At most one goroutine calls the handlers of an object at a time. Daemons and timers run concurrently with them, each at most once at
-//     a time.
+//   - After a handler has returned nil and its success is stored, the operator does not call it again for the same cause. Restarts, upgrades
+//     and a stale cache do not change that. If the process is killed, at most the work of the last 100 milliseconds is repeated (see
+//     [WithCheckpoint]).
+//   - At most one goroutine calls the handlers of an object at a time. Daemons and timers run concurrently with the handlers. Two calls of
+//     the same daemon or timer for an object never overlap.
 //   - Delete handlers, daemons and timers block the deletion of the object with a finalizer. The operator adds the finalizer before it calls
 //     the first handler.
 //   - The operator does not overwrite concurrent changes to lists, such as finalizers. For a single field, the last write wins.
-//   - The stored data has the format of kopf, so an operator in Go can replace one in Python, and the other way round.
+//   - The stored data has the format of kopf, so an operator in Go can replace one in Python, and vice versa.
 //
 // # Requirements
 //
-// The operator needs permission to get, list, watch and patch the kinds, to patch their status, and to create and patch Events of
-// events.k8s.io. Only one active operator with the same finalizer, progress store and baseline may handle an object. Use leader election
-// to run several replicas.
+// The operator needs permission to get, list, watch and patch objects of its kinds, to patch their status, and to create and patch Events
+// of events.k8s.io. At most one active operator with the same finalizer, progress store and baseline may handle an object. Use leader
+// election to run several replicas.
 //
 // # Limitations
 //
 //   - Handlers must be idempotent: a process can be killed after a handler has returned and before its success is stored.
 //   - In one attempt, either change req.Object or write the object with a client. A client that reads or writes into req.Object replaces
-//     earlier changes to it. The operator writes later changes unless another client has changed the object in between; in that case it
+//     earlier changes to it. The operator writes later changes, unless another client has changed the object in between. In that case, it
 //     logs a warning. A write with a client causes an update. A change to req.Object does not.
-//   - req.Object has the current state. If the object is edited during a cycle, req.Object is newer than the new side of req.Diff.
+//   - req.Object is the current state. If the object is edited during a cycle, req.Object is newer than the new side of req.Diff.
 //   - If no handler matches an object, the operator neither adds its finalizer nor stores a last-handled configuration.
 //   - If a handler has a [Field] of the status, this field belongs to the essence for all handlers of the kind.
 //   - A handler that does not return blocks its object and one worker of its kind (see [WithMaxConcurrentReconciles]).
-//   - The last-handled configuration is an annotation. If an object is too large for it, the operator stores a digest instead. It still
-//     detects changes, but Old and Diff of an update are empty.
-//   - Objects with a Go type are compared through this type, so fields that the type does not have are ignored. When a new version of the
-//     type adds a field, each object with this field is handled as updated. Use [Unstructured] to compare all fields, as kopf does.
+//   - The last-handled configuration is an annotation. If an object is too large for the annotation, the operator stores a digest instead.
+//     It still detects changes, but Old and Diff of an update are empty.
+//   - The operator compares objects of a Go type in the form of this type, so it ignores fields that the type does not have. When a new
+//     version of the type adds a field, each object with this field is handled as updated. Use [Unstructured] to compare all fields, as kopf
+//     does.
 //
 // # Errors
 //
-// [Operator.CheckDeclaration] and [Operator.Start] return all errors of the declaration, joined, before anything is changed. The error of a
-// handler decides what follows: see [Temporary], [Permanent] and [ErrorMode]. Errors of the API server are retried with a backoff for each
-// object separately.
+// [Operator.CheckDeclaration] and [Operator.Start] return all errors of the declaration, joined. Start returns them before it changes any
+// object. The error of a handler determines whether and when it is retried: see [Temporary], [Permanent] and [ErrorMode]. After errors of
+// the API server, each object is retried with its own backoff.
 package kopf

@@ -16,8 +16,8 @@ import (
 // epochTimeout limits the request for the current version of a kind.
 const epochTimeout = 10 * time.Second
 
-// setEpoch asks the API server for the current version of a kind. An earlier process has stopped, so a cache that has reached this
-// version shows all that it wrote. If the request fails, the engine reads objects live for which there is something to do.
+// setEpoch passes the current resource version of a kind to the engine. Earlier processes have stopped, so a cache that has reached this
+// version contains all their writes. If the version cannot be read, the engine reads each object with due work from the API server once.
 func (o *Operator) setEpoch(ctx context.Context, e *engine.Engine) {
 	version, err := o.currentVersion(ctx, e)
 	if err != nil {
@@ -33,8 +33,8 @@ func (o *Operator) setEpoch(ctx context.Context, e *engine.Engine) {
 	})
 }
 
-// currentVersion lists one object. The version is that of the API server, whatever is listed: if the operator may not list the whole
-// cluster, one of the namespaces to which its cache is restricted shows the same version.
+// currentVersion lists at most one object and returns the resource version of the list, which does not depend on the listed namespace. If
+// the operator may not list the whole cluster, it lists one of the namespaces to which its cache is restricted.
 func (o *Operator) currentVersion(ctx context.Context, e *engine.Engine) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, epochTimeout)
 	defer cancel()
@@ -60,7 +60,7 @@ func (o *Operator) currentVersion(ctx context.Context, e *engine.Engine) (versio
 	return "", err
 }
 
-// awaitEpoch completes the cache of a kind with index handlers if its initial list was old.
+// awaitEpoch waits until the cache of a kind with indexes has reached the version of setEpoch, because the initial list may be older.
 func (o *Operator) awaitEpoch(ctx context.Context, e *engine.Engine) {
 	informer, err := o.mgr.GetCache().GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 )
 
 // Temporary returns an error that makes the operator call the handler again after the delay. With a delay of 0 or less, the next attempt
-// starts immediately. Temporary(nil, delay) also returns an error, whose text reports the missing cause.
+// starts immediately. If err is nil, Temporary returns an error that reports the missing cause.
 //
-// kopf: raise TemporaryError(..., delay=...).
+// Equivalent in kopf: raise TemporaryError(..., delay=...).
 func Temporary(err error, delay time.Duration) error { return progress.Temporary(err, delay) }
 
-// Permanent returns an error that makes the handler fail: the operator does not call it again for this cause. reconcile.TerminalError has the
-// same effect. Permanent(nil) also returns an error, whose text reports the missing cause.
+// Permanent returns an error that makes the handler fail permanently: the operator does not call it again for this cause.
+// reconcile.TerminalError has the same effect. If err is nil, Permanent returns an error that reports the missing cause.
 //
-// kopf: raise PermanentError(...).
+// Equivalent in kopf: raise PermanentError(...).
 func Permanent(err error) error { return progress.Permanent(err) }

@@ -26,10 +26,10 @@ const (
 )
 
 // WithEvents sets which Events the operator posts automatically. Default: [EventsTransitions]. A failed attempt that will be retried is not a
-// transition, so a failing handler does not flood the API server. The Event recorder of the manager posts the Events to events.k8s.io. See
-// [WithKopfEvents] for the form of kopf.
+// transition, so the Events of a failing handler do not overload the API server. The Event recorder of the manager posts the Events to
+// events.k8s.io. Use [WithKopfEvents] for the form of kopf.
 //
-// kopf: settings.posting.enabled, settings.posting.level, settings.posting.loggers.
+// Equivalent in kopf: settings.posting.enabled, settings.posting.level, settings.posting.loggers.
 func WithEvents(level EventLevel) Option {
 	return optionFunc(func(o *Operator) {
 		if level < EventsTransitions || level > EventsSteps {
@@ -41,17 +41,18 @@ func WithEvents(level EventLevel) Option {
 
 // EventNames are the names in the Events of [WithKopfEvents].
 type EventNames struct {
-	// Component is the reporting component and the source component. Default: "kopf". kopf: settings.posting.reporting_component.
+	// Component is the reporting component and the source component. Default: "kopf". Equivalent in kopf: settings.posting.reporting_component.
 	Component string
-	// Instance is the reporting instance. Default: "dev". kopf: settings.posting.reporting_instance.
+	// Instance is the reporting instance. Default: "dev". Equivalent in kopf: settings.posting.reporting_instance.
 	Instance string
-	// Prefix is the prefix of the names of the Events. Default: "kopf-event-". kopf: settings.posting.event_name_prefix.
+	// Prefix is the prefix of the names of the Events. Default: "kopf-event-". Equivalent in kopf: settings.posting.event_name_prefix.
 	Prefix string
 }
 
-// WithKopfEvents posts all Events in the form of kopf, including those of [Request.Eventf]. Use it for clients that select
-// reportingComponent=kopf. The Events are posted to the core v1 API, are not counted when they repeat, and have the action "Action?". The
-// operator then needs permission to create events of the core group. Default: the form of events.k8s.io.
+// WithKopfEvents posts all Events in the form of kopf, including the Events of [Request.Eventf]. Use it for clients that select
+// reportingComponent=kopf. The operator posts the Events to the core v1 API, with the action "Action?". It posts a repeated Event as a new
+// object instead of increasing a count. The operator needs permission to create events of the core group. Default: the form of
+// events.k8s.io.
 func WithKopfEvents(names EventNames) Option {
 	names.Component = cmp.Or(names.Component, "kopf")
 	names.Instance = cmp.Or(names.Instance, "dev")
@@ -73,7 +74,7 @@ func WithKopfEvents(names EventNames) Option {
 
 const maxInstanceLength = 128
 
-// newRecorder sets the recorder of the settings. It returns the recorder if the caller must run it, else nil.
+// newRecorder sets the recorder of the settings. It returns the recorder if the caller must run it, and nil otherwise.
 func (o *Operator) newRecorder(settings *engine.Settings) (*eventrecorder.CoreV1Recorder, error) {
 	if o.eventNames == nil {
 		settings.Recorder, settings.Counts = o.mgr.GetEventRecorder(recorderName), true
@@ -88,8 +89,8 @@ func (o *Operator) newRecorder(settings *engine.Settings) (*eventrecorder.CoreV1
 	return recorder, nil
 }
 
-// runRecorder runs a recorder until stop is called. It continues after the end of ctx, so that handlers can post Events while the operator
-// stops.
+// runRecorder runs a recorder until stop is called. The recorder continues after ctx is cancelled, so that handlers can post Events while
+// the operator stops.
 func runRecorder(ctx context.Context, recorder *eventrecorder.CoreV1Recorder) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

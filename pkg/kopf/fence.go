@@ -19,19 +19,18 @@ type leaseDurations struct{ lease, renewDeadline, retryPeriod time.Duration }
 // defaultLease has the defaults of controller-runtime.
 var defaultLease = leaseDurations{lease: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second}
 
-// fenceMargin is how long the manager may take to stop the operator when it has lost the lease.
+// fenceMargin is the time that the manager may need to stop the operator after it has lost the lease.
 const fenceMargin = time.Second
 
 // WithLeaseDurations passes the LeaseDuration, RenewDeadline and RetryPeriod of the manager to the operator, which cannot read them from the
-// manager. It is only needed if they differ from the defaults of controller-runtime (15 s, 10 s, 2 s).
+// manager. Use it if they differ from the defaults of controller-runtime (15 s, 10 s, 2 s).
 //
-// A process that was suspended (SIGSTOP, a paused virtual machine, a sleeping laptop) does not know at first that another replica
-// has become the leader. The operator recognises a gap of LeaseDuration - RenewDeadline (5 s) in which its process did not run.
-// It then holds handlers, daemons, timers and writes for RenewDeadline + RetryPeriod + 1 s (13 s). By then, the leader
-// elector has renewed the lease, or the manager has stopped the operator. The operator treats the hold as a pause: it compares its
-// unwritten changes with the object, and drops them if another process has changed the object.
+// When a suspended process continues (after SIGSTOP, in a virtual machine or on a laptop), another replica may have become the leader. The
+// operator detects that its process did not run for LeaseDuration - RenewDeadline (5 s). It then pauses handlers, daemons, timers and writes
+// for RenewDeadline + RetryPeriod + 1 s (13 s). During this time, the leader elector renews the lease, or the manager stops the operator.
+// After the pause, the operator discards its unwritten changes to each object that another process has changed.
 //
-// Three zeros disable this. It has no effect if controllers are set not to need leader election.
+// Three zeros disable this pause. The option has no effect if NeedLeaderElection of the manager's controller options is false.
 func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		o.lease = leaseDurations{lease, renewDeadline, retryPeriod}
@@ -42,7 +41,7 @@ func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option 
 	})
 }
 
-// newFence returns the fence of the operator, or nil if it needs none.
+// newFence returns the fence that detects suspensions. It returns nil if the pause is disabled, or if the operator needs no leader election.
 func (o *Operator) newFence(ctx context.Context, peers *peering.Peering, log logr.Logger) *fencing.Fence {
 	if o.lease == (leaseDurations{}) || !o.NeedLeaderElection() {
 		return nil
@@ -58,7 +57,7 @@ func (o *Operator) newFence(ctx context.Context, peers *peering.Peering, log log
 	return fencing.New(options)
 }
 
-// startFence makes the engines handle a suspension as a pause.
+// startFence starts the fence. The engines then handle a suspension as a pause until stop is called.
 func (o *Operator) startFence(ctx context.Context, fence *fencing.Fence, engines []*engine.Engine) (stop func()) {
 	if fence == nil {
 		return func() {}

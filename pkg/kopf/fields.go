@@ -22,8 +22,7 @@ type fieldType interface {
 	children() []fieldName
 	// isMap reports whether the field is a map with arbitrary keys.
 	isMap() bool
-	// json returns the JSON type of the field, or anyType if it is unknown. A field of an unknown type can have more children than the known
-	// ones.
+	// json returns the JSON type of the field, or anyType if it is unknown. A field of type anyType can have unknown children.
 	json() jsonType
 	// isOmitted reports whether the JSON form lacks the field if it has this value.
 	isOmitted(value any) bool
@@ -45,8 +44,8 @@ const (
 	objectType  jsonType = "an object"
 )
 
-// lookUpField follows a path and returns the type of its field. If the path does not exist, unknown is its first part that does not exist,
-// and suggestion is a similar path, if there is one. All children of a field with an unknown type exist.
+// lookUpField follows a path and returns the type of its field. If the path does not exist, unknown is the path up to the first key that
+// does not exist, and suggestion is a similar path or empty. Every path below a field of type anyType exists.
 func lookUpField(root fieldType, path []string) (field fieldType, unknown, suggestion string) {
 	field = root
 	for i, key := range path {
@@ -62,8 +61,8 @@ func lookUpField(root fieldType, path []string) (field fieldType, unknown, sugge
 	return field, "", ""
 }
 
-// suggestPath corrects the keys of a path one after the other, up to the first key that it cannot correct. It returns an empty string if it
-// has not corrected any key.
+// suggestPath corrects the keys of a path and stops at the first key that it cannot correct. It returns an empty string if it has not
+// corrected any key.
 func suggestPath(root fieldType, path []string) string {
 	field, parent := root, root
 	var corrected []string
@@ -93,7 +92,8 @@ func suggestPath(root fieldType, path []string) string {
 	return joinPath(corrected)
 }
 
-// closestField returns the field with this Go name, or else the one with the most similar JSON name.
+// closestField returns the JSON name of the field with this Go name, or else the most similar JSON name. It returns an empty string if no
+// name is similar.
 func closestField(key string, names []fieldName) string {
 	var jsonNames []string
 	for _, name := range names {
@@ -121,7 +121,7 @@ type goField struct {
 	tags []string // the options of its JSON tag, such as omitempty
 }
 
-// goType returns the type of the objects of a kind, or nil if it has no Go type.
+// goType returns the fields of a Go type, or nil for unstructured objects.
 func goType(t reflect.Type) fieldType {
 	if t == reflect.TypeFor[*unstructured.Unstructured]() {
 		return nil
@@ -200,7 +200,7 @@ func (f goField) children() (names []fieldName) {
 	return names
 }
 
-// fields iterates over the fields of a struct in JSON, including those of embedded structs.
+// fields iterates over the fields of a struct that its JSON form has, including fields of embedded structs.
 func (f goField) fields() func(yield func(fieldName, fieldType) bool) {
 	return func(yield func(fieldName, fieldType) bool) {
 		t := f.elem()

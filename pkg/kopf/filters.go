@@ -14,7 +14,7 @@ import (
 
 // Label restricts the handler to objects with the label. With matchers, the value must pass all of them; see package filter.
 //
-// kopf: labels=.
+// Equivalent in kopf: labels=.
 func Label(key string, m ...filter.Matcher) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Label", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
@@ -25,7 +25,7 @@ func Label(key string, m ...filter.Matcher) HandlerOption {
 
 // Annotation restricts the handler to objects with the annotation. With matchers, the value must pass all of them; see package filter.
 //
-// kopf: annotations=.
+// Equivalent in kopf: annotations=.
 func Annotation(key string, m ...filter.Matcher) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Annotation", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
@@ -68,17 +68,17 @@ func (d *declaration) checkValues(where string, isLabel bool, literals []match.L
 }
 
 // Field restricts the handler to one field. The path is dotted, such as "spec.size". Write a dot within a key as "\.", as in
-// "metadata.labels.example\.com/tier". The field can be anywhere in the object. It belongs to the essence for all handlers of the kind, also
+// "metadata.labels.example\.com/tier". The field can be anywhere in the object. It belongs to the essence for all handlers of the kind, even
 // if it is in the status.
 //
-// Without matchers, the field must exist before or after the change. With matchers, the value before or the value after the change must pass
-// all of them. For handlers without a cause (OnReconcile, OnEvent, daemons, timers and indexes), only the current value counts. An update
-// handler is called only if the field has changed and the matchers [filter.From] and [filter.To] pass.
+// Without matchers, the field must exist before or after the change. With matchers, the old value or the new value must pass all of them.
+// For handlers without a cause (OnReconcile, OnEvent, daemons, timers and indexes), only the current value counts. An update handler is
+// called only if the field has changed and the matchers [filter.From] and [filter.To] pass.
 //
-// Request.Diff and [Request.Field] are relative to the field. The full id of the handler is "<id>/<path>", except for sub-handlers and
-// indexes, which keep their id.
+// Request.Diff and [Request.Field] are relative to the field. The full id of the handler is "<id>/<path>". Sub-handlers and indexes keep
+// their id.
 //
-// kopf: field=, value=, old=, new=.
+// Equivalent in kopf: field=, value=, old=, new=.
 func Field(path string, m ...filter.Matcher) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Field", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
@@ -113,8 +113,8 @@ func (d *declaration) hasOldState() bool {
 	return d.handlerKind == subHandler || d.handlerKind == causeHandler && (d.AnyReason || d.hasReason(ReasonUpdate))
 }
 
-// OwnedBy restricts the handler to objects with an owner of the kind of the given object, which can be empty. With several OwnedBy options,
-// one of the kinds is sufficient.
+// OwnedBy restricts the handler to objects whose owner references contain the kind of the given object. The object selects only the kind, so
+// it can be empty, such as &appsv1.Deployment{}. If the option is repeated, one of the kinds is sufficient.
 func OwnedBy(owner client.Object) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("OwnedBy", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
@@ -147,7 +147,7 @@ func (d *declaration) validateMatchers(where string, m []filter.Matcher) {
 	}
 }
 
-// formsOf returns the matchers in the form that can be inspected. A nil matcher becomes one with an error.
+// formsOf returns the matchers in a form that can be inspected. A nil matcher becomes a matcher with an error.
 func formsOf(m []filter.Matcher) []match.Matcher { return filter.All(m...).Form().All }
 
 // testsForSide returns the tests of the matchers for one side of a change.

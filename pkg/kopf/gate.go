@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// A gate delays the start of all workers until the indexes of all kinds are complete. Workers therefore never block on an incomplete index,
-// which would be a deadlock with more objects than workers.
+// A gate delays the start of all workers until the indexes of all kinds are complete. If workers waited for indexes instead, they could block
+// the reconciles that complete an index of another kind.
 type gate struct {
 	mu         sync.Mutex
 	incomplete map[string]bool // kinds with indexes that are not complete yet
@@ -48,8 +48,8 @@ func (g *gate) complete(kind string) {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// notify wraps the source of a kind. When the source has synced, its indexes contain all listed objects: the wrapper then completes the kind
-// and calls synced.
+// notify wraps the source of a kind. When the source has synced, the indexes of the kind contain all listed objects. The wrapper then calls
+// synced and marks the kind as complete.
 func (g *gate) notify(kind string, s source.SyncingSource, synced func(context.Context)) source.SyncingSource {
 	return &syncNotifier{s, func(ctx context.Context) { synced(ctx); g.complete(kind) }}
 }
@@ -72,7 +72,7 @@ func (n *syncNotifier) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// A gateSource is a source without events that has synced when the gate is open. It then calls synced.
+// A gateSource is a source without events. It counts as synced when the gate is open, and then calls synced.
 type gateSource struct {
 	gate   *gate
 	synced func()

@@ -13,9 +13,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Handler is a function that the operator calls for an object. After it returns nil, a cause handler has succeeded and is not called again
-// for this cause, not even after a restart. After an error, the operator retries it. Return a [Temporary] error to set the delay, and a
-// [Permanent] error to stop the retries. A panic counts as an error.
+// A Handler is a function that the operator calls for an object. A cause handler that returns nil has succeeded: the operator does not call
+// it again for this cause, not even after a restart. After an error, the operator retries the handler. Return a [Temporary] error to set the
+// delay, and a [Permanent] error to stop the retries. A panic counts as an error.
 //
 // log.FromContext(ctx) of controller-runtime returns a logger with the kind, namespace, name and uid of the object, the handler, the reason
 // and the attempt.
@@ -44,7 +44,8 @@ func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *e
 	}
 }
 
-// reportOutcome returns a deferred function that passes the outcome of a handler to an observer. It reports a panic as an error and panics again.
+// reportOutcome returns a function that passes the outcome of a handler to ended. The caller must defer it. It passes a panic as an error
+// and panics again.
 func reportOutcome(ended func(error), err *error) func() {
 	return func() {
 		value := recover()

@@ -7,13 +7,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A HandlerOption configures one handler. Most options correspond to a keyword of kopf's decorators.
+// A HandlerOption configures one handler. Most options correspond to a keyword argument of kopf's decorators.
 type HandlerOption func(*declaration)
 
-// Retries sets the maximum number of attempts. After the last one, the handler has failed. For timers and OnReconcile handlers, the count
-// starts again after each success. With 0 the handler fails without a call, as in kopf. Default: no limit.
+// Retries sets the maximum number of attempts. After the last failed attempt, the handler fails permanently. For timers and OnReconcile
+// handlers, the count restarts after each success. With 0, the handler fails without a call, as in kopf. Default: no limit.
 //
-// kopf: retries=.
+// Equivalent in kopf: retries=.
 func Retries(n int) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Retries", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
@@ -24,11 +24,12 @@ func Retries(n int) HandlerOption {
 	}
 }
 
-// Timeout sets the maximum duration of all attempts, from the selection of the handler. After it, the handler has failed. The operator makes
-// at least one attempt, even if it starts late, and does not interrupt it; use [AttemptTimeout] for that. For timers and OnReconcile
-// handlers, the duration starts again after each success. The timeout must be positive. Default: no limit.
+// Timeout sets the maximum duration of all attempts together. It begins when the operator selects the handler for the cause. After the
+// timeout, the handler fails permanently. The operator makes at least one attempt, even if that attempt starts late. It does not interrupt a
+// running attempt; use [AttemptTimeout] for that. For timers and OnReconcile handlers, the duration restarts after each success. The timeout
+// must be positive. Default: no limit.
 //
-// kopf: timeout=.
+// Equivalent in kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Timeout", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
@@ -49,11 +50,11 @@ func AttemptTimeout(timeout time.Duration) HandlerOption {
 	}
 }
 
-// Backoff sets the delay before the next attempt after an error that is neither temporary nor permanent. With 0 the next attempt starts
-// immediately. If the error is a response of the API server with a longer Retry-After, that delay is used. For daemons, it is also the maximum
-// delay of a [Restart]. Default: one minute; for OnReconcile handlers, 100 milliseconds, doubled with each attempt up to two minutes.
+// Backoff sets the delay before the next attempt after an error that is neither temporary nor permanent. With 0, the next attempt starts
+// immediately. If the API server has requested a longer delay in Retry-After, that delay is used. For daemons, the backoff is also the
+// maximum delay of a [Restart]. Default: one minute; for OnReconcile handlers, 100 milliseconds, doubled with each attempt up to two minutes.
 //
-// kopf: backoff=.
+// Equivalent in kopf: backoff=.
 func Backoff(delay time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Backoff", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
@@ -77,7 +78,7 @@ func BackoffFunc(fn func(a progress.Attempt, err error) time.Duration) HandlerOp
 // ErrorMode sets the effect of an error that is neither temporary nor permanent: the handler is retried, fails or succeeds. Default:
 // [progress.ErrorsTemporary]; for indexes, [progress.ErrorsIgnored].
 //
-// kopf: errors=.
+// Equivalent in kopf: errors=.
 func ErrorMode(mode progress.ErrorMode) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("ErrorMode", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
@@ -88,10 +89,11 @@ func ErrorMode(mode progress.ErrorMode) HandlerOption {
 	}
 }
 
-// Optional makes a delete handler best-effort: it needs no finalizer and does not block the deletion of the object. The operator calls it once,
-// when it observes the deletion. If the operator does not run at that time, the handler is not called. The option is only for delete handlers.
+// Optional makes a delete handler best-effort: it needs no finalizer and does not block the deletion of the object. The operator calls the
+// handler once, when it observes the deletion. If the operator does not run at that time, the handler is not called. The option is only for
+// delete handlers.
 //
-// kopf: optional=True.
+// Equivalent in kopf: optional=True.
 func Optional() HandlerOption {
 	return func(d *declaration) {
 		if !d.hasReason(ReasonDelete) {
@@ -101,10 +103,10 @@ func Optional() HandlerOption {
 	}
 }
 
-// EvenIfDeleted makes the operator call a resume handler also for objects that are being deleted when the operator starts. The option is only
+// EvenIfDeleted makes the operator call a resume handler even for objects that are being deleted when the operator starts. The option is only
 // for resume handlers.
 //
-// kopf: deleted=True.
+// Equivalent in kopf: deleted=True.
 func EvenIfDeleted() HandlerOption {
 	return func(d *declaration) {
 		if !d.hasReason(ReasonResume) {
@@ -114,9 +116,9 @@ func EvenIfDeleted() HandlerOption {
 	}
 }
 
-// After makes a cause handler wait until the handlers with the given ids, of the same resource, have succeeded for the current cause. If one of
-// them fails permanently, this handler fails without a call and the operator logs it. The handler does not wait for handlers that do not
-// match the cause.
+// After makes a cause handler wait until other handlers of the resource have succeeded for the current cause. The ids are those of the other
+// handlers. If one of them fails permanently, this handler fails without a call, and the operator logs the failure. The handler does not wait
+// for handlers that do not match the cause.
 func After(ids ...string) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("After", causeHandler)
@@ -128,10 +130,10 @@ func After(ids ...string) HandlerOption {
 	}
 }
 
-// Interval sets the time after which the operator calls an OnReconcile handler again after a success or a permanent failure, if no change has
-// triggered it before. Default: the handler is only called for changes. For timers, see [Resource.Timer].
+// Interval sets the time from a success or a permanent failure of an OnReconcile handler to its next call, unless a change triggers the
+// handler earlier. Default: only changes trigger the handler. For timers, see [Resource.Timer].
 //
-// kopf: interval=.
+// Equivalent in kopf: interval=.
 func Interval(interval time.Duration) HandlerOption {
 	return func(d *declaration) {
 		if d.handlerKind == timerHandler {
@@ -147,8 +149,9 @@ func Interval(interval time.Duration) HandlerOption {
 	}
 }
 
-// CancelOnDelete cancels the context of a running handler when its object is being deleted, so that the deletion does not wait for the
-// handler. context.Cause returns [daemons.ErrDeleted]. The cancelled attempt does not count. The option is not for delete handlers.
+// CancelOnDelete cancels the context of a running handler when the deletion of its object is requested, so that the deletion does not wait
+// for the handler. context.Cause then returns [daemons.ErrDeleted]. The cancelled attempt does not count towards [Retries]. The option is not
+// for delete handlers.
 func CancelOnDelete() HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("CancelOnDelete", causeHandler, reconcileHandler)

@@ -13,8 +13,8 @@ import (
 
 const defaultStuckAfter = 10 * time.Minute
 
-// WithStuckAfter sets how long objects can wait while no reconcile finishes before [Operator.Healthz] fails. The duration must be longer than
-// that of the slowest handler. Default: 10 minutes.
+// WithStuckAfter sets how long objects may wait while no reconcile finishes, before [Operator.Healthz] fails. The duration must be longer than
+// the slowest handler takes. Default: 10 minutes.
 func WithStuckAfter(duration time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if duration <= 0 {
@@ -27,8 +27,9 @@ func WithStuckAfter(duration time.Duration) Option {
 	})
 }
 
-// Healthz returns an error if a restart of the process can help: if objects wait and no reconcile has finished for the duration of
-// [WithStuckAfter], or if a watch has been silent for the same duration (see [WithWatchCheck]). It is a healthz.Checker for liveness probes:
+// Healthz returns an error if objects wait and no reconcile has finished for the duration of [WithStuckAfter]. It also returns an error if a
+// watch has been silent for that duration (see [WithWatchCheck]). A restart of the process can help in both cases, so use Healthz as a
+// healthz.Checker for liveness probes:
 //
 //	mgr.AddHealthzCheck("kopf", op.Healthz)
 //
@@ -50,9 +51,9 @@ func (o *Operator) Healthz(*http.Request) error {
 	return errors.Join(errs...)
 }
 
-// Readyz returns an error while the operator starts, until its caches and indexes are complete and its peers are known. It also returns an
-// error while the peering fails, and while a watch delivers no changes (see [WithWatchCheck]). An operator that is paused, or that waits to
-// become the leader, is ready. Readyz is a healthz.Checker for readiness probes:
+// Readyz returns an error while the operator starts, until its caches are synced, its indexes are complete and its peers are known. It also
+// returns an error while the peering fails, and while a watch delivers no changes (see [WithWatchCheck]). An operator that is paused, or that
+// waits to become the leader, is ready. Use Readyz as a healthz.Checker for readiness probes:
 //
 //	mgr.AddReadyzCheck("kopf", op.Readyz)
 //

@@ -12,10 +12,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// An Index maps keys to values of objects, in memory. Create it with [IndexBy]. It is complete before the operator calls the first handler, and
-// follows the changes of the objects. Its methods are safe for concurrent use.
+// An Index is an in-memory map from keys to values that an index function computes from objects. Create it with [IndexBy]. The index is
+// complete before the operator calls the first handler. The operator updates it when objects change. Its methods are safe for concurrent use.
 //
-// kopf: @kopf.index.
+// Equivalent in kopf: @kopf.index.
 type Index[K comparable, V any] struct {
 	values *indexing.Index[K, V, types.UID]
 }
@@ -32,12 +32,13 @@ func (x *Index[K, V]) Len() int { return x.values.Len() }
 // All iterates over the keys and their values in no particular order.
 func (x *Index[K, V]) All() iter.Seq2[K, []V] { return x.values.All() }
 
-// IndexBy adds an index of the objects of a resource. The function returns the keys of an object, and the value for each of them. The operator
+// IndexBy adds an index of the objects of a resource. The function returns the keys of an object, with a value for each key. The operator
 // calls it for each observed state of each object, before any other handler, so it must return quickly. An empty map removes the object from
-// the index. A nil map leaves its entries unchanged. Objects that are deleted or no longer match the filters are removed.
+// the index. A nil map leaves the entries of the object unchanged. The operator removes objects that are deleted or no longer match the
+// filters.
 //
-// After a temporary error, the object is removed until its next state that is observed after the delay. After a permanent error, it is removed
-// until the operator restarts. Other errors leave its entries unchanged, unless [ErrorMode] is set.
+// After a temporary error, the object stays removed until the operator observes a change to it after the delay. After a permanent error, it
+// stays removed until the operator restarts. Other errors leave its entries unchanged, unless [ErrorMode] is set.
 func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	fn func(ctx context.Context, req *Request[T]) (map[K]V, error), opts ...HandlerOption,
 ) *Index[K, V] {
@@ -62,7 +63,7 @@ func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	return x
 }
 
-// A typedIndex is the declaration of the function of an index, with the operations that the engine needs.
+// A typedIndex is the declaration of an index function, with the operations of the index that the engine calls.
 type typedIndex[T client.Object] struct {
 	*typedHandler[T]
 	remove func(types.UID)

@@ -8,7 +8,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
-// explainMismatch explains why a field never has the value, and what to use instead. It returns an empty string if the field can have it.
+// explainMismatch explains why a field can never have the value, and which value to use instead. It returns an empty string if the field can
+// have the value.
 func explainMismatch(l match.Literal, field fieldType) string {
 	want := field.json()
 	if want == anyType || want.accepts(l.Value) {
@@ -24,7 +25,7 @@ func explainMismatch(l match.Literal, field fieldType) string {
 	return fmt.Sprintf("the field is %s: use %s", want, want.suggest(l.Value))
 }
 
-// accepts reports whether the value has the type. It accepts values of unknown types.
+// accepts reports whether the value has the JSON type. It returns true for a value of any other Go type.
 func (t jsonType) accepts(value any) bool {
 	switch value := value.(type) {
 	case string:
@@ -44,7 +45,7 @@ func (t jsonType) accepts(value any) bool {
 	}
 }
 
-// suggest returns the value of this type that was probably intended, or a description of such a value.
+// suggest returns the value of the JSON type that was probably intended, or a description of such values.
 func (t jsonType) suggest(value any) string {
 	written, isText := value.(string)
 	switch t {

@@ -6,20 +6,20 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// A Memo stores one value for each object in the memory of the process, for example a connection. All handlers of the object share it, also
-// admission handlers if this process handles the object (see [Resource.Validate]). The value is dropped when the object is deleted. The
-// functions of [OnStartup], [OnCleanup] and [OnProbe] share one value for the operator. Create a Memo once with [NewMemo], for example as a
-// package variable. Its methods are safe for concurrent use.
+// A Memo stores one value for each object in the memory of the process, for example a connection. All handlers of the object share the value.
+// Admission handlers share it if this process handles the object (see [Resource.Validate]). The operator drops the value when the object is
+// deleted. The functions of [OnStartup], [OnCleanup] and [OnProbe] share one value for the operator. Create a Memo once with [NewMemo], for
+// example as a package variable. Its methods are safe for concurrent use.
 //
-// kopf: memo.
+// Equivalent in kopf: memo.
 type Memo[V any] struct {
 	name string
 }
 
-// NewMemo returns a memo for values of a type. The name appears in error messages.
+// NewMemo returns a memo for values of type V. The name appears in error messages.
 func NewMemo[V any](name string) *Memo[V] { return &Memo[V]{name} }
 
-// Load returns the stored value for the object of the handler, and whether there is one. The context must be that of a handler, or be derived
+// Load returns the value for the object of the handler, and false if none is stored. The context must be that of a handler, or be derived
 // from it. Load panics with any other context.
 func (m *Memo[V]) Load(ctx context.Context) (value V, ok bool) {
 	stored, ok := m.space(ctx).Load(m)

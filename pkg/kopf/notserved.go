@@ -14,7 +14,7 @@ import (
 )
 
 // errNotServed returns the error for a kind that the API server does not serve. The error suggests the most similar kind, or the same kind in
-// another version or group. API groups that the server cannot list at the moment are ignored.
+// another version or group. Suggestions do not include API groups that the server cannot list at the moment.
 func errNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) error {
 	_, lists, _ := client.ServerGroupsAndResources() // after an error, the result has the groups that could be read
 	var served []servedKind

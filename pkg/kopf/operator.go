@@ -18,10 +18,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// An Operator runs the handlers of its resources. Create it with [New], or with [SetupWithManager], which also adds it to the manager. It is a
-// manager.Runnable that needs leader election.
+// An Operator runs the handlers of its resources. Create it with [New] and add it to the manager, or use [SetupWithManager] for both. By
+// default, it needs leader election.
 type Operator struct {
-	// The manager is not embedded, because its methods would make another manager treat the operator as another type of runnable.
+	// The manager is not embedded: with its methods, the operator would implement other runnable interfaces of controller-runtime.
 	mgr       manager.Manager
 	settings  engine.Settings
 	resources []resource
@@ -82,7 +82,7 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 //   - [Operator.ServeProbes] under /kopf/probes of the metrics server, if there are probes
 //   - [Operator.ServePeering] under /kopf/peering of the metrics server, if the operator has [WithPeering]
 //
-// A manager can have only one operator with probes and one with peering that are added in this way. Use mgr.Add(kopf.New(...)) for others.
+// With SetupWithManager, a manager can have only one operator with probes, and only one with peering. Use mgr.Add(kopf.New(...)) for others.
 func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	o := New(mgr, opts...)
 	if err := o.CheckDeclaration(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// DefaultFinalizer is the finalizer of kopf. [wire]
+// DefaultFinalizer is the finalizer of kopf.
 const DefaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
 
 const defaultCheckpoint = 100 * time.Millisecond
@@ -26,7 +26,7 @@ func (f optionFunc) applyTo(o *Operator) { f(o) }
 
 // WithProgress sets where the progress of handlers is stored. Default: [progress.Smart].
 //
-// kopf: settings.persistence.progress_storage.
+// Equivalent in kopf: settings.persistence.progress_storage.
 func WithProgress(store progress.Store) Option {
 	return optionFunc(func(o *Operator) {
 		if store == nil {
@@ -43,7 +43,7 @@ func WithProgress(store progress.Store) Option {
 
 // WithBaseline sets where the last-handled configuration is stored. Default: [progress.AnnotationBaseline] with kopf's annotation.
 //
-// kopf: settings.persistence.diffbase_storage.
+// Equivalent in kopf: settings.persistence.diffbase_storage.
 func WithBaseline(baseline progress.Baseline) Option {
 	return optionFunc(func(o *Operator) {
 		if baseline == nil {
@@ -61,7 +61,7 @@ func WithBaseline(baseline progress.Baseline) Option {
 // WithFinalizer sets the finalizer that blocks the deletion of objects until their delete handlers have finished. Two operators for one kind
 // need different finalizers. Default: [DefaultFinalizer].
 //
-// kopf: settings.persistence.finalizer.
+// Equivalent in kopf: settings.persistence.finalizer.
 func WithFinalizer(name string) Option {
 	return optionFunc(func(o *Operator) {
 		const form = `use the form "domain/name", such as "example.com/finalizer"`
@@ -76,7 +76,7 @@ func WithFinalizer(name string) Option {
 
 // WithLifecycle sets which of the due handlers the operator calls in one reconcile. Default: [progress.AllAtOnce].
 //
-// kopf: lifecycle=.
+// Equivalent in kopf: lifecycle=.
 func WithLifecycle(lifecycle progress.Lifecycle) Option {
 	return optionFunc(func(o *Operator) {
 		if lifecycle == nil {
@@ -86,9 +86,9 @@ func WithLifecycle(lifecycle progress.Lifecycle) Option {
 	})
 }
 
-// WithCheckpoint sets how long the handlers of one object can work before the operator writes their outcomes. It always writes them
-// at the end of a reconcile. If the process is killed, at most this much work is repeated. With 0 it writes after each handler.
-// Default: 100 milliseconds.
+// WithCheckpoint sets how long the handlers of one object can work before the operator writes their outcomes. The operator always writes the
+// outcomes at the end of a reconcile. If the process is killed, the handlers repeat at most this much work. With 0, the operator writes after
+// each handler. Default: 100 milliseconds.
 func WithCheckpoint(work time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if work < 0 {

@@ -19,14 +19,15 @@ import (
 //	peers.BindFlags(flag.CommandLine) // --peering, --priority, --dev, --standalone, --namespace
 //	kopf.New(mgr, databases, kopf.WithPeering(peers))
 //
-// During a pause, the operator starts no handlers, daemons and timers. It cancels running daemons with [daemons.ErrPaused], and lets running
-// handlers finish. Event handlers, indexes, admission handlers and probes continue. After the pause, the operator handles the changes that
-// were made in between. It does not call resume handlers again.
+// During a pause, the operator does not start handlers, daemons or timers. It cancels running daemons with [daemons.ErrPaused], and lets
+// running handlers finish. Event handlers, indexes, admission handlers and probes continue. After the pause, the operator handles the changes
+// made during the pause. It does not call resume handlers again.
 //
-// If the cache of the manager is restricted to some namespaces, list them in the options, too. Two operators of one manager cannot use the same
-// peering object, because they would pause each other. The option LeaderElection has no effect, because only the leader writes the record.
+// If the cache of the manager is restricted to some namespaces, set the same Namespaces in the options. Two operators of one manager cannot
+// use the same peering object, because they would pause each other. The field LeaderElection has no effect, because only the leader writes
+// the record.
 //
-// kopf: settings.peering, --peering, --priority, --dev, --standalone.
+// Equivalent in kopf: settings.peering, --peering, --priority, --dev, --standalone.
 func WithPeering(options peering.Options) Option {
 	return optionFunc(func(o *Operator) {
 		if err := options.Check(); err != nil {
@@ -36,7 +37,8 @@ func WithPeering(options peering.Options) Option {
 	})
 }
 
-// startPeering creates the peering of the operator and reserves its peering objects until release is called. It returns nil without peering.
+// startPeering creates the peering of the operator and reserves its peering objects until release is called. The peering is nil if it is not
+// configured or if the operator is standalone.
 func (o *Operator) startPeering() (p *peering.Peering, release func(), err error) {
 	if o.peers == nil || o.peers.Standalone {
 		return nil, func() {}, nil
@@ -54,8 +56,8 @@ func (o *Operator) startPeering() (p *peering.Peering, release func(), err error
 	return p, release, nil
 }
 
-// reservePeering reserves the peering objects for the operator until release is called. A second operator of the manager with the same peering
-// objects would be its peer, and both would pause.
+// reservePeering reserves the peering objects for the operator until release is called. It returns an error if another operator of the manager
+// uses one of them, because the two operators would pause each other.
 func (o *Operator) reservePeering() (release func(), err error) {
 	name, namespaces := cmp.Or(o.peers.Name, peering.DefaultName), o.peers.Namespaces
 	kind := peeringv1.GroupVersion.WithKind("KopfPeering")
@@ -80,7 +82,7 @@ func (o *Operator) reservePeering() (release func(), err error) {
 	return release, nil
 }
 
-// forwardPauses notifies the engines of each start and end of a pause, and once for a pause that has already started.
+// forwardPauses notifies the engines of each start and end of a pause. It first notifies them once, because a pause may already have started.
 func forwardPauses(p *peering.Peering, namespaces []string, engines []*engine.Engine) (stop func()) {
 	notify := func(namespace string) {
 		for _, e := range engines {

@@ -16,10 +16,11 @@ import (
 // probeTTL is the time for which the values of probes are cached.
 const probeTTL = 10 * time.Second
 
-// OnProbe adds a function whose value is part of the response of [Operator.ServeProbes]. The function is called when a client requests the
-// probes. If it returns an error or panics, the whole response is an error. The value must have a JSON form; nil values are left out.
+// OnProbe adds a function whose value is part of the response of [Operator.ServeProbes]. The operator calls the function when a client
+// requests the probes. If the function returns an error or panics, the whole response is an error. The value must have a JSON form. The
+// response does not contain nil values.
 //
-// kopf: @kopf.on.probe.
+// Equivalent in kopf: @kopf.on.probe.
 func OnProbe(id string, fn func(ctx context.Context) (value any, err error)) Option {
 	return optionFunc(func(o *Operator) {
 		switch {

@@ -2,10 +2,10 @@ package kopf
 
 import "slices"
 
-// A Reason is the kind of a cause, or of a handler without a cause. The reason of a cause results from the comparison of the essence with the
-// last-handled configuration.
+// A Reason is the kind of a cause, or of a handler without a cause. The operator determines the reason of a cause by comparing the essence
+// with the last-handled configuration.
 //
-// kopf: reason.
+// Equivalent in kopf: reason.
 type Reason string
 
 const (

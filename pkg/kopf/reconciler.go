@@ -24,9 +24,9 @@ var reconcileBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
 //
 //	databases.OnReconcile("main", kopf.FromReconciler[*v1.Database](reconciler))
 //
-// The reconciler receives the namespace and name of the object. It is not called for objects that do not exist any more. Errors are retried with
-// the backoff of the handler, except for reconcile.TerminalError. RequeueAfter is respected. After the deprecated Requeue, the reconciler is
-// called again with a delay that grows from 100 milliseconds to 2 minutes.
+// The reconciler receives the namespace and name of the object. It is not called for objects that no longer exist. Errors are retried with the
+// backoff of the handler, except for reconcile.TerminalError. RequeueAfter sets the delay to the next call. After the deprecated Requeue, the
+// reconciler is called again with a delay that grows from 100 milliseconds to 2 minutes.
 func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 	if r == nil {
 		return nil

@@ -17,40 +17,41 @@ import (
 // A Request is the input of a handler. It belongs to one attempt and must not be used after the handler has returned.
 type Request[T client.Object] struct {
 	// Object is a copy of the current state of the object, including the changes of earlier handlers in the same reconcile. The operator
-	// writes changes to it as a patch at the end of the reconcile, also if the handler fails.
+	// writes changes to it as a patch at the end of the reconcile, even if the handler fails.
 	//
-	// A handler can replace the pointer by another copy of the same object. It fails permanently if it changes the name, namespace, uid,
+	// A handler can replace the pointer with another copy of the same object. It fails permanently if it changes the name, namespace, uid,
 	// apiVersion or kind.
 	//
 	// If the object is edited during a cycle, Object is newer than the new side of Diff. The edit is handled as a separate update.
 	Object T
-	// Old is the last-handled configuration: the essence of the object when the previous cycle ended. It is the zero value (nil) for a created
-	// object, if it is unknown (see [Request.OldKnown]), and for handlers without a cause: OnReconcile, OnEvent, daemons, timers and indexes.
+	// Old is the last-handled configuration: the essence of the object when the previous cycle ended. It is nil for a created object, and if
+	// the configuration is unknown (see [Request.OldKnown]). It is also nil for handlers without a cause: OnReconcile, OnEvent, daemons,
+	// timers and indexes.
 	//
-	// kopf: old.
+	// Equivalent in kopf: old.
 	Old T
 	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field], it is relative to the field. It is
 	// empty for handlers without a cause.
 	//
-	// kopf: diff.
+	// Equivalent in kopf: diff.
 	Diff diff.Diff
 	// Handler is the full id of the handler.
 	Handler string
 	// Reason is the reason of the cause. A resume handler that is called for another cause sees the reason of that cause.
 	//
-	// kopf: reason.
+	// Equivalent in kopf: reason.
 	Reason Reason
 	// Event is the type of the watch event for [Resource.OnEvent]: Added, Modified or Deleted. It is empty for an object of the initial list, and
 	// for all other handlers.
 	//
-	// kopf: type.
+	// Equivalent in kopf: type.
 	Event watch.EventType
 	// Attempt is the number and the start time of this attempt. For cause handlers, the count is stored on the object and survives restarts.
 	//
-	// kopf: retry, started.
+	// Equivalent in kopf: retry, started.
 	Attempt progress.Attempt
-	// Client is the client of the manager, which reads from the cache. For cause handlers, it also detects writes to the handler's own object, so
-	// that the operator can log handlers that trigger themselves.
+	// Client is the client of the manager, which reads from the cache. For cause handlers, the client also detects writes to the handler's own
+	// object, so that the operator can log handlers that trigger themselves.
 	Client client.Client
 
 	call         *engine.Call
@@ -65,11 +66,11 @@ type Request[T client.Object] struct {
 	conditionsOf client.Object // a handler may replace the pointer
 }
 
-// SetResult stores a value in the status of the object, under the id of the handler (see [WithResults]), if the handler succeeds. The value must
-// have a JSON form, else the handler fails permanently. Nil stores nothing. The schema of the kind must have the field or preserve unknown
-// fields, else the API server drops the value.
+// SetResult stores a value in the status of the object under the id of the handler (see [WithResults]), if the handler succeeds. If the value
+// has no JSON form, the handler fails permanently. A nil value stores nothing. The API server drops the value if the schema of the kind
+// neither has the field nor preserves unknown fields.
 //
-// kopf: the value that a handler returns.
+// Equivalent in kopf: the value that a handler returns.
 func (r *Request[T]) SetResult(value any) {
 	var err error
 	if r.result, err = match.ToJSONValue(value); err != nil {
@@ -82,9 +83,9 @@ func (r *Request[T]) SetResult(value any) {
 // Result returns the last value of [Request.SetResult] in its JSON form. It is for tests of handlers.
 func (r *Request[T]) Result() any { return r.result }
 
-// Latest returns a copy of the newest known state of the object, without a request to the API server. It is the state in the cache, or the
-// response to a later write of this operator. Daemons use it to observe changes while they run. After the deletion of the object, it returns
-// the last known state.
+// Latest returns a copy of the newest known state of the object, without a request to the API server. The state is that of the cache, or that
+// of the response to a newer write of this operator. Daemons use Latest to observe changes while they run. After the deletion of the object,
+// Latest returns the last known state.
 func (r *Request[T]) Latest() T {
 	if r.call != nil && r.call.Latest != nil {
 		if latest, ok := r.call.Latest().(T); ok {
@@ -97,7 +98,7 @@ func (r *Request[T]) Latest() T {
 // Field returns the old and the new value of the handler's field (see [Field]) in their JSON form, or nil for an absent value. For daemons,
 // timers, OnEvent and indexes, both are the value when the handler was called.
 //
-// kopf: old, new of a handler with field=.
+// Equivalent in kopf: old, new of a handler with field=.
 func (r *Request[T]) Field() (old, new any) {
 	if r.call == nil {
 		return nil, nil
@@ -105,30 +106,30 @@ func (r *Request[T]) Field() (old, new any) {
 	return r.call.Field[0], r.call.Field[1]
 }
 
-// OldKnown reports whether the last-handled configuration is known. It returns false for an object that is so large that only a digest of the
-// configuration is stored: the object has changed, but Old and Diff are empty.
+// OldKnown reports whether the last-handled configuration is known. It returns false if the object is so large that only a digest of its
+// last-handled configuration is stored. The object has then changed, but Old and Diff are empty.
 func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
 
 // Eventf posts a Kubernetes Event about the object. The type is "Normal" or "Warning". The reason and the action are single words, such as
-// "Resized" and "Resize". The note is a format string for a text that people read. Eventf does not wait for the API server. Invalid Events are
-// logged and not posted.
+// "Resized" and "Resize". The note is a format string for a text that users read. Eventf does not wait for the API server. The operator logs
+// an invalid Event instead of posting it.
 //
-// Each object has a quota of 16 Events, and one more every five minutes. Events beyond the quota are dropped, and the next Event reports their
-// number.
+// Each object has a quota of 16 Events, and one more every five minutes. The operator drops Events beyond the quota. The next posted Event
+// reports their number.
 //
-// kopf: kopf.event, kopf.info, kopf.warn.
+// Equivalent in kopf: kopf.event, kopf.info, kopf.warn.
 func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any) {
 	if r.call != nil && r.call.Notify != nil {
 		r.call.Notify(eventType, reason, action, note, args...)
 	}
 }
 
-// Sub declares a sub-handler with the id "<handler>/<id>". The operator calls the sub-handlers after this handler has returned nil. Each has its
-// own retries, progress and result. The handler itself finishes when all its sub-handlers have succeeded or failed permanently. Until then,
-// the operator calls it again, without counting these attempts for [Retries], and it must declare the same sub-handlers each time.
-// Sub-handlers can declare further ones. Only cause handlers can have sub-handlers.
+// Sub declares a sub-handler with the id "<handler>/<id>". The operator calls the sub-handlers after this handler has returned nil. Each
+// sub-handler has its own retries, progress and result. This handler finishes when all its sub-handlers have succeeded or failed permanently.
+// Until then, the operator calls it again, and does not count these attempts for [Retries]. The handler must declare the same sub-handlers
+// each time. Sub-handlers can declare sub-handlers of their own. Only cause handlers can have sub-handlers.
 //
-// kopf: @kopf.subhandler, kopf.register.
+// Equivalent in kopf: @kopf.subhandler, kopf.register.
 func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
 	h := typedHandler[T]{declaration: declaration{id: id, method: "Sub", handlerKind: subHandler}, fn: fn}
 	h.apply(opts)

@@ -12,9 +12,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// reservations has a key for each finalizer, baseline and peering object that a running operator of this process uses. Two operators with
-// the same finalizer or baseline on one kind would undo each other's writes. Two operators with the same peering object would pause each
-// other.
+// reservations contains a [reservation] for each finalizer, baseline and peering object that a running operator of this process uses. Two
+// operators with the same finalizer or baseline on one kind would undo each other's writes. Two operators with the same peering object would
+// pause each other.
 var reservations sync.Map
 
 // A reservation is exclusive: an operator cannot start while another one has an equal reservation.

@@ -37,7 +37,7 @@ type typedHandler[T client.Object] struct {
 	declaration
 	fn   Handler[T]
 	when []func(*Request[T]) bool
-	// changed reports whether a cause is relevant for the handler; nil means that each one is.
+	// changed reports whether a cause is relevant for the handler. If it is nil, every cause is relevant.
 	changed func(*Request[T]) bool
 }
 
@@ -48,7 +48,7 @@ type ownedKind struct {
 	predicates []predicate.Predicate
 }
 
-// resourceOptions are the values of the options of For.
+// resourceOptions contains the values that the options of For set.
 type resourceOptions struct {
 	name             string
 	concurrency      int
@@ -62,7 +62,8 @@ type resourceOptions struct {
 	errs             []error
 }
 
-// For declares a kind. The object is an empty pointer to a Go type in the scheme of the manager, or the result of [Unstructured] or [Metadata].
+// For declares a kind. The object is a pointer to an empty object whose type is registered in the manager's scheme, such as &v1.Database{}, or
+// the result of [Unstructured] or [Metadata].
 func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
 	r := &Resource[T]{sharedResource: &sharedResource[T]{obj: obj, resourceOptions: resourceOptions{results: defaultResults}}}
 	for _, opt := range opts {
@@ -75,17 +76,17 @@ func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
 
 // OnCreate adds a cause handler for objects that were never handled before.
 //
-// The progress on the objects is stored under the id, which must be unique in the kind. A handler with a changed id is a new handler.
+// The progress is stored on each object under the id, which must be unique in the kind. A handler with a changed id is a new handler.
 //
-// kopf: @kopf.on.create.
+// Equivalent in kopf: @kopf.on.create.
 func (r *Resource[T]) OnCreate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnCreate", id, []Reason{ReasonCreate}, fn, opts)
 }
 
-// OnUpdate adds a cause handler for objects whose essence differs from the last-handled configuration: the labels, annotations, spec or another
-// field outside of the status. With the option [Field], only that field counts, which can also be in the status.
+// OnUpdate adds a cause handler for objects whose essence (the spec, labels, annotations and other fields outside of the status) differs from
+// the last-handled configuration. With the option [Field], only that field counts. The field can be in the status.
 //
-// kopf: @kopf.on.update.
+// Equivalent in kopf: @kopf.on.update.
 func (r *Resource[T]) OnUpdate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnUpdate", id, []Reason{ReasonUpdate}, fn, opts)
 }
@@ -93,7 +94,7 @@ func (r *Resource[T]) OnUpdate(id string, fn Handler[T], opts ...HandlerOption) 
 // OnDelete adds a cause handler for objects that are being deleted. The finalizer of the operator blocks the deletion until the handler has
 // finished, unless it is [Optional].
 //
-// kopf: @kopf.on.delete.
+// Equivalent in kopf: @kopf.on.delete.
 func (r *Resource[T]) OnDelete(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnDelete", id, []Reason{ReasonDelete}, fn, opts)
 }
@@ -101,36 +102,36 @@ func (r *Resource[T]) OnDelete(id string, fn Handler[T], opts ...HandlerOption) 
 // OnResume adds a cause handler that each process calls once for each object that an earlier process has handled. It is not called for new
 // objects.
 //
-// kopf: @kopf.on.resume.
+// Equivalent in kopf: @kopf.on.resume.
 func (r *Resource[T]) OnResume(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnResume", id, []Reason{ReasonResume}, fn, opts)
 }
 
-// On adds a cause handler for several reasons, for example [ReasonCreate] and [ReasonResume], with one id and one progress.
+// On adds a cause handler for several reasons, for example [ReasonCreate] and [ReasonResume], with one id.
 //
-// kopf: several decorators on one function.
+// Equivalent in kopf: several decorators on one function.
 func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("On", id, reasons, fn, opts)
 }
 
-// OnField adds a cause handler for changes of one field: when it is added, changed or removed, for any reason, also with the creation or
-// deletion of the object. The field can be anywhere in the object; the path is dotted as for [Field]. Request.Diff and [Request.Field] are
-// relative to the field. For a field in the status, changes that this operator makes count, too.
+// OnField adds a cause handler for changes to one field. The operator calls the handler when the field is added, changed or removed, including
+// when the object is created or deleted. The field can be anywhere in the object; the path is dotted as for [Field]. Request.Diff and
+// [Request.Field] are relative to the field. If the field is in the status, the operator calls the handler even for its own changes.
 //
 // The progress and the result of the handler are stored under "<id>/<path>", as in kopf.
 //
-// kopf: @kopf.on.field.
+// Equivalent in kopf: @kopf.on.field.
 func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnField", id, fn)
 	h.AnyReason = true
 	return r.addHandler(h, append([]HandlerOption{Field(path)}, opts...))
 }
 
-// OnEvent adds an event handler. The operator calls it for each observed state of each object, in order, before all other handlers. Request.Event
-// is the type of the event; a deleted object has its last known state. Event handlers have no progress, no results and no finalizer. Changes
-// to Request.Object are not written, and errors are logged without a retry.
+// OnEvent adds an event handler. The operator calls it for each observed state of each object, in order, before all other handlers.
+// Request.Event is the type of the event. For a deleted object, Request.Object is the last known state. Event handlers have no progress, no
+// results and no finalizer. The operator does not write their changes to Request.Object. It logs their errors without a retry.
 //
-// kopf: @kopf.on.event.
+// Equivalent in kopf: @kopf.on.event.
 func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnEvent", id, fn)
 	h.handlerKind = eventHandler
@@ -138,8 +139,8 @@ func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *
 }
 
 // OnReconcile adds a reconcile handler, which makes the actual state match the desired state, as a reconciler of controller-runtime does. The
-// operator calls it when the object or an object that it owns (see [Resource.Owns]) has changed, after the start of the operator, and after
-// its [Interval]. It is also called for objects that are being deleted. Its own changes to Request.Object do not trigger it.
+// operator calls it when it starts, when the object or an owned object (see [Resource.Owns]) has changed, and after the [Interval] of the
+// handler. It also calls the handler for objects that are being deleted. The handler's own changes to Request.Object do not trigger it.
 //
 // Reconcile handlers have no progress on the object. After an error, the handler is called again with a backoff, by default from 100
 // milliseconds to 2 minutes.
@@ -149,8 +150,8 @@ func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOptio
 	return r.addHandler(h, opts)
 }
 
-// Owns makes changes and deletions of owned objects trigger the [Resource.OnReconcile] handlers of the owner. The owner reference need not be
-// that of a controller. With predicates, an event must pass all of them.
+// Owns makes changes and deletions of owned objects trigger the [Resource.OnReconcile] handlers of the owner. It uses all owner references,
+// including references that do not have controller: true. With predicates, an event must pass all of them.
 func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate) *Resource[T] {
 	r.owned = append(r.owned, ownedKind{obj: obj, predicates: predicates})
 	return r
@@ -162,7 +163,7 @@ func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate)
 // The operator calls the function in each reconcile. It must return quickly and have no side effects, and it should depend on the object and
 // not on the cause. If it panics, the handler does not match.
 //
-// kopf: when=.
+// Equivalent in kopf: when=.
 func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
 	if match == nil {
 		r.errs = append(r.errs, fmt.Errorf("When(nil): pass a function or remove the call"))
@@ -171,8 +172,8 @@ func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
 	return &Resource[T]{sharedResource: r.sharedResource, when: append(slices.Clone(r.when), match), middleware: r.middleware}
 }
 
-// Use adds middleware that wraps the handlers that are added to this view afterwards, for example to add tracing or a lock. The first middleware
-// is the outermost. Sub-handlers and indexes are not wrapped.
+// Use adds middleware, for example for tracing or locking. It wraps the handlers that are added to this view afterwards. The first middleware
+// is the outermost. Sub-handlers and index functions are not wrapped.
 func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
 	if slices.ContainsFunc(mw, func(m Middleware[T]) bool { return m == nil }) {
 		r.errs = append(r.errs, fmt.Errorf("Use(nil): the middleware is nil: remove it"))

@@ -35,8 +35,8 @@ func WithMaxConcurrentReconciles(n int) ResourceOption {
 	}
 }
 
-// WithControllerOptions sets options of the controller of the kind. Unset options have the value of the manager's controller options, or else
-// these defaults:
+// WithControllerOptions sets options of the controller of the kind. An unset option has the value from the manager's controller options. If
+// that is unset as well, these defaults apply:
 //
 //   - RateLimiter: a backoff for each object, from 10 milliseconds, doubled up to two minutes
 //   - MaxConcurrentReconciles: 16
@@ -71,14 +71,13 @@ func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	}
 }
 
-// WithOwnChangesAsUpdates handles changes that handlers, daemons and timers of this operator make to the essence in Request.Object like changes
-// of other clients: the update handlers are called for them in the next cycle. An update handler that changes the object in each call then
-// triggers itself endlessly.
+// WithOwnChangesAsUpdates makes the operator call update handlers for changes that its own handlers, daemons and timers make to the essence in
+// Request.Object. An update handler that changes the object in each call then triggers itself endlessly.
 //
-// Default: own changes are not updates, with two exceptions: fields of the status with a handler ([Resource.OnField], or [Field] of an update
-// handler), and conditions with a handler ([Resource.OnCondition]).
+// By default, own changes are not updates. There are two exceptions: fields of the status with a handler ([Resource.OnField], or [Field] of an
+// update handler), and conditions with a handler ([Resource.OnCondition]).
 //
-// kopf: the only behaviour.
+// Equivalent in kopf: the only behaviour.
 func WithOwnChangesAsUpdates() ResourceOption {
 	return func(o *resourceOptions) { o.ownChanges = true }
 }

@@ -30,8 +30,8 @@ const (
 )
 
 // checkSchema returns an error if the schema of the kind lacks fields for the progress store, the baseline or the conditions. The API server
-// would drop these fields, and the operator would write them again and again. The published schema can be read without permissions. It is
-// only requested if there are fields to check.
+// would drop these fields, and the operator would write them repeatedly. Reading the published schema needs no additional permissions.
+// checkSchema requests it only if there are fields to check.
 func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *engine.Kind) error {
 	var users []any
 	for _, storage := range []any{o.settings.Store, o.settings.Baseline} {
@@ -62,8 +62,8 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 	return nil
 }
 
-// awaitSchema returns the published schema of a kind. It retries for some seconds, because the API server publishes the schema of a new kind or
-// group shortly after it starts to serve the kind.
+// awaitSchema returns the published schema of a kind. It polls until schemaTimeout, because the API server publishes the schema of a new kind
+// shortly after it starts to serve the kind.
 func awaitSchema(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (published *apiextensionsv1.JSONSchemaProps, err error) {
 	err = wait.PollUntilContextTimeout(ctx, schemaPollInterval, schemaTimeout, true, func(context.Context) (found bool, err error) {
 		published, err = publishedSchema(client, gvk)
@@ -165,7 +165,7 @@ type groupVersionKind struct {
 	Kind    string `json:"kind"`
 }
 
-// resolveReferences replaces references in the top-level properties by the schemas to which they refer. Built-in kinds have such references.
+// resolveReferences replaces references in the top-level properties with the schemas to which they refer. Built-in kinds have such references.
 func resolveReferences(kind apiextensionsv1.JSONSchemaProps, all map[string]publishedKind) *apiextensionsv1.JSONSchemaProps {
 	for name, property := range kind.Properties {
 		ref := property.Ref

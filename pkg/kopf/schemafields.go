@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// warnAboutFields logs a warning for each handler field that does not exist in the schema of the kind, and for each value that such a field
-// cannot have. It is for kinds without a Go type. The schema can change while the operator runs, so these are not errors. The function waits
-// for the schema, so the caller must run it in the background.
+// warnAboutFields logs a warning for each handler field that the schema of the kind lacks, and for each compared value that a field cannot
+// have. It is for kinds without a Go type. The warnings are not errors, because the schema can change while the operator runs. The function
+// waits for the schema, so the caller must run it in the background.
 func (o *Operator) warnAboutFields(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind, declarations []*declaration) {
 	logger := o.mgr.GetLogger().WithValues("kind", gvk.Kind)
 	published, err := awaitSchema(ctx, client, gvk)

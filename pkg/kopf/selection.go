@@ -16,9 +16,9 @@ import (
 //
 //	mgr, err := ctrl.NewManager(config, ctrl.Options{Cache: cache.Options{ByObject: kopf.ByObject(databases)}})
 //
-// In a restricted watch, an object that loses its labels looks like a deleted one. If it loses them while the operator does not run, the operator
-// does not observe that. Therefore ByObject does not restrict kinds with delete handlers that need a finalizer, daemons, timers or event
-// handlers. It uses the matchers Present, Absent and Equal of [Label]; the API server cannot evaluate others.
+// In a restricted watch, an object that loses its labels looks like a deleted object. The operator cannot observe such a change at all if it
+// happens while the operator does not run. Therefore, ByObject does not restrict kinds with daemons, timers, event handlers, or delete
+// handlers that need a finalizer. It uses the matchers Present, Absent and Equal of [Label]. The API server cannot evaluate other matchers.
 //
 // The restriction applies to all clients of the manager that read from the cache. ByObject ignores options that are not resources, so it accepts
 // the arguments of [New].
@@ -38,7 +38,8 @@ func ByObject(opts ...Option) map[client.Object]cache.ByObject {
 	return out
 }
 
-// commonRequirements returns the label requirements that all handlers have. It returns none if the watch must not be restricted.
+// commonRequirements returns the object of the kind and the label requirements that all its handlers have. The requirements are empty if the
+// watch must not be restricted.
 func (r *Resource[T]) commonRequirements() (client.Object, []labels.Requirement) {
 	all := slices.Clone(r.handlers)
 	for _, x := range r.indexes {

@@ -45,7 +45,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	return errors.Join(err, cleanupErr)
 }
 
-// watchedKinds returns the kinds that have not only admission handlers, with their resources.
+// watchedKinds returns the kinds whose objects the operator watches, with their resources. It omits kinds that have only admission handlers.
 func (o *Operator) watchedKinds(all []engine.Kind) (kinds []engine.Kind, resources []resource) {
 	for i, r := range o.resources {
 		if !r.hasOnlyAdmission() {
@@ -237,7 +237,8 @@ const (
 	lastBackoff  = 2 * time.Minute
 )
 
-// operatorIdentity returns the name of the operator in the log: its identity as a peer, or else the host name, which is that of the pod.
+// operatorIdentity returns the name of the operator in the log: its identity as a peer, or else the host name. In a pod, the host name is the
+// name of the pod.
 func operatorIdentity(peers *peering.Peering) string {
 	if peers != nil {
 		return peers.Identity()

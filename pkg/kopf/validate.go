@@ -56,8 +56,8 @@ func (r *Resource[T]) applyTo(o *Operator) {
 	}
 }
 
-// CheckDeclaration checks the options, resources and handlers of the operator. It returns all errors, joined; each names the kind and the
-// handler. It sends no requests and does not call handlers; see kopftest.Check for tests of handlers.
+// CheckDeclaration checks the options, resources and handlers of the operator. It returns all errors, joined. Each error of a handler names
+// the kind and the handler. CheckDeclaration sends no requests and does not call handlers. Use kopftest.Check to test the handlers.
 //
 // [SetupWithManager] and [Operator.Start] call it. Start also checks that the API server serves the kinds.
 func (o *Operator) CheckDeclaration() error {
@@ -282,8 +282,8 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	return errs
 }
 
-// checkField returns errors if the field of the handler does not exist, or if it cannot have a value with which it is compared. The source is
-// the name of the Go type or the schema.
+// checkField returns errors if the field of the handler does not exist, or if the handler compares it with a value that it cannot have. The
+// source is the name of the Go type or the schema in the errors.
 func (d *declaration) checkField(root fieldType, source string) (errs []error) {
 	field, unknown, suggestion := lookUpField(root, d.Criteria.Field.Path)
 	if unknown != "" {
@@ -381,7 +381,8 @@ func shareCause(a, b engine.Handler) bool {
 	return matches(a, ReasonResume) && matches(b, ReasonUpdate, ReasonDelete) || matches(b, ReasonResume) && matches(a, ReasonUpdate, ReasonDelete)
 }
 
-// findCycle follows the dependencies of a handler and returns the first cycle, or nil. The path has the handlers that it has followed so far.
+// findCycle follows the dependencies of a handler and returns the first cycle, or nil. The path contains the handlers that were followed so
+// far.
 func findCycle(dependencies map[string][]string, id string, path []string) []string {
 	if i := slices.Index(path, id); i >= 0 {
 		return path[i:]
@@ -400,7 +401,7 @@ func isNil(obj client.Object) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// orNoKind returns the error, or one for an object without a kind.
+// orNoKind returns the error. If the error is nil, it returns an error about an object without a kind.
 func orNoKind(err error) error {
 	if err == nil {
 		return errors.New("the object has no kind")

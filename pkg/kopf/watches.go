@@ -19,16 +19,16 @@ import (
 
 const defaultWatchCheck = time.Minute
 
-// WithWatchCheck sets the interval at which the operator checks whether the watches of its kinds, and of kinds that they own, deliver
-// changes; 0 disables the check. Each check sends one small request for each watch: one for a kind, or one for a kind and namespace if
-// the manager's cache has DefaultNamespaces. Default: one minute.
+// WithWatchCheck sets the interval at which the operator checks whether the watches of its kinds and owned kinds deliver changes. 0 disables
+// the check. Each check sends one small request for each watch. There is one watch for each kind, or one for each kind and namespace if the
+// manager's cache has DefaultNamespaces. Default: one minute.
 //
-// [Operator.Readyz] fails if a watch is forbidden, if the API server does not serve the kind in the version of the resource, or
-// if the watch is silent: its connection is open, but for two intervals the checks show that it misses changes, or that streams deliver
-// nothing.
-// [Operator.Healthz] fails if a watch is silent for longer than [WithStuckAfter]. The metric kopf_watch_problems counts all of them.
+// [Operator.Readyz] fails if a watch is forbidden, if the API server does not serve the kind in the declared version, or if the watch is
+// silent. A silent watch has an open connection, but for two intervals the checks show that it misses changes or delivers nothing.
+// [Operator.Healthz] fails if a watch is silent for longer than [WithStuckAfter]. The metric kopf_watch_problems counts the watches with
+// problems.
 //
-// The informers of a wrapped cache (NewCache of the manager) are not checked if they hide their resource version.
+// The operator does not check the informers of a wrapped cache (NewCache of the manager) if they hide their resource version.
 func WithWatchCheck(interval time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if interval < 0 {
@@ -41,7 +41,7 @@ func WithWatchCheck(interval time.Duration) Option {
 	})
 }
 
-// watchCheckers prepares the checks of all watches. The returned function runs them until its context ends.
+// watchCheckers prepares the checks of all watches. The function that it returns runs the checks until its context ends.
 func (o *Operator) watchCheckers(engines []*engine.Engine, resources []resource) (run func(context.Context), err error) {
 	if o.watchCheck == 0 || len(engines) == 0 {
 		return func(context.Context) {}, nil

@@ -21,7 +21,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// groups are the API groups of peering objects. If the API server serves both, both are used. [wire]
+// groups are the API groups of peering objects. If the API server serves both, both are used.
 var groups = []string{v1.Group, v1.LegacyGroup}
 
 // kind describes how the API server serves peering objects.

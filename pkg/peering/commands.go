@@ -48,7 +48,7 @@ func (c *Client) List(ctx context.Context, target Target) ([]Object, error) {
 // Freeze writes a record once: operators of a lower priority pause until its lifetime ends or [Client.Resume] removes it. If
 // LastSeen is zero, Freeze sets it to the current time. It returns the changed objects.
 //
-// kopf: kopf freeze.
+// Equivalent in kopf: kopf freeze.
 func (c *Client) Freeze(ctx context.Context, target Target, identity string, record Record) ([]Object, error) {
 	if record.Lifetime < time.Second {
 		return nil, fmt.Errorf("peering: the lifetime of the record must be at least one second, got %s", record.Lifetime)
@@ -65,7 +65,7 @@ func (c *Client) Freeze(ctx context.Context, target Target, identity string, rec
 
 // Resume removes the record of the identity if it exists. It returns the changed objects.
 //
-// kopf: kopf resume.
+// Equivalent in kopf: kopf resume.
 func (c *Client) Resume(ctx context.Context, target Target, identity string) ([]Object, error) {
 	body, err := removalPatch(identity)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // Call it before [Options.BindFlags], so that flags override variables. The error joins all invalid values, except for
 // namespaces, which [Options.Check] checks; patterns are not supported.
 //
-// kopf: the environment of "kopf run".
+// Equivalent in kopf: the environment of "kopf run".
 func (o *Options) ReadEnvironment() error {
 	var problems []error
 	value := func(name string) (variable, text string) {

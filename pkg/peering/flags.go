@@ -17,7 +17,7 @@ import (
 //
 // --dev overrides --priority. The first --namespace replaces the previous Namespaces.
 //
-// kopf: the options of "kopf run".
+// Equivalent in kopf: the options of "kopf run".
 func (o *Options) BindFlags(fs *flag.FlagSet) {
 	fs.Func("peering", "name of the peering object, which then must exist", func(name string) error {
 		if name == "" {

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// podID is the environment variable with the identity of the operator, even if it is empty. [wire]
+// podID is the environment variable with the identity of the operator, even if it is empty.
 const podID = "POD_ID"
 
-// alphabet contains the characters of the random part of identities; kopf omits g. [wire]
+// alphabet contains the characters of the random part of identities; kopf omits g.
 const alphabet = "abcdefhijklmnopqrstuvwxyz0123456789"
 
 // lookupTimeout limits the DNS lookups of the host's name.
 const lookupTimeout = 2 * time.Second
 
-// newIdentity returns $POD_ID, or a unique identity of the form user@host/20201231235959/x7q. [wire]
+// newIdentity returns $POD_ID, or a unique identity of the form user@host/20201231235959/x7q.
 func newIdentity(now time.Time) string {
 	if id, set := os.LookupEnv(podID); set {
 		return id
@@ -32,7 +32,7 @@ func newIdentity(now time.Time) string {
 	return Whoami() + "/" + now.UTC().Format("20060102150405") + "/" + string(suffix)
 }
 
-// Whoami returns the identity of a user who freezes and resumes operators: user@host. [wire]
+// Whoami returns the identity of a user who freezes and resumes operators: user@host.
 func Whoami() string { return currentUser() + "@" + hostName() }
 
 // currentUser returns the user name like Python's getpass.

@@ -173,7 +173,7 @@ func (m *member) writeRecord(ctx context.Context) {
 }
 
 // keepaliveInterval returns the time until the next write: the lifetime less a random number of seconds, so that operators that
-// started together do not write at the same time. [wire]
+// started together do not write at the same time.
 func (m *member) keepaliveInterval() time.Duration {
 	lifetime := int(m.options.Lifetime / time.Second)
 	return time.Duration(max(1, min(lifetime, max(1, lifetime-5-rand.IntN(6))))) * time.Second

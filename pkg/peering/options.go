@@ -14,39 +14,39 @@ import (
 type Options struct {
 	// Name is the name of the peering object. Operators with the same peering object are peers. Default: "default".
 	//
-	// kopf: settings.peering.name, --peering.
+	// Equivalent in kopf: settings.peering.name, --peering.
 	Name string
 	// Namespaces are the served namespaces. The operator uses a KopfPeering in each, and pauses in each independently. If
 	// empty, the operator serves the cluster and uses a ClusterKopfPeering.
 	//
-	// kopf: --namespace, settings.peering.clusterwide, settings.peering.namespaced.
+	// Equivalent in kopf: --namespace, settings.peering.clusterwide, settings.peering.namespaced.
 	Namespaces []string
 	// Priority is compared with the priorities of the peers: the operator with the highest one works, and the others pause.
 	// Default: 0.
 	//
-	// kopf: settings.peering.priority, --priority; --dev is [DevPriority].
+	// Equivalent in kopf: settings.peering.priority, --priority; --dev is [DevPriority].
 	Priority int
 	// Lifetime is how long peers consider the operator alive after it has written its record, in whole seconds. The operator
 	// renews the record 5 to 10 seconds earlier. Default: 60 seconds.
 	//
-	// kopf: settings.peering.lifetime.
+	// Equivalent in kopf: settings.peering.lifetime.
 	Lifetime time.Duration
 	// Mandatory pauses the operator until the peering object exists. By default, the operator works alone without it.
 	//
-	// kopf: settings.peering.mandatory; implied by --peering.
+	// Equivalent in kopf: settings.peering.mandatory; implied by --peering.
 	Mandatory bool
 	// Standalone disables peering: the operator ignores all peers, writes no record, and ignores the other options.
 	//
-	// kopf: settings.peering.standalone, --standalone.
+	// Equivalent in kopf: settings.peering.standalone, --standalone.
 	Standalone bool
 	// Identity is the key of the operator's record. It must be unique among running operators, because operators with the same
 	// identity ignore each other. Default: $POD_ID if it is set, otherwise user@host/time/random.
 	//
-	// kopf: identity=.
+	// Equivalent in kopf: identity=.
 	Identity string
 	// Stealth disables logging of keep-alive writes, which are otherwise logged at verbosity 1.
 	//
-	// kopf: settings.peering.stealth.
+	// Equivalent in kopf: settings.peering.stealth.
 	Stealth bool
 	// Tie is the rule for equal priorities. Default: [PauseAll].
 	Tie Tie

@@ -12,7 +12,7 @@ import (
 )
 
 // Record is the entry of an operator in the status of the peering object, stored under its identity. Its JSON form is that of
-// kopf: {"priority": 0, "lifetime": 60, "lastseen": "2020-12-31T23:59:59.123456+00:00"}. [wire]
+// kopf: {"priority": 0, "lifetime": 60, "lastseen": "2020-12-31T23:59:59.123456+00:00"}.
 //
 // Decoding is tolerant: missing fields have kopf's defaults, unknown fields are ignored, and numbers can be strings. Other
 // invalid values are errors.
@@ -30,7 +30,7 @@ type Record struct {
 	Message string
 }
 
-// Defaults of missing fields. [wire]
+// Defaults of missing fields.
 const (
 	defaultPriority = 0
 	defaultLifetime = 60 * time.Second

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// formatTimestamp returns kopf's form of a time: UTC with an offset, and microseconds unless they are zero. [wire]
+// formatTimestamp returns kopf's form of a time: UTC with an offset, and microseconds unless they are zero.
 func formatTimestamp(t time.Time) string {
 	t = t.UTC().Truncate(time.Microsecond)
 	if t.Nanosecond() == 0 {

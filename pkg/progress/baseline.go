@@ -14,7 +14,7 @@ import (
 // A Baseline stores the last-handled configuration of an object on the object. Changes are detected by comparison
 // with it. Its methods change the object in memory only.
 //
-// kopf: settings.persistence.diffbase_storage.
+// Equivalent in kopf: settings.persistence.diffbase_storage.
 type Baseline interface {
 	// Fetch returns the stored essence as JSON, or nil if there is none.
 	Fetch(obj client.Object) []byte
@@ -27,13 +27,13 @@ type Baseline interface {
 // AnnotationBaseline stores the essence in the annotation "<prefix>/last-handled-configuration". An empty prefix
 // selects [DefaultPrefix].
 //
-// kopf: AnnotationsDiffBaseStorage.
+// Equivalent in kopf: AnnotationsDiffBaseStorage.
 func AnnotationBaseline(prefix string) Baseline { return AnnotationBaselineKey(prefix, "") }
 
 // AnnotationBaselineKey is [AnnotationBaseline] with another name than "last-handled-configuration", for objects on
 // which kopf used that name. No handler may use the name as its id.
 //
-// kopf: AnnotationsDiffBaseStorage(key=...).
+// Equivalent in kopf: AnnotationsDiffBaseStorage(key=...).
 func AnnotationBaselineKey(prefix, name string) Baseline {
 	if name == "" {
 		name = baselineName
@@ -44,7 +44,7 @@ func AnnotationBaselineKey(prefix, name string) Baseline {
 // AnnotationBaselineV2 is [AnnotationBaseline] without the second key that prefixes of more than 36 characters have.
 // It corresponds to [AnnotationsV2] for records.
 //
-// kopf: AnnotationsDiffBaseStorage(v1=False).
+// Equivalent in kopf: AnnotationsDiffBaseStorage(v1=False).
 func AnnotationBaselineV2(prefix string) Baseline {
 	return annotationBaseline{keys: keysOf(prefix).withoutV1(), name: baselineName}
 }
@@ -96,7 +96,7 @@ func (b annotationBaseline) Clear(essence map[string]any) {
 // empty path selects "status.kopf.last-handled-configuration". The kind must have the field as a string: if the Go
 // type lacks it, nothing is stored, see [CheckType] and [CheckSchema].
 //
-// kopf: StatusDiffBaseStorage.
+// Equivalent in kopf: StatusDiffBaseStorage.
 func StatusBaseline(field string) Baseline {
 	if field == "" {
 		field = defaultBaselineField

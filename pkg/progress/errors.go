@@ -12,7 +12,7 @@ import (
 // Temporary returns an error that makes the engine repeat the attempt after the delay. A delay of zero or less means
 // immediately. If err is nil, the attempt still fails, with an error about the missing cause.
 //
-// kopf: raise TemporaryError(..., delay=...).
+// Equivalent in kopf: raise TemporaryError(..., delay=...).
 func Temporary(err error, delay time.Duration) error {
 	if err == nil {
 		err = errMissingCause("Temporary")
@@ -24,7 +24,7 @@ func Temporary(err error, delay time.Duration) error {
 // [reconcile.TerminalError] has the same effect. If err is nil, the handler still fails, with an error about the
 // missing cause.
 //
-// kopf: raise PermanentError(...).
+// Equivalent in kopf: raise PermanentError(...).
 func Permanent(err error) error {
 	if err == nil {
 		err = errMissingCause("Permanent")

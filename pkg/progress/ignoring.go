@@ -16,7 +16,7 @@ import (
 // Both sides of a comparison omit the fields. Therefore adding a path is not a change of objects that were handled
 // before.
 //
-// kopf: ignored_fields= of the diff-base storages.
+// Equivalent in kopf: ignored_fields= of the diff-base storages.
 func IgnoringFields(baseline Baseline, paths ...string) Baseline {
 	return ignoringBaseline{baseline, slices.Clone(paths)}
 }

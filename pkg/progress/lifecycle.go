@@ -9,7 +9,7 @@ import (
 // their registration. Handlers that are not chosen stay due. The function record returns the record of any handler,
 // or the zero [Record].
 //
-// kopf: lifecycle=, kopf.lifecycles.
+// Equivalent in kopf: lifecycle=, kopf.lifecycles.
 type Lifecycle func(due []string, record func(id string) Record) []string
 
 // AllAtOnce chooses all due handlers, in order. It is the default of this library.

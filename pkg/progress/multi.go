@@ -11,7 +11,7 @@ import (
 // Multi combines several stores. A record is read from the first store that has it, written to all stores and purged
 // from all. Use Multi(new, old) to migrate while operators with the old store still run.
 //
-// kopf: MultiProgressStorage.
+// Equivalent in kopf: MultiProgressStorage.
 func Multi(stores ...Store) Store { return multiStore(slices.Clone(stores)) }
 
 type multiStore []Store
@@ -91,7 +91,7 @@ func (m multiStore) Clear(essence map[string]any) {
 // MultiBaseline combines several baselines. An essence is read from the first baseline that has one, and written to
 // all.
 //
-// kopf: MultiDiffBaseStorage.
+// Equivalent in kopf: MultiDiffBaseStorage.
 func MultiBaseline(baselines ...Baseline) Baseline { return multiBaseline(slices.Clone(baselines)) }
 
 type multiBaseline []Baseline

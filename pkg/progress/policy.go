@@ -13,12 +13,12 @@ import (
 
 // DefaultBackoff is the delay after an unclassified error.
 //
-// kopf: settings.execution.default_backoff.
+// Equivalent in kopf: settings.execution.default_backoff.
 const DefaultBackoff = time.Minute
 
 // An ErrorMode defines the effect of an unclassified error, which is neither temporary nor permanent by its type.
 //
-// kopf: errors=ErrorsMode....
+// Equivalent in kopf: errors=ErrorsMode....
 type ErrorMode int
 
 const (
@@ -33,15 +33,15 @@ const (
 // An Attempt describes the current attempt to a handler. It survives restarts of the process if the [Record] is
 // stored.
 type Attempt struct {
-	// Number of the attempt, starting with 0. kopf: retry.
+	// Number of the attempt, starting with 0. Equivalent in kopf: retry.
 	Number int
-	// Started is the time when the handler was selected for the cause. kopf: started.
+	// Started is the time when the handler was selected for the cause. Equivalent in kopf: started.
 	Started time.Time
 	// Last is the error message of the previous attempt, cut at 1024 bytes; empty if there was none.
 	Last string
 }
 
-// Runtime returns the time since the handler was selected for the cause. kopf: runtime.
+// Runtime returns the time since the handler was selected for the cause. Equivalent in kopf: runtime.
 func (a Attempt) Runtime() time.Duration { return time.Since(a.Started) }
 
 // A Policy limits the attempts of a handler and defines the delays between them. The zero value retries without
@@ -52,17 +52,17 @@ type Policy struct {
 	Retries *int
 	// Timeout is the maximum time from the selection of the handler to an attempt; nil means no limit. It is checked
 	// between attempts and does not interrupt one. Each handler is called at least once, unless the timeout is 0.
-	// kopf: timeout=.
+	// Equivalent in kopf: timeout=.
 	Timeout *time.Duration
 	// Backoff is the delay after an unclassified error; nil selects [DefaultBackoff]. If the API server asks for a
-	// longer delay, that one is used. kopf: backoff=.
+	// longer delay, that one is used. Equivalent in kopf: backoff=.
 	Backoff *time.Duration
 	// BackoffFunc computes the delay from the failed attempt and its error. If the API server asks for a longer
 	// delay, that one is used.
 	BackoffFunc func(a Attempt, err error) time.Duration
 	// AttemptTimeout is the deadline for the context of each attempt; 0 means no deadline.
 	AttemptTimeout time.Duration
-	// Errors defines the effect of an unclassified error. kopf: errors=.
+	// Errors defines the effect of an unclassified error. Equivalent in kopf: errors=.
 	Errors ErrorMode
 }
 

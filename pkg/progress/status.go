@@ -20,7 +20,7 @@ const (
 // The kind must have the field in its Go type and in the schema of its CustomResourceDefinition, see [CheckType] and
 // [CheckSchema]. If the kind has the status subresource, the caller must write the status.
 //
-// kopf: StatusProgressStorage.
+// Equivalent in kopf: StatusProgressStorage.
 func Status(field string) Store {
 	if field == "" {
 		field = defaultProgressField

@@ -9,7 +9,7 @@ import (
 // A Store reads and writes the records of handlers. Its methods change the object in memory only; the caller writes
 // the object to the API server.
 //
-// kopf: settings.persistence.progress_storage.
+// Equivalent in kopf: settings.persistence.progress_storage.
 type Store interface {
 	// Fetch returns the record of an id, or nil if there is none. An error reports a stored value that cannot be
 	// decoded; callers treat the record as absent.
@@ -50,14 +50,14 @@ func UsesOnlyAnnotations(store any, obj client.Object) bool {
 
 // Annotations stores each record in an annotation with the given prefix. An empty prefix selects [DefaultPrefix].
 //
-// kopf: AnnotationsProgressStorage.
+// Equivalent in kopf: AnnotationsProgressStorage.
 func Annotations(prefix string) Store { return annotationStore{keysOf(prefix)} }
 
 // AnnotationsV2 is [Annotations] without the second key of long ids, which older versions of kopf need. It does not
 // write, read or purge such keys. Use it only for operators that never ran with such a version: a record under an
 // older key counts again as soon as [Annotations] or kopf reads it.
 //
-// kopf: AnnotationsProgressStorage(v1=False).
+// Equivalent in kopf: AnnotationsProgressStorage(v1=False).
 func AnnotationsV2(prefix string) Store { return annotationStore{keysOf(prefix).withoutV1()} }
 
 type annotationStore struct{ keys annotationKeys }
@@ -100,7 +100,7 @@ func (s annotationStore) Clear(essence map[string]any) { s.keys.clear(essence) }
 // Smart is the default store. It writes annotations with [DefaultPrefix] and also reads the records of older
 // operators in status.kopf.progress. Purge removes both. Objects without this field are supported.
 //
-// kopf: SmartProgressStorage.
+// Equivalent in kopf: SmartProgressStorage.
 func Smart() Store {
 	return smartStore{annotationStore{keysOf("")}, statusStore{defaultProgressField}}
 }

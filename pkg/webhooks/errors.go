@@ -15,7 +15,7 @@ import (
 // after the name of the webhook. If a handler joins several errors, the first denial is returned to the client. A code outside
 // of 400 to 599, such as 0, becomes 403. An empty reason becomes Forbidden if the code is 403.
 //
-// kopf: AdmissionError, whose default code is 500.
+// Equivalent in kopf: AdmissionError, whose default code is 500.
 func Deny(code int, reason metav1.StatusReason, message string) error {
 	if code < http.StatusBadRequest || code > 599 {
 		code = http.StatusForbidden

@@ -35,14 +35,14 @@ const (
 // scheme, or an unstructured or metadata-only object with apiVersion and kind. id names the handler, as in kopf; the path of
 // the hook and its name in the configuration are derived from it. [Server.Check] returns errors in the arguments.
 //
-// kopf: @kopf.on.validate.
+// Equivalent in kopf: @kopf.on.validate.
 func Validating[T client.Object](obj T, id string, fn Handler[T], opts ...Option) Hook {
 	return newHook(validating, obj, id, fn, opts)
 }
 
 // Mutating creates a hook whose handler can also change the object. See [Validating].
 //
-// kopf: @kopf.on.mutate.
+// Equivalent in kopf: @kopf.on.mutate.
 func Mutating[T client.Object](obj T, id string, fn Handler[T], opts ...Option) Hook {
 	return newHook(mutating, obj, id, fn, opts)
 }

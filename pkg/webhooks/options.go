@@ -39,7 +39,7 @@ type namespaceSettings struct {
 // OperationAll. Default: all operations for validating handlers; Create and Update for mutating handlers, because an object
 // that is deleted cannot be changed.
 //
-// kopf: operations=.
+// Equivalent in kopf: operations=.
 func Operations(operations ...admissionregistrationv1.OperationType) Option {
 	return func(h *Hook) {
 		h.settings.operations, h.settings.operationsSet = slices.Clone(operations), true
@@ -50,7 +50,7 @@ func Operations(operations ...admissionregistrationv1.OperationType) Option {
 // object and all its subresources. Subresources with their own kind, such as "scale" of a Deployment or "exec" of a Pod, need
 // an unstructured object with the kind of the parent. Default: the object itself.
 //
-// kopf: subresource=.
+// Equivalent in kopf: subresource=.
 func Subresource(name string) Option {
 	return func(h *Hook) {
 		h.settings.subresource = name
@@ -70,7 +70,7 @@ func Plural(name string) Option {
 // all match. The API server also calls the webhook if only the old object has the label, but the handler is called only if the
 // new object, or the deleted object, matches.
 //
-// kopf: labels=, with PRESENT or a literal. For other tests of labels, use [MatchConditions].
+// Equivalent in kopf: labels=, with PRESENT or a literal. For other tests of labels, use [MatchConditions].
 func Label(key string, values ...string) Option {
 	return func(h *Hook) {
 		requirement := metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpExists}
@@ -83,7 +83,7 @@ func Label(key string, values ...string) Option {
 
 // NoLabel calls the handler only for objects without the label. See [Label].
 //
-// kopf: labels=, with ABSENT.
+// Equivalent in kopf: labels=, with ABSENT.
 func NoLabel(key string) Option {
 	return func(h *Hook) {
 		h.settings.labels = append(h.settings.labels,
@@ -94,7 +94,7 @@ func NoLabel(key string) Option {
 // MatchConditions adds CEL expressions that must all be true for the handler to be called, such as {Name: "big", Expression:
 // "object.spec.size > 10"}. The API server evaluates them without a call.
 //
-// kopf: no equivalent; CEL can express many uses of field=, value=, annotations= and when=.
+// Equivalent in kopf: no equivalent; CEL can express many uses of field=, value=, annotations= and when=.
 func MatchConditions(conditions ...admissionregistrationv1.MatchCondition) Option {
 	return func(h *Hook) { h.settings.conditions = append(h.settings.conditions, conditions...) }
 }
@@ -102,7 +102,7 @@ func MatchConditions(conditions ...admissionregistrationv1.MatchCondition) Optio
 // SideEffects declares whether the handler has side effects: admissionregistrationv1.SideEffectClassNone (default), or
 // SideEffectClassNoneOnDryRun if it has side effects but checks [Call].DryRun.
 //
-// kopf: side_effects=True is NoneOnDryRun.
+// Equivalent in kopf: side_effects=True is NoneOnDryRun.
 func SideEffects(class admissionregistrationv1.SideEffectClass) Option {
 	return func(h *Hook) { h.settings.sideEffects = class }
 }
@@ -111,13 +111,13 @@ func SideEffects(class admissionregistrationv1.SideEffectClass) Option {
 // trusted. admissionregistrationv1.Fail denies them (default), and Ignore allows them. A handler that returns an error has
 // answered: its request is denied with either policy.
 //
-// kopf: ignore_failures=True is Ignore.
+// Equivalent in kopf: ignore_failures=True is Ignore.
 func FailurePolicy(policy admissionregistrationv1.FailurePolicyType) Option {
 	return func(h *Hook) { h.settings.failure = policy }
 }
 
 // TimeoutSeconds sets how long the API server waits for an answer, from 1 to 30; the handler's context ends at that time.
-// Default: [DefaultTimeoutSeconds]. kopf: always 30.
+// Default: [DefaultTimeoutSeconds]. Equivalent in kopf: always 30.
 func TimeoutSeconds(seconds int32) Option {
 	return func(h *Hook) {
 		h.settings.timeout = seconds
@@ -128,7 +128,7 @@ func TimeoutSeconds(seconds int32) Option {
 }
 
 // ReinvocationPolicy sets the policy of a mutating handler. With admissionregistrationv1.IfNeededReinvocationPolicy, the API
-// server calls the handler again if another webhook changes the object after it. Default: NeverReinvocationPolicy. kopf: no
+// server calls the handler again if another webhook changes the object after it. Default: NeverReinvocationPolicy. Equivalent in kopf: no
 // equivalent.
 func ReinvocationPolicy(policy admissionregistrationv1.ReinvocationPolicyType) Option {
 	return func(h *Hook) { h.settings.reinvocation = policy }

@@ -22,7 +22,7 @@ type Options struct {
 	// Name is the name of the two webhook configurations, and the end of the names of their entries. Use a domain that you own,
 	// such as "databases.example.com". It is required unless Configurations is Unmanaged.
 	//
-	// kopf: settings.admission.managed.
+	// Equivalent in kopf: settings.admission.managed.
 	Name string
 	// Configurations selects the writer of the webhook configurations. Default: Unmanaged.
 	Configurations Configurations
@@ -38,7 +38,7 @@ type Options struct {
 	// the cluster. The namespace of the Service defaults to the operator's own, and its port to 443. A path in ClientConfig is
 	// put before the paths of the hooks. CABundle is only needed if Certificates provide no CA.
 	//
-	// kopf: the value of settings.admission.server.
+	// Equivalent in kopf: the value of settings.admission.server.
 	ClientConfig admissionregistrationv1.WebhookClientConfig
 	// Certificates selects the source of the certificates: [Files] (default) or [SelfManaged].
 	Certificates Certificates

@@ -18,7 +18,7 @@ type Matcher interface {
 
 // Present passes if there is a value, including an empty one. Absent passes if there is no value.
 //
-// kopf: PRESENT, ABSENT.
+// Equivalent in kopf: PRESENT, ABSENT.
 const (
 	Present presence = true
 	Absent  presence = false
@@ -26,7 +26,7 @@ const (
 
 // Equal passes if the value equals the given one in its JSON form.
 //
-// kopf: a literal.
+// Equivalent in kopf: a literal.
 func Equal(value any) Matcher {
 	form, err := match.ToJSONValue(value)
 	inner, isMatcher := value.(Matcher)
@@ -51,7 +51,7 @@ func Equal(value any) Matcher {
 // Match passes if the function returns true. The function gets the value in its JSON form, and nil for an absent value. It must
 // return quickly and have no side effects. If it panics, the value does not match.
 //
-// kopf: a callback.
+// Equivalent in kopf: a callback.
 func Match(fn func(value any) bool) Matcher {
 	m := matcher{Description: "Match", Test: fn}
 	if fn == nil {
@@ -63,18 +63,18 @@ func Match(fn func(value any) bool) Matcher {
 // From passes if the value before a change equals the given one, or matches it, if it is a [Matcher]. Use it in kopf.Field, for handlers
 // that are called for changes.
 //
-// kopf: old=.
+// Equivalent in kopf: old=.
 func From(want any) Matcher { return sided("From", want, match.Before) }
 
 // To passes if the value after a change equals the given one, or matches it, if it is a [Matcher]. Use it in kopf.Field, for handlers
 // that are called for changes.
 //
-// kopf: new=.
+// Equivalent in kopf: new=.
 func To(want any) Matcher { return sided("To", want, match.After) }
 
 // Not passes if the matcher does not pass.
 //
-// kopf: not_.
+// Equivalent in kopf: not_.
 func Not(m Matcher) Matcher {
 	not := combined("Not", []Matcher{m}, func(passed int) bool { return passed == 0 })
 	for i := range not.Literals {
@@ -85,7 +85,7 @@ func Not(m Matcher) Matcher {
 
 // All passes if all matchers pass. Without matchers it passes.
 //
-// kopf: all_.
+// Equivalent in kopf: all_.
 func All(m ...Matcher) Matcher {
 	all := combined("All", m, func(passed int) bool { return passed == len(m) })
 	all.All = formsOf(m)
@@ -94,14 +94,14 @@ func All(m ...Matcher) Matcher {
 
 // Any passes if at least one matcher passes. Without matchers it does not pass.
 //
-// kopf: any_.
+// Equivalent in kopf: any_.
 func Any(m ...Matcher) Matcher {
 	return combined("Any", m, func(passed int) bool { return passed > 0 })
 }
 
 // None passes if no matcher passes. Without matchers it passes.
 //
-// kopf: none_.
+// Equivalent in kopf: none_.
 func None(m ...Matcher) Matcher {
 	return combined("None", m, func(passed int) bool { return passed == 0 })
 }

@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// API groups of the kinds. [wire]
+// API groups of the kinds.
 const (
 	Group       = "kopf.dev"
 	LegacyGroup = "zalando.org"
 	Version     = "v1"
 )
 
-// Plural names of the kinds, equal in both groups. [wire]
+// Plural names of the kinds, equal in both groups.
 const (
 	ClusterPlural    = "clusterkopfpeerings"
 	NamespacedPlural = "kopfpeerings"
