@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// access contains the flags that select peering objects.
+// access contains the flags that select a cluster and its peering objects.
 type access struct {
 	cluster
 	name       string

@@ -12,7 +12,7 @@ type cluster struct{ kubeconfig, context string }
 
 func (c *cluster) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the service account of the pod)")
-	fs.StringVar(&c.context, "context", "", "context of the kubeconfig")
+	fs.StringVar(&c.context, "context", "", "context of the kubeconfig (default: its current context)")
 }
 
 func (c *cluster) config() clientcmd.ClientConfig {

@@ -7,16 +7,17 @@
 //
 // If the binary is named kubectl-kopf and is in the PATH, it is a plugin of kubectl: kubectl kopf peers list.
 //
-// The command finds the cluster in the same way as kubectl. "kopf peers" takes missing flags from the environment variables of kopf, such as
-// KOPF_FREEZE_PRIORITY. Each command reads or patches the objects once and exits. Errors go to the standard error, with exit code 1.
+// The command finds the cluster in the same way as kubectl. "kopf peers" reads missing flags from the environment variables of kopf, such as
+// KOPF_FREEZE_PRIORITY. Each command reads or patches the objects once and exits. It prints errors to standard error and exits with code 1.
 //
-// "peers" commands write or remove only the record of one identity, by default that of the user. "objects list" writes nothing.
-// "objects release" writes nothing without --yes, and removes only the finalizer and the annotations that it prints.
+// "peers freeze" and "peers resume" change only the record of one identity, by default that of the user. "objects list" writes nothing.
+// "objects release" writes nothing without --yes. With --yes, it removes only the finalizer and the annotations that it prints.
 //
 // # Caveats
 //
-// The command uses the clock of this machine to decide whether a peer is alive and whether a handler is due. Operators use a monotonic clock.
+// The command uses the wall clock of this machine to decide whether a peer is alive and whether a handler is due. Operators use a monotonic
+// clock.
 //
-// "objects list" does not know the code of the operator. It compares whole objects, as operators for unstructured kinds do. Name the handlers with
-// --handler. "objects release" does not remove records and baselines in the status.
+// "objects list" does not know the code of the operator. It compares whole objects, as operators for unstructured kinds do. Pass the ids of
+// the handlers with --handler. "objects release" does not remove records and baselines in the status.
 package main

@@ -16,7 +16,8 @@ var parameters = map[string]string{
 	"priority": "PRIORITY", "dev": "DEV", "lifetime": "LIFETIME", "message": "MESSAGE",
 }
 
-// fromEnvironment sets missing flags from environment variables, such as KOPF_FREEZE_PRIORITY. It ignores empty variables.
+// fromEnvironment sets missing flags from environment variables, such as KOPF_FREEZE_PRIORITY. It ignores empty variables, and returns an error
+// for each invalid value.
 func fromEnvironment(cmd *cobra.Command, _ []string) error {
 	var problems []error
 	priority := cmd.Flags().Changed("priority")

@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A finding is the state of an object from the view of an operator that starts now.
+// A finding describes the operator's state on one object, and the cause that a starting operator would detect.
 type finding struct {
 	Namespace       string          `json:"namespace,omitempty"`
 	Name            string          `json:"name"`
@@ -40,7 +40,7 @@ type handlerRecord struct {
 	Message  string `json:"message,omitempty"`
 }
 
-// An inspector computes findings. Its settings correspond to those of the operator.
+// An inspector computes findings. Its settings must match the settings of the operator.
 type inspector struct {
 	storage
 	handlers []string   // ids; empty if unknown
@@ -82,7 +82,8 @@ func (i *inspector) inspect(obj *unstructured.Unstructured) finding {
 	return f
 }
 
-// cause detects the cause as an operator does.
+// cause returns the cause that a starting operator would detect, "none" if there is none, or "unknown". It adds changed fields and problems to
+// the finding.
 func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 	facts := cause.Facts{Deleting: f.Deleting, HasFinalizer: f.Finalizer}
 	baseline := i.lastHandled()
@@ -124,8 +125,8 @@ func conditionsOf(then map[string]any) (types []string) {
 	return types
 }
 
-// records reads the progress of the handlers. If --handler is not used, it lists the annotations instead of ids, because an id cannot be derived from
-// an annotation.
+// records adds the progress of the handlers to the finding. Without --handler, it uses the names of the annotations instead of ids, because an id
+// cannot be derived from an annotation.
 func (i *inspector) records(obj *unstructured.Unstructured, f *finding) {
 	store := i.store()
 	rest := obj.DeepCopy()

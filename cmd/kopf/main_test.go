@@ -49,8 +49,8 @@ func TestPeers_InvalidFlags(t *testing.T) {
 		"freeze":                       `required flag(s) "lifetime" not set`,
 		"freeze --dev -p high":         "invalid argument",
 		"freeze -t soon":               "use seconds, such as 600, or a duration",
-		"freeze -t 0":                  "set at least one second",
-		"freeze -t -5":                 "set at least one second",
+		"freeze -t 0":                  "--lifetime must be at least 1s, got 0s",
+		"freeze -t -5":                 "--lifetime must be at least 1s, got -5s",
 		"freeze -t 60 -p high":         "invalid argument",
 		"freeze -t 60 extra":           `unknown command "extra"`,
 		"list -o xml":                  "use table, json or yaml",
@@ -71,7 +71,7 @@ func TestPeers_InvalidVariables(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for variable, part := range map[string]string{
 		"LIFETIME=soon":    "environment variable KOPF_FREEZE_LIFETIME: invalid argument \"soon\"",
-		"LIFETIME=0":       "set at least one second",
+		"LIFETIME=0":       "--lifetime must be at least 1s",
 		"PRIORITY=high":    "environment variable KOPF_FREEZE_PRIORITY",
 		"DEV=perhaps":      "environment variable KOPF_FREEZE_DEV",
 		"CLUSTERWIDE=true": "exclude each other", // CLI-02

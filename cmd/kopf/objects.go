@@ -72,8 +72,8 @@ func newObjectsRelease() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release KIND [NAME...]",
 		Short: "Remove the state that an operator stores on objects",
-		Long: `An object with the finalizer of an operator cannot be deleted without this operator. Use this command before you uninstall an operator,
-or after it was removed. It removes the finalizer and the annotations of the operator.
+		Long: `An object with the finalizer of an operator cannot be deleted while this operator is not running. Use this command before you uninstall an
+operator, or after it was removed. It removes the finalizer and the annotations of the operator.
 
 Without --yes, it only prints the changes. Stop the operator first, because a running operator adds the finalizer again.
 With --extras-only, it removes only the annotations that kopf in Python does not know. The finalizer, the records and the last-handled

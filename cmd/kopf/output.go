@@ -122,7 +122,7 @@ func peerRows(all []peeringOutput) [][]string {
 	return rows
 }
 
-// oneLine replaces line breaks and control characters, because objects may contain text of other authors.
+// oneLine replaces line breaks with spaces and escapes control characters, because messages on objects can contain any text.
 func oneLine(text string) string {
 	var line strings.Builder
 	for _, r := range strings.Join(strings.Fields(text), " ") {

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// defaultFreeze is the default priority of a freeze, as in kopf.
+// defaultFreeze is the default priority of "peers freeze", as in kopf.
 const defaultFreeze = 100
 
 func newPeers() *cobra.Command {
@@ -20,10 +20,11 @@ func newPeers() *cobra.Command {
 		Use:   "peers",
 		Short: "Inspect, pause and resume operators that share a peering object",
 		Long: `Operators that share a peering object write records into it. The operator with the highest priority works, and the others pause.
-A user can add a record, too. All operators with a lower or the same priority then pause until the record expires or is removed.
+A user can write a record with "freeze". All operators with the same or a lower priority then pause until the record expires or is removed.
 
-Missing flags are taken from environment variables: KOPF_FREEZE_PRIORITY for --priority of freeze, KOPF_RESUME_ID for
---id of resume, KOPF_LIST_NAMESPACES, with spaces between the names, for --namespace of list, and so on.`,
+The environment variable of a flag is KOPF_, the name of the command, _ and the name of the flag, in upper case: KOPF_FREEZE_PRIORITY is
+--priority of "freeze". Two names differ: the variable of --namespace ends with NAMESPACES and separates the names with spaces, and the
+variable of --all-namespaces ends with CLUSTERWIDE. A flag overrides its variable.`,
 	}
 	cmd.AddCommand(newPeersList(), newPeersFreeze(), newPeersResume())
 	return cmd
@@ -61,11 +62,11 @@ func newPeersFreeze() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "freeze",
 		Short: "Pause operators",
-		Long: `Write a record into the peering objects. Operators with a lower or the same priority pause until the record expires or is removed
-by "resume".`,
+		Long: `Write a record into the peering objects. Operators with the same or a lower priority pause until the record expires or "resume" removes
+it.`,
 		Example: `  # Pause all operators for an hour:
   kopf peers freeze --lifetime 1h --message "moving the databases"
-  # Also pause operators of developers, in one namespace:
+  # Pause all operators of one namespace, including those that run with --dev:
   kopf peers freeze -n shop --priority 1000 --lifetime 600`,
 		Args:    cobra.NoArgs,
 		PreRunE: fromEnvironment,
@@ -74,7 +75,7 @@ by "resume".`,
 				record.Priority = peering.DevPriority
 			}
 			if record.Lifetime < time.Second {
-				return fmt.Errorf("--lifetime is %s: set at least one second", record.Lifetime)
+				return fmt.Errorf("--lifetime must be at least 1s, got %s", record.Lifetime)
 			}
 			return run(cmd, where, form, func(ctx context.Context, c *peering.Client, target peering.Target) ([]peering.Object, error) {
 				return c.Freeze(ctx, target, identityOr(identity), record)
@@ -87,7 +88,7 @@ by "resume".`,
 	cmd.Flags().IntVarP(&record.Priority, "priority", "p", defaultFreeze, "priority of the record; operators with this or a lower priority pause")
 	cmd.Flags().BoolVar(&dev, "dev", false, fmt.Sprintf("set the priority to %d; overrides --priority", peering.DevPriority))
 	cmd.Flags().VarP((*lifetime)(&record.Lifetime), "lifetime", "t", "duration of the pause, such as 600 (seconds), 10m or 1h (required)")
-	cmd.Flags().StringVarP(&record.Message, "message", "m", "", "reason of the pause; operators log it")
+	cmd.Flags().StringVarP(&record.Message, "message", "m", "", "reason for the pause; operators log it")
 	if err := cmd.MarkFlagRequired("lifetime"); err != nil {
 		panic(err) // cannot fail: the flag exists
 	}
@@ -101,10 +102,10 @@ func newPeersResume() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume",
 		Short: "Resume paused operators",
-		Long:  `Remove the record that "freeze" has written, or the record of another identity.`,
+		Long:  `Remove the record that "freeze" has written. With --id, remove the record of another identity.`,
 		Example: `  # Remove your own record:
   kopf peers resume
-  # Remove the record of another user, as peeringOutput by "list":
+  # Remove the record of another user; "list" shows the identities:
   kopf peers resume --id ann@laptop`,
 		Args:    cobra.NoArgs,
 		PreRunE: fromEnvironment,

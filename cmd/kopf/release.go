@@ -18,7 +18,7 @@ type release struct {
 	extrasOnly      bool // remove only the annotations that kopf in Python does not know
 }
 
-// A change is the change of one object, planned or written.
+// A change describes what "objects release" removes from one object. It is planned until Written is set.
 type change struct {
 	Namespace   string   `json:"namespace,omitempty"`
 	Name        string   `json:"name"`
@@ -29,7 +29,7 @@ type change struct {
 	Error       string   `json:"error,omitempty"`
 }
 
-// object releases one object. It returns nil if there is nothing to remove.
+// object releases one object and returns the change. Without --yes, it only plans the change. It returns nil if there is nothing to remove.
 func (r *release) object(ctx context.Context, c client.Client, obj *unstructured.Unstructured) (*change, error) {
 	done := r.plan(obj)
 	if done == nil || !r.yes {

@@ -31,8 +31,8 @@ type selection struct {
 
 func (s *selection) bind(fs *pflag.FlagSet) {
 	s.cluster.bind(fs)
-	fs.StringVarP(&s.namespace, "namespace", "n", "", "namespace of the objects (default: that of the kubeconfig's context)")
-	fs.BoolVarP(&s.all, "all-namespaces", "A", false, "objects in all namespaces")
+	fs.StringVarP(&s.namespace, "namespace", "n", "", "namespace of the objects (default: the namespace of the current kubeconfig context)")
+	fs.BoolVarP(&s.all, "all-namespaces", "A", false, "select objects in all namespaces")
 	fs.StringVarP(&s.selector, "selector", "l", "", "label selector, such as tier=gold")
 }
 

@@ -26,7 +26,7 @@ type storage struct {
 
 func (p *storage) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&p.finalizer, "finalizer", defaultFinalizer, "finalizer of the operator (WithFinalizer)")
-	fs.StringVar(&p.prefix, "prefix", progress.DefaultPrefix, "prefix of its annotations (WithProgress, WithBaseline)")
+	fs.StringVar(&p.prefix, "prefix", progress.DefaultPrefix, "prefix of the operator's annotations (WithProgress, WithBaseline)")
 }
 
 func (p *storage) check() error {
@@ -59,8 +59,8 @@ func (p *storage) hasFinalizer(obj *unstructured.Unstructured) bool {
 	return slices.Contains(obj.GetFinalizers(), p.finalizer)
 }
 
-// annotations returns the sorted keys of the operator's annotations. With the default prefix, these are all keys with the prefix. With another prefix,
-// the author of the kind may use it, too, so only records and known names count.
+// annotations returns the sorted keys of the operator's annotations. With the default prefix, it returns all keys with that prefix. The author of
+// the kind may also use a custom prefix, so for such a prefix annotations returns only the keys of records and known names.
 func (p *storage) annotations(obj *unstructured.Unstructured) (keys []string) {
 	rest := obj.DeepCopy()
 	p.lastHandled().Clear(rest.Object)
@@ -93,7 +93,7 @@ func (p *storage) extras(obj *unstructured.Unstructured) (keys []string) {
 	return keys
 }
 
-// isHelper reports whether kopf writes an annotation beside records and baseline, also under its name for ReplicaSets.
+// isHelper reports whether kopf uses the annotation for a purpose other than records and the baseline. The suffix for ReplicaSets is ignored.
 func isHelper(name string) bool {
 	name = strings.TrimSuffix(name, "-ofDRS")
 	return name == "kopf-managed" || name == "touch-dummy"

@@ -23,9 +23,9 @@
 // [Supervisor.Forget] discards the state of a deleted object.
 //
 // A run is one invocation of the function. A [progress.Policy] evaluates its result in memory; nothing is written to
-// objects. A daemon that returns stays down, unless its [RestartPolicy] restarts it. A timer waits for its next point
-// in time. A timer that failed permanently waits until [Supervisor.Touch] reports a relevant change of the object.
-// Touch also restarts the idle time of timers.
+// objects. A daemon that has returned is not started again, unless its [RestartPolicy] restarts it. A timer waits for its
+// next point in time. A timer that failed permanently waits until [Supervisor.Touch] reports a relevant change to the
+// object. Touch also restarts the idle time of timers.
 //
 // Stopping a run cancels its context. [context.Cause] returns the reason: [ErrDeleted], [ErrFilteredOut], [ErrPaused]
 // or [ErrShutdown]. If the function does not return within CancellationBackoff, the supervisor logs a warning. After
@@ -41,7 +41,7 @@
 //   - Sharp timers with an Anchor keep their points in time across restarts, pauses and failures. No point is used twice, and missed points cause at most one invocation.
 //   - Stop, StopAll, Forget and Pause cancel the contexts before they return.
 //   - No run starts during a pause.
-//   - Start returns within a bounded time after its context is cancelled. After that, no run starts and OnEnd is not called.
+//   - Start returns within a bounded time after its context is cancelled. After it has returned, no run starts and OnEnd is not called.
 //   - A panic is treated as an error.
 //
 // # Requirements
@@ -54,7 +54,7 @@
 //
 //   - Ensure does not replace the task of a running daemon or timer. Functions must read the latest state of the object themselves.
 //   - State is not stored. After a restart of the process, daemons start again and timers without [Timer].Last are invoked immediately.
-//   - A function that never returns blocks its goroutine and its key, and its place in the group until it is abandoned. Use AttemptTimeout for timers.
+//   - A function that never returns blocks its goroutine and its key. It counts for the limit of its group until it is abandoned. Use AttemptTimeout for timers.
 //   - If the wall clock is changed, waiting invocations keep their due time. Later ones use the new clock.
 //   - The context of a run has the values of the context of Start. Therefore its logger does not contain the object.
 //

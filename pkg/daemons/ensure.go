@@ -10,10 +10,10 @@ import (
 )
 
 // Ensure starts the daemon or timer if it does not exist. It does not replace the task of an existing one. If the old
-// run is stopping, the new task starts as soon as that run has ended. A task that has ended permanently stays down
-// until [Supervisor.Forget]. During a pause, the task starts after the pause.
+// run is stopping, the new task starts as soon as that run has ended. A task that has ended permanently is not started
+// again until [Supervisor.Forget]. During a pause, Ensure keeps the task and starts it after the pause.
 //
-// The error joins all errors of the task definition, like [Task.Check]. During shutdown, Ensure does nothing.
+// Ensure returns all errors of the task definition, joined (see [Task.Check]). During shutdown, it does nothing.
 func (s *Supervisor) Ensure(key Key, task Task) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -35,8 +35,8 @@ func (s *Supervisor) Ensure(key Key, task Task) error {
 	return nil
 }
 
-// NeedsStart reports whether [Supervisor.Ensure] would start or replace anything, so that callers can avoid building
-// unneeded tasks.
+// NeedsStart reports whether [Supervisor.Ensure] would use the task for the key. Callers can then avoid building tasks that
+// are not needed.
 func (s *Supervisor) NeedsStart(key Key) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -148,8 +148,8 @@ func (s *Supervisor) end(j *job) {
 	s.notify(j)
 }
 
-// Touch reports a relevant change of the object: the idle time of timers starts again, and permanently failed timers
-// are invoked again.
+// Touch reports a relevant change to the object. It restarts the idle time of timers and schedules permanently failed timers
+// again.
 func (s *Supervisor) Touch(uid types.UID) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -114,7 +114,8 @@ func gaugeChange(up bool) float64 {
 	return -1
 }
 
-// idleUntil returns the time when the object will have been idle for long enough; zero without an idle time.
+// idleUntil returns the time when the object will have been idle for long enough. It returns zero if the job has no idle
+// time.
 func (j *job) idleUntil() time.Time {
 	if j.task.Timer == nil || j.task.Timer.Idle == 0 {
 		return time.Time{}

@@ -11,8 +11,8 @@ func (p *pause) covers(namespace string) bool { return p.everywhere || p.namespa
 // isPaused reports whether a job must not start.
 func (s *Supervisor) isPaused(j *job) bool { return s.paused.covers(j.task.Object.Namespace) }
 
-// Pause stops all runs with [ErrPaused] and prevents starts until [Supervisor.Resume]. With namespaces, it affects
-// only the objects in these. Failed timers keep waiting for [Supervisor.Touch].
+// Pause stops all runs with [ErrPaused] and prevents starts until [Supervisor.Resume]. With namespaces, it affects only
+// objects in these namespaces. Permanently failed timers continue to wait for [Supervisor.Touch].
 func (s *Supervisor) Pause(namespaces ...string) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -44,9 +44,9 @@ func (s *Supervisor) suspend(j *job) {
 	}
 }
 
-// Resume ends a pause and starts all suspended jobs, again with their InitialDelay. A job whose run is still stopping
-// starts when that run has ended. Without namespaces, Resume ends all pauses; with namespaces, those of the given
-// ones.
+// Resume ends a pause and starts all suspended jobs after their InitialDelay. A job whose run is still stopping starts when
+// that run has ended. Without namespaces, Resume ends all pauses. With namespaces, it ends only the pauses of these
+// namespaces.
 func (s *Supervisor) Resume(namespaces ...string) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -14,8 +14,8 @@ func (s *Supervisor) Busy(uid types.UID) bool {
 	return s.objects[uid].busy()
 }
 
-// Ended reports whether a daemon or timer has ended permanently without being stopped, so that it needs no finalizer.
-// It is false for a failed timer, which [Supervisor.Touch] starts again.
+// Ended reports whether a daemon or timer has ended permanently without being stopped, so that it needs no finalizer. It
+// returns false for a failed timer, because [Supervisor.Touch] can start it again.
 func (s *Supervisor) Ended(key Key) bool {
 	s.mu.Lock()
 	defer s.unlock()

@@ -88,7 +88,7 @@ func (s *Supervisor) NeedLeaderElection() bool {
 
 // Start runs the daemons and timers until the context is cancelled. Then it stops them with [ErrShutdown] and returns
 // when all runs have ended or are abandoned. The wait for a run is limited by its CancellationBackoff and
-// CancellationTimeout, or by the grace period. An error means that the supervisor could not start.
+// CancellationTimeout, or by the grace period. Start returns an error if the options are invalid or if it is called twice.
 func (s *Supervisor) Start(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err

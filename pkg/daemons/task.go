@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Key identifies a daemon or timer. An object that is deleted and created again under the same name has another
-// uid.
+// A Key identifies a daemon or timer. It contains the uid, because an object can be deleted and created again under the same
+// name.
 type Key struct {
 	UID types.UID // of the object
 	ID  string    // of the handler
@@ -66,7 +66,7 @@ const (
 	RestartNever RestartPolicy = iota
 	// RestartOnFailure restarts the daemon after a permanent failure: a permanent error or a reached limit.
 	RestartOnFailure
-	// RestartAlways restarts the daemon also after a return without error.
+	// RestartAlways restarts the daemon after a permanent failure and after a return without an error.
 	RestartAlways
 )
 

@@ -15,7 +15,7 @@ const DefaultMaxParallel = 16
 
 // A Timer defines when a [Task] runs. It needs an Interval, an Idle or a Schedule.
 type Timer struct {
-	// Interval is the time from the end of one invocation to the next. Equivalent in kopf: interval=.
+	// Interval is the time from the end of one invocation to the start of the next. Equivalent in kopf: interval=.
 	Interval time.Duration
 	// Sharp measures the Interval between the starts of invocations. Points that pass during an invocation are
 	// skipped. Equivalent in kopf: sharp=True.
@@ -23,19 +23,20 @@ type Timer struct {
 	// Anchor is one of these points, for example the creation time of the object. It keeps the points constant across
 	// restarts. Zero selects the first invocation. Only with Sharp.
 	Anchor time.Time
-	// Schedule computes the points instead of an Interval. Next returns a time after the given one, or zero to end
-	// the timer. It must be quick and must not use the [Supervisor].
+	// Schedule computes the points instead of an Interval. Next must return a time after its argument, or zero to end the
+	// timer. It must return quickly and must not use the [Supervisor].
 	//
-	// If Next panics or returns a time that is not later, there is no invocation. The supervisor logs the error once
-	// for each kind and ID, and calls Next again after a minute. Two invocations are at least one millisecond apart.
+	// If Next panics or returns a time that is not after its argument, the timer is not invoked. The supervisor logs the
+	// error once for each kind and ID, and calls Next again after a minute. Two invocations are at least one millisecond
+	// apart.
 	Schedule interface{ Next(time.Time) time.Time }
 	// Idle is the minimum time since the object was first seen or last touched. Without an Interval or Schedule, the
 	// timer runs once per such period. With an Anchor or a Schedule, earlier points are skipped; otherwise they are
 	// delayed. Equivalent in kopf: idle=.
 	Idle time.Duration
 	// Last is the start of the previous invocation, if it is known from before a restart of the process. The first
-	// invocation is due after it as usual, or immediately if that time has passed. With zero, the first invocation is
-	// immediate, or at the next point of an Anchor or a Schedule.
+	// invocation is then due one Interval after Last, or at the first point after Last, or immediately if that time has
+	// passed. If Last is zero, the first invocation is immediate, or at the next point of an Anchor or a Schedule.
 	Last time.Time
 	// Jitter delays invocations by a random fraction of the Interval, or of the time between two points. The value is
 	// the maximum fraction, from 0 to 1. Default: 0.
@@ -53,8 +54,8 @@ func (t *Timer) hasFixedPoints() bool { return t.Schedule != nil || t.Sharp && !
 // repeats reports whether the timer runs again without a change of the object.
 func (t *Timer) repeats() bool { return t.Schedule != nil || t.Interval > 0 }
 
-// firstPoint returns the point of the first invocation after the start of the timer. The parameter last is the
-// previous invocation, or zero. A zero result means that there is no point; this also applies to the functions below.
+// firstPoint returns the point of the first invocation after the start of the timer. The parameter last is the time of the
+// previous invocation, or zero. Like the functions below, it returns zero if there is no further point.
 func (t *Timer) firstPoint(last, from time.Time) (time.Time, error) {
 	if last.IsZero() || last.After(from) || !t.repeats() {
 		return t.pointNotBefore(from)
@@ -62,8 +63,8 @@ func (t *Timer) firstPoint(last, from time.Time) (time.Time, error) {
 	return t.nextPoint(last, last)
 }
 
-// nextPoint returns the point after an invocation for the given point, which ended at the given time. No point is
-// used twice, even if the wall clock shows an earlier time than the point.
+// nextPoint returns the point of the next invocation, after the invocation for the given point has ended. It returns no
+// point twice, even if the wall clock is set back to a time before the point.
 func (t *Timer) nextPoint(point, end time.Time) (time.Time, error) {
 	switch {
 	case t.hasFixedPoints():

@@ -21,7 +21,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// groups are the API groups of peering objects. If the API server serves both, both are used.
+// groups contains the API groups of peering objects. The operator uses each group that the API server serves.
 var groups = []string{v1.Group, v1.LegacyGroup}
 
 // kind describes how the API server serves peering objects.
@@ -40,7 +40,7 @@ type api interface {
 	// kind returns how a group serves the kind, or nil if it does not.
 	kind(ctx context.Context, group string, namespaced bool) (*kind, error)
 	// watch calls handle with the current version of an object and with all later events, until the watch ends or fails. It
-	// calls nothing if the watch cannot be started.
+	// does not call handle if the watch cannot be started.
 	watch(ctx context.Context, k kind, namespace, name string, handle func(observedObject)) error
 	// patch applies a merge patch to the status and returns the patched object.
 	patch(ctx context.Context, k kind, namespace, name string, body []byte) (*unstructured.Unstructured, error)

@@ -45,8 +45,8 @@ func (c *Client) List(ctx context.Context, target Target) ([]Object, error) {
 	return objects, nil
 }
 
-// Freeze writes a record once: operators of a lower priority pause until its lifetime ends or [Client.Resume] removes it. If
-// LastSeen is zero, Freeze sets it to the current time. It returns the changed objects.
+// Freeze writes a record once. Operators with the same or a lower priority pause until its lifetime ends or [Client.Resume]
+// removes it. If LastSeen is zero, Freeze sets it to the current time. It returns the changed objects, even if others failed.
 //
 // Equivalent in kopf: kopf freeze.
 func (c *Client) Freeze(ctx context.Context, target Target, identity string, record Record) ([]Object, error) {
@@ -63,7 +63,7 @@ func (c *Client) Freeze(ctx context.Context, target Target, identity string, rec
 	return c.patchAll(ctx, target, body)
 }
 
-// Resume removes the record of the identity if it exists. It returns the changed objects.
+// Resume removes the record of the identity if it exists. It returns the patched objects, even if others failed.
 //
 // Equivalent in kopf: kopf resume.
 func (c *Client) Resume(ctx context.Context, target Target, identity string) ([]Object, error) {
@@ -74,7 +74,7 @@ func (c *Client) Resume(ctx context.Context, target Target, identity string) ([]
 	return c.patchAll(ctx, target, body)
 }
 
-// patchAll patches all objects, and continues after a failure.
+// patchAll patches all objects and continues after a failure. It returns the patched objects and the joined errors.
 func (c *Client) patchAll(ctx context.Context, target Target, body []byte) ([]Object, error) {
 	objects, err := c.find(ctx, target)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 type Tie int
 
 const (
-	// PauseAll pauses all operators of one priority until only one of them is left. This is kopf's rule and the default.
+	// PauseAll pauses all operators that share a priority until only one of them is left. This is kopf's rule and the default.
 	PauseAll Tie = iota
-	// Elect lets operators of one priority elect the one that has been running longest. All of them must use Elect. Operators
-	// in Python do not support it: if one of them has the same priority, all pause.
+	// Elect selects the operator that has been running longest among operators that share a priority. The others pause. All of
+	// these operators must use Elect; if one of them does not, all pause. Operators in Python do not support Elect.
 	Elect
 )
 
@@ -23,7 +23,7 @@ const (
 type Self struct {
 	Identity string
 	Priority int
-	// Candidate is the time since which the operator is a candidate, see [Elect]; zero means [PauseAll].
+	// Candidate is the time at which the operator became a candidate (see [Elect]). Zero means [PauseAll].
 	Candidate time.Time
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// Interval for discovering kinds that are not served; short if a mandatory object depends on them.
+	// Interval for discovering kinds that are not served. It is shorter if the peering object is mandatory.
 	discoveryInterval          = 30 * time.Second
 	mandatoryDiscoveryInterval = 2 * time.Second
 

@@ -29,7 +29,7 @@ func (m *member) handleObservation(ctx context.Context, o observedObject) {
 		}
 	case o.object.GetUID() != m.writtenUID && m.writeErr == nil:
 		m.listed, m.isAbsent = true, false
-		m.writeRecord(ctx) // the object is new: write the record first; the response is evaluated as well
+		m.writeRecord(ctx) // the object is new and lacks the record; writeRecord also evaluates the response
 	default:
 		m.listed = true
 		m.evaluate(ctx, o.object)
@@ -44,7 +44,7 @@ func (m *member) handleAbsence() {
 	m.reportStatus()
 }
 
-// evaluate decides about the peers in an object that was just received.
+// evaluate reads the peers from a received version of the object, and updates the decision and the status.
 func (m *member) evaluate(ctx context.Context, object *unstructured.Unstructured) {
 	if m.isOutdated(object) {
 		return
@@ -62,7 +62,7 @@ func (m *member) evaluate(ctx context.Context, object *unstructured.Unstructured
 	m.removeDeadPeers(ctx, now)
 }
 
-// isOutdated reports whether a newer version was already evaluated: the response to a write can arrive before older events of
+// isOutdated reports whether a newer version was already evaluated. The response to a write can arrive before older events of
 // the watch.
 func (m *member) isOutdated(object *unstructured.Unstructured) bool {
 	if m.object == nil || m.object.GetUID() != object.GetUID() {
@@ -72,7 +72,8 @@ func (m *member) isOutdated(object *unstructured.Unstructured) bool {
 	return err == nil && order < 0
 }
 
-// checkOwnRecord detects that another client changed or removed the operator's record.
+// checkOwnRecord logs a warning if another client has changed the operator's record. If the record was removed, it schedules a
+// write.
 func (m *member) checkOwnRecord(peers []Peer, now time.Time) {
 	if m.object.GetUID() != m.writtenUID {
 		return

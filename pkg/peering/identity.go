@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// podID is the environment variable with the identity of the operator, even if it is empty.
+// podID is the environment variable with the identity of the operator. A set but empty variable results in an empty identity.
 const podID = "POD_ID"
 
 // alphabet contains the characters of the random part of identities; kopf omits g.
@@ -35,7 +35,7 @@ func newIdentity(now time.Time) string {
 // Whoami returns the identity of a user who freezes and resumes operators: user@host.
 func Whoami() string { return currentUser() + "@" + hostName() }
 
-// currentUser returns the user name like Python's getpass.
+// currentUser returns the user name that Python's getpass would return, or "unknown".
 func currentUser() string {
 	for _, variable := range []string{"LOGNAME", "USER", "LNAME", "USERNAME"} {
 		if name := os.Getenv(variable); name != "" {

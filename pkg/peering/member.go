@@ -20,8 +20,8 @@ const (
 	rewriteDelay = 5 * time.Second
 )
 
-// member takes part in the peering at one peering object. All fields are used by one goroutine; a second goroutine watches the
-// object.
+// member maintains the operator's record in one peering object and observes its peers there. Only the goroutine of run uses the
+// fields. A second goroutine watches the object.
 type member struct {
 	*Peering
 	kind     kind
@@ -99,21 +99,21 @@ func (m *member) run(ctx context.Context) error {
 }
 
 // watch sends all observed versions of the object until the context ends.
-func (m *member) watch(ctx context.Context, looks chan<- observedObject) {
+func (m *member) watch(ctx context.Context, observed chan<- observedObject) {
 	var pause retryBackoff
-	tell := func(l observedObject) {
+	send := func(o observedObject) {
 		select {
-		case looks <- l:
+		case observed <- o:
 		case <-ctx.Done():
 		}
 	}
 	for ctx.Err() == nil {
-		err := m.api.watch(ctx, m.kind, m.location.namespace, m.options.Name, func(l observedObject) {
+		err := m.api.watch(ctx, m.kind, m.location.namespace, m.options.Name, func(o observedObject) {
 			pause.reset()
-			tell(l)
+			send(o)
 		})
 		if err != nil && ctx.Err() == nil {
-			tell(observedObject{err: err})
+			send(observedObject{err: err})
 		}
 		pause.wait(ctx)
 	}

@@ -31,12 +31,12 @@ func (p Peer) Deadline() time.Time {
 	return unchanged
 }
 
-// Dead reports whether the deadline has passed at the time now, which must be the time of an observation: without one, an
-// unchanged record proves nothing. For peers returned by a [Client], Dead detects only those that expired more than [MaxSkew]
-// ago; [Record.Expired] detects all, if clocks are synchronized.
+// Dead reports whether the deadline has passed at the time now. The object must have been observed at that time, because otherwise
+// the peer may have renewed its record in between. For peers returned by a [Client], Dead returns true only if the record expired
+// more than [MaxSkew] ago. If clocks are synchronized, use [Record.Expired] instead.
 func (p Peer) Dead(now time.Time) bool { return !now.Before(p.Deadline()) }
 
-// Unreadable is a record that cannot be decoded. It is kept.
+// Unreadable is a record that cannot be decoded. Operators do not remove it.
 type Unreadable struct {
 	Identity string
 	Err      error

@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// Options configures a [Peering]. The zero value is an operator of the whole cluster with priority 0, which uses the object
-// "default" if it exists.
+// Options configures a [Peering]. The zero value is for an operator that serves the whole cluster with priority 0. It uses the
+// ClusterKopfPeering "default" if that object exists.
 type Options struct {
 	// Name is the name of the peering object. Operators with the same peering object are peers. Default: "default".
 	//
@@ -21,7 +21,7 @@ type Options struct {
 	//
 	// Equivalent in kopf: --namespace, settings.peering.clusterwide, settings.peering.namespaced.
 	Namespaces []string
-	// Priority is compared with the priorities of the peers: the operator with the highest one works, and the others pause.
+	// Priority is compared with the priorities of the peers. The operator with the highest priority works, and the others pause.
 	// Default: 0.
 	//
 	// Equivalent in kopf: settings.peering.priority, --priority; --dev is [DevPriority].
@@ -31,7 +31,8 @@ type Options struct {
 	//
 	// Equivalent in kopf: settings.peering.lifetime.
 	Lifetime time.Duration
-	// Mandatory pauses the operator until the peering object exists. By default, the operator works alone without it.
+	// Mandatory pauses the operator until the peering object exists. By default, an operator without a peering object works as if
+	// it had no peers.
 	//
 	// Equivalent in kopf: settings.peering.mandatory; implied by --peering.
 	Mandatory bool
@@ -50,8 +51,9 @@ type Options struct {
 	Stealth bool
 	// Tie is the rule for equal priorities. Default: [PauseAll].
 	Tie Tie
-	// LeaderElection reports whether only the leader takes part in peering. Default: true, so that standby replicas write no
-	// records. Use it for reconcilers behind a [Gate]. Package kopf derives it from the manager and ignores this field.
+	// LeaderElection sets whether only the leader takes part in peering. Default: true, so that standby replicas write no
+	// records. Set it to false for reconcilers that run without leader election behind a [Gate]. Package kopf ignores this field,
+	// because only the leader of an operator takes part in peering.
 	LeaderElection *bool
 }
 
@@ -63,7 +65,7 @@ const (
 	DevPriority = 666
 )
 
-// Check returns all errors in the options, joined; each says what to do.
+// Check returns all errors in the options, joined. Each error describes how to fix it.
 func (o Options) Check() error {
 	var problems []error
 	addErrorf := func(format string, args ...any) { problems = append(problems, fmt.Errorf("peering: "+format, args...)) }

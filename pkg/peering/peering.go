@@ -14,8 +14,8 @@ import (
 // recorderName is the reporting controller of Events on peering objects.
 const recorderName = "kopf-runtime"
 
-// Peering takes part in the peering on behalf of one operator. It is a [manager.Runnable]. Its methods are safe for concurrent
-// use. The operator is paused until the Peering is started and has observed its peers.
+// Peering maintains the records of one operator and observes its peers. It is a [manager.Runnable]. Its methods are safe for
+// concurrent use. The operator is paused until the Peering is started and has observed its peers.
 type Peering struct {
 	options   Options
 	api       api

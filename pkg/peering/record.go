@@ -17,14 +17,14 @@ import (
 // Decoding is tolerant: missing fields have kopf's defaults, unknown fields are ignored, and numbers can be strings. Other
 // invalid values are errors.
 type Record struct {
-	// Priority is compared with the priorities of the peers: the highest one works, the others pause. Default: 0.
+	// Priority is compared with the priorities of the peers. The operator with the highest priority works. Default: 0.
 	Priority int
 	// Lifetime is how long the record is valid after it was written, in whole seconds. Default: 60 seconds.
 	Lifetime time.Duration
 	// LastSeen is the time of the write by the clock of its operator; zero if unknown.
 	LastSeen time.Time
-	// Candidate is the time since which the operator is a candidate for the election among equals, see [Elect]. If it is zero,
-	// the operator is not a candidate, and the JSON form lacks the field. kopf ignores the field.
+	// Candidate is the time at which the operator became a candidate for the election among equal priorities (see [Elect]). If
+	// it is zero, the operator is not a candidate, and the JSON form lacks the field. kopf ignores the field.
 	Candidate time.Time
 	// Message is the reason for a freeze, for users. The JSON form omits an empty message.
 	Message string

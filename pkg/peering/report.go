@@ -45,8 +45,8 @@ func (p *Peering) report(at location, change func(*status)) {
 			subscriber(Transition{Namespace: at.namespace, Paused: after.isPaused(), Why: after.message})
 		}
 	}
-	// Log and Events report a pause after the subscribers have stopped all work, and the end of a pause before they start it
-	// again.
+	// Log and post the start of a pause after the subscribers have stopped their work. Log and post its end before they start
+	// their work again.
 	if after.isPaused() {
 		notify()
 	}
@@ -100,7 +100,7 @@ func (p *Peering) eventTarget(at location) *unstructured.Unstructured {
 	return object
 }
 
-// logState logs a state change. announced reports whether a pause was logged whose end was not.
+// logState logs a state change. announced reports whether the log contains the start of a pause without its end.
 func (p *Peering) logState(namespace string, before, after state, announced bool) {
 	log := p.log
 	if namespace != "" {

@@ -12,7 +12,7 @@ import (
 // location identifies a possible peering object by its API group and namespace; "" is the cluster.
 type location struct{ group, namespace string }
 
-// status is the knowledge about one location.
+// status is the last known status of one location.
 type status struct {
 	observed bool                       // records were read at least once
 	served   bool                       // the API server serves the kind

@@ -8,15 +8,15 @@ import (
 const (
 	// suspensionCheckInterval is the interval of checks whether the machine was suspended. Timers stop during a suspension.
 	suspensionCheckInterval = time.Second
-	// suspensionThreshold is the tolerated difference between the clocks. It is less than the time by which records are renewed
-	// early.
+	// suspensionThreshold is the tolerated difference between the clocks. It must be shorter than the time between the renewal of
+	// a record and its expiry.
 	suspensionThreshold = 3 * time.Second
 )
 
 // errSuspended pauses the operator after a suspension until its record is renewed.
 var errSuspended = errors.New("the machine was suspended or its clock was set forward: peers may consider this operator dead")
 
-// clockReading is one moment on two clocks: the monotonic clock stops while the machine is suspended, the wall clock does not.
+// clockReading is one moment on two clocks. The monotonic clock stops while the machine is suspended; the wall clock does not.
 type clockReading struct{ monotonic, wall time.Time }
 
 func (p *Peering) readClocks() clockReading {
@@ -33,5 +33,5 @@ func (i clockReading) wasSuspendedUntil(now clockReading) bool {
 	return now.wall.Sub(i.wall)-now.monotonic.Sub(i.monotonic) > suspensionThreshold
 }
 
-// currentWallTime returns a time without a monotonic part, which differences would prefer.
+// currentWallTime returns a time without a monotonic reading, because Sub would use that reading instead of the wall clock.
 func currentWallTime() time.Time { return time.Now().Round(0) }

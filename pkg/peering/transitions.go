@@ -14,9 +14,9 @@ type Transition struct {
 	Why       string
 }
 
-// Paused reports whether the operator is paused in a namespace, and describes why or why not. If the operator serves the
-// cluster, the namespace is ignored. If the operator serves namespaces and this is another one, or "" for a cluster-scoped
-// object, the operator is paused there if it is paused in any namespace.
+// Paused reports whether the operator is paused in a namespace, and the reason for the state. If the operator serves the cluster,
+// Paused ignores the namespace. If the operator serves other namespaces, or if the namespace is "" for a cluster-scoped object,
+// Paused reports whether the operator is paused in any of its namespaces.
 func (p *Peering) Paused(namespace string) (paused bool, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,16 +44,16 @@ func (p *Peering) stateFor(namespace string) state {
 	return first
 }
 
-// Changed returns a channel that is closed at the next beginning or end of a pause in any namespace. Call it before
-// [Peering.Paused] to miss no change, and call it again after each change.
+// Changed returns a channel that is closed when the next pause begins or ends in any namespace. Call it before [Peering.Paused],
+// so that no change is missed. Call it again after each change, because each channel reports only one.
 func (p *Peering) Changed() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.changed
 }
 
-// Subscribe calls handle at each beginning and end of a pause, sequentially and in order. handle must not block and must not
-// call cancel. It is not called for transitions before Subscribe, for the shutdown, or after cancel has returned.
+// Subscribe makes the Peering call handle whenever a pause begins or ends, sequentially and in order. handle must not block and
+// must not call cancel. It is not called for transitions before Subscribe, for the shutdown, or after cancel has returned.
 func (p *Peering) Subscribe(handle func(Transition)) (cancel func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
