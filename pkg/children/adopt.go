@@ -48,8 +48,8 @@ func (o *Owner) adopt(objects []client.Object) ([]child, error) {
 	return children, nil
 }
 
-// AppendReference adds the owner reference to children that have no reference to the owner's uid (kopf:
-// append_owner_reference).
+// AppendReference adds the owner reference to children that have no reference to the owner's uid. Equivalent in kopf:
+// append_owner_reference.
 func (o *Owner) AppendReference(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {
@@ -117,8 +117,8 @@ func hasReference(obj client.Object, uid types.UID) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == uid })
 }
 
-// HarmonizeNaming names children that have neither a name nor a generateName after the owner (kopf:
-// harmonize_naming).
+// HarmonizeNaming names children after the owner if they have neither a name nor a generateName. Equivalent in kopf:
+// harmonize_naming.
 func (o *Owner) HarmonizeNaming(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {
@@ -181,8 +181,8 @@ func (o *Owner) namespaceFor(c child) string {
 	return namespace
 }
 
-// Label adds missing labels to children, to their pod templates, and to the structures given with [Nested] (kopf:
-// label).
+// Label adds missing labels to children, to their pod templates, and to the structures selected with [Nested]. Equivalent in
+// kopf: label.
 func (o *Owner) Label(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {

@@ -17,22 +17,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// A Result describes the result for one child.
+// A Result describes the stored object and the operation for one child.
 type Result struct {
 	Object    client.Object // as stored on the server, with the Go type of the child; nil after an error and for a nil child
 	Operation controllerutil.OperationResult
 }
 
-// Apply adopts children, creates the missing ones, and updates the others if a field that is set differs. Other
-// fields are not changed. It writes nothing for a child that is up to date, even if the cache does not show the last
-// apply of this process yet. Children need names, see [Name].
+// Apply adopts children, creates missing children, and updates existing children if a set field differs. It does not
+// change other fields. It writes nothing for a child that is up to date, even if the cache does not show the last apply of
+// this process yet. Children need names, see [Name].
 //
 // Apply uses server-side apply with [FieldOwner] and forces conflicts. It stores a hash of the applied fields in the
 // annotation "kopf-runtime.dev/applied." with the field owner. Before it creates a child, it sends an empty patch as
 // a dry run, because the cache may not show an existing object.
 //
-// Apply only adopts the given objects; the results contain the objects of the server, in the same order. If one child
-// fails, the others are applied. The errors are joined.
+// Apply does not copy the server's state into the given objects. The results contain the stored objects, in the same order.
+// If one child fails, Apply continues with the others and returns the joined errors.
 func (o *Owner) Apply(ctx context.Context, children ...client.Object) ([]Result, error) {
 	if o.fieldOwner == "" {
 		return nil, errors.New("children: Apply requires the option FieldOwner: set it to the name of the operator")

@@ -22,15 +22,15 @@
 //
 // # Requirements
 //
-// The owner must be read from the API server, because its uid is needed. Build children anew for each call instead of
-// changing objects from the server: Apply takes ownership of each field that is set. Go types for Apply must omit
-// empty fields in JSON (omitempty), because it owns zero values otherwise.
+// The owner must be read from the API server, because its uid is needed. Build new children for each call instead of
+// changing objects from the server, because Apply takes ownership of each set field. Go types for Apply must omit empty
+// fields in JSON (omitempty). Otherwise, Apply also takes ownership of zero values.
 //
 // # Caveats
 //
 //   - If the API server does not know a kind yet, its scope is not checked.
 //   - BlockOwnerDeletion may need the permission to update the finalizers of the owner.
-//   - A new label of the owner changes pod templates and restarts the pods; see [PlainTemplates]. The API server rejects changes of immutable templates, such as those of jobs.
+//   - A new label of the owner changes pod templates and restarts the pods; see [PlainTemplates]. The API server rejects changes to immutable templates, such as the templates of jobs.
 //   - Some kinds allow fewer than the 63 characters of a [Name].
 //   - If another client creates the object between the dry run and the apply, Apply takes it over. Create does not have this gap.
 //   - Apply stores its last 512 results for one minute, until the cache shows them. After a restart, or with more children, a stale cache may cost an extra request without a change.

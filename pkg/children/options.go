@@ -23,28 +23,28 @@ type options struct {
 	err                       error
 }
 
-// Controller defines whether the owner reference is a controller reference. An object has at most one of these.
-// Default: true.
-func Controller(is bool) Option { return func(o *options) { o.controller = is } }
+// Controller defines whether the owner reference is a controller reference. An object has at most one controller
+// reference. Default: true.
+func Controller(enabled bool) Option { return func(o *options) { o.controller = enabled } }
 
 // BlockOwnerDeletion defines whether a foreground deletion of the owner waits for its children. Default: true.
-func BlockOwnerDeletion(does bool) Option { return func(o *options) { o.blockDeletion = does } }
+func BlockOwnerDeletion(enabled bool) Option { return func(o *options) { o.blockDeletion = enabled } }
 
-// Forced overwrites existing names, namespaces and labels of children. By default, only missing ones are set (kopf:
-// forced=).
+// Forced overwrites existing names, namespaces and labels of children. By default, only missing values are set.
+// Equivalent in kopf: forced=.
 func Forced() Option { return func(o *options) { o.force = true } }
 
 // Strict gives children the exact name of the owner. By default, the name is a prefix to which the API server adds a
 // suffix. Equivalent in kopf: strict=.
 func Strict() Option { return func(o *options) { o.strict = true } }
 
-// Named sets the name to use instead of that of the owner. Equivalent in kopf: name=.
+// Named sets the name to use instead of the name of the owner. Equivalent in kopf: name=.
 func Named(name string) Option { return func(o *options) { o.name = &name } }
 
-// InNamespace sets the namespace to use instead of that of the owner. Equivalent in kopf: namespace=.
+// InNamespace sets the namespace to use instead of the namespace of the owner. Equivalent in kopf: namespace=.
 func InNamespace(namespace string) Option { return func(o *options) { o.namespace = &namespace } }
 
-// Labels sets the labels to use instead of those of the owner; nil disables labels. Equivalent in kopf: labels=.
+// Labels sets the labels to use instead of the labels of the owner. A nil map disables labels. Equivalent in kopf: labels=.
 func Labels(labels map[string]string) Option {
 	return func(o *options) {
 		o.labels = map[string]string{}
@@ -53,8 +53,8 @@ func Labels(labels map[string]string) Option {
 }
 
 // Nested selects nested structures to label, as dotted paths: "spec.template" selects the labels in
-// spec.template.metadata. Missing structures are skipped. Pod templates of built-in kinds are always labeled (kopf:
-// nested=).
+// spec.template.metadata. Missing structures are skipped. Pod templates of built-in kinds are labeled by default, see
+// [PlainTemplates]. Equivalent in kopf: nested=.
 func Nested(paths ...string) Option {
 	return func(o *options) {
 		for _, path := range paths {
@@ -69,7 +69,7 @@ func Nested(paths ...string) Option {
 	}
 }
 
-// PlainTemplates disables labels for pod templates that are not given with [Nested]. Then a new label of the owner
+// PlainTemplates disables labels for pod templates, except for those selected with [Nested]. A new label of the owner then
 // does not restart the pods of its children.
 func PlainTemplates() Option { return func(o *options) { o.plainTemplates = true } }
 

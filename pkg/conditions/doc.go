@@ -13,7 +13,7 @@
 //
 // [For] finds the conditions of an object and returns them as a [Set]. Methods of the Set change the object in
 // memory. [Write] creates a Set, calls a function that changes it, and patches the status if the conditions have
-// changed. It retries after conflicts. To combine conditions with other changes of the status, use For, check
+// changed. It retries after conflicts. To combine conditions with other changes to the status, use For, check
 // [Set.Err] and [Set.Changed], and write the object.
 //
 // [Is] and [Transition] inspect objects without changing them, for example in filters. An [Error] carries a condition

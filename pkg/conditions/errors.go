@@ -47,7 +47,7 @@ func (e Error) Condition() metav1.Condition {
 
 // FindErrors returns all values of [Error] in the tree of err, the outermost first.
 func FindErrors(err error) (errs []Error) {
-	switch e := err.(type) { //nolint:errorlint // each error of the chain is looked at, not the first that fits
+	switch e := err.(type) { //nolint:errorlint // each error of the chain is inspected, not only the first match
 	case nil:
 		return nil
 	case Error:

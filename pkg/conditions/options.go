@@ -26,8 +26,8 @@ func optionsOf(opts []Option) options {
 	return o
 }
 
-// At selects another field than status.conditions, as a dotted path of JSON names such as "status.health.conditions".
-// Accessors of the Go type are not used then.
+// At selects a field other than status.conditions, as a dotted path of JSON names such as "status.health.conditions". For
+// then does not use GetConditions and SetConditions of the Go type.
 func At(path string) Option {
 	return func(o *options) { o.path = strings.Split(path, ".") }
 }

@@ -86,8 +86,8 @@ func (s *Set) Unknown(conditionType, reason, message string) {
 // its value on the server, the old time is restored.
 //
 // ObservedGeneration is the given value, or else the generation of the object, and it never decreases. If each write
-// increases the generation, only the given value is used. An existing condition without the field gets it with its
-// next change: the schema may drop the field, and adding it would then cause a write in every reconcile.
+// increases the generation, only the given value is used. Set adds the field to an existing condition only together with
+// another change. If the schema drops the field, adding it alone would cause a write in every reconcile.
 func (s *Set) Set(c metav1.Condition) {
 	if err := checkCondition(c); err != nil {
 		s.errs = append(s.errs, err)

@@ -20,8 +20,8 @@ var conflictBackoff = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, 
 // applies the function change to the given object. After a conflict, it reads the object again and repeats the
 // change, so change must have no other effects.
 //
-// After a successful write, the object has the version of the server; other changes of the object are not written and
-// are lost. Without a write, the object is unchanged, or as it was read again.
+// After a successful write, the object is the version of the server. Other changes made to the object in memory are lost. If
+// Write writes nothing, the object stays unchanged, except that a retry after a conflict reads it again.
 //
 // A patch replaces the whole list of conditions. Therefore the write requires the version that was read, so that no
 // change of another controller is lost.

@@ -2,7 +2,7 @@ package progress
 
 import "time"
 
-// Exponential returns a function for Policy.BackoffFunc: the pause is base after the first attempt, and doubles with each attempt, up to
+// Exponential returns a function for Policy.BackoffFunc. The delay after the first attempt is base. It doubles with each attempt, up to
 // limit.
 func Exponential(base, limit time.Duration) func(Attempt, error) time.Duration {
 	return func(a Attempt, _ error) time.Duration {

@@ -11,8 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A Baseline stores the last-handled configuration of an object on the object. Changes are detected by comparison
-// with it. Its methods change the object in memory only.
+// A Baseline stores the last-handled configuration of an object on the object: its essence (the spec, labels, annotations
+// and other fields that count for change detection) when the last cycle ended. Its methods change the object in memory only.
 //
 // Equivalent in kopf: settings.persistence.diffbase_storage.
 type Baseline interface {
@@ -30,8 +30,8 @@ type Baseline interface {
 // Equivalent in kopf: AnnotationsDiffBaseStorage.
 func AnnotationBaseline(prefix string) Baseline { return AnnotationBaselineKey(prefix, "") }
 
-// AnnotationBaselineKey is [AnnotationBaseline] with another name than "last-handled-configuration", for objects on
-// which kopf used that name. No handler may use the name as its id.
+// AnnotationBaselineKey is [AnnotationBaseline] with a name other than "last-handled-configuration". Use it for objects on
+// which kopf used that name. A handler must not use the name as its id.
 //
 // Equivalent in kopf: AnnotationsDiffBaseStorage(key=...).
 func AnnotationBaselineKey(prefix, name string) Baseline {

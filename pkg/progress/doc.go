@@ -1,6 +1,6 @@
 // Package progress stores on an object which handlers have succeeded, which have failed permanently, and when the
 // others are due. The records survive restarts of the process and are compatible with kopf. Package kopf is built on
-// this package; it also works in any other reconciler:
+// this package. You can also use it in any other reconciler:
 //
 //	before := obj.DeepCopy()
 //	cause := fmt.Sprintf("generation-%d", obj.Generation)
@@ -25,7 +25,8 @@
 // then, [State.Delay] returns the time until the next handler is due. [Run] performs all these steps in one call. It
 // keeps the records of the last cause and uses no lifecycle.
 //
-// A [Baseline] stores the last-handled configuration of the object.
+// A [Baseline] stores the last-handled configuration of the object: the essence (the spec, labels, annotations and other
+// fields that count for change detection) that was handled last.
 //
 // # Stores
 //
@@ -50,9 +51,9 @@
 //
 // # Requirements
 //
-// Stores and baselines change the object in memory only. The caller writes the object to the API server, also after a
-// failed attempt: otherwise the attempt is not counted. Only one process may handle an object at a time, and it must
-// start with the latest written version.
+// Stores and baselines change the object in memory only. The caller writes the object to the API server, even after a
+// failed attempt, because an attempt counts only if it is stored. Only one process may handle an object at a time, and it
+// must start with the latest written version.
 //
 // The id of a handler must stay the same between versions of the operator, because another id is another handler.
 //
@@ -65,7 +66,7 @@
 //   - If the process exits between an attempt and the write of its record, the attempt is repeated. Handlers must be idempotent.
 //   - [Policy.Timeout] does not interrupt an attempt. [Policy.AttemptTimeout] does, if the handler observes its context.
 //   - Only a [Sweeper] removes the records of unknown ids. Do not use it where another operator uses the same prefix. All operators use the prefix of kopf by default.
-//   - A change of the annotations increases the generation of a Deployment, but not of other kinds. Do not derive the cause of [Run] from the generation of a Deployment.
+//   - A change to the annotations increases the generation of a Deployment, but not of other kinds. Do not derive the cause of [Run] from the generation of a Deployment.
 //   - All annotations of an object together have a limit of 256 KiB. Therefore records store only the beginning of a long error.
 //   - Decoding drops fields that the Go type lacks, and the API server prunes fields that the schema lacks. If you use [Status] or [StatusBaseline], call [CheckType] and [CheckSchema] at startup.
 //   - Every access to a field of a Go type converts the object, so annotations are faster.

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Temporary returns an error that makes the engine repeat the attempt after the delay. A delay of zero or less means
-// immediately. If err is nil, the attempt still fails, with an error about the missing cause.
+// Temporary returns an error that makes the handler due again after the delay. With a delay of zero or less, the handler is
+// due immediately. If err is nil, Temporary returns an error that reports the missing cause.
 //
 // Equivalent in kopf: raise TemporaryError(..., delay=...).
 func Temporary(err error, delay time.Duration) error {
@@ -21,8 +21,7 @@ func Temporary(err error, delay time.Duration) error {
 }
 
 // Permanent returns an error that ends the handler for the current cause without further attempts.
-// [reconcile.TerminalError] has the same effect. If err is nil, the handler still fails, with an error about the
-// missing cause.
+// [reconcile.TerminalError] has the same effect. If err is nil, Permanent returns an error that reports the missing cause.
 //
 // Equivalent in kopf: raise PermanentError(...).
 func Permanent(err error) error {

@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// IgnoringFields returns a baseline that ignores changes of some fields. The paths are dotted, such as
-// "spec.replicas". The rest of a path after "metadata.labels." or "metadata.annotations." is a single key, which may
-// contain dots. Parents without other fields are ignored, too.
+// IgnoringFields returns a baseline that ignores changes to some fields. The paths are dotted, such as "spec.replicas". The
+// rest of a path after "metadata.labels." or "metadata.annotations." is a single key, which may contain dots. Parents that
+// contain only ignored fields are ignored as well.
 //
-// Both sides of a comparison omit the fields. Therefore adding a path is not a change of objects that were handled
+// Both sides of a comparison omit the fields. Therefore, adding a path does not cause updates of objects that were handled
 // before.
 //
 // Equivalent in kopf: ignored_fields= of the diff-base storages.

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// A Lifecycle chooses the handlers to call in this reconcile, in order. The due handlers are given in the order of
-// their registration. Handlers that are not chosen stay due. The function record returns the record of any handler,
-// or the zero [Record].
+// A Lifecycle returns the handlers to call in this reconcile, in order. It receives the ids of the due handlers in the order
+// of their registration. Handlers that it does not return stay due. The function record returns the record of a handler, or
+// the zero [Record].
 //
 // Equivalent in kopf: lifecycle=, kopf.lifecycles.
 type Lifecycle func(due []string, record func(id string) Record) []string

@@ -33,7 +33,7 @@ const (
 // An Attempt describes the current attempt to a handler. It survives restarts of the process if the [Record] is
 // stored.
 type Attempt struct {
-	// Number of the attempt, starting with 0. Equivalent in kopf: retry.
+	// Number is the number of the attempt, starting with 0. Equivalent in kopf: retry.
 	Number int
 	// Started is the time when the handler was selected for the cause. Equivalent in kopf: started.
 	Started time.Time
@@ -47,18 +47,18 @@ func (a Attempt) Runtime() time.Duration { return time.Since(a.Started) }
 // A Policy limits the attempts of a handler and defines the delays between them. The zero value retries without
 // limit, with [DefaultBackoff] between attempts.
 type Policy struct {
-	// Retries is the maximum number of attempts. Nil means no limit; 0 forbids even the first attempt. kopf:
-	// retries=.
+	// Retries is the maximum number of attempts. Nil means no limit; 0 forbids even the first attempt. Equivalent in
+	// kopf: retries=.
 	Retries *int
 	// Timeout is the maximum time from the selection of the handler to an attempt; nil means no limit. It is checked
 	// between attempts and does not interrupt one. Each handler is called at least once, unless the timeout is 0.
 	// Equivalent in kopf: timeout=.
 	Timeout *time.Duration
 	// Backoff is the delay after an unclassified error; nil selects [DefaultBackoff]. If the API server asks for a
-	// longer delay, that one is used. Equivalent in kopf: backoff=.
+	// longer delay, that delay is used. Equivalent in kopf: backoff=.
 	Backoff *time.Duration
-	// BackoffFunc computes the delay from the failed attempt and its error. If the API server asks for a longer
-	// delay, that one is used.
+	// BackoffFunc computes the delay from the failed attempt and its error. If the API server asks for a longer delay,
+	// that delay is used.
 	BackoffFunc func(a Attempt, err error) time.Duration
 	// AttemptTimeout is the deadline for the context of each attempt; 0 means no deadline.
 	AttemptTimeout time.Duration

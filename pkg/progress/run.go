@@ -35,7 +35,7 @@ type Report struct {
 // called again for the same cause, even after a restart of the process. A new cause, such as "generation-7", starts
 // all steps again.
 //
-// Run changes the object in memory. The caller writes the object, also if Run returns an error:
+// Run changes the object in memory. The caller writes the object, even if Run returns an error:
 //
 //	before := obj.DeepCopy()
 //	report, err := progress.Run(ctx, progress.Annotations("example.com"), obj, cause, steps...)

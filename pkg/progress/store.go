@@ -34,8 +34,8 @@ type Checker interface {
 	Check() error
 }
 
-// An AnnotationUser is a [Store] or a [Baseline] that usually changes nothing but annotations. Writing then costs less, because the rest
-// of the object need not be copied and compared.
+// An AnnotationUser is a [Store] or a [Baseline] that usually changes only annotations. Package kopf then copies and compares only the
+// metadata of the object, which is faster.
 type AnnotationUser interface {
 	// UsesOnlyAnnotations reports whether the methods read only the metadata of this object and change only its annotations. They may then
 	// be called with a PartialObjectMetadata instead of the object.

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// Check returns all errors in the declaration, joined; each says what to do. [Server.Check] includes them, and also finds
+// Check returns all errors in the declaration, joined. Each error describes how to fix it. [Server.Check] returns these errors and
 // conflicts between hooks.
 func (h Hook) Check() error {
 	h.errs = slices.Clone(h.errs)

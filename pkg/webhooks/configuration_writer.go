@@ -93,7 +93,7 @@ func (c *configurationWriter) conflictDelay(ctx context.Context, kind hookKind, 
 	return 0
 }
 
-// forget makes the next call of ensure write in any case.
+// forget makes the next call of ensure write the entries even if they are unchanged.
 func (c *configurationWriter) forget(kind hookKind) { delete(c.lastWritten, kind) }
 
 // isUpToDate reports whether the configuration has the desired entries and annotations.

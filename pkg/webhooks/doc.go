@@ -45,7 +45,7 @@
 //
 // # Caveats
 //
-// The webhook configuration, not the server, applies operations, subresources, selectors and CEL expressions: a path answers every review of its kind.
+// The API server applies operations, namespace selectors and CEL expressions. The path of a hook does not check them again.
 // If hooks of several kinds have the same id, their paths and names include the kind, so adding a second such hook
 // renames the first. With managed configurations and without leader election, replicas of two versions overwrite each other's entries.
 // Objects that are created within 2 seconds after their CRD are not reviewed, unless the hook has a [Plural].

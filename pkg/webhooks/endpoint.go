@@ -43,13 +43,13 @@ func newEndpoint(h Hook, gvk schema.GroupVersionKind, decoder admission.Decoder,
 // Handle answers one review.
 func (e *endpoint) Handle(ctx context.Context, review admission.Request) admission.Response {
 	req := &review.AdmissionRequest
-	exchange := reviewContextFrom(ctx)
-	logger := exchange.logger(&review, e.id)
+	reviewCtx := reviewContextFrom(ctx)
+	logger := reviewCtx.logger(&review, e.id)
 	if problem := e.findReviewProblem(req); problem != nil {
 		logger.Info("Review rejected", "error", problem.Message)
 		return denied(*problem)
 	}
-	exchange.accepted = true
+	reviewCtx.accepted = true
 	if !e.matchesReview(req) {
 		return allowed()
 	}
@@ -64,7 +64,7 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 
 	ctx, cancel := context.WithTimeout(log.IntoContext(ctx, logger), e.timeout)
 	defer cancel()
-	call := newCall(req, e.client, exchange.request)
+	call := newCall(req, e.client, reviewCtx.request)
 	before := object.DeepCopyObject()
 	var patches []jsonpatch.Operation
 	err = recoverPanics(func() error {

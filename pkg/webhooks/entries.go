@@ -11,8 +11,8 @@ import (
 // reviewVersions are the supported versions of admission reviews.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-// entry is one webhook of a configuration. Mutating webhooks have all fields of validating webhooks and one more. All fields
-// are set, including those with the API server's default, so that an entry can be compared with the stored one.
+// entry is one webhook of a configuration, of either kind. Mutating webhooks have all fields of validating webhooks and one more.
+// newEntry sets all fields, including fields with the API server's default, so that an entry can be compared with the stored one.
 type entry = admissionregistrationv1.MutatingWebhook
 
 // newEntry returns the entry for a hook.

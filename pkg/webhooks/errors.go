@@ -12,8 +12,8 @@ import (
 )
 
 // Deny returns an error that denies a request. The client receives an API error with the HTTP code, the reason, and the message
-// after the name of the webhook. If a handler joins several errors, the first denial is returned to the client. A code outside
-// of 400 to 599, such as 0, becomes 403. An empty reason becomes Forbidden if the code is 403.
+// after the name of the webhook. If a handler joins several errors, the client receives only the first denial. A code outside of
+// 400 to 599, such as 0, becomes 403. An empty reason becomes Forbidden if the code is 403.
 //
 // Equivalent in kopf: AdmissionError, whose default code is 500.
 func Deny(code int, reason metav1.StatusReason, message string) error {

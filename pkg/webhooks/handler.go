@@ -25,11 +25,11 @@ type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
 
 // Request is the argument of a [Handler].
 type Request[T client.Object] struct {
-	// Object is the object as it will be after the request; for a deletion, it is the object to be deleted. It is a private
-	// copy. Changes made by a mutating handler are applied to the request, unless the handler denies it. Changes made by a
-	// validating handler are discarded.
+	// Object is the object as it will be after the request. For a deletion, it is the object to be deleted. It is a copy for this
+	// call. Changes made by a mutating handler are applied, unless the handler denies the request. Changes made by a validating
+	// handler are discarded.
 	Object T
-	// Old is the object as it is stored. It is nil for a creation, and equal to Object for a deletion.
+	// Old is the stored object. It is nil for a creation, and equal to Object for a deletion.
 	Old T
 	*Call
 }
@@ -58,8 +58,8 @@ type Call struct {
 	diff     diff.Diff
 }
 
-// Warn adds warnings to the response, whether the request is allowed or denied; kubectl prints them. Keep each text below 120
-// characters, because the API server may truncate longer ones.
+// Warn adds warnings to the response, whether the request is allowed or denied. kubectl prints them. Keep each text below 120
+// characters, because the API server may truncate longer texts.
 func (c *Call) Warn(texts ...string) { c.warnings = append(c.warnings, texts...) }
 
 // Warnings returns the texts passed to [Call.Warn], for tests of handlers.

@@ -31,9 +31,10 @@ const (
 	mutating   hookKind = "mutate"
 )
 
-// Validating creates a hook whose handler allows or denies requests. obj selects the kind: it is a pointer to a Go type of the
-// scheme, or an unstructured or metadata-only object with apiVersion and kind. id names the handler, as in kopf; the path of
-// the hook and its name in the configuration are derived from it. [Server.Check] returns errors in the arguments.
+// Validating creates a hook whose handler allows or denies requests. obj selects the kind. It is a pointer to an empty object whose
+// type is registered in the scheme, or an unstructured or metadata-only object with apiVersion and kind. The id names the handler,
+// as in kopf. The path of the hook and its name in the configuration are derived from the id. [Server.Check] reports invalid
+// arguments.
 //
 // Equivalent in kopf: @kopf.on.validate.
 func Validating[T client.Object](obj T, id string, fn Handler[T], opts ...Option) Hook {

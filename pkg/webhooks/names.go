@@ -19,7 +19,7 @@ type namedHook struct {
 	name string // without the suffix of the configuration
 }
 
-// nameHooks derives paths and names from the ids, as kopf does. Ids that several hooks have are extended by the kind of handler
+// nameHooks derives paths and names from the ids, as kopf does. If several hooks have the same id, it appends the kind of handler
 // and the kind of object.
 func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind) ([]namedHook, error) {
 	count := map[string]int{}

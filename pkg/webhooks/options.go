@@ -61,14 +61,14 @@ func Subresource(name string) Option {
 }
 
 // Plural sets the name of the resource in URLs, such as "databases". Default: the name that the API server returns for the
-// kind. With Plural, objects are reviewed from the first object on, even if the CRD is created after the operator starts.
+// kind. With Plural, all objects are reviewed, including the first objects of a CRD that is created after the operator starts.
 func Plural(name string) Option {
 	return func(h *Hook) { h.settings.plural = name }
 }
 
 // Label calls the handler only for objects with the label; with values, only if the label has one of them. Several labels must
-// all match. The API server also calls the webhook if only the old object has the label, but the handler is called only if the
-// new object, or the deleted object, matches.
+// all match. The API server calls the webhook even if only the old object has the label. The server then allows the request
+// without calling the handler, unless the new or the deleted object matches.
 //
 // Equivalent in kopf: labels=, with PRESENT or a literal. For other tests of labels, use [MatchConditions].
 func Label(key string, values ...string) Option {
@@ -94,7 +94,7 @@ func NoLabel(key string) Option {
 // MatchConditions adds CEL expressions that must all be true for the handler to be called, such as {Name: "big", Expression:
 // "object.spec.size > 10"}. The API server evaluates them without a call.
 //
-// Equivalent in kopf: no equivalent; CEL can express many uses of field=, value=, annotations= and when=.
+// kopf has no equivalent. CEL can express many uses of field=, value=, annotations= and when=.
 func MatchConditions(conditions ...admissionregistrationv1.MatchCondition) Option {
 	return func(h *Hook) { h.settings.conditions = append(h.settings.conditions, conditions...) }
 }
@@ -107,9 +107,9 @@ func SideEffects(class admissionregistrationv1.SideEffectClass) Option {
 	return func(h *Hook) { h.settings.sideEffects = class }
 }
 
-// FailurePolicy controls requests for which the webhook gives no valid answer, because the operator is down, too slow or not
-// trusted. admissionregistrationv1.Fail denies them (default), and Ignore allows them. A handler that returns an error has
-// answered: its request is denied with either policy.
+// FailurePolicy sets the effect of a webhook call that fails because the operator is down, too slow or not trusted.
+// admissionregistrationv1.Fail denies the request (default), and Ignore allows it. An error of the handler is a valid answer, so
+// the request is denied with either policy.
 //
 // Equivalent in kopf: ignore_failures=True is Ignore.
 func FailurePolicy(policy admissionregistrationv1.FailurePolicyType) Option {
@@ -117,7 +117,7 @@ func FailurePolicy(policy admissionregistrationv1.FailurePolicyType) Option {
 }
 
 // TimeoutSeconds sets how long the API server waits for an answer, from 1 to 30; the handler's context ends at that time.
-// Default: [DefaultTimeoutSeconds]. Equivalent in kopf: always 30.
+// Default: [DefaultTimeoutSeconds]. kopf always uses 30 seconds.
 func TimeoutSeconds(seconds int32) Option {
 	return func(h *Hook) {
 		h.settings.timeout = seconds
@@ -128,7 +128,7 @@ func TimeoutSeconds(seconds int32) Option {
 }
 
 // ReinvocationPolicy sets the policy of a mutating handler. With admissionregistrationv1.IfNeededReinvocationPolicy, the API
-// server calls the handler again if another webhook changes the object after it. Default: NeverReinvocationPolicy. Equivalent in kopf: no
+// server calls the handler again if another webhook changes the object after it. Default: NeverReinvocationPolicy. kopf has no
 // equivalent.
 func ReinvocationPolicy(policy admissionregistrationv1.ReinvocationPolicyType) Option {
 	return func(h *Hook) { h.settings.reinvocation = policy }

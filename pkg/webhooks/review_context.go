@@ -48,7 +48,7 @@ func reviewContextFrom(ctx context.Context) *reviewContext {
 // While the server drains, responses close their connections. Removing a pod from the endpoints of a Service only affects new
 // connections: API servers would keep using existing ones until the server closes them, possibly with an unanswered review.
 // Over HTTP/2, Go translates the Connection header into GOAWAY.
-func newHTTPHandler(e *endpoint, logger logr.Logger, patience time.Duration, leaving func() bool) http.Handler {
+func newHTTPHandler(e *endpoint, logger logr.Logger, readTimeout time.Duration, draining func() bool) http.Handler {
 	hook := &admission.Webhook{Handler: e, LogConstructor: func(_ logr.Logger, req *admission.Request) logr.Logger {
 		if !logger.V(5).Enabled() {
 			return logger
@@ -57,9 +57,9 @@ func newHTTPHandler(e *endpoint, logger logr.Logger, patience time.Duration, lea
 	}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &reviewContext{ResponseWriter: w, request: r, log: logger}
-		defer time.AfterFunc(patience, x.abortRead).Stop()
+		defer time.AfterFunc(readTimeout, x.abortRead).Stop()
 		defer x.close()
-		if leaving() {
+		if draining() {
 			w.Header().Set("Connection", "close")
 		}
 		hook.ServeHTTP(x, r.WithContext(context.WithValue(r.Context(), reviewContextKey{}, x)))

@@ -92,15 +92,15 @@ func (r rotation) advance(b certBundle, now time.Time, published bool) (certBund
 	switch {
 	case b.serving == nil || !b.serving.isValid(now):
 		// No valid certificate is in use, so waiting would not help.
-		fresh := b.next
-		if fresh == nil {
+		replacement := b.next
+		if replacement == nil {
 			var err error
-			if fresh, err = r.issueKeyPair(r.hosts, r.lifetime); err != nil {
+			if replacement, err = r.issueKeyPair(r.hosts, r.lifetime); err != nil {
 				return b, false, 0, err
 			}
 		}
-		b.trust(fresh.ca)
-		b.serving, b.next, b.trustedSince = fresh, nil, time.Time{}
+		b.trust(replacement.ca)
+		b.serving, b.next, b.trustedSince = replacement, nil, time.Time{}
 		return b, true, 0, nil
 
 	case b.next == nil && (b.forceRenewal || r.untilRenewal(b.serving, now) <= 0 || !b.serving.covers(r.hosts)):
@@ -110,12 +110,12 @@ func (r rotation) advance(b certBundle, now time.Time, published bool) (certBund
 			// rotation in turn.
 			hosts = union(r.hosts, b.serving.hosts())
 		}
-		fresh, err := r.issueKeyPair(hosts, r.lifetime)
+		next, err := r.issueKeyPair(hosts, r.lifetime)
 		if err != nil {
 			return b, false, 0, err
 		}
-		b.trust(fresh.ca)
-		b.next, b.trustedSince, b.forceRenewal = fresh, time.Time{}, false
+		b.trust(next.ca)
+		b.next, b.trustedSince, b.forceRenewal = next, time.Time{}, false
 		return b, true, 0, nil
 
 	case b.next == nil:

@@ -12,7 +12,7 @@ import (
 
 // A Matcher tests the value of a label, an annotation or a field. Only this package implements it; use [Match] for a test of your own.
 type Matcher interface {
-	// Form returns the matcher in the form that package kopf evaluates. It is not meant for callers.
+	// Form returns the matcher in the form that package kopf evaluates. Only package kopf calls it.
 	Form() match.Matcher
 }
 
@@ -24,7 +24,7 @@ const (
 	Absent  presence = false
 )
 
-// Equal passes if the value equals the given one in its JSON form.
+// Equal passes if the JSON forms of both values are equal.
 //
 // Equivalent in kopf: a literal.
 func Equal(value any) Matcher {
@@ -60,13 +60,13 @@ func Match(fn func(value any) bool) Matcher {
 	return m
 }
 
-// From passes if the value before a change equals the given one, or matches it, if it is a [Matcher]. Use it in kopf.Field, for handlers
-// that are called for changes.
+// From passes if the value before a change equals want. If want is a [Matcher], the value must pass it. Use From in kopf.Field, for
+// handlers that are called for changes.
 //
 // Equivalent in kopf: old=.
 func From(want any) Matcher { return sided("From", want, match.Before) }
 
-// To passes if the value after a change equals the given one, or matches it, if it is a [Matcher]. Use it in kopf.Field, for handlers
+// To passes if the value after a change equals want. If want is a [Matcher], the value must pass it. Use To in kopf.Field, for handlers
 // that are called for changes.
 //
 // Equivalent in kopf: new=.

@@ -27,11 +27,12 @@ type Admission[T client.Object] struct {
 	Warnings []string
 }
 
-// Admit calls an admission handler once, with a request to create obj, or to update old to obj if old is not nil. The handler gets copies of
-// the objects.
+// Admit calls an admission handler once. The request creates obj, or updates old to obj if old is not nil. The handler receives copies of the
+// objects.
 //
-// The functions change further parts of the request, such as the operation, the user or the dry run. Their changes are also in the Review of the
-// request. To test a deletion, set Operation to Delete; obj is then the deleted object. The client of the request is nil unless a function sets it:
+// The functions change other parts of the request, such as the operation, the user or the dry run. Admit copies their changes to the Review of
+// the request. To test a deletion, set Operation to Delete; obj is then the deleted object. The client of the request is nil unless a function
+// sets it:
 //
 //	got := kopftest.Admit(t, sized, db, nil, func(call *webhooks.Call) { call.Client = kopftest.Memory(t).Client })
 //	if !apierrors.IsInvalid(got.Err) { ... }

@@ -23,7 +23,7 @@ type Scenario struct {
 	// Steps are the changes made by users. Before each step and after the last one, the test kit waits until the operator is quiet.
 	Steps []func(t testing.TB, c *Cluster)
 	// ExternalState returns the state that handlers change outside of the cluster, such as that of a fake cloud API. It must be the same
-	// with and without faults whenever the operator is quiet. Values behind pointers are compared, too.
+	// with and without faults whenever the operator is quiet. The comparison follows pointers.
 	ExternalState func() any
 	// Ignore lists the dotted paths of fields that may differ, such as "status.startedAt". Write "\." for a dot in a key.
 	Ignore []string
@@ -43,8 +43,8 @@ type Scenario struct {
 // Check also reports unsafe writes: an update without a resourceVersion, and a patch that replaces a list without one. Such a
 // write can overwrite a concurrent change.
 //
-// In a scenario with more than 100 writes or calls, Check tries 100 of them, evenly spread, and logs it. A scenario without any handler
-// call fails the test.
+// In a scenario with more than 100 writes or calls, Check injects faults at only 100 of them, evenly spread, and logs the limit. A scenario
+// without any handler call fails the test.
 //
 // The function setup returns a new Scenario with new external state for each run. It is called in a bubble of testing/synctest. The test
 // itself must not run in a bubble.

@@ -89,8 +89,8 @@ func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 	}
 }
 
-// Edit reads an object, calls change with it and updates it, including its status. A kind with the status subresource takes a second
-// request. After a conflict, Edit reads the object and calls change again. In the end, obj is the stored object.
+// Edit reads an object, calls change with it and updates it, including its status. If the kind has the status subresource, Edit sends a
+// second request. After a conflict, Edit reads the object and calls change again. After Edit has returned, obj is the stored object.
 func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 	t.Helper()
 	for range 100 {
@@ -187,7 +187,7 @@ func (c *Cluster) connect(t testing.TB) (*connection, client.Client) {
 	return l, through
 }
 
-// configFor returns a config whose clients use the connection. They send JSON, which the connection can decode.
+// configFor returns a config whose clients use the connection. The clients send JSON, because the connection cannot decode protobuf.
 func (c *Cluster) configFor(l *connection) *rest.Config {
 	config := rest.CopyConfig(c.Config)
 	config.ContentType = runtime.ContentTypeJSON

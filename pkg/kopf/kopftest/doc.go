@@ -18,8 +18,8 @@
 //     idempotent. [CheckMutation] does this for mutating admission handlers.
 //   - [Explore] runs a scenario under every fault that can happen in it, including restarts with stale lists and missed watch events. Each
 //     violation comes with a plan to reproduce it.
-//   - [Walk] replaces the spec of an object by random specs. It finds handlers whose result depends on earlier specs, and objects that remain after
-//     the deletion.
+//   - [Walk] replaces the spec of an object with random specs. It finds handlers whose result depends on earlier specs, and objects that remain
+//     after the deletion.
 //   - [Cluster.Run] runs an operator during a test, on [Memory] or on an [Environment]. [Operator.RunUntilQuiet] waits for it,
 //     [Operator.Stop] and [Operator.Crash] end it.
 //   - [HaveHandled], [HaveInProgress], [HaveFinalizer] and [HaveCondition] are Gomega matchers for objects.

@@ -31,8 +31,8 @@ type Invocation[T client.Object] struct {
 	Outcome progress.Outcome
 	// RequeueAfter is the delay after which a reconcile handler asks to be called again; 0 if it does not.
 	RequeueAfter time.Duration
-	// Object is the object after the call, as an operator would patch it. If the handler replaces the object of the request by another copy,
-	// Object is that copy. A different object is ignored here; an operator rejects it.
+	// Object is the object after the call, as an operator would patch it. If the handler replaces the object of the request with another copy,
+	// Object is that copy. Invoke ignores a different object; an operator rejects it.
 	Object T
 	// Changes are the differences between the given object and Object.
 	Changes diff.Diff
@@ -86,13 +86,13 @@ func WithReason(reason kopf.Reason) InvokeOption { return func(c *call) { c.reas
 // WithOldObject makes the call an update of old, the object as it was last handled. It determines Old and Diff of the request.
 func WithOldObject(old client.Object) InvokeOption { return func(c *call) { c.old = old } }
 
-// WithField makes the call one of a field handler. The path is dotted, with "\." for a dot in a key. Diff contains only changes below
-// the field, and Field() returns its old and new value. See [kopf.Field].
+// WithField makes Invoke call the handler as a field handler. The path is dotted, with "\." for a dot in a key. Diff contains only changes
+// to the field and below it. Field() returns the old and the new value of the field. See [kopf.Field].
 func WithField(path string) InvokeOption {
 	return func(c *call) { c.path, c.changes = explore.SplitPath(path), true }
 }
 
-// WithEventType makes the call one of an event handler, with the type of the watch event. See [kopf.Resource.OnEvent].
+// WithEventType makes Invoke call the handler as an event handler, with the type of the watch event. See [kopf.Resource.OnEvent].
 func WithEventType(event watch.EventType) InvokeOption {
 	return func(c *call) { c.reason, c.event = kopf.ReasonEvent, event }
 }
@@ -126,8 +126,8 @@ func Context(t testing.TB) context.Context {
 	return objectstate.ContextWithMemos(t.Context(), &objectstate.Memos{})
 }
 
-// Invoke calls a handler once for an object, without an operator, and returns the result. The handler gets a copy of the object. If the
-// object has no uid, resourceVersion, generation or creationTimestamp, the copy gets those of the object in the cluster in memory.
+// Invoke calls a handler once for an object, without an operator, and returns the result. The handler receives a copy of the object. If the
+// object has no uid, resourceVersion, generation or creationTimestamp, the copy has the values of the object in the cluster in memory.
 //
 //	got := kopftest.Invoke(t, provision, db, kopftest.WithOldObject(before))
 //	if got.Outcome.Delay != 10*time.Second { ... }

@@ -21,8 +21,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// HaveHandled matches an object whose present state is handled: it equals the last-handled configuration, and no handler has unfinished
-// progress. Of the status, only fields with handlers count, and only if they were present when the object was handled.
+// HaveHandled matches an object whose current state is handled: its essence equals the last-handled configuration, and no handler has
+// unfinished progress. Status fields count only if they have handlers and were present when the object was handled.
 //
 // HaveHandled reads kopf's annotations and status.kopf, the places that operators without WithProgress and WithBaseline use.
 func HaveHandled() types.GomegaMatcher {

@@ -49,8 +49,8 @@ func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 }
 
 // RunManager is [Cluster.Run] for an operator with a setup function of its own, such as that of main.go. The functions change the options of the
-// manager, for example Cache.ByObject. If one sets WebhookServer, the admission handlers are served as [kopf.WithWebhooks] says. Set it for webhooks
-// that package webhooks or controller-runtime sets up.
+// manager, for example Cache.ByObject. If a function sets WebhookServer, the options of [kopf.WithWebhooks] apply to the admission handlers. Set
+// WebhookServer for webhooks that package webhooks or controller-runtime sets up.
 func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, change ...func(*manager.Options)) *Operator {
 	t.Helper()
 	o := c.operator(nil)
@@ -190,8 +190,8 @@ func (o *Operator) InjectFaults(faults ...Fault) {
 // Calls returns the handler calls so far in the order in which they started.
 func (o *Operator) Calls() []Call { return o.tracker.callLog() }
 
-// Handlers returns the ids of the handlers that were called for an object, in order. An object with a uid is found by it, otherwise by its kind
-// and name.
+// Handlers returns the ids of the handlers that were called for an object, in order. It finds the object by its uid. If the object has no uid, it
+// finds the object by its kind and name.
 func (o *Operator) Handlers(obj client.Object) (ids []string) {
 	named := obj.DeepCopyObject().(client.Object)
 	o.cluster.setDefaultNamespace(named)

@@ -193,7 +193,7 @@ func (l *connection) recordWrite(r request, contentType string, body []byte) fun
 		return func(code int) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if w.Verb == "create" && code < http.StatusBadRequest { // a patch only counts a recorded Event up
+			if w.Verb == "create" && code < http.StatusBadRequest { // a patch only increases the count of a recorded Event
 				l.events = append(l.events, w.event())
 			}
 		}
@@ -236,7 +236,7 @@ func (l *connection) disconnected() bool {
 	return l.closed
 }
 
-// readBody reads the body of a request and replaces it by a copy.
+// readBody reads the body of a request and replaces it with a copy.
 func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil

@@ -33,8 +33,8 @@ func WithFilter(valid func(obj *unstructured.Unstructured) bool) WalkOption {
 	return func(w *walk) { w.valid = append(w.valid, valid) }
 }
 
-// Walk tests that the state for a spec does not depend on earlier specs. It creates an object with a random spec, replaces the spec by
-// other random ones, and deletes the object, in memory and in virtual time. After each step, all objects and the external state must be the
+// Walk tests that the state for a spec does not depend on earlier specs. It creates an object with a random spec, replaces the spec with
+// other random specs, and deletes the object, in memory and in virtual time. After each step, all objects and the external state must be the
 // same as after creating an object with that spec. After the deletion, they must be the same as before the creation.
 //
 // The specs match the schema of the first CustomResourceDefinition in the file crd: types, required fields, enums, bounds, lengths, formats
@@ -137,7 +137,7 @@ func (w *walk) objects(t *testing.T, scenario Scenario) (out []*unstructured.Uns
 	return nil
 }
 
-// given adds the CRD to the given ones.
+// given returns the initial state with the CRD of the walk added.
 func (w *walk) given(given Given) Given {
 	if !slices.Contains(given.CRDs, w.file) {
 		given.CRDs = append(slices.Clone(given.CRDs), w.file)

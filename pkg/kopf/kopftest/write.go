@@ -19,7 +19,7 @@ type Write struct {
 	// Body is the request body in its JSON form: an object, a patch, or options. PatchType is set for patches.
 	Body      any
 	PatchType types.PatchType
-	// DryRun reports whether the request was a dry run. For example, children.Apply looks for differences with one.
+	// DryRun reports whether the request was a dry run. For example, children.Apply sends a dry run before it creates a child.
 	DryRun bool
 	// Code is the HTTP status of the response; 0 if there was none.
 	Code int
