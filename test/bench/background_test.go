@@ -11,46 +11,47 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// A background is the kind of background handler that each object has.
+// background selects the background handler that each object has.
 type background string
 
 const (
-	idler   background = "idler"   // a timer that changes nothing
-	counter background = "counter" // a timer that counts in the status up to a limit
-	daemon  background = "daemon"  // a daemon that waits for its cancellation
+	idleTimer     background = "idler"   // timer that changes nothing
+	countingTimer background = "counter" // timer that increments status.size up to counterLimit
+	daemon        background = "daemon"  // daemon that waits for its cancellation
 )
 
-// enough is the limit of counters: all calls except the last one change the status.
-const enough = 6
+// counterLimit is the value of status.size at which countingTimer stops changing the status. The creation handler sets
+// status.size to 1, so counterLimit-1 calls change the status.
+const counterLimit = 6
 
-// addBackground adds the background handler of the role.
-func addBackground[T v1.Object](resource *kopf.Resource[T], r role, n *notes) {
+// addBackground registers the background handler that the role selects, if any.
+func addBackground[T v1.Object](resource *kopf.Resource[T], r role, m *measurements) {
 	switch r.Background {
-	case idler:
-		// The first calls are distributed over an interval, so later calls are, too.
+	case idleTimer:
+		// A random initial delay spreads the calls of all timers over the interval.
 		delay := kopf.InitialDelayFunc(func(obj client.Object) time.Duration {
-			delay := rand.N(r.Interval) //nolint:gosec // chance, not secrecy
-			n.expect(obj.GetName(), delay)
+			delay := rand.N(r.Interval) //nolint:gosec // not used for security
+			m.expectTimer(obj.GetName(), delay)
 			return delay
 		})
 		resource.Timer("idler", r.Interval, func(_ context.Context, req *kopf.Request[T]) error {
-			n.called(req.Object.GetName())
-			n.expect(req.Object.GetName(), r.Interval)
+			m.recordTimer(req.Object.GetName())
+			m.expectTimer(req.Object.GetName(), r.Interval)
 			return nil
 		}, delay)
-	case counter:
+	case countingTimer:
 		resource.Timer("counter", r.Interval, func(_ context.Context, req *kopf.Request[T]) error {
-			if _, status := req.Object.Content(); status.Size < enough {
+			if _, status := req.Object.Content(); status.Size < counterLimit {
 				status.Size++
 			}
 			return nil
 		})
 	case daemon:
 		resource.Daemon("daemon", func(ctx context.Context, req *kopf.Request[T]) error {
-			n.running.Add(1)
-			defer n.running.Add(-1)
+			m.running.Add(1)
+			defer m.running.Add(-1)
 			<-ctx.Done()
-			n.cancelled(ctx, req.Object.GetUID())
+			m.recordCancellation(ctx, req.Object.GetUID())
 			return nil
 		})
 	}

@@ -24,7 +24,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// waitTimeout is the limit of each wait.
+// waitTimeout limits each wait for a condition.
 const waitTimeout = 10 * time.Minute
 
 var scheme = runtime.NewScheme()
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	if text := os.Getenv(childEnv); text != "" {
-		if err := child(text); err != nil {
+	if text := os.Getenv(operatorEnv); text != "" {
+		if err := runOperator(text); err != nil {
 			fmt.Fprintln(os.Stderr, "operator:", err)
 			os.Exit(1)
 		}
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A bench is one run of all scenarios on one control plane.
+// bench runs all scenarios on one control plane.
 type bench struct {
 	sizes
 	t          *testing.T
@@ -54,16 +54,16 @@ type bench struct {
 	kubeconfig string
 	report     report
 	round      int
-	totals     totals // of the round
-	stock      map[pile]stock
-	patched    atomic.Int64 // writes of the benchmark itself
+	totals     totals // costs of the lifecycle scenario in the present round
+	objectSets map[objectSetKey]objectSet
+	patched    atomic.Int64 // number of patches sent by the benchmark itself
 }
 
 func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	s, err := chosen()
+	s, err := sizesFromFlags()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,86 +76,89 @@ func TestBench(t *testing.T) {
 		fmt.Printf("\n%s\n", b.report.text(fmt.Sprintf("%s\n%s before, %s after", machine, before, load()), time.Since(began)))
 		return
 	}
-	// Times of such a short round mean nothing. The number of writes is the same on any machine.
+	// Durations of such a short round are meaningless. The number of writes does not depend on the machine.
 	for _, missed := range b.report.missedCounts() {
 		t.Error(missed)
 	}
 }
 
 func newBench(t *testing.T, s sizes) *bench {
-	b := &bench{sizes: s, t: t, report: newReport(), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), stock: map[pile]stock{}}
+	b := &bench{sizes: s, t: t, report: newReport(), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), objectSets: map[objectSetKey]objectSet{}}
 	ctrl.SetLogger(logr.Discard())
 	var err error
 	b.cp, err = controlplane.Start(controlplane.Options{CRDs: crds()})
-	b.ok(err)
+	b.must(err)
 	t.Cleanup(func() {
 		if err := b.cp.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	b.ok(b.cp.WriteKubeconfig(b.kubeconfig))
+	b.must(b.cp.WriteKubeconfig(b.kubeconfig))
 	b.k8s, err = client.New(b.cp.Config, client.Options{Scheme: scheme})
-	b.ok(err)
+	b.must(err)
 	return b
 }
 
-func (b *bench) ok(err error) {
+// must fails the test if err is not nil.
+func (b *bench) must(err error) {
 	b.t.Helper()
 	if err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-// scenarios runs one round. The order of the sides changes from round to round.
+// scenarios runs one round. The order of the sides alternates between rounds.
 func (b *bench) scenarios() {
 	sides := []side{library, plain}
 	if b.round%2 == 1 {
 		slices.Reverse(sides)
 	}
-	inTurn := func(name string, run func(side)) {
+	forEachSide := func(name string, run func(side)) {
 		for _, s := range sides {
-			b.timed(fmt.Sprintf("%s, %s", name, s), func() { run(s) })
+			b.logDuration(fmt.Sprintf("%s, %s", name, s), func() { run(s) })
 		}
 	}
-	if b.only.MatchString("life") {
+	if b.only.MatchString("lifecycle") {
 		b.totals = totals{}
 		for _, v := range variants() {
-			inTurn("life, "+v.String(), func(s side) { b.life(v, s) })
+			forEachSide("lifecycle, "+v.String(), func(s side) { b.measureLifecycle(v, s) })
 		}
 		b.recordTotals(b.totals)
 	}
 	if b.only.MatchString("backlog") {
-		inTurn("backlog", b.waited)
+		forEachSide("backlog", b.measureBacklog)
 	}
 	if b.only.MatchString("latency") {
-		b.timed("latency", func() { b.latency(sides) })
+		b.logDuration("latency", func() { b.measureLatency(sides) })
 	}
 	if b.only.MatchString("standing") {
-		inTurn("standing", b.restart)
+		forEachSide("standing", b.measureRestart)
 	}
 	if b.only.MatchString("timers") {
-		b.timed("timers", b.timers)
-		b.timed("timers that write", b.writing)
+		b.logDuration("timers", b.measureTimers)
+		b.logDuration("timers that write", b.measureWritingTimers)
 	}
 	if b.only.MatchString("daemons") {
-		b.timed("daemons", b.accompanied)
+		b.logDuration("daemons", b.measureDaemons)
 	}
 }
 
-func (b *bench) timed(what string, run func()) {
+// logDuration calls run and logs how long it took.
+func (b *bench) logDuration(what string, run func()) {
 	began := time.Now()
 	run()
 	b.t.Logf("round %d: %s: %s", b.round+1, what, time.Since(began).Round(100*time.Millisecond))
 }
 
+// namespace creates a namespace with a generated name and returns the name.
 func (b *bench) namespace() string {
 	b.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
-	b.ok(b.k8s.Create(b.t.Context(), ns))
+	b.must(b.k8s.Create(b.t.Context(), ns))
 	return ns.Name
 }
 
-// requestAll sends requests for copies of all objects as fast as the server accepts them.
+// requestAll calls do with a copy of each object, in at most b.workers goroutines. It returns the first error.
 func (b *bench) requestAll(ctx context.Context, objects []v1.Object, do func(context.Context, client.Object) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.workers)
@@ -168,7 +171,7 @@ func (b *bench) requestAll(ctx context.Context, objects []v1.Object, do func(con
 func (b *bench) create(ctx context.Context, obj client.Object) error { return b.k8s.Create(ctx, obj) }
 func (b *bench) remove(ctx context.Context, obj client.Object) error { return b.k8s.Delete(ctx, obj) }
 
-// resize changes the spec.
+// resize returns a function that patches spec.size.
 func (b *bench) resize(size int) func(context.Context, client.Object) error {
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"size":%d}}`, size))
 	return func(ctx context.Context, obj client.Object) error {
@@ -177,20 +180,21 @@ func (b *bench) resize(size int) func(context.Context, client.Object) error {
 	}
 }
 
-// clear removes the objects of a scenario.
+// clear deletes all objects of the kind in the namespace.
 func (b *bench) clear(k kind, namespace string) {
 	b.t.Helper()
-	b.ok(b.k8s.DeleteAllOf(b.t.Context(), k.empty(), client.InNamespace(namespace)))
+	b.must(b.k8s.DeleteAllOf(b.t.Context(), k.empty(), client.InNamespace(namespace)))
 }
 
-// patches returns the number of patches of a kind that the server has answered, including rejected ones and those of
-// the status. The operators use no other writes; the benchmark subtracts its own.
+// patches returns the number of patches that the operators have sent for objects of the kind, as counted by the
+// server. The number includes status patches and rejected patches. Operators send only patches. The patches sent by
+// the benchmark are not counted.
 func (b *bench) patches(k kind) int {
 	b.t.Helper()
 	total := -int(b.patched.Load())
 	for _, subresource := range []string{"", "status"} {
 		counts, err := b.cp.Writes(b.t.Context(), k.plural, subresource)
-		b.ok(err)
+		b.must(err)
 		for key, n := range counts {
 			if strings.HasPrefix(key, "PATCH ") {
 				total += n

@@ -9,11 +9,11 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// A kind is the kind of objects in a scenario.
+// kind describes a custom resource of the benchmark.
 type kind struct {
 	name, plural string
-	hasStatus    bool // status subresource
-	empty        func() v1.Object
+	hasStatus    bool             // the CRD has the status subresource
+	empty        func() v1.Object // returns an empty object
 }
 
 var (
@@ -28,7 +28,7 @@ var (
 	kinds = map[string]kind{widgets.name: widgets, gadgets.name: gadgets}
 )
 
-// object returns a new object as a user creates it.
+// object returns a new object with a typical spec. It does not create the object on the server.
 func (k kind) object(namespace, name string) v1.Object {
 	obj := k.empty()
 	obj.SetNamespace(namespace)
@@ -43,6 +43,7 @@ func (k kind) object(namespace, name string) v1.Object {
 	return obj
 }
 
+// objects returns n new objects named NAME-0, NAME-1 and so on.
 func (k kind) objects(namespace, name string, n int) []v1.Object {
 	objects := make([]v1.Object, n)
 	for i := range objects {

@@ -8,126 +8,127 @@ import (
 	"time"
 )
 
-// measured runs a step with the objects of a storm, and records its cost.
-func (b *bench) measured(storm string, v variant, s side, p *process, writes int, run func() time.Duration) {
+// measureStep calls run, which requests b.objects changes, and records the cost and the number of writes.
+func (b *bench) measureStep(operation string, v variant, s side, p *process, writes int, run func() time.Duration) {
 	b.t.Helper()
-	what := storm + ", " + v.String()
+	what := operation + ", " + v.String()
 	before, written := b.awaitIdle(p), b.patches(v.kind)
 	took := run()
-	done := work{b.objects, took, b.awaitIdle(p).CPU - before.CPU}
-	b.recordWork(what, s, done)
-	b.totals.add(storm, s, done)
+	stepCost := cost{b.objects, took, b.awaitIdle(p).CPU - before.CPU}
+	b.recordCost(what, s, stepCost)
+	b.totals.add(operation, s, stepCost)
 	b.report.add(what, "writes per object", s, float64(b.patches(v.kind)-written)/float64(b.objects), exactly(float64(writes)))
 }
 
-// A work is the cost of handling some objects.
-type work struct {
+// cost is the time that an operator needs for a number of objects.
+type cost struct {
 	objects   int
-	took, cpu time.Duration
+	took, cpu time.Duration // elapsed time; CPU time of the operator
 }
 
-func (w work) plus(other work) work {
-	return work{w.objects + other.objects, w.took + other.took, w.cpu + other.cpu}
+func (c cost) plus(other cost) cost {
+	return cost{c.objects + other.objects, c.took + other.took, c.cpu + other.cpu}
 }
 
-func (b *bench) recordWork(what string, s side, w work) {
-	b.report.add(what, "objects per second", s, float64(w.objects)/w.took.Seconds(), atLeast(0.95))
-	b.report.add(what, "CPU ms per object", s, milliseconds(w.cpu)/float64(w.objects), atMost(1.25))
+func (b *bench) recordCost(what string, s side, c cost) {
+	b.report.add(what, "objects per second", s, float64(c.objects)/c.took.Seconds(), atLeast(0.95))
+	b.report.add(what, "CPU ms per object", s, milliseconds(c.cpu)/float64(c.objects), atMost(1.25))
 }
 
-// totals is the work of a round in all variants together, by storms, to reduce the variance.
-type totals map[string]map[side]work
+// totals is the cost of each operation in all variants of a round. The totals vary less than the single costs.
+type totals map[string]map[side]cost
 
-func (t totals) add(storm string, s side, w work) {
-	if t[storm] == nil {
-		t[storm] = map[side]work{}
+func (t totals) add(operation string, s side, c cost) {
+	if t[operation] == nil {
+		t[operation] = map[side]cost{}
 	}
-	t[storm][s] = t[storm][s].plus(w)
+	t[operation][s] = t[operation][s].plus(c)
 }
 
 func (b *bench) recordTotals(all totals) {
-	for _, storm := range slices.Sorted(maps.Keys(all)) {
-		for s, w := range all[storm] {
-			b.recordWork(storm+", all variants", s, w)
+	for _, operation := range slices.Sorted(maps.Keys(all)) {
+		for s, total := range all[operation] {
+			b.recordCost(operation+", all variants", s, total)
 		}
 	}
 }
 
-// waited measures objects that were created without an operator.
-func (b *bench) waited(s side) {
+// measureBacklog measures the start of an operator when all objects exist and none is handled.
+func (b *bench) measureBacklog(s side) {
 	const what = "backlog, 1 handler +status"
 	v := variant{kind: widgets, handlers: 1}
 	namespace := b.namespace()
 	defer b.clear(v.kind, namespace)
 	objects := v.kind.objects(namespace, "object", b.backlog)
-	b.ok(b.requestAll(b.t.Context(), objects, b.create))
+	b.must(b.requestAll(b.t.Context(), objects, b.create))
 	o := b.observe(v.kind, namespace, "")
 	defer o.stop()
-	_, err := o.each(b.t.Context(), objects, seen)
-	b.ok(err)
+	_, err := o.each(b.t.Context(), objects, isSeen)
+	b.must(err)
 
-	p := b.launch(v.role(s, namespace), "backlog")
+	p := b.startProcess(v.role(s, namespace), "backlog")
 	defer b.stop(p)
-	before, written := b.order(p, doStats), b.patches(v.kind)
+	before, written := b.send(p, doStats), b.patches(v.kind)
 	began := time.Now()
-	b.order(p, doStart)
+	b.send(p, doStart)
 	last, err := o.each(b.t.Context(), objects, s.handledAt(1))
-	b.ok(err)
+	b.must(err)
 	after := b.awaitIdle(p)
-	b.recordWork(what, s, work{b.backlog, last.Sub(began), after.CPU - before.CPU})
+	b.recordCost(what, s, cost{b.backlog, last.Sub(began), after.CPU - before.CPU})
 	b.report.add(what, "writes per object", s, float64(b.patches(v.kind)-written)/float64(b.backlog), exactly(float64(v.writes())))
 }
 
-// restart measures a start over handled objects; a new object is created right after the start. Then it measures the
-// memory and the idle operator.
-func (b *bench) restart(s side) {
+// measureRestart measures the start of an operator when all objects are already handled. It creates one more object
+// immediately after the start. Then it measures the memory of the idle operator and its activity.
+func (b *bench) measureRestart(s side) {
 	v := variant{kind: gadgets, handlers: 1}
-	stock := b.stocked(v.role(s, ""), b.standing)
+	set := b.handledObjects(v.role(s, ""), b.standing)
 	restart := fmt.Sprintf("restart over %d", b.standing)
 	idle := fmt.Sprintf("idle with %d", b.standing)
-	fresh := v.kind.objects(stock.namespace, fmt.Sprintf("fresh-%d", b.round), 1)
-	o := b.observe(v.kind, stock.namespace, fresh[0].GetName())
+	added := v.kind.objects(set.namespace, fmt.Sprintf("new-%d", b.round), 1)
+	o := b.observe(v.kind, set.namespace, added[0].GetName())
 	defer o.stop()
 
-	p := b.launch(v.role(s, stock.namespace), "restart")
+	p := b.startProcess(v.role(s, set.namespace), "restart")
 	defer b.stop(p)
-	before, written := b.order(p, doStats), b.patches(v.kind)
-	b.order(p, doStart)
-	b.order(p, doSync)
-	served := b.storm(o, fresh, b.create, s.handledAt(1))
-	passed := b.order(p, doStats).Passes
-	b.poll(pollInterval, func() bool { return b.order(p, doStats).Passes > int64(b.standing) })
+	before, written := b.send(p, doStats), b.patches(v.kind)
+	b.send(p, doStart)
+	b.send(p, doSync)
+	handledAfter := b.requestAndAwait(o, added, b.create, s.handledAt(1))
+	reconciles := b.send(p, doStats).Reconciles
+	b.poll(pollInterval, func() bool { return b.send(p, doStats).Reconciles > int64(b.standing) })
 	after := b.awaitIdle(p)
 	b.report.add(restart, "writes", s, float64(b.patches(v.kind)-written-v.writes()), exactly(0))
-	b.report.add(restart, "CPU ms per object", s, milliseconds(after.CPU-before.CPU)/float64(b.standing), open)
-	b.report.add(restart, "a new object, ms until handled", s, milliseconds(served), below(1000))
-	b.report.add(restart, "passes before it was", s, float64(passed), open)
+	b.report.add(restart, "CPU ms per object", s, milliseconds(after.CPU-before.CPU)/float64(b.standing), noBudget)
+	b.report.add(restart, "a new object, ms until handled", s, milliseconds(handledAfter), below(1000))
+	b.report.add(restart, "reconciles before that", s, float64(reconciles), noBudget)
 
-	grown := float64(b.order(p, doCollect).Heap) - float64(stock.bare)
+	grown := float64(b.send(p, doCollect).Heap) - float64(set.bare)
 	b.report.add(idle, "bytes per object over the informer", s, grown/float64(b.standing), below(2048))
-	b.rest(idle, s, v.kind, p)
-	b.storm(o, fresh, b.remove, gone)
+	b.measureIdle(idle, s, v.kind, p)
+	b.requestAndAwait(o, added, b.remove, isDeleted)
 }
 
-// rest measures an idle operator.
-func (b *bench) rest(what string, s side, k kind, p *process) {
+// measureIdle records the writes and the CPU time of the operator while no object changes.
+func (b *bench) measureIdle(what string, s side, k kind, p *process) {
 	before, written, began := b.awaitIdle(p), b.patches(k), time.Now()
 	b.sleepFor(b.idle)
-	after, took := b.order(p, doStats), time.Since(began)
+	after, took := b.send(p, doStats), time.Since(began)
 	b.report.add(what, "writes", s, float64(b.patches(k)-written), exactly(0))
 	b.report.add(what, "CPU ms per second", s, milliseconds(after.CPU-before.CPU)/took.Seconds(), below(5))
 }
 
-// sleepFor waits.
+// sleepFor waits for the duration or until the test ends.
 func (b *bench) sleepFor(d time.Duration) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), d)
 	defer cancel()
 	<-ctx.Done()
 }
 
+// milliseconds converts d without rounding.
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// percentile returns a percentile of the measured values.
+// percentile returns the value below which the given percentage of the values lies. values must not be empty.
 func percentile(values []float64, percent int) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]

@@ -13,60 +13,61 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// A sight is an object from the informer.
-type sight struct {
-	obj  v1.Object
-	gone bool
-	at   time.Time
+// event is a change of an object, as received by the informer.
+type event struct {
+	obj     v1.Object
+	deleted bool
+	at      time.Time
 }
 
-// An observer watches the results of an operator with its own informer.
+// observer receives the events of the objects of an operator from an informer in the benchmark process.
 type observer struct {
-	events chan sight
+	events chan event
 	stop   context.CancelFunc
 }
 
-// observe starts with the existing objects. If a name is given, it observes this object only.
+// observe returns an observer for the objects of a namespace, or for one object if name is not empty. The events begin
+// with the existing objects.
 func (b *bench) observe(k kind, namespace, name string) *observer {
 	b.t.Helper()
 	ctx, stop := context.WithCancel(b.t.Context())
-	o := &observer{make(chan sight, 1<<16), stop} // enough room if the reader is late
+	o := &observer{make(chan event, 1<<16), stop} // the buffer must not block the informer
 	options := cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}}
 	if name != "" {
 		options.DefaultFieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name)
 	}
 	c, err := cache.New(b.cp.Config, options)
-	b.ok(err)
+	b.must(err)
 	informer, err := c.GetInformer(ctx, k.empty())
-	b.ok(err)
+	b.must(err)
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { o.see(obj, false) },
-		UpdateFunc: func(_, obj any) { o.see(obj, false) },
-		DeleteFunc: func(obj any) { o.see(obj, true) },
+		AddFunc:    func(obj any) { o.record(obj, false) },
+		UpdateFunc: func(_, obj any) { o.record(obj, false) },
+		DeleteFunc: func(obj any) { o.record(obj, true) },
 	})
-	b.ok(err)
-	go func() { _ = c.Start(ctx) }() // starts the informer
+	b.must(err)
+	go func() { _ = c.Start(ctx) }() // also starts the informer
 	if !c.WaitForCacheSync(ctx) {
-		b.t.Fatal("the informer of the benchmark does not start")
+		b.t.Fatal("the cache of the observer did not sync")
 	}
 	return o
 }
 
-func (o *observer) see(what any, gone bool) {
-	if lost, ok := what.(toolscache.DeletedFinalStateUnknown); ok {
-		what = lost.Obj
+func (o *observer) record(obj any, deleted bool) {
+	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
 	}
-	o.events <- sight{what.(v1.Object), gone, time.Now()}
+	o.events <- event{obj.(v1.Object), deleted, time.Now()}
 }
 
-// until waits until a condition on the events is met.
-func (o *observer) until(ctx context.Context, enough func(sight) bool) error {
+// until reads events until done returns true for one of them. It returns an error after waitTimeout.
+func (o *observer) until(ctx context.Context, done func(event) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	for {
 		select {
 		case s := <-o.events:
-			if enough(s) {
+			if done(s) {
 				return nil
 			}
 		case <-ctx.Done():
@@ -75,49 +76,52 @@ func (o *observer) until(ctx context.Context, enough func(sight) bool) error {
 	}
 }
 
-// each waits until all objects have had some state, and returns the time of the last one.
-func (o *observer) each(ctx context.Context, objects []v1.Object, in func(sight) bool) (last time.Time, err error) {
-	left := map[string]bool{}
+// each waits until the condition was true for an event of each object. It returns the time of the last such event.
+func (o *observer) each(ctx context.Context, objects []v1.Object, condition func(event) bool) (last time.Time, err error) {
+	pending := map[string]bool{}
 	for _, obj := range objects {
-		left[obj.GetName()] = true
+		pending[obj.GetName()] = true
 	}
-	err = o.until(ctx, func(s sight) bool {
-		if in(s) {
-			delete(left, s.obj.GetName())
+	err = o.until(ctx, func(s event) bool {
+		if condition(s) {
+			delete(pending, s.obj.GetName())
 		}
 		last = s.at
-		return len(left) == 0
+		return len(pending) == 0
 	})
 	return last, err
 }
 
-// storm sends requests for all objects, and returns the time until all have had some state.
-func (b *bench) storm(o *observer, objects []v1.Object, do func(context.Context, client.Object) error, in func(sight) bool) time.Duration {
+// requestAndAwait calls do for all objects. It returns the time from the first request until the condition was true for
+// an event of each object.
+func (b *bench) requestAndAwait(o *observer, objects []v1.Object, do func(context.Context, client.Object) error, condition func(event) bool) time.Duration {
 	b.t.Helper()
 	ctx, cancel := context.WithCancelCause(b.t.Context())
 	defer cancel(nil)
-	began, flooded := time.Now(), make(chan error, 1)
+	began, requested := time.Now(), make(chan error, 1)
 	go func() {
 		err := b.requestAll(ctx, objects, do)
 		if err != nil {
 			cancel(err)
 		}
-		flooded <- err
+		requested <- err
 	}()
-	last, err := o.each(ctx, objects, in)
-	b.ok(err)
-	b.ok(<-flooded)
+	last, err := o.each(ctx, objects, condition)
+	b.must(err)
+	b.must(<-requested)
 	return last.Sub(began)
 }
 
-func seen(sight) bool { return true }
+// isSeen accepts every event.
+func isSeen(event) bool { return true }
 
-func gone(s sight) bool { return s.gone }
+// isDeleted accepts the deletion of an object.
+func isDeleted(e event) bool { return e.deleted }
 
-// handledAt reports whether an object has some size and is handled.
-func (s side) handledAt(size int) func(sight) bool {
-	return func(seen sight) bool {
-		spec, _ := seen.obj.Content()
-		return spec.Size == size && s.handled(seen.obj)
+// handledAt returns a condition: the object has the given spec.size, and the operator of the side has handled it.
+func (s side) handledAt(size int) func(event) bool {
+	return func(e event) bool {
+		spec, _ := e.obj.Content()
+		return spec.Size == size && s.handled(e.obj)
 	}
 }

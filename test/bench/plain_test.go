@@ -23,49 +23,51 @@ import (
 )
 
 const (
-	observedKey   = "bench.example.com/observed"
-	heldFinalizer = "bench.example.com/drop"
+	hashAnnotation = "bench.example.com/observed"
+	finalizerName  = "bench.example.com/drop"
 )
 
-// careful is the other side: a careful hand-written reconciler. It has the guarantees of the library that matter here:
-// it does not repeat steps for a handled spec, also not with a stale cache, and does not write equal values.
-type careful struct {
+// plainReconciler is a hand-written reconciler that does not use the library. It gives the same guarantees as far as the
+// benchmark needs them. It does not repeat steps for a handled spec, even if the cache is stale. It does not write
+// unchanged values.
+type plainReconciler struct {
 	client.Client
 	role
 	kind
-	written sync.Map // version of the last write by name, until it is in the cache
+	written sync.Map // resource version of the last write by object name, until the cache contains it
 }
 
-func reconciler(mgr manager.Manager, r role, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
+func addPlainReconciler(mgr manager.Manager, r role, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
 	k := kinds[r.Kind]
 	return ctrl.NewControllerManagedBy(mgr).
 		For(k.empty()).
 		Named(strings.ToLower(k.name)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers}).
-		Complete(wrap(&careful{Client: mgr.GetClient(), role: r, kind: k}))
+		Complete(wrap(&plainReconciler{Client: mgr.GetClient(), role: r, kind: k}))
 }
 
-func (c *careful) Reconcile(ctx context.Context, req reconcile.Request) (none reconcile.Result, err error) {
+func (c *plainReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj := c.empty()
 	if err := c.Get(ctx, req.NamespacedName, obj); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.written.Delete(req.NamespacedName)
 		}
-		return none, client.IgnoreNotFound(err)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if c.stale(req.NamespacedName, obj) {
-		return none, nil // the event of our own write follows
+		return reconcile.Result{}, nil // the event of the own write will trigger another reconcile
 	}
 	if !obj.GetDeletionTimestamp().IsZero() {
-		return none, c.release(ctx, obj)
+		return reconcile.Result{}, c.finalize(ctx, obj)
 	}
-	if err := c.hold(ctx, obj); err != nil {
-		return none, err
+	if err := c.ensureFinalizer(ctx, obj); err != nil {
+		return reconcile.Result{}, err
 	}
-	return none, c.handle(ctx, obj)
+	return reconcile.Result{}, c.handle(ctx, obj)
 }
 
-func (c *careful) stale(key types.NamespacedName, obj client.Object) bool {
+// stale reports whether the cached object is older than the last write of this reconciler.
+func (c *plainReconciler) stale(key types.NamespacedName, obj client.Object) bool {
 	version, ok := c.written.Load(key)
 	if !ok {
 		return false
@@ -77,17 +79,17 @@ func (c *careful) stale(key types.NamespacedName, obj client.Object) bool {
 	return false
 }
 
-func (c *careful) hold(ctx context.Context, obj v1.Object) error {
+func (c *plainReconciler) ensureFinalizer(ctx context.Context, obj v1.Object) error {
 	before := obj.DeepCopyObject().(client.Object)
-	if !c.Finalizer || !controllerutil.AddFinalizer(obj, heldFinalizer) {
+	if !c.Finalizer || !controllerutil.AddFinalizer(obj, finalizerName) {
 		return nil
 	}
-	return c.wrote(obj, c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return c.recordWrite(obj, c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
-func (c *careful) release(ctx context.Context, obj v1.Object) error {
+func (c *plainReconciler) finalize(ctx context.Context, obj v1.Object) error {
 	before := obj.DeepCopyObject().(client.Object)
-	if !controllerutil.RemoveFinalizer(obj, heldFinalizer) {
+	if !controllerutil.RemoveFinalizer(obj, finalizerName) {
 		return nil
 	}
 	log.FromContext(ctx).Info("Dropped")
@@ -95,10 +97,10 @@ func (c *careful) release(ctx context.Context, obj v1.Object) error {
 	return client.IgnoreNotFound(err)
 }
 
-func (c *careful) handle(ctx context.Context, obj v1.Object) error {
+func (c *plainReconciler) handle(ctx context.Context, obj v1.Object) error {
 	spec, status := obj.Content()
-	hash := observed(spec)
-	if obj.GetAnnotations()[observedKey] == hash {
+	hash := specHash(spec)
+	if obj.GetAnnotations()[hashAnnotation] == hash {
 		return nil
 	}
 	before := obj.DeepCopyObject().(v1.Object)
@@ -106,8 +108,8 @@ func (c *careful) handle(ctx context.Context, obj v1.Object) error {
 		s.do(spec, status)
 	}
 	log.FromContext(ctx).Info("Handled", "size", spec.Size)
-	if _, was := before.Content(); c.hasStatus && *status != *was {
-		if err := c.wrote(obj, c.Status().Patch(ctx, obj, client.MergeFrom(before))); err != nil {
+	if _, oldStatus := before.Content(); c.hasStatus && *status != *oldStatus {
+		if err := c.recordWrite(obj, c.Status().Patch(ctx, obj, client.MergeFrom(before))); err != nil {
 			return err
 		}
 		before = obj.DeepCopyObject().(v1.Object)
@@ -116,23 +118,24 @@ func (c *careful) handle(ctx context.Context, obj v1.Object) error {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[observedKey] = hash
+	annotations[hashAnnotation] = hash
 	obj.SetAnnotations(annotations)
-	return c.wrote(obj, c.Patch(ctx, obj, client.MergeFrom(before)))
+	return c.recordWrite(obj, c.Patch(ctx, obj, client.MergeFrom(before)))
 }
 
-func (c *careful) wrote(obj client.Object, err error) error {
+// recordWrite stores the resource version of a successful write and returns err.
+func (c *plainReconciler) recordWrite(obj client.Object, err error) error {
 	if err == nil {
 		c.written.Store(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
 	}
 	return err
 }
 
-// observed returns a hash of a spec.
-func observed(spec *v1.Spec) string {
+// specHash returns a hash of the spec.
+func specHash(spec *v1.Spec) string {
 	text, err := json.Marshal(spec)
 	if err != nil {
-		panic(err) // a spec always has a JSON form
+		panic(err) // a spec can always be encoded
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

@@ -13,68 +13,70 @@ import (
 	"time"
 )
 
-// A process is an operator process.
+// process is a running operator process.
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	lines *bufio.Reader
 }
 
-// launch starts the process of an operator without starting the operator: the start of the process is not measured. The
-// name is that of its profiles, if any.
-func (b *bench) launch(r role, name string) *process {
+// startProcess starts an operator process but not its manager, so the time to start the process is not measured. The
+// name becomes part of the file names of profiles.
+func (b *bench) startProcess(r role, name string) *process {
 	b.t.Helper()
 	r.Workers = b.workers
 	if b.profiles != "" {
 		r.Profile = filepath.Join(b.profiles, fmt.Sprintf("%s-%s-%d.pprof", name, r.Side, b.round))
 	}
 	text, err := json.Marshal(r)
-	b.ok(err)
+	b.must(err)
 	p := &process{cmd: exec.CommandContext(b.t.Context(), os.Args[0])}
-	p.cmd.Env = append(os.Environ(), childEnv+"="+string(text), "KUBECONFIG="+b.kubeconfig)
+	p.cmd.Env = append(os.Environ(), operatorEnv+"="+string(text), "KUBECONFIG="+b.kubeconfig)
 	p.cmd.Stderr = os.Stderr
 	p.stdin, err = p.cmd.StdinPipe()
-	b.ok(err)
+	b.must(err)
 	stdout, err := p.cmd.StdoutPipe()
-	b.ok(err)
+	b.must(err)
 	p.lines = bufio.NewReader(stdout)
-	b.ok(p.cmd.Start())
+	b.must(p.cmd.Start())
 	return p
 }
 
-// order sends a command, and returns the response.
-func (b *bench) order(p *process, command string) stats {
+// send sends a command and returns the response.
+func (b *bench) send(p *process, command string) stats {
 	b.t.Helper()
 	_, err := fmt.Fprintln(p.stdin, command)
-	b.ok(err)
+	b.must(err)
 	line, err := p.lines.ReadBytes('\n')
-	b.ok(err)
+	b.must(err)
 	var result stats
-	b.ok(json.Unmarshal(line, &result))
+	b.must(json.Unmarshal(line, &result))
 	return result
 }
 
-// begin starts the operator, and waits for its cache.
-func (b *bench) begin(r role, name string) *process {
+// startSynced starts an operator process and its manager, and waits until the cache is synced.
+func (b *bench) startSynced(r role, name string) *process {
 	b.t.Helper()
-	p := b.launch(r, name)
-	b.order(p, doStart)
-	b.order(p, doSync)
+	p := b.startProcess(r, name)
+	b.send(p, doStart)
+	b.send(p, doSync)
 	return p
 }
 
+// stop closes the standard input of the process and waits until it exits.
 func (b *bench) stop(p *process) {
 	b.t.Helper()
-	b.ok(errors.Join(p.stdin.Close(), p.cmd.Wait()))
+	b.must(errors.Join(p.stdin.Close(), p.cmd.Wait()))
 }
 
-// awaitIdle waits until the operator is idle, because its own writes cause another reconcile.
+// awaitIdle waits until the number of reconciles no longer changes, and returns the stats. The writes of an operator
+// cause further reconciles, so it continues to work after the last object is handled.
 func (b *bench) awaitIdle(p *process) stats {
 	b.t.Helper()
-	last, same := b.order(p, doStats), 0
+	last, same := b.send(p, doStats), 0
 	b.poll(50*time.Millisecond, func() bool {
-		now := b.order(p, doStats)
-		if now.Passes == last.Passes {
+		now := b.send(p, doStats)
+		if now.Reconciles == last.Reconciles {
 			same++
 		} else {
 			same = 0
@@ -85,10 +87,10 @@ func (b *bench) awaitIdle(p *process) stats {
 	return last
 }
 
-// pollInterval is the interval of polling an operator, which costs it some time.
+// pollInterval is the interval for polling an operator. Each poll costs the operator CPU time.
 const pollInterval = 20 * time.Millisecond
 
-// poll sends a command until its response meets a condition.
+// poll calls done at the given interval until it returns true. It fails the test after waitTimeout.
 func (b *bench) poll(every time.Duration, done func() bool) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), waitTimeout)
@@ -99,7 +101,7 @@ func (b *bench) poll(every time.Duration, done func() bool) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			b.t.Fatalf("not done after %s: %v", waitTimeout, ctx.Err())
+			b.t.Fatalf("condition not met within %s: %v", waitTimeout, ctx.Err())
 		}
 	}
 }

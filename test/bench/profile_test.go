@@ -7,12 +7,12 @@ import (
 	"runtime/pprof"
 )
 
-// profiled writes a CPU profile of a function, if profiles are requested.
-func profiled(path string, do func() error) (err error) {
+// withCPUProfile calls do and writes a CPU profile of it to path. It only calls do if path is empty.
+func withCPUProfile(path string, do func() error) (err error) {
 	if path == "" {
 		return do()
 	}
-	runtime.MemProfileRate = 16 << 10 // for profileHeap: finer than the default, and still cheap
+	runtime.MemProfileRate = 16 << 10 // more precise than the default, for profileHeap
 	file, err := os.Create(path)
 	if err != nil {
 		return err
@@ -25,7 +25,8 @@ func profiled(path string, do func() error) (err error) {
 	return do()
 }
 
-// profileHeap writes a profile of the heap after the last garbage collection.
+// profileHeap writes a profile of the heap, as of the last garbage collection, to path with the suffix .heap. It does
+// nothing if path is empty.
 func profileHeap(path string) error {
 	if path == "" {
 		return nil

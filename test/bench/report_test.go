@@ -13,29 +13,30 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// A report has a table for each pair of sides.
+// report has one table for each pair of sides.
 type report []*table
 
 func newReport() report {
-	return report{{of: library, beside: plain}, {of: with, beside: without}}
+	return report{{subject: library, reference: plain}, {subject: with, reference: without}}
 }
 
-// A table has one line for each figure, in the order of their first samples.
+// table has one line for each figure, in the order in which the figures were first added.
 type table struct {
-	of, beside side // the budgets are for the first one
-	lines      []*line
+	subject, reference side // budgets apply to the subject
+	lines              []*line
 }
 
+// line is one figure of both sides.
 type line struct {
 	*table
 	what, figure string
 	budget       budget
-	samples      map[side][]float64 // one for each round
+	samples      map[side][]float64 // one sample for each round
 }
 
 func (r report) add(what, figure string, s side, value float64, b budget) {
 	for _, t := range r {
-		if s == t.of || s == t.beside {
+		if s == t.subject || s == t.reference {
 			t.add(what, figure, s, value, b)
 		}
 	}
@@ -51,37 +52,40 @@ func (t *table) add(what, figure string, s side, value float64, b budget) {
 	t.lines = append(t.lines, &line{t, what, figure, b, map[side][]float64{s: {value}}})
 }
 
-// ratios are those of each round, because a slow machine slows down both sides.
+// ratios returns the ratio of the subject to the reference for each round. Ratios within a round are comparable even if
+// the machine is slower in some rounds. Rounds in which the reference is zero are omitted.
 func (l *line) ratios() []float64 {
 	var ratios []float64
-	for i, value := range l.samples[l.of] {
-		if i < len(l.samples[l.beside]) && l.samples[l.beside][i] != 0 {
-			ratios = append(ratios, value/l.samples[l.beside][i])
+	for i, value := range l.samples[l.subject] {
+		if i < len(l.samples[l.reference]) && l.samples[l.reference][i] != 0 {
+			ratios = append(ratios, value/l.samples[l.reference][i])
 		}
 	}
 	return ratios
 }
 
-// shown returns the median, or the maximum of counts, because one additional write is too many.
-func (l *line) shown(s side) float64 {
+// summary returns the median of the samples. For counts it returns the maximum, because a single additional write
+// misses the budget.
+func (l *line) summary(s side) float64 {
 	if values := l.samples[s]; l.budget.exact && len(values) > 0 {
 		return slices.Max(values)
 	}
 	return median(l.samples[s])
 }
 
+// verdict returns "met", "MISSED", or an empty string for a figure without a budget.
 func (l *line) verdict() string {
 	switch {
-	case l.budget.text == open.text:
+	case l.budget.text == noBudget.text:
 		return ""
-	case l.budget.met(l.samples[l.of], l.ratios()):
+	case l.budget.met(l.samples[l.subject], l.ratios()):
 		return "met"
 	default:
 		return "MISSED"
 	}
 }
 
-// text returns the whole report for people.
+// text formats the whole report.
 func (r report) text(machine string, took time.Duration) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n", machine)
@@ -101,7 +105,7 @@ func (r report) text(machine string, took time.Duration) string {
 
 func (t *table) text() string {
 	var rows, out strings.Builder
-	fmt.Fprintf(&rows, "WHAT\tFIGURE\t%s\t%s\tRATIO\tBUDGET\tVERDICT\n", strings.ToUpper(string(t.of)), strings.ToUpper(string(t.beside)))
+	fmt.Fprintf(&rows, "WHAT\tFIGURE\t%s\t%s\tRATIO\tBUDGET\tVERDICT\n", strings.ToUpper(string(t.subject)), strings.ToUpper(string(t.reference)))
 	last := ""
 	for _, l := range t.lines {
 		what := l.what
@@ -110,8 +114,8 @@ func (t *table) text() string {
 		}
 		last = l.what
 		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			what, l.figure, rounded(l.shown(t.of)), rounded(l.shown(t.beside)),
-			spread(l.ratios()), l.budget.text, l.verdict())
+			what, l.figure, formatValue(l.summary(t.subject)), formatValue(l.summary(t.reference)),
+			formatRatios(l.ratios()), l.budget.text, l.verdict())
 	}
 	columns := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	_, _ = columns.Write([]byte(rows.String())) // writing to memory cannot fail
@@ -119,19 +123,20 @@ func (t *table) text() string {
 	return out.String()
 }
 
-// missedCounts returns the missed budgets of counts.
+// missedCounts returns a message for each count that misses its budget.
 func (r report) missedCounts() []string {
 	var missed []string
 	for _, t := range r {
 		for _, l := range t.lines {
 			if l.budget.exact && l.verdict() == "MISSED" {
-				missed = append(missed, fmt.Sprintf("%s: %s: %v, want %s", l.what, l.figure, l.samples[t.of], l.budget.text))
+				missed = append(missed, fmt.Sprintf("%s: %s: %v, want %s", l.what, l.figure, l.samples[t.subject], l.budget.text))
 			}
 		}
 	}
 	return missed
 }
 
+// median returns the median, or NaN if there are no values.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -144,7 +149,8 @@ func median(values []float64) float64 {
 	return sorted[middle]
 }
 
-func spread(ratios []float64) string {
+// formatRatios formats the median and, for several ratios, the smallest and the largest one.
+func formatRatios(ratios []float64) string {
 	switch len(ratios) {
 	case 0:
 		return "-"
@@ -155,7 +161,8 @@ func spread(ratios []float64) string {
 	}
 }
 
-func rounded(value float64) string {
+// formatValue formats a figure with about three significant digits. NaN becomes "-".
+func formatValue(value float64) string {
 	switch abs := math.Abs(value); {
 	case math.IsNaN(value):
 		return "-"
@@ -168,7 +175,7 @@ func rounded(value float64) string {
 	}
 }
 
-// describe returns the machine and the sizes of the measurement.
+// describe returns a description of the machine and the sizes of the scenarios.
 func describe(b *bench) string {
 	version := "an unknown kube-apiserver"
 	if client, err := discovery.NewDiscoveryClientForConfig(b.cp.Config); err == nil {
@@ -182,7 +189,7 @@ func describe(b *bench) string {
 		b.rounds, b.objects, b.backlog, b.standing, b.changes, b.daemons, b.interval, b.workers)
 }
 
-// load returns the load of the machine.
+// load returns the load average of the last minute.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -15,20 +15,20 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
 
-// A side is an implementation.
+// side is one of two operators whose figures are compared.
 type side string
 
 const (
 	library side = "kopf"
 	plain   side = "plain"
-	bare    side = "bare" // only the informer, without handlers
+	bare    side = "bare" // only the informer, without a controller
 
-	// Both use the library: with daemons or timers, and without.
+	// Both sides use the library. One has timers or daemons, the other has none.
 	with    side = "with"
 	without side = "without"
 )
 
-// A step is the work of one handler. It is very short, because the benchmark measures the overhead.
+// step is the body of one handler. Steps are very short, because the benchmark measures the overhead around them.
 type step struct {
 	id string
 	do func(*v1.Spec, *v1.Status)
@@ -40,7 +40,7 @@ var steps = []step{
 	{"register", func(spec *v1.Spec, status *v1.Status) { status.Owner = spec.Settings["region"] }},
 }
 
-// A role is the configuration of an operator process.
+// role is the configuration of an operator process.
 type role struct {
 	Side      side
 	Kind      string
@@ -49,28 +49,28 @@ type role struct {
 	Finalizer bool
 	Workers   int
 
-	Background background
+	Background background    // empty: none
 	Interval   time.Duration // interval of timers
 
-	Profile string // file of a CPU profile, with one of the heap beside it; empty: none
+	Profile string // path of the CPU profile; empty disables profiles
 }
 
-// addOperator adds the operator of a role to a manager; the wrapper wraps each reconcile.
-func addOperator(mgr manager.Manager, r role, n *notes, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
+// addOperator adds the operator of the role to the manager. wrap is called with its reconciler.
+func addOperator(mgr manager.Manager, r role, m *measurements, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
 	switch {
 	case r.Side == bare:
 		return nil
 	case r.Side == plain:
-		return reconciler(mgr, r, wrap)
+		return addPlainReconciler(mgr, r, wrap)
 	case r.Kind == widgets.name:
-		return kopf.SetupWithManager(mgr, handlers(&v1.Widget{}, r, n), kopf.WithReconcilerWrapper(wrap))
+		return kopf.SetupWithManager(mgr, handlers(&v1.Widget{}, r, m), kopf.WithReconcilerWrapper(wrap))
 	default:
-		return kopf.SetupWithManager(mgr, handlers(&v1.Gadget{}, r, n), kopf.WithReconcilerWrapper(wrap))
+		return kopf.SetupWithManager(mgr, handlers(&v1.Gadget{}, r, m), kopf.WithReconcilerWrapper(wrap))
 	}
 }
 
-// handlers returns the implementation with the library.
-func handlers[T v1.Object](obj T, r role, n *notes) *kopf.Resource[T] {
+// handlers declares the operator with the library.
+func handlers[T v1.Object](obj T, r role, m *measurements) *kopf.Resource[T] {
 	resource := kopf.For(obj, kopf.WithMaxConcurrentReconciles(r.Workers))
 	for _, s := range steps[:r.Handlers] {
 		resource.On(s.id, []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[T]) error {
@@ -81,27 +81,27 @@ func handlers[T v1.Object](obj T, r role, n *notes) *kopf.Resource[T] {
 	if r.Finalizer {
 		resource.OnDelete("drop", func(context.Context, *kopf.Request[T]) error { return nil })
 	}
-	addBackground(resource, r, n)
+	addBackground(resource, r, m)
 	return resource
 }
 
-// handled reports whether the object has all writes of a side for the present spec.
+// handled reports whether the operator of the side has written the status and the annotation for the present spec.
 func (s side) handled(obj v1.Object) bool {
 	spec, status := obj.Content()
 	if status.Phase != "Ready" || status.Size != spec.Size {
 		return false
 	}
 	if s == plain {
-		return obj.GetAnnotations()[observedKey] == observed(spec)
+		return obj.GetAnnotations()[hashAnnotation] == specHash(spec)
 	}
 	var last struct{ Spec v1.Spec }
 	text := obj.GetAnnotations()[progress.DefaultPrefix+"/last-handled-configuration"]
 	return json.Unmarshal([]byte(text), &last) == nil && last.Spec.Size == spec.Size
 }
 
-// marked is the annotation with the handled spec of a side.
-func (s side) marked(obj client.Object) map[string]string {
-	key := observedKey
+// handledAnnotations returns the annotation by which the operator of the side recognizes a handled object.
+func (s side) handledAnnotations(obj client.Object) map[string]string {
+	key := hashAnnotation
 	if s == library {
 		key = progress.DefaultPrefix + "/last-handled-configuration"
 	}

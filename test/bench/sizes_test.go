@@ -7,48 +7,48 @@ import (
 	"time"
 )
 
-// sizes are the sizes of the scenarios.
+// sizes holds the sizes of the scenarios.
 type sizes struct {
 	rounds   int
-	objects  int           // objects of one storm
-	backlog  int           // objects that wait for the operator
-	standing int           // objects that are handled before the start; each has a timer
-	changes  int           // single changes for the latency
-	daemons  int           // daemons, each of a separate object
-	interval time.Duration // interval of the timers
-	idle     time.Duration // idle time with the standing objects
-	workers  int           // workers of the operators, and of the load
-	profiles string
-	only     *regexp.Regexp
+	objects  int            // objects that are created, changed and deleted in the lifecycle scenario
+	backlog  int            // objects that exist before the operator starts
+	standing int            // objects that are already handled when the operator starts
+	changes  int            // changes of the latency scenario
+	daemons  int            // objects with one daemon each
+	interval time.Duration  // interval of the timers
+	idle     time.Duration  // duration of the idle measurement
+	workers  int            // concurrent reconciles of each operator, and concurrent requests of the benchmark
+	profiles string         // folder for profiles; empty disables them
+	only     *regexp.Regexp // names of the scenarios to run
 }
 
 var (
-	measure = flag.Bool("measure", false, "measure; else there is only a tiny round, to show that the benchmark works")
-	quick   = flag.Bool("quick", false, "with -measure: small sizes and one round, two minutes")
+	measure = flag.Bool("measure", false, "measure and print a report (default: run one tiny round that checks the benchmark itself)")
+	quick   = flag.Bool("quick", false, "with -measure: use small sizes and one round, which takes two minutes")
 
-	given struct {
+	flagValues struct {
 		sizes
 		only string
 	}
 )
 
 func init() {
-	flag.IntVar(&given.rounds, "rounds", 0, "rounds (default 5)")
-	flag.IntVar(&given.objects, "objects", 0, "objects of one storm (default 200)")
-	flag.IntVar(&given.backlog, "backlog", 0, "objects that waited for the operator (default 2000)")
-	flag.IntVar(&given.standing, "standing", 0, "handled objects that the operator starts over (default 10000)")
-	flag.IntVar(&given.changes, "changes", 0, "single changes, for the latency (default 200)")
-	flag.IntVar(&given.daemons, "daemons", 0, "objects with a daemon each (default 1000)")
-	flag.DurationVar(&given.interval, "interval", 0, "how often the timers of the standing objects are called (default 30s)")
-	flag.DurationVar(&given.idle, "idle", 0, "how long the operator is watched doing nothing (default 5s)")
-	flag.IntVar(&given.workers, "workers", 16, "objects handled at a time, and requests made at a time by the load")
-	flag.StringVar(&given.profiles, "profiles", "", "the `folder` for profiles of each operator process, of CPU and heap; it must exist")
-	flag.StringVar(&given.only, "only", "", "run only the scenarios whose names match this `expression`: "+
-		"life, backlog, latency, standing, timers, daemons")
+	flag.IntVar(&flagValues.rounds, "rounds", 0, "number of rounds (default 5)")
+	flag.IntVar(&flagValues.objects, "objects", 0, "number of objects that are created, changed and deleted at a time (default 200)")
+	flag.IntVar(&flagValues.backlog, "backlog", 0, "number of objects that exist before the operator starts (default 2000)")
+	flag.IntVar(&flagValues.standing, "standing", 0, "number of objects that are already handled when the operator starts (default 10000)")
+	flag.IntVar(&flagValues.changes, "changes", 0, "number of changes in the latency scenario (default 200)")
+	flag.IntVar(&flagValues.daemons, "daemons", 0, "number of objects with one daemon each (default 1000)")
+	flag.DurationVar(&flagValues.interval, "interval", 0, "interval of the timers (default 30s)")
+	flag.DurationVar(&flagValues.idle, "idle", 0, "duration of the idle measurement (default 5s)")
+	flag.IntVar(&flagValues.workers, "workers", 16, "objects handled at a time, and requests set at a time by the load")
+	flag.StringVar(&flagValues.profiles, "profiles", "", "existing `folder` to which each operator process writes CPU and heap profiles")
+	flag.StringVar(&flagValues.only, "only", "", "run only the scenarios whose names match this `expression`: "+
+		"lifecycle, backlog, latency, standing, timers, daemons")
 }
 
-// chosen returns the sizes for the flags.
-func chosen() (sizes, error) {
+// sizesFromFlags returns the sizes that the flags select.
+func sizesFromFlags() (sizes, error) {
 	s := sizes{
 		rounds: 1, objects: 4, backlog: 8, standing: 16, changes: 3, daemons: 8,
 		interval: 500 * time.Millisecond, idle: 100 * time.Millisecond,
@@ -65,29 +65,29 @@ func chosen() (sizes, error) {
 			interval: 30 * time.Second, idle: 5 * time.Second,
 		}
 	case *quick:
-		return s, fmt.Errorf("-quick is a way to measure: give -measure too")
+		return s, fmt.Errorf("-quick requires -measure")
 	}
 	for _, n := range []struct{ flag, size *int }{
-		{&given.rounds, &s.rounds}, {&given.objects, &s.objects}, {&given.backlog, &s.backlog},
-		{&given.standing, &s.standing}, {&given.changes, &s.changes}, {&given.daemons, &s.daemons},
-		{&given.workers, &s.workers},
+		{&flagValues.rounds, &s.rounds}, {&flagValues.objects, &s.objects}, {&flagValues.backlog, &s.backlog},
+		{&flagValues.standing, &s.standing}, {&flagValues.changes, &s.changes}, {&flagValues.daemons, &s.daemons},
+		{&flagValues.workers, &s.workers},
 	} {
 		if *n.flag < 0 {
-			return s, fmt.Errorf("a number of %d makes no benchmark: give a positive one", *n.flag)
+			return s, fmt.Errorf("numbers must be positive, got %d", *n.flag)
 		}
 		if *n.flag > 0 {
 			*n.size = *n.flag
 		}
 	}
-	if given.idle > 0 {
-		s.idle = given.idle
+	if flagValues.idle > 0 {
+		s.idle = flagValues.idle
 	}
-	if given.interval > 0 {
-		s.interval = given.interval
+	if flagValues.interval > 0 {
+		s.interval = flagValues.interval
 	}
-	s.profiles = given.profiles
+	s.profiles = flagValues.profiles
 	var err error
-	if s.only, err = regexp.Compile(given.only); err != nil {
+	if s.only, err = regexp.Compile(flagValues.only); err != nil {
 		return s, fmt.Errorf("-only: %w", err)
 	}
 	return s, nil
