@@ -1,9 +1,9 @@
-// Package doctest does what readers of the documentation do, for tests of it: it goes through the blocks of a page, and types the
-// commands into a terminal.
+// Package doctest lets tests follow the pages of the documentation. It returns the code blocks of a page and runs their
+// commands in a shell.
 //
-//	steps, err := reader.Steps("docs/deployment.md")
+//	steps, err := doctest.Steps("docs/deployment.md")
 //	...
-//	terminal := reader.Terminal{Folder: folder, Kubeconfig: kubeconfig, Programs: []string{assets}}
+//	terminal := doctest.Terminal{Folder: folder, Kubeconfig: kubeconfig, Programs: []string{assets}}
 //	for _, step := range steps {
 //		for _, command := range step.Commands() {
 //			output, err := terminal.Type(ctx, command)
@@ -11,7 +11,5 @@
 //		}
 //	}
 //
-// # Assumptions
-//
-// There is a POSIX shell, and the programs that commands name are in the given folders or on the PATH.
+// The package requires a POSIX shell. The programs in the commands must be in the given folders or on the PATH.
 package doctest

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// A Step is a block of a page: a file, if a line before it names one, or commands, or something else.
+// Step is a code block of a page. It contains a file, shell commands, or any other text.
 type Step struct {
-	File     string // named by a line like `api/v1/types.go`:
-	Language string // sh, go, yaml ...; none for output
+	File     string // path of the file, if the line before the block is like `api/v1/types.go`:
+	Language string // for example sh or go; empty for output
 	Text     string
 }
 
 var blocks = regexp.MustCompile("(?sm)(?:^`([\\w./-]+)`:\\n\\n)?^ *```(\\w*)\\n(.*?)^ *```")
 
-// Steps returns the blocks of a page, in order.
+// Steps returns the code blocks of a Markdown file, in order.
 func Steps(file string) (steps []Step, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -27,15 +27,15 @@ func Steps(file string) (steps []Step, err error) {
 	return steps, nil
 }
 
-var remark = regexp.MustCompile(`\s+#.*$`)
+var comment = regexp.MustCompile(`\s+#.*$`)
 
-// Commands returns the lines of a block of sh, without the remarks at their ends; of other blocks, none.
+// Commands returns the non-empty lines of a sh block, without trailing comments. It returns nil for other blocks.
 func (s Step) Commands() (commands []string) {
 	if s.Language != "sh" {
 		return nil
 	}
 	for line := range strings.Lines(s.Text) {
-		if command := remark.ReplaceAllString(strings.TrimSpace(line), ""); command != "" {
+		if command := comment.ReplaceAllString(strings.TrimSpace(line), ""); command != "" {
 			commands = append(commands, command)
 		}
 	}

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// A Terminal is where commands are typed.
+// Terminal runs shell commands.
 type Terminal struct {
-	Folder     string   // where it is
-	Kubeconfig string   // of the cluster; kubectl keeps what it knows about it beside this file
-	Programs   []string // folders with programs: before those of the PATH
+	Folder     string   // working directory
+	Kubeconfig string   // path; kubectl stores its discovery cache in the same folder
+	Programs   []string // folders that are added in front of the PATH
 }
 
-// Type runs one line by the shell, and returns what it prints. The error has that too.
+// Type runs one line in the shell and returns its output. An error contains the output, too.
 func (t Terminal) Type(ctx context.Context, command string) (string, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Dir = t.Folder

@@ -11,20 +11,20 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/simulation/scenario"
 )
 
-const root = "../.." // of the module
+const root = "../.." // root folder of the module
 
 // An edit replaces one piece of text in one file of the module.
 type edit struct{ file, old, new string }
 
-// A planted bug must be found by the simulations.
-type planted struct {
+// plantedBug is a change of the code that the simulations must detect.
+type plantedBug struct {
 	name  string
 	edits []edit
 	shows scenario.Property
 }
 
-// bugs are the planted bugs. Each breaks one guarantee. When the code changes, the entry must follow.
-var bugs = []planted{
+// bugs are the planted bugs. Each bug breaks one guarantee. When the code changes, update its entry.
+var bugs = []plantedBug{
 	{
 		name:  "B-01 an unpinned baseline",
 		shows: scenario.NeverLost,
@@ -68,16 +68,16 @@ func TestSimulations_FindPlantedBugs(t *testing.T) {
 				"-test.run=^TestSimulations$", "-simulations=60", "-test.timeout=10m")
 			out, err := run.CombinedOutput()
 			if err == nil {
-				t.Fatalf("it is not found")
+				t.Fatalf("the simulations passed, want a failure")
 			}
 			if !strings.Contains(string(out), string(bug.shows)+": ") {
-				t.Errorf("it does not show by %q:\n%.2000s", bug.shows, out)
+				t.Errorf("no violation of %q in the output:\n%.2000s", bug.shows, out)
 			}
 		})
 	}
 }
 
-// overlay writes the changed files, and the overlay file for the go command.
+// overlay writes the edited files and an overlay file for the go command. It returns the path of the overlay file.
 func overlay(t *testing.T, edits []edit) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -89,13 +89,13 @@ func overlay(t *testing.T, edits []edit) string {
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
-			t.Fatalf("the file of a planted bug is not there any more: make the entry fit the code as it is now: %v", err)
+			t.Fatalf("update the entry of the planted bug: %v", err)
 		}
 		if n := strings.Count(string(text), e.old); n != 1 {
-			t.Fatalf("%s has %d times the text %q, not once: make the entry fit the code as it is now", e.file, n, e.old)
+			t.Fatalf("%s contains %q %d times, want 1: update the entry of the planted bug", e.file, e.old, n)
 		}
 		if replaced[path] != "" {
-			t.Fatalf("%s is to be changed twice: put both into one edit", e.file)
+			t.Fatalf("%s has several edits, want 1: combine them", e.file)
 		}
 		replaced[path] = filepath.Join(folder, filepath.Base(e.file))
 		if err := os.WriteFile(replaced[path], []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {

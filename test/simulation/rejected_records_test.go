@@ -26,8 +26,8 @@ import (
 
 const baselineAnnotation = "kopf.zalando.org/last-handled-configuration"
 
-// A guardedServer rejects patches of widgets that set annotations of the framework, like an admission policy. It counts
-// all patches of widgets.
+// guardedServer rejects patches of widgets that set kopf's annotations, like an admission policy. It counts all patches
+// of widgets.
 type guardedServer struct {
 	next http.RoundTripper
 
@@ -73,27 +73,27 @@ func (g *guardedServer) set(open bool) {
 	g.open = open
 }
 
-// count returns the number of patches, and the number of rejected ones.
+// count returns the number of all patches and the number of rejected patches.
 func (g *guardedServer) count() (patches, rejected int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.patches, g.rejected
 }
 
-// A roll lists the calls of handlers, as "id:reason#attempt".
-type roll struct {
+// callList lists the calls of handlers, as "id:reason#attempt".
+type callList struct {
 	mu    sync.Mutex
 	calls []string
 }
 
-func (r *roll) add(req *kopf.Request[widget], id string) {
+func (r *callList) add(req *kopf.Request[widget], id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, fmt.Sprintf("%s:%s#%d", id, req.Reason, req.Attempt.Number))
 }
 
 // take returns the sorted calls since its last call.
-func (r *roll) take() []string {
+func (r *callList) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	calls := slices.Sorted(slices.Values(r.calls))
@@ -101,17 +101,17 @@ func (r *roll) take() []string {
 	return calls
 }
 
-func (r *roll) expect(t *testing.T, want ...string) {
+func (r *callList) expect(t *testing.T, want ...string) {
 	t.Helper()
 	if got := r.take(); !slices.Equal(got, want) {
-		t.Errorf("the calls are\n%q, and not\n%q", got, want)
+		t.Errorf("calls =\n%q, want\n%q", got, want)
 	}
 }
 
 var allCauses = []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete}
 
 // guarded returns widgets with three handlers. One of them fails twice for each cause; another one changes the spec and the status.
-func guarded(calls *roll, options ...kopf.ResourceOption) *kopf.Resource[widget] {
+func guarded(calls *callList, options ...kopf.ResourceOption) *kopf.Resource[widget] {
 	return kopf.For(&v1.Widget{}, options...).
 		On("quick", allCauses, func(_ context.Context, req *kopf.Request[widget]) error {
 			calls.add(req, "quick")
@@ -146,7 +146,7 @@ func expectWarnings(t *testing.T, box *mailbox, want int) {
 	t.Helper()
 	all := reasonsOf(box)
 	if got := len(all) - len(slices.DeleteFunc(slices.Clone(all), func(one string) bool { return one == "ProgressNotStored Handle" })); got != want {
-		t.Errorf("%d Events, and not %d, in %q", got, want, all)
+		t.Errorf("number of ProgressNotStored Events = %d, want %d; all Events: %q", got, want, all)
 	}
 }
 
@@ -155,24 +155,24 @@ func (s *scene) isGone(t *testing.T) bool {
 	return apierrors.IsNotFound(s.users.Get(t.Context(), client.ObjectKeyFromObject(s.obj), &v1.Widget{}))
 }
 
-// B-31: while the server rejects the records, each handler is called when it is due, changes of handlers are written,
-// and the object can be deleted.
+// B-31: while the server rejects the records, handlers are called when they are due, their changes are
+// written, and the object can be deleted.
 func TestRejectedRecords_HandlersAndDeletionContinue(t *testing.T) {
-	calls := &roll{}
+	calls := &callList{}
 	playGuarded(t, guarded(calls), func(t *testing.T, s *scene, g *guardedServer, box *mailbox) {
 		wait(time.Hour)
 		calls.expect(t, "quick:create#0", "slow:create#0", "slow:create#1", "slow:create#2", "writer:create#0")
 		obj := s.now(t)
 		if obj.Spec.Color != "painted" || obj.Status.Phase != "written" {
-			t.Errorf("the changes of the handlers are not written: %q, %q", obj.Spec.Color, obj.Status.Phase)
+			t.Errorf("color and phase = %q and %q, want painted and written", obj.Spec.Color, obj.Status.Phase)
 		}
 		if len(obj.Annotations) > 0 {
-			t.Errorf("the annotations are %v", obj.Annotations)
+			t.Errorf("annotations = %v, want none", obj.Annotations)
 		}
 		expectWarnings(t, box, 1)
 		created, _ := g.count()
 		if created > 12 {
-			t.Errorf("%d patches for the creation", created)
+			t.Errorf("number of patches for the creation = %d, want at most 12", created)
 		}
 
 		s.patch(t, `{"spec":{"size":2}}`)
@@ -180,25 +180,25 @@ func TestRejectedRecords_HandlersAndDeletionContinue(t *testing.T) {
 		calls.expect(t, "quick:update#0", "slow:update#0", "slow:update#1", "slow:update#2", "writer:update#0")
 		updated, _ := g.count()
 		if updated-created > 8 {
-			t.Errorf("%d patches for the update", updated-created)
+			t.Errorf("number of patches for the update = %d, want at most 8", updated-created)
 		}
 
 		must(t, s.users.Delete(t.Context(), s.obj.DeepCopy()))
 		wait(time.Hour)
 		calls.expect(t, "quick:delete#0", "slow:delete#0", "slow:delete#1", "slow:delete#2", "writer:delete#0")
 		if !s.isGone(t) {
-			t.Error("the object is still there")
+			t.Error("the object exists, want it deleted")
 		}
 		deleted, _ := g.count()
 		if deleted-updated > 10 {
-			t.Errorf("%d patches for the deletion", deleted-updated)
+			t.Errorf("number of patches for the deletion = %d, want at most 10", deleted-updated)
 		}
 	})
 }
 
 // When the server accepts the records again, the next write stores everything and removes the condition.
 func TestRejectedRecords_AreStoredLater(t *testing.T) {
-	calls := &roll{}
+	calls := &callList{}
 	playGuarded(t, guarded(calls, kopf.WithConditions("Ready")), func(t *testing.T, s *scene, g *guardedServer, box *mailbox) {
 		wait(time.Hour)
 		calls.expect(t, "quick:create#0", "slow:create#0", "slow:create#1", "slow:create#2", "writer:create#0")
@@ -206,12 +206,12 @@ func TestRejectedRecords_AreStoredLater(t *testing.T) {
 		before, _ := g.count()
 		wait(10 * time.Hour)
 		if after, _ := g.count(); after != before {
-			t.Errorf("%d patches although nothing has happened", after-before)
+			t.Errorf("number of patches without a change = %d, want 0", after-before)
 		}
 		s.patchStatus(t, `{"status":{"phase":"by another client"}}`)
 		wait(time.Hour)
 		if after, _ := g.count(); after != before {
-			t.Errorf("%d patches because of the status", after-before)
+			t.Errorf("number of patches after a status change = %d, want 0", after-before)
 		}
 
 		g.set(true)
@@ -223,7 +223,7 @@ func TestRejectedRecords_AreStoredLater(t *testing.T) {
 		}
 		expectConditions(t, s, "Ready=Unknown NotReported")
 		if after, _ := g.count(); after-before != 2 {
-			t.Errorf("%d patches, and not one for the annotations and one for the condition", after-before)
+			t.Errorf("number of patches = %d, want 2 (annotations and condition)", after-before)
 		}
 
 		g.set(false)
@@ -234,16 +234,16 @@ func TestRejectedRecords_AreStoredLater(t *testing.T) {
 		wait(time.Hour)
 		calls.expect(t, "slow:update#1", "slow:update#2")
 		if got := s.now(t).Annotations; len(got) != 2 || !strings.Contains(got[baselineAnnotation], `"size":2`) {
-			t.Errorf("the annotations are %v", got)
+			t.Errorf("annotations = %v, want 2 with a baseline of size 2", got)
 		}
 		expectConditions(t, s, "Ready=Unknown NotReported")
 		expectWarnings(t, box, 2)
 	})
 }
 
-// An edit between two handlers of a cycle is a separate update, although neither records nor pin can be stored.
+// An edit between two handlers of a cycle is a separate update, even if the server rejects records and pin.
 func TestRejectedRecords_EditsAreNotLost(t *testing.T) {
-	calls := &roll{}
+	calls := &callList{}
 	playGuarded(t, guarded(calls), func(t *testing.T, s *scene, _ *guardedServer, _ *mailbox) {
 		wait(90 * time.Second)
 		calls.expect(t, "quick:create#0", "slow:create#0", "slow:create#1", "writer:create#0")
@@ -256,7 +256,7 @@ func TestRejectedRecords_EditsAreNotLost(t *testing.T) {
 // A change of the stored part by another client, such as an operator that takes over during a pause, makes the part in
 // memory outdated.
 func TestRejectedRecords_AnotherClientContinues(t *testing.T) {
-	calls := &roll{}
+	calls := &callList{}
 	playGuarded(t, guarded(calls, kopf.WithConditions("Ready")), func(t *testing.T, s *scene, g *guardedServer, _ *mailbox) {
 		wait(30 * time.Second)
 		calls.expect(t, "quick:create#0", "slow:create#0", "writer:create#0")
@@ -268,9 +268,9 @@ func TestRejectedRecords_AnotherClientContinues(t *testing.T) {
 	})
 }
 
-// The rejected part ends with its process: the next process calls the handlers again, and loses nothing.
+// A new process does not know the rejected records. It calls the handlers again and loses no change.
 func TestRejectedRecords_Restart(t *testing.T) {
-	calls := &roll{}
+	calls := &callList{}
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)
 		server := &guardedServer{next: config.Transport}

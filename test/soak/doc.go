@@ -1,5 +1,5 @@
-// Package soak runs operators for hours on a real API server while faults are injected, and checks that every
-// handler is called as often as due and that memory and goroutines stay flat. All code is in its tests.
+// Package soak runs operators for hours on a real API server while faults are injected, and checks that each
+// handler is called as often as due. It also checks that memory and goroutines do not grow. It contains only tests.
 //
 //	make soak HOURS=24                    # the full run; prints a report every five minutes
 //	make soak HOURS=0.1 SOAKFLAGS=-seed=7 # six minutes with the fault schedule of seed 7
@@ -12,7 +12,7 @@
 // operators and the API server, and the ledger in which each handler records its calls. The operators are child
 // processes in two groups, each with a namespace of its own:
 //
-//   - The steady group is one process that is never restarted. Its API requests meet lost answers, 503s and watches
+//   - The steady group is one process that is never restarted. Its API requests meet lost responses, 503s and watches
 //     that are cut, expired or silent. Heap and goroutines are measured here.
 //   - The replaced group is two processes with leader election. They meet the same faults and are also terminated,
 //     killed and suspended, for less and for more than the duration of the lease.

@@ -17,25 +17,25 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// handledWithin is how long a cause may take, with all faults.
+// handledWithin limits the time until a cause is handled, despite faults.
 const handledWithin = 3 * time.Minute
 
-// editsPerObject is how often a driver edits each object before it deletes it.
+// editsPerObject is the number of edits of each object between its creation and its deletion.
 const editsPerObject = 3
 
-// A driver creates, edits and deletes objects of one group, one after the other. It does nothing with an object
-// before its last change was handled.
+// driver creates, edits and deletes objects of one group, one after the other. Before each step, it waits until the
+// previous change of the object is handled.
 type driver struct {
 	group  *group
-	direct client.Client // to the API server, without faults
-	cached client.Reader // follows the objects
-	think  time.Duration // between two steps
+	direct client.Client // connects to the API server without faults
+	cached client.Reader // reads from an informer cache
+	think  time.Duration // delay between two steps
 }
 
-// lives takes objects through their whole lives until stopped.
-func (d *driver) lives(ctx context.Context, stopped <-chan struct{}, lane int) {
+// runLifecycles creates, edits and deletes objects until stopped.
+func (d *driver) runLifecycles(ctx context.Context, stopped <-chan struct{}, worker int) {
 	for n := 0; !isClosed(stopped) && ctx.Err() == nil; n++ {
-		name := fmt.Sprintf("lane-%d-%d", lane, n)
+		name := fmt.Sprintf("worker-%d-%d", worker, n)
 		if n%3 == 0 {
 			name += "-flaky"
 		}
@@ -52,8 +52,8 @@ func (d *driver) lives(ctx context.Context, stopped <-chan struct{}, lane int) {
 	}
 }
 
-// edits changes objects that stay, one after the other, until stopped.
-func (d *driver) edits(ctx context.Context, stopped <-chan struct{}, objects []*v1.Widget) {
+// runEdits edits the permanent objects, one after the other, until stopped.
+func (d *driver) runEdits(ctx context.Context, stopped <-chan struct{}, objects []*v1.Widget) {
 	for size := 2; ; size++ {
 		for _, obj := range objects {
 			if isClosed(stopped) || ctx.Err() != nil {

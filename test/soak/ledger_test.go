@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// A due names one reason to call a handler: the object, the handler and what the handler has to see.
+// due identifies an expected call of a handler by the object, the handler and the state that the handler must receive.
 type due struct{ Object, Handler, Input string }
 
-// A call is one successful attempt of a handler.
+// call is one successful attempt of a handler.
 type call struct {
 	Process int
 	At      time.Time
 }
 
-// An interruption is a time in which a process was ended or suspended.
+// interruption is a period in which a process was ended or suspended.
 type interruption struct{ From, Until time.Time }
 
-// A ledger records what handlers were called for. It is safe for concurrent use.
+// ledger records the calls of handlers and the violations. It is safe for concurrent use.
 type ledger struct {
 	mu            sync.Mutex
 	calls         map[due][]call
 	interruptions []interruption
-	ticks         map[string]time.Time // last tick of the timer of an object
-	lateness      time.Duration        // longest excess of a timer over its interval
+	ticks         map[string]time.Time // last call of the timer by object
+	lateness      time.Duration        // longest delay of a timer call
 	ticked        int
 	total         int
 	repeats       int
@@ -35,7 +35,7 @@ func newLedger() *ledger {
 	return &ledger{calls: map[due][]call{}, ticks: map[string]time.Time{}}
 }
 
-// record adds a successful attempt.
+// record adds a successful attempt of a handler.
 func (l *ledger) record(d due, process int, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +43,7 @@ func (l *ledger) record(d due, process int, at time.Time) {
 	l.calls[d] = append(l.calls[d], call{process, at})
 }
 
-// tick adds a call of a timer.
+// tick adds a call of the timer of an object.
 func (l *ledger) tick(object string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,18 +53,18 @@ func (l *ledger) tick(object string, at time.Time) {
 	l.ticks[object], l.ticked = at, l.ticked+1
 }
 
-// interrupt records that a process was ended or suspended from a time on.
+// interrupt records that a process was ended or suspended between from and until.
 func (l *ledger) interrupt(from, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.interruptions = append(l.interruptions, interruption{from, until})
 }
 
-// repeatMargin is how long before and after an interruption a call may be repeated because of it: the successor has to
-// acquire the lease first.
+// repeatMargin extends an interruption on both sides. Calls within this margin may be repeated because the successor must
+// first acquire the lease.
 const repeatMargin = time.Minute
 
-// expect checks that a call was made as often as due, and forgets it. The caller has seen that the cause was handled.
+// expect checks the number of calls for a cause and removes them. The cause must already be handled.
 func (l *ledger) expect(d due) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *ledger) expect(d due) {
 	}
 }
 
-// unexpected reports the calls that no driver was waiting for.
+// unexpected reports a violation for each call that no driver expected.
 func (l *ledger) unexpected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +105,7 @@ func (l *ledger) interrupted(first, repeated time.Time) bool {
 	return false
 }
 
-// violatef adds a violation that a driver has found.
+// violatef adds a violation found by a driver.
 func (l *ledger) violatef(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

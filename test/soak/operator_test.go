@@ -24,23 +24,23 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// operatorEnv makes this test binary an operator: an operatorSetup, as JSON.
+// operatorEnv is the environment variable with an operatorSetup as JSON. With it, the test binary runs an operator.
 const operatorEnv = "KOPF_SOAK_OPERATOR"
 
-// An operatorSetup says how an operator runs.
+// operatorSetup is the configuration of an operator process.
 type operatorSetup struct {
 	Kubeconfig string
 	Namespace  string
-	Ledger     string // address
+	Ledger     string // URL of the ledger
 	Process    int    // number of the process in the ledger
-	Lease      bool   // leader election
+	Lease      bool   // enables leader election
 }
 
-// An operatorState is what an operator reports for each line on its standard input.
+// operatorState is the response of an operator to each line on its standard input.
 type operatorState struct {
 	Heap, Stack uint64 // bytes in use after a garbage collection
 	Goroutines  int
-	Daemons     int64 // that are running
+	Daemons     int64 // running daemons
 	Leading     bool
 }
 
@@ -53,7 +53,7 @@ const (
 	tickInterval = 10 * time.Second
 )
 
-// errFlaky is how handlers of flaky objects fail at first.
+// errFlaky is the error of the first attempt for flaky objects.
 var errFlaky = fmt.Errorf("the first attempt of a flaky object fails")
 
 func runOperator(text string) error {
@@ -103,13 +103,13 @@ func elected(mgr manager.Manager) bool {
 
 func memory() (heap, stack uint64) {
 	runtime.GC()
-	runtime.GC() // the second one frees what the first one has moved into pools
+	runtime.GC() // the second collection frees the contents of sync.Pools
 	var in runtime.MemStats
 	runtime.ReadMemStats(&in)
 	return in.HeapAlloc, in.StackInuse
 }
 
-// widgets declares the operator: each handler records its call in the ledger and succeeds only if that worked.
+// widgets declares the operator: each handler records its call in the ledger and succeeds only if the ledger has stored it.
 func widgets(setup operatorSetup, daemons *atomic.Int64) *kopf.Resource[*v1.Widget] {
 	type request = kopf.Request[*v1.Widget]
 	send := func(path, object, handler, input string) error {
@@ -147,7 +147,7 @@ func widgets(setup operatorSetup, daemons *atomic.Int64) *kopf.Resource[*v1.Widg
 		})
 }
 
-// nameOf identifies an object in the ledger: objects that are created again under the same name are other objects.
+// nameOf returns a name for an object in the ledger. It contains the UID, because another object may have the same name.
 func nameOf(obj *v1.Widget) string {
 	return obj.Namespace + "/" + obj.Name + "/" + string(obj.UID)
 }

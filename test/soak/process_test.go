@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A process is an operator as the test sees it. It is started again whenever it ends, until the test stops it.
+// process is a child process with an operator. It is restarted whenever it exits, until the test stops it.
 type process struct {
 	t      *testing.T
 	setup  operatorSetup
@@ -27,7 +27,7 @@ type process struct {
 	lines    *bufio.Reader
 	stopping bool
 	starts   int
-	exited   chan struct{} // of the present one
+	exited   chan struct{} // closed when the present process exits
 }
 
 func startProcess(t *testing.T, setup operatorSetup, l *ledger, log *os.File) *process {
@@ -67,7 +67,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// supervise starts the process again when it has ended.
+// supervise restarts the process after it exits.
 func (p *process) supervise(cmd *exec.Cmd, exited chan struct{}) {
 	err := cmd.Wait()
 	ended := time.Now()
@@ -87,7 +87,7 @@ func (p *process) supervise(cmd *exec.Cmd, exited chan struct{}) {
 	}
 }
 
-// state asks the operator how it is; ok is false if it does not answer.
+// state returns the state of the operator. ok is false if the operator does not answer.
 func (p *process) state() (state operatorState, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +104,7 @@ func (p *process) signal(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s)
 }
 
-// end ends the process in one of two manners; it is started again.
+// end sends SIGTERM or SIGKILL to the process. The process is then restarted.
 func (p *process) end(s syscall.Signal) {
 	p.mu.Lock()
 	exited := p.exited
@@ -116,10 +116,10 @@ func (p *process) end(s syscall.Signal) {
 	p.ledger.interrupt(from, time.Now())
 }
 
-// suspend lets the process do nothing for some time.
+// suspend stops the process with SIGSTOP and continues it after d.
 func (p *process) suspend(d time.Duration) {
 	from := time.Now()
-	p.ledger.interrupt(from, from.Add(d)) // at once: a successor may repeat calls before the suspension ends
+	p.ledger.interrupt(from, from.Add(d)) // record it now: the successor may repeat calls before the suspension ends
 	p.signal(syscall.SIGSTOP)
 	pause(p.t, d)
 	p.signal(syscall.SIGCONT)
@@ -135,7 +135,7 @@ func (p *process) stop() {
 	<-exited
 }
 
-// A processFault is what happens to a process of the replaced group.
+// processFault is a fault of a process in the replaced group.
 type processFault struct {
 	name string
 	play func(*process)
@@ -148,7 +148,7 @@ var processFaults = []processFault{
 	{"suspended past the lease", func(p *process) { p.suspend(2 * leaseDuration) }},
 }
 
-// A group is a set of processes with one namespace, one proxy and one ledger.
+// group is a set of processes with one namespace, one proxy and one ledger.
 type group struct {
 	name      string
 	namespace string
@@ -158,7 +158,7 @@ type group struct {
 	played    map[string]int
 }
 
-// victim is the process that leads, or any.
+// victim returns the leader, or a random process if none leads.
 func (g *group) victim(random *rand.Rand) *process {
 	for _, p := range g.processes {
 		if state, ok := p.state(); ok && state.Leading {
@@ -168,7 +168,7 @@ func (g *group) victim(random *rand.Rand) *process {
 	return g.processes[random.IntN(len(g.processes))]
 }
 
-// pause waits for some real time: the processes of the test do not share a virtual clock.
+// pause waits for d in real time, because the processes of the test do not share a virtual clock.
 func pause(t *testing.T, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

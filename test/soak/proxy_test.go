@@ -17,21 +17,21 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A fault is what a proxy does to the requests of its operators.
+// fault is a way in which a proxy disturbs the requests of its operators.
 type fault string
 
 const (
 	noFault       fault = ""
-	lostAnswers   fault = "lost answers"    // writes are made, but their answers are lost
-	unavailable   fault = "503s"            // half of the requests are refused
+	lostAnswers   fault = "lost answers"    // the server executes writes, but their responses are lost
+	unavailable   fault = "503s"            // half of the requests fail with status 503
 	cutWatches    fault = "cut watches"     // open watches end, and none can be opened
-	expireWatches fault = "expired watches" // open watches end, and cannot continue from where they were
-	silentWatches fault = "silent watches"  // watches stay open, but nothing arrives
+	expireWatches fault = "expired watches" // open watches end and their resource versions are expired
+	silentWatches fault = "silent watches"  // watches stay open but deliver no events
 )
 
 var apiFaults = []fault{lostAnswers, unavailable, cutWatches, expireWatches, silentWatches}
 
-// A proxy forwards requests to the API server and plays faults. It is safe for concurrent use.
+// proxy forwards requests to the API server and injects faults. It is safe for concurrent use.
 type proxy struct {
 	*httptest.Server
 	next *httputil.ReverseProxy
@@ -40,8 +40,8 @@ type proxy struct {
 	fault   fault
 	changed chan struct{} // closed when the fault changes
 	cut     context.CancelCauseFunc
-	open    context.Context // of the watches; ends when they are cut
-	injured map[fault]int   // requests that a fault has changed
+	open    context.Context // context of the watches; canceled to cut them
+	injured map[fault]int   // number of requests that each fault has disturbed
 }
 
 func newProxy(config *rest.Config) (*proxy, error) {
@@ -69,7 +69,7 @@ func newProxy(config *rest.Config) (*proxy, error) {
 	return p, nil
 }
 
-// set starts a fault and ends the one before it.
+// set replaces the active fault.
 func (p *proxy) set(f fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *proxy) count(f fault) {
 	p.injured[f]++
 }
 
-// figures returns how many requests each fault has changed.
+// figures formats the number of disturbed requests for each fault.
 func (p *proxy) figures() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func (p *proxy) watch(open context.Context, f fault, w http.ResponseWriter, r *h
 	p.next.ServeHTTP(&watchWriter{ResponseWriter: w, proxy: p, ctx: ctx}, r.WithContext(ctx))
 }
 
-// A watchWriter holds the events of a watch back during silence.
+// watchWriter delays the events of a watch while the fault silentWatches is active.
 type watchWriter struct {
 	http.ResponseWriter
 	proxy *proxy
@@ -171,7 +171,7 @@ func (w *watchWriter) Write(data []byte) (int, error) {
 	}
 }
 
-// kubeconfig returns the access of an operator through the proxy.
+// kubeconfig returns a kubeconfig that connects through the proxy.
 func (p *proxy) kubeconfig() []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],`+
 		`"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`, p.URL)

@@ -55,23 +55,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A sample is the state of the process of the steady group at some time.
+// sample is a measurement of the steady process.
 type sample struct {
-	At time.Duration
+	At time.Duration // since the start of the test
 	operatorState
 }
 
-// A soak is one run of the test.
+// soak holds the state of one test run.
 type soak struct {
 	*testing.T
 	duration, faultTime, calmTime time.Duration
 
-	direct  client.Client
-	cached  client.Reader
-	steady  *group
-	other   *group
-	stays   map[*group][]*v1.Widget
-	started time.Time
+	direct   client.Client
+	cached   client.Reader
+	steady   *group
+	replaced *group
+	stays    map[*group][]*v1.Widget
+	started  time.Time
 
 	mu      sync.Mutex
 	samples []sample
@@ -82,32 +82,32 @@ func TestSoak(t *testing.T) {
 		t.Skip("needs a control plane")
 	}
 	s := &soak{T: t, duration: time.Duration(*hours * float64(time.Hour)), faultTime: 10 * time.Second, calmTime: 10 * time.Second, stays: map[*group][]*v1.Widget{}}
-	staying, lanes, think := 40, 6, 200*time.Millisecond
+	permanent, workers, think := 40, 6, 200*time.Millisecond
 	if s.duration == 0 {
-		s.faultTime, s.calmTime, staying, lanes = 2*time.Second, 2*time.Second, 5, 3
+		s.faultTime, s.calmTime, permanent, workers = 2*time.Second, 2*time.Second, 5, 3
 	}
 	s.setUp()
-	s.create(staying)
+	s.create(permanent)
 
-	stopped, ended := make(chan struct{}), sync.WaitGroup{}
-	for _, g := range []*group{s.steady, s.other} {
+	stopped, running := make(chan struct{}), sync.WaitGroup{}
+	for _, g := range []*group{s.steady, s.replaced} {
 		d := &driver{group: g, direct: s.direct, cached: s.cached, think: think}
-		for lane := range lanes {
-			ended.Go(func() { d.lives(t.Context(), stopped, lane) })
+		for worker := range workers {
+			running.Go(func() { d.runLifecycles(t.Context(), stopped, worker) })
 		}
-		ended.Go(func() { d.edits(t.Context(), stopped, s.stays[g]) })
-		ended.Go(func() { s.faults(g, stopped) })
+		running.Go(func() { d.runEdits(t.Context(), stopped, s.stays[g]) })
+		running.Go(func() { s.faults(g, stopped) })
 	}
 	sampled := make(chan struct{})
 	go func() { defer close(sampled); s.sample(stopped) }()
 	if s.duration > 0 {
 		pause(t, s.duration)
 	} else {
-		// The longest schedule is that of the replaced group.
+		// The replaced group has the longest fault schedule.
 		pause(t, time.Duration(len(processFaults))*(s.faultTime+s.calmTime)+4*leaseDuration)
 	}
 	close(stopped)
-	ended.Wait()
+	running.Wait()
 	<-sampled
 	s.finish()
 }
@@ -117,24 +117,24 @@ func (s *soak) setUp() {
 	s.Helper()
 	log.SetLogger(zap.New(zap.WriteTo(s.logFile("driver.log"))))
 	cp, err := controlplane.Start(controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd()}})
-	s.ok(err)
-	s.Cleanup(func() { s.ok(cp.Stop()) })
+	s.must(err)
+	s.Cleanup(func() { s.must(cp.Stop()) })
 	s.direct, err = client.New(cp.Config, client.Options{Scheme: scheme})
-	s.ok(err)
-	followed, err := cache.New(cp.Config, cache.Options{Scheme: scheme})
-	s.ok(err)
-	s.cached = followed
-	go func() { _ = followed.Start(s.Context()) }()
-	_, err = followed.GetInformer(s.Context(), &v1.Widget{})
-	s.ok(err)
+	s.must(err)
+	informers, err := cache.New(cp.Config, cache.Options{Scheme: scheme})
+	s.must(err)
+	s.cached = informers
+	go func() { _ = informers.Start(s.Context()) }()
+	_, err = informers.GetInformer(s.Context(), &v1.Widget{})
+	s.must(err)
 
 	start := func(name string, processes int) *group {
 		g := &group{name: name, namespace: name, ledger: newLedger(), played: map[string]int{}}
-		s.ok(s.direct.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		s.must(s.direct.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 		g.proxy, err = newProxy(cp.Config)
-		s.ok(err)
+		s.must(err)
 		kubeconfig := filepath.Join(s.TempDir(), "kubeconfig")
-		s.ok(os.WriteFile(kubeconfig, g.proxy.kubeconfig(), 0o600))
+		s.must(os.WriteFile(kubeconfig, g.proxy.kubeconfig(), 0o600))
 		records := httptest.NewServer(recorder(g.ledger))
 		s.Cleanup(records.Close)
 		for n := 1; n <= processes; n++ {
@@ -143,42 +143,43 @@ func (s *soak) setUp() {
 		}
 		return g
 	}
-	s.steady, s.other = start("steady", 1), start("replaced", 2)
+	s.steady, s.replaced = start("steady", 1), start("replaced", 2)
 	s.started = time.Now()
 }
 
-// logFile creates a log file.
+// logFile creates a log file in the folder for logs.
 func (s *soak) logFile(name string) *os.File {
 	s.Helper()
 	dir := cmp.Or(*logsDir, filepath.Join(os.TempDir(), "kopf-soak"))
-	s.ok(os.MkdirAll(dir, 0o750))
+	s.must(os.MkdirAll(dir, 0o750))
 	file, err := os.Create(filepath.Join(dir, name)) //nolint:gosec // the names are those above
-	s.ok(err)
+	s.must(err)
 	s.Cleanup(func() { _ = file.Close() })
 	return file
 }
 
-func (s *soak) ok(err error) {
+// must fails the test if err is not nil.
+func (s *soak) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
 	}
 }
 
-// create makes the objects that stay.
+// create creates n permanent objects in each group.
 func (s *soak) create(n int) {
 	s.Helper()
-	for _, g := range []*group{s.steady, s.other} {
+	for _, g := range []*group{s.steady, s.replaced} {
 		d := &driver{group: g, direct: s.direct, cached: s.cached}
 		for i := range n {
 			obj, err := d.create(s.Context(), fmt.Sprintf("stays-%d", i))
-			s.ok(err)
+			s.must(err)
 			s.stays[g] = append(s.stays[g], obj)
 		}
 	}
 }
 
-// recorder takes the records of handlers.
+// recorder returns the HTTP handler that stores the calls of operator handlers in the ledger.
 func recorder(l *ledger) http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
@@ -191,15 +192,16 @@ func recorder(l *ledger) http.Handler {
 	})
 }
 
-// faults plays one fault after the other, with calm in between, in an order drawn from the seed.
+// faults injects one fault after the other until stopped. Each fault is followed by a time without faults. The seed
+// determines the order.
 func (s *soak) faults(g *group, stopped <-chan struct{}) {
-	random := rand.New(rand.NewPCG(*seed, uint64(len(g.processes)))) //nolint:gosec // a schedule that can be repeated
-	var plays []func()
+	random := rand.New(rand.NewPCG(*seed, uint64(len(g.processes)))) //nolint:gosec // a repeatable schedule, not used for security
+	var injections []func()
 	for _, f := range apiFaults {
 		if s.duration == 0 && len(g.processes) > 1 {
-			break // the short run plays these to the steady group only
+			break // the short run injects API faults only into the steady group
 		}
-		plays = append(plays, func() {
+		injections = append(injections, func() {
 			g.proxy.set(f)
 			pause(s.T, s.faultTime)
 			g.proxy.set(noFault)
@@ -208,24 +210,24 @@ func (s *soak) faults(g *group, stopped <-chan struct{}) {
 	}
 	if len(g.processes) > 1 {
 		for _, f := range processFaults {
-			plays = append(plays, func() {
+			injections = append(injections, func() {
 				f.play(g.victim(random))
 				g.played[f.name]++
 			})
 		}
 	}
 	for !isClosed(stopped) && s.Context().Err() == nil {
-		for _, i := range random.Perm(len(plays)) {
+		for _, i := range random.Perm(len(injections)) {
 			if isClosed(stopped) {
 				return
 			}
-			plays[i]()
+			injections[i]()
 			pause(s.T, s.calmTime)
 		}
 	}
 }
 
-// sample measures the steady process every half minute and reports every five minutes.
+// sample measures the steady process every 30 seconds and logs a report every five minutes.
 func (s *soak) sample(stopped <-chan struct{}) {
 	const every, reports = 30 * time.Second, 10
 	for n := 0; ; n++ {
@@ -245,13 +247,14 @@ func (s *soak) sample(stopped <-chan struct{}) {
 	}
 }
 
+// report formats the last sample and the counts of both groups.
 func (s *soak) report() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.samples[len(s.samples)-1]
 	out := fmt.Sprintf("after %s: heap %.1f MiB, stacks %.1f MiB, %d goroutines, %d daemons\n", last.At.Round(time.Second),
 		mib(last.Heap), mib(last.Stack), last.Goroutines, last.Daemons)
-	for _, g := range []*group{s.steady, s.other} {
+	for _, g := range []*group{s.steady, s.replaced} {
 		total, repeats, ticked, lateness, violations := g.ledger.figures()
 		starts := 0
 		for _, p := range g.processes {
@@ -266,26 +269,27 @@ func (s *soak) report() string {
 	return out
 }
 
+// mib converts bytes to MiB.
 func mib(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
 
-// finish waits for quiet and checks what has to hold then.
+// finish ends the faults, waits for the daemons, runs the final checks and stops the operators.
 func (s *soak) finish() {
-	for _, g := range []*group{s.steady, s.other} {
+	for _, g := range []*group{s.steady, s.replaced} {
 		g.proxy.set(noFault)
 		s.awaitDaemons(g)
 		g.ledger.unexpected()
 	}
 	s.Log(s.report())
-	for _, g := range []*group{s.steady, s.other} {
+	for _, g := range []*group{s.steady, s.replaced} {
 		total, _, _, lateness, violations := g.ledger.figures()
 		for _, violation := range violations {
 			s.Errorf("%s: %s", g.name, violation)
 		}
 		if total == 0 {
-			s.Errorf("%s: no handler was called", g.name)
+			s.Errorf("%s: number of handler calls = 0, want more", g.name)
 		}
 		if g == s.steady && lateness > tickInterval {
-			s.Errorf("a timer of the steady group was late by %s", lateness)
+			s.Errorf("lateness of timers in the steady group = %s, want at most %s", lateness, tickInterval)
 		}
 		names := slices.Sorted(maps.Keys(g.played))
 		for _, name := range names {
@@ -301,7 +305,8 @@ func (s *soak) finish() {
 	}
 }
 
-// awaitDaemons checks that each object that stays has its daemon, and that no other daemon is left.
+// awaitDaemons waits until the number of running daemons equals the number of permanent objects. It reports a violation
+// after a timeout.
 func (s *soak) awaitDaemons(g *group) {
 	ctx, cancel := context.WithTimeout(s.Context(), handledWithin)
 	defer cancel()
@@ -318,10 +323,11 @@ func (s *soak) awaitDaemons(g *group) {
 		}
 		pause(s.T, 200*time.Millisecond)
 	}
-	g.ledger.violatef("%d daemons are running for %d objects", running, len(s.stays[g]))
+	g.ledger.violatef("running daemons = %d, want %d", running, len(s.stays[g]))
 }
 
-// checkFlat compares the quarter after the warm-up with the last quarter.
+// checkFlat omits the samples of the warm-up, and checks that memory and goroutines do not grow from the first quarter
+// of the others to the last quarter.
 func (s *soak) checkFlat() {
 	rest := slices.DeleteFunc(slices.Clone(s.samples), func(x sample) bool { return x.At < min(s.duration/6, 15*time.Minute) })
 	quarter := len(rest) / 4
@@ -349,7 +355,7 @@ func (s *soak) checkFlat() {
 	}
 }
 
-// crd is the one of Widget, with the status subresource and a schema that keeps all fields.
+// crd returns the CRD of Widget, with the status subresource and a schema that keeps all fields.
 func crd() *apiextensionsv1.CustomResourceDefinition {
 	free := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
 	return &apiextensionsv1.CustomResourceDefinition{
