@@ -147,7 +147,7 @@ func TestTimers_SurviveManyRestarts(t *testing.T) {
 					checkSharp(t, fmt.Sprintf("seed %d, process %d, %s", seed, i, name), points.within(name, one), created, sharp, one)
 					checkPlain(t, fmt.Sprintf("seed %d, process %d, %s", seed, i, name), beats.within(name, one), plain, one)
 					if n := len(watches.within(name, one)); n != 1 {
-						t.Errorf("seed %d, process %d, %s: its daemon was started %d times", seed, i, name, n)
+						t.Errorf("seed %d, process %d, %s: daemon starts = %d, want 1", seed, i, name, n)
 					}
 				}
 			}
@@ -164,10 +164,10 @@ func checkSharp(t *testing.T, what string, seen []time.Time, created time.Time, 
 	for _, at := range seen {
 		since := at.Sub(created)
 		if since%interval > 10*time.Millisecond {
-			t.Errorf("%s: the timer was called %s after a point", what, since%interval)
+			t.Errorf("%s: delay of a sharp timer = %s, want at most 10ms", what, since%interval)
 		}
 		if k := int64(since / interval); used[k] {
-			t.Errorf("%s: point %d was used twice", what, k)
+			t.Errorf("%s: number of timer calls at point %d = 2, want 1", what, k)
 		} else {
 			used[k] = true
 		}
@@ -175,7 +175,7 @@ func checkSharp(t *testing.T, what string, seen []time.Time, created time.Time, 
 	first := one.from.Add(settled).Sub(created)/interval + 1
 	for k := int64(first); created.Add(time.Duration(k) * interval).Before(one.to); k++ {
 		if !used[k] {
-			t.Errorf("%s: point %d was not used", what, k)
+			t.Errorf("%s: number of timer calls at point %d = 0, want 1", what, k)
 		}
 	}
 }
@@ -183,16 +183,16 @@ func checkSharp(t *testing.T, what string, seen []time.Time, created time.Time, 
 func checkPlain(t *testing.T, what string, seen []time.Time, interval time.Duration, one era) {
 	t.Helper()
 	if len(seen) == 0 || seen[0].Sub(one.from) > settled {
-		t.Errorf("%s: the timer was not called at the start: %v", what, seen)
+		t.Errorf("%s: timer calls = %v, want the first one within %s of the start", what, seen, settled)
 		return
 	}
 	for i := 1; i < len(seen); i++ {
 		if pause := seen[i].Sub(seen[i-1]); pause < interval || pause > interval+10*time.Millisecond {
-			t.Errorf("%s: the timer was called after %s", what, pause)
+			t.Errorf("%s: time between timer calls = %s, want %s", what, pause, interval)
 		}
 	}
 	if left := one.to.Sub(seen[len(seen)-1]); left > interval+10*time.Millisecond {
-		t.Errorf("%s: the timer was lost %s before the end", what, left)
+		t.Errorf("%s: time between the last timer call and the end = %s, want at most %s", what, left, interval)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestBackgroundEdits_AreNoUpdates(t *testing.T) {
 							last[id] = int(item.New.(int64))
 						}
 						if len(item.Path) > 1 && (item.Path[1] == "tags" || item.Path[1] == "labels") {
-							t.Errorf("seed %d: the edit of a timer came as an update: %v", seed, req.Diff)
+							t.Errorf("seed %d: diff of an update contains an edit by a timer: %v", seed, req.Diff)
 						}
 					}
 					updates++
@@ -260,15 +260,15 @@ func TestBackgroundEdits_AreNoUpdates(t *testing.T) {
 			}
 			<-ended
 			if last["first"] != size || last["second"] != size {
-				t.Errorf("seed %d: the handlers have seen %v last, and the size is %d", seed, last, size)
+				t.Errorf("seed %d: last sizes received by handlers = %v, want %d", seed, last, size)
 			}
 			now := &v1.Widget{}
 			must(t, users.Get(t.Context(), client.ObjectKeyFromObject(obj), now))
 			if now.Spec.Size != size || now.Status.Phase != "200" || now.Labels["tick"] != "200" {
-				t.Errorf("seed %d: it is %+v in the end, with %v", seed, now.Spec, now.Labels)
+				t.Errorf("seed %d: spec = %+v, status = %+v, labels = %v, want size %d and 200 as phase and tick", seed, now.Spec, now.Status, now.Labels, size)
 			}
 			if updates > 40 {
-				t.Errorf("seed %d: %d updates of 2 handlers were handled for 15 edits", seed, updates)
+				t.Errorf("seed %d: handler calls for updates = %d, want at most 40", seed, updates)
 			}
 		})
 	}

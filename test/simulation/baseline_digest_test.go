@@ -58,7 +58,7 @@ func (a *archive) edit(change func(widget)) {
 func (a *archive) expect(want ...string) {
 	a.t.Helper()
 	if !slices.Equal(a.calls, want) {
-		a.t.Errorf("the calls are %q, and not %q", a.calls, want)
+		a.t.Errorf("calls = %q, want %q", a.calls, want)
 	}
 	a.calls = nil
 }
@@ -68,10 +68,10 @@ func (a *archive) expectStored(part string, digest bool) {
 	a.t.Helper()
 	stored := a.obj.Annotations[baselineAnnotation]
 	if _, is := a.obj.Annotations[digestAnnotation]; is != digest || !strings.Contains(stored, part) {
-		a.t.Errorf("digest: %t, and the baseline is %.100q", is, stored)
+		a.t.Errorf("digest stored = %t, want %t; baseline = %.100q, want it to contain %q", is, digest, stored, part)
 	}
 	if strings.Contains(stored, "digest") || !json.Valid([]byte(stored)) {
-		a.t.Errorf("kopf cannot read the baseline %.100q", stored)
+		a.t.Errorf("baseline = %.100q, want JSON that kopf can read", stored)
 	}
 }
 

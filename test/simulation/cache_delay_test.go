@@ -79,7 +79,7 @@ func TestTimers_ReceiveTheEditThatRestartsThem(t *testing.T) {
 		patch(t.Context(), t, users, obj, `{"spec":{"color":"good"}}`)
 		wait(10 * time.Minute)
 		if len(good) < 9 {
-			t.Errorf("the timer was called %d times with the object as it is", len(good))
+			t.Errorf("timer calls with the present object = %d, want at least 9", len(good))
 		}
 		stop()
 		must(t, <-ended)

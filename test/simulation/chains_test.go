@@ -38,7 +38,7 @@ func (p *phases) expect(t *testing.T, want ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !slices.Equal(p.seen, want) {
-		t.Errorf("the handlers were called for %q, want %q", p.seen, want)
+		t.Errorf("handler calls = %q, want %q", p.seen, want)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestWatchedStatusFields_OwnChangesAreUpdates(t *testing.T) {
 				play(t, widgets(), func(t *testing.T, s *scene) {
 					wait(time.Minute)
 					if got := s.now(t).Status.Phase; got != "C" {
-						t.Errorf("the phase is %q", got)
+						t.Errorf("phase = %q, want C", got)
 					}
 					p.expect(t, "<nil> to A; add: \"A\"", "A to B; change: \"A\" -> \"B\"", "B to C; change: \"B\" -> \"C\"")
 				})
@@ -251,14 +251,14 @@ func TestWatchedStatusFields_LargeObjects(t *testing.T) {
 	playOn(t, func(*rest.Config) {}, large, widgets, func(t *testing.T, s *scene) {
 		wait(20 * time.Second)
 		if got := s.now(t).Status.Phase; got != "C" {
-			t.Errorf("the phase is %q after the creation", got)
+			t.Errorf("phase after the creation = %q, want C", got)
 		}
 		wait(time.Minute)
 		if got := s.now(t).Status.Phase; got != "C" {
-			t.Errorf("the phase is %q after the timer", got)
+			t.Errorf("phase after the timer = %q, want C", got)
 		}
 		if n := len(p.seen); n != 6 {
-			t.Errorf("there were %d transitions: %q", n, p.seen)
+			t.Errorf("number of transitions = %d, want 6: %q", n, p.seen)
 		}
 	})
 }

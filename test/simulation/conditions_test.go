@@ -46,7 +46,7 @@ func TestOnCondition_ReceivesThePreviousValue(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if want := []string{"<nil> to False", "False to True"}; !slices.Equal(seen, want) {
-			t.Errorf("the transitions were %q, want %q", seen, want)
+			t.Errorf("transitions = %q, want %q", seen, want)
 		}
 	})
 }
@@ -65,7 +65,7 @@ func TestReportedConditions_OfSkippedHandlers(t *testing.T) {
 	play(t, widgets, func(t *testing.T, s *scene) {
 		wait(time.Minute)
 		if got := conditionsOf(s.now(t)); !slices.Equal(got, []string{"First=False", "Second=False"}) {
-			t.Errorf("the conditions are %v", got)
+			t.Errorf("conditions = %v, want First=False and Second=False", got)
 		}
 	})
 }
@@ -86,7 +86,7 @@ func TestConditions_WithoutHandlersAreWrittenOnce(t *testing.T) {
 				wait(10 * time.Minute)
 				last := s.now(t)
 				if first.ResourceVersion != last.ResourceVersion || !slices.Contains(conditionsOf(last), "Ready=True") {
-					t.Errorf("from version %s to %s: %v", first.ResourceVersion, last.ResourceVersion, conditionsOf(last))
+					t.Errorf("resource version changed from %s to %s, or conditions = %v, want Ready=True and no write", first.ResourceVersion, last.ResourceVersion, conditionsOf(last))
 				}
 				s.patch(t, `{"spec":{"size":2}}`)
 				wait(10 * time.Minute)
@@ -107,7 +107,7 @@ func TestDeclaredConditions_DoNotOverwrite(t *testing.T) {
 		s.patchStatus(t, `{"status":{"conditions":[{"type":"A","status":"True","reason":"R","message":"","lastTransitionTime":"2000-01-01T00:00:00Z"}]}}`)
 		wait(10 * time.Second)
 		if got := conditionsOf(s.now(t)); !slices.Equal(got, []string{"A=True"}) {
-			t.Errorf("the conditions are %v", got)
+			t.Errorf("conditions = %v, want A=True", got)
 		}
 	})
 }
@@ -127,7 +127,7 @@ func TestDeclaredConditions_DoNotOverwriteDaemons(t *testing.T) {
 		play(t, widgets, func(t *testing.T, s *scene) {
 			wait(time.Minute)
 			if got := conditionsOf(s.now(t)); !slices.Contains(got, "Ready=True") {
-				t.Errorf("the conditions are %v", got)
+				t.Errorf("conditions = %v, want Ready=True", got)
 			}
 		})
 	}

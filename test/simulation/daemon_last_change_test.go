@@ -136,10 +136,10 @@ func TestLastChange_SurvivesFaults(t *testing.T) {
 					link := link()
 					logs := stopDaemon(t, link, how, options...)
 					if stored, tried := link.result(); !stored {
-						t.Errorf("the change is not stored, and was tried for %s", tried)
+						t.Errorf("the change was not stored after attempts for %s", tried)
 					}
 					if len(logs) > 0 {
-						t.Errorf("the errors %q are logged", logs)
+						t.Errorf("logged errors = %q, want none", logs)
 					}
 				})
 			}
@@ -160,10 +160,10 @@ func TestLastChange_FailsAfterTheGracePeriod(t *testing.T) {
 				link := &lastWrite{answer: unavailable, down: -1}
 				logs := stopDaemon(t, link, how, options...)
 				if stored, tried := link.result(); stored || tried > grace || tried < grace-2*time.Second {
-					t.Errorf("the change is stored: %t; it was tried for %s", stored, tried)
+					t.Errorf("stored = %t after attempts for %s, want false after %s", stored, tried, grace)
 				}
 				if len(logs) != 1 || !strings.Contains(logs[0], "last change") {
-					t.Errorf("the errors in the log are %q", logs)
+					t.Errorf("logged errors = %q, want one about the last change", logs)
 				}
 			})
 		}

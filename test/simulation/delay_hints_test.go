@@ -89,11 +89,11 @@ func TestHints_DelayWithoutUnit(t *testing.T) {
 		}
 		for _, id := range []string{"cause", "parent", "level", "reconciler", "daemon", "timer", "startup"} {
 			if got[id] != 1 {
-				t.Errorf("%q was warned %d times", id, got[id])
+				t.Errorf("warnings for handler %q = %d, want 1", id, got[id])
 			}
 		}
 		if len(got) != 7 {
-			t.Errorf("warnings of %v", got)
+			t.Errorf("handlers with warnings = %v, want 7", got)
 		}
 	})
 }

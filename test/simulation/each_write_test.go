@@ -31,7 +31,7 @@ func (l *life) starts(what string) {
 	defer l.mu.Unlock()
 	l.attempts[what]++
 	if !l.since.IsZero() && !l.thawed && time.Since(l.since) > time.Millisecond {
-		l.t.Errorf("%s is started during the pause", what)
+		l.t.Errorf("%s was started during the pause", what)
 	}
 }
 
@@ -93,7 +93,7 @@ func (l *life) widgets() *kopf.Resource[widget] {
 			l.starts("daemon")
 			l.mu.Lock()
 			if l.running++; l.running > 1 {
-				l.t.Error("there are two daemons")
+				l.t.Error("number of running daemons = 2, want 1")
 			}
 			l.mu.Unlock()
 			<-ctx.Done()
@@ -133,7 +133,7 @@ func TestPauses_AtEachWrite(t *testing.T) {
 					wait(time.Second)
 				}
 				if n := l.daemons(); n != 1 {
-					s.t.Errorf("%s: there are %d daemons", name, n)
+					s.t.Errorf("%s: running daemons = %d, want 1", name, n)
 				}
 				must(s.t, s.users.Delete(s.t.Context(), s.obj.DeepCopy()))
 				wait(time.Minute)
@@ -145,10 +145,10 @@ func TestPauses_AtEachWrite(t *testing.T) {
 			delete(l.attempts, "timer")
 			delete(l.attempts, "daemon")
 			if want := map[string]int{"first": 1, "second/x": 1, "second/y": 1, "update": 1, "delete": 1}; !maps.Equal(l.succeeded, want) {
-				t.Errorf("%s: the handlers have succeeded %v times", name, l.succeeded)
+				t.Errorf("%s: successful calls = %v, want %v", name, l.succeeded, want)
 			}
 			if want := map[string]int{"first": 2, "second/x": 1, "second/y": 3, "update": 2, "delete": 2}; !maps.Equal(l.attempts, want) {
-				t.Errorf("%s: the handlers were called %v times", name, l.attempts)
+				t.Errorf("%s: attempts = %v, want %v", name, l.attempts, want)
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func TestTimerEdits_DuringCreationAreNoUpdates(t *testing.T) {
 	play(t, widgets, func(t *testing.T, _ *scene) {
 		wait(time.Minute)
 		if n := updates.Load(); n != 0 {
-			t.Errorf("the edit of the timer came as %d updates", n)
+			t.Errorf("number of updates = %d, want 0", n)
 		}
 	})
 }
@@ -62,7 +62,7 @@ func TestTimerEdits_OfLargeObjectsAreNoUpdates(t *testing.T) {
 	playOn(t, func(*rest.Config) {}, large, widgets, func(t *testing.T, _ *scene) {
 		wait(time.Minute)
 		if n := updates.Load(); n != 0 {
-			t.Errorf("the edit of the timer came as %d updates", n)
+			t.Errorf("number of updates = %d, want 0", n)
 		}
 	})
 }
@@ -90,7 +90,7 @@ func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 	play(t, widgets, func(t *testing.T, _ *scene) {
 		wait(time.Minute)
 		if idle.Load() == 0 {
-			t.Error("the idle timer was never called, though only timers have edited the object")
+			t.Error("calls of the idle timer = 0, want more")
 		}
 	})
 }
@@ -115,12 +115,12 @@ func TestUserChanges_CountAfterALostResponse(t *testing.T) {
 	playOn(t, alter, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
 		wait(30 * time.Second)
 		if loss.lost.Load() != 1 || failing.Load() != 1 {
-			t.Fatalf("%d answers were lost, and it has failed %d times", loss.lost.Load(), failing.Load())
+			t.Fatalf("lost responses = %d, failed calls = %d, want 1 and 1", loss.lost.Load(), failing.Load())
 		}
 		s.patch(t, `{"spec":{"size":2}}`)
 		wait(30 * time.Second)
 		if failing.Load() != 2 {
-			t.Errorf("B-41: the failed timer was called %d times after a change", failing.Load()-1)
+			t.Errorf("B-41: calls of the failed timer after a change = %d, want 1", failing.Load()-1)
 		}
 	})
 }

@@ -110,11 +110,11 @@ func TestEvents_OfManyFailuresAreFew(t *testing.T) {
 				return nil
 			}))
 		if attempts < failures*95/100 {
-			t.Errorf("the handler has failed %d times only", attempts)
+			t.Errorf("failed attempts = %d, want at least %d", attempts, failures*95/100)
 		}
 		t.Logf("%d failures, %d writes of Events", attempts, box.writes["one"])
 		if n := box.writes["one"]; n != 2 {
-			t.Errorf("Events were written %d times, and there were two transitions", n)
+			t.Errorf("writes of Events = %d, want 2", n)
 		}
 	})
 }
@@ -186,25 +186,25 @@ func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
 				}
 				t.Logf("%d failures, %d writes of %d Events, %d reported", attempts.Load(), box.writes["noisy"], len(noisy), reported)
 				if n := attempts.Load(); n < failures*95/100 {
-					t.Errorf("the handler has failed %d times only", n)
+					t.Errorf("failed attempts = %d, want at least %d", n, failures*95/100)
 				}
 				if n := box.writes["noisy"]; n > most {
-					t.Errorf("%d writes about the noisy object, more than %d", n, most)
+					t.Errorf("writes of Events about the noisy object = %d, want at most %d", n, most)
 				}
 				if least := int(attempts.Load()) * 8 / 10; test.differ && reported < least {
-					t.Errorf("%d Events are reported, with %d failures", reported, attempts.Load())
+					t.Errorf("reported Events = %d, want at least %d", reported, least)
 				} else if n := countedAsUnposted(t); n < least {
-					t.Errorf("%d Events are counted as not posted, with %d failures", n, attempts.Load())
+					t.Errorf("Events counted as not posted = %d, want at least %d", n, least)
 				}
 				failed := func(one note) bool {
 					return strings.HasPrefix(one.Note, "late: too late") && one.Reason == "HandlerFailed"
 				}
 				late := func(one note) bool { return one.Note == "at last" }
 				if !slices.ContainsFunc(noisy, failed) {
-					t.Errorf("the permanent failure was lost")
+					t.Errorf("no Event reports the permanent failure")
 				}
 				if !slices.ContainsFunc(quiet, failed) || !slices.ContainsFunc(quiet, late) {
-					t.Errorf("the quiet object was muted: %v", quiet)
+					t.Errorf("Events about the quiet object = %v, want both failures", quiet)
 				}
 			})
 		})

@@ -32,7 +32,7 @@ func TestFlush_KeepsConditionsOfOthersInDaemons(t *testing.T) {
 		s.patchStatus(t, `{"status":{"conditions":[{"type":"Theirs","status":"True","reason":"R","message":"","lastTransitionTime":"2000-01-01T00:00:00Z"}]}}`)
 		wait(10 * time.Second)
 		if got := conditionsOf(s.now(t)); !slices.Contains(got, "Theirs=True") || !slices.Contains(got, "Also=True") {
-			t.Errorf("the conditions are %v", got)
+			t.Errorf("conditions = %v, want Theirs=True and Also=True", got)
 		}
 	})
 }
@@ -52,7 +52,7 @@ func TestFlush_KeepsConditionsOfOthersInHandlers(t *testing.T) {
 		s.patchStatus(t, `{"status":{"conditions":[{"type":"Theirs","status":"True","reason":"R","message":"","lastTransitionTime":"2000-01-01T00:00:00Z"}]}}`)
 		wait(10 * time.Second)
 		if got := conditionsOf(s.now(t)); !slices.Contains(got, "Theirs=True") || !slices.Contains(got, "Mine=True") {
-			t.Errorf("the conditions are %v", got)
+			t.Errorf("conditions = %v, want Theirs=True and Mine=True", got)
 		}
 	})
 }
@@ -73,7 +73,7 @@ func TestFlush_KeepsListsOfOthers(t *testing.T) {
 		s.patch(t, `{"spec":{"tags":["theirs"]}}`)
 		wait(10 * time.Second)
 		if got := s.now(t).Spec.Tags; !slices.Contains(got, "theirs") || !slices.Contains(got, "mine") {
-			t.Errorf("the tags are %v", got)
+			t.Errorf("tags = %v, want theirs and mine", got)
 		}
 	})
 }
@@ -89,7 +89,7 @@ func TestFlush_WritesRevertedValues(t *testing.T) {
 			play(t, widgets, func(t *testing.T, s *scene) {
 				wait(10 * time.Second)
 				if got := s.now(t).Status.Phase; got != "" {
-					t.Errorf("the phase is %q, although it was reverted", got)
+					t.Errorf("phase = %q, want the reverted (empty) value", got)
 				}
 			})
 		})
@@ -122,7 +122,7 @@ func TestFlush_DoesNotCallReconcileHandlersAgain(t *testing.T) {
 	play(t, widgets, func(t *testing.T, _ *scene) {
 		wait(time.Minute)
 		if n := calls.Load(); n != 1 {
-			t.Errorf("it was called %d times", n)
+			t.Errorf("calls of the reconcile handler = %d, want 1", n)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestFlush_WatchedFieldIsOneUpdate(t *testing.T) {
 					s.patch(t, `{"spec":{"size":2}}`)
 					wait(20 * time.Second)
 					if calls.Load() != 1 {
-						t.Errorf("the own edit has come as %d updates, want 1", calls.Load())
+						t.Errorf("updates for the edit of the handler = %d, want 1", calls.Load())
 					}
 				})
 			})
@@ -184,7 +184,7 @@ func TestFlush_FailsAfterTheOperatorEnded(t *testing.T) {
 		now := &v1.Widget{}
 		must(t, users.Get(t.Context(), client.ObjectKeyFromObject(obj), now))
 		if err == nil || now.Status.Phase != "" {
-			t.Errorf("it was written after the end: %q (%v)", now.Status.Phase, err)
+			t.Errorf("phase after the end = %q, Flush returned %v, want no write and an error", now.Status.Phase, err)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestFlush_KeepsLaterConditions(t *testing.T) {
 	play(t, widgets, func(t *testing.T, s *scene) {
 		wait(30 * time.Second)
 		if got, want := conditionsOf(s.now(t)), []string{"Ready=True", "Created=True", "Filled=True"}; !slices.Equal(got, want) {
-			t.Errorf("the conditions are %v, not %v", got, want)
+			t.Errorf("conditions = %v, want %v", got, want)
 		}
 	})
 }
@@ -244,13 +244,13 @@ func TestFlush_ReplacesChangesOfEarlierHandlers(t *testing.T) {
 				wait(10 * time.Second)
 				got := s.now(t)
 				if got.Status.Phase != "Pending" {
-					t.Errorf("the phase is %q", got.Status.Phase)
+					t.Errorf("phase = %q, want Pending", got.Status.Phase)
 				}
 				if log := got.Status.Log; len(log) < 2 || log[0] != "created" || log[1] != "pending" {
-					t.Errorf("the log is %q", log)
+					t.Errorf("log = %q, want created and pending first", log)
 				}
 				if conditions := conditionsOf(got); !slices.Equal(conditions, []string{"Ready=False", "Stored=True"}) {
-					t.Errorf("the conditions are %v", conditions)
+					t.Errorf("conditions = %v, want Ready=False and Stored=True", conditions)
 				}
 			})
 		})
@@ -291,7 +291,7 @@ func TestFlush_KeepsLaterChangesOfOtherClients(t *testing.T) {
 				wait(3500 * time.Millisecond)
 				got := s.now(t)
 				if got.Status.Phase != "Theirs" || !slices.Equal(conditionsOf(got), []string{"Ready=Unknown"}) {
-					t.Errorf("the phase is %q, the conditions are %v", got.Status.Phase, conditionsOf(got))
+					t.Errorf("phase = %q, conditions = %v, want Theirs and Ready=Unknown", got.Status.Phase, conditionsOf(got))
 				}
 			})
 		})
@@ -335,7 +335,7 @@ func TestFlush_OfStoredValuesReplacesChangesOfEarlierHandlers(t *testing.T) {
 				}
 				wait(10 * time.Second)
 				if got := s.now(t).Status.Phase; got != test.want {
-					t.Errorf("the phase is %q, not %q", got, test.want)
+					t.Errorf("phase = %q, want %q", got, test.want)
 				}
 			})
 		})

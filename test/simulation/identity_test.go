@@ -88,7 +88,7 @@ func TestIdentity_MustNotBeChanged(t *testing.T) {
 						return nil
 					}
 					if calls.Add(1) > 1 && req.Reason != kopf.ReasonReconcile {
-						t.Error("the handler is called again")
+						t.Error("the handler was called again after a permanent error")
 					}
 					req.Object.Spec.Size = 5
 					return test.do(ctx, req)
@@ -97,13 +97,13 @@ func TestIdentity_MustNotBeChanged(t *testing.T) {
 				playOn(t, func(config *rest.Config) { box = intercept(config) }, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
 					wait(time.Hour / 2)
 					if got := s.now(t); got.Spec.Size != 1 || got.Status.Phase != "" {
-						t.Errorf("a change is written: %+v, %+v", got.Spec, got.Status)
+						t.Errorf("spec = %+v, status = %+v, want no change", got.Spec, got.Status)
 					}
 					box.mu.Lock()
 					defer box.mu.Unlock()
 					notes := box.posted["one"]
 					if len(notes) != 1 || !strings.Contains(notes[0].Note, test.want) || !strings.Contains(notes[0].Note, `handler "x": `) {
-						t.Errorf("the Events are %q", notes)
+						t.Errorf("Events = %q, want one that contains %q", notes, test.want)
 					}
 				})
 			})
@@ -142,7 +142,7 @@ func TestIdentity_AllowsOtherCopiesOfTheObject(t *testing.T) {
 				play(t, widgets, func(t *testing.T, s *scene) {
 					wait(time.Minute)
 					if got := s.now(t); got.Spec.Size != 5 {
-						t.Errorf("the change is not written: %+v", got.Spec)
+						t.Errorf("spec = %+v, want size 5", got.Spec)
 					}
 				})
 			})
@@ -161,7 +161,7 @@ func TestIdentity_ConditionsFollowThePointer(t *testing.T) {
 	play(t, widgets, func(t *testing.T, s *scene) {
 		wait(time.Minute)
 		if got := conditionsOf(s.now(t)); !slices.Equal(got, []string{"First=True", "Second=True"}) {
-			t.Errorf("the conditions are %v", got)
+			t.Errorf("conditions = %v, want First=True and Second=True", got)
 		}
 	})
 }

@@ -80,11 +80,11 @@ func TestPauses_EndWithFilters(t *testing.T) {
 		mark := calls.Load()
 		wait(30 * time.Second)
 		if calls.Load() != mark {
-			t.Fatal("it is not paused")
+			t.Fatal("the handler was called during the pause")
 		}
 		freeze(`{"status":{"other":null}}`)
 		if bad.Load() != 0 {
-			t.Errorf("the timer was called %d times for an object that does not pass its filter", bad.Load())
+			t.Errorf("timer calls for an object that does not match = %d, want 0", bad.Load())
 		}
 	}, kopf.WithPeering(peering.Options{Namespaces: []string{namespace}, Identity: "one"})) // prevents a DNS request, which a bubble of virtual time does not allow
 }

@@ -94,10 +94,10 @@ func TestIssue1178(t *testing.T) {
 		patch(ctx, t, users, obj, `{"metadata":{"annotations":{"note":"second"}}}`)
 	})
 	if diff := cmp.Diff([]string{"B", "C", "D"}, states); diff != "" {
-		t.Errorf("states that were handled (-want +got):\n%s", diff)
+		t.Errorf("handled states (-want +got):\n%s", diff)
 	}
 	if len(notes) == 0 || notes[len(notes)-1] != "second" {
-		t.Errorf("the last note was not seen: %q", notes)
+		t.Errorf("notes = %q, want second as the last one", notes)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestIssue279(t *testing.T) {
 				want[fmt.Sprintf("h%d", n)] = "value2"
 			}
 			if diff := cmp.Diff(want, seen); diff != "" {
-				t.Errorf("what each handler has seen last (-want +got):\n%s", diff)
+				t.Errorf("last state received by each handler (-want +got):\n%s", diff)
 			}
 		})
 	}

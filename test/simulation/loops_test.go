@@ -113,11 +113,11 @@ func TestHandlersThatCallThemselves_AreLogged(t *testing.T) {
 					OnUpdate("loops", test.write)
 			})
 			if len(lines) != 2 {
-				t.Fatalf("it was logged %d times for two objects: %q", len(lines), lines)
+				t.Fatalf("log lines for two objects = %d, want 2: %q", len(lines), lines)
 			}
 			for _, line := range lines {
 				if !strings.Contains(line, `"handler"="loops"`) || !strings.Contains(line, test.field) {
-					t.Errorf("%q names another handler or field", line)
+					t.Errorf("log line = %q, want handler loops and field %q", line, test.field)
 				}
 			}
 		})
@@ -137,7 +137,7 @@ func TestHandlersThatCallThemselves_Status(t *testing.T) {
 		return kopf.For(&v1.Widget{}).OnCreate("create", next).OnField("loops", "status.phase", next)
 	})
 	if len(lines) != 2 || !strings.Contains(lines[0], "loops") || !strings.Contains(lines[0], "status") {
-		t.Errorf("it was logged: %q", lines)
+		t.Errorf("log lines = %q, want 2 about loops and status", lines)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestHandlersThatCallThemselves_NoFalseAlarms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lines := loopsOf(t, quickly, func() *kopf.Resource[widget] { return kopf.For(&v1.Widget{}).OnUpdate("update", write) })
 			if len(lines) > 0 {
-				t.Errorf("it was logged: %q", lines)
+				t.Errorf("log lines = %q, want none", lines)
 			}
 		})
 	}

@@ -88,7 +88,7 @@ func lose(t *testing.T, link *lossy, widgets *kopf.Resource[widget], edit func(t
 		lost := link.lost
 		link.mu.Unlock()
 		if !lost {
-			t.Fatal("no answer was lost")
+			t.Fatal("no response was lost")
 		}
 		check(t, s)
 	})
@@ -203,10 +203,10 @@ func TestLostResponse_KeepsConcurrentChangesOfFields(t *testing.T) {
 			}, func(t *testing.T, s *scene) {
 				got := s.now(t)
 				if got.Spec.Color != "user" {
-					t.Errorf("the color is %q", got.Spec.Color)
+					t.Errorf("color = %q, want user", got.Spec.Color)
 				}
 				if updates := log.all(); len(updates) != 1 || !slices.Contains(strings.Split(test.updates, " or "), updates[0]) {
-					t.Errorf("the updates are %q, not %q", updates, test.updates)
+					t.Errorf("updates = %q, want %q", updates, test.updates)
 				}
 			})
 		})
@@ -233,7 +233,7 @@ func TestLostResponse_WritesUnchangedFields(t *testing.T) {
 				}, func(t *testing.T, s *scene) {
 					got := s.now(t)
 					if got.Spec.Color != "user" || got.Spec.Size != 2 || got.Labels["by"] != "user" {
-						t.Errorf("the object is %+v with labels %v", got.Spec, got.Labels)
+						t.Errorf("spec = %+v, labels = %v, want color user, size 2 and label by=user", got.Spec, got.Labels)
 					}
 				})
 			})
@@ -261,7 +261,7 @@ func TestLostResponse_KeepsConcurrentChangesOfTheStatus(t *testing.T) {
 					s.patchStatus(t, `{"status":{"phase":"User"}}`)
 				}, func(t *testing.T, s *scene) {
 					if got := s.now(t).Status; got.Phase != "User" || !slices.Equal(got.Log, []string{"operator"}) {
-						t.Errorf("the status is %+v", got)
+						t.Errorf("status = %+v, want phase User and log operator", got)
 					}
 				})
 			})
@@ -292,7 +292,7 @@ func TestLostResponse_CallsReconcileHandlersOnlyForChangesOfOthers(t *testing.T)
 				s.patch(t, test.edit)
 			}, func(t *testing.T, _ *scene) {
 				if n := calls.Load(); n != test.calls {
-					t.Errorf("the handler was called %d times, not %d", n, test.calls)
+					t.Errorf("handler calls = %d, want %d", n, test.calls)
 				}
 			})
 		})

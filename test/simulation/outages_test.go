@@ -87,28 +87,28 @@ func TestFailedWrites_HaveTheirOwnBackoff(t *testing.T) {
 			makeWidget(t, s.users, fmt.Sprint("other", size)) // the only worker is free for it
 			wait(time.Second)
 			if n := others.Load(); n != int64(size+1) {
-				t.Errorf("THR-03: %d other objects were handled", n)
+				t.Errorf("THR-03: other handled objects = %d, want %d", n, size+1)
 			}
 			wait(10 * time.Minute)
 			gaps := line.gaps()
 			if len(gaps) < 15 {
-				t.Fatalf("it was tried %d times in twenty minutes", len(gaps))
+				t.Fatalf("attempts in twenty minutes = %d, want at least 15", len(gaps))
 			}
 			if gaps[0] > 20*time.Millisecond {
-				t.Errorf("THR-06: outage %d begins with a pause of %s", size+1, gaps[0])
+				t.Errorf("THR-06: first pause of outage %d = %s, want at most 20ms", size+1, gaps[0])
 			}
 			for i, gap := range gaps {
 				if want := min(gaps[0]<<i, 2*time.Minute); gap != want {
-					t.Errorf("THR-02: pause %d is %s, and not %s", i+1, gap, want)
+					t.Errorf("THR-02: pause %d = %s, want %s", i+1, gap, want)
 				}
 			}
 			line.lasts.Store(false)
 			wait(2 * time.Minute)
 			if n := calls.Load(); n != int64(size+1) {
-				t.Errorf("the handler was called %d times for %d updates", n, size+1)
+				t.Errorf("handler calls = %d, want %d", n, size+1)
 			}
 			if n := line.count(); n != 1 {
-				t.Errorf("THR-05: it was written %d times when that was possible again", n)
+				t.Errorf("THR-05: writes after the outage = %d, want 1", n)
 			}
 		}
 	})
@@ -129,19 +129,19 @@ func TestLongDelays_CauseNoWrites(t *testing.T) {
 	playOn(t, line.over, &v1.Widget{}, widgets, func(t *testing.T, s *scene) {
 		wait(30 * time.Minute)
 		if n := line.count(); n != 1 {
-			t.Errorf("SE-50: %d writes for one record", n)
+			t.Errorf("SE-50: writes for one record = %d, want 1", n)
 		}
 		version := s.now(t).ResourceVersion
 		s.patch(t, `{}`) // SE-09
 		if now := s.now(t).ResourceVersion; now != version {
-			t.Fatalf("a patch of nothing has made version %s of %s", now, version)
+			t.Fatalf("resource version after an empty patch = %s, want %s", now, version)
 		}
 		wait(3 * time.Hour)
 		if len(calls) != 3 || calls[1].Sub(calls[0]).Round(time.Second) != time.Hour || calls[2].Sub(calls[1]).Round(time.Second) != time.Hour {
-			t.Errorf("called at %v", calls)
+			t.Errorf("times of calls = %v, want 3, one hour apart", calls)
 		}
 		if n := line.count(); n != 2 {
-			t.Errorf("SE-50: %d writes for a record and a baseline", n)
+			t.Errorf("SE-50: writes for a record and a baseline = %d, want 2", n)
 		}
 	})
 }

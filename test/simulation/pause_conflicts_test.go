@@ -190,10 +190,10 @@ const frozen = `{"priority":100,"lifetime":6000}`
 func (s *two) expect(phase string, calls ...string) {
 	s.t.Helper()
 	if got := s.now().Status.Phase; got != phase {
-		s.t.Errorf("the status is of %q, and not of %q", got, phase)
+		s.t.Errorf("phase = %q, want %q", got, phase)
 	}
 	if got := s.all(); !slices.Equal(got, calls) {
-		s.t.Errorf("the calls were %q, and not %q", got, calls)
+		s.t.Errorf("calls = %q, want %q", got, calls)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestPause_KeepsChangesOfPeers(t *testing.T) {
 				wait(10 * time.Minute)
 				s.expect("high 3", "low 2", "high 2", "high 3")
 				if late := s.link.all()[before:]; len(late) > 0 {
-					t.Errorf("it was written after the pause: %s", late)
+					t.Errorf("writes after the pause: %s, want none", late)
 				}
 				s.resize(4)
 				s.expect("low 4", "low 2", "high 2", "high 3", "low 4")
@@ -294,11 +294,11 @@ func TestPause_CallsReconcileHandlersAgain(t *testing.T) {
 		end()
 		wait(10 * time.Minute)
 		if got := s.now().Status.Phase; got != "low 3" {
-			t.Errorf("the status is of %q", got)
+			t.Errorf("phase = %q, want low 3", got)
 		}
 		for _, body := range s.link.all() {
 			if strings.Contains(body, "low 2") {
-				t.Errorf("it was written after the pause: %s", body)
+				t.Errorf("writes after the pause: %s, want none", body)
 			}
 		}
 	})
@@ -336,10 +336,10 @@ func TestPause_FinishesDeletions(t *testing.T) {
 				test.meanwhile(s)
 				wait(10 * time.Minute)
 				if err := s.users.Get(t.Context(), client.ObjectKeyFromObject(s.obj), s.obj.DeepCopy()); client.IgnoreNotFound(err) != nil || err == nil {
-					t.Errorf("the object is there: %v", err)
+					t.Errorf("read of the object returned %v, want not found", err)
 				}
 				if got := s.all(); !slices.Equal(got, test.calls) {
-					t.Errorf("the calls were %q, and not %q", got, test.calls)
+					t.Errorf("calls = %q, want %q", got, test.calls)
 				}
 			})
 		})

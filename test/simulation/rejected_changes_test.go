@@ -81,7 +81,7 @@ func expectConditions(t *testing.T, s *scene, want ...string) {
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		t.Errorf("the conditions are %q, and not %q", got, want)
+		t.Errorf("conditions = %q, want %q", got, want)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestRejectedChange_RevertsOnlyItself(t *testing.T) {
 				wait(time.Minute)
 				expectConditions(t, s, "Both=True First", "First=True Done", "Theirs=True R")
 				if got := s.now(t).Status; got.Phase != "first" || len(got.Log) > 0 {
-					t.Errorf("the status is %+v", got)
+					t.Errorf("status = %+v, want phase first and an empty log", got)
 				}
 			})
 		})
@@ -154,7 +154,7 @@ func TestRejectedChange_FailsItsHandler(t *testing.T) {
 				wait(2 * time.Minute)
 				expectConditions(t, s, "Synced=False Failed", "Theirs=True R")
 				if got := reasonsOf(box); !slices.Equal(got, []string{"HandlerFailed greedy"}) {
-					t.Errorf("the Events are %q", got)
+					t.Errorf("Events = %q, want HandlerFailed greedy", got)
 				}
 			})
 		})
@@ -172,7 +172,7 @@ func TestUncalledHandlers_ReportTheirFailure(t *testing.T) {
 			return kopf.Permanent(errors.New("not at all"))
 		}).
 		OnCreate("late", func(context.Context, *kopf.Request[widget]) error {
-			t.Error("it is called")
+			t.Error("handler late was called")
 			return nil
 		}, kopf.After("slow"), kopf.ReportCondition("Late"))
 	play(t, widgets, func(t *testing.T, s *scene) {
@@ -199,7 +199,7 @@ func TestBackoff_PanicIsAFailure(t *testing.T) {
 	play(t, widgets, func(t *testing.T, _ *scene) {
 		wait(90 * time.Second)
 		if want := []string{"good", "bad 0", "bad 1", "bad 2"}; !slices.Equal(calls, want) {
-			t.Errorf("the calls were %q, and not %q", calls, want)
+			t.Errorf("calls = %q, want %q", calls, want)
 		}
 	})
 }
@@ -226,10 +226,10 @@ func TestDeletion_DoesNotWaitForTheStatus(t *testing.T) {
 		must(t, s.users.Delete(t.Context(), s.obj.DeepCopy()))
 		wait(10 * time.Minute)
 		if err := s.users.Get(t.Context(), client.ObjectKeyFromObject(s.obj), s.obj); !apierrors.IsNotFound(err) {
-			t.Errorf("the object is there: %v", err)
+			t.Errorf("read of the object returned %v, want not found", err)
 		}
 		if calls != 1 {
-			t.Errorf("the handler was called %d times", calls)
+			t.Errorf("handler calls = %d, want 1", calls)
 		}
 	})
 }

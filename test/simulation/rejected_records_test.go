@@ -219,7 +219,7 @@ func TestRejectedRecords_AreStoredLater(t *testing.T) {
 		wait(time.Hour)
 		calls.expect(t)
 		if got := s.now(t).Annotations[baselineAnnotation]; !strings.Contains(got, `"size":1`) || !strings.Contains(got, "painted") {
-			t.Errorf("the last-handled configuration is %q", got)
+			t.Errorf("last-handled configuration = %q, want size 1 and color painted", got)
 		}
 		expectConditions(t, s, "Ready=Unknown NotReported")
 		if after, _ := g.count(); after-before != 2 {
@@ -286,7 +286,7 @@ func TestRejectedRecords_Restart(t *testing.T) {
 		calls.expect(t, "quick:create#0", "slow:create#0", "slow:create#1", "slow:create#2", "writer:create#0")
 		must(t, users.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
 		if got := obj.Annotations[baselineAnnotation]; !strings.Contains(got, `"size":2`) {
-			t.Errorf("the last-handled configuration is %q", got)
+			t.Errorf("last-handled configuration = %q, want size 2", got)
 		}
 		live(t, config, scheme, time.Hour, guarded(calls))
 		calls.expect(t)

@@ -150,7 +150,7 @@ func TestRestart_LaggingCacheRepeatsNoHandler(t *testing.T) {
 				patch(t.Context(), t, users, obj, `{"spec":{"size":2}}`)
 			}, "create 1", "update 2")
 			if link.lists == 0 || link.gets == 0 {
-				t.Errorf("%d lists, %d reads: the former state was not used", link.lists, link.gets)
+				t.Errorf("lists = %d, reads = %d, want more than 0 of each", link.lists, link.gets)
 			}
 		})
 	}
@@ -196,7 +196,7 @@ func TestRestart_NothingToDoReadsNothing(t *testing.T) {
 				liveUntil(ctx, t, lagging, s.users.Scheme(), basicHandlers(&callLog{}))
 			})
 			if link.lists != 1 || link.gets != 0 {
-				t.Errorf("%d lists, %d reads", link.lists, link.gets)
+				t.Errorf("lists = %d, reads = %d, want 1 and 0", link.lists, link.gets)
 			}
 		})
 	}

@@ -125,10 +125,10 @@ func TestSuspendedLeader_WritesNothingBeforeItIsStopped(t *testing.T) {
 		old.stop()
 		next.stop()
 		if writes := old.all()[before:]; len(writes) > 0 {
-			t.Errorf("it wrote after the suspension: %q", writes)
+			t.Errorf("writes after the suspension = %q, want none", writes)
 		}
 		if phase := s.now().Status.Phase; phase != "new 3" {
-			t.Errorf("the status is %q", phase)
+			t.Errorf("phase = %q, want new 3", phase)
 		}
 		s.expect(t, "old 1 to 2", "new 1 to 2", "new 2 to 3")
 	})
@@ -147,13 +147,13 @@ func TestSuspendedLeader_ContinuesAfterARenewal(t *testing.T) {
 		wait(10 * time.Second)
 		s.resize(3)
 		if writes := old.all()[before:]; len(writes) > 0 {
-			t.Errorf("it wrote during the hold: %q", writes)
+			t.Errorf("writes during the hold = %q, want none", writes)
 		}
 		s.expect(t, "old 1 to 2")
 		wait(time.Minute)
 		old.stop()
 		if phase := s.now().Status.Phase; phase != "old 3" {
-			t.Errorf("the status is %q", phase)
+			t.Errorf("phase = %q, want old 3", phase)
 		}
 		s.expect(t, "old 1 to 2", "old 2 to 3")
 	})
@@ -175,7 +175,7 @@ func TestSuspendedLeader_DropsOutdatedWrites(t *testing.T) {
 		want := s.now()
 		wait(time.Minute)
 		if got := s.now(); got.ResourceVersion != want.ResourceVersion {
-			t.Errorf("the object was written after the hold: %v, want %v", got, want)
+			t.Errorf("object after the hold = %v, want the unchanged object %v", got, want)
 		}
 		s.resize(4)
 		wait(time.Minute)
@@ -206,17 +206,17 @@ func TestSuspendedLeader_FlushWaits(t *testing.T) {
 					wait(5 * time.Second)
 				}
 				if len(flushed) > 0 {
-					t.Error("the Flush did not wait")
+					t.Error("Flush returned during the hold")
 				}
 				wait(15 * time.Second)
 				err := <-flushed
 				if overtaken != (err != nil) {
-					t.Errorf("the Flush returned %v", err)
+					t.Errorf("error of Flush = %v, want an error: %t", err, overtaken)
 				}
 				wait(time.Minute)
 				old.stop()
 				if phase, want := s.now().Status.Phase, map[bool]string{true: "new 2", false: "begun"}[overtaken]; phase != want {
-					t.Errorf("the status is %q, want %q", phase, want)
+					t.Errorf("phase = %q, want %q", phase, want)
 				}
 			})
 		})
@@ -252,7 +252,7 @@ func TestSuspendedLeader_DaemonsAndTimersWait(t *testing.T) {
 				old.suspend()
 				wait(3 * time.Second)
 				if writes := old.all()[before:]; len(writes) > 0 {
-					t.Errorf("it wrote during the hold: %q", writes)
+					t.Errorf("writes during the hold = %q, want none", writes)
 				}
 				if overtaken {
 					s.start(widgets("new")).stopAfter(5 * time.Second)
@@ -260,14 +260,14 @@ func TestSuspendedLeader_DaemonsAndTimersWait(t *testing.T) {
 				wait(20 * time.Second)
 				phase, want := s.now().Status.Phase, map[bool]string{true: "new", false: "old"}[overtaken]
 				if phase != want {
-					t.Errorf("the status is %q, want %q", phase, want)
+					t.Errorf("phase = %q, want %q", phase, want)
 				}
 				if after := len(old.all()); after == before {
-					t.Error("nothing is written after the hold")
+					t.Error("writes after the hold = 0, want more")
 				}
 				old.stop()
 				if all := strings.Join(s.lines, ", "); !strings.HasPrefix(all, "old begins, old ends: true") || !strings.HasSuffix(all, "old begins, old ends: false") {
-					t.Errorf("the daemon did: %s", all)
+					t.Errorf("starts and ends of the daemon = %s", all)
 				}
 			})
 		})

@@ -37,7 +37,7 @@ func (l *callLog) expect(t *testing.T, want ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !slices.Equal(l.lines, want) {
-		t.Errorf("the calls were %q, want %q", l.lines, want)
+		t.Errorf("calls = %q, want %q", l.lines, want)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestVanishedObject_DeleteHandlersRunWithTheirPolicy(t *testing.T) {
 			line("first", 2), line("second", 0),
 			"fails")
 		if n := link.count() - before; n != 0 {
-			t.Errorf("%d writes after the object vanished", n)
+			t.Errorf("writes after the deletion of the object = %d, want 0", n)
 		}
 	})
 }
@@ -165,7 +165,7 @@ func TestVanishedObject_RecreatedObjectIsSeparate(t *testing.T) {
 		must(t, s.users.Delete(t.Context(), again))
 		wait(time.Hour)
 		if got := len(calls.lines); got != 9 {
-			t.Errorf("%d calls after the deletion of the second object, want 9: %q", got, calls.lines)
+			t.Errorf("calls after the deletion of the second object = %d, want 9: %q", got, calls.lines)
 		}
 	})
 }
@@ -220,7 +220,7 @@ func TestVanishedObject_Pauses(t *testing.T) {
 			s.freeze(frozen)
 			wait(time.Hour)
 			if got := s.all(); len(got) != 1 {
-				t.Errorf("the calls during the pause were %q", got)
+				t.Errorf("calls during the pause = %q, want 1", got)
 			}
 			s.freeze("null")
 		}, 3},
@@ -239,7 +239,7 @@ func TestVanishedObject_Pauses(t *testing.T) {
 				test.act(t, s, func() { vanish(t, s.server, s.obj) })
 				wait(time.Hour)
 				if got := s.all(); len(got) != test.want {
-					t.Errorf("the calls were %q, want %d", got, test.want)
+					t.Errorf("calls = %q, want %d", got, test.want)
 				}
 			})
 		})
