@@ -40,26 +40,26 @@ func (s *fixture) suspend(gap time.Duration) { s.ahead.Add(int64(gap)) }
 func TestFence_ActiveAfterSuspension(t *testing.T) {
 	runFence(t, func(t *testing.T, s *fixture) {
 		if s.IsHeld() || s.SuspensionCount() != 0 {
-			t.Fatal("the fence is active before a suspension")
+			t.Fatal("the fence is active before a suspension, want inactive")
 		}
 		s.suspend(6 * time.Second)
 		if paused, why := s.Paused("ns"); !paused || why == "" {
-			t.Error("the first query does not report the suspension")
+			t.Error("the fence is inactive after a suspension, want active")
 		}
 		if s.SuspensionCount() != 1 {
-			t.Errorf("%d suspensions", s.SuspensionCount())
+			t.Errorf("SuspensionCount() = %d, want 1", s.SuspensionCount())
 		}
 		start := time.Now()
 		n, err := s.Wait(t.Context())
 		if err != nil || n != 1 {
-			t.Errorf("Wait returned %d, %v", n, err)
+			t.Errorf("Wait() = %d, %v, want 1, nil", n, err)
 		}
-		if held := time.Since(start); held < 13*time.Second || held > 14*time.Second {
-			t.Errorf("the fence was active for %s", held)
+		if hold := time.Since(start); hold < 13*time.Second || hold > 14*time.Second {
+			t.Errorf("time of the hold = %s, want 13s to 14s", hold)
 		}
 		synctest.Wait()
 		if s.IsHeld() || s.changes.Load() != 2 {
-			t.Errorf("held %t, %d changes", s.IsHeld(), s.changes.Load())
+			t.Errorf("IsHeld() = %t, state changes = %d, want false and 2", s.IsHeld(), s.changes.Load())
 		}
 	})
 }
@@ -72,7 +72,7 @@ func TestFence_IgnoresShortGaps(t *testing.T) {
 			sleep(time.Second)
 		}
 		if s.SuspensionCount() != 0 || s.changes.Load() != 0 {
-			t.Errorf("%d suspensions, %d changes", s.SuspensionCount(), s.changes.Load())
+			t.Errorf("SuspensionCount() = %d, state changes = %d, want 0 and 0", s.SuspensionCount(), s.changes.Load())
 		}
 	})
 }
@@ -84,11 +84,11 @@ func TestFence_SecondSuspensionExtendsTheHold(t *testing.T) {
 		s.suspend(time.Hour)
 		sleep(10 * time.Second)
 		if !s.IsHeld() || s.SuspensionCount() != 2 || s.changes.Load() != 1 {
-			t.Errorf("held %t, %d suspensions, %d changes", s.IsHeld(), s.SuspensionCount(), s.changes.Load())
+			t.Errorf("IsHeld() = %t, SuspensionCount() = %d, state changes = %d, want true, 2 and 1", s.IsHeld(), s.SuspensionCount(), s.changes.Load())
 		}
 		sleep(10 * time.Second)
 		if s.IsHeld() {
-			t.Error("the fence does not become inactive")
+			t.Error("the fence is active after the hold, want inactive")
 		}
 	})
 }
@@ -104,11 +104,11 @@ func TestFence_StaysActiveAfterStop(t *testing.T) {
 		sleep(time.Second)
 		s.stop()
 		if err := <-result; !errors.Is(err, fencing.ErrStopped) {
-			t.Errorf("Wait returned %v", err)
+			t.Errorf("error of Wait = %v, want ErrStopped", err)
 		}
 		sleep(time.Hour)
 		if !s.IsHeld() {
-			t.Error("the fence becomes inactive after the stop")
+			t.Error("the fence is inactive after the stop, want active")
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestFence_WaitEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := s.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Wait returned %v", err)
+			t.Errorf("error of Wait = %v, want DeadlineExceeded", err)
 		}
 	})
 }

@@ -73,8 +73,8 @@ func (l *line) summary(s side) float64 {
 	return median(l.samples[s])
 }
 
-// verdict returns "met", "MISSED", or an empty string for a figure without a budget.
-func (l *line) verdict() string {
+// outcome returns "met", "MISSED", or an empty string for a figure without a budget.
+func (l *line) outcome() string {
 	switch {
 	case l.budget.text == noBudget.text:
 		return ""
@@ -90,16 +90,16 @@ func (r report) text(machine string, took time.Duration) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n", machine)
 	fmt.Fprintf(&out, "Medians of the rounds, of writes the most; ratios of the two sides of each round: median (least..greatest). It took %s.\n", took.Round(time.Second))
-	verdicts := map[string]int{}
+	outcomes := map[string]int{}
 	for _, t := range r {
 		if len(t.lines) > 0 {
 			fmt.Fprintf(&out, "\n%s", t.text())
 		}
 		for _, l := range t.lines {
-			verdicts[l.verdict()]++
+			outcomes[l.outcome()]++
 		}
 	}
-	fmt.Fprintf(&out, "\n%d of %d budgets are met.\n", verdicts["met"], verdicts["met"]+verdicts["MISSED"])
+	fmt.Fprintf(&out, "\n%d of %d budgets are met.\n", outcomes["met"], outcomes["met"]+outcomes["MISSED"])
 	return out.String()
 }
 
@@ -115,7 +115,7 @@ func (t *table) text() string {
 		last = l.what
 		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
 			what, l.figure, formatValue(l.summary(t.subject)), formatValue(l.summary(t.reference)),
-			formatRatios(l.ratios()), l.budget.text, l.verdict())
+			formatRatios(l.ratios()), l.budget.text, l.outcome())
 	}
 	columns := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	_, _ = columns.Write([]byte(rows.String())) // writing to memory cannot fail
@@ -128,7 +128,7 @@ func (r report) missedCounts() []string {
 	var missed []string
 	for _, t := range r {
 		for _, l := range t.lines {
-			if l.budget.exact && l.verdict() == "MISSED" {
+			if l.budget.exact && l.outcome() == "MISSED" {
 				missed = append(missed, fmt.Sprintf("%s: %s: %v, want %s", l.what, l.figure, l.samples[t.subject], l.budget.text))
 			}
 		}

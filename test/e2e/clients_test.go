@@ -144,7 +144,7 @@ var _ = Describe("A handler that uses a client", func() {
 var _ = Describe("A concurrent change of a list", func() {
 	type W = *v1.Widget
 
-	// concurrently returns a handler that another client's edit overtakes in its first call.
+	// concurrently returns a handler during whose first call another client edits the object.
 	concurrently := func(seen *calls, theirs, ours func(W)) kopf.Handler[W] {
 		return func(ctx context.Context, req *kopf.Request[W]) error {
 			seen.notef("list#%d", req.Attempt.Number)
@@ -188,7 +188,7 @@ var _ = Describe("A concurrent change of a list", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		contested := concurrently(seen, tagged("theirs"), tagged("ours"))
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("list", func(ctx context.Context, req *kopf.Request[W]) error {
-			if req.Attempt.Number == 0 { // so that the object has a record, the cache contains it, and no further write is needed
+			if req.Attempt.Number == 0 { // creates a record, so that the second attempt needs no further write before it
 				return kopf.Temporary(nil, 3*time.Second)
 			}
 			return contested(ctx, req)

@@ -23,7 +23,7 @@ import (
 func lines(obj client.Object) (conditions.Fields, error) {
 	w, ok := obj.(*v1.Widget)
 	if !ok {
-		return nil, fmt.Errorf("%T is no widget", obj)
+		return nil, fmt.Errorf("%T is not a widget", obj)
 	}
 	return lineAdapter{w}, nil
 }
@@ -102,7 +102,7 @@ var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 		Eventually(says("Made")).Should(Equal("True Succeeded"))
 		Expect(says("Ready")()).To(HavePrefix("Unknown "))
 		Eventually(seen.all).Should(ContainElement("filtered"), "Made is True")
-		// Another controller has conditions in this place, too.
+		// Another controller also stores conditions in this field.
 		Eventually(func() error {
 			now := obj.DeepCopyObject().(client.Object)
 			if err := k8s.Get(ctx, keyOf(obj), now); err != nil {

@@ -24,7 +24,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// setCondition changes a condition on the server as another controller would.
+// setCondition changes a condition on the server, like another controller.
 func setCondition(ctx context.Context, obj client.Object, kind string, status metav1.ConditionStatus) {
 	GinkgoHelper()
 	Eventually(func() error {

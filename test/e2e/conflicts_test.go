@@ -17,8 +17,9 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// storm changes an object as fast as it can until it is stopped. It returns the number of changes.
-func storm(ctx context.Context, obj *v1.Widget, change func(n int64, w *v1.Widget)) (writes *atomic.Int64, stop func()) {
+// editContinuously updates the object without pauses until stop is called. It counts the successful updates and ignores
+// conflicts.
+func editContinuously(ctx context.Context, obj *v1.Widget, change func(n int64, w *v1.Widget)) (writes *atomic.Int64, stop func()) {
 	writes = &atomic.Int64{}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -49,13 +50,13 @@ var _ = Describe("Another client", func() {
 	type W = *v1.Widget
 	const foreign = "foreign.example.com/keep"
 
-	It("does not cause lost handlers or error lines (409 storm)", func(ctx context.Context) {
+	It("does not cause lost handlers or error lines (many 409 conflicts)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var last atomic.Value
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("tags", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("tags")
-				req.Object.Spec.Tags = []string{"a", "b"} // a list: guarded by the resourceVersion
+				req.Object.Spec.Tags = []string{"a", "b"} // changes of lists are sent with the resourceVersion
 				req.Object.Status.Log = []string{"created"}
 				return nil
 			}).
@@ -70,9 +71,9 @@ var _ = Describe("Another client", func() {
 
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		writes, stop := storm(ctx, obj, func(n int64, w *v1.Widget) { w.Spec.Color = fmt.Sprint("color-", n) })
+		writes, stop := editContinuously(ctx, obj, func(n int64, w *v1.Widget) { w.Spec.Color = fmt.Sprint("color-", n) })
 		handled(ctx, obj)
-		Eventually(writes.Load).Should(BeNumerically(">", writes.Load()+30), "the storm continues after the creation")
+		Eventually(writes.Load).Should(BeNumerically(">", writes.Load()+30), "the edits continue after the creation")
 		stop()
 
 		now, err := fresh(ctx, obj)()
@@ -96,8 +97,8 @@ var _ = Describe("Another client", func() {
 
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		// Adds and removes other finalizers all the time, and keeps one.
-		_, stop := storm(ctx, obj, func(n int64, w *v1.Widget) {
+		// The other client continuously adds and removes finalizers but keeps one.
+		_, stop := editContinuously(ctx, obj, func(n int64, w *v1.Widget) {
 			if w.DeletionTimestamp != nil {
 				w.Labels = map[string]string{"n": fmt.Sprint(n)} // the object is being deleted, so finalizers cannot be added
 				return

@@ -26,18 +26,18 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// The child process is this test binary with these variables: an operator that kills itself.
+// With these variables, the test binary runs an operator that kills itself.
 const (
 	childEnv     = "KOPF_E2E_CHILD"         // namespace of the operator
-	childDiary   = "KOPF_E2E_CHILD_DIARY"   // file with the calls of the handlers
+	childCalls   = "KOPF_E2E_CHILD_CALLS"   // file with the calls of the handlers
 	childBefore  = "KOPF_E2E_KILL_BEFORE"   // SIGKILL instead of this write, counted from 1
 	childAfter   = "KOPF_E2E_KILL_AFTER"    // SIGKILL after the response to this write
-	childResults = "KOPF_E2E_CHILD_RESULTS" // handlers have results: one more write each
+	childResults = "KOPF_E2E_CHILD_RESULTS" // if set, handlers return results, which need one more write each
 )
 
 var fiveHandlers = []string{"h1", "h2", "h3", "h4", "h5"}
 
-// runChild runs the operator that kills itself. It is a separate process, so that no cleanup runs.
+// runChild runs the operator that the variables select, and returns the exit code. A killed process runs no cleanup.
 func runChild() int {
 	if os.Getenv(childBusy) != "" {
 		return busyChild()
@@ -52,25 +52,25 @@ func runChild() int {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &killingTransport{next: next, before: int64(before), after: int64(after)}
 	})
-	book := &logRecorder{}
-	log.SetLogger(book.Logger())
+	recorder := &logRecorder{}
+	log.SetLogger(recorder.Logger())
 	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"},
+		Scheme: scheme, Logger: recorder.Logger(), Metrics: server.Options{BindAddress: "0"},
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{os.Getenv(childEnv): {}}},
 	})
 	must(err)
 	widgets := kopf.For(kopf.Unstructured(widgetGVK))
 	for _, id := range fiveHandlers {
 		widgets.OnCreate(id, func(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
-			diary(id)
+			recordCall(id)
 			if os.Getenv(childResults) != "" {
 				req.SetResult(map[string]any{"done": true})
 			}
 			return nil
 		})
 	}
-	widgets.OnDelete("bye", func(context.Context, *kopf.Request[*unstructured.Unstructured]) error {
-		diary("bye")
+	widgets.OnDelete("delete", func(context.Context, *kopf.Request[*unstructured.Unstructured]) error {
+		recordCall("delete")
 		return nil
 	})
 	must(kopf.SetupWithManager(mgr, widgets, kopf.WithCheckpoint(0)))
@@ -78,15 +78,15 @@ func runChild() int {
 	return 0
 }
 
-func diary(id string) {
-	f, err := os.OpenFile(os.Getenv(childDiary), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+func recordCall(id string) {
+	f, err := os.OpenFile(os.Getenv(childCalls), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	must(err)
 	_, err = fmt.Fprintln(f, id)
 	must(err)
 	must(f.Close())
 }
 
-// A killingTransport kills its own process at a write.
+// killingTransport kills its own process at one of its writes.
 type killingTransport struct {
 	next          http.RoundTripper
 	before, after int64
@@ -119,7 +119,7 @@ var _ = Describe("SIGKILL", func() {
 	// called counts the calls of each handler in all processes.
 	called := func() map[string]int {
 		GinkgoHelper()
-		text, err := os.ReadFile(filepath.Join(folder, "diary"))
+		text, err := os.ReadFile(filepath.Join(folder, "calls"))
 		if !os.IsNotExist(err) {
 			Expect(err).NotTo(HaveOccurred())
 		}
@@ -137,7 +137,7 @@ var _ = Describe("SIGKILL", func() {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), append(env,
 			"KUBECONFIG="+filepath.Join(folder, "kubeconfig"),
-			childEnv+"="+namespace, childDiary+"="+filepath.Join(folder, "diary"))...)
+			childEnv+"="+namespace, childCalls+"="+filepath.Join(folder, "calls"))...)
 		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(cmd.Start()).To(Succeed())
 		exited := make(chan error, 1)
@@ -203,7 +203,7 @@ var _ = Describe("SIGKILL", func() {
 			for _, id := range fiveHandlers {
 				Expect(called()[id]).To(And(BeNumerically(">=", 1), BeNumerically("<=", 2)), id)
 			}
-			Expect(called()).NotTo(HaveKey("bye"))
+			Expect(called()).NotTo(HaveKey("delete"))
 			AddReportEntry("kills and calls", fmt.Sprint(kills, called()))
 		},
 		Entry("after the response", SpecTimeout(3*minute), childAfter+"=1"),

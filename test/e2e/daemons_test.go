@@ -20,7 +20,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// stays is a daemon that records its start, and the reason for its end.
+// stays returns a daemon that records its start and the reason for its end.
 func stays[T client.Object](c *calls, id string) kopf.Handler[T] {
 	return func(ctx context.Context, req *kopf.Request[T]) error {
 		c.notef("%s begins for %s", id, req.Object.GetName())
@@ -366,7 +366,7 @@ var _ = Describe("Daemons", func() {
 	}, SpecTimeout(minute))
 })
 
-// wait returns false if the context has ended.
+// wait waits for a duration. It returns false if the context ends earlier.
 func wait(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -15,7 +15,7 @@ import (
 
 var _ = Describe("The generation of an object", func() {
 	type U = *unstructured.Unstructured
-	// docs/children.md shows these numbers.
+	// docs/children.md shows the same numbers.
 	DescribeTable("is raised by the annotations of a cycle for deployments only",
 		func(ctx context.Context, group, kind string, spec map[string]any, bumps int64) {
 			ns, seen := newNamespace(ctx), &calls{}

@@ -243,7 +243,7 @@ var _ = Describe("Several operators in one manager", func() {
 })
 
 // withoutStreamErrors makes responses end without an error. The filter of metadata watches in controller-runtime leaks a
-// goroutine if its watch fails while no client listens any more.
+// goroutine if its watch fails after the last listener has left.
 func withoutStreamErrors(next http.RoundTripper) http.RoundTripper { return errorFilter{next} }
 
 type errorFilter struct{ next http.RoundTripper }

@@ -55,7 +55,7 @@ var _ = Describe("A busy operator among peers", func() {
 })
 
 // transit is the tolerance for the delay of log lines on a busy machine. A start within this time after the beginning
-// of a pause, or before its end, is no violation.
+// of a pause, or before its end, is not a violation.
 const transit = 200 * time.Millisecond
 
 type violations struct {
@@ -101,7 +101,7 @@ func findViolations(entries []entry) (j violations) {
 	return j
 }
 
-// The check must detect violations.
+// findViolations must detect violations.
 var _ = Describe("The check of busy operators", func() {
 	at := func(ms int, what string) entry { return entry{time.UnixMilli(int64(ms)), what} }
 

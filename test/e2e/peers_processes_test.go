@@ -39,7 +39,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		GinkgoHelper()
 		edit(ctx, w, func(w W) { w.Spec.Size = size })
 	}
-	// terminate stops a process by SIGTERM, and waits for its end. The caller measures the time.
+	// terminate sends SIGTERM to the process and waits until it exits.
 	terminate := func(p *peer) {
 		GinkgoHelper()
 		Expect(p.Process.Signal(syscall.SIGTERM)).To(Succeed())
@@ -159,7 +159,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 				slices.SortFunc(done, time.Time.Compare)
 				return done
 			}
-			serves := func() { // more than may be in progress
+			serves := func() { // waits for more handled edits than can be in progress
 				GinkgoHelper()
 				n := len(served())
 				Eventually(served).WithTimeout(time.Minute).Should(WithTransform(func(done []time.Time) int { return len(done) }, BeNumerically(">=", n+5)))

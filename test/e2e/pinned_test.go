@@ -44,7 +44,7 @@ var _ = Describe("A cycle of several reconciles", func() {
 			return nil
 		}
 	}
-	// unless fails until the gate is open.
+	// unless returns a handler that fails until the gate is open.
 	unless := func(open *atomic.Bool) func() error {
 		return func() error {
 			if open.Load() {
@@ -349,7 +349,7 @@ var _ = Describe("A cycle of several reconciles", func() {
 				case 0:
 					return kopf.Temporary(errOutOfOrder, time.Duration(roll(60))*millisecond)
 				case 1:
-					select { // other edits happen meanwhile
+					select { // allows edits while the handler runs
 					case <-ctx.Done():
 						return ctx.Err()
 					case <-time.After(time.Duration(roll(30)) * millisecond):

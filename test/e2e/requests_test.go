@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A sent is a patch that was sent to the server.
+// sent is a patch that was sent to the server.
 type sent struct {
 	path, query, contentType string
 	body                     map[string]any

@@ -14,7 +14,7 @@ import (
 var _ = Describe("A restored old state with all annotations", func() {
 	type W = *v1.Widget
 
-	// putBack replaces the object by an earlier state.
+	// putBack replaces the object with an earlier state.
 	putBack := func(ctx context.Context, old W) {
 		GinkgoHelper()
 		Eventually(func() error {
@@ -45,7 +45,7 @@ var _ = Describe("A restored old state with all annotations", func() {
 		edit(ctx, a, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal([]string{"made:create", "1→2 #0"}))
 		handled(ctx, a)
-		for range 3 { // there and back
+		for range 3 { // revert and restore the edit
 			seen.clear()
 			putBack(ctx, old)
 			Eventually(seen.all).Should(Equal([]string{"2→1 #0"}))
@@ -66,7 +66,7 @@ var _ = Describe("A restored old state with all annotations", func() {
 		handled(ctx, a)
 		edit(ctx, a, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(ContainElement("fails:update#0"))
-		var old W // in the middle of its cycle
+		var old W // state while its cycle is running
 		Eventually(func() (ids []string, err error) {
 			old, err = fresh(ctx, a)()
 			return records(old), err

@@ -41,20 +41,20 @@ func busyChild() int {
 	must(err)
 	works := func(what string) kopf.Handler[*v1.Widget] {
 		return func(ctx context.Context, req *kopf.Request[*v1.Widget]) error {
-			diary(what + " begins")
+			recordCall(what + " begins")
 			<-ctx.Done()
 			if what == "daemon" {
 				req.Object.Status.Phase = what
 			} else {
 				req.Object.Spec.Tags = []string{what}
 			}
-			diary(what + " ends")
+			recordCall(what + " ends")
 			return context.Cause(ctx)
 		}
 	}
 	must(kopf.SetupWithManager(mgr,
 		kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(n)).Daemon("daemon", works("daemon")).OnCreate("handler", works("handler")),
-		kopf.OnCleanup("cleanup", func(context.Context) error { diary("cleanup"); return nil })))
+		kopf.OnCleanup("cleanup", func(context.Context) error { recordCall("cleanup"); return nil })))
 	must(mgr.Start(ctrl.SetupSignalHandler()))
 	return 0
 }
@@ -68,7 +68,7 @@ var _ = Describe("SIGTERM", func() {
 			create(ctx, widget(ns, fmt.Sprint("w", i)))
 		}
 		lines := func() []string {
-			text, err := os.ReadFile(filepath.Join(folder, "diary"))
+			text, err := os.ReadFile(filepath.Join(folder, "calls"))
 			if os.IsNotExist(err) {
 				return nil
 			}
@@ -87,7 +87,7 @@ var _ = Describe("SIGTERM", func() {
 		}
 		cmd := exec.Command(os.Args[0]) //nolint:gosec // it is this test itself
 		cmd.Env = append(os.Environ(), childEnv+"="+ns, childBusy+"="+strconv.Itoa(crowd),
-			childDiary+"="+filepath.Join(folder, "diary"), "KUBECONFIG="+filepath.Join(folder, "kubeconfig"))
+			childCalls+"="+filepath.Join(folder, "calls"), "KUBECONFIG="+filepath.Join(folder, "kubeconfig"))
 		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(cmd.Start()).To(Succeed())
 		DeferCleanup(func() { _ = cmd.Process.Kill() }) // the process may still run

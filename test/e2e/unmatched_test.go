@@ -27,7 +27,7 @@ func counting(n *atomic.Int64) setup {
 	})
 }
 
-// mine is the label of matching objects.
+// mine is the label that the filter requires.
 var mine = kopf.Label("mine")
 
 var _ = Describe("An object that no handler matches", func() {

@@ -23,7 +23,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// checkWatches runs an operator that checks its watches often, and returns its checks.
+// checkWatches runs an operator that checks its watches at a short interval, and returns the checks.
 func checkWatches(namespace string, opts []kopf.Option, setups ...setup) (ready, healthy func() error) {
 	GinkgoHelper()
 	book := &logRecorder{}
@@ -34,19 +34,19 @@ func checkWatches(namespace string, opts []kopf.Option, setups ...setup) (ready,
 	return func() error { return operator.Readyz(nil) }, func() error { return operator.Healthz(nil) }
 }
 
-// A swallower passes streams until it swallows all their events. The connections stay open.
-type swallower struct {
+// silencedWatches passes watches until it is enabled. Then it drops all their events but keeps the connections open.
+type silencedWatches struct {
 	next      http.RoundTripper
-	all       bool // also swallow new streams
+	all       bool // also drop the events of new watches
 	active    atomic.Bool
 	delivered atomic.Int64 // bookmarks of probes that were passed
 }
 
-func (s *swallower) setup() setup {
+func (s *silencedWatches) setup() setup {
 	return through(func(next http.RoundTripper) http.RoundTripper { s.next = next; return s })
 }
 
-func (s *swallower) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *silencedWatches) RoundTrip(r *http.Request) (*http.Response, error) {
 	late := s.active.Load()
 	response, err := s.next.RoundTrip(r)
 	if err == nil && r.URL.Query().Get("watch") != "" && (s.all || !late) {
@@ -58,16 +58,16 @@ func (s *swallower) RoundTrip(r *http.Request) (*http.Response, error) {
 
 type swallowedBody struct {
 	io.ReadCloser
-	swallower *swallower
-	probe     bool
+	silencedWatches *silencedWatches
+	probe           bool
 }
 
 func (b *swallowedBody) Read(p []byte) (int, error) {
 	for {
 		n, err := b.ReadCloser.Read(p)
-		if !b.swallower.active.Load() {
+		if !b.silencedWatches.active.Load() {
 			if b.probe && n > 0 {
-				b.swallower.delivered.Add(1)
+				b.silencedWatches.delivered.Add(1)
 			}
 			return n, err
 		}
@@ -149,7 +149,7 @@ var _ = Describe("A watch that delivers no changes", func() {
 
 	for name, all := range map[string]bool{"its connection": false, "all streams": true} {
 		It("makes the operator unready, and after a while unhealthy, if a proxy drops the events of "+name, func(ctx context.Context) {
-			ns, seen, wire := newNamespace(ctx), &calls{}, &swallower{all: all}
+			ns, seen, wire := newNamespace(ctx), &calls{}, &silencedWatches{all: all}
 			ready, healthy := checkWatches(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")), kopf.WithStuckAfter(8*time.Second)), wire.setup())
 			Eventually(wire.delivered.Load).WithTimeout(minute).Should(BeNumerically(">", 1), "the server can end a listing by a bookmark")
 			Expect(ready()).To(Succeed())

@@ -13,7 +13,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// Objects with state written by kopf (appendix C of its behaviour), continued by this library.
+// The specs create objects with state that kopf has written. The library continues their cycles.
 var _ = Describe("An object that kopf has stopped handling mid-cycle", func() {
 	const (
 		prefix  = "kopf.zalando.org/"

@@ -87,7 +87,7 @@ var _ = Describe("A deployment that is applied as a child", func() {
 			Expect(set.Spec.Template.Annotations).To(BeEmpty())
 		}
 		Expect(written.count(isOperator)).To(HaveKeyWithValue("patch widgets", 3))
-		// A changed hash is an update of neither the deployment nor the replica set.
+		// A changed hash must not cause an update of the deployment or the replica set.
 		Expect(seen.changes(sets["main:1"].Name)).NotTo(ContainElement(ContainSubstring(appliedKey)))
 		Expect(seen.changes(children.Name(parent, "server") + "-")).To(HaveEach(Or(
 			ContainSubstring("deployment.kubernetes.io/"), Equal("spec.replicas"))))

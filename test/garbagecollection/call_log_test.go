@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A callLog records the handler calls for each object, in order.
+// callLog records handler calls in order. It is safe for concurrent use.
 type callLog struct {
 	mu      sync.Mutex
 	entries []entry
@@ -20,7 +20,7 @@ type callLog struct {
 
 type entry struct {
 	object, what string
-	changes      []string // paths
+	changes      []string // changed paths of an update
 }
 
 func (d *callLog) record(object, what string, changes ...string) {
@@ -29,7 +29,7 @@ func (d *callLog) record(object, what string, changes ...string) {
 	d.entries = append(d.entries, entry{object, what, changes})
 }
 
-// of returns the calls for an object.
+// of returns the calls for an object, in order.
 func (d *callLog) of(obj client.Object) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,7 +96,7 @@ func succeedOnRetry[T client.Object](d *callLog) kopf.Handler[T] {
 	}
 }
 
-// all returns handlers for all causes.
+// all returns a resource with one handler for each cause.
 func all[T client.Object](obj T, d *callLog) *kopf.Resource[T] {
 	fn := succeedOnRetry[T](d)
 	return kopf.For(obj).OnCreate("created", fn).OnUpdate("updated", fn).OnResume("resumed", fn).OnDelete("deleted", fn)

@@ -1,4 +1,4 @@
 // Package garbagecollection tests behavior that needs the controllers of Kubernetes: the deletion of children
 // together with their parent, and operators that handle deployments and their replica sets. It contains only tests.
-// Without kube-controller-manager (make controller-manager) they are skipped.
+// The tests are skipped without kube-controller-manager. Run make controller-manager to install it.
 package garbagecollection

@@ -102,9 +102,9 @@ func image(name string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = name }
 }
 
-func remove(ctx context.Context, obj client.Object, how metav1.DeletionPropagation) {
+func remove(ctx context.Context, obj client.Object, propagation metav1.DeletionPropagation) {
 	GinkgoHelper()
-	Expect(k8s.Delete(ctx, obj, client.PropagationPolicy(how))).To(Succeed())
+	Expect(k8s.Delete(ctx, obj, client.PropagationPolicy(propagation))).To(Succeed())
 }
 
 // fresh returns a function that reads the object from the server.
@@ -116,7 +116,7 @@ func fresh[T client.Object](ctx context.Context, obj T) func() (T, error) {
 	}
 }
 
-// isGone reports whether the object has been deleted. A new object with its name does not count.
+// isGone reports whether the object has been deleted. It returns true if another object has the same name now.
 func isGone(ctx context.Context, obj client.Object) bool {
 	now := obj.DeepCopyObject().(client.Object)
 	err := k8s.Get(ctx, client.ObjectKeyFromObject(obj), now)

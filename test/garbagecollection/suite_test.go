@@ -20,7 +20,7 @@ import (
 
 const minute = time.Minute
 
-// awhile is long enough for the controllers to react to a write, and for the operator to react to them.
+// awhile is long enough for the controllers to react to a write and for the operator to react to the controllers.
 const awhile = 2 * time.Second
 
 var (

@@ -27,7 +27,7 @@ var keptByUndo = []string{
 	"kubectl.kubernetes.io/last-applied-configuration",
 }
 
-// undo restores the template and the annotations of a replica set, like kubectl rollout undo.
+// undo replaces the template and the annotations of the deployment with those of a replica set, like kubectl rollout undo.
 func undo(ctx context.Context, d *appsv1.Deployment, set *appsv1.ReplicaSet) {
 	GinkgoHelper()
 	now, err := fresh(ctx, d)()
@@ -53,9 +53,9 @@ func undo(ctx context.Context, d *appsv1.Deployment, set *appsv1.ReplicaSet) {
 	Expect(k8s.Patch(ctx, now, client.RawPatch(types.JSONPatchType, patch))).To(Succeed())
 }
 
-// The undo restores the annotations of the deployment at the time of the old revision.
+// The undo restores the annotations that the deployment had at the time of the old revision.
 var _ = Describe("kubectl rollout undo", func() {
-	// undone creates three revisions of a deployment and undoes to the second one.
+	// undone creates three revisions of a deployment and rolls back to the second one.
 	undone := func(ctx context.Context, seen *callLog, handlers ...kopf.Option) (*appsv1.Deployment, *writeLog) {
 		GinkgoHelper()
 		ns := newNamespace(ctx)
@@ -95,7 +95,7 @@ var _ = Describe("kubectl rollout undo", func() {
 		Expect(seen.changes("web")).To(ContainElement("spec.template.spec.containers"))
 	}, SpecTimeout(2*minute))
 
-	// The restored record may have an old start time.
+	// A restored record may contain an outdated start time.
 	It("does not continue the restored progress of handlers", func(ctx context.Context) {
 		seen := &callLog{}
 		web, written := undone(ctx, seen, all(&appsv1.Deployment{}, seen))

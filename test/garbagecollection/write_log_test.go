@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// A writeLog lists the write requests in a namespace since its creation.
+// writeLog lists the write requests in a namespace since the creation of the writeLog.
 type writeLog struct {
 	namespace string
 	tail      *controlplane.AuditTail

@@ -1,7 +1,7 @@
-// Package layering checks the imports between the packages of the library. The same rules are in .golangci.yml for
-// depguard; here they apply also without the linter.
+// Package layering checks the imports between the packages of the library. The file .golangci.yml
+// contains the same rules for depguard. This package checks them without the linter.
 //
-// The rules are for the shipped code. Tests may import any package.
+// The rules apply only to code outside of tests. Tests may import any package.
 package layering
 
 import (
@@ -24,8 +24,8 @@ const (
 	root   = "../.." // root of the module, relative to this package
 )
 
-// levels has a line for each package under pkg/ and internal/: a package may import only lower levels. A new package
-// gets a line here and in .golangci.yml.
+// levels has a line for each package under pkg/ and internal/: a package may import only lower levels. Add a line
+// here and in .golangci.yml for each new package.
 var levels = map[string]int{
 	// The top level, for the tests of users: it may import everything.
 	"pkg/kopf/kopftest": 7,
@@ -174,8 +174,8 @@ func short(path string) string { return strings.TrimPrefix(path, module+"/") }
 
 // check returns a sentence for each violation in the graph, in a stable order.
 func check(graph []node) []string {
-	var offences []string
-	complain := func(format string, args ...any) { offences = append(offences, fmt.Sprintf(format, args...)) }
+	var violations []string
+	complain := func(format string, args ...any) { violations = append(violations, fmt.Sprintf(format, args...)) }
 	for _, n := range graph {
 		from := n.name()
 		if n.Error != nil {
@@ -198,8 +198,8 @@ func check(graph []node) []string {
 			}
 		}
 	}
-	slices.Sort(offences)
-	return slices.Compact(offences)
+	slices.Sort(violations)
+	return slices.Compact(violations)
 }
 
 func describe(name string) string {
@@ -214,8 +214,8 @@ func TestLayers(t *testing.T) {
 	if !slices.ContainsFunc(graph, func(n node) bool { return shipped(n.name()) }) {
 		t.Fatalf("go list found %d packages, none of them under pkg/ or internal/: nothing was checked", len(graph))
 	}
-	for _, offence := range check(graph) {
-		t.Error(offence)
+	for _, violation := range check(graph) {
+		t.Error(violation)
 	}
 }
 
@@ -237,7 +237,7 @@ func list(t *testing.T) []node {
 		if err := stream.Decode(&n); errors.Is(err, io.EOF) {
 			return graph
 		} else if err != nil {
-			t.Fatalf("go list wrote what is no JSON: %v", err)
+			t.Fatalf("decoding the output of go list: %v", err)
 		}
 		graph = append(graph, n)
 	}
@@ -261,7 +261,7 @@ func watch(t *testing.T) {
 	}
 }
 
-// The linter must know each package: its rules are by folder, and a folder without a rule is not checked.
+// Each package must have a rule in .golangci.yml, because the linter does not check folders without a rule.
 func TestLinterKnowsEveryPackage(t *testing.T) {
 	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
 	if err != nil {
@@ -274,7 +274,7 @@ func TestLinterKnowsEveryPackage(t *testing.T) {
 	}
 }
 
-// The check must detect violations.
+// check must detect violations.
 func TestChecker_DetectsViolations(t *testing.T) {
 	fired := map[string]bool{}
 	for _, c := range []struct {
@@ -326,46 +326,46 @@ func TestChecker_DetectsViolations(t *testing.T) {
 		{"a package without a level", "internal/utils", nil, "internal/utils has no level"},
 		{"a package below one that has a level", "pkg/kopf/helpers", nil, "pkg/kopf/helpers has no level"},
 	} {
-		offences := check([]node{{
+		violations := check([]node{{
 			ImportPath: module + "/" + c.from,
 			Doc:        "Package x is documented.",
 			GoFiles:    []string{"doc.go", "x.go"},
 			Imports:    c.imports,
 		}})
 		for _, r := range rules {
-			fired[r.says] = fired[r.says] || strings.Contains(strings.Join(offences, "\n"), r.says)
+			fired[r.says] = fired[r.says] || strings.Contains(strings.Join(violations, "\n"), r.says)
 		}
 		t.Run(c.name, func(t *testing.T) {
 			switch {
-			case c.want == "" && len(offences) > 0:
-				t.Errorf("offences in an innocent graph: %q", offences)
-			case c.want != "" && (len(offences) != 1 || !strings.Contains(offences[0], c.want)):
-				t.Errorf("got %q, want one offence with %q", offences, c.want)
+			case c.want == "" && len(violations) > 0:
+				t.Errorf("violations = %q, want none", violations)
+			case c.want != "" && (len(violations) != 1 || !strings.Contains(violations[0], c.want)):
+				t.Errorf("violations = %q, want one that contains %q", violations, c.want)
 			}
 		})
 	}
 	for _, r := range rules {
 		if !fired[r.says] {
-			t.Errorf("no case has seen this rule at work: %s", r.says)
+			t.Errorf("no test case violates this rule: %s", r.says)
 		}
 	}
 
 	t.Run("a package without doc.go", func(t *testing.T) {
-		offences := check([]node{{ImportPath: module + "/pkg/kopf", Doc: "Package kopf is documented.", GoFiles: []string{"kopf.go"}}})
-		if len(offences) != 1 || !strings.Contains(offences[0], "pkg/kopf has no doc.go") {
-			t.Errorf("got %q", offences)
+		violations := check([]node{{ImportPath: module + "/pkg/kopf", Doc: "Package kopf is documented.", GoFiles: []string{"kopf.go"}}})
+		if len(violations) != 1 || !strings.Contains(violations[0], "pkg/kopf has no doc.go") {
+			t.Errorf("got %q", violations)
 		}
 	})
 	t.Run("a doc.go that says nothing", func(t *testing.T) {
-		offences := check([]node{{ImportPath: module + "/pkg/kopf", GoFiles: []string{"doc.go"}}})
-		if len(offences) != 1 || !strings.Contains(offences[0], "pkg/kopf has no doc.go") {
-			t.Errorf("got %q", offences)
+		violations := check([]node{{ImportPath: module + "/pkg/kopf", GoFiles: []string{"doc.go"}}})
+		if len(violations) != 1 || !strings.Contains(violations[0], "pkg/kopf has no doc.go") {
+			t.Errorf("got %q", violations)
 		}
 	})
 	t.Run("a package that does not parse", func(t *testing.T) {
-		offences := check([]node{{ImportPath: module + "/hack/example", Error: &struct{ Err string }{"expected 'package'"}}})
-		if len(offences) != 1 || !strings.Contains(offences[0], "hack/example cannot be read: expected 'package'") {
-			t.Errorf("got %q", offences)
+		violations := check([]node{{ImportPath: module + "/hack/example", Error: &struct{ Err string }{"expected 'package'"}}})
+		if len(violations) != 1 || !strings.Contains(violations[0], "hack/example cannot be read: expected 'package'") {
+			t.Errorf("got %q", violations)
 		}
 	})
 }

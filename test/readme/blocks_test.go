@@ -8,18 +8,18 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
-// A following names the test that executes a code block, or the reason why none does.
-type following struct {
+// blockTest names the test that executes a code block, or the reason why there is no such test.
+type blockTest struct {
 	page, language string
 	first          string // start of the block; empty for all blocks of the language on the page
-	test           string // folder and function; or
-	why            string // reason
+	test           string // folder and function; empty if there is a reason
+	why            string // reason; empty if there is a test
 }
 
-var followed = []following{
+var blockTests = []blockTest{
 	{"README.md", "sh", "make demo", "hack/example TestDemo", ""}, // the other tests of the folder run make example
 	{"docs/admission.md", "yaml", "", "test/guide TestManifestsOfAdmission", ""},
-	{"docs/coming-from-kopf.md", "python", "", "", "it is kopf's: what it becomes is compiled"},
+	{"docs/coming-from-kopf.md", "python", "", "", "Python code of kopf; its Go counterpart is compiled"},
 	{"docs/coming-from-kopf.md", "sh", "", "test/guide TestTakingOver", ""},
 	{"docs/coming-from-kopf.md", "yaml", "", "test/guide TestTakingOver_InMemory", ""},
 	{"docs/day-in-the-life.md", "sh", "", "examples TestExamples", ""},
@@ -31,15 +31,15 @@ var followed = []following{
 	{"docs/peering.md", "sh", "", "test/guide TestCommandsOfPeering", ""},
 	{"docs/peering.md", "yaml", "", "test/guide TestCommandsOfPeering", ""},
 	{"docs/performance.md", "sh", "make bench  ", "test/readme TestFlagsOfTheBenchmark", ""},
-	{"docs/performance.md", "sh", "make bench BENCHFLAGS=", "", "twenty minutes; the flags are those of the block before"},
+	{"docs/performance.md", "sh", "make bench BENCHFLAGS=", "", "takes twenty minutes; TestFlagsOfTheBenchmark checks the flags"},
 	{"docs/persistence.md", "yaml", "", "test/guide TestPersistence_StoredState", ""},
 	{"docs/troubleshooting.md", "sh", "", "test/guide TestTroubleshooting_ThreeQuestions", ""},
 }
 
-// A test executes each block of the pages, or there is a reason. Go code is checked by TestDocs_GoCodeIsCompiled, and
-// output by the tests of the commands.
+// Each block must have a test that executes it, or a reason. TestDocs_GoCodeIsCompiled checks Go code. The tests of
+// commands check their output.
 func TestDocs_BlocksHaveTests(t *testing.T) {
-	used := map[following]bool{}
+	used := map[blockTest]bool{}
 	for _, path := range pages(t) {
 		page, err := filepath.Rel(root, path)
 		if err != nil {
@@ -53,32 +53,32 @@ func TestDocs_BlocksHaveTests(t *testing.T) {
 			if step.Language == "" || step.Language == "go" {
 				continue
 			}
-			if entry, ok := whoFollows(filepath.ToSlash(page), step); ok {
+			if entry, ok := findBlockTest(filepath.ToSlash(page), step); ok {
 				used[entry] = true
 			} else {
-				t.Errorf("%s: no test executes this block; write one, and name it here:\n%s", page, step.Text)
+				t.Errorf("%s: no test executes this block: write a test and add it to blockTests:\n%s", page, step.Text)
 			}
 		}
 	}
-	for _, entry := range followed {
+	for _, entry := range blockTests {
 		switch folder, function, _ := strings.Cut(entry.test, " "); {
 		case !used[entry]:
-			t.Errorf("%s has no %s that begins with %q any more", entry.page, entry.language, entry.first)
+			t.Errorf("%s has no %s block that begins with %q: update blockTests", entry.page, entry.language, entry.first)
 		case entry.test == "" && entry.why == "":
-			t.Errorf("%s, %s: neither a test nor a reason", entry.page, entry.language)
+			t.Errorf("%s, %s: test and reason are empty, want one of them", entry.page, entry.language)
 		case entry.test != "" && !declares(t, folder, function):
 			t.Errorf("%s has no test %s", folder, function)
 		}
 	}
 }
 
-func whoFollows(page string, step doctest.Step) (following, bool) {
-	for _, entry := range followed {
+func findBlockTest(page string, step doctest.Step) (blockTest, bool) {
+	for _, entry := range blockTests {
 		if entry.page == page && entry.language == step.Language && strings.HasPrefix(step.Text, entry.first) {
 			return entry, true
 		}
 	}
-	return following{}, false
+	return blockTest{}, false
 }
 
 func declares(t *testing.T, folder, function string) bool {
@@ -91,14 +91,14 @@ func declares(t *testing.T, folder, function string) bool {
 	return false
 }
 
-// The check must detect missing entries.
+// TestDocs_BlocksHaveTests must detect blocks without a test.
 func TestBlocks_DetectsMissingTests(t *testing.T) {
 	for text, want := range map[string]bool{"make demo   # see it": true, "make cake": false} {
-		if _, got := whoFollows("README.md", doctest.Step{Language: "sh", Text: text}); got != want {
-			t.Errorf("%q: %t", text, got)
+		if _, got := findBlockTest("README.md", doctest.Step{Language: "sh", Text: text}); got != want {
+			t.Errorf("findBlockTest(%q) = %t, want %t", text, got, want)
 		}
 	}
 	if declares(t, "test/readme", "TestThatIsNotThere") {
-		t.Error("it is found")
+		t.Error("declares = true for an unknown test, want false")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
-// The flags in docs/performance.md exist.
+// The benchmark must have the flags in docs/performance.md.
 func TestFlagsOfTheBenchmark(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the benchmark")
@@ -39,7 +39,7 @@ func TestFlagsOfTheBenchmark(t *testing.T) {
 		}
 	}
 	if len(used) < 4 {
-		t.Errorf("the page gives only %v", used)
+		t.Errorf("flags in docs/performance.md = %v, want at least 4", used)
 	}
 	for flag := range used {
 		if !regexp.MustCompile(`(?m)^ +` + flag + `\b`).MatchString(help) {
@@ -48,8 +48,8 @@ func TestFlagsOfTheBenchmark(t *testing.T) {
 	}
 }
 
-// Images are built by the Go version of go.mod, from an existing stage, with an existing command, and run the built
-// program.
+// Each Dockerfile must use the Go version of go.mod, build an existing package, copy from an existing stage, and run the
+// program that it has built.
 func TestDockerfiles(t *testing.T) {
 	files := map[string]string{"examples/kubebuilder/Dockerfile": read(t, filepath.Join(root, "examples/kubebuilder/Dockerfile"))}
 	steps, err := doctest.Steps(filepath.Join(root, "docs/deployment.md"))
@@ -62,14 +62,14 @@ func TestDockerfiles(t *testing.T) {
 		}
 	}
 	if len(files) != 2 {
-		t.Fatalf("%d files", len(files))
+		t.Fatalf("number of Dockerfiles = %d, want 2", len(files))
 	}
 	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, filepath.Join(root, "go.mod")))[1]
 	for name, text := range files {
 		one := func(pattern string) []string {
 			found := regexp.MustCompile(`(?m)^`+pattern+`$`).FindAllStringSubmatch(text, -1)
 			if len(found) != 1 {
-				t.Fatalf("%s: %d lines are like %s", name, len(found), pattern)
+				t.Fatalf("%s: number of matching lines = %d, want 1; pattern: %s", name, len(found), pattern)
 			}
 			return found[0]
 		}
@@ -77,11 +77,11 @@ func TestDockerfiles(t *testing.T) {
 		one(`FROM gcr\.io/distroless/static:nonroot`)
 		built := one(`RUN (CGO_ENABLED=0 .*go build .*-o (/\w+) \S+)`)
 		if out, err := exec.CommandContext(t.Context(), "sh", "-n", "-c", built[1]).CombinedOutput(); err != nil {
-			t.Errorf("%s: %s", name, out)
+			t.Errorf("%s: the RUN command has a syntax error: %s", name, out)
 		}
 		copied := one(`COPY --from=` + stage + ` (/\w+) (/\w+)`)
 		if started := one(`ENTRYPOINT \["(/\w+)"\]`)[1]; copied[1] != built[2] || copied[2] != started {
-			t.Errorf("%s: %s is built, %s is copied to %s, %s is started", name, built[2], copied[1], copied[2], started)
+			t.Errorf("%s: built %s, copied %s to %s, started %s, want the same program", name, built[2], copied[1], copied[2], started)
 		}
 		one(`USER \d+:\d+`)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each guarantee of the guide names an existing test.
+// Each guarantee in docs/guarantees.md must name an existing test.
 func TestGuarantees_NameExistingTests(t *testing.T) {
 	page := filepath.Join(root, "docs/guarantees.md")
 	named := regexp.MustCompile(`\]\((\.\./[\w/.-]+_test\.go)\): \*([^*]+)\*`)
@@ -19,7 +19,7 @@ func TestGuarantees_NameExistingTests(t *testing.T) {
 		}
 		tests := named.FindAllStringSubmatch("["+shown, -1)
 		if len(tests) == 0 {
-			t.Errorf("nothing shows this: %s", line)
+			t.Errorf("this guarantee names no test: %s", line)
 		}
 		for _, test := range tests {
 			found++
@@ -29,6 +29,6 @@ func TestGuarantees_NameExistingTests(t *testing.T) {
 		}
 	}
 	if found < 30 {
-		t.Errorf("there are only %d guarantees", found)
+		t.Errorf("number of guarantees = %d, want at least 30", found)
 	}
 }

@@ -20,11 +20,11 @@ var kopfPages = strings.Fields(`
 	walkthrough/problem walkthrough/prerequisites walkthrough/resources walkthrough/starting walkthrough/creation
 	walkthrough/updates walkthrough/diffs walkthrough/deletion walkthrough/cleanup`)
 
-// Each page of the guide names at its end the corresponding pages of kopf's documentation, and each of those
-// corresponds to some page. The pages about kopf's contributors, name and status are excluded.
+// Each page must end with the names of the corresponding pages of kopf's documentation. Each page of kopf must be named
+// at least once, except for those about its contributors, name and status.
 func TestPages_NameThePagesOfKopf(t *testing.T) {
 	link := regexp.MustCompile(regexp.QuoteMeta("]("+documentation) + `([\w/-]+)/\)`)
-	answered := map[string]bool{}
+	named := map[string]bool{}
 	for _, page := range glob(t, "docs/*.md") {
 		switch name := filepath.Base(page); name {
 		case "README.md": // index
@@ -37,18 +37,18 @@ func TestPages_NameThePagesOfKopf(t *testing.T) {
 		case strings.HasPrefix(last, "Answers to none of kopf's pages: "):
 			continue
 		case !strings.HasPrefix(last, "Answers to kopf's pages: ") || len(names) == 0:
-			t.Errorf("%s does not say at its end which of kopf's pages it answers to", page)
+			t.Errorf("%s does not end with the names of the corresponding pages of kopf", page)
 		}
 		for _, name := range names {
-			answered[name[1]] = true
+			named[name[1]] = true
 			if !slices.Contains(kopfPages, name[1]) {
 				t.Errorf("%s: kopf has no page %q", page, name[1])
 			}
 		}
 	}
 	for _, name := range kopfPages {
-		if !answered[name] {
-			t.Errorf("no page answers to kopf's %q", name)
+		if !named[name] {
+			t.Errorf("no page names the page %q of kopf", name)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestComingFromKopf_NamesThePublicAPI(t *testing.T) {
 	for _, sort := range slices.Sorted(maps.Keys(kopfNames)) {
 		for name := range strings.FieldsSeq(kopfNames[sort]) {
 			if !listed[name] {
-				t.Errorf("docs/coming-from-kopf.md does not say what takes the place of %s (%s)", name, sort)
+				t.Errorf("docs/coming-from-kopf.md does not contain the kopf name %s (%s)", name, sort)
 			}
 		}
 	}

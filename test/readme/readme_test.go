@@ -33,17 +33,17 @@ func TestDocs_GoCodeIsCompiled(t *testing.T) {
 				continue // markers are comments
 			}
 			found++
-			if !stands(lines(code), compiled) {
+			if !isInSources(lines(code), compiled) {
 				t.Errorf("%s: this code is in no test file of pkg/, test/guide or examples/; put it into an Example:\n%s", page, code)
 			}
 		}
 	}
 	if found == 0 {
-		t.Error("the docs have no code")
+		t.Error("number of Go blocks in the docs = 0, want more")
 	}
 }
 
-// The check must detect a changed word, and ignore indentation.
+// TestDocs_GoCodeIsCompiled must detect a changed word and ignore indentation.
 func TestGoCode_DetectsChanges(t *testing.T) {
 	sources := [][]string{lines("func f() {\n\ta := 1\n\n\tb  := 2 // two\n}\n")}
 	for code, want := range map[string]bool{
@@ -54,8 +54,8 @@ func TestGoCode_DetectsChanges(t *testing.T) {
 		"a :=\n":                  false,
 		"\n":                      false,
 	} {
-		if got := stands(lines(code), sources); got != want {
-			t.Errorf("stands(%q) = %t", code, got)
+		if got := isInSources(lines(code), sources); got != want {
+			t.Errorf("isInSources(%q) = %t, want %t", code, got, want)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 				target = filepath.Join(filepath.Dir(page), file)
 			}
 			if _, err := os.Stat(target); err != nil {
-				t.Errorf("%s: the link %s leads nowhere", page, match[1])
+				t.Errorf("%s: the target of the link %s does not exist", page, match[1])
 			} else if anchor != "" && !slices.Contains(anchors(prose(read(t, target))), anchor) {
 				t.Errorf("%s: %s has no heading for the link %s", page, target, match[1])
 			}
@@ -93,6 +93,6 @@ func TestDocs_CommandsExist(t *testing.T) {
 		}
 	}
 	if found == 0 {
-		t.Error("the docs name no commands")
+		t.Error("number of commands in the docs = 0, want more")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// pages returns the pages for users.
+// pages returns the paths of the README and the pages in docs/.
 func pages(t *testing.T) []string {
 	t.Helper()
 	return append(glob(t, "docs/*.md"), glob(t, "docs/decisions/*.md", "README.md")...)
@@ -38,8 +38,8 @@ func lines(text string) (out []string) {
 	return out
 }
 
-// stands reports whether the lines follow each other in one of the sources.
-func stands(code []string, sources [][]string) bool {
+// isInSources reports whether one of the sources contains the lines in succession.
+func isInSources(code []string, sources [][]string) bool {
 	return len(code) > 0 && slices.ContainsFunc(sources, func(source []string) bool {
 		for i := range source {
 			if len(source)-i >= len(code) && slices.Equal(source[i:i+len(code)], code) {
@@ -50,7 +50,7 @@ func stands(code []string, sources [][]string) bool {
 	})
 }
 
-// prose returns a page without its code blocks.
+// prose returns the text of a page without its code blocks.
 func prose(page string) string { return fenced.ReplaceAllString(page, "") }
 
 var (
@@ -59,7 +59,7 @@ var (
 	noAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors returns the anchors of the headings.
+// anchors returns the anchors that GitHub generates for the headings of a page.
 func anchors(page string) (out []string) {
 	for _, match := range heading.FindAllStringSubmatch(page, -1) {
 		text := noAnchor.ReplaceAllString(strings.ToLower(match[1]), "")

@@ -12,28 +12,27 @@ import (
 	"testing"
 )
 
-// Readers search docs/troubleshooting.md for a text that they see, so its section "Texts" must contain the texts of the
-// code.
+// Readers search docs/troubleshooting.md for messages. Each message in its section "Texts" must occur in the code.
 func TestTroubleshooting_TextsAreInTheCode(t *testing.T) {
-	said := textsOfTheCode(t)
+	texts := textsOfTheCode(t)
 	_, section, found := strings.Cut(read(t, filepath.Join(root, "docs/troubleshooting.md")), "\n## Texts\n")
 	if !found {
-		t.Fatal("there is no section of texts")
+		t.Fatal("docs/troubleshooting.md has no section Texts")
 	}
 	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(section, -1)
 	if len(rows) < 30 {
-		t.Errorf("there are only %d texts", len(rows))
+		t.Errorf("number of texts = %d, want at least 30", len(rows))
 	}
 	for _, row := range rows {
-		if !isSaid(row[1], said) {
-			t.Errorf("the code does not have the text %q; correct the page", row[1])
+		if !isInCode(row[1], texts) {
+			t.Errorf("text %q is not in the code: correct the page", row[1])
 		}
 	}
 }
 
-// The check must detect unknown texts.
+// TestTroubleshooting_TextsAreInTheCode must detect unknown texts.
 func TestTexts_DetectsUnknownTexts(t *testing.T) {
-	said := []string{"the object %s is %d too large: %w", "other"}
+	texts := []string{"the object %s is %d too large: %w", "other"}
 	for text, want := range map[string]bool{
 		"the object … is … too large": true,
 		"is … too large: …":           true,
@@ -41,14 +40,15 @@ func TestTexts_DetectsUnknownTexts(t *testing.T) {
 		"the object … other":          false,
 		"…":                           false,
 	} {
-		if got := isSaid(text, said); got != want {
-			t.Errorf("isSaid(%q) = %t", text, got)
+		if got := isInCode(text, texts); got != want {
+			t.Errorf("isInCode(%q) = %t, want %t", text, got, want)
 		}
 	}
 }
 
-// isSaid reports whether the constant parts of a text follow each other in one of the texts of the code.
-func isSaid(text string, said []string) bool {
+// isInCode reports whether one of the texts contains the constant parts of the given text in the same order. The
+// character … separates the constant parts.
+func isInCode(text string, texts []string) bool {
 	pattern, letters := "", 0
 	for i, part := range strings.Split(text, "…") {
 		if i > 0 {
@@ -59,11 +59,11 @@ func isSaid(text string, said []string) bool {
 		pattern += regexp.QuoteMeta(part)
 	}
 	if letters < 8 {
-		return false // it would be found anywhere
+		return false // too short: it would occur in many texts
 	}
 	// The ends of a text need no variable part, because it may be a part of a longer text.
 	pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, `.*%.*`), `.*%.*`)
-	return slices.ContainsFunc(said, regexp.MustCompile(`(?s)`+pattern).MatchString)
+	return slices.ContainsFunc(texts, regexp.MustCompile(`(?s)`+pattern).MatchString)
 }
 
 // textsOfTheCode returns the string literals of the library, with concatenations joined.

@@ -22,23 +22,24 @@ import (
 
 type widget = *v1.Widget
 
-// An era is the lifetime of one process.
-type era struct{ from, to time.Time }
+// lifetime is the time between the start and the end of a process.
+type lifetime struct{ from, to time.Time }
 
-// live runs an operator for a duration.
-func live(t *testing.T, config *rest.Config, scheme *runtime.Scheme, for_ time.Duration, options ...kopf.Option) era {
+// runFor runs an operator for a duration and returns its lifetime.
+func runFor(t *testing.T, config *rest.Config, scheme *runtime.Scheme, duration time.Duration, options ...kopf.Option) lifetime {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), for_)
+	ctx, stop := context.WithTimeout(t.Context(), duration)
 	defer stop()
-	return liveUntil(ctx, t, config, scheme, options...)
+	return runUntil(ctx, t, config, scheme, options...)
 }
 
-func liveUntil(ctx context.Context, t *testing.T, config *rest.Config, scheme *runtime.Scheme, options ...kopf.Option) era {
+// runUntil runs an operator until the context ends.
+func runUntil(ctx context.Context, t *testing.T, config *rest.Config, scheme *runtime.Scheme, options ...kopf.Option) lifetime {
 	t.Helper()
 	mgr, err := manager.New(config, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
 	must(t, err)
 	must(t, kopf.SetupWithManager(mgr, options...))
-	one := era{from: time.Now()}
+	one := lifetime{from: time.Now()}
 	must(t, mgr.Start(ctx))
 	one.to = time.Now()
 	return one
@@ -61,13 +62,13 @@ func makeWidget(t *testing.T, users client.Client, name string) widget {
 	return obj
 }
 
-// A diary records times of events by object.
-type diary struct {
+// callTimes records the times of handler calls by object. It is safe for concurrent use.
+type callTimes struct {
 	mu    sync.Mutex
 	times map[string][]time.Time
 }
 
-func (d *diary) note(name string) {
+func (d *callTimes) record(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.times == nil {
@@ -76,7 +77,7 @@ func (d *diary) note(name string) {
 	d.times[name] = append(d.times[name], time.Now())
 }
 
-func (d *diary) within(name string, one era) (all []time.Time) {
+func (d *callTimes) within(name string, one lifetime) (all []time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, at := range d.times[name] {
@@ -93,7 +94,7 @@ func TestTimers_SurviveManyRestarts(t *testing.T) {
 	const sharp, plain = 10 * time.Second, 7 * time.Second
 	for seed := range seeds(5) {
 		synctest.Test(t, func(t *testing.T) {
-			dice := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // it has to be the same again
+			dice := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a repeatable sequence, not used for security
 			config, scheme, users := newWorld(t)
 			objects := map[string]time.Time{}
 			for i := range 20 {
@@ -101,20 +102,20 @@ func TestTimers_SurviveManyRestarts(t *testing.T) {
 				objects[obj.Name] = obj.CreationTimestamp.Time
 				<-time.After(time.Duration(dice.Int64N(int64(3 * time.Second))))
 			}
-			points, beats, watches := &diary{}, &diary{}, &diary{}
+			points, beats, watches := &callTimes{}, &callTimes{}, &callTimes{}
 			databases := func() kopf.Option {
 				return kopf.For(&v1.Widget{}).
 					Timer("sharp", sharp, func(_ context.Context, req *kopf.Request[widget]) error {
-						points.note(req.Object.Name)
+						points.record(req.Object.Name)
 						req.Object.Status.Phase = time.Now().String()
 						return nil
 					}, kopf.Sharp()).
 					Timer("plain", plain, func(_ context.Context, req *kopf.Request[widget]) error {
-						beats.note(req.Object.Name)
+						beats.record(req.Object.Name)
 						return nil
 					}).
 					Daemon("watch", func(ctx context.Context, req *kopf.Request[widget]) error {
-						watches.note(req.Object.Name)
+						watches.record(req.Object.Name)
 						<-ctx.Done()
 						return nil
 					}).
@@ -134,16 +135,16 @@ func TestTimers_SurviveManyRestarts(t *testing.T) {
 					}
 				}
 			})
-			var eras []era
+			var lifetimes []lifetime
 			for range 20 {
-				eras = append(eras, live(t, config, scheme, time.Second+time.Duration(dice.Int64N(int64(40*time.Second))), databases()))
+				lifetimes = append(lifetimes, runFor(t, config, scheme, time.Second+time.Duration(dice.Int64N(int64(40*time.Second))), databases()))
 				<-time.After(time.Duration(dice.Int64N(int64(15 * time.Second))))
 			}
 			quiet()
 			crowd.Wait()
 
 			for name, created := range objects {
-				for i, one := range eras {
+				for i, one := range lifetimes {
 					checkSharp(t, fmt.Sprintf("seed %d, process %d, %s", seed, i, name), points.within(name, one), created, sharp, one)
 					checkPlain(t, fmt.Sprintf("seed %d, process %d, %s", seed, i, name), beats.within(name, one), plain, one)
 					if n := len(watches.within(name, one)); n != 1 {
@@ -155,10 +156,11 @@ func TestTimers_SurviveManyRestarts(t *testing.T) {
 	}
 }
 
-// settled is the time from a start until all timers run, in virtual time: the finalizers must be written.
-const settled = 500 * time.Millisecond
+// startupTime is the maximum virtual time from the start of an operator until all timers run. The operator first adds
+// the finalizers.
+const startupTime = 500 * time.Millisecond
 
-func checkSharp(t *testing.T, what string, seen []time.Time, created time.Time, interval time.Duration, one era) {
+func checkSharp(t *testing.T, what string, seen []time.Time, created time.Time, interval time.Duration, one lifetime) {
 	t.Helper()
 	used := map[int64]bool{}
 	for _, at := range seen {
@@ -172,7 +174,7 @@ func checkSharp(t *testing.T, what string, seen []time.Time, created time.Time, 
 			used[k] = true
 		}
 	}
-	first := one.from.Add(settled).Sub(created)/interval + 1
+	first := one.from.Add(startupTime).Sub(created)/interval + 1
 	for k := int64(first); created.Add(time.Duration(k) * interval).Before(one.to); k++ {
 		if !used[k] {
 			t.Errorf("%s: number of timer calls at point %d = 0, want 1", what, k)
@@ -180,10 +182,10 @@ func checkSharp(t *testing.T, what string, seen []time.Time, created time.Time, 
 	}
 }
 
-func checkPlain(t *testing.T, what string, seen []time.Time, interval time.Duration, one era) {
+func checkPlain(t *testing.T, what string, seen []time.Time, interval time.Duration, one lifetime) {
 	t.Helper()
-	if len(seen) == 0 || seen[0].Sub(one.from) > settled {
-		t.Errorf("%s: timer calls = %v, want the first one within %s of the start", what, seen, settled)
+	if len(seen) == 0 || seen[0].Sub(one.from) > startupTime {
+		t.Errorf("%s: timer calls = %v, want the first one within %s of the start", what, seen, startupTime)
 		return
 	}
 	for i := 1; i < len(seen); i++ {
@@ -196,12 +198,12 @@ func checkPlain(t *testing.T, what string, seen []time.Time, interval time.Durat
 	}
 }
 
-// B-01, B-13: changes of the essence by timers and daemons are no updates, also during a cycle. Changes of users are
-// updates, and each handler sees them in the end.
+// B-01, B-13: changes of the essence by timers and daemons are not updates, even during a cycle. Changes by users
+// are updates, and each handler finally receives them.
 func TestBackgroundEdits_AreNoUpdates(t *testing.T) {
 	for seed := range seeds(20) {
 		synctest.Test(t, func(t *testing.T) {
-			dice := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // it has to be the same again
+			dice := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a repeatable sequence, not used for security
 			config, scheme, users := newWorld(t)
 			obj := makeWidget(t, users, "one")
 			var mu sync.Mutex
@@ -232,9 +234,9 @@ func TestBackgroundEdits_AreNoUpdates(t *testing.T) {
 					return nil
 				}
 			}
-			ended := make(chan era, 1)
+			ended := make(chan lifetime, 1)
 			go func() {
-				ended <- live(t, config, scheme, 5*time.Minute, kopf.For(&v1.Widget{}).
+				ended <- runFor(t, config, scheme, 5*time.Minute, kopf.For(&v1.Widget{}).
 					OnUpdate("first", update("first")).
 					OnUpdate("second", update("second")).
 					Timer("tags", 700*time.Millisecond, func(_ context.Context, req *kopf.Request[widget]) error {

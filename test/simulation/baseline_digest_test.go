@@ -36,7 +36,7 @@ func keepArchive(t *testing.T, color string, act func(*archive)) {
 		a.obj.Namespace, a.obj.Name = namespace, "one"
 		must(t, users.Create(t.Context(), a.obj))
 		a.run = func() {
-			live(t, config, scheme, time.Minute, kopf.For(&v1.Widget{}).
+			runFor(t, config, scheme, time.Minute, kopf.For(&v1.Widget{}).
 				On("any", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[widget]) error {
 					a.calls = append(a.calls, fmt.Sprintf("%s known %t diff %d", req.Reason, req.OldKnown(), len(req.Diff)))
 					return nil

@@ -21,12 +21,12 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A lastWrite is a link that fails patches with the text "Stopped" at first.
+// lastWrite is a transport that fails patches with the text "Stopped" for some time.
 type lastWrite struct {
 	next   http.RoundTripper
 	answer func() (*http.Response, error)
 	mu     sync.Mutex
-	down   time.Duration // duration of the failures after the first patch; negative: without an end
+	down   time.Duration // duration of the failures after the first patch; negative: forever
 	since  time.Time
 	last   time.Time // time of the last patch
 	stored bool
@@ -74,8 +74,8 @@ func unavailable() (*http.Response, error) {
 
 func cutOff() (*http.Response, error) { return nil, errors.New("the connection is cut, says the test") }
 
-// stopDaemon runs an operator with a daemon until the daemon is stopped in one of several ways, and for some time after
-// that.
+// stopDaemon runs an operator with a daemon until the daemon is stopped in one of several ways. It continues for some
+// time to wait for the last change.
 func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.HandlerOption) (errorLogs []string) {
 	t.Helper()
 	var mu sync.Mutex

@@ -12,31 +12,31 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A life records everything that happens to an object between its creation and its deletion.
-type life struct {
+// lifecycle records the handler calls and writes for one object. It pauses the operator at one of its writes.
+type lifecycle struct {
 	*two
-	writes    int       // so far
-	at        int       // the write at which the operator is paused
+	writes    int       // number of writes so far
+	at        int       // number of the write at which the operator is paused
 	fate      fate      // outcome of that write
 	since     time.Time // start of the pause
-	thawed    bool
+	resumed   bool
 	running   int
 	succeeded map[string]int
 	attempts  map[string]int
 }
 
-// starts is called by each handler when it starts.
-func (l *life) starts(what string) {
+// starts records the start of a handler. It fails the test if the operator is paused.
+func (l *lifecycle) starts(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.attempts[what]++
-	if !l.since.IsZero() && !l.thawed && time.Since(l.since) > time.Millisecond {
+	if !l.since.IsZero() && !l.resumed && time.Since(l.since) > time.Millisecond {
 		l.t.Errorf("%s was started during the pause", what)
 	}
 }
 
-// freezes pauses the operator for a while at one of its writes.
-func (l *life) freezes(string, string) fate {
+// freezes pauses the operator for 20 seconds at the selected write. It returns the outcome of the write.
+func (l *lifecycle) freezes(string, string) fate {
 	if l.writes++; l.writes != l.at {
 		return passes
 	}
@@ -46,20 +46,20 @@ func (l *life) freezes(string, string) fate {
 	l.mu.Unlock()
 	time.AfterFunc(20*time.Second, func() {
 		l.mu.Lock()
-		l.thawed = true
+		l.resumed = true
 		l.mu.Unlock()
 		l.record("null")
 	})
 	return l.fate
 }
 
-func (l *life) succeeds(what string) {
+func (l *lifecycle) succeeds(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.succeeded[what]++
 }
 
-func (l *life) handler(what string, failures int) kopf.Handler[widget] {
+func (l *lifecycle) handler(what string, failures int) kopf.Handler[widget] {
 	return func(_ context.Context, req *kopf.Request[widget]) error {
 		l.starts(what)
 		wait(10 * time.Millisecond)
@@ -72,7 +72,7 @@ func (l *life) handler(what string, failures int) kopf.Handler[widget] {
 	}
 }
 
-func (l *life) widgets() *kopf.Resource[widget] {
+func (l *lifecycle) widgets() *kopf.Resource[widget] {
 	return kopf.For(&v1.Widget{}).
 		OnCreate("first", l.handler("first", 1)).
 		OnCreate("second", func(_ context.Context, req *kopf.Request[widget]) error {
@@ -84,7 +84,7 @@ func (l *life) widgets() *kopf.Resource[widget] {
 		OnDelete("delete", l.handler("delete", 1)).
 		Timer("timer", 3*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
 			l.starts("timer")
-			if time.Since(req.Object.CreationTimestamp.Time) < 30*time.Second { // not while the test counts daemons
+			if time.Since(req.Object.CreationTimestamp.Time) < 30*time.Second { // later changes would disturb the count of daemons
 				req.Object.Annotations = map[string]string{"ticked": time.Now().String()}
 			}
 			return nil
@@ -104,7 +104,7 @@ func (l *life) widgets() *kopf.Resource[widget] {
 		})
 }
 
-func (l *life) daemons() int {
+func (l *lifecycle) daemons() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.running
@@ -117,7 +117,7 @@ func TestPauses_AtEachWrite(t *testing.T) {
 	for fate, whose := range map[fate]string{passes: "which passes", fails: "which fails", isLost: "whose answer is lost"} {
 		for at, reached := 1, true; reached; at++ {
 			name := fmt.Sprintf("write %d, %s", at, whose)
-			l := &life{at: at, fate: fate, succeeded: map[string]int{}, attempts: map[string]int{}}
+			l := &lifecycle{at: at, fate: fate, succeeded: map[string]int{}, attempts: map[string]int{}}
 			meet(t, func(s *two) *kopf.Resource[widget] {
 				l.two = s
 				s.link.set(l.freezes)
@@ -126,7 +126,7 @@ func TestPauses_AtEachWrite(t *testing.T) {
 				wait(time.Minute)
 				s.resize(2)
 				wait(time.Minute)
-				for range 120 { // a late pause may not have ended
+				for range 120 { // a late pause may still be active
 					if l.daemons() == 1 {
 						break
 					}

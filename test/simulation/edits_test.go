@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// B-13: edits of timers during a creation of several reconciles are no updates.
+// B-13: edits by timers while a creation takes several reconciles are not updates.
 func TestTimerEdits_DuringCreationAreNoUpdates(t *testing.T) {
 	var updates atomic.Int64
 	widgets := kopf.For(&v1.Widget{}).
@@ -45,7 +45,7 @@ func TestTimerEdits_DuringCreationAreNoUpdates(t *testing.T) {
 	})
 }
 
-// B-13, B-31: the same for objects that are too large for a baseline.
+// B-13, B-31: edits by timers are not updates, even if the object is too large for a baseline.
 func TestTimerEdits_OfLargeObjectsAreNoUpdates(t *testing.T) {
 	var updates atomic.Int64
 	widgets := kopf.For(&v1.Widget{}).
@@ -72,7 +72,7 @@ func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 	var idle atomic.Int64
 	edit := func(label string) kopf.Handler[widget] {
 		return func(_ context.Context, req *kopf.Request[widget]) error {
-			wait(100 * time.Millisecond) // both timers edit now
+			wait(100 * time.Millisecond) // wait until both timers edit
 			if req.Object.Labels == nil {
 				req.Object.Labels = map[string]string{}
 			}

@@ -95,7 +95,7 @@ func TestEvents_OfManyFailuresAreFew(t *testing.T) {
 		makeWidget(t, users, "one")
 		attempts := 0
 		begun := time.Now()
-		live(t, config, scheme, hour+time.Minute, kopf.For(&v1.Widget{}).
+		runFor(t, config, scheme, hour+time.Minute, kopf.For(&v1.Widget{}).
 			OnCreate("never", func(context.Context, *kopf.Request[widget]) error {
 				attempts++
 				return errors.New("no luck")
@@ -168,7 +168,7 @@ func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
 					req.Eventf("Warning", "Retry", "Retry", "attempt %d has failed", req.Attempt.Number)
 					return errors.New("no luck")
 				}
-				live(t, config, scheme, hour+time.Minute, test.option, test.of(t.Name(), shouts).
+				runFor(t, config, scheme, hour+time.Minute, test.option, test.of(t.Name(), shouts).
 					Timer("late", hour, func(_ context.Context, req *kopf.Request[widget]) error {
 						req.Eventf("Normal", "Late", "Wait", "at last")
 						return kopf.Permanent(errors.New("too late"))

@@ -37,7 +37,7 @@ func TestFlush_KeepsConditionsOfOthersInDaemons(t *testing.T) {
 	})
 }
 
-// The same in a handler.
+// A Flush in a handler does not overwrite changes of other clients either.
 func TestFlush_KeepsConditionsOfOthersInHandlers(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).OnCreate("c", func(ctx context.Context, req *kopf.Request[widget]) error {
 		wait(2 * time.Second)
@@ -178,7 +178,7 @@ func TestFlush_FailsAfterTheOperatorEnded(t *testing.T) {
 		flushed = make(chan error, 1)
 		config, scheme, users := newWorld(t)
 		obj := makeWidget(t, users, "one")
-		live(t, config, scheme, 10*time.Second, widgets)
+		runFor(t, config, scheme, 10*time.Second, widgets)
 		close(ended)
 		err := <-flushed
 		now := &v1.Widget{}

@@ -20,7 +20,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A lossy link fails the first patch that contains a text, before or after the server has handled it, and then calls a
+// lossyLink fails the first patch that contains a text, before or after the server has handled it. Then it calls a
 // function.
 type lossy struct {
 	next   http.RoundTripper

@@ -134,7 +134,7 @@ func (s *two) begin(config *rest.Config, identity string, priority int, widgets 
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		liveUntil(ctx, s.t, config, s.scheme, widgets, kopf.WithPeering(peering.Options{
+		runUntil(ctx, s.t, config, s.scheme, widgets, kopf.WithPeering(peering.Options{
 			Namespaces: []string{namespace}, Identity: identity, Priority: priority, Mandatory: true,
 		}))
 	}()

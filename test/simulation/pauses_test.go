@@ -133,9 +133,9 @@ func TestPauses_OfABusyOperator(t *testing.T) {
 			for i := range crowd {
 				objects = append(objects, makeWidget(t, users, fmt.Sprint("w", i)))
 			}
-			ended := make(chan era, 1)
+			ended := make(chan lifetime, 1)
 			go func() {
-				ended <- live(t, config, scheme, 10*time.Minute, widgets, kopf.WithPeering(peering.Options{
+				ended <- runFor(t, config, scheme, 10*time.Minute, widgets, kopf.WithPeering(peering.Options{
 					Namespaces: []string{namespace}, Identity: "operator", Mandatory: true,
 				}))
 			}()
@@ -211,7 +211,7 @@ func TestPauses_ReconcileEachObjectOnceAfterwards(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			liveUntil(ctx, s.t, config, s.scheme, kopf.WithReconcilerWrapper(look), kopf.WithWatchCheck(0), kopf.WithPeering(peering.Options{
+			runUntil(ctx, s.t, config, s.scheme, kopf.WithReconcilerWrapper(look), kopf.WithWatchCheck(0), kopf.WithPeering(peering.Options{
 				Namespaces: []string{namespace}, Identity: "looks", Priority: 5,
 			}), kopf.For(&v1.Widget{}).OnReconcile("level", func(context.Context, *kopf.Request[widget]) error { return nil }))
 		}()

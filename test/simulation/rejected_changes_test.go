@@ -161,7 +161,7 @@ func TestRejectedChange_FailsItsHandler(t *testing.T) {
 	}
 }
 
-// A handler that fails permanently without a call reports this, too.
+// A handler that fails permanently before its first call reports this as well.
 func TestUncalledHandlers_ReportTheirFailure(t *testing.T) {
 	attempts := 0
 	widgets := kopf.For(&v1.Widget{}).
@@ -204,7 +204,7 @@ func TestBackoff_PanicIsAFailure(t *testing.T) {
 	})
 }
 
-// B-31: a deleted object is released, also if its status cannot be written.
+// B-31: the engine removes the finalizer from a deleted object even if it cannot write the status.
 func TestDeletion_DoesNotWaitForTheStatus(t *testing.T) {
 	calls := 0
 	widgets := kopf.For(&v1.Widget{}).OnDelete("bye", func(_ context.Context, req *kopf.Request[widget]) error {

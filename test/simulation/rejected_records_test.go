@@ -276,19 +276,19 @@ func TestRejectedRecords_Restart(t *testing.T) {
 		server := &guardedServer{next: config.Transport}
 		config.Transport = server
 		obj := makeWidget(t, users, "one")
-		live(t, config, scheme, 30*time.Second, guarded(calls))
+		runFor(t, config, scheme, 30*time.Second, guarded(calls))
 		calls.expect(t, "quick:create#0", "slow:create#0", "writer:create#0")
-		live(t, config, scheme, time.Hour, guarded(calls))
+		runFor(t, config, scheme, time.Hour, guarded(calls))
 		calls.expect(t, "quick:create#0", "slow:create#0", "slow:create#1", "slow:create#2", "writer:create#0")
 		patch(t.Context(), t, users, obj, `{"spec":{"size":2}}`)
 		server.set(true)
-		live(t, config, scheme, time.Hour, guarded(calls))
+		runFor(t, config, scheme, time.Hour, guarded(calls))
 		calls.expect(t, "quick:create#0", "slow:create#0", "slow:create#1", "slow:create#2", "writer:create#0")
 		must(t, users.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
 		if got := obj.Annotations[baselineAnnotation]; !strings.Contains(got, `"size":2`) {
 			t.Errorf("last-handled configuration = %q, want size 2", got)
 		}
-		live(t, config, scheme, time.Hour, guarded(calls))
+		runFor(t, config, scheme, time.Hour, guarded(calls))
 		calls.expect(t)
 	})
 }

@@ -100,7 +100,7 @@ func playLagging(t *testing.T, link *laggingTransport, widgets func(*callLog) *k
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				liveUntil(ctx, t, config, scheme, widgets(calls))
+				runUntil(ctx, t, config, scheme, widgets(calls))
 			}()
 			return func() { cancel(); <-ended }
 		}
@@ -193,7 +193,7 @@ func TestRestart_NothingToDoReadsNothing(t *testing.T) {
 				lagging.Transport = link
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				liveUntil(ctx, t, lagging, s.users.Scheme(), basicHandlers(&callLog{}))
+				runUntil(ctx, t, lagging, s.users.Scheme(), basicHandlers(&callLog{}))
 			})
 			if link.lists != 1 || link.gets != 0 {
 				t.Errorf("lists = %d, reads = %d, want 1 and 0", link.lists, link.gets)
