@@ -93,11 +93,11 @@ func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 		switch {
 		case err != nil:
 			f.Problems = append(f.Problems, "the last-handled configuration is unreadable and treated as absent: "+err.Error())
-		case then[essence.DigestKey] != nil && !f.Deleting:
+		case then[essence.DigestDocumentKey] != nil && !f.Deleting:
 			f.Problems = append(f.Problems, "the object is too large to store its last-handled configuration, so only a digest is stored: "+
 				"kopf in Python would handle the object as changed")
 			now, err := essence.Encode(shape.Build(obj.Object))
-			if err != nil || then[essence.DigestKey] != essence.Digest(now) {
+			if err != nil || then[essence.DigestDocumentKey] != essence.Digest(now) {
 				return "unknown" // the operator may have compared a Go type
 			}
 			facts.HasBaseline = true

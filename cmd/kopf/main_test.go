@@ -143,7 +143,7 @@ func TestPeers_OnAServer(t *testing.T) {
 	}
 
 	// PEER-60, PEER-12: freeze sends one write with kopf's defaults, for user@host.
-	tail := cp.Audit()
+	tail := cp.AuditSinceStart()
 	_, err = tail.Next() // skip earlier requests
 	must(t, err)
 	mustRun(t, "peers", "freeze", "-t", "60")

@@ -44,7 +44,7 @@ var digestAnnotation = fmt.Sprint(progress.Digest(progress.AnnotationBaseline(""
 func tooLarge(handled string) map[string]string {
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
 	never := func(client.Object) bool { return false }
-	if err := essence.WithDigests(progress.AnnotationBaseline("")).StoreDigest(obj, essence.Digest([]byte(handled)), nil, never); err != nil {
+	if err := essence.WithDigestFallback(progress.AnnotationBaseline("")).SupersedeByDigest(obj, essence.Digest([]byte(handled)), nil, never); err != nil {
 		panic(err)
 	}
 	return obj.GetAnnotations()

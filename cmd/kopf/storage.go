@@ -50,7 +50,7 @@ func (p *storage) baseline() progress.Baseline { return progress.AnnotationBasel
 
 // lastHandled returns the baseline, with digests for objects that are too large.
 func (p *storage) lastHandled() essence.DigestBaseline {
-	return essence.WithDigests(p.baseline(), p.store())
+	return essence.WithDigestFallback(p.baseline(), p.store())
 }
 
 func (p *storage) pin() progress.Baseline { return progress.Pin(p.baseline(), p.store()) }

@@ -42,7 +42,7 @@ func (g *stage) makeCluster(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	g.access, g.audit = g.pinned(), g.cp.Audit()
+	g.access, g.audit = g.pinned(), g.cp.AuditSinceStart()
 	g.screen.Say("\nThe cluster is a control plane on this machine, only for this example: " + g.cp.Config.Host +
 		"\n" + about + " Pods never run. Your KUBECONFIG is not used.")
 	return g.cp.WriteKubeconfig(g.pinned())

@@ -77,7 +77,7 @@ func toJSONObject(obj runtime.Object) (object, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 
-// withoutTimes returns an object without the times of its managed fields. A new time alone is no change.
+// withoutTimes returns an object without the times of its managed fields. A new time alone does not count as a change.
 func withoutTimes(obj object) object {
 	managed, ok := metaOf(obj)["managedFields"].([]any)
 	if !ok {

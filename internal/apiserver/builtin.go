@@ -14,7 +14,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// builtins returns a scheme with the kinds of Kubernetes. Programs can add their own kinds to the scheme of client-go, so that one is not used.
+// builtins returns a scheme with the kinds of Kubernetes. This package does not use the scheme of client-go, because programs can add their own kinds to it.
 var builtins = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -26,7 +26,7 @@ var codecs = sync.OnceValue(func() serializer.CodecFactory { return serializer.N
 func isBuiltin(r Resource) bool { return builtins().Recognizes(r.gvk()) }
 
 // normalize converts an object to its Go type and back. This drops unknown fields and unifies numbers and quantities. For custom kinds, only the
-// metadata have a Go type. Their other fields are pruned and defaulted by the schema, if there is one.
+// metadata has a Go type. If the kind has a schema, normalize prunes and defaults the other fields by it.
 func (s *Server) normalize(r Resource, obj object) (object, error) {
 	if !isBuiltin(r) {
 		return s.applySchema(r, obj)
@@ -71,7 +71,7 @@ func (s *Server) applySchema(r Resource, obj object) (object, error) {
 	return obj, nil
 }
 
-// roundTripStorage encodes and decodes a built-in object as protobuf, as the storage of a real server does. Empty lists and maps get lost.
+// roundTripStorage encodes and decodes a built-in object as protobuf, as the storage of a real server does. This drops empty lists and maps.
 func roundTripStorage(r Resource, obj runtime.Object) (runtime.Object, error) {
 	from, ok := obj.(interface{ Marshal() ([]byte, error) })
 	if !ok {

@@ -29,7 +29,7 @@ func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 }
 
-// Typed clients speak protobuf, and read JSON.
+// Typed clients send protobuf and read JSON.
 func TestClient_Typed(t *testing.T) {
 	c := newClient(t, apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...))
 	ctx := t.Context()
@@ -37,7 +37,7 @@ func TestClient_Typed(t *testing.T) {
 	one.Data, one.Finalizers = map[string]string{"a": "1"}, []string{"example.com/x"}
 	must(t, c.Create(ctx, one))
 	if one.UID == "" || one.ResourceVersion == "" || one.CreationTimestamp.IsZero() {
-		t.Errorf("created: %v", one.ObjectMeta)
+		t.Errorf("metadata of the created object: %v, want a uid, a resourceVersion and a creationTimestamp", one.ObjectMeta)
 	}
 	one.Data["b"] = "2"
 	must(t, c.Update(ctx, one))
@@ -45,17 +45,17 @@ func TestClient_Typed(t *testing.T) {
 	must(t, c.Patch(ctx, one, client.StrategicMergeFrom(configMap("one").DeepCopy())))
 	must(t, c.Patch(ctx, one, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"c":"3"}}`))))
 	if err := c.Update(ctx, stale); !apierrors.IsConflict(err) {
-		t.Errorf("an update of what was changed: %v", err)
+		t.Errorf("update of a stale object: %v, want a conflict", err)
 	}
 	must(t, c.Delete(ctx, one, client.Preconditions{UID: &one.UID}))
 	must(t, c.Get(ctx, client.ObjectKeyFromObject(one), one))
 	if one.DeletionTimestamp == nil {
-		t.Error("the deletion has not begun")
+		t.Error("the object has no deletionTimestamp")
 	}
 	one.Finalizers = nil
 	must(t, c.Update(ctx, one))
 	if err := c.Get(ctx, client.ObjectKeyFromObject(one), one); !apierrors.IsNotFound(err) {
-		t.Errorf("at the end: %v", err)
+		t.Errorf("get after the removal of the finalizer: %v, want not found", err)
 	}
 }
 
@@ -65,14 +65,14 @@ func TestClient_Apply(t *testing.T) {
 	must(t, c.Apply(ctx, corev1ac.ConfigMap("one", "ns").WithData(map[string]string{"a": "1"}), client.FieldOwner("me")))
 	err := c.Apply(ctx, corev1ac.ConfigMap("one", "ns").WithData(map[string]string{"a": "2"}), client.FieldOwner("you"))
 	if !apierrors.IsConflict(err) {
-		t.Errorf("the field of somebody else: %v", err)
+		t.Errorf("apply of a field of another manager: %v, want a conflict", err)
 	}
 	must(t, c.Apply(ctx, corev1ac.ConfigMap("one", "ns").WithData(map[string]string{"a": "2"}), client.FieldOwner("you"), client.ForceOwnership))
 	must(t, c.Apply(ctx, corev1ac.ConfigMap("one", "ns"), client.FieldOwner("me")))
 	one := configMap("one")
 	must(t, c.Get(ctx, client.ObjectKeyFromObject(one), one))
 	if diff := cmp.Diff(map[string]string{"a": "2"}, one.Data); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -84,15 +84,15 @@ func TestMetadataOnly(t *testing.T) {
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
 	must(t, c.List(ctx, list))
 	if len(list.Items) != 1 || list.Items[0].Name != "one" {
-		t.Fatalf("the list is %v", list)
+		t.Fatalf("the list is %v, want only the config map one", list)
 	}
 	must(t, c.Patch(ctx, &list.Items[0], client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"x":"y"}}}`))))
 	if list.Items[0].Labels["x"] != "y" {
-		t.Error("the patch is not in the answer")
+		t.Error("the response lacks the patched label")
 	}
 }
 
-// A watch waits in virtual time, also on a server that was made before the bubble; it ends when it is asked to.
+// A watch waits in virtual time, even if its server was created outside of the bubble. It ends after its timeout.
 func TestWatch(t *testing.T) {
 	s := apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...)
 	c := newClient(t, s)
@@ -103,23 +103,23 @@ func TestWatch(t *testing.T) {
 		must(t, err)
 		began := time.Now()
 		if e := <-w.ResultChan(); e.Type != "ADDED" {
-			t.Errorf("first comes %v", e)
+			t.Errorf("first event %v, want ADDED", e)
 		}
 		go func() {
 			time.Sleep(time.Minute) //nolint:forbidigo // in the time of the bubble
 			must(t, c.Create(ctx, configMap("two")))
 		}()
 		if e := <-w.ResultChan(); e.Type != "ADDED" || time.Since(began) != time.Minute {
-			t.Errorf("then comes %v, after %s", e, time.Since(began))
+			t.Errorf("second event %v after %s, want ADDED after 1m0s", e, time.Since(began))
 		}
 		if _, more := <-w.ResultChan(); more || time.Since(began) != time.Hour {
-			t.Errorf("it ended after %s", time.Since(began))
+			t.Errorf("the watch ended after %s (more events: %t), want its end after 1h0m0s", time.Since(began), more)
 		}
 		stop()
 	})
 }
 
-// What the same requests make is the same in each run.
+// The same requests create the same objects in each run.
 func TestServer_IsDeterministic(t *testing.T) {
 	run := func(t *testing.T) (out []map[string]any) {
 		synctest.Test(t, func(t *testing.T) {
@@ -134,6 +134,6 @@ func TestServer_IsDeterministic(t *testing.T) {
 	}
 	first := run(t)
 	if diff := cmp.Diff(first, run(t)); diff != "" || len(first) != 3 {
-		t.Error(first, diff)
+		t.Errorf("%d entries, want 3; difference between two runs (-first +second):\n%s", len(first), diff)
 	}
 }

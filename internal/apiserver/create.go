@@ -46,7 +46,7 @@ func (s *Server) createObject(q *request, obj object) (object, error) {
 	if q.HasStatus {
 		setInitialStatus(q.Resource, obj)
 	}
-	if err := s.valid(q, obj, nil); err != nil {
+	if err := s.validate(q, obj, nil); err != nil {
 		return nil, err
 	}
 	if versioned {

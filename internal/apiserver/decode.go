@@ -54,7 +54,7 @@ func (q *request) checkKind(obj object) (object, error) {
 	case gv != q.GroupVersion.String():
 		return nil, apierrors.NewBadRequest(fmt.Sprintf(
 			"the API version in the data (%s) does not match the expected API version (%s)", gv, q.GroupVersion))
-	case kind != q.Kind && isBuiltin(q.Resource): // for custom kinds, valid checks it
+	case kind != q.Kind && isBuiltin(q.Resource): // for custom kinds, validate checks the kind
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", kind, gv, q.Kind))
 	}
 	return obj, nil

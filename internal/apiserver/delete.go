@@ -37,7 +37,7 @@ func (s *Server) delete(q *request) (reply, error) {
 	}
 }
 
-// deleteCollection deletes all selected objects. It returns them in their state before.
+// deleteCollection deletes all selected objects. It returns the objects in their state before the deletion.
 func (s *Server) deleteCollection(q *request) (reply, error) {
 	options, err := q.deleteOptions()
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Server) deleteObject(q *request, before object, options *metav1.DeleteO
 	return s.store(q.key(), after), nil
 }
 
-// blockingFinalizers returns the finalizers of an object after the finalizer of the propagation policy was added or removed.
+// blockingFinalizers returns the finalizers of an object, and adds or removes the finalizer of the propagation policy.
 func blockingFinalizers(list []string, options *metav1.DeleteOptions) []string {
 	own := ""
 	switch orphan, policy := options.OrphanDependents, options.PropagationPolicy; { //nolint:staticcheck // clients may still use it

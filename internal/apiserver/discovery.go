@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// discover answers requests for groups and kinds in the form of before aggregated discovery. Clients recognise the form by the media type of
-// the response.
+// discover answers requests for groups and kinds without aggregated discovery. Clients detect this from the media type of the response.
 func (s *Server) discover(path []string) (reply, error) {
 	groups := s.apiGroups()
 	switch {

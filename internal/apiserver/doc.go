@@ -1,5 +1,5 @@
-// Package apiserver implements a Kubernetes API server in memory as an [http.RoundTripper]. It needs no network and no goroutines, so operators can run
-// on it in a bubble of testing/synctest, in virtual time.
+// Package apiserver implements an in-memory Kubernetes API server as an [http.RoundTripper]. It needs no network and no goroutines. Operators can
+// therefore use it in a bubble of testing/synctest, in virtual time.
 //
 //	server := apiserver.New(append(apiserver.FromScheme(scheme), apiserver.FromCRDs(crds...)...)...)
 //	if err := server.Add(objects...); err != nil {
@@ -19,11 +19,11 @@
 // The tests in test/simulation/conformance compare these features with a real server:
 //
 //   - discovery;
-//   - get, list and watch, with label selectors and the field selectors metadata.name and metadata.namespace. A watch reports an object that leaves
-//     the selection as deleted. It can start with a list, which ends with a bookmark;
+//   - get, list and watch, with label selectors and the field selectors metadata.name and metadata.namespace. If an object no longer
+//     matches the selectors, a watch reports it as deleted. A watch can start with a list, which ends with a bookmark;
 //   - create, update, delete and deletecollection, with generated names, dry runs, and resourceVersion and uid as preconditions;
 //   - JSON patch, merge patch, strategic merge patch of built-in kinds, and server-side apply with conflicts;
-//   - the status subresource, generations, finalizers, and validation of metadata. Writes without a change cause no event;
+//   - the status subresource, generations, finalizers, and validation of metadata. A write that changes nothing causes no event;
 //   - objects reduced to their metadata (PartialObjectMetadata);
 //   - for custom kinds of FromCRDs: pruning, defaults and validation by their schemas, and apply to lists of type set and map.
 //
@@ -34,13 +34,13 @@
 //
 // The server does not replace tests on a real API server:
 //
-//   - Custom kinds of FromScheme have no schemas. Only their metadata are validated, nothing is pruned or defaulted, and apply replaces whole lists.
+//   - Custom kinds of FromScheme have no schemas. Only their metadata is validated, nothing is pruned or defaulted, and apply replaces whole lists.
 //   - Custom kinds of FromCRDs have no CEL rules and no ratcheting validation.
 //   - Built-in kinds must fit their Go types. They have no defaults and no further validation.
 //   - Versions of a kind are separate kinds without conversion.
 //   - There is no admission, access control, other subresource or field selector, paging, compaction, strict field validation, or table output.
 //   - There are no controllers. Namespaces need not exist, dependents are not deleted, and pods do not run. A test that deletes with
 //     foreground or orphan propagation must remove the finalizer itself.
-//   - Managed fields start with the first apply; earlier writes belong to before-first-apply.
+//   - The first apply to an object starts its managed fields. It assigns the fields of earlier writes to before-first-apply.
 //   - The first apply to a built-in kind takes a second of real time once per process, to load the types.
 package apiserver

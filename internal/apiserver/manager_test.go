@@ -63,16 +63,16 @@ func TestManager(t *testing.T) {
 		time.Sleep(5 * time.Minute) //nolint:forbidigo // in the time of the bubble
 		must(t, users.Get(ctx, client.ObjectKeyFromObject(deployment), deployment))
 		if got := deployment.Status.Replicas; got != 1 {
-			t.Errorf("the status has %d replicas", got)
+			t.Errorf("status.replicas = %d, want 1", got)
 		}
 		listed := &eventsv1.EventList{}
 		must(t, users.List(ctx, listed))
 		if len(listed.Items) == 0 || listed.Items[0].Regarding.UID != deployment.UID {
-			t.Errorf("the events are %v", listed.Items)
+			t.Errorf("Events: %v, want one about the deployment", listed.Items)
 		}
 		must(t, users.Delete(ctx, deployment))
 		if err := users.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); !apierrors.IsNotFound(err) {
-			t.Errorf("after the deletion: %v", err)
+			t.Errorf("get after the deletion: %v, want not found", err)
 		}
 		stop()
 		must(t, <-ended)

@@ -37,10 +37,10 @@ func pathSegment(name string, prefix bool) []string {
 	return content.IsPathSegmentName(name)
 }
 
-// valid validates the kind and the metadata of an object, the change of the metadata, and, if there is a schema, the other fields.
-func (s *Server) valid(q *request, obj, before object) error {
+// validate validates the kind and the metadata of an object, and the change to the metadata. If the kind has a schema, it also validates the other fields.
+func (s *Server) validate(q *request, obj, before object) error {
 	r := q.Resource
-	if err := kindOf(r, obj); err != nil {
+	if err := checkUnchangedKind(r, obj); err != nil {
 		return err
 	}
 	meta, err := metaAs(obj)
@@ -61,7 +61,7 @@ func (s *Server) valid(q *request, obj, before object) error {
 		return err
 	}
 	if shape != nil {
-		errs = append(errs, shape.valid(obj, q.subresource)...)
+		errs = append(errs, shape.validate(obj, q.subresource)...)
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(r.gk(), meta.Name, errs)
@@ -69,8 +69,8 @@ func (s *Server) valid(q *request, obj, before object) error {
 	return nil
 }
 
-// kindOf checks that a write does not change the kind of an object.
-func kindOf(r Resource, obj object) error {
+// checkUnchangedKind returns an error if a write changes the kind of an object.
+func checkUnchangedKind(r Resource, obj object) error {
 	gv, err := schema.ParseGroupVersion(text(obj, "apiVersion"))
 	path, kind := field.NewPath("apiVersion"), text(obj, "kind")
 	switch {

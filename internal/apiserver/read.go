@@ -20,7 +20,7 @@ func (s *Server) get(q *request) (reply, error) {
 	return ok(q.view.of(obj)), err
 }
 
-// storedObject returns the object that a request names.
+// storedObject returns the object with the name and the namespace of a request, or a not-found error.
 func (s *Server) storedObject(q *request) (object, error) {
 	obj, found := s.objects[q.key()]
 	if !found {

@@ -16,10 +16,11 @@ import (
 // API servers. It is an [http.RoundTripper] and safe for concurrent use.
 //
 // The store answers writes, and reads without a resourceVersion. The cache answers the other reads. A read with a resourceVersion above 0 waits until the
-// cache has reached it. Like a real server, a replica waits up to three seconds, and then returns "Too large resource version".
+// cache has reached this version. Like a real server, a replica returns "Too large resource version" after three seconds.
 //
-// A watch that starts with a list (sendInitialEvents) without a resourceVersion waits for the present state in the same way. After this error, client-go
-// repeats the request. After other errors, it falls back to a list with resourceVersion "0", which the cache answers: see [Replica.RefuseWatchLists].
+// A watch that starts with a list (sendInitialEvents) without a resourceVersion waits in the same way for the current version of the store. After a timeout,
+// client-go repeats the request. After other errors, client-go falls back to a list with resourceVersion "0", which the cache answers. See
+// [Replica.RefuseWatchLists].
 type Replica struct {
 	server *Server
 
@@ -37,9 +38,8 @@ func (r *Replica) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.server.roundTrip(req, r)
 }
 
-// Lag keeps the cache at the state of a version until the next call of Lag or CatchUp. Until the store has reached this version, the cache follows
-// the store.
-func (r *Replica) Lag(version int64) {
+// LagAt makes the cache follow the store up to a version, and then stay at this version. The next call of LagAt or CatchUp ends this.
+func (r *Replica) LagAt(version int64) {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	r.lags, r.version = true, version
@@ -69,7 +69,7 @@ func (r *Replica) current() int64 {
 	return r.server.version
 }
 
-// replicaTimeout is how long a server waits for its cache.
+// replicaTimeout limits how long a replica waits for its cache.
 const replicaTimeout = 3 * time.Second
 
 // prepare selects the state for a read, and waits until the cache has reached it.
@@ -148,7 +148,7 @@ func tooLarge(version int64) error {
 	return err
 }
 
-// readVersion returns the version of the state for a read.
+// readVersion returns the version at which a read sees the store.
 func (s *Server) readVersion(q *request) int64 {
 	if q.replica != nil {
 		return q.asOf

@@ -40,11 +40,11 @@ func newLagging(t *testing.T) *lagging {
 	obj := configMap("one")
 	obj.Data = map[string]string{"state": "old"}
 	must(t, l.users.Create(t.Context(), obj))
-	l.old = l.server.Versions()
+	l.old = l.server.CurrentVersion()
 	obj.Data["state"] = "new"
 	must(t, l.users.Update(t.Context(), obj))
-	l.now = l.server.Versions()
-	l.replica.Lag(l.old)
+	l.now = l.server.CurrentVersion()
+	l.replica.LagAt(l.old)
 	return l
 }
 
@@ -60,7 +60,7 @@ func (l *lagging) list(t *testing.T, options metav1.ListOptions) (state, version
 		return "", "", err
 	}
 	if len(list.Items) != 1 {
-		t.Fatalf("the list has %d items", len(list.Items))
+		t.Fatalf("the list has %d items, want 1", len(list.Items))
 	}
 	return list.Items[0].Data["state"], list.ResourceVersion, nil
 }
@@ -81,41 +81,41 @@ func TestReplica_ReadsAnOlderVersion(t *testing.T) {
 		} {
 			state, version, err := l.list(t, test.options)
 			if err != nil || state != test.state || version != test.version {
-				t.Errorf("%s: the list has the state %q in version %s: %v", name, state, version, err)
+				t.Errorf("%s: state %q in version %s, error %v; want %q in version %s", name, state, version, err, test.state, test.version)
 			}
 		}
 
 		began := time.Now()
 		_, _, err := l.list(t, metav1.ListOptions{ResourceVersion: now})
 		if !apierrors.IsTimeout(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
-			t.Errorf("a version that the cache has not reached: %v", err)
+			t.Errorf("list of a version that the cache has not reached: %v, want a timeout", err)
 		}
 		if waited := time.Since(began); waited < 3*time.Second {
-			t.Errorf("the replica has waited %s for it", waited)
+			t.Errorf("the replica has waited %s for the version, want 3s", waited)
 		}
 
 		obj := configMap("one")
 		must(t, l.reader.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
 		if obj.Data["state"] != "new" {
-			t.Errorf("a consistent get: %v", obj.Data)
+			t.Errorf("consistent get: %v, want the new state", obj.Data)
 		}
 		must(t, l.reader.Get(t.Context(), client.ObjectKeyFromObject(obj), obj, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}))
 		if obj.Data["state"] != "old" {
-			t.Errorf("a get of any version: %v", obj.Data)
+			t.Errorf("get of any version: %v, want the old state", obj.Data)
 		}
 		if err := l.reader.Update(t.Context(), obj); !apierrors.IsConflict(err) {
-			t.Errorf("an update of the old state: %v", err)
+			t.Errorf("update of the old state: %v, want a conflict", err)
 		}
 
 		l.replica.CatchUp()
 		if state, version, err := l.list(t, metav1.ListOptions{ResourceVersion: "0"}); err != nil || state != "new" || version != now {
-			t.Errorf("after catching up, the list has the state %q in version %s: %v", state, version, err)
+			t.Errorf("after CatchUp: state %q in version %s, error %v; want new in version %s", state, version, err, now)
 		}
 	})
 }
 
-// After a refused watch-list, a new informer falls back to a list with resourceVersion "0", which has the old state; its watch brings the
-// new one when the replica has caught up. A watch-list that is not refused waits for the present state.
+// After a refused watch-list, a new informer falls back to a list with resourceVersion "0", which has the old state; its watch receives the
+// new state when the replica has caught up. A watch-list that is not refused waits for the current state.
 func TestReplica_InformersStartWithTheOldState(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuses bool
@@ -143,7 +143,7 @@ func TestReplica_InformersStartWithTheOldState(t *testing.T) {
 				<-time.After(time.Minute)
 				synctest.Wait()
 				if !slices.Equal(seen, test.want) {
-					t.Errorf("the informer has seen %v, not %v", seen, test.want)
+					t.Errorf("the informer has received %v, want %v", seen, test.want)
 				}
 			})
 		})
@@ -170,17 +170,17 @@ func TestReplica_FollowsUpToAVersion(t *testing.T) {
 		must(t, l.users.Update(t.Context(), obj))
 		synctest.Wait()
 		if len(seen) != 1 || seen[0] != "ADDED old" {
-			t.Errorf("before: %v", seen)
+			t.Errorf("before LagAt: events %q, want ADDED old", seen)
 		}
-		l.replica.Lag(l.now)
+		l.replica.LagAt(l.now)
 		synctest.Wait()
 		if len(seen) != 2 || seen[1] != "MODIFIED new" {
-			t.Errorf("up to the new state: %v", seen)
+			t.Errorf("after LagAt: events %q, want MODIFIED new as the second one", seen)
 		}
 		l.replica.CatchUp()
 		synctest.Wait()
 		if len(seen) != 3 || seen[2] != "MODIFIED newest" {
-			t.Errorf("up to the newest state: %v", seen)
+			t.Errorf("after CatchUp: events %q, want MODIFIED newest as the third one", seen)
 		}
 	})
 }

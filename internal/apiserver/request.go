@@ -26,7 +26,7 @@ type request struct {
 	media   string // media type of the body
 	view    view
 	watches bool
-	dryRun  bool   // nothing must be stored
+	dryRun  bool   // the server validates the request and stores nothing
 	manager string // field manager
 	force   bool
 	replica *Replica // the replica that received the request; may be nil
@@ -54,10 +54,10 @@ func (s *Server) request(r *http.Request, t target) (*request, error) {
 	q.force = q.query.Get("force") == "true"
 	q.manager = q.query.Get("fieldManager")
 	q.dryRun = len(q.query["dryRun"]) > 0
-	return q, q.valid()
+	return q, q.validate()
 }
 
-func (q *request) valid() error {
+func (q *request) validate() error {
 	var errs field.ErrorList
 	kind := ""
 	dry, manager := q.query["dryRun"], q.query.Get("fieldManager")

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// FromScheme returns a resource for each kind of a scheme that has metadata and a list kind. It guesses plural names as controller-runtime does. A kind has
-// the status subresource if its Go type has a status. Only known built-in kinds are cluster-scoped. For custom kinds, FromCRDs is exact.
+// FromScheme returns a resource for each kind of a scheme that has metadata and a list kind. It derives plural names from the kinds, as
+// controller-runtime does. A kind has the status subresource if its Go type has a status. Only known built-in kinds are cluster-scoped. For custom kinds,
+// FromCRDs returns the exact names and scopes.
 //
 // Versions of a kind become separate resources with separate objects.
 func FromScheme(scheme *runtime.Scheme) []Resource {

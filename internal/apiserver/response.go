@@ -36,8 +36,8 @@ func (a reply) response(r *http.Request) *http.Response {
 	}
 }
 
-// Failure returns the Status for a rejected request, with the fields of a real server.
-func Failure(code int, reason metav1.StatusReason, message string) metav1.Status {
+// FailureStatus returns the Status for a rejected request, with the fields of a real server.
+func FailureStatus(code int, reason metav1.StatusReason, message string) metav1.Status {
 	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
@@ -45,14 +45,14 @@ func Failure(code int, reason metav1.StatusReason, message string) metav1.Status
 }
 
 func failure(code int, reason metav1.StatusReason, message string) error {
-	return &apierrors.StatusError{ErrStatus: Failure(code, reason, message)}
+	return &apierrors.StatusError{ErrStatus: FailureStatus(code, reason, message)}
 }
 
 var errNoPath = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 
 // errorResponse returns the reply for an error.
 func errorResponse(err error) reply {
-	status := Failure(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
+	status := FailureStatus(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
 	var known apierrors.APIStatus
 	if errors.As(err, &known) {
 		status = known.Status()

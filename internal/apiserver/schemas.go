@@ -22,7 +22,7 @@ type customSchema struct {
 	whole, status *validate.SchemaValidator
 }
 
-// schemaOf returns the schema of a kind, or nil if it has none.
+// schemaOf returns the schema of a kind, or nil if the kind has no schema.
 func (s *Server) schemaOf(r Resource) (*customSchema, error) {
 	if r.schema == nil {
 		return nil, nil
@@ -79,8 +79,8 @@ func (s *customSchema) pruneAndDefault(obj object) {
 	setDefaults(obj, s.schema)
 }
 
-// valid validates an object, or only its status.
-func (s *customSchema) valid(obj object, subresource string) field.ErrorList {
+// validate validates an object, or only its status.
+func (s *customSchema) validate(obj object, subresource string) field.ErrorList {
 	status, has := obj["status"]
 	switch {
 	case subresource == "":

@@ -13,7 +13,7 @@ import (
 )
 
 // Add stores objects unchanged, with status, finalizers and deletion timestamp. It sets missing metadata: uid, resourceVersion,
-// creationTimestamp (now) and generation (1). It drops unknown fields, and validates only the types of the metadata. If it returns an error, it has
+// creationTimestamp (now) and generation (1). It drops unknown fields, and validates only the types of the metadata. If Add returns an error, it has
 // added nothing.
 func (s *Server) Add(objs ...map[string]any) error {
 	s.mu.Lock()
@@ -79,7 +79,7 @@ func (s *Server) prepareSeed(obj map[string]any) (k key, own object, err error) 
 	return k, own, nil
 }
 
-// storeSeed stores an object with its missing metadata. It keeps a given resourceVersion.
+// storeSeed stores an object with its missing metadata. If the object has a resourceVersion, storeSeed keeps it.
 func (s *Server) storeSeed(k key, obj object) {
 	meta := metaOf(obj)
 	defaults := object{"uid": s.uid(), "creationTimestamp": now(), "resourceVersion": strconv.FormatInt(s.version+1, 10)}

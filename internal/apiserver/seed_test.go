@@ -42,11 +42,11 @@ func TestAdd_KeepsFields(t *testing.T) {
 	want["status"] = map[string]any{"size": int64(1)}
 	got := s.Objects(example.WithKind("Widget"))
 	if diff := cmp.Diff([]map[string]any{want}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 	got[0]["metadata"].(map[string]any)["name"] = "changed"
 	if s.Objects(example.WithKind("Widget"))[0]["metadata"].(map[string]any)["name"] != "a" {
-		t.Error("the objects are no copies")
+		t.Error("Objects returns the stored objects, want copies")
 	}
 	cog := unstructured.Unstructured{Object: s.Objects(example.WithKind("Cog"))[0]}
 	if cog.GetUID() == "" || cog.GetResourceVersion() != "41" || cog.GetGeneration() != 1 || time.Since(cog.GetCreationTimestamp().Time) > time.Minute {
@@ -57,7 +57,7 @@ func TestAdd_KeepsFields(t *testing.T) {
 	}
 }
 
-// The last finalizer of an object whose deletion had begun before the test is the end of it.
+// If an object is added with a deletion timestamp, the removal of its last finalizer deletes the object.
 func TestAdd_ObjectUnderDeletion(t *testing.T) {
 	s := apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...)
 	must(t, s.Add(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
@@ -65,7 +65,7 @@ func TestAdd_ObjectUnderDeletion(t *testing.T) {
 	}}))
 	must(t, newClient(t, s).Patch(t.Context(), configMap("a"), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 	if left := s.All(); len(left) != 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("remaining objects: %v, want none", left)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestAdd_Rejects(t *testing.T) {
 			t.Errorf("%v: the error is %v", objs, err)
 		}
 		if len(s.All()) != 1 {
-			t.Errorf("something was added along with: %v", err)
+			t.Errorf("Add has added objects and returned an error: %v", err)
 		}
 	}
 }
@@ -132,9 +132,9 @@ func TestFromCRDs(t *testing.T) {
 		{GroupVersion: schema.GroupVersion{Group: "example.com", Version: "v2"}, Kind: "Ox", Plural: "oxen", ClusterScoped: true},
 	}
 	if diff := cmp.Diff(want, apiserver.FromCRDs(crd), cmp.AllowUnexported(apiserver.Resource{})); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// The later one wins: what is known for certain over what was guessed.
+	// A later resource replaces an earlier one: the exact names of a CRD replace the derived names.
 	s := apiserver.New(append([]apiserver.Resource{{GroupVersion: example, Kind: "Ox", Plural: "oxes"}}, want...)...)
 	must(t, s.Add(object("Ox", map[string]any{"name": "a"})))
 }

@@ -23,7 +23,7 @@ type Server struct {
 	rand     *rand.Rand // for generated names
 }
 
-// An object is in its JSON form. Stored objects are never modified.
+// An object is a Kubernetes object in its JSON form. Stored objects are never modified.
 type object = map[string]any
 
 type key struct {
@@ -66,8 +66,8 @@ func (s *Server) roundTrip(r *http.Request, replica *Replica) (*http.Response, e
 	return a.response(r), nil
 }
 
-// Versions returns the present version, which counts all changes.
-func (s *Server) Versions() int64 {
+// CurrentVersion returns the version of the store. Each change increments it.
+func (s *Server) CurrentVersion() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version

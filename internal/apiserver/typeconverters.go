@@ -11,7 +11,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// builtinTypes knows which lists of built-in kinds are sets and maps. Loading takes a second, once per process.
+// builtinTypes contains the list types of built-in kinds: which lists are sets and maps. Loading takes a second, once per process.
 var builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(builtins()) })
 
 // metaSchema is the part of the metadata schema that server-side apply needs: which lists are sets and maps.

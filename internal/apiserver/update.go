@@ -65,7 +65,7 @@ func (s *Server) write(q *request, before, wanted object) (reply, error) {
 		generation, _ := was["generation"].(int64)
 		metaOf(after)["generation"] = generation + 1
 	}
-	if err := s.valid(q, after, before); err != nil {
+	if err := s.validate(q, after, before); err != nil {
 		return reply{}, err
 	}
 	if reflect.DeepEqual(withoutTimes(before), withoutTimes(after)) {

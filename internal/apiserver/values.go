@@ -23,7 +23,7 @@ func setField(obj object, field string, value any) {
 	obj[field] = value
 }
 
-// metaOf returns the metadata of an object, or new metadata outside of it.
+// metaOf returns the metadata of an object. If the object has none, it returns an empty map that is not part of the object.
 func metaOf(obj object) object {
 	if inner, ok := obj["metadata"].(object); ok {
 		return inner
@@ -58,7 +58,7 @@ func setFinalizers(meta object, list []string) {
 	}
 }
 
-// equalExcept reports whether two objects are equal, ignoring some fields.
+// equalExcept reports whether two objects are equal without the given top-level fields.
 func equalExcept(a, b object, fields ...string) bool {
 	a, b = maps.Clone(a), maps.Clone(b)
 	for _, f := range fields {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// watch starts a stream of events: after a version, or with all present objects.
+// watch starts a stream of events. It begins after a version, or with all existing objects.
 func (s *Server) watch(q *request) (reply, error) {
 	w := &watch{server: s, request: q, next: s.eventsUpTo(s.readVersion(q)), closed: make(chan struct{})}
 	version := q.query.Get("resourceVersion")
@@ -51,7 +51,7 @@ type watch struct {
 	once     sync.Once
 }
 
-// writeInitialEvents writes an event for each present object.
+// writeInitialEvents writes an event for each existing object.
 func (w *watch) writeInitialEvents() {
 	for _, obj := range w.server.selectObjects(w.request) {
 		w.writeEvent("ADDED", obj)
@@ -74,7 +74,8 @@ func (w *watch) writeEvent(kind string, obj object) {
 	_ = json.NewEncoder(&w.pending).Encode(object{"type": kind, "object": w.request.view.of(obj)})
 }
 
-// deliver writes an event that concerns the watch. An object that enters or leaves the selection is reported as added or deleted.
+// deliver writes an event if the watch selects its object. If the object has started or stopped matching the selectors, the event reports it as added
+// or deleted.
 func (w *watch) deliver(e event) {
 	if !w.request.covers(e.key) {
 		return
@@ -110,7 +111,7 @@ func (w *watch) Read(p []byte) (int, error) {
 		case <-w.closed:
 			return 0, io.ErrClosedPipe
 		case <-w.context().Done():
-			// An error would leak a goroutine in metadata clients: it would wait for a reader that no longer exists.
+			// An error would leak a goroutine in metadata clients, which would wait for a reader that no longer exists.
 			return 0, io.EOF
 		}
 	}
@@ -118,7 +119,7 @@ func (w *watch) Read(p []byte) (int, error) {
 
 func (w *watch) context() context.Context { return w.request.Context() }
 
-// nextEvents reads events until one concerns the watch, unless unread data is pending. It returns the channel for the next event.
+// nextEvents reads events until it finds one that the watch delivers, unless unread data is pending. It returns the channel for the next event.
 func (w *watch) nextEvents() (changed <-chan struct{}) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()

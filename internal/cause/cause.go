@@ -10,7 +10,7 @@ const (
 	Delete Reason = "delete"
 	Resume Reason = "resume"
 
-	Noop Reason = "noop" // no change of the essence
+	Noop Reason = "noop" // the essence has not changed
 	Free Reason = "free" // the object is being deleted and does not have our finalizer
 	Gone Reason = "gone" // the object does not exist
 )
@@ -27,7 +27,7 @@ type Facts struct {
 	HasFinalizer bool // the object has our finalizer
 	HasBaseline  bool // the object has a last-handled configuration
 	Changed      bool // the essence differs from the last-handled configuration
-	Initial      bool // the object was in the first listing, and was not handled since
+	Initial      bool // the object was in the first listing, and has not been handled since
 }
 
 // Detect returns the reason that follows from the facts.
@@ -50,8 +50,8 @@ func Detect(f Facts) Reason {
 	}
 }
 
-// IsInitial reports whether resume handlers run for a cause because it is the first one of the object in this process. They do not run for a creation.
-func IsInitial(r Reason, f Facts) bool { return f.Initial && r != Create }
+// RunsResumeHandlers reports whether a cause also selects resume handlers: it is the first cause of the object in this process, and not a creation.
+func RunsResumeHandlers(r Reason, f Facts) bool { return f.Initial && r != Create }
 
 // FinalizerAction is a change of the finalizer of an object.
 type FinalizerAction string

@@ -156,14 +156,14 @@ func TestReasons_EqualThoseOfKopf(t *testing.T) {
 	}
 }
 
-func TestIsInitial(t *testing.T) {
+func TestRunsResumeHandlers(t *testing.T) {
 	reasons := []cause.Reason{cause.Create, cause.Update, cause.Delete, cause.Resume}
 	for _, reason := range reasons {
 		for _, initial := range []bool{false, true} {
 			want := initial && reason != cause.Create
 			t.Run(fmt.Sprintf("CAUSE-04 CAUSE-23 %s %t", reason, initial), func(t *testing.T) {
-				if got := cause.IsInitial(reason, cause.Facts{Initial: initial}); got != want {
-					t.Errorf("IsInitial = %t, want %t", got, want)
+				if got := cause.RunsResumeHandlers(reason, cause.Facts{Initial: initial}); got != want {
+					t.Errorf("RunsResumeHandlers = %t, want %t", got, want)
 				}
 			})
 		}

@@ -11,15 +11,15 @@ import (
 
 const envAssets = "KUBEBUILDER_ASSETS"
 
-// Assets returns the directory with the binaries of etcd and kube-apiserver. This is the value of the environment variable KUBEBUILDER_ASSETS if it is
-// set. Otherwise it is the nearest bin/controlplane at or above the current directory, or at or above this source file.
+// Assets returns the directory with the binaries of etcd and kube-apiserver. If the environment variable KUBEBUILDER_ASSETS is set,
+// Assets returns its value. Otherwise it returns the nearest bin/controlplane at or above the current directory, or at or above this source file.
 func Assets() (string, error) {
 	if dir := os.Getenv(envAssets); dir != "" {
 		dir, err := filepath.Abs(dir)
 		if err != nil {
 			return "", fmt.Errorf("control plane: %s: %w", envAssets, err)
 		}
-		if err := complete(dir); err != nil {
+		if err := checkBinaries(dir); err != nil {
 			return "", fmt.Errorf("control plane: %s is set, but the directory is unusable: %w "+
 				"(correct it, or unset it and run `make controlplane`)", envAssets, err)
 		}
@@ -36,13 +36,14 @@ func Assets() (string, error) {
 	return findAssets(starts...)
 }
 
-// Exports returns shell commands that set up kubectl for a server: KUBECONFIG and, if kubectl is not in the PATH, the directory of the built one.
+// Exports returns shell commands that set up kubectl for a server: KUBECONFIG and, if necessary, a PATH with the
+// directory of the built kubectl.
 func Exports(kubeconfig string) []string {
 	exports := []string{"export KUBECONFIG=" + kubeconfig}
 	if _, err := exec.LookPath("kubectl"); err == nil {
 		return exports
 	}
-	if dir, err := Assets(); err == nil && isProgram(filepath.Join(dir, "kubectl")) == nil {
+	if dir, err := Assets(); err == nil && checkProgram(filepath.Join(dir, "kubectl")) == nil {
 		exports = append(exports, `export PATH="$PATH":`+dir)
 	}
 	return exports
@@ -52,7 +53,7 @@ func Exports(kubeconfig string) []string {
 func findAssets(starts ...string) (string, error) {
 	for _, start := range starts {
 		for dir := start; ; dir = filepath.Dir(dir) {
-			if assets := filepath.Join(dir, "bin", "controlplane"); complete(assets) == nil {
+			if assets := filepath.Join(dir, "bin", "controlplane"); checkBinaries(assets) == nil {
 				return assets, nil
 			}
 			if dir == filepath.Dir(dir) {
@@ -65,16 +66,16 @@ func findAssets(starts ...string) (string, error) {
 		"or set %s to a directory with both binaries", starts, envAssets)
 }
 
-// complete returns an error for each missing binary.
-func complete(dir string) error {
+// checkBinaries returns an error for each missing binary.
+func checkBinaries(dir string) error {
 	var errs []error
 	for _, name := range []string{"etcd", "kube-apiserver"} {
-		errs = append(errs, isProgram(filepath.Join(dir, name)))
+		errs = append(errs, checkProgram(filepath.Join(dir, name)))
 	}
 	return errors.Join(errs...)
 }
 
-func isProgram(path string) error {
+func checkProgram(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0) {
 		err = fmt.Errorf("%s is not a program", path)

@@ -63,18 +63,18 @@ func (cp *ControlPlane) auditSize() (int64, error) {
 
 // A Request is a completed write request from the audit log.
 type Request struct {
-	Time        time.Time // of its arrival
+	Time        time.Time // when the request arrived
 	Verb        string    // create, update, patch, delete or deletecollection
 	User        string
 	UserAgent   string
-	URI         string // with the query, such as the field manager and the dry run
+	URI         string // includes the query, such as fieldManager and dryRun
 	Group       string // API group; empty for the core group
 	Resource    string // plural name
 	Subresource string
 	Namespace   string
 	Name        string // empty if the server generates it from generateName
-	Code        int    // of the response
-	// Body is the object without its managedFields, the patch, or the options of a deletion; nil if there was none.
+	Code        int    // status code of the response
+	// Body is the object without its managedFields, the patch, or the options of a deletion. It is nil if the request had no body.
 	Body json.RawMessage
 }
 
@@ -84,14 +84,14 @@ type AuditTail struct {
 	offset int64
 }
 
-// Audit returns a tail that starts with the first write request after Start. It needs Options.Audit. The log omits requests of the server itself, and
-// requests for leases, Events, tokens and access reviews.
-func (cp *ControlPlane) Audit() *AuditTail {
+// AuditSinceStart returns a tail that starts with the first write request after Start. It requires Options.Audit. The log omits requests of the server
+// itself, and requests for leases, Events, tokens and access reviews.
+func (cp *ControlPlane) AuditSinceStart() *AuditTail {
 	return &AuditTail{cp: cp, offset: cp.auditStart}
 }
 
 // Next returns the requests since the last call, in the order of their completion. The server records a request before it completes the response.
-// A request is therefore recorded when the client has received the response, except for responses above 4 KiB, which may be recorded a moment later.
+// When a client has received the response, the request is therefore recorded. Requests with responses above 4 KiB may be recorded a moment later.
 func (t *AuditTail) Next() ([]Request, error) {
 	if !t.cp.audited {
 		return nil, errors.New("control plane: the audit log is disabled: set Options{Audit: true}")

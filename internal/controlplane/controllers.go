@@ -28,7 +28,7 @@ const (
 // ErrNoControllers is returned if Options.Controllers is set and kube-controller-manager is missing.
 var ErrNoControllers = errors.New("kube-controller-manager not found")
 
-// controllers lists the enabled controllers. Each further one adds watches and writes.
+// controllers lists the enabled controllers. Each additional controller adds watches and writes.
 var controllers = []string{
 	"deployment-controller",
 	"garbage-collector-controller",
@@ -36,7 +36,7 @@ var controllers = []string{
 	"replicaset-controller",
 }
 
-// A process is a program that envtest does not support.
+// A process is a running program that envtest cannot start.
 type process struct {
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when the process has ended
@@ -44,7 +44,7 @@ type process struct {
 
 // hasControllers returns an error if the directory lacks kube-controller-manager.
 func hasControllers(assets string) error {
-	err := isProgram(filepath.Join(assets, controllerManager))
+	err := checkProgram(filepath.Join(assets, controllerManager))
 	switch {
 	case err == nil:
 		return nil
@@ -140,7 +140,7 @@ func (cp *ControlPlane) spawn(binary string, args []string) error {
 	return nil
 }
 
-// stop kills the process, if the reaper has not done so.
+// stop kills the process, unless the reaper has already killed it.
 func (p *process) stop() error {
 	if p == nil {
 		return nil

@@ -57,7 +57,7 @@ func TestControllers(t *testing.T) {
 	g.Expect(c.Delete(t.Context(), namespace)).To(Succeed())
 	g.Eventually(func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace) }, patience, interval).
 		Should(MatchError(ContainSubstring("not found")))
-	requests, err := cp.Audit().Next()
+	requests, err := cp.AuditSinceStart().Next()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(requests).To(ContainElement(And(
 		HaveField("User", ControllersUser), HaveField("Resource", "namespaces"), HaveField("Subresource", "finalize"))))

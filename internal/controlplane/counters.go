@@ -21,8 +21,8 @@ var writeVerbs = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLL
 type Counts map[string]int
 
 // Writes returns the number of completed write requests for a plural resource name or one of its subresources, from the metric
-// apiserver_request_total. Resources of the same name in several groups are counted together. The same delay as for [AuditTail.Next] applies to
-// large responses.
+// apiserver_request_total. Resources of the same name in several groups are counted together. Large responses are counted with the
+// same delay as in [AuditTail.Next].
 func (cp *ControlPlane) Writes(ctx context.Context, resource, subresource string) (Counts, error) {
 	text, err := cp.get(ctx, "/metrics")
 	if err != nil {
@@ -37,7 +37,7 @@ func (cp *ControlPlane) Writes(ctx context.Context, resource, subresource string
 }
 
 func parseCounts(text []byte, resource, subresource string) (Counts, error) {
-	// Only a few of tens of thousands of lines belong to this metric.
+	// Parsing only the lines of this metric is faster: the text has tens of thousands of other lines.
 	var family bytes.Buffer
 	family.WriteString("# TYPE " + requestTotal + " counter\n")
 	for line := range bytes.Lines(text) {
@@ -77,7 +77,7 @@ func label(metric *dto.Metric, name string) string {
 	return ""
 }
 
-// Since returns the differences from earlier counts, without zeros. It returns Counts{} if there were no requests in between.
+// Since returns the differences from earlier counts, without zeros. If there were no requests in between, it returns empty counts.
 func (c Counts) Since(before Counts) Counts {
 	added := Counts{}
 	for key, n := range c {

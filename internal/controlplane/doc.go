@@ -6,12 +6,12 @@
 //		Audit:    true,
 //	})
 //	if err != nil {
-//		return err // says how to fix it
+//		return err // describes how to fix the problem
 //	}
 //	defer cp.Stop()
 //
 //	before, err := cp.Writes(ctx, "widgets", "status")
-//	tail := cp.Audit()
+//	tail := cp.AuditSinceStart()
 //	... // run an operator with cp.Config
 //	after, err := cp.Writes(ctx, "widgets", "status")
 //	fmt.Println(after.Since(before)) // map[PATCH 200:1]
@@ -37,5 +37,5 @@
 //   - Without Options.Controllers, there is no garbage collection, and namespaces are not removed. Pods never run.
 //   - The garbage collector detects CRDs that are installed after Start within half a minute.
 //   - The audit log contains full bodies, including those of Secrets. It grows in the temporary directory until Stop.
-//   - On other systems than Linux and macOS, the servers outlive a process that ends without Stop.
+//   - On systems other than Linux and macOS, the servers outlive a process that ends without Stop.
 package controlplane

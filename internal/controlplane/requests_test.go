@@ -26,7 +26,7 @@ func TestAuditAndWrites(t *testing.T) {
 	cp, err := Start(Options{Audit: true, CRDs: []*apiextensionsv1.CustomResourceDefinition{widgets()}})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { NewWithT(t).Expect(cp.Stop()).To(Succeed()) })
-	tail := cp.Audit()
+	tail := cp.AuditSinceStart()
 	g.Expect(tail.Next()).To(BeEmpty(), "the requests of Start are not among them")
 
 	config := rest.CopyConfig(cp.Config)
@@ -66,7 +66,7 @@ func TestAuditAndWrites(t *testing.T) {
 	g.Expect(tail.Next()).To(BeEmpty())
 
 	// A new tail starts at the first request.
-	requests, err := cp.Audit().Next()
+	requests, err := cp.AuditSinceStart().Next()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(requests).To(HaveLen(5))
 	g.Expect(requests[0].Body).To(And(
@@ -127,7 +127,7 @@ func next(g *WithT, tail *AuditTail) []string {
 func TestAuditTail_IncompleteLine(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
-	tail := (&ControlPlane{dir: dir, audited: true}).Audit()
+	tail := (&ControlPlane{dir: dir, audited: true}).AuditSinceStart()
 	g.Expect(tail.Next()).To(BeEmpty(), "there is no file yet")
 
 	file, err := os.Create(filepath.Join(dir, "audit.log"))

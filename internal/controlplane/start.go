@@ -33,18 +33,18 @@ const (
 	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT"
 )
 
-// Options configure a control plane. The zero value starts one without CRDs, audit log and controllers.
+// Options configure a control plane. The zero value starts a control plane without CRDs, audit log and controllers.
 type Options struct {
 	// CRDPaths are files and directories with CRDs to install. All must exist.
 	CRDPaths []string
 	// CRDs are installed in addition to CRDPaths. They are not modified.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
-	// Audit records all write requests with their bodies, for [ControlPlane.Audit].
+	// Audit records all write requests with their bodies, for [ControlPlane.AuditSinceStart].
 	Audit bool
 	// Args are flags of kube-apiserver without dashes, such as {"feature-gates": {"WatchList=false"}}. They replace the defaults of envtest. A
 	// flag without values is removed.
 	Args map[string][]string
-	// Controllers also starts kube-controller-manager with the garbage collector and the controllers of Deployments, ReplicaSets and
+	// Controllers starts kube-controller-manager in addition, with the garbage collector and the controllers of Deployments, ReplicaSets and
 	// namespaces. If the binary is missing, Start returns [ErrNoControllers].
 	Controllers bool
 }
@@ -91,7 +91,7 @@ func Start(opts Options) (*ControlPlane, error) {
 	}
 }
 
-// StartContext is like Start, but returns when the context is cancelled. The reaper then stops the servers at the latest when this process ends.
+// StartContext is like Start, but returns when the context is cancelled. The reaper then stops the servers when this process ends, or earlier.
 func StartContext(ctx context.Context, opts Options) (*ControlPlane, error) {
 	type result struct {
 		cp  *ControlPlane
@@ -239,7 +239,7 @@ func serverStartTimeout() (time.Duration, error) {
 	return timeout, nil
 }
 
-// explain adds the end of the log of the failed server to an error: the first of the servers that has logged.
+// explain adds the last lines of a server log to an error. It uses the log of the first server that has logged something.
 func (cp *ControlPlane) explain(err error, build string, servers ...string) error {
 	for _, server := range servers {
 		log, readErr := os.ReadFile(cp.path(server + ".log"))
@@ -288,7 +288,7 @@ func (cp *ControlPlane) Stop() error {
 		if cp.client != nil {
 			cp.client.CloseIdleConnections()
 		}
-		// kube-apiserver would wait for the watches of its clients before it stops. Nothing needs its data, so the reaper kills it.
+		// kube-apiserver would wait for the watches of its clients before it stops. Its data is not needed any more, so the reaper kills it.
 		cp.guard.Stop()
 		err := cp.plane.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {

@@ -86,7 +86,7 @@ func TestStartAndStop(t *testing.T) {
 	g.Expect(c.Get(t.Context(), client.ObjectKey{Name: "default"}, &corev1.Namespace{})).To(Succeed())
 	g.Expect(c.Create(t.Context(), thing("Gadget", "one"))).To(Succeed())
 	g.Expect(c.Create(t.Context(), thing("Widget", "two"))).To(Succeed())
-	_, err = cp.Audit().Next()
+	_, err = cp.AuditSinceStart().Next()
 	g.Expect(err).To(MatchError(ContainSubstring("Options{Audit: true}")))
 
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")

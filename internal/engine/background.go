@@ -107,7 +107,7 @@ func (e *Engine) taskFor(c *cycle, id string, b *Background) (task daemons.Task,
 	}
 	logger := e.logOf(c.before).WithValues("handler", id, "reason", b.reason())
 	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
-		b.Hints.CheckDelay(logger, outcome)
+		b.Hints.WarnMissingUnit(logger, outcome)
 		companion.reports(id, func(failed bool) bool {
 			return e.announceAgain(e.states.Newest(uid), id, failed, before, outcome)
 		})

@@ -20,7 +20,7 @@ const (
 )
 
 // digestKey is the only field of a baseline that is not an essence but the digest of one.
-const digestKey = essence.DigestKey
+const digestKey = essence.DigestDocumentKey
 
 // remember stores an essence as the last handled one. If the object has no room for it, its digest is stored: that still tells changed
 // from unchanged. Reports whether that was so.
@@ -42,7 +42,7 @@ func (e *Engine) remember(c *cycle, kept client.Object, handled map[string]any) 
 
 // rememberDigest stores the digest of the last-handled essence, in addition to the text that was stored before.
 func (e *Engine) rememberDigest(c *cycle, kept client.Object, digest string, stored []byte) error {
-	return e.lastHandled.StoreDigest(kept, digest, stored, func(obj client.Object) bool { return sizeOf(obj)+c.added <= annotationBudget })
+	return e.lastHandled.SupersedeByDigest(kept, digest, stored, func(obj client.Object) bool { return sizeOf(obj)+c.added <= annotationBudget })
 }
 
 func sizeOf(obj client.Object) int {
@@ -118,7 +118,7 @@ func (e *Engine) keeps(c *cycle, stored []byte) {
 		m.BaselineHash = kept
 	}
 	m.PausesAtBaseline = e.pauses.Load()
-	e.states.SetBaseline(c.before.GetUID(), stored)
+	e.states.NoteStoredBaseline(c.before.GetUID(), stored)
 }
 
 // replaced returns the baseline that this process has stored last, if somebody has put an older one of ours there instead, with what else the object
@@ -129,7 +129,7 @@ func (e *Engine) replaced(c *cycle, stored []byte) []byte {
 	if stored == nil || !e.knowsKept(c) || is == m.BaselineHash || !slices.Contains(m.OldBaselineHashes, is) {
 		return nil
 	}
-	if was := e.states.ReplacedBaseline(c.before.GetUID()); was != nil && maphash.Bytes(seed, was) == m.BaselineHash {
+	if was := e.states.BaselineBeforeReplacement(c.before.GetUID()); was != nil && maphash.Bytes(seed, was) == m.BaselineHash {
 		return was
 	}
 	return nil

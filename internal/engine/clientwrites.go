@@ -186,7 +186,7 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 	if !r.isOwn(obj) {
 		return send()
 	}
-	sent, err := patch.NormalizedContent(obj)
+	sent, err := patch.JSONTypedContent(obj)
 	r.mu.Lock()
 	base := r.read[obj.GetResourceVersion()]
 	r.mu.Unlock()

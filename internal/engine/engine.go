@@ -48,7 +48,7 @@ type Engine struct {
 // New returns the engine of a kind.
 func New(settings Settings, kind Kind) *Engine {
 	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
-	lastHandled := essence.WithDigests(settings.Baseline, settings.Store)
+	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
 	e := &Engine{lastHandled: lastHandled, Settings: settings, Kind: kind, states: objectstate.New(objectstate.Options{
 		RecordEvents: len(kind.Spies.IDs()) > 0,

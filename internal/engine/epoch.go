@@ -137,8 +137,8 @@ func (e *Engine) verify(ctx context.Context, c *cycle) (time.Duration, error) {
 	if live.GetResourceVersion() == c.before.GetResourceVersion() {
 		return 0, nil
 	}
-	m.AwaitVersion(live.GetResourceVersion(), patience)
-	e.states.Update(live)
+	m.SetAwaitedVersion(live.GetResourceVersion(), patience)
+	e.states.UpdateUnlessOlder(live)
 	*c = cycle{memory: m, pauses: pauses, suspensions: suspensions}
 	if err := c.begin(live); err != nil {
 		return 0, err

@@ -59,7 +59,7 @@ func (e *Engine) matches(ctx context.Context, c *cycle, id string, h Handler, s 
 			ok, why = false, e.filterPanicked(ctx, id, value)
 		}
 	}()
-	if ok, why = h.Match(s, c.subject()); !ok {
+	if ok, why = h.MatchCause(s, c.subject()); !ok {
 		return false, why
 	}
 	if h.Field == nil && isOnlyOfConditions(s, c) {

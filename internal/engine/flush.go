@@ -112,8 +112,8 @@ func (e *Engine) flushed(c *cycle, own patch.MergePatch, written client.Object) 
 	if err := e.show(c, own); err != nil {
 		return err
 	}
-	e.states.Update(written)
-	c.memory.AwaitVersion(written.GetResourceVersion(), patience)
+	e.states.UpdateUnlessOlder(written)
+	c.memory.SetAwaitedVersion(written.GetResourceVersion(), patience)
 	c.supersede(own)
 	return c.continueFrom(written)
 }

@@ -33,7 +33,7 @@ func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
 func (e *Engine) holding(c *cycle) cause.FinalizerAction {
 	needed := e.isHeld(c) || slices.ContainsFunc(c.concerned, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
-		return handler.NeedsFinalizer()
+		return handler.IsMandatoryDelete()
 	})
 	return cause.DecideFinalizer(c.facts, needed)
 }

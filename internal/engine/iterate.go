@@ -181,7 +181,7 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 	defer cancel()
 	change.Allow = e.allow(c)
 	written, err := e.writer.Write(ctx, change)
-	if refused(err) && change.PartlyWritten() != nil {
+	if refused(err) && change.FirstResponse() != nil {
 		return errors.Join(err, e.withdraw(ctx, c, change))
 	}
 	if err != nil || written == nil {
@@ -193,7 +193,7 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 	if err != nil {
 		return err
 	}
-	e.states.Update(written)
+	e.states.UpdateUnlessOlder(written)
 	c.deposited = written
 	if essential {
 		is := edit{doc: doc.CurrentValues(content), version: written.GetResourceVersion()}
@@ -210,12 +210,12 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 
 // withdraw takes back what of a refused change was written all the same, unless others have gone on with it.
 func (e *Engine) withdraw(ctx context.Context, c *cycle, change *patch.Change) error {
-	content, err := patch.Content(change.PartlyWritten())
+	content, err := patch.Content(change.FirstResponse())
 	if err != nil {
 		return err
 	}
 	back := change.HandlerPatch.StatusPart().Revert(c.content, content)
-	_, err = e.writer.Write(ctx, &patch.Change{Before: change.PartlyWritten(), Content: content, HandlerPatch: back, Allow: e.allow(c)})
+	_, err = e.writer.Write(ctx, &patch.Change{Before: change.FirstResponse(), Content: content, HandlerPatch: back, Allow: e.allow(c)})
 	if refused(err) {
 		return nil
 	}

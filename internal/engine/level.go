@@ -32,7 +32,7 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 	if len(e.Levels.IDs()) == 0 || c.stopped || c.fault != nil || isDone(ctx) {
 		return
 	}
-	if e.states.TakeDirty(client.ObjectKeyFromObject(c.before), c.memory, c.before.GetResourceVersion()) {
+	if e.states.TakeForeignChange(client.ObjectKeyFromObject(c.before), c.memory, c.before.GetResourceVersion()) {
 		for _, st := range c.memory.ReconcileHandlers {
 			st.(*levelState).stirred = true
 		}

@@ -19,7 +19,7 @@ func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, er
 		return nil, err
 	}
 	if obj == nil {
-		e.states.ClearDirty(key) // its children go after it
+		e.states.ClearRelatedChanges(key) // its children go after it
 		return nil, nil
 	}
 	c := &cycle{memory: e.states.GetOrCreate(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}

@@ -16,7 +16,7 @@ func (e *Engine) match(ctx context.Context, c *cycle) {
 	}
 	situation := match.Cause{
 		Reason:   string(c.reason),
-		Initial:  cause.IsInitial(c.reason, c.facts),
+		Initial:  cause.RunsResumeHandlers(c.reason, c.facts),
 		Deleting: c.facts.Deleting,
 	}
 	refusals := log.FromContext(ctx).V(4)
@@ -25,7 +25,7 @@ func (e *Engine) match(ctx context.Context, c *cycle) {
 		ok, why := e.matches(ctx, c, id, handler, situation)
 		if ok {
 			c.selected = append(c.selected, id)
-			if handler.MatchesOnlyAsResume(situation, c.subject()) {
+			if handler.SelectedOnlyByResume(situation, c.subject()) {
 				c.joining = append(c.joining, id)
 			}
 		} else if refusals.Enabled() {

@@ -61,7 +61,7 @@ func (e *Engine) post(obj client.Object, urgent bool, eventType, reason, action,
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
 	}}
 	about.SetGroupVersionKind(e.GVK)
-	e.Recorder.Eventf(about, nil, eventType, reason, action, "%s", eventrecorder.FormatNote(note, unsaid))
+	e.Recorder.Eventf(about, nil, eventType, reason, action, "%s", eventrecorder.NoteWithDropped(note, unsaid))
 }
 
 // logOf is for what happens to an object outside of cycles.

@@ -34,7 +34,7 @@ func (e *Engine) useOverlay(ctx context.Context, c *cycle) error {
 		return nil
 	}
 	// Changes of the status and of the finalizers do not make the API server accept more of the annotations.
-	changed := patch.Diff(overlay.Content, c.content).WithoutServerFields().Without("status").Without("metadata", "finalizers")
+	changed := patch.Diff(overlay.Content, c.content).WithoutServerFields().WithoutField("status").WithoutField("metadata", "finalizers")
 	c.retriesOverlay = len(changed) > 0
 	return c.begin(c.before)
 }

@@ -35,7 +35,7 @@ func (e *Engine) overtaken(ctx context.Context, c, unwritten *cycle) (bool, erro
 			s.level.stirred = true
 		}
 	}
-	c.memory.AwaitVersion(live.GetResourceVersion(), patience)
+	c.memory.SetAwaitedVersion(live.GetResourceVersion(), patience)
 	return true, c.begin(live)
 }
 

@@ -180,9 +180,9 @@ func (e *Engine) observe(ctx context.Context, c *cycle, theirs patch.MergePatch)
 	if e.OwnChanges {
 		return false // the difference is an update anyway
 	}
-	essential := e.shape.Build(theirs.Without("status", "conditions").Apply(nil))
+	essential := e.shape.Build(theirs.WithoutField("status", "conditions").Apply(nil))
 	delete(essential, essence.ConditionsKey) // conditions and watched fields are not part of the baseline yet: see folded
-	essence.CopyFields(essential, nil, e.Watched)
+	essence.ReplaceFields(essential, nil, e.Watched)
 	if len(essential) == 0 || c.reason == cause.Delete || len(c.concerned) == 0 {
 		return false
 	}

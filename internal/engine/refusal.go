@@ -33,7 +33,7 @@ func refused(err error) bool {
 func (e *Engine) sort(ctx context.Context, c *cycle, refusal error) error {
 	change := c.change
 	c.change, c.stopped = nil, true
-	c.sorting = &sorting{seen: c.before, partly: change.PartlyWritten() != nil}
+	c.sorting = &sorting{seen: c.before, partly: change.FirstResponse() != nil}
 	if err := e.goOn(c, change); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 			s.doc = s.alone.HandlerPatch
 			continue
 		case refused(err):
-			e.refuse(ctx, c, s, c.sorting.partly || alone.PartlyWritten() != nil, err)
+			e.refuse(ctx, c, s, c.sorting.partly || alone.FirstResponse() != nil, err)
 			if err := e.goOn(c, alone); err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func (e *Engine) refuse(ctx context.Context, c *cycle, s *share, partly bool, re
 
 // goOn goes on from what a refused change has made of the object.
 func (e *Engine) goOn(c *cycle, change *patch.Change) error {
-	obj := change.PartlyWritten()
+	obj := change.FirstResponse()
 	if obj == nil {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (e *Engine) withhold(ctx context.Context, c *cycle, s *share, refusal error
 		defer c.state.WaitAgain(s.id)
 	}
 	if contested, ok := errors.AsType[*patch.ListConflictError](refusal); ok {
-		c.memory.AwaitVersion(contested.Version, patience)
+		c.memory.SetAwaitedVersion(contested.Version, patience)
 		if s.level != nil {
 			s.level.stirred = true
 		}

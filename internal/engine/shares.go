@@ -23,7 +23,7 @@ func (e *Engine) changes(ctx context.Context, c *cycle, id string, copied client
 	if err := e.checkIdentity(c, copied); err != nil {
 		return nil, progress.Permanent(fmt.Errorf("handler %q: %w", id, err))
 	}
-	after, err := patch.NormalizedContent(copied)
+	after, err := patch.JSONTypedContent(copied)
 	if err != nil {
 		return nil, progress.Permanent(fmt.Errorf("the handler has put something into the object that has no JSON form: %w", err))
 	}

@@ -192,12 +192,12 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patch.Change) (clie
 // note takes in what a write has made of the object.
 func (e *Engine) note(c *cycle, written client.Object) {
 	e.identify(written)
-	e.states.Update(written)
+	e.states.UpdateUnlessOlder(written)
 	version := written.GetResourceVersion()
 	if version == c.before.GetResourceVersion() {
 		version = "" // nothing has changed: no event will tell
 	}
-	c.memory.AwaitVersion(version, patience)
+	c.memory.SetAwaitedVersion(version, patience)
 }
 
 // gather puts together what is to be written, and the essence that is handled by then.
@@ -235,8 +235,8 @@ func (e *Engine) folded(content, then map[string]any, changed patch.MergePatch) 
 	if len(changed) == 0 || then == nil || e.OwnChanges {
 		return then
 	}
-	out := e.shape.Build(changed.Without("status", "conditions").Rebase(content, then).Apply(then))
-	essence.CopyFields(out, then, e.Watched)
+	out := e.shape.Build(changed.WithoutField("status", "conditions").Rebase(content, then).Apply(then))
+	essence.ReplaceFields(out, then, e.Watched)
 	if statuses, ok := then[essence.ConditionsKey]; ok {
 		out[essence.ConditionsKey] = statuses
 	} else {

@@ -35,7 +35,7 @@ type Builder struct {
 }
 
 // Build returns the essence of the JSON form of an object: all fields except the type, system metadata, the status, and the annotations
-// of kopf operators; plus the fields and condition statuses of the builder.
+// of kopf operators. Build adds the fields and condition statuses of the builder.
 //
 // Build does not change the content. The result shares values below the second level with it.
 func (b Builder) Build(content map[string]any) map[string]any {
@@ -74,9 +74,9 @@ func setField(content map[string]any, path []string, value any) {
 	content[path[len(path)-1]] = runtime.DeepCopyJSONValue(value) // the cleaners may change the value
 }
 
-// CopyFields copies fields from one essence to another. Fields that are absent in from are removed. CopyFields copies maps below the first level
-// instead of changing them.
-func CopyFields(to, from map[string]any, paths [][]string) {
+// ReplaceFields gives fields of an essence the values of another essence. It removes fields that are absent in from. ReplaceFields copies maps below the
+// first level before it changes them.
+func ReplaceFields(to, from map[string]any, paths [][]string) {
 	for _, path := range paths {
 		if value, ok := diff.Lookup(from, path...); ok {
 			setField(to, path, value)
@@ -86,7 +86,7 @@ func CopyFields(to, from map[string]any, paths [][]string) {
 	}
 }
 
-// removeField removes a field, and the parent maps that become empty, unless the other essence has them.
+// removeField removes a field. It also removes parent maps that become empty, unless the other essence contains them.
 func removeField(content, other map[string]any, path []string) {
 	key := path[0]
 	inner, isMap := content[key].(map[string]any)
@@ -98,9 +98,9 @@ func removeField(content, other map[string]any, path []string) {
 		return
 	}
 	inner = maps.Clone(inner)
-	there, kept := other[key].(map[string]any)
-	removeField(inner, there, path[1:])
-	if content[key] = inner; len(inner) == 0 && !kept {
+	otherInner, inOther := other[key].(map[string]any)
+	removeField(inner, otherInner, path[1:])
+	if content[key] = inner; len(inner) == 0 && !inOther {
 		delete(content, key)
 	}
 }
@@ -130,8 +130,7 @@ func buildMetadata(content map[string]any) map[string]any {
 	return meta
 }
 
-// isManaged reports whether an annotation belongs to a kopf operator, this one or another. It recognizes the prefix, or a marker annotation with the same
-// prefix.
+// isManaged reports whether an annotation belongs to this or another kopf operator. It recognizes known prefixes, and prefixes with a marker annotation.
 func isManaged(key string, all map[string]any) bool {
 	prefix, _, ok := strings.Cut(key, "/")
 	if !ok {
@@ -147,7 +146,7 @@ func isManaged(key string, all map[string]any) bool {
 // Encode encodes an essence for storage, with sorted keys.
 func Encode(essence map[string]any) ([]byte, error) { return progress.EncodeJSON(essence) }
 
-// Decode decodes a stored essence. It removes fields that earlier versions have stored and Build no longer includes. It fails if the text is not
+// Decode decodes a stored essence. It removes fields that earlier versions stored and Build no longer includes. It fails if the text is not
 // a JSON object.
 func (b Builder) Decode(text []byte) (map[string]any, error) {
 	var out map[string]any

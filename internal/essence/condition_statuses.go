@@ -2,8 +2,8 @@ package essence
 
 import "slices"
 
-// ConditionsKey is the top-level field of an essence with the statuses of conditions by type. Changes of the other fields of a condition do not
-// count.
+// ConditionsKey is the top-level field of an essence with the statuses of conditions by type. Changes to the other fields of a condition do not
+// count as changes.
 const ConditionsKey = "kopf-runtime.dev/conditions"
 
 // conditionStatuses returns the statuses of the selected conditions by type, from an object or from an essence.

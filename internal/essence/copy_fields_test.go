@@ -6,7 +6,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 )
 
-func TestCopyFields(t *testing.T) {
+func TestReplaceFields(t *testing.T) {
 	type m = map[string]any
 	for _, test := range []struct {
 		name           string
@@ -25,7 +25,7 @@ func TestCopyFields(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := essence.Builder{Fields: test.paths}.Build(test.from)
-			essence.CopyFields(test.to, test.from, test.paths)
+			essence.ReplaceFields(test.to, test.from, test.paths)
 			equal(t, "essence", test.to, test.want)
 			equal(t, "the other essence", essence.Builder{Fields: test.paths}.Build(test.from), before)
 		})

@@ -11,8 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// DigestKey is the only field of the document that replaces an essence if only its digest is stored.
-const DigestKey = "kopf-runtime.dev/digest"
+// DigestDocumentKey is the only field of the document that [DigestBaseline.Fetch] returns if only the digest of an essence is stored.
+const DigestDocumentKey = "kopf-runtime.dev/digest"
 
 // Digest returns the digest of an encoded essence.
 func Digest(text []byte) string {
@@ -20,18 +20,18 @@ func Digest(text []byte) string {
 	return base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// DigestBaseline stores essences in another baseline, and the digests of essences that are too large in a separate place. kopf does not
-// read digests: it reads the text of the other baseline.
+// DigestBaseline stores essences in another baseline. If an essence is too large, it stores only the digest, in a separate place. kopf does not
+// read digests. It reads the text of the other baseline.
 //
-// A digest contains the digest of the stored text that it supersedes. If another operator has stored a new text since then, the digest is
+// A digest contains the digest of the stored text that it supersedes. If another operator has stored a new text in the meantime, the digest is
 // ignored.
 type DigestBaseline struct {
 	progress.Baseline
 	digests progress.Baseline
 }
 
-// WithDigests returns a baseline that also stores digests.
-func WithDigests(b progress.Baseline, stores ...progress.Store) DigestBaseline {
+// WithDigestFallback returns a baseline that can store the digest of an essence that is too large.
+func WithDigestFallback(b progress.Baseline, stores ...progress.Store) DigestBaseline {
 	return DigestBaseline{b, progress.Digest(b, stores...)}
 }
 
@@ -41,8 +41,8 @@ type storedDigest struct {
 	Since  string `json:"since"` // the digest of the superseded text
 }
 
-// Fetch returns the stored last-handled essence. If only a digest is stored, Fetch returns a document with [DigestKey] as its only
-// field. Earlier versions have stored that document in the place of the essence.
+// Fetch returns the stored last-handled essence. If only a digest is stored, Fetch returns a document with [DigestDocumentKey] as its only
+// field. Earlier versions stored this document instead of the essence.
 func (b DigestBaseline) Fetch(obj client.Object) []byte {
 	stored := b.Baseline.Fetch(obj)
 	if stored == nil {
@@ -56,7 +56,7 @@ func (b DigestBaseline) Fetch(obj client.Object) []byte {
 	if err := json.Unmarshal(text, &d); err != nil || d.Digest == "" || d.Since != Digest(stored) {
 		return stored
 	}
-	document, err := Encode(map[string]any{DigestKey: d.Digest})
+	document, err := Encode(map[string]any{DigestDocumentKey: d.Digest})
 	if err != nil {
 		return stored
 	}
@@ -78,9 +78,9 @@ func (b DigestBaseline) Store(obj client.Object, text []byte) {
 	b.digests.Store(obj, nil)
 }
 
-// StoreDigest stores a digest instead of an essence. It keeps the earlier text for other operators if the object then fits, or else stores an empty
-// essence. For other operators, the object is then changed and not new.
-func (b DigestBaseline) StoreDigest(obj client.Object, digest string, stored []byte, fits func(client.Object) bool) error {
+// SupersedeByDigest stores a digest instead of an essence. It stores the earlier text again for other operators if fits returns true for the object, and
+// otherwise an empty essence. To other operators, an object with an empty essence appears changed, not new.
+func (b DigestBaseline) SupersedeByDigest(obj client.Object, digest string, stored []byte, fits func(client.Object) bool) error {
 	empty := []byte("{}")
 	if stored == nil || isDigestDocument(stored) {
 		stored = empty
@@ -111,5 +111,5 @@ func (b DigestBaseline) Clear(essence map[string]any) {
 }
 
 func isDigestDocument(text []byte) bool {
-	return bytes.HasPrefix(text, []byte(`{"`+DigestKey+`"`))
+	return bytes.HasPrefix(text, []byte(`{"`+DigestDocumentKey+`"`))
 }

@@ -1,5 +1,5 @@
 // Package eventrecorder limits and posts Kubernetes Events. Before the engine posts an Event, it asks a [Limiter] and shortens the
-// texts with [FormatNote] and [TruncateReason]. It then passes the Event to a recorder: that of the manager, or [CoreV1Recorder], which posts
+// texts with [NoteWithDropped] and [TruncateReason]. It then passes the Event to a recorder: that of the manager, or [CoreV1Recorder], which posts
 // Events as kopf does.
 //
 // At most 28 Events about an object are posted in any hour, in addition to Events that the recorder only counts. The note of the next posted Event

@@ -25,7 +25,7 @@ const (
 // sweepInterval is the shortest time between two sweeps.
 const sweepInterval = time.Minute
 
-// Limiter limits the Events about each object separately. The zero value is ready for use. It is safe for concurrent use.
+// Limiter limits the Events about each object separately. The zero value is ready for use. A Limiter is safe for concurrent use.
 type Limiter struct {
 	// AggregatesSeries is true if the recorder counts repeated Events as a series instead of writing each of them.
 	AggregatesSeries bool
@@ -51,8 +51,8 @@ type budget struct {
 	dropped    int // Events that were not posted since lastPosted
 }
 
-// Allow reports whether an Event about an object may be posted. The count dropped contains the Events that were not posted since the last posted
-// one. Urgent Events are rare ones; a part of the budget is reserved for them.
+// Allow reports whether an Event about an object may be posted. dropped is the number of Events that were not posted since the last posted
+// Event. A part of the budget is reserved for urgent Events, which are rare.
 func (l *Limiter) Allow(uid types.UID, event SeriesKey, urgent bool) (dropped int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +127,7 @@ func (l *Limiter) budget(uid types.UID, now time.Time) *budget {
 }
 
 // Sweep removes the budgets of objects that may post a whole burst again and have no active series. Call it regularly, because an object may
-// exist for long without another Event. More than one call per minute has no effect.
+// exist for a long time without another Event. More than one call per minute has no effect.
 func (l *Limiter) Sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 )
 
-// event returns an Event about an object that changes all the time.
+// event returns an Event that differs from the others in the version of its object.
 func event(n int) eventrecorder.SeriesKey {
 	return eventrecorder.SeriesKey{Type: "Warning", Reason: "Retry", Action: "Retry", ResourceVersion: fmt.Sprint(n)}
 }
@@ -88,16 +88,16 @@ func TestLimiter_AnyHour(t *testing.T) {
 				}
 			}
 			if in > 28 {
-				t.Fatalf("%d in the hour from %s", in, from)
+				t.Fatalf("%d Events in the hour from %s, want at most 28", in, from)
 			}
 		}
 		if len(times) < 8*12 {
-			t.Errorf("only %d in eight hours", len(times))
+			t.Errorf("only %d Events in eight hours", len(times))
 		}
 	})
 }
 
-// Events that the recorder only counts are free: a timer may post the same Event every minute.
+// Events that the recorder only counts do not use the budget. A timer may therefore post the same Event every minute.
 func TestLimiter_SeriesIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counting, writing := eventrecorder.Limiter{AggregatesSeries: true}, eventrecorder.Limiter{}
@@ -113,7 +113,7 @@ func TestLimiter_SeriesIsFree(t *testing.T) {
 		}
 		expect(t, "POST-08 with series", counted, 600)
 		if written > 12+10*12 {
-			t.Errorf("without series: %d in ten hours", written)
+			t.Errorf("without series: %d Events in ten hours", written)
 		}
 		expect(t, "different Events", first(allowed(&counting, "a", 100, false)), 12)
 

@@ -12,8 +12,9 @@ const (
 	maxReasonBytes = 128
 )
 
-// FormatNote returns the note of an Event, truncated to the maximum length. It appends the number of Events that were not posted before.
-func FormatNote(text string, dropped int) string {
+// NoteWithDropped returns the note of an Event, truncated to the maximum length. If dropped is positive, the note ends with this number of Events that
+// were not posted before.
+func NoteWithDropped(text string, dropped int) string {
 	if dropped == 0 {
 		return truncate(text, maxNoteBytes)
 	}
@@ -25,7 +26,7 @@ func FormatNote(text string, dropped int) string {
 func TruncateReason(text string) string { return truncate(text, maxReasonBytes) }
 
 // truncate removes the middle of a text, because an error has the important parts at its beginning and its end. It does not split
-// characters. It first replaces invalid UTF-8, because JSON would replace it by a longer text.
+// characters. It first replaces invalid UTF-8, because JSON would replace it with a longer text.
 func truncate(text string, limit int) string {
 	const gap = "..."
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))

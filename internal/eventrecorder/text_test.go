@@ -12,20 +12,20 @@ import (
 // maxNoteBytes is the limit of the API server.
 const maxNoteBytes = 1024
 
-func TestFormatNote(t *testing.T) {
+func TestNoteWithDropped(t *testing.T) {
 	for text, shown := range map[string]string{
 		"": "", "short": "short",
 		strings.Repeat("x", 1024): strings.Repeat("x", 1024),
 		strings.Repeat("x", 1025): strings.Repeat("x", 510) + "..." + strings.Repeat("x", 511),
 	} {
-		if got := eventrecorder.FormatNote(text, 0); got != shown {
+		if got := eventrecorder.NoteWithDropped(text, 0); got != shown {
 			t.Errorf("POST-06 %q is shown as %q", text, got)
 		}
 	}
 	for _, unit := range []string{"x", "é", "€", "🙂", "a€"} {
 		for n := range 20 {
 			for _, dropped := range []int{0, 7, 123456} {
-				got := eventrecorder.FormatNote(strings.Repeat("-", n)+strings.Repeat(unit, 1500), dropped)
+				got := eventrecorder.NoteWithDropped(strings.Repeat("-", n)+strings.Repeat(unit, 1500), dropped)
 				if len(got) > maxNoteBytes || len(got) < maxNoteBytes-8 || !utf8.ValidString(got) {
 					t.Errorf("POST-06 %d dashes and many %s: %d bytes, valid: %v", n, unit, len(got), utf8.ValidString(got))
 				}
@@ -34,7 +34,7 @@ func TestFormatNote(t *testing.T) {
 	}
 	for name, broken := range map[string]string{"an invalid byte": "a\xff", "several invalid bytes": "\xff\xfe\xfd-", "an incomplete character": "x\xe2\x82"} {
 		text := strings.Repeat(broken, 400)
-		data, err := json.Marshal(eventrecorder.FormatNote(text, 3))
+		data, err := json.Marshal(eventrecorder.NoteWithDropped(text, 3))
 		var posted string
 		if err == nil {
 			err = json.Unmarshal(data, &posted)
@@ -43,7 +43,7 @@ func TestFormatNote(t *testing.T) {
 			t.Errorf("POST-06 %s: %d bytes, %v", name, len(posted), err)
 		}
 	}
-	if got := eventrecorder.FormatNote("it failed", 12); got != "it failed (before this, 12 more were not posted: there are too many about this object)" {
+	if got := eventrecorder.NoteWithDropped("it failed", 12); got != "it failed (before this, 12 more were not posted: there are too many about this object)" {
 		t.Error(got)
 	}
 	if got := eventrecorder.TruncateReason(strings.Repeat("R", 500)); len(got) != 128 {

@@ -5,5 +5,5 @@
 //		Kind: "widget", ID: "provision", Reason: "create", Policy: policy, Record: record, Func: provision,
 //	})
 //
-// A panic of a handler becomes an error of its outcome. Invoke waits for the handler, even if the handler ignores the end of its context.
+// A panic of a handler becomes an error of its outcome. Invoke waits for the handler, even if the handler ignores the cancellation of its context.
 package execution

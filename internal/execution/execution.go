@@ -28,7 +28,7 @@ type Invocation struct {
 	Func func(ctx context.Context) error
 	// AdjustOutcome changes the outcome of the handler, for example while its sub-handlers have not finished. It is optional.
 	AdjustOutcome func(progress.Outcome) progress.Outcome
-	// Warnings logs probable mistakes of the handler. With nil, they are not logged.
+	// Warnings logs probable mistakes of the handler. If it is nil, Invoke does not log them.
 	Warnings *Warnings
 	// QuietSuccess logs success at V(1).
 	QuietSuccess bool
@@ -44,7 +44,7 @@ func Invoke(ctx context.Context, call Invocation) progress.Outcome {
 	if call.AdjustOutcome != nil {
 		outcome = call.AdjustOutcome(outcome)
 	}
-	call.Warnings.CheckDelay(logger, outcome)
+	call.Warnings.WarnMissingUnit(logger, outcome)
 	took := time.Since(start)
 	logOutcome(logger.WithValues("took", took.Round(time.Microsecond).String()), outcome, call.QuietSuccess)
 	recordMetrics(call, outcome, took)

@@ -84,7 +84,7 @@ func TestInvoke_LogsOutcome(t *testing.T) {
 				t.Errorf("logged as an error: %t, want %t:\n%s", isErr, test.isErr, line)
 			}
 			if hasStack := strings.Contains(line, `"stack"=`); hasStack != strings.Contains(test.name, "stack") {
-				t.Errorf("logged with a stack: %t:\n%s", hasStack, line)
+				t.Errorf("logged with a stack: %t, want %t:\n%s", hasStack, !hasStack, line)
 			}
 		})
 	}

@@ -9,15 +9,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Warnings logs probable mistakes in the results of one handler, each of them once. A nil *Warnings logs nothing. It is safe for concurrent use.
+// Warnings logs probable mistakes in the results of one handler, each mistake once. A nil *Warnings logs nothing. Warnings is safe for concurrent use.
 type Warnings struct{ delayOnce sync.Once }
 
-// CheckDelay logs a warning if the delay before the next attempt is a number without a unit, such as 5 instead of 5*time.Second.
-func (w *Warnings) CheckDelay(logger logr.Logger, outcome progress.Outcome) {
+// WarnMissingUnit logs a warning if the delay before the next attempt is a number without a unit, such as 5 instead of 5*time.Second.
+func (w *Warnings) WarnMissingUnit(logger logr.Logger, outcome progress.Outcome) {
 	if w == nil || outcome.Final || outcome.Waiting || outcome.Interrupted {
 		return
 	}
-	err := validation.Duration(outcome.Delay)
+	err := validation.DurationUnit(outcome.Delay)
 	if err == nil {
 		return
 	}

@@ -8,11 +8,11 @@
 //
 // # Concepts
 //
-// A [Runner] runs the scenario once under the faults of a [Plan]. It returns a [Run] with the writes, watch events, changes, calls and snapshots in
+// A [Runner] runs the scenario once under the faults of a [Plan]. It returns a [Run] with the writes, watch events, changes, calls and quiet states in
 // order. Package kopftest implements the runner; this package depends neither on operators nor on servers.
 //
 // A write is a request of the operator that changes something. A change is a new version of an object in the store, by any client. A
-// watch event is one that the operator receives after its first list. All are numbered from 1.
+// watch event is an event that the operator receives after its first list. Writes, changes and watch events are numbered from 1.
 //
 // [Plans] enumerates the plans that follow from a reference run, without those that can have no effect:
 //
@@ -25,6 +25,6 @@
 //
 // # Caveats
 //
-// The order of goroutines differs from run to run, so write 7 of a run need not be write 7 of the reference run. The rules hold for every write, so
+// The order of goroutines differs from run to run, so write 7 of a run can differ from write 7 of the reference run. The rules hold for every write, so
 // this causes no false alarms. To reproduce a violation, it may be necessary to run its plan several times.
 package explore

@@ -15,7 +15,7 @@ type Options struct {
 	Pairs bool
 	// Sample is the maximum number of plans, evenly spread over all plans; 0 means all.
 	Sample int
-	// Skip reports whether a plan is left out. If it is nil, no plan is.
+	// Skip reports whether a plan is skipped. If Skip is nil, no plan is skipped.
 	Skip func(Plan) bool
 	// First stops the exploration at the first violation.
 	First bool
@@ -25,8 +25,8 @@ type Options struct {
 
 // A Report is the result of [Explore].
 type Report struct {
-	// Made is the number of plans before pruning, Pruned of plans without effect, Ran of plans that were run, and Idle of runs in which not all
-	// faults of the plan occurred.
+	// Made is the number of plans before pruning, and Pruned is the number of plans without effect. Ran is the number of runs, and Idle is the number of
+	// runs in which not all faults of the plan occurred.
 	Made, Pruned, Ran, Idle int
 	Violations              []Violation
 	// Phases counts the writes and watch events with faults, such as "crash-after: patch widgets status [progress status]".
@@ -43,8 +43,8 @@ type Violation struct {
 	Run *Run
 }
 
-// Kinds returns the violations grouped by kind, in the order in which they were found.
-func (r *Report) Kinds() iter.Seq2[string, []Violation] {
+// ViolationsByKind returns the violations grouped by kind, in the order in which they were found.
+func (r *Report) ViolationsByKind() iter.Seq2[string, []Violation] {
 	return func(yield func(string, []Violation) bool) {
 		var kinds []string
 		byKind := map[string][]Violation{}
@@ -102,7 +102,7 @@ func Explore(t *testing.T, run Runner, options Options) *Report {
 	return out
 }
 
-// sample returns at most so many plans, evenly spread.
+// sample returns at most most plans, evenly spread.
 func sample(plans []Plan, most int) (chosen []Plan) {
 	if most == 0 || len(plans) <= most {
 		return plans
@@ -144,7 +144,7 @@ func (r *Run) violations(plan Plan, again *Run) []Violation {
 	return out
 }
 
-// repeatedCalls returns the calls for which the outcome was already written as often as it was due.
+// repeatedCalls describes the calls whose outcome was already written as often as in the reference run. Without such calls, it returns an empty string.
 func (r *Run) repeatedCalls(again *Run) string {
 	expected := map[string]int{}
 	for _, c := range r.Calls {
@@ -162,10 +162,10 @@ func (r *Run) repeatedCalls(again *Run) string {
 	return "called although the outcome was written: " + strings.Join(names, ", ")
 }
 
-// Differs returns the first difference between the snapshots of two runs, with its kind. The text names the calls that only the other run has, because
+// Differs returns the first difference between the quiet states of two runs, with its kind. The text names the calls that only the other run has, because
 // one of their handlers may be the cause. Both results are empty if there is no difference.
 func (r *Run) Differs(other *Run) (kind, text string) {
-	kind, text = compareSnapshots(r.Snapshots, other.Snapshots)
+	kind, text = compareQuietStates(r.QuietStates, other.QuietStates)
 	if text == "" {
 		return "", ""
 	}

@@ -16,12 +16,12 @@ func TestPlan_RoundTrip(t *testing.T) {
 	for _, text := range []string{"", "lost@3", "crash-after@3/list@0", "unseen@2+crash-before@7/list@12", "shutdown@1"} {
 		plan, err := Parse(text)
 		if err != nil || plan.String() != text {
-			t.Errorf("%q became %q: %v", text, plan, err)
+			t.Errorf("Parse(%q) = %q, %v; want the same text", text, plan, err)
 		}
 	}
 	for _, text := range []string{"lost", "lost@0", "lost@x", "gone@1", "lost@1/list@1", "crash-after@1/list@-1", "+"} {
 		if plan, err := Parse(text); err == nil {
-			t.Errorf("%q is no plan, and became %q", text, plan)
+			t.Errorf("Parse(%q) = %q, want an error", text, plan)
 		}
 	}
 }
@@ -30,10 +30,10 @@ func TestPlan_RoundTrip(t *testing.T) {
 func twoWrites() *Run {
 	return &Run{
 		Writes: []Write{
-			{Before: Position{Changes: 1}, After: Position{Changes: 2}},
-			{Before: Position{Changes: 2}, After: Position{Changes: 3}},
+			{Before: Moment{Changes: 1}, After: Moment{Changes: 2}},
+			{Before: Moment{Changes: 2}, After: Moment{Changes: 3}},
 		},
-		Changes:     []Change{{State: "edited"}, {State: "first"}, {State: "edited"}},
+		Changes:     []StoreChange{{State: "edited"}, {State: "first"}, {State: "edited"}},
 		WatchEvents: []WatchEvent{{"widgets", "ns/one"}, {"widgets", "ns/two"}, {"widgets", "ns/one"}},
 	}
 }
@@ -53,15 +53,15 @@ func TestPlans_OmitsPlansWithoutEffect(t *testing.T) {
 		"unseen@1",
 	}
 	if !slices.Equal(texts, want) {
-		t.Errorf("the plans are %q", texts)
+		t.Errorf("plans %q, want %q", texts, want)
 	}
 	if pruned != 8 {
-		t.Errorf("%d plans were pruned", pruned)
+		t.Errorf("%d pruned plans, want 8", pruned)
 	}
 	pairs, _ := Plans(twoWrites(), true)
 	// Pairs: four kinds for each write, and one fault of a watch event with each of the eight.
 	if n := len(pairs) - len(plans); n != 4*4+8 {
-		t.Errorf("there are %d pairs", n)
+		t.Errorf("%d pairs, want 24", n)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestExplore_ComparesWithTheReferenceRun(t *testing.T) {
 		kind  string
 	}{
 		"nothing":           {func(*Run) {}, ""},
-		"another state":     {func(r *Run) { r.Snapshots = []Snapshot{{ExternalDump: "2", External: "2"}} }, "outside"},
+		"another state":     {func(r *Run) { r.QuietStates = []QuietState{{ExternalDump: "2", External: "2"}} }, "outside"},
 		"no end":            {func(r *Run) { r.Problem = "not quiet" }, "no end"},
 		"a handler again":   {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a", RecordedBefore: 1}) }, "repeated"},
 		"an unwritten call": {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a"}) }, ""},
@@ -80,7 +80,7 @@ func TestExplore_ComparesWithTheReferenceRun(t *testing.T) {
 		runner := func(_ *testing.T, plan Plan) *Run {
 			run := twoWrites()
 			run.Calls = []Call{{Name: "a", Text: "a"}}
-			run.Snapshots, run.Injected = []Snapshot{{ExternalDump: "1", External: "1"}}, len(plan)
+			run.QuietStates, run.Injected = []QuietState{{ExternalDump: "1", External: "1"}}, len(plan)
 			if plan.String() == "lost@2" {
 				test.spoil(run)
 			}
@@ -96,13 +96,13 @@ func TestExplore_ComparesWithTheReferenceRun(t *testing.T) {
 			want = test.kind + " after lost@2"
 		}
 		if found != want {
-			t.Errorf("%s: the violations are %q, not %q", name, found, want)
+			t.Errorf("%s: violations %q, want %q", name, found, want)
 		}
 		if report.Made != report.Pruned+report.Ran || report.Ran != 13 {
-			t.Errorf("%s: %d plans made, %d pruned, %d run", name, report.Made, report.Pruned, report.Ran)
+			t.Errorf("%s: %d plans made, %d pruned, %d run; want 13 run and the sum of both made", name, report.Made, report.Pruned, report.Ran)
 		}
 		if sampled := Explore(t, runner, Options{Sample: 5}); sampled.Ran != 5 {
-			t.Errorf("%s: of 5 plans at most, %d were run", name, sampled.Ran)
+			t.Errorf("%s: %d plans run with Sample: 5, want 5", name, sampled.Ran)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestStream_MergesUnseenEvents(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			from, to := io.Pipe()
-			injector := NewInjector(Plan{{Kind: Unseen, At: 1}}, func() Position { return Position{} })
+			injector := NewInjector(Plan{{Kind: Unseen, At: 1}}, func() Moment { return Moment{} })
 			stream := injector.Watch("widgets", false, from)
 			go func() {
 				for _, line := range test.lines {
@@ -146,7 +146,7 @@ func TestStream_MergesUnseenEvents(t *testing.T) {
 			}
 			_ = stream.Close()
 			if !slices.Equal(got, test.want) {
-				t.Errorf("%s: the client sees %q, not %q", name, got, test.want)
+				t.Errorf("%s: the client receives %q, want %q", name, got, test.want)
 			}
 		})
 	}
@@ -159,19 +159,19 @@ func TestStream_IgnoresInitialEvents(t *testing.T) {
 {"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}
 {"type":"MODIFIED","object":{"metadata":{"name":"one"}}}
 `
-		injector := NewInjector(nil, func() Position { return Position{} })
+		injector := NewInjector(nil, func() Moment { return Moment{} })
 		got, err := io.ReadAll(injector.Watch("widgets", true, io.NopCloser(strings.NewReader(lines))))
 		if err != nil || string(got) != lines {
-			t.Errorf("the client sees %s: %v", got, err)
+			t.Errorf("the client receives %s, %v; want %s", got, err, lines)
 		}
 		var run Run
-		if injector.Record(&run); len(run.WatchEvents) != 1 {
-			t.Errorf("there were the notices %v", run.WatchEvents)
+		if injector.CopyTo(&run); len(run.WatchEvents) != 1 {
+			t.Errorf("recorded watch events %v, want one", run.WatchEvents)
 		}
 	})
 }
 
-func TestFieldGroups(t *testing.T) {
+func TestWrittenFieldGroups(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"metadata":{"uid":"x","resourceVersion":"1","finalizers":[]}}`:                                             "finalizers",
 		`{"metadata":{"annotations":{"kopf.zalando.org/a":null,"kopf.zalando.org/last-handled-configuration":"x"}}}`: "baseline progress",
@@ -184,8 +184,8 @@ func TestFieldGroups(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &value); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(FieldGroups(value), " "); got != want {
-			t.Errorf("%s has the fields %q, not %q", body, got, want)
+		if got := strings.Join(WrittenFieldGroups(value), " "); got != want {
+			t.Errorf("WrittenFieldGroups(%s) = %q, want %q", body, got, want)
 		}
 	}
 }
@@ -201,10 +201,10 @@ func TestNormalizeState_IgnoresAnEmptyStatus(t *testing.T) {
 	} {
 		want := map[string]any{"Pod orders": []any{map[string]any{"kind": "Pod", "metadata": map[string]any{"name": "orders"}}}}
 		if got := state(status); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
 	if got := state(map[string]any{"phase": "Running"}); !strings.Contains(fmt.Sprint(got), "Running") {
-		t.Errorf("a status with a field that counts is missing: %v", got)
+		t.Errorf("state %v, want the status phase Running", got)
 	}
 }

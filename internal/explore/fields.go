@@ -8,8 +8,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// FieldGroups returns the groups of fields in the body of a write: an object, a merge patch, or a JSON patch.
-func FieldGroups(body any) []string {
+// WrittenFieldGroups returns the groups of fields in the body of a write: an object, a merge patch, or a JSON patch.
+func WrittenFieldGroups(body any) []string {
 	groups := map[string]bool{}
 	switch body := body.(type) {
 	case map[string]any:

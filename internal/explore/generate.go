@@ -27,8 +27,8 @@ func NewGenerator(seed uint64) *Generator {
 // maxDepth is the maximum depth of optional values.
 const maxDepth = 6
 
-// Fields returns random top-level fields of an object, without apiVersion, kind, metadata and status.
-func (g *Generator) Fields(schema *apiextensionsv1.JSONSchemaProps) map[string]any {
+// RandomFields returns random top-level fields of an object, without apiVersion, kind, metadata and status.
+func (g *Generator) RandomFields(schema *apiextensionsv1.JSONSchemaProps) map[string]any {
 	out := map[string]any{}
 	for _, name := range sortedKeys(schema.Properties) {
 		if slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, name) {
@@ -42,17 +42,17 @@ func (g *Generator) Fields(schema *apiextensionsv1.JSONSchemaProps) map[string]a
 
 // Vary returns the fields with a change of one field below the top level. Sometimes it returns entirely new fields.
 func (g *Generator) Vary(schema *apiextensionsv1.JSONSchemaProps, fields map[string]any) map[string]any {
-	fresh := g.Fields(schema)
+	newFields := g.RandomFields(schema)
 	if g.rand.IntN(3) == 0 {
-		return fresh
+		return newFields
 	}
 	out := runtime.DeepCopyJSON(fields)
-	for _, name := range sortedKeys(fresh) {
+	for _, name := range sortedKeys(newFields) {
 		before, isMap := out[name].(map[string]any)
-		after, _ := fresh[name].(map[string]any)
+		after, _ := newFields[name].(map[string]any)
 		property := schema.Properties[name]
 		if !isMap || len(property.Properties) == 0 {
-			out[name] = fresh[name]
+			out[name] = newFields[name]
 			continue
 		}
 		inner := sortedKeys(property.Properties)

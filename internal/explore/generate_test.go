@@ -22,7 +22,7 @@ func TestGenerator_MatchesPatterns(t *testing.T) {
 			}
 		}
 		if len(texts) < 3 {
-			t.Errorf("there are only %d texts for %s", len(texts), pattern)
+			t.Errorf("only %d different texts for %s", len(texts), pattern)
 		}
 	}
 }

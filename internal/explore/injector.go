@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// An Injector applies the faults of a plan over all starts of an operator. It records and numbers writes, watch events and calls. It is safe for
-// concurrent use.
+// An Injector applies the faults of a plan over all starts of an operator. It records and numbers writes, watch events and calls. An Injector is
+// safe for concurrent use.
 type Injector struct {
 	plan Plan
-	now  func() Position
+	now  func() Moment
 
 	mu          sync.Mutex
 	writes      []Write
@@ -20,13 +20,13 @@ type Injector struct {
 	injected    []Fault
 }
 
-// NewInjector returns an injector for one run. The function now returns the present position.
-func NewInjector(plan Plan, now func() Position) *Injector {
+// NewInjector returns an injector for one run. The function now returns the current moment.
+func NewInjector(plan Plan, now func() Moment) *Injector {
 	return &Injector{plan: plan, now: now}
 }
 
-// Begin records a write. It returns the number of the write and the kind of its fault, or an empty kind.
-func (i *Injector) Begin(w Write) (number int, kind Kind) {
+// BeginWrite records a write. It returns the number of the write and the kind of its fault. The kind is empty if the write has no fault.
+func (i *Injector) BeginWrite(w Write) (number int, kind Kind) {
 	w.Before = i.now()
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -36,16 +36,16 @@ func (i *Injector) Begin(w Write) (number int, kind Kind) {
 	return number, f.Kind
 }
 
-// End records that the server has handled a write.
-func (i *Injector) End(number int) {
+// EndWrite records that the server has handled a write.
+func (i *Injector) EndWrite(number int) {
 	now := i.now()
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.writes[number-1].After = now
 }
 
-// Call records a call, and reports whether the operator must be shut down now.
-func (i *Injector) Call() bool {
+// RecordCall records a call, and reports whether the operator must be shut down now.
+func (i *Injector) RecordCall() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.calls++
@@ -85,8 +85,8 @@ func (i *Injector) LastCrash() (Fault, bool) {
 	return Fault{}, false
 }
 
-// Watched returns the names of the watches, as in [WatchEvent].
-func (i *Injector) Watched() []string {
+// WatchNames returns the names of the watches, as in [WatchEvent].
+func (i *Injector) WatchNames() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.watched)
@@ -99,19 +99,19 @@ func (i *Injector) Writes() []Write {
 	return slices.Clone(i.writes)
 }
 
-// Record copies the records to a run. A write that the server has not handled keeps its first position as its last one.
-func (i *Injector) Record(out *Run) {
+// CopyTo copies the records to a run. If the server has not handled a write, its After equals its Before.
+func (i *Injector) CopyTo(out *Run) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	out.Writes, out.WatchEvents, out.Injected = slices.Clone(i.writes), slices.Clone(i.watchEvents), len(i.injected)
 	for n, w := range out.Writes {
-		if w.After == (Position{}) {
+		if w.After == (Moment{}) {
 			out.Writes[n].After = w.Before
 		}
 	}
 }
 
-// Watch returns the body of a watch response with the faults of the plan. The name is that of [WatchEvent]. If the response starts with a
+// Watch returns the body of a watch response with the faults of the plan. The name has the form of WatchEvent.Watch. If the response starts with a
 // list (sendInitialEvents), the events of the list are not counted.
 func (i *Injector) Watch(name string, initial bool, body io.ReadCloser) io.ReadCloser {
 	i.mu.Lock()

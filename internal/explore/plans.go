@@ -16,7 +16,7 @@ func Plans(ref *Run, pairs bool) (plans []Plan, pruned int) {
 	}
 	for i, w := range ref.Writes {
 		at := i + 1
-		before := ref.isNewPosition(i)
+		before := ref.isNewMoment(i)
 		add(before, Fault{Kind: CrashBefore, At: at})
 		ref.addStale(add, before, CrashBefore, at, w.Before)
 		add(true, Fault{Kind: CrashAfter, At: at})
@@ -35,17 +35,17 @@ func Plans(ref *Run, pairs bool) (plans []Plan, pruned int) {
 	return plans, pruned
 }
 
-// isNewPosition reports whether a crash before a write can have another effect than a crash after the write before it.
-func (r *Run) isNewPosition(write int) bool {
-	former := Position{Changes: r.Writes[write].Before.Changes}
+// isNewMoment reports whether a crash before a write can have another effect than a crash after the write before it.
+func (r *Run) isNewMoment(write int) bool {
+	former := Moment{Changes: r.Writes[write].Before.Changes}
 	if write > 0 {
 		former = r.Writes[write-1].After
 	}
 	return r.Writes[write].Before != former
 }
 
-// addStale adds plans with a crash and a first list that is older than the crash. Of lists with the same state, it adds one.
-func (r *Run) addStale(add func(bool, ...Fault), effective bool, kind Kind, at int, when Position) {
+// addStale adds plans with a crash and a first list that is older than the crash. It adds only one plan for lists with the same state.
+func (r *Run) addStale(add func(bool, ...Fault), effective bool, kind Kind, at int, when Moment) {
 	seen := map[string]bool{r.stateAt(when.Changes): true}
 	for change := min(when.Changes, len(r.Changes)) - 1; change >= 0; change-- {
 		state := r.stateAt(change)

@@ -22,10 +22,10 @@ type Run struct {
 	// Writes, WatchEvents, Changes and Calls are in order, over all starts of the operator.
 	Writes      []Write
 	WatchEvents []WatchEvent
-	Changes     []Change
+	Changes     []StoreChange
 	Calls       []Call
-	// Snapshots are the states after each step, when the operator is quiet. The first one is the state before the first step.
-	Snapshots []Snapshot
+	// QuietStates are the states after each step, when the operator is quiet. The first element is the state before the first step.
+	QuietStates []QuietState
 	// Starts is the number of starts of the operator.
 	Starts int
 	// LateWrites are the writes in the hour after the last step.
@@ -38,8 +38,8 @@ type Run struct {
 	Findings []string
 }
 
-// A Position is a point in the order of changes and calls.
-type Position struct {
+// A Moment is a point in the order of changes and calls of a run.
+type Moment struct {
 	Changes int // number of changes in the store
 	Calls   int // number of started calls plus number of ended calls
 }
@@ -50,10 +50,10 @@ type Write struct {
 	Request string
 	// Object is, for example, "ns/one".
 	Object string
-	// Fields are groups of fields in the body, such as "finalizers" or "progress": see [FieldGroups].
+	// Fields are the groups of fields in the body, such as "finalizers" or "progress". See [WrittenFieldGroups].
 	Fields []string
-	// Before is the position when the server received the request, and After when it had handled it.
-	Before, After Position
+	// Before is the moment when the server received the request. After is the moment when the server had handled it.
+	Before, After Moment
 	// Body is the request body, for messages.
 	Body string
 }
@@ -66,8 +66,8 @@ type WatchEvent struct {
 	Object string
 }
 
-// A Change is a new version of an object in the store, or its deletion.
-type Change struct {
+// A StoreChange is a new version of an object in the store, or its deletion.
+type StoreChange struct {
 	Resource, Object string
 	// State identifies the state of all objects of the watched kinds, without their versions.
 	State string
@@ -81,7 +81,7 @@ type Call struct {
 	Text string
 	// RecordedBefore counts how often the outcome of the same work was written before this call started.
 	RecordedBefore int
-	// Changes is the number of changes when the call started.
+	// Changes is the number of changes in the store when the call started.
 	Changes int
 }
 

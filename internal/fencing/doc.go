@@ -1,7 +1,7 @@
-// Package fencing stops the writes of a process that was suspended: by SIGSTOP, a paused virtual machine or a sleeping laptop.
+// Package fencing delays the writes of a process that was suspended, for example by SIGSTOP, by a paused virtual machine, or by a sleeping laptop.
 //
 // A suspended leader cannot renew its lease, so another process takes over. When the leader resumes, some of its goroutines run before its
 // leader elector detects the loss of the lease. A [Fence] records a heartbeat and compares it with the clock at each query, so the first
-// goroutine that queries the fence detects the gap. The fence then stays active until the leader elector has either renewed the lease or
+// goroutine that queries the fence detects the suspension. The fence then stays active until the leader elector has either renewed the lease or
 // stopped the manager.
 package fencing

@@ -9,7 +9,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// ErrSuspended means that the process was suspended after it had read the object for which a write was computed.
+// ErrSuspended means that the process was suspended between reading an object and writing it.
 var ErrSuspended = errors.New("the process was suspended, and another replica may be the leader: the write is delayed")
 
 // ErrStopped means that the operator was stopped while the fence was active.
@@ -29,16 +29,16 @@ type Pauser interface {
 type Options struct {
 	// Gap is the shortest time without a heartbeat that counts as a suspension.
 	Gap time.Duration
-	// HoldTime is how long the fence is active after a suspension.
+	// HoldTime is how long the fence stays active after a suspension.
 	HoldTime time.Duration
 	// WallClock returns the time of the wall clock. Default: time.Now.
 	WallClock func() time.Time
-	// OtherPauses are combined with the pauses of the fence in [Fence.Paused]. They are optional.
+	// OtherPauses is an additional source of pauses for [Fence.Paused]. It is optional.
 	OtherPauses Pauser
 	Log         logr.Logger
 }
 
-// Fence detects suspensions of the process. It is safe for concurrent use, and never active before [Fence.Start].
+// Fence detects suspensions of the process. It is safe for concurrent use, and never active before [Fence.StartHeartbeat].
 type Fence struct {
 	options      Options
 	wakeReporter chan struct{} // wakes the heartbeat loop after a gap
@@ -67,17 +67,17 @@ func New(options Options) *Fence {
 	return &Fence{options: options, wakeReporter: make(chan struct{}, 1), released: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// Start records heartbeats until stop is called; stop waits for the end of the heartbeat. Start calls changed when the fence becomes active and
-// when it becomes inactive. The fence stays active until the first call has returned, and after the end of the context it stays active.
-func (f *Fence) Start(ctx context.Context, changed func()) (stop func()) {
+// StartHeartbeat records heartbeats until stop is called. stop waits until the heartbeat goroutine has ended. changed is called when the fence becomes
+// active and when it becomes inactive. A hold does not end before the first of these calls has returned. It never ends after the context has ended.
+func (f *Fence) StartHeartbeat(ctx context.Context, changed func()) (stop func()) {
 	f.mu.Lock()
 	f.lastHeartbeat = f.now()
 	f.mu.Unlock()
-	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	heartbeatCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		f.runHeartbeat(ctx, beating, changed)
+		f.runHeartbeat(ctx, heartbeatCtx, changed)
 	}()
 	return func() {
 		cancel()
@@ -86,19 +86,19 @@ func (f *Fence) Start(ctx context.Context, changed func()) (stop func()) {
 }
 
 // runHeartbeat continues after the end of the operator's context, because handlers may still be running.
-func (f *Fence) runHeartbeat(ctx, beating context.Context, changed func()) {
+func (f *Fence) runHeartbeat(ctx, heartbeatCtx context.Context, changed func()) {
 	ticker := time.NewTicker(max(f.options.Gap/heartbeatsPerGap, time.Millisecond))
 	defer ticker.Stop()
-	running := ctx.Done()
+	operatorDone := ctx.Done()
 	for {
 		select {
-		case <-beating.Done():
+		case <-heartbeatCtx.Done():
 			f.mu.Lock()
 			f.lastHeartbeat = instant{}
 			f.mu.Unlock()
 			return
-		case <-running:
-			running = nil
+		case <-operatorDone:
+			operatorDone = nil
 			close(f.stopped)
 		case <-ticker.C:
 		case <-f.wakeReporter:

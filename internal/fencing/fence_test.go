@@ -28,7 +28,7 @@ func runFence(t *testing.T, act func(t *testing.T, s *fixture)) {
 		}})
 		ctx, cancel := context.WithCancel(t.Context())
 		s.stop = cancel
-		defer s.Start(ctx, func() { s.changes.Add(1) })()
+		defer s.StartHeartbeat(ctx, func() { s.changes.Add(1) })()
 		defer cancel()
 		sleep(time.Minute)
 		act(t, s)

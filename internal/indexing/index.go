@@ -59,7 +59,7 @@ func (x *Index[K, V, ID]) drop(id ID, key K) {
 	}
 }
 
-// Get returns a copy of the values of a key, in no particular order; nil if the key has no values.
+// Get returns a copy of the values of a key, in no particular order. If the key has no values, Get returns nil.
 func (x *Index[K, V, ID]) Get(key K) []V {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -87,7 +87,7 @@ func (x *Index[K, V, ID]) Len() int {
 	return len(x.values)
 }
 
-// All iterates over the keys in no particular order, with a copy of the values of each key. It holds no lock between the keys. It skips
+// All iterates over the keys in no particular order, with a copy of the values of each key. It does not hold the lock between keys. It skips
 // keys that are removed during the iteration.
 func (x *Index[K, V, ID]) All() iter.Seq2[K, []V] {
 	return func(yield func(K, []V) bool) {

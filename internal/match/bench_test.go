@@ -11,7 +11,7 @@ func BenchmarkMatch(b *testing.B) {
 	cause := match.Cause{Reason: "update", Initial: true}
 	b.ReportAllocs()
 	for b.Loop() {
-		if ok, why := criteria.Match(cause, match.Input{HasCause: true}); !ok {
+		if ok, why := criteria.MatchCause(cause, match.Input{HasCause: true}); !ok {
 			b.Fatal(why)
 		}
 	}

@@ -6,7 +6,7 @@ import "slices"
 type Criteria struct {
 	// Reasons are the reasons for which the handler is registered.
 	Reasons []string
-	// AnyReason selects the handler for all reasons if its field has changed. Such a handler does not delay deletions.
+	// AnyReason selects the handler for all reasons if its field has changed. Such a handler does not block deletions.
 	AnyReason bool
 	// EvenIfDeleted selects a resume handler even if the object is being deleted.
 	EvenIfDeleted bool
@@ -28,9 +28,9 @@ const (
 	reasonUpdate = "update"
 )
 
-// Match reports whether a handler is selected for a cause. If it is not, why explains the reason. Match does not apply the filters of
+// MatchCause reports whether a handler is selected for a cause. If it is not, why explains the reason. MatchCause does not apply the filters of
 // [Filters.MatchObject].
-func (c Criteria) Match(s Cause, o Input) (ok bool, why string) {
+func (c Criteria) MatchCause(s Cause, o Input) (ok bool, why string) {
 	ok, why = c.matchOwnReasons(s, o)
 	if ok || c.AnyReason || !slices.Contains(c.Reasons, reasonResume) {
 		return ok, why
@@ -45,8 +45,8 @@ func (c Criteria) Match(s Cause, o Input) (ok bool, why string) {
 	}
 }
 
-// MatchesOnlyAsResume reports whether a matching handler is selected only because it resumes, while the cause has another reason.
-func (c Criteria) MatchesOnlyAsResume(s Cause, o Input) bool {
+// SelectedOnlyByResume reports whether a matching handler is selected only as a resume handler, although the cause has another reason.
+func (c Criteria) SelectedOnlyByResume(s Cause, o Input) bool {
 	ok, _ := c.matchOwnReasons(s, o)
 	return !ok && s.Reason != reasonResume
 }
@@ -70,8 +70,8 @@ func (c Criteria) ReceivesDiff(reason string) bool {
 	return c.AnyReason || reason == reasonUpdate && slices.Contains(c.Reasons, reasonUpdate)
 }
 
-// NeedsFinalizer reports whether the object needs a finalizer until the handler has handled its deletion.
-func (c Criteria) NeedsFinalizer() bool {
+// IsMandatoryDelete reports whether the handler is a delete handler that is not optional. The object then needs a finalizer until the handler has finished.
+func (c Criteria) IsMandatoryDelete() bool {
 	return slices.Contains(c.Reasons, reasonDelete) && !c.Optional
 }
 

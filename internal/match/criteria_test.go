@@ -11,7 +11,7 @@ import (
 // causeOf converts facts to a cause as the engine does.
 func causeOf(f cause.Facts) match.Cause {
 	reason := cause.Detect(f)
-	return match.Cause{Reason: string(reason), Initial: cause.IsInitial(reason, f), Deleting: f.Deleting}
+	return match.Cause{Reason: string(reason), Initial: cause.RunsResumeHandlers(reason, f), Deleting: f.Deleting}
 }
 
 var (
@@ -25,7 +25,7 @@ var (
 )
 
 // The names of initial causes end with an I.
-func TestMatch(t *testing.T) {
+func TestMatchCause(t *testing.T) {
 	for _, handler := range []struct {
 		name     string
 		criteria match.Criteria
@@ -51,12 +51,12 @@ func TestMatch(t *testing.T) {
 		} {
 			t.Run(handler.name+"/"+word, func(t *testing.T) {
 				want := strings.Contains(" "+handler.want+" ", " "+word+" ")
-				got, why := handler.criteria.Match(causeOf(facts), match.Input{})
+				got, why := handler.criteria.MatchCause(causeOf(facts), match.Input{})
 				if got != want {
-					t.Errorf("Match = %t (%s), want %t", got, why, want)
+					t.Errorf("MatchCause = %t (%s), want %t", got, why, want)
 				}
 				if (why == "") != got {
-					t.Errorf("Match = %t, but the reason is %q", got, why)
+					t.Errorf("MatchCause = %t, but the reason is %q", got, why)
 				}
 			})
 		}
@@ -70,7 +70,7 @@ func evenIfDeleted(reasons ...string) match.Criteria {
 }
 
 // Users find the reasons in the log if a handler does not run.
-func TestMatch_ExplainsMismatch(t *testing.T) {
+func TestMatchCause_ExplainsMismatch(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		criteria match.Criteria
@@ -82,14 +82,14 @@ func TestMatch_ExplainsMismatch(t *testing.T) {
 		{"HND-18 being deleted", on("resume"), deletedI, "deleted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, why := test.criteria.Match(causeOf(test.facts), match.Input{}); !strings.Contains(why, test.want) {
+			if _, why := test.criteria.MatchCause(causeOf(test.facts), match.Input{}); !strings.Contains(why, test.want) {
 				t.Errorf("the reason is %q, want something with %q", why, test.want)
 			}
 		})
 	}
 }
 
-func TestNeedsFinalizerAndIsOptionalDelete(t *testing.T) {
+func TestIsMandatoryDeleteAndIsOptionalDelete(t *testing.T) {
 	for _, test := range []struct {
 		name                       string
 		criteria                   match.Criteria
@@ -104,8 +104,8 @@ func TestNeedsFinalizerAndIsOptionalDelete(t *testing.T) {
 		{"FIN-02 none", on(), false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := test.criteria.NeedsFinalizer(); got != test.needsFinalizer {
-				t.Errorf("NeedsFinalizer = %t, want %t", got, test.needsFinalizer)
+			if got := test.criteria.IsMandatoryDelete(); got != test.needsFinalizer {
+				t.Errorf("IsMandatoryDelete = %t, want %t", got, test.needsFinalizer)
 			}
 			if got := test.criteria.IsOptionalDelete(); got != test.isOptional {
 				t.Errorf("IsOptionalDelete = %t, want %t", got, test.isOptional)
@@ -114,7 +114,7 @@ func TestNeedsFinalizerAndIsOptionalDelete(t *testing.T) {
 	}
 }
 
-func TestMatchesOnlyAsResume(t *testing.T) {
+func TestSelectedOnlyByResume(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		criteria match.Criteria
@@ -126,8 +126,8 @@ func TestMatchesOnlyAsResume(t *testing.T) {
 		{"HND-18 a resume handler at a resume", on("resume"), resumedI, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := test.criteria.MatchesOnlyAsResume(causeOf(test.facts), match.Input{}); got != test.want {
-				t.Errorf("MatchesOnlyAsResume = %t, want %t", got, test.want)
+			if got := test.criteria.SelectedOnlyByResume(causeOf(test.facts), match.Input{}); got != test.want {
+				t.Errorf("SelectedOnlyByResume = %t, want %t", got, test.want)
 			}
 		})
 	}

@@ -2,7 +2,7 @@
 //
 //	ok, why := criteria.MatchObject(input) // labels, annotations, owners and field values
 //	if ok {
-//		ok, why = criteria.Match(cause, input) // the reason and the change of the field
+//		ok, why = criteria.MatchCause(cause, input) // the reason and the change of the field
 //	}
 //
 // For a handler that does not match, both functions return an explanation, which the engine logs at V(4). The functions have no side

@@ -44,7 +44,7 @@ type Input struct {
 	Old, New map[string]any
 }
 
-// MatchObject applies all filters except those for changes. If the object does not match, why explains the reason.
+// MatchObject applies all filters except the conditions on the change of a field, which MatchCause applies. If the object does not match, why explains the reason.
 func (f Filters) MatchObject(o Input) (ok bool, why string) {
 	meta, _ := o.Object["metadata"].(map[string]any)
 	for _, stanza := range []struct {

@@ -202,7 +202,7 @@ func TestMatchObject_StopsAtFirstMismatch(t *testing.T) {
 	}
 }
 
-func TestMatch_Fields(t *testing.T) {
+func TestMatchCause_Fields(t *testing.T) {
 	size := func(value any) m { return spec("size", value) }
 	change := func(from, to []match.Test) match.Filters {
 		return match.Filters{Field: &match.FieldFilter{Path: []string{"spec", "size"}, From: from, To: to}}
@@ -258,19 +258,19 @@ func TestMatch_Fields(t *testing.T) {
 		{"FLT-13 another reason", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, update, size(one), size(two), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, why := test.criteria.Match(test.cause, match.Input{Object: test.new, HasCause: true, Old: test.old, New: test.new})
+			got, why := test.criteria.MatchCause(test.cause, match.Input{Object: test.new, HasCause: true, Old: test.old, New: test.new})
 			if got != test.want {
-				t.Errorf("Match = %t (%s), want %t", got, why, test.want)
+				t.Errorf("MatchCause = %t (%s), want %t", got, why, test.want)
 			}
 			if (why == "") != got {
-				t.Errorf("Match = %t, but the reason is %q", got, why)
+				t.Errorf("MatchCause = %t, but the reason is %q", got, why)
 			}
 		})
 	}
 }
 
 // The explanations name the field.
-func TestMatch_ExplainsFieldMismatch(t *testing.T) {
+func TestMatchCause_ExplainsFieldMismatch(t *testing.T) {
 	criteria := match.Criteria{Reasons: []string{"update"}, Filters: match.Filters{Field: &match.FieldFilter{
 		Path: []string{"spec", "size"}, From: []match.Test{is(int64(1))}, To: []match.Test{is(int64(2))},
 	}}}
@@ -285,7 +285,7 @@ func TestMatch_ExplainsFieldMismatch(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			subject := match.Input{HasCause: true, Old: spec("size", test.old), New: spec("size", test.new)}
-			if _, why := criteria.Match(match.Cause{Reason: "update"}, subject); !strings.Contains(why, test.want) {
+			if _, why := criteria.MatchCause(match.Cause{Reason: "update"}, subject); !strings.Contains(why, test.want) {
 				t.Errorf("the reason is %q, want something with %q", why, test.want)
 			}
 		})

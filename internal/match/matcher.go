@@ -32,20 +32,20 @@ type Matcher struct {
 	Equal    any
 	// All contains the inner matchers of a conjunction, one for each argument.
 	All []Matcher
-	// Literals contains all values that the matcher compares with, including those of inner matchers.
-	Literals []Literal
+	// ComparedValues contains all values that the matcher compares with, including those of inner matchers.
+	ComparedValues []ComparedValue
 	// Err describes an invalid matcher.
 	Err error
 }
 
-// Flatten returns the inner matchers of a conjunction, recursively; for any other matcher, the matcher itself.
-func (m Matcher) Flatten() (parts []Matcher) {
+// Conjuncts returns the inner matchers of a conjunction, recursively. For any other matcher, it returns the matcher itself.
+func (m Matcher) Conjuncts() (parts []Matcher) {
 	if len(m.All) == 0 {
 		return []Matcher{m}
 	}
 	for _, inner := range m.All {
 		inner.Side = m.Side
-		parts = append(parts, inner.Flatten()...)
+		parts = append(parts, inner.Conjuncts()...)
 	}
 	return parts
 }
@@ -56,7 +56,7 @@ func (m Matcher) IsPresent() bool { return m.Presence != nil && *m.Presence }
 // IsAbsent reports whether the matcher only tests that there is no value.
 func (m Matcher) IsAbsent() bool { return m.Presence != nil && !*m.Presence }
 
-// Contradict reports whether no value can pass both matchers; or no change, if they test its two sides.
+// Contradict reports whether no value can pass both matchers. If they test different sides of a change, it reports whether no change can pass both.
 func Contradict(a, b Matcher) bool {
 	switch {
 	case a.Side == b.Side:
@@ -69,19 +69,19 @@ func Contradict(a, b Matcher) bool {
 	}
 }
 
-// Literal is a value that a matcher compares with.
-type Literal struct {
+// ComparedValue is a value that a matcher compares with.
+type ComparedValue struct {
 	// Value is in its JSON form.
 	Value any
 	Side  Side
-	// OrAbsent is true if an absent value passes, too.
+	// OrAbsent is true if an absent value also passes.
 	OrAbsent bool
-	// Negated is true if the matcher passes for all values but this one.
+	// Negated is true if the matcher passes for all values except Value.
 	Negated bool
 }
 
 // String returns the value as Go source, as far as Go and JSON agree.
-func (l Literal) String() string {
+func (l ComparedValue) String() string {
 	out, err := json.Marshal(l.Value)
 	if err != nil {
 		return fmt.Sprint(l.Value)

@@ -31,13 +31,13 @@ var (
 		Buckets: []float64{0.001, 0.01, 0.1, 0.5, 1, 5, 30, 300},
 	}, []string{"kind", "handler"})
 
-	// BackgroundUnstopped is the number of runs of daemons and timers that still run long after their contexts have ended.
+	// BackgroundUnstopped is the number of daemons and timers that are still running long after their contexts were cancelled.
 	BackgroundUnstopped = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "background_unstopped",
 		Help: "Runs of daemons and timers that still run long after their contexts have ended.",
 	}, []string{"kind", "handler"})
 
-	// BackgroundAbandoned counts the runs of daemons and timers that did not stop in time.
+	// BackgroundAbandoned counts the daemons and timers that did not stop in time.
 	BackgroundAbandoned = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "background_abandoned_total",
 		Help: "Runs of daemons and timers that did not stop in time; the engine no longer waits for them.",

@@ -19,7 +19,7 @@ func withBaseline(version, baseline string) client.Object {
 }
 
 // KEY-13: Kubernetes copies annotations from one object to another, and back.
-func TestReplacedBaseline(t *testing.T) {
+func TestBaselineBeforeReplacement(t *testing.T) {
 	const written, observed, confirmed = "written", "observed", "confirmed"
 	type step struct{ what, version, baseline string }
 	for name, test := range map[string]struct {
@@ -53,15 +53,15 @@ func TestReplacedBaseline(t *testing.T) {
 				case observed:
 					s.Observe(withBaseline(step.version, step.baseline), false)
 				case written:
-					s.Update(withBaseline(step.version, step.baseline))
+					s.UpdateUnlessOlder(withBaseline(step.version, step.baseline))
 				case confirmed:
-					s.SetBaseline("a", []byte(step.baseline))
+					s.NoteStoredBaseline("a", []byte(step.baseline))
 				}
 			}
-			equal(t, "KEY-13 replaced baseline", string(s.ReplacedBaseline("a")), test.want)
+			equal(t, "KEY-13 replaced baseline", string(s.BaselineBeforeReplacement("a")), test.want)
 			s.Forget("a")
-			s.SetBaseline("a", nil)
-			equal(t, "after the deletion", string(s.ReplacedBaseline("a")), "")
+			s.NoteStoredBaseline("a", nil)
+			equal(t, "after the deletion", string(s.BaselineBeforeReplacement("a")), "")
 		})
 	}
 }

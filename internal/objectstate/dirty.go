@@ -10,11 +10,11 @@ import (
 // relatedChange stands for a change of a related object, which has no resource version of the object itself.
 const relatedChange = ""
 
-// maxVersions limits the recorded versions of a key. Beyond it, a single related change replaces them.
+// maxVersions limits the recorded versions of a key. If there are more, a single related change replaces them.
 const maxVersions = 32
 
-// MarkDirty records that an object related to key has changed, such as an owned one.
-func (s *Store) MarkDirty(key types.NamespacedName) {
+// MarkRelatedChange marks key as dirty because a related object has changed, such as an owned object.
+func (s *Store) MarkRelatedChange(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.markDirty(key, relatedChange)
@@ -30,9 +30,9 @@ func (s *Store) markDirty(key types.NamespacedName, version string) {
 	s.dirty[key] = append(s.dirty[key], version)
 }
 
-// ClearDirty removes the marks of [Store.MarkDirty] for a key without an object: owned objects may be deleted after their owner. It keeps the
-// mark of an object that is created in the meantime.
-func (s *Store) ClearDirty(key types.NamespacedName) {
+// ClearRelatedChanges removes the marks of [Store.MarkRelatedChange] for a key whose object does not exist. Such marks remain if owned objects are
+// deleted after their owner. ClearRelatedChanges keeps the mark of an object that is created in the meantime.
+func (s *Store) ClearRelatedChanges(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	versions := slices.DeleteFunc(s.dirty[key], func(version string) bool { return version == relatedChange })
@@ -41,10 +41,10 @@ func (s *Store) ClearDirty(key types.NamespacedName) {
 	}
 }
 
-// TakeDirty reports whether the object of key, or a related object, was changed since the last call by anything but the writes of this process.
-// It clears the marks up to the given version of the object. Marks of newer versions remain for the next call. With an empty version, it
-// clears all marks.
-func (s *Store) TakeDirty(key types.NamespacedName, state *State, version string) bool {
+// TakeForeignChange reports whether key was marked as dirty since the last call by anything but the writes of this process: a change by another client,
+// or a change of a related object. It clears the marks up to the given version of the object. Marks of newer versions remain for the next call.
+// With an empty version, it clears all marks.
+func (s *Store) TakeForeignChange(key types.NamespacedName, state *State, version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var taken, newer []string

@@ -7,7 +7,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-func TestTakeDirty(t *testing.T) {
+func TestTakeForeignChange(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		seen []string // observed versions of the object, in order
@@ -30,43 +30,43 @@ func TestTakeDirty(t *testing.T) {
 				s.Observe(object("a", "1", version), false)
 			}
 			for range test.from {
-				s.MarkDirty(nameOf("a"))
+				s.MarkRelatedChange(nameOf("a"))
 			}
 			state := s.GetOrCreate("1")
 			state.OwnVersions = test.own
-			equal(t, "dirty", s.TakeDirty(nameOf("a"), state, ""), test.want)
-			equal(t, "dirty, second call", s.TakeDirty(nameOf("a"), state, ""), false)
-			equal(t, "dirty, other key", s.TakeDirty(nameOf("b"), &objectstate.State{}, ""), false)
+			equal(t, "dirty", s.TakeForeignChange(nameOf("a"), state, ""), test.want)
+			equal(t, "dirty, second call", s.TakeForeignChange(nameOf("a"), state, ""), false)
+			equal(t, "dirty, other key", s.TakeForeignChange(nameOf("b"), &objectstate.State{}, ""), false)
 		})
 	}
 }
 
 // The watch may lag, and skip some versions.
-func TestTakeDirty_LateAndSkippedVersions(t *testing.T) {
+func TestTakeForeignChange_LateAndSkippedVersions(t *testing.T) {
 	s := objectstate.New(objectstate.Options{TrackDirty: true})
 	state := s.GetOrCreate("1")
 	state.OwnVersions = []string{"2", "3"}
-	equal(t, "B-28 not observed yet", s.TakeDirty(nameOf("a"), state, ""), false)
+	equal(t, "B-28 not observed yet", s.TakeForeignChange(nameOf("a"), state, ""), false)
 	s.Observe(object("a", "1", "2"), false)
-	equal(t, "B-28 the first is observed", s.TakeDirty(nameOf("a"), state, ""), false)
+	equal(t, "B-28 the first is observed", s.TakeForeignChange(nameOf("a"), state, ""), false)
 	state.OwnVersions = append(state.OwnVersions, "4")
 	s.Observe(object("a", "1", "3"), false)
 	s.Observe(object("a", "1", "4"), false)
-	equal(t, "B-28 the others are observed", s.TakeDirty(nameOf("a"), state, ""), false)
+	equal(t, "B-28 the others are observed", s.TakeForeignChange(nameOf("a"), state, ""), false)
 	equal(t, "own versions", len(state.OwnVersions), 0)
 	for version := range 1000 {
 		state.OwnVersions = append(state.OwnVersions, fmt.Sprint(version))
-		s.TakeDirty(nameOf("a"), state, "")
+		s.TakeForeignChange(nameOf("a"), state, "")
 	}
 	if len(state.OwnVersions) > 100 {
-		t.Errorf("%d own versions that are never observed", len(state.OwnVersions))
+		t.Errorf("%d own versions that were never observed, want at most 100", len(state.OwnVersions))
 	}
 	s.Observe(object("a", "1", "999"), false)
-	equal(t, "B-28 the last is observed", s.TakeDirty(nameOf("a"), state, ""), false)
+	equal(t, "B-28 the last is observed", s.TakeForeignChange(nameOf("a"), state, ""), false)
 }
 
 // A worker may be slower than the watch: the number of recorded versions is limited, and no change of another client is lost.
-func TestTakeDirty_LimitsVersions(t *testing.T) {
+func TestTakeForeignChange_LimitsVersions(t *testing.T) {
 	for _, n := range []int{31, 32, 33, 34, 1000} {
 		s := objectstate.New(objectstate.Options{TrackDirty: true})
 		state := s.GetOrCreate("1")
@@ -75,40 +75,40 @@ func TestTakeDirty_LimitsVersions(t *testing.T) {
 			s.Observe(object("a", "1", fmt.Sprint(version)), false)
 			state.OwnVersions = append(state.OwnVersions, fmt.Sprint(version))
 		}
-		equal(t, fmt.Sprintf("B-28 a write of another client before %d of ours", n), s.TakeDirty(nameOf("a"), state, ""), true)
+		equal(t, fmt.Sprintf("B-28 a write of another client before %d of ours", n), s.TakeForeignChange(nameOf("a"), state, ""), true)
 	}
 }
 
-func TestTakeDirty_NotTracked(t *testing.T) {
+func TestTakeForeignChange_NotTracked(t *testing.T) {
 	s := objectstate.New(objectstate.Options{})
 	s.Observe(object("a", "1", "1"), false)
-	s.MarkDirty(nameOf("a"))
-	equal(t, "dirty", s.TakeDirty(nameOf("a"), s.GetOrCreate("1"), ""), false)
+	s.MarkRelatedChange(nameOf("a"))
+	equal(t, "dirty", s.TakeForeignChange(nameOf("a"), s.GetOrCreate("1"), ""), false)
 }
 
-// A worker reads an object, and another client writes it before the worker calls TakeDirty.
-func TestTakeDirty_KeepsNewerVersions(t *testing.T) {
+// A worker reads an object, and another client writes it before the worker calls TakeForeignChange.
+func TestTakeForeignChange_KeepsNewerVersions(t *testing.T) {
 	s := objectstate.New(objectstate.Options{TrackDirty: true})
 	state := s.GetOrCreate("1")
 	s.Observe(object("a", "1", "5"), false)
 	s.Observe(object("a", "1", "7"), false)
-	equal(t, "B-28 up to the version", s.TakeDirty(nameOf("a"), state, "5"), true)
-	equal(t, "B-28 up to the version, second call", s.TakeDirty(nameOf("a"), state, "5"), false)
-	equal(t, "B-28 the newer version", s.TakeDirty(nameOf("a"), state, "7"), true)
-	equal(t, "B-28 the newer version, second call", s.TakeDirty(nameOf("a"), state, "7"), false)
+	equal(t, "B-28 up to the version", s.TakeForeignChange(nameOf("a"), state, "5"), true)
+	equal(t, "B-28 up to the version, second call", s.TakeForeignChange(nameOf("a"), state, "5"), false)
+	equal(t, "B-28 the newer version", s.TakeForeignChange(nameOf("a"), state, "7"), true)
+	equal(t, "B-28 the newer version, second call", s.TakeForeignChange(nameOf("a"), state, "7"), false)
 
 	for n := range 100 {
 		s.Observe(object("a", "1", fmt.Sprint(10+n)), false)
 	}
-	equal(t, "B-28 many versions", s.TakeDirty(nameOf("a"), state, "108"), true)
-	equal(t, "B-28 the last of many versions", s.TakeDirty(nameOf("a"), state, "109"), true)
+	equal(t, "B-28 many versions", s.TakeForeignChange(nameOf("a"), state, "108"), true)
+	equal(t, "B-28 the last of many versions", s.TakeForeignChange(nameOf("a"), state, "109"), true)
 
 	state.OwnVersions = []string{"120"}
 	s.Observe(object("a", "1", "120"), false)
-	equal(t, "B-28 our own write is newer than the object", s.TakeDirty(nameOf("a"), state, "110"), false)
-	equal(t, "B-28 our own write", s.TakeDirty(nameOf("a"), state, "120"), false)
+	equal(t, "B-28 our own write is newer than the object", s.TakeForeignChange(nameOf("a"), state, "110"), false)
+	equal(t, "B-28 our own write", s.TakeForeignChange(nameOf("a"), state, "120"), false)
 
 	s.Observe(object("a", "1", "130"), false)
 	s.MarkDeleted(object("a", "1", "130"))
-	equal(t, "B-28 after the deletion", s.TakeDirty(nameOf("a"), state, ""), false)
+	equal(t, "B-28 after the deletion", s.TakeForeignChange(nameOf("a"), state, ""), false)
 }

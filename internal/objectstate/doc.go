@@ -1,4 +1,4 @@
-// Package objectstate keeps what the process knows about each object of one kind. Nothing here is persisted.
+// Package objectstate keeps what the process knows about each object of one kind. The package persists nothing.
 //
 //	states := objectstate.New(objectstate.Options{})
 //	controller.Watch(source.Kind(cache, obj, states.EventHandler(nil)))

@@ -27,8 +27,9 @@ func (noopObserver) OnUpsert(context.Context, client.Object) {}
 func (noopObserver) OnDelete(client.Object)                  {}
 
 // EventHandler returns a handler that records the events of an informer and enqueues the keys of their objects. The store records
-// every event. A creation or an update is enqueued if all predicates accept it; an update also if it starts a deletion or replaces the
-// object. A deletion is always enqueued. With [Options.RecordEvents], every event but a resync is enqueued. A nil observer is ignored.
+// every event. It enqueues a creation or an update if all predicates accept it. An update that starts a deletion or replaces the
+// object, and every deletion, is enqueued regardless of the predicates. With [Options.RecordEvents], every event except a resync is enqueued. A nil
+// observer is ignored.
 func (s *Store) EventHandler(observer Observer, predicates ...predicate.Predicate) handler.EventHandler {
 	accepts := predicate.And(predicates...)
 	if observer == nil {
@@ -56,7 +57,7 @@ func (s *Store) EventHandler(observer Observer, predicates ...predicate.Predicat
 			}
 			resynced := !replaced && e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 			if resynced {
-				s.Update(e.ObjectNew)
+				s.UpdateUnlessOlder(e.ObjectNew)
 			} else {
 				s.Observe(e.ObjectNew, false)
 				observer.OnUpsert(ctx, e.ObjectNew)
@@ -76,19 +77,19 @@ func (s *Store) EventHandler(observer Observer, predicates ...predicate.Predicat
 			}
 			s.MarkDeleted(last)
 			s.recordEvent(e.Object, eventDeleted)
-			s.enqueue(q, e.Object) // whatever the predicates decide: the worker must remove the state of the object
+			s.enqueue(q, e.Object) // regardless of the predicates, because the worker must remove the state of the object
 		},
 	}
 }
 
 // EnqueueOwners returns a handler for the events of another kind. It enqueues the keys that ownersOf returns for an object, and marks them dirty. For
-// an update, it enqueues the owners of the old and of the new object. It ignores the first listing, because the owners are listed too.
+// an update, it enqueues the owners of the old and of the new object. It ignores the first listing, because the owners are also listed.
 func (s *Store) EnqueueOwners(ownersOf func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
 	accepts := predicate.And(predicates...)
 	enqueue := func(q queue, objs ...client.Object) {
 		for _, obj := range objs {
 			for _, key := range ownersOf(obj) {
-				s.MarkDirty(key)
+				s.MarkRelatedChange(key)
 				s.MarkQueued(key)
 				q.Add(reconcile.Request{NamespacedName: key})
 			}

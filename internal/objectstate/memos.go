@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Memos are values that handlers store for an object in memory. They live as long as the process and the object. The zero value is
+// Memos are values that handlers store for an object in memory. They exist until the object is deleted or the process ends. The zero value is
 // empty. Memos are safe for concurrent use by handlers, daemons and timers.
 type Memos struct {
 	mu     sync.Mutex
@@ -53,7 +53,7 @@ func ContextWithMemos(ctx context.Context, memos *Memos) context.Context {
 	return context.WithValue(ctx, memosKey{}, memos)
 }
 
-// MemosFromContext returns the memos in the context of a handler; nil in other contexts.
+// MemosFromContext returns the memos in the context of a handler. It returns nil for other contexts.
 func MemosFromContext(ctx context.Context) *Memos {
 	memos, _ := ctx.Value(memosKey{}).(*Memos)
 	return memos

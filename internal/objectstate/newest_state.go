@@ -33,8 +33,9 @@ func (s *Store) List() []client.Object {
 	return objects
 }
 
-// Update records a state of an object, such as the response to a write, unless a newer one is known. It ignores unknown and deleted objects.
-func (s *Store) Update(obj client.Object) {
+// UpdateUnlessOlder records a state of an object, such as the response to a write, unless a newer state is known. If the known state has the same version,
+// UpdateUnlessOlder replaces it. It ignores unknown and deleted objects.
+func (s *Store) UpdateUnlessOlder(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state, known := s.states[obj.GetUID()]; known && state.newest != nil {
@@ -42,7 +43,8 @@ func (s *Store) Update(obj client.Object) {
 	}
 }
 
-// UpdateIfNewer records an object that was read from the cache if it is newer than the newest known state. The cache stores an object shortly
+// UpdateIfNewer records an object that was read from the cache if it is newer than the newest known state. Unlike [Store.UpdateUnlessOlder], it keeps the
+// known state if the versions are equal. It ignores unknown and deleted objects. The cache stores an object shortly
 // before it notifies event handlers, so a worker may read an object that was not observed yet.
 func (s *Store) UpdateIfNewer(obj client.Object) {
 	s.mu.Lock()
@@ -57,7 +59,7 @@ func (s *Store) UpdateIfNewer(obj client.Object) {
 	}
 }
 
-// update also records the earlier baseline if the object has another one.
+// update records a state unless a newer one is known. If the new state has another baseline, it records the baseline of the earlier state.
 func (s *Store) update(state *State, obj client.Object) {
 	before := state.newest
 	state.update(obj)
@@ -71,9 +73,9 @@ func (s *Store) update(state *State, obj client.Object) {
 	}
 }
 
-// ReplacedBaseline returns the baseline that an object had before another one was stored, by this process or another client. It returns
-// nil if the baseline was not replaced since the last call of [Store.SetBaseline].
-func (s *Store) ReplacedBaseline(uid types.UID) []byte {
+// BaselineBeforeReplacement returns the baseline that an object had before this process or another client stored a different baseline. It
+// returns nil if the baseline has not been replaced since the last call of [Store.NoteStoredBaseline].
+func (s *Store) BaselineBeforeReplacement(uid types.UID) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state, known := s.states[uid]; known {
@@ -82,9 +84,9 @@ func (s *Store) ReplacedBaseline(uid types.UID) []byte {
 	return nil
 }
 
-// SetBaseline records the baseline that this process has just stored on an object. If the newest known state already has another baseline,
-// [Store.ReplacedBaseline] returns this one.
-func (s *Store) SetBaseline(uid types.UID, baseline []byte) {
+// NoteStoredBaseline records the baseline that this process has just stored on an object. If the newest known state already has another
+// baseline, [Store.BaselineBeforeReplacement] returns the given baseline.
+func (s *Store) NoteStoredBaseline(uid types.UID, baseline []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state, known := s.states[uid]
@@ -100,8 +102,8 @@ func (s *Store) SetBaseline(uid types.UID, baseline []byte) {
 	}
 }
 
-// update keeps obj unless a newer state is known. For equal versions it keeps obj, which is usually the copy of the cache: then the
-// object is in memory only once.
+// update replaces the newest state with obj unless obj is older. It also replaces a state of the same version, because obj is usually the copy of the
+// cache, and then the object is in memory only once.
 func (s *State) update(obj client.Object) {
 	if s.newest != nil {
 		order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), s.newest.GetResourceVersion())

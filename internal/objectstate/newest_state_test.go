@@ -19,12 +19,12 @@ func TestNewest(t *testing.T) {
 	}
 	s := newFixture()
 	equal(t, "unknown object", version(s), "none")
-	s.Store.Update(object("a", "1", "3"))
+	s.Store.UpdateUnlessOlder(object("a", "1", "3"))
 	equal(t, "a response for an unknown object", version(s), "none")
 
 	s.created(t, object("a", "1", "3"), false)
 	equal(t, "first event", version(s), "3")
-	s.Store.Update(object("a", "1", "9"))
+	s.Store.UpdateUnlessOlder(object("a", "1", "9"))
 	s.updated(t, object("a", "1", "3"), object("a", "1", "5"))
 	equal(t, "the response is newer than the watch", version(s), "9")
 	s.updated(t, object("a", "1", "5"), object("a", "1", "10"))
@@ -51,7 +51,7 @@ func TestNewest(t *testing.T) {
 
 	s.deleted(t, object("a", "1", "12"), false)
 	equal(t, "after the deletion", version(s), "none")
-	s.Store.Update(object("a", "1", "13"))
+	s.Store.UpdateUnlessOlder(object("a", "1", "13"))
 	s.UpdateIfNewer(object("a", "1", "13"))
 	equal(t, "updates after the deletion", version(s), "none")
 }

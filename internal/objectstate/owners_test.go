@@ -36,7 +36,7 @@ func newOwnerFixture(predicates ...predicate.Predicate) *fixture {
 
 // isDirty reports whether an object was marked as dirty.
 func (s *fixture) isDirty(name string) bool {
-	return s.TakeDirty(nameOf(name), &objectstate.State{}, "")
+	return s.TakeForeignChange(nameOf(name), &objectstate.State{}, "")
 }
 
 func TestEnqueueOwners(t *testing.T) {

@@ -14,7 +14,7 @@ type State struct {
 	ListedAtStart bool
 	// FirstVersion is the resource version of the first state of the object that the watch has shown.
 	FirstVersion string
-	// Handled is true after a cycle of the object has ended in this process. The object does not resume again.
+	// Handled is true after a cycle of the object has ended in this process. Resume handlers are not called for it again.
 	Handled bool
 	// SeenAlive is true if this process has seen the object without a deletion timestamp.
 	SeenAlive bool
@@ -26,7 +26,7 @@ type State struct {
 	SeenSinceStart bool
 	// FoundDeleted is true after a write has failed because the object no longer exists.
 	FoundDeleted bool
-	// LoggedTooLarge is true after the log line about a last-handled configuration that is too large to be stored.
+	// LoggedTooLarge is true after this process has logged that the last-handled configuration is too large to be stored.
 	LoggedTooLarge bool
 	// BaselineHash is the hash of the last-handled configuration that this process has stored; 0 if it has stored none.
 	BaselineHash uint64
@@ -57,15 +57,15 @@ type State struct {
 	// Background is the state of the daemons and timers of the object.
 	Background any
 
-	replacedBaseline []byte        // the baseline before another one was stored in its place
-	deleted          bool          // MarkDeleted was called, and the object was not observed since
+	replacedBaseline []byte        // the baseline before it was replaced
+	deleted          bool          // MarkDeleted was called, and the object has not been observed since
 	newest           client.Object // the newest known state of the object; nil after its deletion
 	onDeletion       func()        // called once when the object is being deleted or does not exist
 }
 
-// AwaitVersion starts a consistency wait of at most timeout for a resource version. With an empty version, the earlier version is
-// awaited until the new deadline.
-func (s *State) AwaitVersion(version string, timeout time.Duration) {
+// SetAwaitedVersion sets the resource version and the deadline of a consistency wait; it does not wait. With an empty version, it keeps the
+// earlier version and sets a new deadline.
+func (s *State) SetAwaitedVersion(version string, timeout time.Duration) {
 	s.AwaitDeadline = time.Now().Add(timeout)
 	if version != "" {
 		s.AwaitedVersion = version

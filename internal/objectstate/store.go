@@ -9,12 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Store holds the states of all objects of one kind, by uid. Queue times, tombstones, events and dirty marks are stored by key.
+// Store holds the states of all objects of one kind, by uid. It holds queue times, tombstones, events and dirty marks by key.
 type Store struct {
 	mu      sync.Mutex
 	states  map[types.UID]*State
 	deleted map[types.NamespacedName][]client.Object // tombstones
-	queued  map[types.NamespacedName]time.Time       // since when the key is queued
+	queued  map[types.NamespacedName]time.Time       // when the key was queued
 	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty
 	events  map[types.NamespacedName][]Event
 
@@ -25,9 +25,9 @@ type Store struct {
 type Options struct {
 	// RecordEvents records every observed event for [Store.TakeEvents].
 	RecordEvents bool
-	// TrackDirty records which resource versions have changed an object, for [Store.TakeDirty].
+	// TrackDirty records the resource versions that mark an object as dirty, for [Store.TakeForeignChange].
 	TrackDirty bool
-	// ReadBaseline returns the stored baseline of an object, for [Store.ReplacedBaseline]. With nil, baselines are not compared.
+	// ReadBaseline returns the stored baseline of an object, for [Store.BaselineBeforeReplacement]. If it is nil, the store does not compare baselines.
 	ReadBaseline func(client.Object) []byte
 }
 

@@ -15,7 +15,7 @@ func TestMarkDeleted_MissedDeletionKeepsOwnWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture()
 			s.created(t, object("a", "1", "3"), false)
-			s.Store.Update(object("a", "1", "9"))
+			s.Store.UpdateUnlessOlder(object("a", "1", "9"))
 			s.Store.EventHandler(nil).Delete(t.Context(), event.DeleteEvent{Object: object("a", "1", "5"), DeleteStateUnknown: test.unknown}, s.queue)
 			equal(t, "the tombstone", takeDeleted(s.Store, "a"), []string{test.want})
 		})

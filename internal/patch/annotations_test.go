@@ -25,10 +25,10 @@ func TestDiffAnnotations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := maps.Clone(test.before)
 			if d := cmp.Diff(test.want, patch.DiffAnnotations(test.before, test.after)); d != "" {
-				t.Error(d)
+				t.Errorf("(-want +got):\n%s", d)
 			}
 			if d := cmp.Diff(before, test.before); d != "" {
-				t.Error("the input was modified", d)
+				t.Errorf("the input was modified (-before +after):\n%s", d)
 			}
 		})
 	}

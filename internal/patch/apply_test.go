@@ -45,7 +45,7 @@ func TestApply(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			before := content()
 			if d := cmp.Diff(tc.want, tc.doc.Apply(before)); d != "" {
-				t.Error(d)
+				t.Errorf("(-want +got):\n%s", d)
 			}
 			if d := cmp.Diff(content(), before); d != "" {
 				t.Errorf("Apply has changed its argument: %s", d)
@@ -53,6 +53,6 @@ func TestApply(t *testing.T) {
 		})
 	}
 	if d := cmp.Diff(m{"a": "b"}, MergePatch{"a": "b"}.Apply(nil)); d != "" {
-		t.Errorf("applied to nil: %s", d)
+		t.Errorf("Apply to nil (-want +got):\n%s", d)
 	}
 }

@@ -108,8 +108,8 @@ func (p MergePatch) withValue(path []string, value any) MergePatch {
 	return Merge(p, value.(map[string]any))
 }
 
-// Without returns the patch without the field at a path.
-func (p MergePatch) Without(path ...string) MergePatch {
+// WithoutField returns the patch without the field at a path.
+func (p MergePatch) WithoutField(path ...string) MergePatch {
 	value, ok := p[path[0]]
 	if !ok {
 		return p
@@ -120,7 +120,7 @@ func (p MergePatch) Without(path ...string) MergePatch {
 		delete(out, path[0])
 		return out
 	}
-	rest := MergePatch(inner).Without(path[1:]...)
+	rest := MergePatch(inner).WithoutField(path[1:]...)
 	if out[path[0]] = map[string]any(rest); len(rest) == 0 {
 		delete(out, path[0])
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Content returns the JSON form of an object. For an unstructured object it is the content of the object, not a copy. For a Go
-// type it contains no managed fields, because their conversion takes most of the time and the engine does not use them.
+// type it contains no managed fields, because their conversion is expensive and the engine does not use them.
 func Content(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
@@ -32,9 +32,9 @@ func withoutManagedFields(obj client.Object) client.Object {
 	return copied
 }
 
-// NormalizedContent returns a copy of the JSON form of an object with the types of decoded JSON: an int of a handler becomes an
+// JSONTypedContent returns a copy of the JSON form of an object with the types of decoded JSON: an int of a handler becomes an
 // int64, and a []string becomes a []any. It fails for values that are not valid JSON.
-func NormalizedContent(obj client.Object) (map[string]any, error) {
+func JSONTypedContent(obj client.Object) (map[string]any, error) {
 	content, err := Content(obj)
 	if err != nil {
 		return nil, err

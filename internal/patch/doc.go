@@ -21,5 +21,5 @@
 // # Errors
 //
 // [ErrGone], [ListConflictError] and [RejectedError] are final for a change. After a [ConcurrentChangeError], write another [Change] without the
-// fields of the error; it continues the first one with [Change.ResumeFrom]. Retry the change after all other errors.
+// fields of the error. Call [Change.ResumeFrom] so that it continues the first change. Retry the change after all other errors.
 package patch

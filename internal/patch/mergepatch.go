@@ -8,7 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// MergePatch is a JSON merge patch (RFC 7386): null removes a field, maps are merged, all other values replace.
+// MergePatch is a JSON merge patch (RFC 7386): null removes a field, maps are merged, and other values replace the existing value.
 type MergePatch map[string]any
 
 // Diff returns the patch that turns before into after. Both are JSON forms of an object.
@@ -38,7 +38,7 @@ func Diff(before, after map[string]any) MergePatch {
 	return doc
 }
 
-// DiffAnnotations returns the patch that makes one set of annotations into the other.
+// DiffAnnotations returns the patch that changes the annotations from before to after.
 func DiffAnnotations(before, after map[string]string) MergePatch {
 	changed := map[string]any{}
 	for key, value := range after {
@@ -57,7 +57,7 @@ func DiffAnnotations(before, after map[string]string) MergePatch {
 	return MergePatch{"metadata": map[string]any{"annotations": changed}}
 }
 
-// Apply returns a copy of the content with the patch applied. The result shares values with both.
+// Apply returns a copy of the content with the patch applied. The result shares values with the patch and the content.
 func (p MergePatch) Apply(content map[string]any) map[string]any {
 	out := maps.Clone(content)
 	if out == nil {
@@ -112,7 +112,7 @@ func (p MergePatch) Unapplied(content map[string]any) MergePatch {
 	return out
 }
 
-// Merge merges patches into a new one. For a field of several patches, the last one wins.
+// Merge merges patches into a new patch. If several patches set the same field, the last patch wins.
 func Merge(docs ...MergePatch) MergePatch {
 	out := MergePatch{}
 	for _, doc := range docs {

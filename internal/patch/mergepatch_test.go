@@ -30,7 +30,7 @@ func TestDiff(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			if d := cmp.Diff(tc.want, Diff(tc.before, tc.after)); d != "" {
-				t.Error(d)
+				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
 	}
@@ -41,7 +41,7 @@ func TestMerge_LastPatchWins(t *testing.T) {
 	second := MergePatch{"a": m{"y": 2}, "b": nil}
 	want := MergePatch{"a": m{"x": 1, "y": 2}, "b": nil}
 	if d := cmp.Diff(want, Merge(first, second)); d != "" {
-		t.Error(d)
+		t.Errorf("(-want +got):\n%s", d)
 	}
 	if d := cmp.Diff(MergePatch{"a": m{"x": 1, "y": 1}, "b": "first"}, first); d != "" {
 		t.Errorf("Merge has changed its argument: %s", d)
@@ -65,7 +65,7 @@ func TestUnapplied(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			if d := cmp.Diff(tc.want, tc.doc.Unapplied(content)); d != "" {
-				t.Error(d)
+				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
 	}
@@ -79,7 +79,7 @@ func TestListPaths(t *testing.T) {
 	}
 	want := [][]string{{"metadata", "finalizers"}, {"spec", "deep", "er"}, {"spec", "new"}, {"spec", "old"}}
 	if d := cmp.Diff(want, doc.listPaths(original)); d != "" {
-		t.Error(d)
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 
@@ -90,10 +90,10 @@ func TestWithoutServerFields(t *testing.T) {
 	}
 	want := MergePatch{"spec": m{"size": 1}, "metadata": m{"labels": m{"a": "b"}}}
 	if d := cmp.Diff(want, doc.WithoutServerFields()); d != "" {
-		t.Error(d)
+		t.Errorf("(-want +got):\n%s", d)
 	}
 	if d := cmp.Diff(MergePatch{}, MergePatch{"metadata": m{"resourceVersion": "7"}}.WithoutServerFields()); d != "" {
-		t.Error(d)
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestRebase(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, m(test.doc.Rebase(base, test.other))); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestWithoutOverwritten_KeepsOtherFields(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := parse(t, test.doc).WithoutOverwritten(parse(t, test.later), content)
 			if d := cmp.Diff(parse(t, test.want), got); d != "" {
-				t.Error(d)
+				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
 	}
@@ -174,7 +174,7 @@ func TestChangedConcurrently_FindsThirdValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := parse(t, test.doc).changedConcurrently(parse(t, before), parse(t, test.content))
 			if d := cmp.Diff(parse(t, test.want), got); d != "" {
-				t.Error(d)
+				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
 	}
@@ -183,6 +183,6 @@ func TestChangedConcurrently_FindsThirdValues(t *testing.T) {
 func TestPaths(t *testing.T) {
 	got := parse(t, `{"spec":{"b":null,"a":{"c":1}},"status":{"l":[1]}}`).Paths()
 	if d := cmp.Diff([]string{"spec.a.c", "spec.b", "status.l"}, got); d != "" {
-		t.Error(d)
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }

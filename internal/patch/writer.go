@@ -23,14 +23,14 @@ import (
 // maxConflicts limits the attempts of one request while other clients keep writing the object.
 const maxConflicts = 10
 
-// Change is a set of changes of one object that are written together.
+// Change is a set of changes to one object that are written together.
 type Change struct {
 	// Before is the object for which the change was computed, and Content its JSON form.
 	Before  client.Object
 	Content map[string]any
 	// FrameworkPatch changes fields that only the framework writes. It cannot conflict.
 	FrameworkPatch MergePatch
-	// HandlerPatch contains the changes of handlers. If it replaces lists, it is sent only if no other client has changed them.
+	// HandlerPatch contains the changes of handlers. Lists that it replaces are sent only if no other client has changed them.
 	HandlerPatch MergePatch
 	// AddFinalizer and RemoveFinalizer are the finalizers to add and to remove; empty for no change.
 	AddFinalizer, RemoveFinalizer string
@@ -39,7 +39,7 @@ type Change struct {
 	// type of the kind lacks.
 	ReadUntyped bool
 
-	// Allow is called before each request. An error stops the write. With nil, all requests are allowed.
+	// Allow is called before each request. An error stops the write. If Allow is nil, all requests are allowed.
 	Allow func() error
 
 	// WrittenVersions are the resource versions that the requests of the change have created.
@@ -61,13 +61,13 @@ type Change struct {
 	responses []response
 }
 
-// ResumeFrom copies the progress of an earlier form of the same change, so that Write does not repeat its first request.
+// ResumeFrom copies the state of an earlier attempt to write the same change, so that Write does not repeat its first request.
 func (c *Change) ResumeFrom(earlier *Change) {
 	c.first, c.unknownOutcomes, c.responses, c.StatusLast = earlier.first, earlier.unknownOutcomes, earlier.responses, earlier.StatusLast
 }
 
-// PartlyWritten returns the object after the first of two requests of a rejected change; nil if the API server has accepted none.
-func (c *Change) PartlyWritten() client.Object { return c.first }
+// FirstResponse returns the object after the first of two requests of a rejected change. It returns nil if the API server has not accepted any request.
+func (c *Change) FirstResponse() client.Object { return c.first }
 
 // Writer writes changes of the objects of one kind. It is safe for concurrent use.
 type Writer struct {
@@ -86,7 +86,7 @@ type Writer struct {
 // ErrGone means that the object does not exist, or was re-created with another uid.
 var ErrGone = errors.New("the object no longer exists")
 
-// ListConflictError means that another client has changed a list that a handler has changed, too. The status may have been written, but no
+// ListConflictError means that a handler and another client have changed the same list. The status may have been written, but no
 // other field.
 type ListConflictError struct {
 	Path    string // the dotted path of the list
@@ -108,16 +108,16 @@ func (e *ConcurrentChangeError) Error() string {
 	return "after a write with an unknown outcome, another client has changed the same fields"
 }
 
-// RejectedError means that the API server rejects the content of a change, and that a retry cannot succeed.
+// RejectedError means that the API server rejects the content of a change. A retry cannot succeed.
 type RejectedError struct{ Err error }
 
 func (e *RejectedError) Error() string { return "the API server rejects the change: " + e.Err.Error() }
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// Write sends a change in as few requests as possible, and returns the object of the last response; nil if there was nothing to send.
+// Write sends a change in as few requests as possible, and returns the object of the last response. If there was nothing to send, it returns nil.
 //
-// If the kind has the status subresource, the status is sent in a separate request. It is sent first, unless [Change.StatusLast] is set: if the
-// process ends between the two requests, the handler runs again and its result is not lost.
+// If the kind has the status subresource, the status is sent in a separate request. It is sent first, unless [Change.StatusLast] is set.
+// If the process ends between the two requests, the handler therefore runs again, and its result is not lost.
 func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, error) {
 	doc, guarded := Merge(change.HandlerPatch, change.FrameworkPatch), change.HandlerPatch.listPaths(change.Content)
 	if !w.HasStatus {
@@ -127,11 +127,11 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 	restGuarded, statusGuarded := splitStatusPaths(guarded)
 	sendRest := func() (client.Object, error) { return w.sendObject(ctx, change, rest, restGuarded) }
 	sendStatus := func() (client.Object, error) { return w.sendStatus(ctx, change, status, statusGuarded) }
-	first, second, isWhole := sendStatus, sendRest, len(status) == 0
+	first, second, singleRequest := sendStatus, sendRest, len(status) == 0
 	if change.StatusLast {
-		first, second, isWhole = sendRest, sendStatus, len(rest) == 0 && change.AddFinalizer == "" && change.RemoveFinalizer == ""
+		first, second, singleRequest = sendRest, sendStatus, len(rest) == 0 && change.AddFinalizer == "" && change.RemoveFinalizer == ""
 	}
-	if change.first == nil && !isWhole {
+	if change.first == nil && !singleRequest {
 		written, err := first()
 		if err != nil {
 			return nil, err
@@ -192,7 +192,7 @@ type request struct {
 	doc         MergePatch
 	original    MergePatch // doc before the last rebase
 	guarded     [][]string // the lists that no other client may have changed
-	// alwaysGuarded adds the resource version to requests without lists, too.
+	// alwaysGuarded adds the resource version even to requests without lists.
 	alwaysGuarded                 bool
 	version                       string
 	addFinalizer, removeFinalizer string

@@ -1,4 +1,4 @@
-// Package rbac finds the RBAC rule that is missing when the API server answers that a request is forbidden.
+// Package rbac finds the missing RBAC rule when the API server rejects a request as forbidden.
 //
 //	err = rbac.Explain(err) // ...: grant it by a rule with apiGroups: [example.com], resources: [databases/status], verbs: [patch] ...
 package rbac

@@ -36,7 +36,7 @@ var (
 	lackingOwner    = regexp.MustCompile(`cannot set blockOwnerDeletion`)
 )
 
-// MissingRules returns the rules whose absence an error of the API server reports; none for other errors.
+// MissingRules returns the missing rules that an error of the API server reports. For other errors, it returns none.
 func MissingRules(err error) (rules []Rule) {
 	if err == nil {
 		return nil
@@ -59,7 +59,7 @@ func MissingRules(err error) (rules []Rule) {
 	return rules
 }
 
-// Explain appends the missing rules to an error of the API server. It returns other errors unchanged, and also errors that already contain a
+// Explain appends the missing rules to an error of the API server. It returns other errors unchanged, as well as errors that already contain a
 // rule.
 func Explain(err error) error {
 	if _, ok := errors.AsType[*missingError](err); ok || err == nil {

@@ -21,7 +21,7 @@ func TestExplain(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		err  error
-		want string // what is added
+		want string // the appended text
 	}{
 		{
 			"list in the cluster",
@@ -94,7 +94,7 @@ func TestExplain(t *testing.T) {
 				t.Errorf("got %q, want %q to be added", got, test.want)
 			}
 			if !errors.Is(got, test.err) || apierrors.IsForbidden(got) != apierrors.IsForbidden(test.err) {
-				t.Error("the error is lost")
+				t.Error("the result does not wrap the error")
 			}
 			if again := rbac.Explain(fmt.Errorf("starting: %w", got)); strings.Count(again.Error(), "grant it") != strings.Count(got.Error(), "grant it") {
 				t.Errorf("the rule is added again: %q", again)
@@ -102,6 +102,6 @@ func TestExplain(t *testing.T) {
 		})
 	}
 	if rbac.Explain(nil) != nil {
-		t.Error("no error is no error")
+		t.Error("Explain(nil) returns an error, want nil")
 	}
 }

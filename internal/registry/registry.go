@@ -35,8 +35,8 @@ func (r *Registry[H]) Get(id string) (H, bool) {
 	return h, ok
 }
 
-// Select returns the ids of the handlers that satisfy a condition, in the order of registration.
-func (r *Registry[H]) Select(want func(H) bool) []string {
+// SelectIDs returns the ids of the handlers that satisfy a condition, in the order of registration.
+func (r *Registry[H]) SelectIDs(want func(H) bool) []string {
 	var ids []string
 	for _, id := range r.ids {
 		if want(r.handlers[id]) {

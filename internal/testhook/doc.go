@@ -7,6 +7,6 @@
 // an operator. An [Observer] in the context of an operator is called for each handler call and each reconcile. A manager that implements
 // [AdmissionHost] decides how admission handlers are served.
 //
-// An operator without an observer pays one context lookup for each handler call. [BindCall] and [FinishCall] panic if their argument is not a
+// Without an observer, the overhead is one context lookup for each handler call. [BindCall] and [FinishCall] panic if their argument is not a
 // request of package kopf.
 package testhook

@@ -18,11 +18,11 @@ var (
 
 // An Observer is called for the handler calls and the reconciles of an operator. Its methods must be safe for concurrent use.
 type Observer interface {
-	// HandlerCalled is called before a handler is called. It must not change the object of the call. The returned function is called with the
-	// error of the handler when the handler returns.
-	HandlerCalled(ctx context.Context, call *engine.Call) (ended func(err error))
-	// OperatorStarted is called with the number of kinds that the operator handles, before the first WrapReconciler.
-	OperatorStarted(kinds int)
+	// HandlerStarting is called before each call of a handler. It must not change the object of the call. When the handler returns, the
+	// returned function is called with its error.
+	HandlerStarting(ctx context.Context, call *engine.Call) (ended func(err error))
+	// OperatorStarting is called with the number of kinds that the operator handles, before the first WrapReconciler.
+	OperatorStarting(kinds int)
 	// WrapReconciler is called once for each engine. The returned reconciler is used in place of next.
 	WrapReconciler(e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler
 }
@@ -34,18 +34,18 @@ func WithObserver(ctx context.Context, observer Observer) context.Context {
 	return context.WithValue(ctx, observerKey{}, observer)
 }
 
-// HandlerCalled calls the observer of the context. It returns nil if there is none.
-func HandlerCalled(ctx context.Context, call *engine.Call) (ended func(err error)) {
+// HandlerStarting calls the observer of the context and returns its result. If the context has no observer, it returns nil.
+func HandlerStarting(ctx context.Context, call *engine.Call) (ended func(err error)) {
 	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
-		return observer.HandlerCalled(ctx, call)
+		return observer.HandlerStarting(ctx, call)
 	}
 	return nil
 }
 
-// OperatorStarted calls the observer of the context, if there is one.
-func OperatorStarted(ctx context.Context, kinds int) {
+// OperatorStarting calls the observer of the context. If the context has no observer, it does nothing.
+func OperatorStarting(ctx context.Context, kinds int) {
 	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
-		observer.OperatorStarted(kinds)
+		observer.OperatorStarting(kinds)
 	}
 }
 
@@ -56,8 +56,8 @@ func WithWallClock(ctx context.Context, now func() time.Time) context.Context {
 	return context.WithValue(ctx, wallClockKey{}, now)
 }
 
-// WallClock returns the wall clock of the context, or nil if the operator uses the clock of the machine.
-func WallClock(ctx context.Context) func() time.Time {
+// WallClockOrNil returns the wall clock of the context, or nil if the context has none. The operator then uses the clock of the machine.
+func WallClockOrNil(ctx context.Context) func() time.Time {
 	now, _ := ctx.Value(wallClockKey{}).(func() time.Time)
 	return now
 }

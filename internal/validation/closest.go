@@ -2,8 +2,8 @@ package validation
 
 import "strings"
 
-// Closest returns the candidate that is most similar to a mistyped word; found is false if none is similar. Differences of upper and lower case
-// have less weight than other differences. Among equally similar candidates, Closest returns the first.
+// Closest returns the candidate that is most similar to a mistyped word. found is false if no candidate is similar. Differences in case have less weight
+// than other differences. Among equally similar candidates, Closest returns the first.
 func Closest(word string, candidates []string) (closest string, found bool) {
 	lower := strings.ToLower(word)
 	// One typo for every three letters, at most three.

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// MinDuration is the shortest positive duration that [Duration] accepts. A shorter one is probably a number without a unit.
+// MinDuration is the shortest positive duration that [DurationUnit] accepts. A shorter one is probably a number without a unit.
 const MinDuration = time.Millisecond
 
-// Duration returns an error for a positive duration that is probably a number without a unit, such as 5 instead of 5*time.Second.
-func Duration(d time.Duration) error {
+// DurationUnit returns an error for a positive duration that is probably a number without a unit, such as 5 instead of 5*time.Second.
+func DurationUnit(d time.Duration) error {
 	switch {
 	case d <= 0 || d >= MinDuration:
 		return nil

@@ -76,19 +76,19 @@ func TestNames_ExplainWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestDuration_NamesTheUnit(t *testing.T) {
+func TestDurationUnit_NamesTheUnit(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		5:                     "5ns; durations need a unit: 5*time.Second",
 		999:                   "999ns; durations need a unit: 999*time.Second",
 		30 * time.Microsecond: "30µs, which is less than 1ms; durations need a unit, such as 30*time.Second",
 	} {
-		if err := validation.Duration(d); err == nil || err.Error() != want {
-			t.Errorf("Duration(%d) is %v, want %s", d, err, want)
+		if err := validation.DurationUnit(d); err == nil || err.Error() != want {
+			t.Errorf("DurationUnit(%d) is %v, want %s", d, err, want)
 		}
 	}
 	for _, d := range []time.Duration{-1, 0, time.Millisecond, time.Hour} {
-		if err := validation.Duration(d); err != nil {
-			t.Errorf("Duration(%s) is %v", d, err)
+		if err := validation.DurationUnit(d); err != nil {
+			t.Errorf("DurationUnit(%s) is %v", d, err)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (c *Checker) Run(ctx context.Context) {
 	}
 }
 
-// findInformers returns the informers by namespace; nil while the cache has none.
+// findInformers returns the informers by namespace. It returns nil if the cache does not have them yet.
 func (c *Checker) findInformers(ctx context.Context) map[string]informer {
 	i, err := c.Informer(ctx)
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *Checker) probeAll(ctx context.Context, kind probeKind, watches map[stri
 			return nil
 		})
 	}
-	_ = group.Wait() // no function returns an error
+	_ = group.Wait() // the functions return no errors
 }
 
 // recordResult records the result of a probe, and logs the beginning and the end of a problem.

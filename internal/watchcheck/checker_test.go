@@ -219,7 +219,7 @@ func TestWatch_SilentWhileObjectsChange(t *testing.T) {
 		minutes(20)
 		s.expect(t, "later", watchcheck.Silent)
 		if age := s.Problems()[0].Age; age < 20*time.Minute {
-			t.Errorf("its age is %s", age)
+			t.Errorf("age of the problem: %s", age)
 		}
 		s.stream.receive(version)
 		minutes(1)

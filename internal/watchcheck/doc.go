@@ -1,4 +1,4 @@
-// Package watchcheck detects watches that deliver no changes although their informers run. client-go only logs such faults.
+// Package watchcheck detects watches that deliver no changes although their informers run. client-go only logs such problems.
 //
 //	checker := watchcheck.New(watchcheck.Options{Kind: "widget", GVK: gvk, Client: c, Informer: getInformer, Interval: time.Minute})
 //	go checker.Run(ctx)
@@ -9,10 +9,10 @@
 //   - A watch of metadata from the last resource version of the informer. It ends after one second, and delivers only changes that the informer
 //     has missed.
 //   - A watch of metadata that lists the objects of an unused name. The API server ends the listing with a bookmark, so the watch
-//     delivers something unless a proxy swallows streams.
+//     delivers something unless a proxy holds back streams.
 //
 // Both probes show whether the watch is permitted and whether the kind is served. A watch is silent if, for two intervals, probes find missed changes
-// or swallowed streams while the resource version of the informer does not change.
+// or empty streams while the resource version of the informer does not change.
 //
 // Informers that hide their resource version, such as those of a wrapped cache, are not checked. A watch that drops some changes but delivers
 // bookmarks appears healthy.

@@ -20,7 +20,7 @@ const (
 	// changesProbe watches from the resource version of the informer. It delivers something only if the informer has missed changes.
 	changesProbe
 	// streamProbe watches an unused name with the initial listing. The API server always ends the listing with a bookmark, so the probe
-	// delivers something unless a proxy swallows streams.
+	// delivers something unless a proxy holds back streams.
 	streamProbe
 )
 

@@ -35,7 +35,7 @@ func (c *checker) checkDuration(name string, d *time.Duration) {
 		c.addErrorf("%s must not be negative, got %s", name, *d)
 	}
 	if d != nil {
-		if err := validation.Duration(*d); err != nil {
+		if err := validation.DurationUnit(*d); err != nil {
 			c.addErrorf("%s is %w", name, err)
 		}
 	}
@@ -76,7 +76,7 @@ func (c *checker) checkTimer(task Task) {
 	if t.Interval < 0 {
 		c.addErrorf("Timer.Interval must not be negative, got %s", t.Interval)
 	}
-	if err := validation.Duration(t.Interval); err != nil {
+	if err := validation.DurationUnit(t.Interval); err != nil {
 		c.addErrorf("Timer.Interval is %w", err)
 	}
 	c.checkDuration("Timer.Idle", &t.Idle)

@@ -29,7 +29,7 @@ type declaration struct {
 
 	checkedMatchers    map[string][]match.Matcher        // by label, annotation or field
 	requirements       []labels.Requirement              // on labels, for watches with a selector
-	literals           []match.Literal                   // compared with the value of the field
+	literals           []match.ComparedValue             // compared with the value of the field
 	requiredConditions map[string]metav1.ConditionStatus // of WhenCondition
 }
 
@@ -82,7 +82,7 @@ func (d *declaration) checkDuration(option string, value time.Duration) {
 
 // checkUnit adds an error if the duration is so short that its unit is probably missing.
 func (d *declaration) checkUnit(option string, value time.Duration) {
-	if err := validation.Duration(value); err != nil {
+	if err := validation.DurationUnit(value); err != nil {
 		d.addErrorf("%s is %w", option, err)
 	}
 }

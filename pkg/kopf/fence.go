@@ -49,7 +49,7 @@ func (o *Operator) newFence(ctx context.Context, peers *peering.Peering, log log
 	options := fencing.Options{
 		Gap:       o.lease.lease - o.lease.renewDeadline,
 		HoldTime:  o.lease.renewDeadline + o.lease.retryPeriod + fenceMargin,
-		WallClock: testhook.WallClock(ctx), Log: log,
+		WallClock: testhook.WallClockOrNil(ctx), Log: log,
 	}
 	if peers != nil {
 		options.OtherPauses = peers
@@ -66,7 +66,7 @@ func (o *Operator) startFence(ctx context.Context, fence *fencing.Fence, engines
 	if o.peers != nil && len(o.peers.Namespaces) > 0 {
 		namespace = o.peers.Namespaces[0] // a change in one namespace makes the engines check all of them
 	}
-	return fence.Start(ctx, func() {
+	return fence.StartHeartbeat(ctx, func() {
 		for _, e := range engines {
 			e.PauseChanged(namespace)
 		}

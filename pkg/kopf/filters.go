@@ -46,7 +46,7 @@ func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.Key
 		case matcher.Side != match.Current:
 			d.addErrorf("%s: From and To are only for fields: use Field(\"metadata...\")", where)
 		default:
-			d.checkValues(where, option == "Label", matcher.Literals)
+			d.checkValues(where, option == "Label", matcher.ComparedValues)
 		}
 	}
 	if len(m) == 0 {
@@ -56,7 +56,7 @@ func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.Key
 }
 
 // checkValues reports values that no label or annotation has.
-func (d *declaration) checkValues(where string, isLabel bool, literals []match.Literal) {
+func (d *declaration) checkValues(where string, isLabel bool, literals []match.ComparedValue) {
 	for _, l := range literals {
 		value, isText := l.Value.(string)
 		if !isText {
@@ -96,7 +96,7 @@ func Field(path string, m ...filter.Matcher) HandlerOption {
 		}
 		d.validateMatchers(where, m)
 		for _, matcher := range formsOf(m) {
-			d.literals = append(d.literals, matcher.Literals...)
+			d.literals = append(d.literals, matcher.ComparedValues...)
 		}
 		f := d.Criteria.Field
 		f.Tests = append(f.Tests, testsForSide(m, match.Current)...)
@@ -136,7 +136,7 @@ func (d *declaration) validateMatchers(where string, m []filter.Matcher) {
 			d.addErrorf("%s: %w", where, matcher.Err)
 			continue
 		}
-		for _, part := range matcher.Flatten() {
+		for _, part := range matcher.Conjuncts() {
 			for _, other := range d.checkedMatchers[where] {
 				if match.Contradict(part, other) {
 					d.addErrorf("%s can never match: %s and %s exclude each other", where, other.Description, part.Description)

@@ -35,7 +35,7 @@ func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *e
 		if call.Record != nil {
 			req.Client = call.Record(c)
 		}
-		if ended := testhook.HandlerCalled(ctx, call); ended != nil {
+		if ended := testhook.HandlerStarting(ctx, call); ended != nil {
 			defer reportOutcome(ended, &err)()
 		}
 		err = errExited

@@ -20,7 +20,7 @@ func WithStuckAfter(duration time.Duration) Option {
 		if duration <= 0 {
 			o.addError(fmt.Errorf("WithStuckAfter must be positive, got %s", duration))
 		}
-		if err := validation.Duration(duration); err != nil {
+		if err := validation.DurationUnit(duration); err != nil {
 			o.addError(fmt.Errorf("WithStuckAfter is %w", err))
 		}
 		o.stuckAfter = duration

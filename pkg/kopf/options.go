@@ -94,7 +94,7 @@ func WithCheckpoint(work time.Duration) Option {
 		if work < 0 {
 			o.addError(fmt.Errorf("WithCheckpoint must not be negative, got %s: use 0 to write after each handler", work))
 		}
-		if err := validation.Duration(work); err != nil {
+		if err := validation.DurationUnit(work); err != nil {
 			o.addError(fmt.Errorf("WithCheckpoint is %w", err))
 		}
 		o.settings.Checkpoint = work

@@ -40,7 +40,7 @@ func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 		if result.Requeue && result.RequeueAfter <= 0 { //nolint:staticcheck // deprecated, but existing reconcilers set it
 			return Temporary(errRequeue, reconcileBackoff(req.Attempt, nil))
 		}
-		if tooShort := validation.Duration(result.RequeueAfter); tooShort != nil {
+		if tooShort := validation.DurationUnit(result.RequeueAfter); tooShort != nil {
 			warnOnce.Do(func() {
 				log.FromContext(ctx).Info("Warning: the RequeueAfter of the reconciler is very short", "requeueAfter", tooShort.Error())
 			})

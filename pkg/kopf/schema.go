@@ -94,14 +94,14 @@ func conditionFields(kind *engine.Kind) (paths [][]string) {
 	if len(types) == 0 || err != nil { // checkConditions reports the error
 		return nil
 	}
-	before, err := patch.NormalizedContent(obj)
+	before, err := patch.JSONTypedContent(obj)
 	if err != nil {
 		return nil
 	}
 	for _, conditionType := range types {
 		set.True(conditionType, "Probing", "checks the schema")
 	}
-	after, err := patch.NormalizedContent(obj)
+	after, err := patch.JSONTypedContent(obj)
 	if err != nil {
 		return nil
 	}

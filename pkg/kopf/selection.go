@@ -47,7 +47,7 @@ func (r *Resource[T]) commonRequirements() (client.Object, []labels.Requirement)
 	}
 	var common []labels.Requirement
 	for i, h := range all {
-		if slices.Contains([]handlerKind{eventHandler, daemonHandler, timerHandler}, h.handlerKind) || h.NeedsFinalizer() {
+		if slices.Contains([]handlerKind{eventHandler, daemonHandler, timerHandler}, h.handlerKind) || h.IsMandatoryDelete() {
 			return r.obj, nil
 		}
 		if i == 0 {

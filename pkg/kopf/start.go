@@ -85,7 +85,7 @@ func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, reso
 		settings.Pause = settings.Fence
 	}
 
-	testhook.OperatorStarted(ctx, len(kinds))
+	testhook.OperatorStarting(ctx, len(kinds))
 	gate := newGate(kinds)
 	engines := make([]*engine.Engine, len(kinds))
 	controllers := make([]controller.Controller, len(kinds))

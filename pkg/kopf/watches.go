@@ -34,7 +34,7 @@ func WithWatchCheck(interval time.Duration) Option {
 		if interval < 0 {
 			o.addError(fmt.Errorf("WithWatchCheck must not be negative, got %s: use 0 to disable the check", interval))
 		}
-		if err := validation.Duration(interval); err != nil {
+		if err := validation.DurationUnit(interval); err != nil {
 			o.addError(fmt.Errorf("WithWatchCheck is %w", err))
 		}
 		o.watchCheck = interval

@@ -89,8 +89,8 @@ func (o Options) Check() error {
 	switch {
 	case o.Lifetime < 0:
 		addErrorf("Lifetime must be at least one second, got %s", o.Lifetime)
-	case validation.Duration(o.Lifetime) != nil:
-		addErrorf("Lifetime is %w", validation.Duration(o.Lifetime))
+	case validation.DurationUnit(o.Lifetime) != nil:
+		addErrorf("Lifetime is %w", validation.DurationUnit(o.Lifetime))
 	case o.Lifetime%time.Second != 0:
 		addErrorf("Lifetime must be in whole seconds, got %s", o.Lifetime)
 	}

@@ -18,7 +18,7 @@ type writeLog struct {
 
 func newWriteLog(namespace string) *writeLog {
 	GinkgoHelper()
-	l := &writeLog{namespace: namespace, tail: cp.Audit()}
+	l := &writeLog{namespace: namespace, tail: cp.AuditSinceStart()}
 	l.read()
 	l.requests = nil
 	return l

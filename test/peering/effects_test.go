@@ -98,7 +98,7 @@ var _ = Describe("Operators", func() {
 
 	It("write once per lifetime, less the margin (PEER-20)", func(ctx context.Context) {
 		at := cluster(ctx)
-		tail := cp.Audit()
+		tail := cp.AuditSinceStart()
 		o := startOperator(peering.Options{Name: at.name, Identity: "o", Lifetime: 12 * time.Second})
 		Eventually(o.is("")).Should(works())
 		kopf := newKopfOperator(at, -1)
@@ -132,7 +132,7 @@ var _ = Describe("Operators", func() {
 
 	It("process a thousand events without a write (PEER-20)", func(ctx context.Context) {
 		at := cluster(ctx)
-		tail := cp.Audit()
+		tail := cp.AuditSinceStart()
 		o := startOperator(peering.Options{Name: at.name, Identity: "o", Lifetime: time.Hour})
 		Eventually(o.is("")).Should(works())
 		kopf := newKopfOperator(at, -1)

@@ -124,7 +124,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 
 			It("write the same requests "+title+" (PEER-02, PEER-04, PEER-05, PEER-08)", func(ctx context.Context) {
 				at := begin(ctx)
-				tail := cp.Audit()
+				tail := cp.AuditSinceStart()
 				o := startOperator(options)
 				Eventually(o.is(at.namespace)).Should(works())
 				o.stop()

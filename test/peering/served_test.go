@@ -30,7 +30,7 @@ var _ = Describe("The definition of the kind", func() {
 		Expect(err).NotTo(HaveOccurred())
 		object := &v1.ClusterKopfPeering{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 		Expect(c.Create(ctx, object)).To(Succeed())
-		tail := own.Audit()
+		tail := own.AuditSinceStart()
 
 		const lifetime = 15 * time.Second
 		high := startOperatorWithConfig(own.Config, manager.Options{}, peering.Options{Identity: "high", Priority: 1, Lifetime: lifetime})

@@ -43,7 +43,7 @@ func Equal(value any) Matcher {
 		Test: func(is any) bool { return diff.Equal(is, form) },
 	}
 	if err == nil {
-		m.Literals = []match.Literal{{Value: form}}
+		m.ComparedValues = []match.ComparedValue{{Value: form}}
 	}
 	return m
 }
@@ -77,8 +77,8 @@ func To(want any) Matcher { return sided("To", want, match.After) }
 // Equivalent in kopf: not_.
 func Not(m Matcher) Matcher {
 	not := combined("Not", []Matcher{m}, func(passed int) bool { return passed == 0 })
-	for i := range not.Literals {
-		not.Literals[i].Negated = !not.Literals[i].Negated
+	for i := range not.ComparedValues {
+		not.ComparedValues[i].Negated = !not.ComparedValues[i].Negated
 	}
 	return not
 }
@@ -142,9 +142,9 @@ func sided(name string, want any, side match.Side) matcher {
 		m.Err = fmt.Errorf("%s(%s): From and To cannot be nested", name, m.Description)
 	}
 	m.Side, m.Description = side, fmt.Sprintf("%s(%s)", name, m.Description)
-	m.Literals = slices.Clone(m.Literals)
-	for i := range m.Literals {
-		m.Literals[i].Side = side
+	m.ComparedValues = slices.Clone(m.ComparedValues)
+	for i := range m.ComparedValues {
+		m.ComparedValues[i].Side = side
 	}
 	return m
 }
@@ -155,9 +155,9 @@ func combined(name string, all []Matcher, passes func(passed int) bool) matcher 
 	out := matcher{}
 	orAbsent := slices.ContainsFunc(inner, match.Matcher.IsAbsent)
 	for _, m := range inner {
-		for _, l := range m.Literals {
+		for _, l := range m.ComparedValues {
 			l.OrAbsent = l.OrAbsent || orAbsent
-			out.Literals = append(out.Literals, l)
+			out.ComparedValues = append(out.ComparedValues, l)
 		}
 		texts = append(texts, m.Description)
 		if m.Err != nil {

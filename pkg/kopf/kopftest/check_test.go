@@ -286,11 +286,11 @@ func TestNormalizeState_GeneratedNames(t *testing.T) {
 		maps.Copy(meta, more)
 		return map[string]any{"kind": "Node", "metadata": meta}
 	}
-	here := explore.Snapshot{State: explore.NormalizeState([]map[string]any{object("a-1", "x", nil), object("a-2", "y", nil)}, nil)}
-	there := explore.Snapshot{State: explore.NormalizeState([]map[string]any{object("a-1", "y", nil), object("a-2", "x", nil)}, nil)}
+	here := explore.QuietState{State: explore.NormalizeState([]map[string]any{object("a-1", "x", nil), object("a-2", "y", nil)}, nil)}
+	there := explore.QuietState{State: explore.NormalizeState([]map[string]any{object("a-1", "y", nil), object("a-2", "x", nil)}, nil)}
 	_, text := here.Compare(there)
 	g.Expect(text).To(BeEmpty(), "the names are made up")
-	dying := explore.Snapshot{State: explore.NormalizeState([]map[string]any{
+	dying := explore.QuietState{State: explore.NormalizeState([]map[string]any{
 		object("a-1", "x", map[string]any{"deletionTimestamp": "2000-01-01T00:00:00Z"}), object("a-2", "y", nil),
 	}, nil)}
 	_, text = here.Compare(dying)
@@ -343,8 +343,8 @@ func TestNormalizeState_IgnoresBookkeeping(t *testing.T) {
 		object("example.com/v1", "Event", nil), object("example.com/v1", "Lease", nil),
 	}, nil)
 	g.Expect(state).To(And(HaveLen(2), HaveKey("Event one"), HaveKey("Lease one")))
-	here := explore.Snapshot{State: explore.NormalizeState([]map[string]any{object("v1", "Pod", map[string]any{"example.com/kopf-managed": "yes"})}, nil)}
-	there := explore.Snapshot{State: explore.NormalizeState([]map[string]any{object("v1", "Pod", map[string]any{})}, nil)}
+	here := explore.QuietState{State: explore.NormalizeState([]map[string]any{object("v1", "Pod", map[string]any{"example.com/kopf-managed": "yes"})}, nil)}
+	there := explore.QuietState{State: explore.NormalizeState([]map[string]any{object("v1", "Pod", map[string]any{})}, nil)}
 	_, text := here.Compare(there)
 	g.Expect(text).To(BeEmpty())
 }

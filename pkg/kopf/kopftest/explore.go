@@ -54,7 +54,7 @@ func Explore(t *testing.T, setup func() Scenario, opts ...ExploreOption) {
 	if len(report.Reference.Calls) == 0 {
 		t.Error("kopftest: no handler was called, so the scenario tests nothing: give it an object of a kind that the operator has handlers for")
 	}
-	for _, all := range report.Kinds() {
+	for _, all := range report.ViolationsByKind() {
 		v, others := all[0], ""
 		if len(all) > 1 {
 			others = fmt.Sprintf(" (and %d more of this kind)", len(all)-1)

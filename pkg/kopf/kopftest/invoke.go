@@ -89,7 +89,7 @@ func WithOldObject(old client.Object) InvokeOption { return func(c *call) { c.ol
 // WithField makes Invoke call the handler as a field handler. The path is dotted, with "\." for a dot in a key. Diff contains only changes
 // to the field and below it. Field() returns the old and the new value of the field. See [kopf.Field].
 func WithField(path string) InvokeOption {
-	return func(c *call) { c.path, c.changes = explore.SplitPath(path), true }
+	return func(c *call) { c.path, c.changes = explore.SplitFieldPath(path), true }
 }
 
 // WithEventType makes Invoke call the handler as an event handler, with the type of the watch event. See [kopf.Resource.OnEvent].
@@ -291,7 +291,7 @@ func buildEssence(t testing.TB, obj client.Object, path []string) any {
 // toContent returns the JSON form of an object.
 func toContent(t testing.TB, obj client.Object) map[string]any {
 	t.Helper()
-	content, err := patch.NormalizedContent(obj)
+	content, err := patch.JSONTypedContent(obj)
 	if err != nil {
 		t.Fatalf("kopftest: encode %T: %v", obj, err)
 	}

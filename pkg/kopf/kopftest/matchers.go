@@ -103,7 +103,7 @@ func nameOf(actual any) string {
 	return fmt.Sprintf("%T %s", obj, client.ObjectKeyFromObject(obj))
 }
 
-var baseline = essence.WithDigests(progress.AnnotationBaseline(""))
+var baseline = essence.WithDigestFallback(progress.AnnotationBaseline(""))
 
 // handled compares the last-handled configuration with the present state of an object.
 func handled(obj client.Object) (ok bool, why string) {
@@ -131,7 +131,7 @@ func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the last-handled configuration: %w", err)
 	}
-	content, err := patch.NormalizedContent(obj)
+	content, err := patch.JSONTypedContent(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
 	}
 	now := shape.Build(content)
 	delete(then, essence.ConditionsKey)
-	if _, isDigest := then[essence.DigestKey]; isDigest {
+	if _, isDigest := then[essence.DigestDocumentKey]; isDigest {
 		return nil, errors.New("only a digest of the last-handled configuration is stored, because the object is large: this matcher cannot compare it")
 	}
 	return diff.Of(any(then), any(now)), nil
@@ -162,7 +162,7 @@ var cleaners = []essence.Cleaner{progress.Smart(), baseline, progress.Pin(baseli
 
 // inProgress returns the ids of the handlers with records. It derives them from annotation keys, which may be shortened.
 func inProgress(obj client.Object) (ids []string) {
-	content, err := patch.NormalizedContent(obj)
+	content, err := patch.JSONTypedContent(obj)
 	if err != nil {
 		return []string{"unknown (encode object: " + err.Error() + ")"}
 	}

@@ -74,17 +74,17 @@ type scenarioRunner struct {
 func newScenarioRunner(t *testing.T, scenario Scenario, options runOptions, out *scenarioRun) *scenarioRunner {
 	t.Helper()
 	s := &scenarioRunner{runOptions: options, scenario: scenario, cluster: scenario.Given.cluster(t), out: out, started: make(chan struct{}), lifecycle: make(chan struct{}, 1)}
-	s.baseVersion = s.cluster.server.Versions()
+	s.baseVersion = s.cluster.server.CurrentVersion()
 	s.injector = explore.NewInjector(options.plan, s.position)
 	return s
 }
 
 // position returns the number of changes and calls so far.
-func (s *scenarioRunner) position() explore.Position {
+func (s *scenarioRunner) position() explore.Moment {
 	s.mu.Lock()
 	lives := slices.Clone(s.instances)
 	s.mu.Unlock()
-	out := explore.Position{Changes: len(s.changes())}
+	out := explore.Moment{Changes: len(s.changes())}
 	for _, o := range lives {
 		out.Calls += o.tracker.callTransitions()
 	}
@@ -227,9 +227,9 @@ func (s *scenarioRunner) startOperator(t *testing.T) {
 		o.connection.wrap = s.wrap()
 	}
 	o.connection.onDisconnect = func() { o.stop() }
-	o.tracker.version = s.cluster.server.Versions
+	o.tracker.version = s.cluster.server.CurrentVersion
 	o.tracker.onCall = func(Call) {
-		if s.injector.Call() {
+		if s.injector.RecordCall() {
 			o.stop()
 		}
 	}
@@ -260,7 +260,7 @@ func (s *scenarioRunner) replica() *apiserver.Replica {
 	}
 	replica := s.cluster.server.Replica()
 	replica.RefuseWatchLists()
-	replica.Lag(version)
+	replica.LagAt(version)
 	time.AfterFunc(replicaLag, replica.CatchUp)
 	return replica
 }
@@ -299,7 +299,7 @@ func (s *scenarioRunner) takeSnapshot() {
 	if s.collectGarbage {
 		objects = withoutGarbage(objects)
 	}
-	now := explore.Snapshot{State: explore.NormalizeState(objects, s.scenario.Ignore)}
+	now := explore.QuietState{State: explore.NormalizeState(objects, s.scenario.Ignore)}
 	if s.scenario.ExternalState != nil {
 		outside := s.scenario.ExternalState()
 		now.External, now.ExternalDump = fmt.Sprintf("%+v", outside), dump.ForHash(outside)
@@ -307,7 +307,7 @@ func (s *scenarioRunner) takeSnapshot() {
 			now.External = now.ExternalDump
 		}
 	}
-	s.out.run.Snapshots = append(s.out.run.Snapshots, now)
+	s.out.run.QuietStates = append(s.out.run.QuietStates, now)
 }
 
 // withoutGarbage returns the objects that a garbage collector keeps: objects without owners and objects with an existing owner.
@@ -345,7 +345,7 @@ func (s *scenarioRunner) finish(o *Operator) {
 // record completes the run for the explorer.
 func (s *scenarioRunner) record() {
 	run := s.out.run
-	s.injector.Record(run)
+	s.injector.CopyTo(run)
 	run.Problem = s.out.problem
 	run.Calls = s.history().calls(s.out.calls)
 	if s.out.unstoppable != "" {
@@ -359,7 +359,7 @@ func (s *scenarioRunner) record() {
 // recordChanges adds to the reference run the state of the watched objects after each change.
 func (s *scenarioRunner) recordChanges() {
 	watched := map[string]bool{}
-	for _, n := range s.injector.Watched() {
+	for _, n := range s.injector.WatchNames() {
 		name, _, _ := strings.Cut(n, ",")
 		watched[name] = true
 	}
@@ -375,7 +375,7 @@ func (s *scenarioRunner) recordChanges() {
 			state[name] = string(text)
 		}
 		if c.Version > s.baseVersion && s.isRelevant(c) {
-			change := explore.Change{Resource: c.Resource, Object: obj.GetNamespace() + "/" + obj.GetName(), State: fmt.Sprint(state)}
+			change := explore.StoreChange{Resource: c.Resource, Object: obj.GetNamespace() + "/" + obj.GetName(), State: fmt.Sprint(state)}
 			s.out.run.Changes = append(s.out.run.Changes, change)
 		}
 	}

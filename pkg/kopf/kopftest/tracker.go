@@ -58,7 +58,7 @@ type tracker struct {
 	calls           []Call
 	engines         []*engine.Engine
 	expectedEngines int       // number of engines that the operators announced
-	started         bool      // OperatorStarted was called
+	started         bool      // OperatorStarting was called
 	lastActivity    time.Time // start of the last reconcile or of the last wait for it
 	reconciles      int       // number of reconciles that have started
 	running         int
@@ -105,8 +105,8 @@ type reconcileResult struct {
 	err   error
 }
 
-// HandlerCalled records a handler call.
-func (w *tracker) HandlerCalled(ctx context.Context, call *engine.Call) (ended func(error)) {
+// HandlerStarting records a handler call.
+func (w *tracker) HandlerStarting(ctx context.Context, call *engine.Call) (ended func(error)) {
 	c := Call{
 		Handler: call.ID, Reason: kopf.Reason(call.Reason), Object: client.ObjectKeyFromObject(call.Object),
 		Kind: call.Object.GetObjectKind().GroupVersionKind().Kind, UID: call.Object.GetUID(), Attempt: call.Attempt.Number, Began: time.Now(),
@@ -158,8 +158,8 @@ func (w *tracker) WrapReconciler(e *engine.Engine, next reconcile.Reconciler) re
 
 var errReconcilePanicked = errors.New("a reconcile panicked")
 
-// OperatorStarted records the number of engines that an operator starts.
-func (w *tracker) OperatorStarted(kinds int) {
+// OperatorStarting records the number of engines that an operator starts.
+func (w *tracker) OperatorStarting(kinds int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expectedEngines, w.started = w.expectedEngines+kinds, true

@@ -158,8 +158,8 @@ func (l *connection) planFaults(req request, r *http.Request, body []byte) (faul
 		if req.subresource != "" {
 			text += " " + req.subresource
 		}
-		number, kind := l.injector.Begin(explore.Write{Request: text, Object: w.Namespace + "/" + w.Name, Fields: explore.FieldGroups(w.Body), Body: string(body)})
-		done = func() { l.injector.End(number) }
+		number, kind := l.injector.BeginWrite(explore.Write{Request: text, Object: w.Namespace + "/" + w.Name, Fields: explore.WrittenFieldGroups(w.Body), Body: string(body)})
+		done = func() { l.injector.EndWrite(number) }
 		if f, ok := faultsByKind[kind]; ok {
 			return f, "", done
 		}

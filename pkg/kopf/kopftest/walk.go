@@ -118,7 +118,7 @@ func (w *walk) objects(t *testing.T, scenario Scenario) (out []*unstructured.Uns
 		if len(out) == w.steps {
 			return out
 		}
-		next := generator.Fields(w.schema)
+		next := generator.RandomFields(w.schema)
 		if fields != nil {
 			next = generator.Vary(w.schema, fields)
 		}
@@ -157,24 +157,24 @@ func (w *walk) run(t *testing.T, setup func() Scenario) string {
 	walkRun := w.runScenario(t, setup, steps, "during the walk")
 	for i, obj := range objects {
 		switch {
-		case i+1 < len(walkRun.Snapshots):
+		case i+1 < len(walkRun.QuietStates):
 		case walkRun.Problem != "":
 			return fmt.Sprintf("in step %d of the walk: %s%s", i+1, walkRun.Problem, describe(objects, i))
 		default:
 			return fmt.Sprintf("the walk ended before step %d", i+1)
 		}
 		creation := w.runScenario(t, setup, steps[:0:0], "", create(obj))
-		if creation.Problem != "" || len(creation.Snapshots) < 2 {
+		if creation.Problem != "" || len(creation.QuietStates) < 2 {
 			return fmt.Sprintf("after the creation: %s%s", creation.Problem, describe(objects[i:], 0))
 		}
-		if _, differs := creation.Snapshots[1].Compare(walkRun.Snapshots[i+1]); differs != "" {
+		if _, differs := creation.QuietStates[1].Compare(walkRun.QuietStates[i+1]); differs != "" {
 			return fmt.Sprintf("in step %d of the walk, the state differs from a creation with the same spec: %s%s", i+1, differs, describe(objects, i))
 		}
 	}
 	if walkRun.Problem != "" {
 		return "after the deletion: " + walkRun.Problem
 	}
-	if _, differs := walkRun.Snapshots[0].Compare(walkRun.Snapshots[len(objects)+1]); differs != "" {
+	if _, differs := walkRun.QuietStates[0].Compare(walkRun.QuietStates[len(objects)+1]); differs != "" {
 		return "the state after the deletion differs from the state before the creation: " + differs
 	}
 	return ""

@@ -51,7 +51,7 @@ func TestExplore(t *testing.T) {
 			t.Logf("%d writes, %d notices, %d changes: %d plans made, %d pruned, %d run, %d of them idle, %d violations",
 				len(report.Reference.Writes), len(report.Reference.WatchEvents), len(report.Reference.Changes),
 				report.Made, report.Pruned, report.Ran, report.Idle, len(report.Violations))
-			for kind, all := range report.Kinds() {
+			for kind, all := range report.ViolationsByKind() {
 				v := all[0]
 				t.Errorf("%d of the kind %q. The first one: %s\nTo see it again: go test ./test/simulation/explore -run TestExplore -plan='%s: %s'\nOthers: %v",
 					len(all), kind, v.Text, s.name, v.Plan, plansOf(all[1:]))

@@ -13,11 +13,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Snapshot is the state when the operator is quiet.
-type Snapshot struct {
+// A QuietState is the state of the cluster and of external systems when the operator is quiet.
+type QuietState struct {
 	// State contains the objects: see [NormalizeState].
 	State map[string]any
-	// External is the external state for messages. ExternalDump is the same with pointers followed, for comparisons.
+	// External is the external state for messages. ExternalDump is the external state with dereferenced pointers, for comparisons.
 	External, ExternalDump string
 }
 
@@ -44,7 +44,7 @@ func NormalizeState(objects []map[string]any, ignore []string) map[string]any {
 		name = kind + " " + name
 		removeServerFields(meta)
 		for _, path := range append(slices.Clone(ignore), "status.kopf") {
-			removePath(content, SplitPath(path))
+			removePath(content, SplitFieldPath(path))
 		}
 		if status, ok := content["status"].(map[string]any); ok && len(status) == 0 {
 			delete(content, "status") // a merge patch that removes the last field leaves an empty object
@@ -71,7 +71,7 @@ func IsEventOrLease(apiVersion, kind string) bool {
 	}
 }
 
-// removeServerFields removes from the metadata what the server generates and what the operator records.
+// removeServerFields removes the fields that the server generates and the annotations of the operator from the metadata.
 func removeServerFields(meta map[string]any) {
 	for _, field := range []string{
 		"resourceVersion", "uid", "generation", "creationTimestamp", "managedFields", "deletionGracePeriodSeconds",
@@ -110,8 +110,8 @@ func removeConditionTimes(content map[string]any) {
 	}
 }
 
-// SplitPath splits a dotted path, as kopf.Field does.
-func SplitPath(path string) []string {
+// SplitFieldPath splits a dotted path, as kopf.Field does. A dot after a backslash belongs to the key.
+func SplitFieldPath(path string) []string {
 	const dot = "\x00"
 	keys := strings.Split(strings.ReplaceAll(path, `\.`, dot), ".")
 	for i, key := range keys {
@@ -131,14 +131,14 @@ func removePath(content map[string]any, path []string) {
 	delete(content, path[len(path)-1])
 }
 
-// compareSnapshots returns the first difference and its kind. Differences of the same kind can occur in several steps, with different
+// compareQuietStates returns the first difference and its kind. Differences of the same kind can occur in several steps, with different
 // values. Both results are empty if there is no difference.
-func compareSnapshots(first, second []Snapshot) (kind, text string) {
-	for i, here := range first {
+func compareQuietStates(first, second []QuietState) (kind, text string) {
+	for i, expected := range first {
 		if i == len(second) {
 			return "no end", "the scenario ended early"
 		}
-		kind, differs := here.Compare(second[i])
+		kind, differs := expected.Compare(second[i])
 		if differs != "" && i > 0 {
 			return kind, fmt.Sprintf("after step %d of the scenario, %s", i, differs)
 		}
@@ -150,19 +150,19 @@ func compareSnapshots(first, second []Snapshot) (kind, text string) {
 }
 
 // Compare returns the first difference and its kind. Both results are empty if there is no difference.
-func (s Snapshot) Compare(other Snapshot) (kind, text string) {
+func (s QuietState) Compare(other QuietState) (kind, text string) {
 	state, counterpart := matchRandomNames(s.State, other.State)
 	for _, name := range slices.Sorted(maps.Keys(state)) {
-		here, _ := state[name].([]any)
-		there, ok := counterpart[name].([]any)
+		expected, _ := state[name].([]any)
+		found, ok := counterpart[name].([]any)
 		switch {
 		case !ok:
-			return "missing " + kindOf(name), name + " is missing" + describeSimilar(here, name, state, counterpart)
-		case len(here) != len(there):
-			return "number of " + name, fmt.Sprintf("expected %d objects %s, found %d", len(here), name, len(there))
+			return "missing " + kindOf(name), name + " is missing" + describeSimilar(expected, name, state, counterpart)
+		case len(expected) != len(found):
+			return "number of " + name, fmt.Sprintf("expected %d objects %s, found %d", len(expected), name, len(found))
 		}
-		for i := range here {
-			if d := diff.Of(here[i], there[i]); !d.Empty() {
+		for i := range expected {
+			if d := diff.Of(expected[i], found[i]); !d.Empty() {
 				paths := make([]string, len(d))
 				for i, item := range d {
 					paths[i] = item.Path.String()
@@ -213,33 +213,33 @@ func kindOf(name string) string {
 
 // matchRandomNames renames objects of the second state that differ from an object of the first state only in their names, because handlers may give
 // random names to children. Each object must exist in only one of the states. References to the renamed objects are renamed, too.
-func matchRandomNames(here, there map[string]any) (map[string]any, map[string]any) {
+func matchRandomNames(expected, found map[string]any) (map[string]any, map[string]any) {
 	renamed := map[string]string{} // names in the first state by names in the second state
-	for _, name := range slices.Sorted(maps.Keys(here)) {
-		if _, ok := there[name]; ok {
+	for _, name := range slices.Sorted(maps.Keys(expected)) {
+		if _, ok := found[name]; ok {
 			continue
 		}
-		for _, candidate := range slices.Sorted(maps.Keys(there)) {
-			_, known := here[candidate]
+		for _, candidate := range slices.Sorted(maps.Keys(found)) {
+			_, known := expected[candidate]
 			if !known && renamed[candidate] == "" && kindOf(candidate) == kindOf(name) &&
-				diff.Equal(any(withoutName(listOf(here[name]))), any(withoutName(listOf(there[candidate])))) {
+				diff.Equal(any(withoutName(listOf(expected[name]))), any(withoutName(listOf(found[candidate])))) {
 				renamed[candidate] = name
 				break
 			}
 		}
 	}
 	if len(renamed) == 0 {
-		return here, there
+		return expected, found
 	}
 	short := map[string]string{}
 	for from, to := range renamed {
 		short[from[strings.LastIndex(from, "/")+1:]] = to[strings.LastIndex(to, "/")+1:]
 	}
 	out := map[string]any{}
-	for name, objects := range there {
+	for name, objects := range found {
 		out[cmp.Or(renamed[name], name)] = replaceNames(objects, short)
 	}
-	return here, out
+	return expected, out
 }
 
 func listOf(objects any) []any {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RemoveDespiteFinalizers removes an object that has finalizers but no deletion timestamp. A real server does so if a deletion and the write of the first
-// finalizer cross: it accepts the finalizer and then completes the deletion.
+// RemoveDespiteFinalizers removes an object that has finalizers but no deletion timestamp. This can happen on a real server if a deletion and the write
+// of the first finalizer are concurrent. The server accepts the finalizer and then completes the deletion.
 func (s *Server) RemoveDespiteFinalizers(gvk schema.GroupVersionKind, name types.NamespacedName) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ func TestCompare_NamesTheFieldsOfTheMostSimilarObject(t *testing.T) {
 		}
 	}
 	labels := map[string]any{"role": "db", "tier": "gold"}
-	expected := Snapshot{State: NormalizeState([]map[string]any{secret("orders-1", "a", labels)}, nil)}
-	found := Snapshot{State: NormalizeState([]map[string]any{
+	expected := QuietState{State: NormalizeState([]map[string]any{secret("orders-1", "a", labels)}, nil)}
+	found := QuietState{State: NormalizeState([]map[string]any{
 		secret("orders-2", "b", map[string]any{"role": "web"}), secret("orders-3", "b", labels),
 	}, nil)}
 
@@ -30,8 +30,8 @@ func TestCompare_NamesNoSimilarObjectOfAnotherKind(t *testing.T) {
 	object := func(kind, name string) map[string]any {
 		return map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"namespace": "default", "name": name}}
 	}
-	expected := Snapshot{State: NormalizeState([]map[string]any{object("Secret", "one"), object("Secret", "two")}, nil)}
-	found := Snapshot{State: NormalizeState([]map[string]any{object("ConfigMap", "one"), object("Secret", "two")}, nil)}
+	expected := QuietState{State: NormalizeState([]map[string]any{object("Secret", "one"), object("Secret", "two")}, nil)}
+	found := QuietState{State: NormalizeState([]map[string]any{object("ConfigMap", "one"), object("Secret", "two")}, nil)}
 	_, text := expected.Compare(found)
 	NewWithT(t).Expect(text).To(Equal("Secret default/one is missing"))
 }
