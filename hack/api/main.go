@@ -55,7 +55,7 @@ func compare(file, now string) error {
 	if err != nil {
 		return err
 	}
-	removed, added := missing(string(text), now), missing(now, string(text))
+	removed, added := linesWithout(string(text), now), linesWithout(now, string(text))
 	if string(text) == now {
 		return nil
 	}
@@ -68,8 +68,8 @@ func compare(file, now string) error {
 	return fmt.Errorf("%s is out of date: %d lines removed, %d added: run 'make api', and read VERSIONING.md", file, len(removed), len(added))
 }
 
-// missing returns the lines of a text that another text lacks.
-func missing(text, other string) (lines []string) {
+// linesWithout returns the lines of a text that another text lacks.
+func linesWithout(text, other string) (lines []string) {
 	there := map[string]bool{}
 	for line := range strings.Lines(other) {
 		there[line] = true

@@ -20,7 +20,7 @@ func surface(folder string, files []string) (lines []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		p := printed{fset, iotaValues(file)} // before unexported constants are removed
+		p := surfacePrinter{fset, iotaValues(file)} // before unexported constants are removed
 		if !ast.FileExports(file) {
 			continue
 		}
@@ -64,7 +64,7 @@ func iotaValues(file *ast.File) map[*ast.ValueSpec]int {
 	return numbers
 }
 
-// isReachable reports whether a function or method is exported, and so is the receiver type.
+// isReachable reports whether a function is exported, or a method and its receiver type are exported.
 func isReachable(decl *ast.FuncDecl) bool {
 	if decl.Recv == nil {
 		return true
@@ -86,17 +86,17 @@ func isReachable(decl *ast.FuncDecl) bool {
 	}
 }
 
-type printed struct {
+type surfacePrinter struct {
 	fset    *token.FileSet
 	numbers map[*ast.ValueSpec]int
 }
 
-func (p printed) function(decl *ast.FuncDecl) string {
+func (p surfacePrinter) function(decl *ast.FuncDecl) string {
 	decl.Body, decl.Doc = nil, nil
 	return p.text(decl)
 }
 
-func (p printed) declaration(decl *ast.GenDecl) (lines []string) {
+func (p surfacePrinter) declaration(decl *ast.GenDecl) (lines []string) {
 	for _, spec := range decl.Specs {
 		switch spec := spec.(type) {
 		case *ast.ValueSpec:
@@ -109,7 +109,7 @@ func (p printed) declaration(decl *ast.GenDecl) (lines []string) {
 }
 
 // values lists variables and constants with their declared types. Constants also have their values.
-func (p printed) values(tok token.Token, spec *ast.ValueSpec) (lines []string) {
+func (p surfacePrinter) values(tok token.Token, spec *ast.ValueSpec) (lines []string) {
 	for i, name := range spec.Names {
 		if !name.IsExported() {
 			continue
@@ -130,7 +130,7 @@ func (p printed) values(tok token.Token, spec *ast.ValueSpec) (lines []string) {
 }
 
 // typ lists a type, with a line for each field or method.
-func (p printed) typ(spec *ast.TypeSpec) []string {
+func (p surfacePrinter) typ(spec *ast.TypeSpec) []string {
 	head := "type " + spec.Name.Name
 	if spec.TypeParams != nil {
 		var params []string
@@ -151,21 +151,21 @@ func (p printed) typ(spec *ast.TypeSpec) []string {
 	return []string{head + " " + p.text(spec.Type)}
 }
 
-func (p printed) members(head string, fields *ast.FieldList) (lines []string) {
+func (p surfacePrinter) members(head string, fields *ast.FieldList) (lines []string) {
 	for _, field := range fields.List {
 		typ := p.text(field.Type)
 		if len(field.Names) == 0 {
 			lines = append(lines, head+"embeds "+typ)
 		}
 		for _, name := range field.Names {
-			lines = append(lines, strings.TrimSpace(head+name.Name+" "+typ+tagged(field)))
+			lines = append(lines, strings.TrimSpace(head+name.Name+" "+typ+jsonName(field)))
 		}
 	}
 	return lines
 }
 
-// tagged returns the JSON name of a field, which is part of the wire format.
-func tagged(field *ast.Field) string {
+// jsonName returns the JSON name of a field, which is part of the wire format.
+func jsonName(field *ast.Field) string {
 	if field.Tag == nil {
 		return ""
 	}
@@ -181,7 +181,7 @@ func names(field *ast.Field) string {
 }
 
 // text formats a node on one line without comments.
-func (p printed) text(node ast.Node) string {
+func (p surfacePrinter) text(node ast.Node) string {
 	var out bytes.Buffer
 	if err := printer.Fprint(&out, p.fset, node); err != nil {
 		return err.Error()

@@ -30,7 +30,7 @@ const (
 	Third
 )
 
-// T has a field that is not to be seen.
+// T has an unexported field.
 type T[V any] struct {
 	Name  string `+"`json:\"name\"`"+`
 	small int

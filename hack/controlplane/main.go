@@ -49,12 +49,12 @@ func main() {
 }
 
 func run(out string, names []string) error {
-	wanted, err := choose(names)
+	wanted, err := selectTargets(names)
 	if err != nil {
 		return err
 	}
 	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
-		return use(dir, wanted)
+		return checkAssets(dir, wanted)
 	}
 	if out, err = filepath.Abs(out); err != nil {
 		return err
@@ -70,8 +70,8 @@ func run(out string, names []string) error {
 	return nil
 }
 
-// choose returns the named programs, or those that all tests need.
-func choose(names []string) ([]target, error) {
+// selectTargets returns the named programs. Without names, it returns the programs that all tests need.
+func selectTargets(names []string) ([]target, error) {
 	var wanted []target
 	for _, t := range targets {
 		if slices.Contains(names, t.name) || len(names) == 0 && !t.extra {
@@ -86,8 +86,8 @@ func choose(names []string) ([]target, error) {
 	return wanted, nil
 }
 
-// use checks that the directory of the user contains the optional programs.
-func use(dir string, wanted []target) error {
+// checkAssets checks that the directory in KUBEBUILDER_ASSETS contains the requested optional programs.
+func checkAssets(dir string, wanted []target) error {
 	for _, t := range wanted {
 		if _, err := os.Stat(filepath.Join(dir, t.name)); t.extra && err != nil {
 			return fmt.Errorf("KUBEBUILDER_ASSETS is set, but the directory has no %s: add it, or unset the variable: %w", t.name, err)

@@ -104,7 +104,7 @@ func (p *packageCode) findConstants(file *ast.File) {
 	}
 }
 
-// returnedTexts returns the texts that a function returns; none if it returns something else.
+// returnedTexts returns the texts that a function returns. If the function returns other values, the result is empty.
 func (p *packageCode) returnedTexts(function *ast.FuncDecl) (texts []string) {
 	constant := function.Body != nil
 	ast.Inspect(function, func(node ast.Node) bool {
@@ -307,7 +307,7 @@ func isCallOf(call *ast.CallExpr, packageName, function string) bool {
 	return from != nil && from.Name == packageName && selector.Sel.Name == function
 }
 
-// logCalls returns what a call logs: nothing unless it calls a logger or a wrapper.
+// logCalls returns the log messages of a call. The result is empty unless the function called is a logger method or a wrapper.
 func (p *packageCode) logCalls(call *ast.CallExpr) []logCall {
 	name := ""
 	var receiver ast.Expr

@@ -22,21 +22,21 @@ func render(all *collection, advice map[string]string) string {
 	b.WriteString(header)
 	b.WriteString("## Log messages\n\nKeys of the logger, such as `namespace`, `name` and `handler`, are in most lines and not listed here.\n\n" +
 		"| message | level | keys | package | what to do |\n| --- | --- | --- | --- | --- |\n")
-	for _, text := range sorted(maps.Keys(all.logs)) {
+	for _, text := range sortIgnoringCase(maps.Keys(all.logs)) {
 		m := all.logs[text]
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", code(text), strings.Join(slices.Sorted(maps.Keys(m.levels)), ", "), list(m.keys),
 			packages(m.packages), cell(advice[text]))
 	}
 	b.WriteString("\n## Errors\n\nMost errors say what to do after the last semicolon or colon. They are wrapped: search for the end of the text first.\n\n" +
 		"| error | package |\n| --- | --- |\n")
-	for _, text := range sorted(maps.Keys(all.errors)) {
+	for _, text := range sortIgnoringCase(maps.Keys(all.errors)) {
 		fmt.Fprintf(&b, "| %s | %s |\n", code(text), packages(all.errors[text]))
 	}
 	return b.String()
 }
 
-// sorted returns texts in the order of their first letters, without regard to case and gaps.
-func sorted(texts func(func(string) bool)) []string {
+// sortIgnoringCase returns texts in the order of their first letters, without regard to case and gaps.
+func sortIgnoringCase(texts func(func(string) bool)) []string {
 	key := func(text string) string { return strings.ToLower(strings.TrimLeft(text, gap+` "'(:,`)) }
 	return slices.SortedFunc(texts, func(a, b string) int {
 		if order := strings.Compare(key(a), key(b)); order != 0 {

@@ -4,8 +4,8 @@
 //	go run ./hack/prose -vale bin/vale
 //	go run ./hack/prose -vale bin/vale -update   # removes files from .vale/pending that follow the rules now
 //
-// The file .vale/pending lists the files that do not follow the rules yet. A file that is not listed must follow them, and a
-// file that is listed must not: once rewritten, it is removed from the list.
+// The file .vale/pending lists the files that do not follow the rules yet. A file that is not listed must follow them. A listed file
+// that follows the rules must be removed from the list.
 package main
 
 import (
@@ -134,7 +134,7 @@ func runVale(vale string, files []string) (map[string][]string, error) {
 	return findings, nil
 }
 
-// compareWithPending returns the findings of files that are not listed, and the listed files that have none.
+// compareWithPending returns the findings of files that are not listed, and an error for each listed file without findings.
 func compareWithPending(findings map[string][]string, pending []string) (problems []error) {
 	var files []string
 	for file := range findings {

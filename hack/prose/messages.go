@@ -117,7 +117,7 @@ func messagesOf(file string) (messages []message, err error) {
 	return messages, nil
 }
 
-// constantText joins string literals that are added up.
+// constantText returns the value of a concatenation of string literals.
 func constantText(expr ast.Expr) (string, bool) {
 	switch e := expr.(type) {
 	case *ast.BasicLit:

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A frequency is how often some words occur in the Go comments of pkg, internal and cmd.
+// A frequency counts some words in the Go comments of pkg, internal and cmd.
 type frequency struct {
 	words        []string
 	limit        float64 // for 1,000 words

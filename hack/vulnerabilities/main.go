@@ -62,7 +62,7 @@ func run(tool string, folders []string) error {
 	return errors.Join(problems...)
 }
 
-// reachable sends the first request of govulncheck to the database.
+// reachable sends the first request that govulncheck would send to the database, and returns an error if it fails.
 func reachable(url string) error {
 	if !strings.HasPrefix(url, "http") {
 		return nil // a local directory
