@@ -18,7 +18,7 @@ func allAtOnce(e *example) {
 	meeting, orders := e.sample("all-at-once"), e.sample("orders")
 	meeting.create()
 	e.start(args...)
-	e.Eventually(func() string { // until the API server has heard of the configurations
+	e.Eventually(func() string { // until the API server uses the webhook configurations
 		dry := orders.manifest.DeepCopy()
 		dry.SetLabels(nil)
 		e.Expect(e.client.Create(e.t.Context(), dry, client.DryRunAll)).To(Succeed())
@@ -80,7 +80,7 @@ func allAtOnce(e *example) {
 	e.stop()
 }
 
-// owned is an object that belongs to this one.
+// owned returns an object that the object owns.
 func (o object) owned(apiVersion, kind, name string) object {
 	return object{o.example, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": apiVersion, "kind": kind,

@@ -38,7 +38,7 @@ func embedded(e *example) {
 	customers.delete()
 	e.stop()
 
-	// Without teams, the program starts no operator, also none for all namespaces, until it receives a request.
+	// Without teams, the program starts no operator until it receives a request. In particular, it does not start one for all namespaces.
 	orders.create()
 	var err error
 	e.operator, err = program.Start(e.file, []string{"-listen=" + address, "-teams="}, "KUBECONFIG="+e.kubeconfig)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// read returns the present object.
+// read returns the current state of the object.
 func (o object) read() (*unstructured.Unstructured, error) {
 	obj := o.manifest.DeepCopy()
 	return obj, o.client.Get(o.t.Context(), client.ObjectKeyFromObject(obj), obj)

@@ -37,7 +37,7 @@ func run() error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// databases declares the handlers. The tests call it, too.
+// databases declares the handlers. The tests also call it.
 func databases() *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	return kopf.For(kopf.Unstructured(database)).

@@ -13,29 +13,29 @@ import (
 // No fault creates a second child, and each child follows its database.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
-		trial := trial()
-		trial.Steps = []func(testing.TB, *kopftest.Cluster){
-			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+		scenario := newScenario()
+		scenario.Steps = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newDatabase()) },
 			func(t testing.TB, c *kopftest.Cluster) {
-				kopftest.Edit(t, c, orders(), func(database *unstructured.Unstructured) {
+				kopftest.Edit(t, c, newDatabase(), func(database *unstructured.Unstructured) {
 					if err := unstructured.SetNestedField(database.Object, "mysql", "spec", "engine"); err != nil {
 						t.Fatal(err)
 					}
 				})
 			},
-			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newDatabase()) },
 		}
-		return trial
+		return scenario
 	}, kopftest.WithMaxPlans(10))
 }
 
 // The children depend on the spec of the database, and not on earlier specs.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", trial, 5)
+	kopftest.Walk(t, "config/crd", newScenario, 5)
 }
 
-// trial ignores the passwords, because they are random.
-func trial() kopftest.Scenario {
+// newScenario ignores the passwords, because they are random.
+func newScenario() kopftest.Scenario {
 	return kopftest.Scenario{
 		Given: kopftest.Given{CRDs: []string{"config/crd"}},
 		Setup: func(mgr manager.Manager) error {
@@ -46,7 +46,7 @@ func trial() kopftest.Scenario {
 	}
 }
 
-func orders() *unstructured.Unstructured {
+func newDatabase() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "demo.example.com/v1",
 		"kind":       "Database",

@@ -41,7 +41,7 @@ func run() error {
 func (h *handlers) databases() *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	return kopf.For(kopf.Unstructured(database)).
-		// Created once. The operator ignores later changes of these children.
+		// Created once. The operator ignores later changes to these children.
 		OnCreate("password", h.password).
 		OnCreate("greeting", greeting).
 		// Not possible: the returned error contains the reason.

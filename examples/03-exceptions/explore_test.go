@@ -14,28 +14,28 @@ import (
 // Retries, timeouts and permanent errors lead to the same state under every fault.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
-		trial := trial(t)
-		trial.Steps = []func(testing.TB, *kopftest.Cluster){
-			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+		scenario := newScenario(t)
+		scenario.Steps = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newBackup()) },
 			func(t testing.TB, c *kopftest.Cluster) {
-				kopftest.Edit(t, c, orders(), func(backup *v1.Backup) { backup.Spec.Target = "s3://backups/orders" })
+				kopftest.Edit(t, c, newBackup(), func(backup *v1.Backup) { backup.Spec.Target = "s3://backups/orders" })
 			},
-			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newBackup()) },
 		}
-		return trial
+		return scenario
 	}, kopftest.WithMaxPlans(10))
 }
 
 // The status describes the present target. The snapshot is excluded: it shows the volume at the time of the creation.
 func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", func() kopftest.Scenario {
-		trial := trial(t)
-		trial.Ignore = []string{"status.snapshot"}
-		return trial
+		scenario := newScenario(t)
+		scenario.Ignore = []string{"status.snapshot"}
+		return scenario
 	}, 5)
 }
 
-func trial(t *testing.T) kopftest.Scenario {
+func newScenario(t *testing.T) kopftest.Scenario {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
@@ -47,8 +47,8 @@ func trial(t *testing.T) kopftest.Scenario {
 	}
 }
 
-// orders returns a backup with a target that is not supported.
-func orders() *v1.Backup {
+// newBackup returns a backup with a target that is not supported.
+func newBackup() *v1.Backup {
 	return &v1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders"},
 		Spec:       v1.BackupSpec{Volume: "orders", Target: "ftp://backups/orders"},

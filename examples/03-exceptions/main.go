@@ -63,7 +63,7 @@ func backups() *kopf.Resource[*v1.Backup] {
 		// ... or not retried, as a failure or as a success.
 		OnCreate("bill", bill, kopf.ErrorMode(progress.ErrorsPermanent)).
 		OnCreate("tidy", tidy, kopf.ErrorMode(progress.ErrorsIgnored)).
-		// A panic is handled as any other error: the operator continues.
+		// A panic is handled like any other error: the operator continues.
 		OnCreate("index", index, kopf.Backoff(time.Second))
 }
 
@@ -78,7 +78,7 @@ func logging() {
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&options)))
 }
 
-// snapshot waits for an external system. A temporary error is no failure.
+// snapshot waits for an external system. A temporary error is not a failure.
 func snapshot(ctx context.Context, req *Request) error {
 	if req.Attempt.Number < 2 {
 		return kopf.Temporary(errors.New("the snapshot is not ready yet"), 2*time.Second)
@@ -88,7 +88,7 @@ func snapshot(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// check finds an error that no further attempt can fix. The engine writes its change of the object although it fails.
+// check finds an error that no further attempt can fix. The engine writes its change to the object although the handler fails.
 func check(_ context.Context, req *Request) error {
 	req.Object.Status.Problem = ""
 	target, err := url.Parse(req.Object.Spec.Target)

@@ -12,30 +12,30 @@ import (
 // The handler grow fails three times and then succeeds, under every fault.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
-		trial := trial()
-		trial.Steps = []func(testing.TB, *kopftest.Cluster){
-			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+		scenario := newScenario()
+		scenario.Steps = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newDatabase()) },
 			resizeTo(20),
-			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newDatabase()) },
 		}
-		return trial
+		return scenario
 	}, kopftest.WithMaxPlans(10))
 }
 
 // The state of a database depends on its spec, and not on earlier specs.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", trial, 5)
+	kopftest.Walk(t, "config/crd", newScenario, 5)
 }
 
-func trial() kopftest.Scenario {
+func newScenario() kopftest.Scenario {
 	return kopftest.Scenario{
 		Given:    kopftest.Given{CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option { return []kopf.Option{databases(), kopf.WithEvents(kopf.EventsTransitions)} },
 	}
 }
 
-// orders returns a database of ten GiB.
-func orders() *unstructured.Unstructured {
+// newDatabase returns a database of ten GiB.
+func newDatabase() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "demo.example.com/v1",
 		"kind":       "Database",
@@ -46,7 +46,7 @@ func orders() *unstructured.Unstructured {
 
 func resizeTo(size int64) func(testing.TB, *kopftest.Cluster) {
 	return func(t testing.TB, c *kopftest.Cluster) {
-		kopftest.Edit(t, c, orders(), func(database *unstructured.Unstructured) {
+		kopftest.Edit(t, c, newDatabase(), func(database *unstructured.Unstructured) {
 			if err := unstructured.SetNestedField(database.Object, size, "spec", "sizeGiB"); err != nil {
 				t.Fatal(err)
 			}

@@ -26,13 +26,13 @@ type Request = kopf.Request[*unstructured.Unstructured]
 
 // levels are the values of the flag -events.
 var levels = map[string]kopf.EventLevel{
-	"transitions": kopf.EventsTransitions, // also the default of WithEvents
+	"transitions": kopf.EventsTransitions, // the default of WithEvents
 	"steps":       kopf.EventsSteps,
 	"off":         kopf.EventsOff,
 }
 
 func main() {
-	level := flag.String("events", "transitions", "which Events are posted without being asked for: transitions, steps, off")
+	level := flag.String("events", "transitions", "automatic Events: transitions, steps or off")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
 	if err := run(*level); err != nil {

@@ -14,24 +14,24 @@ import (
 // The website has the URL of its domain under every fault, and its deletion is completed.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
-		trial := trial(t)
-		trial.Steps = []func(testing.TB, *kopftest.Cluster){
-			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, shop()) },
+		scenario := newScenario(t)
+		scenario.Steps = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newWebsite()) },
 			func(t testing.TB, c *kopftest.Cluster) {
-				kopftest.Edit(t, c, shop(), func(site *v1.Website) { site.Spec = v1.WebsiteSpec{Domain: "shop.example.org", Replicas: 3} })
+				kopftest.Edit(t, c, newWebsite(), func(site *v1.Website) { site.Spec = v1.WebsiteSpec{Domain: "shop.example.org", Replicas: 3} })
 			},
-			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, shop()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newWebsite()) },
 		}
-		return trial
+		return scenario
 	}, kopftest.WithMaxPlans(10))
 }
 
 // The URL depends on the present domain only.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return trial(t) }, 5)
+	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return newScenario(t) }, 5)
 }
 
-func trial(t *testing.T) kopftest.Scenario {
+func newScenario(t *testing.T) kopftest.Scenario {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
@@ -43,7 +43,7 @@ func trial(t *testing.T) kopftest.Scenario {
 	}
 }
 
-func shop() *v1.Website {
+func newWebsite() *v1.Website {
 	return &v1.Website{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"},
 		Spec:       v1.WebsiteSpec{Domain: "shop.example.com", Replicas: 2},

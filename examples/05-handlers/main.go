@@ -53,14 +53,14 @@ func websites() *kopf.Resource[*v1.Website] {
 		On("monitor", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, monitor).
 		// Called for any change except the status.
 		OnUpdate("review", review).
-		// Called when the field was added, changed or removed, also for a new object.
+		// Called when the field was added, changed or removed, including when the object is created.
 		OnField("scale", "spec.replicas", scale).
 		// Blocks the deletion until it has succeeded.
 		OnDelete("undeploy", undeploy).
 		// Does not block the deletion.
 		OnDelete("purge", purge, kopf.Optional())
 
-	// OnChange is OnField with a Go function instead of a path. It is no method, because methods cannot have type
+	// OnChange is OnField with a Go function instead of a path. It is not a method, because methods cannot have type
 	// parameters.
 	return kopf.OnChange(websites, "move", func(site *v1.Website) string { return site.Spec.Domain }, move)
 }

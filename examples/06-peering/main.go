@@ -19,7 +19,7 @@ func main() {
 	// The default lifetime is a minute. With six seconds, the example removes the record of a killed operator sooner.
 	peers := peering.Options{Lifetime: 6 * time.Second}
 	peers.BindFlags(flag.CommandLine) // --dev and other flags
-	metrics := flag.String("metrics-bind-address", "0", "where is served how the operator is, and its metrics; 0: nowhere")
+	metrics := flag.String("metrics-bind-address", "0", "address that serves the state of the peering and the metrics; 0 disables it")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
 	if err := run(peers, *metrics); err != nil {

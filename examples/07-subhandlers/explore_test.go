@@ -18,17 +18,17 @@ import (
 // fails.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
-		trial := trial(t)
-		trial.Steps = []func(testing.TB, *kopftest.Cluster){
-			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, web()) },
+		scenario := newScenario(t)
+		scenario.Steps = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newRollout()) },
 			func(t testing.TB, c *kopftest.Cluster) {
-				kopftest.Edit(t, c, web(), func(rollout *v1.Rollout) {
+				kopftest.Edit(t, c, newRollout(), func(rollout *v1.Rollout) {
 					rollout.Spec = v1.RolloutSpec{Image: "web:1.1", Regions: []string{"amsterdam", "tokyo"}}
 				})
 			},
-			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, web()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newRollout()) },
 		}
-		return trial
+		return scenario
 	}, kopftest.WithMaxPlans(10))
 }
 
@@ -36,7 +36,7 @@ func TestExplore(t *testing.T) {
 func TestWalk(t *testing.T) {
 	original := maps.Clone(regions)
 	t.Cleanup(func() { regions = original })
-	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return trial(t) }, 5, kopftest.WithFilter(func(rollout *unstructured.Unstructured) bool {
+	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return newScenario(t) }, 5, kopftest.WithFilter(func(rollout *unstructured.Unstructured) bool {
 		names, _, _ := unstructured.NestedStringSlice(rollout.Object, "spec", "regions")
 		for _, name := range names {
 			regions[name] = time.Second
@@ -45,7 +45,7 @@ func TestWalk(t *testing.T) {
 	}))
 }
 
-func trial(t *testing.T) kopftest.Scenario {
+func newScenario(t *testing.T) kopftest.Scenario {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
@@ -57,7 +57,7 @@ func trial(t *testing.T) kopftest.Scenario {
 	}
 }
 
-func web() *v1.Rollout {
+func newRollout() *v1.Rollout {
 	return &v1.Rollout{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
 		Spec:       v1.RolloutSpec{Image: "web:1.0", Regions: []string{"amsterdam", "mumbai", "atlantis"}},

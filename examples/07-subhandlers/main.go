@@ -87,7 +87,7 @@ func deploy(region string) kopf.Handler[*v1.Rollout] {
 }
 
 // report fails if an image does not run in all regions. The engine does not check this: roll succeeds when its
-// sub-handlers have finished, also if they failed.
+// sub-handlers have finished, even if they failed.
 func report(_ context.Context, req *Request) error {
 	for _, region := range req.Object.Spec.Regions {
 		if req.Object.Status.Regions[region] != req.Object.Spec.Image {

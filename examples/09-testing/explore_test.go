@@ -17,11 +17,11 @@ func TestExplore(t *testing.T) {
 			Given:    kopftest.Given{Scheme: newScheme()},
 			Operator: func() []kopf.Option { return []kopf.Option{mailboxes(server)} },
 			Steps: []func(testing.TB, *kopftest.Cluster){
-				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders(100)) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newMailbox(100)) },
 				func(t testing.TB, c *kopftest.Cluster) {
-					kopftest.Edit(t, c, orders(0), func(box *v1.Mailbox) { box.Spec.Quota = 200 })
+					kopftest.Edit(t, c, newMailbox(0), func(box *v1.Mailbox) { box.Spec.Quota = 200 })
 				},
-				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders(0)) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newMailbox(0)) },
 			},
 			ExternalState: func() any { return fmt.Sprint(server.quotas) },
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-func orders(quota int) *v1.Mailbox {
+func newMailbox(quota int) *v1.Mailbox {
 	return &v1.Mailbox{ObjectMeta: metav1.ObjectMeta{Name: "orders"}, Spec: v1.MailboxSpec{Quota: quota}}
 }
 
@@ -36,21 +36,21 @@ func newScheme() *runtime.Scheme {
 // Tests of one handler with one call.
 func TestOpen_RetriesWhenTheServerIsBusy(t *testing.T) {
 	g := NewWithT(t)
-	got := kopftest.Invoke(t, open(&memory{busy: 1}), orders(100))
+	got := kopftest.Invoke(t, open(&memory{busy: 1}), newMailbox(100))
 	g.Expect(got.Outcome.Err).To(MatchError(errBusy))
 	g.Expect(got.Outcome.Delay).To(Equal(5 * time.Second))
 	g.Expect(got.Changes).To(BeEmpty())
 }
 
 func TestOpen_RejectsAMissingQuota(t *testing.T) {
-	got := kopftest.Invoke(t, open(mailServer()), orders(0))
+	got := kopftest.Invoke(t, open(mailServer()), newMailbox(0))
 	NewWithT(t).Expect(got.Outcome.Final).To(BeTrue(), "it is not tried again")
 }
 
 func TestResize_PostsAnEvent(t *testing.T) {
 	g := NewWithT(t)
 	server := &memory{quotas: map[string]int{"orders": 1}}
-	got := kopftest.Invoke(t, resize(server), orders(200), kopftest.WithOldObject(orders(100)), kopftest.WithField("spec.quota"))
+	got := kopftest.Invoke(t, resize(server), newMailbox(200), kopftest.WithOldObject(newMailbox(100)), kopftest.WithField("spec.quota"))
 	g.Expect(got.Outcome.Err).NotTo(HaveOccurred())
 	g.Expect(got.Events).To(ConsistOf(HaveField("Note", "from 100 to 200")))
 	g.Expect(server.quotas).To(HaveKeyWithValue("orders", 200))
@@ -85,7 +85,7 @@ func TestCycles(t *testing.T) {
 			g := NewWithT(t)
 			server := mailServer()
 			server.busy = test.busy
-			box := orders(test.quota)
+			box := newMailbox(test.quota)
 			report := kopftest.Cycle(t, kopftest.Given{Scheme: newScheme(), Objects: []client.Object{box}}, mailboxes(server))
 			g.Expect(report.Handlers()).To(Equal(test.called))
 			g.Expect(report.RequeueAfter).To(BeNumerically("~", test.requeue, time.Second))
@@ -101,7 +101,7 @@ func TestMailbox_IsOpenedAfterManyRetries(t *testing.T) {
 		g := NewWithT(t)
 		server := mailServer()
 		server.busy = 720
-		box, began := orders(100), time.Now()
+		box, began := newMailbox(100), time.Now()
 		cluster := kopftest.Memory(t, kopftest.Types(newScheme()), kopftest.Objects(box))
 		cluster.Run(t, mailboxes(server)).RunUntilQuiet(t)
 		cluster.Get(t, box)
@@ -114,7 +114,7 @@ func TestMailbox_IsOpenedAfterManyRetries(t *testing.T) {
 // The operator opens a rejected mailbox when its quota is corrected.
 func TestMailbox_IsOpenedAfterACorrection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, server, box := NewWithT(t), mailServer(), orders(0)
+		g, server, box := NewWithT(t), mailServer(), newMailbox(0)
 		cluster := kopftest.Memory(t, kopftest.Types(newScheme()), kopftest.Objects(box))
 		operator := cluster.Run(t, mailboxes(server))
 		operator.RunUntilQuiet(t)
@@ -127,16 +127,16 @@ func TestMailbox_IsOpenedAfterACorrection(t *testing.T) {
 	})
 }
 
-// Crashes, conflicts, lost answers, shutdowns: whatever happens, it ends the same.
-func TestTheHandlersAreSturdy(t *testing.T) {
+// Crashes, conflicts, lost responses and shutdowns do not change the result.
+func TestHandlers_TolerateFaults(t *testing.T) {
 	kopftest.Check(t, func() kopftest.Scenario {
 		server := mailServer()
 		return kopftest.Scenario{
-			Given:    kopftest.Given{Scheme: newScheme(), Objects: []client.Object{orders(100)}},
+			Given:    kopftest.Given{Scheme: newScheme(), Objects: []client.Object{newMailbox(100)}},
 			Operator: func() []kopf.Option { return []kopf.Option{mailboxes(server)} },
 			Steps: []func(testing.TB, *kopftest.Cluster){
 				func(t testing.TB, c *kopftest.Cluster) {
-					kopftest.Edit(t, c, orders(0), func(box *v1.Mailbox) { box.Spec.Quota = 200 })
+					kopftest.Edit(t, c, newMailbox(0), func(box *v1.Mailbox) { box.Spec.Quota = 200 })
 				},
 			},
 			ExternalState: func() any { return fmt.Sprint(server.quotas) },
@@ -144,8 +144,9 @@ func TestTheHandlersAreSturdy(t *testing.T) {
 	})
 }
 
-// A mailbox is as its spec says, whatever it was before. A quota of zero is refused by the handlers: what is there stays as it was.
-func TestAMailboxDoesNotDependOnItsPast(t *testing.T) {
+// The state of a mailbox depends on its spec, and not on earlier specs. The filter excludes a quota of zero: the handlers reject it and keep the existing
+// mailbox.
+func TestMailbox_DependsOnItsSpecOnly(t *testing.T) {
 	kopftest.Walk(t, "config/crd", func() kopftest.Scenario {
 		server := mailServer()
 		return kopftest.Scenario{
@@ -159,12 +160,12 @@ func TestAMailboxDoesNotDependOnItsPast(t *testing.T) {
 	}))
 }
 
-// The same with a server that takes its time: the handlers pass their contexts on, or the operator could not be stopped.
-func TestASlowServerHoldsNobodyUp(t *testing.T) {
+// Handlers pass their contexts to the server. Otherwise, a slow server would block the shutdown of the operator.
+func TestHandlers_StopWhileTheServerIsSlow(t *testing.T) {
 	kopftest.Check(t, func() kopftest.Scenario {
 		server := mailServer()
 		return kopftest.Scenario{
-			Given:         kopftest.Given{Scheme: newScheme(), Objects: []client.Object{orders(100)}},
+			Given:         kopftest.Given{Scheme: newScheme(), Objects: []client.Object{newMailbox(100)}},
 			Operator:      func() []kopf.Option { return []kopf.Option{mailboxes(slow{server})} },
 			ExternalState: func() any { return fmt.Sprint(server.quotas) },
 		}
@@ -185,7 +186,7 @@ func TestMailbox_OnARealServer(t *testing.T) {
 	}
 	g, cluster, server := NewWithT(t), cluster.ForTest(t), mailServer()
 	operator := cluster.Run(t, mailboxes(server))
-	box := orders(100)
+	box := newMailbox(100)
 	cluster.Create(t, box)
 	operator.RunUntilQuiet(t)
 	cluster.Get(t, box)

@@ -16,23 +16,23 @@ func TestExplore(t *testing.T) {
 		return kopftest.Scenario{
 			Operator: func() []kopf.Option { return []kopf.Option{podHandlers(), namespaceHandlers()} },
 			Steps: []func(testing.TB, *kopftest.Cluster){
-				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, shop()) },
-				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, web()) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newNamespace()) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newPod()) },
 				func(t testing.TB, c *kopftest.Cluster) {
-					kopftest.Edit(t, c, web(), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+					kopftest.Edit(t, c, newPod(), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 				},
-				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, web()) },
-				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, shop()) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newPod()) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newNamespace()) },
 			},
 		}
 	}, kopftest.WithMaxPlans(10))
 }
 
-func shop() *corev1.Namespace {
+func newNamespace() *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{isolated: "true"}}}
 }
 
-func web() *corev1.Pod {
+func newPod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{watched: ""}},
 		Status:     corev1.PodStatus{Phase: corev1.PodPending},

@@ -58,7 +58,7 @@ func podHandlers() *kopf.Resource[*corev1.Pod] {
 
 func namespaceHandlers() *kopf.Resource[*corev1.Namespace] {
 	return kopf.For(&corev1.Namespace{}).
-		// Called for a desired state instead of a change, also when another client edits the policy.
+		// Called to restore a desired state, including when another client edits the policy.
 		OnReconcile("isolate", isolate, kopf.Label(isolated, filter.Equal("true")), kopf.Interval(time.Hour)).
 		Owns(&networkingv1.NetworkPolicy{})
 }

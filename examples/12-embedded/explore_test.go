@@ -12,29 +12,29 @@ import (
 // The inventory is complete under every fault.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
-		trial := trial()
-		trial.Steps = []func(testing.TB, *kopftest.Cluster){
-			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+		scenario := newScenario()
+		scenario.Steps = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newDatabase()) },
 			func(t testing.TB, c *kopftest.Cluster) {
-				kopftest.Edit(t, c, orders(), func(database Object) {
+				kopftest.Edit(t, c, newDatabase(), func(database Object) {
 					if err := unstructured.SetNestedField(database.Object, int64(20), "spec", "sizeGiB"); err != nil {
 						t.Fatal(err)
 					}
 				})
 			},
-			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newDatabase()) },
 		}
-		return trial
+		return scenario
 	}, kopftest.WithMaxPlans(10))
 }
 
 // The inventory contains the database under each spec, and not after its deletion.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", trial, 5)
+	kopftest.Walk(t, "config/crd", newScenario, 5)
 }
 
-// trial creates an empty inventory for each process.
-func trial() kopftest.Scenario {
+// newScenario creates an empty inventory for each process.
+func newScenario() kopftest.Scenario {
 	var present *inventory
 	return kopftest.Scenario{
 		Given: kopftest.Given{CRDs: []string{"config/crd"}},
@@ -46,7 +46,7 @@ func trial() kopftest.Scenario {
 	}
 }
 
-func orders() Object {
+func newDatabase() Object {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "demo.example.com/v1",
 		"kind":       "Database",

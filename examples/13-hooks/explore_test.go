@@ -12,29 +12,29 @@ import (
 // Each process logs in again, also after a crash, and provisions the database. The middlewares do not change the outcome.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
-		trial := trial()
-		trial.Steps = []func(testing.TB, *kopftest.Cluster){
-			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+		scenario := newScenario()
+		scenario.Steps = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newDatabase()) },
 			func(t testing.TB, c *kopftest.Cluster) {
-				kopftest.Edit(t, c, orders(), func(database Database) {
+				kopftest.Edit(t, c, newDatabase(), func(database Database) {
 					if err := unstructured.SetNestedField(database.Object, int64(20), "spec", "sizeGiB"); err != nil {
 						t.Fatal(err)
 					}
 				})
 			},
-			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newDatabase()) },
 		}
-		return trial
+		return scenario
 	}, kopftest.WithMaxPlans(10))
 }
 
 // The database keeps nothing of its earlier specs.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", trial, 5)
+	kopftest.Walk(t, "config/crd", newScenario, 5)
 }
 
-// trial has a session for each process.
-func trial() kopftest.Scenario {
+// newScenario has a session for each process.
+func newScenario() kopftest.Scenario {
 	var cloud *session
 	return kopftest.Scenario{
 		Given: kopftest.Given{CRDs: []string{"config/crd"}},
@@ -46,7 +46,7 @@ func trial() kopftest.Scenario {
 	}
 }
 
-func orders() Database {
+func newDatabase() Database {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "demo.example.com/v1",
 		"kind":       "Database",

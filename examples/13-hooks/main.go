@@ -23,8 +23,8 @@ import (
 type Database = *unstructured.Unstructured
 
 func main() {
-	metrics := flag.String("metrics-bind-address", "localhost:8080", "where metrics and probes are served")
-	health := flag.String("health-probe-bind-address", "localhost:8081", "where the checks are served")
+	metrics := flag.String("metrics-bind-address", "localhost:8080", "address that serves metrics and probes")
+	health := flag.String("health-probe-bind-address", "localhost:8081", "address that serves the health checks")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
 	if err := run(*metrics, *health); err != nil {

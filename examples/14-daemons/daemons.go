@@ -26,7 +26,7 @@ func watch(ctx context.Context, req *Request) error {
 			req.SetResult(map[string]any{"rounds": rounds}) // stored in status.watch.rounds when watch has returned nil
 			return nil
 		}
-		// req.Object is the state at the start of the daemon; Latest returns the present state without a request.
+		// req.Object is the state at the start of the daemon; Latest returns the current state without a request.
 		if now := sizeOf(req.Latest()); now != size {
 			logger.Info("The size has changed", "before", size, "now", now)
 			size = now

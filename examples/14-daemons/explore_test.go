@@ -12,30 +12,30 @@ import (
 // The daemons start again in each process. Under every fault the data is moved, and the deletion ends the daemons.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
-		trial := trial()
-		trial.Steps = []func(testing.TB, *kopftest.Cluster){
-			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+		scenario := newScenario()
+		scenario.Steps = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newDatabase()) },
 			func(t testing.TB, c *kopftest.Cluster) {
-				kopftest.Edit(t, c, orders(), func(database *unstructured.Unstructured) {
+				kopftest.Edit(t, c, newDatabase(), func(database *unstructured.Unstructured) {
 					if err := unstructured.SetNestedField(database.Object, int64(20), "spec", "sizeGiB"); err != nil {
 						t.Fatal(err)
 					}
 				})
 			},
-			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newDatabase()) },
 		}
-		return trial
+		return scenario
 	}, kopftest.WithMaxPlans(10))
 }
 
-// The database keeps nothing of its earlier specs.
+// The state of a database depends on its spec, and not on earlier specs.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", trial, 5)
+	kopftest.Walk(t, "config/crd", newScenario, 5)
 }
 
-// trial ignores the result of the daemon watch, because it depends on the time. The daemon connection stops without a delay: Explore reports a daemon
+// newScenario ignores the result of the daemon watch, because it depends on the time. The daemon connection stops without a delay: Explore reports a daemon
 // that outlives its operator.
-func trial() kopftest.Scenario {
+func newScenario() kopftest.Scenario {
 	return kopftest.Scenario{
 		Given:    kopftest.Given{CRDs: []string{"config/crd"}},
 		Operator: func() []kopf.Option { return []kopf.Option{databases(0)} },
@@ -43,7 +43,7 @@ func trial() kopftest.Scenario {
 	}
 }
 
-func orders() *unstructured.Unstructured {
+func newDatabase() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "demo.example.com/v1",
 		"kind":       "Database",

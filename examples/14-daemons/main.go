@@ -41,7 +41,7 @@ func run() error {
 func databases(hangUp time.Duration) *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	return kopf.For(kopf.Unstructured(database)).
-		// Runs until its context is cancelled, here also when the label is added to the object.
+		// Runs until its context is cancelled, for example because the label was added to the object.
 		Daemon("watch", watch, kopf.Label("unwatched", filter.Absent)).
 		// Does its work once, with retries.
 		Daemon("warm-up", warmUp, kopf.Backoff(200*time.Millisecond)).

@@ -23,7 +23,7 @@ import (
 type Request = kopf.Request[*unstructured.Unstructured]
 
 func main() {
-	spec := flag.String("backup", "*/2 * * * * *", "when backups are made: second, minute, hour, day, month, weekday")
+	spec := flag.String("backup", "*/2 * * * * *", "cron schedule of the backups: second, minute, hour, day, month, weekday")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
 	if err := run(*spec); err != nil {

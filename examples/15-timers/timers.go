@@ -24,7 +24,7 @@ func bill(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// compact writes an annotation. Its own write is no update and does not restart the idle time.
+// compact writes an annotation. Its own write does not count as an update and does not restart the idle time.
 func compact(ctx context.Context, req *Request) error {
 	log.FromContext(ctx).Info("Compacting: unchanged for a second")
 	return unstructured.SetNestedField(req.Object.Object, time.Now().Format(time.RFC3339),

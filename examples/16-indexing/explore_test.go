@@ -16,26 +16,26 @@ import (
 // A change of the config map reaches its app under every fault.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
-		trial := trial(t)
-		trial.Given.Objects = []client.Object{settings()}
-		trial.Steps = []func(testing.TB, *kopftest.Cluster){
-			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, web()) },
+		scenario := newScenario(t)
+		scenario.Given.Objects = []client.Object{newConfigMap()}
+		scenario.Steps = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newApp()) },
 			func(t testing.TB, c *kopftest.Cluster) {
-				kopftest.Edit(t, c, settings(), func(config *corev1.ConfigMap) { config.Data = map[string]string{"color": "blue"} })
+				kopftest.Edit(t, c, newConfigMap(), func(config *corev1.ConfigMap) { config.Data = map[string]string{"color": "blue"} })
 			},
-			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, web()) },
-			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, settings()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newApp()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newConfigMap()) },
 		}
-		return trial
+		return scenario
 	}, kopftest.WithMaxPlans(10))
 }
 
-// The app keeps nothing of its earlier specs.
+// The state of an app depends on its spec, and not on earlier specs.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return trial(t) }, 5)
+	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return newScenario(t) }, 5)
 }
 
-func trial(t *testing.T) kopftest.Scenario {
+func newScenario(t *testing.T) kopftest.Scenario {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
@@ -49,14 +49,14 @@ func trial(t *testing.T) kopftest.Scenario {
 	}
 }
 
-func web() *v1.App {
+func newApp() *v1.App {
 	return &v1.App{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
 		Spec:       v1.AppSpec{Image: "web:1.0", Config: "settings"},
 	}
 }
 
-func settings() *corev1.ConfigMap {
+func newConfigMap() *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "settings", Labels: map[string]string{restarts: ""}},
 		Data:       map[string]string{"color": "red"},

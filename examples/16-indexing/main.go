@@ -79,7 +79,7 @@ func spread(byConfig *kopf.Index[types.NamespacedName, string]) kopf.Handler[*co
 			// A retry writes the same value, so that it does not restart the app twice. The resourceVersion would
 			// differ.
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, restartedFor, hash(req.Object.Data))
-			// The app may be deleted meanwhile. After any other error, the engine calls the handler again for all apps.
+			// The app may be deleted in the meantime. After any other error, the engine calls the handler again for all apps.
 			if err := req.Client.Patch(ctx, app, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 				return err
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// The bucket has its URL under every fault. A cluster in memory does not call the admission handlers, so the bucket needs no defaults.
+// The bucket has its URL under every fault. An in-memory cluster does not call the admission handlers, so the test sets the defaults itself.
 func TestExplore(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
@@ -24,17 +24,17 @@ func TestExplore(t *testing.T) {
 				return []kopf.Option{buckets(), kopf.WithWebhooks(development("localhost", 9443))}
 			},
 			Steps: []func(testing.TB, *kopftest.Cluster){
-				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, pictures()) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newBucket()) },
 				func(t testing.TB, c *kopftest.Cluster) {
-					kopftest.Edit(t, c, pictures(), func(bucket *v1.Bucket) { bucket.Spec.SizeGiB = 20 })
+					kopftest.Edit(t, c, newBucket(), func(bucket *v1.Bucket) { bucket.Spec.SizeGiB = 20 })
 				},
-				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, pictures()) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newBucket()) },
 			},
 		}
 	}, kopftest.WithMaxPlans(10))
 }
 
-func pictures() *v1.Bucket {
+func newBucket() *v1.Bucket {
 	return &v1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pictures"},
 		Spec:       v1.BucketSpec{SizeGiB: 10, Region: "mumbai"},

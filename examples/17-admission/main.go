@@ -21,8 +21,8 @@ import (
 )
 
 func main() {
-	host := flag.String("host", "localhost", "The name or address by which the API server reaches this machine.")
-	port := flag.Int("port", 9443, "The port at which it is called.")
+	host := flag.String("host", "localhost", "name or address by which the API server reaches this machine")
+	port := flag.Int("port", 9443, "port on which the webhook server listens")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
 	if err := run(*host, *port); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// The conditions are the same under every fault, also those that the handler fill writes while it works.
+// The conditions are the same under every fault, including those that the handler fill writes while it runs.
 func TestExplore(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
@@ -22,17 +22,17 @@ func TestExplore(t *testing.T) {
 			Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
 			Operator: func() []kopf.Option { return []kopf.Option{buckets()} },
 			Steps: []func(testing.TB, *kopftest.Cluster){
-				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, pictures()) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newBucket()) },
 				func(t testing.TB, c *kopftest.Cluster) {
-					kopftest.Edit(t, c, pictures(), func(bucket *v1.Bucket) { bucket.Spec.SizeGiB = 2000 })
+					kopftest.Edit(t, c, newBucket(), func(bucket *v1.Bucket) { bucket.Spec.SizeGiB = 2000 })
 				},
-				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, pictures()) },
+				func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newBucket()) },
 			},
 		}
 	}, kopftest.WithMaxPlans(10))
 }
 
-func pictures() *v1.Bucket {
+func newBucket() *v1.Bucket {
 	return &v1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pictures"},
 		Spec:       v1.BucketSpec{Store: "attic", SizeGiB: 10},

@@ -15,27 +15,27 @@ import (
 // The cluster has its address, its users and its address book under every fault, and its deletion is completed.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
-		trial := trial(t)
-		trial.Steps = []func(testing.TB, *kopftest.Cluster){
-			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, orders()) },
+		scenario := newScenario(t)
+		scenario.Steps = []func(testing.TB, *kopftest.Cluster){
+			func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newCluster()) },
 			func(t testing.TB, c *kopftest.Cluster) {
-				kopftest.Edit(t, c, orders(), func(cluster *v1.Cluster) {
+				kopftest.Edit(t, c, newCluster(), func(cluster *v1.Cluster) {
 					cluster.Spec = v1.ClusterSpec{Version: "17", Nodes: 3, Users: []string{"alice", "root"}}
 				})
 			},
-			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, orders()) },
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newCluster()) },
 		}
-		return trial
+		return scenario
 	}, kopftest.WithMaxPlans(5))
 }
 
 // The status depends on the present spec only.
 func TestWalk(t *testing.T) {
-	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return trial(t) }, 3)
+	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return newScenario(t) }, 3)
 }
 
-// trial has admission handlers, but a cluster in memory does not call them. It has no peers, and no watch of secrets, which are no part of the story.
-func trial(t *testing.T) kopftest.Scenario {
+// newScenario has admission handlers, but an in-memory cluster does not call them. The scenario has no peers and does not watch secrets.
+func newScenario(t *testing.T) kopftest.Scenario {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
@@ -50,8 +50,8 @@ func trial(t *testing.T) kopftest.Scenario {
 	}
 }
 
-// orders returns a cluster that waits for its backup when it is deleted.
-func orders() *v1.Cluster {
+// newCluster returns a cluster that waits for its backup when it is deleted.
+func newCluster() *v1.Cluster {
 	return &v1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders", Labels: map[string]string{"tier": "gold"}},
 		Spec:       v1.ClusterSpec{Version: "16", Nodes: 2, Users: []string{"alice", "bob"}},

@@ -26,8 +26,8 @@ func closeAll(ctx context.Context) error {
 	return nil
 }
 
-// timed is a middleware that logs slow handlers.
-func timed(next kopf.Handler[*v1.Cluster]) kopf.Handler[*v1.Cluster] {
+// logSlowHandlers is a middleware that logs slow handlers.
+func logSlowHandlers(next kopf.Handler[*v1.Cluster]) kopf.Handler[*v1.Cluster] {
 	return func(ctx context.Context, req *Request) error {
 		start := time.Now()
 		err := next(ctx, req)
@@ -38,8 +38,8 @@ func timed(next kopf.Handler[*v1.Cluster]) kopf.Handler[*v1.Cluster] {
 	}
 }
 
-// slow logs slow reconciles.
-func slow(next reconcile.Reconciler) reconcile.Reconciler {
+// logSlowReconciles wraps all reconciles and logs slow ones.
+func logSlowReconciles(next reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		start := time.Now()
 		result, err := next.Reconcile(ctx, req)

@@ -33,10 +33,10 @@ type (
 
 func main() {
 	var at addresses
-	flag.StringVar(&at.metrics, "metrics-bind-address", "localhost:8080", "where metrics and probes are served")
-	flag.StringVar(&at.health, "health-probe-bind-address", "localhost:8081", "where the checks are served")
-	flag.StringVar(&at.host, "host", "localhost", "the name or address by which the API server reaches this machine")
-	flag.IntVar(&at.port, "port", 9443, "the port at which it is called")
+	flag.StringVar(&at.metrics, "metrics-bind-address", "localhost:8080", "address that serves metrics and probes")
+	flag.StringVar(&at.health, "health-probe-bind-address", "localhost:8081", "address that serves the health checks")
+	flag.StringVar(&at.host, "host", "localhost", "name or address by which the API server reaches this machine")
+	flag.IntVar(&at.port, "port", 9443, "port on which the webhook server listens")
 	peers := peering.Options{Name: "all-at-once", Lifetime: 10 * time.Second}
 	peers.BindFlags(flag.CommandLine) // --dev and other flags
 	flag.Parse()
@@ -89,7 +89,7 @@ func operator() []kopf.Option {
 		kopf.WithLifecycle(progress.OneByOne), // one handler in each reconcile ...
 		kopf.WithCheckpoint(0),                // ... and a write after each of them
 		kopf.WithStuckAfter(5 * time.Minute),
-		kopf.WithReconcilerWrapper(slow),
+		kopf.WithReconcilerWrapper(logSlowReconciles),
 	}
 }
 
@@ -99,7 +99,7 @@ func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
 		kopf.WithConditions("Ready", "Provisioned", "Connected"))
 	versions := kopf.IndexBy(clusters, "by-version", byVersion)
 
-	clusters.Use(timed).
+	clusters.Use(logSlowHandlers).
 		// Admission handlers.
 		Mutate("defaults", defaults).
 		Validate("rules", rules, webhooks.Operations(admissionregistrationv1.Create, admissionregistrationv1.Update)).

@@ -38,11 +38,11 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.StringVar(&s.metrics, "metrics-bind-address", "0", "where metrics are served, such as :8443; 0: nowhere")
-	flag.BoolVar(&s.secureMetrics, "metrics-secure", true, "serve them by HTTPS")
-	flag.StringVar(&s.metricsCerts, "metrics-cert-path", "", "folder with tls.crt and tls.key for them; none: a certificate of their own")
-	flag.StringVar(&s.probes, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
-	flag.BoolVar(&s.elect, "leader-elect", false, "one replica works, the others stand by")
+	flag.StringVar(&s.metrics, "metrics-bind-address", "0", "address that serves the metrics, such as :8443; 0 disables it")
+	flag.BoolVar(&s.secureMetrics, "metrics-secure", true, "serve the metrics over HTTPS")
+	flag.StringVar(&s.metricsCerts, "metrics-cert-path", "", "directory with tls.crt and tls.key for the metrics; default: a self-signed certificate")
+	flag.StringVar(&s.probes, "health-probe-bind-address", ":8081", "address that serves /healthz and /readyz")
+	flag.BoolVar(&s.elect, "leader-elect", false, "elect a leader, so that only one replica is active")
 	flag.BoolVar(&s.http2, "enable-http2", false, "allow HTTP/2 for metrics")
 	logging := zap.Options{Development: true}
 	logging.BindFlags(flag.CommandLine)
