@@ -102,13 +102,13 @@ func Explore(t *testing.T, run Runner, options Options) *Report {
 	return out
 }
 
-// sample returns at most most plans, evenly spread.
-func sample(plans []Plan, most int) (chosen []Plan) {
-	if most == 0 || len(plans) <= most {
+// sample returns up to limit plans, evenly spread.
+func sample(plans []Plan, limit int) (chosen []Plan) {
+	if limit == 0 || len(plans) <= limit {
 		return plans
 	}
-	for n := range most {
-		chosen = append(chosen, plans[n*len(plans)/most])
+	for n := range limit {
+		chosen = append(chosen, plans[n*len(plans)/limit])
 	}
 	return chosen
 }
