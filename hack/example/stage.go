@@ -35,7 +35,7 @@ func run(ctx context.Context, s *screen.Screen, c choice) error {
 	g := &stage{choice: c, screen: s}
 	title, script := g.example.Name+": "+g.example.About, g.runExample
 	if g.demo {
-		title, script = "An operator in less than 60 lines on a real API server on this machine", g.runDemo
+		title, script = "A small operator on a real API server on this machine", g.runDemo
 	}
 	s.Bold(title)
 	err := g.setUp(ctx)
