@@ -9,7 +9,9 @@ import (
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -52,12 +54,17 @@ var _ = BeforeSuite(func() {
 	cp, err = controlplane.Start(controlplane.Options{CRDs: crds(), CRDPaths: []string{"../../config/crd"}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(cp.Stop)
-	k8s, err = client.New(cp.Config, client.Options{Scheme: scheme})
+	httpClient, err := rest.HTTPClientFor(cp.Config)
+	Expect(err).NotTo(HaveOccurred())
+	k8s, err = client.New(cp.Config, client.Options{Scheme: scheme, HTTPClient: httpClient})
 	Expect(err).NotTo(HaveOccurred())
 
 	known := goleak.IgnoreCurrent()
 	DeferCleanup(func() {
-		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "goroutines are left behind")
+		Eventually(func() error {
+			utilnet.CloseIdleConnectionsFor(httpClient.Transport) // the last requests may have opened a connection
+			return goleak.Find(known)
+		}).Should(Succeed(), "goroutines are left behind")
 	})
 })
 
