@@ -39,13 +39,17 @@ func run(ctx context.Context, s *screen.Screen, c choice) error {
 	}
 	s.Bold(title)
 	err := g.setUp(ctx)
-	if err == nil {
+	isSetUp := err == nil
+	if isSetUp {
 		err = script(ctx)
 	}
 	if ctx.Err() != nil {
 		s.Say("\nStopping everything.")
-		if err != nil {
-			err = errInterrupted // the interrupt caused the error
+		switch { // the interrupt caused the error
+		case isSetUp && !g.demo:
+			err = nil // the regular end of an example
+		case err != nil:
+			err = errInterrupted
 		}
 	}
 	return errors.Join(err, g.cleanUp())
