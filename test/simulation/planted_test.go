@@ -49,7 +49,7 @@ var bugs = []plantedBug{
 	{
 		name:  "B-03 a due time that is not computed again",
 		shows: scenario.Settles,
-		edits: []edit{{"internal/engine/schedule.go", "case !c.reason.Handled():", "case !c.reason.Handled() || len(c.called) == 0:"}},
+		edits: []edit{{"internal/engine/schedule.go", "case !c.reason.HasHandlers():", "case !c.reason.HasHandlers() || len(c.called) == 0:"}},
 	},
 }
 
