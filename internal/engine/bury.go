@@ -65,7 +65,7 @@ func (e *Engine) tidy(ctx context.Context, lost *cycle) {
 		return // it comes back
 	}
 	if err := e.finish(ctx, c); err != nil {
-		log.FromContext(ctx).Info("What is left on an object that is not handled any more cannot be removed", "error", err.Error())
+		log.FromContext(ctx).Info("Failed to remove annotations from unmatched object", "error", err.Error())
 	}
 }
 
@@ -104,7 +104,7 @@ func (e *Engine) lives(ctx context.Context, c *cycle) bool {
 	}
 	exists, err := e.exists(ctx, c.before)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot tell whether the object is deleted; the optional delete handlers are not called")
+		log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; the optional delete handlers are not called")
 		return true
 	}
 	return exists

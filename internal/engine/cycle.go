@@ -115,8 +115,8 @@ type share struct {
 	level   *levelState      // of a level-triggered handler, which has no record
 	report  bool             // it is no handler's, but what conditions say about them
 	open    bool             // its sub-handlers are being called: how it ends is not known yet
-	refusal error            // what was told about it meanwhile
-	alone   *patch.Change    // what is being written of it alone; nil: nothing is
+	refusal error            // of its changes, while the sub-handlers are called
+	alone   *patch.Change    // the request with only this handler's changes; nil if there is none
 }
 
 // closed reports whether the cause is over: all its handlers are done, and nothing accompanies an object that

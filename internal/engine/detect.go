@@ -30,12 +30,12 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 	was := e.replaced(c, stored)
 	switch {
 	case stored != nil && !same && e.isKept(c, stored):
-		log.FromContext(ctx).V(1).Info("Somebody has replaced the last handled configuration; what it is, is remembered")
+		log.FromContext(ctx).V(1).Info("Another client has replaced the last-handled configuration; using the one that this process stored")
 		if same = true; was != nil {
 			stored = was // a cycle that was under way goes on from there
 		}
 	case was != nil:
-		log.FromContext(ctx).Info("Somebody has put an old state of the object back, with the configuration that was handled then; the last one is remembered")
+		log.FromContext(ctx).Info("Another client has restored an old state of the object with its last-handled configuration; comparing with the newest one")
 		c.state.RestartAll() // what else has come back with it
 		stored, same, c.putBack = was, false, true
 	}
@@ -137,10 +137,11 @@ func (e *Engine) recall(ctx context.Context, c *cycle, stored []byte) map[string
 	return typed
 }
 
-// isOfType reports whether a stored essence fits the Go type: this process has encoded it from an object of the type. Results of handlers are
-// encoded without the type, but only in fields of the status.
+// isOfType reports whether a stored essence fits the Go type: this process has encoded it from an object of the type. Results of handlers need
+// not fit the type. They are part of the essence if they are stored outside the status, or if a handler watches their field.
 func (e *Engine) isOfType(c *cycle, stored []byte) bool {
-	return len(e.Fields) == 0 && e.knowsKept(c) && maphash.Bytes(seed, stored) == c.memory.BaselineHash
+	resultsCount := len(e.Fields) > 0 || len(e.Results) > 0 && e.Results[0] != "status"
+	return !resultsCount && e.knowsKept(c) && maphash.Bytes(seed, stored) == c.memory.BaselineHash
 }
 
 // decoded is a text with the essence that was decoded from it.

@@ -24,7 +24,7 @@
 //
 // # Assumptions
 //
-// One worker at a time handles a name; background work of the object goes on beside it. The object states are updated by the informer that fills the cache.
+// One worker at a time handles a name; daemons and timers of the object run concurrently. The object states are updated by the informer that fills the cache.
 //
 // # Caveats
 //

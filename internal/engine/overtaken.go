@@ -27,7 +27,7 @@ func (e *Engine) overtaken(ctx context.Context, c, unwritten *cycle) (bool, erro
 		unwritten.pauses, unwritten.suspensions = e.pauses.Load(), c.suspensions
 		return false, err
 	}
-	log.FromContext(ctx).Info("What could not be written before the pause is dropped: somebody else has gone on with the object")
+	log.FromContext(ctx).Info("Dropped the pending write from before the pause: another client has changed the object")
 	c.memory.PendingWrite = nil
 	c.memory.Handled = c.memory.Handled || unwritten.closed() // the process has resumed the object all the same
 	for _, s := range unwritten.shares {

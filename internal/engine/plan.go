@@ -65,7 +65,7 @@ func (e *Engine) due(ctx context.Context, c *cycle) (due []string) {
 		switch first, failed := e.obstacle(c, handler); {
 		case failed:
 			err := fmt.Errorf("it comes after %q, which has failed", first)
-			log.FromContext(ctx).Info("Handler skipped for good", "handler", id, "reason", c.reason, "error", err.Error())
+			log.FromContext(ctx).Info("Handler skipped permanently", "handler", id, "reason", c.reason, "error", err.Error())
 			c.state.RecordOutcome(id, progress.Outcome{Err: progress.Permanent(err), Final: true}, now())
 			skipped = true
 		case first != "":

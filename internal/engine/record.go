@@ -112,8 +112,8 @@ func (e *Engine) keep(ctx context.Context, c *cycle, kept client.Object, handled
 		return err
 	}
 	c.memory.LoggedTooLarge = true
-	const note = "The object is too large for its last handled configuration to be kept on it: " +
-		"changes are noticed, but handlers are not told the old state"
+	const note = "The object is too large for its last-handled configuration: " +
+		"changes are detected, but handlers do not receive the old state"
 	log.FromContext(ctx).Info("Warning: " + note)
 	if e.Events != EventsOff {
 		e.post(c.before, true, "Warning", "BaselineTooLarge", "Handle", note)

@@ -149,7 +149,7 @@ func (e *Engine) withhold(ctx context.Context, c *cycle, s *share, refusal error
 	logger := log.FromContext(ctx).WithValues("handler", s.id)
 	if s.report {
 		c.unreported = true
-		logger.Error(refusal, "The conditions cannot be told")
+		logger.Error(refusal, "Failed to report the conditions")
 		return
 	}
 	if s.open {

@@ -43,7 +43,7 @@ func (e *Engine) report(ctx context.Context, c *cycle) {
 		err = set.Err()
 	}
 	if err != nil {
-		log.FromContext(ctx).Error(err, "The conditions cannot be told")
+		log.FromContext(ctx).Error(err, "Failed to report the conditions")
 		return
 	}
 	if !set.Changed() {
@@ -57,7 +57,7 @@ func (e *Engine) report(ctx context.Context, c *cycle) {
 		c.shares = append(c.shares, s)
 	}
 	if err != nil {
-		log.FromContext(ctx).Error(err, "The conditions cannot be told")
+		log.FromContext(ctx).Error(err, "Failed to report the conditions")
 	}
 }
 
@@ -89,7 +89,7 @@ func (e *Engine) describe(c *cycle, set *conditions.Set) {
 				continue
 			}
 			record := c.state.Record(id)
-			if slices.Contains(c.called, id) || !record.Success && record.Retries == 0 { // it waits, or was skipped for good
+			if slices.Contains(c.called, id) || !record.Success && record.Retries == 0 { // it waits, or was skipped permanently
 				set.Set(conditionOf(handler.Reports, record))
 			}
 		}

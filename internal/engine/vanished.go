@@ -107,7 +107,7 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 		exists, err := e.exists(ctx, t.last)
 		switch {
 		case err != nil:
-			log.FromContext(ctx).Error(err, "Cannot tell whether the object is deleted; its delete handlers wait", "retryAfter", patience.String())
+			log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its delete handlers wait", "retryAfter", patience.String())
 			return patience, false
 		case exists: // the watch is restricted, and does not show it any more
 			e.release(ctx, t)

@@ -34,14 +34,3 @@ func (r *Registry[H]) Get(id string) (H, bool) {
 	h, ok := r.handlers[id]
 	return h, ok
 }
-
-// SelectIDs returns the ids of the handlers that satisfy a condition, in the order of registration.
-func (r *Registry[H]) SelectIDs(want func(H) bool) []string {
-	var ids []string
-	for _, id := range r.ids {
-		if want(r.handlers[id]) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}

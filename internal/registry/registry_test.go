@@ -31,9 +31,6 @@ func equal(t *testing.T, what string, got, want any) {
 func TestRegistry_KeepsOrderOfRegistration(t *testing.T) {
 	r := newRegistry(t, "c", "a", "b")
 	equal(t, "HND-10 ids", r.IDs(), []string{"c", "a", "b"})
-	equal(t, "HND-10 all", r.SelectIDs(func(string) bool { return true }), []string{"c", "a", "b"})
-	equal(t, "HND-10 some", r.SelectIDs(func(h string) bool { return h != "handler of a" }), []string{"c", "b"})
-	equal(t, "none", len(r.SelectIDs(func(string) bool { return false })), 0)
 }
 
 func TestGet(t *testing.T) {
@@ -49,7 +46,6 @@ func TestGet(t *testing.T) {
 func TestRegistry_ZeroValueIsEmpty(t *testing.T) {
 	var r registry.Registry[func()]
 	equal(t, "ids", len(r.IDs()), 0)
-	equal(t, "selected", len(r.SelectIDs(func(func()) bool { return true })), 0)
 	if _, ok := r.Get("a"); ok {
 		t.Error("an empty registry returns a handler")
 	}

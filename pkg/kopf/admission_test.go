@@ -89,7 +89,7 @@ func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 		{"results", []kopf.Option{onlyValidate(kopf.WithResults("status.results"))}, []string{"Gadget: ", "WithResults has no effect"}},
 
 		// Options of the webhook server.
-		{"nobody to tell of certificates", []kopf.Option{validate(), kopf.WithWebhooks(webhooks.Options{Certificates: webhooks.SelfManaged{}, Namespace: "own"})}, []string{where, "SelfManaged certificates", "set Configurations"}},
+		{"SelfManaged certificates without a configuration", []kopf.Option{validate(), kopf.WithWebhooks(webhooks.Options{Certificates: webhooks.SelfManaged{}, Namespace: "own"})}, []string{where, "SelfManaged certificates", "set Configurations"}},
 		{"ADM-40 no address", []kopf.Option{validate(), withManagedWebhooks(func(o *webhooks.Options) { o.ClientConfig.URL = nil })}, []string{where, "ClientConfig is empty", "set Service or URL"}},
 		{"no name", []kopf.Option{validate(), withManagedWebhooks(func(o *webhooks.Options) { o.Name = "" })}, []string{where, "the Name of the webhook configurations is empty", "set it"}},
 		{"options without handlers", []kopf.Option{onCreate(), withManagedWebhooks(func(o *webhooks.Options) { o.Name = "" })}, []string{where, "the Name of the webhook configurations is empty"}},

@@ -25,7 +25,7 @@ func TestByObject(t *testing.T) {
 		{"FLT-01 two labels", onCreate(gold, kopf.Label("team")), "team,tier=gold"},
 		{"a function cannot be asked of the server", onCreate(kopf.Label("tier", filter.Match(func(any) bool { return true }))), ""},
 		{"nor a combination", onCreate(kopf.Label("tier", filter.Not(filter.Equal("gold")))), ""},
-		{"but what is beside it can", onCreate(kopf.Label("tier", filter.Present, filter.Not(filter.Equal("gold")))), "tier"},
+		{"present, but with another value", onCreate(kopf.Label("tier", filter.Present, filter.Not(filter.Equal("gold")))), "tier"},
 		{"annotations and fields cannot", onCreate(kopf.Annotation("a"), kopf.Field("spec.size")), ""},
 
 		{"two handlers agree", onCreate(gold).OnUpdate("g", noop, gold), "tier=gold"},

@@ -83,7 +83,7 @@ var _ = Describe("After", func() {
 			handled(ctx, obj)
 			Expect(seen.all()).To(Equal([]string{"first:create#0"}))
 			for _, id := range []string{"middle", "last"} {
-				Expect(op.log.find("skipped for good", fmt.Sprintf(`"handler"=%q`, id), "which has failed")).To(HaveLen(1))
+				Expect(op.log.find("skipped permanently", fmt.Sprintf(`"handler"=%q`, id), "which has failed")).To(HaveLen(1))
 			}
 			Eventually(op.log.find).WithArguments(`"msg"="Handled"`, `"succeeded"=1`, `"failed"=3`).Should(HaveLen(1))
 		},

@@ -319,7 +319,7 @@ func TestCheck_FailingStep(t *testing.T) {
 	if os.Getenv("KOPFTEST_FAILING_STEP") != "" {
 		Check(t, func() Scenario {
 			scenario := scenarioOf(robust)()
-			scenario.Steps = []func(testing.TB, *Cluster){func(t testing.TB, c *Cluster) { c.Get(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}) }}
+			scenario.Steps = []func(testing.TB, *Cluster){func(t testing.TB, c *Cluster) { c.Get(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "missing"}}) }}
 			return scenario
 		})
 		return
@@ -329,7 +329,7 @@ func TestCheck_FailingStep(t *testing.T) {
 	text, err := command.CombinedOutput()
 	NewWithT(t).Expect(err).To(HaveOccurred())
 	NewWithT(t).Expect(string(text)).To(And(
-		ContainSubstring("reading Pod default/nobody"), ContainSubstring("step 1 of the scenario failed, without faults"), Not(ContainSubstring("panic"))))
+		ContainSubstring("reading Pod default/missing"), ContainSubstring("step 1 of the scenario failed, without faults"), Not(ContainSubstring("panic"))))
 }
 
 // The kopf-managed annotation of an operator with its own prefix is ignored (KEY-21). Kinds named Event or Lease in other groups count.

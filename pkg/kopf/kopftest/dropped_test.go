@@ -210,7 +210,7 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 		}), []string{"create status.nodes[].zone", "create status.unknown"}},
 		"a typed result":            {typedOf(func(r *kopf.Resource[typed]) { r.OnCreate("create", typedResult) }), []string{"create status.create"}},
 		"a typed result of a timer": {typedOf(func(r *kopf.Resource[typed]) { r.Timer("timer", time.Hour, typedResult) }), []string{"timer status.timer"}},
-		"what is kept": {newUnstructured(func(r *kopf.Resource[raw]) {
+		"stored fields": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("create", func(_ context.Context, req *kopf.Request[raw]) error {
 				req.Object.SetLabels(map[string]string{"tier": "gold"})
 				req.Object.Object["spec"] = map[string]any{"size": int64(3)}
