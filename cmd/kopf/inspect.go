@@ -110,7 +110,7 @@ func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 			}
 		}
 	}
-	if reason := cause.Detect(facts); reason.HasHandlers() {
+	if reason := facts.Reason(); reason.HasHandlers() {
 		return string(reason)
 	}
 	return "none"

@@ -20,7 +20,7 @@ func (r Reason) HasHandlers() bool {
 	return r == Create || r == Update || r == Delete || r == Resume
 }
 
-// Facts are the inputs of [Detect]. They do not include watch events.
+// Facts are the facts from which the reason follows. They do not include watch events.
 type Facts struct {
 	Gone         bool // the object does not exist
 	Deleting     bool // the object has a deletion timestamp
@@ -30,8 +30,8 @@ type Facts struct {
 	Initial      bool // the object was in the first listing, and has not been handled since
 }
 
-// Detect returns the reason that follows from the facts.
-func Detect(f Facts) Reason {
+// Reason returns the reason that follows from the facts.
+func (f Facts) Reason() Reason {
 	switch {
 	case f.Gone:
 		return Gone

@@ -52,7 +52,7 @@ func TestDetect_TruthTable(t *testing.T) {
 			}
 			seen[row.row]++
 			t.Run(fmt.Sprintf("%s %+v", row.row, f), func(t *testing.T) {
-				if got := cause.Detect(f); got != row.want {
+				if got := f.Reason(); got != row.want {
 					t.Errorf("Detect = %q, want %q", got, row.want)
 				}
 			})
@@ -89,7 +89,7 @@ func TestDetect_Examples(t *testing.T) {
 		{"FIN-09 gone, whatever it has", cause.Facts{Gone: true, Deleting: true, HasFinalizer: true, HasBaseline: true}, cause.Gone},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := cause.Detect(test.facts); got != test.want {
+			if got := test.facts.Reason(); got != test.want {
 				t.Errorf("Detect = %q, want %q", got, test.want)
 			}
 		})
@@ -121,11 +121,11 @@ func TestSupersedings(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			facts := test.facts
-			if got := cause.Detect(facts); got != test.from {
+			if got := facts.Reason(); got != test.from {
 				t.Errorf("Detect = %q before, want %q", got, test.from)
 			}
 			test.happens(&facts)
-			if got := cause.Detect(facts); got != test.to {
+			if got := facts.Reason(); got != test.to {
 				t.Errorf("Detect = %q afterwards, want %q", got, test.to)
 			}
 		})

@@ -1,8 +1,9 @@
 // Package cause computes from the state of an object what has happened to it.
 //
-// The engine collects [Facts] about the object. [Detect] returns the [Reason], and [DecideFinalizer] decides whether to add or to remove the
-// finalizer. Both are pure functions of the state: missed, merged and repeated watch events do not change the result. All facts must belong
-// to the same version of the object.
+// A [Detector] compares the last-handled configuration of an object with its present essence and returns a [Cause]: the [Reason], the two
+// states, and their difference. While a cycle is running, the [Pin] on the object replaces the present essence. [Detector.MergeOwn] adds changes by
+// handlers of this operator to an essence, so that they are no updates. [DecideFinalizer] decides whether to add or to remove the finalizer.
 //
-// An update that is reverted before it is handled is not detected.
+// All of this is computed from values: missed, merged and repeated watch events do not change the result. The input must belong to one version of
+// the object. An update that is reverted before it is handled is not detected.
 package cause

@@ -48,7 +48,7 @@ func (e *Engine) attend(ctx context.Context, c *cycle) {
 		return
 	}
 	e.states.UpdateIfNewer(c.before)
-	if c.facts.Deleting {
+	if c.cause.Facts.Deleting {
 		e.supervisor.StopAll(c.before.GetUID(), daemons.ErrDeleted)
 		return
 	}

@@ -81,14 +81,14 @@ func (e *Engine) farewell(ctx context.Context, c *cycle) {
 		return
 	}
 	c.memory.OptionalDeleteCalled = true
-	c.reason = cause.Delete
+	c.cause.Reason = cause.Delete
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The object goes without waiting for us; calling an optional handler", "handler", id)
 		handler, _ := e.Handlers.Get(id)
 		policy := handler.Policy
 		policy.Retries = new(1) // nobody comes back to an object that goes
 		execution.Invoke(ctx, execution.Invocation{
-			Kind: e.Name, ID: id, Reason: string(c.reason), Policy: policy,
+			Kind: e.Name, ID: id, Reason: string(c.cause.Reason), Policy: policy,
 			Func: func(ctx context.Context) error {
 				return handler.Do(ctx, e.told(c, id, handler, progress.Record{Started: now()}))
 			},
@@ -99,7 +99,7 @@ func (e *Engine) farewell(ctx context.Context, c *cycle) {
 // lives checks whether an object that the cache has lost is only out of the cache's sight: it may be
 // restricted to labels that the object has lost.
 func (e *Engine) lives(ctx context.Context, c *cycle) bool {
-	if c.facts.Deleting {
+	if c.cause.Facts.Deleting {
 		return false
 	}
 	exists, err := e.exists(ctx, c.before)

@@ -58,9 +58,9 @@ func (e *Engine) reportLoops(ctx context.Context, c *cycle) {
 		return
 	}
 	loops, all := map[string]int{}, patch.Merge(slices.Collect(maps.Values(known.last))...)
-	if c.reason == cause.Update && isSetBy(all, c.diff) {
+	if c.cause.Reason == cause.Update && isSetBy(all, c.cause.Diff) {
 		for id, doc := range known.last {
-			fields := fieldsSetBy(doc, c.diff)
+			fields := fieldsSetBy(doc, c.cause.Diff)
 			if len(fields) == 0 || len(known.now[id]) == 0 {
 				continue
 			}

@@ -6,6 +6,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
@@ -134,66 +136,38 @@ func (a *companion) drop(some ...*edit) {
 	a.edits = slices.DeleteFunc(a.edits, func(one *edit) bool { return slices.Contains(some, one) })
 }
 
-// visible are the edits that a state of the object shows, in order, with copies of what they are.
-func (a *companion) visible(obj client.Object, content map[string]any) (edits []*edit, copies []edit) {
+// visible returns the edits that a state of the object contains, in order.
+func (a *companion) visible(obj client.Object, content map[string]any) (edits []*edit, values []cause.Edit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range a.edits {
 		if one.version == "" && len(one.doc.Unapplied(content)) > 0 || one.version != "" && older(obj.GetResourceVersion(), one.version) {
 			continue
 		}
-		edits, copies = append(edits, one), append(copies, *one)
+		edits, values = append(edits, one), append(values, cause.Edit{Base: one.base, Patch: one.doc})
 	}
-	return edits, copies
+	return edits, values
 }
 
 // touch tells the timers of the object when its essence has changed, and not by ourselves: they wait for
 // it to be idle again, and those that have failed for good have another chance (B-41).
 func (e *Engine) touch(c *cycle) {
-	if c.companion().sees(digestOf(c.live), c.before.GetResourceVersion()) {
+	if c.companion().sees(essence.DigestOf(c.cause.Live), c.before.GetResourceVersion()) {
 		e.supervisor.Touch(c.before.GetUID())
 	}
 }
 
-// absorb takes what background work has changed in the essence for handled: it is no update (B-13).
-func (e *Engine) absorb(c *cycle, same bool) {
-	known, ok := c.memory.Background.(*companion)
-	if !ok {
-		return
+// visibleEdits returns the edits by background work that the object contains. The baseline may lack them.
+func (c *cycle) visibleEdits() (edits []*edit, values []cause.Edit) {
+	if known, ok := c.memory.Background.(*companion); ok {
+		return known.visible(c.before, c.content)
 	}
-	edits, copies := known.visible(c.before, c.content)
-	if same {
-		known.drop(edits...) // they are there
-		return
-	}
-	for _, one := range copies {
-		if stored, ok := c.then[digestKey].(string); ok { // it is too large to be kept
-			if base := e.shape.Build(one.base); stored == digestOf(base) {
-				c.then = map[string]any{digestKey: digestOf(e.folded(one.base, base, one.doc))}
-			}
-			continue
-		}
-		c.then = e.folded(one.base, c.then, one.doc)
-	}
-	c.absorbed, c.folds, c.refolded = edits, copies, len(edits) > 0
+	return nil, nil
 }
 
-// refolded does it for an essence that is kept besides.
-func (e *Engine) refolded(c *cycle, k kept) kept {
-	essence := e.essenceOf(k)
-	if essence == nil || len(c.folds) == 0 {
-		return k
+// dropEdits forgets edits that the stored baseline contains.
+func (c *cycle) dropEdits(edits []*edit) {
+	if known, ok := c.memory.Background.(*companion); ok && len(edits) > 0 {
+		known.drop(edits...)
 	}
-	for _, one := range c.folds {
-		essence = e.folded(one.base, essence, one.doc)
-	}
-	return keptOf(essence, k)
-}
-
-// isAbsorbed is for what stands in the stored baseline by now.
-func (c *cycle) isAbsorbed() {
-	if known, ok := c.memory.Background.(*companion); ok && len(c.absorbed) > 0 {
-		known.drop(c.absorbed...)
-	}
-	c.absorbed, c.folds, c.refolded = nil, nil, false
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
-	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -34,32 +33,13 @@ type cycle struct {
 	bareContent    map[string]any // the JSON form of the latter
 
 	// detect
-	state    *progress.State
-	facts    cause.Facts
-	reason   cause.Reason
-	then     map[string]any // last handled essence; nil if there is none, or it was too large to keep
-	now      map[string]any // the essence that is being handled, with what handlers have changed
-	live     map[string]any // present essence; another one if it was edited since the cycle began
-	lost     string         // digest of the essence that is being handled, if only that is known
-	putBack  bool           // the baseline on the object is not the last one
-	unpinned bool           // a pin is on the object that is of no use any more
-	turned   bool           // what the cycle was about was undone: it is about that now
-	origin   string         // digest of the last handled essence of such a cycle, if only that is known
-	seen     *kept          // what a handler was done with, if that is not what it was called for
-
-	encoded decoded // the essence that was encoded last
-	stocked decoded // the essence that was stored; then, unless that was changed
-
-	refolded  bool          // the baseline that is stored lacks something that was handled
+	state     *progress.State
+	cause     cause.Cause
 	grace     *grace        // of background work, for its last change
 	deposited client.Object // what background work has made of the object
 	apart     bool          // before is not what handlers were shown: it was written while one was at work
 	absorbed  []*edit       // of background work, for which it is no update; the baseline is to have them
-	folds     []edit        // what they are
-
-	turnedBefore bool // in an earlier pass: some handlers may be behind, so that it cannot be dropped
-	diff         diff.Diff
-	old          client.Object // made of then, when the first handler is called
+	old       client.Object // made of the last-handled essence, when the first handler is called
 
 	// filter, match, plan
 	concerned []string // handlers whose filters the object passes
@@ -121,9 +101,11 @@ type share struct {
 
 // closed reports whether the cause is over: all its handlers are done, and nothing accompanies an object that
 // goes.
-func (c *cycle) closed() bool { return c.final && !c.waits && c.reason.HasHandlers() && c.state.Done() }
+func (c *cycle) closed() bool {
+	return c.final && !c.waits && c.cause.Reason.HasHandlers() && c.state.Done()
+}
 
 // subject is what the filters of handlers for causes look at.
 func (c *cycle) subject() match.Input {
-	return match.Input{Object: c.content, HasCause: true, Old: c.then, New: c.now}
+	return match.Input{Object: c.content, HasCause: true, Old: c.cause.Old, New: c.cause.New}
 }

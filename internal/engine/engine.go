@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
@@ -27,7 +28,7 @@ type Engine struct {
 	Kind
 	states      *objectstate.Store
 	writer      *patch.Writer
-	shape       essence.Builder
+	detector    *cause.Detector
 	lastHandled essence.DigestBaseline // the baseline of the settings, with digests
 	vitals      vitals
 	failures    failures // of index handlers
@@ -62,7 +63,7 @@ func New(settings Settings, kind Kind) *Engine {
 		Kind:        kind.GVK.Kind,
 		GracePeriod: gracePeriod,
 	})
-	e.shape = essence.Builder{Fields: e.Fields, Conditions: e.Conditions, FindConditionStatuses: e.statuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin}}
+	e.detector = e.newDetector()
 	e.writer = &patch.Writer{
 		Client: e.Client, APIReader: e.Live, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
 		OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,

@@ -151,8 +151,8 @@ func (e *Engine) hasWork(c *cycle) bool {
 	if e.holding(c) != cause.KeepFinalizer || !c.idle() {
 		return true
 	}
-	if c.reason != cause.Resume {
-		return c.reason.HasHandlers()
+	if c.cause.Reason != cause.Resume {
+		return c.cause.Reason.HasHandlers()
 	}
 	return slices.ContainsFunc(c.concerned, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)

@@ -28,10 +28,10 @@ func (e *Engine) filter(ctx context.Context, c *cycle) {
 	if len(c.concerned) > 0 {
 		return
 	}
-	if c.reason.HasHandlers() && c.reason != cause.Delete {
-		c.reason = cause.Noop
+	if c.cause.Reason.HasHandlers() && c.cause.Reason != cause.Delete {
+		c.cause.Reason = cause.Noop
 	}
-	c.unpinned = c.unpinned || e.Pin.Fetch(c.before) != nil
+	c.cause.StalePin = c.cause.StalePin || e.Pin.Fetch(c.before) != nil
 }
 
 // passes asks all tests of a handler that are about the object alone.
@@ -82,12 +82,9 @@ func (e *Engine) filterPanicked(ctx context.Context, id string, value any) strin
 func (e *Engine) shown(c *cycle) *Call {
 	if c.view == nil {
 		c.view = &Call{
-			Object: c.before.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.oldKnown(), Handled: e.pinned(c),
-			Diff: withoutConditions(c.diff), Reason: string(c.reason), ConditionOptions: e.conditionOptions(),
+			Object: c.before.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.cause.IsOldKnown(), Handled: e.pinned(c),
+			Diff: withoutConditions(c.cause.Diff), Reason: string(c.cause.Reason), ConditionOptions: e.conditionOptions(),
 		}
 	}
 	return c.view
 }
-
-// oldKnown is false for an object whose last handled essence was too large to be kept.
-func (c *cycle) oldKnown() bool { return c.then != nil || !c.facts.HasBaseline }

@@ -16,18 +16,18 @@ import (
 // finish records and writes what the pass has achieved. If the cause is over, its records go, and
 // what was handled becomes what later changes are told from.
 func (e *Engine) finish(ctx context.Context, c *cycle) error {
-	if c.reason == cause.Free {
+	if c.cause.Reason == cause.Free {
 		e.farewell(ctx, c)
 	}
 	e.report(ctx, c)
-	leftovers := c.reason == cause.Noop && (c.unpinned || c.refolded || c.parting || c.retriesOverlay || c.state.HasStale(now()))
-	if !c.reason.HasHandlers() && !leftovers && len(c.shares) == 0 {
+	leftovers := c.cause.Reason == cause.Noop && (c.cause.StalePin || c.cause.OutdatedBaseline || c.parting || c.retriesOverlay || c.state.HasStale(now()))
+	if !c.cause.Reason.HasHandlers() && !leftovers && len(c.shares) == 0 {
 		e.spread(c)
 		return nil
 	}
 	c.final = true
-	c.waits = c.reason == cause.Delete && e.supervisor.Busy(c.before.GetUID())
-	if c.reason == cause.Resume && c.idle() {
+	c.waits = c.cause.Reason == cause.Delete && e.supervisor.Busy(c.before.GetUID())
+	if c.cause.Reason == cause.Resume && c.idle() {
 		c.memory.Handled = true
 		e.spread(c)
 		return nil
@@ -38,7 +38,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 	}
 	if c.closed() && len(c.selected) > 0 {
 		sum := c.state.Summary()
-		log.FromContext(ctx).Info("Handled", "reason", c.reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
+		log.FromContext(ctx).Info("Handled", "reason", c.cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
 	}
 	return nil
 }
@@ -47,7 +47,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 // that is so for most objects.
 func (c *cycle) idle() bool {
 	_, delayed := c.state.StaleAfter(now())
-	return len(c.selected)+len(c.shares) == 0 && !c.refolded && !c.unpinned && !c.retriesOverlay && !delayed && !c.state.HasStale(now())
+	return len(c.selected)+len(c.shares) == 0 && !c.cause.OutdatedBaseline && !c.cause.StalePin && !c.retriesOverlay && !delayed && !c.state.HasStale(now())
 }
 
 // calm turns what is no fault into a quiet return: the object is gone, others keep writing it, or the

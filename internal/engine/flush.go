@@ -49,10 +49,7 @@ func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
 		}
 		e.reportDropped(ctx, change, call.ID, doc)
 		// It is handled with the rest of what the handler changes.
-		for _, essence := range []*map[string]any{&c.now, &c.then, &c.live} {
-			*essence = e.folded(c.content, *essence, doc)
-		}
-		c.edited, c.refolded = true, true
+		c.cause, c.edited = e.detector.MergeFlushed(c.cause, c.content, doc), true
 		return e.flushed(c, own, written)
 	}
 }

@@ -35,5 +35,5 @@ func (e *Engine) holding(c *cycle) cause.FinalizerAction {
 		handler, _ := e.Handlers.Get(id)
 		return handler.IsMandatoryDelete()
 	})
-	return cause.DecideFinalizer(c.facts, needed)
+	return cause.DecideFinalizer(c.cause.Facts, needed)
 }

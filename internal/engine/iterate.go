@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -170,12 +171,12 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 	if err := e.awaitFence(context.WithoutCancel(ctx), c, untouched); err != nil {
 		return err
 	}
-	essential := !diff.Equal(e.shape.Build(c.content), e.shape.Build(doc.Apply(c.content)))
+	essential := e.detector.AffectsEssence(c.content, doc)
 	if essential {
 		a.turn.Lock()
 		defer a.turn.Unlock()
 		before, after := e.judged(c, doc)
-		a.begin(own, c.content, doc, digestOf(before), digestOf(after))
+		a.begin(own, c.content, doc, essence.DigestOf(before), essence.DigestOf(after))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
@@ -197,7 +198,7 @@ func (e *Engine) depositOnce(ctx context.Context, c *cycle, id string, change *p
 	c.deposited = written
 	if essential {
 		is := edit{doc: doc.CurrentValues(content), version: written.GetResourceVersion()}
-		changed, again := a.settle(own, is, digestOf(e.shape.Build(content)))
+		changed, again := a.settle(own, is, essence.DigestOf(e.detector.Essence.Build(content)))
 		if changed {
 			e.supervisor.Touch(c.before.GetUID())
 		}
@@ -230,7 +231,7 @@ func (e *Engine) judged(c *cycle, doc patch.MergePatch) (before, after map[strin
 			doc, base = doc.Rebase(base, content), content
 		}
 	}
-	return e.shape.Build(base), e.shape.Build(doc.Apply(base))
+	return e.detector.Essence.Build(base), e.detector.Essence.Build(doc.Apply(base))
 }
 
 // refit makes a change that meets another's, in a list, one of the object as it is now.

@@ -11,13 +11,13 @@ import (
 
 // match selects the handlers that want to be called for the cause.
 func (e *Engine) match(ctx context.Context, c *cycle) {
-	if !c.reason.HasHandlers() {
+	if !c.cause.Reason.HasHandlers() {
 		return
 	}
 	situation := match.Cause{
-		Reason:   string(c.reason),
-		Initial:  cause.RunsResumeHandlers(c.reason, c.facts),
-		Deleting: c.facts.Deleting,
+		Reason:   string(c.cause.Reason),
+		Initial:  cause.RunsResumeHandlers(c.cause.Reason, c.cause.Facts),
+		Deleting: c.cause.Facts.Deleting,
 	}
 	refusals := log.FromContext(ctx).V(4)
 	for _, id := range c.concerned {
@@ -29,7 +29,7 @@ func (e *Engine) match(ctx context.Context, c *cycle) {
 				c.joining = append(c.joining, id)
 			}
 		} else if refusals.Enabled() {
-			refusals.Info("Handler not selected", "handler", id, "reason", c.reason, "why", why)
+			refusals.Info("Handler not selected", "handler", id, "reason", c.cause.Reason, "why", why)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func isUntouched(change patch.MergePatch, before, content map[string]any) bool {
 // ours is what of an object the framework has written: records, the baseline, the pin.
 func (e *Engine) ours(content map[string]any) map[string]any {
 	without := runtime.DeepCopyJSON(content)
-	for _, cleaner := range e.shape.Cleaners {
+	for _, cleaner := range e.detector.Essence.Cleaners {
 		cleaner.Clear(without)
 	}
 	return patch.Diff(without, content)

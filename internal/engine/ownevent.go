@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"hash/maphash"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,17 +30,17 @@ func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
 		len(e.Levels.IDs())+len(e.Backgrounds.IDs()) > 0 {
 		return
 	}
-	if c.refolded || c.unpinned || e.Pin.Fetch(c.before) != nil || c.state.HasStale(now()) {
+	if c.cause.OutdatedBaseline || c.cause.StalePin || e.Pin.Fetch(c.before) != nil || c.state.HasStale(now()) {
 		return // something is left to remove or to store
 	}
 	// Other clients may have changed the object between the read and the write.
 	stored := e.Baseline.Fetch(c.before)
-	if c.before.GetDeletionTimestamp() != nil || e.holds(c.before) != c.facts.HasFinalizer ||
-		stored == nil || m.BaselineHash != 0 && maphash.Bytes(seed, stored) != m.BaselineHash {
+	if c.before.GetDeletionTimestamp() != nil || e.holds(c.before) != c.cause.Facts.HasFinalizer ||
+		stored == nil || m.Baselines.IsReplaced(stored) {
 		return
 	}
 	// The filters decide on the finalizer, and a handler may have changed what they look at.
-	after := match.Input{Object: c.content, HasCause: true, Old: c.live, New: c.live}
+	after := match.Input{Object: c.content, HasCause: true, Old: c.cause.Live, New: c.cause.Live}
 	for _, id := range e.Handlers.IDs() {
 		handler, _ := e.Handlers.Get(id)
 		if len(handler.When) > 0 {

@@ -9,23 +9,22 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
-	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 // pinAhead stores the pin before a request that changes essential fields of the status. The records and the baseline are stored by a
 // later request. If the process ended between the two without a pin, the next one would take the new status for the state that is
 // being handled: handlers for the old state would not match any more, and handlers for the new state would not be called.
 func (e *Engine) pinAhead(ctx context.Context, c *cycle, changed patch.MergePatch) error {
-	if !e.HasStatus || c.gone || c.memory.Overlay != nil || c.lost != "" || c.reason != cause.Create && c.reason != cause.Update {
+	if !e.HasStatus || c.gone || c.memory.Overlay != nil || c.cause.PinnedDigest != "" || c.cause.Reason != cause.Create && c.cause.Reason != cause.Update {
 		return nil
 	}
-	isPinned := e.Pin.Fetch(c.before) != nil && !c.unpinned
+	isPinned := e.Pin.Fetch(c.before) != nil && !c.cause.StalePin
 	status, ok := changed["status"]
 	if !ok || isPinned || e.keepsEssence(c.content, patch.MergePatch{"status": status}) {
 		return nil
 	}
-	kept, err := e.withPin(c)
-	if err != nil {
+	kept := c.before.DeepCopyObject().(client.Object)
+	if err := e.storePin(c, kept, c.cause.PinAhead()); err != nil {
 		return fmt.Errorf("pinning the object: %w", err)
 	}
 	content, err := patch.Content(kept)
@@ -57,17 +56,10 @@ func (c *cycle) continueFrom(written client.Object) error {
 	return nil
 }
 
-// withPin returns the object with a pin, which says that it was stored ahead of the records.
-func (e *Engine) withPin(c *cycle) (client.Object, error) {
-	obj := c.before.DeepCopyObject().(client.Object)
-	p := pin{kept: keptOf(c.now, kept{}), Turned: c.turned || c.turnedBefore, Seen: c.seen, Ahead: true}
-	return obj, e.storePin(c, obj, p)
-}
-
 // keepsEssence reports whether a change of the status leaves the essence as it is.
 func (e *Engine) keepsEssence(content map[string]any, status patch.MergePatch) bool {
 	if len(e.Fields)+len(e.Conditions) == 0 {
 		return true
 	}
-	return diff.Equal(e.shape.Build(content), e.shape.Build(status.Apply(content)))
+	return !e.detector.AffectsEssence(content, status)
 }

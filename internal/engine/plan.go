@@ -13,18 +13,18 @@ import (
 
 // plan begins or continues the cause, and picks the handlers to call in this pass.
 func (e *Engine) plan(ctx context.Context, c *cycle) {
-	if !c.reason.HasHandlers() {
+	if !c.cause.Reason.HasHandlers() {
 		return
 	}
-	c.state.Relabel(string(c.reason), c.joining)
-	for purpose, sum := range c.state.Begin(string(c.reason), c.selected, now()) {
-		log.FromContext(ctx).Info("A cause was superseded before it was handled", "cause", purpose, "by", c.reason,
+	c.state.Relabel(string(c.cause.Reason), c.joining)
+	for purpose, sum := range c.state.Begin(string(c.cause.Reason), c.selected, now()) {
+		log.FromContext(ctx).Info("A cause was superseded before it was handled", "cause", purpose, "by", c.cause.Reason,
 			"succeeded", sum.Succeeded, "failed", sum.Failed, "left", sum.Left)
 	}
-	if c.reason == cause.Delete {
+	if c.cause.Reason == cause.Delete {
 		c.memory.OptionalDeleteCalled = true // the optional ones are called with the others
 	}
-	if !c.turned { // that is written before anybody is called
+	if !c.cause.Reversed { // that is written before anybody is called
 		e.pick(ctx, c)
 	}
 }
@@ -65,7 +65,7 @@ func (e *Engine) due(ctx context.Context, c *cycle) (due []string) {
 		switch first, failed := e.obstacle(c, handler); {
 		case failed:
 			err := fmt.Errorf("it comes after %q, which has failed", first)
-			log.FromContext(ctx).Info("Handler skipped permanently", "handler", id, "reason", c.reason, "error", err.Error())
+			log.FromContext(ctx).Info("Handler skipped permanently", "handler", id, "reason", c.cause.Reason, "error", err.Error())
 			c.state.RecordOutcome(id, progress.Outcome{Err: progress.Permanent(err), Final: true}, now())
 			skipped = true
 		case first != "":

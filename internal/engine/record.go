@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -31,12 +30,12 @@ func (e *Engine) record(ctx context.Context, c *cycle, changed patch.MergePatch,
 	switch {
 	case c.closed():
 		err = errors.Join(c.state.Purge(e.Store, kept), e.sweep(kept), e.close(ctx, c, kept, handled))
-	case c.reason.HasHandlers():
+	case c.cause.Reason.HasHandlers():
 		err = errors.Join(c.state.Save(e.Store, kept), e.amend(ctx, c, kept, changed), e.pin(c, kept, handled), e.squeeze(c, kept))
 	case c.parting:
 		e.Pin.Store(kept, nil)
 		err = c.state.Purge(e.Store, kept) // nobody waits for a delay to be over
-	case c.reason == cause.Noop:
+	case c.cause.Reason == cause.Noop:
 		err = errors.Join(c.state.PurgeStale(e.Store, kept, now()), e.amend(ctx, c, kept, changed))
 		e.Pin.Store(kept, nil)
 	}
@@ -69,6 +68,15 @@ func metadataOf(obj client.Object) client.Object {
 	return out
 }
 
+// pin stores the essence that is being handled, for the reconciles to come.
+func (e *Engine) pin(c *cycle, kept client.Object, handled map[string]any) error {
+	p, err := c.cause.PinOf(handled)
+	if err != nil {
+		return err
+	}
+	return e.storePin(c, kept, p)
+}
+
 // squeeze shortens the messages in the records until all of them fit on the object: what handlers have
 // achieved is more than what some of them have said.
 func (e *Engine) squeeze(c *cycle, kept client.Object) error {
@@ -95,14 +103,14 @@ func (e *Engine) sweep(kept client.Object) error {
 // close stores what was handled: the essence that the cycle began with, and what the handlers have
 // changed themselves; not what others have changed meanwhile. A deleted object needs none.
 func (e *Engine) close(ctx context.Context, c *cycle, kept client.Object, handled map[string]any) error {
-	if c.lost != "" && c.reason != cause.Delete {
-		return errors.Join(e.rememberDigest(c, kept, c.lost, e.lastHandled.FetchStored(kept)), e.unfinished(c, kept, handled))
+	if c.cause.PinnedDigest != "" && c.cause.Reason != cause.Delete {
+		return errors.Join(e.rememberDigest(c, kept, c.cause.PinnedDigest, e.lastHandled.FetchStored(kept)), e.storePin(c, kept, c.cause.FinalPin(handled)))
 	}
-	unchanged := !c.refolded && c.facts.HasBaseline && (!c.facts.Changed || c.turned) && !c.edited && diff.Equal(c.now, handled)
-	if c.reason == cause.Delete || unchanged || !c.refolded && c.then != nil && !c.turned && diff.Equal(c.then, handled) {
-		return e.unfinished(c, kept, handled)
+	unchanged := !c.cause.OutdatedBaseline && c.cause.Facts.HasBaseline && (!c.cause.Facts.Changed || c.cause.Reversed) && !c.edited && diff.Equal(c.cause.New, handled)
+	if c.cause.Reason == cause.Delete || unchanged || !c.cause.OutdatedBaseline && c.cause.Old != nil && !c.cause.Reversed && diff.Equal(c.cause.Old, handled) {
+		return e.storePin(c, kept, c.cause.FinalPin(handled))
 	}
-	return errors.Join(e.keep(ctx, c, kept, handled), e.unfinished(c, kept, handled))
+	return errors.Join(e.keep(ctx, c, kept, handled), e.storePin(c, kept, c.cause.FinalPin(handled)))
 }
 
 // keep remembers an essence, and warns, once, when it is too large for that.
@@ -124,14 +132,14 @@ func (e *Engine) keep(ctx context.Context, c *cycle, kept client.Object, handled
 // amend adds what handlers have changed to the last handled essence, before the cause is over: in the
 // next pass it would look like somebody's change.
 func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, changed patch.MergePatch) error {
-	if c.origin != "" {
-		return e.rememberDigest(c, kept, c.origin, e.lastHandled.FetchStored(kept))
+	if c.cause.OldDigest != "" {
+		return e.rememberDigest(c, kept, c.cause.OldDigest, e.lastHandled.FetchStored(kept))
 	}
-	if c.then == nil || c.reason == cause.Delete || len(c.concerned) == 0 {
+	if c.cause.Old == nil || c.cause.Reason == cause.Delete || len(c.concerned) == 0 {
 		return nil
 	}
-	then := e.folded(c.content, c.then, changed)
-	if diff.Equal(c.then, then) && !c.turned && !c.refolded {
+	then := e.detector.MergeOwn(c.content, c.cause.Old, changed)
+	if diff.Equal(c.cause.Old, then) && !c.cause.Reversed && !c.cause.OutdatedBaseline {
 		return nil
 	}
 	return e.keep(ctx, c, kept, then)
@@ -147,12 +155,12 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patch.MergePatch)
 	var err error
 	switch {
 	case c.closed():
-		err = e.keep(ctx, c, kept, c.now)
-	case c.then != nil:
-		err = e.keep(ctx, c, kept, c.then)
+		err = e.keep(ctx, c, kept, c.cause.New)
+	case c.cause.Old != nil:
+		err = e.keep(ctx, c, kept, c.cause.Old)
 	}
-	if c.reason.HasHandlers() && !c.closed() {
-		err = errors.Join(err, e.pin(c, kept, c.now))
+	if c.cause.Reason.HasHandlers() && !c.closed() {
+		err = errors.Join(err, e.pin(c, kept, c.cause.New))
 	}
 	if err != nil {
 		return err
@@ -175,29 +183,11 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patch.MergePatch)
 	return c.begin(written)
 }
 
-// observe takes the changes of handlers as the server has stored them for handled, and reports whether they differ from what was sent.
+// observe merges the changes of handlers into the cause as the server has stored them, and reports whether they differ from what was sent.
 func (e *Engine) observe(ctx context.Context, c *cycle, theirs patch.MergePatch) (differs bool) {
-	if e.OwnChanges {
-		return false // the difference is an update anyway
-	}
-	essential := e.shape.Build(theirs.WithoutField("status", "conditions").Apply(nil))
-	delete(essential, essence.ConditionsKey) // conditions and watched fields are not part of the baseline yet: see folded
-	essence.ReplaceFields(essential, nil, e.Watched)
-	if len(essential) == 0 || c.reason == cause.Delete || len(c.concerned) == 0 {
+	if len(c.concerned) == 0 {
 		return false
 	}
-	altered := patch.MergePatch(essential).Unapplied(c.content)
-	if len(altered) == 0 {
-		return false
-	}
-	if stored := altered.CurrentValues(c.content); stored.HasValues() { // else the fields were dropped, and that is logged
-		log.FromContext(ctx).Info("Warning: the API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
-			"fields", fmt.Sprint(diff.Of(map[string]any(altered), map[string]any(stored))))
-	}
-	observed := patch.MergePatch(essential).CurrentValues(c.content)
-	c.now = e.shape.Build(observed.Apply(c.now))
-	if c.then != nil {
-		c.then = e.shape.Build(observed.Apply(c.then))
-	}
-	return true
+	c.cause, differs = e.detector.MergeStored(c.cause, c.content, theirs, log.FromContext(ctx))
+	return differs
 }

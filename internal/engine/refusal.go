@@ -74,15 +74,15 @@ func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 		case written != nil:
 			e.reportDropped(ctx, alone, s.id, s.doc)
 			// It was handled with the rest.
-			c.now, c.then = e.folded(s.base, c.now, s.doc), e.folded(s.base, c.then, s.doc)
-			c.edited, c.refolded = true, true
+			c.cause.New, c.cause.Old = e.detector.MergeOwn(s.base, c.cause.New, s.doc), e.detector.MergeOwn(s.base, c.cause.Old, s.doc)
+			c.edited, c.cause.OutdatedBaseline = true, true
 			if err := c.begin(written); err != nil {
 				return err
 			}
 			if !alone.Recovered { // else it may show changes of other clients
 				e.observe(ctx, c, s.doc)
 			}
-			c.live = e.shape.Build(c.content)
+			c.cause.Live = e.detector.Essence.Build(c.content)
 		}
 		c.shares = slices.Delete(c.shares, 0, 1)
 	}

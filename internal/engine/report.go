@@ -79,10 +79,10 @@ func (e *Engine) reporting(c *cycle) bool {
 }
 
 func (e *Engine) describe(c *cycle, set *conditions.Set) {
-	if !c.facts.Deleting {
+	if !c.cause.Facts.Deleting {
 		set.Declare(e.Declared...)
 	}
-	if c.reason.HasHandlers() {
+	if c.cause.Reason.HasHandlers() {
 		for _, id := range c.selected {
 			handler, _ := e.Handlers.Get(id)
 			if handler.Reports == "" || c.said(handler.Reports) {
@@ -107,7 +107,7 @@ func (e *Engine) describe(c *cycle, set *conditions.Set) {
 		}
 	}
 	e.describeOverlay(c, set)
-	if e.Root != nil && !c.facts.Deleting {
+	if e.Root != nil && !c.cause.Facts.Deleting {
 		set.Summarize(*e.Root)
 	}
 }
@@ -199,6 +199,6 @@ func isOfConditions(item diff.Item) bool {
 
 // isOnlyOfConditions reports whether nothing but conditions has changed, which is for those alone who ask.
 func isOnlyOfConditions(s match.Cause, c *cycle) bool {
-	return s.Reason == string(cause.Update) && len(c.diff) > 0 &&
-		!slices.ContainsFunc(c.diff, func(item diff.Item) bool { return !isOfConditions(item) })
+	return s.Reason == string(cause.Update) && len(c.cause.Diff) > 0 &&
+		!slices.ContainsFunc(c.cause.Diff, func(item diff.Item) bool { return !isOfConditions(item) })
 }

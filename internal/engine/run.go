@@ -51,12 +51,12 @@ func (c *cycle) tell(ctx context.Context) {
 		return
 	}
 	var changed []string
-	if c.reason == cause.Update {
-		for _, item := range c.diff {
+	if c.cause.Reason == cause.Update {
+		for _, item := range c.cause.Diff {
 			changed = append(changed, item.Path.String())
 		}
 	}
-	logger.Info("Handling", "reason", c.reason, "handlers", c.planned, "changed", changed)
+	logger.Info("Handling", "reason", c.cause.Reason, "handlers", c.planned, "changed", changed)
 }
 
 // breaksOff ends the pass, but for its writes, if the operator was paused meanwhile.
@@ -120,7 +120,7 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	ctx, done := e.untilDeleted(ctx, c, h)
 	defer done()
 	s.outcome = execution.Invoke(ctx, execution.Invocation{
-		Kind: e.Name, ID: id, MetricLabel: h.Label, Reason: string(c.reason), Policy: s.policy, Record: s.before, Warnings: h.Hints,
+		Kind: e.Name, ID: id, MetricLabel: h.Label, Reason: string(c.cause.Reason), Policy: s.policy, Record: s.before, Warnings: h.Hints,
 		Func: do, AdjustOutcome: children,
 	})
 	s.open = false
@@ -135,7 +135,7 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	ended := now()
 	c.state.RecordOutcome(id, s.outcome, ended)
 	if s.outcome.Final {
-		e.sees(c)
+		c.cause = c.cause.WithSeen()
 	}
 	if c.worked == worked { // its sub-handlers have not counted already
 		c.worked += ended.Sub(began)
@@ -164,30 +164,30 @@ func first(err, other error) error {
 // told is what a handler is told, with a copy of the object that is its own.
 func (e *Engine) told(c *cycle, id string, h Handler, record progress.Record) *Call {
 	call := &Call{
-		ID: id, Object: c.object.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.oldKnown(), Handled: e.pinned(c),
-		Diff: withoutConditions(c.diff), Reason: string(c.reason), Attempt: record.Attempt(),
-		Notify: e.notifier(c), Latest: e.latest(c.before), ConditionOptions: append(e.conditionOptions(), conditions.Since(c.before)), Changes: h.ReceivesDiff(string(c.reason)),
+		ID: id, Object: c.object.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.cause.IsOldKnown(), Handled: e.pinned(c),
+		Diff: withoutConditions(c.cause.Diff), Reason: string(c.cause.Reason), Attempt: record.Attempt(),
+		Notify: e.notifier(c), Latest: e.latest(c.before), ConditionOptions: append(e.conditionOptions(), conditions.Since(c.before)), Changes: h.ReceivesDiff(string(c.cause.Reason)),
 	}
 	if h.Field != nil {
-		call.Diff = slices.Clone(c.diff).Reduce(h.Field.Path...)
-		call.Field[0], _ = diff.Lookup(c.then, h.Field.Path...)
-		call.Field[1], _ = diff.Lookup(c.now, h.Field.Path...)
+		call.Diff = slices.Clone(c.cause.Diff).Reduce(h.Field.Path...)
+		call.Field[0], _ = diff.Lookup(c.cause.Old, h.Field.Path...)
+		call.Field[1], _ = diff.Lookup(c.cause.New, h.Field.Path...)
 	}
 	return call
 }
 
 // pinned is what is being handled, if the object was edited since the cycle began; else nil.
 func (e *Engine) pinned(c *cycle) client.Object {
-	if c.reason != cause.Create && c.reason != cause.Update || c.lost != "" || !c.isPinned() {
+	if c.cause.Reason != cause.Create && c.cause.Reason != cause.Update || c.cause.PinnedDigest != "" || !c.cause.IsPinned() {
 		return nil
 	}
-	return e.objectOf(c, c.now)
+	return e.objectOf(c, c.cause.New)
 }
 
 // old is the object as it was last handled, a copy for one handler; nil if it never was, or is not known.
 func (e *Engine) old(c *cycle) client.Object {
-	if c.old == nil && c.then != nil {
-		c.old = e.objectOf(c, c.then)
+	if c.old == nil && c.cause.Old != nil {
+		c.old = e.objectOf(c, c.cause.Old)
 	}
 	if c.old == nil {
 		return nil
@@ -197,8 +197,8 @@ func (e *Engine) old(c *cycle) client.Object {
 
 // objectOf makes an object of one of its essences; nil if that does not fit the Go type (any more), as
 // detect has told.
-func (e *Engine) objectOf(c *cycle, essence map[string]any) client.Object {
-	obj, err := e.revived(essence, c.stocked.textOf(essence))
+func (e *Engine) objectOf(c *cycle, of map[string]any) client.Object {
+	obj, err := e.decodeEssence(of, c.cause.StoredTextOf(of))
 	if err != nil {
 		obj = nil
 	} else {
@@ -221,7 +221,7 @@ func (e *Engine) checkpoint(ctx context.Context, c *cycle) error {
 	if err != nil {
 		return err
 	}
-	if written == nil || written.GetDeletionTimestamp() != nil && !c.facts.Deleting {
+	if written == nil || written.GetDeletionTimestamp() != nil && !c.cause.Facts.Deleting {
 		log.FromContext(ctx).V(1).Info("The object was deleted meanwhile; the rest of the pass is off")
 		c.stopped = true
 	}
@@ -231,7 +231,7 @@ func (e *Engine) checkpoint(ctx context.Context, c *cycle) error {
 // untilDeleted ends the context of a handler that wants it when the object is being deleted, whoever has to tell
 // that (SE-53). The rest of the pass is off then.
 func (e *Engine) untilDeleted(ctx context.Context, c *cycle, h Handler) (context.Context, func()) {
-	if !h.CancelOnDelete || c.facts.Deleting {
+	if !h.CancelOnDelete || c.cause.Facts.Deleting {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -30,11 +30,11 @@ func (e *Engine) schedule(c *cycle) reconcile.Result {
 // untilNext tells how long it is until there is something to do for the cause; false if there is nothing.
 func (e *Engine) untilNext(c *cycle, at time.Time) (delay time.Duration, left bool) {
 	switch {
-	case c.reason == cause.Noop:
+	case c.cause.Reason == cause.Noop:
 		return c.state.StaleAfter(at) // until what a cause has left can be removed
-	case !c.reason.HasHandlers():
+	case !c.cause.Reason.HasHandlers():
 		return 0, false
-	case c.closed() && c.isPinned():
+	case c.closed() && c.cause.IsPinned():
 		return 0, true // it was edited meanwhile, and nothing else may wake us
 	case c.closed():
 		return c.state.StaleAfter(at)

@@ -85,7 +85,7 @@ func (e *Engine) holds(obj client.Object) bool {
 // are not called again for it. It does not stand in the way of a deletion, which makes it void, nor
 // of what a peer has done during a pause.
 func (e *Engine) catchUp(ctx context.Context, c, unwritten *cycle) (time.Duration, error) {
-	if c.before.GetDeletionTimestamp() != nil && unwritten.reason != cause.Delete {
+	if c.before.GetDeletionTimestamp() != nil && unwritten.cause.Reason != cause.Delete {
 		c.memory.PendingWrite = nil
 		return e.awaitCache(ctx, c)
 	}

@@ -88,7 +88,7 @@ func (e *Engine) base(ctx context.Context, c *cycle, copied client.Object) (map[
 func (e *Engine) theirs(doc patch.MergePatch, base map[string]any) patch.MergePatch {
 	meta, ok := doc["metadata"].(map[string]any)
 	if !ok {
-		for _, cleaner := range e.shape.Cleaners {
+		for _, cleaner := range e.detector.Essence.Cleaners {
 			cleaner.Clear(doc)
 		}
 		return doc
@@ -111,7 +111,7 @@ func (e *Engine) theirs(doc patch.MergePatch, base map[string]any) patch.MergePa
 	if finalizers, changed := meta["finalizers"]; changed {
 		meta["finalizers"] = e.keepFinalizer(finalizers, baseMeta["finalizers"])
 	}
-	for _, cleaner := range e.shape.Cleaners {
+	for _, cleaner := range e.detector.Essence.Cleaners {
 		cleaner.Clear(doc)
 	}
 	return doc

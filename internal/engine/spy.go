@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/execution"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
@@ -31,7 +32,7 @@ func (e *Engine) spy(ctx context.Context, key types.NamespacedName) {
 		}
 		ctx := objectstate.ContextWithMemos(ctx, e.states.Memos(obj.GetUID()))
 		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", obj.GetUID()))
-		c := &cycle{before: obj, content: content, reason: reasonEvent, view: &Call{
+		c := &cycle{before: obj, content: content, cause: cause.Cause{Reason: reasonEvent}, view: &Call{
 			Object: obj, OldKnown: true, Reason: reasonEvent, Event: sight.Type, ConditionOptions: e.conditionOptions(),
 		}}
 		for _, id := range e.Spies.IDs() {

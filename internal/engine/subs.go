@@ -85,10 +85,10 @@ func orSelf(taken, id string) string {
 // subMatches asks the filters. Below a handler that is told of changes, a field has to have changed (SUB-15).
 func (e *Engine) subMatches(ctx context.Context, c *cycle, parent Handler, sub Sub) (ok bool, why string) {
 	ok, why = e.passes(ctx, c, sub.ID, sub.Handler, c.subject())
-	if !ok || !parent.ReceivesDiff(string(c.reason)) {
+	if !ok || !parent.ReceivesDiff(string(c.cause.Reason)) {
 		return ok, why
 	}
 	h := sub.Handler
 	h.AnyReason = true
-	return e.matches(ctx, c, sub.ID, h, match.Cause{Reason: string(c.reason), Deleting: c.facts.Deleting})
+	return e.matches(ctx, c, sub.ID, h, match.Cause{Reason: string(c.cause.Reason), Deleting: c.cause.Facts.Deleting})
 }

@@ -122,7 +122,7 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 		log.FromContext(ctx).Info("The object vanished although our finalizer held it; calling its delete handlers with its last known state")
 		t.state = c.state
 	}
-	c.state, c.reason, c.facts.Deleting = t.state, cause.Delete, true
+	c.state, c.cause.Reason, c.cause.Facts.Deleting = t.state, cause.Delete, true
 	e.match(ctx, c)
 	e.plan(ctx, c)
 	_ = e.run(ctx, c) // nothing is written, so that there is nothing to fail

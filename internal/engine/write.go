@@ -137,22 +137,21 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 		if written != nil {
 			version = written.GetResourceVersion()
 		}
-		a.made(digestOf(c.live), digestOf(e.shape.Build(theirs.Apply(c.content))), version)
+		a.made(essence.DigestOf(c.cause.Live), essence.DigestOf(e.detector.Essence.Build(theirs.Apply(c.content))), version)
 	}
 	e.accept(ctx, c)
-	c.isAbsorbed()
+	c.dropEdits(c.absorbed)
+	c.absorbed = nil
 	c.memory.PendingWrite, c.change = nil, nil
 	if c.closed() {
 		c.memory.Handled = true
 		e.reportLoops(ctx, c)
 	}
 	c.edited = c.edited || len(theirs) > 0
-	c.now, c.then = c.handled, e.folded(c.content, c.then, theirs) // as it stands on the object by now
+	c.cause = e.detector.AfterWrite(c.cause, c.content, c.handled, theirs)
 	e.keeps(c, c.stored)
 	c.stored, c.added = nil, 0
 	c.shares, c.undo, c.worked, c.unsaved = nil, nil, 0, false
-	c.turnedBefore = c.turnedBefore || c.turned
-	c.turned, c.origin = false, "" // it stands on the object by now
 	e.spread(c)
 	if written == nil {
 		return c.before, c.begin(c.before)
@@ -165,7 +164,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 			return nil, err
 		}
 	}
-	c.live = e.shape.Build(c.content) // others may have edited it meanwhile
+	c.cause.Live = e.detector.Essence.Build(c.content) // others may have edited it meanwhile
 	return written, nil
 }
 
@@ -185,7 +184,7 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patch.Change) (clie
 	}
 	e.note(c, written)
 	metrics.StoredBytes.WithLabelValues(e.Name).Observe(float64(sizeOf(written)))
-	c.memory.FinalizerRemoved = c.memory.FinalizerRemoved || change.RemoveFinalizer != "" && c.facts.Deleting
+	c.memory.FinalizerRemoved = c.memory.FinalizerRemoved || change.RemoveFinalizer != "" && c.cause.Facts.Deleting
 	return written, nil
 }
 
@@ -213,7 +212,7 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patch.Change, map[strin
 		change.ReadUntyped = change.ReadUntyped || s.raw
 	}
 	change.HandlerPatch = patch.Merge(c.undo.RemovalsOfAbsentFields(c.content), patch.Diff(c.content, target))
-	handled := e.folded(c.content, c.now, change.HandlerPatch)
+	handled := e.detector.MergeOwn(c.content, c.cause.New, change.HandlerPatch)
 	c.added = annotationsSize(change.HandlerPatch.Apply(c.content)) - annotationsSize(c.content)
 	ours, err := e.record(ctx, c, change.HandlerPatch, handled)
 	if err != nil {
@@ -222,27 +221,10 @@ func (e *Engine) gather(ctx context.Context, c *cycle) (*patch.Change, map[strin
 	change.FrameworkPatch, c.triesOverlay = c.withOverlay(ours)
 	// Records in the status must not be stored before the pin, and before the changes whose success they report.
 	change.StatusLast = e.HasStatus && !c.closed() && ours["status"] != nil
-	if c.closed() && c.reason == cause.Delete {
+	if c.closed() && c.cause.Reason == cause.Delete {
 		change.RemoveFinalizer = e.Finalizer
 	}
 	return change, handled, nil
-}
-
-// folded is an essence with what handlers have changed in the content: it was handled, too (B-13). What others
-// have put into the same lists was not. Watched fields and conditions stay as they are: their changes are updates,
-// also those that handlers make.
-func (e *Engine) folded(content, then map[string]any, changed patch.MergePatch) map[string]any {
-	if len(changed) == 0 || then == nil || e.OwnChanges {
-		return then
-	}
-	out := e.shape.Build(changed.WithoutField("status", "conditions").Rebase(content, then).Apply(then))
-	essence.ReplaceFields(out, then, e.Watched)
-	if statuses, ok := then[essence.ConditionsKey]; ok {
-		out[essence.ConditionsKey] = statuses
-	} else {
-		delete(out, essence.ConditionsKey)
-	}
-	return out
 }
 
 // nested puts values below a path of fields.

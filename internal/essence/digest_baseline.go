@@ -113,3 +113,12 @@ func (b DigestBaseline) Clear(essence map[string]any) {
 func isDigestDocument(text []byte) bool {
 	return bytes.HasPrefix(text, []byte(`{"`+DigestDocumentKey+`"`))
 }
+
+// DigestOf returns the digest of an essence. It is empty if the essence cannot be encoded.
+func DigestOf(essence map[string]any) string {
+	text, err := Encode(essence)
+	if err != nil {
+		return ""
+	}
+	return Digest(text)
+}

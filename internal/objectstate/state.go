@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 )
 
 // State is what this process knows about one object. It is lost when the process ends, and no handler depends on it.
@@ -28,10 +30,8 @@ type State struct {
 	FoundDeleted bool
 	// LoggedTooLarge is true after this process has logged that the last-handled configuration is too large to be stored.
 	LoggedTooLarge bool
-	// BaselineHash is the hash of the last-handled configuration that this process has stored; 0 if it has stored none.
-	BaselineHash uint64
-	// OldBaselineHashes are the hashes of earlier last-handled configurations, the most recent one first.
-	OldBaselineHashes []uint64
+	// Baselines describes the baselines that this process has stored.
+	Baselines cause.History
 	// PausesAtBaseline is the number of pauses before the baseline was stored. Other operators may handle the object during a pause.
 	PausesAtBaseline int64
 	// PausesAtReconcile is the number of pauses before the last reconcile of the object.

@@ -28,7 +28,7 @@ var bugs = []plantedBug{
 	{
 		name:  "B-01 an unpinned baseline",
 		shows: scenario.NeverLost,
-		edits: []edit{{"internal/engine/pin.go", "if text == nil {", "if true || text == nil {"}},
+		edits: []edit{{"internal/cause/pin.go", "if in.Pin == nil {", "if true || in.Pin == nil {"}},
 	},
 	{
 		name:  "B-10 no guard for our own writes",

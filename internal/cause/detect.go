@@ -1,0 +1,200 @@
+package cause
+
+import (
+	"github.com/go-logr/logr"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+)
+
+// Detector detects the causes of the objects of one kind. It is safe for concurrent use.
+type Detector struct {
+	Name    string // of the controller, for metrics
+	Essence essence.Builder
+	// Retype converts an essence to the Go type of the kind and back. A field that a new version of the type has added is then no change.
+	Retype func(map[string]any) (map[string]any, error)
+	// HasUntypedFields is true if essences may contain fields that the Go type lacks, such as results of handlers.
+	HasUntypedFields bool
+	// Watched are the additional fields of the essence whose changes are always updates.
+	Watched [][]string
+	// OwnChanges makes changes by handlers of this operator updates.
+	OwnChanges bool
+}
+
+// Input is the state from which [Detector.Detect] computes a cause. All values belong to the same version of the object.
+type Input struct {
+	Facts                   // HasBaseline and Changed are ignored: Detect computes them
+	Content  map[string]any // the JSON form of the object
+	Baseline []byte         // the last-handled configuration; nil if there is none
+	Pin      []byte         // the stored pin; nil if there is none
+	Progress Progress
+	History  History
+	// Edits are the changes by daemons and timers that the baseline may lack.
+	Edits []Edit
+	Log   logr.Logger
+}
+
+// Progress describes the stored records of an object.
+type Progress interface {
+	HasRecords(reason string) bool
+	HasAttempts(reason string) bool
+}
+
+// ProgressReset is a correction of the stored records that follows from the cause.
+type ProgressReset int
+
+// The corrections.
+const (
+	KeepProgress     ProgressReset = iota
+	RestartUpdate                  // restart the handlers of the update
+	RestartAllCauses               // discard all records: they belong to a restored old state of the object
+)
+
+// Cause is what has happened to an object, with the states that handlers receive. Its maps must not be changed.
+type Cause struct {
+	Reason Reason
+	Facts
+	// Old is the last-handled essence. It is nil if there is none, or if only its digest is stored.
+	Old map[string]any
+	// New is the essence that is handled. It differs from Live if the object was edited after the cycle began.
+	New map[string]any
+	// Live is the present essence of the object.
+	Live map[string]any
+	// Diff is the difference between Old and New. It is empty if Old is unknown.
+	Diff diff.Diff
+
+	// PinnedDigest is the digest of the essence that is handled, if the object has no room for the essence. New is then Live.
+	PinnedDigest string
+	// StalePin is true if the object has a pin that is not used.
+	StalePin bool
+	// Reversed is true if the change of the cycle was undone before all handlers had finished. The cycle then handles the reversal.
+	Reversed bool
+	// WasReversed is true if an earlier reconcile has reversed the cycle. Some handlers may still have the former state.
+	WasReversed bool
+	// OldDigest is the digest of the last-handled essence of a reversed cycle, if Old is unknown.
+	OldDigest string
+	// Seen is the newest state with which a handler has finished, if it is not New.
+	Seen *Snapshot
+
+	// Unchanged is true if the stored baseline is the present essence.
+	Unchanged bool
+	// OutdatedBaseline is true if the object needs another baseline even if there is no change.
+	OutdatedBaseline bool
+	// RestoredBaseline is true if another client has restored an old baseline together with the old state of the object.
+	RestoredBaseline bool
+	// Reset is the correction of the records.
+	Reset ProgressReset
+
+	edits    []Edit          // those that are merged into Old
+	encoded  essence.Encoded // the essence that was encoded last
+	original essence.Encoded // the essence that was decoded from the baseline
+}
+
+// Detect compares the last-handled essence with the essence to be handled. This is the present essence, unless a cycle has begun with another one.
+func (d *Detector) Detect(in Input) Cause {
+	live := d.Essence.Build(in.Content)
+	c := Cause{Facts: in.Facts, New: live, Live: live}
+	stored := d.resolveBaseline(&c, in)
+	switch {
+	case c.Unchanged:
+		c.Old = live
+	case stored != nil:
+		d.decodeBaseline(&c, in, stored)
+	}
+	d.mergeEdits(&c, in.Edits)
+	isDigest, isSameDigest := compareDigest(c.Old, live)
+	switch {
+	case isSameDigest:
+		c.Old = live
+	case isDigest:
+		c.Old = nil // it has changed, and the old state is not known
+	}
+	c.HasBaseline = c.Old != nil || isDigest
+	d.applyPin(&c, in, stored)
+	switch {
+	case c.PinnedDigest != "" || c.Reversed || isDigest && !isSameDigest:
+		c.Changed = true
+	case c.Old != nil && !(c.Unchanged && !c.OutdatedBaseline || isSameDigest) || c.IsPinned():
+		c.Changed = c.Old != nil && !diff.Equal(c.Old, c.New)
+	default:
+		c.Changed = false
+	}
+	c.Reason = c.Facts.Reason()
+	switch {
+	case !c.Reason.HasHandlers():
+	case !c.HasBaseline:
+		c.Diff = diff.Of(nil, c.New)
+	case c.Old != nil && c.Changed:
+		c.Diff = diff.Of(c.Old, c.New)
+	}
+	return c
+}
+
+// decodeBaseline sets Old. A baseline that cannot be decoded is treated as absent, with a warning.
+func (d *Detector) decodeBaseline(c *Cause, in Input, stored []byte) {
+	old, err := d.Essence.Decode(stored)
+	if err != nil {
+		metrics.UnreadableState.WithLabelValues(d.Name).Inc()
+		in.Log.Info("Warning: the last handled configuration is unreadable and taken as absent", "error", err.Error())
+		return
+	}
+	c.Old = old
+	if _, isDigest := old[essence.DigestDocumentKey]; isDigest {
+		return
+	}
+	if in.History.isLast(stored) && !d.HasUntypedFields { // this process has encoded it from an object of the Go type
+		c.original = essence.Decoded(stored, old)
+		return
+	}
+	typed, err := d.Retype(old)
+	if err != nil {
+		// A version with another Go type has stored it.
+		in.Log.V(1).Info("The last handled configuration does not fit the Go type", "error", err.Error())
+		return
+	}
+	c.Old = typed
+}
+
+// compareDigest reports whether a stored essence is only a digest, and whether it is the digest of the live essence.
+func compareDigest(stored, live map[string]any) (isDigest, isSame bool) {
+	digest, ok := stored[essence.DigestDocumentKey].(string)
+	if !ok || len(stored) != 1 {
+		return false, false
+	}
+	return true, digest == essence.DigestOf(live)
+}
+
+// IsPinned reports whether the object was edited after the cycle began.
+func (c *Cause) IsPinned() bool {
+	return c.PinnedDigest != "" || !same(c.New, c.Live) && !diff.Equal(c.New, c.Live)
+}
+
+// IsOldKnown is false for an object whose last-handled configuration was too large to be stored.
+func (c *Cause) IsOldKnown() bool { return c.Old != nil || !c.HasBaseline }
+
+// Encode encodes an essence of the cause. It keeps the last result, because an essence is compared first and stored later.
+func (c *Cause) Encode(of map[string]any) ([]byte, error) {
+	if text := c.encoded.TextOf(of); text != nil {
+		return text, nil
+	}
+	encoded, err := essence.Encoding(of)
+	if err == nil {
+		c.encoded = encoded
+	}
+	return encoded.TextOf(of), err
+}
+
+// StoredTextOf returns the text from which an essence of the cause was decoded, and nil if there is none.
+func (c *Cause) StoredTextOf(of map[string]any) []byte { return c.original.TextOf(of) }
+
+// AfterWrite returns the cause after a write: handled is the essence that is handled with the changes of handlers, changed are these
+// changes of the content.
+func (d *Detector) AfterWrite(c Cause, content, handled map[string]any, changed patch.MergePatch) Cause {
+	c.New, c.Old = handled, d.MergeOwn(content, c.Old, changed)
+	c.WasReversed = c.WasReversed || c.Reversed
+	c.Reversed, c.OldDigest = false, "" // they are stored
+	c.edits, c.OutdatedBaseline = nil, false
+	return c
+}

@@ -1,0 +1,93 @@
+package cause
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/go-logr/logr"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+)
+
+// Edit is a change of an object by a daemon or a timer.
+type Edit struct {
+	Base  map[string]any // the JSON form of the object for which it was computed
+	Patch patch.MergePatch
+}
+
+// MergeOwn returns an essence with the changes that handlers of this operator have made in the content: such changes are no updates. Changes by
+// other clients in the same lists are not merged. Watched fields and conditions stay as they are: their changes are always updates.
+func (d *Detector) MergeOwn(content, into map[string]any, changed patch.MergePatch) map[string]any {
+	if len(changed) == 0 || into == nil || d.OwnChanges {
+		return into
+	}
+	out := d.Essence.Build(changed.WithoutField("status", "conditions").Rebase(content, into).Apply(into))
+	essence.ReplaceFields(out, into, d.Watched)
+	if statuses, ok := into[essence.ConditionsKey]; ok {
+		out[essence.ConditionsKey] = statuses
+	} else {
+		delete(out, essence.ConditionsKey)
+	}
+	return out
+}
+
+// MergeFlushed returns the cause after a handler has written a part of its changes while it was running.
+func (d *Detector) MergeFlushed(c Cause, content map[string]any, changed patch.MergePatch) Cause {
+	c.New, c.Old, c.Live = d.MergeOwn(content, c.New, changed), d.MergeOwn(content, c.Old, changed), d.MergeOwn(content, c.Live, changed)
+	c.OutdatedBaseline = true
+	return c
+}
+
+// mergeEdits merges the changes of daemons and timers into the last-handled essence, unless the stored baseline contains them.
+func (d *Detector) mergeEdits(c *Cause, edits []Edit) {
+	if c.Unchanged || len(edits) == 0 {
+		return
+	}
+	for _, edit := range edits {
+		if stored, ok := c.Old[essence.DigestDocumentKey].(string); ok {
+			if base := d.Essence.Build(edit.Base); stored == essence.DigestOf(base) {
+				c.Old = map[string]any{essence.DigestDocumentKey: essence.DigestOf(d.MergeOwn(edit.Base, base, edit.Patch))}
+			}
+			continue
+		}
+		c.Old = d.MergeOwn(edit.Base, c.Old, edit.Patch)
+	}
+	c.edits, c.OutdatedBaseline = edits, true
+}
+
+// MergeStored merges the changes of handlers into the cause as the API server has stored them. It reports whether they differ from the
+// changes that were sent: an admission webhook or a default of the schema may have altered them, and the difference is no update.
+func (d *Detector) MergeStored(c Cause, content map[string]any, sent patch.MergePatch, log logr.Logger) (merged Cause, differs bool) {
+	if d.OwnChanges || c.Reason == Delete {
+		return c, false // the difference is an update, or the baseline is not stored any more
+	}
+	essential := d.Essence.Build(sent.WithoutField("status", "conditions").Apply(nil))
+	delete(essential, essence.ConditionsKey) // MergeOwn ignores conditions and watched fields, too
+	essence.ReplaceFields(essential, nil, d.Watched)
+	altered := patch.MergePatch(essential).Unapplied(content)
+	if len(altered) == 0 {
+		return c, false
+	}
+	if stored := altered.CurrentValues(content); stored.HasValues() { // otherwise the fields were dropped, which is logged elsewhere
+		log.Info("Warning: the API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
+			"fields", fmt.Sprint(diff.Of(map[string]any(altered), map[string]any(stored))))
+	}
+	observed := patch.MergePatch(essential).CurrentValues(content)
+	c.New = d.Essence.Build(observed.Apply(c.New))
+	if c.Old != nil {
+		c.Old = d.Essence.Build(observed.Apply(c.Old))
+	}
+	return c, true
+}
+
+// AffectsEssence reports whether a patch of the content changes the essence.
+func (d *Detector) AffectsEssence(content map[string]any, changed patch.MergePatch) bool {
+	return !diff.Equal(d.Essence.Build(content), d.Essence.Build(changed.Apply(content)))
+}
+
+// same reports whether two essences are the same map.
+func same(a, b map[string]any) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}

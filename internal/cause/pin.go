@@ -1,0 +1,184 @@
+package cause
+
+import (
+	"encoding/json"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+)
+
+// Pin is the essence with which a cycle has begun. It is stored on the object while the cycle takes more than one reconcile: an edit in
+// the meantime belongs to the next cycle.
+type Pin struct {
+	// Since is the digest of the baseline with which the cycle began. With another baseline, the pin is ignored.
+	Since string `json:"since,omitempty"`
+	Snapshot
+	// Turned is true if the cycle handles the reversal of its original change.
+	Turned bool `json:"turned,omitempty"`
+	// Seen is the newest state with which a handler has finished, if it is not the essence of the pin. The handler must receive another
+	// update if this state is undone.
+	Seen *Snapshot `json:"seen,omitempty"`
+	// Ahead is true if the pin was stored before the records.
+	Ahead bool `json:"ahead,omitempty"`
+}
+
+// Snapshot is a stored essence. If the object has no room for the essence, only its digest is stored.
+type Snapshot struct {
+	Digest  string          `json:"digest,omitempty"`
+	Essence json.RawMessage `json:"essence,omitempty"`
+}
+
+// snapshotOf returns the snapshot of an essence, or the default if the essence cannot be encoded.
+func snapshotOf(of map[string]any, byDefault Snapshot) Snapshot {
+	text, err := essence.Encode(of)
+	if err != nil {
+		return byDefault
+	}
+	return Snapshot{Digest: essence.Digest(text), Essence: text}
+}
+
+// Encode encodes a pin for an object with the given baseline.
+func (p Pin) Encode(baseline []byte) ([]byte, error) {
+	p.Since = digestOf(baseline)
+	return json.Marshal(p)
+}
+
+// WithoutEssences returns the pin with digests only.
+func (p Pin) WithoutEssences() Pin {
+	p.Essence = nil
+	if p.Seen != nil {
+		p.Seen = &Snapshot{Digest: p.Seen.Digest}
+	}
+	return p
+}
+
+func digestOf(baseline []byte) string {
+	if baseline == nil {
+		return ""
+	}
+	return essence.Digest(baseline)
+}
+
+// applyPin continues a cycle with the state with which it began.
+func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
+	if in.Pin == nil {
+		return
+	}
+	c.StalePin = true
+	var p Pin
+	if err := json.Unmarshal(in.Pin, &p); err != nil {
+		metrics.UnreadableState.WithLabelValues(d.Name).Inc()
+		in.Log.Info("Warning: the pinned configuration is unreadable and taken as absent", "error", err.Error())
+		return
+	}
+	p.Snapshot = d.withEdits(c, p.Snapshot)
+	if p.Seen != nil {
+		p.Seen = new(d.withEdits(c, *p.Seen))
+	}
+	reason := Create
+	if c.HasBaseline {
+		reason = Update
+	}
+	keepsProgress := c.Reset == KeepProgress
+	hasBegun := p.Ahead || keepsProgress && in.Progress.HasRecords(string(reason))
+	if c.Deleting || p.Since != digestOf(baseline) || !hasBegun && p.Seen == nil {
+		return // it belongs to another cycle
+	}
+	c.WasReversed, c.Seen = p.Turned, p.Seen
+	isUndone := c.Old != nil && diff.Equal(c.Old, c.Live)
+	switch {
+	case hasBegun && p.Digest == essence.DigestOf(c.Live):
+		c.StalePin = false
+	case isUndone && hasBegun:
+		if p.Ahead || p.Turned || p.Seen != nil || keepsProgress && in.Progress.HasAttempts(string(reason)) {
+			d.reverse(c, p.Snapshot) // otherwise no handler has seen the change
+		}
+	case isUndone:
+		d.reverse(c, *p.Seen)
+	case hasBegun:
+		c.StalePin = false
+		if c.New = d.essenceOf(p.Snapshot); c.New == nil {
+			c.New, c.PinnedDigest = c.Live, p.Digest
+		}
+	default:
+		// The next cycle begins with the present state. If it is undone, handlers must be called.
+		c.StalePin, c.WasReversed, c.Seen = false, true, nil
+	}
+}
+
+// reverse handles the reversal of a change instead of the change: handlers that have seen the change must see its reversal.
+func (d *Detector) reverse(c *Cause, from Snapshot) {
+	c.StalePin, c.Reversed, c.Seen = false, true, nil
+	if c.Old = d.essenceOf(from); c.Old == nil {
+		c.OldDigest = from.Digest
+	}
+	c.Reset = max(c.Reset, RestartUpdate)
+}
+
+// essenceOf decodes a snapshot. It returns nil if only the digest is known.
+func (d *Detector) essenceOf(s Snapshot) map[string]any {
+	if s.Essence == nil {
+		return nil
+	}
+	decoded, err := d.Essence.Decode(s.Essence)
+	if err != nil {
+		return nil
+	}
+	if typed, err := d.Retype(decoded); err == nil {
+		return typed
+	}
+	return decoded
+}
+
+// withEdits merges the changes of daemons and timers into a snapshot.
+func (d *Detector) withEdits(c *Cause, s Snapshot) Snapshot {
+	merged := d.essenceOf(s)
+	if merged == nil || len(c.edits) == 0 {
+		return s
+	}
+	for _, edit := range c.edits {
+		merged = d.MergeOwn(edit.Base, merged, edit.Patch)
+	}
+	return snapshotOf(merged, s)
+}
+
+// WithSeen returns the cause after a handler has finished. If the object was edited in the meantime, the handler may have seen the edit.
+func (c Cause) WithSeen() Cause {
+	if c.Reason == Delete || !c.IsPinned() {
+		return c
+	}
+	if seen := snapshotOf(c.Live, Snapshot{}); seen.Digest != "" {
+		c.Seen = &seen
+	}
+	return c
+}
+
+// PinOf returns the pin for the next reconciles of an unfinished cycle. It is nil if there is nothing to pin.
+func (c *Cause) PinOf(handled map[string]any) (*Pin, error) {
+	if c.Reason != Create && c.Reason != Update {
+		return c.FinalPin(handled), nil
+	}
+	p := &Pin{Snapshot: Snapshot{Digest: c.PinnedDigest}, Turned: c.Reversed || c.WasReversed, Seen: c.Seen}
+	if c.PinnedDigest == "" {
+		text, err := c.Encode(handled)
+		if err != nil {
+			return nil, err
+		}
+		p.Snapshot = Snapshot{essence.Digest(text), text}
+	}
+	return p, nil
+}
+
+// PinAhead returns the pin for a write before the records.
+func (c *Cause) PinAhead() *Pin {
+	return &Pin{Snapshot: snapshotOf(c.New, Snapshot{}), Turned: c.Reversed || c.WasReversed, Seen: c.Seen, Ahead: true}
+}
+
+// FinalPin returns the pin that remains after a cycle. It is nil unless a handler has seen another state than the handled one.
+func (c *Cause) FinalPin(handled map[string]any) *Pin {
+	if c.Seen == nil || c.Reason == Delete || c.PinnedDigest == "" && c.Seen.Digest == essence.DigestOf(handled) {
+		return nil
+	}
+	return &Pin{Seen: c.Seen}
+}

@@ -1,0 +1,35 @@
+package essence
+
+import (
+	"bytes"
+	"reflect"
+)
+
+// Encoded is an essence with its encoded form. The zero value holds nothing.
+type Encoded struct {
+	essence map[string]any
+	text    []byte
+}
+
+// Encoding encodes an essence. The result keeps the essence, which must not be changed afterwards.
+func Encoding(essence map[string]any) (Encoded, error) {
+	text, err := Encode(essence)
+	if err != nil {
+		return Encoded{}, err
+	}
+	return Encoded{essence, text}, nil
+}
+
+// Decoded returns an essence that was decoded from a text.
+func Decoded(text []byte, essence map[string]any) Encoded { return Encoded{essence, text} }
+
+// TextOf returns the encoded form of an essence if it is the same map as that of e. Otherwise, it returns nil.
+func (e Encoded) TextOf(essence map[string]any) []byte {
+	if e.essence == nil || reflect.ValueOf(e.essence).Pointer() != reflect.ValueOf(essence).Pointer() {
+		return nil
+	}
+	return e.text
+}
+
+// Is reports whether the encoded form is equal to a text.
+func (e Encoded) Is(text []byte) bool { return e.text != nil && bytes.Equal(e.text, text) }
