@@ -5,32 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
-
-// A Background is a daemon or a timer, which accompanies each object that passes its filters.
-type Background struct {
-	Handler
-	// Task is the pattern of its tasks, without what is particular to the object.
-	Task daemons.Task
-	// Delay computes the InitialDelay of an object; nil: that of the task.
-	Delay func(client.Object) time.Duration
-}
-
-// reason is why it is called.
-func (b *Background) reason() string {
-	if b.Task.Timer != nil {
-		return "timer"
-	}
-	return "daemon"
-}
 
 // Background runs daemons and timers until the context ends, and returns when they have ended.
 func (e *Engine) Background(ctx context.Context) error {
@@ -44,7 +27,7 @@ func (e *Engine) Close() { e.closed.Store(true) }
 // attend finds the daemons and timers that the object is to have, and stops those that it is not to have.
 // While it is being deleted that is all of them, before any handler is called for the deletion (DAE-08).
 func (e *Engine) attend(ctx context.Context, c *cycle) {
-	if len(e.Backgrounds.IDs()) == 0 {
+	if len(e.BackgroundHandlers.IDs()) == 0 {
 		return
 	}
 	e.states.UpdateIfNewer(c.before)
@@ -52,10 +35,9 @@ func (e *Engine) attend(ctx context.Context, c *cycle) {
 		e.supervisor.StopAll(c.before.GetUID(), daemons.ErrDeleted)
 		return
 	}
-	for _, id := range e.Backgrounds.IDs() {
-		background, _ := e.Backgrounds.Get(id)
-		if ok, why := e.passes(ctx, c, id, background.Handler, match.Input{Object: c.content}); !ok {
-			log.FromContext(ctx).V(4).Info("Handler not concerned", "handler", id, "why", why)
+	for _, id := range e.BackgroundHandlers.IDs() {
+		background, _ := e.BackgroundHandlers.Get(id)
+		if !e.matchesObject(ctx, id, background.Handler, c.view, match.Input{Object: c.content}) {
 			e.supervisor.Stop(daemons.Key{UID: c.before.GetUID(), ID: id}, daemons.ErrFilteredOut)
 			continue
 		}
@@ -80,7 +62,7 @@ func (e *Engine) accompany(ctx context.Context, c *cycle) {
 		if !e.supervisor.NeedsStart(key) || newest == nil || newest.GetDeletionTimestamp() != nil {
 			continue
 		}
-		background, _ := e.Backgrounds.Get(id)
+		background, _ := e.BackgroundHandlers.Get(id)
 		task, err := e.taskFor(c, id, background)
 		if err == nil {
 			err = e.supervisor.Ensure(key, task)
@@ -92,7 +74,7 @@ func (e *Engine) accompany(ctx context.Context, c *cycle) {
 }
 
 // taskFor makes the task of one object.
-func (e *Engine) taskFor(c *cycle, id string, b *Background) (task daemons.Task, err error) {
+func (e *Engine) taskFor(c *cycle, id string, b *invoke.BackgroundHandler) (task daemons.Task, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("its InitialDelayFunc panicked: %v", value)
@@ -105,15 +87,15 @@ func (e *Engine) taskFor(c *cycle, id string, b *Background) (task daemons.Task,
 	task.Run = func(ctx context.Context, attempt progress.Attempt) error {
 		return e.iterate(ctx, uid, id, b, companion, attempt)
 	}
-	logger := e.logOf(c.before).WithValues("handler", id, "reason", b.reason())
+	logger := e.logOf(c.before).WithValues("handler", id, "reason", b.Reason())
 	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
-		b.Hints.WarnMissingUnit(logger, outcome)
+		b.Warnings.WarnMissingUnit(logger, outcome)
 		companion.reports(id, func(failed bool) bool {
 			return e.announceAgain(e.states.Newest(uid), id, failed, before, outcome)
 		})
 	}
-	if b.Delay != nil {
-		task.InitialDelay = max(0, b.Delay(c.before.DeepCopyObject().(client.Object)))
+	if b.InitialDelay != nil {
+		task.InitialDelay = max(0, b.InitialDelay(c.before.DeepCopyObject().(client.Object)))
 	}
 	if t := b.Task.Timer; t != nil && t.Sharp {
 		anchored := *t

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
@@ -97,9 +98,9 @@ func BenchmarkCycle(b *testing.B) {
 func newEngine(b *testing.B, s *server, do func(client.Object)) *engine.Engine {
 	log.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	kind := engine.Kind{Name: "widget", GVK: widgetGVK, New: s.empty, Results: []string{"status"}, HasStatus: true}
-	handler := engine.Handler{
+	handler := invoke.Handler{
 		Criteria: match.Criteria{Reasons: []string{string(cause.Create), string(cause.Update)}},
-		Do: func(_ context.Context, call *engine.Call) error {
+		Do: func(_ context.Context, call *invoke.Request) error {
 			do(call.Object)
 			return nil
 		},

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -85,14 +85,7 @@ func (e *Engine) farewell(ctx context.Context, c *cycle) {
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The object goes without waiting for us; calling an optional handler", "handler", id)
 		handler, _ := e.Handlers.Get(id)
-		policy := handler.Policy
-		policy.Retries = new(1) // nobody comes back to an object that goes
-		execution.Invoke(ctx, execution.Invocation{
-			Kind: e.Name, ID: id, Reason: string(c.cause.Reason), Policy: policy,
-			Func: func(ctx context.Context) error {
-				return handler.Do(ctx, e.told(c, id, handler, progress.Record{Started: now()}))
-			},
-		})
+		invoke.HandlerAttempt{Kind: e.Name, ID: id, Handler: handler, View: e.causeView(c), Record: progress.Record{Started: now()}, Once: true}.Run(ctx)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -42,9 +43,9 @@ type cycle struct {
 	old       client.Object // made of the last-handled essence, when the first handler is called
 
 	// filter, match, plan
-	concerned []string // handlers whose filters the object passes
-	view      *Call    // what filters are shown
-	attended  []string // daemons and timers whose filters the object passes
+	concerned []string     // handlers whose filters the object passes
+	view      *invoke.View // for the predicates of handlers
+	attended  []string     // daemons and timers whose filters the object passes
 	selected  []string
 	joining   []string // those of the selected that resume, while the cause is another
 	planned   []string

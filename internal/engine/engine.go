@@ -26,14 +26,14 @@ import (
 type Engine struct {
 	Settings
 	Kind
-	states      *objectstate.Store
-	writer      *patch.Writer
-	detector    *cause.Detector
-	lastHandled essence.DigestBaseline // the baseline of the settings, with digests
-	vitals      vitals
-	failures    failures // of index handlers
-	quota       eventrecorder.Limiter
-	drops       dropped // fields that were logged
+	states        *objectstate.Store
+	writer        *patch.Writer
+	detector      *cause.Detector
+	lastHandled   essence.DigestBaseline // the baseline of the settings, with digests
+	vitals        vitals
+	indexFailures indexFailures
+	quota         eventrecorder.Limiter
+	drops         dropped // fields that were logged
 
 	supervisor *daemons.Supervisor // of daemons and timers
 	waker      waker
@@ -52,8 +52,8 @@ func New(settings Settings, kind Kind) *Engine {
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
 	e := &Engine{lastHandled: lastHandled, Settings: settings, Kind: kind, states: objectstate.New(objectstate.Options{
-		RecordEvents: len(kind.Spies.IDs()) > 0,
-		TrackDirty:   len(kind.Levels.IDs()) > 0,
+		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
+		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0,
 
 		ReadBaseline: settings.Baseline.Fetch,
 	})}
@@ -93,8 +93,7 @@ func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos
 // from the object, and what is due from its records.
 func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	defer e.takes(req.NamespacedName)()
-	// What was observed, for those who only watch.
-	e.spy(ctx, req.NamespacedName)
+	e.callEventHandlers(ctx, req.NamespacedName)
 	// Nothing else during a pause.
 	if e.postpone(ctx, req.NamespacedName) {
 		return reconcile.Result{}, nil

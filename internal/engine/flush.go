@@ -6,12 +6,13 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
 // flusher writes what a handler has changed in the status until now. It is part of the pass like any other change:
 // what follows is counted from there.
-func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
+func (e *Engine) flusher(c *cycle, call *invoke.Request) func(context.Context) error {
 	if c.gone {
 		return nil
 	}
@@ -41,7 +42,7 @@ func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
 		}
 		change := &patch.Change{Before: c.before, Content: c.content, HandlerPatch: doc, Allow: e.allow(c)}
 		written, err := e.writer.Write(ctx, change)
-		if len(e.Levels.IDs()) > 0 {
+		if len(e.ReconcileHandlers.IDs()) > 0 {
 			c.memory.OwnVersions = append(c.memory.OwnVersions, change.WrittenVersions...)
 		}
 		if err != nil || written == nil {
@@ -55,7 +56,7 @@ func (e *Engine) flusher(c *cycle, call *Call) func(context.Context) error {
 }
 
 // backgroundFlusher is that of background work, which has no pass.
-func (e *Engine) backgroundFlusher(c *cycle, call *Call, a *companion) func(context.Context) error {
+func (e *Engine) backgroundFlusher(c *cycle, call *invoke.Request, a *companion) func(context.Context) error {
 	return func(ctx context.Context) error {
 		own, doc, err := e.unflushed(ctx, c, call)
 		if len(doc) == 0 || err != nil {
@@ -71,7 +72,7 @@ func (e *Engine) backgroundFlusher(c *cycle, call *Call, a *companion) func(cont
 
 // unflushed is what a handler has changed in the status since it was called, or since the last time: to its own copy, and
 // to the object as it is by now.
-func (e *Engine) unflushed(ctx context.Context, c *cycle, call *Call) (own, doc patch.MergePatch, err error) {
+func (e *Engine) unflushed(ctx context.Context, c *cycle, call *invoke.Request) (own, doc patch.MergePatch, err error) {
 	changed, err := e.changes(ctx, c, call.ID, call.Object)
 	status, ok := changed["status"]
 	if !ok || err != nil {

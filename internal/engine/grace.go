@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
@@ -21,7 +22,7 @@ type grace struct {
 	end     func() bool
 }
 
-func newGrace(ctx context.Context, b *Background) *grace {
+func newGrace(ctx context.Context, b *invoke.BackgroundHandler) *grace {
 	g := &grace{context: ctx, period: gracePeriod}
 	if timeout := b.Task.CancellationTimeout; timeout != nil {
 		g.period = *timeout

@@ -8,98 +8,75 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/execution"
-	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
-	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
+// reasonIndex is the reason of index handlers.
 const reasonIndex = "index"
 
-// Indexed is a handler that puts objects into an index.
-type Indexed struct {
-	Handler
-	// Remove takes an object out of the index.
-	Remove func(types.UID)
-	// Clear takes all out.
-	Clear func()
-}
-
-// failures are the attempts of index handlers that have not succeeded yet.
-type failures struct {
+// indexFailures are the records of index handlers that have failed, by the uid of the object and the id of the handler.
+type indexFailures struct {
 	mu      sync.Mutex
 	records map[types.UID]map[string]progress.Record
 }
 
-// index shows a state of an object to the indexes, on the informer's time: no worker is needed for it, and
-// whoever is woken for the object finds it done.
-func (e *Engine) index(ctx context.Context, seen client.Object) {
-	obj := seen.DeepCopyObject().(client.Object)
-	e.identify(obj)
-	ctx = log.IntoContext(ctx, e.logOf(obj))
-	content, err := patch.Content(obj)
+// updateIndexes calls the index handlers for an observed state of an object. It runs on the goroutine of the informer, so that the indexes are
+// complete before the object is reconciled.
+func (e *Engine) updateIndexes(ctx context.Context, observed client.Object) {
+	ctx = log.IntoContext(ctx, e.logOf(observed))
+	view, input, err := e.observedView(observed, reasonIndex)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The object has no JSON form")
 		return
 	}
-	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(obj.GetUID()))
-	c := &cycle{before: obj, content: content, view: &Call{
-		Object: obj, OldKnown: true, Reason: reasonIndex, ConditionOptions: e.conditionOptions(),
-	}}
+	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(observed.GetUID()))
 	for _, id := range e.Indexes.IDs() {
 		handler, _ := e.Indexes.Get(id)
-		if ok, _ := e.passes(ctx, c, id, handler.Handler, match.Input{Object: content}); !ok {
-			handler.Remove(obj.GetUID())
+		if !e.matchesObject(ctx, id, handler.Handler, view, input) {
+			handler.Remove(observed.GetUID())
 			continue
 		}
-		e.indexBy(ctx, id, handler, c)
+		e.updateIndex(ctx, id, handler, view)
 	}
 }
 
-func (e *Engine) indexBy(ctx context.Context, id string, h Indexed, c *cycle) {
-	uid := c.before.GetUID()
-	record := e.failures.get(uid, id)
+func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandler, view *invoke.View) {
+	uid := view.Object.GetUID()
+	record := e.indexFailures.get(uid, id)
 	if record.Failure || record.Delayed.After(now()) {
-		return // it is out
+		return // the index does not contain the object
 	}
 	if record.Started.IsZero() {
 		record.Started = now()
 	}
-	outcome := execution.Invoke(ctx, execution.Invocation{
-		Kind: e.Name, ID: id, Reason: reasonIndex, Policy: h.Policy, Record: record, QuietSuccess: true, Warnings: h.Hints,
-		Func: func(ctx context.Context) error {
-			return h.Do(ctx, &Call{
-				ID: id, Object: c.before.DeepCopyObject().(client.Object), OldKnown: true, Field: h.present(c), Reason: reasonIndex,
-				Attempt: record.Attempt(), Notify: e.notifierFor(c.before), ConditionOptions: e.conditionOptions(),
-			})
-		},
-	})
+	outcome := invoke.HandlerAttempt{Kind: e.Name, ID: id, Handler: h.Handler, View: view, Record: record, QuietSuccess: true}.Run(ctx)
 	if outcome.Success {
-		e.failures.set(uid, id, progress.Record{})
+		e.indexFailures.set(uid, id, progress.Record{})
 		return
 	}
 	h.Remove(uid)
-	e.failures.set(uid, id, record.WithOutcome(outcome, now()))
+	e.indexFailures.set(uid, id, record.WithOutcome(outcome, now()))
 }
 
-// unindex takes an object that is gone out of the indexes.
-func (e *Engine) unindex(obj client.Object) {
+// removeFromIndexes removes a deleted object from the indexes.
+func (e *Engine) removeFromIndexes(obj client.Object) {
 	for _, id := range e.Indexes.IDs() {
 		handler, _ := e.Indexes.Get(id)
 		handler.Remove(obj.GetUID())
 	}
-	e.failures.forget(obj.GetUID())
+	e.indexFailures.forget(obj.GetUID())
 }
 
-func (f *failures) get(uid types.UID, id string) progress.Record {
+func (f *indexFailures) get(uid types.UID, id string) progress.Record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.records[uid][id]
 }
 
-// set keeps the record of a failure; the zero one is forgotten.
-func (f *failures) set(uid types.UID, id string, record progress.Record) {
+// set stores the record of a failure. It removes a zero record.
+func (f *indexFailures) set(uid types.UID, id string, record progress.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if record.Started.IsZero() {
@@ -117,7 +94,7 @@ func (f *failures) set(uid types.UID, id string, record progress.Record) {
 	f.records[uid][id] = record
 }
 
-func (f *failures) forget(uid types.UID) {
+func (f *indexFailures) forget(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.records, uid)

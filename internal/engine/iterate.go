@@ -14,16 +14,16 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
-	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // iterate calls a daemon or a timer once, with the newest state of its object, and writes what it has changed in
 // that, also if it has failed. It is on a goroutine of its own, beside the worker of the object: it writes nothing
 // that the worker does.
-func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Background, a *companion, attempt progress.Attempt) error {
+func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, a *companion, attempt progress.Attempt) error {
 	suspensions, err := e.passFence(ctx)
 	if err != nil {
 		return err
@@ -44,24 +44,21 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *Backg
 	c.grace = newGrace(ctx, b)
 	defer c.grace.end()
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(uid))
-	ctx = log.IntoContext(ctx, e.logOf(obj).WithValues("handler", id, "reason", b.reason(), "attempt", attempt.Number))
-	call := &Call{
-		ID: id, Object: obj.DeepCopyObject().(client.Object), OldKnown: true, Reason: b.reason(), Attempt: attempt,
-		Notify: e.notifierFor(obj), Latest: e.latest(obj), ConditionOptions: e.conditionOptions(),
+	ctx = log.IntoContext(ctx, e.logOf(obj).WithValues("handler", id, "reason", b.Reason(), "attempt", attempt.Number))
+	view := &invoke.View{Object: obj, Reason: b.Reason(), ConditionOptions: e.conditionOptions(), Latest: e.latest(obj), Notify: e.notifierFor(obj)}
+	if b.Field != nil {
+		if err := begin(); err != nil {
+			return err
+		}
+		view.Before, view.After = c.content, c.content
 	}
+	call := view.NewRequest(id, b.Handler, attempt)
 	flush := e.backgroundFlusher(c, call, a)
 	call.Flush = func(ctx context.Context) error {
 		if err := begin(); err != nil {
 			return err
 		}
 		return flush(ctx)
-	}
-	if b.Field != nil {
-		if err := begin(); err != nil {
-			return err
-		}
-		call.Field[1], _ = diff.Lookup(c.content, b.Field.Path...)
-		call.Field[0] = call.Field[1]
 	}
 	failed := b.Do(ctx, call)
 	if call.Result == nil && reflect.DeepEqual(c.object, call.Object) {

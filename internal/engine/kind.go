@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -9,12 +8,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/execution"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
-	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -24,13 +21,13 @@ type Kind struct {
 	GVK  schema.GroupVersionKind
 	New  func() client.Object
 	// Handlers are those for what has happened, with progress.
-	Handlers registry.Registry[Handler]
+	Handlers registry.Registry[invoke.Handler]
 	// Spies see every observed state, Levels what there is. Neither has progress.
-	Spies, Levels registry.Registry[Handler]
+	EventHandlers, ReconcileHandlers registry.Registry[invoke.Handler]
 	// Indexes learn of every state first.
-	Indexes registry.Registry[Indexed]
+	Indexes registry.Registry[invoke.IndexHandler]
 	// Backgrounds accompany the objects.
-	Backgrounds registry.Registry[*Background]
+	BackgroundHandlers registry.Registry[*invoke.BackgroundHandler]
 	// Fields count as essential, wherever they are.
 	Fields [][]string
 	// Watched are those of Fields whose changes are updates whoever makes them: update handlers react to them.
@@ -49,71 +46,6 @@ type Kind struct {
 	Results []string
 	// HasStatus: the kind has the status subresource.
 	HasStatus bool
-}
-
-// A Handler is one function with what it wants to be called for.
-type Handler struct {
-	match.Criteria
-	// When are tests that the filters cannot express. Each has to pass.
-	When []func(*Call) bool
-	// Changed, if set, tells whether what has happened is a change for the handler.
-	Changed func(*Call) bool
-	// After names the handlers that have to succeed first.
-	After  []string
-	Policy progress.Policy
-	// Label stands for the id in metrics, if there may be many ids.
-	Label string
-	// Interval is how long after a success a level-triggered handler is called again; 0: never.
-	Interval time.Duration
-	// CancelOnDelete ends the context of an attempt when the object is being deleted.
-	CancelOnDelete bool
-	// Reports is the type of the condition that says how far the handler is; empty: none does.
-	Reports string
-	Do      func(ctx context.Context, call *Call) error
-	// Hints logs probable mistakes of the handler, and of its sub-handlers; nil: none are logged.
-	Hints *execution.Warnings
-}
-
-// A Call is what a handler is told; the facade makes a typed request of it.
-type Call struct {
-	ID     string
-	Object client.Object
-	// Old is the object as it was last handled; nil if it never was, or is not known.
-	Old      client.Object
-	OldKnown bool
-	Diff     diff.Diff
-	// Handled is what the diff leads to, if that is not Object any more.
-	Handled client.Object
-	// Field is the value of the handler's own field, before and after; nil if it is absent.
-	Field   [2]any
-	Reason  string
-	Event   string
-	Attempt progress.Attempt
-	// Changes: the handler is one that is told what has changed.
-	Changes bool
-	// ConditionOptions say where its conditions are.
-	ConditionOptions []conditions.Option
-	// Flush writes what the handler has changed in the status until now.
-	Flush func(ctx context.Context) error
-	// Record wraps the client of the handler, to learn of its writes; nil: they are not of interest.
-	Record func(client.Client) client.Client
-	// Latest returns a copy of the newest known state of the object.
-	Latest func() client.Object
-	// Notify posts an Event about the object.
-	Notify func(eventType, reason, action, note string, args ...any)
-
-	// Result is set by the handler; nil: none.
-	Result any
-	// Subs are handlers that the handler has declared, to be called when it has returned.
-	Subs []Sub
-	// Again is set by a level-triggered handler that wants to be called again after a while, all being well.
-	Again time.Duration
-}
-
-// A Sub is a sub-handler.
-type Sub struct {
-	ID string // the full one
-	Handler
 }
 
 // Settings are those of the operator, the same for all its kinds.

@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -29,7 +28,7 @@ type levelState struct {
 // level calls the level-triggered handlers if something has happened to the object or around it, or if
 // their time has come. What they change is written at the end of the pass.
 func (e *Engine) level(ctx context.Context, c *cycle) {
-	if len(e.Levels.IDs()) == 0 || c.stopped || c.fault != nil || isDone(ctx) {
+	if len(e.ReconcileHandlers.IDs()) == 0 || c.stopped || c.fault != nil || isDone(ctx) {
 		return
 	}
 	if e.states.TakeForeignChange(client.ObjectKeyFromObject(c.before), c.memory, c.before.GetResourceVersion()) {
@@ -37,11 +36,10 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 			st.(*levelState).stirred = true
 		}
 	}
-	for _, id := range e.Levels.IDs() {
-		handler, _ := e.Levels.Get(id)
-		if ok, why := e.passes(ctx, c, id, handler, match.Input{Object: c.content}); !ok {
+	for _, id := range e.ReconcileHandlers.IDs() {
+		handler, _ := e.ReconcileHandlers.Get(id)
+		if !e.matchesObject(ctx, id, handler, c.view, match.Input{Object: c.content}) {
 			delete(c.memory.ReconcileHandlers, id)
-			log.FromContext(ctx).V(4).Info("Handler not concerned", "handler", id, "why", why)
 			continue
 		}
 		c.leveled = true
@@ -80,45 +78,41 @@ func (st *levelState) next() time.Time {
 	return st.due
 }
 
-func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h Handler, st *levelState) {
+func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h invoke.Handler, st *levelState) {
 	st.stirred, st.due = false, time.Time{}
 	if st.record.Started.IsZero() {
 		st.record.Started = now()
 	}
 	s := &share{id: id, policy: h.Policy, before: st.record, level: st}
+	view := e.causeView(c)
+	view.Reason, view.Old, view.Diff = reasonReconcile, nil, nil
 	var again time.Duration
-	do := func(ctx context.Context) error {
-		call := e.told(c, id, h, st.record)
-		call.Reason, call.Old, call.Diff = reasonReconcile, nil, nil
-		call.Flush = e.flusher(c, call)
-		s.base = c.current
-		err := h.Do(ctx, call)
-		again = call.Again
-		changed, failed := e.changes(ctx, c, id, call.Object)
-		doc := c.fitted(changed)
-		if failed == nil {
-			failed = e.show(c, changed)
-		}
-		if failed != nil {
-			return first(err, failed)
-		}
-		s.doc = doc
-		if err == nil && call.Result != nil {
-			s.doc, s.raw = patch.Merge(doc, nested(e.Results, map[string]any{id: call.Result}).Unapplied(c.content)), true
-		}
-		return err
-	}
-	ctx, cancel := e.untilDeleted(ctx, c, h)
+	handlerCtx, cancel := e.untilDeleted(ctx, c, h)
 	defer cancel()
-	s.outcome = execution.Invoke(ctx, execution.Invocation{
-		Kind: e.Name, ID: id, Reason: reasonReconcile, Policy: h.Policy, Record: st.record, Func: do, QuietSuccess: true, Warnings: h.Hints,
-	})
+	s.outcome = invoke.HandlerAttempt{
+		Kind: e.Name, ID: id, Handler: h, View: view, Record: st.record, QuietSuccess: true,
+		Prepare: func(req *invoke.Request) {
+			req.Flush = e.flusher(c, req)
+			s.base = c.current
+		},
+		Accept: func(req *invoke.Request, failed error) error {
+			again = req.RequeueAfter
+			doc, err := e.takeChanges(ctx, c, id, req)
+			if err != nil {
+				return err
+			}
+			if s.doc = doc; failed == nil && req.Result != nil {
+				s.doc, s.raw = patch.Merge(doc, nested(e.Results, map[string]any{id: req.Result}).Unapplied(c.content)), true
+			}
+			return nil
+		},
+	}.Run(handlerCtx)
 	if len(s.doc) > 0 {
 		c.shares = append(c.shares, s)
 	}
-	if h.Reports != "" {
+	if h.ConditionType != "" {
 		e.listen(c, s.base, h)
-		c.told = append(c.told, told{h.Reports, s})
+		c.told = append(c.told, told{h.ConditionType, s})
 	}
 	c.news = append(c.news, func() { st.failed = e.announceAgain(c.before, id, st.failed, s.before, s.outcome) })
 	if again == 0 {

@@ -13,11 +13,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// notifier posts the Events of handlers about the object of a cycle.
-func (e *Engine) notifier(c *cycle) func(eventType, reason, action, note string, args ...any) {
-	return e.notifierFor(c.before)
-}
-
 // notifierFor posts the Events of handlers about an object.
 func (e *Engine) notifierFor(obj client.Object) func(eventType, reason, action, note string, args ...any) {
 	return func(eventType, reason, action, note string, args ...any) {

@@ -27,7 +27,7 @@ func skipsOwnEvent(m *objectstate.State, obj client.Object) bool {
 func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
 	m, version := c.memory, c.before.GetResourceVersion()
 	if !c.closed() || result != (reconcile.Result{}) || m.AwaitedVersion != version || c.unreported || m.Overlay != nil ||
-		len(e.Levels.IDs())+len(e.Backgrounds.IDs()) > 0 {
+		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 {
 		return
 	}
 	if c.cause.OutdatedBaseline || c.cause.StalePin || e.Pin.Fetch(c.before) != nil || c.state.HasStale(now()) {

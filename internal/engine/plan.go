@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -81,7 +82,7 @@ func (e *Engine) due(ctx context.Context, c *cycle) (due []string) {
 }
 
 // obstacle is the first handler of the cause that has to succeed before another one is called.
-func (e *Engine) obstacle(c *cycle, h Handler) (id string, failed bool) {
+func (e *Engine) obstacle(c *cycle, h invoke.Handler) (id string, failed bool) {
 	for _, id := range h.After {
 		if record := c.state.Record(id); slices.Contains(c.selected, id) && !record.Success {
 			return id, record.Failure

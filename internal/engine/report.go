@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -11,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
@@ -74,7 +73,7 @@ func (e *Kind) conditionOptions() []conditions.Option {
 func (e *Engine) reporting(c *cycle) bool {
 	return len(c.told) > 0 || slices.ContainsFunc(c.selected, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
-		return handler.Reports != ""
+		return handler.ConditionType != ""
 	})
 }
 
@@ -85,12 +84,12 @@ func (e *Engine) describe(c *cycle, set *conditions.Set) {
 	if c.cause.Reason.HasHandlers() {
 		for _, id := range c.selected {
 			handler, _ := e.Handlers.Get(id)
-			if handler.Reports == "" || c.said(handler.Reports) {
+			if handler.ConditionType == "" || c.said(handler.ConditionType) {
 				continue
 			}
 			record := c.state.Record(id)
 			if slices.Contains(c.called, id) || !record.Success && record.Retries == 0 { // it waits, or was skipped permanently
-				set.Set(conditionOf(handler.Reports, record))
+				set.Set(conditionOf(handler.ConditionType, record))
 			}
 		}
 	}
@@ -136,9 +135,9 @@ type told struct {
 
 // listen takes note of the condition of a handler if that has set it itself: then it is not for us to say. A handler that was
 // given up was not called, and has not been shown anything.
-func (e *Engine) listen(c *cycle, before map[string]any, h Handler) {
-	if h.Reports != "" && before != nil && !equality.Semantic.DeepEqual(e.conditionIn(before, h.Reports), e.conditionIn(c.current, h.Reports)) {
-		c.explicit = append(c.explicit, h.Reports)
+func (e *Engine) listen(c *cycle, before map[string]any, h invoke.Handler) {
+	if h.ConditionType != "" && before != nil && !equality.Semantic.DeepEqual(e.conditionIn(before, h.ConditionType), e.conditionIn(c.current, h.ConditionType)) {
+		c.explicit = append(c.explicit, h.ConditionType)
 	}
 }
 
@@ -180,25 +179,8 @@ func (e *Engine) statuses() func(content map[string]any) map[string]any {
 	}
 }
 
-// withoutConditions are the changes of what objects really have.
-func withoutConditions(d diff.Diff) diff.Diff {
-	out := slices.DeleteFunc(slices.Clone(d), isOfConditions)
-	for i, item := range out {
-		if whole, ok := item.New.(map[string]any); ok && len(item.Path) == 0 && whole[essence.ConditionsKey] != nil {
-			whole = maps.Clone(whole)
-			delete(whole, essence.ConditionsKey)
-			out[i].New = whole
-		}
-	}
-	return out
-}
-
-func isOfConditions(item diff.Item) bool {
-	return len(item.Path) > 0 && item.Path[0] == essence.ConditionsKey
-}
-
 // isOnlyOfConditions reports whether nothing but conditions has changed, which is for those alone who ask.
 func isOnlyOfConditions(s match.Cause, c *cycle) bool {
 	return s.Reason == string(cause.Update) && len(c.cause.Diff) > 0 &&
-		!slices.ContainsFunc(c.cause.Diff, func(item diff.Item) bool { return !isOfConditions(item) })
+		!slices.ContainsFunc(c.cause.Diff, func(item diff.Item) bool { return !invoke.IsOfConditions(item) })
 }

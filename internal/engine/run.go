@@ -10,11 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
-	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -73,38 +72,15 @@ func isDone(ctx context.Context) bool { return ctx.Err() != nil }
 func now() time.Time { return time.Now() }
 
 // call makes one attempt at one handler, and takes in what it wants to be written.
-func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
+func (e *Engine) call(ctx context.Context, c *cycle, id string, h invoke.Handler) {
 	s := &share{id: id, policy: h.Policy, before: c.state.Record(id), open: true}
 	if s.before.WaitsForSubs() {
 		s.policy.Timeout = nil // it is only to declare its sub-handlers once more (B-24)
 	}
 	var result any
-	var subs []Sub
+	var subs []invoke.SubHandler
 	var recorded *writeRecorder
 	_, isTop := e.Handlers.Get(id)
-	do := func(ctx context.Context) error {
-		call := e.told(c, id, h, s.before)
-		call.Flush = e.flusher(c, call)
-		if isTop { // sub-handlers use the client of their parent
-			recorded = e.recording(c)
-			call.Record = recorded.of
-		}
-		s.base = c.current
-		err := h.Do(ctx, call)
-		changed, failed := e.changes(ctx, c, id, call.Object)
-		doc := c.fitted(changed)
-		if failed == nil {
-			failed = e.show(c, changed)
-		}
-		if failed != nil {
-			return first(err, failed)
-		}
-		if s.doc = doc; len(doc) > 0 {
-			c.shares = append(c.shares, s) // ahead of those of its sub-handlers
-		}
-		result, subs = call.Result, call.Subs
-		return err
-	}
 	children := func(outcome progress.Outcome) progress.Outcome {
 		if !outcome.Success || outcome.Err != nil || len(subs) == 0 {
 			return outcome
@@ -117,12 +93,32 @@ func (e *Engine) call(ctx context.Context, c *cycle, id string, h Handler) {
 	}
 	began, worked := now(), c.worked
 	c.unsaved = true
-	ctx, done := e.untilDeleted(ctx, c, h)
+	handlerCtx, done := e.untilDeleted(ctx, c, h)
 	defer done()
-	s.outcome = execution.Invoke(ctx, execution.Invocation{
-		Kind: e.Name, ID: id, MetricLabel: h.Label, Reason: string(c.cause.Reason), Policy: s.policy, Record: s.before, Warnings: h.Hints,
-		Func: do, AdjustOutcome: children,
-	})
+	attempted := h
+	attempted.Policy = s.policy
+	s.outcome = invoke.HandlerAttempt{
+		Kind: e.Name, ID: id, Handler: attempted, View: e.causeView(c), Record: s.before, AdjustOutcome: children,
+		Prepare: func(req *invoke.Request) {
+			req.Flush = e.flusher(c, req)
+			if isTop { // sub-handlers use the client of their parent
+				recorded = e.recording(c)
+				req.WrapClient = recorded.of
+			}
+			s.base = c.current
+		},
+		Accept: func(req *invoke.Request, _ error) error {
+			doc, err := e.takeChanges(ctx, c, id, req)
+			if err != nil {
+				return err
+			}
+			if s.doc = doc; len(doc) > 0 {
+				c.shares = append(c.shares, s) // before the patches of its sub-handlers
+			}
+			result, subs = req.Result, req.SubHandlers
+			return nil
+		},
+	}.Run(handlerCtx)
 	s.open = false
 	if recorded != nil {
 		c.noteClientWrites(id, recorded.written())
@@ -161,19 +157,22 @@ func first(err, other error) error {
 	return other
 }
 
-// told is what a handler is told, with a copy of the object that is its own.
-func (e *Engine) told(c *cycle, id string, h Handler, record progress.Record) *Call {
-	call := &Call{
-		ID: id, Object: c.object.DeepCopyObject().(client.Object), Old: e.old(c), OldKnown: c.cause.IsOldKnown(), Handled: e.pinned(c),
-		Diff: withoutConditions(c.cause.Diff), Reason: string(c.cause.Reason), Attempt: record.Attempt(),
-		Notify: e.notifier(c), Latest: e.latest(c.before), ConditionOptions: append(e.conditionOptions(), conditions.Since(c.before)), Changes: h.ReceivesDiff(string(c.cause.Reason)),
+// takeChanges returns the changes that a handler has made in its copy of the object, and shows them to the handlers that follow.
+func (e *Engine) takeChanges(ctx context.Context, c *cycle, id string, req *invoke.Request) (patch.MergePatch, error) {
+	changed, err := e.changes(ctx, c, id, req.Object)
+	if err != nil {
+		return nil, err
 	}
-	if h.Field != nil {
-		call.Diff = slices.Clone(c.cause.Diff).Reduce(h.Field.Path...)
-		call.Field[0], _ = diff.Lookup(c.cause.Old, h.Field.Path...)
-		call.Field[1], _ = diff.Lookup(c.cause.New, h.Field.Path...)
+	return c.fitted(changed), e.show(c, changed)
+}
+
+// causeView returns what handlers receive of the object and of the cause.
+func (e *Engine) causeView(c *cycle) *invoke.View {
+	return &invoke.View{
+		Object: c.object, Reason: string(c.cause.Reason), Old: func() client.Object { return e.old(c) }, Handled: func() client.Object { return e.pinned(c) },
+		OldUnknown: !c.cause.IsOldKnown(), Diff: c.cause.Diff, Before: c.cause.Old, After: c.cause.New,
+		ConditionOptions: append(e.conditionOptions(), conditions.Since(c.before)), Latest: e.latest(c.before), Notify: e.notifierFor(c.before),
 	}
-	return call
 }
 
 // pinned is what is being handled, if the object was edited since the cycle began; else nil.
@@ -230,7 +229,7 @@ func (e *Engine) checkpoint(ctx context.Context, c *cycle) error {
 
 // untilDeleted ends the context of a handler that wants it when the object is being deleted, whoever has to tell
 // that (SE-53). The rest of the pass is off then.
-func (e *Engine) untilDeleted(ctx context.Context, c *cycle, h Handler) (context.Context, func()) {
+func (e *Engine) untilDeleted(ctx context.Context, c *cycle, h invoke.Handler) (context.Context, func()) {
 	if !h.CancelOnDelete || c.cause.Facts.Deleting {
 		return ctx, func() {}
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -21,7 +22,7 @@ import (
 func TestChildrenThatGoAfterTheirOwner(t *testing.T) {
 	here := fake.NewClientBuilder().Build()
 	kind := Kind{Name: "configmaps", GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() client.Object { return &corev1.ConfigMap{} }}
-	if err := kind.Levels.Add("level", "level", Handler{}); err != nil {
+	if err := kind.ReconcileHandlers.Add("level", "level", invoke.Handler{}); err != nil {
 		t.Fatal(err)
 	}
 	e := New(Settings{

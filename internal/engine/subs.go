@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -16,7 +17,7 @@ import (
 // runSubs calls the sub-handlers that a handler has declared, those that are due, and tells how its
 // attempt has ended: when all are done, it is; until then it waits, and is called again to declare them
 // anew. Waiting is no attempt of its own, and nothing that it could swallow (B-24).
-func (e *Engine) runSubs(ctx context.Context, c *cycle, parent string, h Handler, subs []Sub) progress.Outcome {
+func (e *Engine) runSubs(ctx context.Context, c *cycle, parent string, h invoke.Handler, subs []invoke.SubHandler) progress.Outcome {
 	ids, handlers, err := e.selectSubs(ctx, c, parent, h, subs)
 	if err != nil {
 		return h.Policy.Outcome(c.state.Record(parent), now(), progress.Permanent(err))
@@ -42,10 +43,10 @@ func (e *Engine) runSubs(ctx context.Context, c *cycle, parent string, h Handler
 
 // selectSubs checks the declarations, and applies their filters. Sub-handlers are for whatever their
 // parent is for (HND-23).
-func (e *Engine) selectSubs(ctx context.Context, c *cycle, parent string, h Handler, subs []Sub) ([]string, map[string]Handler, error) {
+func (e *Engine) selectSubs(ctx context.Context, c *cycle, parent string, h invoke.Handler, subs []invoke.SubHandler) ([]string, map[string]invoke.Handler, error) {
 	var ids []string
 	var mistakes []error
-	keys, handlers := map[string]string{}, map[string]Handler{}
+	keys, handlers := map[string]string{}, map[string]invoke.Handler{}
 	checker, _ := e.Store.(progress.KeyChecker)
 	for _, sub := range subs {
 		key := sub.ID
@@ -60,13 +61,11 @@ func (e *Engine) selectSubs(ctx context.Context, c *cycle, parent string, h Hand
 			mistakes = append(mistakes, fmt.Errorf("the sub-handler %q has the id of another one (%s): give each its own", sub.ID, orSelf(taken, sub.ID)))
 			continue
 		}
-		sub.Hints = h.Hints
-		sub.Label = strings.TrimSuffix(orSelf(h.Label, parent), "/*") + "/*"
+		sub.Warnings = h.Warnings
+		sub.MetricLabel = strings.TrimSuffix(orSelf(h.MetricLabel, parent), "/*") + "/*"
 		keys[key], handlers[sub.ID] = sub.ID, sub.Handler
-		if ok, why := e.subMatches(ctx, c, h, sub); ok {
+		if e.subHandlerMatches(ctx, c, h, sub) {
 			ids = append(ids, sub.ID)
-		} else {
-			log.FromContext(ctx).V(4).Info("Sub-handler not selected", "handler", sub.ID, "why", why)
 		}
 	}
 	if err := errors.Join(mistakes...); err != nil {
@@ -82,13 +81,15 @@ func orSelf(taken, id string) string {
 	return taken
 }
 
-// subMatches asks the filters. Below a handler that is told of changes, a field has to have changed (SUB-15).
-func (e *Engine) subMatches(ctx context.Context, c *cycle, parent Handler, sub Sub) (ok bool, why string) {
-	ok, why = e.passes(ctx, c, sub.ID, sub.Handler, c.subject())
-	if !ok || !parent.ReceivesDiff(string(c.cause.Reason)) {
-		return ok, why
+// subHandlerMatches applies the filters of a sub-handler. If its parent receives a diff, the field of the sub-handler must have changed.
+func (e *Engine) subHandlerMatches(ctx context.Context, c *cycle, parent invoke.Handler, sub invoke.SubHandler) bool {
+	if !e.matchesObject(ctx, sub.ID, sub.Handler, c.view, c.subject()) {
+		return false
+	}
+	if !parent.ReceivesDiff(string(c.cause.Reason)) {
+		return true
 	}
 	h := sub.Handler
 	h.AnyReason = true
-	return e.matches(ctx, c, sub.ID, h, match.Cause{Reason: string(c.cause.Reason), Deleting: c.cause.Facts.Deleting})
+	return e.matchesCause(ctx, c, sub.ID, h, match.Cause{Reason: string(c.cause.Reason), Deleting: c.cause.Deleting})
 }

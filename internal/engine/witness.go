@@ -14,15 +14,15 @@ type observer struct{ *Engine }
 // OnUpsert implements [objectstate.Observer].
 func (w observer) OnUpsert(ctx context.Context, obj client.Object) {
 	if len(w.Indexes.IDs()) > 0 {
-		w.index(ctx, obj)
+		w.updateIndexes(ctx, obj)
 	}
-	if len(w.Backgrounds.IDs()) > 0 && obj.GetDeletionTimestamp() != nil {
+	if len(w.BackgroundHandlers.IDs()) > 0 && obj.GetDeletionTimestamp() != nil {
 		w.supervisor.StopAll(obj.GetUID(), daemons.ErrDeleted)
 	}
 }
 
 // OnDelete implements [objectstate.Observer].
 func (w observer) OnDelete(obj client.Object) {
-	w.unindex(obj)
+	w.removeFromIndexes(obj)
 	w.supervisor.Forget(obj.GetUID())
 }

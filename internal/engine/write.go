@@ -175,7 +175,7 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patch.Change) (clie
 	defer cancel()
 	change.Allow = e.allow(c)
 	written, err := e.writer.Write(ctx, change)
-	if len(e.Levels.IDs()) > 0 {
+	if len(e.ReconcileHandlers.IDs()) > 0 {
 		c.memory.OwnVersions = append(c.memory.OwnVersions, change.WrittenVersions...)
 		change.WrittenVersions = nil
 	}

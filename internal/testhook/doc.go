@@ -1,6 +1,6 @@
 // Package testhook gives package kopftest access to unexported parts of package kopf, without a public API for it.
 //
-//	testhook.BindCall(req, &engine.Call{ID: "provision", Notify: recordEvent})
+//	testhook.BindCall(req, &invoke.Request{ID: "provision", Notify: recordEvent})
 //	err := testhook.FinishCall(req, provision(ctx, req))
 //
 // Package kopf sets [BindCall] and [FinishCall]. The test kit calls them for the requests that it creates, so that a handler sees the same request as in

@@ -7,12 +7,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 )
 
 // BindCall gives a request the values that the engine passes in an operator. FinishCall copies the result that the handler has set in the request to the
 // call, and returns the outcome of the handler as an error. Package kopf sets both variables.
 var (
-	BindCall   func(request any, call *engine.Call)
+	BindCall   func(request any, call *invoke.Request)
 	FinishCall func(request any, err error) error
 )
 
@@ -20,7 +21,7 @@ var (
 type Observer interface {
 	// HandlerStarting is called before each call of a handler. It must not change the object of the call. When the handler returns, the
 	// returned function is called with its error.
-	HandlerStarting(ctx context.Context, call *engine.Call) (ended func(err error))
+	HandlerStarting(ctx context.Context, call *invoke.Request) (ended func(err error))
 	// OperatorStarting is called with the number of kinds that the operator handles, before the first WrapReconciler.
 	OperatorStarting(kinds int)
 	// WrapReconciler is called once for each engine. The returned reconciler is used in place of next.
@@ -35,7 +36,7 @@ func WithObserver(ctx context.Context, observer Observer) context.Context {
 }
 
 // HandlerStarting calls the observer of the context and returns its result. If the context has no observer, it returns nil.
-func HandlerStarting(ctx context.Context, call *engine.Call) (ended func(err error)) {
+func HandlerStarting(ctx context.Context, call *invoke.Request) (ended func(err error)) {
 	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
 		return observer.HandlerStarting(ctx, call)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -39,7 +39,7 @@ func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 type activity struct {
 	declaration
 	fn    func(context.Context) error
-	hints execution.Warnings
+	hints invoke.Warnings
 }
 
 func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*activity) Option {
@@ -76,7 +76,7 @@ func (o *Operator) runActivities(ctx context.Context, reason string, activities 
 				record.Started = time.Now()
 			}
 			if record.Due(time.Now()) {
-				outcome := execution.Invoke(log.IntoContext(ctx, o.mgr.GetLogger()), execution.Invocation{
+				outcome := invoke.Attempt(log.IntoContext(ctx, o.mgr.GetLogger()), invoke.Invocation{
 					Kind: "operator", ID: a.id, Reason: reason, Policy: a.Policy, Record: *record, Func: a.fn, Warnings: &a.hints,
 				})
 				*record = record.WithOutcome(outcome, time.Now())

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
@@ -147,7 +147,7 @@ func ReportCondition(conditionType string) HandlerOption {
 		if err := conditions.CheckType(conditionType); err != nil {
 			d.addErrorf("ReportCondition: %w", err)
 		}
-		d.Reports = conditionType
+		d.ConditionType = conditionType
 	}
 }
 
@@ -170,7 +170,7 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 		if !slices.Contains([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}, status) {
 			d.addErrorf("WhenCondition: invalid status %q: use metav1.ConditionTrue, ConditionFalse or ConditionUnknown", status)
 		}
-		d.Handler.When = append(d.Handler.When, func(call *engine.Call) bool {
+		d.Handler.When = append(d.Handler.When, func(call *invoke.Request) bool {
 			return conditions.Is(call.Object, conditionType, status, call.ConditionOptions...)
 		})
 	}
@@ -210,7 +210,7 @@ func (r *Resource[T]) watchedConditions() (types []string) {
 // checkConditions returns an error if the kind has no field for the conditions that are declared or reported.
 func (r *Resource[T]) checkConditions(obj client.Object) error {
 	declares := len(r.conditionTypes) > 0 || r.rootCondition != nil
-	reports := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.Reports != "" })
+	reports := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.ConditionType != "" })
 	if !declares && !reports {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
@@ -18,7 +18,7 @@ import (
 
 // A declaration collects the options and errors of a handler until the operator is checked.
 type declaration struct {
-	engine.Handler
+	invoke.Handler
 	task             daemons.Task // for daemons and timers
 	initialDelayFunc func(client.Object) time.Duration
 	id               string

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 )
 
 // ParsePath exports parsePath.
@@ -20,7 +21,7 @@ func ParsePath(path string) ([]string, error) { return parsePath(path) }
 func CheckVerbs(progress bool, verbs ...string) error {
 	kind := engine.Kind{GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}
 	if progress {
-		if err := kind.Handlers.Add("created", "created", engine.Handler{}); err != nil {
+		if err := kind.Handlers.Add("created", "created", invoke.Handler{}); err != nil {
 			return fmt.Errorf("adding the handler: %w", err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -25,15 +25,15 @@ type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
 type Middleware[T client.Object] func(next Handler[T]) Handler[T]
 
 // forEngine returns the handler in the form that the engine calls.
-func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *engine.Call) error {
-	return func(ctx context.Context, call *engine.Call) (err error) {
+func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *invoke.Request) error {
+	return func(ctx context.Context, call *invoke.Request) (err error) {
 		req, err := newRequest[T](call)
 		if err != nil {
 			return err
 		}
 		req.Client = c
-		if call.Record != nil {
-			req.Client = call.Record(c)
+		if call.WrapClient != nil {
+			req.Client = call.WrapClient(c)
 		}
 		if ended := testhook.HandlerStarting(ctx, call); ended != nil {
 			defer reportOutcome(ended, &err)()
@@ -62,7 +62,7 @@ func reportOutcome(ended func(error), err *error) func() {
 var errExited = errors.New("handler ended its goroutine without returning")
 
 // newRequest returns the request for a handler or a filter.
-func newRequest[T client.Object](call *engine.Call) (*Request[T], error) {
+func newRequest[T client.Object](call *invoke.Request) (*Request[T], error) {
 	object, ok := call.Object.(T)
 	if !ok {
 		return nil, fmt.Errorf("the object has the Go type %T, which the handler does not expect: report this as a bug of kopf-runtime", call.Object)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/indexing"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -70,6 +71,6 @@ type typedIndex[T client.Object] struct {
 	clear  func()
 }
 
-func (x typedIndex[T]) register(kind *engine.Kind, handler engine.Handler) error {
-	return kind.Indexes.Add(x.id, x.id, engine.Indexed{Handler: handler, Remove: x.remove, Clear: x.clear})
+func (x typedIndex[T]) register(kind *engine.Kind, handler invoke.Handler) error {
+	return kind.Indexes.Add(x.id, x.id, invoke.IndexHandler{Handler: handler, Remove: x.remove, Clear: x.clear})
 }

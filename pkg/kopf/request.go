@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
@@ -54,11 +54,11 @@ type Request[T client.Object] struct {
 	// object, so that the operator can log handlers that trigger themselves.
 	Client client.Client
 
-	call         *engine.Call
+	call         *invoke.Request
 	current      T // the new side of Diff
 	result       any
 	resultErr    error
-	subHandlers  []engine.Sub
+	subHandlers  []invoke.SubHandler
 	requeueAfter time.Duration
 	errs         []error
 
@@ -142,7 +142,7 @@ func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
 	if r.call == nil {
 		return // a test has created the request, so the sub-handler is not called
 	}
-	if f := h.Criteria.Field; f != nil && len(f.From)+len(f.To) > 0 && !r.call.Changes {
+	if f := h.Criteria.Field; f != nil && len(f.From)+len(f.To) > 0 && !r.call.ReceivesDiff {
 		h.addErrorf("From and To are only for sub-handlers of OnUpdate and OnField: remove them, because this handler has no old state")
 	}
 	if !Reason(r.call.Reason).isCause() {
@@ -153,5 +153,5 @@ func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
 	}
 	handler := h.Handler
 	handler.Do = fn.forEngine(r.Client)
-	r.subHandlers = append(r.subHandlers, engine.Sub{ID: r.call.ID + "/" + id, Handler: handler})
+	r.subHandlers = append(r.subHandlers, invoke.SubHandler{ID: r.call.ID + "/" + id, Handler: handler})
 }

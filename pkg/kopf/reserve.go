@@ -46,7 +46,7 @@ func (o *Operator) reserveKinds(kinds []engine.Kind) (release func(), err error)
 		reserved = append(reserved, r)
 	}
 	for _, kind := range kinds {
-		if len(kind.Handlers.IDs())+len(kind.Backgrounds.IDs()) == 0 {
+		if len(kind.Handlers.IDs())+len(kind.BackgroundHandlers.IDs()) == 0 {
 			continue // the operator stores nothing on objects of this kind
 		}
 		reserve(kind.GVK, o.settings.Finalizer, "finalizer", "WithFinalizer")

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
@@ -82,10 +83,10 @@ func conditionFields(kind *engine.Kind) (paths [][]string) {
 	if kind.Root != nil {
 		types = append(types, kind.Root.Type)
 	}
-	for _, handlers := range []*registry.Registry[engine.Handler]{&kind.Handlers, &kind.Levels} {
+	for _, handlers := range []*registry.Registry[invoke.Handler]{&kind.Handlers, &kind.ReconcileHandlers} {
 		for _, id := range handlers.IDs() {
-			if handler, _ := handlers.Get(id); handler.Reports != "" {
-				types = append(types, handler.Reports)
+			if handler, _ := handlers.Get(id); handler.ConditionType != "" {
+				types = append(types, handler.ConditionType)
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func discoverKind(client discovery.DiscoveryInterface, gvk schema.GroupVersionKi
 func checkVerbs(kind *engine.Kind, verbs metav1.Verbs) error {
 	required, advice := []string{"list", "watch"}, "handlers cannot observe its objects: remove the kind"
 	isMissing := func(verb string) bool { return !slices.Contains(verbs, verb) }
-	if !slices.ContainsFunc(required, isMissing) && len(kind.Handlers.IDs())+len(kind.Backgrounds.IDs()) > 0 {
+	if !slices.ContainsFunc(required, isMissing) && len(kind.Handlers.IDs())+len(kind.BackgroundHandlers.IDs()) > 0 {
 		required, advice = []string{"patch"}, "progress cannot be stored on its objects: use only OnEvent, OnReconcile and IndexBy"
 	}
 	if !slices.ContainsFunc(required, isMissing) {

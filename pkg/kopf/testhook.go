@@ -4,23 +4,23 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 )
 
 // The test kit calls handlers with requests that it has created.
 func init() {
-	testhook.BindCall = func(request any, call *engine.Call) { request.(testRequest).attach(call) }
+	testhook.BindCall = func(request any, call *invoke.Request) { request.(testRequest).attach(call) }
 	testhook.FinishCall = func(request any, err error) error { return request.(testRequest).finish(err) }
 }
 
 // A testRequest is a [Request] of any type.
 type testRequest interface {
-	attach(call *engine.Call)
+	attach(call *invoke.Request)
 	finish(err error) error
 }
 
-func (r *Request[T]) attach(call *engine.Call) { r.call, r.current = call, r.Object }
+func (r *Request[T]) attach(call *invoke.Request) { r.call, r.current = call, r.Object }
 
 // finish passes the results of the handler to the call of the engine and returns the error of the attempt. In the joined error, errors of the
 // request come first, such as an invalid condition. They are permanent, even if the error of the handler is temporary.
@@ -28,7 +28,7 @@ func (r *Request[T]) finish(err error) error {
 	r.applyConditions(err)
 	r.call.Object = r.Object // the handler may have replaced the pointer
 	if err == nil {
-		r.call.Result, r.call.Subs, r.call.Again = r.result, r.subHandlers, r.requeueAfter
+		r.call.Result, r.call.SubHandlers, r.call.RequeueAfter = r.result, r.subHandlers, r.requeueAfter
 		err = r.resultErr
 	}
 	if len(r.errs) == 0 {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
@@ -165,13 +165,13 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	}
 	for _, h := range r.handlers {
 		if h.handlerKind == eventHandler {
-			_ = kind.Spies.Add(h.fullID(), h.fullID(), h.forEngine(c)) // its id is unique
+			_ = kind.EventHandlers.Add(h.fullID(), h.fullID(), h.forEngine(c)) // its id is unique
 		}
 		if h.handlerKind == reconcileHandler {
-			_ = kind.Levels.Add(h.fullID(), h.fullID(), h.forEngine(c))
+			_ = kind.ReconcileHandlers.Add(h.fullID(), h.fullID(), h.forEngine(c))
 		}
 		if h.handlerKind == daemonHandler || h.handlerKind == timerHandler {
-			_ = kind.Backgrounds.Add(h.fullID(), h.fullID(), &engine.Background{Handler: h.forEngine(c), Task: h.task, Delay: h.initialDelayFunc})
+			_ = kind.BackgroundHandlers.Add(h.fullID(), h.fullID(), &invoke.BackgroundHandler{Handler: h.forEngine(c), Task: h.task, InitialDelay: h.initialDelayFunc})
 		}
 	}
 	for _, x := range r.indexes {
@@ -187,7 +187,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	if r.hasOnlyAdmission() {
 		errs = append(errs, r.checkUnusedOptions()...)
 	}
-	if len(r.owned) > 0 && len(kind.Levels.IDs()) == 0 {
+	if len(r.owned) > 0 && len(kind.ReconcileHandlers.IDs()) == 0 {
 		errs = append(errs, errors.New("Owns has no effect without an OnReconcile handler: add one or remove Owns"))
 	}
 	for i, c := range r.owned {
@@ -223,9 +223,9 @@ func addCauseHandler[T client.Object](kind *engine.Kind, store progress.Store, h
 }
 
 // forEngine returns the handler in the form of the engine.
-func (h *typedHandler[T]) forEngine(c client.Client) engine.Handler {
+func (h *typedHandler[T]) forEngine(c client.Client) invoke.Handler {
 	handler := h.Handler
-	handler.Do, handler.Hints = h.fn.forEngine(c), &execution.Warnings{}
+	handler.Do, handler.Warnings = h.fn.forEngine(c), &invoke.Warnings{}
 	if h.handlerKind == reconcileHandler && handler.Policy.Backoff == nil && handler.Policy.BackoffFunc == nil {
 		handler.Policy.BackoffFunc = reconcileBackoff
 	}
@@ -239,8 +239,8 @@ func (h *typedHandler[T]) forEngine(c client.Client) engine.Handler {
 }
 
 // adaptPredicate returns a predicate in the form that the engine evaluates.
-func adaptPredicate[T client.Object](predicate func(*Request[T]) bool, c client.Client) func(*engine.Call) bool {
-	return func(call *engine.Call) bool {
+func adaptPredicate[T client.Object](predicate func(*Request[T]) bool, c client.Client) func(*invoke.Request) bool {
+	return func(call *invoke.Request) bool {
 		req, err := newRequest[T](call)
 		if err != nil {
 			return false
@@ -369,8 +369,8 @@ func checkAfter(kind *engine.Kind) (errs []error) {
 }
 
 // shareCause reports whether a cause can match both handlers. Resume handlers also match the first update or deletion of an existing object.
-func shareCause(a, b engine.Handler) bool {
-	matches := func(h engine.Handler, reasons ...Reason) bool {
+func shareCause(a, b invoke.Handler) bool {
+	matches := func(h invoke.Handler, reasons ...Reason) bool {
 		return h.AnyReason || slices.ContainsFunc(reasons, func(reason Reason) bool { return slices.Contains(h.Reasons, string(reason)) })
 	}
 	for _, reason := range causeReasons {

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
@@ -47,7 +47,7 @@ type Invocation[T client.Object] struct {
 	// SubHandlers are the ids of the declared sub-handlers, without the id of the handler: see [Invocation.InvokeSubHandler].
 	SubHandlers []string
 
-	subs []engine.Sub
+	subs []invoke.SubHandler
 	call call
 }
 
@@ -135,7 +135,7 @@ func Context(t testing.TB) context.Context {
 // Invoke ignores filters and handler options such as Retries. [Cycle] applies them, as an operator does.
 func Invoke[T client.Object](t testing.TB, fn kopf.Handler[T], obj T, opts ...InvokeOption) *Invocation[T] {
 	t.Helper()
-	return invoke(t, newCall(t, obj, opts), obj, func(ctx context.Context, req *kopf.Request[T], engineCall *engine.Call) error {
+	return runAttempt(t, newCall(t, obj, opts), obj, func(ctx context.Context, req *kopf.Request[T], engineCall *invoke.Request) error {
 		testhook.BindCall(req, engineCall)
 		return testhook.FinishCall(req, fn(ctx, req))
 	})
@@ -154,7 +154,7 @@ func (inv *Invocation[T]) InvokeSubHandler(t testing.TB, id string) *Invocation[
 		if sub.Field != nil {
 			c.path = sub.Field.Path
 		}
-		return invoke(t, c, inv.Object, func(ctx context.Context, _ *kopf.Request[T], engineCall *engine.Call) error {
+		return runAttempt(t, c, inv.Object, func(ctx context.Context, _ *kopf.Request[T], engineCall *invoke.Request) error {
 			return sub.Do(ctx, engineCall)
 		})
 	}
@@ -188,8 +188,8 @@ func newCall(t testing.TB, obj client.Object, opts []InvokeOption) call {
 	return c
 }
 
-func invoke[T client.Object](
-	t testing.TB, c call, obj T, do func(ctx context.Context, req *kopf.Request[T], engineCall *engine.Call) error,
+func runAttempt[T client.Object](
+	t testing.TB, c call, obj T, do func(ctx context.Context, req *kopf.Request[T], engineCall *invoke.Request) error,
 ) *Invocation[T] {
 	t.Helper()
 	obj = obj.DeepCopyObject().(T)
@@ -212,9 +212,9 @@ func invoke[T client.Object](
 	if isNotRegisteredError(inv.Outcome.Err) {
 		t.Logf("kopftest: the scheme of the request's client lacks a Go type that the handler uses: set a scheme with WithScheme")
 	}
-	inv.Result, inv.RequeueAfter, inv.subs = engineCall.Result, engineCall.Again, engineCall.Subs
+	inv.Result, inv.RequeueAfter, inv.subs = engineCall.Result, engineCall.RequeueAfter, engineCall.SubHandlers
 	inv.Changes = diff.Of(toContent(t, obj), toContent(t, inv.Object))
-	for _, sub := range engineCall.Subs {
+	for _, sub := range engineCall.SubHandlers {
 		inv.SubHandlers = append(inv.SubHandlers, strings.TrimPrefix(sub.ID, c.id+"/"))
 	}
 	return inv
@@ -229,12 +229,12 @@ func isSameObject(left, given client.Object) bool {
 }
 
 // newEngineCall returns the call as the engine would make it. It also sets Old and Diff of the request.
-func (inv *Invocation[T]) newEngineCall(t testing.TB, req *kopf.Request[T]) *engine.Call {
+func (inv *Invocation[T]) newEngineCall(t testing.TB, req *kopf.Request[T]) *invoke.Request {
 	t.Helper()
 	c := inv.call
-	engineCall := &engine.Call{
+	engineCall := &invoke.Request{
 		ID: c.id, Object: req.Object, OldKnown: true, Reason: string(c.reason), Event: string(c.event), Attempt: c.attempt,
-		Changes: c.changes,
+		ReceivesDiff: c.changes,
 		Notify: func(eventType, reason, action, note string, args ...any) {
 			inv.Events = append(inv.Events, Event{eventType, reason, action, fmt.Sprintf(note, args...)})
 		},

@@ -229,7 +229,7 @@ func (w *tracker) pendingFailure() string {
 			return fmt.Sprintf("%s %s: %v", v.engine.GVK.Kind, v.key, err)
 		}
 		near := soon
-		if len(v.engine.Levels.IDs()) > 0 {
+		if len(v.engine.ReconcileHandlers.IDs()) > 0 {
 			near = pollInterval // the interval of a reconcile handler may be short
 		}
 		if !result.due.IsZero() && time.Until(result.due) < near {

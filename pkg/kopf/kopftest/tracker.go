@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -81,8 +82,8 @@ type objectRef struct {
 
 // retryableError returns the error of a reconcile handler if it leads to another attempt. It returns nil after the last attempt, even if the
 // interval of the handler starts it again later.
-func (v objectRef) retryableError(ctx context.Context, call *engine.Call, err error) error {
-	handler, _ := v.engine.Levels.Get(call.ID)
+func (v objectRef) retryableError(ctx context.Context, call *invoke.Request, err error) error {
+	handler, _ := v.engine.ReconcileHandlers.Get(call.ID)
 	record := progress.Record{Started: call.Attempt.Started, Retries: call.Attempt.Number}
 	if handler.Policy.Attempt(ctx, record, time.Now(), func(context.Context) error { return err }).Final {
 		return nil
@@ -106,7 +107,7 @@ type reconcileResult struct {
 }
 
 // HandlerStarting records a handler call.
-func (w *tracker) HandlerStarting(ctx context.Context, call *engine.Call) (ended func(error)) {
+func (w *tracker) HandlerStarting(ctx context.Context, call *invoke.Request) (ended func(error)) {
 	c := Call{
 		Handler: call.ID, Reason: kopf.Reason(call.Reason), Object: client.ObjectKeyFromObject(call.Object),
 		Kind: call.Object.GetObjectKind().GroupVersionKind().Kind, UID: call.Object.GetUID(), Attempt: call.Attempt.Number, Began: time.Now(),

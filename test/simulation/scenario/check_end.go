@@ -101,12 +101,12 @@ func (j objectCheck) lastFinal(h *Handler, before int) *call {
 	return nil
 }
 
-// lastWritten returns the last completed call of a handler after which its operator has written something. The next
+// lastWritten returns the last completed call of a handler after which its operator has written records or a baseline. The next
 // process does not know calls whose outcome was lost by a crash: it calls the handler again, unless the change was
 // reverted meanwhile.
 func (j objectCheck) lastWritten(h *Handler) *call {
 	for _, c := range slices.Backward(j.calls) {
-		if c.handler == h && c.final && c.ended < j.lastWrites[c.life] {
+		if c.handler == h && c.final && c.ended < j.lastRecorded[resumption{c.life, c.uid}] {
 			return c
 		}
 	}

@@ -20,7 +20,8 @@ type journal struct {
 	moments    int // counter for the order of events
 	calls      []*call
 	histories  map[types.UID]*history
-	lastWrites map[int]int // moment of the last write of each life of the operator
+	// lastRecorded are the moments of the last writes of records or baselines.
+	lastRecorded map[resumption]int
 }
 
 // A call is one call of a handler.

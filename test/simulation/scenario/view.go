@@ -27,7 +27,9 @@ func (w *world) wrote(life int, text []byte) error {
 	defer w.mu.Unlock()
 	was, is := w.view(obj.GetUID()), view{obj}
 	w.views[obj.GetUID()] = is
-	w.lastWrites[life] = w.moment()
+	if is.String() != was.String() { // a write of the status alone stores no outcome
+		w.lastRecorded[resumption{life, obj.GetUID()}] = w.moment()
+	}
 	w.writes++
 	w.notef("(%d) has written %s in version %s: %s", life, obj.GetName(), obj.GetResourceVersion(), is)
 	if is.text() != was.text() && is.text() != "" && !is.turned() {

@@ -56,7 +56,7 @@ func Run(ctx context.Context, env Environment, plan Plan) Report {
 		views: map[types.UID]view{}, removed: map[types.UID]bool{}, listed: map[resumption]bool{},
 	}
 	w.began, w.histories = time.Now(), map[types.UID]*history{}
-	w.lastWrites = map[int]int{}
+	w.lastRecorded = map[resumption]int{}
 	if err := w.run(ctx); err != nil {
 		w.violatef(Runs, "%v", err)
 	}

@@ -1,4 +1,4 @@
-package execution
+package invoke
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func TestTrimStack(t *testing.T) {
 	}
 	full := string(panicked.Stack)
 	// A handler is in another module.
-	foreign := strings.ReplaceAll(full, modulePath+"internal/execution.TestTrimStack", "example.com/operator.handle")
+	foreign := strings.ReplaceAll(full, modulePath+"internal/invoke.TestTrimStack", "example.com/operator.handle")
 	stack := trimStack([]byte(foreign))
 	if !strings.HasPrefix(stack, "example.com/operator.handle") || !strings.Contains(stack, "strings.Map") {
 		t.Errorf("the stack lacks the frames from the panic to the handler:\n%s", stack)

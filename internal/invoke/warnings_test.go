@@ -1,4 +1,4 @@
-package execution_test
+package invoke_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -32,9 +32,9 @@ func TestWarnings_LogDelayWithoutUnitOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var lines []string
 			logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-			warnings := &execution.Warnings{}
+			warnings := &invoke.Warnings{}
 			for range 3 {
-				execution.Invoke(log.IntoContext(t.Context(), logger), execution.Invocation{
+				invoke.Attempt(log.IntoContext(t.Context(), logger), invoke.Invocation{
 					Kind: "hints", ID: "h", Policy: test.policy, Warnings: warnings, Func: func(context.Context) error { return test.err },
 				})
 			}

@@ -1,4 +1,4 @@
-package execution_test
+package invoke_test
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/execution"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 var errBoom = errors.New("boom")
 
 // Expected errors are logged on info level, unexpected ones on error level.
-func TestInvoke_LogsOutcome(t *testing.T) {
+func TestAttempt_LogsOutcome(t *testing.T) {
 	returns := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
 	for _, test := range []struct {
 		name   string
@@ -56,7 +56,7 @@ func TestInvoke_LogsOutcome(t *testing.T) {
 		},
 		{
 			name: "ERR-07 B-23 panic with stack", do: func(context.Context) error { panic("oh") },
-			want: []string{`"Handler failed and will be retried"`, `"error"="panic: oh"`, `"stack"=`, "invoke_test.go"}, isErr: true,
+			want: []string{`"Handler failed and will be retried"`, `"error"="panic: oh"`, `"stack"=`, "attempt_test.go"}, isErr: true,
 		},
 		{
 			name: "ERR-07 waiting for sub-handlers", do: returns(nil),
@@ -67,7 +67,7 @@ func TestInvoke_LogsOutcome(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var lines []string
 			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 1})
-			execution.Invoke(log.IntoContext(t.Context(), logger), execution.Invocation{
+			invoke.Attempt(log.IntoContext(t.Context(), logger), invoke.Invocation{
 				Kind: "widget", ID: "fn", Reason: "create", Policy: test.policy, QuietSuccess: test.quiet,
 				Record: progress.Record{Started: time.Now()}, Func: test.do, AdjustOutcome: test.then,
 			})

@@ -1,6 +1,7 @@
-package execution
+package invoke
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -28,15 +29,60 @@ type Invocation struct {
 	Func func(ctx context.Context) error
 	// AdjustOutcome changes the outcome of the handler, for example while its sub-handlers have not finished. It is optional.
 	AdjustOutcome func(progress.Outcome) progress.Outcome
-	// Warnings logs probable mistakes of the handler. If it is nil, Invoke does not log them.
+	// Warnings logs probable mistakes of the handler. If it is nil, Attempt does not log them.
 	Warnings *Warnings
 	// QuietSuccess logs success at V(1).
 	QuietSuccess bool
 }
 
-// Invoke makes one attempt, logs its outcome and records metrics. The context must contain the logger of the object. The handler finds a
+// HandlerAttempt describes one attempt of a registered handler for a state of an object.
+type HandlerAttempt struct {
+	// Kind is the name of the controller, a label of the metrics.
+	Kind    string
+	ID      string
+	Handler Handler
+	View    *View
+	// Record is the progress before this attempt.
+	Record progress.Record
+	// Once is true if there is no other attempt, whatever the policy of the handler is.
+	Once bool
+	// QuietSuccess logs success at V(1).
+	QuietSuccess bool
+	// Prepare completes the request. It is optional.
+	Prepare func(*Request)
+	// Accept takes the changes that the handler has made in its request; failed is the error of the handler. An error of Accept fails the attempt,
+	// too. It is optional.
+	Accept func(req *Request, failed error) error
+	// AdjustOutcome changes the outcome of the handler, for example while its sub-handlers have not finished. It is optional.
+	AdjustOutcome func(progress.Outcome) progress.Outcome
+}
+
+// Run makes the attempt. It logs and measures the outcome as [Attempt] does.
+func (a HandlerAttempt) Run(ctx context.Context) progress.Outcome {
+	policy := a.Handler.Policy
+	if a.Once {
+		policy.Retries = new(1)
+	}
+	return Attempt(ctx, Invocation{
+		Kind: a.Kind, ID: a.ID, MetricLabel: a.Handler.MetricLabel, Reason: a.View.Reason, Policy: policy, Record: a.Record,
+		AdjustOutcome: a.AdjustOutcome, Warnings: a.Handler.Warnings, QuietSuccess: a.QuietSuccess,
+		Func: func(ctx context.Context) error {
+			req := a.View.NewRequest(a.ID, a.Handler, a.Record.Attempt())
+			if a.Prepare != nil {
+				a.Prepare(req)
+			}
+			err := a.Handler.Do(ctx, req)
+			if a.Accept == nil {
+				return err
+			}
+			return cmp.Or(err, a.Accept(req, err))
+		},
+	})
+}
+
+// Attempt makes one attempt, logs its outcome and records metrics. The context must contain the logger of the object. The handler finds a
 // logger with its id, the reason and the number of the attempt in its context.
-func Invoke(ctx context.Context, call Invocation) progress.Outcome {
+func Attempt(ctx context.Context, call Invocation) progress.Outcome {
 	logger := log.FromContext(ctx).WithValues("handler", call.ID, "reason", call.Reason, "attempt", call.Record.Retries)
 	logger.V(1).Info("Calling the handler")
 	start := time.Now()

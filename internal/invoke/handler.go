@@ -1,0 +1,107 @@
+package invoke
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Handler is a registered function with the conditions under which it is called. It is used for all kinds of handlers.
+type Handler struct {
+	match.Criteria
+	// When are additional predicates. All of them must return true.
+	When []func(*Request) bool
+	// Changed reports whether a cause is a change for the handler. It is optional.
+	Changed func(*Request) bool
+	// After are the ids of the handlers that must succeed before the handler is called.
+	After  []string
+	Policy progress.Policy
+	// MetricLabel replaces the id in metrics if a handler has many ids.
+	MetricLabel string
+	// Interval is the time between calls of a reconcile handler. If it is 0, the handler is called only after changes.
+	Interval time.Duration
+	// CancelOnDelete cancels the context of an attempt when the object is being deleted.
+	CancelOnDelete bool
+	// ConditionType is the type of the condition that reports the progress of the handler; empty if there is none.
+	ConditionType string
+	// Do is the function.
+	Do func(ctx context.Context, req *Request) error
+	// Warnings logs probable mistakes of the handler and of its sub-handlers. It is optional.
+	Warnings *Warnings
+}
+
+// SubHandler is a handler that another handler has declared during an attempt.
+type SubHandler struct {
+	ID string // including the id of the parent
+	Handler
+}
+
+// BackgroundHandler is a daemon or a timer.
+type BackgroundHandler struct {
+	Handler
+	// Task is the template of its tasks, without the values of an object.
+	Task daemons.Task
+	// InitialDelay returns the initial delay for an object. If it is nil, the delay of the task applies.
+	InitialDelay func(client.Object) time.Duration
+}
+
+// Reason returns the reason in the requests of the handler.
+func (b *BackgroundHandler) Reason() string {
+	if b.Task.Timer != nil {
+		return "timer"
+	}
+	return "daemon"
+}
+
+// IndexHandler is a handler that adds objects to an index.
+type IndexHandler struct {
+	Handler
+	// Remove removes an object from the index.
+	Remove func(types.UID)
+	// Clear removes all objects.
+	Clear func()
+}
+
+// Request is the input and the output of one attempt. Package kopf converts it to a typed request.
+type Request struct {
+	ID     string
+	Reason string
+	Event  string // the type of the watch event, for event handlers
+	// Object is a copy for the handler. Its changes are written after the attempt.
+	Object client.Object
+	// Old is the object as it was last handled. It is nil for a new object, and if OldKnown is false.
+	Old      client.Object
+	OldKnown bool
+	Diff     diff.Diff
+	// Handled is the state to which Diff leads, if Object is newer.
+	Handled client.Object
+	// Field is the value of the field of the handler before and after the change; nil if it is absent.
+	Field   [2]any
+	Attempt progress.Attempt
+	// ReceivesDiff is true if the handler handles a change.
+	ReceivesDiff     bool
+	ConditionOptions []conditions.Option
+	// Flush writes the changes of the status before the attempt ends. It is nil if there is nothing to write to.
+	Flush func(ctx context.Context) error
+	// WrapClient wraps the client of the handler, so that its writes are recorded. It is optional.
+	WrapClient func(client.Client) client.Client
+	// Latest returns a copy of the newest known state of the object. It is optional.
+	Latest func() client.Object
+	// Notify posts an Event about the object.
+	Notify func(eventType, reason, action, note string, args ...any)
+
+	// Result is set by the handler; nil if there is none.
+	Result any
+	// SubHandlers are set by the handler. They are called after it has returned.
+	SubHandlers []SubHandler
+	// RequeueAfter is set by a reconcile handler that must be called again.
+	RequeueAfter time.Duration
+}
