@@ -11,6 +11,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -37,7 +38,7 @@ func (e *Engine) attend(ctx context.Context, c *cycle) {
 	}
 	for _, id := range e.BackgroundHandlers.IDs() {
 		background, _ := e.BackgroundHandlers.Get(id)
-		if !e.matchesObject(ctx, id, background.Handler, c.view, match.Input{Object: c.content}) {
+		if !plan.MatchObject(log.FromContext(ctx), id, background.Handler, c.view, match.Input{Object: c.content}) {
 			e.supervisor.Stop(daemons.Key{UID: c.before.GetUID(), ID: id}, daemons.ErrFilteredOut)
 			continue
 		}

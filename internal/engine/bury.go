@@ -61,7 +61,7 @@ func (e *Engine) tidy(ctx context.Context, lost *cycle) {
 		return
 	}
 	e.detect(ctx, c)
-	if e.filter(ctx, c); len(c.concerned) > 0 {
+	if e.filter(ctx, c); len(c.matching) > 0 {
 		return // it comes back
 	}
 	if err := e.finish(ctx, c); err != nil {
@@ -73,7 +73,7 @@ func (e *Engine) tidy(ctx context.Context, lost *cycle) {
 // waited for us: once, as well as it goes, with the last state that was seen (B-25). Deletions that
 // were under way before the operator started are none that it has seen.
 func (e *Engine) farewell(ctx context.Context, c *cycle) {
-	ids := slices.DeleteFunc(slices.Clone(c.concerned), func(id string) bool {
+	ids := slices.DeleteFunc(slices.Clone(c.matching), func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return !handler.IsOptionalDelete()
 	})

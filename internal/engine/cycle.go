@@ -10,6 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -43,16 +44,12 @@ type cycle struct {
 	old       client.Object // made of the last-handled essence, when the first handler is called
 
 	// filter, match, plan
-	concerned []string     // handlers whose filters the object passes
+	matching  []string     // handlers whose filters accept the object
 	view      *invoke.View // for the predicates of handlers
-	attended  []string     // daemons and timers whose filters the object passes
-	selected  []string
-	joining   []string // those of the selected that resume, while the cause is another
-	planned   []string
-	limited   bool     // the lifecycle has left something for another pass
-	refused   bool     // it has left everything
-	called    []string // in this pass
-	blocked   []string // waiting for others
+	attended  []string     // daemons and timers whose filters accept the object
+	selection plan.Selection
+	plan      plan.Plan
+	called    []string // handlers that were called in this reconcile
 
 	// run
 	object  client.Object  // before, with what handlers have changed since

@@ -154,7 +154,7 @@ func (e *Engine) hasWork(c *cycle) bool {
 	if c.cause.Reason != cause.Resume {
 		return c.cause.Reason.HasHandlers()
 	}
-	return slices.ContainsFunc(c.concerned, func(id string) bool {
+	return slices.ContainsFunc(c.matching, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.AnyReason || slices.Contains(handler.Reasons, string(cause.Resume))
 	})

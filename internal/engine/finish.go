@@ -36,7 +36,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 	if err != nil || written == nil {
 		return err
 	}
-	if c.closed() && len(c.selected) > 0 {
+	if c.closed() && len(c.selection.Selected) > 0 {
 		sum := c.state.Summary()
 		log.FromContext(ctx).Info("Handled", "reason", c.cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
 	}
@@ -47,7 +47,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 // that is so for most objects.
 func (c *cycle) idle() bool {
 	_, delayed := c.state.StaleAfter(now())
-	return len(c.selected)+len(c.shares) == 0 && !c.cause.OutdatedBaseline && !c.cause.StalePin && !c.retriesOverlay && !delayed && !c.state.HasStale(now())
+	return len(c.selection.Selected)+len(c.shares) == 0 && !c.cause.OutdatedBaseline && !c.cause.StalePin && !c.retriesOverlay && !delayed && !c.state.HasStale(now())
 }
 
 // calm turns what is no fault into a quiet return: the object is gone, others keep writing it, or the

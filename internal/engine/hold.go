@@ -31,7 +31,7 @@ func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
 
 // holding decides what to do about the finalizer.
 func (e *Engine) holding(c *cycle) cause.FinalizerAction {
-	needed := e.isHeld(c) || slices.ContainsFunc(c.concerned, func(id string) bool {
+	needed := e.isHeld(c) || slices.ContainsFunc(c.matching, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.IsMandatoryDelete()
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -34,7 +35,7 @@ func (e *Engine) updateIndexes(ctx context.Context, observed client.Object) {
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(observed.GetUID()))
 	for _, id := range e.Indexes.IDs() {
 		handler, _ := e.Indexes.Get(id)
-		if !e.matchesObject(ctx, id, handler.Handler, view, input) {
+		if !plan.MatchObject(log.FromContext(ctx), id, handler.Handler, view, input) {
 			handler.Remove(observed.GetUID())
 			continue
 		}

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -38,7 +40,7 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 	}
 	for _, id := range e.ReconcileHandlers.IDs() {
 		handler, _ := e.ReconcileHandlers.Get(id)
-		if !e.matchesObject(ctx, id, handler, c.view, match.Input{Object: c.content}) {
+		if !plan.MatchObject(log.FromContext(ctx), id, handler, c.view, match.Input{Object: c.content}) {
 			delete(c.memory.ReconcileHandlers, id)
 			continue
 		}

@@ -3,8 +3,11 @@ package engine
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 )
 
 // match selects the handlers that want to be called for the cause.
@@ -17,13 +20,5 @@ func (e *Engine) match(ctx context.Context, c *cycle) {
 		Initial:  cause.RunsResumeHandlers(c.cause.Reason, c.cause.Facts),
 		Deleting: c.cause.Facts.Deleting,
 	}
-	for _, id := range c.concerned {
-		handler, _ := e.Handlers.Get(id)
-		if e.matchesCause(ctx, c, id, handler, situation) {
-			c.selected = append(c.selected, id)
-			if handler.SelectedOnlyByResume(situation, c.subject()) {
-				c.joining = append(c.joining, id)
-			}
-		}
-	}
+	c.selection = plan.Select(log.FromContext(ctx), &e.Handlers, c.matching, c.view, situation, c.subject())
 }

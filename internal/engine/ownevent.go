@@ -46,7 +46,7 @@ func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
 		if len(handler.When) > 0 {
 			return // a function may answer differently at any time
 		}
-		if matches, _ := handler.MatchObject(after); matches != slices.Contains(c.concerned, id) {
+		if matches, _ := handler.MatchObject(after); matches != slices.Contains(c.matching, id) {
 			return
 		}
 	}

@@ -135,7 +135,7 @@ func (e *Engine) amend(ctx context.Context, c *cycle, kept client.Object, change
 	if c.cause.OldDigest != "" {
 		return e.rememberDigest(c, kept, c.cause.OldDigest, e.lastHandled.FetchStored(kept))
 	}
-	if c.cause.Old == nil || c.cause.Reason == cause.Delete || len(c.concerned) == 0 {
+	if c.cause.Old == nil || c.cause.Reason == cause.Delete || len(c.matching) == 0 {
 		return nil
 	}
 	then := e.detector.MergeOwn(c.content, c.cause.Old, changed)
@@ -185,7 +185,7 @@ func (e *Engine) correct(ctx context.Context, c *cycle, theirs patch.MergePatch)
 
 // observe merges the changes of handlers into the cause as the server has stored them, and reports whether they differ from what was sent.
 func (e *Engine) observe(ctx context.Context, c *cycle, theirs patch.MergePatch) (differs bool) {
-	if len(c.concerned) == 0 {
+	if len(c.matching) == 0 {
 		return false
 	}
 	c.cause, differs = e.detector.MergeStored(c.cause, c.content, theirs, log.FromContext(ctx))

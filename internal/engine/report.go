@@ -9,12 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -32,7 +29,7 @@ func (e *Engine) report(ctx context.Context, c *cycle) {
 	if c.unreported || len(e.Declared) == 0 && e.Root == nil && !e.reporting(c) || c.gone || c.parting {
 		return
 	}
-	if len(c.concerned)+len(c.attended) == 0 && !c.leveled {
+	if len(c.matching)+len(c.attended) == 0 && !c.leveled {
 		return // the object is nobody's business
 	}
 	obj := c.object.DeepCopyObject().(client.Object)
@@ -71,7 +68,7 @@ func (e *Kind) conditionOptions() []conditions.Option {
 
 // reporting reports whether a handler that takes part in the cause has a condition.
 func (e *Engine) reporting(c *cycle) bool {
-	return len(c.told) > 0 || slices.ContainsFunc(c.selected, func(id string) bool {
+	return len(c.told) > 0 || slices.ContainsFunc(c.selection.Selected, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.ConditionType != ""
 	})
@@ -82,7 +79,7 @@ func (e *Engine) describe(c *cycle, set *conditions.Set) {
 		set.Declare(e.Declared...)
 	}
 	if c.cause.Reason.HasHandlers() {
-		for _, id := range c.selected {
+		for _, id := range c.selection.Selected {
 			handler, _ := e.Handlers.Get(id)
 			if handler.ConditionType == "" || c.said(handler.ConditionType) {
 				continue
@@ -177,10 +174,4 @@ func (e *Engine) statuses() func(content map[string]any) map[string]any {
 		}
 		return out
 	}
-}
-
-// isOnlyOfConditions reports whether nothing but conditions has changed, which is for those alone who ask.
-func isOnlyOfConditions(s match.Cause, c *cycle) bool {
-	return s.Reason == string(cause.Update) && len(c.cause.Diff) > 0 &&
-		!slices.ContainsFunc(c.cause.Diff, func(item diff.Item) bool { return !invoke.IsOfConditions(item) })
 }

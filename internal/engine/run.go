@@ -22,8 +22,8 @@ import (
 // repeats more than that.
 func (e *Engine) run(ctx context.Context, c *cycle) error {
 	c.tell(ctx)
-	for len(c.planned) > 0 {
-		for _, id := range c.planned {
+	for len(c.plan.Next) > 0 {
+		for _, id := range c.plan.Next {
 			if err := e.checkpoint(ctx, c); err != nil {
 				return err
 			}
@@ -46,7 +46,7 @@ func (e *Engine) run(ctx context.Context, c *cycle) error {
 // nobody's business.
 func (c *cycle) tell(ctx context.Context) {
 	logger := log.FromContext(ctx).V(1)
-	if len(c.planned) == 0 || !logger.Enabled() {
+	if len(c.plan.Next) == 0 || !logger.Enabled() {
 		return
 	}
 	var changed []string
@@ -55,7 +55,7 @@ func (c *cycle) tell(ctx context.Context) {
 			changed = append(changed, item.Path.String())
 		}
 	}
-	logger.Info("Handling", "reason", c.cause.Reason, "handlers", c.planned, "changed", changed)
+	logger.Info("Handling", "reason", c.cause.Reason, "handlers", c.plan.Next, "changed", changed)
 }
 
 // breaksOff ends the pass, but for its writes, if the operator was paused meanwhile.

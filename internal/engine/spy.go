@@ -11,6 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -31,7 +32,7 @@ func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName
 		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", view.Object.GetUID()))
 		for _, id := range e.EventHandlers.IDs() {
 			handler, _ := e.EventHandlers.Get(id)
-			if e.matchesObject(ctx, id, handler, view, input) {
+			if plan.MatchObject(log.FromContext(ctx), id, handler, view, input) {
 				invoke.HandlerAttempt{
 					Kind: e.Name, ID: id, Handler: handler, View: view, Record: progress.Record{Started: now()}, Once: true, QuietSuccess: true,
 				}.Run(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -25,7 +26,7 @@ func (e *Engine) runSubs(ctx context.Context, c *cycle, parent string, h invoke.
 	if err := c.state.Adopt(e.Store, c.before, parent, ids, now()); err != nil {
 		log.FromContext(ctx).Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())
 	}
-	for _, id := range chosen(e.Lifecycle, c.state, c.state.DueBelow(parent, now())) {
+	for _, id := range plan.Choose(e.Lifecycle, c.state.Record, c.state.DueBelow(parent, now())) {
 		if err := e.checkpoint(ctx, c); err != nil {
 			c.fault = err
 		}
@@ -83,7 +84,7 @@ func orSelf(taken, id string) string {
 
 // subHandlerMatches applies the filters of a sub-handler. If its parent receives a diff, the field of the sub-handler must have changed.
 func (e *Engine) subHandlerMatches(ctx context.Context, c *cycle, parent invoke.Handler, sub invoke.SubHandler) bool {
-	if !e.matchesObject(ctx, sub.ID, sub.Handler, c.view, c.subject()) {
+	if !plan.MatchObject(log.FromContext(ctx), sub.ID, sub.Handler, c.view, c.subject()) {
 		return false
 	}
 	if !parent.ReceivesDiff(string(c.cause.Reason)) {
@@ -91,5 +92,5 @@ func (e *Engine) subHandlerMatches(ctx context.Context, c *cycle, parent invoke.
 	}
 	h := sub.Handler
 	h.AnyReason = true
-	return e.matchesCause(ctx, c, sub.ID, h, match.Cause{Reason: string(c.cause.Reason), Deleting: c.cause.Deleting})
+	return plan.MatchCause(log.FromContext(ctx), sub.ID, h, c.view, match.Cause{Reason: string(c.cause.Reason), Deleting: c.cause.Deleting}, c.subject())
 }

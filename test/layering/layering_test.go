@@ -47,7 +47,8 @@ var levels = map[string]int{
 	// What the engine knows about objects.
 	"internal/objectstate": 6,
 
-	// The phases of the engine.
+	// The phases of the engine. A plan uses causes and handlers.
+	"internal/plan":   5,
 	"internal/cause":  4,
 	"internal/invoke": 4,
 
