@@ -76,7 +76,6 @@ type cycle struct {
 	change  *patch.Change    // what is being written; nil: nothing is
 	reduced *patch.Change    // an earlier form of it, with fields that another client has changed
 	faults  int              // how often it could not be
-	added   int              // bytes that the handlers' changes add to the annotations
 	stored  []byte           // the baseline that is being written; nil: none is
 	handled map[string]any   // the essence that is handled when it is
 }

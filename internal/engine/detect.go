@@ -124,22 +124,3 @@ func (e *Engine) decodeEssence(of map[string]any, text []byte) (client.Object, e
 	e.identify(obj)
 	return obj, nil
 }
-
-// storePin stores a pin on the object, or as much of it as the object has room for. It removes the stored pin if p is nil.
-func (e *Engine) storePin(c *cycle, obj client.Object, p *cause.Pin) error {
-	if p == nil {
-		e.Pin.Store(obj, nil)
-		return nil
-	}
-	baseline := e.Baseline.Fetch(obj)
-	for _, stored := range []cause.Pin{*p, p.WithoutEssences()} {
-		text, err := stored.Encode(baseline)
-		if err != nil {
-			return err
-		}
-		if e.Pin.Store(obj, text); sizeOf(obj)+c.added <= annotationBudget {
-			break
-		}
-	}
-	return nil
-}

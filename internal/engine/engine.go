@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
@@ -29,7 +30,7 @@ type Engine struct {
 	states        *objectstate.Store
 	writer        *patch.Writer
 	detector      *cause.Detector
-	lastHandled   essence.DigestBaseline // the baseline of the settings, with digests
+	builder       *commit.Builder
 	vitals        vitals
 	indexFailures indexFailures
 	quota         eventrecorder.Limiter
@@ -51,7 +52,7 @@ func New(settings Settings, kind Kind) *Engine {
 	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
-	e := &Engine{lastHandled: lastHandled, Settings: settings, Kind: kind, states: objectstate.New(objectstate.Options{
+	e := &Engine{Settings: settings, Kind: kind, states: objectstate.New(objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
 		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0,
 
@@ -64,6 +65,9 @@ func New(settings Settings, kind Kind) *Engine {
 		GracePeriod: gracePeriod,
 	})
 	e.detector = e.newDetector()
+	e.builder = &commit.Builder{
+		Detector: e.detector, Store: e.Store, Baseline: lastHandled, Pin: e.Pin, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
+	}
 	e.writer = &patch.Writer{
 		Client: e.Client, APIReader: e.Live, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
 		OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,

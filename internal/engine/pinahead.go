@@ -23,15 +23,10 @@ func (e *Engine) pinAhead(ctx context.Context, c *cycle, changed patch.MergePatc
 	if !ok || isPinned || e.keepsEssence(c.content, patch.MergePatch{"status": status}) {
 		return nil
 	}
-	kept := c.before.DeepCopyObject().(client.Object)
-	if err := e.storePin(c, kept, c.cause.PinAhead()); err != nil {
-		return fmt.Errorf("pinning the object: %w", err)
-	}
-	content, err := patch.Content(kept)
+	change, err := e.builder.BuildPin(c.before, c.content, &c.cause)
 	if err != nil {
 		return fmt.Errorf("pinning the object: %w", err)
 	}
-	change := &patch.Change{Before: c.before, Content: c.content, FrameworkPatch: patch.Diff(c.content, content)}
 	written, err := e.send(ctx, c, change)
 	switch {
 	case refused(err):

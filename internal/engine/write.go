@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -30,24 +30,24 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 		}
 	}
 	if c.change == nil {
-		change, handled, err := e.gather(ctx, c)
+		tx, err := e.build(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		before := c.before
-		if err := e.pinAhead(ctx, c, change.HandlerPatch); err != nil {
+		if err := e.pinAhead(ctx, c, tx.Change.HandlerPatch); err != nil {
 			return nil, err
 		}
 		if c.before != before {
-			if change, handled, err = e.gather(ctx, c); err != nil {
+			if tx, err = e.build(ctx, c); err != nil {
 				return nil, err
 			}
 		}
 		if c.reduced != nil {
-			change.ResumeFrom(c.reduced)
+			tx.Change.ResumeFrom(c.reduced)
 			c.reduced = nil
 		}
-		c.change, c.handled = change, handled
+		c.change, c.handled, c.stored = tx.Change, tx.Handled, tx.Stored
 	}
 	written, err := e.send(ctx, c, c.change)
 	concurrent, isConcurrent := errors.AsType[*patch.ConcurrentChangeError](err)
@@ -150,7 +150,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	c.edited = c.edited || len(theirs) > 0
 	c.cause = e.detector.AfterWrite(c.cause, c.content, c.handled, theirs)
 	e.keeps(c, c.stored)
-	c.stored, c.added = nil, 0
+	c.stored = nil
 	c.shares, c.undo, c.worked, c.unsaved = nil, nil, 0, false
 	e.spread(c)
 	if written == nil {
@@ -183,7 +183,7 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patch.Change) (clie
 		return nil, err
 	}
 	e.note(c, written)
-	metrics.StoredBytes.WithLabelValues(e.Name).Observe(float64(sizeOf(written)))
+	metrics.StoredBytes.WithLabelValues(e.Name).Observe(float64(commit.AnnotationsSize(written)))
 	c.memory.FinalizerRemoved = c.memory.FinalizerRemoved || change.RemoveFinalizer != "" && c.cause.Facts.Deleting
 	return written, nil
 }
@@ -199,32 +199,26 @@ func (e *Engine) note(c *cycle, written client.Object) {
 	c.memory.SetAwaitedVersion(version, patience)
 }
 
-// gather puts together what is to be written, and the essence that is handled by then.
-func (e *Engine) gather(ctx context.Context, c *cycle) (*patch.Change, map[string]any, error) {
+// build builds the transaction for all that has changed since the last write.
+func (e *Engine) build(ctx context.Context, c *cycle) (commit.Transaction, error) {
 	if err := c.applyOverlay(); err != nil {
-		return nil, nil, err
+		return commit.Transaction{}, err
 	}
 	e.report(ctx, c)
-	change := &patch.Change{Before: c.before, Content: c.content}
-	target := c.undo.Apply(c.content)
-	for _, s := range c.shares {
-		target = s.doc.Apply(target)
-		change.ReadUntyped = change.ReadUntyped || s.raw
+	patches := make([]commit.HandlerPatch, len(c.shares))
+	for i, s := range c.shares {
+		patches[i] = commit.HandlerPatch{Patch: s.doc, Untyped: s.raw}
 	}
-	change.HandlerPatch = patch.Merge(c.undo.RemovalsOfAbsentFields(c.content), patch.Diff(c.content, target))
-	handled := e.detector.MergeOwn(c.content, c.cause.New, change.HandlerPatch)
-	c.added = annotationsSize(change.HandlerPatch.Apply(c.content)) - annotationsSize(c.content)
-	ours, err := e.record(ctx, c, change.HandlerPatch, handled)
+	tx, err := e.builder.Build(commit.Input{
+		Object: c.before, Content: c.content, Cause: &c.cause, Progress: c.state, Finished: c.closed(), Unmatched: len(c.matching) == 0,
+		Leaving: c.parting, Edited: c.edited, Patches: patches, Revert: c.undo, Now: now(),
+	})
 	if err != nil {
-		return nil, nil, err
+		return tx, err
 	}
-	change.FrameworkPatch, c.triesOverlay = c.withOverlay(ours)
-	// Records in the status must not be stored before the pin, and before the changes whose success they report.
-	change.StatusLast = e.HasStatus && !c.closed() && ours["status"] != nil
-	if c.closed() && c.cause.Reason == cause.Delete {
-		change.RemoveFinalizer = e.Finalizer
-	}
-	return change, handled, nil
+	e.warnBaselineTooLarge(ctx, c, tx)
+	tx.Change.FrameworkPatch, c.triesOverlay = c.withOverlay(tx.Change.FrameworkPatch)
+	return tx, nil
 }
 
 // nested puts values below a path of fields.

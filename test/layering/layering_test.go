@@ -49,6 +49,7 @@ var levels = map[string]int{
 
 	// The phases of the engine. A plan uses causes and handlers.
 	"internal/plan":   5,
+	"internal/commit": 5,
 	"internal/cause":  4,
 	"internal/invoke": 4,
 

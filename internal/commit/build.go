@@ -1,0 +1,256 @@
+package commit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Builder builds the transactions of one kind. It is safe for concurrent use.
+type Builder struct {
+	Detector *cause.Detector
+	Store    progress.Store
+	Baseline essence.DigestBaseline
+	Pin      progress.Baseline
+	// HandlerIDs are the ids of all cause handlers. The records of other handlers are removed at the end of a cycle.
+	HandlerIDs []string
+	Finalizer  string
+	HasStatus  bool
+}
+
+// HandlerPatch contains the changes of one handler.
+type HandlerPatch struct {
+	Patch patch.MergePatch
+	// Untyped is true if the patch may have fields that the Go type lacks, such as a result.
+	Untyped bool
+}
+
+// Input is the state at the time of a write.
+type Input struct {
+	Object  client.Object
+	Content map[string]any // the JSON form of Object
+	Cause   *cause.Cause
+	// Progress are the records of the handlers. Build shortens their messages if the object has no room for them.
+	Progress *progress.State
+	// Finished is true if all handlers of the cause have finished.
+	Finished bool
+	// Unmatched is true if no handler matches the object any more.
+	Unmatched bool
+	// Leaving is true if the object has left the selection of the cache: this is the last write to it.
+	Leaving bool
+	// Edited is true if handlers have changed the object since the cause was detected.
+	Edited bool
+	// Patches are the changes of handlers, in order.
+	Patches []HandlerPatch
+	// Revert undoes changes that the API server has accepted only in part.
+	Revert patch.MergePatch
+	Now    time.Time
+}
+
+// Transaction is what a reconcile writes.
+type Transaction struct {
+	// Change contains the framework's part and the changes of handlers.
+	Change *patch.Change
+	// Handled is the essence that is handled after the write.
+	Handled map[string]any
+	// Stored is the baseline that the write stores; nil if it stores none.
+	Stored []byte
+	// BaselineTooLarge is true if only the digest of the baseline is stored, because the object has no room for it.
+	BaselineTooLarge bool
+}
+
+// Build returns the transaction for the state of a reconcile.
+func (b *Builder) Build(in Input) (Transaction, error) {
+	change := &patch.Change{Before: in.Object, Content: in.Content}
+	target := in.Revert.Apply(in.Content)
+	for _, p := range in.Patches {
+		target = p.Patch.Apply(target)
+		change.ReadUntyped = change.ReadUntyped || p.Untyped
+	}
+	change.HandlerPatch = patch.Merge(in.Revert.RemovalsOfAbsentFields(in.Content), patch.Diff(in.Content, target))
+	r := b.newRecorder(in.Object, in.Cause, contentAnnotationsSize(change.HandlerPatch.Apply(in.Content))-contentAnnotationsSize(in.Content))
+	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch)
+	if err := r.record(in, change.HandlerPatch, handled); err != nil {
+		return Transaction{}, fmt.Errorf("recording progress: %w", err)
+	}
+	var err error
+	if change.FrameworkPatch, err = r.diff(in.Object, in.Content); err != nil {
+		return Transaction{}, fmt.Errorf("recording progress: %w", err)
+	}
+	// Records in the status must not be stored before the pin, and before the changes whose success they report.
+	change.StatusLast = b.HasStatus && !in.Finished && change.FrameworkPatch["status"] != nil
+	if in.Finished && in.Cause.Reason == cause.Delete {
+		change.RemoveFinalizer = b.Finalizer
+	}
+	return Transaction{change, handled, r.stored(in.Object), r.tooLarge}, nil
+}
+
+// BuildCorrection returns a transaction that stores the baseline and the pin of a cause again, after the API server has altered the changes of handlers.
+func (b *Builder) BuildCorrection(obj client.Object, content map[string]any, c *cause.Cause, finished bool) (Transaction, error) {
+	r := b.newRecorder(obj, c, 0)
+	var err error
+	switch {
+	case finished:
+		err = r.storeBaseline(c.New, false)
+	case c.Old != nil:
+		err = r.storeBaseline(c.Old, c.Reason.HasHandlers())
+	}
+	if c.Reason.HasHandlers() && !finished {
+		err = errors.Join(err, r.storeCyclePin(c.New))
+	}
+	if err != nil {
+		return Transaction{}, err
+	}
+	change := &patch.Change{Before: obj, Content: content}
+	if change.FrameworkPatch, err = r.diff(obj, content); err != nil {
+		return Transaction{}, err
+	}
+	return Transaction{Change: change, Handled: c.New, Stored: r.stored(obj), BaselineTooLarge: r.tooLarge}, nil
+}
+
+// BuildPin returns a change that stores the pin of a cause before the records.
+func (b *Builder) BuildPin(obj client.Object, content map[string]any, c *cause.Cause) (*patch.Change, error) {
+	r := b.newRecorder(obj, c, 0)
+	if err := r.storePin(c.PinAhead()); err != nil {
+		return nil, err
+	}
+	doc, err := r.diff(obj, content)
+	return &patch.Change{Before: obj, Content: content, FrameworkPatch: doc}, err
+}
+
+// recorder stores the framework's part on a copy of an object.
+type recorder struct {
+	*Builder
+	cause           *cause.Cause
+	target          client.Object
+	onlyAnnotations bool
+	added           int // bytes that the changes of handlers add to the annotations
+	tooLarge        bool
+}
+
+func (b *Builder) newRecorder(obj client.Object, c *cause.Cause, added int) *recorder {
+	r := &recorder{Builder: b, cause: c, added: added}
+	r.onlyAnnotations = progress.UsesOnlyAnnotations(b.Store, obj) && progress.UsesOnlyAnnotations(b.Baseline, obj) && progress.UsesOnlyAnnotations(b.Pin, obj)
+	if r.onlyAnnotations {
+		r.target = metadataOf(obj)
+	} else {
+		r.target = obj.DeepCopyObject().(client.Object)
+	}
+	return r
+}
+
+// metadataOf returns a copy of the metadata of an object as far as stores read it.
+func metadataOf(obj client.Object) client.Object {
+	out := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+		Labels: obj.GetLabels(), Annotations: maps.Clone(obj.GetAnnotations()), OwnerReferences: obj.GetOwnerReferences(),
+	}}
+	out.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+	return out
+}
+
+// diff returns the patch that changes the object to the target.
+func (r *recorder) diff(obj client.Object, content map[string]any) (patch.MergePatch, error) {
+	if r.onlyAnnotations {
+		return patch.DiffAnnotations(obj.GetAnnotations(), r.target.GetAnnotations()), nil
+	}
+	recorded, err := patch.Content(r.target)
+	if err != nil {
+		return nil, err
+	}
+	return patch.Diff(content, recorded), nil
+}
+
+// record stores the records while the cause is being handled. At the end, it removes them and stores the baseline.
+func (r *recorder) record(in Input, changed patch.MergePatch, handled map[string]any) error {
+	switch {
+	case in.Finished:
+		return errors.Join(in.Progress.Purge(r.Store, r.target), r.sweep(), r.closeCycle(in, handled))
+	case in.Cause.Reason.HasHandlers():
+		return errors.Join(in.Progress.Save(r.Store, r.target), r.amendBaseline(in, changed), r.storeCyclePin(handled), r.truncateMessages(in.Progress))
+	case in.Leaving:
+		r.Pin.Store(r.target, nil)
+		return in.Progress.Purge(r.Store, r.target) // no later reconcile removes delayed records
+	case in.Cause.Reason == cause.Noop:
+		err := errors.Join(in.Progress.PurgeStale(r.Store, r.target, in.Now), r.amendBaseline(in, changed))
+		r.Pin.Store(r.target, nil)
+		return err
+	}
+	return nil
+}
+
+// sweep removes the records of handlers that the operator no longer has.
+func (r *recorder) sweep() error {
+	if sweeper, ok := r.Store.(progress.Sweeper); ok {
+		return sweeper.Sweep(r.target, r.HandlerIDs)
+	}
+	return nil
+}
+
+// truncateMessages shortens the messages in the records until all records fit on the object.
+func (r *recorder) truncateMessages(state *progress.State) error {
+	for _, limit := range []int{256, 32, 0} {
+		if AnnotationsSize(r.target)+r.added <= annotationLimit {
+			return nil
+		}
+		state.TruncateMessages(limit)
+		if err := state.Save(r.Store, r.target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closeCycle stores the handled essence as the baseline: the essence with which the cycle began, and the changes of its handlers. Changes by other
+// clients in the meantime are not part of it. A deleted object needs no baseline.
+func (r *recorder) closeCycle(in Input, handled map[string]any) error {
+	c := r.cause
+	switch {
+	case c.Reason == cause.Delete:
+	case c.PinnedDigest != "":
+		return errors.Join(r.storeDigest(c.PinnedDigest), r.storePin(c.FinalPin(handled)))
+	case c.OutdatedBaseline:
+		return errors.Join(r.storeBaseline(handled, false), r.storePin(c.FinalPin(handled)))
+	case c.HasBaseline && (!c.Changed || c.Reversed) && !in.Edited && diff.Equal(c.New, handled): // unchanged
+	case c.Old != nil && !c.Reversed && diff.Equal(c.Old, handled):
+	default:
+		return errors.Join(r.storeBaseline(handled, false), r.storePin(c.FinalPin(handled)))
+	}
+	return r.storePin(c.FinalPin(handled))
+}
+
+// amendBaseline adds the changes of handlers to the baseline before the cause is over. Otherwise the next reconcile would take them for an update.
+func (r *recorder) amendBaseline(in Input, changed patch.MergePatch) error {
+	c := r.cause
+	if c.OldDigest != "" {
+		return r.storeDigest(c.OldDigest)
+	}
+	if c.Old == nil || c.Reason == cause.Delete || in.Unmatched {
+		return nil
+	}
+	amended := r.Detector.MergeOwn(in.Content, c.Old, changed)
+	if diff.Equal(c.Old, amended) && !c.Reversed && !c.OutdatedBaseline {
+		return nil
+	}
+	return r.storeBaseline(amended, c.Reason.HasHandlers())
+}
+
+// stored returns the baseline that the target has and the object lacks; nil if there is none.
+func (r *recorder) stored(obj client.Object) []byte {
+	stored := r.Baseline.Fetch(r.target)
+	if !r.cause.RestoredBaseline && bytes.Equal(stored, r.Baseline.Fetch(obj)) {
+		return nil
+	}
+	return stored
+}
