@@ -11,7 +11,6 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -56,7 +55,7 @@ func (e *Engine) tidy(ctx context.Context, lost *cycle) {
 	if obj == nil || err != nil || obj.GetUID() != lost.before.GetUID() {
 		return
 	}
-	c := &cycle{memory: &objectstate.State{}, parting: true, suspensions: suspensions}
+	c := &cycle{memory: &objectState{}, parting: true, suspensions: suspensions}
 	if err := c.begin(obj); err != nil {
 		return
 	}
@@ -77,10 +76,10 @@ func (e *Engine) farewell(ctx context.Context, c *cycle) {
 		handler, _ := e.Handlers.Get(id)
 		return !handler.IsOptionalDelete()
 	})
-	if len(ids) == 0 || c.memory.OptionalDeleteCalled || !c.memory.SeenAlive || c.gone && e.lives(ctx, c) {
+	if len(ids) == 0 || c.memory.Worker.OptionalDeleteCalled || !c.memory.Worker.SeenAlive || c.gone && e.lives(ctx, c) {
 		return
 	}
-	c.memory.OptionalDeleteCalled = true
+	c.memory.Worker.OptionalDeleteCalled = true
 	c.cause.Reason = cause.Delete
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The object goes without waiting for us; calling an optional handler", "handler", id)

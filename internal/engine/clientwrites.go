@@ -34,13 +34,13 @@ type clientWrites struct {
 
 // noteClientWrites takes over what a handler has written with its client.
 func (c *cycle) noteClientWrites(id string, doc patch.MergePatch) {
-	known, ok := c.memory.ClientWrites.(*clientWrites)
+	known, ok := c.memory.Worker.ClientWrites, c.memory.Worker.ClientWrites != nil
 	if !ok {
 		if len(doc) == 0 {
 			return
 		}
 		known = &clientWrites{logged: map[string]bool{}}
-		c.memory.ClientWrites = known
+		c.memory.Worker.ClientWrites = known
 	}
 	if len(doc) > 0 {
 		if known.now == nil {
@@ -53,7 +53,7 @@ func (c *cycle) noteClientWrites(id string, doc patch.MergePatch) {
 // reportLoops logs, once for each object and handler, that several updates in a row were caused by the handler alone: each
 // changed only fields that the handler had set with its client in the cycle before, to the same values.
 func (e *Engine) reportLoops(ctx context.Context, c *cycle) {
-	known, ok := c.memory.ClientWrites.(*clientWrites)
+	known, ok := c.memory.Worker.ClientWrites, c.memory.Worker.ClientWrites != nil
 	if !ok {
 		return
 	}

@@ -36,10 +36,10 @@ type edit struct {
 
 // companion returns that of the object, a new one if there is none.
 func (c *cycle) companion() *companion {
-	known, ok := c.memory.Background.(*companion)
+	known, ok := c.memory.Worker.Background, c.memory.Worker.Background != nil
 	if !ok {
 		known = &companion{}
-		c.memory.Background = known
+		c.memory.Worker.Background = known
 	}
 	return known
 }
@@ -159,7 +159,7 @@ func (e *Engine) touch(c *cycle) {
 
 // visibleEdits returns the edits by background work that the object contains. The baseline may lack them.
 func (c *cycle) visibleEdits() (edits []*edit, values []cause.Edit) {
-	if known, ok := c.memory.Background.(*companion); ok {
+	if known, ok := c.memory.Worker.Background, c.memory.Worker.Background != nil; ok {
 		return known.visible(c.before, c.content)
 	}
 	return nil, nil
@@ -167,7 +167,7 @@ func (c *cycle) visibleEdits() (edits []*edit, values []cause.Edit) {
 
 // dropEdits forgets edits that the stored baseline contains.
 func (c *cycle) dropEdits(edits []*edit) {
-	if known, ok := c.memory.Background.(*companion); ok && len(edits) > 0 {
+	if known, ok := c.memory.Worker.Background, c.memory.Worker.Background != nil; ok && len(edits) > 0 {
 		known.drop(edits...)
 	}
 }

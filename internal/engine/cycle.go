@@ -8,7 +8,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -17,7 +16,7 @@ import (
 // A cycle is one object on its way through the engine. Each step adds what it finds out.
 type cycle struct {
 	// load
-	memory  *objectstate.State
+	memory  *objectState
 	before  client.Object  // as it was read, or as our last write has left it; never changed
 	content map[string]any // its JSON form; never changed
 	gone    bool           // it is the last state of an object that exists no more

@@ -46,7 +46,7 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 			Gone:         c.gone,
 			Deleting:     c.before.GetDeletionTimestamp() != nil,
 			HasFinalizer: e.holds(c.before),
-			Initial:      e.existed(c.memory) && !c.memory.Handled,
+			Initial:      e.existed(c.memory) && !c.memory.Worker.Handled,
 		},
 		Content:  c.content,
 		Baseline: baseline,
@@ -68,15 +68,15 @@ func (e *Engine) detect(ctx context.Context, c *cycle) {
 		state.RestartAll()
 	case cause.KeepProgress:
 	}
-	c.memory.SeenAlive = c.memory.SeenAlive || !c.cause.Deleting
+	c.memory.Worker.SeenAlive = c.memory.Worker.SeenAlive || !c.cause.Deleting
 }
 
 // history returns what this process knows of the baselines of the object: nothing if a peer may have handled the object during a pause.
 func (e *Engine) history(c *cycle, baseline []byte) cause.History {
-	if c.memory.PausesAtBaseline != e.pauses.Load() {
+	if c.memory.Worker.PausesAtBaseline != e.pauses.Load() {
 		return cause.History{}
 	}
-	history := c.memory.Baselines
+	history := c.memory.Worker.Baselines
 	if baseline != nil && history.IsReplaced(baseline) {
 		history.Replaced = e.states.BaselineBeforeReplacement(c.before.GetUID())
 	}

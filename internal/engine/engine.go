@@ -27,7 +27,7 @@ import (
 type Engine struct {
 	Settings
 	Kind
-	states        *objectstate.Store
+	states        *objectStore
 	writer        *patch.Writer
 	detector      *cause.Detector
 	builder       *commit.Builder
@@ -52,7 +52,7 @@ func New(settings Settings, kind Kind) *Engine {
 	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
-	e := &Engine{Settings: settings, Kind: kind, states: objectstate.New(objectstate.Options{
+	e := &Engine{Settings: settings, Kind: kind, states: objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
 		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0,
 

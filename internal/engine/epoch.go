@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
 // An epoch is the resource version at the start of the process, when an earlier process had stopped. A cache that is behind it may
@@ -59,7 +58,7 @@ func (p *epoch) isOlder(obj client.Object) bool {
 
 // existed reports whether an object existed when the process started. An old initial list may lack it; the watch then shows first
 // a state that is not newer than the epoch.
-func (e *Engine) existed(m *objectstate.State) bool {
+func (e *Engine) existed(m *objectState) bool {
 	return m.ListedAtStart || e.epoch != nil && e.epoch.version != "" && m.FirstVersion != "" && !older(e.epoch.version, m.FirstVersion)
 }
 
@@ -120,7 +119,7 @@ func (e *Engine) listVersions(ctx context.Context, namespaces []string) (all []m
 // server, once, and the cycle continues from there. Returns how long to wait; 0: continue.
 func (e *Engine) verify(ctx context.Context, c *cycle) (time.Duration, error) {
 	m := c.memory
-	if m.SeenSinceStart = m.SeenSinceStart || c.afterEpoch || !e.epoch.isOlder(c.before); m.SeenSinceStart || !e.hasWork(c) {
+	if m.Worker.SeenSinceStart = m.Worker.SeenSinceStart || c.afterEpoch || !e.epoch.isOlder(c.before); m.Worker.SeenSinceStart || !e.hasWork(c) {
 		return 0, nil
 	}
 	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")
@@ -130,10 +129,10 @@ func (e *Engine) verify(ctx context.Context, c *cycle) (time.Duration, error) {
 		return 0, err
 	}
 	if live == nil || live.GetUID() != c.before.GetUID() {
-		m.FoundDeleted = true
+		m.Worker.FoundDeleted = true
 		return patience, nil // the cache will show it
 	}
-	m.SeenSinceStart = true
+	m.Worker.SeenSinceStart = true
 	if live.GetResourceVersion() == c.before.GetResourceVersion() {
 		return 0, nil
 	}

@@ -28,7 +28,7 @@ func (e *Engine) finish(ctx context.Context, c *cycle) error {
 	c.final = true
 	c.waits = c.cause.Reason == cause.Delete && e.supervisor.Busy(c.before.GetUID())
 	if c.cause.Reason == cause.Resume && c.idle() {
-		c.memory.Handled = true
+		c.memory.Worker.Handled = true
 		e.spread(c)
 		return nil
 	}

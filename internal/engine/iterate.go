@@ -34,7 +34,7 @@ func (e *Engine) iterate(ctx context.Context, uid types.UID, id string, b *invok
 	}
 	obj := shared.DeepCopyObject().(client.Object)
 	e.identify(obj)
-	c := &cycle{memory: &objectstate.State{}, before: obj, object: obj, suspensions: suspensions}
+	c := &cycle{memory: &objectState{}, before: obj, object: obj, suspensions: suspensions}
 	begin := func() error { // mostly nothing is changed, and its JSON form not needed
 		if c.content != nil {
 			return nil

@@ -34,14 +34,14 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 		return
 	}
 	if e.states.TakeForeignChange(client.ObjectKeyFromObject(c.before), c.memory, c.before.GetResourceVersion()) {
-		for _, st := range c.memory.ReconcileHandlers {
-			st.(*levelState).stirred = true
+		for _, st := range c.memory.Worker.ReconcileHandlers {
+			st.stirred = true
 		}
 	}
 	for _, id := range e.ReconcileHandlers.IDs() {
 		handler, _ := e.ReconcileHandlers.Get(id)
 		if !plan.MatchObject(log.FromContext(ctx), id, handler, c.view, match.Input{Object: c.content}) {
-			delete(c.memory.ReconcileHandlers, id)
+			delete(c.memory.Worker.ReconcileHandlers, id)
 			continue
 		}
 		c.leveled = true
@@ -56,14 +56,14 @@ func (e *Engine) level(ctx context.Context, c *cycle) {
 
 // levelState is what is known of a handler; at first sight, it is to be called.
 func (c *cycle) levelState(id string) *levelState {
-	if st, ok := c.memory.ReconcileHandlers[id]; ok {
-		return st.(*levelState)
+	if st, ok := c.memory.Worker.ReconcileHandlers[id]; ok {
+		return st
 	}
-	if c.memory.ReconcileHandlers == nil {
-		c.memory.ReconcileHandlers = map[string]any{}
+	if c.memory.Worker.ReconcileHandlers == nil {
+		c.memory.Worker.ReconcileHandlers = map[string]*levelState{}
 	}
 	st := &levelState{stirred: true}
-	c.memory.ReconcileHandlers[id] = st
+	c.memory.Worker.ReconcileHandlers[id] = st
 	return st
 }
 
@@ -144,8 +144,8 @@ func (st *levelState) settle(outcome progress.Outcome, again time.Duration) {
 // nextLevel tells how long it is until a level-triggered handler is due by itself; false if none is.
 func (c *cycle) nextLevel(at time.Time) (time.Duration, bool) {
 	var all []time.Time
-	for _, st := range c.memory.ReconcileHandlers {
-		if next := st.(*levelState).next(); !next.IsZero() {
+	for _, st := range c.memory.Worker.ReconcileHandlers {
+		if next := st.next(); !next.IsZero() {
 			all = append(all, next)
 		}
 	}

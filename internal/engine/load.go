@@ -23,7 +23,7 @@ func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, er
 		return nil, nil
 	}
 	c := &cycle{memory: e.states.GetOrCreate(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
-	c.memory.PausesAtReconcile = c.pauses
+	c.memory.Worker.PausesAtReconcile = c.pauses
 	if skipsOwnEvent(c.memory, obj) {
 		return nil, nil
 	}

@@ -26,7 +26,7 @@ func TestEvents_NothingIsRememberedForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		r := &recorder{}
-		e := &Engine{states: objectstate.New(objectstate.Options{}), Settings: Settings{Recorder: r, Log: logr.Discard()}}
+		e := &Engine{states: objectstate.New[objectMemory](objectstate.Options{}), Settings: Settings{Recorder: r, Log: logr.Discard()}}
 		e.quota.AggregatesSeries = true
 		queue := priorityqueue.New[reconcile.Request](t.Name())
 		if err := e.Promoter(1).Start(ctx, queue); err != nil {

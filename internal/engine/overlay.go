@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
@@ -24,27 +23,27 @@ const (
 // were stored. If another client has changed that part of the object since, the overlay is out of date and is dropped.
 func (e *Engine) useOverlay(ctx context.Context, c *cycle) error {
 	c.overlaid = true
-	overlay := c.memory.Overlay
-	if overlay == nil {
+	kept := c.memory.Worker.Overlay
+	if kept == nil {
 		return nil
 	}
-	if !e.sameOurs(overlay.Content, c.content) {
+	if !e.sameOurs(kept.Content, c.content) {
 		log.FromContext(ctx).Info("Another client has changed the stored progress; dropping the progress that is kept in memory")
-		c.memory.Overlay = nil
+		c.memory.Worker.Overlay = nil
 		return nil
 	}
 	// Changes of the status and of the finalizers do not make the API server accept more of the annotations.
-	changed := patch.Diff(overlay.Content, c.content).WithoutServerFields().WithoutField("status").WithoutField("metadata", "finalizers")
+	changed := patch.Diff(kept.Content, c.content).WithoutServerFields().WithoutField("status").WithoutField("metadata", "finalizers")
 	c.retriesOverlay = len(changed) > 0
 	return c.begin(c.before)
 }
 
 // applyOverlay puts the overlay onto the object, if it is not there yet.
 func (c *cycle) applyOverlay() error {
-	if !c.overlaid || c.memory.Overlay == nil || c.before == c.laid {
+	if !c.overlaid || c.memory.Worker.Overlay == nil || c.before == c.laid {
 		return nil
 	}
-	content := patch.MergePatch(c.memory.Overlay.Patch).Apply(c.content)
+	content := patch.MergePatch(c.memory.Worker.Overlay.Patch).Apply(c.content)
 	obj := reflect.New(reflect.TypeOf(c.before).Elem()).Interface().(client.Object)
 	if err := patch.FromContent(content, obj); err != nil {
 		return err
@@ -65,11 +64,11 @@ func (c *cycle) withoutOverlay() map[string]any {
 // withOverlay adds the overlay to a patch of the framework. It is not sent again if there is nothing new: neither in the patch, nor in
 // the object.
 func (c *cycle) withOverlay(ours patch.MergePatch) (all patch.MergePatch, tried bool) {
-	overlay := c.memory.Overlay
-	if overlay == nil || len(ours) == 0 && !c.retriesOverlay {
+	kept := c.memory.Worker.Overlay
+	if kept == nil || len(ours) == 0 && !c.retriesOverlay {
 		return ours, false
 	}
-	return patch.Merge(overlay.Patch, ours).Unapplied(c.withoutOverlay()), true
+	return patch.Merge(kept.Patch, ours).Unapplied(c.withoutOverlay()), true
 }
 
 // reject keeps the part of the framework in memory that the API server has rejected. The change goes on without it.
@@ -78,8 +77,8 @@ func (e *Engine) reject(ctx context.Context, c *cycle, change *patch.Change, rej
 		return err
 	}
 	metrics.RejectedProgress.WithLabelValues(e.Name).Inc()
-	isNew := c.memory.Overlay == nil
-	c.memory.Overlay = &objectstate.Overlay{Patch: change.FrameworkPatch, Content: c.withoutOverlay(), Message: rejection.Error()}
+	isNew := c.memory.Worker.Overlay == nil
+	c.memory.Worker.Overlay = &overlay{Patch: change.FrameworkPatch, Content: c.withoutOverlay(), Message: rejection.Error()}
 	change.FrameworkPatch, c.triesOverlay, c.retriesOverlay = nil, false, false
 	if !isNew {
 		return nil
@@ -97,7 +96,7 @@ func (e *Engine) accept(ctx context.Context, c *cycle) {
 	if !c.triesOverlay {
 		return
 	}
-	c.memory.Overlay, c.triesOverlay, c.retriesOverlay = nil, false, false
+	c.memory.Worker.Overlay, c.triesOverlay, c.retriesOverlay = nil, false, false
 	log.FromContext(ctx).Info("The progress that was kept in memory is stored on the object")
 }
 
@@ -105,10 +104,10 @@ func (e *Engine) accept(ctx context.Context, c *cycle) {
 func (e *Engine) describeOverlay(c *cycle, set *conditions.Set) {
 	switch {
 	case len(e.Declared) == 0:
-	case c.memory.Overlay == nil:
+	case c.memory.Worker.Overlay == nil:
 		set.Remove(progressNotStored)
 	default:
-		set.True(progressNotStored, reasonRejected, c.memory.Overlay.Message)
+		set.True(progressNotStored, reasonRejected, c.memory.Worker.Overlay.Message)
 	}
 }
 

@@ -28,8 +28,8 @@ func (e *Engine) overtaken(ctx context.Context, c, unwritten *cycle) (bool, erro
 		return false, err
 	}
 	log.FromContext(ctx).Info("Dropped the pending write from before the pause: another client has changed the object")
-	c.memory.PendingWrite = nil
-	c.memory.Handled = c.memory.Handled || unwritten.closed() // the process has resumed the object all the same
+	c.memory.Worker.PendingWrite = nil
+	c.memory.Worker.Handled = c.memory.Worker.Handled || unwritten.closed() // the process has resumed the object all the same
 	for _, s := range unwritten.shares {
 		if s.level != nil {
 			s.level.stirred = true

@@ -7,15 +7,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
 // skipsOwnEvent reports whether this reconcile is due to nothing but the event of the write that ended a cycle. There is nothing to do for
 // such an event, see [Engine.expectOwnEvent]. It is skipped once: any later reconcile looks at the object again.
-func skipsOwnEvent(m *objectstate.State, obj client.Object) bool {
-	expected := m.SettledVersion
-	m.SettledVersion = ""
-	if expected == "" || expected != obj.GetResourceVersion() || m.PendingWrite != nil || m.Overlay != nil {
+func skipsOwnEvent(m *objectState, obj client.Object) bool {
+	expected := m.Worker.SettledVersion
+	m.Worker.SettledVersion = ""
+	if expected == "" || expected != obj.GetResourceVersion() || m.Worker.PendingWrite != nil || m.Worker.Overlay != nil {
 		return false
 	}
 	m.AwaitedVersion = "" // the cache shows it
@@ -26,7 +25,7 @@ func skipsOwnEvent(m *objectstate.State, obj client.Object) bool {
 // find nothing to do, the event of the write is skipped.
 func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
 	m, version := c.memory, c.before.GetResourceVersion()
-	if !c.closed() || result != (reconcile.Result{}) || m.AwaitedVersion != version || c.unreported || m.Overlay != nil ||
+	if !c.closed() || result != (reconcile.Result{}) || m.AwaitedVersion != version || c.unreported || m.Worker.Overlay != nil ||
 		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 {
 		return
 	}
@@ -36,7 +35,7 @@ func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
 	// Other clients may have changed the object between the read and the write.
 	stored := e.Baseline.Fetch(c.before)
 	if c.before.GetDeletionTimestamp() != nil || e.holds(c.before) != c.cause.Facts.HasFinalizer ||
-		stored == nil || m.Baselines.IsReplaced(stored) {
+		stored == nil || m.Worker.Baselines.IsReplaced(stored) {
 		return
 	}
 	// The filters decide on the finalizer, and a handler may have changed what they look at.
@@ -50,5 +49,5 @@ func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
 			return
 		}
 	}
-	m.SettledVersion = version
+	m.Worker.SettledVersion = version
 }

@@ -15,7 +15,7 @@ import (
 // later request. If the process ended between the two without a pin, the next one would take the new status for the state that is
 // being handled: handlers for the old state would not match any more, and handlers for the new state would not be called.
 func (e *Engine) pinAhead(ctx context.Context, c *cycle, changed patch.MergePatch) error {
-	if !e.HasStatus || c.gone || c.memory.Overlay != nil || c.cause.PinnedDigest != "" || c.cause.Reason != cause.Create && c.cause.Reason != cause.Update {
+	if !e.HasStatus || c.gone || c.memory.Worker.Overlay != nil || c.cause.PinnedDigest != "" || c.cause.Reason != cause.Create && c.cause.Reason != cause.Update {
 		return nil
 	}
 	isPinned := e.Pin.Fetch(c.before) != nil && !c.cause.StalePin

@@ -21,7 +21,7 @@ func (e *Engine) plan(ctx context.Context, c *cycle) {
 			"succeeded", sum.Succeeded, "failed", sum.Failed, "left", sum.Left)
 	}
 	if c.cause.Reason == cause.Delete {
-		c.memory.OptionalDeleteCalled = true // the optional ones are called with the others
+		c.memory.Worker.OptionalDeleteCalled = true // the optional ones are called with the others
 	}
 	if !c.cause.Reversed { // that is written before anybody is called
 		e.pick(ctx, c)

@@ -39,7 +39,7 @@ func (l load) play(t *testing.T) (result outcome) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		e := &Engine{states: objectstate.New(objectstate.Options{})}
+		e := &Engine{states: objectstate.New[objectMemory](objectstate.Options{})}
 		queue := priorityqueue.New[reconcile.Request](t.Name())
 		began := time.Now()
 		add := func(name string, priority int) {

@@ -45,10 +45,10 @@ func (e *Engine) observe(ctx context.Context, c *cycle, theirs patch.MergePatch)
 
 // warnBaselineTooLarge reports, once for each object, that the object has no room for its last-handled configuration.
 func (e *Engine) warnBaselineTooLarge(ctx context.Context, c *cycle, tx commit.Transaction) {
-	if !tx.BaselineTooLarge || c.memory.LoggedTooLarge {
+	if !tx.BaselineTooLarge || c.memory.Worker.LoggedTooLarge {
 		return
 	}
-	c.memory.LoggedTooLarge = true
+	c.memory.Worker.LoggedTooLarge = true
 	const note = "The object is too large for its last-handled configuration: " +
 		"changes are detected, but handlers do not receive the old state"
 	log.FromContext(ctx).Info("Warning: " + note)
@@ -62,7 +62,7 @@ func (e *Engine) keeps(c *cycle, stored []byte) {
 	if stored == nil {
 		return
 	}
-	c.memory.Baselines = c.memory.Baselines.With(stored, e.Baseline.Fetch(c.before))
-	c.memory.PausesAtBaseline = e.pauses.Load()
+	c.memory.Worker.Baselines = c.memory.Worker.Baselines.With(stored, e.Baseline.Fetch(c.before))
+	c.memory.Worker.PausesAtBaseline = e.pauses.Load()
 	e.states.NoteStoredBaseline(c.before.GetUID(), stored)
 }

@@ -69,7 +69,7 @@ func (e *Engine) sortRest(ctx context.Context, c *cycle) error {
 				return err
 			}
 		case err != nil:
-			c.memory.PendingWrite = c
+			c.memory.Worker.PendingWrite = c
 			return fmt.Errorf("writing the object: %w", err)
 		case written != nil:
 			e.reportDropped(ctx, alone, s.id, s.doc)

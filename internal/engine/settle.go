@@ -22,10 +22,10 @@ const patience = 5 * time.Second
 // cache moves, and no worker waits; if it lags for long, the API server is asked. Returns how long
 // to wait; 0: go on.
 func (e *Engine) settle(ctx context.Context, c *cycle) (time.Duration, error) {
-	if c.memory.FoundDeleted {
+	if c.memory.Worker.FoundDeleted {
 		return patience, nil // the cache will say so
 	}
-	if unwritten, ok := c.memory.PendingWrite.(*cycle); ok {
+	if unwritten := c.memory.Worker.PendingWrite; unwritten != nil {
 		return e.catchUp(ctx, c, unwritten)
 	}
 	return e.awaitCache(ctx, c)
@@ -57,7 +57,7 @@ func (e *Engine) awaitCache(ctx context.Context, c *cycle) (time.Duration, error
 
 // stale reports whether our last write is missing in what was read.
 func (e *Engine) stale(c *cycle) bool {
-	if c.memory.FinalizerRemoved && c.before.GetDeletionTimestamp() != nil && e.holds(c.before) {
+	if c.memory.Worker.FinalizerRemoved && c.before.GetDeletionTimestamp() != nil && e.holds(c.before) {
 		return true // the server does not count the version up when the last finalizer goes
 	}
 	return c.memory.AwaitedVersion != "" && older(c.before.GetResourceVersion(), c.memory.AwaitedVersion)
@@ -86,7 +86,7 @@ func (e *Engine) holds(obj client.Object) bool {
 // of what a peer has done during a pause.
 func (e *Engine) catchUp(ctx context.Context, c, unwritten *cycle) (time.Duration, error) {
 	if c.before.GetDeletionTimestamp() != nil && unwritten.cause.Reason != cause.Delete {
-		c.memory.PendingWrite = nil
+		c.memory.Worker.PendingWrite = nil
 		return e.awaitCache(ctx, c)
 	}
 	if overtaken, err := e.overtaken(ctx, c, unwritten); overtaken || err != nil {

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -39,12 +38,12 @@ func TestChildrenThatGoAfterTheirOwner(t *testing.T) {
 		}
 	}
 	childGoes()
-	if e.states.TakeForeignChange(owner, &objectstate.State{}, "") {
+	if e.states.TakeForeignChange(owner, &objectState{}, "") {
 		t.Error("B-28: something is kept for an object that is gone")
 	}
 	e.states.Observe(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "owner", UID: "2", ResourceVersion: "7"}}, false)
 	childGoes()
-	if !e.states.TakeForeignChange(owner, &objectstate.State{}, "7") {
+	if !e.states.TakeForeignChange(owner, &objectState{}, "7") {
 		t.Error("B-28: what was seen of an object that has come back is lost")
 	}
 }

@@ -18,7 +18,7 @@ import (
 // A tombstone is the last known state of an object that does not exist any more.
 type tombstone struct {
 	last   client.Object // with the changes that its delete handlers have made since
-	memory *objectstate.State
+	memory *objectState
 	memos  *objectstate.Memos
 	// state is how far the delete handlers are; nil until the API server has confirmed that the object does not exist.
 	state *progress.State
@@ -69,7 +69,7 @@ func (e *Engine) Vanished() (names []types.NamespacedName) {
 // last looked at, a peer has handled it. What is only known from a cache that is behind the start of the process, an earlier process may
 // have handled.
 func (e *Engine) isVanished(t *tombstone) bool {
-	return t.memory.SeenSinceStart && e.holds(t.last) && t.last.GetDeletionTimestamp() == nil && !t.memory.FinalizerRemoved && t.memory.PausesAtReconcile == e.pauses.Load()
+	return t.memory.Worker.SeenSinceStart && e.holds(t.last) && t.last.GetDeletionTimestamp() == nil && !t.memory.Worker.FinalizerRemoved && t.memory.Worker.PausesAtReconcile == e.pauses.Load()
 }
 
 // cycleOf puts a cycle on the last known state of an object.

@@ -23,7 +23,7 @@ const writeTimeout = 10 * time.Second
 // write sends all that has changed since the last write, ours and the handlers'. It returns the object
 // as it is then; nil if it is gone. What cannot be written now is kept, for the next pass to begin with.
 func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
-	wasOverlaid := c.memory.Overlay != nil
+	wasOverlaid := c.memory.Worker.Overlay != nil
 	if c.sorting != nil {
 		if err := e.sortRest(ctx, c); err != nil {
 			return nil, err
@@ -56,7 +56,7 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 		c.reduce(ctx, concurrent.Fields)
 		return e.write(ctx, c)
 	case errors.Is(err, patch.ErrGone):
-		c.memory.PendingWrite, c.memory.FoundDeleted, c.stopped = nil, true, true
+		c.memory.Worker.PendingWrite, c.memory.Worker.FoundDeleted, c.stopped = nil, true, true
 		e.spread(c)
 		return nil, nil
 	case refused(err) && len(c.undo) > 0:
@@ -81,10 +81,10 @@ func (e *Engine) write(ctx context.Context, c *cycle) (client.Object, error) {
 	case err != nil && c.releasesAlone(ctx, err):
 		return e.write(ctx, c)
 	case err != nil:
-		c.memory.PendingWrite = c
+		c.memory.Worker.PendingWrite = c
 		return nil, fmt.Errorf("writing the object: %w", err)
 	}
-	if written, err = e.wrote(ctx, c, written); err != nil || c.memory.FinalizerRemoved || wasOverlaid == (c.memory.Overlay != nil) {
+	if written, err = e.wrote(ctx, c, written); err != nil || c.memory.Worker.FinalizerRemoved || wasOverlaid == (c.memory.Worker.Overlay != nil) {
 		return written, err
 	}
 	if e.report(ctx, c); len(c.shares) > 0 { // the condition of the overlay
@@ -132,7 +132,7 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	for _, s := range c.shares {
 		e.reportDropped(ctx, c.change, s.id, s.doc)
 	}
-	if a, ok := c.memory.Background.(*companion); ok && len(theirs) > 0 {
+	if a, ok := c.memory.Worker.Background, c.memory.Worker.Background != nil; ok && len(theirs) > 0 {
 		version := c.before.GetResourceVersion()
 		if written != nil {
 			version = written.GetResourceVersion()
@@ -142,9 +142,9 @@ func (e *Engine) wrote(ctx context.Context, c *cycle, written client.Object) (cl
 	e.accept(ctx, c)
 	c.dropEdits(c.absorbed)
 	c.absorbed = nil
-	c.memory.PendingWrite, c.change = nil, nil
+	c.memory.Worker.PendingWrite, c.change = nil, nil
 	if c.closed() {
-		c.memory.Handled = true
+		c.memory.Worker.Handled = true
 		e.reportLoops(ctx, c)
 	}
 	c.edited = c.edited || len(theirs) > 0
@@ -184,7 +184,7 @@ func (e *Engine) send(ctx context.Context, c *cycle, change *patch.Change) (clie
 	}
 	e.note(c, written)
 	metrics.StoredBytes.WithLabelValues(e.Name).Observe(float64(commit.AnnotationsSize(written)))
-	c.memory.FinalizerRemoved = c.memory.FinalizerRemoved || change.RemoveFinalizer != "" && c.cause.Facts.Deleting
+	c.memory.Worker.FinalizerRemoved = c.memory.Worker.FinalizerRemoved || change.RemoveFinalizer != "" && c.cause.Facts.Deleting
 	return written, nil
 }
 

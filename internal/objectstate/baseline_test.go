@@ -41,7 +41,7 @@ func TestBaselineBeforeReplacement(t *testing.T) {
 		"the baseline is removed": {[]step{{observed, "2", "B"}, {confirmed, "", "B"}, {observed, "3", ""}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := objectstate.New(objectstate.Options{ReadBaseline: func(obj client.Object) []byte {
+			s := objectstate.New[bool](objectstate.Options{ReadBaseline: func(obj client.Object) []byte {
 				if text, ok := obj.GetAnnotations()["baseline"]; ok {
 					return []byte(text)
 				}

@@ -14,13 +14,13 @@ const relatedChange = ""
 const maxVersions = 32
 
 // MarkRelatedChange marks key as dirty because a related object has changed, such as an owned object.
-func (s *Store) MarkRelatedChange(key types.NamespacedName) {
+func (s *Store[W]) MarkRelatedChange(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.markDirty(key, relatedChange)
 }
 
-func (s *Store) markDirty(key types.NamespacedName, version string) {
+func (s *Store[W]) markDirty(key types.NamespacedName, version string) {
 	if !s.options.TrackDirty {
 		return
 	}
@@ -32,7 +32,7 @@ func (s *Store) markDirty(key types.NamespacedName, version string) {
 
 // ClearRelatedChanges removes the marks of [Store.MarkRelatedChange] for a key whose object does not exist. Such marks remain if owned objects are
 // deleted after their owner. ClearRelatedChanges keeps the mark of an object that is created in the meantime.
-func (s *Store) ClearRelatedChanges(key types.NamespacedName) {
+func (s *Store[W]) ClearRelatedChanges(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	versions := slices.DeleteFunc(s.dirty[key], func(version string) bool { return version == relatedChange })
@@ -44,7 +44,7 @@ func (s *Store) ClearRelatedChanges(key types.NamespacedName) {
 // TakeForeignChange reports whether key was marked as dirty since the last call by anything but the writes of this process: a change by another client,
 // or a change of a related object. It clears the marks up to the given version of the object. Marks of newer versions remain for the next call.
 // With an empty version, it clears all marks.
-func (s *Store) TakeForeignChange(key types.NamespacedName, state *State, version string) bool {
+func (s *Store[W]) TakeForeignChange(key types.NamespacedName, state *State[W], version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var taken, newer []string

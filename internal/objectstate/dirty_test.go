@@ -25,7 +25,7 @@ func TestTakeForeignChange(t *testing.T) {
 		{"B-28 a child and our own write", []string{"2"}, []string{"2"}, 1, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := objectstate.New(objectstate.Options{TrackDirty: true})
+			s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
 			for _, version := range test.seen {
 				s.Observe(object("a", "1", version), false)
 			}
@@ -36,14 +36,14 @@ func TestTakeForeignChange(t *testing.T) {
 			state.OwnVersions = test.own
 			equal(t, "dirty", s.TakeForeignChange(nameOf("a"), state, ""), test.want)
 			equal(t, "dirty, second call", s.TakeForeignChange(nameOf("a"), state, ""), false)
-			equal(t, "dirty, other key", s.TakeForeignChange(nameOf("b"), &objectstate.State{}, ""), false)
+			equal(t, "dirty, other key", s.TakeForeignChange(nameOf("b"), &objectstate.State[bool]{}, ""), false)
 		})
 	}
 }
 
 // The watch may lag, and skip some versions.
 func TestTakeForeignChange_LateAndSkippedVersions(t *testing.T) {
-	s := objectstate.New(objectstate.Options{TrackDirty: true})
+	s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
 	state := s.GetOrCreate("1")
 	state.OwnVersions = []string{"2", "3"}
 	equal(t, "B-28 not observed yet", s.TakeForeignChange(nameOf("a"), state, ""), false)
@@ -68,7 +68,7 @@ func TestTakeForeignChange_LateAndSkippedVersions(t *testing.T) {
 // A worker may be slower than the watch: the number of recorded versions is limited, and no change of another client is lost.
 func TestTakeForeignChange_LimitsVersions(t *testing.T) {
 	for _, n := range []int{31, 32, 33, 34, 1000} {
-		s := objectstate.New(objectstate.Options{TrackDirty: true})
+		s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
 		state := s.GetOrCreate("1")
 		s.Observe(object("a", "1", "foreign"), false)
 		for version := range n {
@@ -80,7 +80,7 @@ func TestTakeForeignChange_LimitsVersions(t *testing.T) {
 }
 
 func TestTakeForeignChange_NotTracked(t *testing.T) {
-	s := objectstate.New(objectstate.Options{})
+	s := objectstate.New[bool](objectstate.Options{})
 	s.Observe(object("a", "1", "1"), false)
 	s.MarkRelatedChange(nameOf("a"))
 	equal(t, "dirty", s.TakeForeignChange(nameOf("a"), s.GetOrCreate("1"), ""), false)
@@ -88,7 +88,7 @@ func TestTakeForeignChange_NotTracked(t *testing.T) {
 
 // A worker reads an object, and another client writes it before the worker calls TakeForeignChange.
 func TestTakeForeignChange_KeepsNewerVersions(t *testing.T) {
-	s := objectstate.New(objectstate.Options{TrackDirty: true})
+	s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
 	state := s.GetOrCreate("1")
 	s.Observe(object("a", "1", "5"), false)
 	s.Observe(object("a", "1", "7"), false)

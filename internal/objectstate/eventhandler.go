@@ -30,7 +30,7 @@ func (noopObserver) OnDelete(client.Object)                  {}
 // every event. It enqueues a creation or an update if all predicates accept it. An update that starts a deletion or replaces the
 // object, and every deletion, is enqueued regardless of the predicates. With [Options.RecordEvents], every event except a resync is enqueued. A nil
 // observer is ignored.
-func (s *Store) EventHandler(observer Observer, predicates ...predicate.Predicate) handler.EventHandler {
+func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predicate) handler.EventHandler {
 	accepts := predicate.And(predicates...)
 	if observer == nil {
 		observer = noopObserver{}
@@ -84,7 +84,7 @@ func (s *Store) EventHandler(observer Observer, predicates ...predicate.Predicat
 
 // EnqueueOwners returns a handler for the events of another kind. It enqueues the keys that ownersOf returns for an object, and marks them dirty. For
 // an update, it enqueues the owners of the old and of the new object. It ignores the first listing, because the owners are also listed.
-func (s *Store) EnqueueOwners(ownersOf func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
+func (s *Store[W]) EnqueueOwners(ownersOf func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
 	accepts := predicate.And(predicates...)
 	enqueue := func(q queue, objs ...client.Object) {
 		for _, obj := range objs {
@@ -114,7 +114,7 @@ func (s *Store) EnqueueOwners(ownersOf func(client.Object) []types.NamespacedNam
 	}
 }
 
-func (s *Store) enqueue(q queue, obj client.Object) {
+func (s *Store[W]) enqueue(q queue, obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
 	s.MarkQueued(key)
 	q.Add(reconcile.Request{NamespacedName: key})

@@ -27,13 +27,13 @@ func (r *recorder) Add(request reconcile.Request) { r.names = append(r.names, re
 
 // fixture is a store with its event handler.
 type fixture struct {
-	*objectstate.Store
+	*objectstate.Store[bool]
 	handler.EventHandler
 	queue *recorder
 }
 
 func newFixture(predicates ...predicate.Predicate) *fixture {
-	s := objectstate.New(objectstate.Options{})
+	s := objectstate.New[bool](objectstate.Options{})
 	return &fixture{s, s.EventHandler(nil, predicates...), &recorder{}}
 }
 
@@ -101,13 +101,13 @@ func TestEventHandler_Deletion(t *testing.T) {
 func TestEventHandler_UpdateWithAnotherUID(t *testing.T) {
 	s := newFixture()
 	s.created(t, object("a", "1", "1"), true)
-	s.GetOrCreate("1").Handled = true
+	s.GetOrCreate("1").Worker = true
 	s.queued()
 	s.updated(t, object("a", "1", "1"), object("a", "2", "9"))
 	equal(t, "B-04 B-06 enqueued", s.queued(), []string{"ns/a"})
 	equal(t, "B-04 B-06 tombstone of the old object", takeDeleted(s.Store, "a"), []string{"1@1"})
-	equal(t, "B-06 MEMO-04 state of the new object", *s.GetOrCreate("2"), objectstate.State{FirstVersion: "9"})
-	equal(t, "B-06 state of the old object, for its optional delete handlers", s.GetOrCreate("1").Handled, true)
+	equal(t, "B-06 MEMO-04 state of the new object", *s.GetOrCreate("2"), objectstate.State[bool]{FirstVersion: "9"})
+	equal(t, "B-06 state of the old object, for its optional delete handlers", s.GetOrCreate("1").Worker, true)
 }
 
 func TestEventHandler_DeletionOfUnknownObject(t *testing.T) {
@@ -138,7 +138,7 @@ func TestEventHandler_Predicates(t *testing.T) {
 
 // New events must not wait for all objects of the first listing.
 func TestEventHandler_FirstListingHasLowPriority(t *testing.T) {
-	s := objectstate.New(objectstate.Options{})
+	s := objectstate.New[bool](objectstate.Options{})
 	events := s.EventHandler(nil)
 	queue := priorityqueue.New[reconcile.Request](t.Name())
 	defer queue.ShutDown()

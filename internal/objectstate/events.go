@@ -20,7 +20,7 @@ const (
 )
 
 // recordEvent records an event if [Options.RecordEvents] is set.
-func (s *Store) recordEvent(obj client.Object, eventType string) {
+func (s *Store[W]) recordEvent(obj client.Object, eventType string) {
 	if !s.options.RecordEvents {
 		return
 	}
@@ -31,7 +31,7 @@ func (s *Store) recordEvent(obj client.Object, eventType string) {
 }
 
 // TakeEvents returns and clears the events recorded for key, in the order of their arrival.
-func (s *Store) TakeEvents(key types.NamespacedName) []Event {
+func (s *Store[W]) TakeEvents(key types.NamespacedName) []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	events := s.events[key]

@@ -13,12 +13,12 @@ import (
 
 // newFixtureWith returns a fixture whose store has options.
 func newFixtureWith(options objectstate.Options, predicates ...predicate.Predicate) *fixture {
-	s := objectstate.New(options)
+	s := objectstate.New[bool](options)
 	return &fixture{s, s.EventHandler(nil, predicates...), &recorder{}}
 }
 
 // takeEvents returns the recorded events of a name with the uids and versions of their objects.
-func takeEvents(s *objectstate.Store, name string) []string {
+func takeEvents(s *objectstate.Store[bool], name string) []string {
 	var out []string
 	for _, event := range s.TakeEvents(nameOf(name)) {
 		out = append(out, fmt.Sprintf("%s %s@%s", event.Type, event.Object.GetUID(), event.Object.GetResourceVersion()))

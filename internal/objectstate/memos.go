@@ -33,7 +33,7 @@ func (m *Memos) Store(key, value any) {
 }
 
 // Memos returns the memos of an object. For an unknown object, it returns empty memos that the store does not keep.
-func (s *Store) Memos(uid types.UID) *Memos {
+func (s *Store[W]) Memos(uid types.UID) *Memos {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state, known := s.states[uid]

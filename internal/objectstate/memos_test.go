@@ -25,7 +25,7 @@ func TestMemos(t *testing.T) {
 }
 
 func TestStoreMemos(t *testing.T) {
-	s := objectstate.New(objectstate.Options{})
+	s := objectstate.New[bool](objectstate.Options{})
 	s.Observe(object("a", "1", "1"), false)
 	s.Observe(object("a", "2", "1"), false)
 	s.Memos("1").Store("key", "of the first")
@@ -53,7 +53,7 @@ func TestMemosFromContext(t *testing.T) {
 
 // MEMO-01: handlers of an object run concurrently with its daemons and timers.
 func TestMemos_ConcurrentUse(t *testing.T) {
-	s := objectstate.New(objectstate.Options{})
+	s := objectstate.New[bool](objectstate.Options{})
 	s.Observe(object("a", "1", "1"), false)
 	var wg sync.WaitGroup
 	for worker := range 4 {

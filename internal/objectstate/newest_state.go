@@ -11,7 +11,7 @@ import (
 
 // Newest returns the newest known state of an object: the last observed one, or the response to a later write of this process.
 // It returns nil for unknown and deleted objects. The result is shared and must not be changed.
-func (s *Store) Newest(uid types.UID) client.Object {
+func (s *Store[W]) Newest(uid types.UID) client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state, known := s.states[uid]; known {
@@ -21,7 +21,7 @@ func (s *Store) Newest(uid types.UID) client.Object {
 }
 
 // List returns the newest known state of each existing object. The results are shared and must not be changed.
-func (s *Store) List() []client.Object {
+func (s *Store[W]) List() []client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	objects := make([]client.Object, 0, len(s.states))
@@ -35,7 +35,7 @@ func (s *Store) List() []client.Object {
 
 // UpdateUnlessOlder records a state of an object, such as the response to a write, unless a newer state is known. If the known state has the same version,
 // UpdateUnlessOlder replaces it. It ignores unknown and deleted objects.
-func (s *Store) UpdateUnlessOlder(obj client.Object) {
+func (s *Store[W]) UpdateUnlessOlder(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state, known := s.states[obj.GetUID()]; known && state.newest != nil {
@@ -46,7 +46,7 @@ func (s *Store) UpdateUnlessOlder(obj client.Object) {
 // UpdateIfNewer records an object that was read from the cache if it is newer than the newest known state. Unlike [Store.UpdateUnlessOlder], it keeps the
 // known state if the versions are equal. It ignores unknown and deleted objects. The cache stores an object shortly
 // before it notifies event handlers, so a worker may read an object that was not observed yet.
-func (s *Store) UpdateIfNewer(obj client.Object) {
+func (s *Store[W]) UpdateIfNewer(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state, known := s.states[obj.GetUID()]
@@ -60,7 +60,7 @@ func (s *Store) UpdateIfNewer(obj client.Object) {
 }
 
 // update records a state unless a newer one is known. If the new state has another baseline, it records the baseline of the earlier state.
-func (s *Store) update(state *State, obj client.Object) {
+func (s *Store[W]) update(state *State[W], obj client.Object) {
 	before := state.newest
 	state.update(obj)
 	if s.options.ReadBaseline == nil || before == nil || state.newest != obj || state.replacedBaseline != nil ||
@@ -75,7 +75,7 @@ func (s *Store) update(state *State, obj client.Object) {
 
 // BaselineBeforeReplacement returns the baseline that an object had before this process or another client stored a different baseline. It
 // returns nil if the baseline has not been replaced since the last call of [Store.NoteStoredBaseline].
-func (s *Store) BaselineBeforeReplacement(uid types.UID) []byte {
+func (s *Store[W]) BaselineBeforeReplacement(uid types.UID) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state, known := s.states[uid]; known {
@@ -86,7 +86,7 @@ func (s *Store) BaselineBeforeReplacement(uid types.UID) []byte {
 
 // NoteStoredBaseline records the baseline that this process has just stored on an object. If the newest known state already has another
 // baseline, [Store.BaselineBeforeReplacement] returns the given baseline.
-func (s *Store) NoteStoredBaseline(uid types.UID, baseline []byte) {
+func (s *Store[W]) NoteStoredBaseline(uid types.UID, baseline []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state, known := s.states[uid]
@@ -104,7 +104,7 @@ func (s *Store) NoteStoredBaseline(uid types.UID, baseline []byte) {
 
 // update replaces the newest state with obj unless obj is older. It also replaces a state of the same version, because obj is usually the copy of the
 // cache, and then the object is in memory only once.
-func (s *State) update(obj client.Object) {
+func (s *State[W]) update(obj client.Object) {
 	if s.newest != nil {
 		order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), s.newest.GetResourceVersion())
 		if err == nil && order < 0 {
@@ -116,7 +116,7 @@ func (s *State) update(obj client.Object) {
 
 // newestOf returns the newest known state of an object whose delete event the watch has missed. The response to a write of this process may be
 // newer than the last event.
-func (s *Store) newestOf(obj client.Object) client.Object {
+func (s *Store[W]) newestOf(obj client.Object) client.Object {
 	newest := s.Newest(obj.GetUID())
 	if newest == nil {
 		return obj
@@ -131,7 +131,7 @@ func (s *Store) newestOf(obj client.Object) client.Object {
 // OnDeletion registers a callback for the moment when the store sees that an object is being deleted or no longer exists. If that is already
 // known, OnDeletion calls it immediately. The callback runs at most once, under the lock of the store: it must return quickly and must not
 // call the store. An object has one callback at a time. The returned function unregisters it.
-func (s *Store) OnDeletion(uid types.UID, callback func()) (unregister func()) {
+func (s *Store[W]) OnDeletion(uid types.UID, callback func()) (unregister func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state, known := s.states[uid]
@@ -149,7 +149,7 @@ func (s *Store) OnDeletion(uid types.UID, callback func()) (unregister func()) {
 	}
 }
 
-func (s *State) notifyDeletion() {
+func (s *State[W]) notifyDeletion() {
 	if callback := s.onDeletion; callback != nil {
 		s.onDeletion = nil
 		callback()

@@ -30,13 +30,13 @@ func owners(obj client.Object) (keys []types.NamespacedName) {
 
 // newOwnerFixture returns a fixture for the events of owned objects.
 func newOwnerFixture(predicates ...predicate.Predicate) *fixture {
-	s := objectstate.New(objectstate.Options{TrackDirty: true})
+	s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
 	return &fixture{s, s.EnqueueOwners(owners, predicates...), &recorder{}}
 }
 
 // isDirty reports whether an object was marked as dirty.
 func (s *fixture) isDirty(name string) bool {
-	return s.TakeForeignChange(nameOf(name), &objectstate.State{}, "")
+	return s.TakeForeignChange(nameOf(name), &objectstate.State[bool]{}, "")
 }
 
 func TestEnqueueOwners(t *testing.T) {

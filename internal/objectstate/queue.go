@@ -8,7 +8,7 @@ import (
 )
 
 // MarkQueued records that a key was added to the work queue. A key that is already queued keeps its time.
-func (s *Store) MarkQueued(key types.NamespacedName) {
+func (s *Store[W]) MarkQueued(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if since, queued := s.queued[key]; !queued || since.After(time.Now()) {
@@ -17,7 +17,7 @@ func (s *Store) MarkQueued(key types.NamespacedName) {
 }
 
 // MarkQueuedAt records that a key will be added to the work queue at a later time. A key that is already queued keeps its time.
-func (s *Store) MarkQueuedAt(key types.NamespacedName, at time.Time) {
+func (s *Store[W]) MarkQueuedAt(key types.NamespacedName, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, queued := s.queued[key]; !queued {
@@ -26,14 +26,14 @@ func (s *Store) MarkQueuedAt(key types.NamespacedName, at time.Time) {
 }
 
 // MarkStarted records that a worker has started to reconcile a key.
-func (s *Store) MarkStarted(key types.NamespacedName) {
+func (s *Store[W]) MarkStarted(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.queued, key)
 }
 
 // QueueStats returns the number of keys that are waiting for a worker, and the longest time that one of them has been waiting.
-func (s *Store) QueueStats() (n int, longest time.Duration) {
+func (s *Store[W]) QueueStats() (n int, longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -52,7 +52,7 @@ type QueuedKey struct {
 }
 
 // LongestQueued returns at most limit keys that have been waiting for at least minAge, the longest waiting one first.
-func (s *Store) LongestQueued(limit int, minAge time.Duration) []QueuedKey {
+func (s *Store[W]) LongestQueued(limit int, minAge time.Duration) []QueuedKey {
 	var keys []QueuedKey
 	s.mu.Lock()
 	now := time.Now()
@@ -67,7 +67,7 @@ func (s *Store) LongestQueued(limit int, minAge time.Duration) []QueuedKey {
 }
 
 // IsStillQueued reports whether no worker has started to reconcile the key since it was queued.
-func (s *Store) IsStillQueued(key QueuedKey) bool {
+func (s *Store[W]) IsStillQueued(key QueuedKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	since, queued := s.queued[key.NamespacedName]

@@ -11,7 +11,7 @@ import (
 )
 
 // expectQueue checks the result of QueueStats.
-func expectQueue(t *testing.T, what string, s *objectstate.Store, n int, longest time.Duration) {
+func expectQueue(t *testing.T, what string, s *objectstate.Store[bool], n int, longest time.Duration) {
 	t.Helper()
 	gotN, gotLongest := s.QueueStats()
 	if gotN != n || gotLongest != longest {

@@ -10,9 +10,9 @@ import (
 )
 
 // Store holds the states of all objects of one kind, by uid. It holds queue times, tombstones, events and dirty marks by key.
-type Store struct {
+type Store[W any] struct {
 	mu      sync.Mutex
-	states  map[types.UID]*State
+	states  map[types.UID]*State[W]
 	deleted map[types.NamespacedName][]client.Object // tombstones
 	queued  map[types.NamespacedName]time.Time       // when the key was queued
 	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty
@@ -32,10 +32,10 @@ type Options struct {
 }
 
 // New returns an empty store.
-func New(options Options) *Store {
-	return &Store{
+func New[W any](options Options) *Store[W] {
+	return &Store[W]{
 		options: options,
-		states:  map[types.UID]*State{},
+		states:  map[types.UID]*State[W]{},
 		deleted: map[types.NamespacedName][]client.Object{},
 		queued:  map[types.NamespacedName]time.Time{},
 		dirty:   map[types.NamespacedName][]string{},
@@ -44,12 +44,12 @@ func New(options Options) *Store {
 }
 
 // Observe records an object that exists. listedAtStart is true if the object was in the first listing of the informer.
-func (s *Store) Observe(obj client.Object, listedAtStart bool) {
+func (s *Store[W]) Observe(obj client.Object, listedAtStart bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state, known := s.states[obj.GetUID()]
 	if !known {
-		state = &State{ListedAtStart: listedAtStart, FirstVersion: obj.GetResourceVersion()}
+		state = &State[W]{ListedAtStart: listedAtStart, FirstVersion: obj.GetResourceVersion()}
 		s.states[obj.GetUID()] = state
 	}
 	s.update(state, obj)
@@ -61,7 +61,7 @@ func (s *Store) Observe(obj client.Object, listedAtStart bool) {
 }
 
 // MarkDeleted records a tombstone: the last known state of an object that no longer exists. It ignores unknown objects.
-func (s *Store) MarkDeleted(obj client.Object) {
+func (s *Store[W]) MarkDeleted(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state, known := s.states[obj.GetUID()]; known {
@@ -74,7 +74,7 @@ func (s *Store) MarkDeleted(obj client.Object) {
 }
 
 // unmarkDeleted removes the tombstone of an object that is observed again, for example after the selector of the cache has changed.
-func (s *Store) unmarkDeleted(obj client.Object) {
+func (s *Store[W]) unmarkDeleted(obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
 	others := slices.DeleteFunc(s.deleted[key], func(other client.Object) bool { return other.GetUID() == obj.GetUID() })
 	if s.deleted[key] = others; len(others) == 0 {
@@ -84,7 +84,7 @@ func (s *Store) unmarkDeleted(obj client.Object) {
 }
 
 // TakeDeleted returns and clears the tombstones recorded for key.
-func (s *Store) TakeDeleted(key types.NamespacedName) []client.Object {
+func (s *Store[W]) TakeDeleted(key types.NamespacedName) []client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tombstones := s.deleted[key]
@@ -93,26 +93,26 @@ func (s *Store) TakeDeleted(key types.NamespacedName) []client.Object {
 }
 
 // GetOrCreate returns the state of an object, and creates an empty one if the object is unknown.
-func (s *Store) GetOrCreate(uid types.UID) *State {
+func (s *Store[W]) GetOrCreate(uid types.UID) *State[W] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state, known := s.states[uid]
 	if !known {
-		state = &State{}
+		state = &State[W]{}
 		s.states[uid] = state
 	}
 	return state
 }
 
 // Forget removes the state of an object.
-func (s *Store) Forget(uid types.UID) {
+func (s *Store[W]) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.states, uid)
 }
 
 // Len returns the number of objects with a state.
-func (s *Store) Len() int {
+func (s *Store[W]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.states)

@@ -28,7 +28,7 @@ func nameOf(name string) types.NamespacedName {
 }
 
 // takeDeleted returns the uids and versions of the tombstones of a name.
-func takeDeleted(s *objectstate.Store, name string) []string {
+func takeDeleted(s *objectstate.Store[bool], name string) []string {
 	var found []string
 	for _, obj := range s.TakeDeleted(nameOf(name)) {
 		found = append(found, string(obj.GetUID())+"@"+obj.GetResourceVersion())
@@ -38,7 +38,7 @@ func takeDeleted(s *objectstate.Store, name string) []string {
 
 func equal(t *testing.T, what string, got, want any) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(objectstate.State{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(objectstate.State[bool]{})); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
@@ -56,7 +56,7 @@ func TestObserve(t *testing.T) {
 		{"CAUSE-22 MIG-14 resync", []bool{true, false, true}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := objectstate.New(objectstate.Options{})
+			s := objectstate.New[bool](objectstate.Options{})
 			for n, listed := range test.listings {
 				s.Observe(object("a", "1", fmt.Sprint(n)), listed)
 			}
@@ -67,55 +67,55 @@ func TestObserve(t *testing.T) {
 }
 
 func TestObserve_KeepsState(t *testing.T) {
-	s := objectstate.New(objectstate.Options{})
+	s := objectstate.New[bool](objectstate.Options{})
 	s.Observe(object("a", "1", "1"), true)
-	s.GetOrCreate("1").Handled = true
+	s.GetOrCreate("1").Worker = true
 	s.Observe(object("a", "1", "1"), true)
-	equal(t, "CAUSE-21 CAUSE-22 B-12 handled", s.GetOrCreate("1").Handled, true)
+	equal(t, "CAUSE-21 CAUSE-22 B-12 handled", s.GetOrCreate("1").Worker, true)
 }
 
 func TestGetOrCreate(t *testing.T) {
-	s := objectstate.New(objectstate.Options{})
+	s := objectstate.New[bool](objectstate.Options{})
 	deadline := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	state := s.GetOrCreate("1")
-	equal(t, "new state", *state, objectstate.State{})
+	equal(t, "new state", *state, objectstate.State[bool]{})
 	state.AwaitedVersion, state.AwaitDeadline = "7", deadline
-	equal(t, "CONS-01 CONS-13 known state", *s.GetOrCreate("1"), objectstate.State{AwaitedVersion: "7", AwaitDeadline: deadline})
+	equal(t, "CONS-01 CONS-13 known state", *s.GetOrCreate("1"), objectstate.State[bool]{AwaitedVersion: "7", AwaitDeadline: deadline})
 	if s.GetOrCreate("1") != state {
 		t.Error("MEMO-01: one object has two states")
 	}
-	equal(t, "B-06 another object", *s.GetOrCreate("2"), objectstate.State{})
+	equal(t, "B-06 another object", *s.GetOrCreate("2"), objectstate.State[bool]{})
 	equal(t, "count", s.Len(), 2)
 }
 
 func TestForget(t *testing.T) {
-	s := objectstate.New(objectstate.Options{})
+	s := objectstate.New[bool](objectstate.Options{})
 	s.Observe(object("a", "1", "1"), true)
 	s.Observe(object("b", "2", "1"), true)
-	s.GetOrCreate("1").Handled = true
+	s.GetOrCreate("1").Worker = true
 	s.Forget("1")
 	s.Forget("3") // unknown
 	equal(t, "MEMO-05 PIPE-02 count", s.Len(), 1)
-	equal(t, "MEMO-05 state", *s.GetOrCreate("1"), objectstate.State{})
+	equal(t, "MEMO-05 state", *s.GetOrCreate("1"), objectstate.State[bool]{})
 	equal(t, "state of the other object", s.GetOrCreate("2").ListedAtStart, true)
 }
 
 func TestMarkDeleted(t *testing.T) {
-	s := objectstate.New(objectstate.Options{})
+	s := objectstate.New[bool](objectstate.Options{})
 	s.Observe(object("a", "1", "1"), false)
 	s.Observe(object("b", "2", "1"), false)
-	s.GetOrCreate("1").Handled = true
+	s.GetOrCreate("1").Worker = true
 	s.MarkDeleted(object("a", "1", "5"))
 	s.MarkDeleted(object("x", "9", "5"))
 	equal(t, "B-04 another name", len(takeDeleted(s, "b")), 0)
 	equal(t, "B-04 an unknown object", len(takeDeleted(s, "x")), 0)
-	equal(t, "B-04 PIPE-02 the state remains, for the optional delete handlers", s.GetOrCreate("1").Handled, true)
+	equal(t, "B-04 PIPE-02 the state remains, for the optional delete handlers", s.GetOrCreate("1").Worker, true)
 	equal(t, "B-04 the last known state", takeDeleted(s, "a"), []string{"1@5"})
 	equal(t, "B-04 second call", len(takeDeleted(s, "a")), 0)
 }
 
 func TestMarkDeleted_SameName(t *testing.T) {
-	s := objectstate.New(objectstate.Options{})
+	s := objectstate.New[bool](objectstate.Options{})
 	other := object("a", "3", "1")
 	other.Namespace = "elsewhere"
 	for _, obj := range []client.Object{object("a", "1", "1"), object("a", "2", "1"), other} {
@@ -128,7 +128,7 @@ func TestMarkDeleted_SameName(t *testing.T) {
 
 // The informer and the workers use the store concurrently.
 func TestStore_ConcurrentUse(t *testing.T) {
-	s := objectstate.New(objectstate.Options{})
+	s := objectstate.New[bool](objectstate.Options{})
 	var wg sync.WaitGroup
 	for worker := range 4 {
 		wg.Go(func() {
@@ -136,7 +136,7 @@ func TestStore_ConcurrentUse(t *testing.T) {
 				name := fmt.Sprint(n)
 				uid := fmt.Sprintf("%d-%d", worker, n)
 				s.Observe(object(name, uid, "1"), true)
-				s.GetOrCreate(types.UID(uid)).Handled = true
+				s.GetOrCreate(types.UID(uid)).Worker = true
 				s.MarkDeleted(object(name, uid, "2"))
 				s.TakeDeleted(nameOf(name))
 				s.Len()
