@@ -102,7 +102,7 @@ var _ = Describe("Operators", func() {
 		o := startOperator(peering.Options{Name: at.name, Identity: "o", Lifetime: 12 * time.Second})
 		Eventually(o.is("")).Should(works())
 		kopf := newKopfOperator(at, -1)
-		for range 200 { // events of a peer
+		for range 200 { // causes events of a peer
 			kopf.writeRecord(ctx)
 		}
 		Consistently(o.is("")).WithTimeout(15 * time.Second).Should(works())
@@ -121,8 +121,8 @@ var _ = Describe("Operators", func() {
 				} `json:"status"`
 			}
 			Expect(json.Unmarshal(r.Body, &patch)).To(Succeed())
-			sent := patch.Status["o"].LastSeen    // the request may arrive later
-			if !last.IsZero() && !sent.IsZero() { // 12 seconds less 5 to 10
+			sent := patch.Status["o"].LastSeen    // the record has the time of sending
+			if !last.IsZero() && !sent.IsZero() { // the lifetime of 12 seconds, less the margin of 5 to 10 seconds
 				Expect(sent.Sub(last)).To(And(BeNumerically(">=", 2*time.Second), BeNumerically("<", 7*time.Second+slack)))
 			}
 			last = sent
@@ -141,7 +141,7 @@ var _ = Describe("Operators", func() {
 		}
 		kopf.priority = 1
 		kopf.writeRecord(ctx)
-		Eventually(o.is("")).Should(isPaused(), "all events are processed")
+		Eventually(o.is("")).Should(isPaused(), "the operator must process all events")
 		requests, err := tail.Next()
 		Expect(err).NotTo(HaveOccurred())
 		theirs, ours := 0, 0
@@ -155,7 +155,7 @@ var _ = Describe("Operators", func() {
 			}
 		}
 		Expect(theirs).To(Equal(1001))
-		Expect(ours).To(Equal(1), "its first write")
+		Expect(ours).To(Equal(1), "the operator must write only its first record")
 	}, SpecTimeout(specTimeout))
 
 	It("need only the permissions in config/rbac", func(ctx context.Context) {
@@ -175,15 +175,15 @@ var _ = Describe("Operators", func() {
 				rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 				[]rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}))).To(Succeed())
 		}
-		inCluster := func(m metav1.ObjectMeta, ref rbacv1.RoleRef, who []rbacv1.Subject) client.Object {
+		inCluster := func(m metav1.ObjectMeta, ref rbacv1.RoleRef, subjects []rbacv1.Subject) client.Object {
 			m.Namespace = ""
-			return &rbacv1.ClusterRoleBinding{ObjectMeta: m, RoleRef: ref, Subjects: who}
+			return &rbacv1.ClusterRoleBinding{ObjectMeta: m, RoleRef: ref, Subjects: subjects}
 		}
-		inNamespace := func(m metav1.ObjectMeta, ref rbacv1.RoleRef, who []rbacv1.Subject) client.Object {
-			return &rbacv1.RoleBinding{ObjectMeta: m, RoleRef: ref, Subjects: who}
+		inNamespace := func(m metav1.ObjectMeta, ref rbacv1.RoleRef, subjects []rbacv1.Subject) client.Object {
+			return &rbacv1.RoleBinding{ObjectMeta: m, RoleRef: ref, Subjects: subjects}
 		}
 		bind("kopf-peering-cluster", name+"-c", inCluster)
-		bind("kopf-peering-legacy", name+"-c", inCluster) // the tests serve the legacy group
+		bind("kopf-peering-legacy", name+"-c", inCluster) // the tests serve the legacy group, too
 		bind("kopf-peering-namespaced", name+"-n", inNamespace)
 		bind("kopf-peering-legacy", name+"-n", inNamespace)
 		bind("kopf-peering-people", name+"-p", inCluster)
@@ -233,17 +233,17 @@ var _ = Describe("Operators", func() {
 			defer mu.Unlock()
 			return maps.Clone(calls)
 		}
-		make1 := func(name string) *corev1.ConfigMap {
+		createMap := func(name string) *corev1.ConfigMap {
 			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 			Expect(k8s.Create(ctx, m)).To(Succeed())
 			return m
 		}
-		make1("before")
+		createMap("before")
 		Eventually(counted).Should(Equal(map[string]int{"before": 1}))
 		kopf := newKopfOperator(at, 1)
 		kopf.writeRecord(ctx)
 		Eventually(o.is(ns)).Should(isPaused())
-		during := make1("during")
+		during := createMap("during")
 		for i := range 5 {
 			during.Data = map[string]string{"n": fmt.Sprint(i)}
 			Expect(k8s.Update(ctx, during)).To(Succeed())
@@ -326,7 +326,7 @@ var _ = Describe("Operators", func() {
 		// Without Mandatory, discovery runs less often.
 		Eventually(automatic.is("")).WithTimeout(35 * time.Second).Should(pausedBecause(`"m"`))
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
-		Expect(object.Status).To(HaveLen(2), "the typed objects contain the records")
+		Expect(object.Status).To(HaveLen(2), "the typed object must contain the records")
 		Expect(c.Delete(ctx, object)).To(Succeed())
 		Eventually(automatic.is("")).Should(works())
 		Eventually(mandatory.is("")).Should(pausedBecause("create it"))
@@ -335,7 +335,7 @@ var _ = Describe("Operators", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// as returns a configuration for a user who has only the granted permissions.
+// as returns a configuration that impersonates a user.
 func as(user string) *rest.Config {
 	config := rest.CopyConfig(cp.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}

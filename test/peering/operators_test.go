@@ -126,13 +126,13 @@ func startOperatorWithConfig(config *rest.Config, managed manager.Options, optio
 	o.stop = sync.OnceFunc(func() {
 		GinkgoHelper()
 		cancel()
-		Eventually(done).Should(Receive(BeNil()), "the manager stops")
+		Eventually(done).Should(Receive(BeNil()), "the manager must stop without an error")
 	})
 	DeferCleanup(o.stop)
 	return o
 }
 
-// is returns a function for Eventually, which returns "works" or "paused" with the message of the state.
+// is returns a function for Eventually. The function returns "works" or "paused" with the reason.
 func (o *operator) is(namespace string) func() string {
 	return func() string {
 		paused, why := o.Paused(namespace)
@@ -145,7 +145,7 @@ func (o *operator) is(namespace string) func() string {
 
 func works() types.GomegaMatcher { return HavePrefix("works") }
 
-// isPaused matches operators that are paused by a peer, and not because peers are not observed yet.
+// isPaused matches operators that a peer pauses. It does not match operators that have not observed their peers yet.
 func isPaused() types.GomegaMatcher { return pausedBecause("precedence over this operator's priority") }
 
 func pausedBecause(part string) types.GomegaMatcher {

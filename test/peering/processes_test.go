@@ -26,14 +26,14 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// The child process is this test binary with the following variables. It runs an operator that tests can kill.
+// With these variables, the test binary runs an operator that specs can kill.
 const (
-	childEnv        = "KOPF_PEERING_CHILD"       // options as JSON
-	childLease      = "KOPF_PEERING_CHILD_LEASE" // name of the lease, if any
-	childShortLease = "KOPF_PEERING_CHILD_HASTE" // if set, the lease is short
+	childEnv        = "KOPF_PEERING_CHILD"             // options as JSON
+	childLease      = "KOPF_PEERING_CHILD_LEASE"       // name of the lease, if any
+	childShortLease = "KOPF_PEERING_CHILD_SHORT_LEASE" // if set, the lease is short
 )
 
-// Durations of a short lease: a third of the defaults, and a quarter for the retry period.
+// A short lease has a third of the default durations, and a quarter of the default retry period.
 const (
 	shortLease, shortRenewal = 5 * time.Second, 4 * time.Second
 	shortRetry               = 500 * time.Millisecond
@@ -106,7 +106,7 @@ func launch(options peering.Options, env ...string) *process {
 		_ = p.Wait()
 	}()
 	DeferCleanup(func() {
-		_ = p.Process.Kill() // may have exited
+		_ = p.Process.Kill() // the process may have exited
 		<-p.exited
 	})
 	return p
@@ -166,7 +166,7 @@ var _ = Describe("Processes", func() {
 		Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"low"}), "PEER-31")
 	}, SpecTimeout(specTimeout))
 
-	It("work in the order of their priorities, whether the first one stops or is killed (PEER-30, PEER-31, PEER-32)", func(ctx context.Context) {
+	It("work in the order of their priorities, also after the first one is stopped or killed (PEER-30, PEER-31, PEER-32)", func(ctx context.Context) {
 		at := cluster(ctx)
 		begin := func(i int) *process {
 			return launch(peering.Options{Name: at.name, Identity: fmt.Sprint("p", i), Priority: i, Lifetime: shortLifetime})
@@ -239,20 +239,20 @@ var _ = Describe("Processes", func() {
 			}
 		}
 		Eventually(working(old)).Should(Equal(1))
-		Expect(at.identities(ctx)).To(HaveLen(1), "only the leader has a record")
+		Expect(at.identities(ctx)).To(HaveLen(1), "only the leader may have a record")
 		// A rolling update starts and stops one replica at a time.
-		var fresh []*process
+		var replacements []*process
 		began := time.Now()
-		for i, goes := range old {
-			comes := launch(peering.Options{Name: at.name, Identity: fmt.Sprint("new", i)}, lease)
-			fresh = append(fresh, comes)
-			Eventually(comes.is).Should(Or(pausedBecause("waits to become the leader"), HavePrefix("works")), "the new replica may acquire a released lease first")
+		for i, oldReplica := range old {
+			newReplica := launch(peering.Options{Name: at.name, Identity: fmt.Sprint("new", i)}, lease)
+			replacements = append(replacements, newReplica)
+			Eventually(newReplica.is).Should(Or(pausedBecause("waits to become the leader"), HavePrefix("works")), "the new replica may acquire a released lease first")
 			began = time.Now()
-			Expect(goes.Process.Signal(syscall.SIGTERM)).To(Succeed())
-			Eventually(goes.exited).Should(BeClosed())
+			Expect(oldReplica.Process.Signal(syscall.SIGTERM)).To(Succeed())
+			Eventually(oldReplica.exited).Should(BeClosed())
 		}
-		Eventually(working(fresh)).Should(Equal(1))
-		AddReportEntry("gap, from the end of the last old one", time.Since(began).String())
+		Eventually(working(replacements)).Should(Equal(1))
+		AddReportEntry("gap after the last old replica", time.Since(began).String())
 		Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
 		Eventually(func() []string { return at.identities(ctx) }).Should(ConsistOf(HavePrefix("new")))
 	}, SpecTimeout(specTimeout))
@@ -272,7 +272,7 @@ var _ = Describe("Processes", func() {
 			Eventually(leader.is).Should(HavePrefix("works"))
 			next := replica("two")
 			Eventually(next.is).Should(pausedBecause("waits to become the leader"))
-			Consistently(next.is).WithTimeout(shortLease).Should(pausedBecause("waits to become the leader"), "the lease is renewed")
+			Consistently(next.is).WithTimeout(shortLease).Should(pausedBecause("waits to become the leader"), "the leader must renew the lease")
 
 			killed := time.Now()
 			Expect(leader.Process.Kill()).To(Succeed())

@@ -15,8 +15,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// kopfOperator simulates an operator of kopf at one peering object according to the reference: it writes the same bytes and
-// interprets the records of others in the same way.
+// kopfOperator simulates an operator of kopf at one peering object. It writes the same bytes as kopf and interprets the
+// records of others in the same way.
 type kopfOperator struct {
 	at       peeringObject
 	identity string
@@ -75,7 +75,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 	for _, group := range []string{v1.Group, v1.LegacyGroup} {
 		for _, namespaced := range []bool{false, true} {
 			var options peering.Options
-			// begin creates the peering object, and options for an operator that uses it.
+			// begin creates a peering object and the options of its operator.
 			begin := func(ctx context.Context) peeringObject {
 				at := peeringObject{group: group, name: unique()}
 				options = peering.Options{Name: at.name, Identity: "gopher@host/20201231235959/abc", Mandatory: true}
@@ -93,7 +93,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 				kopf.writeRecord(ctx)
 				Expect(kopf.paused(ctx)).To(BeFalse())
 
-				By("Go above Python")
+				By("giving the Go operator precedence")
 				options.Priority = 10
 				o := startOperator(options)
 				Eventually(o.is(at.namespace)).Should(works())
@@ -102,7 +102,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 				Expect(kopf.paused(ctx)).To(BeFalse())
 				Expect(at.identities(ctx)).To(Equal([]string{kopf.identity}))
 
-				By("Python above Go")
+				By("giving the Python operator precedence")
 				options.Priority = -10
 				o = startOperator(options)
 				Eventually(o.is(at.namespace)).Should(pausedBecause(kopf.identity))
@@ -112,7 +112,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 				kopf.writeRecord(ctx)
 				Eventually(o.is(at.namespace)).Should(isPaused())
 
-				By("equals")
+				By("giving both the same priority")
 				kopf.removeRecord(ctx)
 				kopf.priority = -10
 				kopf.writeRecord(ctx)
@@ -167,7 +167,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("keep records of unknown shape (PEER-06)", func(ctx context.Context) {
+	It("keep unreadable records (PEER-06)", func(ctx context.Context) {
 		at := cluster(ctx)
 		at.patch(ctx, `{"status": {"text": "x", "list": [1, {"a": null}], "number": 5, "bad": {"priority": "high", "lifetime": 1},
 			"future": {"priority": -9, "lifetime": 3600, "lastseen": "2999-01-01T00:00:00Z", "more": {"a": [1.5]}}}}`)
@@ -178,7 +178,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 		dead.writeRecord(ctx)
 		o := startOperator(peering.Options{Name: at.name, Identity: "gopher"})
 		Eventually(o.is("")).Should(works())
-		Eventually(func() []string { return at.identities(ctx) }).ShouldNot(ContainElement(dead.identity), "unreadable records do not prevent the removal of dead ones")
+		Eventually(func() []string { return at.identities(ctx) }).ShouldNot(ContainElement(dead.identity), "the operator must remove dead records although others are unreadable")
 		o.stop()
 		Expect(json.Marshal(at.status(ctx))).To(MatchJSON(before))
 	}, SpecTimeout(specTimeout))

@@ -51,7 +51,7 @@ var _ = Describe("The definition of the kind", func() {
 		low.transitions = nil
 		low.mu.Unlock()
 
-		dead := map[bool]string{ // a client that uses the right endpoint writes them
+		dead := map[bool]string{ // expired records, by whether the endpoint is the subresource
 			true:  `{"status": {"old": {"lifetime": 1, "lastseen": "2020-12-31T23:59:59Z"}}}`,
 			false: `{"status": {"older": {"lifetime": 1, "lastseen": "2020-12-31T23:59:59Z"}}}`,
 		}
@@ -65,7 +65,7 @@ var _ = Describe("The definition of the kind", func() {
 			Expect(c.Update(ctx, crd)).To(Succeed())
 			changed := time.Now()
 			patch := client.RawPatch("application/merge-patch+json", []byte(dead[subresource]))
-			Eventually(func(g Gomega) { // until the API server applies the CRD
+			Eventually(func(g Gomega) { // retries until the API server applies the CRD
 				if subresource {
 					g.Expect(c.Status().Patch(ctx, object, patch)).To(Succeed())
 				} else {
@@ -82,7 +82,7 @@ var _ = Describe("The definition of the kind", func() {
 		}
 		low.mu.Lock()
 		defer low.mu.Unlock()
-		Expect(low.transitions).To(BeEmpty(), "the operator stays paused")
+		Expect(low.transitions).To(BeEmpty(), "the operator must stay paused")
 		requests, err := tail.Next()
 		Expect(err).NotTo(HaveOccurred())
 		patches := 0
@@ -91,7 +91,7 @@ var _ = Describe("The definition of the kind", func() {
 				patches++
 			}
 		}
-		Expect(patches).To(BeNumerically("<", 100), "failed writes are not repeated continuously")
+		Expect(patches).To(BeNumerically("<", 100), "failed writes must not be repeated continuously")
 		high.stop()
 	}, SpecTimeout(specTimeout))
 })

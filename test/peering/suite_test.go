@@ -64,7 +64,7 @@ var _ = BeforeSuite(func() {
 
 	known := goleak.IgnoreCurrent()
 	DeferCleanup(func() {
-		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "leaked goroutines")
+		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "goroutines have leaked")
 	})
 })
 
