@@ -33,14 +33,15 @@ import (
 type webhookHost struct {
 	ns, name string
 	port     int // called by the API server
-	book     *logRecorder
+	logs     *logRecorder
 }
 
 func newWebhookHost(ctx context.Context) *webhookHost {
 	GinkgoHelper()
 	ns := newNamespace(ctx)
-	o := &webhookHost{ns: ns, name: ns + ".example.com", port: freePort(), book: &logRecorder{}}
-	DeferCleanup(func(ctx context.Context) { // after the operators have ended, because they would write the configurations again
+	o := &webhookHost{ns: ns, name: ns + ".example.com", port: freePort(), logs: &logRecorder{}}
+	// A running operator would create the configurations again, so the cleanup runs after the operators have stopped.
+	DeferCleanup(func(ctx context.Context) {
 		for _, configuration := range o.configurations() {
 			Expect(client.IgnoreNotFound(k8s.Delete(ctx, configuration))).To(Succeed())
 		}
@@ -61,7 +62,7 @@ func (o *webhookHost) manager(port int, change func(*rest.Config, *manager.Optio
 	GinkgoHelper()
 	config := rest.CopyConfig(cp.Config)
 	options := manager.Options{
-		Scheme: scheme, Logger: o.book.Logger(), Metrics: server.Options{BindAddress: "0"},
+		Scheme: scheme, Logger: o.logs.Logger(), Metrics: server.Options{BindAddress: "0"},
 		Cache:         cache.Options{DefaultNamespaces: map[string]cache.Config{o.ns: {}}},
 		WebhookServer: webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port}),
 	}
@@ -78,7 +79,7 @@ func (o *webhookHost) runOperator(change func(*rest.Config, *manager.Options), o
 	GinkgoHelper()
 	mgr := o.manager(o.port, change)
 	Expect(kopf.SetupWithManager(mgr, append(opts, o.options())...)).To(Succeed())
-	return launch(mgr, o.book)
+	return launch(mgr, o.logs)
 }
 
 // options returns options with managed configurations and certificates, at an address of this machine.
@@ -98,7 +99,7 @@ func (o *webhookHost) configurations() []client.Object {
 	}
 }
 
-// awaitCalls waits until the API server uses the configurations: one request must cause all of the calls.
+// awaitCalls waits until one request to the API server causes all of the calls.
 func (o *webhookHost) awaitCalls(ctx context.Context, seen *calls, notes ...string) {
 	GinkgoHelper()
 	Eventually(func() []string {
@@ -134,7 +135,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 		admitted = webhooks.Request[W]
 	)
 
-	// paint sets the color; judge denies a size that is too large, and warns of a large one.
+	// paint sets the default color. checkSize denies sizes above 100, and warns about sizes above 50.
 	paint := func(seen *calls) webhooks.Handler[W] {
 		return func(_ context.Context, req *admitted) error {
 			seen.notef("paint")
@@ -144,9 +145,9 @@ var _ = Describe("Admission handlers of an operator", func() {
 			return nil
 		}
 	}
-	judge := func(seen *calls) webhooks.Handler[W] {
+	checkSize := func(seen *calls) webhooks.Handler[W] {
 		return func(_ context.Context, req *admitted) error {
-			seen.notef("judge %s", req.Object.Spec.Color)
+			seen.notef("check %s", req.Object.Spec.Color)
 			switch size := req.Object.Spec.Size; {
 			case req.Operation == admissionv1.Delete && req.Object.Labels["keep"] != "":
 				return webhooks.Deny(http.StatusConflict, metav1.StatusReasonConflict, "the value must be kept")
@@ -161,17 +162,17 @@ var _ = Describe("Admission handlers of an operator", func() {
 	}
 
 	It("deny, warn and set defaults; creation handlers see the defaults (ADM-04, ADM-12, ADM-13)", func(ctx context.Context) {
-		o, seen, asked := newWebhookHost(ctx), &calls{}, &calls{}
+		o, seen, reviews := newWebhookHost(ctx), &calls{}, &calls{}
 		o.runOperator(nil, kopf.For(&v1.Widget{}).
-			Mutate("paint", paint(asked)).
-			Validate("judge", judge(asked)).
+			Mutate("paint", paint(reviews)).
+			Validate("check", checkSize(reviews)).
 			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.notef("creates a %s one", req.Object.Spec.Color)
+				seen.notef("create %s", req.Object.Spec.Color)
 				req.Object.Status.Phase = "Made"
 				return nil
 			}).
-			OnDelete("delete", func(context.Context, *kopf.Request[W]) error { seen.notef("deletes"); return nil }))
-		o.awaitCalls(ctx, asked, "paint", "judge red")
+			OnDelete("delete", func(context.Context, *kopf.Request[W]) error { seen.notef("delete"); return nil }))
+		o.awaitCalls(ctx, reviews, "paint", "check red")
 
 		plain := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: o.ns, Name: "plain"}, Spec: v1.WidgetSpec{Size: 51}}
 		api := newWarningRecorder()
@@ -181,8 +182,8 @@ var _ = Describe("Admission handlers of an operator", func() {
 		Expect(plain.Spec.Color).To(Equal("white"))
 		Expect(api.warnings.all()).To(Equal([]string{"that is large", "that is large"}))
 		handled(ctx, plain)
-		Expect(seen.all()).To(Equal([]string{"creates a white one"}))
-		Expect(asked.all()).To(ContainElement("judge white"), "validation comes after mutation")
+		Expect(seen.all()).To(Equal([]string{"create white"}))
+		Expect(reviews.all()).To(ContainElement("check white"), "validation must run after mutation")
 
 		huge := widget(o.ns, "huge")
 		huge.Spec.Size = 101
@@ -198,12 +199,12 @@ var _ = Describe("Admission handlers of an operator", func() {
 		edit(ctx, plain, func(w W) { w.Labels = nil })
 		remove(ctx, plain)
 		Eventually(gone(ctx, plain)).Should(BeTrue())
-		Expect(seen.all()).To(Equal([]string{"creates a white one", "deletes"}))
-		Expect(o.book.errors()).To(BeEmpty())
+		Expect(seen.all()).To(Equal([]string{"create white", "delete"}))
+		Expect(o.logs.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("need no watch: without other handlers, objects are neither listed nor watched (OBS-10)", func(ctx context.Context) {
-		o, asked, made := newWebhookHost(ctx), &calls{}, &calls{}
+	It("do not list or watch objects if their kind has no other handlers (OBS-10)", func(ctx context.Context) {
+		o, reviews, made := newWebhookHost(ctx), &calls{}, &calls{}
 		requests := &calls{}
 		op := o.runOperator(func(config *rest.Config, _ *manager.Options) {
 			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -212,21 +213,21 @@ var _ = Describe("Admission handlers of an operator", func() {
 					return next.RoundTrip(r)
 				})
 			})
-		}, kopf.For(&v1.Widget{}).Validate("judge", judge(asked)),
+		}, kopf.For(&v1.Widget{}).Validate("check", checkSize(reviews)),
 			kopf.For(kopf.Unstructured(gadgetGVK)).OnCreate("create", ok[*unstructured.Unstructured](made, "create")))
-		o.awaitCalls(ctx, asked, "judge red")
+		o.awaitCalls(ctx, reviews, "check red")
 		gadget := untyped(gadgetGVK, o.ns, "a")
 		create(ctx, gadget)
 		create(ctx, widget(o.ns, "a"))
 		handled(ctx, gadget)
-		Expect(requests.all()).To(ContainElement(ContainSubstring("/gadgets")), "the calls are recorded")
+		Expect(requests.all()).To(ContainElement(ContainSubstring("/gadgets")), "the recorder must record requests")
 		Expect(requests.all()).NotTo(ContainElement(ContainSubstring("/widgets")))
 		Expect(fresh(ctx, widget(o.ns, "a"))()).To(HaveField("Annotations", BeEmpty()))
 		op.stop()
 	}, SpecTimeout(minute))
 
 	It("work without other handlers; entries of handlers that were removed from the code are deleted (ADM-27)", func(ctx context.Context) {
-		o, asked := newWebhookHost(ctx), &calls{}
+		o, reviews := newWebhookHost(ctx), &calls{}
 		entries := func() (names []string) {
 			live := o.configurations()[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
 			Expect(client.IgnoreNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(live), live))).To(Succeed())
@@ -235,10 +236,10 @@ var _ = Describe("Admission handlers of an operator", func() {
 			}
 			return names
 		}
-		first := o.runOperator(nil, kopf.For(&v1.Widget{}).Validate("judge", judge(asked)))
-		o.awaitCalls(ctx, asked, "judge red")
+		first := o.runOperator(nil, kopf.For(&v1.Widget{}).Validate("check", checkSize(reviews)))
+		o.awaitCalls(ctx, reviews, "check red")
 		first.stop()
-		Expect(entries()).To(Equal([]string{"judge." + o.name}), "by default they stay")
+		Expect(entries()).To(Equal([]string{"check." + o.name}), "the entries must remain after the operator has stopped")
 		Expect(k8s.Create(ctx, widget(o.ns, "a"))).To(MatchError(ContainSubstring("failed calling webhook")))
 
 		made := &calls{}
@@ -248,8 +249,8 @@ var _ = Describe("Admission handlers of an operator", func() {
 		Eventually(made.all).Should(Equal([]string{"create:create"}))
 	}, SpecTimeout(minute))
 
-	It("share the memo of a handled object; other and new objects have a temporary memo (ADM-16, SE-30)", func(ctx context.Context) {
-		o, asked, resumed := newWebhookHost(ctx), &calls{}, &calls{}
+	It("use the memo of a handled object, and a temporary memo for other and new objects (ADM-16, SE-30)", func(ctx context.Context) {
+		o, reviews, resumed := newWebhookHost(ctx), &calls{}, &calls{}
 		old := widget(o.ns, "old")
 		handledBefore(ctx, old, kopf.For(&v1.Widget{}).OnCreate("create", ok[W](&calls{}, "create")))
 
@@ -266,7 +267,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 				Validate("count", func(ctx context.Context, req *admitted) error {
 					n, known := count.Load(ctx)
 					count.Store(ctx, n+1)
-					asked.notef("%s %s: %v %d", req.Operation, req.Object.Name, known, n)
+					reviews.notef("%s %s: %v %d", req.Operation, req.Object.Name, known, n)
 					return nil
 				}).
 				OnCreate("create", func(ctx context.Context, _ *kopf.Request[W]) error {
@@ -274,51 +275,51 @@ var _ = Describe("Admission handlers of an operator", func() {
 					return nil
 				}).
 				OnResume("resume", ok[W](resumed, "resume")))
-		o.awaitCalls(ctx, asked, "CREATE probe: false 0")
+		o.awaitCalls(ctx, reviews, "CREATE probe: false 0")
 
-		tried := func(obj W) {
+		dryRunUpdate := func(obj W) {
 			GinkgoHelper()
 			label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tried":"yes"}}}`))
 			Expect(k8s.Patch(ctx, obj.DeepCopy(), label, client.DryRunAll)).To(Succeed())
 		}
 
 		// No handler has run: each request has its own memo, and no memo of an object exists.
-		tried(old)
-		tried(old)
-		Expect(asked.all()).To(Equal([]string{"UPDATE old: false 0", "UPDATE old: false 0"}))
+		dryRunUpdate(old)
+		dryRunUpdate(old)
+		Expect(reviews.all()).To(Equal([]string{"UPDATE old: false 0", "UPDATE old: false 0"}))
 		close(begin)
 		Eventually(resumed.all).Should(HaveLen(1), "SE-30")
 
 		fresh := widget(o.ns, "fresh")
 		create(ctx, fresh)
 		handled(ctx, fresh)
-		Expect(asked.all()).To(ContainElements("CREATE fresh: false 0", "UPDATE fresh: true 10"), "the update is the operator's own")
+		Expect(reviews.all()).To(ContainElements("CREATE fresh: false 0", "UPDATE fresh: true 10"), "the operator sends the update")
 		for i := range 2 {
-			tried(fresh)
-			Expect(asked.all()).To(ContainElement(fmt.Sprintf("UPDATE fresh: true %d", 11+i)))
+			dryRunUpdate(fresh)
+			Expect(reviews.all()).To(ContainElement(fmt.Sprintf("UPDATE fresh: true %d", 11+i)))
 		}
 	}, SpecTimeout(minute))
 
 	It("are called during a pause (PEER-52)", func(ctx context.Context) {
-		o, seen, asked := newWebhookHost(ctx), &calls{}, &calls{}
+		o, seen, reviews := newWebhookHost(ctx), &calls{}, &calls{}
 		other := newLaptop(ctx, o.ns)
 		other.join(ctx)
 		o.runOperator(nil, kopf.For(&v1.Widget{}).
-			Mutate("paint", paint(asked)).Validate("judge", judge(asked)).
+			Mutate("paint", paint(reviews)).Validate("check", checkSize(reviews)).
 			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.notef("creates a %s one", req.Object.Spec.Color)
+				seen.notef("create %s", req.Object.Spec.Color)
 				return nil
 			}), kopf.WithPeering(peering.Options{Namespaces: []string{o.ns}, Mandatory: true}))
-		o.awaitCalls(ctx, asked, "paint", "judge red")
+		o.awaitCalls(ctx, reviews, "paint", "check red")
 		plain := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: o.ns, Name: "plain"}}
 		create(ctx, plain)
 		Expect(plain.Spec.Color).To(Equal("white"))
 		huge := widget(o.ns, "huge")
 		huge.Spec.Size = 101
 		Expect(k8s.Create(ctx, huge)).To(MatchError(ContainSubstring("is more than 100")))
-		Consistently(seen.all).Should(BeEmpty(), "the operator is paused")
+		Consistently(seen.all).Should(BeEmpty(), "no handler may be called during the pause")
 		other.leave(ctx)
-		Eventually(seen.all).Should(Equal([]string{"creates a white one"}))
+		Eventually(seen.all).Should(Equal([]string{"create white"}))
 	}, SpecTimeout(minute))
 
 	It("are served by a replica that waits for leadership, and by a new leader (PEER-52, ADM-41)", func(ctx context.Context) {
@@ -328,18 +329,18 @@ var _ = Describe("Admission handlers of an operator", func() {
 			options.LeaderElectionID, options.LeaderElectionNamespace = "replicas", o.ns
 		}
 		// The leader writes the configurations with the address of the other replica.
-		replica := func(port int, seen, asked *calls) *running {
+		replica := func(port int, seen, reviews *calls) *running {
 			mgr := o.manager(port, elected)
 			Expect(kopf.SetupWithManager(mgr, o.options(), kopf.For(&v1.Widget{}).
-				Mutate("paint", paint(asked)).Validate("judge", judge(asked)).
+				Mutate("paint", paint(reviews)).Validate("check", checkSize(reviews)).
 				OnCreate("create", ok[W](seen, "create")))).To(Succeed())
-			return launch(mgr, o.book)
+			return launch(mgr, o.logs)
 		}
-		leaderSeen, leaderAsked, waitingSeen, waitingAsked := &calls{}, &calls{}, &calls{}, &calls{}
-		leader := replica(freePort(), leaderSeen, leaderAsked)
+		leaderSeen, leaderReviews, waitingSeen, waitingReviews := &calls{}, &calls{}, &calls{}, &calls{}
+		leader := replica(freePort(), leaderSeen, leaderReviews)
 		Eventually(leader.Elected()).Should(BeClosed())
-		waiting := replica(o.port, waitingSeen, waitingAsked)
-		o.awaitCalls(ctx, waitingAsked, "paint", "judge red")
+		waiting := replica(o.port, waitingSeen, waitingReviews)
+		o.awaitCalls(ctx, waitingReviews, "paint", "check red")
 
 		one := widget(o.ns, "one")
 		one.Spec.Color = ""
@@ -349,7 +350,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 		Expect(leaderSeen.all()).To(Equal([]string{"create:create"}))
 		Expect(waiting.Elected()).NotTo(BeClosed())
 		Expect(waitingSeen.all()).To(BeEmpty())
-		Expect(leaderAsked.all()).To(BeEmpty(), "the other one was called")
+		Expect(leaderReviews.all()).To(BeEmpty(), "the API server must call the other replica")
 
 		leader.stop()
 		Eventually(waiting.Elected()).Should(BeClosed())
@@ -357,6 +358,6 @@ var _ = Describe("Admission handlers of an operator", func() {
 		create(ctx, two)
 		handled(ctx, two)
 		Expect(waitingSeen.all()).To(Equal([]string{"create:create"}))
-		Expect(strings.Join(o.book.errors(), "\n")).NotTo(ContainSubstring("admission"))
+		Expect(strings.Join(o.logs.errors(), "\n")).NotTo(ContainSubstring("admission"))
 	}, SpecTimeout(2*minute))
 })

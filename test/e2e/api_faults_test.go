@@ -16,7 +16,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A faultTransport passes writes to its function.
+// A faultTransport calls its function instead of sending a write.
 type faultTransport struct {
 	next  http.RoundTripper
 	write func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error)
@@ -58,8 +58,8 @@ var _ = Describe("Faults of the API", func() {
 			OnDelete("deleted", ok[W](seen, "deleted"))
 	}
 
-	// finish expects one call of each handler, and all their writes.
-	finish := func(ctx context.Context, obj W, seen *calls) {
+	// expectHandled checks that each handler is called once, and that all their writes succeed.
+	expectHandled := func(ctx context.Context, obj W, seen *calls) {
 		GinkgoHelper()
 		handled(ctx, obj)
 		Expect(fresh(ctx, obj)()).To(And(
@@ -74,14 +74,14 @@ var _ = Describe("Faults of the API", func() {
 		operator := start(ns, options(widgets(seen)), withFaults(
 			func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error) {
 				if n%4 != 0 { // three of four writes fail, at any place of the cycle
-					return unsent(r, "connection refused, says the test")
+					return unsent(r, "injected: connection refused")
 				}
 				return next.RoundTrip(r)
 			}))
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		finish(ctx, obj, seen)
-		Expect(operator.log.errors()).NotTo(BeEmpty(), "errors are logged")
+		expectHandled(ctx, obj, seen)
+		Expect(operator.log.errors()).NotTo(BeEmpty(), "the operator must log the errors")
 	}, SpecTimeout(minute))
 
 	It("do not repeat a write whose response was lost (B-14)", func(ctx context.Context) {
@@ -97,7 +97,7 @@ var _ = Describe("Faults of the API", func() {
 			}))
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		finish(ctx, obj, seen)
+		expectHandled(ctx, obj, seen)
 	}, SpecTimeout(minute))
 
 	It("do not stop other objects", func(ctx context.Context) {
@@ -108,21 +108,21 @@ var _ = Describe("Faults of the API", func() {
 				return nil
 			})), withFaults(
 			func(r *http.Request, _ int64, next http.RoundTripper) (*http.Response, error) {
-				if strings.HasSuffix(r.URL.Path, "/cursed") {
-					return unsent(r, "cursed, says the test")
+				if strings.HasSuffix(r.URL.Path, "/broken") {
+					return unsent(r, "injected: the write fails")
 				}
 				return next.RoundTrip(r)
 			}))
-		cursed := widget(ns, "cursed")
-		create(ctx, cursed)
-		Eventually(seen.all).Should(Equal([]string{"cursed"}))
+		broken := widget(ns, "broken")
+		create(ctx, broken)
+		Eventually(seen.all).Should(Equal([]string{"broken"}))
 		for _, name := range []string{"a", "b", "c"} {
 			obj := widget(ns, name)
 			create(ctx, obj)
 			handled(ctx, obj)
 		}
-		Expect(seen.count("cursed")).To(Equal(1))
-		Expect(fresh(ctx, cursed)()).To(HaveField("Annotations", BeEmpty()))
+		Expect(seen.count("broken")).To(Equal(1))
+		Expect(fresh(ctx, broken)()).To(HaveField("Annotations", BeEmpty()))
 	}, SpecTimeout(minute))
 
 	It("do not affect the next object of the same name (B-06)", func(ctx context.Context) {
@@ -132,7 +132,7 @@ var _ = Describe("Faults of the API", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(ctx context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s", req.Object.Spec.Color)
 			req.Object.Spec.Size = 500
-			if replaced.CompareAndSwap(false, true) { // while the handler of the first object runs
+			if replaced.CompareAndSwap(false, true) { // replaces the first object while its handler runs
 				must(k8s.Delete(ctx, req.Object.DeepCopy()))
 				next := widget(ns, "one")
 				next.Spec.Color = "blue"
@@ -146,7 +146,7 @@ var _ = Describe("Faults of the API", func() {
 		create(ctx, obj)
 		Eventually(seen.all).Should(Equal([]string{"red", "blue"}))
 		handled(ctx, obj)
-		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Size", 501), "only its own handler has changed it")
+		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Size", 501), "only the call for the second object may change it")
 		Consistently(seen.all).Should(HaveLen(2))
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, obj))).To(Succeed())
 	}, SpecTimeout(minute))

@@ -60,7 +60,7 @@ func fails[T client.Object](c *calls, id string, err error) kopf.Handler[T] {
 	}
 }
 
-// failsUntil returns a handler that fails in its first attempts.
+// failsUntil returns a handler that fails before the given attempt and then succeeds.
 func failsUntil[T client.Object](c *calls, id string, attempt int, err error) kopf.Handler[T] {
 	return func(_ context.Context, req *kopf.Request[T]) error {
 		c.notef("%s:%s#%d", id, req.Reason, req.Attempt.Number)

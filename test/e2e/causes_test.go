@@ -35,13 +35,13 @@ var _ = Describe("Causes", func() {
 		Eventually(seen.all).Should(Equal([]string{"created:create", "updated:update"}))
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Finalizers = append(w.Finalizers, "foreign.example.com/keep") })
-		Consistently(seen.all).Should(HaveLen(2), "metadata that does not count has changed")
+		Consistently(seen.all).Should(HaveLen(2), "a change of the finalizers must not be an update")
 
 		remove(ctx, obj)
 		Eventually(seen.all).Should(Equal([]string{"created:create", "updated:update", "deleted:delete"}))
 		Eventually(func() []string { w, _ := fresh(ctx, obj)(); return w.Finalizers }).
 			Should(Equal([]string{"foreign.example.com/keep"}))
-		Consistently(seen.all).Should(HaveLen(3), "CAUSE-02: what is not held is not handled")
+		Consistently(seen.all).Should(HaveLen(3), "CAUSE-02: a deletion without our finalizer must not be handled")
 		edit(ctx, obj, func(w W) { w.Finalizers = nil })
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Consistently(seen.all).Should(HaveLen(3), "CAUSE-01")
@@ -59,6 +59,6 @@ var _ = Describe("Causes", func() {
 		Eventually(seen.all).Should(Equal([]string{"created:create", "resumed:resume"}))
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal([]string{"created:create", "resumed:resume", "updated:update"}))
-		Consistently(seen.all).Should(HaveLen(3), "the object resumes once in a process")
+		Consistently(seen.all).Should(HaveLen(3), "resume handlers must be called once per process")
 	}, SpecTimeout(minute))
 })

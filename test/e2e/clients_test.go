@@ -120,7 +120,7 @@ var _ = Describe("A handler that uses a client", func() {
 		Entry("with annotations", SpecTimeout(minute), map[string]string{"example.com/note": "note"}),
 	)
 
-	It("and returns its conflict is retried without an error line (B-27)", func(ctx context.Context) {
+	It("and returns a conflict is retried without an error line (B-27)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
@@ -144,7 +144,7 @@ var _ = Describe("A handler that uses a client", func() {
 var _ = Describe("A concurrent change of a list", func() {
 	type W = *v1.Widget
 
-	// concurrently returns a handler during whose first call another client edits the object.
+	// concurrently returns a handler. During its first call, another client edits the object.
 	concurrently := func(seen *calls, theirs, ours func(W)) kopf.Handler[W] {
 		return func(ctx context.Context, req *kopf.Request[W]) error {
 			seen.notef("list#%d", req.Attempt.Number)
@@ -160,8 +160,8 @@ var _ = Describe("A concurrent change of a list", func() {
 	}
 
 	const mine = "mine.example.com/keep"
-	tagged := func(tag string) func(W) { return func(w W) { w.Spec.Tags = append(w.Spec.Tags, tag) } }
-	held := func(by string) func(W) { return func(w W) { w.Finalizers = append(w.Finalizers, by) } }
+	withTag := func(tag string) func(W) { return func(w W) { w.Spec.Tags = append(w.Spec.Tags, tag) } }
+	withFinalizer := func(by string) func(W) { return func(w W) { w.Finalizers = append(w.Finalizers, by) } }
 
 	DescribeTable("is not overwritten when the same reconcile writes the status (0005 of the decisions)",
 		func(ctx context.Context, theirs, ours func(W), field string, want []string) {
@@ -180,15 +180,15 @@ var _ = Describe("A concurrent change of a list", func() {
 			Expect(seen.all()).To(Equal([]string{"list#0", "list#0"}))
 			Expect(op.log.errors()).To(BeEmpty())
 		},
-		Entry("in the spec", SpecTimeout(minute), tagged("theirs"), tagged("ours"), "Spec.Tags", []string{"theirs", "ours"}),
-		Entry("among the finalizers", SpecTimeout(minute), held(foreignFinalizer), held(mine), "Finalizers", []string{foreignFinalizer, mine}),
+		Entry("in the spec", SpecTimeout(minute), withTag("theirs"), withTag("ours"), "Spec.Tags", []string{"theirs", "ours"}),
+		Entry("among the finalizers", SpecTimeout(minute), withFinalizer(foreignFinalizer), withFinalizer(mine), "Finalizers", []string{foreignFinalizer, mine}),
 	)
 
-	It("is awaited if the cache is stale: the engine calls the handler again only for an object that contains the change", func(ctx context.Context) {
+	It("delays the next attempt of the handler until the cache contains it", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		contested := concurrently(seen, tagged("theirs"), tagged("ours"))
+		contested := concurrently(seen, withTag("theirs"), withTag("ours"))
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("list", func(ctx context.Context, req *kopf.Request[W]) error {
-			if req.Attempt.Number == 0 { // creates a record, so that the second attempt needs no further write before it
+			if req.Attempt.Number == 0 { // stores a record, so that the engine does not write before the second attempt
 				return kopf.Temporary(nil, 3*time.Second)
 			}
 			return contested(ctx, req)
@@ -197,7 +197,7 @@ var _ = Describe("A concurrent change of a list", func() {
 		create(ctx, obj)
 		Eventually(seen.all).Should(HaveLen(1))
 		handled(ctx, obj)
-		Expect(seen.all()).To(Equal([]string{"list#1", "list#1"}), "anything more is a hot loop")
+		Expect(seen.all()).To(Equal([]string{"list#1", "list#1"}), "further calls are a hot loop")
 		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Tags", Equal([]string{"theirs", "ours"})))
 	}, SpecTimeout(minute))
 })
@@ -216,7 +216,7 @@ var _ = Describe("A status for an object that was deleted", func() {
 			namesake := widget(ns, "one")
 			namesake.Spec.Color = "blue"
 			must(k8s.Create(ctx, namesake))
-			req.Object.Status.Phase = "Red" // no list, because a list would be guarded by the resourceVersion
+			req.Object.Status.Phase = "Red" // not a list, because patches of lists contain the resourceVersion
 			req.SetResult("red")
 			return nil
 		})))

@@ -29,13 +29,13 @@ import (
 )
 
 // managerFor returns a manager for some namespaces, or for the cluster if none are given.
-func managerFor(book *logRecorder, namespaces []string, setups ...setup) manager.Manager {
+func managerFor(logs *logRecorder, namespaces []string, setups ...setup) manager.Manager {
 	GinkgoHelper()
 	config := rest.CopyConfig(cp.Config)
 	for _, s := range setups {
 		s(config)
 	}
-	options := manager.Options{Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"}}
+	options := manager.Options{Scheme: scheme, Logger: logs.Logger(), Metrics: server.Options{BindAddress: "0"}}
 	for _, ns := range namespaces {
 		if options.Cache.DefaultNamespaces == nil {
 			options.Cache.DefaultNamespaces = map[string]cache.Config{}
@@ -53,11 +53,11 @@ var _ = Describe("Discovery", func() {
 		U = *unstructured.Unstructured
 	)
 
-	It("is limited to the declared kinds, whatever is wrong with others (OBS-01, SE-45)", func(ctx context.Context) {
+	It("is limited to the declared kinds, even if API servers of other kinds fail (OBS-01, SE-45)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		wire := &readRecorder{answer: func(req *http.Request) (*http.Response, error) {
+		wire := &readRecorder{respond: func(req *http.Request) (*http.Response, error) {
 			if strings.HasPrefix(req.URL.Path, "/apis/") && !strings.HasPrefix(req.URL.Path, "/apis/"+v1.GroupVersion.Group) {
-				return refusal(req, apierrors.NewServiceUnavailable("its server is down, says the test"), nil)
+				return errorResponse(req, apierrors.NewServiceUnavailable("injected: the server is down"), nil)
 			}
 			return nil, nil
 		}}
@@ -71,17 +71,17 @@ var _ = Describe("Discovery", func() {
 		})).To(BeEmpty(), "OBS-01")
 	}, SpecTimeout(minute))
 
-	It("of a declared kind must succeed, or the start fails with the reason (OBS-02, RUN-05)", func(ctx context.Context) {
-		wire := &readRecorder{answer: func(req *http.Request) (*http.Response, error) {
+	It("makes the start fail with the reason if a declared kind cannot be discovered (OBS-02, RUN-05)", func(ctx context.Context) {
+		wire := &readRecorder{respond: func(req *http.Request) (*http.Response, error) {
 			if req.URL.Path == "/apis/"+v1.GroupVersion.String() {
-				return refusal(req, apierrors.NewServiceUnavailable("its server is down, says the test"), nil)
+				return errorResponse(req, apierrors.NewServiceUnavailable("injected: the server is down"), nil)
 			}
 			return nil, nil
 		}}
 		mgr := newManager(newNamespace(ctx), &logRecorder{}, wire.setup())
 		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created"))))).To(Succeed())
 		Expect(failedStart(ctx, mgr)).To(MatchError(And(
-			ContainSubstring("Widget: discovering the kind"), ContainSubstring("its server is down"))))
+			ContainSubstring("Widget: discovering the kind"), ContainSubstring("the server is down"))))
 	}, SpecTimeout(minute))
 
 	It("reports kinds that cannot be watched before it waits for caches (SEL-14)", func(ctx context.Context) {
@@ -94,7 +94,7 @@ var _ = Describe("Discovery", func() {
 			Not(ContainSubstring("Widget")))))
 	}, SpecTimeout(minute))
 
-	It("happens once: a kind that is deleted and created again is served again (OBS-08)", func(ctx context.Context) {
+	It("happens once, also for a kind that is deleted and created again (OBS-08)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		gvk := v1.GroupVersion.WithKind("Fleeting")
 		install := func() {
@@ -105,7 +105,7 @@ var _ = Describe("Discovery", func() {
 		install()
 		start(ns, options(kopf.For(kopf.Unstructured(gvk)).
 			OnCreate("created", ok[U](seen, "created")).
-			OnEvent("spy", func(_ context.Context, req *kopf.Request[U]) error {
+			OnEvent("record", func(_ context.Context, req *kopf.Request[U]) error {
 				if req.Event == watch.Deleted {
 					seen.notef("gone")
 				}
@@ -137,32 +137,32 @@ var _ = Describe("The scope of an operator", func() {
 	}
 	kinds := func(seen *calls) []kopf.Option {
 		return options(
-			kopf.For(&v1.Widget{}).OnEvent("spy", func(_ context.Context, req *kopf.Request[W]) error {
+			kopf.For(&v1.Widget{}).OnEvent("record", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s/%s", req.Object.Namespace, req.Object.Name)
 				return nil
 			}),
-			kopf.For(&corev1.Namespace{}).OnEvent("spy", func(_ context.Context, req *kopf.Request[N]) error {
+			kopf.For(&corev1.Namespace{}).OnEvent("record", func(_ context.Context, req *kopf.Request[N]) error {
 				seen.notef("%s", req.Object.Name)
 				return nil
 			}))
 	}
 
-	It("can be the cluster: one watch for each kind (SCOPE-01, SCOPE-02)", func(ctx context.Context) {
-		ns, seen, wire, book := newNamespace(ctx), &calls{}, &readRecorder{}, &logRecorder{}
-		mgr := managerFor(book, nil, wire.setup())
+	It("can be the cluster, with one watch for each kind (SCOPE-01, SCOPE-02)", func(ctx context.Context) {
+		ns, seen, wire, logs := newNamespace(ctx), &calls{}, &readRecorder{}, &logRecorder{}
+		mgr := managerFor(logs, nil, wire.setup())
 		Expect(mgr.Add(kopf.New(mgr, kinds(seen)...))).To(Succeed())
-		launch(mgr, book)
+		launch(mgr, logs)
 		create(ctx, widget(ns, "one"))
 		Eventually(seen.all).Should(ContainElements(ns+"/one", ns))
 		Expect(watched(wire)).To(ConsistOf("/api/v1/namespaces", "/apis/"+v1.GroupVersion.String()+"/widgets"))
 	}, SpecTimeout(minute))
 
-	It("can be some namespaces: one watch for each, also for namespaces created later, and one for each cluster-scoped kind (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
-		ns, other, seen, wire, book := newNamespace(ctx), newNamespace(ctx), &calls{}, &readRecorder{}, &logRecorder{}
+	It("can be a set of namespaces, with one watch for each, also if created later, and one for each cluster-scoped kind (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
+		ns, other, seen, wire, logs := newNamespace(ctx), newNamespace(ctx), &calls{}, &readRecorder{}, &logRecorder{}
 		later := ns + "-later"
-		mgr := managerFor(book, []string{ns, later}, wire.setup())
+		mgr := managerFor(logs, []string{ns, later}, wire.setup())
 		Expect(mgr.Add(kopf.New(mgr, kinds(seen)...))).To(Succeed())
-		launch(mgr, book)
+		launch(mgr, logs)
 		create(ctx, widget(ns, "one"))
 		create(ctx, widget(other, "two"))
 		Eventually(seen.all).Should(ContainElements(ns+"/one", ns, other))
@@ -178,7 +178,7 @@ var _ = Describe("The scope of an operator", func() {
 var _ = Describe("Permissions of an operator", func() {
 	type W = *v1.Widget
 
-	It("with an unknown identity make the start fail (AUTH-12, SE-15)", func(ctx context.Context) {
+	It("make the start fail if the identity is unknown (AUTH-12, SE-15)", func(ctx context.Context) {
 		mgr := newManager(newNamespace(ctx), &logRecorder{}, func(config *rest.Config) {
 			*config = *rest.AnonymousClientConfig(config)
 			config.BearerToken = "invalid-token"
@@ -187,7 +187,7 @@ var _ = Describe("Permissions of an operator", func() {
 		Expect(failedStart(ctx, mgr)).To(MatchError(ContainSubstring("Unauthorized")))
 	}, SpecTimeout(minute))
 
-	It("are sufficient if they are those of the README (MIG-18)", func(ctx context.Context) {
+	It("that the README lists are sufficient (MIG-18)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},
@@ -204,10 +204,10 @@ var _ = Describe("Permissions of an operator", func() {
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("created#%d", req.Attempt.Number)
 				if req.Attempt.Number == 0 {
-					return errors.New("not at the first attempt")
+					return errors.New("not yet")
 				}
 				req.Object.Spec.Tags, req.Object.Status.Phase = []string{"made"}, "Made"
-				req.Eventf("Normal", "Made", "Make", "it is there")
+				req.Eventf("Normal", "Made", "Make", "the object exists")
 				return nil
 			}, kopf.Backoff(100*millisecond)).
 			Daemon("daemon", func(ctx context.Context, _ *kopf.Request[W]) error { <-ctx.Done(); return nil }).
@@ -219,7 +219,7 @@ var _ = Describe("Permissions of an operator", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Tags", Equal([]string{"made"})), HaveField("Status.Phase", "Made")))
-		Eventually(eventsOf(ctx, obj)).Should(ContainElement("Normal Made Make: it is there"))
+		Eventually(eventsOf(ctx, obj)).Should(ContainElement("Normal Made Make: the object exists"))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(Equal([]string{"created#0", "created#1", "deleted:delete"}))
@@ -249,7 +249,7 @@ var _ = Describe("Permissions of an operator", func() {
 		Eventually(func() []string { return op.log.find("Reconciler error", "cannot patch resource", object) }).ShouldNot(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("to write the status that are missing are logged for daemons and timers", func(ctx context.Context) {
+	It("to write the status are logged for daemons and timers if they are missing", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},

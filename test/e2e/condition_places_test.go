@@ -19,7 +19,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// lines returns the adapter for the conditions of a widget.
+// lines returns the lineAdapter for a widget.
 func lines(obj client.Object) (conditions.Fields, error) {
 	w, ok := obj.(*v1.Widget)
 	if !ok {
@@ -28,7 +28,7 @@ func lines(obj client.Object) (conditions.Fields, error) {
 	return lineAdapter{w}, nil
 }
 
-// A lineAdapter stores conditions of another shape, in a Go type: status.log has lines such as "Ready=True Because".
+// A lineAdapter stores each condition as a line in status.log, for example "Ready True Because 1700000000".
 type lineAdapter struct{ *v1.Widget }
 
 func (l lineAdapter) all() map[string]metav1.Condition {
@@ -52,7 +52,7 @@ func (l lineAdapter) List() (list []metav1.Condition) {
 	return list
 }
 
-func (l lineAdapter) keep(all map[string]metav1.Condition) {
+func (l lineAdapter) store(all map[string]metav1.Condition) {
 	l.Status.Log = nil
 	for _, kind := range slices.Sorted(maps.Keys(all)) {
 		c := all[kind]
@@ -63,17 +63,17 @@ func (l lineAdapter) keep(all map[string]metav1.Condition) {
 func (l lineAdapter) Put(c metav1.Condition) {
 	all := l.all()
 	all[c.Type] = c
-	l.keep(all)
+	l.store(all)
 }
 
 func (l lineAdapter) Remove(kind string) {
 	all := l.all()
 	delete(all, kind)
-	l.keep(all)
+	l.store(all)
 }
 
-// shown returns the status and reason of a condition of an object.
-func shown(ctx context.Context, obj client.Object, kind string, places ...conditions.Option) func() (string, error) {
+// statusAndReason returns the status and the reason of a condition of an object.
+func statusAndReason(ctx context.Context, obj client.Object, kind string, places ...conditions.Option) func() (string, error) {
 	return func() (string, error) {
 		now := obj.DeepCopyObject().(client.Object)
 		if err := k8s.Get(ctx, keyOf(obj), now); err != nil {
@@ -91,16 +91,16 @@ func shown(ctx context.Context, obj client.Object, kind string, places ...condit
 var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 
-	// tried returns handlers with all condition features for one kind; seen records their calls.
-	tried := func(ctx context.Context, seen *calls, obj client.Object, resource kopf.Option, places ...conditions.Option) {
+	// expectConditions runs an operator with the resource, and checks all features of conditions.
+	expectConditions := func(ctx context.Context, seen *calls, obj client.Object, resource kopf.Option, places ...conditions.Option) {
 		GinkgoHelper()
 		create(ctx, obj)
 		r := start(obj.GetNamespace(), options(resource))
-		says := func(kind string) func() (string, error) { return shown(ctx, obj, kind, places...) }
-		Eventually(says("Made")).Should(Equal("False Retrying"))
-		Expect(says("Synced")()).To(Equal("Unknown NotReported"))
-		Eventually(says("Made")).Should(Equal("True Succeeded"))
-		Expect(says("Ready")()).To(HavePrefix("Unknown "))
+		condition := func(kind string) func() (string, error) { return statusAndReason(ctx, obj, kind, places...) }
+		Eventually(condition("Made")).Should(Equal("False Retrying"))
+		Expect(condition("Synced")()).To(Equal("Unknown NotReported"))
+		Eventually(condition("Made")).Should(Equal("True Succeeded"))
+		Expect(condition("Ready")()).To(HavePrefix("Unknown "))
 		Eventually(seen.all).Should(ContainElement("filtered"), "Made is True")
 		// Another controller also stores conditions in this field.
 		Eventually(func() error {
@@ -113,7 +113,7 @@ var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 				s.False("Foreign", "Theirs", "")
 			}, places...)
 		}).Should(Succeed())
-		Eventually(seen.all).Should(ContainElement("Synced True"), "a transition")
+		Eventually(seen.all).Should(ContainElement("Synced True"), "Synced has changed")
 		Eventually(func() error {
 			now := obj.DeepCopyObject().(client.Object)
 			if err := k8s.Get(ctx, keyOf(obj), now); err != nil {
@@ -122,17 +122,17 @@ var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 			now.SetLabels(map[string]string{"edited": "yes"})
 			return k8s.Update(ctx, now)
 		}).Should(Succeed())
-		Eventually(says("Ready")).Should(HavePrefix("True "))
-		Expect(says("Foreign")()).To(Equal("False Theirs"))
+		Eventually(condition("Ready")).Should(HavePrefix("True "))
+		Expect(condition("Foreign")()).To(Equal("False Theirs"))
 		Expect(seen.count("Synced True")).To(Equal(1))
-		Expect(seen.all()).NotTo(ContainElement(ContainSubstring("updated by")), "conditions are no update")
+		Expect(seen.all()).NotTo(ContainElement(ContainSubstring("updated by")), "a condition must not be an update")
 		Expect(r.log.errors()).To(BeEmpty())
 	}
 
 	It("on another path are declared, reported, summarized, filtered and passed to handlers", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
 		seen, at := &calls{}, conditions.At("status.health.checks")
-		tried(ctx, seen, untyped(widgetGVK, newNamespace(ctx), "a"),
+		expectConditions(ctx, seen, untyped(widgetGVK, newNamespace(ctx), "a"),
 			kopf.For(kopf.Unstructured(widgetGVK), kopf.WithConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
 				OnCreate("make", failsUntil[U](seen, "make", 2, notYet()), kopf.ReportCondition("Made")).
 				OnReconcile("filtered", noted[U](seen, "filtered"), kopf.WhenCondition("Made", yes)).
@@ -144,7 +144,7 @@ var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 	It("of another shape are supported by an adapter", func(ctx context.Context) {
 		type W = *v1.Widget
 		seen, using := &calls{}, conditions.Using(lines)
-		tried(ctx, seen, widget(newNamespace(ctx), "a"),
+		expectConditions(ctx, seen, widget(newNamespace(ctx), "a"),
 			kopf.For(&v1.Widget{}, kopf.WithConditionsIn(using), kopf.WithConditions("Ready", "Synced", "Made")).
 				OnCreate("make", failsUntil[W](seen, "make", 2, notYet()), kopf.ReportCondition("Made")).
 				OnReconcile("filtered", noted[W](seen, "filtered"), kopf.WhenCondition("Made", yes)).
@@ -161,12 +161,12 @@ var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK), kopf.WithConditionsIn(at), kopf.WithConditions("Ready", "Synced", "Made")).
 			OnCreate("make", ok[U](seen, "make"), kopf.ReportCondition("Made")).
 			OnReconcile("sync", ok[U](seen, "sync"), kopf.ReportCondition("Synced"))), wire.setup())
-		Eventually(shown(ctx, a, "Ready", at)).Should(HavePrefix("True "))
+		Eventually(statusAndReason(ctx, a, "Ready", at)).Should(HavePrefix("True "))
 		handled(ctx, a)
 		Consistently(func() int { return len(wire.all()) }, 2*time.Second).Should(BeNumerically("<", 10), "%v", wire.all())
 	}, SpecTimeout(minute))
 
-	It("are set by handlers, also before these end", func(ctx context.Context) {
+	It("are set by handlers, also before these return", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
 		at := conditions.At("status.health.checks")
 		a, let := untyped(widgetGVK, newNamespace(ctx), "a"), make(chan struct{})
@@ -178,11 +178,11 @@ var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 					return err
 				}
 				<-let
-				return conditions.Error{Type: "Done", Status: yes, Reason: "AsFarAsItGoes", Err: kopf.Permanent(errors.New("so be it"))}
+				return conditions.Error{Type: "Done", Status: yes, Reason: "Partial", Err: kopf.Permanent(errors.New("failed"))}
 			})))
-		Eventually(shown(ctx, a, "Done", at)).Should(Equal("False Begun"))
+		Eventually(statusAndReason(ctx, a, "Done", at)).Should(Equal("False Begun"))
 		close(let)
-		Eventually(shown(ctx, a, "Done", at)).Should(Equal("True AsFarAsItGoes"))
+		Eventually(statusAndReason(ctx, a, "Done", at)).Should(Equal("True Partial"))
 		Expect(r.log.find("cannot have conditions")).To(BeEmpty())
 	}, SpecTimeout(minute))
 })

@@ -45,13 +45,13 @@ var _ = Describe("Conditions", func() {
 	type W = *v1.Widget
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 
-	It("are set at the first reconcile if they are declared, are summarized, and cost one write (B-60, B-61, SE-52)", func(ctx context.Context) {
+	It("that are declared are set and summarized at the first reconcile in one write (B-60, B-61, SE-52)", func(ctx context.Context) {
 		ns, wire := newNamespace(ctx), &writeRecorder{}
 		a := widget(ns, "a")
 		create(ctx, a)
 		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Synced", "Checked")).
 			OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
-				req.Conditions().True("Synced", "UpToDate", "all is well")
+				req.Conditions().True("Synced", "UpToDate", "in sync")
 				req.Object.Status.Phase = "made"
 				return nil
 			})), wire.setup())
@@ -88,7 +88,7 @@ var _ = Describe("Conditions", func() {
 			}, kopf.Backoff(100*time.Millisecond), kopf.ReportCondition("Created")).
 			OnCreate("second", func(context.Context, *kopf.Request[W]) error { return nil },
 				kopf.After("first"), kopf.ReportCondition("Second")).
-			OnCreate("never", func(context.Context, *kopf.Request[W]) error { return kopf.Permanent(errors.New("no way")) },
+			OnCreate("never", func(context.Context, *kopf.Request[W]) error { return kopf.Permanent(errors.New("invalid")) },
 				kopf.ReportCondition("Possible"))))
 		Eventually(fresh(ctx, a)).Should(And(
 			is("Created", no, "Retrying"), is("Second", unknown, "Running"), is("Possible", no, "Failed")))
@@ -102,7 +102,7 @@ var _ = Describe("Conditions", func() {
 		a := widget(ns, "a")
 		create(ctx, a)
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("connects", func(context.Context, *kopf.Request[W]) error {
-			return fmt.Errorf("at the door: %w", conditions.Error{Type: "Connected", Reason: "Refused", Err: errors.New("closed")})
+			return fmt.Errorf("connecting: %w", conditions.Error{Type: "Connected", Reason: "Refused", Err: errors.New("closed")})
 		}, kopf.ReportCondition("Connected"), kopf.Backoff(time.Hour))))
 		Eventually(fresh(ctx, a)).Should(is("Connected", no, "Refused"))
 		edit(ctx, a, func(w W) { w.Spec.Size++ })
@@ -153,7 +153,7 @@ var _ = Describe("Conditions", func() {
 				seen.notef("theirs %v → %v", old, now)
 				Expect(req.Old == nil || req.Old.Spec.Size == 1).To(BeTrue())
 				if seen.count(fmt.Sprintf("theirs %v → %v", old, now)) == 1 {
-					return kopf.Temporary(errors.New("no luck"), 0)
+					return kopf.Temporary(errors.New("not yet"), 0)
 				}
 				return nil
 			}).
@@ -278,7 +278,7 @@ var _ = Describe("Conditions", func() {
 					return err
 				}
 				if n == 0 {
-					Expect(req.Flush(ctx)).To(Succeed(), "there is nothing to write")
+					Expect(req.Flush(ctx)).To(Succeed(), "Flush must succeed without changes")
 				}
 			}
 			<-let
@@ -300,7 +300,7 @@ var _ = Describe("Conditions", func() {
 		Expect(r.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("have the time of their last transition on the server: a reverted change within one reconcile is none, with a Flush in between it is one", func(ctx context.Context) {
+	It("keep their transition time if a change is reverted in the same reconcile, unless Flush has written it", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		old := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
@@ -311,19 +311,19 @@ var _ = Describe("Conditions", func() {
 		}
 		Expect(k8s.Status().Update(ctx, a)).To(Succeed())
 		start(ns, options(kopf.For(&v1.Widget{}).
-			OnCreate("there", func(ctx context.Context, req *kopf.Request[W]) error {
-				req.Conditions().False("Flushed", "There", "")
+			OnCreate("change", func(ctx context.Context, req *kopf.Request[W]) error {
+				req.Conditions().False("Flushed", "Changed", "")
 				if err := req.Flush(ctx); err != nil {
 					return err
 				}
 				req.Conditions().True("Flushed", "Old", "")
-				req.Conditions().False("Kept", "There", "")
+				req.Conditions().False("Kept", "Changed", "")
 				return nil
 			}).
-			OnCreate("back", func(_ context.Context, req *kopf.Request[W]) error {
+			OnCreate("revert", func(_ context.Context, req *kopf.Request[W]) error {
 				req.Conditions().True("Kept", "Old", "")
 				return nil
-			}, kopf.After("there")), kopf.WithCheckpoint(time.Hour))) // or the engine writes between the two handlers if they take long
+			}, kopf.After("change")), kopf.WithCheckpoint(time.Hour))) // prevents a write between the two handlers
 		handled(ctx, a)
 		now, err := fresh(ctx, a)()
 		Expect(err).NotTo(HaveOccurred())
@@ -337,7 +337,7 @@ var _ = Describe("Conditions", func() {
 		ns, wire, seen := newNamespace(ctx), &writeRecorder{}, &calls{}
 		a := untyped(gadgetGVK, ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK), kopf.WithConditions("Ready", "Created", "Synced", "Told")).
+		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK), kopf.WithConditions("Ready", "Created", "Synced", "Polled")).
 			OnCreate("create", failsUntil[U](seen, "create", 1, kopf.Temporary(errOutOfOrder, 0)), kopf.ReportCondition("Created")).
 			OnUpdate("update", ok[U](seen, "update")).
 			OnReconcile("sync", ok[U](seen, "sync"), kopf.ReportCondition("Synced")).
@@ -347,10 +347,10 @@ var _ = Describe("Conditions", func() {
 				return nil
 			}).
 			Timer("recorded", 50*time.Millisecond, func(_ context.Context, req *kopf.Request[U]) error {
-				req.Conditions().True("Told", "Timer", "")
+				req.Conditions().True("Polled", "Timer", "")
 				return nil
 			})), wire.setup())
-		Eventually(fresh(ctx, a)).Should(And(is("Created", yes, "Succeeded"), is("Synced", yes, "Succeeded"), is("Told", yes, "Timer")))
+		Eventually(fresh(ctx, a)).Should(And(is("Created", yes, "Succeeded"), is("Synced", yes, "Succeeded"), is("Polled", yes, "Timer")))
 		handled(ctx, a)
 		edit(ctx, a, func(u U) { Expect(unstructured.SetNestedField(u.Object, int64(2), "spec", "size")).To(Succeed()) })
 		Eventually(seen.all).Should(ContainElement("update:update"))
@@ -362,7 +362,7 @@ var _ = Describe("Conditions", func() {
 		Eventually(func() bool { last := before; before = written(); return last == before }).WithPolling(500 * time.Millisecond).Should(BeTrue())
 		Consistently(written, 2*time.Second).Should(Equal(before), "%v", wire.all())
 		Expect(before).To(BeNumerically("<", 30), "%v", wire.all())
-		Expect(seen.count("update:update")).To(Equal(1), "its own conditions are no updates")
+		Expect(seen.count("update:update")).To(Equal(1), "the operator's own conditions must not be updates")
 		now, err := fresh(ctx, a)()
 		Expect(err).NotTo(HaveOccurred())
 		for _, one := range now.Object["status"].(map[string]any)["conditions"].([]any) {
@@ -391,7 +391,7 @@ var _ = Describe("Conditions", func() {
 		}),
 	)
 
-	It("of a built-in kind have their fields (B-33)", func(ctx context.Context) {
+	It("of a built-in kind pass the check of its schema (B-33)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		pods := corev1.SchemeGroupVersion.WithKind("Pod")
 		start(ns, options(kopf.For(kopf.Unstructured(pods), kopf.WithConditions("Ready")).

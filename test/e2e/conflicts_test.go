@@ -17,7 +17,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// editContinuously updates the object without pauses until stop is called. It counts the successful updates and ignores
+// editContinuously updates the object without pauses until stop is called. It counts successful updates and ignores
 // conflicts.
 func editContinuously(ctx context.Context, obj *v1.Widget, change func(n int64, w *v1.Widget)) (writes *atomic.Int64, stop func()) {
 	writes = &atomic.Int64{}
@@ -50,7 +50,7 @@ var _ = Describe("Another client", func() {
 	type W = *v1.Widget
 	const foreign = "foreign.example.com/keep"
 
-	It("does not cause lost handlers or error lines (many 409 conflicts)", func(ctx context.Context) {
+	It("that causes many conflicts does not prevent handler calls or cause error lines", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var last atomic.Value
 		resource := kopf.For(&v1.Widget{}).
@@ -80,7 +80,7 @@ var _ = Describe("Another client", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(now.Spec.Tags).To(Equal([]string{"a", "b"}))
 		Expect(now.Status.Log).To(Equal([]string{"created"}))
-		Eventually(last.Load).Should(Equal(now.Spec.Color), "the last input of the update handler is the last state")
+		Eventually(last.Load).Should(Equal(now.Spec.Color), "the last call of the update handler must receive the last state")
 
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
@@ -145,7 +145,7 @@ var _ = Describe("Another client", func() {
 		handled(ctx, obj)
 		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Tags", Equal([]string{"theirs", "ours"})))
 		Expect(seen.all()).To(Equal([]string{"tags#0", "other:create", "tags#0"}),
-			"the one that met another's change is called again, and the attempt does not count")
+			"the handler with the conflict must be called again with the same attempt number")
 		Expect(operator.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 })

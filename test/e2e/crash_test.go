@@ -108,7 +108,7 @@ func (d *killingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-var _ = Describe("SIGKILL", func() {
+var _ = Describe("A handler whose success is stored is not called again after SIGKILL", func() {
 	var namespace, folder string
 
 	BeforeEach(func(ctx context.Context) {
@@ -130,8 +130,7 @@ var _ = Describe("SIGKILL", func() {
 		return counts
 	}
 
-	// runProcess runs a process until it kills itself or the condition is met. It reports whether the condition was
-	// met.
+	// runProcess runs a process until it kills itself or done returns true. It reports whether the process was killed.
 	runProcess := func(done func() bool, env ...string) (killed bool) {
 		GinkgoHelper()
 		cmd := exec.Command(os.Args[0])
@@ -146,7 +145,7 @@ var _ = Describe("SIGKILL", func() {
 		Eventually(func() bool {
 			select {
 			case err := <-exited:
-				Expect(err).To(MatchError(ContainSubstring("killed")), "the child has failed without a kill")
+				Expect(err).To(MatchError(ContainSubstring("killed")), "the child process failed without a kill")
 				killed = true
 			default:
 			}
@@ -183,7 +182,7 @@ var _ = Describe("SIGKILL", func() {
 					break
 				}
 				kills++
-				Expect(kills).To(BeNumerically("<", 40), "no progress from life to life")
+				Expect(kills).To(BeNumerically("<", 40), "the cycle must end after a few restarts")
 
 				// A stored success is final: the handler was called before, and is not called again.
 				now, err := read()
@@ -195,7 +194,7 @@ var _ = Describe("SIGKILL", func() {
 				}
 				DeferCleanup(func() {
 					for _, id := range finished {
-						Expect(called()[id]).To(Equal(before[id]), "%s was done at kill %d, and was called again", id, kills)
+						Expect(called()[id]).To(Equal(before[id]), "handler %s succeeded before kill %d and was called again", id, kills)
 					}
 				})
 			}

@@ -13,7 +13,7 @@ import (
 var (
 	// Widgets have a Go type and the status subresource; their status keeps unknown fields.
 	widgetGVK = v1.GroupVersion.WithKind("Widget")
-	// Gadgets have neither; all their fields are kept.
+	// Gadgets have no Go type and no status subresource; their schema keeps unknown fields.
 	gadgetGVK = v1.GroupVersion.WithKind("Gadget")
 	// Stricts have the status subresource, and their schema drops unknown fields.
 	strictGVK = v1.GroupVersion.WithKind("Strict")
@@ -27,7 +27,7 @@ func crds() []*apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-func crd(gvk schema.GroupVersionKind, hasStatus, lenient bool) *apiextensionsv1.CustomResourceDefinition {
+func crd(gvk schema.GroupVersionKind, hasStatus, keepUnknown bool) *apiextensionsv1.CustomResourceDefinition {
 	plural := strings.ToLower(gvk.Kind) + "s"
 	out := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + gvk.Group},
@@ -42,8 +42,8 @@ func crd(gvk schema.GroupVersionKind, hasStatus, lenient bool) *apiextensionsv1.
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object",
 					Properties: map[string]apiextensionsv1.JSONSchemaProps{
-						"spec":   stanza(lenient),
-						"status": stanza(lenient),
+						"spec":   fieldSchema(keepUnknown),
+						"status": fieldSchema(keepUnknown),
 					},
 				}},
 			}},
@@ -57,8 +57,8 @@ func crd(gvk schema.GroupVersionKind, hasStatus, lenient bool) *apiextensionsv1.
 	return out
 }
 
-// stanza has a few known fields; a size of more than 1000 is invalid.
-func stanza(lenient bool) apiextensionsv1.JSONSchemaProps {
+// fieldSchema returns the schema of the spec or status. Sizes above 1000 are invalid.
+func fieldSchema(keepUnknown bool) apiextensionsv1.JSONSchemaProps {
 	texts := &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}
 	out := apiextensionsv1.JSONSchemaProps{
 		Type: "object",
@@ -70,7 +70,7 @@ func stanza(lenient bool) apiextensionsv1.JSONSchemaProps {
 			"log":   {Type: "array", Items: texts},
 		},
 	}
-	if lenient {
+	if keepUnknown {
 		out.XPreserveUnknownFields = new(true)
 	}
 	return out

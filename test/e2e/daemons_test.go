@@ -20,7 +20,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// stays returns a daemon that records its start and the reason for its end.
+// recordingDaemon returns a daemon that runs until it is cancelled. It records its start and the reason for its end.
 func stays[T client.Object](c *calls, id string) kopf.Handler[T] {
 	return func(ctx context.Context, req *kopf.Request[T]) error {
 		c.notef("%s begins for %s", id, req.Object.GetName())
@@ -38,8 +38,8 @@ var _ = Describe("Daemons", func() {
 		a, b := widget(ns, "a"), widget(ns, "b")
 		create(ctx, a)
 		leave := make(chan struct{})
-		letGo := sync.OnceFunc(func() { close(leave) })
-		DeferCleanup(letGo)
+		releaseDaemon := sync.OnceFunc(func() { close(leave) })
+		DeferCleanup(releaseDaemon)
 		var running sync.Map // contexts of the daemons
 		start(ns, options(kopf.For(&v1.Widget{}).
 			Daemon("watch", func(ctx context.Context, req *kopf.Request[W]) error {
@@ -63,10 +63,10 @@ var _ = Describe("Daemons", func() {
 		handled(ctx, a)
 		remove(ctx, a)
 		Eventually(seen.all).Should(HaveLen(4))
-		Expect(seen.all()[2:]).To(ConsistOf("a is cancelled: "+daemons.ErrDeleted.Error(), "bye: "+daemons.ErrDeleted.Error()), "first cancelled, then deleted")
+		Expect(seen.all()[2:]).To(ConsistOf("a is cancelled: "+daemons.ErrDeleted.Error(), "bye: "+daemons.ErrDeleted.Error()), "the daemon must be cancelled before delete handlers are called")
 		Consistently(gone(ctx, a)).Should(BeFalse(), "the finalizer waits for the daemon")
-		Expect(seen.all()).To(HaveLen(4), "the handlers are not called again meanwhile")
-		letGo()
+		Expect(seen.all()).To(HaveLen(4), "no handler may be called again while the daemon runs")
+		releaseDaemon()
 		Eventually(gone(ctx, a)).Should(BeTrue())
 		Expect(seen.all()[4:]).To(Equal([]string{"ends for a"}))
 	}, SpecTimeout(minute))
@@ -122,7 +122,7 @@ var _ = Describe("Daemons", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("start again after the old run has ended, if the object passes again during the stop (DAE-09, SE-12, B-40)", func(ctx context.Context) {
+	It("start again after the previous run has ended, if the object passes again while the daemon stops (DAE-09, SE-12, B-40)", func(ctx context.Context) {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		a.Labels = map[string]string{"on": ""}
@@ -137,33 +137,33 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(Equal([]string{"begins"}))
 		edit(ctx, a, func(w W) { w.Labels = nil })
 		Eventually(seen.all).Should(Equal([]string{"begins", "cancelled"}))
-		Consistently(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", ConsistOf(kopf.DefaultFinalizer)), "the daemon still runs")
+		Consistently(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", ConsistOf(kopf.DefaultFinalizer)), "the finalizer must remain while the daemon runs")
 		edit(ctx, a, func(w W) { w.Labels = map[string]string{"on": ""} })
-		Consistently(seen.all).Should(HaveLen(2), "never two of them")
+		Consistently(seen.all).Should(HaveLen(2), "the daemon must not start before its previous run has ended")
 		close(leave)
 		Eventually(seen.all).Should(Equal([]string{"begins", "cancelled", "begins"}))
 	}, SpecTimeout(minute))
 
-	It("stay down after they have returned, and then do not block the deletion (DAE-03, DAE-14, FIN-13)", func(ctx context.Context) {
+	It("are not started again after they have returned, and then do not block the deletion (DAE-03, DAE-14, FIN-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
 		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("once", ok[W](seen, "once"))))
 		Eventually(seen.all).Should(HaveLen(1))
-		Eventually(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()), "no other client has to act")
+		Eventually(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()), "the engine must remove the finalizer")
 		edit(ctx, a, func(w W) { w.Spec.Size++ })
 		Consistently(seen.all).Should(HaveLen(1))
 		r.stop()
 		start(ns, options(kopf.For(&v1.Widget{}).Daemon("once", ok[W](seen, "once"))))
-		Eventually(seen.all).Should(HaveLen(2), "another process starts it again")
+		Eventually(seen.all).Should(HaveLen(2), "a new process must start the daemon again")
 	}, SpecTimeout(minute))
 
 	It("are retried by their policy, and receive the attempt (DAE-11, DAE-12, DAE-16)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		create(ctx, widget(ns, "a"))
 		start(ns, options(kopf.For(&v1.Widget{}).
-			Daemon("tries", failsUntil[W](seen, "tries", 2, errors.New("no luck")), kopf.Backoff(0)).
-			Daemon("gives-up", fails[W](seen, "gives-up", kopf.Temporary(errors.New("no luck"), 0)), kopf.Retries(2))))
+			Daemon("tries", failsUntil[W](seen, "tries", 2, errors.New("not yet")), kopf.Backoff(0)).
+			Daemon("gives-up", fails[W](seen, "gives-up", kopf.Temporary(errors.New("not yet"), 0)), kopf.Retries(2))))
 		Eventually(seen.all).Should(ConsistOf("tries:daemon#0", "tries:daemon#1", "tries:daemon#2", "gives-up:daemon#0", "gives-up:daemon#1"))
 		Consistently(seen.all).Should(HaveLen(5))
 	}, SpecTimeout(minute))
@@ -231,10 +231,10 @@ var _ = Describe("Daemons", func() {
 			})))
 		Eventually(valueAt(ctx, a, "status")).Should(Equal(map[string]any{"phase": "attempt 2", "writes": map[string]any{"done": true}}))
 		handled(ctx, a)
-		Eventually(valueAt(ctx, a, "spec", "size")).Should(BeEquivalentTo(12), "the status is written first")
-		Consistently(func() int { return seen.count("update:update") }).Should(BeZero(), "its own edits are no updates")
+		Eventually(valueAt(ctx, a, "spec", "size")).Should(BeEquivalentTo(12), "the spec must be written after the status")
+		Consistently(func() int { return seen.count("update:update") }).Should(BeZero(), "changes by the daemon must not be updates")
 		edit(ctx, a, func(u U) { Expect(unstructured.SetNestedField(u.Object, "green", "spec", "color")).To(Succeed()) })
-		Eventually(func() int { return seen.count("update:update") }).Should(Equal(1), "other finalizers remain")
+		Eventually(func() int { return seen.count("update:update") }).Should(Equal(1), "changes by other clients must be updates")
 	}, SpecTimeout(minute))
 
 	It("stop with the operator, and their changes are written (DAE-41, DAE-44, RUN-22)", func(ctx context.Context) {
@@ -256,7 +256,7 @@ var _ = Describe("Daemons", func() {
 		now, err := fresh(ctx, a)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(now.Status.Phase).To(Equal("stopped"))
-		Expect(controllerutil.ContainsFinalizer(now, kopf.DefaultFinalizer)).To(BeTrue(), "the record remains for the next process")
+		Expect(controllerutil.ContainsFinalizer(now, kopf.DefaultFinalizer)).To(BeTrue(), "the finalizer must remain for the next process")
 	}, SpecTimeout(minute))
 
 	It("start after their delay, which may depend on the object (DAE-10)", func(ctx context.Context) {
@@ -273,7 +273,7 @@ var _ = Describe("Daemons", func() {
 		Consistently(seen.all).Should(HaveLen(1))
 		Expect(r.log.find("InitialDelayFunc panicked: oops")).NotTo(BeEmpty())
 		remove(ctx, a)
-		Eventually(gone(ctx, a)).Should(BeTrue(), "handlers that have not started are not awaited")
+		Eventually(gone(ctx, a)).Should(BeTrue(), "daemons that have not started must not block the deletion")
 	}, SpecTimeout(minute))
 
 	It("are cancelled immediately by a deletion, even if all workers are busy (SE-53, DAE-08)", func(ctx context.Context) {
@@ -319,7 +319,7 @@ var _ = Describe("Daemons", func() {
 			}
 			seen.notef("begins")
 			<-leave
-			req.Object.Status.Phase = "from the past"
+			req.Object.Status.Phase = "outdated"
 			req.Object.Labels = map[string]string{"from": "the-past"}
 			return nil
 		}, kopf.CancellationTimeout(0))))
@@ -355,12 +355,12 @@ var _ = Describe("Daemons", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		create(ctx, widget(ns, "a"))
 		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, _ *kopf.Request[W]) error {
-			log.FromContext(ctx).Info("Here I am")
+			log.FromContext(ctx).Info("Daemon is running")
 			seen.notef("said")
 			return nil
 		})))
 		Eventually(seen.all).Should(HaveLen(1))
-		Expect(r.log.find("Here I am")).To(ConsistOf(And(
+		Expect(r.log.find("Daemon is running")).To(ConsistOf(And(
 			ContainSubstring(`"handler"="watch"`), ContainSubstring(`"reason"="daemon"`), ContainSubstring(`"attempt"=0`),
 			ContainSubstring(`"name"="a"`), ContainSubstring(`"kind"="Widget"`))))
 	}, SpecTimeout(minute))
@@ -408,7 +408,7 @@ var _ = Describe("Handlers with CancelOnDelete", func() {
 		a := widget(ns, "a")
 		create(ctx, a)
 		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
-			OnReconcile("level", func(ctx context.Context, _ *kopf.Request[W]) error {
+			OnReconcile("sync", func(ctx context.Context, _ *kopf.Request[W]) error {
 				seen.notef("begins")
 				<-ctx.Done()
 				seen.notef("%v", context.Cause(ctx))

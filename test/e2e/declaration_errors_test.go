@@ -33,14 +33,14 @@ var _ = Describe("Errors of the declaration", func() {
 		Expect(kopf.New(newManager("default", &logRecorder{}), good()).CheckDeclaration()).To(Succeed())
 	})
 
-	// Each text contains the place of the error, the problem and the solution, and nothing else.
+	// Each error names the place, the problem and the solution.
 	DescribeTable("are returned with their place and solution",
 		func(declare func() []kopf.Option, words ...string) {
 			op := kopf.New(newManager("default", &logRecorder{}), declare()...)
 			err := op.CheckDeclaration()
 			Expect(err).To(HaveOccurred())
 			lines := strings.Split(err.Error(), "\n")
-			Expect(lines).To(HaveLen(2), "a heading and the mistake: %s", err)
+			Expect(lines).To(HaveLen(2), "want a heading and one error, got: %s", err)
 			Expect(lines[0]).To(Equal("the operator cannot start:"))
 			for _, word := range words {
 				Expect(lines[1]).To(ContainSubstring(word))
@@ -143,7 +143,7 @@ var _ = Describe("Errors of the declaration", func() {
 		Expect(op.CheckDeclaration()).To(MatchError(err.Error()), "a second check returns the same error")
 	})
 
-	It("are returned without a manager", func() {
+	It("include a missing manager", func() {
 		op := kopf.New(nil, good())
 		Expect(op.CheckDeclaration()).To(MatchError(ContainSubstring("the manager is nil")))
 		Expect(op.Start(context.Background())).To(MatchError(ContainSubstring("the manager is nil")))
@@ -156,16 +156,16 @@ var _ = Describe("Errors of the declaration", func() {
 		create(ctx, obj)
 		bad := widgets().OnCreate("created", ok[W](seen, "bad")).OnUpdate("a:b", ok[W](seen, "bad"))
 
-		book := &logRecorder{}
-		mgr := newManager(ns, book)
+		logs := &logRecorder{}
+		mgr := newManager(ns, logs)
 		Expect(kopf.SetupWithManager(mgr, bad)).To(MatchError(ContainSubstring(`Widget: OnUpdate("a:b")`)))
 		Expect(kopf.SetupWithManager(mgr, widgets().OnCreate("created", ok[W](seen, "good")))).To(Succeed())
-		op := launch(mgr, book)
+		op := launch(mgr, logs)
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"good:create"}))
 		op.stop()
 
-		mgr = newManager(ns, book)
+		mgr = newManager(ns, logs)
 		Expect(mgr.Add(kopf.New(mgr, bad))).To(Succeed())
 		Expect(failedStart(ctx, mgr)).To(MatchError(ContainSubstring(`Widget: OnUpdate("a:b")`)))
 		Expect(seen.all()).To(HaveLen(1))
@@ -181,7 +181,7 @@ var _ = Describe("Errors of the declaration", func() {
 			kopf.For(kopf.Unstructured(v1.GroupVersion.WithKind("Missing"))).OnCreate("created", ok[*unstructured.Unstructured](seen, "missing")),
 			kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "nowhere.example.com", Version: "v2", Kind: "Lost"})).
 				OnCreate("created", ok[*unstructured.Unstructured](seen, "lost")),
-		)).To(Succeed(), "without asking the server there is nothing wrong")
+		)).To(Succeed(), "the check without the API server must succeed")
 		Expect(failedStart(ctx, mgr)).To(MatchError(And(
 			ContainSubstring("Missing: the API server serves e2e.example.com/v1, but has no kind Missing"),
 			ContainSubstring("Lost: the API server does not serve nowhere.example.com/v2"),
@@ -201,7 +201,7 @@ var _ = Describe("Errors of the declaration", func() {
 			misspelled(v1.GroupVersion.WithKind("widgets")),
 			misspelled(schema.GroupVersionKind{Group: "e2e.example.com", Version: "v7", Kind: "Widget"}),
 			misspelled(schema.GroupVersionKind{Group: "extensions", Version: "v1", Kind: "Deployment"}),
-			kopf.For(&v1.Widget{}).OnReconcile("level", fn).
+			kopf.For(&v1.Widget{}).OnReconcile("sync", fn).
 				Owns(kopf.Unstructured(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deploymnt"})),
 		)).To(Succeed())
 		Expect(failedStart(ctx, mgr)).To(MatchError(And(

@@ -15,7 +15,7 @@ import (
 
 const (
 	foreignFinalizer = "foreign.example.com/keep"
-	// quietTime is the time in which no further call may happen.
+	// quietTime is the time during which specs check that no further calls happen.
 	quietTime = 300 * time.Millisecond
 )
 
@@ -29,12 +29,12 @@ var _ = Describe("Changes during downtime", func() {
 			OnResume("resumed", ok[W](seen, "resumed")).
 			OnDelete("deleted", ok[W](seen, "deleted"))
 	}
-	// quiet handles creations, and needs no finalizer.
-	quiet := func() *kopf.Resource[W] {
+	// withoutFinalizer returns a resource that handles creations and needs no finalizer.
+	withoutFinalizer := func() *kopf.Resource[W] {
 		return kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created"))
 	}
 
-	It("a creation is a creation, not a resume (CAUSE-04, CAUSE-12, CAUSE-24)", func(ctx context.Context) {
+	It("a creation is handled as a creation, not as a resume (CAUSE-04, CAUSE-12, CAUSE-24)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
@@ -72,7 +72,7 @@ var _ = Describe("Changes during downtime", func() {
 	It("a change without a matching update handler still resumes the object (CAUSE-25)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
-		handledBefore(ctx, obj, quiet())
+		handledBefore(ctx, obj, withoutFinalizer())
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 
 		resuming := func() []kopf.Option {
@@ -87,10 +87,10 @@ var _ = Describe("Changes during downtime", func() {
 		Eventually(seen.all).Should(Equal([]string{"resumed:update", "resumed:resume"}))
 	}, SpecTimeout(minute))
 
-	It("labels and annotations count; the status and system fields do not (ESS-01, CAUSE-05)", func(ctx context.Context) {
+	It("changes of labels and annotations are updates; changes of the status and system fields are not (ESS-01, CAUSE-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		objects := map[string]*v1.Widget{}
-		earlier := start(ns, options(quiet()))
+		earlier := start(ns, options(withoutFinalizer()))
 		for _, name := range []string{"label", "annotation", "status", "finalizer", "owner", "field"} {
 			objects[name] = widget(ns, name)
 			create(ctx, objects[name])
@@ -159,7 +159,7 @@ var _ = Describe("Changes during downtime", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		obj.Finalizers = []string{foreignFinalizer}
-		handledBefore(ctx, obj, quiet())
+		handledBefore(ctx, obj, withoutFinalizer())
 		remove(ctx, obj)
 		left, err := fresh(ctx, obj)()
 		Expect(err).NotTo(HaveOccurred())
@@ -207,10 +207,10 @@ var _ = Describe("Changes during downtime", func() {
 		Expect(seen.all()).To(Equal([]string{"deleted:delete", "old: <nil>"}))
 	}, SpecTimeout(minute))
 
-	It("objects that were deleted cause no work", func(ctx context.Context) {
+	It("deleted objects are not handled", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj, other := widget(ns, "one"), widget(ns, "other")
-		handledBefore(ctx, obj, quiet())
+		handledBefore(ctx, obj, withoutFinalizer())
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 
@@ -221,10 +221,10 @@ var _ = Describe("Changes during downtime", func() {
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("an object that is created again under the same name is a new object (B-06)", func(ctx context.Context) {
+	It("an object that is created again under the same name is handled as a new object (B-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		old := widget(ns, "one")
-		handledBefore(ctx, old, quiet())
+		handledBefore(ctx, old, withoutFinalizer())
 		remove(ctx, old)
 		Eventually(gone(ctx, old)).Should(BeTrue())
 		obj := widget(ns, "one")
@@ -235,7 +235,7 @@ var _ = Describe("Changes during downtime", func() {
 		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create"}))
 	}, SpecTimeout(minute))
 
-	It("an update that is reverted midway is handled by the handlers that have seen it (B-01, B-02, SE-02)", func(ctx context.Context) {
+	It("an update that is reverted during its cycle calls the handlers again that were called for it (B-01, B-02, SE-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(outcome error) []kopf.Option {
 			return options(kopf.WithCheckpoint(0), kopf.For(&v1.Widget{}).
@@ -267,13 +267,13 @@ var _ = Describe("Changes during downtime", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, all(&calls{}))
-		forget := func(w W) { delete(w.Annotations, baselineKey) }
-		edit(ctx, obj, forget)
+		removeBaseline := func(w W) { delete(w.Annotations, baselineKey) }
+		edit(ctx, obj, removeBaseline)
 
 		start(ns, options(all(seen)))
 		handled(ctx, obj)
 		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create"}))
-		edit(ctx, obj, forget)
+		edit(ctx, obj, removeBaseline)
 		Eventually(seen.all).Should(Equal([]string{"created:create", "created:create"}))
 		handled(ctx, obj)
 		Consistently(seen.all, quietTime).Should(HaveLen(2))
@@ -283,7 +283,7 @@ var _ = Describe("Changes during downtime", func() {
 var _ = Describe("Changes while the operator runs", func() {
 	type W = *v1.Widget
 
-	It("an update that is reverted midway is another update for the handlers that have seen it; delays remain (B-01, B-02, B-11, CAUSE-17)", func(ctx context.Context) {
+	It("an update that is reverted during its cycle calls the handlers again that were called for it; delays remain (B-01, B-02, B-11, CAUSE-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", ok[W](&calls{}, "created")).

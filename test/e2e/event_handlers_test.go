@@ -46,18 +46,18 @@ func (w *writeRecorder) setup() setup {
 var _ = Describe("Event handlers", func() {
 	type W = *v1.Widget
 
-	spy := func(seen *calls) kopf.Handler[W] {
+	record := func(seen *calls) kopf.Handler[W] {
 		return func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s %q %d", req.Object.Name, req.Event, req.Object.Spec.Size)
 			return nil
 		}
 	}
 
-	It("receive every state in order, and the last one; the event type is known except for listed objects (PIPE-07, EVT-01, EVT-11, EVT-20, KW-07, MIG-13)", func(ctx context.Context) {
+	It("receive every state in order, including the last one, and the event type except for listed objects (PIPE-07, EVT-01, EVT-11, EVT-20, KW-07, MIG-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		listed, added := widget(ns, "listed"), widget(ns, "added")
 		create(ctx, listed)
-		start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", spy(seen))))
+		start(ns, options(kopf.For(&v1.Widget{}).OnEvent("record", record(seen))))
 		Eventually(seen.all).Should(Equal([]string{`listed "" 1`}))
 		for size := 2; size < 12; size++ {
 			edit(ctx, listed, func(w W) { w.Spec.Size = size })
@@ -77,9 +77,9 @@ var _ = Describe("Event handlers", func() {
 	It("receive every state that arrives during another call (EVT-09, EVT-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		release := make(chan struct{})
-		op := start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", func(ctx context.Context, req *kopf.Request[W]) error {
+		op := start(ns, options(kopf.For(&v1.Widget{}).OnEvent("record", func(ctx context.Context, req *kopf.Request[W]) error {
 			<-release
-			return spy(seen)(ctx, req)
+			return record(seen)(ctx, req)
 		})))
 		working(op)
 		obj := widget(ns, "one")
@@ -100,12 +100,12 @@ var _ = Describe("Event handlers", func() {
 		ns, seen, wire := newNamespace(ctx), &calls{}, &writeRecorder{}
 		before, err := cp.Writes(ctx, "widgets", "")
 		Expect(err).NotTo(HaveOccurred())
-		start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", func(ctx context.Context, req *kopf.Request[W]) error {
+		start(ns, options(kopf.For(&v1.Widget{}).OnEvent("record", func(ctx context.Context, req *kopf.Request[W]) error {
 			req.Object.Labels = map[string]string{"spied": "on"}
 			req.Object.Status.Phase = "spied"
 			req.SetResult("seen")
-			return spy(seen)(ctx, req)
-		}).OnEvent("other", spy(seen))), wire.setup())
+			return record(seen)(ctx, req)
+		}).OnEvent("other", record(seen))), wire.setup())
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(seen.all).Should(HaveLen(2))
@@ -118,10 +118,10 @@ var _ = Describe("Event handlers", func() {
 		Expect(wire.all()).To(BeEmpty())
 		after, err := cp.Writes(ctx, "widgets", "")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(after.Since(before)).To(Equal(controlplane.Counts{"POST 201": 1, "PUT 200": 1}), "the writes of the test itself")
+		Expect(after.Since(before)).To(Equal(controlplane.Counts{"POST 201": 1, "PUT 200": 1}), "only the test may write")
 	}, SpecTimeout(minute))
 
-	It("may fail: the error is logged, and there is no retry (EVT-21, EVT-25)", func(ctx context.Context) {
+	It("are not retried if they fail; the error is logged (EVT-21, EVT-25)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		failing := func(err error) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
@@ -137,16 +137,16 @@ var _ = Describe("Event handlers", func() {
 				seen.notef("panics")
 				panic("oh")
 			}).
-			OnEvent("good", spy(seen)).
+			OnEvent("good", record(seen)).
 			OnCreate("created", ok[W](seen, "created"))))
 		working(op)
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		Eventually(seen.count).WithArguments(`one "MODIFIED" 1`).Should(Equal(1), "our own write is a state, too")
+		Eventually(seen.count).WithArguments(`one "MODIFIED" 1`).Should(Equal(1), "our own write must cause an event")
 		once := []string{"unknown#0", "temporary#0", "permanent#0", "panics"}
 		want := append(append(append([]string{}, once...), `one "ADDED" 1`, "created:create"), append(once, `one "MODIFIED" 1`)...)
-		Consistently(seen.all, quietTime).Should(Equal(want), "EVT-23: ahead of all others")
+		Consistently(seen.all, quietTime).Should(Equal(want), "EVT-23: event handlers must run before other handlers")
 		Expect(op.log.find(`"handler"="unknown"`, `"error"="`)).NotTo(BeEmpty())
 		Expect(op.log.find(`"handler"="panics"`, `"stack"=`)).NotTo(BeEmpty())
 		Expect(recordOf(ctx, obj, "temporary")()).To(BeNil())
@@ -155,7 +155,7 @@ var _ = Describe("Event handlers", func() {
 
 	It("support filters, also for the last state (EVT-20)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", spy(seen), kopf.Label("tier", filter.Equal("gold"))))))
+		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("record", record(seen), kopf.Label("tier", filter.Equal("gold"))))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Labels, w.Spec.Size = map[string]string{"tier": "gold"}, 2 })
@@ -167,7 +167,7 @@ var _ = Describe("Event handlers", func() {
 
 	It("receive deletions that the watch has missed (B-04, SE-08, EVT-16)", func(ctx context.Context) {
 		ns, seen, line := newNamespace(ctx), &calls{}, &watchBreaker{}
-		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", spy(seen))), line.setup()))
+		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("record", record(seen))), line.setup()))
 		gone, stays := widget(ns, "gone"), widget(ns, "stays")
 		create(ctx, gone)
 		create(ctx, stays)
@@ -176,7 +176,7 @@ var _ = Describe("Event handlers", func() {
 		remove(ctx, gone)
 		line.restoreWithLoss()
 		Eventually(seen.all).Should(ConsistOf(`gone "ADDED" 1`, `stays "ADDED" 1`, `gone "DELETED" 1`))
-		Consistently(seen.all, quietTime).Should(HaveLen(3), "a repeated list is no event")
+		Consistently(seen.all, quietTime).Should(HaveLen(3), "a repeated list must not cause events")
 	}, SpecTimeout(minute))
 
 	It("and index handlers receive the present value of their field without an old one, and cannot write (KW-05)", func(ctx context.Context) {
@@ -184,17 +184,17 @@ var _ = Describe("Event handlers", func() {
 		obj := widget(ns, "one")
 		obj.Status.Phase = "x"
 		create(ctx, obj)
-		look := func(req *kopf.Request[*v1.Widget]) {
+		recordField := func(req *kopf.Request[*v1.Widget]) {
 			old, now := req.Field()
 			req.Conditions().True("Seen", "Looked", "")
 			seen.notef("%s %v→%v %t %t %v", req.Reason, old, now, req.Old == nil, req.OldKnown(), req.Flush(context.Background()) != nil)
 		}
-		widgets := kopf.For(&v1.Widget{}).OnEvent("spy", func(_ context.Context, req *kopf.Request[*v1.Widget]) error {
-			look(req)
+		widgets := kopf.For(&v1.Widget{}).OnEvent("record", func(_ context.Context, req *kopf.Request[*v1.Widget]) error {
+			recordField(req)
 			return nil
 		}, kopf.Field("spec.size"))
 		kopf.IndexBy(widgets, "index", func(_ context.Context, req *kopf.Request[*v1.Widget]) (map[string]int, error) {
-			look(req)
+			recordField(req)
 			return map[string]int{"x": 1}, nil
 		}, kopf.Field("spec.size"))
 		start(ns, options(widgets))

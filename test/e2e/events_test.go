@@ -26,16 +26,16 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A rejectingTransport responds to requests for Events itself.
+// A rejectingTransport fails writes of Events without sending them.
 type rejectingTransport struct {
-	next  http.RoundTripper
-	asked atomic.Int64
+	next     http.RoundTripper
+	rejected atomic.Int64
 }
 
 func (r *rejectingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if strings.Contains(request.URL.Path, "/events") && request.Method != http.MethodGet {
-		r.asked.Add(1)
-		return nil, errors.New("no Events today, says the test")
+		r.rejected.Add(1)
+		return nil, errors.New("injected: Events cannot be posted")
 	}
 	return r.next.RoundTrip(request)
 }
@@ -44,15 +44,15 @@ var _ = Describe("Automatic Events", func() {
 	type W = *v1.Widget
 	const fast = 20 * time.Millisecond
 
-	// ofAllKinds returns handlers with all outcomes.
-	ofAllKinds := func() *kopf.Resource[W] {
+	// allOutcomes returns a resource with a handler for each outcome.
+	allOutcomes := func() *kopf.Resource[W] {
 		seen := &calls{}
 		return kopf.For(&v1.Widget{}).
 			OnCreate("good", ok[W](seen, "good")).
-			OnCreate("bad", fails[W](seen, "bad", kopf.Permanent(errors.New("no way")))).
+			OnCreate("bad", fails[W](seen, "bad", kopf.Permanent(errors.New("invalid")))).
 			OnCreate("worse", fails[W](seen, "worse", kopf.Permanent(errors.New("never")))).
 			OnCreate("recovering", failsUntil[W](seen, "recovering", 2, errors.New("not yet")), kopf.Backoff(fast)).
-			OnCreate("careless", fails[W](seen, "careless", errors.New("so what")), kopf.ErrorMode(progress.ErrorsIgnored)).
+			OnCreate("ignoring", fails[W](seen, "ignoring", errors.New("ignored failure")), kopf.ErrorMode(progress.ErrorsIgnored)).
 			OnCreate("says", func(_ context.Context, req *kopf.Request[W]) error {
 				req.Eventf("Normal", "Said", "Say", "hello")
 				return nil
@@ -64,10 +64,10 @@ var _ = Describe("Automatic Events", func() {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(ofAllKinds()))
+		start(ns, options(allOutcomes()))
 		handled(ctx, a)
 		want := []string{
-			"Warning HandlerFailed bad: bad: no way", "Warning HandlerFailed worse: worse: never",
+			"Warning HandlerFailed bad: bad: invalid", "Warning HandlerFailed worse: worse: never",
 			"Normal HandlerRecovered recovering: recovering has succeeded; failed attempts before that: 2", said,
 		}
 		Eventually(eventsOf(ctx, a)).Should(ConsistOf(want))
@@ -87,7 +87,7 @@ var _ = Describe("Automatic Events", func() {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(ofAllKinds(), kopf.WithEvents(kopf.EventsSteps)))
+		start(ns, options(allOutcomes(), kopf.WithEvents(kopf.EventsSteps)))
 		handled(ctx, a)
 		distinct := func() ([]string, error) {
 			all, err := eventsOf(ctx, a)()
@@ -95,23 +95,23 @@ var _ = Describe("Automatic Events", func() {
 			return slices.Compact(all), err
 		}
 		Eventually(distinct).Should(ConsistOf(
-			"Normal HandlerSucceeded good: good", "Warning HandlerFailed bad: bad: no way", "Warning HandlerFailed worse: worse: never",
+			"Normal HandlerSucceeded good: good", "Warning HandlerFailed bad: bad: invalid", "Warning HandlerFailed worse: worse: never",
 			"Warning HandlerRetries recovering: recovering: not yet",
 			"Normal HandlerRecovered recovering: recovering has succeeded; failed attempts before that: 2",
-			"Warning HandlerIgnored careless: careless: so what", "Normal HandlerSucceeded says: says", said))
+			"Warning HandlerIgnored ignoring: ignoring: ignored failure", "Normal HandlerSucceeded says: says", said))
 	}, SpecTimeout(minute))
 
 	It("can be disabled; Events of handlers remain (POST-09, POST-10)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(ofAllKinds(), kopf.WithEvents(kopf.EventsOff)))
+		start(ns, options(allOutcomes(), kopf.WithEvents(kopf.EventsOff)))
 		handled(ctx, a)
 		Eventually(eventsOf(ctx, a)).Should(ConsistOf(said))
 		Consistently(eventsOf(ctx, a)).Should(ConsistOf(said))
 	}, SpecTimeout(minute))
 
-	It("are shortened in the middle, between characters, if they are too long for the server (POST-06)", func(ctx context.Context) {
+	It("that are too long for the server are shortened in the middle, between characters (POST-06)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -128,15 +128,15 @@ var _ = Describe("Automatic Events", func() {
 		ns, wire := newNamespace(ctx), &rejectingTransport{}
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(ofAllKinds()), through(func(next http.RoundTripper) http.RoundTripper { wire.next = next; return wire }))
+		start(ns, options(allOutcomes()), through(func(next http.RoundTripper) http.RoundTripper { wire.next = next; return wire }))
 		handled(ctx, a)
-		Eventually(wire.asked.Load).Should(BeNumerically(">", 0))
+		Eventually(wire.rejected.Load).Should(BeNumerically(">", 0))
 		Expect(eventsOf(ctx, a)()).To(BeEmpty())
 		edit(ctx, a, func(w W) { w.Spec.Size++ })
 		handled(ctx, a)
 	}, SpecTimeout(minute))
 
-	It("of a noisy object are counted, and do not suppress those of other objects (POST-08, SE-29)", func(ctx context.Context) {
+	It("of an object with many Events are counted, and do not suppress those of other objects (POST-08, SE-29)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		noisy, quiet := widget(ns, "noisy"), widget(ns, "quiet")
 		create(ctx, noisy)
@@ -161,7 +161,7 @@ var _ = Describe("Automatic Events", func() {
 				posts++
 			}
 		}
-		// One Event for each object with a count; two if the count was written before the last call.
+		// Each object has one Event with a count, or two if the count was written before the last call.
 		Expect(posts).To(BeNumerically("<", 10), "%v", wire.all())
 	}, SpecTimeout(minute))
 
@@ -171,31 +171,31 @@ var _ = Describe("Automatic Events", func() {
 		a.Spec.Color = "bad"
 		create(ctx, a)
 		var checks atomic.Int64
-		judge := func(_ context.Context, req *kopf.Request[W]) error {
+		checkColor := func(_ context.Context, req *kopf.Request[W]) error {
 			checks.Add(1)
 			if req.Object.Spec.Color == "bad" {
-				return kopf.Permanent(errors.New("not this one"))
+				return kopf.Permanent(errors.New("bad color"))
 			}
 			return nil
 		}
-		flaky := func(_ context.Context, req *kopf.Request[W]) error { // no transition
+		flaky := func(_ context.Context, req *kopf.Request[W]) error { // retries are not transitions
 			if req.Attempt.Number == 0 {
-				return errors.New("a conflict, say")
+				return errors.New("conflict")
 			}
 			return nil
 		}
 		r := start(ns, options(kopf.For(&v1.Widget{}).
-			OnReconcile("level", judge).
-			Timer("timer", fast, judge).
-			Daemon("daemon", judge, kopf.Restart(daemons.RestartAlways), kopf.Backoff(fast)).
-			OnReconcile("flaky-level", flaky, kopf.Backoff(fast), kopf.Interval(fast)).
+			OnReconcile("sync", checkColor).
+			Timer("timer", fast, checkColor).
+			Daemon("daemon", checkColor, kopf.Restart(daemons.RestartAlways), kopf.Backoff(fast)).
+			OnReconcile("flaky-sync", flaky, kopf.Backoff(fast), kopf.Interval(fast)).
 			Timer("flaky-timer", fast, flaky, kopf.Backoff(fast))))
 		failed := []string{
-			"Warning HandlerFailed level: level: not this one", "Warning HandlerFailed timer: timer: not this one",
-			"Warning HandlerFailed daemon: daemon: not this one",
+			"Warning HandlerFailed sync: sync: bad color", "Warning HandlerFailed timer: timer: bad color",
+			"Warning HandlerFailed daemon: daemon: bad color",
 		}
 		Eventually(eventsOf(ctx, a)).Should(ConsistOf(failed))
-		for n := range 3 { // again and again
+		for n := range 3 {
 			edit(ctx, a, func(w W) { w.Spec.Size += n + 1 })
 			before := checks.Load()
 			Eventually(checks.Load).Should(BeNumerically(">", before+1))
@@ -203,14 +203,14 @@ var _ = Describe("Automatic Events", func() {
 		Expect(eventsOf(ctx, a)()).To(ConsistOf(failed))
 		edit(ctx, a, func(w W) { w.Spec.Color = "good" })
 		Eventually(eventsOf(ctx, a)).Should(ContainElements(
-			"Normal HandlerRecovered level: level has succeeded; before that, it had failed for good",
+			"Normal HandlerRecovered sync: sync has succeeded; before that, it had failed for good",
 			"Normal HandlerRecovered timer: timer has succeeded; before that, it had failed for good",
 			"Normal HandlerRecovered daemon: daemon has succeeded; before that, it had failed for good"))
 		Consistently(eventsOf(ctx, a)).Should(HaveLen(6))
 		r.stop()
 	}, SpecTimeout(minute))
 
-	It("can be those of kopf, in the core API (POST-01, POST-02, POST-03, POST-04, POST-06)", func(ctx context.Context) {
+	It("can be posted in the core API, as by kopf (POST-01, POST-02, POST-03, POST-04, POST-06)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a, space := widget(ns, "a"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 		create(ctx, a)
@@ -219,10 +219,10 @@ var _ = Describe("Automatic Events", func() {
 		r := start(ns, options(
 			kopf.For(&v1.Widget{}).OnCreate("says", func(_ context.Context, req *kopf.Request[W]) error {
 				req.Eventf("Warning", "Said", "Say", "hello: %s", long)
-				return kopf.Permanent(errors.New("no way"))
+				return kopf.Permanent(errors.New("invalid"))
 			}),
 			kopf.For(&corev1.Namespace{}).OnEvent("says", func(_ context.Context, req *kopf.Request[*corev1.Namespace]) error {
-				req.Eventf("Normal", "Seen", "Look", "it is there")
+				req.Eventf("Normal", "Seen", "Look", "the object exists")
 				return nil
 			}, kopf.Field("metadata.name", filter.Equal(ns))),
 			kopf.WithKopfEvents(kopf.EventNames{Instance: "here"})))
@@ -254,12 +254,12 @@ var _ = Describe("Automatic Events", func() {
 			Expect(e.EventTime.Truncate(time.Second)).To(BeTemporally("==", e.FirstTimestamp.Time))
 		}
 		Expect(all).To(ConsistOf(
-			And(HaveField("Reason", "HandlerFailed"), HaveField("Message", "says: no way")),
+			And(HaveField("Reason", "HandlerFailed"), HaveField("Message", "says: invalid")),
 			And(HaveField("Reason", "Said"), HaveField("Message", And(HavePrefix("hello: éé"), HaveSuffix("éé"), ContainSubstring("..."))))))
 
 		Expect(k8s.Get(ctx, keyOf(space), space)).To(Succeed())
 		Eventually(posted(space, "default")).Should(ContainElement(And(
-			HaveField("InvolvedObject.Namespace", "default"), HaveField("InvolvedObject.Kind", "Namespace"), HaveField("Message", "it is there"))))
+			HaveField("InvolvedObject.Namespace", "default"), HaveField("InvolvedObject.Kind", "Namespace"), HaveField("Message", "the object exists"))))
 		r.stop()
 		Expect(r.log.find("an Event is not posted")).To(BeEmpty())
 	}, SpecTimeout(minute))
@@ -287,24 +287,24 @@ var _ = Describe("Automatic Events", func() {
 		create(ctx, a)
 		r := start(ns, options(kopf.For(&v1.Widget{}).OnEvent("says", func(_ context.Context, req *kopf.Request[W]) error {
 			if req.Event == watch.Deleted {
-				req.Eventf("Normal", "Gone", "Leave", "good bye")
+				req.Eventf("Normal", "Gone", "Leave", "deleted")
 			}
 			return nil
 		})))
 		working(r)
 		remove(ctx, a)
-		Eventually(eventsOf(ctx, a)).Should(ConsistOf("Normal Gone Leave: good bye"))
+		Eventually(eventsOf(ctx, a)).Should(ConsistOf("Normal Gone Leave: deleted"))
 	}, SpecTimeout(minute))
 
 	It("about cluster-scoped objects are in the namespace default (POST-01)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 		start("", options(kopf.For(&corev1.Namespace{}).OnEvent("says", func(_ context.Context, req *kopf.Request[*corev1.Namespace]) error {
-			req.Eventf("Normal", "Seen", "Look", "it is there")
+			req.Eventf("Normal", "Seen", "Look", "the object exists")
 			return nil
 		}, kopf.Field("metadata.name", filter.Equal(ns)))))
 		Expect(k8s.Get(ctx, keyOf(space), space)).To(Succeed())
-		Eventually(eventsOf(ctx, space)).Should(ContainElement("Normal Seen Look: it is there"))
+		Eventually(eventsOf(ctx, space)).Should(ContainElement("Normal Seen Look: the object exists"))
 		var list eventsv1.EventList
 		Expect(k8s.List(ctx, &list)).To(Succeed())
 		for _, event := range list.Items {
@@ -314,11 +314,11 @@ var _ = Describe("Automatic Events", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("about Events are not posted, because they would never end (POST-07)", func(ctx context.Context) {
+	It("about Events are not posted, because each would cause another one (POST-07)", func(ctx context.Context) {
 		ns, wire, seen := newNamespace(ctx), &writeRecorder{}, &calls{}
 		start(ns, options(kopf.For(&corev1.Event{}).OnEvent("says", func(_ context.Context, req *kopf.Request[*corev1.Event]) error {
 			seen.notef("seen")
-			req.Eventf("Normal", "Seen", "Look", "it is there")
+			req.Eventf("Normal", "Seen", "Look", "the object exists")
 			return nil
 		})), wire.setup())
 		create(ctx, &corev1.Event{
@@ -330,11 +330,10 @@ var _ = Describe("Automatic Events", func() {
 	}, SpecTimeout(minute))
 })
 
-// Each log line about an object has all fields that identify it.
 var _ = Describe("The log", func() {
 	type W = *v1.Widget
 
-	It("names the object, the handler and the attempt; each attempt has a line before and after it, a cause one at its end (LOG-01, LOG-05)", func(ctx context.Context) {
+	It("names object, handler and attempt, with lines before and after each attempt and at the end of each cause (LOG-01, LOG-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -352,25 +351,25 @@ var _ = Describe("The log", func() {
 		host, err := os.Hostname()
 		Expect(err).NotTo(HaveOccurred())
 		for _, one := range r.log.find(object...) {
-			Expect(one).To(ContainSubstring(fmt.Sprintf("%q=%q", "operator", host)), "whose it is")
+			Expect(one).To(ContainSubstring(fmt.Sprintf("%q=%q", "operator", host)), "the line must name the operator")
 		}
 	}, SpecTimeout(minute))
 
-	It("names changed fields, and not their values (LOG-05)", func(ctx context.Context) {
+	It("names changed fields, but not their values (LOG-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
 		r := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("made", ok[W](seen, "made")).OnUpdate("changed", ok[W](seen, "changed")).
-			Timer("checks", time.Hour, ok[W](seen, "checks")).OnReconcile("levels", ok[W](seen, "levels"))))
+			Timer("checks", time.Hour, ok[W](seen, "checks")).OnReconcile("sync", ok[W](seen, "sync"))))
 		handled(ctx, a)
 		edit(ctx, a, func(w W) { w.Spec.Color, w.Labels = "secret-blue", map[string]string{"x": "y"} })
 		Eventually(seen.all).Should(ContainElement("changed:update"))
 		Expect(r.log.find("Handling", `"reason"="update"`, `"handlers"=["changed"]`, `"changed"=["metadata" "spec.color"]`)).To(HaveLen(1))
 		Expect(r.log.find("secret-blue")).To(BeEmpty())
 		Expect(r.log.find("Handling", `"reason"="create"`, `"changed"=[]`)).To(HaveLen(1))
-		// The other lines have the fields that identify the object, too.
-		for _, id := range []string{"checks", "levels"} {
+		// Lines of other handler kinds have the same fields.
+		for _, id := range []string{"checks", "sync"} {
 			Expect(r.log.find(`"operator"=`, `"kind"="Widget"`, fmt.Sprintf("%q=%q", "namespace", ns), `"name"="a"`,
 				fmt.Sprintf("%q=%q", "uid", a.UID), fmt.Sprintf("%q=%q", "handler", id), `"attempt"=`, `"took"=`)).NotTo(BeEmpty())
 		}

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// changed is the diff of one changed field, as handlers receive it.
+// changed formats the diff of one changed field.
 func changed(from, to any, path ...string) string {
 	return fmt.Sprint(diff.Diff{{Op: diff.Change, Path: path, Old: from, New: to}})
 }
@@ -90,7 +90,7 @@ var _ = Describe("Filters", func() {
 		Expect(seen.all()).To(ConsistOf("all:create", "owned owned", "all:create"))
 	}, SpecTimeout(minute))
 
-	It("that panic do not match, and this is logged; other handlers are called (B-26, FLT-15, PIPE-20, SE-26)", func(ctx context.Context) {
+	It("that panic do not match and are logged; other handlers are called (B-26, FLT-15, PIPE-20, SE-26)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("by-label", ok[W](seen, "by-label"), kopf.Label("tier", filter.Match(func(v any) bool { return v.(string) == "gold" }))).
@@ -118,8 +118,8 @@ var _ = Describe("Handlers for fields", func() {
 	type W = *v1.Widget
 	type U = *unstructured.Unstructured
 
-	// sides records the values of the field that a handler receives.
-	sides := func(seen *calls, id string) kopf.Handler[W] {
+	// recordField returns a handler that records the values of its field.
+	recordField := func(seen *calls, id string) kopf.Handler[W] {
 		return func(_ context.Context, req *kopf.Request[W]) error {
 			old, now := req.Field()
 			seen.notef("%s:%s %v→%v", id, req.Reason, old, now)
@@ -127,7 +127,7 @@ var _ = Describe("Handlers for fields", func() {
 		}
 	}
 
-	It("receive the field with relative paths; filters see the whole object (DIFF-07, DIFF-08, DIFF-09, KW-09, HND-16)", func(ctx context.Context) {
+	It("receive diffs relative to their field; filters receive the whole object (DIFF-07, DIFF-08, DIFF-09, KW-09, HND-16)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		note := func(id string) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
@@ -179,12 +179,12 @@ var _ = Describe("Handlers for fields", func() {
 	It("may match the old and the new value (FLT-05, FLT-08)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
-			OnUpdate("from-red", sides(seen, "from-red"), kopf.Field("spec.color", filter.From("red"))).
-			OnUpdate("to-blue", sides(seen, "to-blue"), kopf.Field("spec.color", filter.To("blue"))).
-			OnUpdate("red-to-blue", sides(seen, "red-to-blue"), kopf.Field("spec.color", filter.From("red"), filter.To("blue"))).
-			OnUpdate("to-none", sides(seen, "to-none"), kopf.Field("spec.color", filter.To(filter.Absent))).
-			OnUpdate("green", sides(seen, "green"), kopf.Field("spec.color", filter.Equal("green"))).
-			OnField("came", "spec.color", sides(seen, "came"), kopf.Field("spec.color", filter.From(filter.Absent)))))
+			OnUpdate("from-red", recordField(seen, "from-red"), kopf.Field("spec.color", filter.From("red"))).
+			OnUpdate("to-blue", recordField(seen, "to-blue"), kopf.Field("spec.color", filter.To("blue"))).
+			OnUpdate("red-to-blue", recordField(seen, "red-to-blue"), kopf.Field("spec.color", filter.From("red"), filter.To("blue"))).
+			OnUpdate("to-none", recordField(seen, "to-none"), kopf.Field("spec.color", filter.To(filter.Absent))).
+			OnUpdate("green", recordField(seen, "green"), kopf.Field("spec.color", filter.Equal("green"))).
+			OnField("came", "spec.color", recordField(seen, "came"), kopf.Field("spec.color", filter.From(filter.Absent)))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -200,7 +200,7 @@ var _ = Describe("Handlers for fields", func() {
 			{"", []string{"to-none:update blue→<nil>"}},
 			{"blue", []string{"to-blue:update <nil>→blue", "came:update <nil>→blue"}},
 		} {
-			By("making it " + step.color)
+			By("setting the color to " + step.color)
 			edit(ctx, obj, func(w W) { w.Spec.Color = step.color })
 			want = append(want, step.want...)
 			Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey, Or(
@@ -216,7 +216,7 @@ var _ = Describe("Handlers for fields", func() {
 	It("are called when the field is added, changed or removed (HND-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
-			OnField("color", "spec.color", sides(seen, "color")).
+			OnField("color", "spec.color", recordField(seen, "color")).
 			OnDelete("hold", ok[W](seen, "hold"))
 		first := start(ns, options(resource))
 		obj := widget(ns, "one")
@@ -232,7 +232,7 @@ var _ = Describe("Handlers for fields", func() {
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey, ContainSubstring(`"size":2`))))
 		Consistently(seen.all, quietTime).Should(Equal(want))
 
-		By("changing it together with the deletion, during downtime")
+		By("changing the color and deleting the object during downtime")
 		first.stop()
 		edit(ctx, obj, func(w W) { w.Spec.Color = "blue" })
 		remove(ctx, obj)
@@ -243,7 +243,7 @@ var _ = Describe("Handlers for fields", func() {
 
 	It("do not block a deletion, and are called for it only if the field has changed (HND-17, FIN-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		start(ns, options(kopf.For(&v1.Widget{}).OnField("color", "spec.color", sides(seen, "color"))))
+		start(ns, options(kopf.For(&v1.Widget{}).OnField("color", "spec.color", recordField(seen, "color"))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -287,7 +287,7 @@ var _ = Describe("Handlers for fields", func() {
 	It("may have several reasons; only updates must change the field (HND-16, FLT-07, CAUSE-24)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		reasons := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonResume, kopf.ReasonDelete}
-		resource := kopf.For(&v1.Widget{}).On("any", reasons, sides(seen, "any"), kopf.Field("spec.tags"))
+		resource := kopf.For(&v1.Widget{}).On("any", reasons, recordField(seen, "any"), kopf.Field("spec.tags"))
 		first := start(ns, options(resource))
 		obj, without := widget(ns, "one"), widget(ns, "without")
 		obj.Spec.Tags = []string{"a"}
@@ -301,7 +301,7 @@ var _ = Describe("Handlers for fields", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Tags = nil })
 		want = append(want, "any:update [a]→<nil>")
 		Eventually(seen.all).Should(Equal(want))
-		Eventually(fresh(ctx, obj)).Should(HaveField("Finalizers", BeEmpty()), "FLT-04, FIN-04: the field is neither here nor there any more")
+		Eventually(fresh(ctx, obj)).Should(HaveField("Finalizers", BeEmpty()), "FLT-04, FIN-04: neither the old nor the new state has the field")
 		edit(ctx, obj, func(w W) { w.Spec.Tags = []string{"b"} })
 		want = append(want, "any:update <nil>→[b]")
 		Eventually(seen.all).Should(Equal(want))
@@ -317,10 +317,10 @@ var _ = Describe("Handlers for fields", func() {
 		Expect(fresh(ctx, without)()).To(And(HaveField("Annotations", BeEmpty()), HaveField("Finalizers", BeEmpty())), "PIPE-12")
 	}, SpecTimeout(minute))
 
-	It("make fields of the status essential, whichever client changes them (ESS-04, B-13)", func(ctx context.Context) {
+	It("make fields of the status essential, for changes of any client (ESS-04, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
-			OnField("phase", "status.phase", sides(seen, "phase")).
+			OnField("phase", "status.phase", recordField(seen, "phase")).
 			OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("made")
 				req.Object.Status.Phase = "Made"
@@ -342,11 +342,11 @@ var _ = Describe("Handlers for fields", func() {
 		Eventually(seen.all).Should(Equal(want))
 		handled(ctx, obj)
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey,
-			MatchJSON(`{"spec":{"size":1,"color":"red"},"status":{"phase":"Updated"}}`))), "the field, and nothing else of the status")
-		Consistently(seen.all, quietTime).Should(Equal(want), "the same value again is no change")
+			MatchJSON(`{"spec":{"size":1,"color":"red"},"status":{"phase":"Updated"}}`))), "the baseline must contain no other field of the status")
+		Consistently(seen.all, quietTime).Should(Equal(want), "writing the same value must not be a change")
 
 		editStatus(ctx, obj, func(w W) { w.Status.Log = append(w.Status.Log, "more") })
-		Consistently(seen.all, quietTime).Should(Equal(want), "another field of the status")
+		Consistently(seen.all, quietTime).Should(Equal(want), "a change of another status field must not be an update")
 
 		editStatus(ctx, obj, func(w W) { w.Status.Phase = "Broken" })
 		want = append(want,
@@ -418,10 +418,10 @@ var _ = Describe("Handlers for fields", func() {
 		Consistently(seen.all, quietTime).Should(Equal([]string{"<nil>→A", "A→B", "B→C"}))
 	}, SpecTimeout(minute))
 
-	It("of event handlers count, too; those of index handlers do not (ESS-04)", func(ctx context.Context) {
+	It("of event handlers are essential; fields of index handlers are not (ESS-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
-			OnEvent("spy", func(context.Context, *kopf.Request[W]) error { return nil }, kopf.Field("status.phase")).
+			OnEvent("record", func(context.Context, *kopf.Request[W]) error { return nil }, kopf.Field("status.phase")).
 			OnUpdate("updated", func(_ context.Context, req *kopf.Request[W]) error { seen.notef("%s", req.Diff); return nil })
 		kopf.IndexBy(resource, "logs", func(context.Context, *kopf.Request[W]) (map[string]int, error) { return nil, nil }, kopf.Field("status.log"))
 		start(ns, options(resource))
@@ -517,7 +517,7 @@ var _ = Describe("OnChange", func() {
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = -2 })
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey, ContainSubstring(`"size":-2`))))
-		Consistently(seen.all, quietTime).Should(Equal(want), "the value is the same")
+		Consistently(seen.all, quietTime).Should(Equal(want), "an unchanged value must not call the handler")
 		first.stop()
 
 		edit(ctx, obj, func(w W) { w.Spec.Size = 3 })

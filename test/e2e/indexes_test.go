@@ -34,7 +34,7 @@ var _ = Describe("Indexes", func() {
 		return map[string]int{req.Object.Spec.Color: req.Object.Spec.Size}, nil
 	}
 
-	It("are complete before the first handler of any kind is called, however many objects there are (PIPE-05, IDX-14, IDX-15, IDX-23, SE-43)", func(ctx context.Context) {
+	It("are complete before the first handler of any kind is called, for any number of objects (PIPE-05, IDX-14, IDX-15, IDX-23, SE-43)", func(ctx context.Context) {
 		const objects = 50
 		ns, seen := newNamespace(ctx), &calls{}
 		for i := range objects {
@@ -51,8 +51,8 @@ var _ = Describe("Indexes", func() {
 		complete := func(kind string) { seen.notef("%s %d", kind, len(index.Get("red"))) }
 		start(ns, options(widgets.
 			OnCreate("created", func(context.Context, *kopf.Request[W]) error { complete("widget"); return nil }).
-			OnEvent("spy", func(context.Context, *kopf.Request[W]) error { complete("spy"); return nil }),
-			maps.OnReconcile("level", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { complete("map"); return nil }),
+			OnEvent("record", func(context.Context, *kopf.Request[W]) error { complete("record"); return nil }),
+			maps.OnReconcile("sync", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { complete("map"); return nil }),
 			kopf.OnStartup("early", func(context.Context) error {
 				seen.notef("startup %d", len(index.Get("red")))
 				return nil
@@ -89,7 +89,7 @@ var _ = Describe("Indexes", func() {
 		Consistently(values(index, "red"), quietTime).Should(Equal([]int{2}), "IDX-12")
 		edit(ctx, two, func(w W) { w.Finalizers = nil })
 		Eventually(index.Len).Should(BeZero())
-		Expect(wire.all()).To(BeEmpty(), "indexes leave no trace")
+		Expect(wire.all()).To(BeEmpty(), "indexes must not cause writes")
 	}, SpecTimeout(minute))
 
 	It("drop objects whose deletion the watch has missed, and replaced objects (IDX-21, SE-08, B-04, B-06)", func(ctx context.Context) {
@@ -112,7 +112,7 @@ var _ = Describe("Indexes", func() {
 		Consistently(values(index, "red"), quietTime).Should(Equal([]int{7}))
 	}, SpecTimeout(minute))
 
-	It("start empty with each process, and with each start (IDX-01, IDX-21)", func(ctx context.Context) {
+	It("are empty at the start of each process and operator (IDX-01, IDX-21)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		widgets := kopf.For(&v1.Widget{})
 		index := kopf.IndexBy(widgets, "colors", byColor)
@@ -124,7 +124,7 @@ var _ = Describe("Indexes", func() {
 		first.stop()
 		remove(ctx, obj)
 		working(start(ns, options(widgets)))
-		Eventually(values(index, "red")).Should(Equal([]int{1}), "objects deleted meanwhile are missing")
+		Eventually(values(index, "red")).Should(Equal([]int{1}), "the index must not contain objects deleted during the downtime")
 	}, SpecTimeout(minute))
 
 	It("handle errors by their modes (IDX-03, IDX-06, IDX-07, IDX-08, IDX-09, IDX-10, IDX-11)", func(ctx context.Context) {
@@ -190,19 +190,19 @@ var _ = Describe("Indexes", func() {
 		change(func(w W) { w.Labels = nil })
 		if time.Since(failed) < time.Second {
 			for _, id := range []string{"temporary", "mode"} {
-				Expect(seen.count(id)).To(Equal(2), "IDX-09: not before the delay is over: %s", id)
+				Expect(seen.count(id)).To(Equal(2), "IDX-09: %s must not be called before its delay has ended", id)
 			}
 		}
 		Eventually(func() bool { return time.Since(failed) > 2*time.Second }).Should(BeTrue())
-		Expect(indexes["temporary"].Len()).To(BeZero(), "IDX-09: nothing wakes it")
+		Expect(indexes["temporary"].Len()).To(BeZero(), "IDX-09: the end of the delay must not requeue the object")
 		change(func(w W) { w.Labels = map[string]string{"on": ""} })
 		for _, id := range []string{"nil", "empty", "unknown", "temporary", "mode"} {
 			Eventually(values(indexes[id], "red")).Should(Equal([]int{size}), id)
 		}
 		Expect(seen.count("strict")).To(Equal(2), "IDX-08")
 		Expect(seen.count("permanent")).To(Equal(2), "IDX-08")
-		Expect(seen.count("limited")).To(Equal(3), "IDX-09: two attempts that have failed")
-		Expect(seen.count("filtered")).To(Equal(2), "IDX-08: not for this object any more, whatever it passes")
+		Expect(seen.count("limited")).To(Equal(3), "IDX-09: two of the attempts must fail")
+		Expect(seen.count("filtered")).To(Equal(2), "IDX-08: the handler must not be called again for this object")
 		for _, id := range []string{"strict", "permanent", "limited", "filtered"} {
 			Expect(indexes[id].Len()).To(BeZero(), id)
 		}

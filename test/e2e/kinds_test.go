@@ -32,7 +32,7 @@ var _ = Describe("Kinds", func() {
 		}
 	}
 
-	It("with a Go type: handlers receive objects of this type", func(ctx context.Context) {
+	It("with a Go type pass objects of this type to handlers", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		note := func(ctx context.Context, req *kopf.Request[W]) error {
 			old := 0
@@ -53,7 +53,7 @@ var _ = Describe("Kinds", func() {
 		}))
 	}, SpecTimeout(minute))
 
-	It("without a Go type: handlers receive the complete JSON form", func(ctx context.Context) {
+	It("without a Go type pass the complete JSON form to handlers", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var received *kopf.Request[U]
 		start(ns, options(kopf.For(kopf.Unstructured(gadgetGVK)).
@@ -81,7 +81,7 @@ var _ = Describe("Kinds", func() {
 		Expect(seen.count("deleted:delete")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("with metadata only: labels and annotations count, and nothing else", func(ctx context.Context) {
+	It("with metadata only detect changes of labels and annotations only", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Metadata(widgetGVK)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[M]) error {
@@ -111,7 +111,7 @@ var _ = Describe("Kinds", func() {
 		Expect(seen.all()).To(Equal([]string{"created", "updated →gold", "deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("built in: all top-level fields count, whatever their names (ESS-01)", func(ctx context.Context) {
+	It("that are built in detect changes of all top-level fields (ESS-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&corev1.ConfigMap{}).
 			OnCreate("created", ok[CM](seen, "created")).
@@ -149,7 +149,7 @@ var _ = Describe("Kinds", func() {
 			kopf.For(&corev1.ConfigMap{}).OnCreate("created", ok[CM](seen, "config map")),
 		), through(withoutStreamErrors))
 		objects := []client.Object{widget(ns, "one"), untyped(gadgetGVK, ns, "one"), untyped(strictGVK, ns, "one"), configMap(ns)}
-		held := map[client.Object]int{objects[0]: 1}
+		finalizers := map[client.Object]int{objects[0]: 1}
 		for _, obj := range objects {
 			create(ctx, obj)
 		}
@@ -157,7 +157,7 @@ var _ = Describe("Kinds", func() {
 			handled(ctx, obj)
 			now, err := fresh(ctx, obj)()
 			Expect(err).NotTo(HaveOccurred())
-			Expect(now.GetFinalizers()).To(HaveLen(held[obj]), "only one kind has a delete handler")
+			Expect(now.GetFinalizers()).To(HaveLen(finalizers[obj]), "only one kind has a delete handler")
 			remove(ctx, obj)
 			Eventually(gone(ctx, obj)).Should(BeTrue())
 		}
@@ -170,8 +170,8 @@ var _ = Describe("Several operators in one manager", func() {
 
 	It("can handle one kind, each with its own finalizer and prefix (B-34, EMB-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		book := &logRecorder{}
-		mgr := newManager(ns, book)
+		logs := &logRecorder{}
+		mgr := newManager(ns, logs)
 		prefixes := []string{"first.example.com", "second.example.com"}
 		for _, prefix := range prefixes {
 			Expect(mgr.Add(kopf.New(mgr,
@@ -183,10 +183,10 @@ var _ = Describe("Several operators in one manager", func() {
 					OnUpdate("updated", ok[W](seen, prefix)).
 					OnDelete("deleted", ok[W](seen, prefix))))).To(Succeed())
 		}
-		launch(mgr, book)
+		launch(mgr, logs)
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		settled := func() {
+		awaitBoth := func() {
 			GinkgoHelper()
 			for _, prefix := range prefixes {
 				Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", And(
@@ -194,7 +194,7 @@ var _ = Describe("Several operators in one manager", func() {
 					Not(HaveKey(prefix+"/created")))))
 			}
 		}
-		settled()
+		awaitBoth()
 		Expect(fresh(ctx, obj)()).To(HaveField("Finalizers", ConsistOf("first.example.com/finalizer", "second.example.com/finalizer")))
 		want := []string{
 			"first.example.com:create#0", "first.example.com:create#1",
@@ -203,24 +203,24 @@ var _ = Describe("Several operators in one manager", func() {
 		Consistently(seen.all, quietTime).Should(ConsistOf(want))
 
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
-		settled()
+		awaitBoth()
 		want = append(want, "first.example.com:update", "second.example.com:update")
 		Consistently(seen.all, quietTime).Should(ConsistOf(want))
 
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(ConsistOf(append(want, "first.example.com:delete", "second.example.com:delete")))
-		Expect(book.errors()).To(BeEmpty())
+		Expect(logs.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
 	It("handle different kinds with the defaults", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
 		ns, seen := newNamespace(ctx), &calls{}
-		book := &logRecorder{}
-		mgr := newManager(ns, book)
+		logs := &logRecorder{}
+		mgr := newManager(ns, logs)
 		Expect(kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "widget")))).To(Succeed())
 		Expect(kopf.SetupWithManager(mgr, kopf.For(kopf.Unstructured(gadgetGVK)).OnCreate("created", ok[U](seen, "gadget")))).To(Succeed())
-		launch(mgr, book)
+		launch(mgr, logs)
 		one, other := widget(ns, "one"), untyped(gadgetGVK, ns, "one")
 		create(ctx, one)
 		create(ctx, other)
@@ -242,8 +242,8 @@ var _ = Describe("Several operators in one manager", func() {
 	}, SpecTimeout(minute))
 })
 
-// withoutStreamErrors makes responses end without an error. The filter of metadata watches in controller-runtime leaks a
-// goroutine if its watch fails after the last listener has left.
+// withoutStreamErrors returns io.EOF instead of read errors. The filter of metadata watches in controller-runtime leaks
+// a goroutine if its watch fails after the last listener has stopped.
 func withoutStreamErrors(next http.RoundTripper) http.RoundTripper { return errorFilter{next} }
 
 type errorFilter struct{ next http.RoundTripper }

@@ -19,11 +19,11 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A recordingTransport records the writes that the server has answered with a 4xx. Reads may fail at the start, while the
-// server fills its own cache.
+// A recordingTransport records the writes that the server rejects with a 4xx. It ignores reads, because these may fail
+// while the server fills its own cache.
 type recordingTransport struct {
-	next http.RoundTripper
-	book *errorRecorder
+	next     http.RoundTripper
+	rejected *errorRecorder
 }
 
 type errorRecorder struct {
@@ -34,12 +34,12 @@ type errorRecorder struct {
 func (c recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := c.next.RoundTrip(r)
 	if strings.Contains(r.URL.Path, "/events.k8s.io/") {
-		return response, err // client-go reads the type to decide whether it can retry
+		return response, err // rejected Events are not part of this check
 	}
 	if err == nil && r.Method != http.MethodGet && response.StatusCode >= 400 && response.StatusCode < 500 {
-		c.book.mu.Lock()
-		defer c.book.mu.Unlock()
-		c.book.list = append(c.book.list, fmt.Sprintf("%s %s: %s", r.Method, r.URL.Path, response.Status))
+		c.rejected.mu.Lock()
+		defer c.rejected.mu.Unlock()
+		c.rejected.list = append(c.rejected.list, fmt.Sprintf("%s %s: %s", r.Method, r.URL.Path, response.Status))
 	}
 	return response, err
 }
@@ -50,8 +50,8 @@ func (b *errorRecorder) all() []string {
 	return append([]string(nil), b.list...)
 }
 
-func recordErrors(book *errorRecorder) setup {
-	return through(func(next http.RoundTripper) http.RoundTripper { return recordingTransport{next, book} })
+func recordErrors(rejected *errorRecorder) setup {
+	return through(func(next http.RoundTripper) http.RoundTripper { return recordingTransport{next, rejected} })
 }
 
 // apply adds the last-applied configuration, as kubectl apply does.
@@ -69,8 +69,8 @@ func apply(w *v1.Widget) {
 	w.Annotations[key] = text.String()
 }
 
-// almostAll returns a color with which the baseline of the object fills the annotations up to 100 bytes.
-func almostAll(obj *v1.Widget) string {
+// fillingColor returns a color with which the baseline of the object leaves 100 bytes for annotations.
+func fillingColor(obj *v1.Widget) string {
 	GinkgoHelper()
 	obj.Spec.Color = ""
 	text, err := json.Marshal(map[string]any{"spec": obj.Spec})
@@ -81,7 +81,7 @@ func almostAll(obj *v1.Widget) string {
 var _ = Describe("A large object", func() {
 	type W = *v1.Widget
 
-	// warnings returns the Events about the object which say that its baseline is too large.
+	// warnings returns the Events about the object.
 	warnings := func(ctx context.Context, obj W) func() ([]eventsv1.Event, error) {
 		return func() (found []eventsv1.Event, err error) {
 			var list eventsv1.EventList
@@ -95,7 +95,7 @@ var _ = Describe("A large object", func() {
 		}
 	}
 
-	It("is handled without its old state, and one warning is posted (B-31, SE-21)", func(ctx context.Context) {
+	It("is handled without its old state, with one Warning Event (B-31, SE-21)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			On("any", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
@@ -124,32 +124,32 @@ var _ = Describe("A large object", func() {
 		Eventually(op.log.find).WithArguments("Warning: ", "too large", `"name"="one"`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("keeps its whole old state as long as the API server accepts it, as in kopf (B-31)", func(ctx context.Context) {
-		ns, seen, book := newNamespace(ctx), &calls{}, &errorRecorder{}
+	It("stores its whole old state as long as the API server accepts it, as in kopf (B-31)", func(ctx context.Context) {
+		ns, seen, rejected := newNamespace(ctx), &calls{}, &errorRecorder{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			On("any", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s known %t old %t diff %d", req.Reason, req.OldKnown(), req.Old != nil, len(req.Diff))
 				return nil
-			})), recordErrors(book))
+			})), recordErrors(rejected))
 		obj := widget(ns, "one")
-		obj.Spec.Color = almostAll(obj)
+		obj.Spec.Color = fillingColor(obj)
 		create(ctx, obj)
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal([]string{"create known true old false diff 1", "update known true old true diff 1"}))
 		handled(ctx, obj)
 		Expect(fresh(ctx, obj)()).To(HaveField("Annotations", And(HaveLen(1), HaveKeyWithValue(baselineKey, ContainSubstring("xxx")))))
-		Expect(book.all()).To(BeEmpty())
+		Expect(rejected.all()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("has its records in memory if its old state leaves no room for them (B-31)", func(ctx context.Context) {
+	It("keeps its records in memory if its old state fills the annotations (B-31)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConditions("Ready")).
 			On("quick", createOrUpdate, ok[W](seen, "quick")).
 			OnUpdate("slow", failsUntil[W](seen, "slow", 2, kopf.Temporary(errOutOfOrder, 50*millisecond))).
 			OnDelete("gone", failsUntil[W](seen, "gone", 2, kopf.Temporary(errOutOfOrder, 50*millisecond)))))
 		obj := widget(ns, "one")
-		obj.Spec.Color = almostAll(obj)
+		obj.Spec.Color = fillingColor(obj)
 		create(ctx, obj)
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
@@ -189,7 +189,7 @@ var _ = Describe("A large object", func() {
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", Not(HaveKey(pinKey))))
 	}, SpecTimeout(minute))
 
-	DescribeTable("with all its specification in an annotation of kubectl is handled without a single 4xx (B-31)",
+	DescribeTable("whose spec is also in an annotation of kubectl is handled without a 4xx response (B-31)",
 		func(ctx context.Context, handlers int, text string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var err error
@@ -207,8 +207,8 @@ var _ = Describe("A large object", func() {
 					return nil
 				})
 			}
-			book := &errorRecorder{}
-			op := start(ns, options(resource), recordErrors(book))
+			rejected := &errorRecorder{}
+			op := start(ns, options(resource), recordErrors(rejected))
 			obj := widget(ns, "one")
 			obj.Spec.Color = ""
 			for range 250 { // KiB
@@ -224,7 +224,7 @@ var _ = Describe("A large object", func() {
 			remove(ctx, obj)
 			Eventually(gone(ctx, obj)).Should(BeTrue())
 			Expect(seen.all()).To(HaveLen(3 * handlers))
-			Expect(book.all()).To(BeEmpty())
+			Expect(rejected.all()).To(BeEmpty())
 			Expect(op.log.errors()).To(BeEmpty())
 		},
 		Entry("by a handler that succeeds", SpecTimeout(minute), 1, ""),

@@ -9,11 +9,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 )
 
-// A logRecorder keeps the log of one operator.
+// A logRecorder records the log of one operator.
 type logRecorder struct {
 	mu    sync.Mutex
 	lines []string
-	empty bool // discards all lines, to need no memory
+	empty bool // discards all lines to save memory
 }
 
 func (b *logRecorder) Logger() logr.Logger {
@@ -45,7 +45,7 @@ next:
 	return found
 }
 
-// errors returns the error lines. Error lines have an error where other lines have a level.
+// errors returns the error lines. These have an "error" value instead of a "level".
 func (b *logRecorder) errors() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 
 var _ = Describe("An object that disappears despite our finalizer", func() {
 	type W = *v1.Widget
-	const tries = 60
+	const objects = 60
 
 	It("has its delete handlers called once if any handler was called for it", func(ctx context.Context) {
 		ns := newNamespace(ctx)
@@ -32,10 +32,10 @@ var _ = Describe("An object that disappears despite our finalizer", func() {
 				return nil
 			}
 		}
-		widgets := make([]W, tries)
+		widgets := make([]W, objects)
 		var deletions sync.WaitGroup
-		// The deletion of the object and the write of its finalizer are concurrent.
-		crossed := withFaults(func(r *http.Request, _ int64, next http.RoundTripper) (*http.Response, error) {
+		// The test deletes each object while the engine writes its finalizer.
+		deleteConcurrently := withFaults(func(r *http.Request, _ int64, next http.RoundTripper) (*http.Response, error) {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
 				return nil, err
@@ -56,7 +56,7 @@ var _ = Describe("An object that disappears despite our finalizer", func() {
 		}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", count(created)).
-			OnDelete("deleted", count(deleted))), crossed)
+			OnDelete("deleted", count(deleted))), deleteConcurrently)
 		for _, w := range widgets {
 			Eventually(gone(ctx, w)).Should(BeTrue())
 		}
@@ -73,6 +73,6 @@ var _ = Describe("An object that disappears despite our finalizer", func() {
 		}
 		Eventually(consistent).Should(BeEmpty())
 		Consistently(consistent).Should(BeEmpty())
-		AddReportEntry("vanished", fmt.Sprintf("%d of %d", len(op.log.find("vanished although our finalizer held it")), tries))
+		AddReportEntry("objects that disappeared", fmt.Sprintf("%d of %d", len(op.log.find("vanished although our finalizer held it")), objects))
 	}, SpecTimeout(minute))
 })

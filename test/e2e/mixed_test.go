@@ -21,8 +21,8 @@ import (
 var _ = Describe("Mixed loads", func() {
 	type W = *v1.Widget
 
-	// many creates objects in parallel.
-	many := func(ctx context.Context, ns, prefix string, n int) {
+	// createMany creates objects in parallel.
+	createMany := func(ctx context.Context, ns, prefix string, n int) {
 		GinkgoHelper()
 		failed := make(chan error, n)
 		slots := make(chan struct{}, 8)
@@ -41,7 +41,7 @@ var _ = Describe("Mixed loads", func() {
 	It("serve changes of users before retries, and retries before the initial list", func(ctx context.Context) {
 		const objects = 200
 		ns, seen := newNamespace(ctx), &calls{}
-		many(ctx, ns, "w", objects)
+		createMany(ctx, ns, "w", objects)
 		entered, release := make(chan struct{}), make(chan struct{})
 		var first atomic.Bool
 		op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
@@ -71,16 +71,16 @@ var _ = Describe("Mixed loads", func() {
 		Eventually(seen.all).Should(HaveLen(objects + 3 + 1))
 		all := seen.all()
 		again := 1 + slices.Index(all[1:], all[0])
-		Expect(again).To(BeNumerically("<", 20), "retries wait for the list")
+		Expect(again).To(BeNumerically("<", 20), "the retry must not wait for the initial list")
 		for _, name := range []string{"new0 1", "new1 1", "new2 1", changed.Name + " 7"} {
-			Expect(slices.Index(all, name)).To(BeNumerically("<", 20), "%s has to wait for the list", name)
+			Expect(slices.Index(all, name)).To(BeNumerically("<", 20), "%s must not wait for the initial list", name)
 		}
 	}, SpecTimeout(minute))
 
 	It("do not block the initial list while one object is edited continuously", func(ctx context.Context) {
 		const objects = 20
 		ns, seen := newNamespace(ctx), &calls{}
-		many(ctx, ns, "w", objects)
+		createMany(ctx, ns, "w", objects)
 		busy := widget(ns, "busy")
 		create(ctx, busy)
 		slow := func(_ context.Context, req *kopf.Request[W]) error {
@@ -95,7 +95,7 @@ var _ = Describe("Mixed loads", func() {
 		Eventually(func() int {
 			return len(slices.DeleteFunc(seen.all(), func(name string) bool { return name == "busy" }))
 		}).WithTimeout(50 * time.Second).Should(Equal(objects))
-		Expect(seen.count("busy")).To(BeNumerically(">", 1), "the other handler also runs")
+		Expect(seen.count("busy")).To(BeNumerically(">", 1), "the edited object must be handled, too")
 	}, SpecTimeout(2*minute))
 
 	It("keep the backoff of a failing handler within ten percent, with fifty edits of other clients per second (B-11)", func(ctx context.Context) {
@@ -103,8 +103,8 @@ var _ = Describe("Mixed loads", func() {
 		ns, line := newNamespace(ctx), &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("failing", timed(line, fails[W](&calls{}, "failing", errOutOfOrder)), kopf.Backoff(backoff)).
-			OnEvent("spy", ok[W](&calls{}, "spy")).
-			OnReconcile("level", ok[W](&calls{}, "level"))))
+			OnEvent("record", ok[W](&calls{}, "record")).
+			OnReconcile("sync", ok[W](&calls{}, "sync"))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(line.times).Should(HaveLen(1))
@@ -126,10 +126,10 @@ var _ = Describe("Mixed loads", func() {
 		writers.Wait()
 		took := line.times()[5].Sub(line.times()[0])
 		rate := float64(edits.Load()) / took.Seconds()
-		AddReportEntry("edits a second and pauses", fmt.Sprint(rate, " ", line.gaps()))
-		Expect(rate).To(BeNumerically(">", 25), "this machine is too slow for this test")
+		AddReportEntry("edits per second, and backoffs", fmt.Sprint(rate, " ", line.gaps()))
+		Expect(rate).To(BeNumerically(">", 25), "this machine is too slow for this spec")
 		Expect(line.gaps()).To(HaveEach(atLeast(backoff)))
 		gaps := slices.Sorted(slices.Values(line.gaps()))
-		Expect(gaps[2]).To(BeNumerically("<", backoff+backoff/10), "the median: a machine that stalls makes some late")
+		Expect(gaps[2]).To(BeNumerically("<", backoff+backoff/10), "the median; single retries may be late on a busy machine")
 	}, SpecTimeout(minute))
 })

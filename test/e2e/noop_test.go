@@ -17,7 +17,7 @@ var _ = Describe("A write that changes nothing", func() {
 	It("causes no consistency wait (CONS-14, SE-10)", func(ctx context.Context) {
 		ns, seen, post := newNamespace(ctx), &calls{}, &patchRecorder{}
 		operator := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
-			OnReconcile("level", func(_ context.Context, req *kopf.Request[U]) error {
+			OnReconcile("sync", func(_ context.Context, req *kopf.Request[U]) error {
 				size, _, _ := unstructured.NestedInt64(req.Object.Object, "spec", "size")
 				seen.notef("%d", size)
 				return unstructured.SetNestedField(req.Object.Object, "dropped", "status", "unknown")
@@ -29,10 +29,10 @@ var _ = Describe("A write that changes nothing", func() {
 			GinkgoHelper()
 			edit(ctx, obj, func(u U) { must(unstructured.SetNestedField(u.Object, size, "spec", "size")) })
 		}
-		Eventually(post.all).Should(HaveLen(1), "an empty status is left of it, and then nothing more")
+		Eventually(post.all).Should(HaveLen(1), "only the first write may be sent, with an empty status")
 		resize(2)
 		Eventually(post.all).Should(HaveLen(2))
-		Consistently(valueAt(ctx, obj, "metadata", "resourceVersion"), quietTime).Should(Equal(obj.GetResourceVersion()), "it changes nothing")
+		Consistently(valueAt(ctx, obj, "metadata", "resourceVersion"), quietTime).Should(Equal(obj.GetResourceVersion()), "the write must change nothing")
 		resize(3)
 		Eventually(seen.all).WithTimeout(2 * time.Second).Should(Equal([]string{"1", "2", "3"}))
 		Expect(operator.log.find("cache does not show")).To(BeEmpty())

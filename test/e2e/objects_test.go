@@ -67,7 +67,7 @@ func remove(ctx context.Context, obj client.Object) {
 	Expect(k8s.Delete(ctx, obj)).To(Succeed())
 }
 
-// fresh returns the object from the server.
+// fresh returns a function that reads the object from the server.
 func fresh[T client.Object](ctx context.Context, obj T) func() (T, error) {
 	return func() (T, error) {
 		out := obj.DeepCopyObject().(T)
@@ -76,7 +76,7 @@ func fresh[T client.Object](ctx context.Context, obj T) func() (T, error) {
 	}
 }
 
-// gone reports whether the object does not exist.
+// gone returns a function that reports whether the object is deleted.
 func gone(ctx context.Context, obj client.Object) func() bool {
 	return func() bool {
 		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)))

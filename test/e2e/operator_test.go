@@ -31,14 +31,14 @@ func through(wrap func(http.RoundTripper) http.RoundTripper) setup {
 }
 
 // newManager creates a manager for one namespace.
-func newManager(namespace string, book *logRecorder, setups ...setup) manager.Manager {
+func newManager(namespace string, logs *logRecorder, setups ...setup) manager.Manager {
 	config := rest.CopyConfig(cp.Config)
 	for _, s := range setups {
 		s(config)
 	}
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:  scheme,
-		Logger:  book.Logger(),
+		Logger:  logs.Logger(),
 		Metrics: server.Options{BindAddress: "0"},
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
 	})
@@ -46,16 +46,16 @@ func newManager(namespace string, book *logRecorder, setups ...setup) manager.Ma
 	return mgr
 }
 
-// start runs an operator until it is stopped, at the latest at the end of the spec.
+// start runs an operator until stop is called or the spec ends.
 func start(namespace string, options []kopf.Option, setups ...setup) *running {
 	GinkgoHelper()
-	book := &logRecorder{}
-	mgr := newManager(namespace, book, setups...)
+	logs := &logRecorder{}
+	mgr := newManager(namespace, logs, setups...)
 	Expect(mgr.Add(kopf.New(mgr, options...))).To(Succeed())
-	return launch(mgr, book)
+	return launch(mgr, logs)
 }
 
-func launch(mgr manager.Manager, book *logRecorder) *running {
+func launch(mgr manager.Manager, logs *logRecorder) *running {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -63,7 +63,7 @@ func launch(mgr manager.Manager, book *logRecorder) *running {
 		defer GinkgoRecover()
 		ended <- mgr.Start(ctx)
 	}()
-	r := &running{Manager: mgr, log: book}
+	r := &running{Manager: mgr, log: logs}
 	r.stop = sync.OnceFunc(func() {
 		cancel()
 		var err error

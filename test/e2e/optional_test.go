@@ -17,8 +17,8 @@ var _ = Describe("An optional delete handler (B-25)", func() {
 	resource := func(seen *calls) *kopf.Resource[W] {
 		return kopf.For(&v1.Widget{}).
 			OnCreate("created", ok[W](seen, "created")).
-			OnDelete("farewell", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.notef("farewell:%s size %d", req.Reason, req.Object.Spec.Size)
+			OnDelete("optional", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("optional:%s size %d", req.Reason, req.Object.Spec.Size)
 				return nil
 			}, kopf.Optional())
 	}
@@ -31,7 +31,7 @@ var _ = Describe("An optional delete handler (B-25)", func() {
 		handled(ctx, obj)
 		Expect(fresh(ctx, obj)()).To(HaveField("Finalizers", BeEmpty()))
 		remove(ctx, obj)
-		Eventually(seen.all).Should(Equal([]string{"created:create", "farewell:delete size 1"}))
+		Eventually(seen.all).Should(Equal([]string{"created:create", "optional:delete size 1"}))
 		Expect(gone(ctx, obj)()).To(BeTrue())
 		Consistently(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
@@ -44,7 +44,7 @@ var _ = Describe("An optional delete handler (B-25)", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		remove(ctx, obj)
-		Eventually(seen.all).Should(Equal([]string{"created:create", "farewell:delete size 1"}))
+		Eventually(seen.all).Should(Equal([]string{"created:create", "optional:delete size 1"}))
 		edit(ctx, obj, func(w W) { w.Labels = map[string]string{"seen": "again"} })
 		Consistently(seen.all).Should(HaveLen(2))
 
@@ -64,6 +64,6 @@ var _ = Describe("An optional delete handler (B-25)", func() {
 		handled(ctx, obj)
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Consistently(seen.all).Should(Equal([]string{"created:create", "farewell:delete size 1", "mandatory:delete"}))
+		Consistently(seen.all).Should(Equal([]string{"created:create", "optional:delete size 1", "mandatory:delete"}))
 	}, SpecTimeout(minute))
 })

@@ -13,8 +13,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// errHopeless is a permanent error.
-var errHopeless = kopf.Permanent(errOutOfOrder)
+// errPermanent is a permanent error.
+var errPermanent = kopf.Permanent(errOutOfOrder)
 
 var _ = Describe("After", func() {
 	type W = *v1.Widget
@@ -58,14 +58,14 @@ var _ = Describe("After", func() {
 		Entry("asap", SpecTimeout(minute), progress.Lifecycle(progress.Asap)),
 	)
 
-	DescribeTable("fails permanently with the handler it waits for, along the chain, with a record and a log line",
+	DescribeTable("fails a handler permanently if its predecessor fails, along the chain, with a record and a log line",
 		func(ctx context.Context, lifecycle progress.Lifecycle) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var open atomic.Bool
 			op := start(ns, options(kopf.WithLifecycle(lifecycle), kopf.For(&v1.Widget{}).
 				OnCreate("last", ok[W](seen, "last"), kopf.After("middle")).
 				OnCreate("middle", ok[W](seen, "middle"), kopf.After("first")).
-				OnCreate("first", fails[W](seen, "first", errHopeless)).
+				OnCreate("first", fails[W](seen, "first", errPermanent)).
 				OnCreate("free", func(context.Context, *kopf.Request[W]) error {
 					if open.Load() {
 						return nil
@@ -119,7 +119,7 @@ var _ = Describe("After", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).
 			On("any", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, ok[W](seen, "any"), kopf.After("updated", "labeled")).
 			OnUpdate("updated", ok[W](seen, "updated")).
-			OnCreate("labeled", fails[W](seen, "labeled", errHopeless), kopf.Label("tier"))))
+			OnCreate("labeled", fails[W](seen, "labeled", errPermanent), kopf.Label("tier"))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -152,7 +152,7 @@ var _ = Describe("After", func() {
 		var open atomic.Bool
 		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
-				OnCreate("first", fails[W](seen, "first", errHopeless)).
+				OnCreate("first", fails[W](seen, "first", errPermanent)).
 				OnCreate("waiting", func(context.Context, *kopf.Request[W]) error {
 					if open.Load() {
 						return nil
@@ -163,13 +163,13 @@ var _ = Describe("After", func() {
 		}
 		obj := widget(ns, "one")
 		before := start(ns, options(kopf.For(&v1.Widget{}).
-			OnCreate("first", fails[W](seen, "first", errHopeless)).
+			OnCreate("first", fails[W](seen, "first", errPermanent)).
 			OnCreate("waiting", fails[W](&calls{}, "", kopf.Temporary(errOutOfOrder, pause)))))
 		create(ctx, obj)
 		Eventually(recordOf(ctx, obj, "first")).Should(HaveField("Failure", true))
 		before.stop()
 		start(ns, declare())
-		Eventually(recordOf(ctx, obj, "new")).Should(HaveField("Failure", true), "the field is new in this version")
+		Eventually(recordOf(ctx, obj, "new")).Should(HaveField("Failure", true), "the handler is new in this version of the operator")
 		open.Store(true)
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"first:create#0"}))
@@ -179,7 +179,7 @@ var _ = Describe("After", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnDelete("second", ok[W](seen, "second"), kopf.After("first")).
-			OnDelete("first", fails[W](seen, "first", errHopeless))))
+			OnDelete("first", fails[W](seen, "first", errPermanent))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -203,7 +203,7 @@ var _ = Describe("Middleware", func() {
 		}
 	}
 
-	It("wraps the handlers that are added after it, the first one outermost (Use)", func(ctx context.Context) {
+	It("wraps the handlers that are added after it; the first one is the outermost one (Use)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("bare", ok[W](seen, "bare")).
@@ -222,7 +222,7 @@ var _ = Describe("Middleware", func() {
 		}))
 	}, SpecTimeout(minute))
 
-	It("may respond instead of the handler, and its errors are those of the handler", func(ctx context.Context) {
+	It("can replace the call of the handler; its errors are handled as errors of the handler", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).Use(func(next kopf.Handler[W]) kopf.Handler[W] {
 			return func(ctx context.Context, req *kopf.Request[W]) error {
@@ -262,7 +262,7 @@ var _ = Describe("When", func() {
 		red.OnCreate("red", note("red"))
 		bigAndRed.OnCreate("big", note("big")).OnDelete("gone", note("gone"), kopf.Label("held"))
 		resource.OnCreate("all", note("all"))
-		start(ns, options(resource, red)) // a resource that is given twice counts once
+		start(ns, options(resource, red)) // registers a resource that is passed twice only once
 		small, big, held, blue := widget(ns, "small"), widget(ns, "big"), widget(ns, "held"), widget(ns, "blue")
 		big.Spec.Size, held.Spec.Size, blue.Spec.Size = 6, 7, 8
 		held.Labels = map[string]string{"held": ""}
@@ -283,11 +283,11 @@ var _ = Describe("When", func() {
 		Consistently(seen.all, quietTime).Should(Equal(append(want, "held gone:delete")))
 	}, SpecTimeout(minute))
 
-	It("receives what handlers receive, and cannot change the object (FLT-10, FLT-11)", func(ctx context.Context) {
+	It("receives the request of the handlers, and cannot change the object (FLT-10, FLT-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{})
 		resource.When(func(req *kopf.Request[W]) bool {
-			req.Object.Spec.Color = "spoilt" // forbidden, but possible
+			req.Object.Spec.Color = "changed" // changes a copy only
 			return req.Reason != kopf.ReasonUpdate || req.Old != nil && req.Old.Spec.Size == 1 && req.Client != nil
 		}).
 			OnUpdate("updated", func(_ context.Context, req *kopf.Request[W]) error {

@@ -26,7 +26,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A laptop is a peer with a high priority in the peering object of a namespace.
+// A laptop is a peer with the high priority of an operator in development.
 type laptop struct {
 	*peering.Client
 	target peering.Target
@@ -52,8 +52,8 @@ func (l *laptop) leave(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// accompanies returns a daemon that records its start and its end.
-func accompanies[T client.Object](seen *calls) kopf.Handler[T] {
+// peeringDaemon returns a daemon that records its start and the reason for its end.
+func peeringDaemon[T client.Object](seen *calls) kopf.Handler[T] {
 	return func(ctx context.Context, req *kopf.Request[T]) error {
 		seen.notef("begins for %s", req.Object.GetName())
 		<-ctx.Done()
@@ -69,11 +69,11 @@ var _ = Describe("Operators among peers", func() {
 	}
 
 	It("start nothing while others have precedence, and miss nothing; daemons and timers start again once, without a resume (PEER-50, PEER-51, PEER-53, DAE-40, DAE-06, B-12)", func(ctx context.Context) {
-		const crowd = 5
+		const objects = 5
 		ns, seen := newNamespace(ctx), &calls{}
 		other := newLaptop(ctx, ns)
 		var widgets []W
-		for i := range crowd {
+		for i := range objects {
 			widgets = append(widgets, widget(ns, fmt.Sprint("w", i)))
 			create(ctx, widgets[i])
 		}
@@ -84,7 +84,7 @@ var _ = Describe("Operators among peers", func() {
 				started.Add(1)
 				wait(ctx, 20*time.Millisecond)
 				if req.Attempt.Number == 0 {
-					return kopf.Temporary(errors.New("no luck"), 30*time.Millisecond)
+					return kopf.Temporary(errors.New("not yet"), 30*time.Millisecond)
 				}
 				seen.notef("first %s %d", req.Object.Name, req.Diff[0].New)
 				return nil
@@ -103,18 +103,18 @@ var _ = Describe("Operators among peers", func() {
 				return nil
 			}), with(ns)))
 		begins := func() (n int) {
-			for i := range crowd {
+			for i := range objects {
 				n += seen.count(fmt.Sprintf("daemon begins for w%d", i))
 			}
 			return n
 		}
 		for round := 1; round <= 4; round++ {
-			Eventually(begins).Should(Equal(round * crowd))
+			Eventually(begins).Should(Equal(round * objects))
 			for _, w := range widgets {
 				edit(ctx, w, func(w W) { w.Spec.Size = 10 * round })
 			}
 			other.join(ctx)
-			Eventually(func() int { return seen.count("daemon ends: " + daemons.ErrPaused.Error()) }).Should(Equal(round * crowd))
+			Eventually(func() int { return seen.count("daemon ends: " + daemons.ErrPaused.Error()) }).Should(Equal(round * objects))
 			var before int64
 			Eventually(func() bool { // running handlers end
 				was := before
@@ -134,7 +134,7 @@ var _ = Describe("Operators among peers", func() {
 			}
 			Eventually(ticks.Load).Should(BeNumerically(">", n))
 		}
-		Expect(begins()).To(Equal(5 * crowd))
+		Expect(begins()).To(Equal(5 * objects))
 		Expect(seen.count("resumed")).To(BeZero())
 		Expect(r.log.errors()).To(BeEmpty())
 	}, SpecTimeout(2*minute))
@@ -145,7 +145,7 @@ var _ = Describe("Operators among peers", func() {
 		old := widget(ns, "old")
 		create(ctx, old)
 		widgets := kopf.For(&v1.Widget{}).
-			OnEvent("spy", func(_ context.Context, req *kopf.Request[W]) error {
+			OnEvent("record", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("sees %s %s", req.Object.Name, req.Event)
 				return nil
 			}).
@@ -214,7 +214,7 @@ var _ = Describe("Operators among peers", func() {
 		Eventually(func() int { return seen.count("begins in " + one) }).Should(Equal(3))
 	}, SpecTimeout(minute))
 
-	It("start nothing in unnamed namespaces of the watch while any other is paused, and miss nothing (PEER-33, PEER-51)", func(ctx context.Context) {
+	It("start nothing in watched namespaces that peering does not name while a named one is paused, and miss nothing (PEER-33, PEER-51)", func(ctx context.Context) {
 		named, other, seen := newNamespace(ctx), newNamespace(ctx), &calls{}
 		peer := newLaptop(ctx, named)
 		mgr, err := manager.New(cp.Config, manager.Options{
@@ -223,7 +223,7 @@ var _ = Describe("Operators among peers", func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).
-			OnEvent("spy", func(_ context.Context, req *kopf.Request[W]) error {
+			OnEvent("record", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("sees %s", req.Object.Name)
 				return nil
 			}).
@@ -231,7 +231,7 @@ var _ = Describe("Operators among peers", func() {
 				seen.notef("creates %s", req.Object.Name)
 				return nil
 			}).
-			Daemon("daemon", accompanies[W](seen)),
+			Daemon("daemon", peeringDaemon[W](seen)),
 			with(named)))).To(Succeed())
 		create(ctx, widget(other, "first"))
 		launch(mgr, &logRecorder{})
@@ -255,7 +255,7 @@ var _ = Describe("Operators among peers", func() {
 				seen.notef("updates %s", req.Object.Labels["of"])
 				return nil
 			}, kopf.Label("of", filter.Present)).
-			Daemon("daemon", accompanies[*corev1.Namespace](seen), kopf.Label("of", filter.Equal(one))), with(one, two)))
+			Daemon("daemon", peeringDaemon[*corev1.Namespace](seen), kopf.Label("of", filter.Equal(one))), with(one, two)))
 		label := func(value string) {
 			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"of":%q}}}`, value))
 			Expect(k8s.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: two}}, patch)).To(Succeed())
@@ -268,56 +268,56 @@ var _ = Describe("Operators among peers", func() {
 			Eventually(func() int { return seen.count("ends for " + two + ": " + daemons.ErrPaused.Error()) }).Should(Equal(1))
 		}
 		peers[0].leave(ctx)
-		Consistently(begun).Should(Equal(1), "the other one is there")
+		Consistently(begun).Should(Equal(1), "the peer in the other namespace is still present")
 		peers[1].leave(ctx)
 		Eventually(begun).Should(Equal(2))
 		label("") // without the label, no handler blocks the removal of the namespace
 		Eventually(func() int { return seen.count("ends for " + two + ": " + daemons.ErrFilteredOut.Error()) }).Should(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("serve their state; reconcile handlers wait, probes respond (PEER-52, B-52)", func(ctx context.Context) {
+	It("serve their state and probes during a pause, and call no reconcile handlers (PEER-52, B-52)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		mgr := newManager(ns, &logRecorder{})
 		op := kopf.New(mgr,
-			kopf.For(&v1.Widget{}).OnReconcile("level", func(_ context.Context, req *kopf.Request[W]) error {
-				seen.notef("level %d", req.Object.Spec.Size)
+			kopf.For(&v1.Widget{}).OnReconcile("sync", func(_ context.Context, req *kopf.Request[W]) error {
+				seen.notef("sync %d", req.Object.Spec.Size)
 				return nil
 			}),
 			kopf.OnProbe("seen", func(context.Context) (any, error) { return len(seen.all()), nil }), with(ns))
 		Expect(mgr.Add(op)).To(Succeed())
-		ask := func(handler http.Handler) func() string {
+		get := func(handler http.Handler) func() string {
 			return func() string {
-				answer := httptest.NewRecorder()
-				handler.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-				return fmt.Sprint(answer.Code, " ", answer.Body)
+				response := httptest.NewRecorder()
+				handler.ServeHTTP(response, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+				return fmt.Sprint(response.Code, " ", response.Body)
 			}
 		}
-		says := ask(op.ServePeering())
-		Expect(says()).To(Equal("200 the operator does not run in this process, or is standalone\n"))
+		state := get(op.ServePeering())
+		Expect(state()).To(Equal("200 the operator does not run in this process, or is standalone\n"))
 		w := widget(ns, "w")
 		create(ctx, w)
 		launch(mgr, &logRecorder{})
-		Eventually(says).Should(And(HavePrefix("503 namespace "+ns+": paused: "), ContainSubstring("create it with kubectl")))
+		Eventually(state).Should(And(HavePrefix("503 namespace "+ns+": paused: "), ContainSubstring("create it with kubectl")))
 		other := newLaptop(ctx, ns)
-		Eventually(says).Should(HavePrefix("200 namespace " + ns + ": works: "))
-		Eventually(seen.all).Should(Equal([]string{"level 1"}))
+		Eventually(state).Should(HavePrefix("200 namespace " + ns + ": works: "))
+		Eventually(seen.all).Should(Equal([]string{"sync 1"}))
 		other.join(ctx)
-		Eventually(says).Should(HavePrefix("200 namespace " + ns + `: paused: "laptop" (priority 666) has precedence over this operator's priority 0`))
+		Eventually(state).Should(HavePrefix("200 namespace " + ns + `: paused: "laptop" (priority 666) has precedence over this operator's priority 0`))
 		Expect(op.Readyz(nil)).To(Succeed())
 		edit(ctx, w, func(w W) { w.Spec.Size = 2 })
-		Consistently(seen.all).Should(Equal([]string{"level 1"}))
-		Expect(ask(op.ServeProbes())()).To(MatchRegexp(`^200 {"seen":1}`))
+		Consistently(seen.all).Should(Equal([]string{"sync 1"}))
+		Expect(get(op.ServeProbes())()).To(MatchRegexp(`^200 {"seen":1}`))
 		other.leave(ctx)
-		Eventually(seen.all).Should(Equal([]string{"level 1", "level 2"}))
+		Eventually(seen.all).Should(Equal([]string{"sync 1", "sync 2"}))
 		Consistently(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("of one priority all pause, and log the remedy; or elect one of them (PEER-32, PEER-35, B-53)", func(ctx context.Context) {
+	It("of equal priority all pause and log how to resolve it, or elect one of them (PEER-32, PEER-35, B-53)", func(ctx context.Context) {
 		for _, tie := range []peering.Tie{peering.PauseAll, peering.Elect} {
 			ns, seen := newNamespace(ctx), &calls{}
 			newLaptop(ctx, ns)
 			var all []*running
-			var says []func() string
+			var state []func() string
 			for _, name := range []string{"b", "a"} {
 				mgr := newManager(ns, &logRecorder{})
 				op := kopf.New(mgr, kopf.For(&v1.Widget{}).OnCreate("create", func(_ context.Context, req *kopf.Request[W]) error {
@@ -326,18 +326,18 @@ var _ = Describe("Operators among peers", func() {
 				}), kopf.WithPeering(peering.Options{Identity: name, Namespaces: []string{ns}, Mandatory: true, Tie: tie}))
 				Expect(mgr.Add(op)).To(Succeed())
 				all = append(all, launch(mgr, &logRecorder{}))
-				says = append(says, func() string {
-					answer := httptest.NewRecorder()
-					op.ServePeering().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-					return answer.Body.String()
+				state = append(state, func() string {
+					response := httptest.NewRecorder()
+					op.ServePeering().ServeHTTP(response, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+					return response.Body.String()
 				})
-				Eventually(says[len(says)-1]).ShouldNot(Or(ContainSubstring("not observed yet"), ContainSubstring("does not run")))
+				Eventually(state[len(state)-1]).ShouldNot(Or(ContainSubstring("not observed yet"), ContainSubstring("does not run")))
 			}
 			if tie == peering.PauseAll {
-				Eventually(says[0]).Should(ContainSubstring("change the priority of one"))
-				Eventually(says[1]).Should(ContainSubstring("change the priority of one"))
+				Eventually(state[0]).Should(ContainSubstring("change the priority of one"))
+				Eventually(state[1]).Should(ContainSubstring("change the priority of one"))
 			} else {
-				Eventually(says[1]).Should(ContainSubstring("won the election"))
+				Eventually(state[1]).Should(ContainSubstring("won the election"))
 			}
 			create(ctx, widget(ns, "one"))
 			if tie == peering.PauseAll {
@@ -357,12 +357,12 @@ var _ = Describe("Operators among peers", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("cannot be two in one manager, because they would pause for each other", func(ctx context.Context) {
+	It("are limited to one per manager, because two would pause for each other", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		newLaptop(ctx, ns)
 		mgr := newManager(ns, &logRecorder{})
-		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).OnEvent("spy", ok[W](&calls{}, "spy")), with(ns)))).To(Succeed())
-		Expect(mgr.Add(kopf.New(mgr, kopf.For(&corev1.ConfigMap{}).OnEvent("spy", ok[*corev1.ConfigMap](&calls{}, "spy")), with(ns)))).To(Succeed())
+		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).OnEvent("record", ok[W](&calls{}, "record")), with(ns)))).To(Succeed())
+		Expect(mgr.Add(kopf.New(mgr, kopf.For(&corev1.ConfigMap{}).OnEvent("record", ok[*corev1.ConfigMap](&calls{}, "record")), with(ns)))).To(Succeed())
 		Expect(mgr.Start(ctx)).To(MatchError(ContainSubstring(`another operator of this manager has the same KopfPeering "default"`)))
 	}, SpecTimeout(minute))
 

@@ -16,11 +16,11 @@ import (
 
 var _ = Describe("A busy operator among peers", func() {
 	It("starts nothing in half a minute of pauses at random moments, and loses nothing (PEER-50, PEER-51, PEER-53)", func(ctx context.Context) {
-		const crowd, duration = 10, 30 * time.Second
+		const objects, duration = 10, 30 * time.Second
 		ns := newNamespace(ctx)
 		other := newLaptop(ctx, ns)
 		var widgets []*v1.Widget
-		for i := range crowd {
+		for i := range objects {
 			widgets = append(widgets, widget(ns, fmt.Sprint("w", i)))
 			create(ctx, widgets[i])
 		}
@@ -28,7 +28,7 @@ var _ = Describe("A busy operator among peers", func() {
 			Peers: peering.Options{Identity: "busy", Namespaces: []string{ns}, Mandatory: true},
 			Work:  5 * time.Millisecond, Tick: 100 * time.Millisecond,
 		})
-		Eventually(busy.count("begins daemon")).Should(Equal(crowd))
+		Eventually(busy.count("begins daemon")).Should(Equal(objects))
 
 		stop, last := keepEditing(ctx, widgets, 10*time.Millisecond)
 		pauses := 0
@@ -44,19 +44,19 @@ var _ = Describe("A busy operator among peers", func() {
 			handled(ctx, w)
 		}
 		running := func() int { return busy.count("begins daemon")() - busy.count("ends daemon")() }
-		Eventually(running).Should(Equal(crowd), "daemons")
+		Eventually(running).Should(Equal(objects), "daemons")
 		seen := findViolations(busy.all())
 		AddReportEntry("busy", fmt.Sprintf("%d pauses, %+v", pauses, seen))
-		Expect(seen.pauses).To(Equal(pauses), "each was noticed")
-		Expect(seen.starts).To(BeNumerically(">", 10*pauses), "the API server was busy")
-		Expect(seen.late).To(BeEmpty(), "started during a pause")
-		Expect(seen.twice).To(BeEmpty(), "two daemons of one object at a time")
+		Expect(seen.pauses).To(Equal(pauses), "the operator must pause each time")
+		Expect(seen.starts).To(BeNumerically(">", 10*pauses), "handlers must start frequently")
+		Expect(seen.late).To(BeEmpty(), "no handler may start during a pause")
+		Expect(seen.twice).To(BeEmpty(), "no object may have two daemons at a time")
 	}, SpecTimeout(3*minute))
 })
 
-// transit is the tolerance for the delay of log lines on a busy machine. A start within this time after the beginning
-// of a pause, or before its end, is not a violation.
-const transit = 200 * time.Millisecond
+// tolerance accounts for delayed log lines on a busy machine. A start is not a violation within this time after the
+// beginning of a pause, or before its end.
+const tolerance = 200 * time.Millisecond
 
 type violations struct {
 	pauses, starts int
@@ -64,33 +64,33 @@ type violations struct {
 }
 
 // findViolations compares the calls of handlers with the pauses in the log of the operator.
-func findViolations(entries []entry) (j violations) {
+func findViolations(entries []entry) (v violations) {
 	var paused time.Time
-	var suspects []entry // started in the present pause
+	var suspects []entry // starts during the current pause
 	daemons := map[string]bool{}
 	for _, e := range entries {
 		switch {
 		case strings.HasPrefix(e.what, "paused: "):
 			if paused.IsZero() {
 				paused = e.at
-				j.pauses++
+				v.pauses++
 			}
 		case strings.HasPrefix(e.what, "works: "):
 			for _, suspect := range suspects {
-				if e.at.Sub(suspect.at) > transit {
-					j.late = append(j.late, fmt.Sprintf("%s: %s after the beginning", suspect.what, suspect.at.Sub(paused)))
+				if e.at.Sub(suspect.at) > tolerance {
+					v.late = append(v.late, fmt.Sprintf("%s: %s after the beginning", suspect.what, suspect.at.Sub(paused)))
 				}
 			}
 			paused, suspects = time.Time{}, nil
 		case strings.HasPrefix(e.what, "begins "):
-			j.starts++
-			if !paused.IsZero() && e.at.Sub(paused) > transit {
+			v.starts++
+			if !paused.IsZero() && e.at.Sub(paused) > tolerance {
 				suspects = append(suspects, e)
 			}
 		}
 		if of, begins := strings.CutPrefix(e.what, "begins daemon of "); begins {
 			if daemons[of] {
-				j.twice = append(j.twice, of)
+				v.twice = append(v.twice, of)
 			}
 			daemons[of] = true
 		}
@@ -98,20 +98,19 @@ func findViolations(entries []entry) (j violations) {
 			daemons[of] = false
 		}
 	}
-	return j
+	return v
 }
 
-// findViolations must detect violations.
 var _ = Describe("The check of busy operators", func() {
 	at := func(ms int, what string) entry { return entry{time.UnixMilli(int64(ms)), what} }
 
-	It("detects a start during a pause, and a second start", func() {
-		j := findViolations([]entry{
+	It("detects a handler that starts during a pause, and a daemon that starts twice", func() {
+		v := findViolations([]entry{
 			at(0, "works: "), at(10, "begins w"), at(20, "begins daemon of w"),
 			at(1000, "paused: "), at(1010, "begins x"), at(1500, "begins y"), at(1950, "begins z"), at(2000, "works: "),
 			at(2010, "begins daemon of w"),
 		})
-		Expect(j).To(Equal(violations{
+		Expect(v).To(Equal(violations{
 			pauses: 1, starts: 6, late: []string{"begins y: 500ms after the beginning"}, twice: []string{"w"},
 		}))
 	})

@@ -36,13 +36,13 @@ const childPeer = "KOPF_E2E_CHILD_PEER"
 type peerSetup struct {
 	Peers   peering.Options
 	Lease   string        // name of the lease; empty: no leader election
-	Release bool          // releases the lease at the end
+	Release bool          // whether the process releases the lease when it stops
 	Work    time.Duration // duration of each handler
 	Tick    time.Duration // interval of a timer; zero: no timer
-	Short   bool          // shortens the leases, and prints each write of a widget
+	Short   bool          // whether leases are short, and writes of widgets are printed
 }
 
-// peerChild prints the calls of handlers and the transitions of the peering, in order and with times.
+// peerChild runs an operator that prints the calls of its handlers and its peering transitions, with times.
 func peerChild() int {
 	var setup peerSetup
 	must(json.Unmarshal([]byte(os.Getenv(childPeer)), &setup))
@@ -67,26 +67,29 @@ func peerChild() int {
 	must(err)
 	type Request = kopf.Request[*v1.Widget]
 	widgets := kopf.For(&v1.Widget{}).
-		OnResume("resume", func(_ context.Context, req *Request) error { say("resumes " + req.Object.Name); return nil }).
+		OnResume("resume", func(_ context.Context, req *Request) error { printEvent("resumes " + req.Object.Name); return nil }).
 		On("work", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(ctx context.Context, req *Request) error {
-			say("begins " + req.Object.Name)
+			printEvent("begins " + req.Object.Name)
 			if !wait(ctx, setup.Work) {
 				return context.Cause(ctx)
 			}
-			say(fmt.Sprintf("done %s %d", req.Object.Name, req.Object.Spec.Size))
+			printEvent(fmt.Sprintf("done %s %d", req.Object.Name, req.Object.Spec.Size))
 			return nil
 		}).
 		Daemon("daemon", func(ctx context.Context, req *Request) error {
-			say("begins daemon of " + req.Object.Name)
+			printEvent("begins daemon of " + req.Object.Name)
 			<-ctx.Done()
-			say("ends daemon of " + req.Object.Name)
+			printEvent("ends daemon of " + req.Object.Name)
 			return nil
 		})
 	if setup.Tick > 0 {
-		widgets.Timer("tick", setup.Tick, func(_ context.Context, req *Request) error { say("begins tick of " + req.Object.Name); return nil })
+		widgets.Timer("tick", setup.Tick, func(_ context.Context, req *Request) error {
+			printEvent("begins tick of " + req.Object.Name)
+			return nil
+		})
 	}
 	must(kopf.SetupWithManager(mgr, append(more, widgets, kopf.WithPeering(setup.Peers))...))
-	say("starts")
+	printEvent("starts")
 	must(mgr.Start(ctrl.SetupSignalHandler()))
 	return 0
 }
@@ -96,16 +99,16 @@ type printingTransport struct{ http.RoundTripper }
 
 func (p printingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/widgets/") {
-		say("writes " + r.URL.Path)
+		printEvent("writes " + r.URL.Path)
 	}
 	return p.RoundTripper.RoundTrip(r)
 }
 
-var speaking sync.Mutex
+var printMu sync.Mutex
 
-func say(what string) {
-	speaking.Lock()
-	defer speaking.Unlock()
+func printEvent(what string) {
+	printMu.Lock()
+	defer printMu.Unlock()
 	fmt.Println(time.Now().UnixNano(), what)
 }
 
@@ -116,9 +119,9 @@ func peeringLogger() logr.Logger {
 		must(json.Unmarshal([]byte(text), &line))
 		switch line.Msg {
 		case "Paused", "Still paused", "Paused because peering fails":
-			say("paused: " + line.Reason)
+			printEvent("paused: " + line.Reason)
 		case "Not paused", "Resumed":
-			say("works: " + line.Reason)
+			printEvent("works: " + line.Reason)
 		}
 	}, funcr.Options{})
 }
@@ -128,8 +131,8 @@ type peer struct {
 	*exec.Cmd
 	exited chan struct{}
 
-	mu   sync.Mutex
-	said []entry
+	mu      sync.Mutex
+	entries []entry
 }
 
 type entry struct {
@@ -172,23 +175,23 @@ func (p *peer) addLine(line string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.said = append(p.said, entry{time.Unix(0, nanoseconds), what})
+	p.entries = append(p.entries, entry{time.Unix(0, nanoseconds), what})
 }
 
 func (p *peer) all() []entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clip(p.said)
+	return slices.Clip(p.entries)
 }
 
 // state returns the last printed state of the peering.
 func (p *peer) state() string { return p.last("paused: ", "works: ").what }
 
 // last returns the last line with one of the prefixes.
-func (p *peer) last(beginnings ...string) (last entry) {
+func (p *peer) last(prefixes ...string) (last entry) {
 	for _, one := range p.all() {
-		for _, beginning := range beginnings {
-			if strings.HasPrefix(one.what, beginning) {
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(one.what, prefix) {
 				last = one
 			}
 		}
@@ -197,10 +200,10 @@ func (p *peer) last(beginnings ...string) (last entry) {
 }
 
 // count counts the lines with a prefix.
-func (p *peer) count(beginning string) func() int {
+func (p *peer) count(prefix string) func() int {
 	return func() (n int) {
 		for _, one := range p.all() {
-			if strings.HasPrefix(one.what, beginning) {
+			if strings.HasPrefix(one.what, prefix) {
 				n++
 			}
 		}

@@ -60,7 +60,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		create(ctx, w)
 	})
 
-	It("pause for one of a higher priority; resume within its lifetime after it was killed, and immediately after it has left (PEER-21, PEER-31, PEER-32, PEER-34, PEER-51, PEER-53)", func(ctx context.Context) {
+	It("pause for a higher priority; resume within its lifetime after SIGKILL, and immediately after SIGTERM (PEER-21, PEER-31, PEER-32, PEER-34, PEER-51, PEER-53)", func(ctx context.Context) {
 		low := begin("low", 0)
 		Eventually(low.count("done w 1")).Should(Equal(1))
 		Eventually(low.count("begins daemon")).Should(Equal(1))
@@ -78,7 +78,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		resize(ctx, 3)
 		Eventually(low.count("done w 3")).Should(Equal(1))
 		gap := low.last("works: ").at.Sub(killed)
-		AddReportEntry("released after SIGKILL", gap.String())
+		AddReportEntry("resumed after SIGKILL", gap.String())
 		Expect(gap).To(And(BeNumerically(">", 2*time.Second), BeNumerically("<", 6*time.Second)))
 		Eventually(low.count("begins daemon")).Should(Equal(2))
 		Eventually(identities(ctx)).Should(Equal([]string{"low"}))
@@ -94,26 +94,26 @@ var _ = Describe("Operators among peers, as processes", func() {
 		AddReportEntry("after SIGTERM", fmt.Sprintf("exit %s, release %s", exit, release))
 		Expect(exit).To(BeNumerically("<", 2*time.Second))
 		Expect(release).To(BeNumerically("<", 2*time.Second))
-		Expect(low.count("done w")()).To(Equal(2), "the first size and the third: the second one was handled by the other")
+		Expect(low.count("done w")()).To(Equal(2), "low must handle only the first and the third size; high handles the second")
 		Expect(low.count("resumes")()).To(BeZero())
 	}, SpecTimeout(minute))
 
-	It("may both work on one object for a moment, because there are no locks; and both finish (PEER-55)", func(ctx context.Context) {
-		works := func(for_ time.Duration) func(*peerSetup) { return func(s *peerSetup) { s.Work = for_ } }
+	It("can handle one object at the same time for a moment, because there are no locks; both finish (PEER-55)", func(ctx context.Context) {
+		works := func(duration time.Duration) func(*peerSetup) { return func(s *peerSetup) { s.Work = duration } }
 		low := begin("low", 0, works(10*time.Second)) // long enough for the other operator to start
 		Eventually(low.count("begins w")).Should(Equal(1))
 		high := begin("high", 1, works(time.Second))
 		Eventually(high.count("begins w")).Should(Equal(1))
 		Eventually(high.count("done w 1")).Should(Equal(1))
 		Eventually(low.count("done w 1")).Should(Equal(1))
-		Expect(low.last("done").at).To(BeTemporally(">", low.last("paused").at), "the handler was not interrupted")
-		Expect(low.last("done").at).To(BeTemporally(">", high.last("begins w").at), "both at a time")
+		Expect(low.last("done").at).To(BeTemporally(">", low.last("paused").at), "the pause must not interrupt the handler")
+		Expect(low.last("done").at).To(BeTemporally(">", high.last("begins w").at), "both handlers must run at the same time")
 		handled(ctx, w)
 		Consistently(low.count("begins w")).Should(Equal(1))
 		Expect(high.count("begins w")()).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("elect a leader beside a laptop: a standby replica has no record, and a leader is a peer like any other (MIG-09)", func(ctx context.Context) {
+	It("elect a leader among replicas; a standby replica has no record, and the leader pauses for a developer's operator (MIG-09)", func(ctx context.Context) {
 		one := begin("one", 0, replica(true))
 		Eventually(one.count("done w 1")).Should(Equal(1))
 		two := begin("two", 0, replica(true))
@@ -148,7 +148,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 			Eventually(all[1].count("starts")).Should(Equal(1))
 
 			stop, last := keepEditing(ctx, []W{w}, 100*time.Millisecond)
-			served := func() (done []time.Time) { // by any of them, in order
+			served := func() (done []time.Time) { // returns the times of all replicas, sorted
 				for _, p := range all {
 					for _, one := range p.all() {
 						if strings.HasPrefix(one.what, "done") {
@@ -159,17 +159,17 @@ var _ = Describe("Operators among peers, as processes", func() {
 				slices.SortFunc(done, time.Time.Compare)
 				return done
 			}
-			serves := func() { // waits for more handled edits than can be in progress
+			awaitServed := func() { // waits for more edits than can be in progress
 				GinkgoHelper()
 				n := len(served())
 				Eventually(served).WithTimeout(time.Minute).Should(WithTransform(func(done []time.Time) int { return len(done) }, BeNumerically(">=", n+5)))
 			}
-			serves()
+			awaitServed()
 			for i := range 2 {
 				all = append(all, begin(fmt.Sprint("new-", i), 0, replica(release)))
 				Eventually(all[2+i].count("starts")).Should(Equal(1))
 				terminate(all[i])
-				serves()
+				awaitServed()
 			}
 			stop()
 			Eventually(func() []string { return []string{all[2].last("done").what, all[3].last("done").what} }).Should(ContainElement(last(w)))
@@ -178,7 +178,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 				gap = max(gap, done.Sub(served()[i]))
 			}
 			AddReportEntry("the longest time without service", gap.String())
-			Expect(gap).To(And(BeNumerically(">", 200*time.Millisecond), BeNumerically("<", most)), "above the pace of the edits: there was one")
+			Expect(gap).To(And(BeNumerically(">", 200*time.Millisecond), BeNumerically("<", most)), "the gap must be longer than the interval of the edits")
 			Eventually(identities(ctx)).Should(ConsistOf(HavePrefix("new-")))
 		},
 		// The standby replica requests the lease every 2 to 4.4 seconds.
@@ -188,7 +188,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 	)
 })
 
-// keepEditing edits the objects continuously. After stop, last returns the line about the last edit of an object.
+// keepEditing edits the objects continuously until stop is called. last returns the log line of the last edit of an object.
 func keepEditing(ctx context.Context, widgets []*v1.Widget, pause time.Duration) (stop func(), last func(*v1.Widget) string) {
 	ctx, cancel := context.WithCancel(ctx)
 	sizes, done := make([]int, len(widgets)), make(chan struct{})

@@ -21,7 +21,7 @@ import (
 
 var createOrUpdate = []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
 
-var _ = Describe("A cycle of several reconciles", func() {
+var _ = Describe("A cycle", func() {
 	type W = *v1.Widget
 	const pause = 100 * millisecond
 
@@ -44,8 +44,8 @@ var _ = Describe("A cycle of several reconciles", func() {
 			return nil
 		}
 	}
-	// unless returns a handler that fails until the gate is open.
-	unless := func(open *atomic.Bool) func() error {
+	// failUnless returns a function that fails until open is true.
+	failUnless := func(open *atomic.Bool) func() error {
 		return func() error {
 			if open.Load() {
 				return nil
@@ -68,7 +68,7 @@ var _ = Describe("A cycle of several reconciles", func() {
 			return out
 		}
 	}
-	clean := func(ctx context.Context, obj W, n int) {
+	expectBaseline := func(ctx context.Context, obj W, n int) {
 		GinkgoHelper()
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations",
 			And(HaveLen(1), HaveKeyWithValue(baselineKey, ContainSubstring(fmt.Sprintf(`"size":%d`, n))))))
@@ -81,7 +81,7 @@ var _ = Describe("A cycle of several reconciles", func() {
 			declare := func() []kopf.Option {
 				return options(kopf.For(&v1.Widget{}).
 					OnUpdate("first", recordSize(seen, "first", nil)).
-					OnUpdate("second", recordSize(seen, "second", unless(&open))))
+					OnUpdate("second", recordSize(seen, "second", failUnless(&open))))
 			}
 			obj := widget(ns, "one")
 			handledBefore(ctx, obj, declare()...)
@@ -105,10 +105,10 @@ var _ = Describe("A cycle of several reconciles", func() {
 				start(ns, declare())
 			}
 			failed := "second:update " + changed(1, 2, "spec", "size") + ", now 4: failed"
-			Eventually(seen.all).Should(ContainElement(failed), "the diff is that of the cycle, the object is the newest")
+			Eventually(seen.all).Should(ContainElement(failed), "the diff must belong to the cycle; the object must be the latest")
 			open.Store(true)
 			Eventually(successes(seen)).Should(Equal([]string{is("first", 1, 2, 2), is("second", 1, 2, 4), is("first", 2, 4, 4), is("second", 2, 4, 4)}))
-			clean(ctx, obj, 4)
+			expectBaseline(ctx, obj, 4)
 			Consistently(successes(seen), quietTime).Should(HaveLen(4))
 		},
 		Entry("in one process", SpecTimeout(minute), false, false),
@@ -116,13 +116,13 @@ var _ = Describe("A cycle of several reconciles", func() {
 		Entry("over a restart, with the pin of an earlier version", SpecTimeout(minute), true, true),
 	)
 
-	DescribeTable("of a creation makes an edit an update (B-01, CAUSE-14)",
+	DescribeTable("of a creation handles a concurrent edit as an update (B-01, CAUSE-14)",
 		func(ctx context.Context, deletes bool) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var open atomic.Bool
 			resource := kopf.For(&v1.Widget{}).
 				On("first", createOrUpdate, recordSize(seen, "first", nil)).
-				On("second", createOrUpdate, recordSize(seen, "second", unless(&open)))
+				On("second", createOrUpdate, recordSize(seen, "second", failUnless(&open)))
 			if deletes {
 				resource.OnDelete("deleted", ok[W](seen, "deleted"))
 			}
@@ -136,7 +136,7 @@ var _ = Describe("A cycle of several reconciles", func() {
 			open.Store(true)
 			want := []string{"first:create add: 1, now 1: ok", "second:create add: 1, now 2: ok", is("first", 1, 2, 2), is("second", 1, 2, 2)}
 			Eventually(successes(seen)).Should(Equal(want))
-			clean(ctx, obj, 2)
+			expectBaseline(ctx, obj, 2)
 			remove(ctx, obj)
 			Eventually(gone(ctx, obj)).Should(BeTrue())
 			if deletes {
@@ -148,20 +148,20 @@ var _ = Describe("A cycle of several reconciles", func() {
 		Entry("with a finalizer", SpecTimeout(minute), true),
 	)
 
-	It("that is reverted midway calls the handlers that were called before (B-02, CAUSE-17)", func(ctx context.Context) {
+	It("whose change is reverted calls the handlers that were called before (B-02, CAUSE-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnUpdate("first", recordSize(seen, "first", nil)).
-			OnUpdate("second", recordSize(seen, "second", unless(&open)))))
+			OnUpdate("second", recordSize(seen, "second", failUnless(&open)))))
 		edit(ctx, obj, size(2))
 		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", BeNumerically(">", 0)))
 		edit(ctx, obj, size(1))
 		open.Store(true)
-		Eventually(successes(seen)).Should(ContainElement(is("first", 2, 1, 1)), "handlers that were called are called for the reversion")
-		clean(ctx, obj, 1)
+		Eventually(successes(seen)).Should(ContainElement(is("first", 2, 1, 1)), "handlers that were called must be called for the reverted change")
+		expectBaseline(ctx, obj, 1)
 		n := len(successes(seen)())
 		Consistently(successes(seen), quietTime).Should(HaveLen(n))
 
@@ -169,23 +169,23 @@ var _ = Describe("A cycle of several reconciles", func() {
 		edit(ctx, obj, size(2))
 		Eventually(successes(seen)).Should(HaveLen(n + 2))
 		Expect(successes(seen)()[n:]).To(Equal([]string{is("first", 1, 2, 2), is("second", 1, 2, 2)}))
-		clean(ctx, obj, 2)
+		expectBaseline(ctx, obj, 2)
 	}, SpecTimeout(minute))
 
-	It("that is reverted midway calls the handlers that were called before, also if they have failed (B-01)", func(ctx context.Context) {
+	It("whose change is reverted calls the handlers that were called before, also if they have failed (B-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
 		start(ns, options(kopf.For(&v1.Widget{}).
-			OnUpdate("half", recordSize(seen, "half", unless(&open))))) // it may have changed something before it fails
+			OnUpdate("half", recordSize(seen, "half", failUnless(&open))))) // may have had effects before it fails
 		edit(ctx, obj, size(2))
 		Eventually(seen.all).Should(ContainElement("half:update change spec.size: 1 -> 2, now 2: failed"))
 		edit(ctx, obj, size(1))
 		Eventually(seen.all).Should(ContainElement("half:update change spec.size: 2 -> 1, now 1: failed"))
 		open.Store(true)
 		Eventually(successes(seen)).Should(Equal([]string{is("half", 2, 1, 1)}))
-		clean(ctx, obj, 1)
+		expectBaseline(ctx, obj, 1)
 	}, SpecTimeout(minute))
 
 	It("ends with the deletion, and does not block it (CAUSE-18)", func(ctx context.Context) {
@@ -194,7 +194,7 @@ var _ = Describe("A cycle of several reconciles", func() {
 		obj := widget(ns, "one")
 		resource := kopf.For(&v1.Widget{}).
 			OnUpdate("first", recordSize(seen, "first", nil)).
-			OnUpdate("second", recordSize(seen, "second", unless(&open))).
+			OnUpdate("second", recordSize(seen, "second", failUnless(&open))).
 			OnDelete("deleted", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("deleted, old %d, now %d, %s", req.Old.Spec.Size, req.Object.Spec.Size, req.Diff)
 				return nil
@@ -250,7 +250,7 @@ var _ = Describe("A cycle of several reconciles", func() {
 		edit(ctx, obj, size(3))
 		open.Store(true)
 		Eventually(seen.all).Should(ConsistOf("field 1→2", "to-two", "change 10→20", "field 2→3", "change 20→30"))
-		clean(ctx, obj, 3)
+		expectBaseline(ctx, obj, 3)
 	}, SpecTimeout(minute))
 
 	It("keeps changes of its handlers, and does not detect them as an edit (B-01, B-13)", func(ctx context.Context) {
@@ -276,12 +276,12 @@ var _ = Describe("A cycle of several reconciles", func() {
 		open.Store(true)
 		want := []string{"paint create add: 1", "second create add: 1", "paint update change: 1 -> 2", "second update change: 1 -> 2"}
 		Eventually(seen.all).Should(Equal(want))
-		clean(ctx, obj, 2)
+		expectBaseline(ctx, obj, 2)
 		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Color", "color-2"))
 		Consistently(seen.all, quietTime).Should(Equal(want))
 	}, SpecTimeout(minute))
 
-	It("of one reconcile writes no pin, and no additional request (B-01)", func(ctx context.Context) {
+	It("of one reconcile writes no pin and sends no additional request (B-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var mu sync.Mutex
 		var bodies []string
@@ -307,7 +307,7 @@ var _ = Describe("A cycle of several reconciles", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		edit(ctx, obj, size(2))
-		clean(ctx, obj, 2)
+		expectBaseline(ctx, obj, 2)
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		mu.Lock()
@@ -327,7 +327,7 @@ var _ = Describe("A cycle of several reconciles", func() {
 			defer mu.Unlock()
 			return random.IntN(n)
 		}
-		// last returns the size that a handler received last for an object, in the diff and in the object.
+		// last contains, by object and handler, the sizes in the diff and in the object of the last call.
 		last := map[string][2]int{}
 		work := func(id string) kopf.Handler[W] {
 			return func(ctx context.Context, req *kopf.Request[W]) error {
@@ -369,11 +369,11 @@ var _ = Describe("A cycle of several reconciles", func() {
 		}
 		for range edits {
 			for _, obj := range all {
-				edit(ctx, obj, size(roll(3)+1)) // few values, so that many edits are reverted or change nothing
+				edit(ctx, obj, size(roll(3)+1)) // has few values, so that many edits are reverted or change nothing
 			}
 		}
 		for _, obj := range all {
-			clean(ctx, obj, obj.Spec.Size)
+			expectBaseline(ctx, obj, obj.Spec.Size)
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -117,7 +117,7 @@ var _ = Describe("Startup and cleanup handlers", func() {
 		Expect(seen.all()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("run before and after all handlers, which finish (ACT-04, ACT-06, RUN-01, RUN-23, RUN-28)", func(ctx context.Context) {
+	It("run before the first handler starts and after the last one has finished (ACT-04, ACT-06, RUN-01, RUN-23, RUN-28)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
@@ -155,10 +155,10 @@ var _ = Describe("Startup and cleanup handlers", func() {
 var _ = Describe("Health", func() {
 	type W = *v1.Widget
 
-	It("reports an operator without progress, and no other (SE-14, SE-16)", func(ctx context.Context) {
+	It("fails only for an operator without progress (SE-14, SE-16)", func(ctx context.Context) {
 		const limit = time.Second
-		ns, book := newNamespace(ctx), &logRecorder{}
-		mgr := newManager(ns, book)
+		ns, logs := newNamespace(ctx), &logRecorder{}
+		mgr := newManager(ns, logs)
 		release := make(chan struct{})
 		op := kopf.New(mgr, kopf.WithStuckAfter(limit), kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1), kopf.WithName("stuck")).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
@@ -175,8 +175,8 @@ var _ = Describe("Health", func() {
 			}))
 		Expect(mgr.Add(op)).To(Succeed())
 		Expect(op.Healthz(nil)).To(Succeed())
-		Expect(op.Readyz(nil)).To(Succeed(), "the daemon waits for its start")
-		launch(mgr, book)
+		Expect(op.Readyz(nil)).To(Succeed(), "an operator that has not started must be ready")
+		launch(mgr, logs)
 		Eventually(func() error { return op.Readyz(nil) }).Should(Succeed())
 
 		healthy := func(why string, names ...string) {
@@ -186,12 +186,12 @@ var _ = Describe("Health", func() {
 			}
 			Consistently(func() error { return op.Healthz(nil) }, 2*limit).Should(Succeed(), why)
 		}
-		healthy("it is idle")
-		healthy("it gets on, though some wait for long", "slow1", "slow2", "slow3", "slow4", "slow5", "slow6")
-		healthy("who waits for a backoff waits for no worker", "fails")
-		healthy("one hanging handler blocks no other object", "hangs")
+		healthy("an idle operator must be healthy")
+		healthy("an operator with progress must be healthy", "slow1", "slow2", "slow3", "slow4", "slow5", "slow6")
+		healthy("objects that wait for a backoff must not count", "fails")
+		healthy("a hanging handler must not count if no object waits", "hangs")
 		create(ctx, widget(ns, "waits"))
-		Expect(op.Healthz(nil)).To(Succeed(), "not for long enough")
+		Expect(op.Healthz(nil)).To(Succeed(), "the limit has not passed yet")
 		Eventually(func() error { return op.Healthz(nil) }).Should(MatchError(And(ContainSubstring("stuck"), ContainSubstring("1 objects wait"))))
 		Eventually(func() float64 { return metric("kopf_oldest_unhandled_seconds", map[string]string{"kind": "stuck"}) }).
 			Should(BeNumerically(">=", limit.Seconds()))
@@ -199,22 +199,22 @@ var _ = Describe("Health", func() {
 		Eventually(func() error { return op.Healthz(nil) }).Should(Succeed())
 	}, SpecTimeout(minute))
 
-	It("is a metric (SE-16)", func(ctx context.Context) {
+	It("is exported as a metric (SE-16)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		release := make(chan struct{})
-		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1), kopf.WithName("unasked")).
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1), kopf.WithName("unchecked")).
 			OnCreate("created", func(context.Context, *kopf.Request[W]) error { <-release; return nil })))
 		defer close(release)
 		create(ctx, widget(ns, "one"))
 		create(ctx, widget(ns, "two"))
-		Eventually(func() float64 { return metric("kopf_oldest_unhandled_seconds", map[string]string{"kind": "unasked"}) }).
+		Eventually(func() float64 { return metric("kopf_oldest_unhandled_seconds", map[string]string{"kind": "unchecked"}) }).
 			Should(BeNumerically(">", 1))
 	}, SpecTimeout(minute))
 
-	It("is ready when caches and indexes are complete, and the manager serves it (ACT-04, IDX-15, PROBE-05, RUN-03)", func(ctx context.Context) {
-		ns, book := newNamespace(ctx), &logRecorder{}
+	It("reports readiness at the endpoint of the manager when caches and indexes are complete (ACT-04, IDX-15, PROBE-05, RUN-03)", func(ctx context.Context) {
+		ns, logs := newNamespace(ctx), &logRecorder{}
 		create(ctx, widget(ns, "one"))
-		mgr := newManager(ns, book)
+		mgr := newManager(ns, logs)
 		var startup, indexing atomic.Bool
 		startup.Store(true)
 		indexing.Store(true)
@@ -230,7 +230,7 @@ var _ = Describe("Health", func() {
 			}
 			return nil, nil
 		})
-		op := kopf.New(mgr, widgets, kopf.For(&corev1.ConfigMap{}).OnEvent("spy", ok[*corev1.ConfigMap](&calls{}, "spy")),
+		op := kopf.New(mgr, widgets, kopf.For(&corev1.ConfigMap{}).OnEvent("record", ok[*corev1.ConfigMap](&calls{}, "record")),
 			kopf.OnStartup("wait", func(context.Context) error {
 				if startup.Load() {
 					return kopf.Temporary(errOutOfOrder, 50*time.Millisecond)
@@ -238,9 +238,9 @@ var _ = Describe("Health", func() {
 				return nil
 			}))
 		Expect(mgr.Add(op)).To(Succeed())
-		launch(mgr, book)
+		launch(mgr, logs)
 		ready := func() error { return op.Readyz(nil) }
-		Eventually(func() []string { return book.find(`"handler"="wait"`) }).ShouldNot(BeEmpty())
+		Eventually(func() []string { return logs.find(`"handler"="wait"`) }).ShouldNot(BeEmpty())
 		Expect(ready()).NotTo(Succeed())
 		startup.Store(false)
 		Eventually(entered).Should(Receive())
@@ -281,7 +281,7 @@ var _ = Describe("Events and metrics", func() {
 			}).
 			OnCreate("bad", fails[W](&calls{}, "bad", kopf.Permanent(errOutOfOrder))).
 			OnCreate("ignored", fails[W](&calls{}, "ignored", errOutOfOrder), kopf.ErrorMode(progress.ErrorsIgnored)).
-			OnReconcile("level", ok[W](&calls{}, "level"))))
+			OnReconcile("sync", ok[W](&calls{}, "sync"))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -294,7 +294,7 @@ var _ = Describe("Events and metrics", func() {
 		Expect(attempts("p/*", "retried")).To(BeEquivalentTo(1))
 		Expect(attempts("bad", "failed")).To(BeEquivalentTo(1))
 		Expect(attempts("ignored", "ignored")).To(BeEquivalentTo(1))
-		Expect(attempts("level", "succeeded")).To(BeEquivalentTo(1))
+		Expect(attempts("sync", "succeeded")).To(BeEquivalentTo(1))
 	}, SpecTimeout(minute))
 })
 

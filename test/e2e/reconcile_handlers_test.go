@@ -21,7 +21,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// ownedMap returns a config map that is owned by an object, or by none.
+// ownedMap returns a ConfigMap. Its owner may be nil.
 func ownedMap(namespace, name string, owner *v1.Widget) *corev1.ConfigMap {
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if owner != nil {
@@ -46,32 +46,32 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		ns, seen, wire := newNamespace(ctx), &calls{}, &writeRecorder{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		first := start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", sized(seen))), wire.setup())
+		first := start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", sized(seen))), wire.setup())
 		Eventually(seen.all).Should(Equal([]string{"reconcile one 1"}))
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal([]string{"reconcile one 1", "reconcile one 2"}))
 		Expect(k8s.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"x"}}`)))).To(Succeed())
-		Eventually(seen.all).Should(HaveLen(3), "the filter reads the whole object")
+		Eventually(seen.all).Should(HaveLen(3), "changes of all fields must call the handler")
 		Consistently(seen.all, quietTime).Should(HaveLen(3))
 		first.stop()
-		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", sized(seen))), wire.setup())
+		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", sized(seen))), wire.setup())
 		Eventually(seen.all).Should(HaveLen(4))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Consistently(seen.all, quietTime).Should(HaveLen(4))
-		Expect(wire.all()).To(BeEmpty(), "no baseline, no records, no finalizer")
+		Expect(wire.all()).To(BeEmpty(), "the operator must write no baseline, no records and no finalizer")
 	}, SpecTimeout(minute))
 
-	It("are called for changes of owned objects, and not of others", func(ctx context.Context) {
+	It("are called for changes of owned objects only", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj, other := widget(ns, "one"), widget(ns, "other")
 		create(ctx, obj)
 		create(ctx, other)
 		old := ownedMap(ns, "old", obj)
 		create(ctx, old)
-		start(ns, options(kopf.For(&v1.Widget{}).Owns(&corev1.ConfigMap{}).OnReconcile("level", sized(seen))))
+		start(ns, options(kopf.For(&v1.Widget{}).Owns(&corev1.ConfigMap{}).OnReconcile("sync", sized(seen))))
 		Eventually(seen.all).Should(ConsistOf("reconcile one 1", "reconcile other 1"))
-		Consistently(seen.all, quietTime).Should(HaveLen(2), "the initial list causes no second call")
+		Consistently(seen.all, quietTime).Should(HaveLen(2), "the initial list must not cause a second call")
 
 		count := 1
 		called := func(what string) {
@@ -101,7 +101,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		create(ctx, obj)
 		start(ns, options(kopf.For(&v1.Widget{}).
 			Owns(&corev1.ConfigMap{}, predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == "loud" })).
-			OnReconcile("level", sized(seen))))
+			OnReconcile("sync", sized(seen))))
 		Eventually(seen.all).Should(HaveLen(1))
 		create(ctx, ownedMap(ns, "quiet", obj))
 		Consistently(seen.all, quietTime).Should(HaveLen(1))
@@ -109,13 +109,13 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		Eventually(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("notice owned objects whose deletion the watch has missed (B-04)", func(ctx context.Context) {
+	It("are called for owned objects whose deletion the watch has missed (B-04)", func(ctx context.Context) {
 		ns, seen, line := newNamespace(ctx), &calls{}, &watchBreaker{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		child := ownedMap(ns, "child", obj)
 		create(ctx, child)
-		start(ns, options(kopf.For(&v1.Widget{}).Owns(&corev1.ConfigMap{}).OnReconcile("level", sized(seen))), line.setup())
+		start(ns, options(kopf.For(&v1.Widget{}).Owns(&corev1.ConfigMap{}).OnReconcile("sync", sized(seen))), line.setup())
 		Eventually(seen.all).Should(HaveLen(1))
 		line.cut()
 		remove(ctx, child)
@@ -127,7 +127,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 	It("are called after their interval, counted from the last call", func(ctx context.Context) {
 		const interval = 700 * time.Millisecond
 		ns, line := newNamespace(ctx), &timeline{}
-		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", timed(line, sized(&calls{})), kopf.Interval(interval))))
+		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", timed(line, sized(&calls{})), kopf.Interval(interval))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(line.times).Should(HaveLen(3))
@@ -135,7 +135,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(line.times).Should(HaveLen(5))
 		gaps := line.gaps()
-		Expect(gaps[2]).To(BeNumerically("<", interval), "the edit calls it immediately")
+		Expect(gaps[2]).To(BeNumerically("<", interval), "the edit must call the handler immediately")
 		Expect(gaps[3]).To(atLeast(interval))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
@@ -189,7 +189,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 	DescribeTable("are not called for their own changes (B-13)",
 		func(ctx context.Context, change func(n int, w *v1.Widget), perCall int) {
 			ns, seen, wire := newNamespace(ctx), &calls{}, &writeRecorder{}
-			start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", func(_ context.Context, req *kopf.Request[W]) error {
+			start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("called")
 				change(len(seen.all()), req.Object)
 				return nil
@@ -198,7 +198,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 			create(ctx, obj)
 			for n := 1; n < 4; n++ {
 				Eventually(seen.all).Should(HaveLen(n))
-				Consistently(seen.all, quietTime).Should(HaveLen(n), "a hot loop")
+				Consistently(seen.all, quietTime).Should(HaveLen(n), "the handler must not be called in a hot loop")
 				Expect(wire.all()).To(HaveLen(n * perCall))
 				edit(ctx, obj, func(w W) { w.Spec.Color = fmt.Sprint(n) })
 			}
@@ -212,20 +212,20 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 
 	It("are not called for their own changes, however stale the watch is (B-10, B-13)", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
-		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", timed(line, func(_ context.Context, req *kopf.Request[W]) error {
+		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", timed(line, func(_ context.Context, req *kopf.Request[W]) error {
 			req.Object.Status.Phase = fmt.Sprint(len(line.times()))
 			return nil
 		}), kopf.Interval(7*time.Second))), through(func(next http.RoundTripper) http.RoundTripper { return &laggingTransport{next, 8 * time.Second} }))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(line.times).WithTimeout(minute).Should(HaveLen(4))
-		Expect(line.gaps()).To(HaveEach(atLeast(7*time.Second)), "only its interval calls it")
+		Expect(line.gaps()).To(HaveEach(atLeast(7*time.Second)), "only the interval may call the handler")
 	}, SpecTimeout(2*minute))
 
 	It("are called again for changes of other clients during a call", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		entered, release := make(chan struct{}, 10), make(chan struct{})
-		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", func(ctx context.Context, req *kopf.Request[W]) error {
+		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", func(ctx context.Context, req *kopf.Request[W]) error {
 			entered <- struct{}{}
 			<-release
 			req.Object.Status.Phase = fmt.Sprint("for ", req.Object.Spec.Size)
@@ -241,7 +241,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		Consistently(seen.all, quietTime).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("run beside cause handlers, whose writes do not call them", func(ctx context.Context) {
+	It("run beside cause handlers, and are not called for their writes", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
 			OnCreate("created", func(_ context.Context, req untypedRequest) error {
@@ -254,19 +254,19 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 			}).
 			OnUpdate("updated", ok[untypedObject](seen, "updated")).
 			OnDelete("deleted", ok[untypedObject](seen, "deleted")).
-			OnReconcile("level", func(_ context.Context, req untypedRequest) error {
-				seen.notef("level")
-				req.SetResult(map[string]any{"calls": seen.count("level")})
+			OnReconcile("sync", func(_ context.Context, req untypedRequest) error {
+				seen.notef("sync")
+				req.SetResult(map[string]any{"calls": seen.count("sync")})
 				return nil
 			})))
 		obj := untyped(widgetGVK, ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		Consistently(seen.all, quietTime).Should(ConsistOf("created", "level", "created"))
-		Expect(valueAt(ctx, obj, "status", "level")()).To(Equal(map[string]any{"calls": int64(1)}), "RES-04")
+		Consistently(seen.all, quietTime).Should(ConsistOf("created", "sync", "created"))
+		Expect(valueAt(ctx, obj, "status", "sync")()).To(Equal(map[string]any{"calls": int64(1)}), "RES-04")
 		edit(ctx, obj, func(u untypedObject) { u.SetLabels(map[string]string{"a": "b"}) })
 		Eventually(seen.all).Should(HaveLen(5))
-		Consistently(seen.all, quietTime).Should(ConsistOf("created", "level", "created", "updated:update", "level"))
+		Consistently(seen.all, quietTime).Should(ConsistOf("created", "sync", "created", "updated:update", "sync"))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.count("deleted:delete")).To(Equal(1))
@@ -274,7 +274,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 
 	It("whose change is rejected fail, and are retried (0005)", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
-		op := start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", timed(line, func(_ context.Context, req *kopf.Request[W]) error {
+		op := start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", timed(line, func(_ context.Context, req *kopf.Request[W]) error {
 			if req.Object.Spec.Size = 5000; req.Attempt.Number == 2 {
 				req.Object.Spec.Size = 50
 			}
@@ -285,12 +285,12 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		Eventually(fresh(ctx, obj)).Should(HaveField("Spec.Size", 50))
 		Consistently(line.times, quietTime).Should(HaveLen(3))
 		Expect(line.gaps()).To(HaveEach(atLeast(300 * time.Millisecond)))
-		Eventually(op.log.find).WithArguments("rejects the change", `"handler"="level"`).Should(HaveLen(2))
+		Eventually(op.log.find).WithArguments("rejects the change", `"handler"="sync"`).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
 	It("support filters, and start again for an object that passes them again", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("level", sized(seen), kopf.Label("on"), kopf.Interval(200*time.Millisecond))))
+		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", sized(seen), kopf.Label("on"), kopf.Interval(200*time.Millisecond))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Consistently(seen.all, quietTime).Should(BeEmpty())
@@ -335,7 +335,7 @@ var _ = Describe("A reconciler as a handler (B-28)", func() {
 		Eventually(line.times).Should(HaveLen(6))
 		broken.Store(false)
 		gaps := line.gaps()
-		Expect(gaps[3]).To(atLeast(100*time.Millisecond), "an error counts more than the wish to come back")
+		Expect(gaps[3]).To(atLeast(100*time.Millisecond), "the backoff of an error must override RequeueAfter")
 		Expect(gaps[4]).To(atLeast(200 * time.Millisecond))
 		Expect(seen.all()).To(HaveEach("one"))
 	}, SpecTimeout(minute))
@@ -344,7 +344,7 @@ var _ = Describe("A reconciler as a handler (B-28)", func() {
 		ns, line := newNamespace(ctx), &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("main",
 			timed(line, kopf.FromReconciler[W](reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-				return reconcile.Result{Requeue: len(line.times()) < 3}, nil //nolint:staticcheck // reconcilers of old do so
+				return reconcile.Result{Requeue: len(line.times()) < 3}, nil //nolint:staticcheck // existing reconcilers use it
 			}))))))
 		create(ctx, widget(ns, "one"))
 		Eventually(line.times).Should(HaveLen(3))

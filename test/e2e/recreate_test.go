@@ -17,30 +17,31 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A cache that is restricted to labels drops existing objects, and may contain them again before a worker has noticed.
-var _ = Describe("Objects that are missing in the cache for a moment", func() {
+// A cache with a label selector removes objects that lose the label. It may contain them again before a worker
+// reconciles the removal.
+var _ = Describe("Objects that are missing in the cache for a short time", func() {
 	It("have their daemons started again (DAE-09)", func(ctx context.Context) {
-		ns, seen, book := newNamespace(ctx), &calls{}, &logRecorder{}
+		ns, seen, logs := newNamespace(ctx), &calls{}, &logRecorder{}
 		gold := map[string]string{"tier": "gold"}
 		mgr, err := manager.New(cp.Config, manager.Options{
-			Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"},
+			Scheme: scheme, Logger: logs.Logger(), Metrics: server.Options{BindAddress: "0"},
 			Cache: cache.Options{
 				DefaultNamespaces: map[string]cache.Config{ns: {}},
 				ByObject:          map[client.Object]cache.ByObject{&v1.Widget{}: {Label: labels.SelectorFromSet(gold)}},
 			},
 		})
 		Expect(err).NotTo(HaveOccurred())
-		leave := make(chan struct{})
-		letGo := sync.OnceFunc(func() { close(leave) })
-		DeferCleanup(letGo)
+		release := make(chan struct{})
+		releaseWorker := sync.OnceFunc(func() { close(release) })
+		DeferCleanup(releaseWorker)
 		Expect(kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			Daemon("watch", stays[*v1.Widget](seen, "it"), kopf.Label("busy", filter.Absent)).
 			OnCreate("busy", func(context.Context, *kopf.Request[*v1.Widget]) error {
 				seen.notef("busy")
-				<-leave
+				<-release
 				return nil
 			}, kopf.Label("busy", filter.Present)))).To(Succeed())
-		launch(mgr, book)
+		launch(mgr, logs)
 		obj := widget(ns, "one")
 		obj.Labels = gold
 		create(ctx, obj)
@@ -55,7 +56,7 @@ var _ = Describe("Objects that are missing in the cache for a moment", func() {
 		Eventually(cached).ShouldNot(Succeed())
 		edit(ctx, obj, func(w *v1.Widget) { w.Labels = gold })
 		Eventually(cached).Should(Succeed())
-		letGo()
-		Eventually(seen.all).Should(HaveLen(4), "the daemon does not start again")
+		releaseWorker()
+		Eventually(seen.all).Should(HaveLen(4), "the daemon must start again")
 	}, SpecTimeout(minute))
 })

@@ -27,15 +27,15 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// Unusual but legitimate use of an operator. Each of these cases once revealed a bug.
+// These specs use operators in unusual but valid ways. Each of them is a regression test for a bug.
 
 var _ = Describe("A predicate", func() {
 	type W = *v1.Widget
 
 	DescribeTable("may drop our own writes and blocked deletions (0003 of the decisions)",
-		func(ctx context.Context, wakes predicate.Predicate) {
+		func(ctx context.Context, filter predicate.Predicate) {
 			ns, seen := newNamespace(ctx), &calls{}
-			op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithPredicates(wakes)).
+			op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithPredicates(filter)).
 				OnCreate("created", ok[W](seen, "created")).
 				OnDelete("deleted", ok[W](seen, "deleted"))))
 			obj := widget(ns, "one")
@@ -53,11 +53,11 @@ var _ = Describe("A predicate", func() {
 		}),
 	)
 
-	It("may drop objects that lose a label: they are not deleted (B-25)", func(ctx context.Context) {
-		ns, seen, book := newNamespace(ctx), &calls{}, &logRecorder{}
+	It("may drop objects that lose a label, which are not handled as deleted (B-25)", func(ctx context.Context) {
+		ns, seen, logs := newNamespace(ctx), &calls{}, &logRecorder{}
 		gold := map[string]string{"tier": "gold"}
 		mgr, err := manager.New(cp.Config, manager.Options{
-			Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"},
+			Scheme: scheme, Logger: logs.Logger(), Metrics: server.Options{BindAddress: "0"},
 			Cache: cache.Options{
 				DefaultNamespaces: map[string]cache.Config{ns: {}},
 				ByObject:          map[client.Object]cache.ByObject{&v1.Widget{}: {Label: labels.SelectorFromSet(gold)}},
@@ -67,8 +67,8 @@ var _ = Describe("A predicate", func() {
 		Expect(kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}).
 			OnCreate("created", ok[W](seen, "created")).
 			OnUpdate("updated", ok[W](seen, "updated")).
-			OnDelete("farewell", ok[W](seen, "farewell"), kopf.Optional()))).To(Succeed())
-		launch(mgr, book)
+			OnDelete("optional", ok[W](seen, "optional"), kopf.Optional()))).To(Succeed())
+		launch(mgr, logs)
 		obj := widget(ns, "one")
 		obj.Labels = gold
 		create(ctx, obj)
@@ -80,8 +80,8 @@ var _ = Describe("A predicate", func() {
 		Eventually(seen.all).Should(Equal([]string{"created:create", "updated:update"}))
 		handled(ctx, obj)
 		remove(ctx, obj)
-		Eventually(seen.all).Should(Equal([]string{"created:create", "updated:update", "farewell:delete"}))
-		Expect(book.errors()).To(BeEmpty())
+		Eventually(seen.all).Should(Equal([]string{"created:create", "updated:update", "optional:delete"}))
+		Expect(logs.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 })
 
@@ -135,7 +135,7 @@ var _ = Describe("A value that an object cannot store", func() {
 		Expect(seen.all()).To(Equal([]string{"retried:create#0", "waiting:create#0", "retried:create#1", "failed:delete#0"}))
 	}, SpecTimeout(minute))
 
-	It("as a baseline is replaced by a digest: changes are detected, but without a diff (B-31)", func(ctx context.Context) {
+	It("as a baseline is replaced by a digest; changes are detected without a diff (B-31)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			On("any", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonResume},
@@ -162,7 +162,7 @@ var _ = Describe("A value that an object cannot store", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Color = "blue" })
 		want = append(want, "update old false diff 0")
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations",
-			HaveKeyWithValue(baselineKey, MatchJSON(`{"spec":{"color":"blue","size":2}}`))), "the records fit again")
+			HaveKeyWithValue(baselineKey, MatchJSON(`{"spec":{"color":"blue","size":2}}`))), "the baseline must be stored again when it fits")
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(Equal(append(want, "deleted:delete")))
@@ -206,17 +206,17 @@ var _ = Describe("A value that an object cannot store", func() {
 	}, SpecTimeout(minute))
 })
 
-var _ = Describe("A handler that removes everything", func() {
+var _ = Describe("A handler", func() {
 	type W = *v1.Widget
 
-	DescribeTable("of the annotations does not remove our own (0005 of the decisions)",
+	DescribeTable("that removes all annotations does not remove those of the engine (0005 of the decisions)",
 		func(ctx context.Context, left map[string]string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			resource := kopf.For(&v1.Widget{}).
 				On("before", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonResume}, ok[W](seen, "before")).
-				On("sweep", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonResume},
+				On("clear", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonResume},
 					func(_ context.Context, req *kopf.Request[W]) error {
-						seen.notef("sweep:%s#%d", req.Reason, req.Attempt.Number)
+						seen.notef("clear:%s#%d", req.Reason, req.Attempt.Number)
 						req.Object.SetAnnotations(left)
 						if req.Attempt.Number < 2 {
 							return kopf.Temporary(errOutOfOrder, 50*millisecond)
@@ -224,11 +224,11 @@ var _ = Describe("A handler that removes everything", func() {
 						return nil
 					})
 			var want []string
-			settled := func(reason kopf.Reason) {
+			awaitCalls := func(reason kopf.Reason) {
 				GinkgoHelper()
 				want = append(want, fmt.Sprint("before:", reason))
 				for n := range 3 {
-					want = append(want, fmt.Sprintf("sweep:%s#%d", reason, n))
+					want = append(want, fmt.Sprintf("clear:%s#%d", reason, n))
 				}
 				Eventually(seen.all).Should(Equal(want))
 				handled(ctx, widget(ns, "one"))
@@ -238,12 +238,12 @@ var _ = Describe("A handler that removes everything", func() {
 			obj := widget(ns, "one")
 			obj.Annotations = map[string]string{"example.com/old": "old"}
 			create(ctx, obj)
-			settled(kopf.ReasonCreate)
+			awaitCalls(kopf.ReasonCreate)
 			edit(ctx, obj, func(w W) { w.Spec.Size, w.Annotations["example.com/old"] = 2, "again" })
-			settled(kopf.ReasonUpdate)
+			awaitCalls(kopf.ReasonUpdate)
 			first.stop()
 			start(ns, options(resource))
-			settled(kopf.ReasonResume)
+			awaitCalls(kopf.ReasonResume)
 
 			now, err := fresh(ctx, obj)()
 			Expect(err).NotTo(HaveOccurred())
@@ -258,14 +258,14 @@ var _ = Describe("A handler that removes everything", func() {
 		Entry("and writes nil", SpecTimeout(minute), nil),
 	)
 
-	It("of the finalizers removes those of other clients, not ours (FIN-14)", func(ctx context.Context) {
+	It("that removes all finalizers does not remove the finalizer of the engine (FIN-14)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		sweep := func(_ context.Context, req *kopf.Request[W]) error {
+		clearFinalizers := func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s", req.Reason)
 			req.Object.SetFinalizers(nil)
 			return nil
 		}
-		op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", sweep).OnDelete("deleted", sweep)))
+		op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", clearFinalizers).OnDelete("deleted", clearFinalizers)))
 		obj := widget(ns, "one")
 		obj.Finalizers = []string{foreignFinalizer}
 		create(ctx, obj)
@@ -282,24 +282,24 @@ var _ = Describe("A handler that removes everything", func() {
 var _ = Describe("A lifecycle", func() {
 	type W = *v1.Widget
 
-	It("that selects no handler is called again after a pause", func(ctx context.Context) {
+	It("that selects no handler is called again after a delay", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		var asked atomic.Int64
+		var selections atomic.Int64
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")),
 			kopf.WithLifecycle(func(due []string, _ func(string) progress.Record) []string {
-				if asked.Add(1) < 4 {
+				if selections.Add(1) < 4 {
 					return nil
 				}
 				return due
 			})))
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		Consistently(asked.Load).Should(BeNumerically("<", 4), "otherwise the loop is hot")
+		Consistently(selections.Load).Should(BeNumerically("<", 4), "the lifecycle must not be called in a hot loop")
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"created:create"}))
 	}, SpecTimeout(minute))
 
-	It("that selects a handler twice, or one that is not due, does not cause its call", func(ctx context.Context) {
+	It("cannot call a handler twice, or a handler that is not due", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("first", ok[W](seen, "first")).
@@ -316,7 +316,7 @@ var _ = Describe("A lifecycle", func() {
 	}, SpecTimeout(minute))
 })
 
-var _ = Describe("Work is not repeated:", func() {
+var _ = Describe("Regressions", func() {
 	type W = *v1.Widget
 
 	It("finished resume handlers are not called again for an update (CAUSE-25)", func(ctx context.Context) {
@@ -386,7 +386,7 @@ var _ = Describe("Work is not repeated:", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		Consistently(writes.Load, quietTime).Should(BeEquivalentTo(2), "the records of the first; their removal, and the baseline")
+		Consistently(writes.Load, quietTime).Should(BeEquivalentTo(2), "want one write for the record, and one for its removal and the baseline")
 		Expect(seen.all()).To(Equal([]string{"first:create", "second:create"}))
 	}, SpecTimeout(minute))
 

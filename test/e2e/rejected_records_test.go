@@ -23,7 +23,7 @@ const annotationsLimit = 256 << 10
 
 var createUpdateOrDelete = []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete}
 
-// fill adds an annotation of another client that leaves no room for others.
+// fill adds an annotation that leaves no space for annotations of the engine.
 func fill(obj *v1.Widget) {
 	const key = "example.com/filler"
 	if obj.Annotations == nil {
@@ -89,7 +89,7 @@ var _ = Describe("Records that the API server rejects (B-31)", func() {
 	type W = *v1.Widget
 	DescribeTable("block neither handlers nor the deletion",
 		func(ctx context.Context, prepare func(ctx context.Context, ns string, obj W)) {
-			ns, seen, box := newNamespace(ctx), &calls{}, &patchRecorder{}
+			ns, seen, patches := newNamespace(ctx), &calls{}, &patchRecorder{}
 			obj := widget(ns, "one")
 			prepare(ctx, ns, obj)
 			start(ns, options(kopf.For(&v1.Widget{}, kopf.WithConditions("Ready")).
@@ -99,7 +99,7 @@ var _ = Describe("Records that the API server rejects (B-31)", func() {
 					seen.notef("writer:%s", req.Reason)
 					req.Object.Spec.Color = "painted"
 					return nil
-				})), box.setup())
+				})), patches.setup())
 			create(ctx, obj)
 			var want []string
 			for _, reason := range []string{"create", "update", "delete"} {
@@ -120,7 +120,7 @@ var _ = Describe("Records that the API server rejects (B-31)", func() {
 			}
 			Eventually(gone(ctx, obj)).Should(BeTrue())
 			Consistently(seen.all, quietTime).Should(HaveLen(len(want)))
-			Expect(len(box.all())).To(BeNumerically("<=", 30), "patches")
+			Expect(len(patches.all())).To(BeNumerically("<=", 30), "number of patches")
 
 			var events eventsv1.EventList
 			Eventually(func() ([]eventsv1.Event, error) {
@@ -132,7 +132,7 @@ var _ = Describe("Records that the API server rejects (B-31)", func() {
 		Entry("because a policy denies it", SpecTimeout(minute), func(ctx context.Context, ns string, _ W) { forbidAnnotations(ctx, ns) }),
 	)
 
-	It("are stored when there is room for them", func(ctx context.Context) {
+	It("are stored when the annotations have space for them", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		fill(obj)

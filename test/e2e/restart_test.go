@@ -28,7 +28,7 @@ var _ = Describe("A restart", func() {
 				OnCreate("created", ok[W](seen, "created")).
 				OnDelete("deleted", ok[W](seen, "deleted")))
 		}
-		// The watch drops its own write, so that no reconcile follows the finalizer.
+		// The predicate drops our own write, so that no reconcile follows the finalizer.
 		halting := start(ns, declare(kopf.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})))
@@ -71,7 +71,7 @@ var _ = Describe("A restart", func() {
 		Expect(attempts[1].Last).To(Equal("out of order"))
 		Expect(attempts[1].Started).To(BeTemporally("~", attempts[0].Started, time.Millisecond))
 		Expect(second.gaps()).To(HaveExactElements(BeNumerically(">=", delay-grain)))
-		Expect(second.times()[1].Sub(restarted)).To(BeNumerically("<", delay), "the delay has restarted")
+		Expect(second.times()[1].Sub(restarted)).To(BeNumerically("<", delay), "the restart must not restart the delay")
 	}, SpecTimeout(minute))
 
 	It("between the handlers of an update or a deletion continues there; resume handlers are called too (PROG-29, CAUSE-25)", func(ctx context.Context) {
@@ -189,7 +189,7 @@ var _ = Describe("A restart", func() {
 		Eventually(seen.all).Should(Equal([]string{"first:resume", "second:resume#0", "second:resume#1", "second:resume#2"}))
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
-		Consistently(seen.all, quietTime).Should(HaveLen(4), "the object resumes once in a process")
+		Consistently(seen.all, quietTime).Should(HaveLen(4), "resume handlers must be called once per process")
 	}, SpecTimeout(minute))
 
 	It("during a resume continues it (PROG-29)", func(ctx context.Context) {
@@ -216,7 +216,7 @@ var _ = Describe("A restart", func() {
 // errOutOfOrder is the error of failing handlers.
 var errOutOfOrder = errors.New("out of order")
 
-// handledBefore creates the object, and runs an operator until it has handled it.
+// handledBefore creates the object and runs an operator until the object is handled.
 func handledBefore(ctx context.Context, obj client.Object, opts ...kopf.Option) {
 	GinkgoHelper()
 	earlier := start(obj.GetNamespace(), opts)
@@ -248,7 +248,7 @@ func editRecord[T client.Object](ctx context.Context, obj T, id string, change f
 	})
 }
 
-// grain is the precision of times in records: records contain microseconds.
+// grain is the tolerance for times in records, which are truncated to microseconds.
 const grain = time.Millisecond
 
 // A timeline records the time and the attempt of each call of a handler.

@@ -22,8 +22,8 @@ var _ = Describe("Results", func() {
 	type W = *v1.Widget
 	type U = *unstructured.Unstructured
 
-	// returns is a handler with a result.
-	returns := func(seen *calls, id string, result any) kopf.Handler[U] {
+	// withResult returns a handler that sets a result.
+	withResult := func(seen *calls, id string, result any) kopf.Handler[U] {
 		return func(_ context.Context, req *kopf.Request[U]) error {
 			seen.notef("%s:%s", id, req.Reason)
 			req.SetResult(result)
@@ -31,17 +31,17 @@ var _ = Describe("Results", func() {
 		}
 	}
 
-	DescribeTable("are stored on the object, and are no change of it (RES-01)",
+	DescribeTable("are stored on the object, and are not updates (RES-01)",
 		func(ctx context.Context, gvk schema.GroupVersionKind, opts []kopf.ResourceOption, path []string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			start(ns, options(kopf.For(kopf.Unstructured(gvk), opts...).
-				OnCreate("created", returns(seen, "created", map[string]any{"ready": true, "ports": []int{1, 2}})).
-				OnCreate("ns/named", returns(seen, "named", struct {
+				OnCreate("created", withResult(seen, "created", map[string]any{"ready": true, "ports": []int{1, 2}})).
+				OnCreate("ns/named", withResult(seen, "named", struct {
 					Size  int     `json:"size"`
 					Ratio float64 `json:"ratio"`
 				}{7, 0.5})).
-				OnCreate("nothing", returns(seen, "nothing", nil)).
-				OnUpdate("updated", returns(seen, "updated", "once"))))
+				OnCreate("nothing", withResult(seen, "nothing", nil)).
+				OnUpdate("updated", withResult(seen, "updated", "once"))))
 			obj := untyped(gvk, ns, "one")
 			create(ctx, obj)
 			handled(ctx, obj)
@@ -66,7 +66,7 @@ var _ = Describe("Results", func() {
 			[]kopf.ResourceOption{kopf.WithResults("spec.results")}, []string{"spec", "results"}),
 	)
 
-	It("of typed kinds may be missing in their Go type", func(ctx context.Context) {
+	It("are stored for typed kinds whose Go type has no field for them", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
 			req.Object.Status.Phase = "ready"
@@ -80,7 +80,7 @@ var _ = Describe("Results", func() {
 			To(Equal(map[string]any{"phase": "ready", "created": "done"}))
 	}, SpecTimeout(minute))
 
-	It("that are maps are merged into earlier ones, other results replace them (RES-02)", func(ctx context.Context) {
+	It("that are maps are merged into earlier results; other results replace them (RES-02)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		var results = map[string][]any{
 			"map":  {map[string]any{"a": 1, "b": map[string]any{"c": 1}}, map[string]any{"a": nil, "b": map[string]any{"d": 2}}},
@@ -129,7 +129,7 @@ var _ = Describe("Results", func() {
 			OnCreate("retried", failing(kopf.Temporary(errOutOfOrder, 0))).
 			OnCreate("failed", failing(kopf.Permanent(errOutOfOrder))).
 			OnCreate("ignored", failing(errOutOfOrder), kopf.ErrorMode(progress.ErrorsIgnored)).
-			OnCreate("good", returns(&calls{}, "good", "kept"))))
+			OnCreate("good", withResult(&calls{}, "good", "kept"))))
 		obj := untyped(widgetGVK, ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -140,7 +140,7 @@ var _ = Describe("Results", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(outcome error) []kopf.Option {
 			return options(kopf.For(kopf.Unstructured(widgetGVK)).
-				OnCreate("first", returns(seen, "first", "kept")).
+				OnCreate("first", withResult(seen, "first", "kept")).
 				OnCreate("second", fails[U](seen, "second", outcome)))
 		}
 		before := start(ns, declare(kopf.Temporary(errOutOfOrder, 100*time.Millisecond)))
@@ -158,9 +158,9 @@ var _ = Describe("Results", func() {
 	It("without a JSON form are permanent failures with the reason (RES-07)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
-			OnCreate("channel", returns(seen, "channel", make(chan int))).
-			OnCreate("number", returns(seen, "number", math.NaN())).
-			OnCreate("good", returns(seen, "good", "kept"))))
+			OnCreate("channel", withResult(seen, "channel", make(chan int))).
+			OnCreate("number", withResult(seen, "number", math.NaN())).
+			OnCreate("good", withResult(seen, "good", "kept"))))
 		obj := untyped(widgetGVK, ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
@@ -173,17 +173,17 @@ var _ = Describe("Results", func() {
 	It("that are unknown to a strict schema are dropped without other effects (RES-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
-			OnCreate("created", returns(seen, "created", "dropped")).
+			OnCreate("created", withResult(seen, "created", "dropped")).
 			OnCreate("retried", failsUntil[U](seen, "retried", 2, kopf.Temporary(errOutOfOrder, 50*time.Millisecond))).
-			OnUpdate("updated", returns(seen, "updated", "dropped")).
-			OnDelete("deleted", returns(seen, "deleted", "dropped"))))
+			OnUpdate("updated", withResult(seen, "updated", "dropped")).
+			OnDelete("deleted", withResult(seen, "deleted", "dropped"))))
 		obj := untyped(strictGVK, ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
 		created := []string{"created:create", "retried:create#0", "retried:create#1", "retried:create#2"}
 		Consistently(seen.all, quietTime).Should(Equal(created))
 		Expect(valueAt(ctx, obj, "status")()).To(BeEmpty())
-		Expect(op.log.find("unknown field", "status.created")).NotTo(BeEmpty(), "the server says so, and so does our log")
+		Expect(op.log.find("unknown field", "status.created")).NotTo(BeEmpty(), "the operator must log the warning of the server")
 
 		edit(ctx, obj, func(u U) { u.SetLabels(map[string]string{"tier": "gold"}) })
 		Eventually(seen.all).Should(Equal(append(created, "updated:update")))
@@ -217,7 +217,7 @@ var _ = Describe("A change of the object by a handler", func() {
 		)
 	}
 
-	It("is stored, and is no update (B-13, ESS-18, KW-03, PATCH-32, SE-51)", func(ctx context.Context) {
+	It("is stored, and is not an update (B-13, ESS-18, KW-03, PATCH-32, SE-51)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
@@ -299,7 +299,7 @@ var _ = Describe("A change of the object by a handler", func() {
 		Consistently(seen.all, quietTime).Should(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("during a resume is no update, also when a resume handler is retried (B-13)", func(ctx context.Context) {
+	It("during a resume is not an update, also when a resume handler is retried (B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created")))
@@ -320,7 +320,7 @@ var _ = Describe("A change of the object by a handler", func() {
 		Consistently(seen.all, quietTime).Should(Equal([]string{"resumed:resume#0", "resumed:resume#1"}))
 	}, SpecTimeout(minute))
 
-	It("is no update if the server drops it (B-13)", func(ctx context.Context) {
+	It("is not an update if the server drops it (B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[U]) error {
@@ -367,7 +367,7 @@ var _ = Describe("A change of the object by a handler", func() {
 		))
 	}, SpecTimeout(minute))
 
-	It("of a typed kind is stored or logged, though the Go type lacks the field", func(ctx context.Context) {
+	It("of a typed kind is stored or logged even if the Go type lacks the field", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		op := start(ns, options(kopf.For(&corev1.ConfigMap{}).OnCreate("created", func(_ context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
 			req.SetResult("done")
@@ -385,7 +385,7 @@ var _ = Describe("A change of the object by a handler", func() {
 		Expect(kept.log.find("has dropped a field")).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("that the server rejects fails its handler, and no other", func(ctx context.Context) {
+	It("that the server rejects fails only its handler", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("first", func(_ context.Context, req *kopf.Request[W]) error {
@@ -430,7 +430,7 @@ var _ = Describe("A change of the object by a handler", func() {
 		Expect(valueAt(ctx, obj, "status")()).To(Equal(map[string]any{"modest": "kept"}))
 	}, SpecTimeout(minute))
 
-	It("is not lost because another handler has changed it to a value that the server rejects", func(ctx context.Context) {
+	It("is not lost if another handler overwrites it with a value that the server rejects", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("before", func(_ context.Context, req *kopf.Request[W]) error {
@@ -476,7 +476,7 @@ var _ = Describe("A change of the object by a handler", func() {
 			create(ctx, temporary)
 			handled(ctx, permanent)
 			handled(ctx, temporary)
-			Expect(lines["permanent"].times()).To(HaveLen(1), "a permanent error prevents another call")
+			Expect(lines["permanent"].times()).To(HaveLen(1), "a permanent error must prevent another call")
 			Expect(lines["temporary"].gaps()).To(HaveExactElements(atLeast(400 * time.Millisecond)))
 		},
 		Entry("because the server rejects it", SpecTimeout(minute), func(_ context.Context, w W) error {

@@ -21,7 +21,7 @@ var _ = Describe("A failing handler", func() {
 	type W = *v1.Widget
 	const never = time.Hour
 
-	It("fails permanently at its limits, without waiting for an attempt that they do not allow (ERR-03, ERR-04)", func(ctx context.Context) {
+	It("fails permanently at its limits, without waiting for an attempt beyond them (ERR-03, ERR-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("thrice", fails[W](seen, "thrice", errOutOfOrder), kopf.Retries(3), kopf.Backoff(20*time.Millisecond)).
@@ -52,7 +52,7 @@ var _ = Describe("A failing handler", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(recordOf(ctx, obj, "quick")).Should(HaveField("Failure", true))
-		Expect(seen.count("quick:create#3")).To(BeZero(), "0, 200 and 400 ms are before the limit, 600 ms is not")
+		Expect(seen.count("quick:create#3")).To(BeZero(), "attempts at 0, 200 and 400 ms are within the limit, 600 ms is not")
 		Expect(first.log.find(`"handler"="quick"`, "exceed the timeout of 500ms")).To(HaveLen(1))
 		first.stop()
 
@@ -85,7 +85,7 @@ var _ = Describe("A failing handler", func() {
 		}))
 		failing("exponential", errOutOfOrder, kopf.BackoffFunc(progress.Exponential(100*time.Millisecond, 300*time.Millisecond)))
 		failing("temporary", kopf.Temporary(errOutOfOrder, 150*time.Millisecond), kopf.Backoff(never))
-		failing("wrapped", fmt.Errorf("because: %w", kopf.Temporary(errOutOfOrder, 150*time.Millisecond)), kopf.Backoff(never))
+		failing("wrapped", fmt.Errorf("wrapped: %w", kopf.Temporary(errOutOfOrder, 150*time.Millisecond)), kopf.Backoff(never))
 		failing("at-once", kopf.Temporary(errOutOfOrder, 0), kopf.Backoff(never))
 		start(ns, options(resource))
 		obj := widget(ns, "one")
@@ -108,7 +108,7 @@ var _ = Describe("A failing handler", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("permanent", fails[W](seen, "permanent", kopf.Permanent(errOutOfOrder))).
-			OnCreate("wrapped", fails[W](seen, "wrapped", fmt.Errorf("because: %w", kopf.Permanent(errOutOfOrder)))).
+			OnCreate("wrapped", fails[W](seen, "wrapped", fmt.Errorf("wrapped: %w", kopf.Permanent(errOutOfOrder)))).
 			OnCreate("terminal", fails[W](seen, "terminal", reconcile.TerminalError(errOutOfOrder))).
 			OnCreate("strict", fails[W](seen, "strict", errOutOfOrder), kopf.ErrorMode(progress.ErrorsPermanent)).
 			OnCreate("ignored", fails[W](seen, "ignored", errOutOfOrder), kopf.ErrorMode(progress.ErrorsIgnored)).
@@ -164,7 +164,7 @@ var _ = Describe("A failing handler", func() {
 					return nil
 				}
 				<-ctx.Done()
-				seen.notef("cut off: %v", ctx.Err())
+				seen.notef("cancelled: %v", ctx.Err())
 				return ctx.Err()
 			}, kopf.AttemptTimeout(200*time.Millisecond), kopf.Backoff(50*time.Millisecond)).
 			OnCreate("other", func(ctx context.Context, _ *kopf.Request[W]) error {
@@ -176,7 +176,7 @@ var _ = Describe("A failing handler", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{
-			"created#0", "cut off: context deadline exceeded", "limited: false", "created#1",
+			"created#0", "cancelled: context deadline exceeded", "limited: false", "created#1",
 		}))
 	}, SpecTimeout(minute))
 
@@ -196,7 +196,7 @@ var _ = Describe("A failing handler", func() {
 		Eventually(op.log.find).WithArguments("superseded", `"cause"="create"`, `"by"="delete"`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("keeps the records of the same id for other causes (SE-03, PROG-24)", func(ctx context.Context) {
+	It("does not reuse records of its id from other causes (SE-03, PROG-24)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			On("both", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonDelete}, ok[W](seen, "both")).
@@ -267,7 +267,7 @@ var _ = Describe("A failing handler", func() {
 		create(ctx, obj)
 		Eventually(line.times).Should(HaveLen(1))
 		for i := range 50 {
-			// Essential and other changes in turn.
+			// Essential and other changes alternate.
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/edit":"%d"}}}`, i)
 			if i%2 == 0 {
 				patch = fmt.Sprintf(`{"status":{"phase":"phase-%d"}}`, i)
@@ -301,7 +301,7 @@ var _ = Describe("A change that is made, reverted and made again", func() {
 		handled(ctx, obj)
 		for i := range 7 {
 			edit(ctx, obj, func(w W) { w.Spec.Size = 2 - i%2 })
-			Eventually(func() int { return seen.count("quick:update") }).Should(BeNumerically(">", i), "handlers that were called are called again")
+			Eventually(func() int { return seen.count("quick:update") }).Should(BeNumerically(">", i), "handlers that were called must be called again")
 		}
 		handled(ctx, obj)
 		Expect(line.gaps()).To(HaveExactElements(atLeast(2 * time.Second)))

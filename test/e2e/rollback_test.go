@@ -10,12 +10,12 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A client that applies an object as it was read from the server restores our annotations, too.
+// A client that writes an object that it read earlier restores our annotations, too.
 var _ = Describe("A restored old state with all annotations", func() {
 	type W = *v1.Widget
 
-	// putBack replaces the object with an earlier state.
-	putBack := func(ctx context.Context, old W) {
+	// restore replaces the object with an earlier state.
+	restore := func(ctx context.Context, old W) {
 		GinkgoHelper()
 		Eventually(func() error {
 			now, err := fresh(ctx, old)()
@@ -34,7 +34,7 @@ var _ = Describe("A restored old state with all annotations", func() {
 		}
 	}
 
-	It("is an update back, and its last-handled configuration is not used", func(ctx context.Context) {
+	It("is handled as an update, and its last-handled configuration is ignored", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnUpdate("record", record(seen)).OnCreate("made", ok[W](seen, "made"))))
 		a := widget(ns, "a")
@@ -47,7 +47,7 @@ var _ = Describe("A restored old state with all annotations", func() {
 		handled(ctx, a)
 		for range 3 { // revert and restore the edit
 			seen.clear()
-			putBack(ctx, old)
+			restore(ctx, old)
 			Eventually(seen.all).Should(Equal([]string{"2→1 #0"}))
 			handled(ctx, a)
 			edit(ctx, a, func(w W) { w.Spec.Size = 2 })
@@ -66,7 +66,7 @@ var _ = Describe("A restored old state with all annotations", func() {
 		handled(ctx, a)
 		edit(ctx, a, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(ContainElement("fails:update#0"))
-		var old W // state while its cycle is running
+		var old W // the state during the cycle
 		Eventually(func() (ids []string, err error) {
 			old, err = fresh(ctx, a)()
 			return records(old), err
@@ -76,7 +76,7 @@ var _ = Describe("A restored old state with all annotations", func() {
 		Eventually(fresh(ctx, a)).Should(HaveField("Annotations", And(
 			HaveKeyWithValue(baselineKey, ContainSubstring(`"size":3`)), Not(HaveKey(HaveSuffix("/fails"))))))
 		seen.clear()
-		putBack(ctx, old)
+		restore(ctx, old)
 		Eventually(seen.all).Should(ConsistOf("3→2 #0", "fails:update#0", "fails:update#1"))
 		handled(ctx, a)
 		Consistently(seen.all).Should(HaveLen(3))

@@ -10,8 +10,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/simulation/scenario"
 )
 
-// The scenarios of test/simulation on a real API server: fewer scenarios with more objects each, slow enough for the
-// delays of client-go. To repeat one, focus on it with the -ginkgo.seed of its failure.
+// These specs run scenarios of test/simulation on a real API server, with more objects and longer delays. To repeat a
+// failure, pass its seed as -ginkgo.seed.
 var _ = Describe("Random scenarios", func() {
 	const (
 		scenarios = 10
@@ -36,10 +36,10 @@ var _ = Describe("Random scenarios", func() {
 			calls, writes = calls+report.Calls, writes+report.Writes
 			bad := report.Unexpected()
 			if len(bad) > 0 {
-				AddReportEntry(fmt.Sprint("the story of scenario ", report.Plan.Seed), report.String(), ReportEntryVisibilityFailureOrVerbose)
+				AddReportEntry(fmt.Sprint("report of scenario ", report.Plan.Seed), report.String(), ReportEntryVisibilityFailureOrVerbose)
 			}
 			Expect(bad).To(BeEmpty(), "scenario %d", report.Plan.Seed)
 		}
-		AddReportEntry("seen", fmt.Sprintf("%d objects, %d calls of handlers, %d writes", scenarios*objects, calls, writes))
+		AddReportEntry("scenarios", fmt.Sprintf("%d objects, %d calls of handlers, %d writes", scenarios*objects, calls, writes))
 	}, SpecTimeout(9*minute))
 })

@@ -16,23 +16,23 @@ var _ = Describe("Event and index handlers", func() {
 
 	It("are all called in every reconcile, for any lifecycle, and log nothing (LIFE-07, PIPE-22, IDX-18)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		spy := func(id string) kopf.Handler[W] {
+		record := func(id string) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
-				seen.notef("%s, held: %t", id, len(req.Object.Finalizers) > 0)
+				seen.notef("%s, finalizer: %t", id, len(req.Object.Finalizers) > 0)
 				return nil
 			}
 		}
 		widgets := kopf.For(&v1.Widget{}).
-			OnEvent("one", spy("one")).
-			OnEvent("two", spy("two")).
-			OnDelete("held", ok[W](&calls{}, "held"))
+			OnEvent("one", record("one")).
+			OnEvent("two", record("two")).
+			OnDelete("deleted", ok[W](&calls{}, "deleted"))
 		bySize := kopf.IndexBy(widgets, "size", func(_ context.Context, req *kopf.Request[W]) (map[int]string, error) {
 			return map[int]string{req.Object.Spec.Size: req.Object.Name}, nil
 		})
 		op := start(ns, options(widgets, kopf.WithLifecycle(progress.OneByOne)))
 		create(ctx, widget(ns, "a"))
 		// The reconcile that adds the finalizer calls no cause handlers.
-		Eventually(seen.all).Should(ContainElements("one, held: false", "two, held: false", "one, held: true", "two, held: true"))
+		Eventually(seen.all).Should(ContainElements("one, finalizer: false", "two, finalizer: false", "one, finalizer: true", "two, finalizer: true"))
 		Expect(bySize.Get(1)).To(Equal([]string{"a"}))
 		for _, id := range []string{"one", "two", "size"} {
 			Expect(op.log.find("Handler succeeded", `"handler"="`+id+`"`, `"level"=0`)).To(BeEmpty())

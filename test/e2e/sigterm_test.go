@@ -61,10 +61,10 @@ func busyChild() int {
 
 var _ = Describe("SIGTERM", func() {
 	It("ends a hundred daemons and a hundred handlers within the grace period; nothing is written afterwards, and OnCleanup runs last (DAE-41, DAE-44, ACT-06, EVT-15, RUN-20, RUN-21, RUN-22, RUN-28)", func(ctx context.Context) {
-		const crowd = 100
+		const objects = 100
 		ns, folder := newNamespace(ctx), GinkgoT().TempDir()
 		Expect(cp.WriteKubeconfig(filepath.Join(folder, "kubeconfig"))).To(Succeed())
-		for i := range crowd {
+		for i := range objects {
 			create(ctx, widget(ns, fmt.Sprint("w", i)))
 		}
 		lines := func() []string {
@@ -85,22 +85,22 @@ var _ = Describe("SIGTERM", func() {
 				return n
 			}
 		}
-		cmd := exec.Command(os.Args[0]) //nolint:gosec // it is this test itself
-		cmd.Env = append(os.Environ(), childEnv+"="+ns, childBusy+"="+strconv.Itoa(crowd),
+		cmd := exec.Command(os.Args[0]) //nolint:gosec // os.Args[0] is this test binary
+		cmd.Env = append(os.Environ(), childEnv+"="+ns, childBusy+"="+strconv.Itoa(objects),
 			childCalls+"="+filepath.Join(folder, "calls"), "KUBECONFIG="+filepath.Join(folder, "kubeconfig"))
 		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(cmd.Start()).To(Succeed())
 		DeferCleanup(func() { _ = cmd.Process.Kill() }) // the process may still run
-		Eventually(count("daemon begins")).WithTimeout(time.Minute).Should(Equal(crowd))
-		Eventually(count("handler begins")).WithTimeout(time.Minute).Should(Equal(crowd))
+		Eventually(count("daemon begins")).WithTimeout(time.Minute).Should(Equal(objects))
+		Eventually(count("handler begins")).WithTimeout(time.Minute).Should(Equal(objects))
 
 		terminated := time.Now()
 		Expect(cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
-		Expect(cmd.Wait()).To(Succeed(), "the process exits with code 0")
+		Expect(cmd.Wait()).To(Succeed(), "the process must exit with code 0")
 		GinkgoWriter.Printf("it took %s to stop\n", time.Since(terminated))
-		Expect(time.Since(terminated)).To(BeNumerically("<", 30*time.Second), "the manager's grace period")
-		Expect(count("daemon ends")()).To(Equal(crowd))
-		Expect(count("handler ends")()).To(Equal(crowd))
+		Expect(time.Since(terminated)).To(BeNumerically("<", 30*time.Second), "the process must stop within the grace period of the manager")
+		Expect(count("daemon ends")()).To(Equal(objects))
+		Expect(count("handler ends")()).To(Equal(objects))
 		all := lines()
 		Expect(all[len(all)-1]).To(Equal("cleanup"))
 
@@ -109,14 +109,14 @@ var _ = Describe("SIGTERM", func() {
 			Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
 			out := map[string]string{}
 			for _, w := range list.Items {
-				Expect(w.Status.Phase).To(Equal("daemon"), "its outcome was written")
-				Expect(w.Spec.Tags).To(ConsistOf("handler"), "its outcome was written")
+				Expect(w.Status.Phase).To(Equal("daemon"), "the outcome must be written")
+				Expect(w.Spec.Tags).To(ConsistOf("handler"), "the outcome must be written")
 				out[w.Name] = w.ResourceVersion
 			}
 			return out
 		}
 		before := versions()
-		Expect(before).To(HaveLen(crowd))
+		Expect(before).To(HaveLen(objects))
 		Consistently(versions).Should(Equal(before))
 	}, SpecTimeout(3*minute))
 })

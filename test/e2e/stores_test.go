@@ -34,7 +34,7 @@ var _ = Describe("Progress and baseline", func() {
 			create(ctx, one)
 			Eventually(valueAt(ctx, one, "status", "kopf", "last-handled-configuration")).Should(
 				MatchJSON(`{"spec":{"size":1,"color":"red"}}`))
-			Expect(valueAt(ctx, one, "status", "kopf", "progress")()).To(Or(BeNil(), BeEmpty()), "the cycle is over")
+			Expect(valueAt(ctx, one, "status", "kopf", "progress")()).To(Or(BeNil(), BeEmpty()), "the cycle must remove its records")
 			Expect(seen.all()).To(Equal([]string{"first:create", "second:create#0", "second:create#1", "second:create#2"}))
 
 			edit(ctx, one, func(u U) { Expect(unstructured.SetNestedField(u.Object, int64(2), "spec", "size")).To(Succeed()) })
@@ -47,7 +47,7 @@ var _ = Describe("Progress and baseline", func() {
 			Consistently(seen.all, quietTime).Should(HaveLen(5))
 		},
 		Entry("of a kind with the status subresource", SpecTimeout(minute), func(ns string) U { return untyped(widgetGVK, ns, "one") }),
-		Entry("of a kind without", SpecTimeout(minute), func(ns string) U { return untyped(gadgetGVK, ns, "one") }),
+		Entry("of a kind without the status subresource", SpecTimeout(minute), func(ns string) U { return untyped(gadgetGVK, ns, "one") }),
 	)
 
 	It("move from one place to another while both are in use (PROG-08, ESS-14)", func(ctx context.Context) {
@@ -71,7 +71,7 @@ var _ = Describe("Progress and baseline", func() {
 		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create", "updated:update"}))
 	}, SpecTimeout(minute))
 
-	DescribeTable("are rejected where they would be lost (B-33)",
+	DescribeTable("are rejected if the API server would drop them (B-33)",
 		func(ctx context.Context, resource *kopf.Resource[U], opts ...kopf.Option) {
 			mgr := newManager(newNamespace(ctx), &logRecorder{})
 			err := kopf.New(mgr, append(opts, resource)...).Start(ctx)
@@ -85,7 +85,7 @@ var _ = Describe("Progress and baseline", func() {
 			kopf.For(kopf.Unstructured(corev1.SchemeGroupVersion.WithKind("Pod"))).OnCreate("a", ok[U](&calls{}, "a")), kopf.WithProgress(progress.Status(""))),
 	)
 
-	It("are rejected where the Go type has no field for them (B-33)", func(ctx context.Context) {
+	It("are rejected if the Go type has no field for them (B-33)", func(ctx context.Context) {
 		mgr := newManager(newNamespace(ctx), &logRecorder{})
 		err := kopf.New(mgr, kopf.WithProgress(progress.Status("")), kopf.For(&v1.Widget{}).OnCreate("a", ok[W](&calls{}, "a"))).CheckDeclaration()
 		Expect(err).To(MatchError(ContainSubstring("Go type *v1.Widget has no field status.kopf")))

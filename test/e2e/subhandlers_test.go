@@ -46,7 +46,7 @@ var _ = Describe("Sub-handlers", func() {
 	type W = *v1.Widget
 	const never = time.Hour
 
-	It("of a parent, one of which fails once, have results and retries (C-6, SUB-01, SUB-08, SUB-09, SUB-10, RES-01)", func(ctx context.Context) {
+	It("have results and retries, also if one of them fails once (C-6, SUB-01, SUB-08, SUB-09, SUB-10, RES-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := untyped(widgetGVK, ns, "one")
 		sub := func(until int) untypedHandler {
@@ -78,7 +78,7 @@ var _ = Describe("Sub-handlers", func() {
 			HaveField("Subrefs", Equal([]string{"cr/s1", "cr/s2"})), HaveField("Delayed", Not(BeZero()))))
 		status, _, err := unstructured.NestedMap(now.Object, "status")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(status).To(Equal(map[string]any{"cr/s1": map[string]any{"tries": int64(1)}}), "SUB-10: the parent's comes when all are done")
+		Expect(status).To(Equal(map[string]any{"cr/s1": map[string]any{"tries": int64(1)}}), "SUB-10: the result of the parent must follow when all have finished")
 
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"cr#0", "create#0", "create#0", "cr#0", "create#1"}))
@@ -139,9 +139,9 @@ var _ = Describe("Sub-handlers", func() {
 		}
 		obj := widget(ns, "one")
 		tried := 0
-		for life := range 3 {
+		for run := range 3 {
 			op := start(ns, declare())
-			if life == 0 {
+			if run == 0 {
 				create(ctx, obj)
 			}
 			Eventually(func(g Gomega) {
@@ -168,11 +168,11 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.count("c#0")).To(Equal(1))
 		Expect(seen.count("beside:create")).To(Equal(1))
 		all := slices.DeleteFunc(seen.all(), func(entry string) bool { return !strings.HasPrefix(entry, "b#") })
-		Expect(all).To(HaveLen(tried+1), "attempts are counted on")
+		Expect(all).To(HaveLen(tried+1), "the count of attempts must continue after the restart")
 		Eventually(func() []string { return op.log.find("Handled", `"succeeded"=2`, `"failed"=0`) }).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("that are unfinished cost their parent neither retries nor its timeout (B-24, SUB-14, SE-06)", func(ctx context.Context) {
+	It("that are unfinished count neither as retries nor for the timeout of their parent (B-24, SUB-14, SE-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("strict", func(_ context.Context, req *kopf.Request[W]) error {
@@ -193,7 +193,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.all()).NotTo(ContainElement("strict#1"))
 	}, SpecTimeout(minute))
 
-	It("wait until their parent has succeeded, whose own failures count (SUB-03, SUB-04, B-24, SE-07)", func(ctx context.Context) {
+	It("wait until their parent has succeeded; failures of the parent count as retries (SUB-03, SUB-04, B-24, SE-07)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		parent := func(id string, err error) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
@@ -292,7 +292,7 @@ var _ = Describe("Sub-handlers", func() {
 			obj := widget(ns, "one")
 			create(ctx, obj)
 			handled(ctx, obj)
-			Expect(seen.all()).To(Equal([]string{"p", "beside:create"}), "none is called, and others are")
+			Expect(seen.all()).To(Equal([]string{"p", "beside:create"}), "no sub-handler may be called; other handlers must be called")
 			Expect(op.log.find("failed permanently", `"handler"="p"`, complaint)).To(HaveLen(1))
 			Eventually(eventsOf(ctx, obj)).Should(ConsistOf(And(HavePrefix("Warning "), ContainSubstring(complaint))))
 		},
@@ -436,7 +436,7 @@ var _ = Describe("Sub-handlers", func() {
 				return nil
 			})), withFaults(func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error) {
 			if n%3 != 0 {
-				return unsent(r, "connection refused, says the test")
+				return unsent(r, "injected: connection refused")
 			}
 			return next.RoundTrip(r)
 		}))
@@ -481,11 +481,11 @@ var _ = Describe("Sub-handlers", func() {
 				return nil
 			}
 		}
-		op := start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", declare("spy")).OnReconcile("level", declare("level"))))
+		op := start(ns, options(kopf.For(&v1.Widget{}).OnEvent("record", declare("record")).OnReconcile("sync", declare("sync"))))
 		create(ctx, widget(ns, "one"))
-		Eventually(seen.all).Should(ConsistOf("spy", "level"))
+		Eventually(seen.all).Should(ConsistOf("record", "sync"))
 		Consistently(seen.all, quietTime).Should(HaveLen(2))
-		for _, id := range []string{"spy", "level"} {
+		for _, id := range []string{"record", "sync"} {
 			Expect(op.log.find(`"handler"="`+id+`"`, "cannot have sub-handlers")).To(HaveLen(1), id)
 		}
 	}, SpecTimeout(minute))

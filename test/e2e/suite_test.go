@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	must(v1.AddToScheme(scheme))
 	must(peeringv1.AddToScheme(scheme))
 	if os.Getenv(childEnv) != "" {
-		os.Exit(runChild()) // the process that crash_test.go kills
+		os.Exit(runChild()) // the child process of a spec
 	}
 	os.Exit(m.Run())
 }
@@ -62,9 +62,9 @@ var _ = BeforeSuite(func() {
 	known := goleak.IgnoreCurrent()
 	DeferCleanup(func() {
 		Eventually(func() error {
-			utilnet.CloseIdleConnectionsFor(httpClient.Transport) // the last requests may have opened a connection
+			utilnet.CloseIdleConnectionsFor(httpClient.Transport) // closes connections of the last requests
 			return goleak.Find(known)
-		}).Should(Succeed(), "goroutines are left behind")
+		}).Should(Succeed(), "goroutines have leaked")
 	})
 })
 

@@ -58,7 +58,7 @@ var _ = Describe("A leader that was suspended past its lease", func() {
 
 		continued := time.Now()
 		Expect(old.Process.Signal(syscall.SIGCONT)).To(Succeed())
-		Eventually(old.exited).WithTimeout(time.Minute).Should(BeClosed(), "its manager finds out that the lease is lost")
+		Eventually(old.exited).WithTimeout(time.Minute).Should(BeClosed(), "the manager must stop after it has lost the lease")
 		var late []string
 		for _, one := range old.all() {
 			if one.at.After(continued) && strings.HasPrefix(one.what, "writes") {

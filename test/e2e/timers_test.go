@@ -16,10 +16,10 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// soon is a schedule with a fixed interval, counted from midnight.
-type soon time.Duration
+// fixedInterval is a schedule with a fixed interval since the zero time.
+type fixedInterval time.Duration
 
-func (s soon) Next(from time.Time) time.Time {
+func (s fixedInterval) Next(from time.Time) time.Time {
 	return from.Truncate(time.Duration(s)).Add(time.Duration(s))
 }
 
@@ -46,7 +46,7 @@ var _ = Describe("Timers", func() {
 		Consistently(seen.all).Should(HaveLen(n))
 	}, SpecTimeout(minute))
 
-	It("write their changes after each call, which is no update, and does not restart their idle time (DAE-13, TIM-06, TIM-07, SE-11, B-13)", func(ctx context.Context) {
+	It("write their changes after each call; these are not updates, and do not restart the idle time (DAE-13, TIM-06, TIM-07, SE-11, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -80,7 +80,7 @@ var _ = Describe("Timers", func() {
 		create(ctx, a)
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("hangs", func(context.Context, *kopf.Request[W]) error { seen.notef("hangs"); <-leave; return nil }).
-			OnUpdate("fails", fails[W](seen, "fails", errors.New("no luck")), kopf.Backoff(tick)).
+			OnUpdate("fails", fails[W](seen, "fails", errors.New("not yet")), kopf.Backoff(tick)).
 			Timer("poll", tick, ok[W](seen, "poll")).
 			Timer("slow", tick, func(ctx context.Context, _ *kopf.Request[W]) error {
 				seen.notef("slow")
@@ -96,7 +96,7 @@ var _ = Describe("Timers", func() {
 		Eventually(seen.all).Should(ContainElement("fails:update#3"))
 		n = seen.count("poll:timer")
 		Eventually(calledFor(seen, "poll:timer")).Should(BeNumerically(">", n+3))
-		Expect(seen.count("slow")).To(Equal(1), "a timer does not overlap with itself")
+		Expect(seen.count("slow")).To(Equal(1), "calls of a timer must not overlap")
 	}, SpecTimeout(minute))
 
 	It("that fail are retried within their limits; after a permanent error they wait for a change of the essence (TIM-12, TIM-13, TIM-14, B-41, SE-19)", func(ctx context.Context) {
@@ -104,7 +104,7 @@ var _ = Describe("Timers", func() {
 		a := widget(ns, "a")
 		create(ctx, a)
 		start(ns, options(kopf.For(&v1.Widget{}).
-			Timer("chain", tick, failsUntil[W](seen, "chain", 2, errors.New("no luck")), kopf.Backoff(time.Millisecond)).
+			Timer("chain", tick, failsUntil[W](seen, "chain", 2, errors.New("not yet")), kopf.Backoff(time.Millisecond)).
 			Timer("dead", tick, func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("dead %d", req.Object.Spec.Size)
 				return kopf.Permanent(errors.New("never"))
@@ -112,7 +112,7 @@ var _ = Describe("Timers", func() {
 		Eventually(calledFor(seen, "chain:timer#2")).Should(BeNumerically(">", 2))
 		Expect(seen.count("chain:timer#3")).To(BeZero())
 		Expect(seen.count("dead 1")).To(Equal(1))
-		edit(ctx, a, func(w W) { w.Status.Phase = "no matter" })
+		edit(ctx, a, func(w W) { w.Status.Phase = "other" })
 		Expect(k8s.Status().Update(ctx, a)).To(Succeed())
 		Consistently(calledFor(seen, "dead 1")).Should(Equal(1))
 		edit(ctx, a, func(w W) { w.Spec.Size = 2 })
@@ -144,7 +144,7 @@ var _ = Describe("Timers", func() {
 		Expect(seen.count("once:timer")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("with Idle wait until their object was not changed for the time; those without an interval are called once each time (TIM-05, TIM-08, TIM-09, SE-13)", func(ctx context.Context) {
+	It("with Idle wait until their object is unchanged for that time; without an interval they are then called once (TIM-05, TIM-08, TIM-09, SE-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -166,10 +166,10 @@ var _ = Describe("Timers", func() {
 		Expect(seen.count("once 1")).To(Equal(1))
 		Expect(seen.count("once 4")).To(Equal(1))
 		remove(ctx, a)
-		Eventually(gone(ctx, a)).Should(BeTrue(), "waiting for a change does not hold it up")
+		Eventually(gone(ctx, a)).Should(BeTrue(), "waiting for a change must not block the deletion")
 	}, SpecTimeout(minute))
 
-	It("that are sharp keep their times when their object does not pass their filters for a while (TIM-04, DAE-04)", func(ctx context.Context) {
+	It("that are sharp keep their schedule while their object does not pass their filters (TIM-04, DAE-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a, b := widget(ns, "a"), widget(ns, "b")
 		a.Labels, b.Labels = map[string]string{"on": ""}, map[string]string{"off": ""}
@@ -177,14 +177,14 @@ var _ = Describe("Timers", func() {
 			Timer("sharp", time.Hour, ok[W](seen, "sharp"), kopf.Sharp(), kopf.Label("on")).
 			Daemon("seen", stays[W](seen, "seen"), kopf.Label("off"))))
 		create(ctx, b)
-		Eventually(seen.all).Should(ContainElement("seen begins for b"), "the operator is at work")
+		Eventually(seen.all).Should(ContainElement("seen begins for b"), "the operator must be running")
 		create(ctx, a)
-		Eventually(calledFor(seen, "sharp:timer")).Should(Equal(1), "its creation is the first point")
+		Eventually(calledFor(seen, "sharp:timer")).Should(Equal(1), "the first call must be due at the creation")
 		edit(ctx, a, func(w W) { w.Labels = b.Labels })
 		Eventually(seen.all).Should(ContainElement("seen begins for a"))
 		edit(ctx, a, func(w W) { w.Labels = map[string]string{"on": ""} })
 		Eventually(seen.all).Should(ContainElement(HavePrefix("seen ends for a")))
-		Consistently(calledFor(seen, "sharp:timer")).Should(Equal(1), "the next point is in an hour")
+		Consistently(calledFor(seen, "sharp:timer")).Should(Equal(1), "the next call is due in an hour")
 	}, SpecTimeout(minute))
 
 	It("follow schedules", func(ctx context.Context) {
@@ -194,7 +194,7 @@ var _ = Describe("Timers", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).Timer("cron", 0, func(context.Context, *kopf.Request[W]) error {
 			points <- time.Since(time.Now().Truncate(200 * time.Millisecond))
 			return nil
-		}, kopf.Schedule(soon(200*time.Millisecond)))))
+		}, kopf.Schedule(fixedInterval(200*time.Millisecond)))))
 		for range 3 {
 			Eventually(points).Should(Receive(BeNumerically("<", 150*time.Millisecond)))
 		}
@@ -212,14 +212,14 @@ var _ = Describe("Timers", func() {
 		})), through(func(next http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(req *http.Request) (*http.Response, error) {
 				if broken.Load() && strings.HasSuffix(req.URL.Path, "/status") {
-					return nil, errors.New("the line is dead")
+					return nil, errors.New("injected: connection refused")
 				}
 				return next.RoundTrip(req)
 			})
 		}))
 		create(ctx, a)
-		Eventually(func() []string { return r.log.find("it is tried again", "the line is dead") }).ShouldNot(BeEmpty())
-		Expect(seen.all()).To(HaveLen(1), "no second call before the write")
+		Eventually(func() []string { return r.log.find("it is tried again", "injected: connection refused") }).ShouldNot(BeEmpty())
+		Expect(seen.all()).To(HaveLen(1), "the timer must not be called before the write")
 		broken.Store(false)
 		Eventually(fresh(ctx, a)).Should(HaveField("Status.Phase", "written"))
 		Eventually(seen.all).Should(ContainElement("called"))
@@ -237,7 +237,7 @@ var _ = Describe("Timers", func() {
 		}, kopf.Backoff(tick), kopf.Retries(3))))
 		Eventually(seen.all).Should(Equal([]string{"#0", "#1", "#2"}))
 		Eventually(func() []string { return r.log.find("Timer failed permanently", "rejects") }).ShouldNot(BeEmpty())
-		Expect(fresh(ctx, a)()).To(HaveField("Status.Phase", BeEmpty()), "no part of it was written")
+		Expect(fresh(ctx, a)()).To(HaveField("Status.Phase", BeEmpty()), "no part of the rejected changes may be written")
 	}, SpecTimeout(minute))
 
 	It("keep concurrent changes of a list", func(ctx context.Context) {

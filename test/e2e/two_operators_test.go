@@ -18,8 +18,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// conditionWriter is a handler of one operator: it sets random conditions of its own, and after 300 calls the same
-// values in each call.
+// conditionWriter provides the handler of one operator. The handler sets random conditions; after randomWrites calls, it
+// sets the same values in each call.
 type conditionWriter struct {
 	mu      sync.Mutex
 	own     string
@@ -61,10 +61,10 @@ func (w *conditionWriter) called() int {
 func (w *conditionWriter) values() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return spoken(w.current)
+	return statusesAndReasons(w.current)
 }
 
-func spoken(conditions map[string]metav1.Condition) map[string]string {
+func statusesAndReasons(conditions map[string]metav1.Condition) map[string]string {
 	out := map[string]string{}
 	for kind, one := range conditions {
 		out[kind] = string(one.Status) + " " + one.Reason
@@ -81,7 +81,6 @@ func byType(obj *v1.Widget) map[string]metav1.Condition {
 }
 
 var _ = Describe("Two operators with conditions of one object", func() {
-	// The conditions of two operators, written by handlers and by the engine from progress.
 	It("lose nothing, change no transition time without a new status, write nothing twice, and observe later generations only (B-60)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		obj := widget(ns, "one")
@@ -117,9 +116,9 @@ var _ = Describe("Two operators with conditions of one object", func() {
 				now, _ := fresh(ctx, obj)()
 				of := byType(now)
 				out := map[string]string{}
-				for kind, says := range spoken(of) {
+				for kind, text := range statusesAndReasons(of) {
 					if _, own := w.values()[kind]; own {
-						out[kind] = says
+						out[kind] = text
 					}
 				}
 				return out
@@ -127,12 +126,12 @@ var _ = Describe("Two operators with conditions of one object", func() {
 			Eventually(func() string { now, _ := fresh(ctx, obj)(); return byType(now)[name+"-Followed"].Message }).Should(Equal(fmt.Sprint(edits + 1)))
 		}
 
-		// Now the timers set the same values in each call.
+		// From here on, the timers set the same values in each call.
 		sent := func() int { return len(wires[0].all()) + len(wires[1].all()) }
 		before := 0
 		Eventually(func() bool { last := before; before = sent(); return last == before }).WithPolling(500 * time.Millisecond).Should(BeTrue())
 		called := operators["Alpha"].called()
-		Consistently(sent, 2*time.Second).Should(Equal(before), "nothing has changed")
+		Consistently(sent, 2*time.Second).Should(Equal(before), "unchanged conditions must not be written")
 		Expect(operators["Alpha"].called()).To(BeNumerically(">", called+10))
 
 		end, err := fresh(ctx, obj)()
@@ -148,8 +147,8 @@ var _ = Describe("Two operators with conditions of one object", func() {
 			states++
 			now := byType(state)
 			for kind, old := range known {
-				one, there := now[kind]
-				Expect(there).To(BeTrue(), "%s is lost in version %s", kind, last)
+				one, found := now[kind]
+				Expect(found).To(BeTrue(), "%s must not be lost in version %s", kind, last)
 				Expect(one.ObservedGeneration).To(BeNumerically(">=", old.ObservedGeneration), "%s in version %s", kind, last)
 				if one.Status == old.Status {
 					Expect(one.LastTransitionTime.Equal(&old.LastTransitionTime)).To(BeTrue(), "%s in version %s", kind, last)

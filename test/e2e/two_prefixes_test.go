@@ -42,7 +42,7 @@ var _ = Describe("Two operators on one object", func() {
 		settled, err := fresh(ctx, obj)()
 		Expect(err).NotTo(HaveOccurred())
 		Consistently(func() string { w, _ := fresh(ctx, obj)(); return w.ResourceVersion }).
-			Should(Equal(settled.ResourceVersion), "they enqueue each other")
+			Should(Equal(settled.ResourceVersion), "the operators must not write in response to each other")
 
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		for _, c := range seen {

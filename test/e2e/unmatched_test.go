@@ -30,12 +30,12 @@ func counting(n *atomic.Int64) setup {
 // mine is the label that the filter requires.
 var mine = kopf.Label("mine")
 
-var _ = Describe("An object that no handler matches", func() {
+var _ = Describe("An object", func() {
 	type W = *v1.Widget
 	label := func(w W) { w.Labels = map[string]string{"mine": "yes"} }
 	unlabel := func(w W) { w.Labels = nil }
 
-	It("is not changed or logged (PIPE-09, PIPE-12, PIPE-21, ESS-20)", func(ctx context.Context) {
+	It("that no handler matches is not changed or logged (PIPE-09, PIPE-12, PIPE-21, ESS-20)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var writes atomic.Int64
 		resource := kopf.For(&v1.Widget{}).
@@ -46,7 +46,7 @@ var _ = Describe("An object that no handler matches", func() {
 			OnField("color", "spec.color", ok[W](seen, "color")).
 			OnResume("resumed", ok[W](seen, "resumed"))
 		obj, ours := widget(ns, "foreign"), widget(ns, "ours")
-		create(ctx, obj) // also before the start
+		create(ctx, obj) // creates it before the start
 		op := start(ns, options(resource), counting(&writes))
 		edit(ctx, obj, func(w W) { w.Spec.Size, w.Spec.Color = 2, "blue" })
 		before := obj.ResourceVersion
@@ -55,7 +55,7 @@ var _ = Describe("An object that no handler matches", func() {
 		handled(ctx, ours)
 		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create", "color:create"}))
 		Expect(fresh(ctx, obj)()).To(And(HaveField("ResourceVersion", before), HaveField("Annotations", BeEmpty()), HaveField("Finalizers", BeEmpty())))
-		Expect(writes.Load()).To(Equal(int64(1)), "for the other one")
+		Expect(writes.Load()).To(Equal(int64(1)), "only the other object may be written")
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Consistently(seen.all, quietTime).Should(HaveLen(2))
@@ -63,7 +63,7 @@ var _ = Describe("An object that no handler matches", func() {
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("except for its deletion has a stored baseline (ESS-20, FIN-02)", func(ctx context.Context) {
+	It("that only delete handlers match has a stored baseline (ESS-20, FIN-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnDelete("deleted", ok[W](seen, "deleted"), mine)))
 		obj := widget(ns, "one")
@@ -76,12 +76,12 @@ var _ = Describe("An object that no handler matches", func() {
 		Expect(seen.all()).To(Equal([]string{"deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("any more is released, keeps its baseline, and returns as one update (C-8, FIN-04, ESS-21, FLT-12, SE-54)", func(ctx context.Context) {
+	It("that no longer matches is released and keeps its baseline; its next match is one update (C-8, FIN-04, ESS-21, FLT-12, SE-54)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		var heldThen atomic.Bool
+		var hadFinalizer atomic.Bool
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnUpdate("updated", func(_ context.Context, req *kopf.Request[W]) error {
-				heldThen.Store(len(req.Object.Finalizers) == 1)
+				hadFinalizer.Store(len(req.Object.Finalizers) == 1)
 				seen.notef("updated %s", req.Diff)
 				return nil
 			}, mine).
@@ -100,13 +100,13 @@ var _ = Describe("An object that no handler matches", func() {
 		Consistently(seen.all, quietTime).Should(BeEmpty())
 		now, err := fresh(ctx, obj)()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(now.ResourceVersion).To(Equal(obj.ResourceVersion), "no write since then")
+		Expect(now.ResourceVersion).To(Equal(obj.ResourceVersion), "the object must not be written")
 		Expect(now.Annotations).To(And(HaveLen(1), HaveKeyWithValue(baselineKey, And(ContainSubstring(`"size":1`), ContainSubstring(`"mine":"yes"`)))))
 		Expect(op.log.find(`"level"=0`)).To(HaveLen(lines))
 
 		edit(ctx, obj, label)
 		Eventually(seen.all).Should(Equal([]string{"updated " + changed(1, 3, "spec", "size")}))
-		Expect(heldThen.Load()).To(BeTrue(), "PIPE-23: the finalizer was there first")
+		Expect(hadFinalizer.Load()).To(BeTrue(), "PIPE-23: the finalizer must be added before handlers are called")
 		handled(ctx, obj)
 
 		edit(ctx, obj, unlabel)
@@ -116,7 +116,7 @@ var _ = Describe("An object that no handler matches", func() {
 		Consistently(seen.all, quietTime).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("any more is released during its deletion (FIN-04)", func(ctx context.Context) {
+	It("that no longer matches is released during its deletion (FIN-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnDelete("deleted", fails[W](seen, "deleted", kopf.Temporary(errOutOfOrder, 200*millisecond)), mine)))
 		obj := widget(ns, "one")
@@ -129,7 +129,7 @@ var _ = Describe("An object that no handler matches", func() {
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 	}, SpecTimeout(minute))
 
-	DescribeTable("any more loses the records of its cycle (FIN-04, B-02)",
+	DescribeTable("that no longer matches loses the records of its cycle (FIN-04, B-02)",
 		func(ctx context.Context, handledOnce bool) {
 			ns, seen := newNamespace(ctx), &calls{}
 			obj := widget(ns, "one")
@@ -155,7 +155,7 @@ var _ = Describe("An object that no handler matches", func() {
 			Consistently(seen.all, quietTime).Should(HaveLen(n))
 			first.stop()
 
-			By("coming back: all handlers are called, also those that were done")
+			By("matching again: all handlers are called, including those that had succeeded")
 			reason := "create"
 			if handledOnce {
 				reason = "update"
@@ -170,18 +170,18 @@ var _ = Describe("An object that no handler matches", func() {
 		Entry("of an update", SpecTimeout(minute), true),
 	)
 
-	It("any more loses its records also when the watch is restricted to labels (FIN-04, FLT-16)", func(ctx context.Context) {
-		ns, seen, book := newNamespace(ctx), &calls{}, &logRecorder{}
+	It("that no longer matches loses its records also if the watch has a label selector (FIN-04, FLT-16)", func(ctx context.Context) {
+		ns, seen, logs := newNamespace(ctx), &calls{}, &logRecorder{}
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("done", ok[W](seen, "done"), mine).
 			OnCreate("failing", fails[W](seen, "failing", kopf.Temporary(errOutOfOrder, 300*millisecond)), mine)
 		mgr, err := manager.New(cp.Config, manager.Options{
-			Scheme: scheme, Logger: book.Logger(), Metrics: server.Options{BindAddress: "0"},
+			Scheme: scheme, Logger: logs.Logger(), Metrics: server.Options{BindAddress: "0"},
 			Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}, ByObject: kopf.ByObject(resource)},
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(mgr.Add(kopf.New(mgr, resource))).To(Succeed())
-		launch(mgr, book)
+		launch(mgr, logs)
 		obj, other := widget(ns, "one"), widget(ns, "other")
 		label(obj)
 		create(ctx, other)
@@ -189,15 +189,15 @@ var _ = Describe("An object that no handler matches", func() {
 		Eventually(recordOf(ctx, obj, "failing")).Should(HaveField("Retries", 1))
 		var listed v1.WidgetList
 		Expect(mgr.GetCache().List(ctx, &listed)).To(Succeed())
-		Expect(listed.Items).To(HaveLen(1), "the server does not send the other one")
+		Expect(listed.Items).To(HaveLen(1), "the server must not send the other object")
 
 		edit(ctx, obj, unlabel)
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", BeEmpty()))
 		Expect(seen.count("done:create")).To(Equal(1))
-		Expect(book.errors()).To(BeEmpty())
+		Expect(logs.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("at the start resumes when it matches (CAUSE-26)", func(ctx context.Context) {
+	It("that does not match at the start is resumed when it matches (CAUSE-26)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
@@ -216,7 +216,7 @@ var _ = Describe("An object that no handler matches", func() {
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("is a creation if its baseline is removed manually (CAUSE-27, CAUSE-28)", func(ctx context.Context) {
+	It("whose baseline was removed manually is handled as a creation (CAUSE-27, CAUSE-28)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created"), mine).OnUpdate("updated", ok[W](seen, "updated"), mine)))
 		obj := widget(ns, "one")

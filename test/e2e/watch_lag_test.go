@@ -30,27 +30,27 @@ func (l *laggingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// A slowBody delivers each piece after its delay.
+// A slowBody delivers each chunk after its delay.
 type slowBody struct {
 	io.Closer
-	pieces chan piece
+	chunks chan chunk
 	rest   []byte
 	closed chan struct{}
 }
 
-type piece struct {
+type chunk struct {
 	data []byte
 	due  time.Time
 	err  error
 }
 
 func newSlowBody(body io.ReadCloser, lag time.Duration) *slowBody {
-	s := &slowBody{Closer: body, pieces: make(chan piece, 10000), closed: make(chan struct{})}
+	s := &slowBody{Closer: body, chunks: make(chan chunk, 10000), closed: make(chan struct{})}
 	go func() {
 		for {
 			buffer := make([]byte, 64<<10)
 			n, err := body.Read(buffer)
-			s.pieces <- piece{buffer[:n], time.Now().Add(lag), err}
+			s.chunks <- chunk{buffer[:n], time.Now().Add(lag), err}
 			if err != nil {
 				return
 			}
@@ -61,7 +61,7 @@ func newSlowBody(body io.ReadCloser, lag time.Duration) *slowBody {
 
 func (s *slowBody) Read(p []byte) (int, error) {
 	if len(s.rest) == 0 {
-		next := <-s.pieces
+		next := <-s.chunks
 		if next.err == nil {
 			<-time.After(time.Until(next.due))
 		}
@@ -98,9 +98,9 @@ var _ = Describe("A watch that lags by 10 s", func() {
 		Eventually(gone(ctx, obj)).WithTimeout(minute).Should(BeTrue())
 		Consistently(seen.all).WithTimeout(12*time.Second).Should(Equal([]string{
 			"first:create", "second:create#0", "second:create#1", "updated:update", "deleted:delete"}),
-			"what the cache still says must not call anybody again")
+			"the stale cache must not cause further calls")
 		Expect(operator.log.errors()).To(BeEmpty())
 		Expect(strings.Join(operator.log.find("cache does not show"), "\n")).NotTo(BeEmpty(),
-			"the lag is longer than our patience, so the server was asked")
+			"the lag exceeds the consistency timeout, so the engine must read from the API server")
 	}, SpecTimeout(3*minute))
 })

@@ -26,18 +26,18 @@ import (
 // checkWatches runs an operator that checks its watches at a short interval, and returns the checks.
 func checkWatches(namespace string, opts []kopf.Option, setups ...setup) (ready, healthy func() error) {
 	GinkgoHelper()
-	book := &logRecorder{}
-	mgr := newManager(namespace, book, setups...)
+	logs := &logRecorder{}
+	mgr := newManager(namespace, logs, setups...)
 	operator := kopf.New(mgr, append(opts, kopf.WithWatchCheck(500*millisecond))...)
 	Expect(mgr.Add(operator)).To(Succeed())
-	working(launch(mgr, book))
+	working(launch(mgr, logs))
 	return func() error { return operator.Readyz(nil) }, func() error { return operator.Healthz(nil) }
 }
 
-// silencedWatches passes watches until it is enabled. Then it drops all their events but keeps the connections open.
+// silencedWatches is a transport. While it is active, it drops all events of watches but keeps the connections open.
 type silencedWatches struct {
 	next      http.RoundTripper
-	all       bool // also drop the events of new watches
+	all       bool // whether events of new watches are dropped, too
 	active    atomic.Bool
 	delivered atomic.Int64 // bookmarks of probes that were passed
 }
@@ -51,18 +51,18 @@ func (s *silencedWatches) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := s.next.RoundTrip(r)
 	if err == nil && r.URL.Query().Get("watch") != "" && (s.all || !late) {
 		probe := r.URL.Query().Get("fieldSelector") != ""
-		response.Body = &swallowedBody{response.Body, s, probe}
+		response.Body = &silencedBody{response.Body, s, probe}
 	}
 	return response, err
 }
 
-type swallowedBody struct {
+type silencedBody struct {
 	io.ReadCloser
 	silencedWatches *silencedWatches
 	probe           bool
 }
 
-func (b *swallowedBody) Read(p []byte) (int, error) {
+func (b *silencedBody) Read(p []byte) (int, error) {
 	for {
 		n, err := b.ReadCloser.Read(p)
 		if !b.silencedWatches.active.Load() {
@@ -83,7 +83,7 @@ var _ = Describe("A watch that delivers no changes", func() {
 		U = *unstructured.Unstructured
 	)
 
-	It("makes the operator unready while the permissions are missing, and only then", func(ctx context.Context) {
+	It("makes the operator unready only while permissions are missing", func(ctx context.Context) {
 		ns, seen, wire := newNamespace(ctx), &calls{}, &watchBreaker{}
 		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},
@@ -113,7 +113,7 @@ var _ = Describe("A watch that delivers no changes", func() {
 			ContainSubstring("Widget: the operator has not been allowed to watch objects in namespace %q", ns),
 			ContainSubstring("grant the verbs list and watch"), ContainSubstring(`cannot watch resource "widgets"`),
 			ContainSubstring("+kubebuilder:rbac:groups=e2e.example.com,resources=widgets,verbs=list;watch"))))
-		Expect(healthy()).To(Succeed(), "a restart does not help")
+		Expect(healthy()).To(Succeed(), "a restart cannot help, so the operator must stay healthy")
 		Eventually(watchProblems).WithArguments("widget", "forbidden").Should(BeEquivalentTo(1))
 		create(ctx, two)
 
@@ -138,7 +138,7 @@ var _ = Describe("A watch that delivers no changes", func() {
 		Eventually(ready).Should(Succeed())
 		serveFirst(ctx, definition.Name, false)
 		Eventually(ready).WithTimeout(minute).Should(MatchError(ContainSubstring("Retired: the API server has not served %s", old.GroupVersion())))
-		Expect(healthy()).To(Succeed(), "a restart does not help")
+		Expect(healthy()).To(Succeed(), "a restart cannot help, so the operator must stay healthy")
 		Eventually(watchProblems).WithArguments("retired", "not_served").Should(BeEquivalentTo(1))
 		obj := untyped(old.GroupKind().WithVersion("v2"), ns, "one")
 		Eventually(func() error { return k8s.Create(ctx, obj) }).Should(Succeed())
@@ -151,7 +151,7 @@ var _ = Describe("A watch that delivers no changes", func() {
 		It("makes the operator unready, and after a while unhealthy, if a proxy drops the events of "+name, func(ctx context.Context) {
 			ns, seen, wire := newNamespace(ctx), &calls{}, &silencedWatches{all: all}
 			ready, healthy := checkWatches(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")), kopf.WithStuckAfter(8*time.Second)), wire.setup())
-			Eventually(wire.delivered.Load).WithTimeout(minute).Should(BeNumerically(">", 1), "the server can end a listing by a bookmark")
+			Eventually(wire.delivered.Load).WithTimeout(minute).Should(BeNumerically(">", 1), "the server must send bookmarks to probes")
 			Expect(ready()).To(Succeed())
 			wire.active.Store(true)
 			create(ctx, widget(ns, "one"))

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A watchBreaker is a transport that can cut watches. After restore with lost events, the server returns Expired for
-// each watch, so that clients must list again.
+// A watchBreaker is a transport that can cut watches. After restoreWithLoss, watches return Expired, so that clients
+// must list again.
 type watchBreaker struct {
 	mu      sync.Mutex
 	next    http.RoundTripper
@@ -60,7 +60,7 @@ func (c *watchBreaker) RoundTrip(r *http.Request) (*http.Response, error) {
 	severed, forgotten := c.severed, c.lost && !fromList
 	c.mu.Unlock()
 	if severed {
-		return nil, errors.New("watches are cut by the test")
+		return nil, errors.New("injected: watches are cut")
 	}
 	if forgotten {
 		return expired(r)
@@ -82,7 +82,7 @@ func (c *watchBreaker) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // expired is the response of a server to a watch from a resource version that it no longer has.
 func expired(r *http.Request) (*http.Response, error) {
-	status := apierrors.NewResourceExpired("too old, says the test").Status()
+	status := apierrors.NewResourceExpired("injected: too old").Status()
 	status.Kind, status.APIVersion = "Status", "v1"
 	text, err := json.Marshal(status)
 	return &http.Response{

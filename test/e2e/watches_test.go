@@ -26,14 +26,14 @@ import (
 
 // A readRecorder records the reads of an operator, and can respond instead of the server.
 type readRecorder struct {
-	next   http.RoundTripper
-	answer func(*http.Request) (*http.Response, error) // nil: the server responds
+	next    http.RoundTripper
+	respond func(*http.Request) (*http.Response, error) // nil: the server responds
 
-	mu      sync.Mutex
-	list    []url.URL
-	bodies  map[*recordedBody]bool
-	heard   bytes.Buffer // lines of the watches
-	watches int          // number of watches with a response
+	mu       sync.Mutex
+	list     []url.URL
+	bodies   map[*recordedBody]bool
+	received bytes.Buffer // lines of the watches
+	watches  int          // number of watches with a response
 }
 
 func (r *readRecorder) setup() setup {
@@ -45,8 +45,8 @@ func (r *readRecorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		r.mu.Lock()
 		r.list = append(r.list, *req.URL)
 		r.mu.Unlock()
-		if r.answer != nil {
-			if response, err := r.answer(req); response != nil || err != nil {
+		if r.respond != nil {
+			if response, err := r.respond(req); response != nil || err != nil {
 				return response, err
 			}
 		}
@@ -78,27 +78,27 @@ func (r *readRecorder) requests(want func(*url.URL) bool) (found []string) {
 	return found
 }
 
-// begun counts the watches that have a response.
-func (r *readRecorder) begun() int {
+// watchCount returns the number of watches with a response.
+func (r *readRecorder) watchCount() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.watches
 }
 
-func (r *readRecorder) said(word string) func() bool {
+func (r *readRecorder) hasReceived(word string) func() bool {
 	return func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return strings.Contains(r.heard.String(), word)
+		return strings.Contains(r.received.String(), word)
 	}
 }
 
 // end ends the watches as the server does after their timeout, or with a last event.
-func (r *readRecorder) end(lastWord string) {
+func (r *readRecorder) end(lastEvent string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for body := range r.bodies {
-		body.last.Store(&lastWord)
+		body.last.Store(&lastEvent)
 		_ = body.ReadCloser.Close()
 	}
 	r.bodies = nil
@@ -115,7 +115,7 @@ type recordedBody struct {
 func (b *recordedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.of.mu.Lock()
-	b.of.heard.Write(p[:n])
+	b.of.received.Write(p[:n])
 	b.of.mu.Unlock()
 	if last := b.last.Load(); err != nil && last != nil {
 		if b.rest == nil {
@@ -133,17 +133,17 @@ func (b *recordedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// refusal returns an error response of the server.
-func refusal(req *http.Request, err *apierrors.StatusError, header http.Header) (*http.Response, error) {
+// errorResponse returns an error response of the server.
+func errorResponse(req *http.Request, err *apierrors.StatusError, header http.Header) (*http.Response, error) {
 	status := err.Status()
 	status.Kind, status.APIVersion = "Status", "v1"
 	text, fault := json.Marshal(status)
-	answer := &http.Response{
+	response := &http.Response{
 		StatusCode: int(status.Code), Request: req, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(bytes.NewReader(text)),
 	}
-	maps.Copy(answer.Header, header)
-	return answer, fault
+	maps.Copy(response.Header, header)
+	return response, fault
 }
 
 func isWatch(u *url.URL) bool { return u.Query().Get("watch") != "" }
@@ -156,27 +156,27 @@ func isListing(u *url.URL) bool {
 var _ = Describe("Watches", func() {
 	type W = *v1.Widget
 
-	sight := func(seen *calls) kopf.Handler[W] {
+	record := func(seen *calls) kopf.Handler[W] {
 		return func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s %s %q %d", req.Object.GetObjectKind().GroupVersionKind().Kind, req.Object.Name, req.Event, req.Object.Spec.Size)
 			return nil
 		}
 	}
 
-	It("that end continue without a new list; bookmarks cause no work (EVT-02, EVT-03, EVT-04, EVT-07)", func(ctx context.Context) {
+	It("that end are resumed without a new list; bookmarks call no handlers (EVT-02, EVT-03, EVT-04, EVT-07)", func(ctx context.Context) {
 		ns, seen, wire := newNamespace(ctx), &calls{}, &readRecorder{}
 		listed := widget(ns, "listed")
 		create(ctx, listed)
-		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", sight(seen))), wire.setup()))
-		Eventually(seen.all).Should(Equal([]string{`Widget listed "" 1`}), "EVT-02: it knows its kind")
-		Eventually(wire.said(`"BOOKMARK"`)).Should(BeTrue())
+		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("record", record(seen))), wire.setup()))
+		Eventually(seen.all).Should(Equal([]string{`Widget listed "" 1`}), "EVT-02: the object must have its kind")
+		Eventually(wire.hasReceived(`"BOOKMARK"`)).Should(BeTrue())
 		edit(ctx, listed, func(w W) { w.Spec.Size = 2 }) // client-go treats watches that end without an event as an error
 		Eventually(seen.all).Should(HaveLen(2))
 		listings := wire.requests(isListing)
 		for round := range 3 {
-			watches := wire.begun()
+			watches := wire.watchCount()
 			wire.end("")
-			Eventually(wire.begun).Should(BeNumerically(">", watches))
+			Eventually(wire.watchCount).Should(BeNumerically(">", watches))
 			edit(ctx, listed, func(w W) { w.Spec.Size = 3 + round })
 			Eventually(seen.all).Should(HaveLen(3 + round))
 		}
@@ -191,19 +191,19 @@ var _ = Describe("Watches", func() {
 
 	It("that receive an error of any kind list again, and miss nothing (EVT-05, EVT-08, SE-14, RUN-06)", func(ctx context.Context) {
 		ns, seen, wire := newNamespace(ctx), &calls{}, &readRecorder{}
-		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", sight(seen))), wire.setup()))
+		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("record", record(seen))), wire.setup()))
 		for i, fault := range []*apierrors.StatusError{
-			apierrors.NewResourceExpired("too old, says the test"),
-			apierrors.NewInternalError(errors.New("out of order, says the test")),
+			apierrors.NewResourceExpired("injected: too old"),
+			apierrors.NewInternalError(errors.New("injected: out of order")),
 		} {
 			text, err := json.Marshal(map[string]any{"type": "ERROR", "object": metav1.Status{
 				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 				Status:   fault.ErrStatus.Status, Code: fault.ErrStatus.Code, Reason: fault.ErrStatus.Reason, Message: fault.ErrStatus.Message,
 			}})
 			Expect(err).NotTo(HaveOccurred())
-			watches := wire.begun()
+			watches := wire.watchCount()
 			wire.end(string(text) + "\n")
-			Eventually(wire.begun).Should(BeNumerically(">", watches))
+			Eventually(wire.watchCount).Should(BeNumerically(">", watches))
 			create(ctx, widget(ns, []string{"one", "two"}[i]))
 			Eventually(seen.all).Should(HaveLen(i + 1))
 		}
@@ -212,18 +212,18 @@ var _ = Describe("Watches", func() {
 
 	It("that the server rejects are requested again until they succeed (EVT-08, SE-14, RUN-06)", func(ctx context.Context) {
 		ns, seen, refused := newNamespace(ctx), &calls{}, atomic.Int64{}
-		wire := &readRecorder{answer: func(req *http.Request) (*http.Response, error) {
+		wire := &readRecorder{respond: func(req *http.Request) (*http.Response, error) {
 			if !isListing(req.URL) || refused.Add(1) > 3 {
 				return nil, nil
 			}
-			return refusal(req, []*apierrors.StatusError{
-				apierrors.NewInternalError(errors.New("out of order, says the test")),
-				apierrors.NewForbidden(v1.GroupVersion.WithResource("widgets").GroupResource(), "", errors.New("not yet, says the test")),
-				apierrors.NewUnauthorized("who are you, says the test"),
+			return errorResponse(req, []*apierrors.StatusError{
+				apierrors.NewInternalError(errors.New("injected: out of order")),
+				apierrors.NewForbidden(v1.GroupVersion.WithResource("widgets").GroupResource(), "", errors.New("injected: not yet")),
+				apierrors.NewUnauthorized("injected: unauthorized"),
 			}[refused.Load()-1], nil)
 		}}
 		create(ctx, widget(ns, "one"))
-		start(ns, options(kopf.For(&v1.Widget{}).OnEvent("spy", sight(seen))), wire.setup())
+		start(ns, options(kopf.For(&v1.Widget{}).OnEvent("record", record(seen))), wire.setup())
 		Eventually(seen.all).Should(Equal([]string{`Widget one "" 1`}))
 		Expect(refused.Load()).To(BeNumerically(">", 3))
 	}, SpecTimeout(minute))
@@ -234,12 +234,12 @@ var _ = Describe("The client of the manager", func() {
 
 	It("waits as long as a busy server requests, and no handler is called again (NET-03)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		var asked, came atomic.Int64
+		var sent, came atomic.Int64
 		op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created"))), withFaults(
 			func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error) {
 				if n == 1 {
-					asked.Store(time.Now().UnixNano())
-					return refusal(r, apierrors.NewTooManyRequests("busy, says the test", 1), http.Header{"Retry-After": {"1"}})
+					sent.Store(time.Now().UnixNano())
+					return errorResponse(r, apierrors.NewTooManyRequests("injected: busy", 1), http.Header{"Retry-After": {"1"}})
 				}
 				came.CompareAndSwap(0, time.Now().UnixNano())
 				return next.RoundTrip(r)
@@ -248,7 +248,7 @@ var _ = Describe("The client of the manager", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"created:create"}))
-		Expect(time.Duration(came.Load() - asked.Load())).To(BeNumerically(">=", time.Second))
+		Expect(time.Duration(came.Load() - sent.Load())).To(BeNumerically(">=", time.Second))
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 })

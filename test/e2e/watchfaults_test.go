@@ -53,7 +53,7 @@ func (b *lossyBody) Read(p []byte) (int, error) {
 var _ = Describe("A watch without modifications", func() {
 	type W = *v1.Widget
 
-	It("still reports the deletion of an object, although our own write was not observed (CONS-06, 0003 of the decisions)", func(ctx context.Context) {
+	It("still reports the deletion of an object, even if our own write was not observed (CONS-06, 0003 of the decisions)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("made", ok[W](seen, "made")).
@@ -64,14 +64,14 @@ var _ = Describe("A watch without modifications", func() {
 		handled(ctx, obj)
 		cached := &v1.Widget{}
 		Expect(operator.GetCache().Get(ctx, client.ObjectKeyFromObject(obj), cached)).To(Succeed())
-		Expect(cached.ResourceVersion).To(Equal(obj.ResourceVersion), "the cache has not seen our write")
+		Expect(cached.ResourceVersion).To(Equal(obj.ResourceVersion), "the cache must not contain our write")
 		remove(ctx, obj)
 		Eventually(seen.all).WithTimeout(2 * time.Second).Should(Equal([]string{"made:create", "deleted:delete"}))
-		Expect(operator.log.find("cache does not show")).To(BeEmpty(), "the operator did not wait")
+		Expect(operator.log.find("cache does not show")).To(BeEmpty(), "the operator must not wait")
 		Expect(operator.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("does not block a worker during the consistency wait, which ends (CONS-04, PIPE-11)", func(ctx context.Context) {
+	It("does not block a worker during the consistency wait, which times out (CONS-04, PIPE-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
@@ -87,7 +87,7 @@ var _ = Describe("A watch without modifications", func() {
 		Eventually(recordOf(ctx, one, "made")).ShouldNot(BeNil())
 		create(ctx, other)
 		handled(ctx, other)
-		Expect(seen.all()).To(Equal([]string{"one#0", "other#0"}), "the first one waits for the cache by now, and the only worker has worked for the other one")
+		Expect(seen.all()).To(Equal([]string{"one#0", "other#0"}), "the first object waits for the cache; the only worker must handle the other object")
 		handled(ctx, one)
 		Expect(seen.all()).To(Equal([]string{"one#0", "other#0", "one#1"}))
 		Expect(operator.log.find("cache does not show")).NotTo(BeEmpty())

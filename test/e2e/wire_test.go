@@ -13,8 +13,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// The specs create objects with state that kopf has written. The library continues their cycles.
-var _ = Describe("An object that kopf has stopped handling mid-cycle", func() {
+// The specs create objects with stored state of kopf. The library continues their cycles.
+var _ = Describe("An object whose cycle was started by kopf", func() {
 	const (
 		prefix  = "kopf.zalando.org/"
 		started = `"started":"2020-12-31T23:59:59.123456+00:00"`
@@ -49,7 +49,7 @@ var _ = Describe("An object that kopf has stopped handling mid-cycle", func() {
 		Consistently(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("continues a record from the status, and removes it from there (C-10)", func(ctx context.Context) {
+	It("continues with a record from the status, which is then removed there (C-10)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := untyped(widgetGVK, ns, "one")
 		create(ctx, obj)
@@ -88,12 +88,12 @@ var _ = Describe("An object that kopf has stopped handling mid-cycle", func() {
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).OnUpdate("up", note).OnResume("re", note)))
 		Eventually(seen.all).Should(ConsistOf(
 			"same:resume 1 ",
-			HavePrefix("changed:update 1 "), HavePrefix("changed:update 1 "), // the update, and the resume handlers
+			HavePrefix("changed:update 1 "), HavePrefix("changed:update 1 "), // one call of the update handler, and one of the resume handler
 		))
 		handled(ctx, changed)
 		now, err := fresh(ctx, same)()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(now.GetResourceVersion()).To(Equal(same.GetResourceVersion()), "no change, no write")
+		Expect(now.GetResourceVersion()).To(Equal(same.GetResourceVersion()), "an unchanged object must not be written")
 	}, SpecTimeout(minute))
 
 	It("is handled as new when its state is corrupt, with a warning (B-30, PIPE-20, SE-17)", func(ctx context.Context) {

@@ -14,18 +14,18 @@ import (
 
 type untypedHandler = kopf.Handler[*unstructured.Unstructured]
 
-var _ = Describe("Writes per object, by the server's own counters", func() {
-	// writesDuring runs a step, and returns the writes to the object and to its status.
+var _ = Describe("A cycle of one reconcile", func() {
+	// writesDuring runs a step and returns the writes to the object and to its status.
 	writesDuring := func(ctx context.Context, plural string, step func()) (object, status controlplane.Counts) {
 		GinkgoHelper()
-		look := func(subresource string) controlplane.Counts {
+		count := func(subresource string) controlplane.Counts {
 			counts, err := cp.Writes(ctx, plural, subresource)
 			Expect(err).NotTo(HaveOccurred())
 			return counts
 		}
-		object, status = look(""), look("status")
+		object, status = count(""), count("status")
 		step()
-		return look("").Since(object), look("status").Since(status)
+		return count("").Since(object), count("status").Since(status)
 	}
 
 	withResult := func(seen *calls, id string) untypedHandler {
@@ -44,7 +44,7 @@ var _ = Describe("Writes per object, by the server's own counters", func() {
 		main, onStatus int
 	}
 
-	DescribeTable("for a creation",
+	DescribeTable("takes one request, one for the status, and one for the finalizer",
 		func(ctx context.Context, b budget) {
 			ns, seen := newNamespace(ctx), &calls{}
 			resource := kopf.For(kopf.Unstructured(b.gvk))
