@@ -23,7 +23,7 @@ const churnEnv = "KOPF_E2E_CHURN"
 var _ = Describe("Objects that are created and deleted", Serial, func() {
 	type W = *v1.Widget
 
-	It("leave no goroutine and no memory of their daemons and timers behind, whose contexts are cancelled immediately", func(ctx context.Context) {
+	It("leave no goroutine and no memory of their daemons and timers behind; the contexts are cancelled immediately", func(ctx context.Context) {
 		rounds := 300
 		if text := os.Getenv(churnEnv); text != "" {
 			var err error

@@ -53,7 +53,7 @@ var _ = Describe("Discovery", func() {
 		U = *unstructured.Unstructured
 	)
 
-	It("is limited to the declared kinds, even if API servers of other kinds fail (OBS-01, SE-45)", func(ctx context.Context) {
+	It("is limited to the declared kinds; failures of other API servers have no effect (OBS-01, SE-45)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		wire := &readRecorder{respond: func(req *http.Request) (*http.Response, error) {
 			if strings.HasPrefix(req.URL.Path, "/apis/") && !strings.HasPrefix(req.URL.Path, "/apis/"+v1.GroupVersion.Group) {
@@ -157,7 +157,7 @@ var _ = Describe("The scope of an operator", func() {
 		Expect(watched(wire)).To(ConsistOf("/api/v1/namespaces", "/apis/"+v1.GroupVersion.String()+"/widgets"))
 	}, SpecTimeout(minute))
 
-	It("can be a set of namespaces, with one watch for each, also if created later, and one for each cluster-scoped kind (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
+	It("can be a set of namespaces, with one watch per namespace, also if it is created later, and one per cluster-scoped kind (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
 		ns, other, seen, wire, logs := newNamespace(ctx), newNamespace(ctx), &calls{}, &readRecorder{}, &logRecorder{}
 		later := ns + "-later"
 		mgr := managerFor(logs, []string{ns, later}, wire.setup())

@@ -73,7 +73,7 @@ var _ = Describe("Another client", func() {
 		create(ctx, obj)
 		writes, stop := editContinuously(ctx, obj, func(n int64, w *v1.Widget) { w.Spec.Color = fmt.Sprint("color-", n) })
 		handled(ctx, obj)
-		Eventually(writes.Load).Should(BeNumerically(">", writes.Load()+30), "the edits continue after the creation")
+		Eventually(writes.Load).Should(BeNumerically(">", writes.Load()+30), "the edits must continue after the creation")
 		stop()
 
 		now, err := fresh(ctx, obj)()

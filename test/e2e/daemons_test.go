@@ -64,7 +64,7 @@ var _ = Describe("Daemons", func() {
 		remove(ctx, a)
 		Eventually(seen.all).Should(HaveLen(4))
 		Expect(seen.all()[2:]).To(ConsistOf("a is cancelled: "+daemons.ErrDeleted.Error(), "bye: "+daemons.ErrDeleted.Error()), "the daemon must be cancelled before delete handlers are called")
-		Consistently(gone(ctx, a)).Should(BeFalse(), "the finalizer waits for the daemon")
+		Consistently(gone(ctx, a)).Should(BeFalse(), "the finalizer must remain while the daemon runs")
 		Expect(seen.all()).To(HaveLen(4), "no handler may be called again while the daemon runs")
 		releaseDaemon()
 		Eventually(gone(ctx, a)).Should(BeTrue())

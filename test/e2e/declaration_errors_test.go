@@ -191,7 +191,7 @@ var _ = Describe("Errors of the declaration", func() {
 		Expect(seen.all()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("suggest the kind that was probably meant", func(ctx context.Context) {
+	It("suggest a kind with a similar name", func(ctx context.Context) {
 		misspelled := func(gvk schema.GroupVersionKind) kopf.Option {
 			return kopf.For(kopf.Unstructured(gvk)).OnCreate("created", ok[*unstructured.Unstructured](&calls{}, ""))
 		}

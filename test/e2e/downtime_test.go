@@ -166,7 +166,7 @@ var _ = Describe("Changes during downtime", func() {
 
 		start(ns, options(all(seen).OnResume("even-so", ok[W](seen, "even-so"), kopf.EvenIfDeleted())))
 		Consistently(seen.all, quietTime).Should(BeEmpty())
-		Expect(fresh(ctx, obj)()).To(HaveField("ResourceVersion", left.ResourceVersion), "the object was written")
+		Expect(fresh(ctx, obj)()).To(HaveField("ResourceVersion", left.ResourceVersion), "the object must not be written")
 		edit(ctx, obj, func(w W) { w.Finalizers = nil })
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Consistently(seen.all, quietTime).Should(BeEmpty())
@@ -235,7 +235,7 @@ var _ = Describe("Changes during downtime", func() {
 		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create"}))
 	}, SpecTimeout(minute))
 
-	It("an update that is reverted during its cycle calls the handlers again that were called for it (B-01, B-02, SE-02)", func(ctx context.Context) {
+	It("an update that is reverted during its cycle calls its handlers again (B-01, B-02, SE-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(outcome error) []kopf.Option {
 			return options(kopf.WithCheckpoint(0), kopf.For(&v1.Widget{}).
@@ -283,7 +283,7 @@ var _ = Describe("Changes during downtime", func() {
 var _ = Describe("Changes while the operator runs", func() {
 	type W = *v1.Widget
 
-	It("an update that is reverted during its cycle calls the handlers again that were called for it; delays remain (B-01, B-02, B-11, CAUSE-17)", func(ctx context.Context) {
+	It("an update that is reverted during its cycle calls its handlers again; delays remain (B-01, B-02, B-11, CAUSE-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", ok[W](&calls{}, "created")).

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-var _ = Describe("Mixed loads", func() {
+var _ = Describe("Operators under mixed load", func() {
 	type W = *v1.Widget
 
 	// createMany creates objects in parallel.

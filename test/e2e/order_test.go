@@ -103,7 +103,7 @@ var _ = Describe("After", func() {
 		Consistently(seen.all, quietTime).Should(Equal([]string{"first:create#0", "first:create#1"}))
 	}, SpecTimeout(minute))
 
-	It("accepts an ignored error (ERR-06)", func(ctx context.Context) {
+	It("treats an ignored error as a success (ERR-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("second", ok[W](seen, "second"), kopf.After("first")).
@@ -262,7 +262,7 @@ var _ = Describe("When", func() {
 		red.OnCreate("red", note("red"))
 		bigAndRed.OnCreate("big", note("big")).OnDelete("gone", note("gone"), kopf.Label("held"))
 		resource.OnCreate("all", note("all"))
-		start(ns, options(resource, red)) // registers a resource that is passed twice only once
+		start(ns, options(resource, red)) // passes a resource twice, which has no effect
 		small, big, held, blue := widget(ns, "small"), widget(ns, "big"), widget(ns, "held"), widget(ns, "blue")
 		big.Spec.Size, held.Spec.Size, blue.Spec.Size = 6, 7, 8
 		held.Labels = map[string]string{"held": ""}

@@ -37,7 +37,7 @@ var _ = Describe("Patches", func() {
 		}
 	}
 
-	It("are sent for a finalizer, the status and the rest, and only if needed (PIPE-10, PIPE-13, PIPE-14)", func(ctx context.Context) {
+	It("are sent separately for the finalizer, the status and other fields, and only if needed (PIPE-10, PIPE-13, PIPE-14)", func(ctx context.Context) {
 		ns, seen, patches := newNamespace(ctx), &calls{}, &patchRecorder{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {

@@ -124,7 +124,7 @@ var _ = Describe("Operators among peers", func() {
 			for _, w := range widgets {
 				edit(ctx, w, func(w W) { w.Spec.Size = 10*round + 1 })
 			}
-			Consistently(started.Load).Should(Equal(before), "no handler starts")
+			Consistently(started.Load).Should(Equal(before), "no handler may start during the pause")
 			n := ticks.Load()
 			other.leave(ctx)
 			for _, w := range widgets {

@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A busy operator among peers", func() {
-	It("starts nothing in half a minute of pauses at random moments, and loses nothing (PEER-50, PEER-51, PEER-53)", func(ctx context.Context) {
+	It("starts nothing during random pauses for half a minute, and loses no change (PEER-50, PEER-51, PEER-53)", func(ctx context.Context) {
 		const objects, duration = 10, 30 * time.Second
 		ns := newNamespace(ctx)
 		other := newLaptop(ctx, ns)

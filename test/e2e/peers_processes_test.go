@@ -118,7 +118,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Eventually(one.count("done w 1")).Should(Equal(1))
 		two := begin("two", 0, replica(true))
 		Eventually(two.count("starts")).Should(Equal(1))
-		Consistently(two.all).Should(HaveLen(1), "the replica is on standby")
+		Consistently(two.all).Should(HaveLen(1), "the standby replica must call no handler")
 		Expect(identities(ctx)()).To(Equal([]string{"one"}))
 
 		dev := begin("dev", peering.DevPriority)
@@ -128,7 +128,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Expect(identities(ctx)()).To(Equal([]string{"dev", "one"}))
 
 		terminate(one)
-		Eventually(two.state).Should(And(HavePrefix("paused"), ContainSubstring("dev")), "the next leader")
+		Eventually(two.state).Should(And(HavePrefix("paused"), ContainSubstring("dev")), "the next leader must pause, too")
 		Expect(identities(ctx)()).To(Equal([]string{"dev", "two"}))
 		resize(ctx, 3)
 		Eventually(dev.count("done w 3")).Should(Equal(1))
@@ -188,7 +188,8 @@ var _ = Describe("Operators among peers, as processes", func() {
 	)
 })
 
-// keepEditing edits the objects continuously until stop is called. last returns the log line of the last edit of an object.
+// keepEditing edits the objects continuously until stop is called. last returns the expected output for the last edit of
+// an object.
 func keepEditing(ctx context.Context, widgets []*v1.Widget, pause time.Duration) (stop func(), last func(*v1.Widget) string) {
 	ctx, cancel := context.WithCancel(ctx)
 	sizes, done := make([]int, len(widgets)), make(chan struct{})

@@ -112,8 +112,8 @@ var _ = Describe("A cycle", func() {
 			Consistently(successes(seen), quietTime).Should(HaveLen(4))
 		},
 		Entry("in one process", SpecTimeout(minute), false, false),
-		Entry("over a restart", SpecTimeout(minute), true, false),
-		Entry("over a restart, with the pin of an earlier version", SpecTimeout(minute), true, true),
+		Entry("across a restart", SpecTimeout(minute), true, false),
+		Entry("across a restart, with the pin of an earlier version", SpecTimeout(minute), true, true),
 	)
 
 	DescribeTable("of a creation handles a concurrent edit as an update (B-01, CAUSE-14)",

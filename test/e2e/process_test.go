@@ -53,7 +53,7 @@ func hasLabels(series *dto.Metric, labels map[string]string) bool {
 var _ = Describe("Memos", func() {
 	type W = *v1.Widget
 
-	It("exist for each object and process, for all kinds of handlers (MEMO-01, MEMO-04, MEMO-05)", func(ctx context.Context) {
+	It("are shared by all handlers of an object, within one process (MEMO-01, MEMO-04, MEMO-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		memo := kopf.NewMemo[[]string]("visits")
 		visit := func(by string) kopf.Handler[W] {

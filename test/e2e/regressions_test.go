@@ -168,7 +168,7 @@ var _ = Describe("A value that an object cannot store", func() {
 		Expect(seen.all()).To(Equal(append(want, "deleted:delete")))
 	}, SpecTimeout(minute))
 
-	It("as a baseline does not make a change of a handler during a resume an update (B-13, B-31)", func(ctx context.Context) {
+	It("as a baseline does not turn changes by resume handlers into updates (B-13, B-31)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		obj.Spec.Color = strings.Repeat("x", 300<<10)
@@ -335,7 +335,7 @@ var _ = Describe("Regressions", func() {
 		Consistently(seen.all, quietTime).Should(Equal(want))
 	}, SpecTimeout(minute))
 
-	It("attempts that end by the timeout of the controller count (B-22)", func(ctx context.Context) {
+	It("attempts that the timeout of the controller ends are counted (B-22)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{},
 			kopf.WithControllerOptions(controller.Options{ReconciliationTimeout: 300 * millisecond})).
@@ -373,7 +373,7 @@ var _ = Describe("Regressions", func() {
 		Expect(seen.all()).To(Equal([]string{"first:create", "second:create#0", "second:create#1"}))
 	}, SpecTimeout(minute))
 
-	It("a checkpoint after each handler causes one write for each", func(ctx context.Context) {
+	It("a checkpoint after each handler causes one write per handler", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var writes atomic.Int64
 		start(ns, options(kopf.WithCheckpoint(0), kopf.For(&v1.Widget{}).
@@ -390,7 +390,7 @@ var _ = Describe("Regressions", func() {
 		Expect(seen.all()).To(Equal([]string{"first:create", "second:create"}))
 	}, SpecTimeout(minute))
 
-	DescribeTable("two operators of one manager that would revert each other's work do not start (B-34)",
+	DescribeTable("two operators of one manager that would revert each other's changes do not start (B-34)",
 		func(ctx context.Context, difference []kopf.Option, words, others string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			mgr := newManager(ns, &logRecorder{})

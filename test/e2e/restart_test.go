@@ -70,7 +70,7 @@ var _ = Describe("A restart", func() {
 		attempts := second.attempts()
 		Expect(attempts[1].Last).To(Equal("out of order"))
 		Expect(attempts[1].Started).To(BeTemporally("~", attempts[0].Started, time.Millisecond))
-		Expect(second.gaps()).To(HaveExactElements(BeNumerically(">=", delay-grain)))
+		Expect(second.gaps()).To(HaveExactElements(BeNumerically(">=", delay-timeTolerance)))
 		Expect(second.times()[1].Sub(restarted)).To(BeNumerically("<", delay), "the restart must not restart the delay")
 	}, SpecTimeout(minute))
 
@@ -248,8 +248,8 @@ func editRecord[T client.Object](ctx context.Context, obj T, id string, change f
 	})
 }
 
-// grain is the tolerance for times in records, which are truncated to microseconds.
-const grain = time.Millisecond
+// timeTolerance is the tolerance for times in records, which are truncated to microseconds.
+const timeTolerance = time.Millisecond
 
 // A timeline records the time and the attempt of each call of a handler.
 type timeline struct {

@@ -98,13 +98,13 @@ var _ = Describe("A failing handler", func() {
 			var want []any
 			for _, ms := range pauses {
 				pause := time.Duration(ms) * time.Millisecond
-				want = append(want, And(BeNumerically(">=", pause-grain), BeNumerically("<", pause+slack)))
+				want = append(want, And(BeNumerically(">=", pause-timeTolerance), BeNumerically("<", pause+slack)))
 			}
 			Expect(lines[id].gaps()).To(HaveExactElements(want...), id)
 		}
 	}, SpecTimeout(minute))
 
-	It("permanently does not block other handlers, the baseline, or the deletion (PROG-27, FIN-07)", func(ctx context.Context) {
+	It("that fails permanently does not block other handlers, the baseline, or the deletion (PROG-27, FIN-07)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("permanent", fails[W](seen, "permanent", kopf.Permanent(errOutOfOrder))).
@@ -180,7 +180,7 @@ var _ = Describe("A failing handler", func() {
 		}))
 	}, SpecTimeout(minute))
 
-	It("is not called after its object is being deleted (CAUSE-18)", func(ctx context.Context) {
+	It("is not called again after the deletion of its object has started (CAUSE-18)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", fails[W](seen, "created", kopf.Temporary(errOutOfOrder, 200*time.Millisecond))).
@@ -285,7 +285,7 @@ var _ = Describe("A failing handler", func() {
 func panicky(m map[string]int) { m["one"]++ }
 
 // atLeast matches the time between two attempts.
-func atLeast(pause time.Duration) OmegaMatcher { return BeNumerically(">=", pause-grain) }
+func atLeast(pause time.Duration) OmegaMatcher { return BeNumerically(">=", pause-timeTolerance) }
 
 var _ = Describe("A change that is made, reverted and made again", func() {
 	type W = *v1.Widget

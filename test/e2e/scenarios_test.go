@@ -19,7 +19,7 @@ var _ = Describe("Random scenarios", func() {
 		pace      = 20 * millisecond
 	)
 
-	It("lose no change and repeat nothing (B-01, B-10, B-11, B-13, B-14)", func(ctx context.Context) {
+	It("lose no change and repeat no finished handler (B-01, B-10, B-11, B-13, B-14)", func(ctx context.Context) {
 		reports := make(chan scenario.Report, scenarios)
 		first := uint64(GinkgoRandomSeed()) * scenarios
 		for n := range uint64(scenarios) {

@@ -313,7 +313,7 @@ var _ = Describe("Sub-handlers", func() {
 		}, "odd"),
 	)
 
-	It("change the object in one write with the others (SUB-07, B-13)", func(ctx context.Context) {
+	It("change the object in the same write as other handlers (SUB-07, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("p", func(_ context.Context, req *kopf.Request[W]) error {

@@ -126,7 +126,7 @@ var _ = Describe("Two operators with conditions of one object", func() {
 			Eventually(func() string { now, _ := fresh(ctx, obj)(); return byType(now)[name+"-Followed"].Message }).Should(Equal(fmt.Sprint(edits + 1)))
 		}
 
-		// From here on, the timers set the same values in each call.
+		// After randomWrites calls, the timers set the same values in each call.
 		sent := func() int { return len(wires[0].all()) + len(wires[1].all()) }
 		before := 0
 		Eventually(func() bool { last := before; before = sent(); return last == before }).WithPolling(500 * time.Millisecond).Should(BeTrue())

@@ -75,7 +75,7 @@ func (s *slowBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-var _ = Describe("A watch that lags by 10 s", func() {
+var _ = Describe("An operator whose watch lags by 10 s", func() {
 	type W = *v1.Widget
 
 	It("calls each handler only once (B-10, FIN-17, MIG-15)", func(ctx context.Context) {

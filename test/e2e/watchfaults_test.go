@@ -50,7 +50,7 @@ func (b *lossyBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-var _ = Describe("A watch without modifications", func() {
+var _ = Describe("A watch that drops modifications", func() {
 	type W = *v1.Widget
 
 	It("still reports the deletion of an object, even if our own write was not observed (CONS-06, 0003 of the decisions)", func(ctx context.Context) {

@@ -65,7 +65,7 @@ var _ = Describe("A cycle of one reconcile", func() {
 			Expect(object).To(Equal(controlplane.Counts{"POST 201": 1, "PATCH 200": b.main}))
 			Expect(status.Total()).To(Equal(b.onStatus))
 
-			By("restarting over handled objects")
+			By("restarting the operator with a handled object")
 			first.stop()
 			object, status = writesDuring(ctx, b.plural, func() {
 				again := start(ns, options(resource))
@@ -78,7 +78,7 @@ var _ = Describe("A cycle of one reconcile", func() {
 			if !b.finalizer {
 				return
 			}
-			By("deleting")
+			By("deleting the object")
 			object, status = writesDuring(ctx, b.plural, func() {
 				remove(ctx, obj)
 				Eventually(gone(ctx, obj)).Should(BeTrue())
