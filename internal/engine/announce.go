@@ -21,24 +21,24 @@ const (
 )
 
 // spread posts the news of the pass, which are known when what the handlers have changed is written: it may be refused.
-func (e *Engine) spread(c *cycle) {
-	for _, tell := range c.news {
-		tell()
+func (e *Engine) flushEvents(r *reconciliation) {
+	for _, logPlan := range r.pendingEvents {
+		logPlan()
 	}
-	c.news = nil
+	r.pendingEvents = nil
 }
 
 // announce posts what people should know about how an attempt of a handler for a cause has ended. Attempts that are made again are no
 // news: a handler that fails ten thousand times is one Event, or none.
-func (e *Engine) announce(c *cycle, s *share) {
+func (e *Engine) postOutcome(r *reconciliation, s *handlerPatch) {
 	o := s.outcome
-	e.announceTo(c.before, s.id, s.before, o, o.Final && !o.Success, s.before.Message != "" && o.Err == nil)
+	e.postEvents(r.before, s.id, s.before, o, o.Final && !o.Success, s.before.Message != "" && o.Err == nil)
 }
 
 // announceAgain does it for handlers that are called again and again: OnReconcile, daemons and timers. With them a failure in between is
 // everyday, such as a conflict, and a failure for good may be repeated. So it is told when one begins to fail for good, and when it does so no
 // more. It returns what is told then.
-func (e *Engine) announceAgain(obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool) {
+func (e *Engine) postTransition(obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool) {
 	switch {
 	case outcome.Interrupted, !outcome.Final, outcome.Success && outcome.Err != nil: // it is not known, or not to be
 		fails = failed
@@ -46,13 +46,13 @@ func (e *Engine) announceAgain(obj client.Object, id string, failed bool, before
 		fails = !outcome.Success
 	}
 	if obj != nil { // else it is gone
-		e.announceTo(obj, id, before, outcome, fails && !failed, failed && !fails)
+		e.postEvents(obj, id, before, outcome, fails && !failed, failed && !fails)
 	}
 	return fails
 }
 
 // announceTo posts about an outcome; fails and recovers say whether it is one of the two transitions.
-func (e *Engine) announceTo(obj client.Object, id string, before progress.Record, outcome progress.Outcome, fails, recovers bool) {
+func (e *Engine) postEvents(obj client.Object, id string, before progress.Record, outcome progress.Outcome, fails, recovers bool) {
 	steps := e.Events == EventsSteps
 	if e.Events == EventsOff || outcome.Interrupted || outcome.Waiting || !outcome.Final && !steps {
 		return

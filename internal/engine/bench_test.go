@@ -109,7 +109,7 @@ func newEngine(b *testing.B, s *server, do func(client.Object)) *engine.Engine {
 		b.Fatal(err)
 	}
 	return engine.New(engine.Settings{
-		Client: s, Cache: s, Live: s,
+		Client: s, Cache: s, APIReader: s,
 		Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""), Finalizer: "example.com/finalizer",
 		Lifecycle: progress.AllAtOnce, Checkpoint: time.Minute,
 	}, kind)

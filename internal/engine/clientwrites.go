@@ -33,14 +33,14 @@ type clientWrites struct {
 }
 
 // noteClientWrites takes over what a handler has written with its client.
-func (c *cycle) noteClientWrites(id string, doc patch.MergePatch) {
-	known, ok := c.memory.Worker.ClientWrites, c.memory.Worker.ClientWrites != nil
+func (r *reconciliation) noteClientWrites(id string, doc patch.MergePatch) {
+	known, ok := r.known.Worker.ClientWrites, r.known.Worker.ClientWrites != nil
 	if !ok {
 		if len(doc) == 0 {
 			return
 		}
 		known = &clientWrites{logged: map[string]bool{}}
-		c.memory.Worker.ClientWrites = known
+		r.known.Worker.ClientWrites = known
 	}
 	if len(doc) > 0 {
 		if known.now == nil {
@@ -52,15 +52,15 @@ func (c *cycle) noteClientWrites(id string, doc patch.MergePatch) {
 
 // reportLoops logs, once for each object and handler, that several updates in a row were caused by the handler alone: each
 // changed only fields that the handler had set with its client in the cycle before, to the same values.
-func (e *Engine) reportLoops(ctx context.Context, c *cycle) {
-	known, ok := c.memory.Worker.ClientWrites, c.memory.Worker.ClientWrites != nil
+func (e *Engine) reportLoops(ctx context.Context, r *reconciliation) {
+	known, ok := r.known.Worker.ClientWrites, r.known.Worker.ClientWrites != nil
 	if !ok {
 		return
 	}
 	loops, all := map[string]int{}, patch.Merge(slices.Collect(maps.Values(known.last))...)
-	if c.cause.Reason == cause.Update && isSetBy(all, c.cause.Diff) {
+	if r.cause.Reason == cause.Update && isSetBy(all, r.cause.Diff) {
 		for id, doc := range known.last {
-			fields := fieldsSetBy(doc, c.cause.Diff)
+			fields := fieldsSetBy(doc, r.cause.Diff)
 			if len(fields) == 0 || len(known.now[id]) == 0 {
 				continue
 			}
@@ -101,8 +101,8 @@ type writeRecorder struct {
 }
 
 // recording returns a writeRecorder for an attempt of a handler, still without a client.
-func (e *Engine) recording(c *cycle) *writeRecorder {
-	return &writeRecorder{engine: e, object: c.before, read: map[string]map[string]any{c.object.GetResourceVersion(): c.current}}
+func (e *Engine) recording(r *reconciliation) *writeRecorder {
+	return &writeRecorder{engine: e, object: r.before, read: map[string]map[string]any{r.object.GetResourceVersion(): r.current}}
 }
 
 // of wraps the client.

@@ -12,7 +12,7 @@ import (
 )
 
 // A companion is what the worker and the background work of one object know together.
-type companion struct {
+type backgroundState struct {
 	mu      sync.Mutex
 	essence string     // digest of the essence, as it was last seen or made by ourselves
 	version string     // of the object with it
@@ -35,25 +35,25 @@ type edit struct {
 }
 
 // companion returns that of the object, a new one if there is none.
-func (c *cycle) companion() *companion {
-	known, ok := c.memory.Worker.Background, c.memory.Worker.Background != nil
+func (r *reconciliation) backgroundState() *backgroundState {
+	known, ok := r.known.Worker.Background, r.known.Worker.Background != nil
 	if !ok {
-		known = &companion{}
-		c.memory.Worker.Background = known
+		known = &backgroundState{}
+		r.known.Worker.Background = known
 	}
 	return known
 }
 
 // sees takes note of an essence, and reports whether somebody else has changed it. States that are older than our own
 // last write tell nothing.
-func (a *companion) sees(digest, version string) (changed bool) {
+func (a *backgroundState) noteEssence(digest, version string) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.writing > 0 {
 		a.missed = true
 		return false
 	}
-	if a.version != "" && older(version, a.version) {
+	if a.version != "" && isOlderVersion(version, a.version) {
 		return false
 	}
 	changed = a.essence != "" && a.essence != digest
@@ -62,7 +62,7 @@ func (a *companion) sees(digest, version string) (changed bool) {
 }
 
 // made takes note that the worker has changed an essence.
-func (a *companion) made(from, to, version string) {
+func (a *backgroundState) noteWorkerWrite(from, to, version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.essence == from {
@@ -71,7 +71,7 @@ func (a *companion) made(from, to, version string) {
 }
 
 // begin is for an edit that is about to be written; maybe anew, as it was fitted to another state, or the answer was lost.
-func (a *companion) begin(one *edit, base map[string]any, doc patch.MergePatch, from, to string) {
+func (a *backgroundState) beginWrite(one *edit, base map[string]any, doc patch.MergePatch, from, to string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one.base, one.doc = base, doc
@@ -84,7 +84,7 @@ func (a *companion) begin(one *edit, base map[string]any, doc patch.MergePatch, 
 
 // settle says what the server has made of an edit, and which essence the object has with it. It
 // reports whether others have changed the essence, too, and whether to look at the object once more.
-func (a *companion) settle(one *edit, written edit, is string) (changed, again bool) {
+func (a *backgroundState) endWrite(one *edit, written edit, is string) (changed, again bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one.doc, one.version, one.open = written.doc, written.version, false
@@ -96,7 +96,7 @@ func (a *companion) settle(one *edit, written edit, is string) (changed, again b
 }
 
 // abandon is for an edit that is not to be, and reports whether to look at the object once more.
-func (a *companion) abandon(one *edit) (again bool) {
+func (a *backgroundState) cancelWrite(one *edit) (again bool) {
 	a.drop(one)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,7 +107,7 @@ func (a *companion) abandon(one *edit) (again bool) {
 }
 
 // begins reports, once, that a timer is started for the first time.
-func (a *companion) begins(id string) bool {
+func (a *backgroundState) isFirstStart(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.begun, id) {
@@ -118,11 +118,11 @@ func (a *companion) begins(id string) bool {
 }
 
 // reports has it told how an attempt of a daemon or a timer has ended, by somebody who knows whether it was told of a failure before.
-func (a *companion) reports(id string, tell func(failed bool) (fails bool)) {
+func (a *backgroundState) reportOutcome(id string, logPlan func(failed bool) (fails bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := slices.Index(a.failed, id)
-	switch fails := tell(at >= 0); {
+	switch fails := logPlan(at >= 0); {
 	case fails && at < 0:
 		a.failed = append(a.failed, id)
 	case !fails && at >= 0:
@@ -130,18 +130,18 @@ func (a *companion) reports(id string, tell func(failed bool) (fails bool)) {
 	}
 }
 
-func (a *companion) drop(some ...*edit) {
+func (a *backgroundState) drop(some ...*edit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.edits = slices.DeleteFunc(a.edits, func(one *edit) bool { return slices.Contains(some, one) })
 }
 
 // visible returns the edits that a state of the object contains, in order.
-func (a *companion) visible(obj client.Object, content map[string]any) (edits []*edit, values []cause.Edit) {
+func (a *backgroundState) editsIn(obj client.Object, content map[string]any) (edits []*edit, values []cause.Edit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range a.edits {
-		if one.version == "" && len(one.doc.Unapplied(content)) > 0 || one.version != "" && older(obj.GetResourceVersion(), one.version) {
+		if one.version == "" && len(one.doc.Unapplied(content)) > 0 || one.version != "" && isOlderVersion(obj.GetResourceVersion(), one.version) {
 			continue
 		}
 		edits, values = append(edits, one), append(values, cause.Edit{Base: one.base, Patch: one.doc})
@@ -151,23 +151,23 @@ func (a *companion) visible(obj client.Object, content map[string]any) (edits []
 
 // touch tells the timers of the object when its essence has changed, and not by ourselves: they wait for
 // it to be idle again, and those that have failed for good have another chance (B-41).
-func (e *Engine) touch(c *cycle) {
-	if c.companion().sees(essence.DigestOf(c.cause.Live), c.before.GetResourceVersion()) {
-		e.supervisor.Touch(c.before.GetUID())
+func (e *Engine) touchTimers(r *reconciliation) {
+	if r.backgroundState().noteEssence(essence.DigestOf(r.cause.Live), r.before.GetResourceVersion()) {
+		e.supervisor.Touch(r.before.GetUID())
 	}
 }
 
 // visibleEdits returns the edits by background work that the object contains. The baseline may lack them.
-func (c *cycle) visibleEdits() (edits []*edit, values []cause.Edit) {
-	if known, ok := c.memory.Worker.Background, c.memory.Worker.Background != nil; ok {
-		return known.visible(c.before, c.content)
+func (r *reconciliation) visibleEdits() (edits []*edit, values []cause.Edit) {
+	if known, ok := r.known.Worker.Background, r.known.Worker.Background != nil; ok {
+		return known.editsIn(r.before, r.content)
 	}
 	return nil, nil
 }
 
 // dropEdits forgets edits that the stored baseline contains.
-func (c *cycle) dropEdits(edits []*edit) {
-	if known, ok := c.memory.Worker.Background, c.memory.Worker.Background != nil; ok && len(edits) > 0 {
+func (r *reconciliation) dropEdits(edits []*edit) {
+	if known, ok := r.known.Worker.Background, r.known.Worker.Background != nil; ok && len(edits) > 0 {
 		known.drop(edits...)
 	}
 }

@@ -20,7 +20,7 @@ func (e *Engine) newDetector() *cause.Detector {
 	return &cause.Detector{
 		Name: e.Name,
 		Essence: essence.Builder{
-			Fields: e.Fields, Conditions: e.Conditions, FindConditionStatuses: e.statuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin},
+			Fields: e.Fields, Conditions: e.Conditions, FindConditionStatuses: e.conditionStatuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin},
 		},
 		Retype: e.retype,
 		// Results are part of the essence if they are stored outside of the status, or if a handler watches their field.
@@ -31,54 +31,54 @@ func (e *Engine) newDetector() *cause.Detector {
 }
 
 // detect reads the stored progress and computes the cause.
-func (e *Engine) detect(ctx context.Context, c *cycle) {
+func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 	logger := log.FromContext(ctx)
-	state, err := progress.Load(e.Store, c.before, e.Handlers.IDs())
+	state, err := progress.Load(e.Store, r.before, e.Handlers.IDs())
 	if err != nil {
 		metrics.UnreadableState.WithLabelValues(e.Name).Inc()
 		logger.Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())
 	}
-	baseline := e.Baseline.Fetch(c.before)
-	stored, edits := c.visibleEdits()
-	c.state = state
-	c.cause = e.detector.Detect(cause.Input{
+	baseline := e.Baseline.Fetch(r.before)
+	stored, edits := r.visibleEdits()
+	r.state = state
+	r.cause = e.detector.Detect(cause.Input{
 		Facts: cause.Facts{
-			Gone:         c.gone,
-			Deleting:     c.before.GetDeletionTimestamp() != nil,
-			HasFinalizer: e.holds(c.before),
-			Initial:      e.existed(c.memory) && !c.memory.Worker.Handled,
+			Gone:         r.gone,
+			Deleting:     r.before.GetDeletionTimestamp() != nil,
+			HasFinalizer: e.hasFinalizer(r.before),
+			Initial:      e.existedAtStart(r.known) && !r.known.Worker.Handled,
 		},
-		Content:  c.content,
+		Content:  r.content,
 		Baseline: baseline,
-		Pin:      e.Pin.Fetch(c.before),
+		Pin:      e.Pin.Fetch(r.before),
 		Progress: state,
-		History:  e.history(c, baseline),
+		History:  e.history(r, baseline),
 		Edits:    edits,
 		Log:      logger,
 	})
-	if c.cause.Unchanged {
-		c.dropEdits(stored) // the stored baseline contains them
+	if r.cause.Unchanged {
+		r.dropEdits(stored) // the stored baseline contains them
 	} else {
-		c.absorbed = stored
+		r.mergedEdits = stored
 	}
-	switch c.cause.Reset {
+	switch r.cause.Reset {
 	case cause.RestartUpdate:
 		state.Restart(string(cause.Update))
 	case cause.RestartAllCauses:
 		state.RestartAll()
 	case cause.KeepProgress:
 	}
-	c.memory.Worker.SeenAlive = c.memory.Worker.SeenAlive || !c.cause.Deleting
+	r.known.Worker.SeenAlive = r.known.Worker.SeenAlive || !r.cause.Deleting
 }
 
 // history returns what this process knows of the baselines of the object: nothing if a peer may have handled the object during a pause.
-func (e *Engine) history(c *cycle, baseline []byte) cause.History {
-	if c.memory.Worker.PausesAtBaseline != e.pauses.Load() {
+func (e *Engine) history(r *reconciliation, baseline []byte) cause.History {
+	if r.known.Worker.PausesAtBaseline != e.pauses.Load() {
 		return cause.History{}
 	}
-	history := c.memory.Worker.Baselines
+	history := r.known.Worker.Baselines
 	if baseline != nil && history.IsReplaced(baseline) {
-		history.Replaced = e.states.BaselineBeforeReplacement(c.before.GetUID())
+		history.Replaced = e.states.BaselineBeforeReplacement(r.before.GetUID())
 	}
 	return history
 }
@@ -97,8 +97,8 @@ func (e *Engine) retype(stored map[string]any) (map[string]any, error) {
 		return nil, err
 	}
 	typed := e.detector.Essence.Build(content)
-	if statuses, ok := stored[essence.ConditionsKey]; ok { // no Go type has them
-		typed[essence.ConditionsKey] = statuses
+	if conditionStatuses, ok := stored[essence.ConditionsKey]; ok { // no Go type has them
+		typed[essence.ConditionsKey] = conditionStatuses
 	}
 	return typed, nil
 }

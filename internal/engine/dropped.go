@@ -43,7 +43,7 @@ func (e *Engine) reportDropped(ctx context.Context, change *patch.Change, handle
 	}
 	for _, field := range change.DroppedFields(doc) {
 		metrics.DroppedFields.WithLabelValues(e.Name).Inc()
-		if !e.drops.isNew(handler, field) {
+		if !e.loggedDrops.isNew(handler, field) {
 			continue
 		}
 		logger := log.FromContext(ctx).WithValues("handler", handler, "field", field)

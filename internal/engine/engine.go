@@ -31,20 +31,20 @@ type Engine struct {
 	writer        *patch.Writer
 	detector      *cause.Detector
 	builder       *commit.Builder
-	vitals        vitals
+	health        health
 	indexFailures indexFailures
-	quota         eventrecorder.Limiter
-	drops         dropped // fields that were logged
+	eventLimiter         eventrecorder.Limiter
+	loggedDrops         dropped // fields that were logged
 
 	supervisor *daemons.Supervisor // of daemons and timers
-	waker      waker
+	enqueuer      enqueuer
 	promoter   promoter
 	tombstones tombstones
 	epoch      *epoch // nil: each state of the cache is trusted
-	held       held
+	pausedKeys       pausedKeys
 	pauses     atomic.Int64 // that have begun, anywhere
-	closed     atomic.Bool  // the operator has ended: nothing is written any more
-	picks      atomic.Bool  // predicates may keep objects from being looked at
+	ended     atomic.Bool  // the operator has ended: nothing is written any more
+	hasPredicates      atomic.Bool  // predicates may keep objects from being looked at
 }
 
 // New returns the engine of a kind.
@@ -58,9 +58,9 @@ func New(settings Settings, kind Kind) *Engine {
 
 		ReadBaseline: settings.Baseline.Fetch,
 	})}
-	e.quota.AggregatesSeries = settings.Counts
+	e.eventLimiter.AggregatesSeries = settings.AggregatesEvents
 	e.supervisor = daemons.New(daemons.Options{
-		OnEnd:       func(key daemons.Key) { e.wake(key.UID) },
+		OnEnd:       func(key daemons.Key) { e.enqueue(key.UID) },
 		Kind:        kind.GVK.Kind,
 		GracePeriod: gracePeriod,
 	})
@@ -69,7 +69,7 @@ func New(settings Settings, kind Kind) *Engine {
 		Detector: e.detector, Store: e.Store, Baseline: lastHandled, Pin: e.Pin, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
 	}
 	e.writer = &patch.Writer{
-		Client: e.Client, APIReader: e.Live, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
+		Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
 		OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,
 	}
 	for _, id := range e.Indexes.IDs() {
@@ -81,12 +81,12 @@ func New(settings Settings, kind Kind) *Engine {
 
 // EventHandler is to be fed by the informer of the kind.
 func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
-	e.picks.Store(len(predicates) > 0)
+	e.hasPredicates.Store(len(predicates) > 0)
 	return e.states.EventHandler(observer{e}, predicates...)
 }
 
 // Relatives is to be fed by the informers of kinds that belong to the objects of this one.
-func (e *Engine) Relatives(of func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
+func (e *Engine) OwnedEventHandler(of func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
 	return e.states.EnqueueOwners(of, predicates...)
 }
 
@@ -96,19 +96,19 @@ func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos
 // Reconcile takes one object through one cycle. The request only wakes: what happened is concluded
 // from the object, and what is due from its records.
 func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	defer e.takes(req.NamespacedName)()
+	defer e.trackReconcile(req.NamespacedName)()
 	e.callEventHandlers(ctx, req.NamespacedName)
 	// Nothing else during a pause.
-	if e.postpone(ctx, req.NamespacedName) {
+	if e.deferIfPaused(ctx, req.NamespacedName) {
 		return reconcile.Result{}, nil
 	}
 	// The objects of this name that exist no more.
-	vanished := e.bury(ctx, req.NamespacedName)
-	result, err := e.cycle(ctx, req)
-	again, fault := calm(err)
-	e.vitals.setRetry(req.NamespacedName, again > 0, err)
-	if again > 0 || fault != nil {
-		result, err = reconcile.Result{RequeueAfter: again, Priority: new(retrying)}, fault
+	vanished := e.handleDeleted(ctx, req.NamespacedName)
+	result, err := e.reconcile(ctx, req)
+	again, writeErr := classifyError(err)
+	e.health.setRetry(req.NamespacedName, again > 0, err)
+	if again > 0 || writeErr != nil {
+		result, err = reconcile.Result{RequeueAfter: again, Priority: new(retrying)}, writeErr
 	}
 	if vanished > 0 && err == nil && (result.RequeueAfter == 0 || vanished < result.RequeueAfter) {
 		result = reconcile.Result{RequeueAfter: vanished, Priority: new(retrying)}
@@ -119,59 +119,59 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return result, err
 }
 
-func (e *Engine) cycle(ctx context.Context, req reconcile.Request) (none reconcile.Result, err error) {
+func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none reconcile.Result, err error) {
 	// The object, from the cache.
-	c, err := e.load(ctx, req.NamespacedName)
-	if c == nil || err != nil {
+	r, err := e.observe(ctx, req.NamespacedName)
+	if r == nil || err != nil {
 		return none, err
 	}
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(c.before.GetUID())))
-	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(c.before.GetUID()))
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.before.GetUID())))
+	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.before.GetUID()))
 	// Not on less than we wrote ourselves.
-	if wait, err := e.settle(ctx, c); wait > 0 || err != nil {
+	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
-	if err := e.assess(ctx, c); err != nil {
+	if err := e.evaluate(ctx, r); err != nil {
 		return none, err
 	}
 	// Nor on less than an earlier process wrote.
-	if wait, err := e.verify(ctx, c); wait > 0 || err != nil {
+	if wait, err := e.verifyAgainstEpoch(ctx, r); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
 	// The finalizer, in a pass of its own.
-	if wait, err := e.hold(ctx, c); wait > 0 || err != nil {
+	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
 	// Daemons and timers that are not there yet.
-	e.accompany(ctx, c)
+	e.startBackground(ctx, r)
 	// The handlers that want to be called, and those of them that are due.
-	e.match(ctx, c)
-	e.plan(ctx, c)
+	e.selectHandlers(ctx, r)
+	e.makePlan(ctx, r)
 	// Called in order, recorded, written.
-	if err := e.run(ctx, c); err != nil {
+	if err := e.run(ctx, r); err != nil {
 		return none, err
 	}
-	e.level(ctx, c)
-	if err := e.finish(ctx, c); err != nil {
+	e.callReconcileHandlers(ctx, r)
+	if err := e.finish(ctx, r); err != nil {
 		return none, err
 	}
 	// And when to come back.
-	result := e.schedule(c)
-	e.expectOwnEvent(c, result)
+	result := e.schedule(r)
+	e.expectOwnEvent(r, result)
 	return result, nil
 }
 
 // assess finds out what has happened to the object, and who must be called for it.
-func (e *Engine) assess(ctx context.Context, c *cycle) error {
+func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
 	// What the API server has rejected of our part, as if it were stored.
-	if err := e.useOverlay(ctx, c); err != nil {
+	if err := e.useOverlay(ctx, r); err != nil {
 		return err
 	}
 	// How far the handlers are; the essence then and now: the cause.
-	e.detect(ctx, c)
+	e.detect(ctx, r)
 	// The handlers whose business the object is, and the daemons and timers; others are stopped.
-	e.filter(ctx, c)
-	e.attend(ctx, c)
+	e.matchHandlers(ctx, r)
+	e.selectBackground(ctx, r)
 	return nil
 }
 

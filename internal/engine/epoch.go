@@ -44,7 +44,7 @@ func (p *epoch) isPassed(namespace string) bool {
 		return true
 	}
 	version := p.cached(namespace)
-	if version == "" || older(version, p.version) {
+	if version == "" || isOlderVersion(version, p.version) {
 		return false
 	}
 	p.passed.Store(namespace, true)
@@ -53,13 +53,13 @@ func (p *epoch) isPassed(namespace string) bool {
 
 // isOlder reports whether a state of an object may be older than the epoch.
 func (p *epoch) isOlder(obj client.Object) bool {
-	return p.version == "" || older(obj.GetResourceVersion(), p.version)
+	return p.version == "" || isOlderVersion(obj.GetResourceVersion(), p.version)
 }
 
 // existed reports whether an object existed when the process started. An old initial list may lack it; the watch then shows first
 // a state that is not newer than the epoch.
-func (e *Engine) existed(m *objectState) bool {
-	return m.ListedAtStart || e.epoch != nil && e.epoch.version != "" && m.FirstVersion != "" && !older(e.epoch.version, m.FirstVersion)
+func (e *Engine) existedAtStart(m *objectState) bool {
+	return m.ListedAtStart || e.epoch != nil && e.epoch.version != "" && m.FirstVersion != "" && !isOlderVersion(e.epoch.version, m.FirstVersion)
 }
 
 // AwaitEpoch waits until the cache shows the objects of the given namespaces as they were when the process started, and until the index
@@ -79,7 +79,7 @@ func (e *Engine) AwaitEpoch(ctx context.Context, namespaces ...string) error {
 	for len(missing) > 0 {
 		missing = slices.DeleteFunc(missing, func(one metav1.ObjectMeta) bool {
 			known := e.states.Newest(one.UID)
-			return known != nil && !older(known.GetResourceVersion(), one.ResourceVersion) || !older(e.epoch.cached(one.Namespace), one.ResourceVersion)
+			return known != nil && !isOlderVersion(known.GetResourceVersion(), one.ResourceVersion) || !isOlderVersion(e.epoch.cached(one.Namespace), one.ResourceVersion)
 		})
 		select { // also after the last object, so that the index handlers for it have returned
 		case <-time.After(epochPoll):
@@ -103,7 +103,7 @@ func (e *Engine) listVersions(ctx context.Context, namespaces []string) (all []m
 		pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			page := &metav1.PartialObjectMetadataList{}
 			page.SetGroupVersionKind(e.GVK.GroupVersion().WithKind(e.GVK.Kind + "List"))
-			return page, e.Live.List(ctx, page, client.InNamespace(namespace), client.Limit(opts.Limit), client.Continue(opts.Continue))
+			return page, e.APIReader.List(ctx, page, client.InNamespace(namespace), client.Limit(opts.Limit), client.Continue(opts.Continue))
 		})
 		err = errors.Join(err, pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 			listed := item.(*metav1.PartialObjectMetadata)
@@ -117,43 +117,43 @@ func (e *Engine) listVersions(ctx context.Context, namespaces []string) (all []m
 // verify makes sure that nothing is called or written because of a state that is older than the start of the process: an earlier
 // process may have recorded since what its handlers did. If there is something to do for such a state, the object is read from the API
 // server, once, and the cycle continues from there. Returns how long to wait; 0: continue.
-func (e *Engine) verify(ctx context.Context, c *cycle) (time.Duration, error) {
-	m := c.memory
-	if m.Worker.SeenSinceStart = m.Worker.SeenSinceStart || c.afterEpoch || !e.epoch.isOlder(c.before); m.Worker.SeenSinceStart || !e.hasWork(c) {
+func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (time.Duration, error) {
+	m := r.known
+	if m.Worker.SeenSinceStart = m.Worker.SeenSinceStart || r.afterEpoch || !e.epoch.isOlder(r.before); m.Worker.SeenSinceStart || !e.hasWork(r) {
 		return 0, nil
 	}
 	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")
 	pauses, suspensions := e.pauses.Load(), e.suspensions()
-	live, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(c.before))
+	live, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(r.before))
 	if err != nil {
 		return 0, err
 	}
-	if live == nil || live.GetUID() != c.before.GetUID() {
+	if live == nil || live.GetUID() != r.before.GetUID() {
 		m.Worker.FoundDeleted = true
-		return patience, nil // the cache will show it
+		return consistencyTimeout, nil // the cache will show it
 	}
 	m.Worker.SeenSinceStart = true
-	if live.GetResourceVersion() == c.before.GetResourceVersion() {
+	if live.GetResourceVersion() == r.before.GetResourceVersion() {
 		return 0, nil
 	}
-	m.SetAwaitedVersion(live.GetResourceVersion(), patience)
+	m.SetAwaitedVersion(live.GetResourceVersion(), consistencyTimeout)
 	e.states.UpdateUnlessOlder(live)
-	*c = cycle{memory: m, pauses: pauses, suspensions: suspensions}
-	if err := c.begin(live); err != nil {
+	*r = reconciliation{known: m, pauses: pauses, suspensions: suspensions}
+	if err := r.setBase(live); err != nil {
 		return 0, err
 	}
-	return 0, e.assess(ctx, c)
+	return 0, e.evaluate(ctx, r)
 }
 
 // hasWork reports whether a cycle may call handlers that have records, or write something.
-func (e *Engine) hasWork(c *cycle) bool {
-	if e.holding(c) != cause.KeepFinalizer || !c.idle() {
+func (e *Engine) hasWork(r *reconciliation) bool {
+	if e.finalizerAction(r) != cause.KeepFinalizer || !r.hasNothingToWrite() {
 		return true
 	}
-	if c.cause.Reason != cause.Resume {
-		return c.cause.Reason.HasHandlers()
+	if r.cause.Reason != cause.Resume {
+		return r.cause.Reason.HasHandlers()
 	}
-	return slices.ContainsFunc(c.matching, func(id string) bool {
+	return slices.ContainsFunc(r.matching, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.AnyReason || slices.Contains(handler.Reasons, string(cause.Resume))
 	})

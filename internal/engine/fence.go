@@ -11,7 +11,7 @@ import (
 )
 
 // errOvertaken means that another process has changed what a write was computed from.
-var errOvertaken = errors.New("another process has changed the object since this one was suspended: nothing is written over that")
+var errChangedConcurrently = errors.New("another process has changed the object since this one was suspended: nothing is written over that")
 
 // suspensions counts the suspensions of the process until now.
 func (e *Engine) suspensions() int64 {
@@ -22,7 +22,7 @@ func (e *Engine) suspensions() int64 {
 }
 
 // passFence waits for the end of a hold, and returns the number of suspensions until then.
-func (e *Engine) passFence(ctx context.Context) (suspensions int64, err error) {
+func (e *Engine) waitForFence(ctx context.Context) (suspensions int64, err error) {
 	if e.Fence == nil {
 		return 0, nil
 	}
@@ -31,12 +31,12 @@ func (e *Engine) passFence(ctx context.Context) (suspensions int64, err error) {
 
 // allow returns the check of the requests of a cycle: none is sent that was computed before a suspension. What could not be
 // written is compared with the object after the hold, as after a pause.
-func (e *Engine) allow(c *cycle) func() error {
+func (e *Engine) writeGuard(r *reconciliation) func() error {
 	if e.Fence == nil {
 		return nil
 	}
 	return func() error {
-		if e.Fence.IsHeld() || e.Fence.SuspensionCount() != c.suspensions {
+		if e.Fence.IsHeld() || e.Fence.SuspensionCount() != r.suspensions {
 			return fencing.ErrSuspended
 		}
 		return nil
@@ -45,18 +45,18 @@ func (e *Engine) allow(c *cycle) func() error {
 
 // awaitFence has a write in the middle of a handler wait for the end of a hold. If the process was suspended since the object
 // was read, it asks the API server whether the object still is as the write expects it.
-func (e *Engine) awaitFence(ctx context.Context, c *cycle, isExpected func(content map[string]any) bool) error {
-	suspensions, err := e.passFence(ctx)
-	if err != nil || suspensions == c.suspensions {
+func (e *Engine) awaitFenceUnchanged(ctx context.Context, r *reconciliation, isExpected func(content map[string]any) bool) error {
+	suspensions, err := e.waitForFence(ctx)
+	if err != nil || suspensions == r.suspensions {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	live, err := e.read(ctx, e.Live, client.ObjectKeyFromObject(c.before))
+	live, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(r.before))
 	switch {
 	case err != nil:
 		return err
-	case live == nil || live.GetUID() != c.before.GetUID():
+	case live == nil || live.GetUID() != r.before.GetUID():
 		return patch.ErrGone
 	}
 	content, err := patch.Content(live)
@@ -64,8 +64,8 @@ func (e *Engine) awaitFence(ctx context.Context, c *cycle, isExpected func(conte
 		return err
 	}
 	if !isExpected(content) {
-		return errOvertaken
+		return errChangedConcurrently
 	}
-	c.suspensions = suspensions
+	r.suspensions = suspensions
 	return nil
 }

@@ -11,14 +11,14 @@ import (
 
 // filter finds the cause handlers whose filters accept the object. If there are none, nothing is handled: the engine only removes what it has left on
 // the object.
-func (e *Engine) filter(ctx context.Context, c *cycle) {
-	c.view = e.causeView(c)
-	c.matching = plan.Matching(log.FromContext(ctx), &e.Handlers, c.view, c.subject())
-	if len(c.matching) > 0 {
+func (e *Engine) matchHandlers(ctx context.Context, r *reconciliation) {
+	r.view = e.causeView(r)
+	r.matching = plan.Matching(log.FromContext(ctx), &e.Handlers, r.view, r.subject())
+	if len(r.matching) > 0 {
 		return
 	}
-	if c.cause.Reason.HasHandlers() && c.cause.Reason != cause.Delete {
-		c.cause.Reason = cause.Noop
+	if r.cause.Reason.HasHandlers() && r.cause.Reason != cause.Delete {
+		r.cause.Reason = cause.Noop
 	}
-	c.cause.StalePin = c.cause.StalePin || e.Pin.Fetch(c.before) != nil
+	r.cause.StalePin = r.cause.StalePin || e.Pin.Fetch(r.before) != nil
 }

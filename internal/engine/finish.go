@@ -15,44 +15,44 @@ import (
 
 // finish records and writes what the pass has achieved. If the cause is over, its records go, and
 // what was handled becomes what later changes are told from.
-func (e *Engine) finish(ctx context.Context, c *cycle) error {
-	if c.cause.Reason == cause.Free {
-		e.farewell(ctx, c)
+func (e *Engine) finish(ctx context.Context, r *reconciliation) error {
+	if r.cause.Reason == cause.Free {
+		e.callOptionalDelete(ctx, r)
 	}
-	e.report(ctx, c)
-	leftovers := c.cause.Reason == cause.Noop && (c.cause.StalePin || c.cause.OutdatedBaseline || c.parting || c.retriesOverlay || c.state.HasStale(now()))
-	if !c.cause.Reason.HasHandlers() && !leftovers && len(c.shares) == 0 {
-		e.spread(c)
+	e.reportConditions(ctx, r)
+	leftovers := r.cause.Reason == cause.Noop && (r.cause.StalePin || r.cause.OutdatedBaseline || r.leaving || r.retriesOverlay || r.state.HasStale(now()))
+	if !r.cause.Reason.HasHandlers() && !leftovers && len(r.handlerPatches) == 0 {
+		e.flushEvents(r)
 		return nil
 	}
-	c.final = true
-	c.waits = c.cause.Reason == cause.Delete && e.supervisor.Busy(c.before.GetUID())
-	if c.cause.Reason == cause.Resume && c.idle() {
-		c.memory.Worker.Handled = true
-		e.spread(c)
+	r.callsDone = true
+	r.waitsForBackground = r.cause.Reason == cause.Delete && e.supervisor.Busy(r.before.GetUID())
+	if r.cause.Reason == cause.Resume && r.hasNothingToWrite() {
+		r.known.Worker.Handled = true
+		e.flushEvents(r)
 		return nil
 	}
-	written, err := e.write(ctx, c)
+	written, err := e.write(ctx, r)
 	if err != nil || written == nil {
 		return err
 	}
-	if c.closed() && len(c.selection.Selected) > 0 {
-		sum := c.state.Summary()
-		log.FromContext(ctx).Info("Handled", "reason", c.cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
+	if r.isFinished() && len(r.selection.Selected) > 0 {
+		sum := r.state.Summary()
+		log.FromContext(ctx).Info("Handled", "reason", r.cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
 	}
 	return nil
 }
 
 // idle reports whether there is nothing to write, and without a look at the object's content: at a start,
 // that is so for most objects.
-func (c *cycle) idle() bool {
-	_, delayed := c.state.StaleAfter(now())
-	return len(c.selection.Selected)+len(c.shares) == 0 && !c.cause.OutdatedBaseline && !c.cause.StalePin && !c.retriesOverlay && !delayed && !c.state.HasStale(now())
+func (r *reconciliation) hasNothingToWrite() bool {
+	_, delayed := r.state.StaleAfter(now())
+	return len(r.selection.Selected)+len(r.handlerPatches) == 0 && !r.cause.OutdatedBaseline && !r.cause.StalePin && !r.retriesOverlay && !delayed && !r.state.HasStale(now())
 }
 
 // calm turns what is no fault into a quiet return: the object is gone, others keep writing it, or the
 // server asks us to wait.
-func calm(err error) (again time.Duration, fault error) {
+func classifyError(err error) (again time.Duration, writeErr error) {
 	if errors.Is(err, patch.ErrGone) {
 		return 0, nil
 	}

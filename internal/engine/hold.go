@@ -14,9 +14,9 @@ import (
 // hold puts the finalizer on the object before the first handler that needs it, and takes it off
 // when none does any more. Either takes a pass of its own: the next one sees it done.
 // Returns how long to wait for that; 0: go on.
-func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
-	change := &patch.Change{Before: c.before, Content: c.content}
-	switch e.holding(c) {
+func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.Duration, error) {
+	change := &patch.Change{Before: r.before, Content: r.content}
+	switch e.finalizerAction(r) {
 	case cause.AddFinalizer:
 		change.AddFinalizer = e.Finalizer
 	case cause.RemoveFinalizer:
@@ -25,15 +25,15 @@ func (e *Engine) hold(ctx context.Context, c *cycle) (time.Duration, error) {
 		return 0, nil
 	}
 	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.AddFinalizer, "remove", change.RemoveFinalizer)
-	_, err := e.send(ctx, c, change)
-	return patience, err
+	_, err := e.send(ctx, r, change)
+	return consistencyTimeout, err
 }
 
 // holding decides what to do about the finalizer.
-func (e *Engine) holding(c *cycle) cause.FinalizerAction {
-	needed := e.isHeld(c) || slices.ContainsFunc(c.matching, func(id string) bool {
+func (e *Engine) finalizerAction(r *reconciliation) cause.FinalizerAction {
+	needed := e.backgroundNeedsFinalizer(r) || slices.ContainsFunc(r.matching, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.IsMandatoryDelete()
 	})
-	return cause.DecideFinalizer(c.cause.Facts, needed)
+	return cause.DecideFinalizer(r.cause.Facts, needed)
 }

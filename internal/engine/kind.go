@@ -39,7 +39,7 @@ type Kind struct {
 	// ConditionOptions say where the conditions are; none: at the usual place.
 	ConditionOptions []conditions.Option
 	// Declared are the types of conditions that each object has from the first visit on.
-	Declared []string
+	DeclaredConditions []string
 	// Root sums up others; nil: none does.
 	Root *conditions.Root
 	// Results is the path of fields under which results are kept, by the ids of their handlers.
@@ -52,7 +52,7 @@ type Kind struct {
 type Settings struct {
 	Client client.Client
 	Cache  client.Reader
-	Live   client.Reader
+	APIReader   client.Reader
 	// Log is for what happens outside of cycles.
 	Log logr.Logger
 	// Pause says where the operator is paused; nil: nowhere.
@@ -62,7 +62,7 @@ type Settings struct {
 	// Recorder posts Events; nil: none are posted.
 	Recorder events.EventRecorder
 	// Counts: the recorder counts the Events that repeat, and does not write each.
-	Counts bool
+	AggregatesEvents bool
 	// Events are those that are posted without being asked for.
 	Events Events
 

@@ -20,117 +20,117 @@ const reasonReconcile = "reconcile"
 
 // A levelState is what is known of one level-triggered handler of one object. It is not kept on the
 // object: after a restart, all of them are called.
-type levelState struct {
+type reconcileState struct {
 	record  progress.Record // of the attempts since the last success
 	due     time.Time       // when it is to be called, whatever happens; zero: not by itself
-	stirred bool            // something has happened since it was called
+	dirty bool            // something has happened since it was called
 	failed  bool            // for good, as was told
 }
 
 // level calls the level-triggered handlers if something has happened to the object or around it, or if
 // their time has come. What they change is written at the end of the pass.
-func (e *Engine) level(ctx context.Context, c *cycle) {
-	if len(e.ReconcileHandlers.IDs()) == 0 || c.stopped || c.fault != nil || isDone(ctx) {
+func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
+	if len(e.ReconcileHandlers.IDs()) == 0 || r.stopped || r.writeErr != nil || hasEnded(ctx) {
 		return
 	}
-	if e.states.TakeForeignChange(client.ObjectKeyFromObject(c.before), c.memory, c.before.GetResourceVersion()) {
-		for _, st := range c.memory.Worker.ReconcileHandlers {
-			st.stirred = true
+	if e.states.TakeForeignChange(client.ObjectKeyFromObject(r.before), r.known, r.before.GetResourceVersion()) {
+		for _, st := range r.known.Worker.ReconcileHandlers {
+			st.dirty = true
 		}
 	}
 	for _, id := range e.ReconcileHandlers.IDs() {
 		handler, _ := e.ReconcileHandlers.Get(id)
-		if !plan.MatchObject(log.FromContext(ctx), id, handler, c.view, match.Input{Object: c.content}) {
-			delete(c.memory.Worker.ReconcileHandlers, id)
+		if !plan.MatchObject(log.FromContext(ctx), id, handler, r.view, match.Input{Object: r.content}) {
+			delete(r.known.Worker.ReconcileHandlers, id)
 			continue
 		}
-		c.leveled = true
-		if e.breaksOff(c) {
+		r.hasReconcileHandlers = true
+		if e.stopIfPaused(r) {
 			return
 		}
-		if st := c.levelState(id); st.isDue(now()) {
-			e.callLevel(ctx, c, id, handler, st)
+		if st := r.reconcileState(id); st.isDue(now()) {
+			e.callReconcileHandler(ctx, r, id, handler, st)
 		}
 	}
 }
 
 // levelState is what is known of a handler; at first sight, it is to be called.
-func (c *cycle) levelState(id string) *levelState {
-	if st, ok := c.memory.Worker.ReconcileHandlers[id]; ok {
+func (r *reconciliation) reconcileState(id string) *reconcileState {
+	if st, ok := r.known.Worker.ReconcileHandlers[id]; ok {
 		return st
 	}
-	if c.memory.Worker.ReconcileHandlers == nil {
-		c.memory.Worker.ReconcileHandlers = map[string]*levelState{}
+	if r.known.Worker.ReconcileHandlers == nil {
+		r.known.Worker.ReconcileHandlers = map[string]*reconcileState{}
 	}
-	st := &levelState{stirred: true}
-	c.memory.Worker.ReconcileHandlers[id] = st
+	st := &reconcileState{dirty: true}
+	r.known.Worker.ReconcileHandlers[id] = st
 	return st
 }
 
 // isDue respects the delay of a handler that has failed, whatever has happened since (B-11).
-func (st *levelState) isDue(at time.Time) bool {
-	return !st.record.Delayed.After(at) && (st.stirred || !st.due.IsZero() && !st.due.After(at))
+func (st *reconcileState) isDue(at time.Time) bool {
+	return !st.record.Delayed.After(at) && (st.dirty || !st.due.IsZero() && !st.due.After(at))
 }
 
 // next is when it is to be called, if nothing happens until then; zero: not by itself.
-func (st *levelState) next() time.Time {
-	if st.stirred && !st.record.Delayed.IsZero() {
+func (st *reconcileState) next() time.Time {
+	if st.dirty && !st.record.Delayed.IsZero() {
 		return st.record.Delayed
 	}
 	return st.due
 }
 
-func (e *Engine) callLevel(ctx context.Context, c *cycle, id string, h invoke.Handler, st *levelState) {
-	st.stirred, st.due = false, time.Time{}
+func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileState) {
+	st.dirty, st.due = false, time.Time{}
 	if st.record.Started.IsZero() {
 		st.record.Started = now()
 	}
-	s := &share{id: id, policy: h.Policy, before: st.record, level: st}
-	view := e.causeView(c)
+	s := &handlerPatch{id: id, policy: h.Policy, before: st.record, reconcileHandler: st}
+	view := e.causeView(r)
 	view.Reason, view.Old, view.Diff = reasonReconcile, nil, nil
 	var again time.Duration
-	handlerCtx, cancel := e.untilDeleted(ctx, c, h)
+	handlerCtx, cancel := e.cancelOnDelete(ctx, r, h)
 	defer cancel()
 	s.outcome = invoke.HandlerAttempt{
 		Kind: e.Name, ID: id, Handler: h, View: view, Record: st.record, QuietSuccess: true,
 		Prepare: func(req *invoke.Request) {
-			req.Flush = e.flusher(c, req)
-			s.base = c.current
+			req.Flush = e.newFlush(r, req)
+			s.base = r.current
 		},
 		Accept: func(req *invoke.Request, failed error) error {
 			again = req.RequeueAfter
-			doc, err := e.takeChanges(ctx, c, id, req)
+			doc, err := e.takeChanges(ctx, r, id, req)
 			if err != nil {
 				return err
 			}
 			if s.doc = doc; failed == nil && req.Result != nil {
-				s.doc, s.raw = patch.Merge(doc, nested(e.Results, map[string]any{id: req.Result}).Unapplied(c.content)), true
+				s.doc, s.untyped = patch.Merge(doc, nested(e.Results, map[string]any{id: req.Result}).Unapplied(r.content)), true
 			}
 			return nil
 		},
 	}.Run(handlerCtx)
 	if len(s.doc) > 0 {
-		c.shares = append(c.shares, s)
+		r.handlerPatches = append(r.handlerPatches, s)
 	}
 	if h.ConditionType != "" {
-		e.listen(c, s.base, h)
-		c.told = append(c.told, told{h.ConditionType, s})
+		e.noteConditions(r, s.base, h)
+		r.reconcileOutcome = append(r.reconcileOutcome, reconcileOutcome{h.ConditionType, s})
 	}
-	c.news = append(c.news, func() { st.failed = e.announceAgain(c.before, id, st.failed, s.before, s.outcome) })
+	r.pendingEvents = append(r.pendingEvents, func() { st.failed = e.postTransition(r.before, id, st.failed, s.before, s.outcome) })
 	if again == 0 {
 		again = h.Interval
 	}
-	st.settle(s.outcome, again)
+	st.recordOutcome(s.outcome, again)
 }
 
 // settle takes in how an attempt has ended; a handler that has succeeded, or failed for good, is called
 // again when something happens, or after a while, if it wants to be.
-func (st *levelState) settle(outcome progress.Outcome, again time.Duration) {
+func (st *reconcileState) recordOutcome(outcome progress.Outcome, again time.Duration) {
 	at := now()
 	st.record = st.record.WithOutcome(outcome, at)
 	switch {
 	case outcome.Interrupted:
-		st.stirred = true
+		st.dirty = true
 	case !outcome.Final:
 		st.due = st.record.Delayed
 	default:
@@ -142,9 +142,9 @@ func (st *levelState) settle(outcome progress.Outcome, again time.Duration) {
 }
 
 // nextLevel tells how long it is until a level-triggered handler is due by itself; false if none is.
-func (c *cycle) nextLevel(at time.Time) (time.Duration, bool) {
+func (r *reconciliation) nextReconcile(at time.Time) (time.Duration, bool) {
 	var all []time.Time
-	for _, st := range c.memory.Worker.ReconcileHandlers {
+	for _, st := range r.known.Worker.ReconcileHandlers {
 		if next := st.next(); !next.IsZero() {
 			all = append(all, next)
 		}

@@ -12,9 +12,9 @@ import (
 )
 
 // load reads the object; nil if there is none, or if there is nothing to do.
-func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, error) {
+func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconciliation, error) {
 	suspensions, afterEpoch := e.suspensions(), e.epoch.isPassed(key.Namespace)
-	obj, err := e.read(ctx, e.Cache, key)
+	obj, err := e.readObject(ctx, e.Cache, key)
 	if err != nil {
 		return nil, err
 	}
@@ -22,16 +22,16 @@ func (e *Engine) load(ctx context.Context, key types.NamespacedName) (*cycle, er
 		e.states.ClearRelatedChanges(key) // its children go after it
 		return nil, nil
 	}
-	c := &cycle{memory: e.states.GetOrCreate(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
-	c.memory.Worker.PausesAtReconcile = c.pauses
-	if skipsOwnEvent(c.memory, obj) {
+	r := &reconciliation{known: e.states.GetOrCreate(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
+	r.known.Worker.PausesAtReconcile = r.pauses
+	if skipsOwnEvent(r.known, obj) {
 		return nil, nil
 	}
-	return c, c.begin(obj)
+	return r, r.setBase(obj)
 }
 
 // read returns nil for an object that does not exist.
-func (e *Engine) read(ctx context.Context, from client.Reader, key types.NamespacedName) (client.Object, error) {
+func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.NamespacedName) (client.Object, error) {
 	obj := e.New()
 	if err := from.Get(ctx, key, obj); err != nil {
 		if err = client.IgnoreNotFound(err); err != nil {
@@ -47,18 +47,18 @@ func (e *Engine) read(ctx context.Context, from client.Reader, key types.Namespa
 func (e *Engine) identify(obj client.Object) { obj.GetObjectKind().SetGroupVersionKind(e.GVK) }
 
 // begin puts the cycle on a state of the object.
-func (c *cycle) begin(obj client.Object) error {
-	if c.laid != nil && obj == c.laid {
-		obj = c.bare // the overlay may be another one now
+func (r *reconciliation) setBase(obj client.Object) error {
+	if r.overlaidObject != nil && obj == r.overlaidObject {
+		obj = r.storedObject // the overlay may be another one now
 	}
 	content, err := patch.Content(obj)
 	if err != nil {
 		return fmt.Errorf("the object has no JSON form: %w", err)
 	}
-	c.before, c.content = obj, content
-	if err := c.applyOverlay(); err != nil {
+	r.before, r.content = obj, content
+	if err := r.applyOverlay(); err != nil {
 		return fmt.Errorf("the rejected progress does not fit the type of the object: %w", err)
 	}
-	c.object, c.current, c.apart = c.before, c.content, false
+	r.object, r.current, r.needsRebase = r.before, r.content, false
 	return nil
 }

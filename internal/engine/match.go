@@ -11,14 +11,14 @@ import (
 )
 
 // match selects the handlers that want to be called for the cause.
-func (e *Engine) match(ctx context.Context, c *cycle) {
-	if !c.cause.Reason.HasHandlers() {
+func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) {
+	if !r.cause.Reason.HasHandlers() {
 		return
 	}
 	situation := match.Cause{
-		Reason:   string(c.cause.Reason),
-		Initial:  cause.RunsResumeHandlers(c.cause.Reason, c.cause.Facts),
-		Deleting: c.cause.Facts.Deleting,
+		Reason:   string(r.cause.Reason),
+		Initial:  cause.RunsResumeHandlers(r.cause.Reason, r.cause.Facts),
+		Deleting: r.cause.Facts.Deleting,
 	}
-	c.selection = plan.Select(log.FromContext(ctx), &e.Handlers, c.matching, c.view, situation, c.subject())
+	r.selection = plan.Select(log.FromContext(ctx), &e.Handlers, r.matching, r.view, situation, r.subject())
 }

@@ -30,15 +30,15 @@ type objectMemory struct {
 	// SettledVersion is the resource version that ended a cycle and left nothing to do; empty if there is none, or if its event was skipped.
 	SettledVersion string
 	// PendingWrite is a reconcile whose write has failed. The write is retried before the next decision.
-	PendingWrite *cycle
+	PendingWrite *reconciliation
 	// Overlay is the framework's part of the object that the API server has rejected; nil if it is stored.
 	Overlay *overlay
 	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
-	ReconcileHandlers map[string]*levelState
+	ReconcileHandlers map[string]*reconcileState
 	// ClientWrites collects the writes that handlers make with their own clients.
 	ClientWrites *clientWrites
 	// Background is the state of the daemons and timers of the object.
-	Background *companion
+	Background *backgroundState
 }
 
 type (

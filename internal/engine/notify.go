@@ -44,7 +44,7 @@ func (e *Engine) post(obj client.Object, urgent bool, eventType, reason, action,
 		return
 	}
 	reason, action = eventrecorder.TruncateReason(reason), eventrecorder.TruncateReason(action)
-	unsaid, ok := e.quota.Allow(obj.GetUID(), eventrecorder.SeriesKey{
+	unsaid, ok := e.eventLimiter.Allow(obj.GetUID(), eventrecorder.SeriesKey{
 		Type: eventType, Reason: reason, Action: action, ResourceVersion: obj.GetResourceVersion(),
 	}, urgent)
 	if !ok {

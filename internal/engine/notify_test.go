@@ -27,7 +27,7 @@ func TestEvents_NothingIsRememberedForever(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		r := &recorder{}
 		e := &Engine{states: objectstate.New[objectMemory](objectstate.Options{}), Settings: Settings{Recorder: r, Log: logr.Discard()}}
-		e.quota.AggregatesSeries = true
+		e.eventLimiter.AggregatesSeries = true
 		queue := priorityqueue.New[reconcile.Request](t.Name())
 		if err := e.Promoter(1).Start(ctx, queue); err != nil {
 			t.Fatal(err)
@@ -38,12 +38,12 @@ func TestEvents_NothingIsRememberedForever(t *testing.T) {
 			obj.Name, obj.UID = fmt.Sprint("one-", n), types.UID(fmt.Sprint(n))
 			e.post(obj, false, "Normal", "Made", "Make", "it was made")
 		}
-		if n := e.quota.Len(); r.posted != objects || n != objects {
+		if n := e.eventLimiter.Len(); r.posted != objects || n != objects {
 			t.Errorf("%d Events are posted, and %d objects remembered, want %d", r.posted, n, objects)
 		}
 		<-time.After(8 * time.Minute)
 		synctest.Wait()
-		if n := e.quota.Len(); n != 0 {
+		if n := e.eventLimiter.Len(); n != 0 {
 			t.Errorf("%d objects are remembered", n)
 		}
 		stop()

@@ -23,29 +23,29 @@ func skipsOwnEvent(m *objectState, obj client.Object) bool {
 
 // expectOwnEvent is called at the end of a reconcile. If that has written the end of a cycle, and a reconcile of the written object would
 // find nothing to do, the event of the write is skipped.
-func (e *Engine) expectOwnEvent(c *cycle, result reconcile.Result) {
-	m, version := c.memory, c.before.GetResourceVersion()
-	if !c.closed() || result != (reconcile.Result{}) || m.AwaitedVersion != version || c.unreported || m.Worker.Overlay != nil ||
+func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
+	m, version := r.known, r.before.GetResourceVersion()
+	if !r.isFinished() || result != (reconcile.Result{}) || m.AwaitedVersion != version || r.reportRejected || m.Worker.Overlay != nil ||
 		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 {
 		return
 	}
-	if c.cause.OutdatedBaseline || c.cause.StalePin || e.Pin.Fetch(c.before) != nil || c.state.HasStale(now()) {
+	if r.cause.OutdatedBaseline || r.cause.StalePin || e.Pin.Fetch(r.before) != nil || r.state.HasStale(now()) {
 		return // something is left to remove or to store
 	}
 	// Other clients may have changed the object between the read and the write.
-	stored := e.Baseline.Fetch(c.before)
-	if c.before.GetDeletionTimestamp() != nil || e.holds(c.before) != c.cause.Facts.HasFinalizer ||
+	stored := e.Baseline.Fetch(r.before)
+	if r.before.GetDeletionTimestamp() != nil || e.hasFinalizer(r.before) != r.cause.Facts.HasFinalizer ||
 		stored == nil || m.Worker.Baselines.IsReplaced(stored) {
 		return
 	}
 	// The filters decide on the finalizer, and a handler may have changed what they look at.
-	after := match.Input{Object: c.content, HasCause: true, Old: c.cause.Live, New: c.cause.Live}
+	after := match.Input{Object: r.content, HasCause: true, Old: r.cause.Live, New: r.cause.Live}
 	for _, id := range e.Handlers.IDs() {
 		handler, _ := e.Handlers.Get(id)
 		if len(handler.When) > 0 {
 			return // a function may answer differently at any time
 		}
-		if matches, _ := handler.MatchObject(after); matches != slices.Contains(c.matching, id) {
+		if matches, _ := handler.MatchObject(after); matches != slices.Contains(r.matching, id) {
 			return
 		}
 	}

@@ -14,40 +14,40 @@ import (
 // pinAhead stores the pin before a request that changes essential fields of the status. The records and the baseline are stored by a
 // later request. If the process ended between the two without a pin, the next one would take the new status for the state that is
 // being handled: handlers for the old state would not match any more, and handlers for the new state would not be called.
-func (e *Engine) pinAhead(ctx context.Context, c *cycle, changed patch.MergePatch) error {
-	if !e.HasStatus || c.gone || c.memory.Worker.Overlay != nil || c.cause.PinnedDigest != "" || c.cause.Reason != cause.Create && c.cause.Reason != cause.Update {
+func (e *Engine) pinAhead(ctx context.Context, r *reconciliation, changed patch.MergePatch) error {
+	if !e.HasStatus || r.gone || r.known.Worker.Overlay != nil || r.cause.PinnedDigest != "" || r.cause.Reason != cause.Create && r.cause.Reason != cause.Update {
 		return nil
 	}
-	isPinned := e.Pin.Fetch(c.before) != nil && !c.cause.StalePin
+	isPinned := e.Pin.Fetch(r.before) != nil && !r.cause.StalePin
 	status, ok := changed["status"]
-	if !ok || isPinned || e.keepsEssence(c.content, patch.MergePatch{"status": status}) {
+	if !ok || isPinned || e.keepsEssence(r.content, patch.MergePatch{"status": status}) {
 		return nil
 	}
-	change, err := e.builder.BuildPin(c.before, c.content, &c.cause)
+	change, err := e.builder.BuildPin(r.before, r.content, &r.cause)
 	if err != nil {
 		return fmt.Errorf("pinning the object: %w", err)
 	}
-	written, err := e.send(ctx, c, change)
+	written, err := e.send(ctx, r, change)
 	switch {
-	case refused(err):
+	case isRejected(err):
 		log.FromContext(ctx).Info("Cannot pin the object before its status changes: after a crash, handlers may not match any more", "error", err.Error())
 		return nil
 	case err != nil || written == nil:
 		return err
 	}
-	return c.continueFrom(written)
+	return r.continueFrom(written)
 }
 
 // continueFrom bases the pending changes on a newer state of the object.
-func (c *cycle) continueFrom(written client.Object) error {
+func (r *reconciliation) continueFrom(written client.Object) error {
 	content, err := patch.Content(written)
 	if err != nil {
 		return err
 	}
-	for _, s := range c.shares {
-		s.doc = s.doc.Rebase(c.content, content)
+	for _, s := range r.handlerPatches {
+		s.doc = s.doc.Rebase(r.content, content)
 	}
-	c.before, c.content, c.apart = written, content, true
+	r.before, r.content, r.needsRebase = written, content, true
 	return nil
 }
 

@@ -83,8 +83,8 @@ func (p *promoter) Start(ctx context.Context, q workqueue.TypedRateLimitingInter
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				p.engine.Pulse() // for the metrics
-				p.engine.quota.Sweep()
+				p.engine.QueueStats() // for the metrics
+				p.engine.eventLimiter.Sweep()
 				p.collect()
 			}
 		}

@@ -74,7 +74,7 @@ func (l load) play(t *testing.T) (result outcome) {
 						result.waited = append(result.waited, time.Since(since[req.Name]))
 					}
 					mu.Unlock()
-					done := e.takes(req.NamespacedName)
+					done := e.trackReconcile(req.NamespacedName)
 					if edited {
 						<-time.After(l.edits)
 					} else {

@@ -25,17 +25,17 @@ const (
 
 // report adds what conditions are to say about the handlers, and the root that sums them up, to what is written
 // at once: the declared ones from the first visit on, those that report of a handler when that was called.
-func (e *Engine) report(ctx context.Context, c *cycle) {
-	if c.unreported || len(e.Declared) == 0 && e.Root == nil && !e.reporting(c) || c.gone || c.parting {
+func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
+	if r.reportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && !e.hasReports(r) || r.gone || r.leaving {
 		return
 	}
-	if len(c.matching)+len(c.attended) == 0 && !c.leveled {
+	if len(r.matching)+len(r.backgroundIDs) == 0 && !r.hasReconcileHandlers {
 		return // the object is nobody's business
 	}
-	obj := c.object.DeepCopyObject().(client.Object)
-	set, err := conditions.For(obj, append(e.conditionOptions(), conditions.Since(c.before))...)
+	obj := r.object.DeepCopyObject().(client.Object)
+	set, err := conditions.For(obj, append(e.conditionOptions(), conditions.Since(r.before))...)
 	if err == nil {
-		e.describe(c, set)
+		e.describeHandlers(r, set)
 		err = set.Err()
 	}
 	if err != nil {
@@ -45,12 +45,12 @@ func (e *Engine) report(ctx context.Context, c *cycle) {
 	if !set.Changed() {
 		return
 	}
-	s := &share{report: true, base: c.current}
-	changed, err := e.changes(ctx, c, "", obj)
+	s := &handlerPatch{isReport: true, base: r.current}
+	changed, err := e.handlerChanges(ctx, r, "", obj)
 	if err == nil && len(changed) > 0 {
-		s.doc = c.fitted(changed)
-		err = e.show(c, changed)
-		c.shares = append(c.shares, s)
+		s.doc = r.rebased(changed)
+		err = e.applyChanges(r, changed)
+		r.handlerPatches = append(r.handlerPatches, s)
 	}
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to report the conditions")
@@ -67,34 +67,34 @@ func (e *Kind) conditionOptions() []conditions.Option {
 }
 
 // reporting reports whether a handler that takes part in the cause has a condition.
-func (e *Engine) reporting(c *cycle) bool {
-	return len(c.told) > 0 || slices.ContainsFunc(c.selection.Selected, func(id string) bool {
+func (e *Engine) hasReports(r *reconciliation) bool {
+	return len(r.reconcileOutcome) > 0 || slices.ContainsFunc(r.selection.Selected, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.ConditionType != ""
 	})
 }
 
-func (e *Engine) describe(c *cycle, set *conditions.Set) {
-	if !c.cause.Facts.Deleting {
-		set.Declare(e.Declared...)
+func (e *Engine) describeHandlers(r *reconciliation, set *conditions.Set) {
+	if !r.cause.Facts.Deleting {
+		set.Declare(e.DeclaredConditions...)
 	}
-	if c.cause.Reason.HasHandlers() {
-		for _, id := range c.selection.Selected {
+	if r.cause.Reason.HasHandlers() {
+		for _, id := range r.selection.Selected {
 			handler, _ := e.Handlers.Get(id)
-			if handler.ConditionType == "" || c.said(handler.ConditionType) {
+			if handler.ConditionType == "" || r.isSetByHandler(handler.ConditionType) {
 				continue
 			}
-			record := c.state.Record(id)
-			if slices.Contains(c.called, id) || !record.Success && record.Retries == 0 { // it waits, or was skipped permanently
+			record := r.state.Record(id)
+			if slices.Contains(r.called, id) || !record.Success && record.Retries == 0 { // it waits, or was skipped permanently
 				set.Set(conditionOf(handler.ConditionType, record))
 			}
 		}
 	}
-	for _, one := range c.told {
-		if c.said(one.condition) {
+	for _, one := range r.reconcileOutcome {
+		if r.isSetByHandler(one.condition) {
 			continue
 		}
-		if o := one.share.outcome; !o.Interrupted {
+		if o := one.handlerPatch.outcome; !o.Interrupted {
 			record := progress.Record{Success: o.Success, Failure: o.Final && !o.Success}
 			if o.Err != nil {
 				record.Message = o.Err.Error()
@@ -102,14 +102,14 @@ func (e *Engine) describe(c *cycle, set *conditions.Set) {
 			set.Set(conditionOf(one.condition, record))
 		}
 	}
-	e.describeOverlay(c, set)
-	if e.Root != nil && !c.cause.Facts.Deleting {
+	e.describeOverlay(r, set)
+	if e.Root != nil && !r.cause.Facts.Deleting {
 		set.Summarize(*e.Root)
 	}
 }
 
 // said reports whether a handler has set the condition itself in this pass: that is more than we know.
-func (c *cycle) said(kind string) bool { return slices.Contains(c.explicit, kind) }
+func (r *reconciliation) isSetByHandler(kind string) bool { return slices.Contains(r.conditionsSet, kind) }
 
 func conditionOf(kind string, record progress.Record) metav1.Condition {
 	out := metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: reasonRunning}
@@ -125,16 +125,16 @@ func conditionOf(kind string, record progress.Record) metav1.Condition {
 }
 
 // A told outcome is that of a level-triggered handler with a condition.
-type told struct {
+type reconcileOutcome struct {
 	condition string
-	share     *share // which may be withheld
+	handlerPatch     *handlerPatch // which may be withheld
 }
 
 // listen takes note of the condition of a handler if that has set it itself: then it is not for us to say. A handler that was
 // given up was not called, and has not been shown anything.
-func (e *Engine) listen(c *cycle, before map[string]any, h invoke.Handler) {
-	if h.ConditionType != "" && before != nil && !equality.Semantic.DeepEqual(e.conditionIn(before, h.ConditionType), e.conditionIn(c.current, h.ConditionType)) {
-		c.explicit = append(c.explicit, h.ConditionType)
+func (e *Engine) noteConditions(r *reconciliation, before map[string]any, h invoke.Handler) {
+	if h.ConditionType != "" && before != nil && !equality.Semantic.DeepEqual(e.conditionIn(before, h.ConditionType), e.conditionIn(r.current, h.ConditionType)) {
+		r.conditionsSet = append(r.conditionsSet, h.ConditionType)
 	}
 }
 
@@ -157,7 +157,7 @@ func (e *Engine) conditionsIn(content map[string]any) (*conditions.Set, error) {
 }
 
 // statuses are what those conditions say whose transitions are news, if they are not at the usual place.
-func (e *Engine) statuses() func(content map[string]any) map[string]any {
+func (e *Engine) conditionStatuses() func(content map[string]any) map[string]any {
 	if len(e.ConditionOptions) == 0 || len(e.Conditions) == 0 {
 		return nil
 	}

@@ -32,4 +32,4 @@ func (e *Engine) InProgress(obj client.Object) (texts []string) {
 }
 
 // Picks tells whether predicates may keep objects from being looked at. For the test kit.
-func (e *Engine) Picks() bool { return e.picks.Load() }
+func (e *Engine) HasPredicates() bool { return e.hasPredicates.Load() }

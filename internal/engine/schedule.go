@@ -10,11 +10,11 @@ import (
 
 // schedule tells when to come back: when the next handler is due. The records remember it, the
 // queue only wakes: the answer is computed anew in every pass (B-03).
-func (e *Engine) schedule(c *cycle) reconcile.Result {
+func (e *Engine) schedule(r *reconciliation) reconcile.Result {
 	at := now()
-	delay, left := e.untilNext(c, at)
-	if level, ok := c.nextLevel(at); ok && (!left || level < delay) {
-		delay, left = level, true
+	delay, left := e.untilNext(r, at)
+	if reconcileHandler, ok := r.nextReconcile(at); ok && (!left || reconcileHandler < delay) {
+		delay, left = reconcileHandler, true
 	}
 	if !left {
 		return reconcile.Result{}
@@ -25,6 +25,6 @@ func (e *Engine) schedule(c *cycle) reconcile.Result {
 }
 
 // untilNext returns the time until there is something to do for the cause, and false if there is nothing.
-func (e *Engine) untilNext(c *cycle, at time.Time) (delay time.Duration, left bool) {
-	return plan.Schedule(plan.Situation{Reason: c.cause.Reason, Finished: c.closed(), Edited: c.cause.IsPinned(), Plan: c.plan}, c.state, at)
+func (e *Engine) untilNext(r *reconciliation, at time.Time) (delay time.Duration, left bool) {
+	return plan.Schedule(plan.Situation{Reason: r.cause.Reason, Finished: r.isFinished(), Edited: r.cause.IsPinned(), Plan: r.plan}, r.state, at)
 }

@@ -16,27 +16,27 @@ import (
 )
 
 // changes tells what the handler with the id has changed in its copy of the object.
-func (e *Engine) changes(ctx context.Context, c *cycle, id string, copied client.Object) (patch.MergePatch, error) {
-	if reflect.DeepEqual(c.object, copied) {
+func (e *Engine) handlerChanges(ctx context.Context, r *reconciliation, id string, copied client.Object) (patch.MergePatch, error) {
+	if reflect.DeepEqual(r.object, copied) {
 		return nil, nil
 	}
-	if err := e.checkIdentity(c, copied); err != nil {
+	if err := e.checkIdentity(r, copied); err != nil {
 		return nil, progress.Permanent(fmt.Errorf("handler %q: %w", id, err))
 	}
 	after, err := patch.JSONTypedContent(copied)
 	if err != nil {
 		return nil, progress.Permanent(fmt.Errorf("the handler has put something into the object that has no JSON form: %w", err))
 	}
-	base, err := e.base(ctx, c, copied)
+	base, err := e.baseOf(ctx, r, copied)
 	if base == nil || err != nil {
 		return nil, err
 	}
-	return e.theirs(patch.Diff(base, after).WithoutServerFields(), base), nil
+	return e.withoutFrameworkFields(patch.Diff(base, after).WithoutServerFields(), base), nil
 }
 
 // checkIdentity returns an error if a copy of the object is another object: a handler can only change its own one. A client
 // may have read a successor of the same name into the copy; that has another uid, and nothing is written to it.
-func (e *Engine) checkIdentity(c *cycle, copied client.Object) error {
+func (e *Engine) checkIdentity(r *reconciliation, copied client.Object) error {
 	if value := reflect.ValueOf(copied); value.Kind() == reflect.Pointer && value.IsNil() {
 		return errors.New("req.Object must not be nil; leave it as it is, or change a copy")
 	}
@@ -45,15 +45,15 @@ func (e *Engine) checkIdentity(c *cycle, copied client.Object) error {
 		apiVersion, kind = e.GVK.ToAPIVersionAndKind()
 	}
 	uid := copied.GetUID()
-	if uid != "" && copied.GetResourceVersion() != "" && copied.GetResourceVersion() != c.object.GetResourceVersion() {
-		uid = c.object.GetUID()
+	if uid != "" && copied.GetResourceVersion() != "" && copied.GetResourceVersion() != r.object.GetResourceVersion() {
+		uid = r.object.GetUID()
 	}
 	for _, field := range []struct{ path, was, is string }{
 		{"apiVersion", e.GVK.GroupVersion().String(), apiVersion},
 		{"kind", e.GVK.Kind, kind},
-		{"metadata.name", c.object.GetName(), copied.GetName()},
-		{"metadata.namespace", c.object.GetNamespace(), copied.GetNamespace()},
-		{"metadata.uid", string(c.object.GetUID()), string(uid)},
+		{"metadata.name", r.object.GetName(), copied.GetName()},
+		{"metadata.namespace", r.object.GetNamespace(), copied.GetNamespace()},
+		{"metadata.uid", string(r.object.GetUID()), string(uid)},
 	} {
 		if field.is != field.was {
 			return fmt.Errorf("%s must not be changed from %q to %q; create another object with req.Client", field.path, field.was, field.is)
@@ -65,12 +65,12 @@ func (e *Engine) checkIdentity(c *cycle, copied client.Object) error {
 // base is the state from which the handler has changed its copy: normally the one it was given. If it
 // has read or written the object with a client, the copy has another version; what differs in that is
 // not its change of the copy.
-func (e *Engine) base(ctx context.Context, c *cycle, copied client.Object) (map[string]any, error) {
-	if copied.GetResourceVersion() == c.object.GetResourceVersion() {
-		return c.current, nil
+func (e *Engine) baseOf(ctx context.Context, r *reconciliation, copied client.Object) (map[string]any, error) {
+	if copied.GetResourceVersion() == r.object.GetResourceVersion() {
+		return r.current, nil
 	}
-	for _, source := range []client.Reader{e.Cache, e.Live} {
-		obj, err := e.read(ctx, source, client.ObjectKeyFromObject(c.before))
+	for _, source := range []client.Reader{e.Cache, e.APIReader} {
+		obj, err := e.readObject(ctx, source, client.ObjectKeyFromObject(r.before))
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func (e *Engine) base(ctx context.Context, c *cycle, copied client.Object) (map[
 
 // theirs takes out of a handler's changes what is ours: our annotations and our finalizer stay,
 // also when a handler replaces them all.
-func (e *Engine) theirs(doc patch.MergePatch, base map[string]any) patch.MergePatch {
+func (e *Engine) withoutFrameworkFields(doc patch.MergePatch, base map[string]any) patch.MergePatch {
 	meta, ok := doc["metadata"].(map[string]any)
 	if !ok {
 		for _, cleaner := range e.detector.Essence.Cleaners {
@@ -128,15 +128,15 @@ func (e *Engine) keepFinalizer(wanted, had any) []any {
 }
 
 // show applies what a handler has changed, for the handlers that follow.
-func (e *Engine) show(c *cycle, changed patch.MergePatch) error {
+func (e *Engine) applyChanges(r *reconciliation, changed patch.MergePatch) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	current, object := changed.Apply(c.current), e.New()
+	current, object := changed.Apply(r.current), e.New()
 	if err := patch.FromContent(current, object); err != nil {
 		return progress.Permanent(fmt.Errorf("what the handler has made of the object does not fit its type: %w", err))
 	}
 	e.identify(object)
-	c.current, c.object = current, object
+	r.current, r.object = current, object
 	return nil
 }

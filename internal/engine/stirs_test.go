@@ -25,10 +25,10 @@ func TestChildrenThatGoAfterTheirOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := New(Settings{
-		Client: here, Cache: here, Live: here, Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""), Finalizer: "example.com/finalizer",
+		Client: here, Cache: here, APIReader: here, Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""), Finalizer: "example.com/finalizer",
 	}, kind)
 	owner := types.NamespacedName{Namespace: "ns", Name: "owner"}
-	children := e.Relatives(func(client.Object) []types.NamespacedName { return []types.NamespacedName{owner} })
+	children := e.OwnedEventHandler(func(client.Object) []types.NamespacedName { return []types.NamespacedName{owner} })
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	childGoes := func() {

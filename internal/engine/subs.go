@@ -18,24 +18,24 @@ import (
 // runSubs calls the sub-handlers that a handler has declared, those that are due, and tells how its
 // attempt has ended: when all are done, it is; until then it waits, and is called again to declare them
 // anew. Waiting is no attempt of its own, and nothing that it could swallow (B-24).
-func (e *Engine) runSubs(ctx context.Context, c *cycle, parent string, h invoke.Handler, subs []invoke.SubHandler) progress.Outcome {
-	ids, handlers, err := e.selectSubs(ctx, c, parent, h, subs)
+func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent string, h invoke.Handler, subs []invoke.SubHandler) progress.Outcome {
+	ids, handlers, err := e.selectSubHandlers(ctx, r, parent, h, subs)
 	if err != nil {
-		return h.Policy.Outcome(c.state.Record(parent), now(), progress.Permanent(err))
+		return h.Policy.Outcome(r.state.Record(parent), now(), progress.Permanent(err))
 	}
-	if err := c.state.Adopt(e.Store, c.before, parent, ids, now()); err != nil {
+	if err := r.state.Adopt(e.Store, r.before, parent, ids, now()); err != nil {
 		log.FromContext(ctx).Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())
 	}
-	for _, id := range plan.Choose(e.Lifecycle, c.state.Record, c.state.DueBelow(parent, now())) {
-		if err := e.checkpoint(ctx, c); err != nil {
-			c.fault = err
+	for _, id := range plan.Choose(e.Lifecycle, r.state.Record, r.state.DueBelow(parent, now())) {
+		if err := e.checkpoint(ctx, r); err != nil {
+			r.writeErr = err
 		}
-		if c.stopped || c.fault != nil || isDone(ctx) || e.breaksOff(c) {
+		if r.stopped || r.writeErr != nil || hasEnded(ctx) || e.stopIfPaused(r) {
 			return progress.Outcome{Waiting: true} // the next pass goes on
 		}
-		e.call(ctx, c, id, handlers[id])
+		e.callHandler(ctx, r, id, handlers[id])
 	}
-	delay, left := c.state.DelayBelow(parent, now())
+	delay, left := r.state.DelayBelow(parent, now())
 	if !left {
 		return progress.Outcome{Final: true, Success: true, Attempted: true}
 	}
@@ -44,7 +44,7 @@ func (e *Engine) runSubs(ctx context.Context, c *cycle, parent string, h invoke.
 
 // selectSubs checks the declarations, and applies their filters. Sub-handlers are for whatever their
 // parent is for (HND-23).
-func (e *Engine) selectSubs(ctx context.Context, c *cycle, parent string, h invoke.Handler, subs []invoke.SubHandler) ([]string, map[string]invoke.Handler, error) {
+func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, parent string, h invoke.Handler, subs []invoke.SubHandler) ([]string, map[string]invoke.Handler, error) {
 	var ids []string
 	var mistakes []error
 	keys, handlers := map[string]string{}, map[string]invoke.Handler{}
@@ -59,13 +59,13 @@ func (e *Engine) selectSubs(ctx context.Context, c *cycle, parent string, h invo
 			}
 		}
 		if taken, ok := keys[key]; ok || slices.Contains(e.Handlers.IDs(), sub.ID) {
-			mistakes = append(mistakes, fmt.Errorf("the sub-handler %q has the id of another one (%s): give each its own", sub.ID, orSelf(taken, sub.ID)))
+			mistakes = append(mistakes, fmt.Errorf("the sub-handler %q has the id of another one (%s): give each its own", sub.ID, orDefault(taken, sub.ID)))
 			continue
 		}
 		sub.Warnings = h.Warnings
-		sub.MetricLabel = strings.TrimSuffix(orSelf(h.MetricLabel, parent), "/*") + "/*"
+		sub.MetricLabel = strings.TrimSuffix(orDefault(h.MetricLabel, parent), "/*") + "/*"
 		keys[key], handlers[sub.ID] = sub.ID, sub.Handler
-		if e.subHandlerMatches(ctx, c, h, sub) {
+		if e.subHandlerMatches(ctx, r, h, sub) {
 			ids = append(ids, sub.ID)
 		}
 	}
@@ -75,7 +75,7 @@ func (e *Engine) selectSubs(ctx context.Context, c *cycle, parent string, h invo
 	return ids, handlers, nil
 }
 
-func orSelf(taken, id string) string {
+func orDefault(taken, id string) string {
 	if taken == "" {
 		return id
 	}
@@ -83,14 +83,14 @@ func orSelf(taken, id string) string {
 }
 
 // subHandlerMatches applies the filters of a sub-handler. If its parent receives a diff, the field of the sub-handler must have changed.
-func (e *Engine) subHandlerMatches(ctx context.Context, c *cycle, parent invoke.Handler, sub invoke.SubHandler) bool {
-	if !plan.MatchObject(log.FromContext(ctx), sub.ID, sub.Handler, c.view, c.subject()) {
+func (e *Engine) subHandlerMatches(ctx context.Context, r *reconciliation, parent invoke.Handler, sub invoke.SubHandler) bool {
+	if !plan.MatchObject(log.FromContext(ctx), sub.ID, sub.Handler, r.view, r.subject()) {
 		return false
 	}
-	if !parent.ReceivesDiff(string(c.cause.Reason)) {
+	if !parent.ReceivesDiff(string(r.cause.Reason)) {
 		return true
 	}
 	h := sub.Handler
 	h.AnyReason = true
-	return plan.MatchCause(log.FromContext(ctx), sub.ID, h, c.view, match.Cause{Reason: string(c.cause.Reason), Deleting: c.cause.Deleting}, c.subject())
+	return plan.MatchCause(log.FromContext(ctx), sub.ID, h, r.view, match.Cause{Reason: string(r.cause.Reason), Deleting: r.cause.Deleting}, r.subject())
 }

@@ -18,7 +18,7 @@ import (
 // A tombstone is the last known state of an object that does not exist any more.
 type tombstone struct {
 	last   client.Object // with the changes that its delete handlers have made since
-	memory *objectState
+	known *objectState
 	memos  *objectstate.Memos
 	// state is how far the delete handlers are; nil until the API server has confirmed that the object does not exist.
 	state *progress.State
@@ -69,20 +69,20 @@ func (e *Engine) Vanished() (names []types.NamespacedName) {
 // last looked at, a peer has handled it. What is only known from a cache that is behind the start of the process, an earlier process may
 // have handled.
 func (e *Engine) isVanished(t *tombstone) bool {
-	return t.memory.Worker.SeenSinceStart && e.holds(t.last) && t.last.GetDeletionTimestamp() == nil && !t.memory.Worker.FinalizerRemoved && t.memory.Worker.PausesAtReconcile == e.pauses.Load()
+	return t.known.Worker.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !t.known.Worker.FinalizerRemoved && t.known.Worker.PausesAtReconcile == e.pauses.Load()
 }
 
 // cycleOf puts a cycle on the last known state of an object.
-func (e *Engine) cycleOf(ctx context.Context, t *tombstone) (*cycle, context.Context, error) {
+func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconciliation, context.Context, error) {
 	ctx = objectstate.ContextWithMemos(ctx, t.memos)
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(t.last.GetUID())))
-	c := &cycle{memory: t.memory, gone: true}
-	if err := c.begin(t.last); err != nil {
+	r := &reconciliation{known: t.known, gone: true}
+	if err := r.setBase(t.last); err != nil {
 		return nil, ctx, err
 	}
-	e.detect(ctx, c)
-	e.filter(ctx, c)
-	return c, ctx, nil
+	e.detect(ctx, r)
+	e.matchHandlers(ctx, r)
+	return r, ctx, nil
 }
 
 // handleVanished calls the delete handlers that are due for the vanished objects of a name, by their policies. It keeps their
@@ -92,7 +92,7 @@ func (e *Engine) handleVanished(ctx context.Context, key types.NamespacedName) (
 		left, done := e.handleTombstone(ctx, t)
 		if done {
 			e.tombstones.remove(key, t)
-			e.quota.Forget(t.last.GetUID())
+			e.eventLimiter.Forget(t.last.GetUID())
 			continue
 		}
 		if left = max(left, time.Millisecond); wait == 0 || left < wait {
@@ -107,26 +107,26 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 		exists, err := e.exists(ctx, t.last)
 		switch {
 		case err != nil:
-			log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its delete handlers wait", "retryAfter", patience.String())
-			return patience, false
+			log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its delete handlers wait", "retryAfter", consistencyTimeout.String())
+			return consistencyTimeout, false
 		case exists: // the watch is restricted, and does not show it any more
-			e.release(ctx, t)
+			e.finishDeleted(ctx, t)
 			return 0, true
 		}
 	}
-	c, ctx, err := e.cycleOf(ctx, t)
+	r, ctx, err := e.lastReconciliation(ctx, t)
 	if err != nil {
 		return 0, true // it could not be handled either
 	}
 	if t.state == nil {
 		log.FromContext(ctx).Info("The object vanished although our finalizer held it; calling its delete handlers with its last known state")
-		t.state = c.state
+		t.state = r.state
 	}
-	c.state, c.cause.Reason, c.cause.Facts.Deleting = t.state, cause.Delete, true
-	e.match(ctx, c)
-	e.plan(ctx, c)
-	_ = e.run(ctx, c) // nothing is written, so that there is nothing to fail
-	t.last = c.object
-	wait, left := e.untilNext(c, now())
+	r.state, r.cause.Reason, r.cause.Facts.Deleting = t.state, cause.Delete, true
+	e.selectHandlers(ctx, r)
+	e.makePlan(ctx, r)
+	_ = e.run(ctx, r) // nothing is written, so that there is nothing to fail
+	t.last = r.object
+	wait, left := e.untilNext(r, now())
 	return wait, !left
 }

@@ -13,18 +13,18 @@ import (
 
 // A waker is a source without events of its own: what has come to an end in the background brings its object
 // back to the workers.
-type waker struct {
+type enqueuer struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 // Waker is to be watched by the controller.
-func (e *Engine) Waker() source.Source { return &e.waker }
+func (e *Engine) BackgroundSource() source.Source { return &e.enqueuer }
 
-func (*waker) String() string { return "background" }
+func (*enqueuer) String() string { return "background" }
 
 // Start implements [source.Source].
-func (w *waker) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (w *enqueuer) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = queue
@@ -32,13 +32,13 @@ func (w *waker) Start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 }
 
 // wake has an object looked at, if it is still there.
-func (e *Engine) wake(uid types.UID) {
+func (e *Engine) enqueue(uid types.UID) {
 	obj := e.states.Newest(uid)
-	e.waker.mu.Lock()
-	defer e.waker.mu.Unlock()
-	if obj != nil && e.waker.queue != nil {
+	e.enqueuer.mu.Lock()
+	defer e.enqueuer.mu.Unlock()
+	if obj != nil && e.enqueuer.queue != nil {
 		key := client.ObjectKeyFromObject(obj)
 		e.states.MarkQueued(key)
-		e.waker.queue.Add(reconcile.Request{NamespacedName: key})
+		e.enqueuer.queue.Add(reconcile.Request{NamespacedName: key})
 	}
 }

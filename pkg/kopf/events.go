@@ -77,7 +77,7 @@ const maxInstanceLength = 128
 // newRecorder sets the recorder of the settings. It returns the recorder if the caller must run it, and nil otherwise.
 func (o *Operator) newRecorder(settings *engine.Settings) (*eventrecorder.CoreV1Recorder, error) {
 	if o.eventNames == nil {
-		settings.Recorder, settings.Counts = o.mgr.GetEventRecorder(recorderName), true
+		settings.Recorder, settings.AggregatesEvents = o.mgr.GetEventRecorder(recorderName), true
 		return nil, nil
 	}
 	core, err := corev1client.NewForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())

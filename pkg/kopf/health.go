@@ -37,7 +37,7 @@ func WithStuckAfter(duration time.Duration) Option {
 func (o *Operator) Healthz(*http.Request) error {
 	var errs []error
 	for _, e := range o.runningEngines() {
-		p := e.Pulse()
+		p := e.QueueStats()
 		if p.Waiting > 0 && p.Longest >= o.stuckAfter && p.Unfinished >= o.stuckAfter {
 			errs = append(errs, fmt.Errorf("%s: %d objects wait, the first for %s, and none of the %d running reconciles has finished for %s",
 				e.Name, p.Waiting, p.Longest.Round(time.Second), p.Running, p.Unfinished.Round(time.Second)))

@@ -79,7 +79,7 @@ func awaitSchema(ctx context.Context, client discovery.DiscoveryInterface, gvk s
 // conditionFields returns the paths of the fields that the operator needs for the conditions of a kind. To find them, it sets the conditions in
 // an empty object.
 func conditionFields(kind *engine.Kind) (paths [][]string) {
-	types := slices.Clone(kind.Declared)
+	types := slices.Clone(kind.DeclaredConditions)
 	if kind.Root != nil {
 		types = append(types, kind.Root.Type)
 	}

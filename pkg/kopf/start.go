@@ -67,7 +67,7 @@ func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, reso
 	}
 	defer release()
 	settings := o.settings
-	settings.Client, settings.Cache, settings.Live = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
+	settings.Client, settings.Cache, settings.APIReader = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
 	recorder, err := o.newRecorder(&settings)
 	if err != nil {
 		return err
@@ -219,9 +219,9 @@ func (o *Operator) newController(ctx context.Context, e *engine.Engine, r resour
 		}
 		o.markSynced()
 	})
-	sources := []source.Source{watched, &gateSource{g, o.markSynced}, e.Promoter(options.MaxConcurrentReconciles), e.Waker()}
+	sources := []source.Source{watched, &gateSource{g, o.markSynced}, e.Promoter(options.MaxConcurrentReconciles), e.BackgroundSource()}
 	for _, c := range r.ownedKinds() {
-		sources = append(sources, source.Kind(o.mgr.GetCache(), c.obj, e.Relatives(ownerKeys(&e.Kind, namespaced), c.predicates...)))
+		sources = append(sources, source.Kind(o.mgr.GetCache(), c.obj, e.OwnedEventHandler(ownerKeys(&e.Kind, namespaced), c.predicates...)))
 	}
 	for _, src := range sources {
 		if err := c.Watch(src); err != nil {

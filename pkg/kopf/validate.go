@@ -180,7 +180,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	kind.Fields, kind.Conditions = r.essenceFields(), r.watchedConditions()
 	kind.Watched, kind.OwnChanges = r.watchedFields(), r.ownChanges
 	kind.ConditionOptions = r.conditionOptions
-	kind.Declared, kind.Root = r.conditionTypes, r.effectiveRoot()
+	kind.DeclaredConditions, kind.Root = r.conditionTypes, r.effectiveRoot()
 	if err := r.checkConditions(kind.New()); err != nil {
 		errs = append(errs, err)
 	}

@@ -97,12 +97,11 @@ var _ = Describe("Discovery", func() {
 	It("happens once, also for a kind that is deleted and created again (OBS-08)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		gvk := v1.GroupVersion.WithKind("Fleeting")
-		install := func() {
-			GinkgoHelper()
+		install := func() error {
 			_, err := envtest.InstallCRDs(cp.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd(gvk, false, true)}})
-			Expect(err).NotTo(HaveOccurred())
+			return err
 		}
-		install()
+		Expect(install()).To(Succeed())
 		start(ns, options(kopf.For(kopf.Unstructured(gvk)).
 			OnCreate("created", ok[U](seen, "created")).
 			OnEvent("record", func(_ context.Context, req *kopf.Request[U]) error {
@@ -115,7 +114,7 @@ var _ = Describe("Discovery", func() {
 		Eventually(seen.all).Should(Equal([]string{"created:create"}))
 		Expect(envtest.UninstallCRDs(cp.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd(gvk, false, true)}})).To(Succeed())
 		Eventually(seen.all).Should(Equal([]string{"created:create", "gone"}))
-		install()
+		Eventually(install).Should(Succeed()) // the deletion of the CRD may still be under way
 		Eventually(func() error { return k8s.Create(ctx, untyped(gvk, ns, "two")) }).Should(Succeed())
 		Eventually(seen.all).WithTimeout(minute).Should(Equal([]string{"created:create", "gone", "created:create"}))
 	}, SpecTimeout(2*minute))
