@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,20 +43,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bench runs all scenarios on one control plane.
-type bench struct {
-	sizes
-	t          *testing.T
-	cp         *controlplane.ControlPlane
-	k8s        client.Client
-	kubeconfig string
-	report     report
-	round      int
-	totals     totals // costs of the lifecycle scenario in the present round
-	objectSets map[objectSetKey]objectSet
-	patched    atomic.Int64 // number of patches sent by the benchmark itself
-}
-
 func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -67,23 +51,51 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBench(t, s)
-	began, machine, before := time.Now(), describe(b), load()
-	for b.round = range b.rounds {
-		b.scenarios()
+	selected := scenarios(s)
+	if len(selected) == 0 {
+		t.Fatal("-only matches no scenario")
+	}
+	// Small sizes share one control plane, because its start would take longer than a scenario.
+	perControlPlane := len(selected)
+	if *measure && !*quick {
+		perControlPlane = 1
+	}
+	results, began, before := &report{}, time.Now(), load()
+	for group := range slices.Chunk(selected, perControlPlane) {
+		name := group[0].name
+		if len(group) > 1 {
+			name = "all"
+		}
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, s, results)
+			for _, scenario := range group {
+				b.runRounds(scenario)
+			}
+		})
 	}
 	if *measure {
-		fmt.Printf("\n%s\n", b.report.text(fmt.Sprintf("%s\n%s before, %s after", machine, before, load()), time.Since(began)))
-		return
+		fmt.Printf("\n%s; %s before, %s after; %s\n\n%s\n", s, before, load(), time.Since(began).Round(time.Second), results)
 	}
-	// Durations of such a short round are meaningless. The number of writes does not depend on the machine.
-	for _, missed := range b.report.missedCounts() {
-		t.Error(missed)
+	for _, text := range results.unexpectedWrites() {
+		t.Error(text)
 	}
 }
 
-func newBench(t *testing.T, s sizes) *bench {
-	b := &bench{sizes: s, t: t, report: newReport(), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), objectSets: map[objectSetKey]objectSet{}}
+// bench runs scenarios on one control plane.
+type bench struct {
+	sizes
+	*report
+	t          *testing.T
+	cp         *controlplane.ControlPlane
+	servers    []string // files with the CPU times of kube-apiserver and etcd
+	k8s        client.Client
+	kubeconfig string
+	round      int
+	objectSets map[role]objectSet
+}
+
+func newBench(t *testing.T, s sizes, results *report) *bench {
+	b := &bench{sizes: s, report: results, t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), objectSets: map[role]objectSet{}}
 	ctrl.SetLogger(logr.Discard())
 	var err error
 	b.cp, err = controlplane.Start(controlplane.Options{CRDs: crds()})
@@ -93,6 +105,7 @@ func newBench(t *testing.T, s sizes) *bench {
 			t.Error(err)
 		}
 	})
+	b.servers = findServers()
 	b.must(b.cp.WriteKubeconfig(b.kubeconfig))
 	b.k8s, err = client.New(b.cp.Config, client.Options{Scheme: scheme})
 	b.must(err)
@@ -107,47 +120,36 @@ func (b *bench) must(err error) {
 	}
 }
 
-// scenarios runs one round. The order of the sides alternates between rounds.
-func (b *bench) scenarios() {
-	sides := []side{library, plain}
-	if b.round%2 == 1 {
-		slices.Reverse(sides)
-	}
-	forEachSide := func(name string, run func(side)) {
+// runRounds runs the scenario for both sides in each round. The order of the sides alternates: A B, B A, A B.
+func (b *bench) runRounds(sc scenario) {
+	known := len(b.rows)
+	for b.round = range b.rounds {
+		sides := []side{plain, library}
+		if b.round%2 == 1 {
+			slices.Reverse(sides)
+		}
 		for _, s := range sides {
-			b.logDuration(fmt.Sprintf("%s, %s", name, s), func() { run(s) })
+			began := time.Now()
+			sc.run(b, s)
+			b.t.Logf("round %d: %s, %s: %s", b.round+1, sc.name, s, time.Since(began).Round(100*time.Millisecond))
 		}
 	}
-	if b.only.MatchString("lifecycle") {
-		b.totals = totals{}
-		for _, v := range variants() {
-			forEachSide("lifecycle, "+v.String(), func(s side) { b.measureLifecycle(v, s) })
-		}
-		b.recordTotals(b.totals)
-	}
-	if b.only.MatchString("backlog") {
-		forEachSide("backlog", b.measureBacklog)
-	}
-	if b.only.MatchString("latency") {
-		b.logDuration("latency", func() { b.measureLatency(sides) })
-	}
-	if b.only.MatchString("standing") {
-		forEachSide("standing", b.measureRestart)
-	}
-	if b.only.MatchString("timers") {
-		b.logDuration("timers", b.measureTimers)
-		b.logDuration("timers that write", b.measureWritingTimers)
-	}
-	if b.only.MatchString("daemons") {
-		b.logDuration("daemons", b.measureDaemons)
+	for _, row := range b.rows[known:] {
+		b.t.Log(row)
 	}
 }
 
-// logDuration calls run and logs how long it took.
-func (b *bench) logDuration(what string, run func()) {
-	began := time.Now()
-	run()
-	b.t.Logf("round %d: %s: %s", b.round+1, what, time.Since(began).Round(100*time.Millisecond))
+// measure calls run, which changes or handles n objects and returns how long this took, or zero for a fixed duration. It
+// adds a sample to a row of the report. Each object must cause the given number of writes.
+func (b *bench) measure(row string, s side, p *process, n, writes int, run func() time.Duration) {
+	b.t.Helper()
+	before, servers := b.awaitIdle(p), b.serverCPU()
+	took := run()
+	after := b.awaitIdle(p)
+	b.addSample(row, writes, s, sample{
+		objects: n, took: took, cpu: after.CPU - before.CPU, servers: b.serverCPU() - servers,
+		writes: after.Writes - before.Writes, reconciles: after.Reconciles - before.Reconciles,
+	})
 }
 
 // namespace creates a namespace with a generated name and returns the name.
@@ -158,12 +160,31 @@ func (b *bench) namespace() string {
 	return ns.Name
 }
 
-// requestAll calls do with a copy of each object, in at most b.workers goroutines. It returns the first error.
-func (b *bench) requestAll(ctx context.Context, objects []v1.Object, do func(context.Context, client.Object) error) error {
+// request sends one request for an object.
+type request func(context.Context, client.Object) error
+
+// sendAll sends a request for each object, at most b.workers at a time. It returns the first error.
+func (b *bench) sendAll(ctx context.Context, objects []v1.Object, send request) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.workers)
 	for _, obj := range objects {
-		group.Go(func() error { return do(ctx, obj.DeepCopyObject().(client.Object)) })
+		group.Go(func() error { return send(ctx, obj.DeepCopyObject().(client.Object)) })
+	}
+	return group.Wait()
+}
+
+// sendAtRate sends a request for each object, at a fixed number per second. It returns the first error.
+func (b *bench) sendAtRate(ctx context.Context, objects []v1.Object, perSecond int, send request) error {
+	group, ctx := errgroup.WithContext(ctx)
+	ticker := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer ticker.Stop()
+	for _, obj := range objects {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return group.Wait()
+		}
+		group.Go(func() error { return send(ctx, obj.DeepCopyObject().(client.Object)) })
 	}
 	return group.Wait()
 }
@@ -171,13 +192,10 @@ func (b *bench) requestAll(ctx context.Context, objects []v1.Object, do func(con
 func (b *bench) create(ctx context.Context, obj client.Object) error { return b.k8s.Create(ctx, obj) }
 func (b *bench) remove(ctx context.Context, obj client.Object) error { return b.k8s.Delete(ctx, obj) }
 
-// resize returns a function that patches spec.size.
-func (b *bench) resize(size int) func(context.Context, client.Object) error {
+// resize returns a request that changes spec.size.
+func (b *bench) resize(size int) request {
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"size":%d}}`, size))
-	return func(ctx context.Context, obj client.Object) error {
-		b.patched.Add(1)
-		return b.k8s.Patch(ctx, obj, patch)
-	}
+	return func(ctx context.Context, obj client.Object) error { return b.k8s.Patch(ctx, obj, patch) }
 }
 
 // clear deletes all objects of the kind in the namespace.
@@ -186,20 +204,9 @@ func (b *bench) clear(k kind, namespace string) {
 	b.must(b.k8s.DeleteAllOf(b.t.Context(), k.empty(), client.InNamespace(namespace)))
 }
 
-// patches returns the number of patches that the operators have sent for objects of the kind, as counted by the
-// server. The number includes status patches and rejected patches. Operators send only patches. The patches sent by
-// the benchmark are not counted.
-func (b *bench) patches(k kind) int {
-	b.t.Helper()
-	total := -int(b.patched.Load())
-	for _, subresource := range []string{"", "status"} {
-		counts, err := b.cp.Writes(b.t.Context(), k.plural, subresource)
-		b.must(err)
-		for key, n := range counts {
-			if strings.HasPrefix(key, "PATCH ") {
-				total += n
-			}
-		}
-	}
-	return total
+// sleepFor waits for the duration or until the test ends.
+func (b *bench) sleepFor(d time.Duration) {
+	ctx, cancel := context.WithTimeout(b.t.Context(), d)
+	defer cancel()
+	<-ctx.Done()
 }

@@ -25,7 +25,6 @@ var (
 		name: "Gadget", plural: "gadgets",
 		empty: func() v1.Object { return &v1.Gadget{} },
 	}
-	kinds = map[string]kind{widgets.name: widgets, gadgets.name: gadgets}
 )
 
 // object returns a new object with a typical spec. It does not create the object on the server.

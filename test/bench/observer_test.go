@@ -4,11 +4,8 @@ import (
 	"context"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
@@ -26,16 +23,12 @@ type observer struct {
 	stop   context.CancelFunc
 }
 
-// observe returns an observer for the objects of a namespace, or for one object if name is not empty. The events begin
-// with the existing objects.
-func (b *bench) observe(k kind, namespace, name string) *observer {
+// observe returns an observer for the objects of a namespace. The events begin with the existing objects.
+func (b *bench) observe(k kind, namespace string) *observer {
 	b.t.Helper()
 	ctx, stop := context.WithCancel(b.t.Context())
 	o := &observer{make(chan event, 1<<16), stop} // the buffer must not block the informer
 	options := cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}}
-	if name != "" {
-		options.DefaultFieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name)
-	}
 	c, err := cache.New(b.cp.Config, options)
 	b.must(err)
 	informer, err := c.GetInformer(ctx, k.empty())
@@ -66,8 +59,8 @@ func (o *observer) until(ctx context.Context, done func(event) bool) error {
 	defer cancel()
 	for {
 		select {
-		case s := <-o.events:
-			if done(s) {
+		case e := <-o.events:
+			if done(e) {
 				return nil
 			}
 		case <-ctx.Done():
@@ -76,44 +69,50 @@ func (o *observer) until(ctx context.Context, done func(event) bool) error {
 	}
 }
 
-// each waits until the condition was true for an event of each object. It returns the time of the last such event.
-func (o *observer) each(ctx context.Context, objects []v1.Object, condition func(event) bool) (last time.Time, err error) {
+// await sends requests and reads events until done returns true for one of them. It returns the time from the first
+// request to the last event.
+func (b *bench) await(o *observer, send func(context.Context) error, done func(event) bool) time.Duration {
+	b.t.Helper()
+	ctx, cancel := context.WithCancelCause(b.t.Context())
+	defer cancel(nil)
+	began, sent := time.Now(), make(chan error, 1)
+	go func() {
+		err := send(ctx)
+		if err != nil {
+			cancel(err)
+		}
+		sent <- err
+	}()
+	var last time.Time
+	b.must(o.until(ctx, func(e event) bool {
+		last = e.at
+		return done(e)
+	}))
+	b.must(<-sent)
+	return last.Sub(began)
+}
+
+// awaitAll sends a request for each object, unless send is nil. It returns the time from the first request until the
+// condition was true for an event of each object.
+func (b *bench) awaitAll(o *observer, objects []v1.Object, send request, condition func(event) bool) time.Duration {
+	b.t.Helper()
 	pending := map[string]bool{}
 	for _, obj := range objects {
 		pending[obj.GetName()] = true
 	}
-	err = o.until(ctx, func(s event) bool {
-		if condition(s) {
-			delete(pending, s.obj.GetName())
+	sendAll := func(ctx context.Context) error {
+		if send == nil {
+			return nil
 		}
-		last = s.at
+		return b.sendAll(ctx, objects, send)
+	}
+	return b.await(o, sendAll, func(e event) bool {
+		if condition(e) {
+			delete(pending, e.obj.GetName())
+		}
 		return len(pending) == 0
 	})
-	return last, err
 }
-
-// requestAndAwait calls do for all objects. It returns the time from the first request until the condition was true for
-// an event of each object.
-func (b *bench) requestAndAwait(o *observer, objects []v1.Object, do func(context.Context, client.Object) error, condition func(event) bool) time.Duration {
-	b.t.Helper()
-	ctx, cancel := context.WithCancelCause(b.t.Context())
-	defer cancel(nil)
-	began, requested := time.Now(), make(chan error, 1)
-	go func() {
-		err := b.requestAll(ctx, objects, do)
-		if err != nil {
-			cancel(err)
-		}
-		requested <- err
-	}()
-	last, err := o.each(ctx, objects, condition)
-	b.must(err)
-	b.must(<-requested)
-	return last.Sub(began)
-}
-
-// isSeen accepts every event.
-func isSeen(event) bool { return true }
 
 // isDeleted accepts the deletion of an object.
 func isDeleted(e event) bool { return e.deleted }

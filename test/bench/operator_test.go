@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -29,76 +32,93 @@ const operatorEnv = "KOPF_BENCH_OPERATOR"
 const (
 	doStart   = "start"   // start the manager
 	doSync    = "sync"    // wait until the cache is synced
-	doCollect = "collect" // collect garbage and return heap and stack sizes
+	doCollect = "collect" // collect garbage and return the heap size
 	doStats   = "stats"   // return only the stats
-	doTake    = "take"    // also return and clear the recorded latencies
-	doStop    = "stop"    // stop the manager and wait until it returns
+	doTake    = "take"    // also return and clear the lateness of timers
 )
 
 // stats is the response to a command.
 type stats struct {
 	CPU        time.Duration // user and system time of the whole process
+	Resident   uint64        // resident memory in bytes; zero if unknown
 	Reconciles int64         // completed reconciles
+	Writes     int64         // requests other than GET, successful or not
 
-	Heap, Stack uint64 // bytes in use, after doCollect
-	Goroutines  int
+	Heap     uint64    // bytes in use, after doCollect
+	Lateness []float64 // in milliseconds, after doTake
+}
 
-	Running   int64     // running daemons
-	Latencies []float64 // after doTake: lateness of timers, or time until the cancellation of daemons, in milliseconds
-	Last      time.Time // when the last latency was recorded
-	Calls     uint64    // calls of timers according to the metric of the library, after doTake
-	Late      uint64    // calls that were more than a second late, after doTake
+// operator is the content of an operator process.
+type operator struct {
+	role
+	manager.Manager
+	reconciles, writes atomic.Int64
+	lateness           *lateness
 }
 
 // runOperator runs the operator for a role, which is given as JSON.
 func runOperator(text string) error {
-	var r role
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
+	o := operator{lateness: newLateness()}
+	if err := json.Unmarshal([]byte(text), &o.role); err != nil {
 		return err
 	}
-	return withCPUProfile(r.Profile, func() error {
-		m := newMeasurements()
-		mgr, err := newManager(r, m)
-		if err != nil {
+	return withCPUProfile(o.Profile, func() error {
+		if err := o.setup(); err != nil {
 			return err
 		}
-		return serveCommands(mgr, m, r.Profile)
+		return o.serveCommands()
 	})
 }
 
-func newManager(r role, m *measurements) (manager.Manager, error) {
+func (o *operator) setup() error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	config.QPS = -1
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return writeCounter{next, &o.writes} })
 	// Formatting log lines must cost as much as in production. Only their output is discarded.
 	logger := zap.New(zap.WriteTo(io.Discard))
 	ctrl.SetLogger(logger)
-	cacheOptions := cache.Options{DefaultNamespaces: map[string]cache.Config{r.Namespace: {}}}
-	if r.Background == daemon {
-		cacheOptions.DefaultTransform = m.recordDeletion
-	}
-	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme, Logger: logger, Metrics: server.Options{BindAddress: "0"}, Cache: cacheOptions,
+	o.Manager, err = manager.New(config, manager.Options{
+		Scheme: scheme, Logger: logger, Metrics: server.Options{BindAddress: "0"},
+		Cache:  cache.Options{DefaultNamespaces: map[string]cache.Config{o.Namespace: {}}},
+		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// doSync waits only for informers that exist before the start.
-	if _, err := mgr.GetCache().GetInformer(context.Background(), kinds[r.Kind].empty()); err != nil {
-		return nil, err
+	if _, err := o.GetCache().GetInformer(context.Background(), o.empty()); err != nil {
+		return err
 	}
-	return mgr, addOperator(mgr, r, m, func(next reconcile.Reconciler) reconcile.Reconciler {
+	count := func(next reconcile.Reconciler) reconcile.Reconciler {
 		return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			defer m.reconciles.Add(1)
+			defer o.reconciles.Add(1)
 			return next.Reconcile(ctx, req)
 		})
-	})
+	}
+	if o.Side == plain {
+		return addPlainReconciler(o, count)
+	}
+	return addLibrary(o, count)
+}
+
+// writeCounter counts requests other than GET.
+type writeCounter struct {
+	http.RoundTripper
+	writes *atomic.Int64
+}
+
+func (c writeCounter) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet {
+		c.writes.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(request)
 }
 
 // serveCommands executes the commands from the standard input until it is closed. Then it stops the manager.
-func serveCommands(mgr manager.Manager, m *measurements, profile string) error {
+func (o *operator) serveCommands() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	running := errgroup.Group{}
@@ -107,29 +127,21 @@ func serveCommands(mgr manager.Manager, m *measurements, profile string) error {
 		result := stats{}
 		switch commands.Text() {
 		case doStart:
-			running.Go(func() error { return mgr.Start(ctx) })
+			running.Go(func() error { return o.Start(ctx) })
 		case doSync:
-			mgr.GetCache().WaitForCacheSync(ctx)
+			o.GetCache().WaitForCacheSync(ctx)
 		case doCollect:
-			result.Heap, result.Stack = memory()
-			if err := profileHeap(profile); err != nil {
+			result.Heap = heap()
+			if err := profileHeap(o.Profile); err != nil {
 				return err
 			}
 		case doTake:
-			if err := m.take(&result); err != nil {
-				return err
-			}
-		case doStop:
-			m.recordStop()
-			cancel()
-			if err := running.Wait(); err != nil {
-				return err
-			}
+			result.Lateness = o.lateness.take()
 		case doStats:
 		default:
 			return fmt.Errorf("unknown command %q", commands.Text())
 		}
-		result.CPU, result.Reconciles, result.Running, result.Goroutines = cpu(), m.reconciles.Load(), m.running.Load(), runtime.NumGoroutine()
+		result.CPU, result.Resident, result.Reconciles, result.Writes = cpu(), resident(), o.reconciles.Load(), o.writes.Load()
 		if err := answers.Encode(result); err != nil {
 			return err
 		}
@@ -147,11 +159,19 @@ func cpu() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// memory returns the bytes in use after a garbage collection.
-func memory() (heap, stack uint64) {
+// resident returns the resident memory of this process in bytes, or zero on systems without /proc.
+func resident() uint64 {
+	var total, pages uint64
+	text, _ := os.ReadFile("/proc/self/statm")
+	_, _ = fmt.Sscan(string(text), &total, &pages)
+	return pages * uint64(os.Getpagesize())
+}
+
+// heap returns the bytes in use after a garbage collection.
+func heap() uint64 {
 	runtime.GC()
 	runtime.GC() // the second collection frees the contents of sync.Pools
 	var memStats runtime.MemStats
 	runtime.ReadMemStats(&memStats)
-	return memStats.HeapAlloc, memStats.StackInuse
+	return memStats.HeapAlloc
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -26,7 +27,7 @@ func (b *bench) startProcess(r role, name string) *process {
 	b.t.Helper()
 	r.Workers = b.workers
 	if b.profiles != "" {
-		r.Profile = filepath.Join(b.profiles, fmt.Sprintf("%s-%s-%d.pprof", name, r.Side, b.round))
+		r.Profile = filepath.Join(b.profiles, fmt.Sprintf("%s-%s-%d.pprof", strings.ReplaceAll(name, " ", "-"), r.Side, b.round))
 	}
 	text, err := json.Marshal(r)
 	b.must(err)
@@ -87,10 +88,8 @@ func (b *bench) awaitIdle(p *process) stats {
 	return last
 }
 
-// pollInterval is the interval for polling an operator. Each poll costs the operator CPU time.
-const pollInterval = 20 * time.Millisecond
-
-// poll calls done at the given interval until it returns true. It fails the test after waitTimeout.
+// poll calls done at the given interval until it returns true. It fails the test after waitTimeout. Each poll of an
+// operator costs it CPU time.
 func (b *bench) poll(every time.Duration, done func() bool) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), waitTimeout)

@@ -3,137 +3,136 @@ package bench
 import (
 	"fmt"
 	"math"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
-
-	"k8s.io/client-go/discovery"
 )
 
-// report has one table for each pair of sides.
-type report []*table
-
-func newReport() report {
-	return report{{subject: library, reference: plain}, {subject: with, reference: without}}
+// sample is the cost of one measurement of one side.
+type sample struct {
+	objects            int
+	took, cpu, servers time.Duration // elapsed time, or zero if it is fixed; CPU time of the operator and of the servers, or zero if unknown
+	writes, reconciles int64
 }
 
-// table has one line for each figure, in the order in which the figures were first added.
-type table struct {
-	subject, reference side // budgets apply to the subject
-	lines              []*line
-}
+func (s sample) throughput() float64     { return quotient(float64(s.objects), s.took.Seconds()) }
+func (s sample) cpuPerObject() float64   { return quotient(milliseconds(s.cpu), float64(s.objects)) }
+func (s sample) writesEach() float64     { return quotient(float64(s.writes), float64(s.objects)) }
+func (s sample) reconcilesEach() float64 { return quotient(float64(s.reconciles), float64(s.objects)) }
 
-// line is one figure of both sides.
-type line struct {
-	*table
-	what, figure string
-	budget       budget
-	samples      map[side][]float64 // one sample for each round
-}
+// normedCPU returns the CPU time of the operator as a part of that of the servers, which depends less on the speed of the
+// machine.
+func (s sample) normedCPU() float64 { return quotient(float64(s.cpu), float64(s.servers)) }
 
-func (r report) add(what, figure string, s side, value float64, b budget) {
-	for _, t := range r {
-		if s == t.subject || s == t.reference {
-			t.add(what, figure, s, value, b)
-		}
+// quotient returns NaN if b is zero.
+func quotient(a, b float64) float64 {
+	if b == 0 {
+		return math.NaN()
 	}
+	return a / b
 }
 
-func (t *table) add(what, figure string, s side, value float64, b budget) {
-	for _, l := range t.lines {
-		if l.what == what && l.figure == figure {
-			l.samples[s] = append(l.samples[s], value)
-			return
-		}
+// report contains one sample of each side for each round.
+type report struct {
+	rows    []*row
+	figures []*figure
+}
+
+// row is a line of the first table.
+type row struct {
+	name    string
+	writes  int // expected number of writes for each object
+	samples map[side][]sample
+}
+
+// figure is a line of the second table.
+type figure struct {
+	row, name string
+	values    map[side][]float64
+}
+
+func (r *report) addSample(name string, writes int, s side, added sample) {
+	i := slices.IndexFunc(r.rows, func(known *row) bool { return known.name == name })
+	if i < 0 {
+		i = len(r.rows)
+		r.rows = append(r.rows, &row{name, writes, map[side][]sample{}})
 	}
-	t.lines = append(t.lines, &line{t, what, figure, b, map[side][]float64{s: {value}}})
+	r.rows[i].samples[s] = append(r.rows[i].samples[s], added)
 }
 
-// ratios returns the ratio of the subject to the reference for each round. Ratios within a round are comparable even if
-// the machine is slower in some rounds. Rounds in which the reference is zero are omitted.
-func (l *line) ratios() []float64 {
-	var ratios []float64
-	for i, value := range l.samples[l.subject] {
-		if i < len(l.samples[l.reference]) && l.samples[l.reference][i] != 0 {
-			ratios = append(ratios, value/l.samples[l.reference][i])
-		}
+func (r *report) addFigure(rowName, name string, s side, value float64) {
+	i := slices.IndexFunc(r.figures, func(known *figure) bool { return known.row == rowName && known.name == name })
+	if i < 0 {
+		i = len(r.figures)
+		r.figures = append(r.figures, &figure{rowName, name, map[side][]float64{}})
 	}
-	return ratios
+	r.figures[i].values[s] = append(r.figures[i].values[s], value)
 }
 
-// summary returns the median of the samples. For counts it returns the maximum, because a single additional write
-// misses the budget.
-func (l *line) summary(s side) float64 {
-	if values := l.samples[s]; l.budget.exact && len(values) > 0 {
-		return slices.Max(values)
+// values returns one value of a side for each round.
+func (r *row) values(s side, value func(sample) float64) (all []float64) {
+	for _, x := range r.samples[s] {
+		all = append(all, value(x))
 	}
-	return median(l.samples[s])
+	return all
 }
 
-// outcome returns "met", "MISSED", or an empty string for a figure without a budget.
-func (l *line) outcome() string {
-	switch {
-	case l.budget.text == noBudget.text:
-		return ""
-	case l.budget.met(l.samples[l.subject], l.ratios()):
-		return "met"
-	default:
-		return "MISSED"
-	}
+// compare returns the values of both sides as "plain / kopf", and their ratio.
+func (r *row) compare(value func(sample) float64) (both, ratio string) {
+	return formatBoth(r.values(plain, value), r.values(library, value)), formatRatios(ratios(r.values(plain, value), r.values(library, value)))
 }
 
-// text formats the whole report.
-func (r report) text(machine string, took time.Duration) string {
-	var out strings.Builder
-	fmt.Fprintf(&out, "%s\n", machine)
-	fmt.Fprintf(&out, "Medians of the rounds, of writes the most; ratios of the two sides of each round: median (least..greatest). It took %s.\n", took.Round(time.Second))
-	outcomes := map[string]int{}
-	for _, t := range r {
-		if len(t.lines) > 0 {
-			fmt.Fprintf(&out, "\n%s", t.text())
-		}
-		for _, l := range t.lines {
-			outcomes[l.outcome()]++
-		}
-	}
-	fmt.Fprintf(&out, "\n%d of %d budgets are met.\n", outcomes["met"], outcomes["met"]+outcomes["MISSED"])
-	return out.String()
+// String formats the row as a line of a Markdown table.
+func (r *row) String() string {
+	writes, _ := r.compare(sample.writesEach)
+	reconciles, _ := r.compare(sample.reconcilesEach)
+	_, throughput := r.compare(sample.throughput)
+	cpu, ratio := r.compare(sample.cpuPerObject)
+	_, normed := r.compare(sample.normedCPU)
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |", r.name, writes, reconciles, throughput, cpu, ratio, normed)
 }
 
-func (t *table) text() string {
-	var rows, out strings.Builder
-	fmt.Fprintf(&rows, "WHAT\tFIGURE\t%s\t%s\tRATIO\tBUDGET\tVERDICT\n", strings.ToUpper(string(t.subject)), strings.ToUpper(string(t.reference)))
-	last := ""
-	for _, l := range t.lines {
-		what := l.what
-		if what == last {
-			what = ""
-		}
-		last = l.what
-		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			what, l.figure, formatValue(l.summary(t.subject)), formatValue(l.summary(t.reference)),
-			formatRatios(l.ratios()), l.budget.text, l.outcome())
-	}
-	columns := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	_, _ = columns.Write([]byte(rows.String())) // writing to memory cannot fail
-	_ = columns.Flush()
-	return out.String()
-}
-
-// missedCounts returns a message for each count that misses its budget.
-func (r report) missedCounts() []string {
-	var missed []string
-	for _, t := range r {
-		for _, l := range t.lines {
-			if l.budget.exact && l.outcome() == "MISSED" {
-				missed = append(missed, fmt.Sprintf("%s: %s: %v, want %s", l.what, l.figure, l.samples[t.subject], l.budget.text))
+// unexpectedWrites returns a message for each sample with another number of writes than expected.
+func (r *report) unexpectedWrites() (texts []string) {
+	for _, row := range r.rows {
+		for _, s := range []side{plain, library} {
+			for round, x := range row.samples[s] {
+				if want := int64(row.writes * x.objects); x.writes != want {
+					texts = append(texts, fmt.Sprintf("round %d: %s, %s: writes = %d, want %d", round+1, row.name, s, x.writes, want))
+				}
 			}
 		}
 	}
-	return missed
+	return texts
+}
+
+// String formats the report as Markdown.
+func (r *report) String() string {
+	var out strings.Builder
+	out.WriteString("| scenario | writes | reconciles | throughput ratio | CPU ms per object (plain / kopf) | CPU ratio | CPU ratio, normed |\n" +
+		"| --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, row := range r.rows {
+		fmt.Fprintln(&out, row)
+	}
+	if len(r.figures) > 0 {
+		out.WriteString("\n| scenario | figure | plain / kopf | difference | ratio |\n| --- | --- | --- | --- | --- |\n")
+	}
+	for _, f := range r.figures {
+		a, b := f.values[plain], f.values[library]
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", f.row, f.name, formatBoth(a, b), formatValue(median(b)-median(a)), formatRatios(ratios(a, b)))
+	}
+	return out.String()
+}
+
+// ratios returns the ratio of the values of each round. The speed of the machine affects both values of a round. Rounds
+// without a ratio are omitted.
+func ratios(plain, library []float64) (all []float64) {
+	for i := range min(len(plain), len(library)) {
+		if ratio := quotient(library[i], plain[i]); !math.IsNaN(ratio) {
+			all = append(all, ratio)
+		}
+	}
+	return all
 }
 
 // median returns the median, or NaN if there are no values.
@@ -147,6 +146,17 @@ func median(values []float64) float64 {
 		return (sorted[middle-1] + sorted[middle]) / 2
 	}
 	return sorted[middle]
+}
+
+// percentile returns the value below which the given percentage of the values lies. values must not be empty.
+func percentile(values []float64, percent int) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
+}
+
+// formatBoth formats the medians of both sides.
+func formatBoth(plain, library []float64) string {
+	return formatValue(median(plain)) + " / " + formatValue(median(library))
 }
 
 // formatRatios formats the median and, for several ratios, the smallest and the largest one.
@@ -175,26 +185,5 @@ func formatValue(value float64) string {
 	}
 }
 
-// describe returns a description of the machine and the sizes of the scenarios.
-func describe(b *bench) string {
-	version := "an unknown kube-apiserver"
-	if client, err := discovery.NewDiscoveryClientForConfig(b.cp.Config); err == nil {
-		if v, err := client.ServerVersion(); err == nil {
-			version = "kube-apiserver " + v.GitVersion
-		}
-	}
-	return fmt.Sprintf("%s %s/%s, %d CPUs, %s\n"+
-		"rounds %d, objects %d, backlog %d, standing %d, changes %d, daemons %d, interval %s, workers %d",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), version,
-		b.rounds, b.objects, b.backlog, b.standing, b.changes, b.daemons, b.interval, b.workers)
-}
-
-// load returns the load average of the last minute.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "load unknown"
-	}
-	one, _, _ := strings.Cut(string(text), " ")
-	return "load " + one
-}
+// milliseconds converts d without rounding.
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

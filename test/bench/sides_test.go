@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -21,68 +21,105 @@ type side string
 const (
 	library side = "kopf"
 	plain   side = "plain"
-	bare    side = "bare" // only the informer, without a controller
-
-	// Both sides use the library. One has timers or daemons, the other has none.
-	with    side = "with"
-	without side = "without"
 )
 
 // step is the body of one handler. Steps are very short, because the benchmark measures the overhead around them.
 type step struct {
-	id string
-	do func(*v1.Spec, *v1.Status)
+	id           string
+	typed        func(*v1.Spec, *v1.Status)
+	unstructured func(spec, status map[string]any)
 }
 
 var steps = []step{
-	{"provision", func(spec *v1.Spec, status *v1.Status) { status.Phase, status.Size = "Ready", spec.Size }},
-	{"announce", func(spec *v1.Spec, status *v1.Status) { status.Address = fmt.Sprintf("10.0.0.%d", spec.Size) }},
-	{"register", func(spec *v1.Spec, status *v1.Status) { status.Owner = spec.Settings["region"] }},
+	{
+		"provision",
+		func(spec *v1.Spec, status *v1.Status) { status.Phase, status.Size = "Ready", spec.Size },
+		func(spec, status map[string]any) { status["phase"], status["size"] = "Ready", spec["size"] },
+	},
+	{
+		"announce",
+		func(spec *v1.Spec, status *v1.Status) { status.Address = fmt.Sprintf("10.0.0.%d", spec.Size) },
+		func(spec, status map[string]any) { status["address"] = fmt.Sprintf("10.0.0.%d", spec["size"]) },
+	},
+	{
+		"register",
+		func(spec *v1.Spec, status *v1.Status) { status.Owner = spec.Settings["region"] },
+		func(spec, status map[string]any) { status["owner"] = spec["settings"].(map[string]any)["region"] },
+	},
+}
+
+// run changes the status of a typed or unstructured object.
+func (s step) run(obj client.Object) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		s.typed(obj.(v1.Object).Content())
+		return
+	}
+	status, _ := u.Object["status"].(map[string]any)
+	if status == nil {
+		status = map[string]any{}
+		u.Object["status"] = status
+	}
+	s.unstructured(u.Object["spec"].(map[string]any), status)
 }
 
 // role is the configuration of an operator process.
 type role struct {
+	variant
+
 	Side      side
-	Kind      string
 	Namespace string
-	Handlers  int
-	Finalizer bool
 	Workers   int
-
-	Background background    // empty: none
-	Interval   time.Duration // interval of timers
-
-	Profile string // path of the CPU profile; empty disables profiles
+	Profile   string // path of the CPU profile; empty disables profiles
 }
 
-// addOperator adds the operator of the role to the manager. wrap is called with its reconciler.
-func addOperator(mgr manager.Manager, r role, m *measurements, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
-	switch {
-	case r.Side == bare:
-		return nil
-	case r.Side == plain:
-		return addPlainReconciler(mgr, r, wrap)
-	case r.Kind == widgets.name:
-		return kopf.SetupWithManager(mgr, handlers(&v1.Widget{}, r, m), kopf.WithReconcilerWrapper(wrap))
+// empty returns an empty object of the kind.
+func (r role) empty() client.Object {
+	if r.Unstructured {
+		return kopf.Unstructured(v1.GroupVersion.WithKind(r.kind().name))
+	}
+	return r.kind().empty()
+}
+
+// addLibrary adds an operator with the library to the manager. wrap is called with its reconciler.
+func addLibrary(o *operator, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
+	switch obj := o.empty().(type) {
+	case *v1.Widget:
+		return kopf.SetupWithManager(o, handlers(obj, o), kopf.WithReconcilerWrapper(wrap))
+	case *v1.Gadget:
+		return kopf.SetupWithManager(o, handlers(obj, o), kopf.WithReconcilerWrapper(wrap))
 	default:
-		return kopf.SetupWithManager(mgr, handlers(&v1.Gadget{}, r, m), kopf.WithReconcilerWrapper(wrap))
+		return kopf.SetupWithManager(o, handlers(obj.(*unstructured.Unstructured), o), kopf.WithReconcilerWrapper(wrap))
 	}
 }
 
 // handlers declares the operator with the library.
-func handlers[T v1.Object](obj T, r role, m *measurements) *kopf.Resource[T] {
-	resource := kopf.For(obj, kopf.WithMaxConcurrentReconciles(r.Workers))
-	for _, s := range steps[:r.Handlers] {
+func handlers[T client.Object](obj T, o *operator) *kopf.Resource[T] {
+	resource := kopf.For(obj, kopf.WithMaxConcurrentReconciles(o.Workers))
+	for _, s := range steps[:o.Handlers] {
 		resource.On(s.id, []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[T]) error {
-			s.do(req.Object.Content())
+			s.run(req.Object)
 			return nil
 		})
 	}
-	if r.Finalizer {
+	if o.Finalizer {
 		resource.OnDelete("drop", func(context.Context, *kopf.Request[T]) error { return nil })
 	}
-	addBackground(resource, r, m)
+	if o.Interval > 0 {
+		resource.Timer("timer", o.Interval, func(_ context.Context, req *kopf.Request[T]) error {
+			o.lateness.called(req.Object.GetName(), o.Interval)
+			return nil
+		}, kopf.InitialDelayFunc(func(obj client.Object) time.Duration { return o.lateness.first(obj.GetName(), o.Interval) }))
+	}
 	return resource
+}
+
+// annotation returns the name of the annotation with the essence that the operator of the side has handled.
+func (s side) annotation() string {
+	if s == plain {
+		return essenceAnnotation
+	}
+	return progress.DefaultPrefix + "/last-handled-configuration"
 }
 
 // handled reports whether the operator of the side has written the status and the annotation for the present spec.
@@ -91,19 +128,7 @@ func (s side) handled(obj v1.Object) bool {
 	if status.Phase != "Ready" || status.Size != spec.Size {
 		return false
 	}
-	if s == plain {
-		return obj.GetAnnotations()[hashAnnotation] == specHash(spec)
-	}
 	var last struct{ Spec v1.Spec }
-	text := obj.GetAnnotations()[progress.DefaultPrefix+"/last-handled-configuration"]
+	text := obj.GetAnnotations()[s.annotation()]
 	return json.Unmarshal([]byte(text), &last) == nil && last.Spec.Size == spec.Size
-}
-
-// handledAnnotations returns the annotation by which the operator of the side recognizes a handled object.
-func (s side) handledAnnotations(obj client.Object) map[string]string {
-	key := hashAnnotation
-	if s == library {
-		key = progress.DefaultPrefix + "/last-handled-configuration"
-	}
-	return map[string]string{key: obj.GetAnnotations()[key]}
 }

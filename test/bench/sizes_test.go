@@ -3,74 +3,59 @@ package bench
 import (
 	"flag"
 	"fmt"
+	"os"
 	"regexp"
+	"runtime"
+	"strings"
 	"time"
 )
 
 // sizes holds the sizes of the scenarios.
 type sizes struct {
 	rounds   int
-	objects  int            // objects that are created, changed and deleted in the lifecycle scenario
-	backlog  int            // objects that exist before the operator starts
+	objects  int            // objects that are created, changed and deleted at a time
 	standing int            // objects that are already handled when the operator starts
-	changes  int            // changes of the latency scenario
-	daemons  int            // objects with one daemon each
-	interval time.Duration  // interval of the timers
-	idle     time.Duration  // duration of the idle measurement
+	changes  int            // changes at each rate
+	window   time.Duration  // duration of the measurement of timers
+	timers   []timers       // sizes of the timer scenarios
 	workers  int            // concurrent reconciles of each operator, and concurrent requests of the benchmark
 	profiles string         // folder for profiles; empty disables them
-	only     *regexp.Regexp // names of the scenarios to run
+	only     *regexp.Regexp // matches the names of the scenarios to run
+}
+
+// timers is a number of objects that have one timer each.
+type timers struct {
+	objects  int
+	interval time.Duration
 }
 
 var (
 	measure = flag.Bool("measure", false, "measure and print a report (default: run one tiny round that checks the benchmark itself)")
 	quick   = flag.Bool("quick", false, "with -measure: use small sizes and one round, which takes two minutes")
 
-	flagValues struct {
-		sizes
-		only string
-	}
+	roundsFlag   = flag.Int("rounds", 0, "number of rounds (default 5)")
+	objectsFlag  = flag.Int("objects", 0, "number of objects that are created, changed and deleted at a time (default 2000)")
+	standingFlag = flag.Int("standing", 0, "number of objects that are already handled when the operator starts (default 10000)")
+	changesFlag  = flag.Int("changes", 0, "number of changes at each rate in the latency scenarios (default 300)")
+	workersFlag  = flag.Int("workers", 0, "concurrent reconciles of each operator, and concurrent requests of the load (default 10)")
+	profilesFlag = flag.String("profiles", "", "existing `folder` to which each operator process writes CPU and heap profiles")
+	onlyFlag     = flag.String("only", ".*", "run only the scenarios whose whole names match this `expression`, such as "+
+		"lifecycle, 'lifecycle status.*', backlog, latency, restart or 'timers.*'")
 )
-
-func init() {
-	flag.IntVar(&flagValues.rounds, "rounds", 0, "number of rounds (default 5)")
-	flag.IntVar(&flagValues.objects, "objects", 0, "number of objects that are created, changed and deleted at a time (default 200)")
-	flag.IntVar(&flagValues.backlog, "backlog", 0, "number of objects that exist before the operator starts (default 2000)")
-	flag.IntVar(&flagValues.standing, "standing", 0, "number of objects that are already handled when the operator starts (default 10000)")
-	flag.IntVar(&flagValues.changes, "changes", 0, "number of changes in the latency scenario (default 200)")
-	flag.IntVar(&flagValues.daemons, "daemons", 0, "number of objects with one daemon each (default 1000)")
-	flag.DurationVar(&flagValues.interval, "interval", 0, "interval of the timers (default 30s)")
-	flag.DurationVar(&flagValues.idle, "idle", 0, "duration of the idle measurement (default 5s)")
-	flag.IntVar(&flagValues.workers, "workers", 16, "objects handled at a time, and requests set at a time by the load")
-	flag.StringVar(&flagValues.profiles, "profiles", "", "existing `folder` to which each operator process writes CPU and heap profiles")
-	flag.StringVar(&flagValues.only, "only", "", "run only the scenarios whose names match this `expression`: "+
-		"lifecycle, backlog, latency, standing, timers, daemons")
-}
 
 // sizesFromFlags returns the sizes that the flags select.
 func sizesFromFlags() (sizes, error) {
-	s := sizes{
-		rounds: 1, objects: 4, backlog: 8, standing: 16, changes: 3, daemons: 8,
-		interval: 500 * time.Millisecond, idle: 100 * time.Millisecond,
-	}
+	s := sizes{rounds: 1, objects: 4, standing: 16, changes: 3, workers: 10, window: 200 * time.Millisecond, timers: []timers{{8, 50 * time.Millisecond}}}
 	switch {
 	case *measure && *quick:
-		s = sizes{
-			rounds: 1, objects: 60, backlog: 400, standing: 1000, changes: 50, daemons: 100,
-			interval: 5 * time.Second, idle: 2 * time.Second,
-		}
+		s.objects, s.standing, s.changes, s.window = 100, 1000, 40, 2*time.Second
 	case *measure:
-		s = sizes{
-			rounds: 5, objects: 200, backlog: 2000, standing: 10000, changes: 200, daemons: 1000,
-			interval: 30 * time.Second, idle: 5 * time.Second,
-		}
+		s.rounds, s.objects, s.standing, s.changes, s.window = 5, 2000, 10000, 300, 10*time.Second
 	case *quick:
 		return s, fmt.Errorf("-quick requires -measure")
 	}
 	for _, n := range []struct{ flag, size *int }{
-		{&flagValues.rounds, &s.rounds}, {&flagValues.objects, &s.objects}, {&flagValues.backlog, &s.backlog},
-		{&flagValues.standing, &s.standing}, {&flagValues.changes, &s.changes}, {&flagValues.daemons, &s.daemons},
-		{&flagValues.workers, &s.workers},
+		{roundsFlag, &s.rounds}, {objectsFlag, &s.objects}, {standingFlag, &s.standing}, {changesFlag, &s.changes}, {workersFlag, &s.workers},
 	} {
 		if *n.flag < 0 {
 			return s, fmt.Errorf("numbers must be positive, got %d", *n.flag)
@@ -79,16 +64,27 @@ func sizesFromFlags() (sizes, error) {
 			*n.size = *n.flag
 		}
 	}
-	if flagValues.idle > 0 {
-		s.idle = flagValues.idle
+	if *measure {
+		s.timers = []timers{{s.standing / 10, time.Second}, {s.standing, 30 * time.Second}}
 	}
-	if flagValues.interval > 0 {
-		s.interval = flagValues.interval
+	s.profiles = *profilesFlag
+	only, err := regexp.Compile("^(?:" + *onlyFlag + ")$")
+	s.only = only
+	return s, err
+}
+
+// String describes the run.
+func (s sizes) String() string {
+	return fmt.Sprintf("%s %s/%s, %d CPUs; rounds %d, objects %d, standing %d, changes %d, workers %d",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), s.rounds, s.objects, s.standing, s.changes, s.workers)
+}
+
+// load returns the load average of the last minute.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "load unknown"
 	}
-	s.profiles = flagValues.profiles
-	var err error
-	if s.only, err = regexp.Compile(flagValues.only); err != nil {
-		return s, fmt.Errorf("-only: %w", err)
-	}
-	return s, nil
+	one, _, _ := strings.Cut(string(text), " ")
+	return "load " + one
 }
