@@ -121,7 +121,7 @@ fuzz: ## Each fuzz test for a short while, without any server; FUZZTIME=10m for 
 	done
 
 .PHONY: bench
-bench: controlplane ## Measure against a plain reconciler in about twenty minutes, or two with BENCHFLAGS=-quick
+bench: controlplane ## Measure against a plain reconciler in less than an hour, or in two minutes with BENCHFLAGS=-quick
 	go test -count=1 -v -timeout 2h -run '^TestBench$$' ./test/bench -measure $(BENCHFLAGS)
 	go test -run '^$$' -bench . -benchmem ./internal/engine ./internal/essence ./internal/match ./pkg/daemons ./pkg/diff ./pkg/webhooks
 
