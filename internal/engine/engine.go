@@ -33,18 +33,18 @@ type Engine struct {
 	builder       *commit.Builder
 	health        health
 	indexFailures indexFailures
-	eventLimiter         eventrecorder.Limiter
-	loggedDrops         dropped // fields that were logged
+	eventLimiter  eventrecorder.Limiter
+	loggedDrops   dropped // fields that were logged
 
-	supervisor *daemons.Supervisor // of daemons and timers
+	supervisor    *daemons.Supervisor // of daemons and timers
 	enqueuer      enqueuer
-	promoter   promoter
-	tombstones tombstones
-	epoch      *epoch // nil: each state of the cache is trusted
-	pausedKeys       pausedKeys
-	pauses     atomic.Int64 // that have begun, anywhere
-	ended     atomic.Bool  // the operator has ended: nothing is written any more
-	hasPredicates      atomic.Bool  // predicates may keep objects from being looked at
+	promoter      promoter
+	tombstones    tombstones
+	epoch         *epoch // nil: each state of the cache is trusted
+	pausedKeys    pausedKeys
+	pauses        atomic.Int64 // that have begun, anywhere
+	ended         atomic.Bool  // the operator has ended: nothing is written any more
+	hasPredicates atomic.Bool  // predicates may keep objects from being looked at
 }
 
 // New returns the engine of a kind.
@@ -138,7 +138,6 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none rec
 	if wait, err := e.verifyAgainstEpoch(ctx, r); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
-	// The finalizer, in a pass of its own.
 	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
@@ -173,6 +172,15 @@ func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
 	e.matchHandlers(ctx, r)
 	e.selectBackground(ctx, r)
 	return nil
+}
+
+// restart continues a reconcile with a newer state of the object, as if it had been read from the cache.
+func (e *Engine) restart(ctx context.Context, r *reconciliation, obj client.Object) error {
+	*r = reconciliation{known: r.known, pauses: r.pauses, suspensions: r.suspensions, afterEpoch: r.afterEpoch}
+	if err := r.setBase(obj); err != nil {
+		return err
+	}
+	return e.evaluate(ctx, r)
 }
 
 // requeue never asks for a wait of zero or less: to controller-runtime that means to forget.

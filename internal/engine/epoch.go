@@ -123,7 +123,7 @@ func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (tim
 		return 0, nil
 	}
 	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")
-	pauses, suspensions := e.pauses.Load(), e.suspensions()
+	r.pauses, r.suspensions = e.pauses.Load(), e.suspensions()
 	live, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(r.before))
 	if err != nil {
 		return 0, err
@@ -138,11 +138,7 @@ func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (tim
 	}
 	m.SetAwaitedVersion(live.GetResourceVersion(), consistencyTimeout)
 	e.states.UpdateUnlessOlder(live)
-	*r = reconciliation{known: m, pauses: pauses, suspensions: suspensions}
-	if err := r.setBase(live); err != nil {
-		return 0, err
-	}
-	return 0, e.evaluate(ctx, r)
+	return 0, e.restart(ctx, r, live)
 }
 
 // hasWork reports whether a cycle may call handlers that have records, or write something.

@@ -95,7 +95,7 @@ func (e *Engine) latest(obj client.Object) func() client.Object {
 const (
 	firstWritePause = 100 * time.Millisecond
 	lastWritePause  = 30 * time.Second
-	lastGracePause    = time.Second // within the grace period
+	lastGracePause  = time.Second // within the grace period
 )
 
 // maxContests is how often a change is fitted anew to lists that others keep changing.

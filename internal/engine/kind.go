@@ -50,9 +50,9 @@ type Kind struct {
 
 // Settings are those of the operator, the same for all its kinds.
 type Settings struct {
-	Client client.Client
-	Cache  client.Reader
-	APIReader   client.Reader
+	Client    client.Client
+	Cache     client.Reader
+	APIReader client.Reader
 	// Log is for what happens outside of cycles.
 	Log logr.Logger
 	// Pause says where the operator is paused; nil: nowhere.

@@ -21,10 +21,10 @@ const reasonReconcile = "reconcile"
 // A levelState is what is known of one level-triggered handler of one object. It is not kept on the
 // object: after a restart, all of them are called.
 type reconcileState struct {
-	record  progress.Record // of the attempts since the last success
-	due     time.Time       // when it is to be called, whatever happens; zero: not by itself
-	dirty bool            // something has happened since it was called
-	failed  bool            // for good, as was told
+	record progress.Record // of the attempts since the last success
+	due    time.Time       // when it is to be called, whatever happens; zero: not by itself
+	dirty  bool            // something has happened since it was called
+	failed bool            // for good, as was told
 }
 
 // level calls the level-triggered handlers if something has happened to the object or around it, or if

@@ -16,9 +16,9 @@ import (
 
 // sorting is what has to be known while the shares of a refused change are sent one by one.
 type isolation struct {
-	seen   client.Object // as the handlers have been shown it
-	partly bool          // the status of all was accepted
-	undone []*handlerPatch      // that are refused, and of which the status was accepted
+	seen   client.Object   // as the handlers have been shown it
+	partly bool            // the status of all was accepted
+	undone []*handlerPatch // that are refused, and of which the status was accepted
 }
 
 // refused reports whether the server does not accept what was sent, now and later.

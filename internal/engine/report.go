@@ -109,7 +109,9 @@ func (e *Engine) describeHandlers(r *reconciliation, set *conditions.Set) {
 }
 
 // said reports whether a handler has set the condition itself in this pass: that is more than we know.
-func (r *reconciliation) isSetByHandler(kind string) bool { return slices.Contains(r.conditionsSet, kind) }
+func (r *reconciliation) isSetByHandler(kind string) bool {
+	return slices.Contains(r.conditionsSet, kind)
+}
 
 func conditionOf(kind string, record progress.Record) metav1.Condition {
 	out := metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: reasonRunning}
@@ -126,8 +128,8 @@ func conditionOf(kind string, record progress.Record) metav1.Condition {
 
 // A told outcome is that of a level-triggered handler with a condition.
 type reconcileOutcome struct {
-	condition string
-	handlerPatch     *handlerPatch // which may be withheld
+	condition    string
+	handlerPatch *handlerPatch // which may be withheld
 }
 
 // listen takes note of the condition of a handler if that has set it itself: then it is not for us to say. A handler that was

@@ -17,9 +17,9 @@ import (
 
 // A tombstone is the last known state of an object that does not exist any more.
 type tombstone struct {
-	last   client.Object // with the changes that its delete handlers have made since
+	last  client.Object // with the changes that its delete handlers have made since
 	known *objectState
-	memos  *objectstate.Memos
+	memos *objectstate.Memos
 	// state is how far the delete handlers are; nil until the API server has confirmed that the object does not exist.
 	state *progress.State
 }
