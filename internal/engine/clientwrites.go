@@ -18,21 +18,21 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// maxReads limits the states of its object that are remembered for one attempt of a handler.
+// maxReads limits the recorded states of the object in one attempt of a handler.
 const maxReads = 8
 
-// loopLength is how many updates in a row a handler must have caused itself to be reported.
+// loopLength is the number of successive updates by a handler itself that are reported.
 const loopLength = 3
 
-// clientWrites records which handlers write their object with the client of the request, to find those that call themselves.
+// clientWrites records which handlers write their object with the client of the request, to find handlers that cause their own updates.
 type clientWrites struct {
-	last   map[string]patch.MergePatch // by handler, in the cycle before
-	now    map[string]patch.MergePatch // in this cycle
-	loops  map[string]int              // updates in a row that the handler has caused itself
+	last   map[string]patch.MergePatch // by handler, in the previous cycle
+	now    map[string]patch.MergePatch // by handler, in this cycle
+	loops  map[string]int              // successive updates that the handler has caused itself
 	logged map[string]bool
 }
 
-// noteClientWrites takes over what a handler has written with its client.
+// noteClientWrites records what a handler has written with its client.
 func (r *reconciliation) noteClientWrites(id string, doc patch.MergePatch) {
 	known, ok := r.known.Worker.ClientWrites, r.known.Worker.ClientWrites != nil
 	if !ok {
@@ -50,8 +50,8 @@ func (r *reconciliation) noteClientWrites(id string, doc patch.MergePatch) {
 	}
 }
 
-// reportLoops logs, once for each object and handler, that several updates in a row were caused by the handler alone: each
-// changed only fields that the handler had set with its client in the cycle before, to the same values.
+// reportLoops logs, once for each object and handler, that a handler alone has caused several successive updates: each update changed only
+// fields that the handler had set with its client in the cycle before, to the same values.
 func (e *Engine) reportLoops(ctx context.Context, r *reconciliation) {
 	known, ok := r.known.Worker.ClientWrites, r.known.Worker.ClientWrites != nil
 	if !ok {
@@ -74,12 +74,12 @@ func (e *Engine) reportLoops(ctx context.Context, r *reconciliation) {
 	known.loops, known.last, known.now = loops, known.now, nil
 }
 
-// isSetBy reports whether a document sets all that has changed.
+// isSetBy reports whether a patch sets all fields that have changed.
 func isSetBy(doc patch.MergePatch, changes diff.Diff) bool {
 	return len(changes) > 0 && len(fieldsSetBy(doc, changes)) == len(changes)
 }
 
-// fieldsSetBy returns the changed fields that a document sets to their new values.
+// fieldsSetBy returns the changed fields that a patch sets to their new values.
 func fieldsSetBy(doc patch.MergePatch, changes diff.Diff) (fields []string) {
 	for _, item := range changes {
 		if value, ok := diff.Lookup(map[string]any(doc), item.Path...); ok && item.New != nil && diff.Equal(value, item.New) {
@@ -89,23 +89,23 @@ func fieldsSetBy(doc patch.MergePatch, changes diff.Diff) (fields []string) {
 	return fields
 }
 
-// A writeRecorder is the client of one attempt of a handler. It records the changes of the handler's own object.
+// writeRecorder is the client of one attempt of a handler. It records the changes of the handler's own object.
 type writeRecorder struct {
 	client.Client
 	engine *Engine
-	object client.Object // for which the handler is called
+	object client.Object // the object of the attempt
 
 	mu   sync.Mutex
-	read map[string]map[string]any // states from which the handler may update the object, by their versions
+	read map[string]map[string]any // the states that the handler has read, by resource version
 	doc  patch.MergePatch
 }
 
-// recording returns a writeRecorder for an attempt of a handler, still without a client.
+// recording returns a writeRecorder for an attempt of a handler. Its client is set by [writeRecorder.of].
 func (e *Engine) recording(r *reconciliation) *writeRecorder {
 	return &writeRecorder{engine: e, object: r.before, read: map[string]map[string]any{r.object.GetResourceVersion(): r.current}}
 }
 
-// of wraps the client.
+// of sets the client.
 func (r *writeRecorder) of(inner client.Client) client.Client {
 	r.Client = inner
 	return r
@@ -167,7 +167,7 @@ func (s *statusRecorder) Patch(ctx context.Context, obj client.Object, change cl
 	return s.recorder.patch(obj, change, func() error { return s.SubResourceClient.Patch(ctx, obj, change, opts...) })
 }
 
-// keep remembers a state from which the handler may update the object.
+// keep records a state from which the handler may update the object.
 func (r *writeRecorder) keep(obj client.Object) {
 	content, err := patch.Content(obj)
 	if err != nil {

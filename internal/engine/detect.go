@@ -2,9 +2,9 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -57,7 +57,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 		Log:      logger,
 	})
 	if r.cause.Unchanged {
-		r.dropEdits(stored) // the stored baseline contains them
+		r.dropEdits(stored)
 	} else {
 		r.mergedEdits = stored
 	}
@@ -81,6 +81,16 @@ func (e *Engine) history(r *reconciliation, baseline []byte) cause.History {
 		history.Replaced = e.states.BaselineBeforeReplacement(r.before.GetUID())
 	}
 	return history
+}
+
+// noteBaseline records the baseline that was written.
+func (e *Engine) noteBaseline(r *reconciliation, stored []byte) {
+	if stored == nil {
+		return
+	}
+	r.known.Worker.Baselines = r.known.Worker.Baselines.With(stored, e.Baseline.Fetch(r.before))
+	r.known.Worker.PausesAtBaseline = e.pauses.Load()
+	e.states.NoteStoredBaseline(r.before.GetUID(), stored)
 }
 
 // retype converts an essence to the Go type of the kind and back.
@@ -123,4 +133,35 @@ func (e *Engine) decodeEssence(of map[string]any, text []byte) (client.Object, e
 	}
 	e.identify(obj)
 	return obj, nil
+}
+
+// objectOf converts an essence to an object. It returns nil if the essence does not fit the Go type; [Engine.detect] has logged that.
+func (e *Engine) objectOf(r *reconciliation, of map[string]any) client.Object {
+	obj, err := e.decodeEssence(of, r.cause.StoredTextOf(of))
+	if err != nil {
+		obj = nil
+	} else {
+		obj.SetNamespace(r.before.GetNamespace())
+		obj.SetName(r.before.GetName())
+	}
+	return obj
+}
+
+// oldObject returns a copy of the object as it was last handled. It is nil if there is none, or if it is not known.
+func (e *Engine) oldObject(r *reconciliation) client.Object {
+	if r.old == nil && r.cause.Old != nil {
+		r.old = e.objectOf(r, r.cause.Old)
+	}
+	if r.old == nil {
+		return nil
+	}
+	return r.old.DeepCopyObject().(client.Object)
+}
+
+// handledObject returns the state that is being handled if the object was edited after the cycle began, and nil otherwise.
+func (e *Engine) handledObject(r *reconciliation) client.Object {
+	if r.cause.Reason != cause.Create && r.cause.Reason != cause.Update || r.cause.PinnedDigest != "" || !r.cause.IsPinned() {
+		return nil
+	}
+	return e.objectOf(r, r.cause.New)
 }

@@ -1,36 +1,33 @@
-// Package engine takes objects through the cycle: from what is seen to what is called and written.
+// Package engine reconciles the objects of one kind.
 //
-// # Flow
+// Package kopf declares a [Kind] and its [Settings]; the controller calls [Engine.Reconcile] with keys. A reconcile takes an object through these
+// phases; see [Engine.Reconcile] in engine.go:
 //
-// Read engine.go: each step of a cycle is a method in a file of its own. The facade describes the
-// [Kind] and the [Settings]; the controller calls [Engine.Reconcile] with names.
+//	observe   read the object from the cache; wait if the cache is older than our own last write
+//	cause     compare the last-handled configuration with the present essence (package cause)
+//	plan      select the handlers, and those of them that are due (package plan)
+//	invoke    call the handlers one after the other (package invoke)
+//	commit    write outcomes, records and changes in as few requests as possible (package commit)
+//	schedule  compute when the next handler is due (package plan)
 //
-//	load → settle → useOverlay → detect → filter → attend → hold → accompany → match → plan → run → level → finish (report, record, write) → schedule
+// Event handlers and the handlers of deleted objects are called before these phases. During a pause, only event handlers are called. Index handlers are
+// called in the goroutine of the informer, before the object is reconciled.
 //
-// Before that, those who only watch are shown what was observed (spy.go), and the objects that are gone are
-// buried. During a pause that is all (pause.go). Indexes are kept on the informer's time, before anybody is woken, and what
-// accompanies an object is stopped then if that is being deleted (witness.go).
-//
-// Daemons and timers run beside the workers, and write for themselves (background.go, iterate.go). What they change in the
-// essence is told to the worker, to which it is no update (companion.go).
+// Daemons and timers run in goroutines of their own and write their own changes. Their changes of the essence are registered in the state of the
+// object, so that the worker does not take them for updates.
 //
 // # Guarantees
 //
-// No handler that is recorded as done is called again for its cause. No decision is made on an
-// object older than our own last write. A cycle is about the state that it has begun with (pin.go): what is
-// edited meanwhile is the next one's. Nothing that handlers did is forgotten because a write
-// failed, as long as the process lives; if it dies, the last handlers are called again. Records that the API
-// server rejects are kept in memory (overlay.go), and nothing waits for them.
+// A handler whose outcome is stored is not called again for its cause. The engine makes no decision on an object that is older than its own last write.
+// A cycle handles the state with which it has begun: later edits belong to the next cycle. Outcomes that could not be written are kept until the
+// process ends; after a crash, their handlers are called again. Records that the API server rejects are kept in memory, and no handler waits for them.
 //
-// # Assumptions
+// # Concurrency
 //
-// One worker at a time handles a name; daemons and timers of the object run concurrently. The object states are updated by the informer that fills the cache.
-//
-// # Caveats
-//
-// Handlers of one object run one after the other, in one goroutine, and hold a worker meanwhile.
+// One worker at a time reconciles a key; daemons and timers of the object run concurrently. The handlers of an object run one after the other in the
+// goroutine of the worker.
 //
 // # Errors
 //
-// Faults of the API are returned, for the queue to come back with backoff. Conflicts are none.
+// Errors of the API server are returned, so that the queue retries with backoff. Conflicts are requeued and not returned as errors.
 package engine

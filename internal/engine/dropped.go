@@ -11,16 +11,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// maxDropped limits how many fields are logged and remembered: ids of sub-handlers and keys of maps may be without end.
+// maxDropped limits the fields that are logged and remembered, because ids of sub-handlers and keys of maps are unlimited.
 const maxDropped = 1000
 
-// dropped remembers the fields that were logged as not stored.
+// dropped records which dropped fields were logged.
 type dropped struct {
 	mu   sync.Mutex
 	seen map[[2]string]bool
 }
 
-// isNew reports, once, that the server did not store a field of a handler.
+// isNew returns true when it is called first for a field of a handler.
 func (d *dropped) isNew(handler, field string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -35,8 +35,8 @@ func (d *dropped) isNew(handler, field string) bool {
 	return true
 }
 
-// reportDropped logs and counts the fields of a handler's document that the API server did not store, mostly as the schema of the kind
-// lacks them. Each is logged once in the life of the process.
+// reportDropped logs and counts the fields of a handler that the API server did not store, usually because the schema of the kind lacks
+// them. It logs each field once in the life of the process.
 func (e *Engine) reportDropped(ctx context.Context, change *patch.Change, handler string, doc patch.MergePatch) {
 	if handler == "" || len(doc) == 0 {
 		return
@@ -57,11 +57,11 @@ func (e *Engine) reportDropped(ctx context.Context, change *patch.Change, handle
 	}
 }
 
-// crdName is the name of the CustomResourceDefinition of the kind: <plural>.<group>.
+// crdName returns the name of the CustomResourceDefinition of the kind: <plural>.<group>.
 func (e *Engine) crdName() string {
 	mapping, err := e.Client.RESTMapper().RESTMapping(e.GVK.GroupKind(), e.GVK.Version)
 	if err != nil {
-		return strings.ToLower(e.GVK.Kind) + "." + e.GVK.Group // the plural is not known
+		return strings.ToLower(e.GVK.Kind) + "." + e.GVK.Group // an estimate
 	}
 	return mapping.Resource.GroupResource().String()
 }

@@ -2,8 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
+	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -23,7 +27,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// An Engine handles the objects of one kind: it is a reconciler, and this file is its table of contents.
+// Engine reconciles the objects of one kind.
 type Engine struct {
 	Settings
 	Kind
@@ -34,17 +38,17 @@ type Engine struct {
 	health        health
 	indexFailures indexFailures
 	eventLimiter  eventrecorder.Limiter
-	loggedDrops   dropped // fields that were logged
+	loggedDrops   dropped
 
-	supervisor    *daemons.Supervisor // of daemons and timers
+	supervisor    *daemons.Supervisor
 	enqueuer      enqueuer
 	promoter      promoter
 	tombstones    tombstones
-	epoch         *epoch // nil: each state of the cache is trusted
+	epoch         *epoch // nil if every state of the cache is trusted
 	pausedKeys    pausedKeys
-	pauses        atomic.Int64 // that have begun, anywhere
-	ended         atomic.Bool  // the operator has ended: nothing is written any more
-	hasPredicates atomic.Bool  // predicates may keep objects from being looked at
+	pauses        atomic.Int64 // the number of pauses that have begun in any namespace
+	ended         atomic.Bool  // the operator has ended, and nothing is written any more
+	hasPredicates atomic.Bool  // predicates may prevent reconciles
 }
 
 // New returns the engine of a kind.
@@ -74,35 +78,36 @@ func New(settings Settings, kind Kind) *Engine {
 	}
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
-		index.Clear() // an operator before this one may have filled it
+		index.Clear() // an earlier operator in this process may have filled it
 	}
 	return e
 }
 
-// EventHandler is to be fed by the informer of the kind.
+// EventHandler returns the event handler for the informer of the kind.
 func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
 	e.hasPredicates.Store(len(predicates) > 0)
 	return e.states.EventHandler(observer{e}, predicates...)
 }
 
-// Relatives is to be fed by the informers of kinds that belong to the objects of this one.
+// OwnedEventHandler returns the event handler for the informer of a kind whose objects belong to objects of this kind.
 func (e *Engine) OwnedEventHandler(of func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
 	return e.states.EnqueueOwners(of, predicates...)
 }
 
-// Memos are what the handlers remember of an object; empty ones, which are not kept, if it is not known here.
+// Memos returns the values that handlers store for an object. For an unknown object, they are empty and not kept.
 func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos(uid) }
 
-// Reconcile takes one object through one cycle. The request only wakes: what happened is concluded
-// from the object, and what is due from its records.
+// Close marks the operator as ended. Daemons and timers that have not stopped in time can write nothing any more.
+func (e *Engine) Close() { e.ended.Store(true) }
+
+// Reconcile handles the object of a key. The cause follows from the state of the object, and the due handlers follow from its records. The request
+// contains neither.
 func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	defer e.trackReconcile(req.NamespacedName)()
 	e.callEventHandlers(ctx, req.NamespacedName)
-	// Nothing else during a pause.
 	if e.deferIfPaused(ctx, req.NamespacedName) {
 		return reconcile.Result{}, nil
 	}
-	// The objects of this name that exist no more.
 	vanished := e.handleDeleted(ctx, req.NamespacedName)
 	result, err := e.reconcile(ctx, req)
 	again, writeErr := classifyError(err)
@@ -119,34 +124,29 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return result, err
 }
 
+// reconcile takes the object through the phases: observe, cause, plan, invoke, commit, schedule.
 func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none reconcile.Result, err error) {
-	// The object, from the cache.
 	r, err := e.observe(ctx, req.NamespacedName)
 	if r == nil || err != nil {
 		return none, err
 	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.before.GetUID())))
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.before.GetUID()))
-	// Not on less than we wrote ourselves.
 	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
 	if err := e.evaluate(ctx, r); err != nil {
 		return none, err
 	}
-	// Nor on less than an earlier process wrote.
 	if wait, err := e.verifyAgainstEpoch(ctx, r); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
 	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil {
 		return requeue(wait), err
 	}
-	// Daemons and timers that are not there yet.
 	e.startBackground(ctx, r)
-	// The handlers that want to be called, and those of them that are due.
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
-	// Called in order, recorded, written.
 	if err := e.run(ctx, r); err != nil {
 		return none, err
 	}
@@ -154,21 +154,17 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none rec
 	if err := e.finish(ctx, r); err != nil {
 		return none, err
 	}
-	// And when to come back.
 	result := e.schedule(r)
 	e.expectOwnEvent(r, result)
 	return result, nil
 }
 
-// assess finds out what has happened to the object, and who must be called for it.
+// evaluate detects the cause, and finds the handlers, daemons and timers that match the object.
 func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
-	// What the API server has rejected of our part, as if it were stored.
 	if err := e.useOverlay(ctx, r); err != nil {
 		return err
 	}
-	// How far the handlers are; the essence then and now: the cause.
 	e.detect(ctx, r)
-	// The handlers whose business the object is, and the daemons and timers; others are stopped.
 	e.matchHandlers(ctx, r)
 	e.selectBackground(ctx, r)
 	return nil
@@ -183,7 +179,30 @@ func (e *Engine) restart(ctx context.Context, r *reconciliation, obj client.Obje
 	return e.evaluate(ctx, r)
 }
 
-// requeue never asks for a wait of zero or less: to controller-runtime that means to forget.
+// requeue returns a result with a delay of at least a millisecond. With zero, controller-runtime would not reconcile the object again.
 func requeue(after time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: max(after, time.Millisecond)}
 }
+
+// classifyError maps not-found, conflict and throttling errors to a requeue.
+func classifyError(err error) (again time.Duration, writeErr error) {
+	if errors.Is(err, patch.ErrGone) {
+		return 0, nil
+	}
+	if errors.Is(err, fencing.ErrSuspended) {
+		return time.Second, nil
+	}
+	if apierrors.IsConflict(err) {
+		return conflictPause, nil
+	}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 && apierrors.IsTooManyRequests(err) {
+		return time.Duration(seconds) * time.Second, nil
+	}
+	return 0, err
+}
+
+const conflictPause = 100 * time.Millisecond
+
+func now() time.Time { return time.Now() }
+
+func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }

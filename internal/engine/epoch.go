@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,22 +18,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 )
 
-// An epoch is the resource version at the start of the process, when an earlier process had stopped. A cache that is behind it may
-// lack what that process wrote last: the reflector of client-go falls back to a list from an API server that may lag.
+// epoch is the resource version at the start of the process, when an earlier process had stopped. An older cache may lack the last writes of that
+// process: the reflector of client-go can list from an API server that lags behind.
 type epoch struct {
-	version string // empty: not known
+	version string // empty if it is unknown
 	cached  func(namespace string) string
-	passed  sync.Map // namespaces in which the cache has reached it
+	passed  sync.Map // the namespaces in which the cache has reached the version
 }
 
-// StartFrom has the engine trust only states of objects that are not older than a resource version, or from a cache that has reached
-// it; an empty version is not known. The function returns the version of the cache for a namespace; empty: not known.
-// StartFrom must be called before the first reconcile. Without it, each state is trusted.
+// StartFrom sets the epoch: the engine then trusts only states of objects that are not older than the version, or that come from a cache that has
+// reached it. With an empty version, it trusts no state. cached returns the version of the cache for a namespace, or an empty string if it is unknown.
+// StartFrom must be called before the first reconcile. Without it, the engine trusts every state.
 func (e *Engine) StartFrom(version string, cached func(namespace string) string) {
 	e.epoch = &epoch{version: version, cached: cached}
 }
 
-// isPassed reports whether the cache has reached the epoch in a namespace. What is read from the cache afterwards is not older.
+// isPassed reports whether the cache has reached the epoch in a namespace. Objects that are read from the cache afterwards are not older.
 func (p *epoch) isPassed(namespace string) bool {
 	if p == nil {
 		return true
@@ -56,8 +57,8 @@ func (p *epoch) isOlder(obj client.Object) bool {
 	return p.version == "" || isOlderVersion(obj.GetResourceVersion(), p.version)
 }
 
-// existed reports whether an object existed when the process started. An old initial list may lack it; the watch then shows first
-// a state that is not newer than the epoch.
+// existedAtStart reports whether an object existed when the process started. An old first listing may lack the object; the first state that the watch
+// shows is then not newer than the epoch.
 func (e *Engine) existedAtStart(m *objectState) bool {
 	return m.ListedAtStart || e.epoch != nil && e.epoch.version != "" && m.FirstVersion != "" && !isOlderVersion(e.epoch.version, m.FirstVersion)
 }
@@ -114,9 +115,9 @@ func (e *Engine) listVersions(ctx context.Context, namespaces []string) (all []m
 	return all, err
 }
 
-// verify makes sure that nothing is called or written because of a state that is older than the start of the process: an earlier
-// process may have recorded since what its handlers did. If there is something to do for such a state, the object is read from the API
-// server, once, and the cycle continues from there. Returns how long to wait; 0: continue.
+// verifyAgainstEpoch ensures that the engine does not call handlers or write because of a state that is older than the start of the process: an
+// earlier process may have stored progress since. If there is something to do for such a state, verifyAgainstEpoch reads the object from the API server,
+// and the reconcile continues from there. It returns the time to wait; 0 to continue.
 func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (time.Duration, error) {
 	m := r.known
 	if m.Worker.SeenSinceStart = m.Worker.SeenSinceStart || r.afterEpoch || !e.epoch.isOlder(r.before); m.Worker.SeenSinceStart || !e.hasWork(r) {
@@ -130,7 +131,7 @@ func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (tim
 	}
 	if live == nil || live.GetUID() != r.before.GetUID() {
 		m.Worker.FoundDeleted = true
-		return consistencyTimeout, nil // the cache will show it
+		return consistencyTimeout, nil // the cache will show the deletion
 	}
 	m.Worker.SeenSinceStart = true
 	if live.GetResourceVersion() == r.before.GetResourceVersion() {
@@ -141,7 +142,7 @@ func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (tim
 	return 0, e.restart(ctx, r, live)
 }
 
-// hasWork reports whether a cycle may call handlers that have records, or write something.
+// hasWork reports whether the reconcile may call handlers that have records, or write something.
 func (e *Engine) hasWork(r *reconciliation) bool {
 	if e.finalizerAction(r) != cause.KeepFinalizer || !r.hasNothingToWrite() {
 		return true

@@ -10,8 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// flusher writes what a handler has changed in the status until now. It is part of the pass like any other change:
-// what follows is counted from there.
+// newFlush returns the function that writes the changes that a handler has made in the status so far. The rest of the reconcile is based on the result.
 func (e *Engine) newFlush(r *reconciliation, call *invoke.Request) func(context.Context) error {
 	if r.gone {
 		return nil
@@ -23,7 +22,7 @@ func (e *Engine) newFlush(r *reconciliation, call *invoke.Request) func(context.
 		}
 		if len(doc) == 0 { // the object has these values already
 			r.dropSuperseded(own)
-			r.needsRebase = true // the handler goes on from its own values
+			r.needsRebase = true // the copy of the handler has its own values
 			return e.applyChanges(r, own)
 		}
 		if e.ended.Load() {
@@ -49,13 +48,12 @@ func (e *Engine) newFlush(r *reconciliation, call *invoke.Request) func(context.
 			return err
 		}
 		e.reportDropped(ctx, change, call.ID, doc)
-		// It is handled with the rest of what the handler changes.
 		r.cause, r.edited = e.detector.MergeFlushed(r.cause, r.content, doc), true
 		return e.continueAfterFlush(r, own, written)
 	}
 }
 
-// backgroundFlusher is that of background work, which has no pass.
+// newBackgroundFlush is [Engine.newFlush] for daemons and timers.
 func (e *Engine) newBackgroundFlush(r *reconciliation, call *invoke.Request, a *backgroundState) func(context.Context) error {
 	return func(ctx context.Context) error {
 		own, doc, err := e.flushableChanges(ctx, r, call)
@@ -70,8 +68,8 @@ func (e *Engine) newBackgroundFlush(r *reconciliation, call *invoke.Request, a *
 	}
 }
 
-// unflushed is what a handler has changed in the status since it was called, or since the last time: to its own copy, and
-// to the object as it is by now.
+// flushableChanges returns the changes in the status since the attempt began or since the last flush: relative to the copy of the handler, and relative
+// to the present object.
 func (e *Engine) flushableChanges(ctx context.Context, r *reconciliation, call *invoke.Request) (own, doc patch.MergePatch, err error) {
 	changed, err := e.handlerChanges(ctx, r, call.ID, call.Object)
 	status, ok := changed["status"]
@@ -82,20 +80,8 @@ func (e *Engine) flushableChanges(ctx context.Context, r *reconciliation, call *
 	return own, r.rebased(own).Unapplied(r.content), nil
 }
 
-// fitted makes a change of what handlers were shown one of the object as it was written while one was at work.
-func (r *reconciliation) rebased(doc patch.MergePatch) patch.MergePatch {
-	if !r.needsRebase {
-		return doc
-	}
-	written := r.content
-	for _, s := range r.handlerPatches { // they are ahead of it
-		written = s.doc.Apply(written)
-	}
-	return doc.Rebase(r.current, written)
-}
-
-// supersede removes from the pending changes of earlier handlers the fields that a Flush has written: the handler that
-// flushed has seen these changes, and its values replace them.
+// dropSuperseded removes the fields that a Flush has written from the pending changes of earlier handlers: the handler that flushed has received these
+// changes, and its values replace them.
 func (r *reconciliation) dropSuperseded(continueAfterFlush patch.MergePatch) {
 	for _, s := range r.handlerPatches {
 		s.doc = s.doc.WithoutOverwritten(continueAfterFlush, r.content)
@@ -103,8 +89,7 @@ func (r *reconciliation) dropSuperseded(continueAfterFlush patch.MergePatch) {
 	r.handlerPatches = slices.DeleteFunc(r.handlerPatches, func(s *handlerPatch) bool { return len(s.doc) == 0 })
 }
 
-// flushed goes on from a state of the object that was written while a handler is at work. To the handler, only its own
-// change has been made.
+// continueAfterFlush bases the reconcile on a state of the object that was written while a handler is running. The handler sees only its own change.
 func (e *Engine) continueAfterFlush(r *reconciliation, own patch.MergePatch, written client.Object) error {
 	e.identify(written)
 	if err := e.applyChanges(r, own); err != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,62 +16,71 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Kind is one resource with its handlers, as the facade declares it.
+// Kind is one resource with its handlers.
 type Kind struct {
-	Name string // of the controller: in logs and metrics
+	Name string // the name of the controller in logs and metrics
 	GVK  schema.GroupVersionKind
 	New  func() client.Object
-	// Handlers are those for what has happened, with progress.
+	// Handlers are the cause handlers.
 	Handlers registry.Registry[invoke.Handler]
-	// Spies see every observed state, Levels what there is. Neither has progress.
+	// EventHandlers are called for every observed event, ReconcileHandlers after every change. Neither has progress on the object.
 	EventHandlers, ReconcileHandlers registry.Registry[invoke.Handler]
-	// Indexes learn of every state first.
+	// Indexes are the index handlers. They are called first.
 	Indexes registry.Registry[invoke.IndexHandler]
-	// Backgrounds accompany the objects.
+	// BackgroundHandlers are the daemons and timers.
 	BackgroundHandlers registry.Registry[*invoke.BackgroundHandler]
-	// Fields count as essential, wherever they are.
+	// Fields are additional fields of the essence.
 	Fields [][]string
-	// Watched are those of Fields whose changes are updates whoever makes them: update handlers react to them.
+	// Watched are those of Fields whose changes are always updates, also when handlers make them.
 	Watched [][]string
-	// OwnChanges makes updates of all changes of the operator's own handlers.
+	// OwnChanges makes all changes by handlers of this operator updates.
 	OwnChanges bool
-	// Conditions are the types whose transitions handlers want to know.
+	// Conditions are the types of conditions whose transitions are updates.
 	Conditions []string
-	// ConditionOptions say where the conditions are; none: at the usual place.
+	// ConditionOptions locate the conditions. Default: status.conditions.
 	ConditionOptions []conditions.Option
-	// Declared are the types of conditions that each object has from the first visit on.
+	// DeclaredConditions are the types of conditions that each object has from its first reconcile on.
 	DeclaredConditions []string
-	// Root sums up others; nil: none does.
+	// Root is the condition that summarizes others; nil if there is none.
 	Root *conditions.Root
-	// Results is the path of fields under which results are kept, by the ids of their handlers.
+	// Results is the path of the field that contains the results of handlers, by id.
 	Results []string
-	// HasStatus: the kind has the status subresource.
+	// HasStatus is true if the kind has the status subresource.
 	HasStatus bool
 }
 
-// Settings are those of the operator, the same for all its kinds.
+// Settings are the settings of the operator. They are the same for all kinds.
 type Settings struct {
 	Client    client.Client
 	Cache     client.Reader
 	APIReader client.Reader
-	// Log is for what happens outside of cycles.
+	// Log is the logger outside of reconciles.
 	Log logr.Logger
-	// Pause says where the operator is paused; nil: nowhere.
+	// Pause reports where the operator is paused. It is optional.
 	Pause Pauser
-	// Fence recognises that the process was suspended; nil: nothing does.
+	// Fence detects suspensions of the process. It is optional.
 	Fence *fencing.Fence
-	// Recorder posts Events; nil: none are posted.
+	// Recorder posts Events. If it is nil, the engine posts none.
 	Recorder events.EventRecorder
-	// Counts: the recorder counts the Events that repeat, and does not write each.
+	// AggregatesEvents is true if the recorder counts repeated Events instead of writing each.
 	AggregatesEvents bool
-	// Events are those that are posted without being asked for.
+	// Events selects the automatic Events.
 	Events Events
 
 	Store    progress.Store
 	Baseline progress.Baseline
-	// Pin is where the essence is kept with which a cycle has begun: beside the baseline.
+	// Pin stores the essence with which a cycle has begun.
 	Pin        progress.Baseline
 	Finalizer  string
 	Lifecycle  progress.Lifecycle
 	Checkpoint time.Duration
+}
+
+// conditionOptions returns where the conditions of the kind are stored.
+func (e *Kind) conditionOptions() []conditions.Option {
+	options := slices.Clone(e.ConditionOptions)
+	if !e.HasStatus {
+		options = append(options, conditions.WithoutSubresource())
+	}
+	return options
 }

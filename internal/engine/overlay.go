@@ -10,7 +10,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 // The Event and the condition that report an overlay.
@@ -19,8 +18,8 @@ const (
 	reasonRejected    = "Rejected"
 )
 
-// useOverlay lets the cycle see the overlay of the object, the part of the framework that the API server has rejected, as if it
-// were stored. If another client has changed that part of the object since, the overlay is out of date and is dropped.
+// useOverlay applies the overlay of the object: the part of the framework that the API server has rejected counts as stored. If another client has
+// changed that part of the object, useOverlay drops the overlay.
 func (e *Engine) useOverlay(ctx context.Context, r *reconciliation) error {
 	r.usesOverlay = true
 	kept := r.known.Worker.Overlay
@@ -32,13 +31,13 @@ func (e *Engine) useOverlay(ctx context.Context, r *reconciliation) error {
 		r.known.Worker.Overlay = nil
 		return nil
 	}
-	// Changes of the status and of the finalizers do not make the API server accept more of the annotations.
+	// After changes of the status or the finalizers, the API server will reject the annotations again.
 	changed := patch.Diff(kept.Content, r.content).WithoutServerFields().WithoutField("status").WithoutField("metadata", "finalizers")
 	r.retriesOverlay = len(changed) > 0
 	return r.setBase(r.before)
 }
 
-// applyOverlay puts the overlay onto the object, if it is not there yet.
+// applyOverlay applies the overlay to the base, unless that is done.
 func (r *reconciliation) applyOverlay() error {
 	if !r.usesOverlay || r.known.Worker.Overlay == nil || r.before == r.overlaidObject {
 		return nil
@@ -53,7 +52,7 @@ func (r *reconciliation) applyOverlay() error {
 	return nil
 }
 
-// withoutOverlay is the JSON form of the object as the API server has it.
+// withoutOverlay returns the JSON form of the object as the API server has it.
 func (r *reconciliation) withoutOverlay() map[string]any {
 	if r.overlaidObject != nil && r.before == r.overlaidObject {
 		return r.storedContent
@@ -61,8 +60,7 @@ func (r *reconciliation) withoutOverlay() map[string]any {
 	return r.content
 }
 
-// withOverlay adds the overlay to a patch of the framework. It is not sent again if there is nothing new: neither in the patch, nor in
-// the object.
+// withOverlay adds the overlay to a patch of the framework. The overlay is sent again only if the patch or the object has changed.
 func (r *reconciliation) withOverlay(ours patch.MergePatch) (all patch.MergePatch, tried bool) {
 	kept := r.known.Worker.Overlay
 	if kept == nil || len(ours) == 0 && !r.retriesOverlay {
@@ -71,9 +69,9 @@ func (r *reconciliation) withOverlay(ours patch.MergePatch) (all patch.MergePatc
 	return patch.Merge(kept.Patch, ours).Unapplied(r.withoutOverlay()), true
 }
 
-// reject keeps the part of the framework in memory that the API server has rejected. The change goes on without it.
+// keepInMemory keeps the rejected part of the framework as the overlay. The change is written without it.
 func (e *Engine) keepInMemory(ctx context.Context, r *reconciliation, change *patch.Change, rejection error) error {
-	if err := e.resumeFrom(r, change); err != nil { // a part in the status may be stored
+	if err := e.resumeFrom(r, change); err != nil { // the part in the status may be stored
 		return err
 	}
 	metrics.RejectedProgress.WithLabelValues(e.Name).Inc()
@@ -91,7 +89,7 @@ func (e *Engine) keepInMemory(ctx context.Context, r *reconciliation, change *pa
 	return nil
 }
 
-// accept drops the overlay if it was part of the last write.
+// dropOverlay drops the overlay if the last write contained it.
 func (e *Engine) dropOverlay(ctx context.Context, r *reconciliation) {
 	if !r.triesOverlay {
 		return
@@ -109,14 +107,4 @@ func (e *Engine) describeOverlay(r *reconciliation, set *conditions.Set) {
 	default:
 		set.True(progressNotStored, reasonRejected, r.known.Worker.Overlay.Message)
 	}
-}
-
-// sameOurs reports whether two states of an object have the same records, baseline and pin.
-func (e *Engine) sameFrameworkPart(one, other map[string]any) bool {
-	for _, item := range diff.Of(e.frameworkPart(one), e.frameworkPart(other)) {
-		if !isEmpty(item.Old) || !isEmpty(item.New) {
-			return false
-		}
-	}
-	return true
 }

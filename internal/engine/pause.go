@@ -16,16 +16,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// A Pauser says where the operator is paused, and why.
+// Pauser reports where the operator is paused, and why.
 type Pauser interface {
 	Paused(namespace string) (paused bool, why string)
 }
 
-// held is what waits for the end of a pause.
+// pausedKeys is what waits for the end of a pause.
 type pausedKeys struct {
 	mu      sync.Mutex
-	names   map[types.NamespacedName]bool // that were to be handled
-	stopped map[string]bool               // namespaces in which nothing is started in the background; "": nowhere is
+	names   map[types.NamespacedName]bool // the keys that were deferred
+	stopped map[string]bool               // the namespaces in which no daemon or timer is started; "" means all
 }
 
 func (e *Engine) paused(namespace string) bool {
@@ -36,8 +36,8 @@ func (e *Engine) paused(namespace string) bool {
 	return paused
 }
 
-// postpone takes note of a name if the operator is paused there. It asks and notes in one step: a pause that ends meanwhile
-// finds the name.
+// deferIfPaused records a key if the operator is paused in its namespace. It checks and records under one lock, so that a pause that ends in the meantime
+// finds the key.
 func (e *Engine) deferIfPaused(ctx context.Context, key types.NamespacedName) bool {
 	if e.Pause == nil {
 		return false
@@ -56,8 +56,17 @@ func (e *Engine) deferIfPaused(ctx context.Context, key types.NamespacedName) bo
 	return true
 }
 
-// PauseChanged is to be called when a pause has begun or ended in a namespace; "" means everywhere. What runs in the background
-// is stopped, and started again. At the end of a pause every object is looked at once, first those with news.
+// stopIfPaused ends the calls of the reconcile if the operator was paused in the meantime. The outcomes are still written.
+func (e *Engine) stopIfPaused(r *reconciliation) bool {
+	if e.paused(r.before.GetNamespace()) {
+		r.stopped = true
+		e.enqueue(r.before.GetUID()) // the key is deferred until the end of the pause
+	}
+	return r.stopped
+}
+
+// PauseChanged must be called when a pause has begun or ended in a namespace; "" means all namespaces. It stops and restarts daemons and timers. At the
+// end of a pause, every object is reconciled once, first those with pending events.
 func (e *Engine) PauseChanged(namespace string) {
 	begun, ended := e.changedNamespaces(namespace)
 	if len(begun) > 0 {
@@ -70,8 +79,8 @@ func (e *Engine) PauseChanged(namespace string) {
 	}
 }
 
-// affected are the namespaces in which a pause has begun or ended. Those that are watched, but that nobody tells of, as they were
-// not named to the peering, are among them: they are paused while any of the others is.
+// changedNamespaces returns the namespaces in which a pause has begun or ended. They include namespaces that are watched but not configured in the
+// peering: these are paused while any other namespace is.
 func (e *Engine) changedNamespaces(namespace string) (begun, ended []string) {
 	e.pausedKeys.mu.Lock()
 	defer e.pausedKeys.mu.Unlock()
@@ -98,7 +107,7 @@ func (e *Engine) changedNamespaces(namespace string) (begun, ended []string) {
 	return begun, ended
 }
 
-// orEverywhere is how the supervisor is told.
+// supervisorNamespaces returns the arguments for the supervisor, for which no namespace means all namespaces.
 func supervisorNamespaces(namespaces []string) []string {
 	if slices.Contains(namespaces, "") {
 		return nil
@@ -106,7 +115,7 @@ func supervisorNamespaces(namespaces []string) []string {
 	return namespaces
 }
 
-// lookAt has all objects of some namespaces looked at.
+// reconcileAll enqueues all objects of some namespaces.
 func (e *Engine) reconcileAll(namespaces []string) {
 	e.pausedKeys.mu.Lock()
 	pendingEvents := map[types.NamespacedName]bool{}
@@ -123,8 +132,7 @@ func (e *Engine) reconcileAll(namespaces []string) {
 		return
 	}
 	all := e.states.List()
-	// What accompanies objects with news may not want them any more: that is looked at first. It is stopped before any worker
-	// is woken, as that would be what starts it again.
+	// The filters of daemons and timers may no longer accept objects with pending events. These daemons and timers are stopped before any worker
 	for _, obj := range all {
 		if pendingEvents[client.ObjectKeyFromObject(obj)] {
 			e.supervisor.StopAll(obj.GetUID(), daemons.ErrPaused)

@@ -15,52 +15,50 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// Priorities in the queue: what users change, before what is tried again, before what was listed at the
-// start.
+// The priorities in the queue. Changes by users have priority 0, objects of the first listing have [handler.LowPriority].
 const (
 	promoted = 1
 	retrying = handler.LowPriority / 2
 )
 
 const (
-	// promotionPause is how often it is checked whether objects have waited for long.
+	// promotionPause is the interval of the checks for objects that have waited for long.
 	promotionPause = time.Second
-	// promotionAge is how long they have to have waited.
+	// promotionAge is the time that an object must have waited.
 	promotionAge = 5 * time.Second
-	// promotionShare is the part of the workers' time that they get: one in so many.
+	// promotionShare is the divisor for the time of the workers that promoted objects may use.
 	promotionShare = 4
-	// maxCandidates limits the objects that are remembered from one check: collecting them is what costs.
+	// maxCandidates limits the candidates of one check, because collecting them is expensive.
 	maxCandidates = 10_000
-	// passOverhead is added to what a pass has taken: a pass that takes no time at all costs something, too.
+	// passOverhead is added to the duration of each reconcile, because even an empty one uses a worker.
 	passOverhead = 100 * time.Microsecond
 )
 
-// A promoter lets nothing starve: objects that have waited for long are put before all others, as long as that takes no more than a
-// quarter of the workers' time. It limits how many of them are queued or handled at a time to a quarter of the workers, and
-// it measures what they take: so the share follows from what the workers finish, and changes by users have the rest.
+// promoter prevents starvation in the priority queue: it moves objects that have waited for long to the front, as long as they use no more than a
+// quarter of the time of the workers. It limits the number of promoted objects to a quarter of the workers, and it measures how long they take.
 //
 // It is a source without events of its own.
 type promoter struct {
 	mu      sync.Mutex
 	engine  *Engine
 	workers int
-	queue   priorityqueue.PriorityQueue[reconcile.Request] // nil until it is started, and without priorities
-	// candidates have waited for long, the first ones first.
+	queue   priorityqueue.PriorityQueue[reconcile.Request] // nil before the start, and for queues without priorities
+	// candidates are the objects that have waited for long, in the order of their times.
 	candidates []objectstate.QueuedKey
-	// credit is how much of the workers' time is left for the next promotions; negative: they have to wait.
+	// credit is the time of the workers that is left for promoted objects. If it is negative, promotions wait.
 	credit time.Duration
-	// begun counts reconciles.
+	// begun is the number of reconciles that have begun.
 	begun int
-	// promotions are the objects that were promoted and not finished.
+	// promotions are the promoted objects whose reconcile has not ended.
 	promotions map[types.NamespacedName]promotion
 }
 
 type promotion struct {
-	after   int       // so many reconciles
-	running time.Time // since when; zero: it is queued
+	after   int       // the number of reconciles before the promotion
+	running time.Time // the begin of the reconcile; zero while the object is queued
 }
 
-// Promoter is to be watched by the controller that has so many workers.
+// Promoter returns the source that a controller with the given number of workers must watch.
 func (e *Engine) Promoter(workers int) source.Source {
 	e.promoter.engine, e.promoter.workers = e, workers
 	return &e.promoter
@@ -83,7 +81,7 @@ func (p *promoter) Start(ctx context.Context, q workqueue.TypedRateLimitingInter
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				p.engine.QueueStats() // for the metrics
+				p.engine.QueueStats() // updates the metrics
 				p.engine.eventLimiter.Sweep()
 				p.collect()
 			}
@@ -92,23 +90,23 @@ func (p *promoter) Start(ctx context.Context, q workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// collect looks for objects that have waited for long.
+// collect finds objects that have waited for long.
 func (p *promoter) collect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.queue == nil {
-		return // without priorities, nothing is passed over
+		return // without priorities, no object starves
 	}
 	if len(p.candidates) == 0 {
 		p.candidates = p.engine.states.LongestQueued(maxCandidates, promotionAge)
 	}
 	if len(p.candidates) == 0 {
-		p.credit = 0 // what is not used is not saved up
+		p.credit = 0 // unused credit is not saved
 	}
 	p.promote()
 }
 
-// begin records that a worker has begun with an object.
+// begin records that a worker has begun a reconcile.
 func (p *promoter) begin(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +117,7 @@ func (p *promoter) begin(key types.NamespacedName) {
 	}
 }
 
-// end records that a worker has finished with an object, and promotes others.
+// end records that a worker has finished a reconcile, and promotes other objects.
 func (p *promoter) end(key types.NamespacedName, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,15 +133,15 @@ func (p *promoter) end(key types.NamespacedName, took time.Duration) {
 	p.promote()
 }
 
-// promote puts candidates before all others, as far as the share goes.
+// promote moves candidates to the front of the queue, as far as the credit allows.
 func (p *promoter) promote() {
-	var taken time.Duration // by those that run
+	var taken time.Duration // the time of the promoted objects that are being reconciled
 	for key, one := range p.promotions {
 		switch {
 		case !one.running.IsZero():
 			taken += time.Since(one.running)
 		case p.begun-one.after > 2*p.workers:
-			delete(p.promotions, key) // it does not come to a reconcile: its object is busy, or something around the reconciler keeps it
+			delete(p.promotions, key) // the reconcile does not begin, for example because the object is already being reconciled
 		}
 	}
 	limit := (p.workers + promotionShare - 1) / promotionShare

@@ -33,23 +33,23 @@ var bugs = []plantedBug{
 	{
 		name:  "B-10 no guard for our own writes",
 		shows: scenario.NeverStale,
-		edits: []edit{{"internal/engine/settle.go", "if !e.stale(c) {", "if true || !e.stale(c) {"}},
+		edits: []edit{{"internal/engine/observe.go", "if !e.isStale(r) {", "if true || !e.isStale(r) {"}},
 	},
 	{
 		name:  "B-11 a delay that stands in the queue only",
 		shows: scenario.KeepsBackoff,
 		edits: []edit{
-			{"internal/engine/cycle.go", "worked  time.Duration", "queued  time.Duration\n\tworked  time.Duration"},
-			{"internal/engine/run.go", "c.state.RecordOutcome(id, s.outcome, ended)",
-				"c.queued = max(c.queued, s.outcome.Delay)\n\ts.outcome.Delay = 0\n\tc.state.RecordOutcome(id, s.outcome, ended)"},
-			{"internal/engine/schedule.go", "delay, left = c.state.Delay(at, c.blocked...)",
-				"delay, left = c.state.Delay(at, c.blocked...)\n\tdelay = max(delay, c.queued)"},
+			{"internal/engine/reconciliation.go", "\t// Committed.\n", "\tqueued time.Duration\n\n\t// Committed.\n"},
+			{"internal/engine/invoke.go", "r.state.RecordOutcome(id, s.outcome, ended)",
+				"r.queued = max(r.queued, s.outcome.Delay)\n\ts.outcome.Delay = 0\n\tr.state.RecordOutcome(id, s.outcome, ended)"},
+			{"internal/engine/plan.go", "return plan.Schedule(", "defer func() { delay = max(delay, r.queued) }()\n\treturn plan.Schedule("},
 		},
 	},
 	{
 		name:  "B-03 a due time that is not computed again",
 		shows: scenario.Settles,
-		edits: []edit{{"internal/engine/schedule.go", "case !c.reason.HasHandlers():", "case !c.reason.HasHandlers() || len(c.called) == 0:"}},
+		edits: []edit{{"internal/engine/plan.go", "return plan.Schedule(",
+			"if r.cause.Reason.HasHandlers() && len(r.called) == 0 {\n\t\treturn 0, false\n\t}\n\treturn plan.Schedule("}},
 	},
 }
 

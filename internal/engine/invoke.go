@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -17,9 +16,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// run calls the planned handlers in order. What they have achieved is written at the end of the
-// pass; earlier, in between, when they have worked for a while since the last write: a crash never
-// repeats more than that.
+// run calls the planned handlers in order. Their outcomes are written at the end of the reconcile, or earlier if handlers have worked for the
+// checkpoint interval since the last write: a crash repeats no more than that.
 func (e *Engine) run(ctx context.Context, r *reconciliation) error {
 	r.logPlan(ctx)
 	for len(r.plan.Next) > 0 {
@@ -42,8 +40,7 @@ func (e *Engine) run(ctx context.Context, r *reconciliation) error {
 	return nil
 }
 
-// tell logs what handlers are called for, for those who want to know that much: where the object has changed, but not what is there, which may be
-// nobody's business.
+// logPlan logs the plan at V(1): which fields have changed, but not their values, which may be confidential.
 func (r *reconciliation) logPlan(ctx context.Context) {
 	logger := log.FromContext(ctx).V(1)
 	if len(r.plan.Next) == 0 || !logger.Enabled() {
@@ -58,24 +55,11 @@ func (r *reconciliation) logPlan(ctx context.Context) {
 	logger.Info("Handling", "reason", r.cause.Reason, "handlers", r.plan.Next, "changed", changed)
 }
 
-// breaksOff ends the pass, but for its writes, if the operator was paused meanwhile.
-func (e *Engine) stopIfPaused(r *reconciliation) bool {
-	if e.paused(r.before.GetNamespace()) {
-		r.stopped = true
-		e.enqueue(r.before.GetUID()) // to be noted, and handled after the pause
-	}
-	return r.stopped
-}
-
-func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }
-
-func now() time.Time { return time.Now() }
-
-// call makes one attempt at one handler, and takes in what it wants to be written.
+// callHandler makes one attempt of a handler, and records its outcome and its changes.
 func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, h invoke.Handler) {
 	s := &handlerPatch{id: id, policy: h.Policy, before: r.state.Record(id), open: true}
 	if s.before.WaitsForSubs() {
-		s.policy.Timeout = nil // it is only to declare its sub-handlers once more (B-24)
+		s.policy.Timeout = nil // the handler is only called to declare its sub-handlers again
 	}
 	var result any
 	var subs []invoke.SubHandler
@@ -133,12 +117,12 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 	if s.outcome.Final {
 		r.cause = r.cause.WithSeen()
 	}
-	if r.workTime == workTime { // its sub-handlers have not counted already
+	if r.workTime == workTime { // otherwise its sub-handlers have added their time
 		r.workTime += ended.Sub(began)
 	}
 }
 
-// deliver takes in the result of a handler that has succeeded.
+// takeResult adds the result of a handler that has succeeded to its patch.
 func (e *Engine) takeResult(r *reconciliation, s *handlerPatch, result any) {
 	doc := nested(e.Results, map[string]any{s.id: result}).Unapplied(r.content)
 	s.untyped = true
@@ -149,7 +133,7 @@ func (e *Engine) takeResult(r *reconciliation, s *handlerPatch, result any) {
 	}
 }
 
-// first prefers the handler's own error.
+// firstError returns the first error that is not nil.
 func firstError(err, other error) error {
 	if err != nil {
 		return err
@@ -157,7 +141,7 @@ func firstError(err, other error) error {
 	return other
 }
 
-// takeChanges returns the changes that a handler has made in its copy of the object, and shows them to the handlers that follow.
+// takeChanges returns the changes that a handler has made in its copy of the object, and applies them for the handlers that follow.
 func (e *Engine) takeChanges(ctx context.Context, r *reconciliation, id string, req *invoke.Request) (patch.MergePatch, error) {
 	changed, err := e.handlerChanges(ctx, r, id, req.Object)
 	if err != nil {
@@ -175,40 +159,8 @@ func (e *Engine) causeView(r *reconciliation) *invoke.View {
 	}
 }
 
-// pinned is what is being handled, if the object was edited since the cycle began; else nil.
-func (e *Engine) handledObject(r *reconciliation) client.Object {
-	if r.cause.Reason != cause.Create && r.cause.Reason != cause.Update || r.cause.PinnedDigest != "" || !r.cause.IsPinned() {
-		return nil
-	}
-	return e.objectOf(r, r.cause.New)
-}
-
-// old is the object as it was last handled, a copy for one handler; nil if it never was, or is not known.
-func (e *Engine) oldObject(r *reconciliation) client.Object {
-	if r.old == nil && r.cause.Old != nil {
-		r.old = e.objectOf(r, r.cause.Old)
-	}
-	if r.old == nil {
-		return nil
-	}
-	return r.old.DeepCopyObject().(client.Object)
-}
-
-// objectOf makes an object of one of its essences; nil if that does not fit the Go type (any more), as
-// detect has told.
-func (e *Engine) objectOf(r *reconciliation, of map[string]any) client.Object {
-	obj, err := e.decodeEssence(of, r.cause.StoredTextOf(of))
-	if err != nil {
-		obj = nil
-	} else {
-		obj.SetNamespace(r.before.GetNamespace())
-		obj.SetName(r.before.GetName())
-	}
-	return obj
-}
-
-// checkpoint writes what was achieved so far, if handlers have worked for long enough, and goes on with
-// the object as it is then. If the cause is a different one by now, the rest of the pass is off.
+// checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object is deleted, no other handler is called in this
+// reconcile.
 func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	if r.writeErr != nil {
 		return r.writeErr
@@ -227,8 +179,8 @@ func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	return nil
 }
 
-// untilDeleted ends the context of a handler that wants it when the object is being deleted, whoever has to tell
-// that (SE-53). The rest of the pass is off then.
+// cancelOnDelete returns a context that ends when the object is being deleted, for handlers that want it. No other handler is called in this reconcile
+// then.
 func (e *Engine) cancelOnDelete(ctx context.Context, r *reconciliation, h invoke.Handler) (context.Context, func()) {
 	if !h.CancelOnDelete || r.cause.Facts.Deleting {
 		return ctx, func() {}

@@ -14,22 +14,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// sorting is what has to be known while the shares of a refused change are sent one by one.
+// isolation is the state while the patches of a rejected change are written one by one.
 type isolation struct {
-	seen   client.Object   // as the handlers have been shown it
-	partly bool            // the status of all was accepted
-	undone []*handlerPatch // that are refused, and of which the status was accepted
+	seen   client.Object   // the object that the handlers have received
+	partly bool            // the status of the whole change was written
+	undone []*handlerPatch // the rejected patches whose status was written
 }
 
-// refused reports whether the server does not accept what was sent, now and later.
+// isRejected reports whether a repetition of the request cannot succeed.
 func isRejected(err error) bool {
 	_, rejected := errors.AsType[*patch.RejectedError](err)
 	_, contested := errors.AsType[*patch.ListConflictError](err)
 	return rejected || contested
 }
 
-// sort finds out whose share the server does not accept, by sending each alone, and takes that back.
-// Those that are accepted are thereby written; the records follow.
+// isolateRejected finds the handler whose patch the API server rejects: it writes the patch of each handler in a separate request. Accepted patches are
+// thereby written; the next write stores the records and reverts what was written of the rejected ones.
 func (e *Engine) isolateRejected(ctx context.Context, r *reconciliation, refusal error) error {
 	change := r.change
 	r.change, r.stopped = nil, true
@@ -41,17 +41,17 @@ func (e *Engine) isolateRejected(ctx context.Context, r *reconciliation, refusal
 		e.rejectPatch(ctx, r, r.handlerPatches[0], r.isolation.partly, refusal)
 		r.handlerPatches = nil
 	}
-	if len(r.handlerPatches) > 1 || len(change.FrameworkPatch) == 0 { // else it may be our part that is rejected, and the report is not
-		r.dropConditionReport() // it depends on what comes now
+	if len(r.handlerPatches) > 1 || len(change.FrameworkPatch) == 0 { // otherwise the framework's part may be the rejected one
+		r.dropConditionReport() // it depends on the following outcomes
 	}
 	return e.continueIsolation(ctx, r)
 }
 
-// sortRest goes on where it was interrupted.
+// continueIsolation writes the remaining patches.
 func (e *Engine) continueIsolation(ctx context.Context, r *reconciliation) error {
 	for len(r.handlerPatches) > 0 {
 		s := r.handlerPatches[0]
-		// As if nothing had been written yet: lists are held against what the handler has seen.
+		// The patch is based on the object that the handler has received, so that concurrent changes of lists are detected.
 		if s.singleRequest == nil {
 			s.singleRequest = &patch.Change{Before: r.isolation.seen, Content: s.base, HandlerPatch: s.doc, ReadUntyped: s.untyped}
 		}
@@ -73,13 +73,12 @@ func (e *Engine) continueIsolation(ctx context.Context, r *reconciliation) error
 			return fmt.Errorf("writing the object: %w", err)
 		case written != nil:
 			e.reportDropped(ctx, singleRequest, s.id, s.doc)
-			// It was handled with the rest.
 			r.cause.New, r.cause.Old = e.detector.MergeOwn(s.base, r.cause.New, s.doc), e.detector.MergeOwn(s.base, r.cause.Old, s.doc)
 			r.edited, r.cause.OutdatedBaseline = true, true
 			if err := r.setBase(written); err != nil {
 				return err
 			}
-			if !singleRequest.Recovered { // else it may show changes of other clients
+			if !singleRequest.Recovered { // otherwise the object may contain changes of other clients
 				e.mergeStored(ctx, r, s.doc)
 			}
 			r.cause.Live = e.detector.Essence.Build(r.content)
@@ -89,7 +88,7 @@ func (e *Engine) continueIsolation(ctx context.Context, r *reconciliation) error
 	return e.startRevert(r)
 }
 
-// refuse withholds a share, and remembers if some of it was written all the same.
+// rejectPatch discards a rejected patch, and records it for a revert if its status was written.
 func (e *Engine) rejectPatch(ctx context.Context, r *reconciliation, s *handlerPatch, partly bool, refusal error) {
 	e.discardPatch(ctx, r, s, refusal)
 	if partly {
@@ -97,7 +96,7 @@ func (e *Engine) rejectPatch(ctx context.Context, r *reconciliation, s *handlerP
 	}
 }
 
-// goOn goes on from what a refused change has made of the object.
+// resumeFrom bases the reconcile on the state of the object after the accepted request of a rejected change.
 func (e *Engine) resumeFrom(r *reconciliation, change *patch.Change) error {
 	obj := change.FirstResponse()
 	if obj == nil {
@@ -107,8 +106,8 @@ func (e *Engine) resumeFrom(r *reconciliation, change *patch.Change) error {
 	return r.setBase(obj)
 }
 
-// takeBack has the next write take back what of refused shares was written: that of the last one first, as each was made for what
-// those before it had changed. Others may have gone on with it.
+// startRevert prepares the revert of the rejected patches whose status was written: the last patch first, because each was computed after those before it.
+// Values that another client has changed since are not reverted.
 func (e *Engine) startRevert(r *reconciliation) error {
 	undone := r.isolation.undone
 	r.isolation = nil
@@ -124,7 +123,7 @@ func (e *Engine) startRevert(r *reconciliation) error {
 	return e.applyChanges(r, r.revertPatch)
 }
 
-// leave gives up what was to be taken back, if the server does not accept that: somebody else is faster.
+// abandonRevert gives up a revert that the API server rejects.
 func (e *Engine) abandonRevert(ctx context.Context, r *reconciliation, refusal error) error {
 	log.FromContext(ctx).V(1).Info("What was refused is not taken back", "error", refusal.Error())
 	change := r.change
@@ -136,15 +135,15 @@ func (e *Engine) abandonRevert(ctx context.Context, r *reconciliation, refusal e
 	return r.setBase(r.before)
 }
 
-// unreport forgets what conditions were to say about handlers. It is said anew with the next write.
+// dropConditionReport removes the conditions that report handlers from the pending changes. The next write computes them again.
 func (r *reconciliation) dropConditionReport() {
 	r.handlerPatches = slices.DeleteFunc(r.handlerPatches, func(s *handlerPatch) bool { return s.isReport })
 }
 
-// withhold takes a share back that the server does not accept (0005 of the decisions). If its content
-// was rejected, the attempt has failed with that; if somebody else was faster, it does not count.
+// discardPatch removes the patch of a handler that the API server does not accept. If the content is rejected, the attempt has failed. If another client
+// has changed the same list, the attempt does not count.
 //
-// An attempt that has failed by itself stays what it is; only its share is lost.
+// An attempt that has failed by itself keeps its outcome; only its patch is lost.
 func (e *Engine) discardPatch(ctx context.Context, r *reconciliation, s *handlerPatch, refusal error) {
 	logger := log.FromContext(ctx).WithValues("handler", s.id)
 	if s.isReport {
@@ -171,7 +170,7 @@ func (e *Engine) discardPatch(ctx context.Context, r *reconciliation, s *handler
 		return
 	}
 	if s.open {
-		return // the attempt has failed, and that is told when it ends
+		return // the failure is recorded when the attempt ends
 	}
 	if s.outcome.Success {
 		s.outcome = s.policy.Outcome(s.before, now(), refusal)
@@ -185,10 +184,10 @@ func (e *Engine) discardPatch(ctx context.Context, r *reconciliation, s *handler
 		"attempt", s.before.Retries, "forGood", s.outcome.Final, "retryAfter", s.outcome.Delay.String())
 }
 
-// refused is how an attempt ends whose share was withheld while its sub-handlers were called.
+// rejectedOutcome returns the outcome of an attempt whose patch was rejected while its sub-handlers were called.
 func (s *handlerPatch) rejectedOutcome(at time.Time) progress.Outcome {
 	if _, contested := errors.AsType[*patch.ListConflictError](s.refusal); contested {
-		return progress.Outcome{Waiting: true} // it does not count
+		return progress.Outcome{Waiting: true} // the attempt does not count
 	}
 	return s.policy.Outcome(s.before, at, s.refusal)
 }

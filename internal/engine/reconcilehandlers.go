@@ -15,20 +15,19 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// reasonReconcile is the reason of level-triggered handlers.
+// reasonReconcile is the reason of reconcile handlers.
 const reasonReconcile = "reconcile"
 
-// A levelState is what is known of one level-triggered handler of one object. It is not kept on the
-// object: after a restart, all of them are called.
+// reconcileState is the state of one reconcile handler of one object. It is kept in memory only: after a restart, all reconcile handlers are called.
 type reconcileState struct {
-	record progress.Record // of the attempts since the last success
-	due    time.Time       // when it is to be called, whatever happens; zero: not by itself
-	dirty  bool            // something has happened since it was called
-	failed bool            // for good, as was told
+	record progress.Record // the attempts since the last success
+	due    time.Time       // the time of the next call without a change; zero if there is none
+	dirty  bool            // there was a change since the last call
+	failed bool            // its permanent failure was reported
 }
 
-// level calls the level-triggered handlers if something has happened to the object or around it, or if
-// their time has come. What they change is written at the end of the pass.
+// callReconcileHandlers calls the reconcile handlers if the object or a related object has changed, or if their time has come. Their changes are written
+// at the end of the reconcile.
 func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 	if len(e.ReconcileHandlers.IDs()) == 0 || r.stopped || r.writeErr != nil || hasEnded(ctx) {
 		return
@@ -54,7 +53,7 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 	}
 }
 
-// levelState is what is known of a handler; at first sight, it is to be called.
+// reconcileState returns the state of a reconcile handler. A new handler is dirty.
 func (r *reconciliation) reconcileState(id string) *reconcileState {
 	if st, ok := r.known.Worker.ReconcileHandlers[id]; ok {
 		return st
@@ -67,12 +66,12 @@ func (r *reconciliation) reconcileState(id string) *reconcileState {
 	return st
 }
 
-// isDue respects the delay of a handler that has failed, whatever has happened since (B-11).
+// isDue reports whether the handler must be called. Changes do not shorten the delay after a failure.
 func (st *reconcileState) isDue(at time.Time) bool {
 	return !st.record.Delayed.After(at) && (st.dirty || !st.due.IsZero() && !st.due.After(at))
 }
 
-// next is when it is to be called, if nothing happens until then; zero: not by itself.
+// next returns the time of the next call without a change; zero if there is none.
 func (st *reconcileState) next() time.Time {
 	if st.dirty && !st.record.Delayed.IsZero() {
 		return st.record.Delayed
@@ -123,8 +122,7 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 	st.recordOutcome(s.outcome, again)
 }
 
-// settle takes in how an attempt has ended; a handler that has succeeded, or failed for good, is called
-// again when something happens, or after a while, if it wants to be.
+// recordOutcome records how an attempt has ended, and when the handler is called again without a change.
 func (st *reconcileState) recordOutcome(outcome progress.Outcome, again time.Duration) {
 	at := now()
 	st.record = st.record.WithOutcome(outcome, at)
@@ -141,7 +139,7 @@ func (st *reconcileState) recordOutcome(outcome progress.Outcome, again time.Dur
 	}
 }
 
-// nextLevel tells how long it is until a level-triggered handler is due by itself; false if none is.
+// nextReconcile returns the time until a reconcile handler is due without a change, and false if none is.
 func (r *reconciliation) nextReconcile(at time.Time) (time.Duration, bool) {
 	var all []time.Time
 	for _, st := range r.known.Worker.ReconcileHandlers {

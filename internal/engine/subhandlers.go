@@ -15,9 +15,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// runSubs calls the sub-handlers that a handler has declared, those that are due, and tells how its
-// attempt has ended: when all are done, it is; until then it waits, and is called again to declare them
-// anew. Waiting is no attempt of its own, and nothing that it could swallow (B-24).
+// callSubHandlers calls the due sub-handlers that a handler has declared, and returns the outcome of the handler. The handler succeeds when all of them have
+// finished. Until then it waits, and is called again to declare them. Waiting is not an attempt.
 func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent string, h invoke.Handler, subs []invoke.SubHandler) progress.Outcome {
 	ids, handlers, err := e.selectSubHandlers(ctx, r, parent, h, subs)
 	if err != nil {
@@ -31,7 +30,7 @@ func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent 
 			r.writeErr = err
 		}
 		if r.stopped || r.writeErr != nil || hasEnded(ctx) || e.stopIfPaused(r) {
-			return progress.Outcome{Waiting: true} // the next pass goes on
+			return progress.Outcome{Waiting: true} // the next reconcile continues
 		}
 		e.callHandler(ctx, r, id, handlers[id])
 	}
@@ -42,8 +41,7 @@ func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent 
 	return progress.Outcome{Waiting: true, Delay: delay}
 }
 
-// selectSubs checks the declarations, and applies their filters. Sub-handlers are for whatever their
-// parent is for (HND-23).
+// selectSubHandlers checks the declarations and applies the filters. Sub-handlers are called for all causes of their parent.
 func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, parent string, h invoke.Handler, subs []invoke.SubHandler) ([]string, map[string]invoke.Handler, error) {
 	var ids []string
 	var mistakes []error

@@ -4,8 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -15,22 +16,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Why a condition that reports of a handler is what it is.
+// The reasons of a condition that reports a handler.
 const (
-	reasonRunning   = "Running"   // it was not done yet
-	reasonSucceeded = "Succeeded" // it is done
-	reasonRetrying  = "Retrying"  // it has failed, and will be called again
-	reasonFailed    = "Failed"    // it has failed for good
+	reasonRunning   = "Running"   // the handler has not finished
+	reasonSucceeded = "Succeeded" // the handler has succeeded
+	reasonRetrying  = "Retrying"  // the handler has failed and will be retried
+	reasonFailed    = "Failed"    // the handler has failed permanently
 )
 
-// report adds what conditions are to say about the handlers, and the root that sums them up, to what is written
-// at once: the declared ones from the first visit on, those that report of a handler when that was called.
+// reportConditions adds the conditions that report handlers, and the root condition, to the pending changes. Declared conditions are set in the first
+// reconcile of the object.
 func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 	if r.reportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && !e.hasReports(r) || r.gone || r.leaving {
 		return
 	}
 	if len(r.matching)+len(r.backgroundIDs) == 0 && !r.hasReconcileHandlers {
-		return // the object is nobody's business
+		return // no handler matches the object
 	}
 	obj := r.object.DeepCopyObject().(client.Object)
 	set, err := conditions.For(obj, append(e.conditionOptions(), conditions.Since(r.before))...)
@@ -57,16 +58,7 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 	}
 }
 
-// conditionOptions say where the conditions of the kind are.
-func (e *Kind) conditionOptions() []conditions.Option {
-	options := slices.Clone(e.ConditionOptions)
-	if !e.HasStatus {
-		options = append(options, conditions.WithoutSubresource())
-	}
-	return options
-}
-
-// reporting reports whether a handler that takes part in the cause has a condition.
+// hasReports reports whether a handler of the cause has a condition.
 func (e *Engine) hasReports(r *reconciliation) bool {
 	return len(r.reconcileOutcome) > 0 || slices.ContainsFunc(r.selection.Selected, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
@@ -74,6 +66,7 @@ func (e *Engine) hasReports(r *reconciliation) bool {
 	})
 }
 
+// describeHandlers sets the conditions that report handlers.
 func (e *Engine) describeHandlers(r *reconciliation, set *conditions.Set) {
 	if !r.cause.Facts.Deleting {
 		set.Declare(e.DeclaredConditions...)
@@ -85,7 +78,7 @@ func (e *Engine) describeHandlers(r *reconciliation, set *conditions.Set) {
 				continue
 			}
 			record := r.state.Record(id)
-			if slices.Contains(r.called, id) || !record.Success && record.Retries == 0 { // it waits, or was skipped permanently
+			if slices.Contains(r.called, id) || !record.Success && record.Retries == 0 { // it waits, or it was skipped
 				set.Set(conditionOf(handler.ConditionType, record))
 			}
 		}
@@ -108,11 +101,12 @@ func (e *Engine) describeHandlers(r *reconciliation, set *conditions.Set) {
 	}
 }
 
-// said reports whether a handler has set the condition itself in this pass: that is more than we know.
+// isSetByHandler reports whether a handler has set the condition itself in this reconcile. Its value then has precedence.
 func (r *reconciliation) isSetByHandler(kind string) bool {
 	return slices.Contains(r.conditionsSet, kind)
 }
 
+// conditionOf returns the condition that reports a record.
 func conditionOf(kind string, record progress.Record) metav1.Condition {
 	out := metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: reasonRunning}
 	switch {
@@ -126,21 +120,20 @@ func conditionOf(kind string, record progress.Record) metav1.Condition {
 	return out
 }
 
-// A told outcome is that of a level-triggered handler with a condition.
+// reconcileOutcome is the outcome of a reconcile handler with a condition.
 type reconcileOutcome struct {
 	condition    string
-	handlerPatch *handlerPatch // which may be withheld
+	handlerPatch *handlerPatch // its outcome may still change
 }
 
-// listen takes note of the condition of a handler if that has set it itself: then it is not for us to say. A handler that was
-// given up was not called, and has not been shown anything.
+// noteConditions records whether a handler has set its own condition. A handler that was not called has none.
 func (e *Engine) noteConditions(r *reconciliation, before map[string]any, h invoke.Handler) {
 	if h.ConditionType != "" && before != nil && !equality.Semantic.DeepEqual(e.conditionIn(before, h.ConditionType), e.conditionIn(r.current, h.ConditionType)) {
 		r.conditionsSet = append(r.conditionsSet, h.ConditionType)
 	}
 }
 
-// conditionIn finds a condition in the JSON form of an object; the zero one if it is not there.
+// conditionIn returns a condition in the JSON form of an object; the zero one if it is absent.
 func (e *Engine) conditionIn(content map[string]any, kind string) metav1.Condition {
 	set, err := e.conditionsIn(content)
 	if err != nil {
@@ -158,7 +151,8 @@ func (e *Engine) conditionsIn(content map[string]any) (*conditions.Set, error) {
 	return conditions.For(obj, e.conditionOptions()...)
 }
 
-// statuses are what those conditions say whose transitions are news, if they are not at the usual place.
+// conditionStatuses returns the function that finds the statuses of conditions whose transitions handlers handle, if the conditions are not in
+// status.conditions.
 func (e *Engine) conditionStatuses() func(content map[string]any) map[string]any {
 	if len(e.ConditionOptions) == 0 || len(e.Conditions) == 0 {
 		return nil
@@ -169,7 +163,7 @@ func (e *Engine) conditionStatuses() func(content map[string]any) map[string]any
 			return nil
 		}
 		out := map[string]any{}
-		for _, condition := range slices.Backward(set.List()) { // of several of one type the first counts
+		for _, condition := range slices.Backward(set.List()) { // the first one of a type has precedence
 			if slices.Contains(e.Conditions, condition.Type) && condition.Status != "" {
 				out[condition.Type] = string(condition.Status)
 			}

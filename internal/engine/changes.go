@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// changes tells what the handler with the id has changed in its copy of the object.
+// handlerChanges returns the changes that a handler has made in its copy of the object.
 func (e *Engine) handlerChanges(ctx context.Context, r *reconciliation, id string, copied client.Object) (patch.MergePatch, error) {
 	if reflect.DeepEqual(r.object, copied) {
 		return nil, nil
@@ -34,8 +34,8 @@ func (e *Engine) handlerChanges(ctx context.Context, r *reconciliation, id strin
 	return e.withoutFrameworkFields(patch.Diff(base, after).WithoutServerFields(), base), nil
 }
 
-// checkIdentity returns an error if a copy of the object is another object: a handler can only change its own one. A client
-// may have read a successor of the same name into the copy; that has another uid, and nothing is written to it.
+// checkIdentity returns an error if a copy of the object has become another object. A client may have read a re-created object of the same name into the
+// copy; it has another uid, and nothing is written to it.
 func (e *Engine) checkIdentity(r *reconciliation, copied client.Object) error {
 	if value := reflect.ValueOf(copied); value.Kind() == reflect.Pointer && value.IsNil() {
 		return errors.New("req.Object must not be nil; leave it as it is, or change a copy")
@@ -62,9 +62,8 @@ func (e *Engine) checkIdentity(r *reconciliation, copied client.Object) error {
 	return nil
 }
 
-// base is the state from which the handler has changed its copy: normally the one it was given. If it
-// has read or written the object with a client, the copy has another version; what differs in that is
-// not its change of the copy.
+// baseOf returns the state from which a handler has changed its copy: usually the one that it has received. If the handler has read or written
+// the object with a client, the copy has another version, and the differences of that version are not its changes.
 func (e *Engine) baseOf(ctx context.Context, r *reconciliation, copied client.Object) (map[string]any, error) {
 	if copied.GetResourceVersion() == r.object.GetResourceVersion() {
 		return r.current, nil
@@ -83,8 +82,8 @@ func (e *Engine) baseOf(ctx context.Context, r *reconciliation, copied client.Ob
 	return nil, nil
 }
 
-// theirs takes out of a handler's changes what is ours: our annotations and our finalizer stay,
-// also when a handler replaces them all.
+// withoutFrameworkFields removes the fields of the framework from the changes of a handler. A handler that replaces all annotations or finalizers keeps
+// those of the framework.
 func (e *Engine) withoutFrameworkFields(doc patch.MergePatch, base map[string]any) patch.MergePatch {
 	meta, ok := doc["metadata"].(map[string]any)
 	if !ok {
@@ -117,7 +116,7 @@ func (e *Engine) withoutFrameworkFields(doc patch.MergePatch, base map[string]an
 	return doc
 }
 
-// keepFinalizer has our finalizer in the list exactly if it was in there.
+// keepFinalizer returns the wanted finalizers, with our finalizer if the object had it.
 func (e *Engine) keepFinalizer(wanted, had any) []any {
 	list, _ := wanted.([]any)
 	list = slices.DeleteFunc(slices.Clone(list), func(f any) bool { return f == e.Finalizer })
@@ -127,7 +126,7 @@ func (e *Engine) keepFinalizer(wanted, had any) []any {
 	return list
 }
 
-// show applies what a handler has changed, for the handlers that follow.
+// applyChanges applies the changes of a handler, for the handlers that follow.
 func (e *Engine) applyChanges(r *reconciliation, changed patch.MergePatch) error {
 	if len(changed) == 0 {
 		return nil
@@ -139,4 +138,12 @@ func (e *Engine) applyChanges(r *reconciliation, changed patch.MergePatch) error
 	e.identify(object)
 	r.current, r.object = current, object
 	return nil
+}
+
+// nested returns a patch with values below a path of fields.
+func nested(path []string, values map[string]any) patch.MergePatch {
+	for _, field := range slices.Backward(path) {
+		values = map[string]any{field: values}
+	}
+	return values
 }

@@ -7,34 +7,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// A companion is what the worker and the background work of one object know together.
+// backgroundState is what the worker, the daemons and the timers of one object share. Its methods are safe for concurrent use.
 type backgroundState struct {
 	mu      sync.Mutex
-	essence string     // digest of the essence, as it was last seen or made by ourselves
-	version string     // of the object with it
-	edits   []*edit    // of the essence, which the baseline does not have yet
-	writing int        // edits that are being written: what is seen meanwhile is not judged
-	missed  bool       // something was seen meanwhile
-	turn    sync.Mutex // held while an edit is being written: each is judged by what the others have made
-	begun   []string   // timers that were started in this process
-	failed  []string   // daemons and timers that have failed for good, as was told
+	essence string     // the digest of the newest known essence
+	version string     // the resource version of that essence
+	edits   []*edit    // changes of the essence that the baseline lacks
+	writing int        // the number of edits that are being written; observed states are not compared in the meantime
+	missed  bool       // a state was observed in the meantime
+	turn    sync.Mutex // held while an edit is being written, so that edits are computed one after the other
+	begun   []string   // the timers that were started in this process
+	failed  []string   // the daemons and timers whose permanent failure was reported
 }
 
-// An edit is what background work changes in the essence of its object.
+// edit is a change of the essence by a daemon or a timer.
 type edit struct {
-	base    map[string]any // the JSON form of what it was made for
+	base    map[string]any // the JSON form of the object for which it was computed
 	doc     patch.MergePatch
-	version string // of the object with it; empty while it is being written
-	open    bool   // it is not known yet what becomes of it
+	version string // the resource version with the edit; empty while it is being written
+	open    bool   // the outcome of the write is not known
 
-	from, to string // digests of the essences that it was to lead from and to
+	from, to string // the digests of the essences before and after the edit
 }
 
-// companion returns that of the object, a new one if there is none.
+// backgroundState returns the shared state of the object, and creates it if there is none.
 func (r *reconciliation) backgroundState() *backgroundState {
 	known, ok := r.known.Worker.Background, r.known.Worker.Background != nil
 	if !ok {
@@ -44,8 +43,8 @@ func (r *reconciliation) backgroundState() *backgroundState {
 	return known
 }
 
-// sees takes note of an essence, and reports whether somebody else has changed it. States that are older than our own
-// last write tell nothing.
+// noteEssence records the essence of an observed state, and reports whether another client has changed it. It ignores states that are older than
+// our own last write.
 func (a *backgroundState) noteEssence(digest, version string) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,7 +60,7 @@ func (a *backgroundState) noteEssence(digest, version string) (changed bool) {
 	return changed
 }
 
-// made takes note that the worker has changed an essence.
+// noteWorkerWrite records that the worker has changed the essence.
 func (a *backgroundState) noteWorkerWrite(from, to, version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -70,7 +69,7 @@ func (a *backgroundState) noteWorkerWrite(from, to, version string) {
 	}
 }
 
-// begin is for an edit that is about to be written; maybe anew, as it was fitted to another state, or the answer was lost.
+// beginWrite records an edit before it is written. It is called again if the edit is rebased, or if its response was lost.
 func (a *backgroundState) beginWrite(one *edit, base map[string]any, doc patch.MergePatch, from, to string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -82,8 +81,8 @@ func (a *backgroundState) beginWrite(one *edit, base map[string]any, doc patch.M
 	}
 }
 
-// settle says what the server has made of an edit, and which essence the object has with it. It
-// reports whether others have changed the essence, too, and whether to look at the object once more.
+// endWrite records the edit as the API server has stored it, and the essence of the object after it. It reports whether another client has changed
+// the essence, too, and whether the object must be reconciled again.
 func (a *backgroundState) endWrite(one *edit, written edit, is string) (changed, again bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,7 +94,7 @@ func (a *backgroundState) endWrite(one *edit, written edit, is string) (changed,
 	return changed, again
 }
 
-// abandon is for an edit that is not to be, and reports whether to look at the object once more.
+// cancelWrite removes an edit that is not written, and reports whether the object must be reconciled again.
 func (a *backgroundState) cancelWrite(one *edit) (again bool) {
 	a.drop(one)
 	a.mu.Lock()
@@ -106,7 +105,7 @@ func (a *backgroundState) cancelWrite(one *edit) (again bool) {
 	return again
 }
 
-// begins reports, once, that a timer is started for the first time.
+// isFirstStart returns true for the first start of a timer in this process.
 func (a *backgroundState) isFirstStart(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,7 +116,7 @@ func (a *backgroundState) isFirstStart(id string) bool {
 	return true
 }
 
-// reports has it told how an attempt of a daemon or a timer has ended, by somebody who knows whether it was told of a failure before.
+// reportOutcome calls report with the last reported state of a daemon or a timer, and records the state that report returns.
 func (a *backgroundState) reportOutcome(id string, logPlan func(failed bool) (fails bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,7 +135,7 @@ func (a *backgroundState) drop(some ...*edit) {
 	a.edits = slices.DeleteFunc(a.edits, func(one *edit) bool { return slices.Contains(some, one) })
 }
 
-// visible returns the edits that a state of the object contains, in order.
+// editsIn returns the edits that a state of the object contains, in order.
 func (a *backgroundState) editsIn(obj client.Object, content map[string]any) (edits []*edit, values []cause.Edit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -149,15 +148,7 @@ func (a *backgroundState) editsIn(obj client.Object, content map[string]any) (ed
 	return edits, values
 }
 
-// touch tells the timers of the object when its essence has changed, and not by ourselves: they wait for
-// it to be idle again, and those that have failed for good have another chance (B-41).
-func (e *Engine) touchTimers(r *reconciliation) {
-	if r.backgroundState().noteEssence(essence.DigestOf(r.cause.Live), r.before.GetResourceVersion()) {
-		e.supervisor.Touch(r.before.GetUID())
-	}
-}
-
-// visibleEdits returns the edits by background work that the object contains. The baseline may lack them.
+// visibleEdits returns the edits by daemons and timers that the object contains. The baseline may lack them.
 func (r *reconciliation) visibleEdits() (edits []*edit, values []cause.Edit) {
 	if known, ok := r.known.Worker.Background, r.known.Worker.Background != nil; ok {
 		return known.editsIn(r.before, r.content)
@@ -165,7 +156,7 @@ func (r *reconciliation) visibleEdits() (edits []*edit, values []cause.Edit) {
 	return nil, nil
 }
 
-// dropEdits forgets edits that the stored baseline contains.
+// dropEdits removes edits that the stored baseline contains.
 func (r *reconciliation) dropEdits(edits []*edit) {
 	if known, ok := r.known.Worker.Background, r.known.Worker.Background != nil; ok && len(edits) > 0 {
 		known.drop(edits...)

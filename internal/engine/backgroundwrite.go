@@ -4,106 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// iterate calls a daemon or a timer once, with the newest state of its object, and writes what it has changed in
-// that, also if it has failed. It is on a goroutine of its own, beside the worker of the object: it writes nothing
-// that the worker does.
-func (e *Engine) invokeBackground(ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, a *backgroundState, attempt progress.Attempt) error {
-	suspensions, err := e.waitForFence(ctx)
-	if err != nil {
-		return err
-	}
-	shared := e.states.Newest(uid)
-	if shared == nil {
-		return nil // it is gone, and whoever runs this is about to learn it
-	}
-	obj := shared.DeepCopyObject().(client.Object)
-	e.identify(obj)
-	r := &reconciliation{known: &objectState{}, before: obj, object: obj, suspensions: suspensions}
-	begin := func() error { // mostly nothing is changed, and its JSON form not needed
-		if r.content != nil {
-			return nil
-		}
-		return r.setBase(obj)
-	}
-	r.grace = newGrace(ctx, b)
-	defer r.grace.end()
-	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(uid))
-	ctx = log.IntoContext(ctx, e.logOf(obj).WithValues("handler", id, "reason", b.Reason(), "attempt", attempt.Number))
-	view := &invoke.View{Object: obj, Reason: b.Reason(), ConditionOptions: e.conditionOptions(), Latest: e.latest(obj), Notify: e.notifierFor(obj)}
-	if b.Field != nil {
-		if err := begin(); err != nil {
-			return err
-		}
-		view.Before, view.After = r.content, r.content
-	}
-	call := view.NewRequest(id, b.Handler, attempt)
-	flush := e.newBackgroundFlush(r, call, a)
-	call.Flush = func(ctx context.Context) error {
-		if err := begin(); err != nil {
-			return err
-		}
-		return flush(ctx)
-	}
-	failed := b.Do(ctx, call)
-	if call.Result == nil && reflect.DeepEqual(r.object, call.Object) {
-		return failed
-	}
-	if err := begin(); err != nil {
-		return firstError(failed, err)
-	}
-	doc, err := e.handlerChanges(ctx, r, id, call.Object)
-	doc = r.rebased(doc)
-	if failed == nil && call.Result != nil {
-		doc = patch.Merge(doc, nested(e.Results, map[string]any{id: call.Result}).Unapplied(r.content))
-	}
-	if doc = doc.Unapplied(r.content); len(doc) > 0 && err == nil {
-		err = e.writeBackground(ctx, r, id, doc, a, failed == nil && call.Result != nil)
-	}
-	return firstError(failed, err)
-}
-
-// latest finds the newest state of an object, as a copy; when it is gone, the last one that is known here.
-func (e *Engine) latest(obj client.Object) func() client.Object {
-	return func() client.Object {
-		newest := e.states.Newest(obj.GetUID())
-		if newest == nil {
-			newest = obj
-		}
-		copied := newest.DeepCopyObject().(client.Object)
-		e.identify(copied)
-		return copied
-	}
-}
-
-// The pauses between the attempts at one write of background work.
+// The delays between the attempts to write the changes of a daemon or a timer.
 const (
 	firstWritePause = 100 * time.Millisecond
 	lastWritePause  = 30 * time.Second
-	lastGracePause  = time.Second // within the grace period
+	lastGracePause  = time.Second // in the grace period
 )
 
-// maxContests is how often a change is fitted anew to lists that others keep changing.
+// maxContests limits how often a change is rebased on lists that other clients keep changing.
 const maxContests = 10
 
-// deposit writes what background work has changed. It waits out faults of the API for as long as the work may continue,
-// and then for the grace period. The error says that the server does not accept the change, or that it could not be
-// written in the end. A raw document has fields that the Go type may lack.
+var errEnded = errors.New("the operator has ended: nothing is written any more")
+
+// writeBackground writes the changes of a daemon or a timer. It retries after errors of the API server as long as the task may run, and then in the
+// grace period. It returns an error if the API server rejects the change, or if the change could not be written in time. If untyped is true, the
+// patch may have fields that the Go type lacks.
 func (e *Engine) writeBackground(ctx context.Context, r *reconciliation, id string, doc patch.MergePatch, a *backgroundState, untyped bool) (err error) {
 	var own edit
 	defer func() {
@@ -130,7 +60,7 @@ func (e *Engine) writeBackground(ctx context.Context, r *reconciliation, id stri
 		case err == nil, errors.Is(err, patch.ErrGone):
 			return nil
 		case errors.Is(err, fencing.ErrSuspended):
-			continue // the next attempt waits
+			continue // the next attempt waits for the end of the hold
 		case isRejected(err):
 			return err
 		case errors.Is(err, errEnded), errors.Is(err, errChangedConcurrently), errors.Is(err, fencing.ErrStopped):
@@ -150,20 +80,20 @@ func (e *Engine) writeBackground(ctx context.Context, r *reconciliation, id stri
 		log.FromContext(ctx).Info("What was changed cannot be written now; it is tried again", "error", err.Error(), "retryAfter", wait.String())
 		sleep(ctx, wait, stopped)
 		if pause = min(2*pause, lastWritePause); !stopped && ctx.Err() != nil {
-			pause = firstWritePause // of the attempts within the grace period
+			pause = firstWritePause // for the attempts in the grace period
 		}
 	}
 	return nil
 }
 
-// depositOnce makes one attempt. An essential change is told to the worker first, for which it is no update; it stays
-// told while it is not known whether it was written.
+// tryWriteBackground makes one attempt. It registers a change of the essence first, so that the worker does not take it for an update. The change
+// remains registered while the outcome of the request is unknown.
 func (e *Engine) tryWriteBackground(ctx context.Context, r *reconciliation, id string, change *patch.Change, a *backgroundState, own *edit) error {
 	if e.ended.Load() {
 		return errEnded
 	}
 	doc := change.HandlerPatch
-	// The work may have to stop because of the suspension: its change waits all the same.
+	// The context may end because of the suspension. The change is written after the hold all the same.
 	untouched := func(content map[string]any) bool { return isUntouched(doc, r.content, content) }
 	if err := e.awaitFenceUnchanged(context.WithoutCancel(ctx), r, untouched); err != nil {
 		return err
@@ -206,7 +136,7 @@ func (e *Engine) tryWriteBackground(ctx context.Context, r *reconciliation, id s
 	return nil
 }
 
-// withdraw takes back what of a refused change was written all the same, unless others have gone on with it.
+// revertPart reverts the status of a rejected change that was written in part, unless another client has changed it since.
 func (e *Engine) revertPart(ctx context.Context, r *reconciliation, change *patch.Change) error {
 	content, err := patch.Content(change.FirstResponse())
 	if err != nil {
@@ -220,7 +150,7 @@ func (e *Engine) revertPart(ctx context.Context, r *reconciliation, change *patc
 	return err
 }
 
-// judged are the essences of the newest known state, without an edit and with it.
+// essencesAround returns the essences of the newest known state, without and with a change.
 func (e *Engine) essencesAround(r *reconciliation, doc patch.MergePatch) (before, after map[string]any) {
 	base := r.content
 	if newest := e.states.Newest(r.before.GetUID()); newest != nil {
@@ -231,7 +161,7 @@ func (e *Engine) essencesAround(r *reconciliation, doc patch.MergePatch) (before
 	return e.detector.Essence.Build(base), e.detector.Essence.Build(doc.Apply(base))
 }
 
-// refit makes a change that meets another's, in a list, one of the object as it is now.
+// rebaseOnLive rebases a change on the present object, because another client has changed the same list.
 func (e *Engine) rebaseOnLive(ctx context.Context, r *reconciliation, doc patch.MergePatch) (patch.MergePatch, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
@@ -249,7 +179,7 @@ func (e *Engine) rebaseOnLive(ctx context.Context, r *reconciliation, doc patch.
 	return doc.Rebase(base, r.content).Unapplied(r.content), nil
 }
 
-// sleep ends with the context, too, unless that has ended before.
+// sleep waits for a delay or for the end of the context. If the context has ended already, it waits for the delay.
 func sleep(ctx context.Context, pause time.Duration, ended bool) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -261,4 +191,38 @@ func sleep(ctx context.Context, pause time.Duration, ended bool) {
 	case <-timer.C:
 	case <-done:
 	}
+}
+
+// gracePeriod is the time in which daemons and timers without a CancellationTimeout must stop when the operator stops. It includes the time for a
+// last write.
+const gracePeriod = daemons.DefaultGracePeriod + writeTimeout
+
+// grace is the time after the end of its context in which one invocation of a daemon or a timer can store its last change. Then the supervisor
+// abandons it.
+type grace struct {
+	context context.Context //nolint:containedctx // writes have other contexts, but this one decides when the task must stop
+	period  time.Duration
+	since   atomic.Pointer[time.Time] // nil while the context has not ended
+	end     func() bool
+}
+
+func newGrace(ctx context.Context, b *invoke.BackgroundHandler) *grace {
+	g := &grace{context: ctx, period: gracePeriod}
+	if timeout := b.Task.CancellationTimeout; timeout != nil {
+		g.period = *timeout
+		if backoff := b.Task.CancellationBackoff; backoff != nil {
+			g.period += *backoff
+		}
+	}
+	g.end = context.AfterFunc(ctx, func() { g.since.CompareAndSwap(nil, new(time.Now())) })
+	return g
+}
+
+// left returns the rest of the time. It is 0 if the context of the invocation has not ended.
+func (g *grace) left() time.Duration {
+	if g.context.Err() == nil {
+		return 0
+	}
+	g.since.CompareAndSwap(nil, new(time.Now()))
+	return g.period - time.Since(*g.since.Load())
 }

@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// handleDeleted handles the objects of a key that no longer exist. It returns the time until the next delete handler is due; 0 if none is left.
+func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
+	for _, last := range e.states.TakeDeleted(key) {
+		t := &tombstone{known: e.states.GetOrCreate(last.GetUID()), memos: e.states.Memos(last.GetUID())}
+		e.states.Forget(last.GetUID())
+		e.supervisor.Forget(last.GetUID()) // a daemon may have been started after the deletion
+		t.last = last.DeepCopyObject().(client.Object)
+		e.identify(t.last)
+		if e.isVanished(t) {
+			e.tombstones.add(key, t)
+		} else {
+			e.finishDeleted(ctx, t)
+		}
+	}
+	return e.handleVanished(ctx, key)
+}
+
+// finishDeleted calls the optional delete handlers for a deleted object that did not have our finalizer.
+func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
+	r, ctx, err := e.lastReconciliation(ctx, t)
+	if err != nil {
+		return // the object could not be handled before, either
+	}
+	e.callOptionalDelete(ctx, r)
+	e.removeStaleAnnotations(ctx, r)
+	e.eventLimiter.Forget(t.last.GetUID())
+}
+
+// removeStaleAnnotations removes what the framework has left on an object that has left the cache but still exists. If the cache is restricted to
+// labels and the object has lost them, no later event is received for it.
+func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliation) {
+	_, delayed := lost.state.StaleAfter(now())
+	if !lost.state.HasStale(now()) && !delayed && e.Pin.Fetch(lost.before) == nil {
+		return
+	}
+	suspensions := e.suspensions()
+	obj, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(lost.before))
+	if obj == nil || err != nil || obj.GetUID() != lost.before.GetUID() {
+		return
+	}
+	r := &reconciliation{known: &objectState{}, leaving: true, suspensions: suspensions}
+	if err := r.setBase(obj); err != nil {
+		return
+	}
+	e.detect(ctx, r)
+	if e.matchHandlers(ctx, r); len(r.matching) > 0 {
+		return // the object matches again, and will be reconciled
+	}
+	if err := e.finish(ctx, r); err != nil {
+		log.FromContext(ctx).Info("Failed to remove annotations from unmatched object", "error", err.Error())
+	}
+}
+
+// callOptionalDelete calls the optional delete handlers once, with the last known state of the object. It ignores objects whose deletion had begun
+// before the operator started.
+func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
+	ids := slices.DeleteFunc(slices.Clone(r.matching), func(id string) bool {
+		handler, _ := e.Handlers.Get(id)
+		return !handler.IsOptionalDelete()
+	})
+	if len(ids) == 0 || r.known.Worker.OptionalDeleteCalled || !r.known.Worker.SeenAlive || r.gone && e.stillExists(ctx, r) {
+		return
+	}
+	r.known.Worker.OptionalDeleteCalled = true
+	r.cause.Reason = cause.Delete
+	for _, id := range ids {
+		log.FromContext(ctx).V(1).Info("The object goes without waiting for us; calling an optional handler", "handler", id)
+		handler, _ := e.Handlers.Get(id)
+		invoke.HandlerAttempt{Kind: e.Name, ID: id, Handler: handler, View: e.causeView(r), Record: progress.Record{Started: now()}, Once: true}.Run(ctx)
+	}
+}
+
+// stillExists reports whether an object that has left the cache still exists. The cache may be restricted to labels that the object has lost.
+func (e *Engine) stillExists(ctx context.Context, r *reconciliation) bool {
+	if r.cause.Facts.Deleting {
+		return false
+	}
+	exists, err := e.exists(ctx, r.before)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; the optional delete handlers are not called")
+		return true
+	}
+	return exists
+}
+
+// exists asks the API server whether an object exists.
+func (e *Engine) exists(ctx context.Context, obj client.Object) (bool, error) {
+	live, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(obj))
+	return live != nil && live.GetUID() == obj.GetUID(), err
+}
+
+// tombstone is the last known state of an object that no longer exists.
+type tombstone struct {
+	last  client.Object // with the changes by its delete handlers
+	known *objectState
+	memos *objectstate.Memos
+	// state are the records of the delete handlers. It is nil until the API server has confirmed that the object does not exist.
+	state *progress.State
+}
+
+// tombstones are the tombstones of vanished objects, by key. Only the worker of a key changes its tombstones.
+type tombstones struct {
+	mu    sync.Mutex
+	named map[types.NamespacedName][]*tombstone
+}
+
+func (s *tombstones) add(key types.NamespacedName, t *tombstone) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.named == nil {
+		s.named = map[types.NamespacedName][]*tombstone{}
+	}
+	s.named[key] = append(s.named[key], t)
+}
+
+func (s *tombstones) of(key types.NamespacedName) []*tombstone {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.named[key])
+}
+
+func (s *tombstones) remove(key types.NamespacedName, t *tombstone) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := slices.DeleteFunc(s.named[key], func(one *tombstone) bool { return one == t })
+	if s.named[key] = left; len(left) == 0 {
+		delete(s.named, key)
+	}
+}
+
+// Vanished returns the keys of vanished objects whose delete handlers have not finished. It is for the test kit.
+func (e *Engine) Vanished() (names []types.NamespacedName) {
+	e.tombstones.mu.Lock()
+	defer e.tombstones.mu.Unlock()
+	for name := range e.tombstones.named {
+		names = append(names, name)
+	}
+	return names
+}
+
+// isVanished reports whether an object has disappeared although it had our finalizer and no deletion timestamp: the API server removes an object when a
+// deletion crosses the write of its first finalizer. A peer has handled the object if a pause began since the last reconcile. An earlier process may have
+// handled it if the state comes from a cache that is older than the epoch.
+func (e *Engine) isVanished(t *tombstone) bool {
+	return t.known.Worker.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !t.known.Worker.FinalizerRemoved && t.known.Worker.PausesAtReconcile == e.pauses.Load()
+}
+
+// lastReconciliation returns a reconciliation of the last known state of an object.
+func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconciliation, context.Context, error) {
+	ctx = objectstate.ContextWithMemos(ctx, t.memos)
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(t.last.GetUID())))
+	r := &reconciliation{known: t.known, gone: true}
+	if err := r.setBase(t.last); err != nil {
+		return nil, ctx, err
+	}
+	e.detect(ctx, r)
+	e.matchHandlers(ctx, r)
+	return r, ctx, nil
+}
+
+// handleVanished calls the due delete handlers for the vanished objects of a key, according to their policies. Their progress is kept in memory, because
+// there is no object to write it to. handleVanished returns the time until the next call; 0 if all handlers have finished.
+func (e *Engine) handleVanished(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
+	for _, t := range e.tombstones.of(key) {
+		left, done := e.handleTombstone(ctx, t)
+		if done {
+			e.tombstones.remove(key, t)
+			e.eventLimiter.Forget(t.last.GetUID())
+			continue
+		}
+		if left = max(left, time.Millisecond); wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return wait
+}
+
+func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.Duration, done bool) {
+	if t.state == nil {
+		exists, err := e.exists(ctx, t.last)
+		switch {
+		case err != nil:
+			log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its delete handlers wait", "retryAfter", consistencyTimeout.String())
+			return consistencyTimeout, false
+		case exists: // the object does not match the selector of the watch any more
+			e.finishDeleted(ctx, t)
+			return 0, true
+		}
+	}
+	r, ctx, err := e.lastReconciliation(ctx, t)
+	if err != nil {
+		return 0, true // the object could not be handled before, either
+	}
+	if t.state == nil {
+		log.FromContext(ctx).Info("The object vanished although our finalizer held it; calling its delete handlers with its last known state")
+		t.state = r.state
+	}
+	r.state, r.cause.Reason, r.cause.Facts.Deleting = t.state, cause.Delete, true
+	e.selectHandlers(ctx, r)
+	e.makePlan(ctx, r)
+	_ = e.run(ctx, r) // errors are those of writes, and nothing is written
+	t.last = r.object
+	wait, left := e.untilNext(r, now())
+	return wait, !left
+}

@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Events selects the Events that the engine posts without being asked.
+type Events int
+
+const (
+	// EventsTransitions posts permanent failures, and successes after failures.
+	EventsTransitions Events = iota
+	// EventsOff disables automatic Events.
+	EventsOff
+	// EventsSteps posts the outcome of each attempt of each handler.
+	EventsSteps
+)
+
+// flushEvents posts the Events about the attempts of a reconcile. It runs after the write, because the API server may reject the changes of a
+// handler, and the attempt then fails.
+func (e *Engine) flushEvents(r *reconciliation) {
+	for _, logPlan := range r.pendingEvents {
+		logPlan()
+	}
+	r.pendingEvents = nil
+}
+
+// postOutcome posts the Event about the outcome of a cause handler. Attempts that will be repeated cause no Event.
+func (e *Engine) postOutcome(r *reconciliation, s *handlerPatch) {
+	o := s.outcome
+	e.postEvents(r.before, s.id, s.before, o, o.Final && !o.Success, s.before.Message != "" && o.Err == nil)
+}
+
+// postTransition posts the Event about the outcome of a reconcile handler, a daemon or a timer. These are called again and again, so that only
+// transitions are posted: the first permanent failure, and the first success after it. postTransition returns whether the handler has failed.
+func (e *Engine) postTransition(obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool) {
+	switch {
+	case outcome.Interrupted, !outcome.Final, outcome.Success && outcome.Err != nil: // there is no result yet
+		fails = failed
+	default:
+		fails = !outcome.Success
+	}
+	if obj != nil { // otherwise it is deleted
+		e.postEvents(obj, id, before, outcome, fails && !failed, failed && !fails)
+	}
+	return fails
+}
+
+// postEvents posts the Event about an outcome. fails and recovers mark the two transitions.
+func (e *Engine) postEvents(obj client.Object, id string, before progress.Record, outcome progress.Outcome, fails, recovers bool) {
+	steps := e.Events == EventsSteps
+	if e.Events == EventsOff || outcome.Interrupted || outcome.Waiting || !outcome.Final && !steps {
+		return
+	}
+	// The action is the id of the handler, because Events that differ only in their notes are aggregated.
+	notify := func(urgent bool, eventType, reason, note string, args ...any) {
+		e.post(obj, urgent, eventType, reason, id, fmt.Sprintf(note, args...))
+	}
+	switch {
+	case !outcome.Final:
+		notify(false, "Warning", "HandlerRetries", "%s: %v", id, outcome.Err)
+	case !outcome.Success && (fails || steps):
+		notify(fails, "Warning", "HandlerFailed", "%s: %v", id, outcome.Err)
+	case !outcome.Success:
+	case outcome.Err != nil && steps:
+		notify(false, "Warning", "HandlerIgnored", "%s: %v", id, outcome.Err)
+	case recovers && before.Retries > 0:
+		notify(true, "Normal", "HandlerRecovered", "%s has succeeded; failed attempts before that: %d", id, before.Retries)
+	case recovers:
+		notify(true, "Normal", "HandlerRecovered", "%s has succeeded; before that, it had failed for good", id)
+	case steps:
+		notify(false, "Normal", "HandlerSucceeded", "%s", id)
+	}
+}
+
+// notifierFor returns the function with which handlers post Events about an object.
+func (e *Engine) notifierFor(obj client.Object) func(eventType, reason, action, note string, args ...any) {
+	return func(eventType, reason, action, note string, args ...any) {
+		if why := unpostable(eventType, reason, action); why != "" {
+			e.logOf(obj).Info("Warning: an Event is not posted: "+why, "type", eventType, "reason", reason, "action", action)
+			return
+		}
+		e.post(obj, false, eventType, reason, action, fmt.Sprintf(note, args...))
+	}
+}
+
+// unpostable returns the reason why the API server would reject an Event.
+func unpostable(eventType, reason, action string) string {
+	switch {
+	case eventType != corev1.EventTypeNormal && eventType != corev1.EventTypeWarning:
+		return "its type has to be Normal or Warning"
+	case reason == "":
+		return "it has no reason: say why in one word, such as Resized"
+	case action == "":
+		return "it has no action: say what was done in one word, such as Resize"
+	}
+	return ""
+}
+
+// post posts an Event, unless there are too many about the object. Urgent Events have a larger limit. There are no Events about Events, because each
+// would cause another one.
+func (e *Engine) post(obj client.Object, urgent bool, eventType, reason, action, note string) {
+	if e.Recorder == nil || e.GVK.Kind == "Event" && (e.GVK.Group == corev1.GroupName || e.GVK.Group == eventsv1.GroupName) {
+		return
+	}
+	reason, action = eventrecorder.TruncateReason(reason), eventrecorder.TruncateReason(action)
+	unsaid, ok := e.eventLimiter.Allow(obj.GetUID(), eventrecorder.SeriesKey{
+		Type: eventType, Reason: reason, Action: action, ResourceVersion: obj.GetResourceVersion(),
+	}, urgent)
+	if !ok {
+		metrics.UnpostedEvents.WithLabelValues(e.Name).Inc()
+		e.logOf(obj).V(1).Info("An Event is not posted: there are too many about the object", "type", eventType, "reason", reason, "action", action, "note", note)
+		return
+	}
+	about := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+	}}
+	about.SetGroupVersionKind(e.GVK)
+	e.Recorder.Eventf(about, nil, eventType, reason, action, "%s", eventrecorder.NoteWithDropped(note, unsaid))
+}
+
+// logOf returns the logger for an object outside of reconciles.
+func (e *Engine) logOf(obj client.Object) logr.Logger {
+	return e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
+}

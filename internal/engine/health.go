@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+)
+
+// health records progress for the liveness check.
+type health struct {
+	mu       sync.Mutex
+	running  int
+	finished time.Time // the end of the last reconcile
+
+	retries map[types.NamespacedName]error // the conflicts and throttling errors that ended the last reconcile of an object
+}
+
+// setRetry records whether a conflict or throttling has ended a reconcile, which is therefore repeated.
+func (v *health) setRetry(key types.NamespacedName, repeats bool, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !repeats {
+		delete(v.retries, key)
+		return
+	}
+	if v.retries == nil {
+		v.retries = map[types.NamespacedName]error{}
+	}
+	v.retries[key] = err
+}
+
+// Retry returns the conflict or throttling error that ended the last reconcile of an object, and because of which the
+// object is reconciled again; nil if there was none. It is for the test kit.
+func (e *Engine) Retry(key types.NamespacedName) error {
+	e.health.mu.Lock()
+	defer e.health.mu.Unlock()
+	return e.health.retries[key]
+}
+
+// trackReconcile records that a worker has begun a reconcile. The returned function records its end.
+func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
+	e.states.MarkStarted(key)
+	e.promoter.begin(key)
+	began := time.Now()
+	e.health.mu.Lock()
+	defer e.health.mu.Unlock()
+	if e.health.running++; e.health.finished.IsZero() {
+		e.health.finished = time.Now() // the liveness check measures from the first reconcile
+	}
+	return func() {
+		e.promoter.end(key, time.Since(began))
+		e.health.mu.Lock()
+		defer e.health.mu.Unlock()
+		e.health.running--
+		e.health.finished = time.Now()
+	}
+}
+
+// QueueStats are the lengths and times of the queue and of the workers.
+type QueueStats struct {
+	Waiting, Running    int
+	Longest, Unfinished time.Duration
+}
+
+// QueueStats returns the statistics of the queue, and updates their metric.
+func (e *Engine) QueueStats() QueueStats {
+	n, longest := e.states.QueueStats()
+	e.health.mu.Lock()
+	defer e.health.mu.Unlock()
+	p := QueueStats{Waiting: n, Running: e.health.running, Longest: longest}
+	if !e.health.finished.IsZero() {
+		p.Unfinished = time.Since(e.health.finished)
+	}
+	metrics.OldestUnhandled.WithLabelValues(e.Name).Set(longest.Seconds())
+	return p
+}
+
+// InProgress returns the ids of the handlers that have begun to handle a cause and have not finished, with their delays. If all have finished and only
+// their records are left, it returns these. It is for the test kit.
+func (e *Engine) InProgress(obj client.Object) (texts []string) {
+	var finished []string
+	for _, id := range e.Handlers.IDs() {
+		record, err := e.Store.Fetch(obj, id)
+		switch {
+		case err != nil:
+			texts = append(texts, fmt.Sprintf("%s (its record cannot be read: %v)", id, err))
+		case record == nil:
+		case record.Finished():
+			finished = append(finished, id)
+		case record.Delayed.IsZero():
+			texts = append(texts, id)
+		default:
+			texts = append(texts, fmt.Sprintf("%s (delayed until %s)", id, record.Delayed.UTC().Format(time.RFC3339)))
+		}
+	}
+	if len(texts) == 0 {
+		return finished
+	}
+	return texts
+}
+
+// HasPredicates reports whether predicates may prevent reconciles. It is for the test kit.
+func (e *Engine) HasPredicates() bool { return e.hasPredicates.Load() }

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+)
+
+// observe reads the object from the cache. It returns nil if there is none, or if there is nothing to do.
+func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconciliation, error) {
+	suspensions, afterEpoch := e.suspensions(), e.epoch.isPassed(key.Namespace)
+	obj, err := e.readObject(ctx, e.Cache, key)
+	if err != nil {
+		return nil, err
+	}
+	if obj == nil {
+		e.states.ClearRelatedChanges(key) // owned objects are deleted after their owner
+		return nil, nil
+	}
+	r := &reconciliation{known: e.states.GetOrCreate(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
+	r.known.Worker.PausesAtReconcile = r.pauses
+	if skipsOwnEvent(r.known, obj) {
+		return nil, nil
+	}
+	return r, r.setBase(obj)
+}
+
+// readObject returns nil for an object that does not exist.
+func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.NamespacedName) (client.Object, error) {
+	obj := e.New()
+	if err := from.Get(ctx, key, obj); err != nil {
+		if err = client.IgnoreNotFound(err); err != nil {
+			err = fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
+		}
+		return nil, err
+	}
+	e.identify(obj)
+	return obj, nil
+}
+
+// identify sets the apiVersion and the kind, which typed clients drop.
+func (e *Engine) identify(obj client.Object) { obj.GetObjectKind().SetGroupVersionKind(e.GVK) }
+
+// consistencyTimeout is the time in which the cache must show our own write. Then the object is read from the API server. kopf:
+// settings.persistence.consistency_timeout.
+const consistencyTimeout = 5 * time.Second
+
+// awaitFreshCache ensures that the object is not older than our own last write: on an older one, finished handlers would seem unfinished. If the cache
+// lags behind, the object is reconciled again when the cache changes, and no worker waits. After the consistency timeout, awaitFreshCache reads the object
+// from the API server. It returns the time to wait; 0 to continue.
+func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (time.Duration, error) {
+	if r.known.Worker.FoundDeleted {
+		return consistencyTimeout, nil // the cache will show the deletion
+	}
+	if unwritten := r.known.Worker.PendingWrite; unwritten != nil {
+		return e.retryPendingWrite(ctx, r, unwritten)
+	}
+	return e.awaitCache(ctx, r)
+}
+
+func (e *Engine) awaitCache(ctx context.Context, r *reconciliation) (time.Duration, error) {
+	if !e.isStale(r) {
+		r.known.AwaitedVersion = ""
+		return 0, nil
+	}
+	if left := time.Until(r.known.AwaitDeadline); left > 0 {
+		metrics.OwnWriteWaits.WithLabelValues(e.Name).Inc()
+		return left, nil
+	}
+	metrics.StaleCacheReads.WithLabelValues(e.Name).Inc()
+	log.FromContext(ctx).Info("The cache does not show our last write; reading the object from the API server")
+	obj, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(r.before))
+	if err != nil {
+		return 0, err
+	}
+	if obj == nil || obj.GetUID() != r.before.GetUID() {
+		return consistencyTimeout, nil // the object is deleted; the cache will show that
+	}
+	if !isOrdered(r.known.AwaitedVersion) {
+		r.known.AwaitedVersion = "" // it is unknown when the cache has passed this version
+	}
+	return 0, r.setBase(obj)
+}
+
+// isStale reports whether the object lacks our last write.
+func (e *Engine) isStale(r *reconciliation) bool {
+	if r.known.Worker.FinalizerRemoved && r.before.GetDeletionTimestamp() != nil && e.hasFinalizer(r.before) {
+		return true // the resource version does not change with the removal of the last finalizer
+	}
+	return r.known.AwaitedVersion != "" && isOlderVersion(r.before.GetResourceVersion(), r.known.AwaitedVersion)
+}
+
+// isOlderVersion compares resource versions. Versions that are not numbers are older unless they are equal.
+func isOlderVersion(version, written string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, written)
+	if err != nil {
+		return version != written
+	}
+	return order < 0
+}
+
+func isOrdered(version string) bool {
+	_, err := resourceversion.CompareResourceVersion(version, version)
+	return err == nil
+}
+
+// skipsOwnEvent reports whether this reconcile is caused only by the event of the write that ended a cycle. There is nothing to do for
+// such an event, see [Engine.expectOwnEvent]. The event is skipped once: any later reconcile handles the object again.
+func skipsOwnEvent(m *objectState, obj client.Object) bool {
+	expected := m.Worker.SettledVersion
+	m.Worker.SettledVersion = ""
+	if expected == "" || expected != obj.GetResourceVersion() || m.Worker.PendingWrite != nil || m.Worker.Overlay != nil {
+		return false
+	}
+	m.AwaitedVersion = "" // the cache shows it
+	return true
+}
+
+// expectOwnEvent is called at the end of a reconcile. If the reconcile has written the end of a cycle, and a reconcile of the written object would
+// find nothing to do, the event of the write is skipped.
+func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
+	m, version := r.known, r.before.GetResourceVersion()
+	if !r.isFinished() || result != (reconcile.Result{}) || m.AwaitedVersion != version || r.reportRejected || m.Worker.Overlay != nil ||
+		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 {
+		return
+	}
+	if r.cause.OutdatedBaseline || r.cause.StalePin || e.Pin.Fetch(r.before) != nil || r.state.HasStale(now()) {
+		return // the next reconcile must remove or store something
+	}
+	// Other clients may have changed the object between the read and the write.
+	stored := e.Baseline.Fetch(r.before)
+	if r.before.GetDeletionTimestamp() != nil || e.hasFinalizer(r.before) != r.cause.Facts.HasFinalizer ||
+		stored == nil || m.Worker.Baselines.IsReplaced(stored) {
+		return
+	}
+	// The filters decide on the finalizer, and a handler may have changed what they look at.
+	after := match.Input{Object: r.content, HasCause: true, Old: r.cause.Live, New: r.cause.Live}
+	for _, id := range e.Handlers.IDs() {
+		handler, _ := e.Handlers.Get(id)
+		if len(handler.When) > 0 {
+			return // the result of a function may change at any time
+		}
+		if matches, _ := handler.MatchObject(after); matches != slices.Contains(r.matching, id) {
+			return
+		}
+	}
+	m.Worker.SettledVersion = version
+}
