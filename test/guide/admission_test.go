@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// The code of docs/admission.md for kubebuilder projects.
+// The tests of this file check the code of docs/admission.md for kubebuilder projects.
 
 const admissionPage = "../../docs/admission.md"
 
@@ -30,8 +30,7 @@ func orderWebhooks() webhooks.Options {
 	}
 }
 
-// The API server accepts the manifests, and knows every field; with kustomize's prefix, the Service has the name in the
-// options.
+// The API server knows every field of the manifests. The Service in the options has the name that kustomize generates.
 func TestManifestsOfAdmission(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -39,15 +38,14 @@ func TestManifestsOfAdmission(t *testing.T) {
 	g := NewWithT(t)
 	objects := manifests(t, admissionPage)
 	g.Expect(objects).To(HaveLen(2))
-	expectTaken(t, g, "system", objects)
+	expectAccepted(t, g, "system", objects)
 	g.Expect(objects).To(HaveKey("RoleBinding manager-rolebinding"))
 	service := objects["Service webhook-service"]
 	g.Expect(service).NotTo(BeNil())
 	g.Expect(orderWebhooks().ClientConfig.Service.Name).To(Equal("shop-" + service.GetName()))
 }
 
-// The markers generate the rules of config/rbac/webhooks_role.yaml, with which the tests of package webhooks run. Only
-// the name differs.
+// The markers of the page generate the same rules as config/rbac/webhooks_role.yaml, except for the name.
 func TestMarkersOfAdmission(t *testing.T) {
 	g := NewWithT(t)
 	var marked, ruled []rbacv1.PolicyRule
@@ -61,7 +59,7 @@ func TestMarkersOfAdmission(t *testing.T) {
 	file, err := os.ReadFile("../../config/rbac/webhooks_role.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
 	for document := range bytes.SplitSeq(bytes.ReplaceAll(file, []byte("databases.example.com"), []byte(orderWebhooks().Name)), []byte("\n---\n")) {
-		var role rbacv1.ClusterRole // a Role has the same rules
+		var role rbacv1.ClusterRole // a Role has the same fields
 		g.Expect(yaml.Unmarshal(document, &role)).To(Succeed())
 		ruled = append(ruled, role.Rules...)
 	}
@@ -79,7 +77,7 @@ func ruleOf(g *WithT, marker string) (rule rbacv1.PolicyRule) {
 			rule.APIGroups = values
 		case "resources":
 			rule.Resources = values
-			g.Expect(strings.Contains(marker, "namespace=system")).To(Equal(values[0] == "secrets"), "the Secret alone has a namespace")
+			g.Expect(strings.Contains(marker, "namespace=system")).To(Equal(values[0] == "secrets"), "only rules for Secrets may have a namespace")
 		case "resourceNames":
 			rule.ResourceNames = values
 		case "verbs":

@@ -22,7 +22,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// The code of docs/coming-from-a-reconciler.md: a reconciler with a child, and handlers that do the same.
+// The code of docs/coming-from-a-reconciler.md: a reconciler with a child object, and handlers with the same behavior.
 
 const bucketFinalizer = "example.com/bucket"
 
@@ -105,7 +105,7 @@ func (b *Buckets) SetupWithManager(mgr ctrl.Manager) error {
 	return kopf.SetupWithManager(mgr, b.buckets(), kopf.WithFinalizer(bucketFinalizer)) // the one that old objects have
 }
 
-// Both implementations have the same results, and the handlers continue with an object of the reconciler.
+// The reconciler and the handlers have the same results. The handlers also continue with an object of the reconciler.
 func TestReconcilerWithChild_AndHandlersAgree(t *testing.T) {
 	plain := func(p *Provider) func(ctrl.Manager) error {
 		return func(mgr ctrl.Manager) error {
@@ -121,12 +121,12 @@ func TestReconcilerWithChild_AndHandlersAgree(t *testing.T) {
 		"converted":  {plain, handlers},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { keepsAChild(t, operators.first, operators.then) })
+			synctest.Test(t, func(t *testing.T) { checkChild(t, operators.first, operators.then) })
 		})
 	}
 }
 
-func keepsAChild(t *testing.T, first, then func(*Provider) func(ctrl.Manager) error) {
+func checkChild(t *testing.T, first, then func(*Provider) func(ctrl.Manager) error) {
 	g, provider := NewWithT(t), &Provider{}
 	g.SetDefaultEventuallyTimeout(time.Minute)
 	scheme := runtime.NewScheme()
@@ -164,5 +164,5 @@ func keepsAChild(t *testing.T, first, then func(*Provider) func(ctrl.Manager) er
 	cluster.Delete(t, bucket)
 	g.Eventually(func() error { return cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(bucket), bucket) }).
 		ShouldNot(Succeed())
-	g.Expect(provider.seen()).To(HaveEach("drop photos"), "a reconciler may do it twice: its cache lags")
+	g.Expect(provider.seen()).To(HaveEach("drop photos"), "want only calls that drop the bucket; a reconciler with a stale cache may call twice")
 }

@@ -58,7 +58,7 @@ func manifests(t *testing.T, page string) map[string]*unstructured.Unstructured 
 	return found
 }
 
-// The API server accepts the manifests, and knows every field.
+// The API server accepts the manifests and knows all of their fields.
 func TestManifestsOfTheDeployment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -67,11 +67,11 @@ func TestManifestsOfTheDeployment(t *testing.T) {
 	objects := manifests(t, deploymentPage)
 	g.Expect(objects).To(HaveLen(6))
 	g.Expect(objects).To(HaveKey("Deployment databases"))
-	expectTaken(t, g, "databases-system", objects)
+	expectAccepted(t, g, "databases-system", objects)
 }
 
-// expectTaken checks that the API server accepts objects unchanged, and that it rejects an unknown field.
-func expectTaken(t *testing.T, g *WithT, in string, objects map[string]*unstructured.Unstructured) {
+// expectAccepted checks that the API server accepts objects unchanged, and that it rejects an unknown field.
+func expectAccepted(t *testing.T, g *WithT, in string, objects map[string]*unstructured.Unstructured) {
 	t.Helper()
 	k8s, err := client.New(cfg, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -95,8 +95,8 @@ func namespace(g *WithT, k8s client.Client, name string) {
 	}
 }
 
-// With exactly the permissions of the page, an operator adds finalizers, handles, writes the status, posts Events, and
-// leads; no request is forbidden.
+// With exactly the permissions of the page, an operator handles an object, posts Events and becomes the leader, and the
+// API server forbids no request.
 func TestRightsOfTheDeployment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -112,10 +112,10 @@ func TestRightsOfTheDeployment(t *testing.T) {
 			t.Cleanup(func() { g.Expect(k8s.Delete(context.Background(), obj)).To(Succeed()) })
 		}
 	}
-	book := &lines{}
-	stopped := startRestricted(t, g, book)
+	logged := &lines{}
+	stopped := startRestricted(t, g, logged)
 
-	obj := left("rights", nil)
+	obj := newDatabase("rights", nil)
 	obj.SetFinalizers(nil)
 	g.Expect(k8s.Create(t.Context(), obj)).To(Succeed())
 	g.Eventually(func(g Gomega) {
@@ -136,7 +136,7 @@ func TestRightsOfTheDeployment(t *testing.T) {
 		g.Expect(k8s.List(t.Context(), events)).To(Succeed())
 		g.Expect(events.Items).To(ContainElement(HaveField("Object", HaveKeyWithValue("reason", "Provisioned"))))
 	}).Should(Succeed())
-	coreEvents := &unstructured.UnstructuredList{} // client-go does not use the same log
+	coreEvents := &unstructured.UnstructuredList{} // client-go posts leader election Events to the core API
 	coreEvents.SetAPIVersion("v1")
 	coreEvents.SetKind("EventList")
 	g.Eventually(func(g Gomega) {
@@ -144,19 +144,19 @@ func TestRightsOfTheDeployment(t *testing.T) {
 		g.Expect(coreEvents.Items).To(ContainElement(HaveField("Object", HaveKeyWithValue("reason", "LeaderElection"))))
 	}).Should(Succeed())
 	stopped()
-	g.Expect(book.all()).To(ContainSubstring(`"Handled"`), "the log is looked at")
-	g.Expect(book.all()).NotTo(ContainSubstring("orbidden"))
+	g.Expect(logged.all()).To(ContainSubstring(`"Handled"`), "the log must contain handled objects")
+	g.Expect(logged.all()).NotTo(ContainSubstring("orbidden"))
 }
 
 // startRestricted runs an operator as the service account of the page. It returns a function that stops it.
-func startRestricted(t *testing.T, g *WithT, book *lines) (stop func()) {
+func startRestricted(t *testing.T, g *WithT, logged *lines) (stop func()) {
 	config := rest.CopyConfig(cfg)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:databases-system:databases", Groups: []string{"system:authenticated"},
 	}
 	skipNames := true
 	options := production(runtime.NewScheme())
-	options.Logger = funcr.New(func(prefix, args string) { book.add(prefix + args) }, funcr.Options{})
+	options.Logger = funcr.New(func(prefix, args string) { logged.add(prefix + args) }, funcr.Options{})
 	options.HealthProbeBindAddress, options.Metrics.BindAddress = "0", "0" // other tests may use the ports
 	options.LeaderElectionNamespace = "databases-system"                   // detected automatically in a pod
 	options.Controller.SkipNameValidation = &skipNames
@@ -178,7 +178,7 @@ func startRestricted(t *testing.T, g *WithT, book *lines) (stop func()) {
 	}
 }
 
-// lines returns the log lines.
+// lines collects log lines.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -44,11 +44,11 @@ func TestEnsureDatabase(t *testing.T) {
 	}
 	req.Attempt.Number = 6
 	if _, forGood := errors.AsType[*progress.PermanentError](ensureDatabase(t.Context(), req)); !forGood {
-		t.Error("it is tried again")
+		t.Error("the error is not permanent")
 	}
 }
 
-// The declarations of the page are correct.
+// The declarations of the page are valid.
 func TestDeclarationsOfTheMigration(t *testing.T) {
 	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{})
 	if err != nil {
@@ -62,13 +62,13 @@ func TestDeclarationsOfTheMigration(t *testing.T) {
 	}
 }
 
-// MIG-01: an operator in memory takes over the object of the page, in the middle of its cycle.
+// MIG-01: an operator in memory continues the unfinished cycle of the page's object.
 func TestTakingOver_InMemory(t *testing.T) {
 	g := NewWithT(t)
 	photos := &unstructured.Unstructured{}
 	for _, s := range steps(t, "../../docs/coming-from-kopf.md") {
 		if s.Language == "yaml" {
-			g.Expect(photos.Object).To(BeNil(), "one object is shown")
+			g.Expect(photos.Object).To(BeNil(), "the page must show exactly one object")
 			g.Expect(yaml.Unmarshal([]byte(s.Text), &photos.Object)).To(Succeed())
 		}
 	}

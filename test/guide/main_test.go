@@ -13,10 +13,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// cfg is the access to the API server, as envtest.Environment.Start returns it in other projects.
+// cfg is the configuration that envtest.Environment.Start returns.
 var cfg *rest.Config
 
-// cluster is the access for programs that a test starts; readers of the pages do not need it.
+// cluster provides access for the programs that a test starts.
 var cluster *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {

@@ -26,7 +26,7 @@ func commands(t *testing.T, page string) (all []string) {
 	return all
 }
 
-// The commands of docs/deployment.md that remove an operator, in its order.
+// The test runs the commands of docs/deployment.md that remove an operator, in their order.
 func TestUninstalling(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -51,32 +51,32 @@ func TestUninstalling(t *testing.T) {
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
 		return obj
 	}
-	held := And(HaveField("GetFinalizers()", HaveLen(1)), HaveField("GetAnnotations()", HaveLen(2)))
-	gone := func(obj client.Object) {
+	isBlocked := And(HaveField("GetFinalizers()", HaveLen(1)), HaveField("GetAnnotations()", HaveLen(2)))
+	expectDeleted := func(obj client.Object) {
 		t.Helper()
 		g.Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)) }).Should(BeTrue())
 	}
 
 	after := []func(out string){
-		func(string) { gone(validating); gone(mutating) },
+		func(string) { expectDeleted(validating); expectDeleted(mutating) },
 		func(string) {
 			scaled := &appsv1.Deployment{}
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(deployment), scaled)).To(Succeed())
 			g.Expect(scaled.Spec.Replicas).To(HaveValue(BeZero()))
 		},
-		func(string) { g.Expect(now(orders)).To(held, "it only shows") },
+		func(string) { g.Expect(now(orders)).To(isBlocked, "the command must not change the object") },
 		func(string) {
 			for _, obj := range []client.Object{orders, photos} {
 				g.Expect(now(obj)).To(And(HaveField("GetFinalizers()", BeEmpty()), HaveField("GetAnnotations()", BeEmpty())))
 			}
 			g.Expect(k8s.Delete(ctx, orders)).To(Succeed())
-			gone(orders)
-			orders = handledDatabase("orders") // for the last command: this object is blocked
+			expectDeleted(orders)
+			orders = handledDatabase("orders") // the last command needs an object that waits for its finalizer
 			g.Expect(k8s.Create(ctx, orders)).To(Succeed())
 			g.Expect(k8s.Delete(ctx, orders)).To(Succeed())
-			g.Expect(now(orders)).To(held)
+			g.Expect(now(orders)).To(isBlocked)
 		},
-		func(string) { gone(orders) },
+		func(string) { expectDeleted(orders) },
 	}
 	typed := commands(t, "../../docs/deployment.md")
 	g.Expect(typed).To(HaveLen(len(after)), "the page has other commands; add their results to the test")
@@ -85,7 +85,7 @@ func TestUninstalling(t *testing.T) {
 	}
 }
 
-// docs/troubleshooting.md answers its three questions.
+// The commands of docs/troubleshooting.md answer its three questions.
 func TestTroubleshooting_ThreeQuestions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -93,7 +93,7 @@ func TestTroubleshooting_ThreeQuestions(t *testing.T) {
 	g := NewWithT(t)
 	tool := buildTool(t, g)
 	k8s := installDatabases(t, g)
-	g.Expect(k8s.Create(t.Context(), leftByPython(metav1.Now().Time)[2])).To(Succeed())
+	g.Expect(k8s.Create(t.Context(), pythonDatabases(metav1.Now().Time)[2])).To(Succeed())
 	orders := handledDatabase("orders")
 	g.Expect(k8s.Create(t.Context(), orders)).To(Succeed())
 
@@ -108,7 +108,7 @@ func TestTroubleshooting_ThreeQuestions(t *testing.T) {
 
 // handledDatabase returns an object in the middle of a cycle.
 func handledDatabase(name string) *unstructured.Unstructured {
-	return left(name, map[string]any{
+	return newDatabase(name, map[string]any{
 		"kopf.zalando.org/last-handled-configuration": "{\"spec\":{\"size\":5}}\n",
 		"kopf.zalando.org/resize.spec.size":           `{"started":"2026-05-01T12:00:00.000000+00:00","purpose":"update","retries":1,"success":false,"failure":false,"message":"busy"}`,
 	})
@@ -131,7 +131,7 @@ func TestCommandsOfPeering(t *testing.T) {
 	meeting := &unstructured.Unstructured{}
 	for _, s := range steps(t, "../../docs/peering.md") {
 		if s.Language == "yaml" {
-			g.Expect(meeting.Object).To(BeNil(), "one object is shown")
+			g.Expect(meeting.Object).To(BeNil(), "the page must show exactly one object")
 			g.Expect(yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(s.Text)), 4096).Decode(meeting)).To(Succeed())
 		}
 	}
@@ -144,11 +144,11 @@ func TestCommandsOfPeering(t *testing.T) {
 	var printed []string
 	for _, command := range commands(t, "../../docs/peering.md") {
 		g.Expect(command).To(HavePrefix(goRun))
-		printed = append(printed, tool("kopf "+strings.TrimPrefix(command, goRun))) // without building the command again
+		printed = append(printed, tool("kopf "+strings.TrimPrefix(command, goRun))) // the command is already built
 	}
 	g.Expect(printed).To(HaveLen(3), "the page has other commands; add their results to the test")
 	for identity := range shown {
-		g.Expect(printed[0]).To(MatchRegexp(`%s .* dead`, identity), "its records are of the year 2020")
+		g.Expect(printed[0]).To(MatchRegexp(`%s .* dead`, identity), "the records date from 2020")
 	}
 	g.Expect(printed[1]).To(MatchRegexp(`3600s .* live +moving the databases`))
 	g.Expect(printed[2]).NotTo(ContainSubstring("moving the databases"))

@@ -79,7 +79,7 @@ func TestCounting(t *testing.T) {
 	g.Eventually(func(g Gomega) {
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
 		g.Expect(obj.Data).To(HaveKeyWithValue("counted", "yes")) // visible to users
-		g.Expect(settled(obj)).To(BeTrue())                       // no open work
+		g.Expect(settled(obj)).To(BeTrue())                       // no record remains
 	}, 10*time.Second).Should(Succeed())
 	g.Consistently(created.Load).Should(BeEquivalentTo(2))
 }

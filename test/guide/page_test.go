@@ -18,7 +18,7 @@ func steps(t *testing.T, page string) []doctest.Step {
 	return found
 }
 
-// terminal returns a terminal with kubectl and the cluster.
+// terminal returns a terminal that has kubectl and access to the cluster.
 func terminal(t *testing.T, folder string, programs ...string) doctest.Terminal {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")

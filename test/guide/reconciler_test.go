@@ -23,14 +23,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// The code of docs/coming-from-a-reconciler.md: a reconciler, and handlers that do the same. Config maps represent
+// The code of docs/coming-from-a-reconciler.md: a reconciler, and handlers with the same behavior. ConfigMaps represent
 // sites.
 
 const siteFinalizer = "example.com/site"
 
 var errBusy = errors.New("busy")
 
-// Provider is where sites are; it is busy at first.
+// Provider is an API that manages sites. Its first call fails.
 type Provider struct {
 	mu    sync.Mutex
 	calls []string

@@ -27,9 +27,8 @@ import (
 
 var databaseKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Database"}
 
-// MIG-01: a rehearsal as docs/coming-from-kopf.md describes, on objects that an operator in Python has stopped handling
-// in the middle of its work. The commands print the output of the page, the operator of the page takes over, and no
-// work is left at the end.
+// MIG-01: the test follows docs/coming-from-kopf.md with objects of a stopped Python operator, in the middle of their
+// cycles. The commands print the output of the page. The operator of the page then finishes all cycles.
 func TestTakingOver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
@@ -38,7 +37,7 @@ func TestTakingOver(t *testing.T) {
 	g.SetDefaultEventuallyTimeout(patience)
 	tool := buildTool(t, g)
 	k8s := installDatabases(t, g)
-	for _, obj := range leftByPython(time.Now()) {
+	for _, obj := range pythonDatabases(time.Now()) {
 		g.Expect(k8s.Create(t.Context(), obj)).To(Succeed())
 	}
 
@@ -77,8 +76,8 @@ func TestTakingOver(t *testing.T) {
 	runManager(t, func(mgr ctrl.Manager) error {
 		return kopf.SetupWithManager(mgr, migrated(handler("provision"), handler("resize"), handler("drop")))
 	})
-	// Successful handlers are not called again; waiting handlers continue with their attempts after their delay;
-	// handled objects resume. The first handler of "old" has succeeded for its creation, so it is not called.
+	// The operator does not repeat successful handlers, and it keeps the attempts and delays of waiting handlers.
+	// Handled objects are resumed. In "old", the first create handler is already finished.
 	g.Eventually(called).Should(Equal([]string{
 		"provision of orders for resume, attempt 0",
 		"provision of photos for update, attempt 0",
@@ -89,8 +88,8 @@ func TestTakingOver(t *testing.T) {
 		Should(ContainSubstring("3 objects: 0 create, 0 update, 0 delete, 3 nothing; 0 with unfinished handlers"))
 }
 
-// leftByPython returns the objects of the page, with a short delay.
-func leftByPython(now time.Time) []*unstructured.Unstructured {
+// pythonDatabases returns the objects of the page, with a short delay.
+func pythonDatabases(now time.Time) []*unstructured.Unstructured {
 	stamp := func(d time.Duration) string { return now.Add(d).UTC().Format("2006-01-02T15:04:05.000000-07:00") }
 	done := fmt.Sprintf(`{"started":%q,"stopped":%q,"purpose":"create","retries":1,"success":true,"failure":false}`, stamp(-time.Hour), stamp(-time.Hour))
 	waiting := fmt.Sprintf(`{"started":%q,"delayed":%q,"purpose":"update","retries":3,"success":false,"failure":false,"message":"busy"}`,
@@ -98,13 +97,13 @@ func leftByPython(now time.Time) []*unstructured.Unstructured {
 	handled := func(size int) string { return fmt.Sprintf("{\"spec\":{\"size\":%d}}\n", size) }
 	const prefix = "kopf.zalando.org/"
 	return []*unstructured.Unstructured{
-		left("old", map[string]any{prefix + "provision": done, prefix + "welcome": done}),
-		left("orders", map[string]any{prefix + "last-handled-configuration": handled(10)}),
-		left("photos", map[string]any{prefix + "last-handled-configuration": handled(5), prefix + "resize.spec.size": waiting}),
+		newDatabase("old", map[string]any{prefix + "provision": done, prefix + "welcome": done}),
+		newDatabase("orders", map[string]any{prefix + "last-handled-configuration": handled(10)}),
+		newDatabase("photos", map[string]any{prefix + "last-handled-configuration": handled(5), prefix + "resize.spec.size": waiting}),
 	}
 }
 
-func left(name string, annotations map[string]any) *unstructured.Unstructured {
+func newDatabase(name string, annotations map[string]any) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{
 			"namespace": "default", "name": name, "annotations": annotations, "finalizers": []any{kopf.DefaultFinalizer},
@@ -115,7 +114,7 @@ func left(name string, annotations map[string]any) *unstructured.Unstructured {
 	return obj
 }
 
-// installDatabases creates the CRD of the pages, and removes it with its objects at the end.
+// installDatabases creates the CRD of the pages. The cleanup removes the CRD and its objects.
 func installDatabases(t *testing.T, g *WithT) client.Client {
 	preserve := true
 	crd := &apiextensionsv1.CustomResourceDefinition{
@@ -155,7 +154,7 @@ func removeDatabases(g *WithT, k8s client.Client, options envtest.CRDInstallOpti
 	}).WithTimeout(patience).Should(BeTrue())
 }
 
-// buildTool returns a function that runs commands of the pages: those of kubectl, and those that start with "kopf".
+// buildTool returns a function that runs the commands of the pages: kubectl and kopf.
 func buildTool(t *testing.T, g *WithT) func(command string) string {
 	file := filepath.Join(t.TempDir(), "kopf")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../cmd/kopf").CombinedOutput()

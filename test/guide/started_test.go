@@ -21,13 +21,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/doctest"
 )
 
-// patience is the limit of each wait.
+// patience is the timeout of each wait.
 const patience = 30 * time.Second
 
-// controllerGen is the command in the page; the test uses the same version from the modules of hack/tools.
+// controllerGen matches the command in the page. The test uses the same version from the modules of hack/tools.
 var controllerGen = regexp.MustCompile(`^go run (sigs\.k8s\.io/controller-tools/cmd/controller-gen)@(\S+) `)
 
-// A newcomer follows docs/getting-started.md in an empty folder.
+// newcomer follows docs/getting-started.md in an empty folder.
 type newcomer struct {
 	Gomega
 	t        *testing.T
@@ -65,10 +65,10 @@ func TestGettingStarted(t *testing.T) {
 			}
 		}
 		if strings.Contains(s.Text, "config/samples\n") {
-			r.midway()
+			r.checkBetweenAttempts()
 		}
 	}
-	r.Expect(followed).To(BeNumerically(">", 10), "the page has commands")
+	r.Expect(followed).To(BeNumerically(">", 10), "the page must have more than 10 commands")
 	r.Expect(r.operator.Stop(10 * time.Second)).To(Succeed())
 	removeDatabases(NewWithT(t), c, envtest.CRDInstallOptions{Paths: []string{filepath.Join(r.folder, "config", "crd")}})
 }
@@ -98,7 +98,7 @@ func (r *newcomer) command(line string) {
 	case line == "go run .":
 		r.start()
 	default:
-		r.Expect(words[0]).To(Equal("go"), "the test does not know the command %q: teach it", line)
+		r.Expect(words[0]).To(Equal("go"), "unknown command %q; add it to the test", line)
 		r.goCommand(line)
 	}
 }
@@ -107,14 +107,14 @@ func (r *newcomer) command(line string) {
 // version.
 func (r *newcomer) goCommand(line string) {
 	r.t.Helper()
-	root, err := filepath.Abs("../..") // the clone in its own place, where the build cache is warm
+	root, err := filepath.Abs("../..") // the test uses its own repository instead of a clone, because its build cache is filled
 	r.Expect(err).NotTo(HaveOccurred())
 	line = strings.ReplaceAll(line, r.clone, root)
 	command := exec.CommandContext(r.t.Context(), "sh", "-c", line)
 	if match := controllerGen.FindStringSubmatch(line); match != nil {
 		pinned, err := exec.CommandContext(r.t.Context(), "go", "-C", "../../hack/tools", "list", "-m", "-f", "{{.Version}}", "sigs.k8s.io/controller-tools").Output()
 		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(match[2]).To(Equal(strings.TrimSpace(string(pinned))), "the page and hack/tools have different versions")
+		r.Expect(match[2]).To(Equal(strings.TrimSpace(string(pinned))), "the page and hack/tools must have the same version")
 		tool, err := exec.CommandContext(r.t.Context(), "go", "-C", "../../hack/tools", "tool", "-n", "controller-gen").Output()
 		r.Expect(err).NotTo(HaveOccurred())
 		command = exec.CommandContext(r.t.Context(), "sh", "-c", strings.TrimSpace(string(tool))+" "+strings.TrimPrefix(line, match[0]))
@@ -135,7 +135,7 @@ func (r *newcomer) start() {
 	r.Eventually(r.operator.Lines).WithTimeout(patience).Should(ContainElement(ContainSubstring("Starting workers")))
 }
 
-// established waits for a state that a reader sees without waiting.
+// established reports whether the CRD is established.
 func (r *newcomer) established() (bool, error) {
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
@@ -149,9 +149,9 @@ func (r *newcomer) established() (bool, error) {
 	}), err
 }
 
-// midway reads the object between the two attempts, as the page shows it.
-func (r *newcomer) midway() {
-	orders := left("orders", nil)
+// checkBetweenAttempts compares the object between the two attempts with the page.
+func (r *newcomer) checkBetweenAttempts() {
+	orders := newDatabase("orders", nil)
 	r.Eventually(func(g Gomega) {
 		g.Expect(r.client.Get(r.t.Context(), client.ObjectKeyFromObject(orders), orders)).To(Succeed())
 		g.Expect(orders.GetAnnotations()).To(HaveKeyWithValue("kopf.zalando.org/provision",
@@ -162,12 +162,12 @@ func (r *newcomer) midway() {
 
 var column = regexp.MustCompile(`"[^"]*": (?:"[^"]*"|[^,}]*)`)
 
-// logs waits for a line with the message and the fields of a line in the page; it may have more fields.
+// logs waits for a log line with the message and the fields of a line in the page. The log line may have more fields.
 func (r *newcomer) logs(shown string) {
 	r.t.Helper()
 	message := strings.Split(shown, "\t")[1]
 	fields := column.FindAllString(shown, -1)
-	r.Expect(fields).NotTo(BeEmpty(), "%q shows no fields", shown)
+	r.Expect(fields).NotTo(BeEmpty(), "the line %q must have fields", shown)
 	r.Eventually(func() error {
 		lines := r.operator.Lines()
 		for i, line := range lines[r.logged:] {
@@ -176,6 +176,6 @@ func (r *newcomer) logs(shown string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the page shows %q; there is\n%s", shown, strings.Join(lines[r.logged:], "\n"))
+		return fmt.Errorf("want a line like %q, got\n%s", shown, strings.Join(lines[r.logged:], "\n"))
 	}).WithTimeout(patience).Should(Succeed())
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// PROG-02: docs/persistence.md shows the state that an operator writes, in the middle of a creation and at its end.
+// PROG-02: docs/persistence.md shows the stored state during a creation and after it.
 func TestPersistence_StoredState(t *testing.T) {
 	g := NewWithT(t)
 	var shown []string
@@ -25,12 +25,12 @@ func TestPersistence_StoredState(t *testing.T) {
 			shown = append(shown, s.Text)
 		}
 	}
-	g.Expect(shown).To(HaveLen(2), "two moments are shown")
+	g.Expect(shown).To(HaveLen(2), "the page must show two states")
 
 	type request = kopf.Request[*unstructured.Unstructured]
 	nothing := func(context.Context, *request) error { return nil }
 	for i, length := range []time.Duration{time.Minute, time.Hour} {
-		created := left("orders", nil)
+		created := newDatabase("orders", nil)
 		created.SetFinalizers(nil)
 		created.Object["spec"] = map[string]any{"size": int64(1)}
 		report := kopftest.Cycle(t, kopftest.Given{Duration: length, Objects: []client.Object{created}, CRDs: []string{"testdata/databases.yaml"}},
@@ -52,5 +52,5 @@ func TestPersistence_StoredState(t *testing.T) {
 	}
 }
 
-// varying are the values that differ between runs.
+// varying matches the values that differ between runs.
 var varying = regexp.MustCompile(`("(?:started|stopped|delayed|attempted|digest)":)"[^"]*"`)
